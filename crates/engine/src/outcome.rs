@@ -1,0 +1,39 @@
+//! How a run ends.
+
+/// Why a policy was unloaded. The numbers and texts are those of `enum scx_exit_kind` and
+/// `scx_exit_reason()` (kernel/sched/ext/internal.h, ext.c, Linux 7.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum ExitKind {
+    /// Not exited.
+    None = 0,
+    /// The workload ended; the policy behaved.
+    Done = 1,
+    /// Unregistered from user space.
+    Unreg = 64,
+    /// `scx_bpf_exit()`.
+    UnregBpf = 65,
+    /// Unregistered from the kernel.
+    UnregKern = 66,
+    /// SysRq-S.
+    SysRq = 67,
+    /// A rule of the interface was broken.
+    Error = 1024,
+    /// `scx_bpf_error()`.
+    ErrorBpf = 1025,
+    /// A runnable task was not run within the watchdog's bound.
+    ErrorStall = 1026,
+}
+
+/// The exit of a policy, as `struct scx_exit_info` tells it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExitInfo {
+    /// Kind.
+    pub kind: ExitKind,
+    /// Code given to `scx_bpf_exit()`.
+    pub code: i64,
+    /// Short text of the kind.
+    pub reason: String,
+    /// Details.
+    pub message: String,
+}

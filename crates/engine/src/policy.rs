@@ -1,0 +1,354 @@
+//! The contract between the virtual kernel and a policy.
+//!
+//! The virtual kernel calls ops ([`OpCall`]); a policy answers with a [`Step`]: it is done, or it
+//! needs something that several CPUs share and asks for it by a typed [`Request`]. The virtual
+//! kernel carries a request out when no CPU is earlier in virtual time, and resumes the policy with
+//! a [`Reply`]. So locks are contended, try-locks fail and IPIs come late exactly when virtual time
+//! says so. Things of one CPU alone (time spent, the cache model) are reached through [`Env`]
+//! without a detour.
+
+use schedlab_machine::{CacheModel, Machine};
+use schedlab_trace::{CpuId, CpuSet, Instant, LockClass, LockPath, TaskId};
+use schedlab_workload::SchedClass;
+
+use crate::outcome::ExitKind;
+
+/// A dispatch queue's 64-bit id, as policies give it (`SCX_DSQ_*` included).
+pub type DsqId = u64;
+
+/// Ops flags (`SCX_OPS_*`), with the kernel's bit values.
+pub type OpsFlags = u64;
+
+/// The ops of `struct sched_ext_ops` that the virtual kernel calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "each is the op of the same name; kernel/sched/ext/internal.h documents them")]
+pub enum OpKind {
+    SelectCpu,
+    Enqueue,
+    Dequeue,
+    Dispatch,
+    Tick,
+    Runnable,
+    Running,
+    Stopping,
+    Quiescent,
+    Yield,
+    CoreSchedBefore,
+    SetWeight,
+    SetCpumask,
+    UpdateIdle,
+    CpuAcquire,
+    CpuRelease,
+    InitTask,
+    ExitTask,
+    Enable,
+    Disable,
+    CpuOnline,
+    CpuOffline,
+    Init,
+    Exit,
+    /// A `bpf_timer` callback (not an op of the table, but called like one).
+    TimerCallback,
+}
+
+/// Which ops a policy has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpSet(u32);
+
+impl OpSet {
+    /// Adds an op.
+    #[must_use]
+    pub const fn with(self, op: OpKind) -> Self {
+        OpSet(self.0 | 1 << op as u32)
+    }
+
+    /// Whether the policy has the op.
+    pub const fn has(self, op: OpKind) -> bool {
+        self.0 & 1 << op as u32 != 0
+    }
+}
+
+/// The constant part of `struct sched_ext_ops`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpsInfo {
+    /// `name`.
+    pub name: String,
+    /// `flags`.
+    pub flags: OpsFlags,
+    /// `timeout_ms`; 0 = the kernel's 30 s.
+    pub timeout_ms: u32,
+    /// `dispatch_max_batch`; 0 = the kernel's default 32.
+    pub dispatch_max_batch: u32,
+    /// Ops that are not NULL.
+    pub present: OpSet,
+}
+
+/// One call of an op with its arguments.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "arguments are named as in struct sched_ext_ops")]
+pub enum OpCall {
+    SelectCpu { task: TaskId, prev_cpu: CpuId, wake_flags: u64 },
+    Enqueue { task: TaskId, enq_flags: u64 },
+    Dequeue { task: TaskId, deq_flags: u64 },
+    Dispatch { cpu: CpuId, prev: Option<TaskId> },
+    Tick { task: TaskId },
+    Runnable { task: TaskId, enq_flags: u64 },
+    Running { task: TaskId },
+    Stopping { task: TaskId, runnable: bool },
+    Quiescent { task: TaskId, deq_flags: u64 },
+    Yield { from: TaskId, to: Option<TaskId> },
+    SetWeight { task: TaskId, weight: u32 },
+    /// The mask is the task's current one (see [`Policy::sync_task`]).
+    SetCpumask { task: TaskId },
+    UpdateIdle { cpu: CpuId, idle: bool },
+    CpuAcquire { cpu: CpuId },
+    CpuRelease { cpu: CpuId, task: TaskId },
+    InitTask { task: TaskId, fork: bool },
+    ExitTask { task: TaskId, cancelled: bool },
+    Enable { task: TaskId },
+    Disable { task: TaskId },
+    CpuOnline { cpu: CpuId },
+    CpuOffline { cpu: CpuId },
+    Init,
+    Exit { kind: ExitKind, code: i64, reason: String, message: String },
+    TimerCallback { timer: TimerId },
+}
+
+/// A lock of the policy, numbered by the policy's side in the order of first use.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PolicyLock(pub u32);
+
+/// A `bpf_timer`, numbered in the order of its initialisation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TimerId(pub u32);
+
+/// A DSQ iterator, numbered by the virtual kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IterId(pub u32);
+
+/// Something shared between CPUs that a policy asks for. Each names the kfunc or helper it carries out.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named as the kfuncs' parameters")]
+pub enum Request {
+    /// Only order: nobody may read a word that was written in his future.
+    Sync,
+    /// Takes a policy lock, interrupts off. `address` is the modelled address of the lock word.
+    Lock { lock: PolicyLock, address: u64, class: LockClass },
+    /// Releases a policy lock.
+    Unlock { lock: PolicyLock },
+    /// Tries to take a policy lock. Answered by [`Reply::Bool`].
+    TryLock { lock: PolicyLock, address: u64, class: LockClass },
+    /// `scx_bpf_create_dsq()`. Answered by [`Reply::Int`].
+    CreateDsq { dsq: DsqId, node: i32 },
+    /// `scx_bpf_destroy_dsq()`.
+    DestroyDsq { dsq: DsqId },
+    /// `scx_bpf_dsq_insert()`, and with `vtime` `scx_bpf_dsq_insert_vtime()`. Answered by [`Reply::Bool`].
+    DsqInsert { task: TaskId, dsq: DsqId, slice: u64, vtime: Option<u64>, enq_flags: u64 },
+    /// `scx_bpf_dsq_move_to_local()`. Answered by [`Reply::Bool`].
+    DsqMoveToLocal { dsq: DsqId, enq_flags: u64 },
+    /// `scx_bpf_dsq_nr_queued()`. Answered by [`Reply::Int`].
+    DsqNrQueued { dsq: DsqId },
+    /// `scx_bpf_dsq_peek()`. Answered by [`Reply::Task`].
+    DsqPeek { dsq: DsqId },
+    /// `bpf_iter_scx_dsq_new()`. Answered by [`Reply::Iter`] or a negative [`Reply::Int`].
+    IterNew { dsq: DsqId, flags: u64 },
+    /// `bpf_iter_scx_dsq_next()`. Answered by [`Reply::Task`].
+    IterNext { iter: IterId },
+    /// `bpf_iter_scx_dsq_destroy()`.
+    IterDestroy { iter: IterId },
+    /// `scx_bpf_dsq_move_set_slice()`.
+    MoveSetSlice { iter: IterId, slice: u64 },
+    /// `scx_bpf_dsq_move_set_vtime()`.
+    MoveSetVtime { iter: IterId, vtime: u64 },
+    /// `scx_bpf_dsq_move()` and, with `priq`, `scx_bpf_dsq_move_vtime()`. Answered by [`Reply::Bool`].
+    DsqMove { iter: IterId, task: TaskId, dsq: DsqId, enq_flags: u64, priq: bool },
+    /// `scx_bpf_dispatch_nr_slots()`. Answered by [`Reply::Int`].
+    DispatchNrSlots,
+    /// `scx_bpf_dispatch_cancel()`.
+    DispatchCancel,
+    /// `scx_bpf_reenqueue_local()` / `scx_bpf_dsq_reenq()`. Answered by [`Reply::Int`].
+    Reenqueue { dsq: DsqId, flags: u64 },
+    /// `scx_bpf_kick_cpu()`.
+    Kick { cpu: i32, flags: u64 },
+    /// `scx_bpf_select_cpu_dfl()`. Answered by [`Reply::Cpu`] (the flag says whether it was idle).
+    SelectCpuDfl { task: TaskId, prev_cpu: i32, wake_flags: u64 },
+    /// `scx_bpf_select_cpu_and()`. Answered by [`Reply::Int`].
+    SelectCpuAnd { task: TaskId, prev_cpu: i32, wake_flags: u64, allowed: CpuSet, flags: u64 },
+    /// `scx_bpf_test_and_clear_cpu_idle()`. Answered by [`Reply::Bool`].
+    TestAndClearIdle { cpu: i32 },
+    /// `scx_bpf_pick_idle_cpu[_node]()` / `scx_bpf_pick_any_cpu[_node]()`. Answered by [`Reply::Int`].
+    PickCpu { allowed: CpuSet, node: Option<i32>, flags: u64, any: bool },
+    /// `scx_bpf_get_idle_cpumask[_node]()`, with `smt` the `_smtmask` ones. Answered by [`Reply::Mask`].
+    IdleMask { node: Option<i32>, smt: bool },
+    /// `scx_bpf_get_online_cpumask()`. Answered by [`Reply::Mask`].
+    OnlineMask,
+    /// `scx_bpf_task_running()`. Answered by [`Reply::Bool`].
+    TaskRunning { task: TaskId },
+    /// `scx_bpf_task_cpu()`. Answered by [`Reply::Int`].
+    TaskCpu { task: TaskId },
+    /// `scx_bpf_cpu_curr()` / `scx_bpf_cpu_rq()->curr`. Answered by [`Reply::Task`] (`None` = idle).
+    CpuCurr { cpu: i32 },
+    /// `bpf_task_from_pid()`. Answered by [`Reply::Task`].
+    TaskFromPid { pid: i32 },
+    /// `scx_bpf_task_set_slice()` / `scx_bpf_task_set_dsq_vtime()`. Answered by [`Reply::Bool`].
+    TaskSet { task: TaskId, slice: Option<u64>, vtime: Option<u64> },
+    /// `bpf_timer_start()`. Answered by [`Reply::Int`].
+    TimerStart { timer: TimerId, delay_ns: u64, flags: u64 },
+    /// `bpf_timer_cancel()`. Answered by [`Reply::Int`].
+    TimerCancel { timer: TimerId },
+    /// `scx_bpf_error()`.
+    Error { message: String },
+    /// `scx_bpf_exit()`.
+    ExitPolicy { code: i64, message: String },
+}
+
+/// The answer to a request.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    /// Carried out; nothing to tell.
+    Done,
+    /// A truth value.
+    Bool(bool),
+    /// An integer, or a negative errno.
+    Int(i64),
+    /// A CPU and whether it was idle.
+    Cpu(i32, bool),
+    /// A task or NULL.
+    Task(Option<TaskId>),
+    /// An iterator.
+    Iter(IterId),
+    /// A CPU mask.
+    Mask(CpuSet),
+    /// Not an answer yet: the request has led to a call of another op on this CPU (a task that leaves
+    /// the policy's custody inside `ops.dispatch` is told by `ops.dequeue`). Its [`Step::Done`] is
+    /// answered by the reply that is still owed.
+    Nested(OpCall),
+}
+
+/// What a policy does next.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Step {
+    /// The op returned; ops without a result return 0.
+    Done(i64),
+    /// It waits for something shared.
+    Ask(Request),
+    /// The policy's code broke a rule that no kernel would let it break alive (a wild access, an
+    /// endless loop, a lock held on return, a kfunc that is not there). The run ends.
+    Fault(String),
+}
+
+/// What a policy counts by its probes, per CPU. Both worlds have the same counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Probes {
+    /// Candidates looked at.
+    pub examined: u64,
+    /// Entries into a recalculation of all counters.
+    pub recalculations: u64,
+    /// Chosen task last ran on another CPU.
+    pub picked_elsewhere: u64,
+    /// Look-ups of a task that failed.
+    pub failed_lookups: u64,
+    /// Single-CPU and migration-disabled tasks sent to their local queue.
+    pub pinned_local: u64,
+}
+
+/// What a policy may reach without the virtual kernel: its CPU's time and the cost model.
+pub struct Env<'a> {
+    /// The CPU that executes.
+    pub cpu: CpuId,
+    /// Its local time; the policy's side adds what its code costs.
+    pub now: Instant,
+    /// Picoseconds below a nanosecond that have not been added to `now` yet.
+    pub carry_ps: u32,
+    /// Nothing else happens before this instant: a CPU that has not reached it may pass a
+    /// [`Request::Sync`] without asking.
+    pub horizon: Instant,
+    /// On whose behalf locks are taken.
+    pub path: LockPath,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The caches.
+    pub cache: &'a mut CacheModel,
+    /// This CPU's probe counters.
+    pub probes: &'a mut Probes,
+    /// `bpf_get_prandom_u32()` of this run.
+    pub random: &'a mut schedlab_workload::Rng,
+}
+
+impl Env<'_> {
+    /// Lets `ps` picoseconds pass on this CPU.
+    #[inline]
+    pub fn charge_ps(&mut self, ps: u64) {
+        let total = u64::from(self.carry_ps) + ps;
+        self.now += schedlab_trace::Duration::from_ns(total / 1_000);
+        self.carry_ps = (total % 1_000) as u32;
+    }
+}
+
+/// What the policy's side must know of a task besides the fields it may write itself.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TaskView<'a> {
+    /// `comm`.
+    pub comm: &'a str,
+    /// `tgid`: the pid of the first task of the same address space.
+    pub tgid: u32,
+    /// `real_parent`.
+    pub parent: Option<TaskId>,
+    /// Nice level.
+    pub nice: i8,
+    /// Scheduling class.
+    pub class: SchedClass,
+    /// `scx.weight`, 1 to 10,000 (`sched_weight_to_cgroup`).
+    pub weight: u32,
+    /// `cpus_ptr`.
+    pub allowed: &'a CpuSet,
+    /// `mm`: tasks of one process share it; `None` for kernel threads.
+    pub address_space: Option<u32>,
+    /// `flags` (`PF_*`).
+    pub flags: u32,
+    /// `migration_disabled`.
+    pub migration_disabled: bool,
+}
+
+/// A scheduling policy, as the virtual kernel sees it.
+///
+/// Guarantees of the virtual kernel:
+/// - `init` is the first call and `exit` the last.
+/// - At most one call is under way per CPU, plus one nested in it ([`Reply::Nested`]).
+/// - A reply is given once and answers the last [`Step::Ask`] of that CPU.
+/// - Per task, ops come in the order of the task lifecycle (ARCHITECTURE.md).
+pub trait Policy {
+    /// The constant part of the ops table.
+    fn info(&self) -> &OpsInfo;
+
+    /// Starts `op` on `env.cpu`.
+    fn call(&mut self, env: &mut Env<'_>, op: OpCall) -> Step;
+
+    /// Resumes the call that waits on `env.cpu`.
+    fn reply(&mut self, env: &mut Env<'_>, reply: Reply) -> Step;
+
+    /// Tells of a new task, or that what is known of a task has changed.
+    fn sync_task(&mut self, task: TaskId, view: &TaskView<'_>);
+
+    /// The CPU `task` is on (`task_cpu()`, `scx_bpf_task_cpu()`'s source) changed.
+    fn set_task_cpu(&mut self, task: TaskId, cpu: CpuId);
+
+    /// Forgets a task; its id may be used again.
+    fn drop_task(&mut self, task: TaskId);
+
+    /// `p->scx.slice`, which the policy may write at any time.
+    fn slice(&self, task: TaskId) -> u64;
+
+    /// Sets `p->scx.slice`.
+    fn set_slice(&mut self, task: TaskId, slice: u64);
+
+    /// `p->scx.dsq_vtime`, which the policy may write at any time.
+    fn vtime(&self, task: TaskId) -> u64;
+
+    /// Sets `p->scx.dsq_vtime`.
+    fn set_vtime(&mut self, task: TaskId, vtime: u64);
+
+    /// `p->scx.disallow`, looked at after `init_task`.
+    fn disallowed(&self, task: TaskId) -> bool;
+}

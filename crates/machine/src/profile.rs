@@ -1,0 +1,213 @@
+//! Machine profiles: every constant of the cost model, with its unit.
+//!
+//! All times are in picoseconds where a step can be shorter than some nanoseconds (`_ps`), in
+//! nanoseconds otherwise (`_ns`). The provenance of each number stands in the profile file beside it.
+
+use crate::Topology;
+
+/// How the machine's kernel waits for a contended lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LockKind {
+    /// Test-and-test-and-set (Linux 2.4): any spinner may win; hand-over grows with the spinners.
+    Tas,
+    /// Queued (MCS; Linux since 4.2): first come, first served.
+    Queued,
+}
+
+/// Lock costs.
+#[derive(Clone, PartialEq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Locks {
+    /// Kind of lock.
+    pub kind: LockKind,
+    /// Hand-over to the winner when one CPU spins (counts as the winner's wait).
+    pub handover_ns: u64,
+    /// Added to a hand-over for every further spinner (`tas`).
+    pub handover_per_spinner_ns: u64,
+    /// What a lock meter adds to each acquisition; 0 where none is installed.
+    pub meter_ns: u64,
+}
+
+/// Caches and memory, per access of one line.
+#[derive(Clone, PartialEq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// Cache line in bytes.
+    pub line_bytes: u32,
+    /// Size of the modelled (last private) cache of a CPU in bytes.
+    pub cache_bytes: u64,
+    /// Its associativity.
+    pub ways: u32,
+    /// A hit.
+    pub hit_ps: u64,
+    /// A miss served by memory (or the shared cache).
+    pub miss_ps: u64,
+    /// A miss served by another CPU's cache in the same last-level cache …
+    pub transfer_llc_ps: u64,
+    /// … in the same node …
+    pub transfer_node_ps: u64,
+    /// … in another node.
+    pub transfer_remote_ps: u64,
+    /// An uncontended atomic operation on an owned line, above the access itself.
+    pub atomic_ps: u64,
+    /// Time one bus (or link) transaction occupies the shared bus; 0 = never saturates.
+    pub bus_ps: u64,
+    /// Lines per millisecond of user time with which an application evicts the CPU's cache.
+    pub evict_lines_per_ms: u32,
+}
+
+/// Where the scheduling fields of a task lie, for the cache model.
+#[derive(Clone, PartialEq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskLayout {
+    /// Alignment and distance of task structures in bytes (8192 on Linux 2.4, the slab's size today).
+    pub stride_bytes: u32,
+    /// Offset of the scheduling fields.
+    pub offset_bytes: u32,
+    /// Bytes that examining a task reads.
+    pub examine_bytes: u32,
+    /// Number of colours (cache-line offsets that successive structures are shifted by); 1 = uncoloured.
+    pub colours: u32,
+}
+
+/// Kernel paths.
+#[derive(Clone, PartialEq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paths {
+    /// schedule(), entry and exit, without the choice.
+    pub schedule_ns: u64,
+    /// Context switch within an address space …
+    pub switch_ns: u64,
+    /// … and what a change of address space adds (page-table switch, TLB refill).
+    pub switch_mm_ns: u64,
+    /// try_to_wake_up() without the policy and the queue.
+    pub wakeup_ns: u64,
+    /// Tick interrupt without the policy.
+    pub tick_ns: u64,
+    /// Sending an IPI, on the sender.
+    pub ipi_send_ns: u64,
+    /// From sending until the receiver's handler starts.
+    pub ipi_delay_ns: u64,
+    /// The receiver's handler.
+    pub ipi_handle_ns: u64,
+    /// Entry and return of any interrupt.
+    pub irq_ns: u64,
+    /// Leaving idle, from the interrupt until schedule() is entered.
+    pub idle_exit_ns: u64,
+    /// Entering and leaving a system call.
+    pub syscall_ns: u64,
+    /// A pipe or message-queue read or write of a small message, without wakeups.
+    pub pipe_ns: u64,
+    /// Sending a small message on a loopback stream socket, without wakeups …
+    pub socket_send_ns: u64,
+    /// … and receiving one.
+    pub socket_recv_ns: u64,
+    /// Held-by-one-CPU part of a system call under the big kernel lock (Linux 2.4); 0 = none.
+    pub big_kernel_lock_ns: u64,
+    /// fork() without the policy.
+    pub fork_ns: u64,
+    /// exit() without the policy.
+    pub exit_ns: u64,
+    /// A short futex or user-lock operation that needs the kernel.
+    pub futex_ns: u64,
+}
+
+/// What the sched_ext machinery costs; all zero where the modelled kernel had none (Linux 2.4).
+#[derive(Clone, PartialEq, Debug, Default, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SchedExt {
+    /// Whether the kernel takes its per-CPU rq locks (and they can be contended).
+    pub rq_locks: bool,
+    /// Calling an op.
+    pub op_ns: u64,
+    /// Calling a kfunc or helper.
+    pub kfunc_ns: u64,
+    /// Inserting into or removing from a FIFO DSQ …
+    pub dsq_fifo_ns: u64,
+    /// … and a vtime-ordered one (per level of the tree: times log2 of its length).
+    pub dsq_vtime_ns: u64,
+}
+
+/// What the probes and loops of a policy cost.
+#[derive(Clone, PartialEq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// Examining a candidate, without the memory accesses.
+    pub examine_ps: u64,
+    /// One step of a bounded loop (`can_loop`).
+    pub loop_ps: u64,
+    /// Recalculating one task's counter, without the memory accesses.
+    pub recalculate_ps: u64,
+}
+
+/// How co-running and moving slow an application down.
+#[derive(Clone, PartialEq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interference {
+    /// Throughput of one hardware thread, in percent, while its SMT sibling runs too (100 = no SMT effect).
+    pub smt_share_pct: u32,
+    /// Refill of one KB of working set after a migration within the LLC …
+    pub refill_llc_ns_per_kb: u64,
+    /// … within the node …
+    pub refill_node_ns_per_kb: u64,
+    /// … to another node.
+    pub refill_remote_ns_per_kb: u64,
+}
+
+/// A machine: topology and costs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Machine {
+    /// Name of the profile.
+    pub name: String,
+    /// One line for people.
+    pub summary: String,
+    /// Clock rate in MHz, for measures in cycles.
+    pub clock_mhz: u32,
+    /// Timer interrupts a second.
+    pub hz: u32,
+    /// Whether kernel mode can be preempted.
+    pub preemptible_kernel: bool,
+    /// Which published rows calibrate the profile; empty: *data sheet only*.
+    pub calibrated_on: Vec<String>,
+    /// The CPUs.
+    pub topology: Topology,
+    /// Locks.
+    pub locks: Locks,
+    /// Caches and memory.
+    pub memory: Memory,
+    /// Task structures.
+    pub task_layout: TaskLayout,
+    /// Kernel paths.
+    pub paths: Paths,
+    /// The sched_ext machinery.
+    pub sched_ext: SchedExt,
+    /// Policy code.
+    pub policy: Policy,
+    /// Applications among each other.
+    pub interference: Interference,
+}
+
+/// Why a profile could not be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// The file is not a profile.
+    #[error("{file}: {message}")]
+    Invalid {
+        /// The profile file.
+        file: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// More CPUs asked for than the machine has, or none.
+    #[error("machine {machine} has {available} CPUs, not {asked}: choose 1 to {available}")]
+    Cpus {
+        /// The profile.
+        machine: String,
+        /// CPUs asked for.
+        asked: usize,
+        /// CPUs there are.
+        available: usize,
+    },
+}

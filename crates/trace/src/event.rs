@@ -1,0 +1,208 @@
+//! The event stream of a run and those who listen to it.
+//!
+//! Every measure and every invariant is computed from these events alone. The
+//! simulator emits all of them; the real kernel those its tracepoints show
+//! (`docs/measures.md` says which).
+
+use crate::{CpuId, CpuSet, Duration, Instant, LockId, TaskId};
+
+/// What a CPU spends its time on. At every moment it is exactly one of these.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum CpuMode {
+    /// Nothing to run.
+    Idle,
+    /// The current task runs its own code.
+    User,
+    /// System calls and interrupts, without what belongs to the scheduler.
+    Kernel,
+    /// The scheduler: schedule(), wakeups, ticks, context switches.
+    Sched,
+    /// Spinning on a lock of the scheduler.
+    Spin,
+}
+
+impl CpuMode {
+    /// All modes, in the order of their discriminants.
+    pub const ALL: [CpuMode; 5] = [CpuMode::Idle, CpuMode::User, CpuMode::Kernel, CpuMode::Sched, CpuMode::Spin];
+}
+
+/// In which state the previous task left the CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PrevState {
+    /// Still runnable: its slice ended or it was preempted.
+    Preempted,
+    /// Still runnable: it gave the CPU up by itself.
+    Yielded,
+    /// Waits for something.
+    Blocked,
+    /// Gone.
+    Exited,
+}
+
+/// What a lock protects.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LockClass {
+    /// A policy's own run queue.
+    RunQueue,
+    /// A dispatch queue (DSQ) of sched_ext.
+    Dsq,
+    /// The kernel's per-CPU `rq->lock`.
+    KernelRq,
+    /// Any other lock of a policy.
+    Other,
+}
+
+/// On whose behalf a lock was taken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LockPath {
+    /// schedule(): the choice of the next task.
+    Schedule,
+    /// A wakeup, a fork included.
+    Wakeup,
+    /// Ticks, timers, changes of attributes.
+    Other,
+}
+
+/// How far a migration went.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum MigrationReach {
+    /// To an SMT sibling of the same core.
+    Smt,
+    /// Within the last-level cache.
+    Llc,
+    /// Within the NUMA node, to another last-level cache.
+    Node,
+    /// To another NUMA node.
+    Remote,
+}
+
+/// One event. All but [`Event::Exit`] happen on a CPU.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Event {
+    /// The CPU changes what it spends its time on; every CPU starts in [`CpuMode::Idle`] at time 0.
+    Mode(CpuMode),
+    /// A task came into being.
+    TaskNew { task: TaskId, parent: Option<TaskId> },
+    /// A task ended.
+    TaskExit { task: TaskId },
+    /// A sleeping (or new) task becomes runnable; `to` is the CPU it was placed on.
+    Wakeup { task: TaskId, to: CpuId },
+    /// A runnable task's CPU changed.
+    Migrate { task: TaskId, from: CpuId, to: CpuId, reach: MigrationReach },
+    /// The allowed CPUs of a task changed (see [`Recorder::define_affinity`]).
+    Affinity { task: TaskId },
+    /// schedule() was entered. `runnable` counts the runnable tasks of the machine, running ones
+    /// included and idle tasks not, before the previous task is removed; `queue` the same for this CPU.
+    ScheduleEnter { runnable: u32, queue: u32 },
+    /// schedule() chose: what the choice cost in tasks examined and counter recalculations.
+    ScheduleExit { examined: u32, recalculations: u32 },
+    /// The CPU changes tasks; `None` is the idle task. Not emitted where a task continues.
+    Switch { prev: Option<TaskId>, prev_state: PrevState, next: Option<TaskId> },
+    /// A lock was found held and the CPU starts to spin for it.
+    LockContended { lock: LockId, path: LockPath },
+    /// A lock was taken after `waited` (zero if it was free).
+    LockAcquired { lock: LockId, path: LockPath, waited: Duration, contended: bool, trylock: bool },
+    /// A try-lock found the lock held and gave up.
+    LockTryFailed { lock: LockId, path: LockPath },
+    /// A lock was released after `held`.
+    LockReleased { lock: LockId, held: Duration },
+    /// A reschedule interrupt was sent to another CPU.
+    Ipi { to: CpuId },
+    /// The periodic timer interrupt.
+    Tick,
+    /// `n` units of the workload's own measure of work are done (messages delivered, rounds …).
+    Work { task: TaskId, n: u32 },
+    /// The run ended, normally or by ejection of the policy.
+    End,
+}
+
+/// What a task is, told once, before its first event.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TaskMeta {
+    /// Name as in `/proc/PID/comm`.
+    pub comm: String,
+    /// Nice level, −20 to 19.
+    pub nice: i8,
+    /// CPUs the task may run on.
+    pub affinity: CpuSet,
+    /// Whether it is a real-time task.
+    pub realtime: bool,
+}
+
+/// Listens to a run. Recording never influences the run.
+pub trait Recorder {
+    /// A task that events will name.
+    fn define_task(&mut self, _task: TaskId, _meta: &TaskMeta) {}
+    /// A task's new set of allowed CPUs, before [`Event::Affinity`].
+    fn define_affinity(&mut self, _task: TaskId, _allowed: &CpuSet) {}
+    /// A lock that events will name.
+    fn define_lock(&mut self, _lock: LockId, _name: &str, _class: LockClass) {}
+    /// Something happened on `cpu` at `at`. Per CPU, times never decrease; between CPUs events may
+    /// arrive up to one uninterrupted path out of order (a CPU runs ahead until it synchronises).
+    fn record(&mut self, at: Instant, cpu: CpuId, event: Event);
+}
+
+/// Listens to nothing.
+impl Recorder for () {
+    fn record(&mut self, _: Instant, _: CpuId, _: Event) {}
+}
+
+/// Two recorders that hear the same run.
+impl<A: Recorder, B: Recorder> Recorder for (A, B) {
+    fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
+        self.0.define_task(task, meta);
+        self.1.define_task(task, meta);
+    }
+    fn define_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
+        self.0.define_affinity(task, allowed);
+        self.1.define_affinity(task, allowed);
+    }
+    fn define_lock(&mut self, lock: LockId, name: &str, class: LockClass) {
+        self.0.define_lock(lock, name, class);
+        self.1.define_lock(lock, name, class);
+    }
+    fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
+        self.0.record(at, cpu, event);
+        self.1.record(at, cpu, event);
+    }
+}
+
+impl<R: Recorder + ?Sized> Recorder for &mut R {
+    fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
+        (**self).define_task(task, meta);
+    }
+    fn define_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
+        (**self).define_affinity(task, allowed);
+    }
+    fn define_lock(&mut self, lock: LockId, name: &str, class: LockClass) {
+        (**self).define_lock(lock, name, class);
+    }
+    fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
+        (**self).record(at, cpu, event);
+    }
+}
+
+/// A recorder that may be absent.
+impl<R: Recorder> Recorder for Option<R> {
+    fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
+        if let Some(recorder) = self {
+            recorder.define_task(task, meta);
+        }
+    }
+    fn define_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
+        if let Some(recorder) = self {
+            recorder.define_affinity(task, allowed);
+        }
+    }
+    fn define_lock(&mut self, lock: LockId, name: &str, class: LockClass) {
+        if let Some(recorder) = self {
+            recorder.define_lock(lock, name, class);
+        }
+    }
+    fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
+        if let Some(recorder) = self {
+            recorder.record(at, cpu, event);
+        }
+    }
+}

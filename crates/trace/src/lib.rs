@@ -1,0 +1,15 @@
+//! What happened: time, identities and the event stream.
+//!
+//! Both worlds emit these events, the virtual kernel and the real one, so a
+//! measure or an invariant is written once and judges both. This crate knows
+//! nothing of how an event comes about.
+
+pub mod cpuset;
+pub mod event;
+pub mod id;
+pub mod time;
+
+pub use cpuset::CpuSet;
+pub use event::{CpuMode, Event, LockClass, LockPath, MigrationReach, PrevState, Recorder, TaskMeta};
+pub use id::{CpuId, LockId, TaskId};
+pub use time::{Duration, Instant};

@@ -1,0 +1,193 @@
+//! The vocabulary between a workload and what carries it out.
+
+use schedlab_trace::{CpuSet, Duration, Instant};
+
+/// Each task's own generator, split from the scenario's seed.
+pub type Rng = rand_pcg::Pcg64Mcg;
+
+/// An object that tasks share, by its place in [`Workload::objects`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct ObjectId(pub u32);
+
+/// A shared object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ObjectSpec {
+    /// A pipe (or message queue) that holds `capacity` bytes.
+    Pipe { capacity: u32 },
+    /// One direction of a stream socket on loopback with a buffer of `capacity` bytes.
+    Socket { capacity: u32 },
+    /// A mutex that sleeps (futex).
+    Mutex,
+    /// A condition variable.
+    Condition,
+    /// A barrier for `parties` tasks.
+    Barrier { parties: u32 },
+    /// A counting semaphore.
+    Semaphore { initial: u32 },
+    /// A user-level word taken by test-and-set; taking it never enters the kernel.
+    UserLock,
+    /// Something one task waits on and others wake (futex word, suspend/resume of rt-app).
+    Event,
+}
+
+/// The next thing a task does. Costs of the system calls come from the machine profile.
+pub enum Action {
+    /// Runs for this much CPU time (on an otherwise unloaded core of the machine).
+    Compute(Duration),
+    /// `sched_yield()`.
+    Yield,
+    /// Sleeps for this long.
+    Sleep(Duration),
+    /// Sleeps until this instant (returns at once if it is past).
+    SleepUntil(Instant),
+    /// Writes one message of `bytes` to a pipe or socket; blocks while it does not fit.
+    Write { to: ObjectId, bytes: u32 },
+    /// Reads every complete message that is queued, at most `limit`; blocks while there is none.
+    /// Answered by [`Outcome::Messages`].
+    Read { from: ObjectId, limit: u32 },
+    /// Takes a mutex; blocks while it is held.
+    Lock(ObjectId),
+    /// Releases a mutex.
+    Unlock(ObjectId),
+    /// Tries to take a user-level lock; answered by [`Outcome::Taken`] or [`Outcome::Busy`].
+    TryUserLock(ObjectId),
+    /// Releases a user-level lock.
+    UserUnlock(ObjectId),
+    /// Releases `mutex`, waits for `condition`, takes `mutex` again.
+    Wait { condition: ObjectId, mutex: ObjectId },
+    /// Wakes one waiter of a condition.
+    Signal(ObjectId),
+    /// Wakes all waiters of a condition.
+    Broadcast(ObjectId),
+    /// Waits at a barrier.
+    Barrier(ObjectId),
+    /// Increments a semaphore.
+    Post(ObjectId),
+    /// Decrements a semaphore; blocks while it is zero.
+    Acquire(ObjectId),
+    /// Blocks until somebody does [`Action::Notify`] (one that came earlier is not kept).
+    Suspend(ObjectId),
+    /// Wakes every task suspended on the object.
+    Notify(ObjectId),
+    /// Creates a task (fork or clone).
+    Fork(Box<TaskSpec>),
+    /// Changes the task's own nice level.
+    SetNice(i8),
+    /// Changes the task's own allowed CPUs.
+    SetAffinity(CpuSet),
+    /// Changes the task's own scheduling class.
+    SetClass(SchedClass),
+    /// Touches `bytes` of the task's working set.
+    Touch { bytes: u64 },
+    /// `n` units of the workload's measure of work are done; takes no time.
+    Work(u32),
+    /// The task ends.
+    Exit,
+}
+
+/// How the last action ended, for those that have a result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Nothing to tell (also: the first call).
+    Done,
+    /// So many messages were read.
+    Messages(u32),
+    /// The user-level lock was free and is now held.
+    Taken,
+    /// The user-level lock is held by somebody else.
+    Busy,
+    /// The end of file: every writer of the pipe or socket has exited.
+    Closed,
+}
+
+/// What a behaviour may look at.
+pub struct Context<'a> {
+    /// The time at which the last action ended.
+    pub now: Instant,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The task's generator.
+    pub rng: &'a mut Rng,
+}
+
+/// What a task does, one action after another.
+pub trait Behaviour: Send {
+    /// The next action. After [`Action::Exit`] it is not asked again.
+    fn next(&mut self, context: &mut Context<'_>) -> Action;
+}
+
+/// Scheduling class and priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SchedClass {
+    /// SCHED_OTHER.
+    #[default]
+    Normal,
+    /// SCHED_BATCH.
+    Batch,
+    /// SCHED_IDLE.
+    Idle,
+    /// SCHED_FIFO, priority 1 to 99.
+    Fifo(u8),
+    /// SCHED_RR, priority 1 to 99.
+    RoundRobin(u8),
+}
+
+/// A task to be created.
+pub struct TaskSpec {
+    /// Name as in `/proc/PID/comm`, at most 15 bytes are shown.
+    pub comm: String,
+    /// Nice level, −20 to 19.
+    pub nice: i8,
+    /// Scheduling class.
+    pub class: SchedClass,
+    /// Allowed CPUs; all if `None`.
+    pub affinity: Option<CpuSet>,
+    /// Tasks with the same number are threads of one process and share a memory map; `None` = a kernel thread.
+    pub address_space: Option<u32>,
+    /// When it is created, for the tasks of [`Workload::tasks`].
+    pub start: Instant,
+    /// Bytes that must be in the cache for it to run at full speed.
+    pub working_set_bytes: u64,
+    /// What it does.
+    pub behaviour: Box<dyn Behaviour>,
+}
+
+/// How a run of a workload is scored.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Score {
+    /// Name of the measure (`throughput_per_s`, `round_ns_mean` …).
+    pub name: &'static str,
+    /// Unit for people.
+    pub unit: &'static str,
+    /// Whether more is better.
+    pub higher_is_better: bool,
+    /// How the number comes from the run.
+    pub rule: ScoreRule,
+}
+
+/// How a score is computed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum ScoreRule {
+    /// Units of work ([`Action::Work`]) per second of the makespan.
+    WorkPerSecond,
+    /// Makespan in ns divided by units of work.
+    NsPerWork,
+    /// Makespan in ns.
+    Makespan,
+}
+
+/// Tasks, what they share, and when the run is over.
+pub struct Workload {
+    /// Name with which it was asked for.
+    pub name: String,
+    /// Parameters in effect, defaults included, in a fixed order.
+    pub params: Vec<(String, String)>,
+    /// Objects.
+    pub objects: Vec<ObjectSpec>,
+    /// Tasks that the run starts with.
+    pub tasks: Vec<TaskSpec>,
+    /// The run ends here at the latest (normally all tasks exit earlier); `None`: when all tasks have exited.
+    pub duration: Option<Duration>,
+    /// The workload's own metric.
+    pub score: Score,
+}
