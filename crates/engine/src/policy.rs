@@ -22,7 +22,10 @@ pub type OpsFlags = u64;
 /// The ops of `struct sched_ext_ops` that the virtual kernel calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-#[allow(missing_docs, reason = "each is the op of the same name; kernel/sched/ext/internal.h documents them")]
+#[allow(
+    missing_docs,
+    reason = "each is the op of the same name; kernel/sched/ext/internal.h documents them"
+)]
 pub enum OpKind {
     SelectCpu,
     Enqueue,
@@ -86,33 +89,99 @@ pub struct OpsInfo {
 
 /// One call of an op with its arguments.
 #[derive(Clone, PartialEq, Debug)]
-#[allow(missing_docs, reason = "arguments are named as in struct sched_ext_ops")]
+#[allow(
+    missing_docs,
+    reason = "arguments are named as in struct sched_ext_ops"
+)]
 pub enum OpCall {
-    SelectCpu { task: TaskId, prev_cpu: CpuId, wake_flags: u64 },
-    Enqueue { task: TaskId, enq_flags: u64 },
-    Dequeue { task: TaskId, deq_flags: u64 },
-    Dispatch { cpu: CpuId, prev: Option<TaskId> },
-    Tick { task: TaskId },
-    Runnable { task: TaskId, enq_flags: u64 },
-    Running { task: TaskId },
-    Stopping { task: TaskId, runnable: bool },
-    Quiescent { task: TaskId, deq_flags: u64 },
-    Yield { from: TaskId, to: Option<TaskId> },
-    SetWeight { task: TaskId, weight: u32 },
+    SelectCpu {
+        task: TaskId,
+        prev_cpu: CpuId,
+        wake_flags: u64,
+    },
+    Enqueue {
+        task: TaskId,
+        enq_flags: u64,
+    },
+    Dequeue {
+        task: TaskId,
+        deq_flags: u64,
+    },
+    Dispatch {
+        cpu: CpuId,
+        prev: Option<TaskId>,
+    },
+    Tick {
+        task: TaskId,
+    },
+    Runnable {
+        task: TaskId,
+        enq_flags: u64,
+    },
+    Running {
+        task: TaskId,
+    },
+    Stopping {
+        task: TaskId,
+        runnable: bool,
+    },
+    Quiescent {
+        task: TaskId,
+        deq_flags: u64,
+    },
+    Yield {
+        from: TaskId,
+        to: Option<TaskId>,
+    },
+    SetWeight {
+        task: TaskId,
+        weight: u32,
+    },
     /// The mask is the task's current one (see [`Policy::sync_task`]).
-    SetCpumask { task: TaskId },
-    UpdateIdle { cpu: CpuId, idle: bool },
-    CpuAcquire { cpu: CpuId },
-    CpuRelease { cpu: CpuId, task: TaskId },
-    InitTask { task: TaskId, fork: bool },
-    ExitTask { task: TaskId, cancelled: bool },
-    Enable { task: TaskId },
-    Disable { task: TaskId },
-    CpuOnline { cpu: CpuId },
-    CpuOffline { cpu: CpuId },
+    SetCpumask {
+        task: TaskId,
+    },
+    UpdateIdle {
+        cpu: CpuId,
+        idle: bool,
+    },
+    CpuAcquire {
+        cpu: CpuId,
+    },
+    CpuRelease {
+        cpu: CpuId,
+        task: TaskId,
+    },
+    InitTask {
+        task: TaskId,
+        fork: bool,
+    },
+    ExitTask {
+        task: TaskId,
+        cancelled: bool,
+    },
+    Enable {
+        task: TaskId,
+    },
+    Disable {
+        task: TaskId,
+    },
+    CpuOnline {
+        cpu: CpuId,
+    },
+    CpuOffline {
+        cpu: CpuId,
+    },
     Init,
-    Exit { kind: ExitKind, code: i64, reason: String, message: String },
-    TimerCallback { timer: TimerId },
+    Exit {
+        kind: ExitKind,
+        code: i64,
+        reason: String,
+        message: String,
+    },
+    TimerCallback {
+        timer: TimerId,
+    },
 }
 
 /// A lock of the policy, numbered by the policy's side in the order of first use.
@@ -134,17 +203,31 @@ pub enum Request {
     /// Only order: nobody may read a word that was written in his future.
     Sync,
     /// Takes a policy lock, interrupts off. `address` is the modelled address of the lock word.
-    Lock { lock: PolicyLock, address: u64, class: LockClass },
+    Lock {
+        lock: PolicyLock,
+        address: u64,
+        class: LockClass,
+    },
     /// Releases a policy lock.
     Unlock { lock: PolicyLock },
     /// Tries to take a policy lock. Answered by [`Reply::Bool`].
-    TryLock { lock: PolicyLock, address: u64, class: LockClass },
+    TryLock {
+        lock: PolicyLock,
+        address: u64,
+        class: LockClass,
+    },
     /// `scx_bpf_create_dsq()`. Answered by [`Reply::Int`].
     CreateDsq { dsq: DsqId, node: i32 },
     /// `scx_bpf_destroy_dsq()`.
     DestroyDsq { dsq: DsqId },
     /// `scx_bpf_dsq_insert()`, and with `vtime` `scx_bpf_dsq_insert_vtime()`. Answered by [`Reply::Bool`].
-    DsqInsert { task: TaskId, dsq: DsqId, slice: u64, vtime: Option<u64>, enq_flags: u64 },
+    DsqInsert {
+        task: TaskId,
+        dsq: DsqId,
+        slice: u64,
+        vtime: Option<u64>,
+        enq_flags: u64,
+    },
     /// `scx_bpf_dsq_move_to_local()`. Answered by [`Reply::Bool`].
     DsqMoveToLocal { dsq: DsqId, enq_flags: u64 },
     /// `scx_bpf_dsq_nr_queued()`. Answered by [`Reply::Int`].
@@ -162,7 +245,13 @@ pub enum Request {
     /// `scx_bpf_dsq_move_set_vtime()`.
     MoveSetVtime { iter: IterId, vtime: u64 },
     /// `scx_bpf_dsq_move()` and, with `priq`, `scx_bpf_dsq_move_vtime()`. Answered by [`Reply::Bool`].
-    DsqMove { iter: IterId, task: TaskId, dsq: DsqId, enq_flags: u64, priq: bool },
+    DsqMove {
+        iter: IterId,
+        task: TaskId,
+        dsq: DsqId,
+        enq_flags: u64,
+        priq: bool,
+    },
     /// `scx_bpf_dispatch_nr_slots()`. Answered by [`Reply::Int`].
     DispatchNrSlots,
     /// `scx_bpf_dispatch_cancel()`.
@@ -172,13 +261,28 @@ pub enum Request {
     /// `scx_bpf_kick_cpu()`.
     Kick { cpu: i32, flags: u64 },
     /// `scx_bpf_select_cpu_dfl()`. Answered by [`Reply::Cpu`] (the flag says whether it was idle).
-    SelectCpuDfl { task: TaskId, prev_cpu: i32, wake_flags: u64 },
+    SelectCpuDfl {
+        task: TaskId,
+        prev_cpu: i32,
+        wake_flags: u64,
+    },
     /// `scx_bpf_select_cpu_and()`. Answered by [`Reply::Int`].
-    SelectCpuAnd { task: TaskId, prev_cpu: i32, wake_flags: u64, allowed: CpuSet, flags: u64 },
+    SelectCpuAnd {
+        task: TaskId,
+        prev_cpu: i32,
+        wake_flags: u64,
+        allowed: CpuSet,
+        flags: u64,
+    },
     /// `scx_bpf_test_and_clear_cpu_idle()`. Answered by [`Reply::Bool`].
     TestAndClearIdle { cpu: i32 },
     /// `scx_bpf_pick_idle_cpu[_node]()` / `scx_bpf_pick_any_cpu[_node]()`. Answered by [`Reply::Int`].
-    PickCpu { allowed: CpuSet, node: Option<i32>, flags: u64, any: bool },
+    PickCpu {
+        allowed: CpuSet,
+        node: Option<i32>,
+        flags: u64,
+        any: bool,
+    },
     /// `scx_bpf_get_idle_cpumask[_node]()`, with `smt` the `_smtmask` ones. Answered by [`Reply::Mask`].
     IdleMask { node: Option<i32>, smt: bool },
     /// `scx_bpf_get_online_cpumask()`. Answered by [`Reply::Mask`].
@@ -192,9 +296,17 @@ pub enum Request {
     /// `bpf_task_from_pid()`. Answered by [`Reply::Task`].
     TaskFromPid { pid: i32 },
     /// `scx_bpf_task_set_slice()` / `scx_bpf_task_set_dsq_vtime()`. Answered by [`Reply::Bool`].
-    TaskSet { task: TaskId, slice: Option<u64>, vtime: Option<u64> },
+    TaskSet {
+        task: TaskId,
+        slice: Option<u64>,
+        vtime: Option<u64>,
+    },
     /// `bpf_timer_start()`. Answered by [`Reply::Int`].
-    TimerStart { timer: TimerId, delay_ns: u64, flags: u64 },
+    TimerStart {
+        timer: TimerId,
+        delay_ns: u64,
+        flags: u64,
+    },
     /// `bpf_timer_cancel()`. Answered by [`Reply::Int`].
     TimerCancel { timer: TimerId },
     /// `scx_bpf_error()`.

@@ -36,6 +36,9 @@ impl CacheModel {
 
     /// `cpu` accesses the line that holds `address`.
     pub fn touch(&mut self, _cpu: CpuId, _address: u64, _write: bool) -> Access {
-        Access { cost_ps: 0, miss: false }
+        Access {
+            cost_ps: 0,
+            miss: false,
+        }
     }
 }

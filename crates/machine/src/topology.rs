@@ -27,7 +27,11 @@ impl Topology {
         for _thread in 0..threads {
             for core in 0..nodes * llcs * cores {
                 let llc = core / cores;
-                cpus.push(Cpu { core, llc, node: llc / llcs });
+                cpus.push(Cpu {
+                    core,
+                    llc,
+                    node: llc / llcs,
+                });
             }
         }
         Topology { cpus }
@@ -35,7 +39,9 @@ impl Topology {
 
     /// The first `n` CPUs, as the kernel's `maxcpus=` leaves them.
     pub fn limited(&self, n: usize) -> Self {
-        Topology { cpus: self.cpus[..n].to_vec() }
+        Topology {
+            cpus: self.cpus[..n].to_vec(),
+        }
     }
 
     /// The number of CPUs.

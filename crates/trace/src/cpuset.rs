@@ -85,7 +85,10 @@ impl CpuSet {
 
     /// The lowest CPU that is in both sets.
     pub fn first_and(&self, other: &CpuSet) -> Option<CpuId> {
-        self.0.intersection(&other.0).next().map(|cpu| CpuId(cpu as u32))
+        self.0
+            .intersection(&other.0)
+            .next()
+            .map(|cpu| CpuId(cpu as u32))
     }
 
     /// Whether the sets share a CPU.
@@ -123,7 +126,9 @@ impl FromStr for CpuSet {
     type Err = CpuListError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || CpuListError { text: text.to_owned() };
+        let error = || CpuListError {
+            text: text.to_owned(),
+        };
         let number = |part: &str| part.trim().parse::<u32>().map_err(|_| error());
         let mut set = FixedBitSet::new();
         for part in text.trim().split(',') {

@@ -24,7 +24,13 @@ pub enum CpuMode {
 
 impl CpuMode {
     /// All modes, in the order of their discriminants.
-    pub const ALL: [CpuMode; 5] = [CpuMode::Idle, CpuMode::User, CpuMode::Kernel, CpuMode::Sched, CpuMode::Spin];
+    pub const ALL: [CpuMode; 5] = [
+        CpuMode::Idle,
+        CpuMode::User,
+        CpuMode::Kernel,
+        CpuMode::Sched,
+        CpuMode::Spin,
+    ];
 }
 
 /// In which state the previous task left the CPU.
@@ -83,13 +89,21 @@ pub enum Event {
     /// The CPU changes what it spends its time on; every CPU starts in [`CpuMode::Idle`] at time 0.
     Mode(CpuMode),
     /// A task came into being.
-    TaskNew { task: TaskId, parent: Option<TaskId> },
+    TaskNew {
+        task: TaskId,
+        parent: Option<TaskId>,
+    },
     /// A task ended.
     TaskExit { task: TaskId },
     /// A sleeping (or new) task becomes runnable; `to` is the CPU it was placed on.
     Wakeup { task: TaskId, to: CpuId },
     /// A runnable task's CPU changed.
-    Migrate { task: TaskId, from: CpuId, to: CpuId, reach: MigrationReach },
+    Migrate {
+        task: TaskId,
+        from: CpuId,
+        to: CpuId,
+        reach: MigrationReach,
+    },
     /// The allowed CPUs of a task changed (see [`Recorder::define_affinity`]).
     Affinity { task: TaskId },
     /// schedule() was entered. `runnable` counts the runnable tasks of the machine, running ones
@@ -98,11 +112,21 @@ pub enum Event {
     /// schedule() chose: what the choice cost in tasks examined and counter recalculations.
     ScheduleExit { examined: u32, recalculations: u32 },
     /// The CPU changes tasks; `None` is the idle task. Not emitted where a task continues.
-    Switch { prev: Option<TaskId>, prev_state: PrevState, next: Option<TaskId> },
+    Switch {
+        prev: Option<TaskId>,
+        prev_state: PrevState,
+        next: Option<TaskId>,
+    },
     /// A lock was found held and the CPU starts to spin for it.
     LockContended { lock: LockId, path: LockPath },
     /// A lock was taken after `waited` (zero if it was free).
-    LockAcquired { lock: LockId, path: LockPath, waited: Duration, contended: bool, trylock: bool },
+    LockAcquired {
+        lock: LockId,
+        path: LockPath,
+        waited: Duration,
+        contended: bool,
+        trylock: bool,
+    },
     /// A try-lock found the lock held and gave up.
     LockTryFailed { lock: LockId, path: LockPath },
     /// A lock was released after `held`.

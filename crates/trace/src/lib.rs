@@ -10,6 +10,8 @@ pub mod id;
 pub mod time;
 
 pub use cpuset::CpuSet;
-pub use event::{CpuMode, Event, LockClass, LockPath, MigrationReach, PrevState, Recorder, TaskMeta};
+pub use event::{
+    CpuMode, Event, LockClass, LockPath, MigrationReach, PrevState, Recorder, TaskMeta,
+};
 pub use id::{CpuId, LockId, TaskId};
 pub use time::{Duration, Instant};

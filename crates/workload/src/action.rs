@@ -54,7 +54,10 @@ pub enum Action {
     /// Releases a user-level lock.
     UserUnlock(ObjectId),
     /// Releases `mutex`, waits for `condition`, takes `mutex` again.
-    Wait { condition: ObjectId, mutex: ObjectId },
+    Wait {
+        condition: ObjectId,
+        mutex: ObjectId,
+    },
     /// Wakes one waiter of a condition.
     Signal(ObjectId),
     /// Wakes all waiters of a condition.

@@ -7,4 +7,7 @@
 
 pub mod action;
 
-pub use action::{Action, Behaviour, Context, ObjectId, ObjectSpec, Outcome, Rng, SchedClass, Score, ScoreRule, TaskSpec, Workload};
+pub use action::{
+    Action, Behaviour, Context, ObjectId, ObjectSpec, Outcome, Rng, SchedClass, Score, ScoreRule,
+    TaskSpec, Workload,
+};

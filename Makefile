@@ -1,0 +1,29 @@
+# Two commands do everything: `make demo` and `make test`. Both fetch what is missing (see tools/setup).
+.PHONY: help demo test check lint docs bench clean
+
+help:
+	@echo "make demo   set up, build, compare schedulers in simulation and in a real kernel"
+	@echo "make test   set up, run the whole test suite, virtual machine included"
+	@echo "make check  format, lints and the tests that need no virtual machine"
+	@echo "make bench  switches per second and peak memory of the simulator"
+
+demo:
+	@tools/setup demo
+	@tools/demo
+
+test:
+	@tools/setup test
+	@tools/test
+
+check: lint
+	cargo test --locked
+
+lint:
+	cargo fmt --check --all
+	cargo clippy --locked --all-targets -- -D warnings
+
+bench:
+	@tools/bench
+
+clean:
+	cargo clean
