@@ -2,6 +2,8 @@
 
 use schedlab_trace::{CpuSet, Duration, Instant};
 
+use crate::Counters;
+
 /// Each task's own generator, split from the scenario's seed.
 pub type Rng = rand_pcg::Pcg64Mcg;
 
@@ -117,6 +119,11 @@ pub struct Context<'a> {
 pub trait Behaviour: Send {
     /// The next action. After [`Action::Exit`] it is not asked again.
     fn next(&mut self, context: &mut Context<'_>) -> Action;
+
+    /// Adds what it counted to the run's counters; asked once, when the task has ended or the run has.
+    fn report(&self, counters: &mut Counters) {
+        let _ = counters;
+    }
 }
 
 /// Scheduling class and priority.

@@ -1,13 +1,31 @@
 //! What tasks do: descriptions, without a scheduler or a machine.
 //!
 //! A [`Workload`] is a set of [`TaskSpec`]s and the objects they share. A task's [`Behaviour`] is
-//! asked for one [`Action`] after another; whoever runs the workload (the virtual kernel) carries
-//! it out and answers with its result. Pure: no clock, no I/O, no randomness but the task's own
-//! stream, split from the scenario's seed.
+//! asked for one [`Action`] after another; whoever runs the workload (the virtual kernel, or real
+//! threads) carries it out and answers with its result. No clock, no I/O but the reading of the file that
+//! [`Workload::parse`] was given, no randomness but the task's own stream ([`stream`]), split from the
+//! scenario's seed.
+//!
+//! [`list`] tells which workloads there are and what they take; a new one is a file in `models/`.
 
 pub mod action;
+mod builder;
+mod counters;
+mod error;
+pub mod models;
+mod param;
+mod registry;
+mod seed;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use action::{
     Action, Behaviour, Context, ObjectId, ObjectSpec, Outcome, Rng, SchedClass, Score, ScoreRule,
     TaskSpec, Workload,
 };
+pub use builder::Builder;
+pub use counters::Counters;
+pub use error::WorkloadError;
+pub use param::{Kind, Options, Param, TimeUnit};
+pub use registry::{Model, common, list};
+pub use seed::{below, stream};

@@ -1,0 +1,90 @@
+//! What can be wrong with a workload as it was asked for.
+
+use std::fmt::Write as _;
+
+/// Why there is no workload. Every message names what would be right.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkloadError {
+    /// No model has this name.
+    #[error("unknown workload `{name}`{}; there are: {}, or the path of an rt-app file (*.json)", nearest(.name, .choices), .choices.join(", "))]
+    UnknownWorkload {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        choices: Vec<&'static str>,
+    },
+    /// The workload takes no such option.
+    #[error("workload `{workload}` has no option `{option}`{}; it takes: {}", nearest(.option, .choices), .choices.join(", "))]
+    UnknownOption {
+        /// The workload.
+        workload: String,
+        /// What was asked for.
+        option: String,
+        /// What it takes.
+        choices: Vec<&'static str>,
+    },
+    /// An option without `=`, given twice, or empty.
+    #[error("workload `{workload}`: {message}; write `{workload}:option=value,option=value`")]
+    Syntax {
+        /// The workload.
+        workload: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The option's value cannot be used.
+    #[error("workload `{workload}`: `{option}={value}` is not possible: {expected}")]
+    BadValue {
+        /// The workload.
+        workload: String,
+        /// The option.
+        option: String,
+        /// The value that was given.
+        value: String,
+        /// What it must be.
+        expected: String,
+    },
+    /// Options that cannot go together.
+    #[error("workload `{workload}`: {message}")]
+    Contradiction {
+        /// The workload.
+        workload: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// A workload file could not be read.
+    #[error("cannot read the workload file `{path}`: {source}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// ` (did you mean …?)` if one of the choices is near enough.
+pub(crate) fn nearest<S: AsRef<str>>(wrong: &str, choices: &[S]) -> String {
+    let mut text = String::new();
+    let similarity = |choice: &&S| strsim::jaro_winkler(wrong, choice.as_ref());
+    let best = choices
+        .iter()
+        .max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    // 0.7 still catches a transposition in a four-letter word, and offers nothing for an unrelated one.
+    if let Some(best) = best.filter(|choice| similarity(choice) >= 0.7) {
+        let _ = write!(text, " (did you mean `{}`?)", best.as_ref());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn typing_errors_find_their_word() {
+        let choices = ["chat", "cpu", "pipe", "reflex"];
+        assert_eq!(nearest("caht", &choices), " (did you mean `chat`?)");
+        assert_eq!(nearest("reflexes", &choices), " (did you mean `reflex`?)");
+        assert_eq!(nearest("zzz", &choices), "");
+    }
+}

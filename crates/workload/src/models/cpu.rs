@@ -1,0 +1,241 @@
+//! CPU-bound tasks: hogs, tasks that run and sleep by turns, and always-runnable yielders.
+
+use schedlab_trace::Duration;
+
+use crate::{
+    Action, Behaviour, Builder, Context, Kind, Model, Options, Param, Rng, Score, ScoreRule,
+    TimeUnit, WorkloadError, below,
+};
+
+pub(super) const MODEL: Model = Model {
+    name: "cpu",
+    summary: "CPU-bound tasks: hogs at given nice levels, run-and-sleep tasks, or yielders",
+    params: &[
+        Param {
+            name: "tasks",
+            kind: Kind::Count {
+                min: 1,
+                max: 10_000_000,
+            },
+            default: "4",
+            doc: "number of tasks, each a process of its own",
+        },
+        Param {
+            name: "run",
+            kind: Kind::Time {
+                bare: TimeUnit::Us,
+                max: Duration::from_secs(1_000),
+            },
+            default: "1ms",
+            doc: "CPU time of a burst; finished bursts are counted",
+        },
+        Param {
+            name: "sleep",
+            kind: Kind::Time {
+                bare: TimeUnit::Us,
+                max: Duration::from_secs(1_000),
+            },
+            default: "0",
+            doc: "sleep after each burst; 0 makes a hog that never sleeps",
+        },
+        Param {
+            name: "jitter",
+            kind: Kind::Count { min: 0, max: 100 },
+            default: "0",
+            doc: "percent by which every burst and sleep is drawn shorter or longer, uniformly",
+        },
+        Param {
+            name: "yield",
+            kind: Kind::Flag,
+            default: "false",
+            doc: "calls sched_yield() after each burst; with sleep=0 the queue length is forced to `tasks`",
+        },
+        Param {
+            name: "loops",
+            kind: Kind::Count {
+                min: 0,
+                max: 1_000_000_000_000,
+            },
+            default: "0",
+            doc: "bursts of each task, then it exits; 0 = until the duration is over",
+        },
+        Param {
+            name: "duration",
+            kind: Kind::Time {
+                bare: TimeUnit::S,
+                max: Duration::from_secs(1_000_000),
+            },
+            default: "1s",
+            doc: "the run ends here at the latest; 0 = when every task has done its loops",
+        },
+        Param {
+            name: "working_set",
+            kind: Kind::Bytes {
+                min: 0,
+                max: 1 << 30,
+            },
+            default: "0",
+            doc: "bytes of cache each task needs to run at full speed",
+        },
+    ],
+    build,
+};
+
+fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
+    let (loops, duration) = (options.count("loops"), options.time("duration"));
+    if loops == 0 && duration == Duration::ZERO {
+        return Err(
+            options.contradiction("it would never end: give `loops` or `duration` (or both)")
+        );
+    }
+    if duration > Duration::ZERO {
+        builder.duration(duration);
+    }
+    let times = (options.time("run"), options.time("sleep"));
+    if times == (Duration::ZERO, Duration::ZERO) && !options.flag("yield") {
+        return Err(options.contradiction(
+            "with run=0 and sleep=0 no time would ever pass: give `run`, or yield=true",
+        ));
+    }
+    for i in 0..options.count("tasks") {
+        let hog = Burst {
+            run: times.0,
+            sleep: times.1,
+            jitter_pct: options.count("jitter"),
+            yields: options.flag("yield"),
+            left: if loops == 0 { u64::MAX } else { loops },
+            next: Next::Run,
+        };
+        builder.task(
+            format!("cpu-{i}"),
+            i as u32,
+            options.bytes("working_set"),
+            hog,
+        );
+    }
+    Ok(Score {
+        name: "throughput_per_s",
+        unit: "bursts/s",
+        higher_is_better: true,
+        rule: ScoreRule::WorkPerSecond,
+    })
+}
+
+struct Burst {
+    run: Duration,
+    sleep: Duration,
+    jitter_pct: u64,
+    yields: bool,
+    /// Bursts left, this one included.
+    left: u64,
+    next: Next,
+}
+
+enum Next {
+    Run,
+    Count,
+    Yield,
+    Sleep,
+}
+
+impl Burst {
+    fn drawn(&self, mean: Duration, rng: &mut Rng) -> Duration {
+        if self.jitter_pct == 0 {
+            return mean;
+        }
+        let reach_ns = mean.ns() * self.jitter_pct / 100;
+        Duration::from_ns(mean.ns() - reach_ns + below(rng, 2 * reach_ns + 1))
+    }
+}
+
+impl Behaviour for Burst {
+    fn next(&mut self, context: &mut Context<'_>) -> Action {
+        loop {
+            match self.next {
+                Next::Run => {
+                    if self.left == 0 {
+                        return Action::Exit;
+                    }
+                    self.left -= 1;
+                    self.next = Next::Count;
+                    if self.run > Duration::ZERO {
+                        return Action::Compute(self.drawn(self.run, context.rng));
+                    }
+                }
+                Next::Count => {
+                    self.next = Next::Yield;
+                    return Action::Work(1);
+                }
+                Next::Yield => {
+                    self.next = Next::Sleep;
+                    if self.yields {
+                        return Action::Yield;
+                    }
+                }
+                Next::Sleep => {
+                    self.next = Next::Run;
+                    if self.sleep > Duration::ZERO {
+                        return Action::Sleep(self.drawn(self.sleep, context.rng));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Workload;
+    use crate::testing::run;
+
+    #[test]
+    fn bursts_and_time_add_up() {
+        let end = run(Workload::parse("cpu:tasks=3,run=50,loops=7,duration=0", 1, 1).unwrap());
+        assert_eq!((end.work, end.now.ns()), (21, 3 * 7 * 50_000));
+        // One CPU, mostly idle: the makespan is one task's own time plus what the others were ahead of it.
+        let end =
+            run(
+                Workload::parse("cpu:tasks=2,run=50,sleep=200,loops=10,duration=0", 1, 1).unwrap(),
+            );
+        assert_eq!((end.work, end.now.ns()), (20, 50_000 + 10 * 250_000));
+    }
+
+    #[test]
+    fn yielders_take_turns() {
+        let end = run(Workload::parse(
+            "cpu:tasks=5,run=10,yield=true,loops=4,duration=0",
+            1,
+            1,
+        )
+        .unwrap());
+        assert_eq!((end.work, end.yields), (20, 20));
+    }
+
+    #[test]
+    fn jitter_keeps_the_mean_and_the_bounds() {
+        let times = |jitter| {
+            let text = format!("cpu:tasks=1,run=100,jitter={jitter},loops=10000,duration=0");
+            run(Workload::parse(&text, 3, 1).unwrap()).now.ns()
+        };
+        assert_eq!(times(0), 1_000_000_000);
+        let drawn = times(100);
+        assert_ne!(drawn, times(0));
+        assert!(drawn.abs_diff(1_000_000_000) < 20_000_000, "{drawn}");
+    }
+
+    #[test]
+    fn the_duration_ends_hogs() {
+        let end = run(Workload::parse("cpu:tasks=2,duration=10ms", 1, 1).unwrap());
+        // The tenth burst ends with the run, so nobody is left to count it.
+        assert_eq!((end.work, end.now.ns()), (9, 10_000_000));
+    }
+
+    #[test]
+    fn endless_and_timeless_runs_are_refused() {
+        for text in ["cpu:duration=0", "cpu:run=0,sleep=0"] {
+            let error = Workload::parse(text, 1, 1).err().unwrap();
+            assert!(matches!(error, WorkloadError::Contradiction { .. }));
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Options of workloads: declared once, used for parsing, help and reports.
+
+use std::fmt;
+
+use schedlab_trace::Duration;
+
+use crate::{SchedClass, WorkloadError};
+
+/// One option of a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// What values it takes.
+    pub kind: Kind,
+    /// Its value when it is not given, as it would be written.
+    pub default: &'static str,
+    /// One sentence on what it does, and for a constant of a model where its default comes from.
+    pub doc: &'static str,
+}
+
+/// What values an option takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// An integer in a range, ends included.
+    Count {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
+    /// A time up to `max`, with a unit (`50us`) or, without one, in `bare`.
+    Time {
+        /// The unit of a number without one.
+        bare: TimeUnit,
+        /// Longest.
+        max: Duration,
+    },
+    /// Bytes with or without `K` or `M` (2^10, 2^20).
+    Bytes {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
+    /// A probability from 0 to 1 with at most six decimals.
+    Probability,
+    /// `true` or `false`.
+    Flag,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Nice levels from −20 to 19 separated by `/`; task i has number i mod length.
+    NiceList,
+    /// `normal`, `batch`, `idle`, `fifo:PRIORITY` or `rr:PRIORITY` with a priority from 1 to 99.
+    Policy,
+}
+
+/// Units of time on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeUnit {
+    /// Nanoseconds, `ns`.
+    Ns,
+    /// Microseconds, `us`.
+    Us,
+    /// Milliseconds, `ms`.
+    Ms,
+    /// Seconds, `s`.
+    S,
+}
+
+impl TimeUnit {
+    const ALL: [TimeUnit; 4] = [TimeUnit::Ns, TimeUnit::Us, TimeUnit::Ms, TimeUnit::S];
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TimeUnit::Ns => "ns",
+            TimeUnit::Us => "us",
+            TimeUnit::Ms => "ms",
+            TimeUnit::S => "s",
+        }
+    }
+
+    const fn ns(self) -> u64 {
+        match self {
+            TimeUnit::Ns => 1,
+            TimeUnit::Us => 1_000,
+            TimeUnit::Ms => 1_000_000,
+            TimeUnit::S => 1_000_000_000,
+        }
+    }
+}
+
+/// A value that was checked against its [`Kind`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Value {
+    Count(u64),
+    Time(Duration),
+    Bytes(u64),
+    /// In millionths, so that no float decides a draw.
+    Probability(u32),
+    Flag(bool),
+    Choice(&'static str),
+    NiceList(Vec<i8>),
+    Policy(SchedClass),
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Count { min, max } => write!(f, "an integer from {min} to {max}"),
+            Kind::Time { bare, max } => write!(
+                f,
+                "a time from 0 to {}, with ns, us, ms or s (without: {})",
+                show_time(*max),
+                bare.name()
+            ),
+            Kind::Bytes { min, max } => write!(
+                f,
+                "bytes from {min} to {}, K and M allowed",
+                show_bytes(*max)
+            ),
+            Kind::Probability => write!(f, "a probability from 0 to 1, at most six decimals"),
+            Kind::Flag => write!(f, "true or false"),
+            Kind::Choice(words) => write!(f, "one of {}", words.join(", ")),
+            Kind::NiceList => write!(f, "nice levels from -20 to 19, separated by `/`"),
+            Kind::Policy => write!(
+                f,
+                "normal, batch, idle, fifo:PRIORITY or rr:PRIORITY with a priority from 1 to 99"
+            ),
+        }
+    }
+}
+
+impl Kind {
+    /// Reads a value; `None` if it is none of this kind.
+    pub(crate) fn read(self, text: &str) -> Option<Value> {
+        match self {
+            Kind::Count { min, max } => {
+                let n = text.parse().ok()?;
+                (min..=max).contains(&n).then_some(Value::Count(n))
+            }
+            Kind::Time { bare, max } => {
+                let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+                let unit = match &text[digits.len()..] {
+                    "" => bare,
+                    unit => TimeUnit::ALL.into_iter().find(|u| u.name() == unit)?,
+                };
+                let time = Duration::from_ns(digits.parse::<u64>().ok()?.checked_mul(unit.ns())?);
+                (time <= max).then_some(Value::Time(time))
+            }
+            Kind::Bytes { min, max } => {
+                let (digits, shift) = match text.strip_suffix(['K', 'k']) {
+                    Some(digits) => (digits, 10),
+                    None => match text.strip_suffix(['M', 'm']) {
+                        Some(digits) => (digits, 20),
+                        None => (text, 0),
+                    },
+                };
+                let n = digits.parse::<u64>().ok()?.checked_mul(1 << shift)?;
+                (min..=max).contains(&n).then_some(Value::Bytes(n))
+            }
+            Kind::Probability => read_probability(text).map(Value::Probability),
+            Kind::Flag => match text {
+                "true" | "yes" | "1" => Some(Value::Flag(true)),
+                "false" | "no" | "0" => Some(Value::Flag(false)),
+                _ => None,
+            },
+            Kind::Choice(words) => words
+                .iter()
+                .find(|&&word| word == text)
+                .map(|&word| Value::Choice(word)),
+            Kind::NiceList => text
+                .split('/')
+                .map(|level| level.parse::<i8>().ok().filter(|n| (-20..20).contains(n)))
+                .collect::<Option<Vec<i8>>>()
+                .map(Value::NiceList),
+            Kind::Policy => read_policy(text).map(Value::Policy),
+        }
+    }
+}
+
+fn read_probability(text: &str) -> Option<u32> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    if part.len() > 6 || !part.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let whole: u32 = if whole.is_empty() && !part.is_empty() {
+        0
+    } else {
+        whole.parse().ok().filter(|&n| n <= 1)?
+    };
+    let millionths = whole * 1_000_000 + format!("{part:0<6}").parse::<u32>().ok()?;
+    (millionths <= 1_000_000).then_some(millionths)
+}
+
+fn read_policy(text: &str) -> Option<SchedClass> {
+    let (word, priority) = match text.split_once(':') {
+        Some((word, priority)) => (word, Some(priority.parse::<u8>().ok()?)),
+        None => (text, None),
+    };
+    match (word, priority) {
+        ("normal", None) => Some(SchedClass::Normal),
+        ("batch", None) => Some(SchedClass::Batch),
+        ("idle", None) => Some(SchedClass::Idle),
+        ("fifo", Some(n @ 1..=99)) => Some(SchedClass::Fifo(n)),
+        ("rr", Some(n @ 1..=99)) => Some(SchedClass::RoundRobin(n)),
+        _ => None,
+    }
+}
+
+fn show_time(time: Duration) -> String {
+    let unit = TimeUnit::ALL
+        .into_iter()
+        .rev()
+        .find(|unit| time.ns().is_multiple_of(unit.ns()))
+        .unwrap_or(TimeUnit::Ns);
+    format!("{}{}", time.ns() / unit.ns(), unit.name())
+}
+
+fn show_bytes(n: u64) -> String {
+    match n {
+        0 => "0".to_owned(),
+        n if n.is_multiple_of(1 << 20) => format!("{}M", n >> 20),
+        n if n.is_multiple_of(1 << 10) => format!("{}K", n >> 10),
+        n => n.to_string(),
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Count(n) => write!(f, "{n}"),
+            Value::Time(time) if time.ns() == 0 => write!(f, "0"),
+            Value::Time(time) => f.write_str(&show_time(*time)),
+            Value::Bytes(n) => f.write_str(&show_bytes(*n)),
+            Value::Probability(n) => {
+                let text = format!("{}.{:06}", n / 1_000_000, n % 1_000_000);
+                f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+            }
+            Value::Flag(flag) => write!(f, "{flag}"),
+            Value::Choice(word) => f.write_str(word),
+            Value::NiceList(levels) => {
+                let levels: Vec<String> = levels.iter().map(i8::to_string).collect();
+                f.write_str(&levels.join("/"))
+            }
+            Value::Policy(class) => match class {
+                SchedClass::Normal => f.write_str("normal"),
+                SchedClass::Batch => f.write_str("batch"),
+                SchedClass::Idle => f.write_str("idle"),
+                SchedClass::Fifo(n) => write!(f, "fifo:{n}"),
+                SchedClass::RoundRobin(n) => write!(f, "rr:{n}"),
+            },
+        }
+    }
+}
+
+/// The options of a workload with their values, defaults filled in, in the order of their declaration.
+///
+/// The getters panic on an option that the model does not declare or declares with another kind: that is
+/// an error of the model, not of its user.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) workload: String,
+    values: Vec<(Param, Value, bool)>,
+}
+
+macro_rules! getter {
+    ($(#[$doc:meta])* $name:ident, $variant:ident, $type:ty) => {
+        $(#[$doc])*
+        pub fn $name(&self, name: &str) -> $type {
+            match self.value(name) {
+                Value::$variant(value) => value.clone(),
+                other => panic!("option `{name}` holds {other:?}"),
+            }
+        }
+    };
+}
+
+impl Options {
+    /// Reads `text` (`a=1,b=2`) for a workload that takes `params`.
+    pub(crate) fn read(
+        workload: &str,
+        params: impl Iterator<Item = Param>,
+        text: &str,
+    ) -> Result<Options, WorkloadError> {
+        let mut values: Vec<(Param, Value, bool)> = params
+            .map(|param| {
+                let value = param.kind.read(param.default);
+                let value = value.unwrap_or_else(|| panic!("default of {workload}:{}", param.name));
+                (param, value, false)
+            })
+            .collect();
+        let syntax = |message| WorkloadError::Syntax {
+            workload: workload.to_owned(),
+            message,
+        };
+        for part in text.split(',').filter(|_| !text.is_empty()) {
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| syntax(format!("`{part}` has no `=`")))?;
+            let (name, value) = (name.trim(), value.trim());
+            let Some(entry) = values.iter_mut().find(|(param, ..)| param.name == name) else {
+                return Err(WorkloadError::UnknownOption {
+                    workload: workload.to_owned(),
+                    option: name.to_owned(),
+                    choices: values.iter().map(|(param, ..)| param.name).collect(),
+                });
+            };
+            if entry.2 {
+                return Err(syntax(format!("`{name}` is given twice")));
+            }
+            entry.1 = entry.0.kind.read(value).ok_or_else(|| {
+                let hint = match entry.0.kind {
+                    Kind::Choice(words) => crate::error::nearest(value, words),
+                    _ => String::new(),
+                };
+                WorkloadError::BadValue {
+                    workload: workload.to_owned(),
+                    option: name.to_owned(),
+                    value: value.to_owned(),
+                    expected: format!("it takes {}{hint}", entry.0.kind),
+                }
+            })?;
+            entry.2 = true;
+        }
+        Ok(Options {
+            workload: workload.to_owned(),
+            values,
+        })
+    }
+
+    fn value(&self, name: &str) -> &Value {
+        let entry = self.values.iter().find(|(param, ..)| param.name == name);
+        &entry
+            .unwrap_or_else(|| panic!("{} declares no option `{name}`", self.workload))
+            .1
+    }
+
+    getter!(
+        /// A [`Kind::Count`].
+        count, Count, u64);
+    getter!(
+        /// A [`Kind::Time`].
+        time, Time, Duration);
+    getter!(
+        /// A [`Kind::Bytes`].
+        bytes, Bytes, u64);
+    getter!(
+        /// A [`Kind::Probability`] in millionths.
+        probability_ppm, Probability, u32);
+    getter!(
+        /// A [`Kind::Flag`].
+        flag, Flag, bool);
+    getter!(
+        /// A [`Kind::Choice`].
+        choice, Choice, &'static str);
+    getter!(
+        /// A [`Kind::NiceList`]; never empty.
+        nice_list, NiceList, Vec<i8>);
+    getter!(
+        /// A [`Kind::Policy`].
+        policy, Policy, SchedClass);
+
+    /// Whether the option was given, be it with its default's value.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.values
+            .iter()
+            .any(|(param, _, given)| param.name == name && *given)
+    }
+
+    /// Every option as it would be written.
+    pub(crate) fn shown(&self) -> Vec<(String, String)> {
+        self.values
+            .iter()
+            .map(|(param, value, _)| (param.name.to_owned(), value.to_string()))
+            .collect()
+    }
+
+    /// The error for options that cannot go together.
+    pub fn contradiction(&self, message: impl Into<String>) -> WorkloadError {
+        WorkloadError::Contradiction {
+            workload: self.workload.clone(),
+            message: message.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_round_trip_and_nonsense_is_refused() {
+        let time = Kind::Time {
+            bare: TimeUnit::Us,
+            max: Duration::from_secs(10),
+        };
+        let count = Kind::Count { min: 1, max: 100 };
+        let bytes = Kind::Bytes {
+            min: 0,
+            max: 1 << 30,
+        };
+        for (kind, text, shown) in [
+            (count, "100", "100"),
+            (time, "50", "50us"),
+            (time, "1500ns", "1500ns"),
+            (time, "2000ms", "2s"),
+            (time, "0", "0"),
+            (bytes, "64K", "64K"),
+            (bytes, "1048576", "1M"),
+            (bytes, "100", "100"),
+            (Kind::Probability, "0.5", "0.5"),
+            (Kind::Probability, ".25", "0.25"),
+            (Kind::Probability, "1", "1"),
+            (Kind::Flag, "yes", "true"),
+            (Kind::NiceList, "0/-20/19", "0/-20/19"),
+            (Kind::Policy, "fifo:99", "fifo:99"),
+            (Kind::Policy, "normal", "normal"),
+        ] {
+            let value = kind
+                .read(text)
+                .unwrap_or_else(|| panic!("{text} as {kind}"));
+            assert_eq!(value.to_string(), shown);
+            assert_eq!(kind.read(shown), Some(value));
+        }
+        for (kind, text) in [
+            (count, "0"),
+            (count, "101"),
+            (count, "-1"),
+            (count, "99999999999999999999"),
+            (count, "x"),
+            (time, "11s"),
+            (time, "5h"),
+            (time, "us"),
+            (time, "18446744073709551615s"),
+            (time, "-1"),
+            (bytes, "2048M"),
+            (bytes, "K"),
+            (Kind::Probability, "1.1"),
+            (Kind::Probability, "0.1234567"),
+            (Kind::Probability, "-0.5"),
+            (Kind::Probability, ""),
+            (Kind::Probability, "."),
+            (Kind::Flag, "maybe"),
+            (Kind::NiceList, "20"),
+            (Kind::NiceList, ""),
+            (Kind::NiceList, "0/"),
+            (Kind::Policy, "fifo"),
+            (Kind::Policy, "fifo:0"),
+            (Kind::Policy, "fifo:100"),
+            (Kind::Policy, "normal:1"),
+            (Kind::Choice(&["a", "b"]), "c"),
+        ] {
+            assert_eq!(kind.read(text), None, "`{text}` as {kind}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Which workloads there are, and how one is asked for: `name:option=value,option=value`.
+
+use crate::action::{Score, Workload};
+use crate::{Builder, Kind, Options, Param, WorkloadError, models};
+
+/// A workload that is built from options.
+#[derive(Clone, Copy)]
+pub struct Model {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// One line for lists.
+    pub summary: &'static str,
+    /// Its own options, without the [`common`] ones.
+    pub params: &'static [Param],
+    /// Fills in tasks and objects.
+    pub build: fn(&Options, &mut Builder) -> Result<Score, WorkloadError>,
+}
+
+/// Options that every workload has.
+pub fn common() -> &'static [Param] {
+    const COMMON: &[Param] = &[
+        Param {
+            name: "pin",
+            kind: Kind::Flag,
+            default: "false",
+            doc: "binds task i to CPU i mod n, n being the number of CPUs",
+        },
+        Param {
+            name: "nice",
+            kind: Kind::NiceList,
+            default: "0",
+            doc: "nice levels; task i has number i mod length of this list",
+        },
+        Param {
+            name: "policy",
+            kind: Kind::Policy,
+            default: "normal",
+            doc: "scheduling policy of every task",
+        },
+    ];
+    COMMON
+}
+
+/// Every model, in alphabetical order.
+pub fn list() -> &'static [Model] {
+    models::ALL
+}
+
+impl Model {
+    /// All options, its own first.
+    pub fn all_params(&self) -> impl Iterator<Item = Param> + use<> {
+        self.params.iter().chain(common()).copied()
+    }
+}
+
+impl Workload {
+    /// The workload that `text` asks for: `name`, `name:option=value,option=value`.
+    ///
+    /// `nr_cpus` matters only to where tasks may run (`pin`, CPU lists), never to what they do. `seed` is
+    /// for models that draw while they are built; tasks draw from [`crate::stream`].
+    ///
+    /// # Errors
+    /// If there is no such workload, option or value, or if the workload can never end.
+    pub fn parse(text: &str, seed: u64, nr_cpus: usize) -> Result<Workload, WorkloadError> {
+        assert!(nr_cpus > 0, "a machine has a CPU");
+        let _ = seed;
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let Some(model) = list().iter().find(|model| model.name == name) else {
+            return Err(WorkloadError::UnknownWorkload {
+                name: name.to_owned(),
+                choices: list().iter().map(|model| model.name).collect(),
+            });
+        };
+        let options = Options::read(name, model.all_params(), options)?;
+        let mut builder = Builder::new(&options, nr_cpus);
+        let score = (model.build)(&options, &mut builder)?;
+        builder.finish(&options, score)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        match Workload::parse(text, 1, 2) {
+            Ok(_) => panic!("`{text}` was accepted"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_choices_and_the_nearest() {
+        assert_eq!(
+            refusal("pip"),
+            format!(
+                "unknown workload `pip` (did you mean `pipe`?); there are: {}, or the path of an rt-app file (*.json)",
+                list().iter().map(|m| m.name).collect::<Vec<_>>().join(", ")
+            )
+        );
+        assert_eq!(
+            refusal("pipe:loop=3"),
+            "workload `pipe` has no option `loop` (did you mean `loops`?); it takes: loops, threads, pin, nice, policy"
+        );
+        assert_eq!(
+            refusal("pipe:loops=0"),
+            "workload `pipe`: `loops=0` is not possible: it takes an integer from 1 to 1000000000"
+        );
+        assert_eq!(
+            refusal("pipe:loops=1,loops=2"),
+            "workload `pipe`: `loops` is given twice; write `pipe:option=value,option=value`"
+        );
+        assert!(refusal("pipe:loops").contains("has no `=`"));
+        assert!(refusal("pipe:loops=1,").contains("has no `=`"));
+        assert!(refusal("").contains("unknown workload ``"));
+    }
+
+    #[test]
+    fn models_are_sorted_and_their_defaults_build() {
+        assert!(list().is_sorted_by(|a, b| a.name < b.name));
+        for model in list() {
+            let workload = Workload::parse(model.name, 1, 3).unwrap();
+            let names: Vec<_> = model.all_params().map(|param| param.name).collect();
+            let shown: Vec<_> = workload.params.iter().map(|(name, _)| name).collect();
+            assert_eq!(shown, names.iter().collect::<Vec<_>>());
+            assert!(!workload.tasks.is_empty());
+            let mut unique = names.clone();
+            unique.sort_unstable();
+            unique.dedup();
+            assert_eq!(unique.len(), names.len(), "{} declares twice", model.name);
+        }
+    }
+
+    #[test]
+    fn common_options_reach_every_task() {
+        for model in list() {
+            let text = format!("{}:pin=true,nice=1/2,policy=fifo:7", model.name);
+            let workload = Workload::parse(&text, 1, 3).unwrap();
+            for (i, task) in workload.tasks.iter().enumerate() {
+                let cpus = task.affinity.as_ref().unwrap();
+                assert_eq!(cpus.to_string(), (i % 3).to_string());
+                assert_eq!(usize::from(task.nice.unsigned_abs()), 1 + i % 2);
+                assert_eq!(task.class, crate::SchedClass::Fifo(7));
+            }
+        }
+    }
+}
