@@ -86,6 +86,9 @@ pub enum Action {
     Touch { bytes: u64 },
     /// `n` units of the workload's measure of work are done; takes no time.
     Work(u32),
+    /// The measured part of the run begins (set-up is over): the score's time counts from here instead of
+    /// from the start of the run; takes no time.
+    Begin,
     /// The task ends.
     Exit,
 }
@@ -175,7 +178,20 @@ pub struct Score {
     pub rule: ScoreRule,
 }
 
-/// How a score is computed.
+impl Score {
+    /// The score of a run that did `work` units in `elapsed` ([`Action::Begin`], or the start, to the end of
+    /// the last task); `None` where it would divide by zero.
+    pub fn value(&self, work: u64, elapsed: Duration) -> Option<f64> {
+        let (work, elapsed_ns) = (work as f64, elapsed.ns() as f64);
+        match self.rule {
+            ScoreRule::WorkPerSecond => (elapsed_ns > 0.0).then(|| work * 1e9 / elapsed_ns),
+            ScoreRule::NsPerWork => (work > 0.0).then(|| elapsed_ns / work),
+            ScoreRule::Makespan => Some(elapsed_ns),
+        }
+    }
+}
+
+/// How a score is computed. Time counts from [`Action::Begin`] where a workload has one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum ScoreRule {
     /// Units of work ([`Action::Work`]) per second of the makespan.

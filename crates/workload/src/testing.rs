@@ -26,6 +26,8 @@ pub enum Order {
 pub struct End {
     /// When the last task ended, or the workload's duration.
     pub now: Instant,
+    /// When the measured part began.
+    pub begun: Instant,
     /// Units of work.
     pub work: u64,
     /// Messages that were written.
@@ -372,6 +374,10 @@ impl Executor {
             | Action::Touch { .. } => Step::Done(Outcome::Done),
             Action::Work(n) => {
                 self.end.work += u64::from(n);
+                Step::Done(Outcome::Done)
+            }
+            Action::Begin => {
+                self.end.begun = self.end.now;
                 Step::Done(Outcome::Done)
             }
             Action::Exit => Step::Exits,
