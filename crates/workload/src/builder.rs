@@ -45,20 +45,31 @@ impl Builder {
         working_set_bytes: u64,
         behaviour: impl Behaviour + 'static,
     ) {
-        let i = self.tasks.len();
-        let affinity = self
-            .pin
-            .then(|| CpuSet::single(self.nr_cpus, CpuId((i % self.nr_cpus) as u32)));
-        self.tasks.push(TaskSpec {
+        let number = self.tasks.len();
+        let task = self.spec(number, comm, address_space, working_set_bytes, behaviour);
+        self.tasks.push(task);
+    }
+
+    /// A task that is to be created later ([`crate::Action::Fork`]); `number` is its i in the common options.
+    pub fn spec(
+        &self,
+        number: usize,
+        comm: impl Into<String>,
+        address_space: u32,
+        working_set_bytes: u64,
+        behaviour: impl Behaviour + 'static,
+    ) -> TaskSpec {
+        let cpu = CpuId((number % self.nr_cpus) as u32);
+        TaskSpec {
             comm: comm.into(),
-            nice: self.nice[i % self.nice.len()],
+            nice: self.nice[number % self.nice.len()],
             class: self.class,
-            affinity,
+            affinity: self.pin.then(|| CpuSet::single(self.nr_cpus, cpu)),
             address_space: Some(address_space),
             start: Instant::ZERO,
             working_set_bytes,
             behaviour: Box::new(behaviour),
-        });
+        }
     }
 
     /// Ends the run after this long, whatever tasks are left.

@@ -17,6 +17,8 @@ use crate::{
 pub enum Order {
     /// First come, first served; a task goes to the tail before its next computation.
     RoundRobin,
+    /// First come, first served; a task goes on until it blocks, sleeps or yields (a quantum without end).
+    UntilBlocked,
     /// Any runnable task, after each action, drawn with this seed.
     Random(u64),
 }
@@ -73,7 +75,7 @@ pub fn try_run(workload: Workload, order: Order) -> End {
         order,
         picks: stream(
             match order {
-                Order::RoundRobin => 0,
+                Order::RoundRobin | Order::UntilBlocked => 0,
                 Order::Random(seed) => seed,
             },
             u32::MAX,
@@ -199,7 +201,7 @@ impl Executor {
                 break;
             }
             let pick = match self.order {
-                Order::RoundRobin => 0,
+                Order::RoundRobin | Order::UntilBlocked => 0,
                 Order::Random(_) => below(&mut self.picks, self.runnable.len() as u64) as usize,
             };
             if let Some(id) = self.runnable.remove(pick) {
@@ -233,6 +235,7 @@ impl Executor {
             });
             self.tasks[id].outcome = Outcome::Done;
             if let Action::Compute(_) = action
+                && self.order != Order::UntilBlocked
                 && std::mem::replace(&mut computed, true)
             {
                 self.tasks[id].pending = Some(action);

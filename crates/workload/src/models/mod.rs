@@ -8,6 +8,8 @@ macro_rules! models {
 }
 
 models! {
+    chat,
     cpu,
     pipe,
+    reflex,
 }

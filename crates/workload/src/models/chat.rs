@@ -1,0 +1,398 @@
+//! Chat rooms over loopback sockets: the workload that made the global run-queue lock of Linux 2.4 visible.
+//!
+//! A user is four threads: client send, client receive, server receive, server send. A message goes from
+//! its client-send thread to its server-receive thread and from the server to the client-receive thread of
+//! every other user of the room, so a room of 20 users with 100 messages each delivers 20 · 100 · 19 =
+//! 38,000. Threads of the client share one address space, those of the server another (the original's
+//! `chat_c` and `chat_s` are two processes of `CLONE_VM` threads).
+//!
+//! Two servers:
+//! - `server=queue`: the receive thread puts the message into each recipient's bounded queue, guarded by a
+//!   user-level test-and-set lock that yields when it is busy, as LinuxThreads' spinlocks do; the
+//!   recipient's send thread takes messages out and writes them to its socket.
+//! - `server=direct`: as the original's source (Hartner, IBM, 10 Dec 2000, version 1.0.1) does it: the receive
+//!   thread posts its user's semaphore and that user's send thread writes the message to the sockets of all
+//!   the others, one after another. The original also reads one message at a time (`MSG_WAITALL`):
+//!   `read=one`.
+//!
+//! Nothing here depends on the number of CPUs. What makes throughput depend on it: one read returns all
+//! queued messages, so threads that wait long handle many per wakeup; every wakeup done under a user-level
+//! lock prolongs it by the scheduler's own delay, and who finds it busy yields, which enters the scheduler
+//! again.
+//!
+//! All connections stand before the clock starts ([`Action::Begin`]), as in the original. There the clients
+//! are released by one System V semaphore operation, which in Linux 2.4 wakes one waiter at a time, each
+//! on its way out waking the next (ipc/sem.c, `update_queue`): `start=chain`.
+
+mod client;
+mod server;
+
+use schedlab_trace::Duration;
+
+use crate::{
+    Action, Builder, Kind, Model, ObjectId, ObjectSpec, Options, Param, Score, ScoreRule, TaskSpec,
+    TimeUnit, WorkloadError,
+};
+
+const CPU_TIME: Kind = Kind::Time {
+    bare: TimeUnit::Us,
+    max: Duration::from_secs(1),
+};
+
+pub(super) const MODEL: Model = Model {
+    name: "chat",
+    summary: "chat rooms over loopback sockets, four threads a user, blocking reads (IBM's Chat)",
+    params: &[
+        Param {
+            name: "rooms",
+            kind: Kind::Count {
+                min: 1,
+                max: 100_000,
+            },
+            default: "10",
+            doc: "rooms; the published runs have 10, 20 and 30",
+        },
+        Param {
+            name: "users",
+            kind: Kind::Count { min: 2, max: 1_000 },
+            default: "20",
+            doc: "users of a room, four threads each (published)",
+        },
+        Param {
+            name: "messages",
+            kind: Kind::Count {
+                min: 1,
+                max: 10_000_000,
+            },
+            default: "100",
+            doc: "messages each user sends; the published runs have 100, 200 and 300",
+        },
+        Param {
+            name: "message_bytes",
+            kind: Kind::Bytes {
+                min: 1,
+                max: 1 << 20,
+            },
+            default: "100",
+            doc: "size of a message (published)",
+        },
+        Param {
+            name: "socket_buffer",
+            kind: Kind::Bytes {
+                min: 1,
+                max: 1 << 30,
+            },
+            default: "16K",
+            doc: "message bytes that fit into a connection per direction (guess: Linux 2.4 accounts a small message as about 0.5 KB of its 87,380-byte tcp_rmem, so some 170 of 100 bytes fit)",
+        },
+        Param {
+            name: "server",
+            kind: Kind::Choice(&["queue", "direct"]),
+            default: "queue",
+            doc: "queue: bounded queue per user with a yielding lock; direct: the send thread writes to everybody itself",
+        },
+        Param {
+            name: "read",
+            kind: Kind::Choice(&["all", "one"]),
+            default: "all",
+            doc: "one read returns every complete message that is queued, or one (the original's MSG_WAITALL)",
+        },
+        Param {
+            name: "start",
+            kind: Kind::Choice(&["chain", "together"]),
+            default: "chain",
+            doc: "how the clients are released: each lets the next one go (Linux 2.4's semop), or all at once",
+        },
+        Param {
+            name: "queue",
+            kind: Kind::Count {
+                min: 1,
+                max: 1_000_000,
+            },
+            default: "64",
+            doc: "messages that a user's send queue holds (guess)",
+        },
+        Param {
+            name: "full",
+            kind: Kind::Choice(&["block", "yield"]),
+            default: "block",
+            doc: "a producer that finds the queue full blocks, or yields and tries again (guess)",
+        },
+        Param {
+            name: "take",
+            kind: Kind::Count {
+                min: 1,
+                max: 1_000_000,
+            },
+            default: "1",
+            doc: "messages that the send thread takes out of its queue per lock acquisition (guess)",
+        },
+        Param {
+            name: "wake",
+            kind: Kind::Choice(&["locked", "unlocked"]),
+            default: "locked",
+            doc: "whether a thread that waits for the queue is woken before or after the lock is released (guess: LinuxThreads programs signal with the mutex held)",
+        },
+        Param {
+            name: "lock_yields",
+            kind: Kind::Count {
+                min: 0,
+                max: 1_000_000,
+            },
+            default: "50",
+            doc: "sched_yield() calls on a busy lock before a sleep (LinuxThreads, MAX_SPIN_COUNT)",
+        },
+        Param {
+            name: "lock_sleep",
+            kind: CPU_TIME,
+            default: "2000001ns",
+            doc: "that sleep (LinuxThreads, SPIN_SLEEP_DURATION)",
+        },
+        Param {
+            name: "lock_hold",
+            kind: CPU_TIME,
+            default: "1us",
+            doc: "CPU time inside the lock per queue operation (guess for 700 MHz)",
+        },
+        Param {
+            name: "client_send_cpu",
+            kind: CPU_TIME,
+            default: "1us",
+            doc: "user CPU time per message in the client-send thread (guess for 700 MHz; the kernel's share is the machine's)",
+        },
+        Param {
+            name: "client_receive_cpu",
+            kind: CPU_TIME,
+            default: "1us",
+            doc: "user CPU time per message in the client-receive thread (guess for 700 MHz)",
+        },
+        Param {
+            name: "server_receive_cpu",
+            kind: CPU_TIME,
+            default: "1us",
+            doc: "user CPU time per message in the server-receive thread, besides the queues (guess for 700 MHz)",
+        },
+        Param {
+            name: "server_send_cpu",
+            kind: CPU_TIME,
+            default: "1us",
+            doc: "user CPU time per written message in the server-send thread (guess for 700 MHz)",
+        },
+        Param {
+            name: "working_set",
+            kind: Kind::Bytes {
+                min: 0,
+                max: 1 << 30,
+            },
+            default: "4K",
+            doc: "bytes of cache each thread needs to run at full speed (guess: stack and socket buffers)",
+        },
+    ],
+    build,
+};
+
+const CLIENT_SPACE: u32 = 0;
+const SERVER_SPACE: u32 = 1;
+/// The listening socket's backlog (the original asks for 4,096) and the control connection.
+const CONTROL_BYTES: u32 = 4_096;
+
+/// The objects of one user's connection.
+#[derive(Clone, Copy)]
+struct Connection {
+    /// From client to server.
+    up: ObjectId,
+    /// From server to client.
+    down: ObjectId,
+}
+
+fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
+    let buffer = options.bytes("socket_buffer") as u32;
+    if options.bytes("message_bytes") > u64::from(buffer) {
+        return Err(
+            options.contradiction("a message never fits: make socket_buffer at least message_bytes")
+        );
+    }
+    let users = options.count("users") as usize;
+    let nr_users = options.count("rooms") as usize * users;
+    let workload = Common::new(options);
+    let gate = client::Gate::new(builder, options, 2 * nr_users as u64);
+    let mut client_side: Vec<TaskSpec> = Vec::with_capacity(2 * nr_users);
+    let mut server_side: Vec<TaskSpec> = Vec::with_capacity(2 * nr_users);
+    for room in 0..nr_users / users {
+        let socket = ObjectSpec::Socket { capacity: buffer };
+        let connections: Vec<Connection> = (0..users)
+            .map(|_| Connection {
+                up: builder.object(socket),
+                down: builder.object(socket),
+            })
+            .collect();
+        let server = server::Room::new(builder, options, &connections);
+        for (user, connection) in connections.iter().enumerate() {
+            let first = 4 * (room * users + user);
+            let client_thread = |thread: usize, role: &str, behaviour| {
+                let comm = format!("c{role}{room}.{user}");
+                let working_set = options.bytes("working_set");
+                builder.spec(first + thread, comm, CLIENT_SPACE, working_set, behaviour)
+            };
+            let send = client::Thread::sender(&workload, &gate, connection.up);
+            client_side.push(client_thread(0, "s", send));
+            let receive = client::Thread::receiver(&workload, &gate, connection.down);
+            client_side.push(client_thread(1, "r", receive));
+            server_side.extend(server.threads(builder, options, &workload, (first, room, user)));
+        }
+    }
+    // Taken from the end, one by one.
+    client_side.reverse();
+    server_side.reverse();
+    let listen = builder.object(ObjectSpec::Socket {
+        capacity: CONTROL_BYTES,
+    });
+    let control = builder.object(ObjectSpec::Socket {
+        capacity: CONTROL_BYTES,
+    });
+    let main = client::Main::new(client_side, listen, control, &gate);
+    builder.task("chat_c", CLIENT_SPACE, 0, main);
+    let main = server::Main::new(server_side, listen, control);
+    builder.task("chat_s", SERVER_SPACE, 0, main);
+    Ok(Score {
+        name: "throughput_per_s",
+        unit: "delivered messages/s",
+        higher_is_better: true,
+        rule: ScoreRule::WorkPerSecond,
+    })
+}
+
+/// Options that client and server threads share.
+struct Common {
+    /// Messages a user sends.
+    messages: u64,
+    /// Messages a user receives.
+    deliveries: u64,
+    bytes: u32,
+    /// Most messages a read returns.
+    read_limit: u32,
+    client_send_cpu: Duration,
+    client_receive_cpu: Duration,
+    server_receive_cpu: Duration,
+    server_send_cpu: Duration,
+}
+
+impl Common {
+    fn new(options: &Options) -> Common {
+        let messages = options.count("messages");
+        Common {
+            messages,
+            deliveries: messages * (options.count("users") - 1),
+            bytes: options.bytes("message_bytes") as u32,
+            read_limit: match options.choice("read") {
+                "one" => 1,
+                _ => u32::MAX,
+            },
+            client_send_cpu: options.time("client_send_cpu"),
+            client_receive_cpu: options.time("client_receive_cpu"),
+            server_receive_cpu: options.time("server_receive_cpu"),
+            server_send_cpu: options.time("server_send_cpu"),
+        }
+    }
+}
+
+/// CPU time for `n` messages; `None` where there is none to spend.
+fn compute(per_message: Duration, n: u32) -> Option<Action> {
+    let time = Duration::from_ns(per_message.ns() * u64::from(n));
+    (time > Duration::ZERO).then_some(Action::Compute(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{End, Order, run_in};
+    use crate::{Workload, WorkloadError};
+
+    fn chat(text: &str, order: Order) -> End {
+        run_in(
+            Workload::parse(&format!("chat:{text}"), 1, 2).unwrap(),
+            order,
+        )
+    }
+
+    #[test]
+    fn a_room_of_twenty_delivers_38_000() {
+        for server in ["queue", "direct"] {
+            let end = chat(&format!("rooms=1,server={server}"), Order::RoundRobin);
+            assert_eq!(end.work, 38_000);
+            assert_eq!(end.tasks, 82);
+            assert_eq!(end.counters.get("chat.messages_sent"), 2_000);
+            assert_eq!(end.counters.get("chat.messages_delivered"), 38_000);
+        }
+    }
+
+    /// Counts are exact and nothing deadlocks, whatever the options and the order of the tasks.
+    #[test]
+    fn every_message_arrives_in_any_order() {
+        let shapes = [
+            "",
+            ",read=one",
+            ",start=together",
+            ",queue=1",
+            ",queue=1,full=yield",
+            ",take=5,queue=3",
+            ",wake=unlocked,queue=2",
+            ",socket_buffer=100",
+            ",lock_yields=0",
+            ",lock_yields=3,lock_sleep=5us,lock_hold=0",
+            ",client_send_cpu=0,client_receive_cpu=0,server_receive_cpu=0,server_send_cpu=0,lock_hold=0",
+        ];
+        for shape in shapes {
+            for server in ["queue", "direct"] {
+                let text = format!("rooms=2,users=5,messages=13,server={server}{shape}");
+                for seed in 0..5 {
+                    for order in [Order::RoundRobin, Order::Random(seed)] {
+                        let end = chat(&text, order);
+                        assert_eq!(end.work, 2 * 5 * 13 * 4, "{text} {order:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn threads_that_wait_read_several_messages_at_once() {
+        let per_read = |text: &str| {
+            let end = chat(text, Order::UntilBlocked);
+            let measures = end.counters.measures();
+            let (_, value) = measures
+                .iter()
+                .find(|(name, _)| name == "chat.messages_per_read")
+                .unwrap();
+            *value
+        };
+        assert!(per_read("rooms=1") > 1.5);
+        assert_eq!(per_read("rooms=1,read=one").to_bits(), 1.0_f64.to_bits());
+    }
+
+    #[test]
+    fn the_lock_is_counted() {
+        let end = chat(
+            "rooms=1,users=5,messages=20,lock_hold=5us",
+            Order::Random(3),
+        );
+        // Each delivery is one insertion and one removal, plus what found the queue empty or full.
+        let acquisitions = end.counters.get("chat.lock_acquisitions");
+        let waits = end.counters.get("chat.queue_empty") + end.counters.get("chat.queue_full");
+        assert_eq!(acquisitions, 2 * end.work + waits);
+        assert!(end.counters.get("chat.lock_busy") > 0);
+        assert!(end.yields > 0);
+    }
+
+    #[test]
+    fn set_up_does_not_count() {
+        let end = chat("rooms=1,users=2,messages=1", Order::RoundRobin);
+        assert!(end.begun <= end.now);
+        assert_eq!(end.work, 2);
+    }
+
+    #[test]
+    fn a_message_that_never_fits_is_refused() {
+        let error = Workload::parse("chat:message_bytes=200,socket_buffer=100", 1, 1);
+        assert!(matches!(error, Err(WorkloadError::Contradiction { .. })));
+    }
+}

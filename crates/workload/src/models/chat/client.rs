@@ -1,0 +1,255 @@
+//! The client's process: its main thread, and a sender and a receiver for each user.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use schedlab_trace::Duration;
+
+use super::{Common, compute};
+use crate::{
+    Action, Behaviour, Builder, Context, Counters, ObjectId, ObjectSpec, Options, Outcome, TaskSpec,
+};
+
+/// Holds the client threads back until all connections stand.
+#[derive(Clone)]
+pub(super) struct Gate {
+    semaphore: ObjectId,
+    threads: u64,
+    /// Threads still to be let through by one another; `None`: the main thread lets them all go.
+    chain: Option<Arc<AtomicU64>>,
+}
+
+impl Gate {
+    pub fn new(builder: &mut Builder, options: &Options, threads: u64) -> Gate {
+        let chained = options.choice("start") == "chain";
+        Gate {
+            semaphore: builder.object(ObjectSpec::Semaphore { initial: 0 }),
+            threads,
+            chain: chained.then(|| Arc::new(AtomicU64::new(threads))),
+        }
+    }
+
+    /// How often the main thread posts.
+    fn posts(&self) -> u64 {
+        match self.chain {
+            Some(_) => 1,
+            None => self.threads,
+        }
+    }
+
+    /// Called by a thread that got through: what lets the next one go.
+    fn next(&self) -> Option<Action> {
+        // One thread at a time is between its passing and its post, so this counts without races.
+        let left = self.chain.as_ref()?.fetch_sub(1, Relaxed) - 1;
+        (left > 0).then_some(Action::Post(self.semaphore))
+    }
+}
+
+/// The main thread: connects and creates two threads for every user, waits for the server's word, starts
+/// the clock and opens the gate.
+pub(super) struct Main {
+    /// Still to be created, the next one last.
+    threads: Vec<TaskSpec>,
+    listen: ObjectId,
+    control: ObjectId,
+    gate: Gate,
+    step: MainStep,
+}
+
+enum MainStep {
+    Connect,
+    Fork { second: bool },
+    Begin,
+    Open { posts: u64 },
+}
+
+impl Main {
+    pub fn new(threads: Vec<TaskSpec>, listen: ObjectId, control: ObjectId, gate: &Gate) -> Main {
+        Main {
+            threads,
+            listen,
+            control,
+            gate: gate.clone(),
+            step: MainStep::Connect,
+        }
+    }
+}
+
+impl Behaviour for Main {
+    fn next(&mut self, _: &mut Context<'_>) -> Action {
+        match self.step {
+            MainStep::Connect if self.threads.is_empty() => {
+                self.step = MainStep::Begin;
+                Action::Read {
+                    from: self.control,
+                    limit: 1,
+                }
+            }
+            MainStep::Connect => {
+                self.step = MainStep::Fork { second: false };
+                Action::Write {
+                    to: self.listen,
+                    bytes: 1,
+                }
+            }
+            MainStep::Fork { second } => {
+                self.step = if second {
+                    MainStep::Connect
+                } else {
+                    MainStep::Fork { second: true }
+                };
+                Action::Fork(Box::new(self.threads.pop().expect("two threads a user")))
+            }
+            MainStep::Begin => {
+                self.step = MainStep::Open {
+                    posts: self.gate.posts(),
+                };
+                Action::Begin
+            }
+            MainStep::Open { posts: 0 } => Action::Exit,
+            MainStep::Open { posts } => {
+                self.step = MainStep::Open { posts: posts - 1 };
+                Action::Post(self.gate.semaphore)
+            }
+        }
+    }
+}
+
+/// A user's sender or receiver.
+pub(super) struct Thread {
+    gate: Gate,
+    socket: ObjectId,
+    /// Messages still to be sent or received.
+    left: u64,
+    cpu: Duration,
+    role: Role,
+    step: Step,
+}
+
+enum Role {
+    Sender { bytes: u32, sent: u64 },
+    Receiver { limit: u32, reads: u64, received: u64 },
+}
+
+enum Step {
+    Arrive,
+    LetNextGo,
+    /// A message is to be made, or one is to be read.
+    Turn,
+    Write,
+    /// A read has returned.
+    Received,
+    Count(u32),
+}
+
+impl Thread {
+    pub fn sender(common: &Common, gate: &Gate, socket: ObjectId) -> Thread {
+        Thread {
+            gate: gate.clone(),
+            socket,
+            left: common.messages,
+            cpu: common.client_send_cpu,
+            role: Role::Sender {
+                bytes: common.bytes,
+                sent: 0,
+            },
+            step: Step::Arrive,
+        }
+    }
+
+    pub fn receiver(common: &Common, gate: &Gate, socket: ObjectId) -> Thread {
+        Thread {
+            gate: gate.clone(),
+            socket,
+            left: common.deliveries,
+            cpu: common.client_receive_cpu,
+            role: Role::Receiver {
+                limit: common.read_limit,
+                reads: 0,
+                received: 0,
+            },
+            step: Step::Arrive,
+        }
+    }
+}
+
+impl Behaviour for Thread {
+    fn next(&mut self, context: &mut Context<'_>) -> Action {
+        loop {
+            match self.step {
+                Step::Arrive => {
+                    self.step = Step::LetNextGo;
+                    return Action::Acquire(self.gate.semaphore);
+                }
+                Step::LetNextGo => {
+                    self.step = Step::Turn;
+                    if let Some(post) = self.gate.next() {
+                        return post;
+                    }
+                }
+                Step::Turn if self.left == 0 => return Action::Exit,
+                Step::Turn => match self.role {
+                    Role::Sender { .. } => {
+                        self.step = Step::Write;
+                        if let Some(action) = compute(self.cpu, 1) {
+                            return action;
+                        }
+                    }
+                    Role::Receiver { limit, .. } => {
+                        self.step = Step::Received;
+                        return Action::Read {
+                            from: self.socket,
+                            limit,
+                        };
+                    }
+                },
+                Step::Write => {
+                    let Role::Sender { bytes, sent } = &mut self.role else {
+                        unreachable!("only senders write");
+                    };
+                    self.step = Step::Turn;
+                    self.left -= 1;
+                    *sent += 1;
+                    return Action::Write {
+                        to: self.socket,
+                        bytes: *bytes,
+                    };
+                }
+                Step::Received => {
+                    let Role::Receiver { reads, received, .. } = &mut self.role else {
+                        unreachable!("only receivers read");
+                    };
+                    let Outcome::Messages(n) = context.outcome else {
+                        panic!("a chat socket answered {:?}", context.outcome);
+                    };
+                    *reads += 1;
+                    *received += u64::from(n);
+                    self.left -= u64::from(n);
+                    self.step = Step::Count(n);
+                    if let Some(action) = compute(self.cpu, n) {
+                        return action;
+                    }
+                }
+                Step::Count(n) => {
+                    self.step = Step::Turn;
+                    return Action::Work(n);
+                }
+            }
+        }
+    }
+
+    fn report(&self, counters: &mut Counters) {
+        match self.role {
+            Role::Sender { sent, .. } => counters.add("chat.messages_sent", sent),
+            Role::Receiver { reads, received, .. } => {
+                counters.add("chat.reads", reads);
+                counters.add("chat.messages_delivered", received);
+                counters.ratio(
+                    "chat.messages_per_read",
+                    "chat.messages_delivered",
+                    "chat.reads",
+                );
+            }
+        }
+    }
+}
