@@ -2,10 +2,17 @@
 //!
 //! A profile (`machines/*.toml`) becomes a [`Machine`]. Nothing here knows of tasks or schedulers.
 
+pub mod address;
+mod builtin;
+pub mod bus;
 pub mod cache;
+pub mod file;
 pub mod profile;
+pub mod provenance;
 pub mod topology;
 
+pub use address::TaskAddresses;
 pub use cache::{Access, CacheModel, CacheStats};
 pub use profile::{LockKind, Machine, ProfileError};
+pub use provenance::{Provenance, SourceKind};
 pub use topology::{Cpu, Topology};

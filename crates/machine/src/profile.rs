@@ -1,9 +1,11 @@
 //! Machine profiles: every constant of the cost model, with its unit.
 //!
 //! All times are in picoseconds where a step can be shorter than some nanoseconds (`_ps`), in
-//! nanoseconds otherwise (`_ns`). The provenance of each number stands in the profile file beside it.
+//! nanoseconds otherwise (`_ns`). The provenance of each number stands in the profile file beside
+//! it and travels with the machine ([`Machine::provenance`]). Reading and writing profile files
+//! is in [`crate::file`].
 
-use crate::Topology;
+use crate::{Provenance, Topology};
 
 /// How the machine's kernel waits for a contended lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
@@ -41,9 +43,13 @@ pub struct Memory {
     pub ways: u32,
     /// A hit.
     pub hit_ps: u64,
-    /// A miss served by memory (or the shared cache).
+    /// A miss served by the last-level cache that several CPUs share; 0 where they share none
+    /// (then memory serves it).
+    pub llc_hit_ps: u64,
+    /// A miss served by memory.
     pub miss_ps: u64,
-    /// A miss served by another CPU's cache in the same last-level cache …
+    /// A miss served by another CPU's cache that holds the line modified, or making a line one's
+    /// own that another has too, in the same last-level cache …
     pub transfer_llc_ps: u64,
     /// … in the same node …
     pub transfer_node_ps: u64,
@@ -51,7 +57,8 @@ pub struct Memory {
     pub transfer_remote_ps: u64,
     /// An uncontended atomic operation on an owned line, above the access itself.
     pub atomic_ps: u64,
-    /// Time one bus (or link) transaction occupies the shared bus; 0 = never saturates.
+    /// Time one transaction occupies what the last-level caches share (front-side bus, memory,
+    /// links between sockets); 0 = never saturates.
     pub bus_ps: u64,
     /// Lines per millisecond of user time with which an application evicts the CPU's cache.
     pub evict_lines_per_ms: u32,
@@ -67,7 +74,8 @@ pub struct TaskLayout {
     pub offset_bytes: u32,
     /// Bytes that examining a task reads.
     pub examine_bytes: u32,
-    /// Number of colours (cache-line offsets that successive structures are shifted by); 1 = uncoloured.
+    /// Number of colours (line offsets that a structure is shifted by, from the address bits above
+    /// the cache index); 1 = uncoloured.
     pub colours: u32,
 }
 
@@ -170,6 +178,8 @@ pub struct Machine {
     pub preemptible_kernel: bool,
     /// Which published rows calibrate the profile; empty: *data sheet only*.
     pub calibrated_on: Vec<String>,
+    /// Fields that may be tuned on those rows, as `section.field`; all others stay as they are.
+    pub tuning_candidates: Vec<String>,
     /// The CPUs.
     pub topology: Topology,
     /// Locks.
@@ -186,6 +196,34 @@ pub struct Machine {
     pub policy: Policy,
     /// Applications among each other.
     pub interference: Interference,
+    /// Where each number is from, in the order of the file.
+    pub(crate) provenance: Vec<Provenance>,
+}
+
+impl Machine {
+    /// Where each number of the profile is from, in the order of the file.
+    pub fn provenance(&self) -> &[Provenance] {
+        &self.provenance
+    }
+
+    /// The machine with only its first `n` CPUs, as the kernel's `maxcpus=` leaves it.
+    pub fn with_cpus(mut self, n: usize) -> Result<Machine, ProfileError> {
+        let available = self.topology.nr_cpus();
+        if n == 0 || n > available {
+            return Err(ProfileError::Cpus {
+                machine: self.name,
+                asked: n,
+                available,
+            });
+        }
+        self.topology = self.topology.limited(n);
+        Ok(self)
+    }
+
+    /// Whether any published row calibrates the profile; if not it is made from data sheets only.
+    pub fn is_calibrated(&self) -> bool {
+        !self.calibrated_on.is_empty()
+    }
 }
 
 /// Why a profile could not be used.
@@ -193,12 +231,32 @@ pub struct Machine {
 #[non_exhaustive]
 pub enum ProfileError {
     /// The file is not a profile.
-    #[error("{file}: {message}")]
+    #[error("{file}:{line}: {message}")]
     Invalid {
         /// The profile file.
         file: String,
+        /// Line of the fault, counted from 1.
+        line: usize,
         /// What is wrong and what to do.
         message: String,
+    },
+    /// The file cannot be read.
+    #[error("{file}: {error}: give the path of a machine profile, or one of: {known}")]
+    Read {
+        /// The profile file.
+        file: String,
+        /// Why.
+        error: std::io::Error,
+        /// The profiles that are built in.
+        known: String,
+    },
+    /// No such profile.
+    #[error("no machine is called {name}: choose one of {known}, or give the path of a .toml file")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The profiles that are built in.
+        known: String,
     },
     /// More CPUs asked for than the machine has, or none.
     #[error("machine {machine} has {available} CPUs, not {asked}: choose 1 to {available}")]

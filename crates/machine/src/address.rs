@@ -1,0 +1,144 @@
+//! The modelled address space: where the things that scheduling touches lie.
+//!
+//! No host address ever reaches the cache model. Every region starts at a multiple of the largest
+//! way of any cache, so which lines collide depends on the layout inside a region alone.
+//!
+//! | region | from | holds |
+//! |---|---|---|
+//! | [`GLOBALS`] | 256 MiB | the policy's global variables, at their offset in the object |
+//! | [`RUNQUEUES`] | 512 MiB | the kernel's per-CPU run queues ([`runqueue`]) |
+//! | [`DSQS`] | 1 GiB | dispatch queues ([`dsq`]) |
+//! | [`LOCKS`] | 2 GiB | locks of the kernel outside of the structures above ([`kernel_lock`]) |
+//! | [`ARENA`] | 4 GiB | the policy's arena, at the offset in it (up to 4 GiB) |
+//! | [`TASKS`] | 16 GiB | the kernel's task structures ([`TaskAddresses`]) |
+//!
+//! Everything lies below [`END`], so that a line number fits 32 bits.
+
+use schedlab_trace::{CpuId, TaskId};
+
+use crate::Machine;
+
+/// The policy's global variables.
+pub const GLOBALS: u64 = 0x1000_0000;
+/// The kernel's per-CPU run queues.
+pub const RUNQUEUES: u64 = 0x2000_0000;
+/// Dispatch queues.
+pub const DSQS: u64 = 0x4000_0000;
+/// Locks of the kernel that stand alone.
+pub const LOCKS: u64 = 0x8000_0000;
+/// The policy's arena.
+pub const ARENA: u64 = 0x1_0000_0000;
+/// The kernel's task structures.
+pub const TASKS: u64 = 0x4_0000_0000;
+/// No address is at or above this one: 16-byte lines (the smallest) still have 32-bit numbers.
+pub const END: u64 = 0x10_0000_0000;
+
+/// Distance of the run queues: a page and a line, so that one CPU's look at all of them does not
+/// meet in one set.
+const RUNQUEUE_STRIDE: u64 = 4_096 + 64;
+
+/// A dispatch queue or a lock has a line (of the longest kind, 128 bytes) to itself.
+const ALONE: u64 = 128;
+
+/// The run queue of `cpu`; its lock is the first word.
+pub fn runqueue(cpu: CpuId) -> u64 {
+    RUNQUEUES + u64::from(cpu.0) * RUNQUEUE_STRIDE
+}
+
+/// The `index`-th dispatch queue; its lock is the first word.
+pub fn dsq(index: u32) -> u64 {
+    DSQS + u64::from(index) % ((LOCKS - DSQS) / ALONE) * ALONE
+}
+
+/// The `index`-th lock of the kernel that stands alone.
+pub fn kernel_lock(index: u32) -> u64 {
+    LOCKS + u64::from(index) % ((ARENA - LOCKS) / ALONE) * ALONE
+}
+
+/// Where task structures lie: the layout of the profile with its numbers prepared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskAddresses {
+    stride: u64,
+    offset: u64,
+    way_shift: u32,
+    line_bytes: u64,
+    colours: u64,
+}
+
+impl TaskAddresses {
+    /// The addresses on `machine`.
+    pub fn new(machine: &Machine) -> Self {
+        let memory = &machine.memory;
+        TaskAddresses {
+            stride: machine.task_layout.stride_bytes.into(),
+            offset: machine.task_layout.offset_bytes.into(),
+            // A way is a power of two: the profile's reader saw to it.
+            way_shift: (memory.cache_bytes / u64::from(memory.ways)).trailing_zeros(),
+            line_bytes: memory.line_bytes.into(),
+            colours: machine.task_layout.colours.into(),
+        }
+    }
+
+    /// The scheduling fields of `task`.
+    #[inline]
+    pub fn of(&self, task: TaskId) -> u64 {
+        let block = TASKS + u64::from(task.0) * self.stride;
+        block + self.offset + self.colour_shift(block)
+    }
+
+    /// By how many bytes the structure in `block` is shifted: the address bits just above the index
+    /// of the cache choose the line (Yamamura, Hirai, Sato, Yamamoto, Naruse, Kumon: *Speeding up
+    /// kernel scheduler by reducing cache misses*, FREENIX 2002, section 3).
+    #[inline]
+    fn colour_shift(&self, block: u64) -> u64 {
+        (block >> self.way_shift) % self.colours * self.line_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(cache_bytes: u64, ways: u32, colours: u32) -> TaskAddresses {
+        let mut machine = Machine::builtin("ppro-200x4").unwrap();
+        machine.memory.cache_bytes = cache_bytes;
+        machine.memory.ways = ways;
+        machine.task_layout.colours = colours;
+        TaskAddresses::new(&machine)
+    }
+
+    #[test]
+    fn colours_come_from_the_address_bits_above_the_cache_index() {
+        let four = addresses(1 << 20, 4, 4);
+        for (block, shift) in [
+            (0xC010_0000, 0x00),
+            (0xC014_0000, 0x20),
+            (0xC018_0000, 0x40),
+            (0xC01C_0000, 0x60),
+            (0xC020_0000, 0x00),
+            (0xC014_2000, 0x20),
+            (0xC010_2000, 0x00),
+        ] {
+            assert_eq!(four.colour_shift(block), shift, "{block:#x}");
+        }
+        assert_eq!(addresses(1 << 20, 4, 1).colour_shift(0xC014_0000), 0);
+    }
+
+    #[test]
+    fn tasks_are_a_stride_apart_and_the_fields_at_their_offset() {
+        let plain = addresses(512 << 10, 4, 1);
+        assert_eq!(plain.of(TaskId(0)), TASKS + 0x20);
+        assert_eq!(plain.of(TaskId(3)), TASKS + 3 * 8_192 + 0x20);
+    }
+
+    #[test]
+    fn the_largest_system_fits_below_the_end() {
+        for name in Machine::builtin_names() {
+            let machine = Machine::builtin(name).unwrap();
+            let last = TaskAddresses::new(&machine).of(TaskId(1_000_000));
+            assert!(last + 4_096 < END, "{name}: {last:#x}");
+        }
+        assert!(runqueue(CpuId(8_191)) < DSQS);
+        assert!(dsq(u32::MAX) < LOCKS && kernel_lock(u32::MAX) < ARENA);
+    }
+}

@@ -1,0 +1,69 @@
+//! The profiles that are embedded in the program, and finding one by name or path.
+
+use std::path::Path;
+
+use crate::{Machine, ProfileError};
+
+include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
+
+impl Machine {
+    /// The names of the built-in profiles, in alphabetical order.
+    pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+        BUILTIN.iter().map(|&(name, _)| name)
+    }
+
+    /// The built-in profile of that name.
+    pub fn builtin(name: &str) -> Result<Machine, ProfileError> {
+        match BUILTIN.iter().find(|&&(known, _)| known == name) {
+            Some((name, text)) => Machine::from_toml(&format!("machines/{name}.toml"), text),
+            None => Err(ProfileError::Unknown {
+                name: name.to_owned(),
+                known: known(),
+            }),
+        }
+    }
+
+    /// A built-in profile by name, or a profile file by path (anything with a `/` or ending in `.toml`).
+    pub fn find(name_or_path: &str) -> Result<Machine, ProfileError> {
+        if !name_or_path.contains('/') && !name_or_path.ends_with(".toml") {
+            return Machine::builtin(name_or_path);
+        }
+        let text = std::fs::read_to_string(Path::new(name_or_path)).map_err(|error| {
+            ProfileError::Read {
+                file: name_or_path.to_owned(),
+                error,
+                known: known(),
+            }
+        })?;
+        Machine::from_toml(name_or_path, &text)
+    }
+}
+
+fn known() -> String {
+    Machine::builtin_names().collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_profile_loads_under_the_name_of_its_file() {
+        assert!(Machine::builtin_names().count() >= 8);
+        for name in Machine::builtin_names() {
+            let machine = Machine::builtin(name).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(machine.name, name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let error = Machine::find("pdp-11").unwrap_err().to_string();
+        assert!(
+            error.contains("pdp-11") && error.contains("netfinity-8500r"),
+            "{error}"
+        );
+        let error = Machine::find("no/such/file.toml").unwrap_err().to_string();
+        assert!(error.starts_with("no/such/file.toml: "), "{error}");
+    }
+}

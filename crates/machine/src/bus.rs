@@ -1,0 +1,135 @@
+//! The bus that all last-level caches share, as a row of slots that one transaction each can have.
+//!
+//! A transaction takes the slot of its instant, or the next free one; what lies between is its
+//! wait. So the bus carries one transaction per slot and no more, an idle bus delays nobody, and a
+//! busy one serves in the order of the slots.
+//!
+//! CPUs of a simulation arrive a little out of order: one may have run on to its next
+//! synchronisation point before another, earlier one is resumed. The slots make that harmless: who
+//! comes late finds the slots of his own time, free where the other left them free. A booking never
+//! changes the wait of an earlier one, and a wait is never negative. Only a window of slots is
+//! kept; an arrival from before the window passes without wait and is not booked.
+
+/// Slots in one word of the ring; the word's other half says which lap of the ring it belongs to.
+const SLOTS_PER_WORD: u64 = 32;
+
+/// The window spans at least this time where the ring's limit allows it: longer than the longest
+/// stretch between two synchronisation points (a scan of some hundred tasks).
+const WINDOW_PS: u64 = 500_000_000;
+
+/// Limits on the words of the ring: 2 KB to 128 KB.
+const WORDS: (u64, u64) = (256, 16_384);
+
+/// A shared bus.
+#[derive(Clone, Debug)]
+pub struct Bus {
+    /// Length of a slot; 0 = the bus never saturates.
+    slot_ps: u64,
+    /// `lap << 32 | slots taken`. A word of an older lap counts as empty.
+    ring: Box<[u64]>,
+}
+
+impl Bus {
+    /// A bus that a transaction occupies for `slot_ps`; with 0 it never saturates.
+    pub fn new(slot_ps: u64) -> Self {
+        let words = match slot_ps {
+            0 => 0,
+            _ => (WINDOW_PS / slot_ps / SLOTS_PER_WORD)
+                .clamp(WORDS.0, WORDS.1)
+                .next_power_of_two(),
+        };
+        Bus {
+            slot_ps,
+            ring: vec![0; words as usize].into_boxed_slice(),
+        }
+    }
+
+    /// Books a transaction at `now_ps` and returns how long it waits for its slot.
+    pub fn transaction(&mut self, now_ps: u64) -> u64 {
+        if self.slot_ps == 0 {
+            return 0;
+        }
+        let first = now_ps / self.slot_ps;
+        let words = self.ring.len() as u64;
+        let first_word = first / SLOTS_PER_WORD;
+        // Slots before the first one are none of ours.
+        let mut passed = (1u64 << (first % SLOTS_PER_WORD)) - 1;
+        for word in first_word..first_word + words {
+            let lap = word / words + 1;
+            let entry = &mut self.ring[(word % words) as usize];
+            let entry_lap = *entry >> 32;
+            if entry_lap > lap {
+                // The window has moved on.
+                return 0;
+            }
+            if entry_lap < lap {
+                *entry = lap << 32;
+            }
+            let free = !(*entry | passed) as u32;
+            if free != 0 {
+                let bit = u64::from(free.trailing_zeros());
+                *entry |= 1 << bit;
+                let slot = word * SLOTS_PER_WORD + bit;
+                return (slot * self.slot_ps).saturating_sub(now_ps);
+            }
+            passed = 0;
+        }
+        // Every slot of the window is taken: nobody queues for longer than a window.
+        words * SLOTS_PER_WORD * self.slot_ps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_bus_delays_nobody_and_a_busy_one_queues() {
+        let mut bus = Bus::new(100);
+        assert_eq!(bus.transaction(1_050), 0);
+        // Slot 10 (1,000 to 1,099) is taken: slot 11 starts at 1,100.
+        assert_eq!(bus.transaction(1_050), 50);
+        assert_eq!(bus.transaction(1_060), 140);
+        assert_eq!(bus.transaction(1_300), 0);
+    }
+
+    #[test]
+    fn a_late_comer_finds_the_slots_of_his_own_time() {
+        let mut bus = Bus::new(100);
+        for now in (10_000..20_000).step_by(200) {
+            assert_eq!(bus.transaction(now), 0);
+        }
+        // Every second slot is free.
+        assert_eq!(bus.transaction(10_100), 0);
+        assert_eq!(bus.transaction(10_000), 300);
+        // From before all of them.
+        assert_eq!(bus.transaction(0), 0);
+    }
+
+    #[test]
+    fn what_is_older_than_the_window_passes() {
+        let mut bus = Bus::new(1_000_000);
+        let window = bus.ring.len() as u64 * SLOTS_PER_WORD * 1_000_000;
+        assert_eq!(bus.transaction(5), 0);
+        assert_eq!(bus.transaction(window + 5), 0);
+        assert_eq!(bus.transaction(5), 0);
+        assert_eq!(bus.transaction(window + 5), 999_995);
+    }
+
+    #[test]
+    fn capacity_is_one_transaction_per_slot() {
+        let mut bus = Bus::new(70);
+        let mut ends: Vec<u64> = (0..1_000).map(|i| i * 3 + bus.transaction(i * 3)).collect();
+        ends.sort_unstable();
+        let slots: Vec<u64> = ends.iter().map(|end| end / 70).collect();
+        assert!(slots.windows(2).all(|pair| pair[0] < pair[1]));
+        // 1,000 transactions in 3 ns need 1,000 slots, 70 ns.
+        assert_eq!(slots.last(), Some(&999));
+    }
+
+    #[test]
+    fn without_a_slot_length_nothing_waits() {
+        let mut bus = Bus::new(0);
+        assert!((0..100).all(|_| bus.transaction(7) == 0));
+    }
+}

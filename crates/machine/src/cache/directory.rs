@@ -1,0 +1,168 @@
+//! What is known of each line machine-wide: a flat table with open addressing, keyed by the line's
+//! number. Nothing is ever removed, so a look-up is a walk over neighbours, without tombstones.
+
+/// A line. Copies in caches carry the version they were read at; a write makes a new version, and
+/// with it every other copy worthless, without visiting the caches that hold them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Line {
+    number: u32,
+    /// Counts the writes that changed the owner; 0 = this entry of the table is free.
+    pub version: u32,
+    /// Last-level caches that have had this version, one bit each. With more than 64 of them, several
+    /// share a bit.
+    pub llcs: u64,
+    /// Whose line it is while [`Sharing::Owned`].
+    pub owner: u16,
+    sharing: Sharing,
+    /// Whether the owner wrote it since memory or the last-level cache last had it.
+    pub dirty: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Sharing {
+    /// No cache has ever had it.
+    #[default]
+    Untouched,
+    /// Only `owner` can have a copy (MESI's M, and E if not dirty).
+    Owned,
+    /// Several may have copies, all clean (MESI's S).
+    Shared,
+}
+
+impl Line {
+    /// The bit of a last-level cache.
+    pub fn llc_bit(llc: u32) -> u64 {
+        1 << (llc % 64)
+    }
+
+    #[inline]
+    pub fn is_owned(&self) -> bool {
+        self.sharing == Sharing::Owned
+    }
+
+    #[inline]
+    pub fn owned_by(&self, cache: u16) -> bool {
+        self.sharing == Sharing::Owned && self.owner == cache
+    }
+
+    pub fn is_shared(&self) -> bool {
+        self.sharing == Sharing::Shared
+    }
+
+    /// `cache` writes it.
+    pub fn become_modified(&mut self, cache: u16, llc_bit: u64) {
+        // After 2^32 changes of owner an ancient copy could count as fresh; none lives that long.
+        self.version = self.version.wrapping_add(1).max(1);
+        self.sharing = Sharing::Owned;
+        self.owner = cache;
+        self.dirty = true;
+        self.llcs = llc_bit;
+    }
+
+    /// `cache` reads it and may have to share it.
+    pub fn add_reader(&mut self, cache: u16, llc_bit: u64, others_have_it: bool) {
+        self.llcs |= llc_bit;
+        self.dirty = false;
+        if others_have_it {
+            self.sharing = Sharing::Shared;
+        } else {
+            self.sharing = Sharing::Owned;
+            self.owner = cache;
+        }
+    }
+}
+
+/// All lines that were ever touched.
+#[derive(Clone, Debug)]
+pub(super) struct Directory {
+    slots: Vec<Line>,
+    used: usize,
+    /// `slots.len()` is `1 << (32 - shift)`.
+    shift: u32,
+}
+
+const FIRST_BITS: u32 = 9;
+
+impl Directory {
+    pub fn new() -> Self {
+        Directory {
+            slots: vec![Line::default(); 1 << FIRST_BITS],
+            used: 0,
+            shift: 32 - FIRST_BITS,
+        }
+    }
+
+    /// The entry of a line, made on first use.
+    #[inline]
+    pub fn line(&mut self, number: u32) -> &mut Line {
+        let index = self.position(number);
+        if self.slots[index].version != 0 {
+            return &mut self.slots[index];
+        }
+        self.insert(number)
+    }
+
+    /// Where `number` is, or the free place where it would be.
+    #[inline]
+    fn position(&self, number: u32) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut index = self.home(number);
+        loop {
+            let slot = &self.slots[index];
+            if slot.version == 0 || slot.number == number {
+                return index;
+            }
+            index = (index + 1) & mask;
+        }
+    }
+
+    /// Fibonacci hashing: the golden ratio spreads the regular distances of structures.
+    #[inline]
+    fn home(&self, number: u32) -> usize {
+        (number.wrapping_mul(0x9E37_79B9) >> self.shift) as usize
+    }
+
+    #[cold]
+    fn insert(&mut self, number: u32) -> &mut Line {
+        if (self.used + 1) * 8 > self.slots.len() * 7 {
+            self.grow();
+        }
+        self.used += 1;
+        let index = self.position(number);
+        let slot = &mut self.slots[index];
+        slot.number = number;
+        slot.version = 1;
+        slot
+    }
+
+    fn grow(&mut self) {
+        let larger = vec![Line::default(); self.slots.len() * 2];
+        let old = std::mem::replace(&mut self.slots, larger);
+        self.shift -= 1;
+        for line in old.into_iter().filter(|line| line.version != 0) {
+            let index = self.position(line.number);
+            self.slots[index] = line;
+        }
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Line>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_keeps_its_entry_while_the_table_grows() {
+        let mut directory = Directory::new();
+        let numbers = (0..50_000u32).map(|i| i.wrapping_mul(256) ^ (i >> 7));
+        for number in numbers.clone() {
+            directory.line(number).llcs = u64::from(number);
+        }
+        for number in numbers {
+            assert_eq!(directory.line(number).llcs, u64::from(number));
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! A set-associative cache per core with line ownership, for the lines that scheduling touches.
+//!
+//! What is modelled: the last private level of each core (its hardware threads share it), LRU
+//! replacement, ownership of lines as in MESI, transfers by distance, the bus that the last-level
+//! caches share, and an application that streams through the cache while it runs.
+//!
+//! The rules, each with a test:
+//! - A **hit** needs a copy of the line as it was last written.
+//! - A **write** makes the line one's own. If others may have copies they become worthless, and the
+//!   farthest of them sets the price. A line that nobody else has is written silently.
+//! - A **miss** is served by the cache that holds the line modified, at the price of its distance;
+//!   else by the shared last-level cache if a core below it has had the line; else by memory. A
+//!   write that misses pays for the data or for the invalidation, whichever takes longer.
+//! - Whatever leaves the last-level cache is one **bus** transaction and may wait for the bus.
+//! - **Eviction**: the application brings foreign lines into the sets in turn. A line is gone when
+//!   as many foreign or other lines came into its set as there are ways, since its last use.
+//!
+//! Model: a copy that another CPU's write made worthless keeps its way until it is replaced or read
+//! again (hardware may refill it earlier). Write-backs of evicted lines take no time on the bus,
+//! and the last-level cache never evicts.
+//!
+//! Addresses are modelled ones ([`crate::address`]); host addresses never get here.
+
+mod directory;
+mod sets;
+#[cfg(test)]
+mod tests;
+
+use schedlab_trace::{CpuId, Instant, MigrationReach};
+
+use crate::bus::Bus;
+use crate::{Machine, Topology};
+use directory::{Directory, Line};
+use sets::{Found, Sets};
+
+/// What one access did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Access {
+    /// What it cost, waiting for the bus included.
+    pub cost_ps: u64,
+    /// Whether it missed the CPU's cache.
+    pub miss: bool,
+}
+
+/// Counts of one CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheStats {
+    /// Accesses.
+    pub accesses: u64,
+    /// Accesses that missed the CPU's cache: served by memory, by the shared cache or by a transfer.
+    pub misses: u64,
+    /// Misses that memory served.
+    pub from_memory: u64,
+    /// Misses that the shared last-level cache served.
+    pub from_llc: u64,
+    /// Misses that another CPU's cache served, because it held the line modified.
+    pub transfers: u64,
+    /// Writes that made other CPUs' copies worthless.
+    pub invalidations: u64,
+    /// Transactions on the bus: accesses that had to leave the last-level cache.
+    pub bus_transactions: u64,
+    /// Time waited for the bus.
+    pub bus_wait_ps: u64,
+}
+
+/// Counts by the place of the line within its 4 KB page: where every task structure keeps its
+/// scheduling fields at the same offset, they peak there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OffsetCounts {
+    /// Misses.
+    pub misses: u64,
+    /// Bus transactions.
+    pub bus_transactions: u64,
+}
+
+const PAGE_BYTES: u64 = 4_096;
+
+/// Where a core's cache is, with what the hot path needs to know of it.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    llc: u32,
+    node: u32,
+    /// The bit of its last-level cache in [`Line::llcs`].
+    llc_bit: u64,
+    /// The bits of all last-level caches of its node.
+    node_bits: u64,
+}
+
+/// The caches of all CPUs.
+#[derive(Clone, Debug)]
+pub struct CacheModel {
+    line_shift: u32,
+    hit_ps: u64,
+    llc_hit_ps: u64,
+    miss_ps: u64,
+    /// By distance: same last-level cache, same node, other node.
+    transfer_ps: [u64; 3],
+    evict_lines_per_ms: u64,
+    /// The cache of each CPU.
+    cache_of: Vec<u16>,
+    places: Vec<Place>,
+    sets: Vec<Sets>,
+    directory: Directory,
+    bus: Bus,
+    stats: Vec<CacheStats>,
+    by_offset: Option<Vec<OffsetCounts>>,
+}
+
+impl CacheModel {
+    /// Empty caches for `machine`.
+    pub fn new(machine: &Machine) -> Self {
+        let memory = &machine.memory;
+        let topology = &machine.topology;
+        let nr_cpus = topology.nr_cpus();
+        let nr_caches = topology.nr_cores() as usize;
+        let cpu_of_core = |core: usize| {
+            let mut cpus = (0..nr_cpus as u32).map(CpuId);
+            // A core number without a CPU (`maxcpus`, irregular machines) is never looked up.
+            let found = cpus.find(|&cpu| topology.cpu(cpu).core as usize == core);
+            found.unwrap_or(CpuId(0))
+        };
+        let sets = memory.cache_bytes / u64::from(memory.line_bytes) / u64::from(memory.ways);
+        CacheModel {
+            line_shift: memory.line_bytes.trailing_zeros(),
+            hit_ps: memory.hit_ps,
+            llc_hit_ps: memory.llc_hit_ps,
+            miss_ps: memory.miss_ps,
+            transfer_ps: [
+                memory.transfer_llc_ps,
+                memory.transfer_node_ps,
+                memory.transfer_remote_ps,
+            ],
+            evict_lines_per_ms: memory.evict_lines_per_ms.into(),
+            cache_of: (0..nr_cpus as u32)
+                .map(|cpu| topology.cpu(CpuId(cpu)).core as u16)
+                .collect(),
+            places: (0..nr_caches)
+                .map(|core| place(topology, cpu_of_core(core)))
+                .collect(),
+            sets: vec![Sets::new(sets as u32, memory.ways); nr_caches],
+            directory: Directory::new(),
+            bus: Bus::new(memory.bus_ps),
+            stats: vec![CacheStats::default(); nr_cpus],
+            by_offset: None,
+        }
+    }
+
+    /// From now on also counts by offset within the page ([`CacheModel::by_offset`]).
+    pub fn count_by_offset(&mut self) {
+        let lines = (PAGE_BYTES >> self.line_shift).max(1) as usize;
+        self.by_offset = Some(vec![OffsetCounts::default(); lines]);
+    }
+
+    /// Counts for each line of a page, of all CPUs; empty unless asked for.
+    pub fn by_offset(&self) -> &[OffsetCounts] {
+        self.by_offset.as_deref().unwrap_or_default()
+    }
+
+    /// The counts of one CPU.
+    pub fn stats(&self, cpu: CpuId) -> &CacheStats {
+        &self.stats[cpu.index()]
+    }
+
+    /// `cpu` accesses the line that holds `address` at its local time `now`.
+    ///
+    /// CPUs may call a little out of the order of their times: ownership follows the order of the
+    /// calls, the wait for the bus that of the times (see [`crate::bus`]).
+    #[inline]
+    pub fn touch(&mut self, cpu: CpuId, now: Instant, address: u64, write: bool) -> Access {
+        let number = address >> self.line_shift;
+        debug_assert!(
+            address < crate::address::END,
+            "{address:#x} is outside of the modelled space"
+        );
+        let number = number as u32;
+        let me = self.cache_of[cpu.index()];
+        let line = self.directory.line(number);
+        let found = self.sets[usize::from(me)].find(number, line.version);
+        self.stats[cpu.index()].accesses += 1;
+        if found == Found::Valid && (!write || line.owned_by(me)) {
+            if write {
+                line.dirty = true;
+            }
+            return Access {
+                cost_ps: self.hit_ps,
+                miss: false,
+            };
+        }
+        self.touch_slowly(cpu, me, now, address, number, found == Found::Valid, write)
+    }
+
+    /// `cpu` accesses every line of `bytes` bytes from `address`, one after another.
+    #[inline]
+    pub fn touch_range(
+        &mut self,
+        cpu: CpuId,
+        now: Instant,
+        address: u64,
+        bytes: u32,
+        write: bool,
+    ) -> Access {
+        let mut total = Access::default();
+        let mut line = address >> self.line_shift;
+        let last = (address + u64::from(bytes.max(1)) - 1) >> self.line_shift;
+        while line <= last {
+            let now = Instant::from_ns(now.ns() + total.cost_ps / 1_000);
+            let access = self.touch(cpu, now, line << self.line_shift, write);
+            total.cost_ps += access.cost_ps;
+            total.miss |= access.miss;
+            line += 1;
+        }
+        total
+    }
+
+    /// What needs another cache, the shared cache or memory.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "the one continuation of touch()")]
+    fn touch_slowly(
+        &mut self,
+        cpu: CpuId,
+        me: u16,
+        now: Instant,
+        address: u64,
+        number: u32,
+        valid: bool,
+        write: bool,
+    ) -> Access {
+        let place = self.places[usize::from(me)];
+        let line = self.directory.line(number);
+        let stats = &mut self.stats[cpu.index()];
+        let owner = line.owner;
+        // An owner that has lost the line to other lines is none.
+        let owner_has_it = line.is_owned()
+            && owner != me
+            && self.sets[usize::from(owner)].peek(number, line.version);
+
+        let mut cost_ps = 0;
+        let mut leaves_llc = false;
+        if valid {
+            cost_ps += self.hit_ps;
+        } else {
+            stats.misses += 1;
+            if owner_has_it && line.dirty {
+                stats.transfers += 1;
+                let distance = place.distance_to(&self.places[usize::from(owner)]);
+                cost_ps += self.transfer_ps[distance];
+                leaves_llc = distance > 0;
+            } else if self.llc_hit_ps > 0 && line.llcs & place.llc_bit != 0 {
+                stats.from_llc += 1;
+                cost_ps += self.llc_hit_ps;
+            } else {
+                stats.from_memory += 1;
+                cost_ps += self.miss_ps;
+                leaves_llc = true;
+            }
+        }
+        let others_may_have_it = if line.is_owned() {
+            owner_has_it
+        } else {
+            line.is_shared()
+        };
+        if write {
+            if others_may_have_it {
+                stats.invalidations += 1;
+                // A dirty line's transfer is its invalidation too.
+                if valid || !line.dirty {
+                    let distance = place.farthest(line.llcs);
+                    cost_ps = cost_ps.max(self.transfer_ps[distance]);
+                    leaves_llc |= distance > 0;
+                }
+            }
+            line.become_modified(me, place.llc_bit);
+        } else {
+            line.add_reader(me, place.llc_bit, others_may_have_it);
+        }
+        let version = line.version;
+        self.sets[usize::from(me)].put_first(number, version);
+
+        if leaves_llc {
+            stats.bus_transactions += 1;
+            let wait = self.bus.transaction(now.ns() * 1_000);
+            stats.bus_wait_ps += wait;
+            cost_ps += wait;
+        }
+        if let Some(counts) = &mut self.by_offset {
+            let count = &mut counts[((address % PAGE_BYTES) >> self.line_shift) as usize];
+            count.misses += u64::from(!valid);
+            count.bus_transactions += u64::from(leaves_llc);
+        }
+        Access {
+            cost_ps,
+            miss: !valid,
+        }
+    }
+
+    /// `cpu` ran an application for `user_ns`, which brought lines of its own into the cache.
+    /// Takes constant time: each set catches up when it is next looked at.
+    #[inline]
+    pub fn evict(&mut self, cpu: CpuId, user_ns: u64) {
+        let me = usize::from(self.cache_of[cpu.index()]);
+        self.sets[me].stream(user_ns, self.evict_lines_per_ms);
+    }
+
+    /// Host memory that the model occupies, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let sets: usize = self.sets.iter().map(Sets::memory_bytes).sum();
+        sets + self.directory.memory_bytes()
+    }
+}
+
+impl Place {
+    /// 0 = same last-level cache, 1 = same node, 2 = another node.
+    fn distance_to(&self, other: &Place) -> usize {
+        if self.llc == other.llc {
+            0
+        } else if self.node == other.node {
+            1
+        } else {
+            2
+        }
+    }
+
+    /// The distance of the farthest last-level cache in `llcs`.
+    fn farthest(&self, llcs: u64) -> usize {
+        if llcs & !self.node_bits != 0 {
+            2
+        } else if llcs & !self.llc_bit != 0 {
+            1
+        } else {
+            0
+        }
+    }
+}
+
+fn place(topology: &Topology, cpu: CpuId) -> Place {
+    let here = topology.cpu(cpu);
+    let mut node_bits = 0;
+    for other in (0..topology.nr_cpus() as u32).map(CpuId) {
+        if other == cpu || topology.reach(cpu, other) != MigrationReach::Remote {
+            node_bits |= Line::llc_bit(topology.cpu(other).llc);
+        }
+    }
+    Place {
+        llc: here.llc,
+        node: here.node,
+        llc_bit: Line::llc_bit(here.llc),
+        node_bits,
+    }
+}

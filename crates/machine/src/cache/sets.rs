@@ -1,0 +1,135 @@
+//! The sets of one cache: LRU stacks of line copies, allocated when first touched, aged lazily.
+
+/// Sets that are allocated together.
+const CHUNK: u32 = 8;
+
+/// A copy that is not there.
+const FOREIGN: u64 = 0;
+
+/// What a cache knows of a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Found {
+    /// A copy as it was last written.
+    Valid,
+    /// Nothing, or a copy that somebody's write made worthless.
+    No,
+}
+
+/// One cache.
+///
+/// A set is a row of `1 + ways` words: how many foreign lines it has taken in, then its copies
+/// (`line << 32 | version`), the most recently used first. An application that streams through the
+/// cache puts its lines into the sets in turn, so the number that came into a set follows from the
+/// number that came into the cache, and a set can catch up when somebody looks at it.
+#[derive(Clone, Debug)]
+pub(super) struct Sets {
+    /// Number of sets minus 1; a power of two minus 1.
+    mask: u32,
+    ways: u32,
+    /// 1 + index of the chunk in `rows`; 0 = not allocated. Empty until the first touch.
+    chunks: Vec<u32>,
+    rows: Vec<u64>,
+    /// Foreign lines that came into the cache.
+    foreign: u64,
+    /// Rest of a line, in lines × ns per ms.
+    foreign_rest: u64,
+}
+
+impl Sets {
+    pub fn new(sets: u32, ways: u32) -> Self {
+        Sets {
+            mask: sets - 1,
+            ways,
+            chunks: Vec::new(),
+            rows: Vec::new(),
+            foreign: 0,
+            foreign_rest: 0,
+        }
+    }
+
+    /// An application runs for `user_ns` and brings in `lines_per_ms`.
+    #[inline]
+    pub fn stream(&mut self, user_ns: u64, lines_per_ms: u64) {
+        let lines = self.foreign_rest + user_ns * lines_per_ms;
+        self.foreign += lines / 1_000_000;
+        self.foreign_rest = lines % 1_000_000;
+    }
+
+    /// Looks for `line`; a valid copy becomes the most recently used.
+    #[inline]
+    pub fn find(&mut self, line: u32, version: u32) -> Found {
+        let copy = copy(line, version);
+        let row = self.row(line);
+        if row[0] == copy {
+            return Found::Valid;
+        }
+        match row.iter().position(|&other| other == copy) {
+            Some(way) => {
+                row.copy_within(..way, 1);
+                row[0] = copy;
+                Found::Valid
+            }
+            None => Found::No,
+        }
+    }
+
+    /// Whether there is a valid copy of `line`; changes nothing that matters.
+    pub fn peek(&mut self, line: u32, version: u32) -> bool {
+        self.row(line).contains(&copy(line, version))
+    }
+
+    /// Puts a copy of `line` first, in the place of an older version of it or of the least recently
+    /// used copy.
+    pub fn put_first(&mut self, line: u32, version: u32) {
+        let row = self.row(line);
+        let way = row.iter().position(|&other| (other >> 32) as u32 == line);
+        let way = way.unwrap_or(row.len() - 1);
+        row.copy_within(..way, 1);
+        row[0] = copy(line, version);
+    }
+
+    /// The copies in the set of `line`, foreign lines accounted for.
+    #[inline]
+    fn row(&mut self, line: u32) -> &mut [u64] {
+        let set = line & self.mask;
+        let words = self.ways as usize + 1;
+        let chunk = self.chunks.get((set / CHUNK) as usize).copied();
+        let chunk = match chunk {
+            Some(chunk @ 1..) => chunk - 1,
+            _ => self.allocate(set / CHUNK),
+        };
+        let start = (chunk * CHUNK + set % CHUNK) as usize * words;
+        let (seen, row) = self.rows[start..start + words].split_at_mut(1);
+        // Set 0 takes the first foreign line, set 1 the second, and so on.
+        let came = (self.foreign + u64::from(self.mask - set)) >> self.mask.count_ones();
+        if came != seen[0] {
+            let new = (came - seen[0]).min(row.len() as u64) as usize;
+            seen[0] = came;
+            row.copy_within(..row.len() - new, new);
+            row[..new].fill(FOREIGN);
+        }
+        row
+    }
+
+    #[cold]
+    fn allocate(&mut self, chunk: u32) -> u32 {
+        if self.chunks.is_empty() {
+            self.chunks = vec![0; (self.mask / CHUNK) as usize + 1];
+        }
+        let words = (self.ways as usize + 1) * CHUNK as usize;
+        let index = (self.rows.len() / words) as u32;
+        // An untouched set has nothing to lose to foreign lines: they find it empty.
+        self.rows.resize(self.rows.len() + words, FOREIGN);
+        self.chunks[chunk as usize] = index + 1;
+        index
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.chunks.capacity() * size_of::<u32>() + self.rows.capacity() * size_of::<u64>()
+    }
+}
+
+#[inline]
+fn copy(line: u32, version: u32) -> u64 {
+    u64::from(line) << 32 | u64::from(version)
+}

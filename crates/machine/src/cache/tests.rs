@@ -1,0 +1,447 @@
+//! Every rule against a case computed by hand, and the whole against a slow model that follows the
+//! rules word by word: it visits every cache on a write and brings in foreign lines one by one.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use schedlab_trace::TaskId;
+
+use super::*;
+use crate::TaskAddresses;
+
+const HIT: u64 = 10;
+const LLC: u64 = 100;
+const MEMORY: u64 = 1_000;
+const TRANSFER: [u64; 3] = [200, 2_000, 3_000];
+
+const T0: Instant = Instant::ZERO;
+
+/// 2 nodes × 2 last-level caches × 2 cores × 2 threads; 4 sets of 2 ways.
+fn machine() -> Machine {
+    let mut machine = Machine::builtin("server-2x96x2").unwrap();
+    machine.topology = Topology::new(2, 2, 2, 2);
+    machine.memory.line_bytes = 64;
+    machine.memory.cache_bytes = 64 * 8;
+    machine.memory.ways = 2;
+    machine.memory.hit_ps = HIT;
+    machine.memory.llc_hit_ps = LLC;
+    machine.memory.miss_ps = MEMORY;
+    machine.memory.transfer_llc_ps = TRANSFER[0];
+    machine.memory.transfer_node_ps = TRANSFER[1];
+    machine.memory.transfer_remote_ps = TRANSFER[2];
+    machine.memory.bus_ps = 0;
+    machine.memory.evict_lines_per_ms = 1_000;
+    machine
+}
+
+/// The cost of each access of `(cpu, line, write)`, one after another.
+fn costs(accesses: &[(u32, u64, bool)]) -> Vec<u64> {
+    let mut cache = CacheModel::new(&machine());
+    accesses
+        .iter()
+        .map(|&(cpu, line, write)| cache.touch(CpuId(cpu), T0, line * 64, write).cost_ps)
+        .collect()
+}
+
+const READ: bool = false;
+const WRITE: bool = true;
+
+#[test]
+fn the_first_access_goes_to_memory_and_the_second_hits() {
+    assert_eq!(costs(&[(0, 5, READ), (0, 5, READ)]), [MEMORY, HIT]);
+    assert_eq!(costs(&[(0, 5, WRITE), (0, 5, WRITE)]), [MEMORY, HIT]);
+}
+
+#[test]
+fn a_line_that_nobody_else_has_is_written_silently() {
+    assert_eq!(costs(&[(0, 5, READ), (0, 5, WRITE)]), [MEMORY, HIT]);
+}
+
+#[test]
+fn hardware_threads_of_a_core_share_its_cache() {
+    // CPU 8 is the second thread of core 0.
+    assert_eq!(costs(&[(0, 5, WRITE), (8, 5, WRITE)]), [MEMORY, HIT]);
+}
+
+#[test]
+fn a_modified_line_costs_its_distance() {
+    // CPUs 0 and 1 share a last-level cache, 2 is in the same node, 4 in the other one.
+    for (reader, distance) in [(1, 0), (2, 1), (4, 2)] {
+        for write in [READ, WRITE] {
+            assert_eq!(
+                costs(&[(0, 5, WRITE), (reader, 5, write)]),
+                [MEMORY, TRANSFER[distance]]
+            );
+        }
+    }
+}
+
+#[test]
+fn a_clean_line_comes_from_the_shared_cache_or_from_memory() {
+    assert_eq!(costs(&[(0, 5, READ), (1, 5, READ)]), [MEMORY, LLC]);
+    assert_eq!(costs(&[(0, 5, READ), (2, 5, READ)]), [MEMORY, MEMORY]);
+    // After a transfer the line is clean and in both last-level caches.
+    assert_eq!(
+        costs(&[(0, 5, WRITE), (2, 5, READ), (3, 5, READ)]),
+        [MEMORY, TRANSFER[1], LLC]
+    );
+}
+
+#[test]
+fn writing_a_shared_line_pays_for_the_farthest_copy() {
+    for (reader, distance) in [(1, 0), (2, 1), (4, 2)] {
+        let costs = costs(&[(0, 5, READ), (reader, 5, READ), (0, 5, WRITE)]);
+        assert_eq!(costs[2], TRANSFER[distance]);
+    }
+    // A write that misses: the data from the last-level cache, the invalidation from farther away.
+    let costs = costs(&[(0, 5, READ), (4, 5, READ), (1, 5, WRITE)]);
+    assert_eq!(costs[2], TRANSFER[2]);
+}
+
+#[test]
+fn a_write_makes_other_copies_worthless() {
+    let costs = costs(&[(0, 5, READ), (1, 5, READ), (1, 5, WRITE), (0, 5, READ)]);
+    assert_eq!(costs, [MEMORY, LLC, TRANSFER[0], TRANSFER[0]]);
+}
+
+#[test]
+fn the_least_recently_used_line_leaves_a_full_set() {
+    // Lines 0x40, 0x44, 0x48 fall into one set of two ways.
+    let costs = costs(&[
+        (0, 0x40, READ),
+        (0, 0x44, READ),
+        (0, 0x40, READ),
+        (0, 0x48, READ), // drops 0x44
+        (0, 0x40, READ),
+        (0, 0x44, READ), // drops 0x48; the last-level cache still has it
+    ]);
+    assert_eq!(costs, [MEMORY, MEMORY, HIT, MEMORY, HIT, LLC]);
+}
+
+#[test]
+fn a_modified_line_that_was_evicted_is_no_transfer() {
+    let costs = costs(&[
+        (0, 0x40, WRITE),
+        (0, 0x44, READ),
+        (0, 0x48, READ), // drops 0x40
+        (1, 0x40, READ),
+        (1, 0x40, WRITE), // exclusive: nobody else has it
+    ]);
+    assert_eq!(costs[3..], [LLC, HIT]);
+}
+
+#[test]
+fn an_application_evicts_a_line_once_it_filled_the_ways_of_its_set() {
+    let mut cache = CacheModel::new(&machine());
+    let cpu = CpuId(0);
+    let cost = |cache: &mut CacheModel, line: u64| cache.touch(cpu, T0, line * 64, READ).cost_ps;
+    // 1,000 lines a ms: one each µs, into sets 0, 1, 2, 3, 0, ...
+    assert_eq!(cost(&mut cache, 0x40), MEMORY);
+    assert_eq!(cost(&mut cache, 0x43), MEMORY);
+    cache.evict(cpu, 4_999); // 4 lines: every set took in one, two ways keep the line
+    assert_eq!(cost(&mut cache, 0x43), HIT);
+    cache.evict(cpu, 1); // the 5th, into set 0: its second since the line's last use
+    assert_eq!(cost(&mut cache, 0x40), LLC);
+    assert_eq!(cost(&mut cache, 0x43), HIT);
+    cache.evict(cpu, 1_000_000);
+    assert_eq!(cost(&mut cache, 0x43), LLC);
+    // Other cores are not touched by it.
+    cache.touch(CpuId(1), T0, 0x43 * 64, READ);
+    cache.evict(cpu, 1_000_000);
+    assert_eq!(cache.touch(CpuId(1), T0, 0x43 * 64, READ).cost_ps, HIT);
+}
+
+#[test]
+fn only_what_leaves_the_last_level_cache_is_on_the_bus() {
+    let mut machine = machine();
+    machine.memory.bus_ps = 50;
+    let mut cache = CacheModel::new(&machine);
+    let mut wait = |cpu: u32, line: u64, write: bool| {
+        let before = cache.stats(CpuId(cpu)).bus_wait_ps;
+        cache.touch(CpuId(cpu), T0, line * 64, write);
+        cache.stats(CpuId(cpu)).bus_wait_ps - before
+    };
+    assert_eq!(wait(0, 5, WRITE), 0); // memory: slot 0
+    assert_eq!(wait(0, 5, WRITE), 0); // hit
+    assert_eq!(wait(1, 5, WRITE), 0); // transfer within the last-level cache
+    assert_eq!(wait(2, 5, WRITE), 50); // transfer to another one: slot 1
+    assert_eq!(wait(4, 6, READ), 100); // memory: slot 2
+    let of = |cpu| cache.stats(CpuId(cpu)).bus_transactions;
+    assert_eq!([of(0), of(1), of(2), of(4)], [1, 0, 1, 1]);
+}
+
+#[test]
+fn a_range_touches_each_of_its_lines_once() {
+    let mut cache = CacheModel::new(&machine());
+    let access = cache.touch_range(CpuId(0), T0, 0x1000 + 60, 8, READ);
+    assert_eq!(access.cost_ps, 2 * MEMORY);
+    assert_eq!(cache.stats(CpuId(0)).accesses, 2);
+    let access = cache.touch_range(CpuId(0), T0, 0x1000, 128, READ);
+    assert_eq!((access.cost_ps, access.miss), (2 * HIT, false));
+}
+
+#[test]
+fn counts_by_offset_show_where_in_the_page_the_lines_lie() {
+    let mut cache = CacheModel::new(&machine());
+    cache.touch(CpuId(0), T0, 0x5000, READ);
+    assert!(cache.by_offset().is_empty());
+    cache.count_by_offset();
+    for page in 0..10 {
+        cache.touch(CpuId(0), T0, 0x10_0000 + page * 0x1000 + 0x80, READ);
+        cache.touch(CpuId(1), T0, 0x10_0000 + page * 0x1000 + 0x80, READ);
+    }
+    assert_eq!(cache.by_offset().len(), 64);
+    let peak = OffsetCounts {
+        misses: 20,
+        bus_transactions: 10,
+    };
+    assert_eq!(cache.by_offset()[2], peak);
+    assert_eq!(cache.by_offset()[1], OffsetCounts::default());
+}
+
+/// Misses of the second walk over `tasks` task structures.
+fn misses_of_a_walk(machine: &Machine, tasks: u32) -> u64 {
+    let mut cache = CacheModel::new(machine);
+    let addresses = TaskAddresses::new(machine);
+    let mut misses = 0;
+    for _ in 0..2 {
+        let before = cache.stats(CpuId(0)).misses;
+        for task in 0..tasks {
+            cache.touch(CpuId(0), T0, addresses.of(TaskId(task)), READ);
+        }
+        misses = cache.stats(CpuId(0)).misses - before;
+    }
+    misses
+}
+
+#[test]
+fn aligned_task_structures_collide_and_colours_cure_it() {
+    // 512 KB, 4 ways, 32-byte lines: a way of 128 KB holds 16 blocks of 8 KB, so 16 sets × 4 ways
+    // = 64 structures fit. Of 256, 16 meet in each set: under LRU every one misses on every walk.
+    let mut machine = Machine::builtin("ppro-200x4").unwrap();
+    assert_eq!(misses_of_a_walk(&machine, 64), 0);
+    assert_eq!(misses_of_a_walk(&machine, 256), 256);
+    // 4 colours: 64 sets × 4 ways hold exactly 256.
+    machine.task_layout.colours = 4;
+    assert_eq!(misses_of_a_walk(&machine, 256), 0);
+    machine.task_layout.colours = 32;
+    assert_eq!(misses_of_a_walk(&machine, 2_048), 0);
+    // Not the collisions but the size of the cache ends it.
+    assert!(misses_of_a_walk(&machine, 2_049) > 0);
+}
+
+#[test]
+fn memory_stays_small() {
+    let touch_all = |machine: &Machine, tasks: u32, looks: u32| {
+        let mut cache = CacheModel::new(machine);
+        let addresses = TaskAddresses::new(machine);
+        let nr_cpus = machine.topology.nr_cpus() as u32;
+        for i in 0..tasks * looks {
+            let task = TaskId(i % tasks);
+            let cpu = CpuId(i.wrapping_mul(0x9E37_79B9) % nr_cpus);
+            let bytes = machine.task_layout.examine_bytes;
+            cache.touch_range(cpu, T0, addresses.of(task), bytes, i % 3 == 0);
+        }
+        cache.memory_bytes()
+    };
+    let small = Machine::builtin("netfinity-8500r").unwrap();
+    let bytes = touch_all(&small, 400, 100);
+    assert!(bytes < 4 << 20, "8 CPUs, 400 tasks: {bytes} bytes");
+    let large = Machine::builtin("numa-8x64x2").unwrap();
+    assert_eq!(large.topology.nr_cpus(), 1_024);
+    let bytes = touch_all(&large, 1_000_000, 4);
+    assert!(
+        bytes < 400 << 20,
+        "1,024 CPUs, 1,000,000 tasks: {bytes} bytes"
+    );
+}
+
+/// MESI, and a copy that somebody's write made worthless but that still has its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Modified,
+    Exclusive,
+    Shared,
+    Stale,
+}
+
+#[derive(Clone, Default)]
+struct SlowLine {
+    llcs: BTreeSet<u32>,
+    shared: bool,
+}
+
+struct SlowModel {
+    machine: Machine,
+    /// `[core][set]`: the most recently used first; `None` is a foreign or empty way.
+    sets: Vec<Vec<Vec<Option<(u64, State)>>>>,
+    lines: Vec<SlowLine>,
+    streamed_ns: Vec<u64>,
+    next_set: Vec<usize>,
+}
+
+impl SlowModel {
+    fn new(machine: Machine) -> Self {
+        let cores = machine.topology.nr_cores() as usize;
+        SlowModel {
+            sets: vec![vec![vec![None; 2]; 4]; cores],
+            lines: vec![SlowLine::default(); 64],
+            streamed_ns: vec![0; cores],
+            next_set: vec![0; cores],
+            machine,
+        }
+    }
+
+    fn core(&self, cpu: u32) -> usize {
+        self.machine.topology.cpu(CpuId(cpu)).core as usize
+    }
+
+    fn state(&self, core: usize, line: u64) -> Option<State> {
+        let set = &self.sets[core][(line % 4) as usize];
+        set.iter()
+            .flatten()
+            .find(|copy| copy.0 == line)
+            .map(|copy| copy.1)
+    }
+
+    fn set_state(&mut self, core: usize, line: u64, state: State) {
+        let set = &mut self.sets[core][(line % 4) as usize];
+        for copy in set.iter_mut().flatten().filter(|copy| copy.0 == line) {
+            copy.1 = state;
+        }
+    }
+
+    fn bring(&mut self, core: usize, line: u64, state: State) {
+        let set = &mut self.sets[core][(line % 4) as usize];
+        let old = set
+            .iter()
+            .position(|copy| copy.is_some_and(|copy| copy.0 == line));
+        set.remove(old.unwrap_or(set.len() - 1));
+        set.insert(0, Some((line, state)));
+    }
+
+    fn distance(&self, core: usize, llc: u32) -> usize {
+        // Cores are numbered as the first hardware threads are.
+        let here = self.machine.topology.cpu(CpuId(core as u32));
+        if here.llc == llc {
+            0
+        } else if here.llc / 2 == llc / 2 {
+            1
+        } else {
+            2
+        }
+    }
+
+    fn evict(&mut self, cpu: u32, user_ns: u64) {
+        let core = self.core(cpu);
+        self.streamed_ns[core] += user_ns;
+        while self.streamed_ns[core] >= 1_000 {
+            self.streamed_ns[core] -= 1_000;
+            let set = &mut self.sets[core][self.next_set[core]];
+            set.pop();
+            set.insert(0, None);
+            self.next_set[core] = (self.next_set[core] + 1) % 4;
+        }
+    }
+
+    /// The cost, and whether it was a miss and a bus transaction.
+    fn touch(&mut self, cpu: u32, line: u64, write: bool) -> (u64, bool, bool) {
+        use State::*;
+        let me = self.core(cpu);
+        let cores = self.sets.len();
+        let my_llc = self.machine.topology.cpu(CpuId(me as u32)).llc;
+        let others = |state: State, model: &SlowModel| {
+            (0..cores).find(|&core| core != me && model.state(core, line) == Some(state))
+        };
+        let mine = self.state(me, line).filter(|&state| state != Stale);
+        let modified = others(Modified, self);
+        let exclusive = others(Exclusive, self);
+        let others_may = self.lines[line as usize].shared || modified.or(exclusive).is_some();
+        let llcs = self.lines[line as usize].llcs.clone();
+        let farthest = llcs
+            .iter()
+            .map(|&llc| self.distance(me, llc))
+            .max()
+            .unwrap_or(0);
+
+        let (mut cost, mut bus) = match (mine, modified) {
+            (Some(_), _) => (HIT, false),
+            (None, Some(owner)) => {
+                let llc = self.machine.topology.cpu(CpuId(owner as u32)).llc;
+                let distance = self.distance(me, llc);
+                (TRANSFER[distance], distance > 0)
+            }
+            (None, None) if llcs.contains(&my_llc) => (LLC, false),
+            (None, None) => (MEMORY, true),
+        };
+        let state = match (mine, write) {
+            (Some(Modified | Exclusive), true) => Modified,
+            (Some(state), false) => state,
+            (_, true) => {
+                if others_may && modified.is_none() {
+                    cost = cost.max(TRANSFER[farthest]);
+                    bus |= farthest > 0;
+                }
+                for core in (0..cores).filter(|&core| core != me) {
+                    self.set_state(core, line, Stale);
+                }
+                self.lines[line as usize] = SlowLine::default();
+                Modified
+            }
+            (None, false) if others_may => {
+                for core in (0..cores).filter(|&core| core != me) {
+                    if matches!(self.state(core, line), Some(Modified | Exclusive)) {
+                        self.set_state(core, line, Shared);
+                    }
+                }
+                self.lines[line as usize].shared = true;
+                Shared
+            }
+            (None, false) => Exclusive,
+        };
+        self.lines[line as usize].llcs.insert(my_llc);
+        self.bring(me, line, state);
+        (cost, mine.is_none(), bus)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Touch(u32, u64, bool),
+    Evict(u32, u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..16u32, 4..40u64, any::<bool>()).prop_map(|(cpu, line, write)| Step::Touch(cpu, line, write)),
+        1 => (0..16u32, 0..3_000u64).prop_map(|(cpu, ns)| Step::Evict(cpu, ns)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn the_model_does_what_the_slow_one_does(steps in prop::collection::vec(step(), 1..400)) {
+        let mut fast = CacheModel::new(&machine());
+        let mut slow = SlowModel::new(machine());
+        for (index, step) in steps.iter().enumerate() {
+            match *step {
+                Step::Touch(cpu, line, write) => {
+                    let before = fast.stats(CpuId(cpu)).bus_transactions;
+                    let access = fast.touch(CpuId(cpu), T0, line * 64, write);
+                    let bus = fast.stats(CpuId(cpu)).bus_transactions > before;
+                    prop_assert_eq!(
+                        (access.cost_ps, access.miss, bus),
+                        slow.touch(cpu, line, write),
+                        "step {} of {:?}", index, steps
+                    );
+                }
+                Step::Evict(cpu, ns) => {
+                    fast.evict(CpuId(cpu), ns);
+                    slow.evict(cpu, ns);
+                }
+            }
+        }
+    }
+}

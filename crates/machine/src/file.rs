@@ -1,0 +1,578 @@
+//! Profile files: TOML in which every number stands beside its source.
+//!
+//! ```toml
+//! [locks]
+//! handover_ns = { value = 400, source = "guess" }
+//! ```
+//!
+//! A number, truth value or word without a source does not load. Free text (`name`, `summary`) and
+//! the lists that speak about the profile (`calibrated_on`, `tuning_candidates`) need none.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::profile::{Interference, Locks, Memory, Paths, Policy, SchedExt, TaskLayout};
+use crate::{Machine, ProfileError, Provenance, SourceKind, Topology};
+
+/// Keys that are about the profile and not of the machine.
+const UNSOURCED: [&str; 4] = ["name", "summary", "calibrated_on", "tuning_candidates"];
+
+/// No cost and no count of a profile may exceed this, so that sums of them cannot overflow.
+const VALUE_MAX: u64 = 1_000_000_000_000;
+
+/// More CPUs than any machine of today: Linux's NR_CPUS on x86 ends at 8,192.
+const CPUS_MAX: usize = 8_192;
+
+/// A profile file without its sources.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct ProfileFile {
+    name: String,
+    summary: String,
+    calibrated_on: Vec<String>,
+    #[serde(default)]
+    tuning_candidates: Vec<String>,
+    clock_mhz: u32,
+    hz: u32,
+    preemptible_kernel: bool,
+    topology: TopologyFile,
+    locks: Locks,
+    memory: Memory,
+    task_layout: TaskLayout,
+    paths: Paths,
+    sched_ext: SchedExt,
+    policy: Policy,
+    interference: Interference,
+}
+
+/// Either the four numbers of a regular machine, or one `[core, llc, node]` for each CPU.
+#[derive(Deserialize, Serialize, Default)]
+#[serde(deny_unknown_fields)]
+struct TopologyFile {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    llcs_per_node: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cores_per_llc: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threads_per_core: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpus: Option<Vec<[u32; 3]>>,
+}
+
+/// What is wrong, and where in the text.
+struct Fault {
+    span: Range<usize>,
+    message: String,
+}
+
+impl Fault {
+    fn new(span: Range<usize>, message: impl Into<String>) -> Self {
+        Fault {
+            span,
+            message: message.into(),
+        }
+    }
+}
+
+impl From<toml::de::Error> for Fault {
+    fn from(error: toml::de::Error) -> Self {
+        let message = error.message().trim().replace('\n', "; ");
+        let hint = match message.as_str() {
+            m if m.starts_with("missing field") => ": every field of a profile must be given",
+            _ => "",
+        };
+        Fault::new(error.span().unwrap_or(0..0), format!("{message}{hint}"))
+    }
+}
+
+/// One sourced value while it is taken out of the table.
+struct Sourced {
+    provenance: Provenance,
+    span: Range<usize>,
+}
+
+impl Machine {
+    /// Reads a profile. `file` names it in messages.
+    pub fn from_toml(file: &str, text: &str) -> Result<Machine, ProfileError> {
+        parse(text).map_err(|fault| ProfileError::Invalid {
+            file: file.to_owned(),
+            line: 1 + text[..fault.span.start.min(text.len())]
+                .matches('\n')
+                .count(),
+            message: fault.message,
+        })
+    }
+
+    /// The profile as a file that [`Machine::from_toml`] reads back to an equal machine.
+    pub fn to_toml(&self) -> String {
+        let file = ProfileFile::from(self);
+        let table = toml::Table::try_from(&file).expect("a profile is a TOML table");
+        let mut out = String::new();
+        let mut sections = String::new();
+        for (key, value) in &table {
+            match value {
+                toml::Value::Table(section) => {
+                    let _ = writeln!(sections, "\n[{key}]");
+                    for (field, value) in section {
+                        self.write_sourced(&mut sections, &format!("{key}.{field}"), value);
+                    }
+                }
+                _ if UNSOURCED.contains(&key.as_str()) => {
+                    let _ = writeln!(out, "{key} = {value}");
+                }
+                _ => self.write_sourced(&mut out, key, value),
+            }
+        }
+        out + &sections
+    }
+
+    fn write_sourced(&self, out: &mut String, field: &str, value: &toml::Value) {
+        let source = self
+            .provenance
+            .iter()
+            .find(|provenance| provenance.field == field)
+            .map_or("guess", |provenance| &provenance.source);
+        let source = toml::Value::String(source.to_owned());
+        let key = field.rsplit('.').next().unwrap_or(field);
+        let _ = writeln!(out, "{key} = {{ value = {value}, source = {source} }}");
+    }
+}
+
+fn parse(text: &str) -> Result<Machine, Fault> {
+    let mut root = DeTable::parse(text)?;
+    let mut sourced = Vec::new();
+    for (key, value) in root.get_mut().iter_mut() {
+        if !UNSOURCED.contains(&key.get_ref().as_ref()) {
+            take_sources(key.get_ref(), value, true, &mut sourced)?;
+        }
+    }
+    let whole = root.span();
+    let file = ProfileFile::deserialize(toml::de::Deserializer::from(root))?;
+    let machine = Machine {
+        name: file.name,
+        summary: file.summary,
+        clock_mhz: file.clock_mhz,
+        hz: file.hz,
+        preemptible_kernel: file.preemptible_kernel,
+        calibrated_on: file.calibrated_on,
+        tuning_candidates: file.tuning_candidates,
+        topology: topology(&file.topology)
+            .map_err(|message| Fault::new(span_of(&sourced, "topology", &whole), message))?,
+        locks: file.locks,
+        memory: file.memory,
+        task_layout: file.task_layout,
+        paths: file.paths,
+        sched_ext: file.sched_ext,
+        policy: file.policy,
+        interference: file.interference,
+        provenance: sourced.iter().map(|one| one.provenance.clone()).collect(),
+    };
+    if let Some((field, message)) = complaints(&machine).into_iter().next() {
+        return Err(Fault::new(
+            span_of(&sourced, field, &whole),
+            format!("{field}: {message}"),
+        ));
+    }
+    Ok(machine)
+}
+
+/// Where the value of `field`, or of the first one in the section `field`, stands.
+fn span_of(sourced: &[Sourced], field: &str, whole: &Range<usize>) -> Range<usize> {
+    sourced
+        .iter()
+        .find(|one| {
+            let name = &one.provenance.field;
+            name == field || name.split('.').next() == Some(field)
+        })
+        .map_or(whole.clone(), |one| one.span.clone())
+}
+
+/// Replaces every `{ value, source }` below `value` by the value, and notes the source.
+fn take_sources(
+    path: &str,
+    value: &mut Spanned<DeValue<'_>>,
+    outermost: bool,
+    sourced: &mut Vec<Sourced>,
+) -> Result<(), Fault> {
+    let span = value.span();
+    let unsourced = || {
+        let message = format!(
+            "{path} has no source: write {path} = {{ value = …, source = \"…\" }}, source being one of {}",
+            SourceKind::forms()
+        );
+        Fault::new(span.clone(), message)
+    };
+    let DeValue::Table(table) = value.get_mut() else {
+        return Err(unsourced());
+    };
+    let is_value = table
+        .keys()
+        .any(|key| matches!(key.get_ref().as_ref(), "value" | "source"));
+    if !is_value {
+        if !outermost {
+            return Err(unsourced());
+        }
+        for (key, inner) in table.iter_mut() {
+            let path = format!("{path}.{}", key.get_ref());
+            take_sources(&path, inner, false, sourced)?;
+        }
+        return Ok(());
+    }
+    let mut taken = None;
+    let mut source = None;
+    for (key, inner) in std::mem::take(table) {
+        match key.get_ref().as_ref() {
+            "value" => taken = Some(inner),
+            "source" => source = Some(inner),
+            other => {
+                let message = format!("{path} has an unknown key {other}: only value and source");
+                return Err(Fault::new(key.span(), message));
+            }
+        }
+    }
+    let (Some(taken), Some(source)) = (taken, source) else {
+        return Err(unsourced());
+    };
+    let text = source.get_ref().as_str().unwrap_or_default().to_owned();
+    let Some(kind) = SourceKind::of(&text) else {
+        let message = format!(
+            "{path}: the source {text:?} is none: write one of {}",
+            SourceKind::forms()
+        );
+        return Err(Fault::new(source.span(), message));
+    };
+    sourced.push(Sourced {
+        provenance: Provenance {
+            field: path.to_owned(),
+            value: shown(path, &taken)?,
+            kind,
+            source: text,
+        },
+        span: taken.span(),
+    });
+    *value = taken;
+    Ok(())
+}
+
+/// The value as text. Only integers, truth values, words and lists are values of a profile.
+fn shown(path: &str, value: &Spanned<DeValue<'_>>) -> Result<String, Fault> {
+    match value.get_ref() {
+        DeValue::Integer(number) => {
+            let parsed = i128::from_str_radix(number.as_str(), number.radix());
+            match parsed {
+                Ok(parsed) if (0..=i128::from(VALUE_MAX)).contains(&parsed) => {
+                    Ok(parsed.to_string())
+                }
+                _ => Err(Fault::new(
+                    value.span(),
+                    format!("{path} = {number}: must be from 0 to {VALUE_MAX}"),
+                )),
+            }
+        }
+        DeValue::Float(number) => Err(Fault::new(
+            value.span(),
+            format!(
+                "{path} = {}: must be an integer; choose a smaller unit",
+                number.as_str()
+            ),
+        )),
+        DeValue::Boolean(truth) => Ok(truth.to_string()),
+        DeValue::String(word) => Ok(word.to_string()),
+        DeValue::Array(list) => Ok(format!("{} entries", list.len())),
+        _ => Err(Fault::new(
+            value.span(),
+            format!("{path}: must be an integer, true, false or a word"),
+        )),
+    }
+}
+
+fn topology(file: &TopologyFile) -> Result<Topology, String> {
+    let regular = [
+        file.nodes,
+        file.llcs_per_node,
+        file.cores_per_llc,
+        file.threads_per_core,
+    ];
+    match (&file.cpus, regular) {
+        (Some(cpus), [None, None, None, None]) => {
+            if cpus.is_empty() || cpus.len() > CPUS_MAX {
+                return Err(format!(
+                    "topology.cpus lists {} CPUs: must be 1 to {CPUS_MAX}",
+                    cpus.len()
+                ));
+            }
+            Topology::irregular(cpus)
+        }
+        (None, [Some(nodes), Some(llcs), Some(cores), Some(threads)]) => {
+            let product = [nodes, llcs, cores, threads]
+                .iter()
+                .try_fold(1usize, |product, &n| product.checked_mul(n as usize));
+            match product {
+                Some(1..=CPUS_MAX) => Ok(Topology::new(nodes, llcs, cores, threads)),
+                _ => Err(format!(
+                    "topology: {nodes} × {llcs} × {cores} × {threads} CPUs: must be 1 to {CPUS_MAX}"
+                )),
+            }
+        }
+        _ => Err(
+            "topology: give nodes, llcs_per_node, cores_per_llc and threads_per_core, \
+             or cpus = a list of [core, llc, node]"
+                .to_owned(),
+        ),
+    }
+}
+
+/// What cannot be in a machine: the field and what to do.
+fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    let mut rule = |holds: bool, field: &'static str, message: &str| {
+        if !holds {
+            found.push((field, message.to_owned()));
+        }
+    };
+    let memory = &machine.memory;
+    let layout = &machine.task_layout;
+    rule(machine.clock_mhz > 0, "clock_mhz", "must be above 0");
+    rule(
+        (1..=10_000).contains(&machine.hz),
+        "hz",
+        "must be 1 to 10000",
+    );
+    rule(
+        memory.line_bytes.is_power_of_two() && (16..=4_096).contains(&memory.line_bytes),
+        "memory.line_bytes",
+        "must be a power of two from 16 to 4096",
+    );
+    rule(
+        (1..=64).contains(&memory.ways),
+        "memory.ways",
+        "must be 1 to 64",
+    );
+    let way_bytes = u64::from(memory.line_bytes.max(1)) * u64::from(memory.ways.max(1));
+    rule(
+        memory.cache_bytes.is_multiple_of(way_bytes)
+            && (memory.cache_bytes / way_bytes).is_power_of_two()
+            && memory.cache_bytes <= 1 << 30,
+        "memory.cache_bytes",
+        "must be line_bytes × ways × a power of two, at most 1 GiB",
+    );
+    rule(
+        memory.llc_hit_ps == 0 || memory.llc_hit_ps >= memory.hit_ps,
+        "memory.llc_hit_ps",
+        "must not be below hit_ps (0 = no shared cache)",
+    );
+    rule(
+        memory.miss_ps >= memory.hit_ps.max(memory.llc_hit_ps),
+        "memory.miss_ps",
+        "must not be below hit_ps and llc_hit_ps",
+    );
+    rule(
+        memory.transfer_node_ps >= memory.transfer_llc_ps,
+        "memory.transfer_node_ps",
+        "must not be below transfer_llc_ps",
+    );
+    rule(
+        memory.transfer_remote_ps >= memory.transfer_node_ps,
+        "memory.transfer_remote_ps",
+        "must not be below transfer_node_ps",
+    );
+    rule(
+        layout.colours > 0,
+        "task_layout.colours",
+        "must be 1 or more",
+    );
+    rule(
+        layout.examine_bytes > 0,
+        "task_layout.examine_bytes",
+        "must be 1 or more",
+    );
+    let end = u64::from(layout.offset_bytes)
+        + u64::from(layout.examine_bytes)
+        + u64::from(layout.colours.saturating_sub(1)) * u64::from(memory.line_bytes);
+    rule(
+        end <= u64::from(layout.stride_bytes),
+        "task_layout.stride_bytes",
+        "must hold offset_bytes, examine_bytes and the shift of the last colour",
+    );
+    rule(
+        layout.stride_bytes <= 32_768,
+        "task_layout.stride_bytes",
+        "must be at most 32768",
+    );
+    rule(
+        memory.evict_lines_per_ms <= 1_000_000,
+        "memory.evict_lines_per_ms",
+        "must be at most 1000000",
+    );
+    rule(
+        (1..=100).contains(&machine.interference.smt_share_pct),
+        "interference.smt_share_pct",
+        "must be 1 to 100",
+    );
+    for candidate in &machine.tuning_candidates {
+        if !machine
+            .provenance
+            .iter()
+            .any(|provenance| provenance.field == *candidate)
+        {
+            let message = format!("{candidate} is no field of this profile: write section.field");
+            found.push(("tuning_candidates", message));
+        }
+    }
+    found
+}
+
+impl From<&Machine> for ProfileFile {
+    fn from(machine: &Machine) -> Self {
+        let machine = machine.clone();
+        ProfileFile {
+            name: machine.name,
+            summary: machine.summary,
+            calibrated_on: machine.calibrated_on,
+            tuning_candidates: machine.tuning_candidates,
+            clock_mhz: machine.clock_mhz,
+            hz: machine.hz,
+            preemptible_kernel: machine.preemptible_kernel,
+            topology: TopologyFile::from(&machine.topology),
+            locks: machine.locks,
+            memory: machine.memory,
+            task_layout: machine.task_layout,
+            paths: machine.paths,
+            sched_ext: machine.sched_ext,
+            policy: machine.policy,
+            interference: machine.interference,
+        }
+    }
+}
+
+impl From<&Topology> for TopologyFile {
+    fn from(topology: &Topology) -> Self {
+        match topology.regular() {
+            Some([nodes, llcs, cores, threads]) => TopologyFile {
+                nodes: Some(nodes),
+                llcs_per_node: Some(llcs),
+                cores_per_llc: Some(cores),
+                threads_per_core: Some(threads),
+                cpus: None,
+            },
+            None => TopologyFile {
+                cpus: Some(topology.triples()),
+                ..TopologyFile::default()
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text() -> String {
+        Machine::builtin("netfinity-8500r").unwrap().to_toml()
+    }
+
+    /// The message for the profile in which `from` is replaced by `to`.
+    fn message(from: &str, to: &str) -> String {
+        let text = text();
+        assert!(text.contains(from), "{from} is not in\n{text}");
+        let broken = text.replacen(from, to, 1);
+        Machine::from_toml("x.toml", &broken)
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn a_written_profile_reads_back_equal() {
+        for name in Machine::builtin_names() {
+            let machine = Machine::builtin(name).unwrap();
+            let again = Machine::from_toml("again", &machine.to_toml());
+            assert_eq!(again.unwrap_or_else(|error| panic!("{error}")), machine);
+        }
+    }
+
+    #[test]
+    fn a_number_without_source_does_not_load() {
+        let text = text();
+        let line = text.lines().find(|line| line.starts_with("hz")).unwrap();
+        let error = message(line, "hz = 100");
+        assert!(error.contains("hz has no source"), "{error}");
+        assert!(error.starts_with("x.toml:"), "{error}");
+        let error = message(line, "hz = { value = 100 }");
+        assert!(error.contains("hz has no source"), "{error}");
+        let error = message(line, "hz = { value = 100, source = \"hearsay\" }");
+        assert!(error.contains("hearsay"), "{error}");
+        let error = message(line, "hz = { value = 100, source = \"guess\", unit = 1 }");
+        assert!(error.contains("unit"), "{error}");
+        let error = message(line, "hz = { value = 100.0, source = \"guess\" }");
+        assert!(error.contains("must be an integer"), "{error}");
+        let error = message(line, "hz = { value = -1, source = \"guess\" }");
+        assert!(error.contains("must be from 0"), "{error}");
+    }
+
+    #[test]
+    fn the_line_of_a_fault_is_told() {
+        let text = text();
+        let number = 1 + text
+            .lines()
+            .position(|line| line.starts_with("hit_ps"))
+            .unwrap();
+        let line = text.lines().nth(number - 1).unwrap();
+        for (broken, what) in [
+            ("hit_ps = 3", "no source"),
+            ("hit_qs = { value = 3, source = \"guess\" }", "hit_qs"),
+            (
+                "hit_ps = { value = \"x\", source = \"guess\" }",
+                "invalid type",
+            ),
+            ("hit_ps = = 3", ""),
+        ] {
+            let error = message(line, broken);
+            assert!(error.starts_with(&format!("x.toml:{number}: ")), "{error}");
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn missing_fields_and_impossible_machines_are_refused() {
+        let text = text();
+        let line = |start: &str| {
+            let found = text.lines().find(|line| line.starts_with(start));
+            found.unwrap().to_owned()
+        };
+        assert!(message(&line("tick_ns"), "").contains("missing field `tick_ns`"));
+        assert!(message("[locks]", "[lokcs]").contains("lokcs"));
+        for (field, value, what) in [
+            ("ways", "3", "power of two"),
+            ("ways", "0", "1 to 64"),
+            ("line_bytes", "48", "power of two"),
+            ("stride_bytes", "16", "must hold"),
+            ("nodes", "0", "must be 1 to"),
+            ("nodes", "100000", "must be 1 to"),
+            ("miss_ps", "1", "must not be below"),
+            ("hz", "0", "1 to 10000"),
+        ] {
+            let broken = format!("{field} = {{ value = {value}, source = \"guess\" }}");
+            let error = message(&line(&format!("{field} =")), &broken);
+            assert!(error.contains(what), "{field} = {value}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_irregular_topology_is_a_list() {
+        let text = text();
+        let start = text.find("[topology]").unwrap();
+        let end = start + text[start..].find("\n\n").unwrap();
+        let list = "[topology]\ncpus = { value = [[0,0,0],[0,0,0],[1,1,0]], source = \"guess\" }";
+        let machine = Machine::from_toml("x", &format!("{}{list}{}", &text[..start], &text[end..]));
+        let machine = machine.unwrap();
+        assert_eq!(machine.topology.nr_cpus(), 3);
+        let again = Machine::from_toml("again", &machine.to_toml()).unwrap();
+        assert_eq!(again.topology, machine.topology);
+    }
+}
