@@ -84,6 +84,8 @@ pub enum Action {
     SetClass(SchedClass),
     /// Touches `bytes` of the task's working set.
     Touch { bytes: u64 },
+    /// A system call that returns at once and concerns nobody else (a write to /dev/null).
+    Syscall,
     /// `n` units of the workload's measure of work are done; takes no time.
     Work(u32),
     /// The measured part of the run begins (set-up is over): the score's time counts from here instead of
@@ -216,4 +218,6 @@ pub struct Workload {
     pub duration: Option<Duration>,
     /// The workload's own metric.
     pub score: Score,
+    /// What its user should know: what of a file has no effect here, and why.
+    pub notes: Vec<String>,
 }

@@ -86,6 +86,7 @@ impl Builder {
             tasks: self.tasks,
             duration: self.duration,
             score,
+            notes: Vec::new(),
         })
     }
 }

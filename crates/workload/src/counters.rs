@@ -12,20 +12,31 @@ type Name = Cow<'static, str>;
 /// ([`crate::Behaviour::report`]), so counting costs nothing while the run is under way.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    sums: BTreeMap<Name, u64>,
+    values: BTreeMap<Name, i64>,
     ratios: BTreeMap<Name, (Name, Name)>,
 }
 
 impl Counters {
     /// Adds to a sum.
     pub fn add(&mut self, name: impl Into<Name>, n: u64) {
-        *self.sums.entry(name.into()).or_default() += n;
+        self.add_signed(name, i64::try_from(n).expect("counts stay below 2^63"));
+    }
+
+    /// Adds to a sum that may fall below zero (slack in ns).
+    pub fn add_signed(&mut self, name: impl Into<Name>, n: i64) {
+        *self.values.entry(name.into()).or_default() += n;
     }
 
     /// Keeps the largest value.
-    pub fn max(&mut self, name: impl Into<Name>, n: u64) {
-        let value = self.sums.entry(name.into()).or_default();
+    pub fn max(&mut self, name: impl Into<Name>, n: i64) {
+        let value = self.values.entry(name.into()).or_insert(n);
         *value = n.max(*value);
+    }
+
+    /// Keeps the smallest value.
+    pub fn min(&mut self, name: impl Into<Name>, n: i64) {
+        let value = self.values.entry(name.into()).or_insert(n);
+        *value = n.min(*value);
     }
 
     /// Declares a measure that is one sum divided by another.
@@ -39,14 +50,14 @@ impl Counters {
             .insert(name.into(), (dividend.into(), divisor.into()));
     }
 
-    /// A sum or maximum; 0 if nothing was counted.
-    pub fn get(&self, name: &str) -> u64 {
-        self.sums.get(name).copied().unwrap_or(0)
+    /// A value; 0 if nothing was counted.
+    pub fn get(&self, name: &str) -> i64 {
+        self.values.get(name).copied().unwrap_or(0)
     }
 
-    /// Everything as flat measures: sums, then ratios. A ratio whose divisor is 0 is absent.
+    /// Everything as flat measures: values, then ratios. A ratio whose divisor is 0 is absent.
     pub fn measures(&self) -> Vec<(String, f64)> {
-        let sums = self.sums.iter().map(|(name, &n)| (name, n as f64));
+        let values = self.values.iter().map(|(name, &n)| (name, n as f64));
         let ratios = self
             .ratios
             .iter()
@@ -54,9 +65,36 @@ impl Counters {
                 let divisor = self.get(divisor);
                 (divisor > 0).then(|| (name, self.get(dividend) as f64 / divisor as f64))
             });
-        sums.chain(ratios)
+        values
+            .chain(ratios)
             .map(|(name, value)| (name.to_string(), value))
             .collect()
+    }
+
+    /// Adds what another process counted.
+    pub fn merge(&mut self, values: &[(String, i64)]) {
+        for (name, n) in values {
+            // Extremes carry their kind in their name, so that they can be merged without a second table.
+            if name.ends_with("_max") {
+                self.max(name.clone(), *n);
+            } else if name.ends_with("_min") {
+                self.min(name.clone(), *n);
+            } else {
+                self.add_signed(name.clone(), *n);
+            }
+        }
+    }
+
+    /// The values by name.
+    pub fn values(&self) -> impl Iterator<Item = (&str, i64)> {
+        self.values.iter().map(|(name, &n)| (name.as_ref(), n))
+    }
+
+    /// The ratios by name, each with the names it divides.
+    pub fn ratios(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.ratios
+            .iter()
+            .map(|(name, (dividend, divisor))| (name.as_ref(), dividend.as_ref(), divisor.as_ref()))
     }
 }
 
@@ -70,12 +108,12 @@ mod tests {
         counters.add("reads", 2);
         counters.add("messages", 3);
         counters.add("messages", 4);
-        counters.max("longest", 4);
-        counters.max("longest", 3);
+        counters.max("longest_max", 4);
+        counters.max("longest_max", 3);
         counters.ratio("messages_per_read", "messages", "reads");
         counters.ratio("nothing", "messages", "absent");
         let expected = [
-            ("longest", 4.0),
+            ("longest_max", 4.0),
             ("messages", 7.0),
             ("reads", 2.0),
             ("messages_per_read", 3.5),
@@ -84,5 +122,20 @@ mod tests {
             .map(|(name, value)| (name.to_owned(), value))
             .into();
         assert_eq!(counters.measures(), expected);
+    }
+
+    #[test]
+    fn merging_adds_sums_and_keeps_extremes() {
+        let mut one = Counters::default();
+        one.add("n", 2);
+        one.max("t_max", -5);
+        one.min("t_min", -5);
+        let other = [("n", 3), ("t_max", -7), ("t_min", -7), ("slack", -1)];
+        one.merge(&other.map(|(name, n)| (name.to_owned(), n)));
+        let values: Vec<_> = one.values().collect();
+        assert_eq!(
+            values,
+            [("n", 5), ("slack", -1), ("t_max", -5), ("t_min", -7)]
+        );
     }
 }

@@ -374,7 +374,8 @@ impl Executor {
             Action::SetNice(_)
             | Action::SetAffinity(_)
             | Action::SetClass(_)
-            | Action::Touch { .. } => Step::Done(Outcome::Done),
+            | Action::Touch { .. }
+            | Action::Syscall => Step::Done(Outcome::Done),
             Action::Work(n) => {
                 self.end.work += u64::from(n);
                 Step::Done(Outcome::Done)

@@ -378,7 +378,7 @@ mod tests {
         // Each delivery is one insertion and one removal, plus what found the queue empty or full.
         let acquisitions = end.counters.get("chat.lock_acquisitions");
         let waits = end.counters.get("chat.queue_empty") + end.counters.get("chat.queue_full");
-        assert_eq!(acquisitions, 2 * end.work + waits);
+        assert_eq!(acquisitions, 2 * end.work as i64 + waits);
         assert!(end.counters.get("chat.lock_busy") > 0);
         assert!(end.yields > 0);
     }

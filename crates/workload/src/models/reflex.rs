@@ -228,6 +228,6 @@ mod tests {
         );
         assert_eq!(yields + passes, 40_000);
         assert!((19_500..20_500).contains(&passes), "{passes}");
-        assert_eq!(end.yields, yields);
+        assert_eq!(end.yields as i64, yields);
     }
 }
