@@ -1,1 +1,21 @@
-//! Placeholder.
+//! What a run means: measures from its events, statistics over runs, and the formats they leave in.
+//!
+//! Everything is computed from the event stream (`schedlab_trace`), so one definition of a measure
+//! serves the simulator and the real kernel. Nothing here looks into the engine.
+
+pub mod catalogue;
+pub mod export;
+pub mod histogram;
+pub mod lock_stats;
+pub mod measures;
+pub mod recorder;
+pub mod result;
+pub mod stats;
+mod task_stats;
+pub mod weight;
+
+pub use histogram::Histogram;
+pub use lock_stats::LockStats;
+pub use measures::{Measures, Value};
+pub use recorder::{MetricsRecorder, Sources};
+pub use result::{Document, RunResult};

@@ -1,0 +1,296 @@
+//! What each measure means: one list for `schedlab list measures`, `docs/measures.md` and the tests.
+
+/// A measure that every workload has. The workload's own come with its description.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Name in results.
+    pub name: &'static str,
+    /// Unit; empty for a plain count.
+    pub unit: &'static str,
+    /// Definition.
+    pub meaning: &'static str,
+}
+
+const fn entry(name: &'static str, unit: &'static str, meaning: &'static str) -> Entry {
+    Entry {
+        name,
+        unit,
+        meaning,
+    }
+}
+
+/// Every measure, in the order of results. Those of `lock.runqueue` exist also as `lock.rq.…` (the
+/// kernel's per-CPU runqueue locks) and split by the path that took the lock, for example
+/// `lock.runqueue.schedule.hold_ns_mean` ([`LOCK_PREFIXES`]).
+pub const ENTRIES: &[Entry] = &[
+    entry(
+        "score",
+        "score_unit",
+        "the workload's own result, under its own name too",
+    ),
+    entry("score_unit", "", "unit of the score, a word"),
+    entry("score_better", "", "`higher` or `lower`"),
+    entry(
+        "makespan_ns",
+        "ns",
+        "time from the start of the run to its end",
+    ),
+    entry(
+        "work",
+        "",
+        "units of work that the tasks reported done (messages, rounds …)",
+    ),
+    entry("schedule.calls", "", "entries into schedule()"),
+    entry(
+        "schedule.time_ns_mean",
+        "ns",
+        "time from the entry until the next task is chosen: lock waits included, the context switch not",
+    ),
+    entry("schedule.time_ns_max", "ns", "the longest of these"),
+    entry(
+        "schedule.cycles_mean",
+        "cycles",
+        "the mean in cycles of the machine's clock",
+    ),
+    entry(
+        "schedule.examined_mean",
+        "",
+        "tasks looked at as candidates, per call",
+    ),
+    entry(
+        "schedule.examined_max",
+        "",
+        "the most tasks looked at in one call",
+    ),
+    entry(
+        "schedule.recalculations",
+        "",
+        "entries into the loop that recalculates all counters",
+    ),
+    entry(
+        "schedule.picked_elsewhere",
+        "",
+        "starts of a task that last ran on another CPU",
+    ),
+    entry(
+        "runqueue.len_mean",
+        "",
+        "runnable tasks of the machine at an entry into schedule(): running ones count, idle tasks do not, and the previous task is not yet removed",
+    ),
+    entry("runqueue.len_max", "", "the most of them"),
+    entry(
+        "runqueue.cpu_len_mean",
+        "",
+        "the same for the queue of the CPU that schedules",
+    ),
+    entry("runqueue.cpu_len_max", "", "the most of them"),
+    entry(
+        "runqueue.cpu_deviation_mean",
+        "",
+        "mean distance of that CPU's queue from the machine-wide length divided by the number of CPUs",
+    ),
+    entry(
+        "lock.runqueue.acquisitions",
+        "",
+        "successful attempts to take a run-queue lock: the policy's own run queues and its dispatch queues (DSQs)",
+    ),
+    entry(
+        "lock.runqueue.contention_pct",
+        "%",
+        "attempts that found the lock held, failed try-locks included, of all attempts",
+    ),
+    entry(
+        "lock.runqueue.nf_contention_pct",
+        "%",
+        "the same without try-locks",
+    ),
+    entry(
+        "lock.runqueue.try_failed",
+        "",
+        "try-locks that found the lock held; absent where nothing tries",
+    ),
+    entry(
+        "lock.runqueue.hold_ns_mean",
+        "ns",
+        "time from taking a lock to releasing it",
+    ),
+    entry("lock.runqueue.hold_ns_max", "ns", "the longest"),
+    entry(
+        "lock.runqueue.hold_cv",
+        "",
+        "standard deviation of the hold times divided by their mean",
+    ),
+    entry(
+        "lock.runqueue.wait_ns_mean",
+        "ns",
+        "wait of the attempts that waited; hand-over included",
+    ),
+    entry("lock.runqueue.wait_ns_max", "ns", "the longest"),
+    entry(
+        "switches.total",
+        "",
+        "starts of a task on a CPU that ran another task or idled",
+    ),
+    entry(
+        "switches.voluntary",
+        "",
+        "a task left its CPU because it blocked or ended",
+    ),
+    entry(
+        "switches.involuntary",
+        "",
+        "a task left its CPU while runnable: preempted, slice over or yielded (as the kernel counts)",
+    ),
+    entry(
+        "switches.yielded",
+        "",
+        "those of the involuntary ones that the task asked for by sched_yield()",
+    ),
+    entry("migrations.total", "", "changes of a task's CPU"),
+    entry("migrations.smt", "", "… within a core"),
+    entry(
+        "migrations.llc",
+        "",
+        "… to another core with the same last-level cache",
+    ),
+    entry(
+        "migrations.node",
+        "",
+        "… to another last-level cache of the same node",
+    ),
+    entry("migrations.remote", "", "… to another NUMA node"),
+    entry("ipis", "", "reschedule interrupts sent"),
+    entry(
+        "wakeup.latency_ns_p50",
+        "ns",
+        "time from the wakeup of a sleeping task (no new one) until it runs: median",
+    ),
+    entry(
+        "wakeup.latency_ns_p90",
+        "ns",
+        "90th percentile; percentiles have three significant digits",
+    ),
+    entry("wakeup.latency_ns_p99", "ns", "99th percentile"),
+    entry("wakeup.latency_ns_p99_9", "ns", "99.9th percentile"),
+    entry("wakeup.latency_ns_mean", "ns", "mean, exact"),
+    entry("wakeup.latency_ns_max", "ns", "maximum, exact"),
+    entry(
+        "cpu.idle_pct",
+        "%",
+        "CPU time without anything to run, of the time of all CPUs",
+    ),
+    entry("cpu.user_pct", "%", "CPU time in the tasks' own code"),
+    entry(
+        "cpu.kernel_pct",
+        "%",
+        "CPU time in system calls and interrupts, without the scheduler",
+    ),
+    entry(
+        "cpu.spin_pct",
+        "%",
+        "CPU time spent spinning on locks of the scheduler",
+    ),
+    entry(
+        "sched.share_of_kernel_pct",
+        "%",
+        "time in the scheduler, spinning included, of the time in the kernel (scheduler included)",
+    ),
+    entry(
+        "sched.share_of_all_pct",
+        "%",
+        "time in the scheduler, spinning included, of the time of all CPUs",
+    ),
+    entry("ticks", "", "periodic timer interrupts"),
+    entry(
+        "fairness.jain",
+        "",
+        "Jain's index of x over all tasks that are not real-time and ever wanted a CPU, x = CPU time · 1024 / weight / time runnable or running; 1 = equal. It says something where CPUs are contended",
+    ),
+    entry(
+        "cache.accesses",
+        "",
+        "accesses of the scheduler to modelled cache lines",
+    ),
+    entry("cache.misses", "", "those that missed the CPU's cache"),
+    entry(
+        "cache.bus_transactions",
+        "",
+        "misses, transfers from other CPUs and invalidations on the bus",
+    ),
+];
+
+/// Prefixes of lock measures.
+pub const LOCK_PREFIXES: [&str; 8] = [
+    "lock.runqueue",
+    "lock.runqueue.schedule",
+    "lock.runqueue.wakeup",
+    "lock.runqueue.other",
+    "lock.rq",
+    "lock.rq.schedule",
+    "lock.rq.wakeup",
+    "lock.rq.other",
+];
+
+/// The entry that defines a measure; `None` for the workload's own ones.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    let exact = |name: &str| ENTRIES.iter().find(|entry| entry.name == name);
+    exact(name).or_else(|| {
+        let (prefix, measure) = name.rsplit_once('.')?;
+        LOCK_PREFIXES
+            .contains(&prefix)
+            .then(|| exact(&format!("lock.runqueue.{measure}")))?
+    })
+}
+
+/// The list as a Markdown table.
+pub fn markdown() -> String {
+    let mut text = String::from("| measure | unit | meaning |\n|---|---|---|\n");
+    for entry in ENTRIES {
+        let Entry {
+            name,
+            unit,
+            meaning,
+        } = entry;
+        text.push_str(&format!("| `{name}` | {unit} | {meaning} |\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock_measures_are_found_under_every_prefix() {
+        for prefix in LOCK_PREFIXES {
+            assert!(find(&format!("{prefix}.hold_cv")).is_some(), "{prefix}");
+        }
+        assert!(find("lock.nothing.hold_cv").is_none());
+        assert!(find("messages_per_read").is_none());
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for (i, entry) in ENTRIES.iter().enumerate() {
+            assert!(ENTRIES[..i].iter().all(|other| other.name != entry.name));
+        }
+    }
+
+    /// `docs/measures.md` holds this list. To renew it: `SCHEDLAB_BLESS=1 cargo test -p schedlab-report`.
+    #[test]
+    fn the_document_lists_every_measure() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measures.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = text.split_once("| measure |").expect("a table of measures");
+        let after = rest.split_once("\n\n").map_or("", |(_, after)| after);
+        let expected = format!("{before}{}\n{after}", markdown());
+        if std::env::var_os("SCHEDLAB_BLESS").is_some() {
+            std::fs::write(path, &expected).unwrap();
+        } else {
+            assert!(
+                text == expected,
+                "docs/measures.md is out of date: SCHEDLAB_BLESS=1 cargo test -p schedlab-report"
+            );
+        }
+    }
+}

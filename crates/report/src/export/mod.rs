@@ -1,0 +1,4 @@
+//! What results and runs leave as, one file per format.
+
+pub mod json;
+pub mod table;

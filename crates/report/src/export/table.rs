@@ -1,0 +1,519 @@
+//! Results as a table for people: a row per number of CPUs and scheduler, 80 columns unless told otherwise.
+//!
+//! Repeated runs are shown by their median, with the 95 % interval of the score and the paired difference
+//! to the first scheduler.
+
+use std::fmt::Write as _;
+
+use crate::stats::{self, Difference, Interval};
+use crate::{RunResult, Value};
+
+/// Width of a terminal that tells nothing about itself.
+pub const WIDTH: usize = 80;
+
+/// Runs of one scheduler on one number of CPUs.
+struct Cell<'a> {
+    cpus: u32,
+    scheduler: &'a str,
+    /// In order of repetition.
+    runs: Vec<&'a RunResult>,
+}
+
+/// A column: two lines of heading and a text per row.
+struct Column {
+    heading: [String; 2],
+    left: bool,
+    texts: Vec<String>,
+}
+
+impl Column {
+    fn new(first: &str, second: &str, texts: Vec<String>) -> Self {
+        Column {
+            heading: [first.to_owned(), second.to_owned()],
+            left: false,
+            texts,
+        }
+    }
+
+    fn width(&self) -> usize {
+        let longest = self.heading.iter().chain(&self.texts);
+        longest.map(|text| text.chars().count()).max().unwrap_or(0)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.texts.iter().all(|text| text == ABSENT)
+    }
+}
+
+const ABSENT: &str = "-";
+const GAP: usize = 2;
+
+/// The table of all results, for a terminal of `width` columns.
+pub fn render(results: &[RunResult], width: usize) -> String {
+    let mut text = String::new();
+    for group in groups(results) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&title(group[0], width));
+        text.push('\n');
+        text.push_str(&body(&group, width));
+        text.push_str(&failures(&group));
+    }
+    text
+}
+
+/// Results that share workload, parameters and machine, in order of appearance.
+fn groups(results: &[RunResult]) -> Vec<Vec<&RunResult>> {
+    let mut groups: Vec<Vec<&RunResult>> = Vec::new();
+    for result in results {
+        let same = |group: &&mut Vec<&RunResult>| {
+            let first = group[0];
+            first.workload == result.workload
+                && first.params == result.params
+                && first.machine == result.machine
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(result),
+            None => groups.push(vec![result]),
+        }
+    }
+    groups
+}
+
+fn title(first: &RunResult, width: usize) -> String {
+    let mut line = format!("{} on {}", first.workload, first.machine);
+    let mut text = String::new();
+    let mut separator = ":";
+    for (name, value) in &first.params {
+        let part = format!(" {name}={value}");
+        line.push_str(separator);
+        if line.chars().count() + part.chars().count() >= width {
+            text.push_str(&line);
+            text.push('\n');
+            line = String::from("   ");
+        }
+        line.push_str(&part);
+        separator = ",";
+    }
+    text.push_str(&line);
+    text.push('\n');
+    text
+}
+
+fn cells<'a>(group: &[&'a RunResult]) -> Vec<Cell<'a>> {
+    let mut cells: Vec<Cell<'a>> = Vec::new();
+    for &run in group {
+        let same = |cell: &&mut Cell<'_>| cell.cpus == run.cpus && cell.scheduler == run.scheduler;
+        match cells.iter_mut().find(same) {
+            Some(cell) => cell.runs.push(run),
+            None => cells.push(Cell {
+                cpus: run.cpus,
+                scheduler: &run.scheduler,
+                runs: vec![run],
+            }),
+        }
+    }
+    // By CPUs; within, schedulers keep the order in which they were asked for.
+    cells.sort_by_key(|cell| cell.cpus);
+    cells
+}
+
+impl Cell<'_> {
+    /// A measure over the runs that ended as they should, or over all where none did.
+    fn values(&self, name: &str) -> Vec<f64> {
+        let any_done = self.runs.iter().any(|run| run.is_done());
+        self.runs
+            .iter()
+            .filter(|run| run.is_done() || !any_done)
+            .filter_map(|run| run.measures.number(name))
+            .collect()
+    }
+
+    fn median(&self, name: &str) -> Option<f64> {
+        stats::median(&self.values(name))
+    }
+
+    /// Difference of the score from another cell's, in percent, over runs with the same seed and place.
+    fn difference(&self, first: &Cell<'_>) -> Option<Difference> {
+        let percent: Vec<f64> = self
+            .runs
+            .iter()
+            .zip(&first.runs)
+            .filter(|(mine, theirs)| mine.is_done() && theirs.is_done() && mine.seed == theirs.seed)
+            .filter_map(|(mine, theirs)| {
+                let theirs = theirs.measures.number("score")?;
+                let mine = mine.measures.number("score")?;
+                (theirs != 0.0).then(|| 100.0 * (mine - theirs) / theirs)
+            })
+            .collect();
+        stats::paired_difference(&percent)
+    }
+}
+
+fn body(group: &[&RunResult], width: usize) -> String {
+    let cells = cells(group);
+    let mut columns = Vec::new();
+    let mut used = 0;
+    for (index, column) in columns_of(&cells).into_iter().enumerate() {
+        let wide = column.width() + if index == 0 { 0 } else { GAP };
+        // The first three columns are what the table is for; the others as far as there is room.
+        if index > 2 && (column.is_empty() || used + wide > width) {
+            continue;
+        }
+        used += wide;
+        columns.push(column);
+    }
+    let mut text = String::new();
+    for line in 0..2 {
+        push_line(&mut text, &columns, |column| &column.heading[line]);
+    }
+    for row in 0..cells.len() {
+        if row > 0 && cells[row].cpus != cells[row - 1].cpus && several_per_cpus(&cells) {
+            text.push('\n');
+        }
+        push_line(&mut text, &columns, |column| &column.texts[row]);
+    }
+    text
+}
+
+/// Whether blocks of rows with the same number of CPUs want a blank line between them.
+fn several_per_cpus(cells: &[Cell<'_>]) -> bool {
+    cells.windows(2).any(|pair| pair[0].cpus == pair[1].cpus)
+}
+
+fn push_line<'a>(text: &mut String, columns: &'a [Column], of: impl Fn(&'a Column) -> &'a str) {
+    let mut line = String::new();
+    for (index, column) in columns.iter().enumerate() {
+        let gap = if index == 0 { 0 } else { GAP };
+        let word = of(column);
+        let padding = column.width() - word.chars().count();
+        let (before, after) = if column.left {
+            (0, padding)
+        } else {
+            (padding, 0)
+        };
+        let _ = write!(
+            line,
+            "{}{word}{}",
+            " ".repeat(gap + before),
+            " ".repeat(after)
+        );
+    }
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+/// All columns, the most important first.
+fn columns_of(cells: &[Cell<'_>]) -> Vec<Column> {
+    let each = |text: &dyn Fn(&Cell<'_>) -> Option<String>| -> Vec<String> {
+        cells
+            .iter()
+            .map(|cell| text(cell).unwrap_or_else(|| ABSENT.to_owned()))
+            .collect()
+    };
+    let one = |name: &'static str, show: fn(f64) -> String| {
+        each(&move |cell| cell.median(name).map(show))
+    };
+    let pair = |mean: &'static str, max: &'static str, show: fn(f64) -> String| {
+        each(&move |cell| {
+            Some(format!(
+                "{}/{}",
+                show(cell.median(mean)?),
+                show(cell.median(max)?)
+            ))
+        })
+    };
+    let mut schedulers = Column::new("", "scheduler", each(&|cell| Some(cell.scheduler.into())));
+    schedulers.left = true;
+    let mut columns = vec![
+        Column::new("", "cpus", each(&|cell| Some(cell.cpus.to_string()))),
+        schedulers,
+        score_column(cells),
+    ];
+    if cells
+        .iter()
+        .any(|cell| cell.scheduler != cells[0].scheduler)
+    {
+        columns.push(difference_column(cells));
+    }
+    columns.extend([
+        Column::new(
+            "contention",
+            "%",
+            one("lock.runqueue.contention_pct", share),
+        ),
+        Column::new(
+            "hold µs",
+            "mean/max",
+            pair(
+                "lock.runqueue.hold_ns_mean",
+                "lock.runqueue.hold_ns_max",
+                us,
+            ),
+        ),
+        Column::new(
+            "wait µs",
+            "mean/max",
+            pair(
+                "lock.runqueue.wait_ns_mean",
+                "lock.runqueue.wait_ns_max",
+                us,
+            ),
+        ),
+        Column::new(
+            "queue",
+            "mean/max",
+            pair("runqueue.len_mean", "runqueue.len_max", digits),
+        ),
+        Column::new(
+            "wakeup µs",
+            "p50/p99",
+            pair("wakeup.latency_ns_p50", "wakeup.latency_ns_p99", us),
+        ),
+        Column::new("idle", "%", one("cpu.idle_pct", share)),
+        Column::new("sched", "% of all", one("sched.share_of_all_pct", share)),
+        Column::new(
+            "examined",
+            "per call",
+            one("schedule.examined_mean", digits),
+        ),
+        Column::new("switches", "", one("switches.total", grouped)),
+        Column::new("migrations", "", one("migrations.total", grouped)),
+        Column::new(
+            "fairness",
+            "Jain",
+            one("fairness.jain", |x| format!("{x:.3}")),
+        ),
+    ]);
+    columns
+}
+
+fn score_column(cells: &[Cell<'_>]) -> Column {
+    let runs = cells.iter().flat_map(|cell| &cell.runs);
+    let word = |name: &str| {
+        runs.clone().find_map(|run| match run.measures.get(name) {
+            Some(Value::Text(text)) => Some(text.clone()),
+            _ => None,
+        })
+    };
+    let better = match word("score_better").as_deref() {
+        Some("higher") => "more is better",
+        Some("lower") => "less is better",
+        _ => "",
+    };
+    let texts = cells
+        .iter()
+        .map(|cell| {
+            let values = cell.values("score");
+            let Some(median) = stats::median(&values) else {
+                return ABSENT.to_owned();
+            };
+            let mut text = grouped(median);
+            if let Some(Interval { low, high }) = stats::median_interval(&values) {
+                let _ = write!(text, " [{}, {}]", grouped(low), grouped(high));
+            }
+            if cell.runs.iter().any(|run| !run.is_done()) {
+                text.push('!');
+            }
+            text
+        })
+        .collect();
+    Column::new(&word("score_unit").unwrap_or_default(), better, texts)
+}
+
+fn difference_column(cells: &[Cell<'_>]) -> Column {
+    let first = cells[0].scheduler;
+    let texts = cells
+        .iter()
+        .map(|cell| {
+            let base = cells
+                .iter()
+                .find(|other| other.cpus == cell.cpus && other.scheduler == first);
+            let Some(base) = base.filter(|_| cell.scheduler != first) else {
+                return String::new();
+            };
+            let Some(difference) = cell.difference(base) else {
+                return ABSENT.to_owned();
+            };
+            match difference.interval {
+                // One run each: the difference itself is all there is to say.
+                None => format!("{:+.1}", difference.estimate),
+                Some(_) if !difference.is_shown() => "~".to_owned(),
+                Some(Interval { low, high }) => {
+                    format!("{:+.1} [{low:+.1}, {high:+.1}]", difference.estimate)
+                }
+            }
+        })
+        .collect();
+    Column::new("vs first", "%", texts)
+}
+
+/// One block per run that did not end as it should: what, why, and the command that repeats it.
+fn failures(group: &[&RunResult]) -> String {
+    let mut text = String::new();
+    for run in group.iter().filter(|run| !run.is_done()) {
+        let message = run.message.as_deref().unwrap_or("no message");
+        let _ = write!(
+            text,
+            "! {} on {} CPUs, seed {}: {}: {message}\n  replay: {}\n",
+            run.scheduler, run.cpus, run.seed, run.exit, run.replay
+        );
+    }
+    text
+}
+
+/// Nanoseconds as microseconds.
+fn us(ns: f64) -> String {
+    digits(ns / 1_000.0)
+}
+
+/// Three significant digits, all of an integer's.
+fn digits(x: f64) -> String {
+    match x.abs() {
+        a if a >= 99.95 => grouped(x.round()),
+        a if a >= 9.995 => format!("{x:.1}"),
+        0.0 => "0".to_owned(),
+        _ => format!("{x:.2}"),
+    }
+}
+
+/// A percentage.
+fn share(x: f64) -> String {
+    format!("{x:.1}")
+}
+
+/// Thousands separated; below 1000 with three significant digits.
+fn grouped(x: f64) -> String {
+    if x.abs() < 999.5 {
+        return if x.fract() == 0.0 {
+            format!("{x:.0}")
+        } else {
+            digits(x)
+        };
+    }
+    let plain = format!("{:.0}", x.abs());
+    let mut text = String::from(if x < 0.0 { "-" } else { "" });
+    for (index, digit) in plain.chars().enumerate() {
+        if index > 0 && (plain.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Measures;
+
+    fn run(scheduler: &str, cpus: u32, seed: u64, score: f64) -> RunResult {
+        let mut measures = Measures::default();
+        measures.float("score", score);
+        measures.text("score_unit", "messages/s");
+        measures.text("score_better", "higher");
+        measures.float("lock.runqueue.contention_pct", 18.34);
+        measures.float("lock.runqueue.hold_ns_mean", 15_200.0);
+        measures.int("lock.runqueue.hold_ns_max", 118_000);
+        measures.float("runqueue.len_mean", 217.6);
+        measures.int("runqueue.len_max", 571);
+        measures.int("switches.total", 1_234_567);
+        RunResult {
+            workload: "chat".into(),
+            params: vec![
+                ("rooms".into(), "20".into()),
+                ("messages".into(), "200".into()),
+            ],
+            scheduler: scheduler.into(),
+            machine: "old".into(),
+            cpus,
+            seed,
+            exit: "done".into(),
+            message: None,
+            replay: "schedlab sim chat -s b -c 8".into(),
+            measures,
+            histograms: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_row_per_scheduler_and_cpus() {
+        let mut ejected = run("b", 8, 1, 900.0);
+        ejected.exit = "error_stall".into();
+        ejected.message = Some("runnable task stall".into());
+        let results = [
+            run("a", 2, 1, 12_345.6),
+            run("b", 2, 1, 13_580.2),
+            run("a", 8, 1, 1_000.0),
+            ejected,
+        ];
+        let found = render(&results, 90);
+        assert_lines(
+            &found,
+            &[
+                "chat on old: rooms=20, messages=200",
+                "",
+                "                     messages/s  vs first  contention   hold µs     queue   switches",
+                "cpus  scheduler  more is better         %           %  mean/max  mean/max",
+                "   2  a                  12,346                  18.3  15.2/118   218/571  1,234,567",
+                "   2  b                  13,580     +10.0        18.3  15.2/118   218/571  1,234,567",
+                "",
+                "   8  a                   1,000                  18.3  15.2/118   218/571  1,234,567",
+                "   8  b                    900!         -        18.3  15.2/118   218/571  1,234,567",
+                "! b on 8 CPUs, seed 1: error_stall: runnable task stall",
+                "  replay: schedlab sim chat -s b -c 8",
+            ],
+        );
+    }
+
+    fn assert_lines(found: &str, expected: &[&str]) {
+        let found_lines: Vec<_> = found.lines().collect();
+        assert_eq!(found_lines, expected, "\n{found}");
+    }
+
+    #[test]
+    fn repeated_runs_have_intervals_and_differences() {
+        let mut results = Vec::new();
+        for seed in 0..7 {
+            let noise = f64::from(seed as u32 * 37 % 7);
+            results.push(run("a", 2, seed, 1_000.0 + noise));
+            results.push(run("b", 2, seed, 1_200.0 + noise));
+            results.push(run("c", 2, seed, 1_000.0 + f64::from(6 - seed as u32)));
+        }
+        let text = render(&results, WIDTH);
+        assert!(text.contains("1,003 [1,000, 1,006]"), "{text}");
+        assert!(text.contains("+19.9 [+19.9, +20.0]"), "{text}");
+        assert!(text.contains(" ~ "), "{text}");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let results = [
+            run("dss:threshold=0,ties=list", 64, 1, 1e9),
+            run("b", 64, 1, 1.0),
+        ];
+        for width in [60, 80, 100] {
+            for line in render(&results, width).lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        for (x, text) in [
+            (0.0, "0"),
+            (7.0, "7"),
+            (0.123, "0.12"),
+            (9.996, "10.0"),
+            (99.96, "100"),
+            (999.4, "999"),
+            (999.6, "1,000"),
+            (1234567.0, "1,234,567"),
+            (-1234.0, "-1,234"),
+        ] {
+            assert_eq!(grouped(x), text, "{x}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A run's measures: flat, ordered, each a number or a word.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// The value of a measure.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// A count or a time in nanoseconds.
+    Int(u64),
+    /// A mean, a share, a rate. Always finite.
+    Float(f64),
+    /// A word, such as the unit of the score.
+    Text(String),
+}
+
+impl Value {
+    /// The value as a number; `None` for a word.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Value::Int(n) => Some(*n as f64),
+            Value::Float(x) => Some(*x),
+            Value::Text(_) => None,
+        }
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Value::Int(n) => serializer.serialize_u64(*n),
+            Value::Float(x) => serializer.serialize_f64(*x),
+            Value::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+/// Measures by name, in the order in which they were set. What could not be measured is absent.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Measures(Vec<(String, Value)>);
+
+impl Measures {
+    /// Sets a measure; one that is already there keeps its place.
+    ///
+    /// # Panics
+    /// If a float is not finite: such a measure should have been left out.
+    pub fn set(&mut self, name: impl Into<String>, value: Value) {
+        let name = name.into();
+        if let Value::Float(x) = value {
+            assert!(x.is_finite(), "the measure {name} is {x}");
+        }
+        match self.0.iter_mut().find(|(existing, _)| *existing == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    /// Sets a count or a time in nanoseconds.
+    pub fn int(&mut self, name: impl Into<String>, n: u64) {
+        self.set(name, Value::Int(n));
+    }
+
+    /// Sets a float.
+    pub fn float(&mut self, name: impl Into<String>, x: f64) {
+        self.set(name, Value::Float(x));
+    }
+
+    /// Sets a word.
+    pub fn text(&mut self, name: impl Into<String>, text: impl Into<String>) {
+        self.set(name, Value::Text(text.into()));
+    }
+
+    /// Sets `dividend / divisor`, or nothing where there is nothing to divide by.
+    pub fn mean(&mut self, name: impl Into<String>, dividend: u128, divisor: u64) {
+        if divisor > 0 {
+            self.float(name, dividend as f64 / divisor as f64);
+        }
+    }
+
+    /// Sets `100 · part / whole`, or nothing where there is no whole.
+    pub fn percent(&mut self, name: impl Into<String>, part: u64, whole: u64) {
+        if whole > 0 {
+            self.float(name, 100.0 * part as f64 / whole as f64);
+        }
+    }
+
+    /// A measure's value.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0
+            .iter()
+            .find(|(existing, _)| existing == name)
+            .map(|(_, value)| value)
+    }
+
+    /// A measure as a number.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.get(name)?.number()
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+}
+
+impl Serialize for Measures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in self.iter() {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_is_kept_and_a_second_value_replaces_the_first() {
+        let mut measures = Measures::default();
+        measures.int("b", 1);
+        measures.text("a", "x");
+        measures.int("b", 2);
+        measures.mean("none", 1, 0);
+        measures.percent("none", 1, 0);
+        measures.percent("half", 1, 2);
+        assert_eq!(
+            serde_json::to_string(&measures).unwrap(),
+            r#"{"b":2,"a":"x","half":50.0}"#
+        );
+        assert_eq!(measures.number("half"), Some(50.0));
+        assert_eq!(measures.number("a"), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "the measure x is NaN")]
+    fn a_measure_that_is_no_number_is_our_bug() {
+        Measures::default().float("x", f64::NAN);
+    }
+}

@@ -1,0 +1,455 @@
+//! Measures from a run's events while it is under way. No event is kept.
+
+use schedlab_trace::{
+    CpuId, CpuMode, Event, Instant, LockClass, LockId, LockPath, MigrationReach, PrevState,
+    Recorder, TaskId, TaskMeta,
+};
+
+use crate::histogram::Buckets;
+use crate::task_stats::{Task, jain};
+use crate::{Histogram, LockStats, Measures};
+
+/// Which events the world behind a run can show. A measure whose events it cannot show is absent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sources {
+    /// [`Event::ScheduleEnter`] and [`Event::ScheduleExit`].
+    pub schedule: bool,
+    /// Locks of the classes [`LockClass::RunQueue`] and [`LockClass::Dsq`].
+    pub policy_locks: bool,
+    /// Locks of the class [`LockClass::KernelRq`].
+    pub kernel_locks: bool,
+    /// [`Event::Mode`], all modes.
+    pub modes: bool,
+    /// [`Event::Switch`] distinguishes a yield from a preemption.
+    pub yields: bool,
+    /// [`Event::Migrate`].
+    pub migrations: bool,
+    /// [`Event::Ipi`].
+    pub ipis: bool,
+    /// [`Event::Work`].
+    pub work: bool,
+}
+
+impl Sources {
+    /// Everything, as the simulator shows it.
+    pub const ALL: Sources = Sources {
+        schedule: true,
+        policy_locks: true,
+        kernel_locks: true,
+        modes: true,
+        yields: true,
+        migrations: true,
+        ipis: true,
+        work: true,
+    };
+    /// Switches and wakeups alone.
+    pub const SWITCHES: Sources = Sources {
+        schedule: false,
+        policy_locks: false,
+        kernel_locks: false,
+        modes: false,
+        yields: false,
+        migrations: false,
+        ipis: false,
+        work: false,
+    };
+}
+
+/// One CPU.
+#[derive(Clone, Copy, Debug)]
+struct Cpu {
+    mode: CpuMode,
+    since: Instant,
+    mode_ns: [u64; CpuMode::ALL.len()],
+    schedule_entered: Option<Instant>,
+}
+
+/// One lock, by the path that took it.
+#[derive(Clone, Debug)]
+struct Lock {
+    class: LockClass,
+    /// On whose behalf it is held.
+    holder: LockPath,
+    by_path: [LockStats; PATHS.len()],
+}
+
+const PATHS: [(LockPath, &str); 3] = [
+    (LockPath::Schedule, "schedule"),
+    (LockPath::Wakeup, "wakeup"),
+    (LockPath::Other, "other"),
+];
+
+/// What schedule() did.
+#[derive(Clone, Debug, Default)]
+struct Schedule {
+    calls: u64,
+    completed: u64,
+    ns: u64,
+    ns_max: u64,
+    examined: u64,
+    examined_max: u64,
+    recalculations: u64,
+    /// Σ |length of this CPU's queue · number of CPUs − machine-wide length|.
+    deviation: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Switches {
+    /// A task starts on a CPU.
+    starts: u64,
+    voluntary: u64,
+    involuntary: u64,
+    yielded: u64,
+    elsewhere: u64,
+}
+
+/// Computes every measure of a run from its events.
+///
+/// Hot: it hears each event of the simulation. Counters and sums are integers; floats appear only in
+/// [`MetricsRecorder::measures`].
+#[derive(Clone, Debug)]
+pub struct MetricsRecorder {
+    sources: Sources,
+    cpus: Vec<Cpu>,
+    tasks: Vec<Task>,
+    locks: Vec<Lock>,
+    schedule: Schedule,
+    switches: Switches,
+    machine_queue: Histogram,
+    cpu_queue: Histogram,
+    wakeup_latency: Histogram,
+    migrations: [u64; REACHES.len()],
+    ipis: u64,
+    ticks: u64,
+    work: u64,
+    end: Option<Instant>,
+    latest: Instant,
+}
+
+const REACHES: [(MigrationReach, &str); 4] = [
+    (MigrationReach::Smt, "smt"),
+    (MigrationReach::Llc, "llc"),
+    (MigrationReach::Node, "node"),
+    (MigrationReach::Remote, "remote"),
+];
+
+/// Latencies above this (17 minutes) fall into one bucket.
+const LATENCY_NS_MAX: u64 = 1 << 40;
+/// Queues longer than this fall into one bucket.
+const LENGTH_MAX: u64 = 1 << 20;
+
+impl MetricsRecorder {
+    /// For a run on `nr_cpus` CPUs in a world that shows `sources`.
+    pub fn new(nr_cpus: usize, sources: Sources) -> Self {
+        let cpu = Cpu {
+            mode: CpuMode::Idle,
+            since: Instant::ZERO,
+            mode_ns: [0; CpuMode::ALL.len()],
+            schedule_entered: None,
+        };
+        MetricsRecorder {
+            sources,
+            cpus: vec![cpu; nr_cpus],
+            tasks: Vec::new(),
+            locks: Vec::new(),
+            schedule: Schedule::default(),
+            switches: Switches::default(),
+            machine_queue: Histogram::new(LENGTH_MAX),
+            cpu_queue: Histogram::new(LENGTH_MAX),
+            wakeup_latency: Histogram::new(LATENCY_NS_MAX),
+            migrations: [0; REACHES.len()],
+            ipis: 0,
+            ticks: 0,
+            work: 0,
+            end: None,
+            latest: Instant::ZERO,
+        }
+    }
+
+    /// Units of work done.
+    pub fn work(&self) -> u64 {
+        self.work
+    }
+
+    /// When the run ended, or the latest event so far.
+    pub fn end(&self) -> Instant {
+        self.end.unwrap_or(self.latest)
+    }
+
+    /// The machine-wide run-queue length at each schedule(), as [`Histogram::coarse`]; empty where the
+    /// world does not show it.
+    pub fn queue_histogram(&self) -> Buckets {
+        self.machine_queue.coarse()
+    }
+
+    fn task(&mut self, task: TaskId) -> &mut Task {
+        if task.index() >= self.tasks.len() {
+            self.tasks.resize(task.index() + 1, Task::default());
+        }
+        &mut self.tasks[task.index()]
+    }
+
+    fn switch(
+        &mut self,
+        at: Instant,
+        cpu: CpuId,
+        prev: Option<(TaskId, PrevState)>,
+        next: Option<TaskId>,
+    ) {
+        if let Some((prev, state)) = prev {
+            let runnable = matches!(state, PrevState::Preempted | PrevState::Yielded);
+            if runnable {
+                self.switches.involuntary += 1;
+                self.switches.yielded += u64::from(state == PrevState::Yielded);
+            } else {
+                self.switches.voluntary += 1;
+            }
+            self.task(prev).stop(at, runnable);
+        }
+        if let Some(next) = next {
+            self.switches.starts += 1;
+            let start = self.task(next).start(at, cpu);
+            self.switches.elsewhere += u64::from(start.elsewhere);
+            if let Some(ns) = start.wakeup_latency_ns {
+                self.wakeup_latency.record(ns);
+            }
+        }
+    }
+
+    fn mode(&mut self, at: Instant, cpu: CpuId, mode: CpuMode) {
+        let cpu = &mut self.cpus[cpu.index()];
+        cpu.mode_ns[cpu.mode as usize] += at.since(cpu.since).ns();
+        cpu.mode = mode;
+        cpu.since = at;
+    }
+
+    /// All measures that follow from the events. `clock_mhz` turns times into cycles where it is known.
+    pub fn measures(&self, clock_mhz: Option<u32>) -> Measures {
+        let mut measures = Measures::default();
+        measures.int("makespan_ns", self.end().ns());
+        if self.sources.work {
+            measures.int("work", self.work);
+        }
+        if self.sources.schedule {
+            self.schedule_measures(clock_mhz, &mut measures);
+        }
+        measures.int("schedule.picked_elsewhere", self.switches.elsewhere);
+        self.lock_measures(&mut measures);
+        self.switch_measures(&mut measures);
+        self.time_measures(&mut measures);
+        measures
+    }
+
+    fn schedule_measures(&self, clock_mhz: Option<u32>, measures: &mut Measures) {
+        let schedule = &self.schedule;
+        measures.int("schedule.calls", schedule.calls);
+        if schedule.completed > 0 {
+            let ns = u128::from(schedule.ns);
+            measures.mean("schedule.time_ns_mean", ns, schedule.completed);
+            measures.int("schedule.time_ns_max", schedule.ns_max);
+            if let Some(mhz) = clock_mhz {
+                let cycles_1000 = ns * u128::from(mhz);
+                measures.float(
+                    "schedule.cycles_mean",
+                    cycles_1000 as f64 / (1_000.0 * schedule.completed as f64),
+                );
+            }
+            measures.mean(
+                "schedule.examined_mean",
+                u128::from(schedule.examined),
+                schedule.completed,
+            );
+            measures.int("schedule.examined_max", schedule.examined_max);
+        }
+        measures.int("schedule.recalculations", schedule.recalculations);
+        self.machine_queue.mean_and_max("runqueue.len", measures);
+        self.cpu_queue.mean_and_max("runqueue.cpu_len", measures);
+        if schedule.calls > 0 {
+            let observed = schedule.calls as f64 * self.cpus.len() as f64;
+            measures.float(
+                "runqueue.cpu_deviation_mean",
+                schedule.deviation as f64 / observed,
+            );
+        }
+    }
+
+    fn lock_measures(&self, measures: &mut Measures) {
+        let groups: [(&str, bool, &[LockClass]); 2] = [
+            (
+                "lock.runqueue",
+                self.sources.policy_locks,
+                &[LockClass::RunQueue, LockClass::Dsq],
+            ),
+            ("lock.rq", self.sources.kernel_locks, &[LockClass::KernelRq]),
+        ];
+        for (name, shown, classes) in groups {
+            if !shown {
+                continue;
+            }
+            let mut by_path = [LockStats::default(); PATHS.len()];
+            let mut all = LockStats::default();
+            for lock in self
+                .locks
+                .iter()
+                .filter(|lock| classes.contains(&lock.class))
+            {
+                for (sum, stats) in by_path.iter_mut().zip(&lock.by_path) {
+                    sum.add(stats);
+                    all.add(stats);
+                }
+            }
+            all.measures(name, measures);
+            for (stats, (_, path)) in by_path.iter().zip(PATHS) {
+                if stats.acquisitions + stats.try_failed > 0 {
+                    stats.measures(&format!("{name}.{path}"), measures);
+                }
+            }
+        }
+    }
+
+    fn switch_measures(&self, measures: &mut Measures) {
+        measures.int("switches.total", self.switches.starts);
+        measures.int("switches.voluntary", self.switches.voluntary);
+        measures.int("switches.involuntary", self.switches.involuntary);
+        if self.sources.yields {
+            measures.int("switches.yielded", self.switches.yielded);
+        }
+        if self.sources.migrations {
+            measures.int("migrations.total", self.migrations.iter().sum());
+            for (n, (_, name)) in self.migrations.iter().zip(REACHES) {
+                measures.int(format!("migrations.{name}"), *n);
+            }
+        }
+        if self.sources.ipis {
+            measures.int("ipis", self.ipis);
+        }
+        for (permille, name) in [(500, "p50"), (900, "p90"), (990, "p99"), (999, "p99_9")] {
+            if let Some(ns) = self.wakeup_latency.permille(permille) {
+                measures.int(format!("wakeup.latency_ns_{name}"), ns);
+            }
+        }
+        self.wakeup_latency
+            .mean_and_max("wakeup.latency_ns", measures);
+    }
+
+    fn time_measures(&self, measures: &mut Measures) {
+        if self.sources.modes {
+            let mut ns = [0u64; CpuMode::ALL.len()];
+            for cpu in &self.cpus {
+                for (sum, part) in ns.iter_mut().zip(cpu.mode_ns) {
+                    *sum += part;
+                }
+                ns[cpu.mode as usize] += self.end().since(cpu.since).ns();
+            }
+            let all = ns.iter().sum();
+            let of = |mode: CpuMode| ns[mode as usize];
+            let sched = of(CpuMode::Sched) + of(CpuMode::Spin);
+            measures.percent("cpu.idle_pct", of(CpuMode::Idle), all);
+            measures.percent("cpu.user_pct", of(CpuMode::User), all);
+            measures.percent("cpu.kernel_pct", of(CpuMode::Kernel), all);
+            measures.percent("cpu.spin_pct", of(CpuMode::Spin), all);
+            measures.percent(
+                "sched.share_of_kernel_pct",
+                sched,
+                sched + of(CpuMode::Kernel),
+            );
+            measures.percent("sched.share_of_all_pct", sched, all);
+            measures.int("ticks", self.ticks);
+        }
+        let end = self.end();
+        let services = self.tasks.iter().filter_map(|task| {
+            let mut task = *task;
+            task.finish(end);
+            task.service()
+        });
+        if let Some(index) = jain(services) {
+            measures.float("fairness.jain", index);
+        }
+    }
+}
+
+impl Recorder for MetricsRecorder {
+    fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
+        self.task(task).define(meta);
+    }
+
+    fn define_lock(&mut self, lock: LockId, _name: &str, class: LockClass) {
+        while self.locks.len() <= lock.index() {
+            self.locks.push(Lock {
+                class: LockClass::Other,
+                holder: LockPath::Other,
+                by_path: Default::default(),
+            });
+        }
+        self.locks[lock.index()].class = class;
+    }
+
+    #[inline]
+    fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
+        self.latest = self.latest.max(at);
+        match event {
+            Event::Mode(mode) => self.mode(at, cpu, mode),
+            Event::ScheduleEnter { runnable, queue } => {
+                self.schedule.calls += 1;
+                self.cpus[cpu.index()].schedule_entered = Some(at);
+                self.machine_queue.record(u64::from(runnable));
+                self.cpu_queue.record(u64::from(queue));
+                let spread = u64::from(queue) * self.cpus.len() as u64;
+                self.schedule.deviation += spread.abs_diff(u64::from(runnable));
+            }
+            Event::ScheduleExit {
+                examined,
+                recalculations,
+            } => {
+                if let Some(entered) = self.cpus[cpu.index()].schedule_entered.take() {
+                    let ns = at.since(entered).ns();
+                    let schedule = &mut self.schedule;
+                    schedule.completed += 1;
+                    schedule.ns += ns;
+                    schedule.ns_max = schedule.ns_max.max(ns);
+                    schedule.examined += u64::from(examined);
+                    schedule.examined_max = schedule.examined_max.max(u64::from(examined));
+                    schedule.recalculations += u64::from(recalculations);
+                }
+            }
+            Event::Switch {
+                prev,
+                prev_state,
+                next,
+            } => self.switch(at, cpu, prev.map(|prev| (prev, prev_state)), next),
+            Event::Wakeup { task, .. } => self.task(task).wake(at),
+            Event::LockAcquired {
+                lock,
+                path,
+                waited,
+                contended,
+                trylock,
+            } => {
+                let lock = &mut self.locks[lock.index()];
+                lock.holder = path;
+                let stats = &mut lock.by_path[path as usize];
+                if trylock {
+                    stats.tried(true);
+                } else {
+                    stats.acquired(contended.then_some(waited.ns()));
+                }
+            }
+            Event::LockTryFailed { lock, path } => {
+                self.locks[lock.index()].by_path[path as usize].tried(false);
+            }
+            Event::LockReleased { lock, held } => {
+                let lock = &mut self.locks[lock.index()];
+                lock.by_path[lock.holder as usize].released(held.ns());
+            }
+            Event::Migrate { reach, .. } => self.migrations[reach as usize] += 1,
+            Event::Ipi { .. } => self.ipis += 1,
+            Event::Tick => self.ticks += 1,
+            Event::Work { n, .. } => self.work += u64::from(n),
+            Event::End => self.end = Some(at),
+            Event::TaskNew { .. }
+            | Event::TaskExit { .. }
+            | Event::Affinity { .. }
+            | Event::LockContended { .. } => {}
+        }
+    }
+}

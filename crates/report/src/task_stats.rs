@@ -1,0 +1,196 @@
+//! What is kept of each task: a few words, since there may be a million.
+
+use schedlab_trace::{CpuId, Instant, TaskMeta};
+
+use crate::weight;
+
+/// Where a task is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum State {
+    /// Not runnable: not started, blocked or gone.
+    #[default]
+    Quiescent,
+    /// Runnable and waiting, since it was woken.
+    Woken,
+    /// Runnable and waiting, since it was created.
+    Created,
+    /// Runnable and waiting, since it left a CPU.
+    Preempted,
+    /// On a CPU.
+    Running,
+}
+
+/// One task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    state: State,
+    /// Whether it has been on a CPU.
+    ran: bool,
+    realtime: bool,
+    /// Load weight.
+    weight: u32,
+    /// The CPU it ran on last.
+    last_cpu: CpuId,
+    /// Since when it is in `state`.
+    since: Instant,
+    /// CPU time since the weight last changed.
+    cpu_ns: u64,
+    /// CPU time times 1024 / weight until the weight last changed.
+    weighted_ns: u64,
+    /// Time runnable, running included.
+    wanted_ns: u64,
+}
+
+/// What a start on a CPU tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Start {
+    /// Time since the wakeup, if a wakeup led to it.
+    pub(crate) wakeup_latency_ns: Option<u64>,
+    /// Whether the task last ran on another CPU.
+    pub(crate) elsewhere: bool,
+}
+
+impl Default for Task {
+    fn default() -> Self {
+        Task {
+            state: State::Quiescent,
+            ran: false,
+            realtime: false,
+            weight: weight::of_nice(0),
+            last_cpu: CpuId(0),
+            since: Instant::ZERO,
+            cpu_ns: 0,
+            weighted_ns: 0,
+            wanted_ns: 0,
+        }
+    }
+}
+
+impl Task {
+    /// What is known of the task; told again when it changes.
+    pub(crate) fn define(&mut self, meta: &TaskMeta) {
+        self.weighted_ns += self.weighted(self.cpu_ns);
+        self.cpu_ns = 0;
+        self.weight = weight::of_nice(meta.nice);
+        self.realtime = meta.realtime;
+    }
+
+    fn weighted(&self, cpu_ns: u64) -> u64 {
+        let scaled = u128::from(cpu_ns) * 1024 / u128::from(self.weight);
+        u64::try_from(scaled).expect("a run of less than 270 years")
+    }
+
+    pub(crate) fn wake(&mut self, at: Instant) {
+        // A task that is woken before it has left its CPU does not wait.
+        if self.state == State::Quiescent {
+            self.state = if self.ran {
+                State::Woken
+            } else {
+                State::Created
+            };
+            self.since = at;
+        }
+    }
+
+    pub(crate) fn start(&mut self, at: Instant, cpu: CpuId) -> Start {
+        let waited_ns = at.since(self.since).ns();
+        let start = Start {
+            wakeup_latency_ns: (self.state == State::Woken).then_some(waited_ns),
+            elsewhere: self.ran && self.last_cpu != cpu,
+        };
+        if self.state != State::Quiescent {
+            self.wanted_ns += waited_ns;
+        }
+        self.state = State::Running;
+        self.since = at;
+        self.ran = true;
+        self.last_cpu = cpu;
+        start
+    }
+
+    pub(crate) fn stop(&mut self, at: Instant, runnable: bool) {
+        self.finish(at);
+        self.state = if runnable {
+            State::Preempted
+        } else {
+            State::Quiescent
+        };
+    }
+
+    /// Adds up until `at`, where the run ends or the task stops.
+    pub(crate) fn finish(&mut self, at: Instant) {
+        let ns = at.since(self.since).ns();
+        if self.state == State::Running {
+            self.cpu_ns += ns;
+        }
+        if self.state != State::Quiescent {
+            self.wanted_ns += ns;
+        }
+        self.since = at;
+    }
+
+    /// CPU time per weight, relative to the time during which the task wanted a CPU; `None` for
+    /// real-time tasks and for those that never wanted one.
+    pub(crate) fn service(&self) -> Option<f64> {
+        let service_ns = self.weighted_ns + self.weighted(self.cpu_ns);
+        (!self.realtime && self.wanted_ns > 0).then(|| service_ns as f64 / self.wanted_ns as f64)
+    }
+}
+
+/// Jain's fairness index of what each got: 1 if all got the same, 1/n if one got everything.
+/// `None` if nobody got anything.
+pub(crate) fn jain(services: impl Iterator<Item = f64>) -> Option<f64> {
+    let (n, sum, squares) = services.fold((0u64, 0.0, 0.0), |(n, sum, squares), x| {
+        (n + 1, sum + x, squares + x * x)
+    });
+    (squares > 0.0).then(|| sum * sum / (n as f64 * squares))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jain_on_known_cases() {
+        assert_eq!(jain([1.0, 1.0, 1.0].into_iter()), Some(1.0));
+        assert_eq!(jain([4.0, 0.0, 0.0, 0.0].into_iter()), Some(0.25));
+        assert_eq!(jain([1.0, 3.0].into_iter()), Some(0.8));
+        assert_eq!(jain([0.0].into_iter()), None);
+        assert_eq!(jain(std::iter::empty()), None);
+    }
+
+    #[test]
+    fn service_counts_only_the_time_a_cpu_was_wanted() {
+        let at = Instant::from_ns;
+        let mut task = Task::default();
+        task.wake(at(100));
+        task.start(at(150), CpuId(0));
+        task.stop(at(200), false);
+        task.wake(at(1_000));
+        task.start(at(1_050), CpuId(0));
+        task.finish(at(1_100));
+        // 100 ns on a CPU of 200 ns wanted.
+        assert_eq!(task.service(), Some(0.5));
+    }
+
+    #[test]
+    fn a_new_weight_counts_from_when_it_is_told() {
+        let at = Instant::from_ns;
+        let meta = |nice| TaskMeta {
+            comm: String::new(),
+            nice,
+            affinity: Default::default(),
+            realtime: false,
+        };
+        let mut task = Task::default();
+        task.define(&meta(0));
+        task.wake(at(0));
+        task.start(at(0), CpuId(0));
+        task.stop(at(1_000), true);
+        task.define(&meta(5));
+        task.start(at(1_000), CpuId(0));
+        task.finish(at(2_000));
+        // 1000 ns at weight 1024 and 1000 ns at weight 335 (3056 ns of nice-0 time).
+        assert_eq!(task.service(), Some((1_000.0 + 3_056.0) / 2_000.0));
+    }
+}

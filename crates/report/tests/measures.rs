@@ -1,0 +1,359 @@
+//! Every measure, checked against event lists whose measures are worked out by hand.
+
+use schedlab_report::{MetricsRecorder, Sources, Value, catalogue};
+use schedlab_trace::{
+    CpuId, CpuMode, CpuSet, Duration, Event, Instant, LockClass, LockId, LockPath, MigrationReach,
+    PrevState, Recorder, TaskId, TaskMeta,
+};
+
+const A: TaskId = TaskId(0);
+const B: TaskId = TaskId(1);
+const RT: TaskId = TaskId(2);
+
+/// A recorder for two CPUs that knows the tasks: A at nice 0, B at nice 5 (weight 335), RT real-time.
+fn recorder(sources: Sources) -> MetricsRecorder {
+    let mut recorder = MetricsRecorder::new(2, sources);
+    for (task, nice, realtime) in [(A, 0, false), (B, 5, false), (RT, 0, true)] {
+        let meta = TaskMeta {
+            comm: format!("{task:?}"),
+            nice,
+            affinity: CpuSet::all(2),
+            realtime,
+        };
+        recorder.define_task(task, &meta);
+    }
+    recorder
+}
+
+fn play(recorder: &mut MetricsRecorder, events: &[(u64, u32, Event)]) {
+    for &(at, cpu, event) in events {
+        recorder.record(Instant::from_ns(at), CpuId(cpu), event);
+    }
+}
+
+fn switch(prev: Option<(TaskId, PrevState)>, next: Option<TaskId>) -> Event {
+    Event::Switch {
+        prev: prev.map(|(task, _)| task),
+        prev_state: prev.map_or(PrevState::Preempted, |(_, state)| state),
+        next,
+    }
+}
+
+fn wakeup(task: TaskId, to: u32) -> Event {
+    Event::Wakeup {
+        task,
+        to: CpuId(to),
+    }
+}
+
+fn check(recorder: &MetricsRecorder, expected: &[(&str, f64)]) {
+    let measures = recorder.measures(Some(700));
+    for &(name, value) in expected {
+        let found = measures
+            .number(name)
+            .unwrap_or_else(|| panic!("{name} is absent"));
+        assert!(
+            (found - value).abs() <= 1e-9 * value.abs(),
+            "{name} is {found}, not {value}"
+        );
+    }
+    for (name, _) in measures.iter() {
+        assert!(catalogue::find(name).is_some(), "{name} is not documented");
+    }
+}
+
+#[test]
+fn schedule_and_queue_lengths() {
+    let mut recorder = recorder(Sources::ALL);
+    let enter = |runnable, queue| Event::ScheduleEnter { runnable, queue };
+    let exit = |examined, recalculations| Event::ScheduleExit {
+        examined,
+        recalculations,
+    };
+    play(
+        &mut recorder,
+        &[
+            (1_000, 0, enter(4, 3)),
+            (1_200, 1, enter(5, 1)),
+            (3_000, 0, exit(4, 0)),
+            (1_700, 1, exit(10, 2)),
+            // The run ends inside this call: it counts as a call, not in the means.
+            (4_000, 0, enter(9, 9)),
+            (4_100, 0, Event::End),
+        ],
+    );
+    check(
+        &recorder,
+        &[
+            ("schedule.calls", 3.0),
+            ("schedule.time_ns_mean", (2_000.0 + 500.0) / 2.0),
+            ("schedule.time_ns_max", 2_000.0),
+            ("schedule.cycles_mean", 1_250.0 * 0.7),
+            ("schedule.examined_mean", 7.0),
+            ("schedule.examined_max", 10.0),
+            ("schedule.recalculations", 2.0),
+            ("runqueue.len_mean", 6.0),
+            ("runqueue.len_max", 9.0),
+            ("runqueue.cpu_len_mean", 13.0 / 3.0),
+            ("runqueue.cpu_len_max", 9.0),
+            // |3 − 2|, |1 − 2.5|, |9 − 4.5|
+            ("runqueue.cpu_deviation_mean", (1.0 + 1.5 + 4.5) / 3.0),
+        ],
+    );
+    assert_eq!(
+        recorder.queue_histogram(),
+        [(4, 4, 1), (5, 5, 1), (9, 9, 1)]
+    );
+}
+
+#[test]
+fn locks_by_class_and_by_path() {
+    let mut recorder = recorder(Sources::ALL);
+    let (queue, dsq, rq, other) = (LockId(0), LockId(1), LockId(2), LockId(3));
+    recorder.define_lock(queue, "queue", LockClass::RunQueue);
+    recorder.define_lock(dsq, "dsq", LockClass::Dsq);
+    recorder.define_lock(rq, "rq0", LockClass::KernelRq);
+    recorder.define_lock(other, "other", LockClass::Other);
+    let acquired = |lock, path, waited, contended, trylock| Event::LockAcquired {
+        lock,
+        path,
+        waited: Duration::from_ns(waited),
+        contended,
+        trylock,
+    };
+    let released = |lock, held| Event::LockReleased {
+        lock,
+        held: Duration::from_ns(held),
+    };
+    use LockPath::{Schedule, Wakeup};
+    play(
+        &mut recorder,
+        &[
+            (0, 0, acquired(queue, Schedule, 0, false, false)),
+            (
+                10,
+                1,
+                Event::LockContended {
+                    lock: queue,
+                    path: Wakeup,
+                },
+            ),
+            (100, 0, released(queue, 100)),
+            (110, 1, acquired(queue, Wakeup, 100, true, false)),
+            (
+                120,
+                0,
+                Event::LockTryFailed {
+                    lock: queue,
+                    path: Schedule,
+                },
+            ),
+            (150, 1, released(queue, 40)),
+            (160, 0, acquired(dsq, Schedule, 0, false, true)),
+            (170, 0, released(dsq, 10)),
+            (180, 0, acquired(rq, LockPath::Other, 7, true, false)),
+            (190, 0, released(rq, 3)),
+            (200, 0, acquired(other, Schedule, 9_999, true, false)),
+            // A wait that the end of the run cuts off is no attempt.
+            (
+                210,
+                1,
+                Event::LockContended {
+                    lock: queue,
+                    path: Wakeup,
+                },
+            ),
+            (300, 0, Event::End),
+        ],
+    );
+    // All: 3 acquisitions (1 try), 1 waited, 1 try failed. Holds 100, 40, 10.
+    let mean: f64 = 50.0;
+    let variance = (50.0f64.powi(2) + 10.0f64.powi(2) + 40.0f64.powi(2)) / 3.0;
+    check(
+        &recorder,
+        &[
+            ("lock.runqueue.acquisitions", 3.0),
+            ("lock.runqueue.contention_pct", 50.0),
+            ("lock.runqueue.nf_contention_pct", 50.0),
+            ("lock.runqueue.try_failed", 1.0),
+            ("lock.runqueue.hold_ns_mean", mean),
+            ("lock.runqueue.hold_ns_max", 100.0),
+            ("lock.runqueue.hold_cv", variance.sqrt() / mean),
+            ("lock.runqueue.wait_ns_mean", 100.0),
+            ("lock.runqueue.wait_ns_max", 100.0),
+            ("lock.runqueue.schedule.acquisitions", 2.0),
+            ("lock.runqueue.schedule.contention_pct", 100.0 / 3.0),
+            ("lock.runqueue.schedule.nf_contention_pct", 0.0),
+            ("lock.runqueue.schedule.hold_ns_mean", 55.0),
+            ("lock.runqueue.wakeup.acquisitions", 1.0),
+            ("lock.runqueue.wakeup.contention_pct", 100.0),
+            ("lock.runqueue.wakeup.hold_ns_max", 40.0),
+            ("lock.rq.acquisitions", 1.0),
+            ("lock.rq.contention_pct", 100.0),
+            ("lock.rq.hold_ns_mean", 3.0),
+            ("lock.rq.wait_ns_max", 7.0),
+            ("lock.rq.other.acquisitions", 1.0),
+        ],
+    );
+    let measures = recorder.measures(None);
+    assert_eq!(measures.get("lock.runqueue.other.acquisitions"), None);
+    assert_eq!(measures.get("lock.runqueue.schedule.wait_ns_mean"), None);
+    assert_eq!(measures.get("lock.rq.try_failed"), None);
+}
+
+#[test]
+fn switches_latencies_and_migrations() {
+    let mut recorder = recorder(Sources::ALL);
+    use PrevState::{Blocked, Exited, Preempted, Yielded};
+    let migrate = |reach| Event::Migrate {
+        task: A,
+        from: CpuId(0),
+        to: CpuId(1),
+        reach,
+    };
+    play(
+        &mut recorder,
+        &[
+            (100, 0, wakeup(A, 0)), // new: no wakeup latency
+            (150, 0, switch(None, Some(A))),
+            (200, 0, wakeup(A, 0)), // on its CPU: does not wait
+            (300, 0, switch(Some((A, Blocked)), Some(B))),
+            (400, 0, wakeup(A, 1)),
+            (500, 1, switch(None, Some(A))), // latency 100, last ran on cpu0
+            (600, 1, switch(Some((A, Yielded)), Some(RT))),
+            (700, 1, switch(Some((RT, Preempted)), Some(A))), // no wakeup
+            (800, 1, switch(Some((A, Blocked)), None)),
+            (850, 1, wakeup(A, 1)),
+            (1_150, 1, switch(None, Some(A))), // latency 300
+            (1_200, 0, switch(Some((B, Exited)), None)),
+            (1_300, 0, migrate(MigrationReach::Smt)),
+            (1_300, 0, migrate(MigrationReach::Llc)),
+            (1_300, 0, migrate(MigrationReach::Llc)),
+            (1_300, 0, migrate(MigrationReach::Remote)),
+            (1_400, 0, Event::Ipi { to: CpuId(1) }),
+            (1_500, 0, Event::End),
+        ],
+    );
+    check(
+        &recorder,
+        &[
+            ("makespan_ns", 1_500.0),
+            ("switches.total", 6.0),
+            ("switches.voluntary", 3.0),
+            ("switches.involuntary", 2.0),
+            ("switches.yielded", 1.0),
+            ("schedule.picked_elsewhere", 1.0),
+            ("migrations.total", 4.0),
+            ("migrations.smt", 1.0),
+            ("migrations.llc", 2.0),
+            ("migrations.node", 0.0),
+            ("migrations.remote", 1.0),
+            ("ipis", 1.0),
+            ("wakeup.latency_ns_p50", 100.0),
+            ("wakeup.latency_ns_p90", 300.0),
+            ("wakeup.latency_ns_p99", 300.0),
+            ("wakeup.latency_ns_p99_9", 300.0),
+            ("wakeup.latency_ns_mean", 200.0),
+            ("wakeup.latency_ns_max", 300.0),
+        ],
+    );
+}
+
+#[test]
+fn time_by_mode_until_the_end() {
+    let mut recorder = recorder(Sources::ALL);
+    let mode = Event::Mode;
+    play(
+        &mut recorder,
+        &[
+            (100, 0, mode(CpuMode::Kernel)), // idle 100
+            (130, 0, mode(CpuMode::Sched)),  // kernel 30
+            (140, 0, mode(CpuMode::Spin)),   // sched 10
+            (160, 0, mode(CpuMode::Sched)),  // spin 20
+            (170, 0, mode(CpuMode::User)),   // sched 10
+            (170, 0, Event::Tick),
+            (400, 1, mode(CpuMode::Kernel)), // idle 400
+            // cpu0: user 330, cpu1: kernel 100 until the end
+            (500, 0, Event::End),
+        ],
+    );
+    check(
+        &recorder,
+        &[
+            ("cpu.idle_pct", 50.0),
+            ("cpu.user_pct", 33.0),
+            ("cpu.kernel_pct", 13.0),
+            ("cpu.spin_pct", 2.0),
+            ("sched.share_of_kernel_pct", 100.0 * 40.0 / 170.0),
+            ("sched.share_of_all_pct", 4.0),
+            ("ticks", 1.0),
+        ],
+    );
+}
+
+#[test]
+fn fairness_is_service_per_weight_while_a_cpu_is_wanted() {
+    let mut recorder = recorder(Sources::ALL);
+    use PrevState::{Blocked, Preempted};
+    play(
+        &mut recorder,
+        &[
+            (0, 0, wakeup(A, 0)),
+            (0, 0, wakeup(B, 0)),
+            (0, 0, wakeup(RT, 0)), // real-time tasks do not count
+            (0, 0, switch(None, Some(A))),
+            (600, 0, switch(Some((A, Preempted)), Some(B))),
+            (800, 0, switch(Some((B, Blocked)), Some(A))),
+            (1_000, 0, Event::End),
+        ],
+    );
+    // A: 800 of 1000 wanted. B: 200 at weight 335, 611 whole ns of nice-0 time, of 800 wanted.
+    let (a, b) = (800.0 / 1_000.0, 611.0 / 800.0);
+    let jain = (a + b) * (a + b) / (2.0 * (a * a + b * b));
+    check(&recorder, &[("fairness.jain", jain)]);
+}
+
+#[test]
+fn work_is_counted() {
+    let mut recorder = recorder(Sources::ALL);
+    play(
+        &mut recorder,
+        &[
+            (1, 0, Event::Work { task: A, n: 3 }),
+            (2, 1, Event::Work { task: B, n: 4 }),
+        ],
+    );
+    check(&recorder, &[("work", 7.0), ("makespan_ns", 2.0)]);
+}
+
+#[test]
+fn what_a_world_does_not_show_is_absent() {
+    let mut recorder = recorder(Sources::SWITCHES);
+    play(
+        &mut recorder,
+        &[
+            (0, 0, wakeup(A, 0)),
+            (5, 0, switch(None, Some(A))),
+            (9, 0, switch(Some((A, PrevState::Blocked)), None)),
+            (9, 0, Event::End),
+        ],
+    );
+    let measures = recorder.measures(Some(700));
+    let names: Vec<_> = measures.iter().map(|(name, _)| name).collect();
+    assert_eq!(
+        names,
+        [
+            "makespan_ns",
+            "schedule.picked_elsewhere",
+            "switches.total",
+            "switches.voluntary",
+            "switches.involuntary",
+            "fairness.jain"
+        ]
+    );
+    assert!(
+        measures
+            .iter()
+            .all(|(_, value)| !matches!(value, Value::Text(_)))
+    );
+}
