@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The library that policies share: locks, probes, task contexts and run-queue
+ * structures. A policy includes this file and nothing else of ours.
+ *
+ * It is the only code that knows which world it is compiled for. Under
+ * __bpf__ it works on a BPF arena and counts in a per-CPU map; natively the
+ * same calls go to the virtual kernel (lab_host_*), which makes locks contend,
+ * charges time from the machine profile and feeds the cache model. Policies
+ * contain no #ifdef for either.
+ */
+#ifndef LAB_LAB_BPF_H
+#define LAB_LAB_BPF_H
+
+#include <scx/common.bpf.h>
+
+/*
+ * A policy serves at most this many CPUs: the bits of a context's cached mask
+ * of allowed CPUs. lab_init() refuses more.
+ */
+#define LAB_MAX_CPUS	1024
+
+/* What differs between cache lines of one CPU and another is aligned to this. */
+#define LAB_CACHELINE	64
+
+/*
+ * Arena that holds contexts, queues and locks. The bound is an upper limit,
+ * not an allocation: 1 << 17 pages are 512 MB, a million contexts with room.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARENA);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1 << 17);
+#if defined(__TARGET_ARCH_arm64) || defined(__aarch64__)
+	__ulong(map_extra, 0x1ull << 32);
+#else
+	__ulong(map_extra, 0x1ull << 44);
+#endif
+} arena SEC(".maps");
+
+#ifdef __bpf__
+/*
+ * The verifier gives a program its arena when it sees the map referenced; a
+ * program that only follows pointers out of task storage would have none.
+ */
+#define lab_use_arena() do { asm volatile("" :: "r"(&arena)); } while (0)
+#else
+#define lab_use_arena() do { } while (0)
+#endif
+
+/*
+ * A word that other CPUs write without the lock that the reader holds, or the
+ * other way round. Natively each such access waits until no CPU is earlier in
+ * virtual time, so that nobody reads a word out of his future.
+ */
+#ifdef __bpf__
+#define lab_read(lvalue)		(*(volatile typeof(lvalue) *)&(lvalue))
+#define lab_write(lvalue, value)	\
+	((void)(*(volatile typeof(lvalue) *)&(lvalue) = (value)))
+#else
+#define lab_read(lvalue)		(lab_host_sync(), (lvalue))
+#define lab_write(lvalue, value)	(lab_host_sync(), (void)((lvalue) = (value)))
+#endif
+
+#include "probe.h"
+#include "lock.h"
+#include "list.h"
+#include "task.h"
+
+#endif /* LAB_LAB_BPF_H */

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Locks in the arena that guard run queues.
+ *
+ * Rules: interrupts saved and off while one is held; a fixed order where two
+ * are held, a try-lock otherwise; no kfunc that can re-enter an op under one.
+ *
+ * The kind is chosen when the policy is loaded: `tas`, a test-and-test-and-set
+ * word (Linux 2.4's, and robust where a waiting CPU may not be running, as in
+ * a virtual machine), or `queued`, scx_cargo's arena spin lock, first come
+ * first served, for large machines. Natively the machine profile has the kind
+ * of its locks and the virtual kernel carries them out.
+ *
+ * An acquisition whose loop budget runs out ends the policy by scx_bpf_error()
+ * with the lock's name, and returns false: the caller returns at once. There
+ * is no fallback queue.
+ */
+#ifndef LAB_LOCK_H
+#define LAB_LOCK_H
+
+/* What a lock protects: the discriminants of LockClass in crates/trace. */
+enum lab_lock_class {
+	LAB_LOCK_CLASS_RUN_QUEUE,
+	LAB_LOCK_CLASS_DSQ,
+	LAB_LOCK_CLASS_KERNEL_RQ,
+	LAB_LOCK_CLASS_OTHER,
+};
+
+#ifdef __bpf__
+
+#include <bpf_arena_spin_lock.h>
+
+enum lab_lock_kind {
+	LAB_LOCK_TAS,
+	LAB_LOCK_QUEUED,
+};
+
+const volatile enum lab_lock_kind lab_lock_kind = LAB_LOCK_TAS;
+
+struct lab_lock {
+	u32 word;			/* tas: 1 while held */
+	arena_spinlock_t queued;
+	u64 taken_ns;			/* when the holder took it; the holder's */
+} __attribute__((aligned(LAB_CACHELINE)));
+
+typedef struct lab_lock __arena lab_lock_t;
+
+/* One set of queue nodes per CPU, shared by all queued locks. */
+struct arena_qnode __arena_global __hidden qnodes[_Q_MAX_CPUS][_Q_MAX_NODES];
+
+#define lab_irq_save(flags)	bpf_local_irq_save(&(flags))
+#define lab_irq_restore(flags)	bpf_local_irq_restore(&(flags))
+
+static __always_inline bool lab_tas_trylock(lab_lock_t *lock)
+{
+	return !*(volatile u32 __arena *)&lock->word &&
+	       !__sync_val_compare_and_swap(&lock->word, 0, 1);
+}
+
+/* Waits by reading, so that waiters do not take the line from the holder. */
+static __noinline bool lab_tas_wait(lab_lock_t *lock)
+{
+	lab_use_arena();
+	while (can_loop) {
+		if (lab_tas_trylock(lock))
+			return true;
+	}
+	return false;
+}
+
+static __always_inline bool lab_lock_acquire(lab_lock_t *lock)
+{
+	u64 asked, taken;
+	bool contended;
+
+	asked = bpf_ktime_get_ns();
+	if (lab_lock_kind == LAB_LOCK_QUEUED) {
+		contended = *(volatile int __arena *)&lock->queued.val.counter != 0;
+		if (arena_spin_lock(&lock->queued))
+			return false;
+	} else {
+		contended = !lab_tas_trylock(lock);
+		if (contended && !lab_tas_wait(lock))
+			return false;
+	}
+	taken = bpf_ktime_get_ns();
+	lock->taken_ns = taken;
+	lab_count(LAB_LOCK_ACQUISITIONS, 1);
+	if (contended) {
+		lab_count(LAB_LOCK_CONTENDED, 1);
+		lab_count(LAB_LOCK_WAIT_NS, taken - asked);
+		lab_count_max(LAB_LOCK_WAIT_NS_MAX, taken - asked);
+	}
+	return true;
+}
+
+/* lab_lock - takes @lock; interrupts are off already. False: it was an error. */
+#define lab_lock(lock)							\
+({									\
+	bool ___taken = lab_lock_acquire(lock);				\
+									\
+	if (!___taken)							\
+		scx_bpf_error("lock " #lock				\
+			      ": the loop budget ran out before it was free"); \
+	___taken;							\
+})
+
+/* lab_trylock - takes @lock if it is free; interrupts are off already. */
+static __always_inline bool lab_trylock(lab_lock_t *lock)
+{
+	bool taken;
+
+	if (lab_lock_kind == LAB_LOCK_QUEUED) {
+		bpf_preempt_disable();
+		taken = arena_spin_trylock(&lock->queued);
+		if (!taken)
+			bpf_preempt_enable();
+	} else {
+		taken = lab_tas_trylock(lock);
+	}
+	if (taken) {
+		lock->taken_ns = bpf_ktime_get_ns();
+		lab_count(LAB_LOCK_ACQUISITIONS, 1);
+	} else {
+		lab_count(LAB_LOCK_TRY_FAILURES, 1);
+	}
+	return taken;
+}
+
+static __always_inline void lab_unlock(lab_lock_t *lock)
+{
+	u64 held = bpf_ktime_get_ns() - lock->taken_ns;
+
+	if (lab_lock_kind == LAB_LOCK_QUEUED) {
+		arena_spin_unlock(&lock->queued);
+	} else {
+		/* x86 and BPF's JIT keep earlier stores before this exchange. */
+		__sync_lock_test_and_set(&lock->word, 0);
+	}
+	lab_count(LAB_LOCK_HOLD_NS, held);
+	lab_count_max(LAB_LOCK_HOLD_NS_MAX, held);
+}
+
+static __always_inline void lab_lock_init(lab_lock_t *lock, enum lab_lock_class class)
+{
+	lock->word = 0;
+	lock->queued.val.counter = 0;
+}
+
+#else /* !__bpf__ */
+
+struct lab_lock {
+	u32 word;			/* its address names the lock */
+	enum lab_lock_class class;
+} __attribute__((aligned(LAB_CACHELINE)));
+
+typedef struct lab_lock lab_lock_t;
+
+/* Ops run with interrupts off in the virtual kernel; policy locks keep them so. */
+#define lab_irq_save(flags)	((void)((flags) = 0))
+#define lab_irq_restore(flags)	((void)(flags))
+
+static __always_inline bool lab_lock(lab_lock_t *lock)
+{
+	lab_host_lock(&lock->word, lock->class);
+	return true;
+}
+
+static __always_inline bool lab_trylock(lab_lock_t *lock)
+{
+	return lab_host_trylock(&lock->word, lock->class);
+}
+
+static __always_inline void lab_unlock(lab_lock_t *lock)
+{
+	lab_host_unlock(&lock->word);
+}
+
+static __always_inline void lab_lock_init(lab_lock_t *lock, enum lab_lock_class class)
+{
+	lock->class = class;
+}
+
+#endif /* __bpf__ */
+
+/*
+ * lab_lock_irqsave - interrupts off, then the lock. False: interrupts are as
+ * they were, the policy has ended by an error, return at once.
+ */
+#define lab_lock_irqsave(lock, flags)					\
+({									\
+	bool ___locked;							\
+									\
+	lab_irq_save(flags);						\
+	___locked = lab_lock(lock);					\
+	if (!___locked)							\
+		lab_irq_restore(flags);					\
+	___locked;							\
+})
+
+#define lab_unlock_irqrestore(lock, flags)				\
+do {									\
+	lab_unlock(lock);						\
+	lab_irq_restore(flags);						\
+} while (0)
+
+#endif /* LAB_LOCK_H */

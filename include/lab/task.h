@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Task contexts: what a policy knows of a task, in the arena, so that other
+ * CPUs can look at it without the task.
+ *
+ * They come from a free list that grows by chunks and never shrinks, so a
+ * context's memory stays readable whatever happens to its task. Running out of
+ * contexts is an error, never a task without one.
+ *
+ * A policy embeds struct lab_task as the first member, `lab`, of its own
+ * struct and says LAB_TASKS(struct its_task) once; that defines task_new(),
+ * task_of(), task_at() and task_free() for it.
+ */
+#ifndef LAB_TASK_H
+#define LAB_TASK_H
+
+#define LAB_MASK_WORDS		(LAB_MAX_CPUS / 64)
+#define LAB_CHUNK_PAGES		16
+#define LAB_CHUNK_BYTES		(LAB_CHUNK_PAGES * 4096)
+/* Chunks of 64 KB: with 256-byte contexts 256 each, 1,048,576 in all. */
+#define LAB_MAX_CHUNKS		4096
+
+struct lab_task {
+	struct lab_node node;	/* link in a run queue; on the free list: next */
+	u64 mm;			/* identity of the address space, 0 = kernel thread */
+	s32 pid;		/* 0 while the context is free */
+	s32 cpu;		/* CPU it last ran on */
+	u32 index;		/* number of this context, from 0; never changes */
+	u32 life;		/* tasks that had this context before */
+	/*
+	 * Allowed CPUs as of the last enqueue or change. Only a filter: whoever
+	 * dispatches looks at the real mask, on the real task.
+	 */
+	u64 allowed[LAB_MASK_WORDS];
+};
+
+typedef struct lab_task __arena lab_task_t;
+
+struct lab_task_ref {
+	lab_task_t *task;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct lab_task_ref);
+} lab_task_refs SEC(".maps");
+
+struct lab_tasks {
+	struct lab_lock lock;			/* free list, nr, chunks; taken with no other */
+	lab_task_t *free;
+	u32 nr;					/* contexts that exist, free ones included */
+	char __arena *chunks[LAB_MAX_CHUNKS];
+};
+
+struct lab_tasks __arena_global lab_tasks;
+
+static u32 lab_nr_cpus;
+
+/*
+ * lab_init - called first in ops.init(); 0 or a negative errno after an error.
+ */
+static __always_inline int lab_init(void)
+{
+	lab_use_arena();
+	lab_nr_cpus = scx_bpf_nr_cpu_ids();
+	if (lab_nr_cpus > LAB_MAX_CPUS) {
+		scx_bpf_error("%u CPUs: this policy serves at most %d", lab_nr_cpus,
+			      LAB_MAX_CPUS);
+		return -EINVAL;
+	}
+	lab_lock_init(&lab_tasks.lock, LAB_LOCK_CLASS_OTHER);
+	return 0;
+}
+
+/*
+ * The free list's lock has no counterpart in a scheduler's design, so it is
+ * taken in the kernel only. Natively an op is never interrupted between two
+ * synchronisation points and there is none in here.
+ */
+#ifdef __bpf__
+#define lab_tasks_lock(flags)	lab_lock_irqsave(&lab_tasks.lock, flags)
+#define lab_tasks_unlock(flags)	lab_unlock_irqrestore(&lab_tasks.lock, flags)
+#else
+#define lab_tasks_lock(flags)	((void)(flags), true)
+#define lab_tasks_unlock(flags)	((void)(flags))
+#endif
+
+static __always_inline lab_task_t *lab_task_at(u32 index, u32 bytes)
+{
+	u32 per_chunk = LAB_CHUNK_BYTES / bytes;
+	u32 chunk = index / per_chunk;
+
+	return (lab_task_t *)(lab_tasks.chunks[chunk & (LAB_MAX_CHUNKS - 1)] +
+			      (index - chunk * per_chunk) * bytes);
+}
+
+/* Takes a context off the free list, or carves the next one; NULL: none left. */
+static __always_inline lab_task_t *lab_task_take(u32 bytes)
+{
+	u32 per_chunk = LAB_CHUNK_BYTES / bytes;
+	char __arena *fresh = NULL;
+	lab_task_t *t = NULL;
+	unsigned long flags;
+	u32 chunk;
+
+	/*
+	 * Pages can only be allocated with no lock held: if the next context
+	 * would need a chunk, have one ready. Two CPUs may both have one; the
+	 * second one's becomes the next chunk.
+	 */
+	if (!lab_read(lab_tasks.free) && !(lab_read(lab_tasks.nr) % per_chunk)) {
+		fresh = bpf_arena_alloc_pages(&arena, NULL, LAB_CHUNK_PAGES,
+					      NUMA_NO_NODE, 0);
+		if (!fresh)
+			return NULL;
+	}
+	if (!lab_tasks_lock(flags))
+		return NULL;
+	t = lab_tasks.free;
+	if (t) {
+		lab_tasks.free = (lab_task_t *)t->node.next;
+		t->node.next = NULL;
+	} else {
+		chunk = lab_tasks.nr / per_chunk;
+		if (fresh && chunk < LAB_MAX_CHUNKS && !lab_tasks.chunks[chunk]) {
+			lab_tasks.chunks[chunk] = fresh;
+			fresh = NULL;
+		}
+		if (chunk < LAB_MAX_CHUNKS && lab_tasks.chunks[chunk]) {
+			t = lab_task_at(lab_tasks.nr, bytes);
+			t->index = lab_tasks.nr;
+			lab_tasks.nr++;
+		}
+	}
+	lab_tasks_unlock(flags);
+	if (fresh)
+		bpf_arena_free_pages(&arena, fresh, LAB_CHUNK_PAGES);
+	return t;
+}
+
+static __always_inline void lab_task_give(lab_task_t *t)
+{
+	unsigned long flags;
+
+	t->pid = 0;
+	t->life++;
+	if (!lab_tasks_lock(flags))
+		return;
+	t->node.next = (lab_node_t *)lab_tasks.free;
+	lab_tasks.free = t;
+	lab_tasks_unlock(flags);
+}
+
+/* Reads what the filter and the bonus need from the real task. */
+static __always_inline void lab_task_refresh(lab_task_t *t, struct task_struct *p)
+{
+	u32 i, words = (lab_nr_cpus + 63) / 64;
+
+#ifdef __bpf__
+	u64 bits[LAB_MASK_WORDS] = {};
+
+	if (words > LAB_MASK_WORDS)
+		words = LAB_MASK_WORDS;
+	bpf_probe_read_kernel(bits, words * sizeof(u64), p->cpus_ptr);
+	t->mm = (u64)BPF_CORE_READ(p, mm);
+	bpf_for(i, 0, LAB_MASK_WORDS)
+		t->allowed[i] = bits[i];
+#else
+	for (i = 0; i < words; i++)
+		t->allowed[i] = p->cpus_ptr->bits[i];
+	t->mm = (u64)(unsigned long)p->mm;
+#endif
+}
+
+/* Whether the cached mask lets the task on @cpu. */
+static __always_inline bool lab_allowed(lab_task_t *t, u32 cpu)
+{
+	return t->allowed[(cpu / 64) & (LAB_MASK_WORDS - 1)] >> (cpu % 64) & 1;
+}
+
+/* Drops @cpu from the cached mask until the next refresh. */
+static __always_inline void lab_disallow(lab_task_t *t, u32 cpu)
+{
+	t->allowed[(cpu / 64) & (LAB_MASK_WORDS - 1)] &= ~(1ull << (cpu % 64));
+}
+
+/* The context of @p, or NULL, which is counted. */
+static __always_inline lab_task_t *lab_task_of(struct task_struct *p)
+{
+	struct lab_task_ref *ref;
+
+	lab_use_arena();
+	ref = bpf_task_storage_get(&lab_task_refs, p, NULL, 0);
+	if (!ref || !ref->task) {
+		lab_count(LAB_FAILED_LOOKUPS, 1);
+		return NULL;
+	}
+	return ref->task;
+}
+
+/*
+ * lab_task_new - gives @p a context, zero but for what lab_task holds; called
+ * in a sleepable ops.init_task(). NULL after an error.
+ */
+static __always_inline lab_task_t *lab_task_new(struct task_struct *p, u32 bytes)
+{
+	struct lab_task_ref *ref;
+	lab_task_t *t;
+	u32 i;
+
+	lab_use_arena();
+	ref = bpf_task_storage_get(&lab_task_refs, p, NULL,
+				   BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!ref) {
+		scx_bpf_error("no task storage for %s[%d]", p->comm, p->pid);
+		return NULL;
+	}
+	t = lab_task_take(bytes);
+	if (!t) {
+		scx_bpf_error("out of task contexts after %u", lab_tasks.nr);
+		return NULL;
+	}
+	/* What follows lab_task is the policy's and starts at zero. */
+	for (i = sizeof(struct lab_task) / sizeof(u64);
+	     i < bytes / sizeof(u64) && can_loop; i++)
+		((u64 __arena *)t)[i] = 0;
+	t->node.next = NULL;
+	t->node.prev = NULL;
+	t->pid = p->pid;
+	t->cpu = scx_bpf_task_cpu(p);
+	lab_task_refresh(t, p);
+	ref->task = t;
+	return t;
+}
+
+/* Gives the context of @p back; called in ops.exit_task(). */
+static __always_inline void lab_task_free(struct task_struct *p)
+{
+	lab_task_t *t = lab_task_of(p);
+
+	if (!t)
+		return;
+	bpf_task_storage_delete(&lab_task_refs, p);
+	lab_task_give(t);
+}
+
+#define LAB_TASKS(type)							\
+	typedef type __arena task_t;					\
+	_Static_assert(offsetof(type, lab) == 0, "lab is the first member"); \
+	_Static_assert(sizeof(type) % sizeof(u64) == 0, "contexts are cleared by words"); \
+									\
+	static __always_inline task_t *task_new(struct task_struct *p)	\
+	{								\
+		return (task_t *)lab_task_new(p, sizeof(type));		\
+	}								\
+	static __always_inline task_t *task_of(struct task_struct *p)	\
+	{								\
+		return (task_t *)lab_task_of(p);			\
+	}								\
+	static __always_inline task_t *task_at(u32 index)		\
+	{								\
+		return (task_t *)lab_task_at(index, sizeof(type));	\
+	}
+
+#endif /* LAB_TASK_H */

@@ -1,0 +1,798 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The default SMP scheduler of Linux 2.4.
+ *
+ * Idea: one unordered list of all runnable tasks under one lock. Whoever calls
+ * schedule() walks the whole list with the lock held and takes the task with
+ * the greatest goodness: ticks left of its quantum, plus its nice level, plus a
+ * bonus for having run on this CPU last and for sharing the address space.
+ * When everybody's ticks are used up, the counters of all tasks in the system
+ * are recalculated; sleepers keep half of what they had left.
+ *
+ * Good for: few runnable tasks and few CPUs; interactive tasks beside a batch
+ * job; showing what one lock held over a linear scan costs.
+ *
+ * Bad for: many runnable tasks (each choice looks at all of them) and more
+ * than about four CPUs (each choice waits for all others).
+ *
+ * Source: Linux 2.4.3; S. Molloy and P. Honeyman, Scalable Linux Scheduling,
+ * 2001; H. Franke et al., PMQS: Scalable Linux Scheduling for High End Servers,
+ * 2001; docs/schedulers/dss.md restates the rules.
+ *
+ * Simplifications: how schedule() maps to sched_ext.
+ * - Its choice is ops.dispatch(), under the one lock, the previous task first.
+ *   A blocked task leaves the list there too, as in 2.4: ops.quiescent() only
+ *   notes it. Where the kernel runs something else without asking dispatch (a
+ *   task in the local queue), it leaves the list at the next occasion.
+ * - A task that was displaced is placed again in ops.enqueue(), which comes
+ *   just before the context switch, not just after it.
+ * - need_resched is a word per CPU. An IPI that arrives after its mark was
+ *   honoured changes nothing, as in 2.4: dispatch keeps the running task
+ *   without taking the lock.
+ * - A 10 ms tick of the counter is 10 ms of running time, whatever HZ is.
+ *   `charge=ticks` counts timer ticks instead, as 2.4 did; for HZ = 100.
+ * - The remaining ticks of a task that has exited go to the task that created
+ *   it, if that is still there; in 2.4 to the one that waits for it.
+ * - In a real kernel real-time tasks never get here; single-CPU tasks
+ *   (where there is more than one CPU) and migration-disabled ones go to their
+ *   CPU's local queue, preempting by the same rule. probes count them.
+ * - Recalculation does not take the task list's reader lock.
+ * - A synchronous wakeup places the task nevertheless if the waker's CPU is
+ *   not among its allowed ones (the rule of later 2.4 kernels).
+ */
+#include <lab/lab.bpf.h>
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+/* Who wins among equals: the previous task, or the one nearer the head (2.4.16). */
+enum dss_ties { TIES_PREV, TIES_LIST };
+const volatile enum dss_ties ties = TIES_PREV;
+
+/* Goodness by which a woken task must exceed the running one: 1 up to 2.4.7, 0 in 2.4.13. */
+const volatile u32 threshold = 1;
+
+/* Which kernel's arithmetic: 2.4, or 2.3.99, which ELSC was written against. */
+enum dss_base { BASE_LINUX_2_4, BASE_2_3_99 };
+const volatile enum dss_base base = BASE_LINUX_2_4;
+
+/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+enum dss_charge { CHARGE_RUNTIME, CHARGE_TICKS };
+const volatile enum dss_charge charge = CHARGE_RUNTIME;
+
+/* Linux 2.4 on i386: HZ, hence the unit of the counter. */
+#define DSS_HZ			100
+#define DSS_TICK_NS		(1000000000ull / DSS_HZ)
+
+/* PROC_CHANGE_PENALTY of i386: the worth of a warm cache, in ticks. */
+#define DSS_SAME_CPU_BONUS	15
+#define DSS_SAME_MM_BONUS	1
+
+/* Every real-time task beats every other. */
+#define DSS_RT_BASE		1000
+
+/* Below every goodness: the idle task, which is never chosen. */
+#define DSS_IDLE_GOODNESS	(-1000)
+
+/* Counter of a task that nobody forked (DEF_COUNTER), and of 2.3.99's. */
+#define DSS_FIRST_COUNTER	10
+#define DSS_FIRST_COUNTER_2_3_99 20
+
+/* Cap when the ticks of an exited child are collected (MAX_COUNTER). */
+#define DSS_COLLECT_MAX		(20 * DSS_HZ / 100)
+
+/*
+ * Slice in the kernel's sense. Quanta are counted here; the kernel must only
+ * never end one by itself. Finite, because SCX_SLICE_INF would stop the tick
+ * of nohz_full CPUs.
+ */
+#define DSS_SLICE_NS		(3600ull * 1000000000ull)
+
+/* Of the scheduling policies of Linux, those that are told apart here. */
+#define DSS_FIFO		1
+#define DSS_RR			2
+
+struct dss_task {
+	struct lab_task lab;
+	u64 started_ns;		/* charged up to here; while on a CPU */
+	u64 ran_ns;		/* running time that makes no whole tick yet */
+	s32 counter;		/* ticks left */
+	s32 nice;		/* -20 to 19 */
+	u32 policy;		/* DSS_FIFO, DSS_RR or something else */
+	u32 rt_priority;	/* 1 to 99 for real-time tasks */
+	u32 parent;		/* number of the context of the task that forked it ... */
+	u32 parent_life;	/* ... and which task of that context it was */
+	/*
+	 * Runnable tasks are linked, running ones too. Under the lock, but for
+	 * yielded and on_cpu, which belong to the CPU the task is on.
+	 */
+	bool linked;		/* in the run queue */
+	bool takeable;		/* in the policy's custody: waits to be chosen */
+	bool leaving;		/* blocked; to be unlinked by the next choice of its CPU */
+	bool on_cpu;		/* running, or chosen to */
+	bool yielded;		/* gave the CPU up; goodness -1 until it has left it */
+	bool sync;		/* woken by somebody who is about to sleep */
+	bool has_parent;
+	bool pad;
+};
+
+LAB_TASKS(struct dss_task);
+
+/* One cache line per CPU, as in 2.4; under the lock but for `marked`, which its CPU reads without. */
+struct dss_cpu {
+	task_t *curr;		/* running task, NULL = idle */
+	u64 last_schedule_ns;	/* last real context switch */
+	u64 mm;			/* address space in use, borrowed by kernel threads */
+	task_t *leaving;	/* the task that blocked here and is still linked */
+	bool marked;		/* need_resched of the current task */
+	bool online;
+} __attribute__((aligned(LAB_CACHELINE)));
+
+typedef struct dss_cpu __arena cpu_t;
+
+struct dss_queue {
+	struct lab_lock runqueue_lock;
+	struct lab_list list;		/* all runnable tasks, in no order */
+} __attribute__((aligned(LAB_CACHELINE)));
+
+struct dss_queue __arena_global rq;
+struct dss_cpu __arena_global cpus[LAB_MAX_CPUS];
+
+/*
+ * The rules. Pure functions of numbers, so that they can be tested one by one.
+ */
+
+/* Ticks that a recalculation adds on a kernel of `hz` ticks a second (TICK_SCALE, NICE_TO_TICKS). */
+static __always_inline s32 dss_quantum(s32 nice, u32 hz)
+{
+	s32 x = 20 - nice;
+
+	if (hz < 200)
+		x >>= 2;
+	else if (hz < 400)
+		x >>= 1;
+	else if (hz >= 1600)
+		x <<= 2;
+	else if (hz >= 800)
+		x <<= 1;
+	return x + 1;
+}
+
+static __always_inline s32 dss_recalculated(s32 counter, s32 nice)
+{
+	s32 added = base == BASE_2_3_99 ? 20 - nice : dss_quantum(nice, DSS_HZ);
+
+	return (counter >> 1) + added;
+}
+
+/* The ticks of a forking task are shared: the child gets the odd one. */
+static __always_inline s32 dss_child_counter(s32 counter)
+{
+	return (counter + 1) >> 1;
+}
+
+static __always_inline s32 dss_parent_counter(s32 counter)
+{
+	return counter >> 1;
+}
+
+/* The counter of a task that reaps a child with ticks left. */
+static __always_inline s32 dss_collected(s32 counter, s32 childs)
+{
+	s32 sum = counter + childs;
+
+	return sum >= DSS_COLLECT_MAX ? DSS_COLLECT_MAX : sum;
+}
+
+static __always_inline bool dss_realtime(u32 policy)
+{
+	return policy == DSS_FIFO || policy == DSS_RR;
+}
+
+/* goodness() of a task on `cpu` beside a task whose address space is `mm`. */
+static __always_inline s32 dss_goodness(task_t *t, s32 cpu, u64 mm)
+{
+	s32 value;
+
+	if (t->yielded)
+		return base == BASE_2_3_99 ? 0 : -1;
+	if (dss_realtime(t->policy))
+		return DSS_RT_BASE + t->rt_priority;
+	if (!t->counter)
+		return 0;
+	value = t->counter + 20 - t->nice;
+	if (t->lab.cpu == cpu)
+		value += DSS_SAME_CPU_BONUS;
+	if (t->lab.mm == mm || !t->lab.mm)
+		value += DSS_SAME_MM_BONUS;
+	return value;
+}
+
+/*
+ * Time.
+ */
+
+/* Charges a running task up to now. */
+static __always_inline void dss_charge(task_t *t, u64 now)
+{
+	u64 ticks;
+
+	if (charge == CHARGE_TICKS)
+		return;
+	if (now > t->started_ns)
+		t->ran_ns += now - t->started_ns;
+	t->started_ns = now;
+	if (t->ran_ns < DSS_TICK_NS)
+		return;
+	ticks = t->ran_ns / DSS_TICK_NS;
+	t->ran_ns -= ticks * DSS_TICK_NS;
+	t->counter = ticks < t->counter ? t->counter - ticks : 0;
+}
+
+/*
+ * The run queue. The lock is held.
+ */
+
+static __always_inline void dss_unlink(task_t *t)
+{
+	if (t->linked) {
+		lab_list_del(&rq.list, &t->lab.node);
+		t->linked = false;
+	}
+	t->leaving = false;
+	t->takeable = false;
+}
+
+/* A blocked task leaves the list once; `from` may have forgotten who it was. */
+static __always_inline void dss_unlink_leaving(cpu_t *from)
+{
+	task_t *t = from->leaving;
+
+	from->leaving = NULL;
+	if (t && t->leaving)
+		dss_unlink(t);
+}
+
+/* Marks the current task of a CPU and tells that CPU. */
+static __always_inline void dss_mark(s32 cpu, bool idle)
+{
+	cpu_t *c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
+	bool was = c->marked;
+
+	c->marked = true;
+	if (!idle)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	else if (!was)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/*
+ * reschedule_idle(): finds a CPU for a task that waits. It is not bound to it;
+ * whichever CPU chooses next and finds it best gets it.
+ */
+static __always_inline void dss_place(task_t *t)
+{
+	s32 best = threshold, diff, cpu, last = t->lab.cpu, target = -1;
+	u64 oldest = ~0ull;
+	bool idle = false;
+	task_t *curr;
+	cpu_t *c;
+
+	c = &cpus[last & (LAB_MAX_CPUS - 1)];
+	lab_touch(c, false);
+	if (lab_allowed(&t->lab, last) && c->online && !c->curr) {
+		dss_mark(last, true);
+		return;
+	}
+	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+		c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
+		if (!lab_allowed(&t->lab, cpu) || !c->online)
+			continue;
+		lab_touch(c, false);
+		curr = c->curr;
+		if (!curr) {
+			/* Idle for longest: its cache has least to lose. */
+			if (c->last_schedule_ns < oldest) {
+				oldest = c->last_schedule_ns;
+				target = cpu;
+			}
+			idle = true;
+		} else if (!idle) {
+			consult(curr);
+			diff = dss_goodness(t, cpu, c->mm) - dss_goodness(curr, cpu, c->mm);
+			if (diff > best) {
+				best = diff;
+				target = cpu;
+			}
+		}
+	}
+	if (target >= 0)
+		dss_mark(target, idle);
+}
+
+/*
+ * Recalculates the counters of all tasks of the system, runnable or not. The
+ * lock is dropped meanwhile, as 2.4 did. False: the policy has ended.
+ */
+static __always_inline bool dss_recalculate(void)
+{
+	u32 i, nr;
+	task_t *t;
+
+	lab_unlock(&rq.runqueue_lock);
+	lab_count(LAB_RECALCULATIONS, 1);
+	nr = lab_read(lab_tasks.nr);
+	for (i = 0; i < nr && can_loop; i++) {
+		t = task_at(i);
+		if (!t->lab.pid)
+			continue;
+		lab_recalculated(t);
+		t->counter = dss_recalculated(t->counter, t->nice);
+	}
+	if (i < nr) {
+		scx_bpf_error("recalculation: the loop budget ran out at task %u of %u", i, nr);
+		return false;
+	}
+	return lab_lock(&rq.runqueue_lock);
+}
+
+static __always_inline void dss_refresh(task_t *t, struct task_struct *p)
+{
+	lab_task_refresh(&t->lab, p);
+	t->nice = p->static_prio - 120;
+	t->policy = p->policy;
+	t->rt_priority = p->rt_priority;
+}
+
+/*
+ * Ops, in the order of a task's life.
+ */
+
+/* Only the previous CPU: where a task goes is settled under the lock, in enqueue. */
+s32 BPF_STRUCT_OPS(dss_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		t->sync = wake_flags & SCX_WAKE_SYNC;
+	return prev_cpu;
+}
+
+/* A task that may run on one CPU only waits there, outside the list. */
+static __always_inline void dss_enqueue_pinned(struct task_struct *p, task_t *t, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	cpu_t *c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
+	task_t *curr = c->curr;
+	unsigned long flags;
+
+	if (t->linked) {
+		if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+			return;
+		dss_unlink(t);
+		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+	}
+	t->on_cpu = false;
+	t->yielded = false;
+	lab_count(LAB_PINNED_LOCAL, 1);
+	if (curr && curr != t &&
+	    dss_goodness(t, cpu, c->mm) - dss_goodness(curr, cpu, c->mm) > (s32)threshold)
+		enq_flags |= SCX_ENQ_PREEMPT;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, DSS_SLICE_NS, enq_flags);
+}
+
+void BPF_STRUCT_OPS(dss_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	s32 this_cpu = bpf_get_smp_processor_id();
+	task_t *t = task_of(p);
+	unsigned long flags;
+	bool sync, moved;
+
+	if (!t) {
+		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
+		return;
+	}
+	moved = t->policy != p->policy;
+	dss_refresh(t, p);
+	sync = t->sync;
+	t->sync = false;
+	if (p->nr_cpus_allowed == 1 && lab_nr_cpus > 1) {
+		dss_enqueue_pinned(p, t, enq_flags);
+		return;
+	}
+	if (t->yielded && t->linked && t->on_cpu) {
+		/* Left the CPU after a yield: waits where it is; nobody is disturbed. */
+		t->yielded = false;
+		t->on_cpu = false;
+		lab_write(t->takeable, true);
+		return;
+	}
+	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+		return;
+	t->yielded = false;
+	t->on_cpu = false;
+	if (t->leaving || (t->linked && moved))
+		dss_unlink(t);
+	if (!t->linked) {
+		lab_list_add_head(&rq.list, &t->lab.node);
+		t->linked = true;
+	}
+	t->takeable = true;
+	if (!sync || !lab_allowed(&t->lab, this_cpu))
+		dss_place(t);
+	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+}
+
+/*
+ * A waiting task is taken away: an attribute of it changes. It keeps its place
+ * in the list and cannot be chosen until it is enqueued again.
+ */
+void BPF_STRUCT_OPS(dss_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+	unsigned long flags;
+
+	/* Tasks that dispatch has chosen come here too; they are no longer takeable. */
+	if (!t || !t->takeable)
+		return;
+	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+		return;
+	t->takeable = false;
+	if (deq_flags & SCX_DEQ_SLEEP)
+		dss_unlink(t);
+	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+}
+
+/* schedule() */
+void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
+{
+	cpu_t *c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
+	task_t *prev = NULL, *best, *t;
+	bool runnable = false, decided = false, allowed;
+	struct task_struct *p;
+	u64 now = scx_bpf_now(), mm;
+	s32 value, best_value;
+	unsigned long flags;
+	lab_node_t *pos;
+
+	lab_use_arena();
+	if (prev_p) {
+		prev = task_of(prev_p);
+		runnable = prev && (prev_p->scx.flags & SCX_TASK_QUEUED);
+	}
+	if (runnable) {
+		if (!lab_read(c->marked)) {
+			/* An IPI that came too late. */
+			scx_bpf_task_set_slice(prev_p, DSS_SLICE_NS);
+			return;
+		}
+		dss_charge(prev, now);
+	}
+	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+		return;
+	lab_touch(c, true);
+	lab_count(LAB_SCHEDULES, 1);
+	if (runnable && prev->policy == DSS_RR && !prev->counter) {
+		prev->counter = dss_quantum(prev->nice, DSS_HZ);
+		if (prev->linked) {
+			lab_list_del(&rq.list, &prev->lab.node);
+			lab_list_add_tail(&rq.list, &prev->lab.node);
+		}
+	}
+	dss_unlink_leaving(c);
+	c->marked = false;
+	mm = c->mm;
+
+	do {
+		best = NULL;
+		best_value = DSS_IDLE_GOODNESS;
+		/* One that is not linked (see enqueue_pinned) has no other chance. */
+		if (runnable && (ties == TIES_PREV || !prev->linked)) {
+			examine(prev);
+			best = prev;
+			best_value = dss_goodness(prev, cpu, mm);
+			if (base == BASE_2_3_99)
+				prev->yielded = false;
+		}
+		lab_list_for_each(pos, &rq.list) {
+			t = lab_entry(pos, struct dss_task, lab.node);
+			if (t == prev && (ties == TIES_PREV || !runnable))
+				continue;
+			examine(t);
+			if (t != prev && (!t->takeable || !lab_allowed(&t->lab, cpu)))
+				continue;
+			value = dss_goodness(t, cpu, mm);
+			if (value > best_value) {
+				best = t;
+				best_value = value;
+			}
+		}
+		if (!lab_list_ended(pos, &rq.list))
+			break;
+		if (!best_value) {
+			if (!dss_recalculate()) {
+				lab_irq_restore(flags);
+				return;
+			}
+			continue;
+		}
+		if (!best || best == prev) {
+			decided = true;
+			break;
+		}
+
+		/* The masks in the arena only filter: the real task decides. */
+		p = bpf_task_from_pid(best->lab.pid);
+		if (!p) {
+			lab_count(LAB_FAILED_LOOKUPS, 1);
+			best->takeable = false;
+			continue;
+		}
+		allowed = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
+			  (scx_bpf_task_cpu(p) == cpu || !is_migration_disabled(p));
+		if (!allowed) {
+			lab_count(LAB_LATE_MASKS, 1);
+			lab_disallow(&best->lab, cpu);
+			bpf_task_release(p);
+			continue;
+		}
+		if (best->lab.cpu != cpu)
+			lab_count(LAB_PICKED_ELSEWHERE, 1);
+		best->takeable = false;
+		best->on_cpu = true;
+		best->lab.cpu = cpu;
+		c->curr = best;
+		c->last_schedule_ns = now;
+		if (best->lab.mm)
+			c->mm = best->lab.mm;
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, DSS_SLICE_NS, 0);
+		bpf_task_release(p);
+		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+		return;
+	} while (can_loop);
+
+	if (!decided) {
+		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+		scx_bpf_error("schedule: the loop budget ran out before a choice");
+		return;
+	}
+	if (best) {
+		/* The previous task goes on. */
+		best->yielded = false;
+		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+		if (prev_p)
+			scx_bpf_task_set_slice(prev_p, DSS_SLICE_NS);
+		return;
+	}
+	if (c->curr)
+		c->last_schedule_ns = now;
+	c->curr = NULL;
+	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+}
+
+void BPF_STRUCT_OPS(dss_running, struct task_struct *p)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+	cpu_t *c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	t->started_ns = scx_bpf_now();
+	if (c->curr == t)
+		return;
+	/* It came by the local queue, not by a choice. */
+	if (lab_nr_cpus == 1 || p->nr_cpus_allowed > 1)
+		lab_count(LAB_PINNED_LOCAL, 1);
+	t->on_cpu = true;
+	t->lab.cpu = cpu;
+	c->curr = t;
+	c->last_schedule_ns = t->started_ns;
+	if (t->lab.mm)
+		c->mm = t->lab.mm;
+}
+
+void BPF_STRUCT_OPS(dss_stopping, struct task_struct *p, bool runnable)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		dss_charge(t, scx_bpf_now());
+}
+
+void BPF_STRUCT_OPS(dss_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	cpu_t *c = &cpus[bpf_get_smp_processor_id() & (LAB_MAX_CPUS - 1)];
+	task_t *t = task_of(p);
+	unsigned long flags;
+
+	if (!t || !(deq_flags & SCX_DEQ_SLEEP))
+		return;
+	t->on_cpu = false;
+	t->yielded = false;
+	if (!t->linked)
+		return;
+	if (c->leaving) {
+		/* This CPU has run a task from its local queue since. */
+		if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+			return;
+		dss_unlink_leaving(c);
+		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+	}
+	t->leaving = true;
+	c->leaving = t;
+}
+
+void BPF_STRUCT_OPS(dss_tick, struct task_struct *p)
+{
+	cpu_t *c = &cpus[bpf_get_smp_processor_id() & (LAB_MAX_CPUS - 1)];
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	if (charge == CHARGE_RUNTIME)
+		dss_charge(t, scx_bpf_now());
+	else if (t->counter > 0)
+		t->counter--;
+	if (!t->counter) {
+		lab_write(c->marked, true);
+		scx_bpf_task_set_slice(p, 0);
+	}
+}
+
+/* sched_yield(): only if somebody waits. The lock is not taken, unless the list decides ties. */
+bool BPF_STRUCT_OPS(dss_yield, struct task_struct *from, struct task_struct *to)
+{
+	task_t *t = task_of(from);
+	unsigned long flags;
+	s32 cpu, waiting;
+	cpu_t *c;
+
+	if (!t || to)
+		return false;
+	waiting = lab_read(rq.list.nr);
+	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+		c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
+		lab_touch(c, false);
+		if (c->curr && c->curr->linked)
+			waiting--;
+	}
+	if (waiting <= 0)
+		return false;
+	if (ties == TIES_LIST && t->linked) {
+		if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+			return false;
+		lab_list_del(&rq.list, &t->lab.node);
+		lab_list_add_tail(&rq.list, &t->lab.node);
+		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+	}
+	if (!dss_realtime(t->policy))
+		t->yielded = true;
+	c = &cpus[bpf_get_smp_processor_id() & (LAB_MAX_CPUS - 1)];
+	lab_write(c->marked, true);
+	scx_bpf_task_set_slice(from, 0);
+	return true;
+}
+
+/* Nice levels change without any queueing. */
+void BPF_STRUCT_OPS(dss_set_weight, struct task_struct *p, u32 weight)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		t->nice = p->static_prio - 120;
+}
+
+void BPF_STRUCT_OPS(dss_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+/* fork(): parent and child share the parent's remaining ticks. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(dss_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	task_t *t = task_new(p), *parent = NULL;
+
+	if (!t)
+		return -ENOMEM;
+	dss_refresh(t, p);
+	t->counter = base == BASE_2_3_99 ? DSS_FIRST_COUNTER_2_3_99 : DSS_FIRST_COUNTER;
+	if (args->fork)
+		parent = task_of(bpf_get_current_task_btf());
+	if (!parent)
+		return 0;
+	t->has_parent = true;
+	t->parent = parent->lab.index;
+	t->parent_life = parent->lab.life;
+	t->counter = dss_child_counter(parent->counter);
+	parent->counter = dss_parent_counter(parent->counter);
+	t->lab.cpu = parent->lab.cpu;
+	if (!parent->counter) {
+		lab_write(cpus[parent->lab.cpu & (LAB_MAX_CPUS - 1)].marked, true);
+		scx_bpf_kick_cpu(parent->lab.cpu, SCX_KICK_PREEMPT);
+	}
+	return 0;
+}
+
+static __always_inline void dss_forget(task_t *t)
+{
+	unsigned long flags;
+
+	if (!t->linked)
+		return;
+	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+		return;
+	dss_unlink(t);
+	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+}
+
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(dss_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		dss_forget(t);
+}
+
+/* exit(): what is left of the ticks goes back to the task that forked it. */
+void BPF_STRUCT_OPS(dss_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_t *t = task_of(p), *parent;
+
+	if (!t)
+		return;
+	dss_forget(t);
+	if (t->has_parent) {
+		parent = task_at(t->parent);
+		if (parent->lab.pid && parent->lab.life == t->parent_life)
+			parent->counter = dss_collected(parent->counter, t->counter);
+	}
+	lab_task_free(p);
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(dss_init)
+{
+	const struct cpumask *online;
+	int error = lab_init();
+	s32 cpu;
+
+	if (error)
+		return error;
+	lab_lock_init(&rq.runqueue_lock, LAB_LOCK_CLASS_RUN_QUEUE);
+	lab_list_init(&rq.list);
+	online = scx_bpf_get_online_cpumask();
+	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++)
+		cpus[cpu & (LAB_MAX_CPUS - 1)].online = bpf_cpumask_test_cpu(cpu, online);
+	scx_bpf_put_cpumask(online);
+	return 0;
+}
+
+void BPF_STRUCT_OPS(dss_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+SCX_OPS_DEFINE(dss_ops,
+	       .select_cpu		= (void *)dss_select_cpu,
+	       .enqueue			= (void *)dss_enqueue,
+	       .dequeue			= (void *)dss_dequeue,
+	       .dispatch		= (void *)dss_dispatch,
+	       .tick			= (void *)dss_tick,
+	       .running			= (void *)dss_running,
+	       .stopping		= (void *)dss_stopping,
+	       .quiescent		= (void *)dss_quiescent,
+	       .yield			= (void *)dss_yield,
+	       .set_weight		= (void *)dss_set_weight,
+	       .set_cpumask		= (void *)dss_set_cpumask,
+	       .init_task		= (void *)dss_init_task,
+	       .exit_task		= (void *)dss_exit_task,
+	       .disable			= (void *)dss_disable,
+	       .init			= (void *)dss_init,
+	       .exit			= (void *)dss_exit,
+	       .name			= "dss");
