@@ -237,6 +237,7 @@ static __always_inline void dss_charge(task_t *t, u64 now)
 static __always_inline void dss_unlink(task_t *t)
 {
 	if (t->linked) {
+		alter(t);
 		lab_list_del(&rq.list, &t->lab.node);
 		t->linked = false;
 	}
@@ -280,7 +281,7 @@ static __always_inline void dss_place(task_t *t)
 	cpu_t *c;
 
 	c = &cpus[last & (LAB_MAX_CPUS - 1)];
-	lab_touch(c, false);
+	lab_touch(&c->curr, false);
 	if (lab_allowed(&t->lab, last) && c->online && !c->curr) {
 		dss_mark(last, true);
 		return;
@@ -289,7 +290,7 @@ static __always_inline void dss_place(task_t *t)
 		c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
 		if (!lab_allowed(&t->lab, cpu) || !c->online)
 			continue;
-		lab_touch(c, false);
+		lab_touch(&c->curr, false);
 		curr = c->curr;
 		if (!curr) {
 			/* Idle for longest: its cache has least to lose. */
@@ -403,6 +404,7 @@ void BPF_STRUCT_OPS(dss_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (t->yielded && t->linked && t->on_cpu) {
 		/* Left the CPU after a yield: waits where it is; nobody is disturbed. */
+		alter(t);
 		t->yielded = false;
 		t->on_cpu = false;
 		lab_write(t->takeable, true);
@@ -410,6 +412,7 @@ void BPF_STRUCT_OPS(dss_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
 		return;
+	alter(t);
 	t->yielded = false;
 	t->on_cpu = false;
 	if (t->leaving || (t->linked && moved))
@@ -471,7 +474,7 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 	}
 	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
 		return;
-	lab_touch(c, true);
+	lab_touch(&c->curr, true);
 	lab_count(LAB_SCHEDULES, 1);
 	if (runnable && prev->policy == DSS_RR && !prev->counter) {
 		prev->counter = dss_quantum(prev->nice, DSS_HZ);
@@ -539,6 +542,7 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 		}
 		if (best->lab.cpu != cpu)
 			lab_count(LAB_PICKED_ELSEWHERE, 1);
+		alter(best);
 		best->takeable = false;
 		best->on_cpu = true;
 		best->lab.cpu = cpu;
@@ -654,7 +658,7 @@ bool BPF_STRUCT_OPS(dss_yield, struct task_struct *from, struct task_struct *to)
 	waiting = lab_read(rq.list.nr);
 	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
 		c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
-		lab_touch(c, false);
+		lab_touch(&c->curr, false);
 		if (c->curr && c->curr->linked)
 			waiting--;
 	}

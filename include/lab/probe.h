@@ -34,6 +34,16 @@ enum lab_probe {
 	LAB_NR_PROBES,
 };
 
+/*
+ * On a task's context `t`, whose scheduling fields lie in one line:
+ *   examine(t)	a choice looks at a candidate; counted
+ *   consult(t)	its fields are read for anything else
+ *   alter(t)	its fields are written
+ *   lab_recalculated(t)	its counter is rewritten in a sweep over all tasks
+ * On the policy's own data that several CPUs use:
+ *   lab_touch(pointer, write)	what the pointer points to is read or written
+ * In the kernel only examine() does something, because memory costs by itself.
+ */
 #ifdef __bpf__
 
 struct {
@@ -59,19 +69,10 @@ static __always_inline void lab_count_max(u32 probe, u64 value)
 		*counter = value;
 }
 
-/*
- * examine - a choice looks at a candidate: counts it and, natively, charges
- * the look and loads the line of its scheduling fields.
- */
-#define examine(task)	((void)(task), lab_count(LAB_EXAMINED, 1))
-
-/* consult - as examine, for reads that are no part of a choice: not counted. */
-#define consult(task)	((void)(task))
-
-/* lab_recalculated - the policy rewrites a task's counter in a sweep over all tasks. */
+#define examine(task)		((void)(task), lab_count(LAB_EXAMINED, 1))
+#define consult(task)		((void)(task))
+#define alter(task)		((void)(task))
 #define lab_recalculated(task)	((void)(task))
-
-/* lab_touch - the policy's own data in a line that CPUs share. */
 #define lab_touch(pointer, write)	((void)(pointer))
 
 #else /* !__bpf__ */
@@ -82,9 +83,24 @@ static __always_inline void lab_count(u32 probe, u64 n)
 		lab_host_count(probe, n);
 }
 
-#define examine(task)	lab_host_examine((task), (task)->lab.index)
-#define consult(task)	lab_host_touch((task), sizeof(*(task)), false)
-#define lab_recalculated(task)	lab_host_recalculate((task), (task)->lab.index)
+/*
+ * The virtual kernel's side, of <scx/common.bpf.h>:
+ *   void lab_host_count(u32 probe, u64 n);
+ *	counts one of the first LAB_NR_SHARED probes.
+ *   void lab_host_examine(const volatile void *context, u32 task);
+ *	counts LAB_EXAMINED, charges policy.examine_ps and reads the line of
+ *	the task's scheduling fields (task_layout of the machine profile).
+ *   void lab_host_look(const volatile void *context, u32 task, bool write);
+ *	reads or writes that line, nothing else.
+ *   void lab_host_recalculate(const volatile void *context, u32 task);
+ *	charges policy.recalculate_ps and writes that line.
+ *   void lab_host_touch(const volatile void *address, u32 bytes, bool write);
+ *	reads or writes lines of the policy's own data.
+ */
+#define examine(t)		lab_host_examine((t), (t)->lab.task)
+#define consult(t)		lab_host_look((t), (t)->lab.task, false)
+#define alter(t)		lab_host_look((t), (t)->lab.task, true)
+#define lab_recalculated(t)	lab_host_recalculate((t), (t)->lab.task)
 #define lab_touch(pointer, write) \
 	lab_host_touch((pointer), sizeof(*(pointer)), (write))
 

@@ -27,6 +27,8 @@ struct lab_task {
 	s32 cpu;		/* CPU it last ran on */
 	u32 index;		/* number of this context, from 0; never changes */
 	u32 life;		/* tasks that had this context before */
+	u32 task;		/* number of the task in the virtual kernel; natively only */
+	u32 pad;
 	/*
 	 * Allowed CPUs as of the last enqueue or change. Only a filter: whoever
 	 * dispatches looks at the real mask, on the real task.
@@ -229,6 +231,9 @@ static __always_inline lab_task_t *lab_task_new(struct task_struct *p, u32 bytes
 	t->node.next = NULL;
 	t->node.prev = NULL;
 	t->pid = p->pid;
+#ifndef __bpf__
+	t->task = p->__lab_index;
+#endif
 	t->cpu = scx_bpf_task_cpu(p);
 	lab_task_refresh(t, p);
 	ref->task = t;
