@@ -1,1 +1,16 @@
-//! Placeholder.
+//! The real kernel's side: policies as BPF in a running Linux, measured by its own tracepoints,
+//! in a virtual machine where this machine's kernel will not do.
+//!
+//! Not here: what a measure means (`crates/report`) and how a policy behaves in simulation.
+
+pub mod btf;
+pub mod cache;
+pub mod clang;
+pub mod error;
+pub mod load;
+pub mod policy;
+pub mod scx;
+pub mod vars;
+pub mod vm;
+
+pub use error::{Error, Result};

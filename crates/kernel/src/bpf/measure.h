@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What measure.bpf.c shares with the program that reads it (crates/kernel/src/measure.rs,
+ * which mirrors these layouts and checks their sizes against BTF).
+ */
+#ifndef SCHEDLAB_MEASURE_H
+#define SCHEDLAB_MEASURE_H
+
+/* Log-linear histogram: 16 linear steps per power of two, so a bucket is at most 1/16 wide. */
+enum { HIST_STEP_BITS = 4, HIST_BUCKETS = 1024 };
+
+/* Spinning lock waits that interrupts may nest on one CPU. Deeper ones are counted as lost. */
+enum { WAIT_DEPTH = 8 };
+
+struct waiting {
+	__u64 lock;
+	__u64 since_ns;
+};
+
+/* Of one CPU. Counts are of the workload's tasks unless they say otherwise. */
+struct cpu_counters {
+	__u64 switches_voluntary;	/* away from a workload task that blocked or ended */
+	__u64 switches_involuntary;	/* away from one that was still runnable */
+	__u64 switches_yielded;		/* the part of those that had called sched_yield() */
+	__u64 switches_in;		/* to a workload task */
+	__u64 switches_all;		/* to any task but the idle task */
+	__u64 wakeups;
+	__u64 migrations;
+	__u64 reschedule_ipis;		/* sent by this CPU, whoever caused them */
+	__u64 latency_count;		/* wakeup to running */
+	__u64 latency_sum_ns;
+	__u64 latency_max_ns;
+	__u64 rq_contentions;		/* waits for some CPU's rq lock, whoever waited */
+	__u64 rq_wait_sum_ns;
+	__u64 rq_wait_max_ns;
+	__u64 spin_contentions;		/* waits for any other spinning lock of the kernel */
+	__u64 spin_wait_sum_ns;
+	__u64 spin_wait_max_ns;
+	__u64 idle_ns;
+	__u64 last_switch_ns;
+	__u64 lost;			/* could not be recorded; then the measures it touches are absent */
+	__u32 idle_now;
+	__u32 depth;
+	struct waiting waits[WAIT_DEPTH];
+};
+
+enum event_kind {
+	EVENT_SWITCH = 1,
+	EVENT_WAKEUP = 2,
+	EVENT_WAKEUP_NEW = 3,
+	EVENT_MIGRATE = 4,
+	EVENT_FORK = 5,
+	EVENT_EXIT = 6,
+};
+
+/* How the previous task left the CPU. */
+enum left_as {
+	LEFT_BLOCKED = 0,
+	LEFT_EXITED = 1,
+	LEFT_PREEMPTED = 2,
+	LEFT_YIELDED = 3,
+};
+
+struct event {
+	__u64 at_ns;
+	__u32 kind;
+	__u32 cpu;
+	__u32 pid;		/* switch: the previous task, 0 = idle; fork: the child */
+	__u32 other;		/* switch: the next task; migrate: the new CPU; wakeup: its CPU; fork: the parent */
+	__u32 left_as;		/* switch only */
+	__u32 from;		/* migrate: the old CPU */
+	char comm[16];		/* fork: the child's name; switch: the next task's */
+};
+
+#endif /* SCHEDLAB_MEASURE_H */

@@ -1,0 +1,136 @@
+//! What can go wrong on the real kernel's side. Each message ends with what to do.
+
+use std::path::PathBuf;
+
+/// Why something on the real kernel's side was not done.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Something must be installed or allowed first.
+    #[error("{what} is missing: {remedy}")]
+    Missing {
+        /// What.
+        what: String,
+        /// The command that cures it.
+        remedy: String,
+    },
+    /// The running kernel cannot do it.
+    #[error(
+        "this kernel cannot run sched_ext schedulers ({reason}): use --vm, or boot a kernel with CONFIG_SCHED_CLASS_EXT=y"
+    )]
+    Kernel {
+        /// What it lacks.
+        reason: String,
+    },
+    /// Somebody else's scheduler is loaded. It is never replaced.
+    #[error(
+        "the scheduler '{name}' is loaded already and is left alone: stop the program that loaded it, then run again"
+    )]
+    AlreadyLoaded {
+        /// Its `ops.name`.
+        name: String,
+    },
+    /// No policy has this name and it is no path to a `.bpf.c` file.
+    #[error("unknown scheduler '{name}': known are {known}, and paths to .bpf.c files")]
+    UnknownPolicy {
+        /// As given.
+        name: String,
+        /// Comma-separated names.
+        known: String,
+    },
+    /// A policy's C file does not compile for BPF.
+    #[error("{} does not compile for BPF:\n{diagnostics}", path.display())]
+    Compile {
+        /// The C file.
+        path: PathBuf,
+        /// What the compiler said.
+        diagnostics: String,
+    },
+    /// An option of a policy has a wrong name or value.
+    #[error("scheduler '{policy}': {problem}")]
+    Option {
+        /// The policy.
+        policy: String,
+        /// What is wrong and what would be right.
+        problem: String,
+    },
+    /// The kernel refuses the policy.
+    #[error("the kernel rejects '{policy}': {reason} (whole log: {})", log.display())]
+    Rejected {
+        /// The policy.
+        policy: String,
+        /// The one line of the log that matters.
+        reason: String,
+        /// The whole log.
+        log: PathBuf,
+    },
+    /// The policy went in, but the kernel does not run it.
+    #[error("'{policy}' was loaded, but {problem}")]
+    NotAttached {
+        /// The policy.
+        policy: String,
+        /// What the kernel says.
+        problem: String,
+    },
+    /// A virtual machine did not do what it should.
+    #[error("virtual machine: {0}")]
+    Vm(String),
+    /// No kernel for the virtual machine.
+    #[error("no kernel for the virtual machine: {0}")]
+    NoKernel(String),
+    /// A program that is to be measured could not be started.
+    #[error("cannot start '{command}': {source}")]
+    Command {
+        /// What was to be started.
+        command: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A file or device.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// libbpf says no to something other than loading.
+    #[error("{doing}: {source}")]
+    Bpf {
+        /// What was tried.
+        doing: String,
+        /// Why not.
+        source: libbpf_rs::Error,
+    },
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Adds the path to an I/O error.
+pub(crate) trait At<T> {
+    fn at(self, path: impl Into<PathBuf>) -> Result<T>;
+}
+
+impl<T> At<T> for std::io::Result<T> {
+    fn at(self, path: impl Into<PathBuf>) -> Result<T> {
+        self.map_err(|source| Error::Io {
+            path: path.into(),
+            source,
+        })
+    }
+}
+
+/// Adds what was tried to a libbpf error.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: &str) -> Result<T>;
+}
+
+impl<T> Doing<T> for libbpf_rs::Result<T> {
+    fn doing(self, what: &str) -> Result<T> {
+        self.map_err(|source| Error::Bpf {
+            doing: what.to_owned(),
+            source,
+        })
+    }
+}

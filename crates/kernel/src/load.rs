@@ -1,0 +1,602 @@
+//! Puts a policy into the running kernel and takes it out again.
+//!
+//! The kernel's own safety net stays in place: whatever ends this process closes the link, and
+//! with the link the kernel goes back to its own scheduler. What was loaded before is refused,
+//! never replaced.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Enum, Enum64};
+use libbpf_rs::{Link, MapCore as _, MapFlags, MapType, ObjectBuilder, OpenObject, PrintLevel};
+
+use crate::cache;
+use crate::error::{At as _, Doing as _, Error, Result};
+use crate::policy::Object;
+use crate::scx::{self, State};
+use crate::vars::{self, Kind, Variable};
+
+/// How long the kernel may take to go back to its own scheduler.
+const UNLOAD_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes of the kernel's debug dump that are kept (`UEI_DUMP_DFL_LEN` of the scx headers).
+const DUMP_LEN: usize = 32_768;
+
+/// `SCX_EXIT_UNREG`: user space took the policy out.
+pub const EXIT_UNREG: i32 = 64;
+
+/// Why a policy ended, as the kernel told it (`struct scx_exit_info`).
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Exit {
+    /// `enum scx_exit_kind`; 0 while the policy runs.
+    pub kind: i32,
+    /// The policy's or the kernel's exit code.
+    pub code: i64,
+    /// The kernel's text for the kind.
+    pub reason: String,
+    /// Details.
+    pub message: String,
+    /// The kernel's debug dump of an ejection; empty where there is none.
+    pub dump: String,
+}
+
+impl Exit {
+    /// Whether the policy was taken out by us and not ejected.
+    pub fn is_normal(&self) -> bool {
+        self.kind == EXIT_UNREG
+    }
+}
+
+/// A policy that schedules this machine until it is dropped.
+pub struct Loaded {
+    name: String,
+    ops_name: String,
+    object: libbpf_rs::Object,
+    link: Option<Link>,
+    exit_info: Option<(Variable, ExitLayout)>,
+    log: PathBuf,
+}
+
+/// Offsets in `struct user_exit_info` of the scx headers.
+#[derive(Clone, Copy)]
+struct ExitLayout {
+    kind: usize,
+    code: usize,
+    reason: usize,
+    message: usize,
+}
+
+/// The options of a policy: name, type and default as text.
+///
+/// # Errors
+/// The object is no BPF object.
+pub fn options(object: &Object) -> Result<Vec<Variable>> {
+    let btf = btf_of(object)?;
+    Ok(vars::of_section(&btf, ".rodata")
+        .into_iter()
+        .filter(is_option)
+        .collect())
+}
+
+fn is_option(variable: &Variable) -> bool {
+    // These names are the scx headers' own.
+    !variable.name.starts_with("__")
+        && !variable.name.starts_with("scx_")
+        && !variable.name.ends_with("_dump_len")
+        && matches!(variable.kind, Kind::Bool | Kind::Int { .. } | Kind::Enum(_))
+}
+
+fn btf_of(object: &Object) -> Result<Btf<'_>> {
+    Btf::from_raw("policy", &object.bytes)
+        .doing("reading the policy's types")?
+        .ok_or_else(|| Error::Option {
+            policy: object.name.clone(),
+            problem: "has no type information: compile it with -g".to_owned(),
+        })
+}
+
+/// Everything libbpf says while something is loaded. libbpf has one callback for the process.
+static LOG: Mutex<String> = Mutex::new(String::new());
+static LOADING: Mutex<()> = Mutex::new(());
+
+fn keep_message(_level: PrintLevel, message: String) {
+    if let Ok(mut log) = LOG.lock() {
+        log.push_str(&message);
+    }
+}
+
+impl Loaded {
+    /// Loads and attaches a policy with its options, and makes sure that it really schedules.
+    ///
+    /// # Errors
+    /// No sched_ext here, no permission, another scheduler is loaded, a wrong option, or the
+    /// kernel's refusal with the one line that explains it.
+    pub fn load(policy: &Object, settings: &[(String, String)]) -> Result<Loaded> {
+        match scx::state() {
+            State::Disabled => {}
+            State::Absent => {
+                return Err(Error::Kernel {
+                    reason: "there is no /sys/kernel/sched_ext".to_owned(),
+                });
+            }
+            State::Loaded { name, .. } => return Err(Error::AlreadyLoaded { name }),
+        }
+        if !nix::unistd::geteuid().is_root() {
+            return Err(Error::Missing {
+                what: "the right to load BPF programs".to_owned(),
+                remedy: "run as root, for example with sudo".to_owned(),
+            });
+        }
+        let _one_at_a_time = LOADING.lock().unwrap_or_else(|e| e.into_inner());
+        raise_memlock_limit();
+        if let Ok(mut log) = LOG.lock() {
+            log.clear();
+        }
+        let previous = libbpf_rs::set_print(Some((PrintLevel::Info, keep_message)));
+        let result = Self::load_logged(policy, settings);
+        libbpf_rs::set_print(previous);
+        result
+    }
+
+    fn load_logged(policy: &Object, settings: &[(String, String)]) -> Result<Loaded> {
+        let btf = btf_of(policy)?;
+        let mut open = ObjectBuilder::default()
+            .name("policy")
+            .and_then(|builder| builder.open_memory(&policy.bytes))
+            .map_err(|error| rejected(policy, &error.to_string()))?;
+        configure(policy, &btf, &mut open, settings)?;
+
+        let exit_info = vars::of_section(&btf, ".data")
+            .into_iter()
+            .find(|v| v.kind == Kind::Struct("user_exit_info".to_owned()))
+            .and_then(|variable| {
+                let at = |name| vars::member(&btf, "user_exit_info", name).map(|(o, _)| o);
+                let layout = ExitLayout {
+                    kind: at("kind")?,
+                    code: at("exit_code")?,
+                    reason: at("reason")?,
+                    message: at("msg")?,
+                };
+                Some((variable, layout))
+            });
+        let ops_name = ops_name(&btf, &open);
+
+        let object = open
+            .load()
+            .map_err(|error| rejected(policy, &error.to_string()))?;
+        let mut loaded = Loaded {
+            name: policy.name.clone(),
+            ops_name,
+            object,
+            link: None,
+            exit_info,
+            log: log_path(&policy.name),
+        };
+        loaded.attach(policy)?;
+        Ok(loaded)
+    }
+
+    fn attach(&mut self, policy: &Object) -> Result<()> {
+        let seq = scx::enable_seq();
+        let mut ops = self
+            .object
+            .maps_mut()
+            .find(|map| map.map_type() == MapType::StructOps)
+            .ok_or_else(|| Error::Option {
+                policy: policy.name.clone(),
+                problem: "defines no sched_ext_ops (SCX_OPS_DEFINE)".to_owned(),
+            })?;
+        match ops.attach_struct_ops() {
+            Ok(link) => self.link = Some(link),
+            Err(error) => {
+                let exit = self.exit();
+                let said = if exit.kind == 0 {
+                    error.to_string()
+                } else {
+                    format!("{} ({})", exit.reason, exit.message)
+                };
+                return Err(rejected(policy, &said));
+            }
+        }
+        match scx::state() {
+            State::Loaded { state, name } if state == "enabled" && name == self.ops_name => {}
+            other => {
+                let exit = self.exit();
+                let problem = match (exit.kind, other) {
+                    (0, State::Loaded { state, name }) => {
+                        format!("the kernel is '{state}' with '{name}'")
+                    }
+                    (0, _) => "sched_ext is not enabled".to_owned(),
+                    _ => format!(
+                        "the kernel ejected it at once: {} ({})",
+                        exit.reason, exit.message
+                    ),
+                };
+                return Err(Error::NotAttached {
+                    policy: policy.name.clone(),
+                    problem,
+                });
+            }
+        }
+        if seq.is_some() && scx::enable_seq() == seq {
+            return Err(Error::NotAttached {
+                policy: policy.name.clone(),
+                problem: "the kernel did not count a new scheduler".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The policy's name, as the user gave it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its `ops.name`, under which the kernel knows it.
+    pub fn ops_name(&self) -> &str {
+        &self.ops_name
+    }
+
+    /// Why it ended; kind 0 while it runs.
+    pub fn exit(&self) -> Exit {
+        let Some((variable, layout)) = &self.exit_info else {
+            return Exit::default();
+        };
+        let Some(data) = self.section(".data") else {
+            return Exit::default();
+        };
+        let Some(info) = data.get(variable.offset..variable.offset + variable.size) else {
+            return Exit::default();
+        };
+        let dump = self
+            .object
+            .maps()
+            .find(|map| {
+                map.name().to_string_lossy().starts_with(".data.") && ends_with(map.name(), "_dump")
+            })
+            .and_then(|map| {
+                map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)
+                    .ok()
+                    .flatten()
+            })
+            .map(|bytes| text(&bytes))
+            .unwrap_or_default();
+        Exit {
+            kind: i32::from_ne_bytes(array(&info[layout.kind..])),
+            code: i64::from_ne_bytes(array(&info[layout.code..])),
+            reason: text(&info[layout.reason..]),
+            message: text(&info[layout.message..]),
+            dump,
+        }
+    }
+
+    /// Whether the kernel still schedules with it.
+    pub fn is_running(&self) -> bool {
+        matches!(scx::state(), State::Loaded { state, name } if state == "enabled" && name == self.ops_name)
+    }
+
+    /// The values of a per-CPU array map, `[entry][cpu]`; `None` where the policy has no such map.
+    ///
+    /// # Errors
+    /// The map cannot be read.
+    pub fn per_cpu(&self, map: &str) -> Result<Option<Vec<Vec<Vec<u8>>>>> {
+        per_cpu(&self.object, map)
+    }
+
+    /// Takes the policy out, waits until the kernel is back at its own scheduler, and tells why
+    /// the policy ended (by this call, or earlier by ejection).
+    ///
+    /// # Errors
+    /// The kernel does not finish within 20 s.
+    pub fn unload(mut self) -> Result<Exit> {
+        drop(self.link.take());
+        let start = Instant::now();
+        loop {
+            match scx::state() {
+                State::Loaded { name, .. } if name == self.ops_name || name == "?" => {}
+                _ => return Ok(self.exit()),
+            }
+            if start.elapsed() > UNLOAD_TIMEOUT {
+                return Err(Error::NotAttached {
+                    policy: self.name.clone(),
+                    problem: format!(
+                        "the kernel did not take it out within {} s",
+                        UNLOAD_TIMEOUT.as_secs()
+                    ),
+                });
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Where the log of a refusal would be.
+    pub fn log(&self) -> &PathBuf {
+        &self.log
+    }
+
+    fn section(&self, section: &str) -> Option<Vec<u8>> {
+        self.object
+            .maps()
+            .find(|map| is_section(map.name(), section))
+            .and_then(|map| {
+                map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)
+                    .ok()
+                    .flatten()
+            })
+    }
+}
+
+/// See [`Loaded::per_cpu`].
+pub(crate) fn per_cpu(object: &libbpf_rs::Object, name: &str) -> Result<Option<Vec<Vec<Vec<u8>>>>> {
+    let Some(map) = object.maps().find(|map| map.name() == name) else {
+        return Ok(None);
+    };
+    let mut entries = Vec::new();
+    for entry in 0..map.max_entries() {
+        let values = map
+            .lookup_percpu(&entry.to_ne_bytes(), MapFlags::ANY)
+            .doing(&format!("reading the map {name}"))?;
+        entries.push(values.unwrap_or_default());
+    }
+    Ok(Some(entries))
+}
+
+/// Sets options, the scx headers' constants, and the room for the kernel's exit dump.
+fn configure(
+    policy: &Object,
+    btf: &Btf<'_>,
+    open: &mut OpenObject,
+    settings: &[(String, String)],
+) -> Result<()> {
+    let variables = vars::of_section(btf, ".rodata");
+    let wrong = |problem: String| Error::Option {
+        policy: policy.name.clone(),
+        problem,
+    };
+    let mut bytes: Vec<(usize, Vec<u8>)> = Vec::new();
+    for (name, value) in settings {
+        let variable = variables
+            .iter()
+            .filter(|v| is_option(v))
+            .find(|v| v.name == *name)
+            .ok_or_else(|| {
+                let known: Vec<&str> = variables
+                    .iter()
+                    .filter(|v| is_option(v))
+                    .map(|v| v.name.as_str())
+                    .collect();
+                wrong(if known.is_empty() {
+                    format!("unknown option '{name}': it has none")
+                } else {
+                    format!("unknown option '{name}': it has {}", known.join(", "))
+                })
+            })?;
+        bytes.push((
+            variable.offset,
+            vars::encode(variable, value).map_err(&wrong)?,
+        ));
+    }
+
+    // SCX_* constants differ between kernels; the headers read them from these variables.
+    let wanted = variables.iter().filter(|v| v.name.starts_with("__SCX_"));
+    let wanted: Vec<&Variable> = wanted.collect();
+    if !wanted.is_empty() {
+        let kernel = kernel_constants()?;
+        for variable in wanted {
+            // What this kernel does not have is 0, as the headers expect.
+            let value = kernel.get(&variable.name[2..]).copied().unwrap_or(0);
+            bytes.push((
+                variable.offset,
+                value.to_ne_bytes()[..variable.size].to_vec(),
+            ));
+        }
+    }
+
+    for mut map in open.maps_mut() {
+        let name = map.name().to_owned();
+        let dump = name
+            .to_str()
+            .and_then(|n| n.strip_prefix(".data."))
+            .filter(|n| n.ends_with("_dump"));
+        if let Some(dump) = dump
+            && let Some(len) = variables.iter().find(|v| v.name == format!("{dump}_len"))
+        {
+            let value = (DUMP_LEN as u64).to_ne_bytes();
+            bytes.push((len.offset, value[..len.size].to_vec()));
+            map.set_value_size(DUMP_LEN as u32)
+                .doing("making room for the kernel's exit dump")?;
+        }
+        if map.map_type() == MapType::StructOps {
+            let offset = vars::member(btf, "sched_ext_ops", "hotplug_seq");
+            if let (Some((offset, 8)), Some(seq)) = (offset, scx::hotplug_seq())
+                && let Some(ops) = map.initial_value_mut()
+                && let Some(field) = ops.get_mut(offset..offset + 8)
+            {
+                // A CPU that comes or goes from now on makes the kernel refuse, not guess.
+                field.copy_from_slice(&seq.to_ne_bytes());
+            }
+        }
+    }
+    for mut map in open.maps_mut() {
+        if !is_section(map.name(), ".rodata") {
+            continue;
+        }
+        if let Some(data) = map.initial_value_mut() {
+            for (offset, value) in &bytes {
+                if let Some(place) = data.get_mut(*offset..*offset + value.len()) {
+                    place.copy_from_slice(value);
+                }
+            }
+        }
+        return Ok(());
+    }
+    if bytes.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong("has no read-only data to set options in".to_owned()))
+    }
+}
+
+/// All `SCX_*` enumerators of the running kernel.
+fn kernel_constants() -> Result<BTreeMap<String, u64>> {
+    let btf = Btf::from_vmlinux().doing("reading the kernel's types (/sys/kernel/btf/vmlinux)")?;
+    let mut constants = BTreeMap::new();
+    for e in btf.type_by_kind::<Enum<'_>>() {
+        for m in e.iter() {
+            if let Some(name) = m.name.map(|n| n.to_string_lossy())
+                && name.starts_with("SCX_")
+            {
+                constants.insert(name.into_owned(), m.value as u64);
+            }
+        }
+    }
+    for e in btf.type_by_kind::<Enum64<'_>>() {
+        for m in e.iter() {
+            if let Some(name) = m.name.map(|n| n.to_string_lossy())
+                && name.starts_with("SCX_")
+            {
+                // Two's complement of what BTF says, whether it is signed or not.
+                constants.insert(name.into_owned(), m.value as u64);
+            }
+        }
+    }
+    Ok(constants)
+}
+
+/// `ops.name` as it is written in the object.
+fn ops_name(btf: &Btf<'_>, open: &OpenObject) -> String {
+    let offset = vars::member(btf, "sched_ext_ops", "name").map(|(offset, _)| offset);
+    open.maps()
+        .find(|map| map.map_type() == MapType::StructOps)
+        .and_then(|map| Some(text(map.initial_value()?.get(offset?..)?)))
+        .unwrap_or_default()
+}
+
+/// Kernels before 5.11 count BPF memory against this limit; raising it harms nobody.
+fn raise_memlock_limit() {
+    use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
+    // Without it the load fails with its own message.
+    let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);
+}
+
+fn is_section(map: &OsStr, section: &str) -> bool {
+    // libbpf puts up to eight letters of the object's name in front.
+    map == section || ends_with(map, &format!("policy{section}"))
+}
+
+fn ends_with(name: &OsStr, end: &str) -> bool {
+    name.to_str().is_some_and(|n| n.ends_with(end))
+}
+
+/// Up to the first NUL.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes[..N].try_into().expect("checked by the layout")
+}
+
+fn log_path(policy: &str) -> PathBuf {
+    let dir = cache::dir().unwrap_or_else(|_| std::env::temp_dir());
+    dir.join("log").join(format!("{policy}.log"))
+}
+
+/// Writes what libbpf said to a file and picks the line that explains the refusal.
+fn rejected(policy: &Object, fallback: &str) -> Error {
+    let log = LOG.lock().map(|log| log.clone()).unwrap_or_default();
+    let path = log_path(&policy.name);
+    let reason = explain(&log).unwrap_or_else(|| fallback.to_owned());
+    let written = path
+        .parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .and_then(|()| fs::write(&path, format!("{log}\n{fallback}\n")))
+        .at(&path);
+    match written {
+        Ok(()) => Error::Rejected {
+            policy: policy.name.clone(),
+            reason,
+            log: path,
+        },
+        // Rather the reason without a log than neither.
+        Err(error) => Error::NotAttached {
+            policy: policy.name.clone(),
+            problem: format!(
+                "the kernel rejects it: {reason} (its log could not be kept: {error})"
+            ),
+        },
+    }
+}
+
+/// The line of libbpf's output that explains a failure: the verifier's last word with the source
+/// line it is about, or else libbpf's first complaint.
+fn explain(log: &str) -> Option<String> {
+    const BEGIN: &str = "-- BEGIN PROG LOAD LOG --";
+    const END: &str = "-- END PROG LOAD LOG --";
+    if let Some(begin) = log.find(BEGIN) {
+        let program = log[..begin]
+            .rsplit("prog '")
+            .next()
+            .and_then(|rest| rest.split('\'').next())
+            .unwrap_or("?");
+        let body = &log[begin + BEGIN.len()..];
+        let body = &body[..body.find(END).unwrap_or(body.len())];
+        let mut source = None;
+        let mut verdict = None;
+        for line in body.lines().map(str::trim) {
+            if let Some(code) = line.strip_prefix("; ") {
+                source = Some(code);
+            } else if line.starts_with("processed ") || line.starts_with("verification time") {
+                break;
+            } else if !line.is_empty() {
+                verdict = Some(line);
+            }
+        }
+        let verdict = verdict?;
+        return Some(match source {
+            Some(source) => format!("{program}: {verdict}, at: {source}"),
+            None => format!("{program}: {verdict}"),
+        });
+    }
+    log.lines()
+        .filter_map(|line| line.strip_prefix("libbpf: "))
+        .find(|line| !line.starts_with("elf:"))
+        .map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::explain;
+
+    #[test]
+    fn the_verifiers_last_word_is_found() {
+        let log = "libbpf: prog 'x_dispatch': BPF program load failed: -EACCES\n\
+                   libbpf: prog 'x_dispatch': -- BEGIN PROG LOAD LOG --\n\
+                   0: R1=ctx() R10=fp0\n\
+                   ; return *p; @ x.bpf.c:12\n\
+                   3: (79) r0 = *(u64 *)(r1 +8)\n\
+                   R1 invalid mem access 'scalar'\n\
+                   processed 4 insns (limit 1000000)\n\
+                   -- END PROG LOAD LOG --\n\
+                   libbpf: failed to load object 'x'\n";
+        assert_eq!(
+            explain(log).as_deref(),
+            Some("x_dispatch: R1 invalid mem access 'scalar', at: return *p; @ x.bpf.c:12")
+        );
+    }
+
+    #[test]
+    fn without_a_verifier_log_the_first_complaint_counts() {
+        let log = "libbpf: extern (func ksym) 'scx_bpf_nope': not found in kernel or module BTFs\n\
+                   libbpf: failed to load object 'x'\n";
+        assert!(explain(log).unwrap().contains("scx_bpf_nope"));
+        assert_eq!(explain(""), None);
+    }
+}

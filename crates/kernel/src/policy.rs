@@ -1,0 +1,146 @@
+//! Policies as BPF objects: those built in, and those compiled from a path at run time.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cache;
+use crate::clang;
+use crate::error::{At, Doing, Error, Result};
+
+/// A policy that was compiled with the program.
+pub struct Embedded {
+    /// File name without `.bpf.c`.
+    pub name: &'static str,
+    /// ELF object for BPF.
+    pub object: &'static [u8],
+    /// The C source.
+    pub source: &'static str,
+}
+
+include!(concat!(env!("OUT_DIR"), "/policies.rs"));
+
+const HEADERS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/headers.tar.gz"));
+const CFLAGS: &str = include_str!(concat!(env!("OUT_DIR"), "/bpf_cflags"));
+
+/// A policy that can be loaded.
+#[derive(Clone)]
+pub struct Object {
+    /// As the user named it; a path's file name without `.bpf.c`.
+    pub name: String,
+    /// ELF object for BPF.
+    pub bytes: std::borrow::Cow<'static, [u8]>,
+}
+
+/// Finds a built-in policy by name, or compiles the C file at a path.
+///
+/// # Errors
+/// Unknown names, and files that do not compile for BPF.
+pub fn resolve(name_or_path: &str) -> Result<Object> {
+    if let Some(policy) = POLICIES.iter().find(|p| p.name == name_or_path) {
+        return Ok(Object {
+            name: policy.name.to_owned(),
+            bytes: policy.object.into(),
+        });
+    }
+    if name_or_path.ends_with(".bpf.c") || name_or_path.contains('/') {
+        return compile(Path::new(name_or_path));
+    }
+    let known: Vec<&str> = POLICIES.iter().map(|p| p.name).collect();
+    Err(Error::UnknownPolicy {
+        name: name_or_path.to_owned(),
+        known: if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
+        },
+    })
+}
+
+/// Compiles a policy's C file for BPF.
+///
+/// # Errors
+/// No such file, no clang, or what the compiler says.
+pub fn compile(path: &Path) -> Result<Object> {
+    let file = path
+        .file_name()
+        .map(|n| n.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    fs::metadata(path).at(path)?;
+    let clang = clang::find().map_err(|remedy| Error::Missing {
+        what: "clang for BPF".to_owned(),
+        remedy,
+    })?;
+    let headers = unpack_headers()?;
+    let dir = tempfile::tempdir().at(std::env::temp_dir())?;
+    let raw = dir.path().join("raw.o");
+    let linked = dir.path().join("policy.o");
+    let output = Command::new(&clang.command)
+        .args(CFLAGS.lines())
+        .arg("--target=bpf")
+        .arg("-fno-stack-protector")
+        .arg(format!("-I{}", headers.display()))
+        .arg(format!("-I{}", headers.join("bpf-compat").display()))
+        .arg("-c")
+        .arg(path)
+        .arg("-o")
+        .arg(&raw)
+        .output()
+        .at(&clang.command)?;
+    if !output.status.success() {
+        return Err(Error::Compile {
+            path: path.to_owned(),
+            diagnostics: String::from_utf8_lossy(&output.stderr)
+                .trim_end()
+                .to_owned(),
+        });
+    }
+    // The linker drops the debug sections, which hold paths of this machine.
+    let mut linker = libbpf_rs::Linker::new(&linked).doing("linking the policy")?;
+    linker.add_file(&raw).doing("linking the policy")?;
+    linker.link().doing("linking the policy")?;
+    drop(linker);
+    let bytes = fs::read(&linked).at(&linked)?;
+    Ok(Object {
+        name: file.trim_end_matches(".bpf.c").to_owned(),
+        bytes: bytes.into(),
+    })
+}
+
+/// Writes the embedded headers to the cache once per version of them.
+fn unpack_headers() -> Result<PathBuf> {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64; // FNV-1a: only tells versions of our own file apart
+    for byte in HEADERS {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    let dir = cache::dir()?.join(format!("headers-{hash:016x}"));
+    if dir.is_dir() {
+        return Ok(dir);
+    }
+    let parent = cache::dir()?;
+    fs::create_dir_all(&parent).at(&parent)?;
+    let staging = tempfile::tempdir_in(&parent).at(&parent)?;
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(HEADERS)
+        .read_to_end(&mut bytes)
+        .at(&dir)?;
+    tar::Archive::new(bytes.as_slice())
+        .unpack(staging.path())
+        .at(staging.path())?;
+    let bpf = staging.path().join("bpf");
+    fs::create_dir_all(&bpf).at(&bpf)?;
+    for (name, contents) in libbpf_sys::API_HEADERS {
+        fs::write(bpf.join(name), contents).at(bpf.join(name))?;
+    }
+    match fs::rename(staging.path(), &dir) {
+        Ok(()) => {
+            // Renamed away: there is nothing left for the guard to remove.
+            let _ = staging.keep();
+        }
+        // Somebody else was faster; his copy is the same.
+        Err(_) if dir.is_dir() => {}
+        Err(error) => return Err(error).at(&dir),
+    }
+    Ok(dir)
+}

@@ -1,0 +1,160 @@
+//! What happens inside the virtual machine before the command: a writable layer over the host's
+//! files, the kernel's modules and configuration where programs look for them.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use super::{Kernel, Tools};
+use crate::error::{At as _, Result};
+
+/// Environment that a command in the guest inherits. The rest of the host's has no meaning there.
+const INHERITED: &[&str] = &[
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "TERM",
+    "XDG_CACHE_HOME",
+    "BPF_CLANG",
+    "COLUMNS",
+    "NO_COLOR",
+];
+
+/// Also inherited: everything that begins like this.
+const INHERITED_PREFIXES: &[&str] = &["LC_", "RUST_", "SCHEDLAB_", "CARGO_"];
+
+/// Set in every guest.
+pub const INSIDE: &str = "SCHEDLAB_IN_VM";
+
+/// Writes `init` (run by virtme-ng's init), `command` (run inside the layer) and `modprobe`.
+pub fn write_scripts(
+    share: &Path,
+    kernel: &Kernel,
+    tools: &Tools,
+    command: &[OsString],
+) -> Result<()> {
+    let cwd = std::env::current_dir().at(".")?;
+    write(
+        share,
+        "modprobe",
+        &format!(
+            "#!/bin/sh\nexec {} -d {} \"$@\"\n",
+            quote(&tools.modprobe),
+            quote(kernel.modules_base())
+        ),
+    )?;
+    write(share, "init", &init_script(share, kernel, tools))?;
+    write(share, "command", &command_script(command, &cwd))
+}
+
+fn init_script(share: &Path, kernel: &Kernel, tools: &Tools) -> String {
+    let share = quote(share);
+    let modules = quote(kernel.modules());
+    let config = quote(&kernel.config);
+    let modprobe = quote(&tools.modprobe);
+    let base = quote(kernel.modules_base());
+    // virtme-ng mounts /proc, /sys with its file systems, /dev and the share. The root is the
+    // host's, read-only.
+    format!(
+        r#"#!/bin/sh
+share={share}
+top=/run/schedlab
+root=$top/root
+fail() {{ echo "schedlab: guest set-up: $*" >&2; exit 1; }}
+export PATH="$PATH:/usr/sbin:/sbin"
+
+# Modules that the kernel asks for by itself are not under the host's /lib/modules either.
+echo "$share/modprobe" >/proc/sys/kernel/modprobe
+{modprobe} -d {base} overlay || fail "no overlay file system"
+
+mkdir -p $top && mount -t tmpfs -o size=75%,mode=0755 schedlab $top || fail "no memory for the layer"
+mkdir $top/upper $top/work $root
+mount -t overlay -o lowerdir=/,upperdir=$top/upper,workdir=$top/work schedlab $root ||
+    mount -t overlay -o xino=off,lowerdir=/,upperdir=$top/upper,workdir=$top/work schedlab $root ||
+    fail "cannot put a layer over the root"
+for dir in proc sys dev; do mount --rbind /$dir $root/$dir || fail "$dir"; done
+mount -t tmpfs -o mode=0755 run $root/run || fail "run"
+mkdir -p "$root/$share" && mount --bind "$share" "$root/$share" || fail "share"
+[ -d $root/sys/fs/bpf ] && mount -t bpf bpf $root/sys/fs/bpf 2>/dev/null
+
+# libbpf and depmod's users look here.
+mkdir -p $root/boot $root/usr/lib/modules $root/lib/modules
+cp {config} "$root/boot/config-$(uname -r)" || fail "kernel configuration"
+[ -e "$root/lib/modules/$(uname -r)/modules.dep" ] ||
+    {{ rm -rf "$root/lib/modules/$(uname -r)"; ln -s {modules} "$root/lib/modules/$(uname -r)"; }}
+
+dmesg >$top/before 2>/dev/null
+lines=$(wc -l <$top/before 2>/dev/null || echo 0)
+: >"$share/booted"
+chroot $root /bin/sh "$share/command" >"$share/stdout" 2>"$share/stderr" </dev/null
+code=$?
+dmesg --level=emerg,alert,crit,err,warn --decode 2>/dev/null >"$share/kernel-log.all"
+dmesg 2>/dev/null | tail -n "+$((lines + 1))" | grep -E 'WARNING:|BUG:|Oops|INFO: task|rcu_.*stall|soft lockup|sched_ext:' >"$share/kernel-log"
+echo $code >"$share/code.new"
+sync
+mv "$share/code.new" "$share/code"
+"#
+    )
+}
+
+fn command_script(command: &[OsString], cwd: &Path) -> String {
+    let mut script = String::from("cd ");
+    script.push_str(&quote(cwd));
+    script.push_str(" || exit 1\nexec env -i ");
+    script.push_str(INSIDE);
+    script.push_str("=1 ");
+    let path = super::tools::path_with_sbin();
+    script.push_str(&quote(prefixed("PATH=", &path)));
+    for (name, value) in std::env::vars_os() {
+        let Some(text) = name.to_str() else { continue };
+        let wanted =
+            INHERITED.contains(&text) || INHERITED_PREFIXES.iter().any(|p| text.starts_with(p));
+        if wanted && text != INSIDE {
+            script.push(' ');
+            script.push_str(&quote(prefixed(&format!("{text}="), &value)));
+        }
+    }
+    for word in command {
+        script.push(' ');
+        script.push_str(&quote(word));
+    }
+    script.push('\n');
+    script
+}
+
+fn prefixed(prefix: &str, value: &OsStr) -> OsString {
+    let mut word = OsString::from(prefix);
+    word.push(value);
+    word
+}
+
+fn write(share: &Path, name: &str, text: &str) -> Result<()> {
+    let path = share.join(name);
+    fs::write(&path, text).at(&path)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).at(&path)
+}
+
+/// A word for a shell, whatever is in it (but what is no UTF-8 is replaced).
+pub fn quote(word: impl AsRef<OsStr>) -> String {
+    let text = String::from_utf8_lossy(word.as_ref().as_bytes());
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_the_shell() {
+        for word in ["a b", "it's", "$HOME `x` \"q\"", "", "*\n?"] {
+            let output = std::process::Command::new("/bin/sh")
+                .args(["-c", &format!("printf %s {}", quote(word))])
+                .output()
+                .unwrap();
+            assert_eq!(output.stdout, word.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! A virtual machine that boots a kernel with sched_ext around this machine's own files.
+//!
+//! virtme-ng starts QEMU with the host's root directory shared read-only; the guest puts a layer
+//! in memory over it. So the same program runs inside, it may write anywhere, and nothing that it
+//! writes reaches the host. Output and exit code come back through a private directory.
+
+mod guest;
+pub mod kernel;
+mod kvm;
+mod tools;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::error::{At as _, Error, Result};
+pub use kernel::Kernel;
+pub use kvm::{Acceleration, acceleration};
+pub use tools::{Tools, missing};
+
+/// How long a guest may take to boot: two busy cores without KVM need 10 to 15 s.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// How often the guest's output is looked at.
+const POLL: Duration = Duration::from_millis(40);
+
+/// Says what takes a while (downloads, the first boot). One line each.
+pub type Notes<'a> = &'a dyn Fn(&str);
+
+/// Which of the two output streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// A virtual machine to be.
+#[derive(Clone, Debug)]
+pub struct Vm {
+    /// Virtual CPUs, 1 to 255.
+    pub cpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u32,
+    /// A kernel's version, as `uname -r` says it; `None`: the default one.
+    pub kernel: Option<String>,
+    /// Bound on the command's running time.
+    pub timeout: Duration,
+    /// Counts time in instructions (`-icount shift=N,sleep=off`), one virtual CPU after the other:
+    /// ratios between schedulers become repeatable, where wall time on few cores is noise.
+    pub icount_shift: Option<u8>,
+}
+
+impl Default for Vm {
+    fn default() -> Vm {
+        Vm {
+            cpus: 2,
+            memory_mib: 2048,
+            kernel: None,
+            timeout: Duration::from_secs(600),
+            icount_shift: None,
+        }
+    }
+}
+
+/// What a command in a virtual machine left behind.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// Exit code; 128 + n for signal n.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Standard error.
+    pub stderr: Vec<u8>,
+    /// Warnings and errors that the kernel logged while the command ran.
+    pub kernel_log: String,
+}
+
+impl Vm {
+    /// Runs a command and collects what it writes.
+    ///
+    /// # Errors
+    /// Something is missing, the machine does not boot, or the time is up.
+    pub fn output(&self, command: &[OsString], notes: Notes<'_>) -> Result<Output> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let mut collect = |stream: Stream, bytes: &[u8]| match stream {
+            Stream::Stdout => stdout.extend_from_slice(bytes),
+            Stream::Stderr => stderr.extend_from_slice(bytes),
+        };
+        let (code, kernel_log) = self.run(command, notes, &mut collect)?;
+        Ok(Output {
+            code,
+            stdout,
+            stderr,
+            kernel_log,
+        })
+    }
+
+    /// Runs a command and hands on what it writes as it comes. Answers its exit code and what the
+    /// kernel complained about meanwhile.
+    ///
+    /// # Errors
+    /// As [`Vm::output`].
+    pub fn run(
+        &self,
+        command: &[OsString],
+        notes: Notes<'_>,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<(i32, String)> {
+        let tools = Tools::find(notes)?;
+        let kernel = kernel::provide(self.kernel.as_deref(), &tools, notes)?;
+        let acceleration = acceleration(&tools, &kernel, notes);
+        self.boot(&tools, &kernel, acceleration, command, on_output)
+    }
+
+    /// Boots with everything given; [`Vm::run`] finds it out first.
+    pub(crate) fn boot(
+        &self,
+        tools: &Tools,
+        kernel: &Kernel,
+        acceleration: Acceleration,
+        command: &[OsString],
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<(i32, String)> {
+        self.boot_within(
+            tools,
+            kernel,
+            acceleration,
+            command,
+            on_output,
+            BOOT_TIMEOUT,
+        )
+    }
+
+    pub(crate) fn boot_within(
+        &self,
+        tools: &Tools,
+        kernel: &Kernel,
+        acceleration: Acceleration,
+        command: &[OsString],
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+        boot_timeout: Duration,
+    ) -> Result<(i32, String)> {
+        if self.cpus == 0 || self.cpus > 255 {
+            return Err(Error::Vm(format!(
+                "{} CPUs: 1 to 255 are possible",
+                self.cpus
+            )));
+        }
+        let temp = std::env::temp_dir();
+        let dir = tempfile::Builder::new()
+            .prefix("schedlab-vm-")
+            .tempdir_in(&temp)
+            .at(&temp)?;
+        let share = dir.path().join("share");
+        fs::create_dir(&share).at(&share)?;
+        guest::write_scripts(&share, kernel, tools, command)?;
+        let console = dir.path().join("console");
+        let console_file = File::create(&console).at(&console)?;
+
+        let mut qemu = Command::new(&tools.virtme_run);
+        qemu.arg("--kimg")
+            .arg(&kernel.image)
+            .args(["--mods", "auto", "--force-9p", "--show-boot-console"])
+            .args(["--cpus", &self.cpus.to_string()])
+            .args(["--memory", &format!("{}M", self.memory_mib)])
+            .arg("--rwdir")
+            .arg(&share)
+            .arg("--script-sh")
+            .arg(format!("/bin/sh {}", guest::quote(share.join("init"))));
+        if acceleration == Acceleration::Emulation || self.icount_shift.is_some() {
+            qemu.arg("--disable-kvm");
+        }
+        if let Some(shift) = self.icount_shift {
+            qemu.args(["-q=-icount", &format!("-q=shift={shift},sleep=off")]);
+        }
+        qemu.env("PATH", tools::path_with_sbin())
+            .env("TMPDIR", dir.path())
+            .stdin(Stdio::null())
+            .stdout(console_file.try_clone().at(&console)?)
+            .stderr(console_file)
+            .process_group(0);
+        let child = qemu.spawn().at(&tools.virtme_run)?;
+        let mut machine = Machine::guard(child, dir.path())?;
+
+        let outcome = self.wait(&mut machine, &share, on_output, boot_timeout);
+        machine.stop();
+        outcome.map_err(|error| match error {
+            Error::Vm(what) => Error::Vm(format!("{what}{}", tail(&console))),
+            other => other,
+        })
+    }
+
+    fn wait(
+        &self,
+        machine: &mut Machine,
+        share: &Path,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+        boot_timeout: Duration,
+    ) -> Result<(i32, String)> {
+        let mut stdout = Tail::new(share.join("stdout"), Stream::Stdout);
+        let mut stderr = Tail::new(share.join("stderr"), Stream::Stderr);
+        let code_file = share.join("code");
+        let started = Instant::now();
+        let mut booted = None;
+        loop {
+            let ended = machine.has_ended();
+            stdout.forward(on_output)?;
+            stderr.forward(on_output)?;
+            if let Some(code) = read_code(&code_file) {
+                // The code is written after all output.
+                stdout.forward(on_output)?;
+                stderr.forward(on_output)?;
+                let log = fs::read_to_string(share.join("kernel-log")).unwrap_or_default();
+                return Ok((code, log));
+            }
+            if ended {
+                return Err(Error::Vm(match booted {
+                    None => "it ended before it had booted".to_owned(),
+                    Some(_) => "it ended before the command had".to_owned(),
+                }));
+            }
+            if booted.is_none() && share.join("booted").exists() {
+                booted = Some(Instant::now());
+            }
+            match booted {
+                None if started.elapsed() > boot_timeout => {
+                    return Err(Error::Vm(format!(
+                        "not booted after {} s",
+                        boot_timeout.as_secs()
+                    )));
+                }
+                Some(at) if at.elapsed() > self.timeout => {
+                    return Err(Error::Vm(format!(
+                        "the command was still running after {} s and was stopped with its machine",
+                        self.timeout.as_secs()
+                    )));
+                }
+                _ => thread::sleep(POLL),
+            }
+        }
+    }
+}
+
+/// Runs a command in a virtual machine, as [`Vm::output`].
+///
+/// # Errors
+/// As [`Vm::output`].
+pub fn run_in_vm(vm: &Vm, command: &[OsString], notes: Notes<'_>) -> Result<Output> {
+    vm.output(command, notes)
+}
+
+/// A running QEMU with everything it started. It does not outlive this process: a small shell
+/// waits for the end of a pipe that only we hold open, and then ends QEMU, whatever ended us.
+struct Machine {
+    child: Child,
+    watchdog: Child,
+    stopped: bool,
+}
+
+impl Machine {
+    fn guard(mut child: Child, dir: &Path) -> Result<Machine> {
+        let group = child.id();
+        let watchdog = Command::new("/bin/sh")
+            .args([
+                "-c",
+                "read -r _; kill -KILL -- \"-$1\"; rm -rf -- \"$2\"",
+                "sh",
+            ])
+            .arg(group.to_string())
+            .arg(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        match watchdog {
+            Ok(watchdog) => Ok(Machine {
+                child,
+                watchdog,
+                stopped: false,
+            }),
+            Err(error) => {
+                let _ = killpg(Pid::from_raw(group.cast_signed()), Signal::SIGKILL);
+                let _ = child.wait();
+                Err(error).at("/bin/sh")
+            }
+        }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
+    /// Ends QEMU at once: whatever counts is on the host already.
+    fn stop(&mut self) {
+        if self.stopped {
+            return;
+        }
+        self.stopped = true;
+        // The watchdog first, so that it never signals a group whose number is used again.
+        let _ = self.watchdog.kill();
+        let _ = self.watchdog.wait();
+        let _ = killpg(
+            Pid::from_raw(self.child.id().cast_signed()),
+            Signal::SIGKILL,
+        );
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Follows a file that the guest writes.
+struct Tail {
+    path: PathBuf,
+    stream: Stream,
+    at: u64,
+}
+
+impl Tail {
+    fn new(path: PathBuf, stream: Stream) -> Tail {
+        Tail {
+            path,
+            stream,
+            at: 0,
+        }
+    }
+
+    fn forward(&mut self, on_output: &mut dyn FnMut(Stream, &[u8])) -> Result<()> {
+        let Ok(mut file) = File::open(&self.path) else {
+            return Ok(()); // The guest has not come that far.
+        };
+        file.seek(SeekFrom::Start(self.at)).at(&self.path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).at(&self.path)?;
+        if !bytes.is_empty() {
+            self.at += bytes.len() as u64;
+            on_output(self.stream, &bytes);
+        }
+        Ok(())
+    }
+}
+
+/// The file appears by a rename, so it is whole or absent.
+fn read_code(path: &Path) -> Option<i32> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The end of the console, for messages.
+fn tail(console: &Path) -> String {
+    let bytes = fs::read(console).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let last = lines[lines.len().saturating_sub(12)..].join("\n  ");
+    format!("; the end of its console:\n  {last}")
+}
