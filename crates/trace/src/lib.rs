@@ -4,6 +4,7 @@
 //! measure or an invariant is written once and judges both. This crate knows
 //! nothing of how an event comes about.
 
+pub mod check;
 pub mod cpuset;
 pub mod event;
 pub mod id;
