@@ -92,14 +92,20 @@ impl Directory {
         }
     }
 
-    /// The entry of a line, made on first use.
+    /// Index of a line's entry, which is made on first use. It is good until the next call.
     #[inline]
-    pub fn line(&mut self, number: u32) -> &mut Line {
+    pub fn index(&mut self, number: u32) -> usize {
         let index = self.position(number);
         if self.slots[index].version != 0 {
-            return &mut self.slots[index];
+            return index;
         }
         self.insert(number)
+    }
+
+    /// The entry at an index.
+    #[inline]
+    pub fn line(&mut self, index: usize) -> &mut Line {
+        &mut self.slots[index]
     }
 
     /// Where `number` is, or the free place where it would be.
@@ -123,7 +129,7 @@ impl Directory {
     }
 
     #[cold]
-    fn insert(&mut self, number: u32) -> &mut Line {
+    fn insert(&mut self, number: u32) -> usize {
         if (self.used + 1) * 8 > self.slots.len() * 7 {
             self.grow();
         }
@@ -132,7 +138,7 @@ impl Directory {
         let slot = &mut self.slots[index];
         slot.number = number;
         slot.version = 1;
-        slot
+        index
     }
 
     fn grow(&mut self) {
@@ -159,10 +165,12 @@ mod tests {
         let mut directory = Directory::new();
         let numbers = (0..50_000u32).map(|i| i.wrapping_mul(256) ^ (i >> 7));
         for number in numbers.clone() {
-            directory.line(number).llcs = u64::from(number);
+            let index = directory.index(number);
+            directory.line(index).llcs = u64::from(number);
         }
         for number in numbers {
-            assert_eq!(directory.line(number).llcs, u64::from(number));
+            let index = directory.index(number);
+            assert_eq!(directory.line(index).llcs, u64::from(number));
         }
     }
 }

@@ -31,7 +31,7 @@ use schedlab_trace::{CpuId, Instant, MigrationReach};
 use crate::bus::Bus;
 use crate::{Machine, Topology};
 use directory::{Directory, Line};
-use sets::{Found, Sets};
+use sets::{Sets, Way};
 
 /// What one access did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -84,6 +84,15 @@ struct Place {
     llc_bit: u64,
     /// The bits of all last-level caches of its node.
     node_bits: u64,
+}
+
+/// What a CPU's own cache knows of a line.
+#[derive(Clone, Copy, Debug)]
+struct Mine {
+    me: u16,
+    way: Way,
+    /// Whether its copy is as the line was last written.
+    valid: bool,
 }
 
 /// The caches of all CPUs.
@@ -174,19 +183,21 @@ impl CacheModel {
         );
         let number = number as u32;
         let me = self.cache_of[cpu.index()];
-        let line = self.directory.line(number);
-        let found = self.sets[usize::from(me)].find(number, line.version);
+        let index = self.directory.index(number);
+        let line = self.directory.line(index);
+        let sets = &mut self.sets[usize::from(me)];
+        let (way, valid) = sets.find(number, line.version);
         self.stats[cpu.index()].accesses += 1;
-        if found == Found::Valid && (!write || line.owned_by(me)) {
-            if write {
-                line.dirty = true;
-            }
+        if valid && (!write || line.owned_by(me)) {
+            line.dirty |= write;
+            sets.put_first(way, number, line.version);
             return Access {
                 cost_ps: self.hit_ps,
                 miss: false,
             };
         }
-        self.touch_slowly(cpu, me, now, address, number, found == Found::Valid, write)
+        let mine = Mine { me, way, valid };
+        self.leave_the_cache(cpu, mine, now, address, index, write)
     }
 
     /// `cpu` accesses every line of `bytes` bytes from `address`, one after another.
@@ -213,20 +224,18 @@ impl CacheModel {
     }
 
     /// What needs another cache, the shared cache or memory.
-    #[cold]
-    #[expect(clippy::too_many_arguments, reason = "the one continuation of touch()")]
-    fn touch_slowly(
+    fn leave_the_cache(
         &mut self,
         cpu: CpuId,
-        me: u16,
+        Mine { me, way, valid }: Mine,
         now: Instant,
         address: u64,
-        number: u32,
-        valid: bool,
+        index: usize,
         write: bool,
     ) -> Access {
+        let number = (address >> self.line_shift) as u32;
         let place = self.places[usize::from(me)];
-        let line = self.directory.line(number);
+        let line = self.directory.line(index);
         let stats = &mut self.stats[cpu.index()];
         let owner = line.owner;
         // An owner that has lost the line to other lines is none.
@@ -274,7 +283,7 @@ impl CacheModel {
             line.add_reader(me, place.llc_bit, others_may_have_it);
         }
         let version = line.version;
-        self.sets[usize::from(me)].put_first(number, version);
+        self.sets[usize::from(me)].put_first(way, number, version);
 
         if leaves_llc {
             stats.bus_transactions += 1;

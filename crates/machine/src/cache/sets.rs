@@ -6,13 +6,13 @@ const CHUNK: u32 = 8;
 /// A copy that is not there.
 const FOREIGN: u64 = 0;
 
-/// What a cache knows of a line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Found {
-    /// A copy as it was last written.
-    Valid,
-    /// Nothing, or a copy that somebody's write made worthless.
-    No,
+/// Where a line is in its set, or would be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    /// First copy of the set in [`Sets::rows`].
+    row: usize,
+    /// Which of the ways; the last one where the line is not there.
+    way: usize,
 }
 
 /// One cache.
@@ -55,42 +55,44 @@ impl Sets {
         self.foreign_rest = lines % 1_000_000;
     }
 
-    /// Looks for `line`; a valid copy becomes the most recently used.
+    /// Looks for a copy of `line`: where it is, and whether it has this version. A line that is not
+    /// there is found in the least recently used way.
     #[inline]
-    pub fn find(&mut self, line: u32, version: u32) -> Found {
+    pub fn find(&mut self, line: u32, version: u32) -> (Way, bool) {
+        let row = self.row(line);
+        let copies = &self.rows[row..row + self.ways as usize];
         let copy = copy(line, version);
-        let row = self.row(line);
-        if row[0] == copy {
-            return Found::Valid;
+        if copies[0] == copy {
+            return (Way { row, way: 0 }, true);
         }
-        match row.iter().position(|&other| other == copy) {
-            Some(way) => {
-                row.copy_within(..way, 1);
-                row[0] = copy;
-                Found::Valid
+        let is_it = |&other: &u64| (other >> 32) as u32 == line;
+        match copies.iter().position(is_it) {
+            Some(way) => (Way { row, way }, copies[way] == copy),
+            None => {
+                let way = copies.len() - 1;
+                (Way { row, way }, false)
             }
-            None => Found::No,
         }
     }
 
-    /// Whether there is a valid copy of `line`; changes nothing that matters.
-    pub fn peek(&mut self, line: u32, version: u32) -> bool {
-        self.row(line).contains(&copy(line, version))
-    }
-
-    /// Puts a copy of `line` first, in the place of an older version of it or of the least recently
-    /// used copy.
-    pub fn put_first(&mut self, line: u32, version: u32) {
-        let row = self.row(line);
-        let way = row.iter().position(|&other| (other >> 32) as u32 == line);
-        let way = way.unwrap_or(row.len() - 1);
-        row.copy_within(..way, 1);
-        row[0] = copy(line, version);
-    }
-
-    /// The copies in the set of `line`, foreign lines accounted for.
+    /// Puts a copy of `line` first, in the place of what `way` holds. Nothing else may have happened
+    /// to this cache since `way` was found.
     #[inline]
-    fn row(&mut self, line: u32) -> &mut [u64] {
+    pub fn put_first(&mut self, Way { row, way }: Way, line: u32, version: u32) {
+        if way > 0 {
+            self.rows.copy_within(row..row + way, row + 1);
+        }
+        self.rows[row] = copy(line, version);
+    }
+
+    /// Whether there is a copy of `line` of this version; changes nothing that matters.
+    pub fn peek(&mut self, line: u32, version: u32) -> bool {
+        self.find(line, version).1
+    }
+
+    /// Index of the first copy in the set of `line`, foreign lines accounted for.
+    #[inline]
+    fn row(&mut self, line: u32) -> usize {
         let set = line & self.mask;
         let words = self.ways as usize + 1;
         let chunk = self.chunks.get((set / CHUNK) as usize).copied();
@@ -99,16 +101,21 @@ impl Sets {
             _ => self.allocate(set / CHUNK),
         };
         let start = (chunk * CHUNK + set % CHUNK) as usize * words;
-        let (seen, row) = self.rows[start..start + words].split_at_mut(1);
         // Set 0 takes the first foreign line, set 1 the second, and so on.
         let came = (self.foreign + u64::from(self.mask - set)) >> self.mask.count_ones();
-        if came != seen[0] {
-            let new = (came - seen[0]).min(row.len() as u64) as usize;
-            seen[0] = came;
-            row.copy_within(..row.len() - new, new);
-            row[..new].fill(FOREIGN);
+        if came != self.rows[start] {
+            self.catch_up(start, came);
         }
-        row
+        start + 1
+    }
+
+    /// Puts the foreign lines that came into a set since it was last looked at first.
+    fn catch_up(&mut self, start: usize, came: u64) {
+        let (seen, row) = self.rows[start..=start + self.ways as usize].split_at_mut(1);
+        let new = (came - seen[0]).min(row.len() as u64) as usize;
+        seen[0] = came;
+        row.copy_within(..row.len() - new, new);
+        row[..new].fill(FOREIGN);
     }
 
     #[cold]

@@ -271,10 +271,13 @@ struct SlowLine {
     shared: bool,
 }
 
+/// The most recently used first; `None` is a foreign or empty way.
+type SlowSet = Vec<Option<(u64, State)>>;
+
 struct SlowModel {
     machine: Machine,
-    /// `[core][set]`: the most recently used first; `None` is a foreign or empty way.
-    sets: Vec<Vec<Vec<Option<(u64, State)>>>>,
+    /// `[core][set]`.
+    sets: Vec<Vec<SlowSet>>,
     lines: Vec<SlowLine>,
     streamed_ns: Vec<u64>,
     next_set: Vec<usize>,

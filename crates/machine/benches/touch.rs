@@ -1,0 +1,57 @@
+//! What one access to the cache model costs: `cargo bench -p schedlab-machine`.
+//!
+//! Each line is a profile and a number of tasks; every access is of a random CPU to a random task's
+//! scheduling fields, every fourth one a write, and every CPU's application evicts after 4,096 accesses.
+
+use std::time::Instant as Clock;
+
+use schedlab_machine::{CacheModel, Machine, TaskAddresses};
+use schedlab_trace::{CpuId, Instant, TaskId};
+
+const ACCESSES: u64 = 20_000_000;
+
+fn main() {
+    for (name, tasks) in [
+        ("netfinity-8500r", 400),
+        ("server-2x96x2", 400),
+        ("server-2x96x2", 5_000),
+        ("numa-8x64x2", 1_000_000),
+    ] {
+        let machine = Machine::builtin(name).expect("a built-in profile");
+        let addresses = TaskAddresses::new(&machine);
+        let nr_cpus = machine.topology.nr_cpus() as u64;
+        for (kind, one_cpu) in [("one CPU scans", true), ("all CPUs mix", false)] {
+            let mut cache = CacheModel::new(&machine);
+            let mut random = 1u64;
+            let mut picoseconds = 0;
+            let mut scanned = 0;
+            let start = Clock::now();
+            for i in 0..ACCESSES {
+                // Knuth's MMIX generator: the cheapest one that is random enough here.
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                let (cpu, task, write) = if one_cpu {
+                    scanned = if scanned + 1 == tasks { 0 } else { scanned + 1 };
+                    (CpuId(0), scanned, false)
+                } else {
+                    let cpu = CpuId(((random >> 40) % nr_cpus) as u32);
+                    (cpu, (random >> 20) % tasks, random >> 62 == 0)
+                };
+                if i % 4_096 == 0 {
+                    cache.evict(cpu, 50_000);
+                }
+                let address = addresses.of(TaskId(task as u32));
+                let now = Instant::from_ns(picoseconds / 1_000);
+                picoseconds += cache.touch(cpu, now, address, write).cost_ps;
+            }
+            let ns = start.elapsed().as_nanos() as u64;
+            let mib = cache.memory_bytes() as f64 / f64::from(1 << 20);
+            println!(
+                "{name:16} {tasks:8} tasks, {kind:14} {:6.1} ns an access, {mib:7.1} MiB, {} ps an access in the model",
+                ns as f64 / ACCESSES as f64,
+                picoseconds / ACCESSES,
+            );
+        }
+    }
+}
