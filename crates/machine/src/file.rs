@@ -65,6 +65,17 @@ struct TopologyFile {
     cpus: Option<Vec<[u32; 3]>>,
 }
 
+/// A number to put into a profile, and where it is from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// `section.field`, or `field` outside of the sections.
+    pub field: String,
+    /// The value as TOML.
+    pub value: String,
+    /// Its source ([`SourceKind::WORDS`]).
+    pub source: String,
+}
+
 /// What is wrong, and where in the text.
 struct Fault {
     span: Range<usize>,
@@ -109,8 +120,29 @@ impl Machine {
         })
     }
 
+    /// The machine with some of its numbers replaced. Fields that are not of this machine and values
+    /// that cannot be in a profile are told as the reader of files tells them.
+    pub fn with_changes(&self, changes: &[Change]) -> Result<Machine, ProfileError> {
+        let changed = Machine::from_toml(&self.name, &self.render(changes))?;
+        for change in changes {
+            let field = |known: &Provenance| known.field == change.field;
+            if !changed.provenance.iter().any(field) {
+                return Err(ProfileError::Invalid {
+                    file: self.name.clone(),
+                    line: 1,
+                    message: format!("{} is no field of this machine", change.field),
+                });
+            }
+        }
+        Ok(changed)
+    }
+
     /// The profile as a file that [`Machine::from_toml`] reads back to an equal machine.
     pub fn to_toml(&self) -> String {
+        self.render(&[])
+    }
+
+    fn render(&self, changes: &[Change]) -> String {
         let file = ProfileFile::from(self);
         let table = toml::Table::try_from(&file).expect("a profile is a TOML table");
         let mut out = String::new();
@@ -120,25 +152,40 @@ impl Machine {
                 toml::Value::Table(section) => {
                     let _ = writeln!(sections, "\n[{key}]");
                     for (field, value) in section {
-                        self.write_sourced(&mut sections, &format!("{key}.{field}"), value);
+                        let field = format!("{key}.{field}");
+                        self.write_sourced(&mut sections, &field, value, changes);
                     }
                 }
                 _ if UNSOURCED.contains(&key.as_str()) => {
                     let _ = writeln!(out, "{key} = {value}");
                 }
-                _ => self.write_sourced(&mut out, key, value),
+                _ => self.write_sourced(&mut out, key, value, changes),
             }
         }
         out + &sections
     }
 
-    fn write_sourced(&self, out: &mut String, field: &str, value: &toml::Value) {
-        let source = self
-            .provenance
-            .iter()
-            .find(|provenance| provenance.field == field)
-            .map_or("guess", |provenance| &provenance.source);
-        let source = toml::Value::String(source.to_owned());
+    fn write_sourced(
+        &self,
+        out: &mut String,
+        field: &str,
+        value: &toml::Value,
+        changes: &[Change],
+    ) {
+        let change = changes.iter().find(|change| change.field == field);
+        let section = field.split('.').next();
+        let source_of = |same: &dyn Fn(&str) -> bool| {
+            let found = self.provenance.iter().find(|known| same(&known.field));
+            found.map(|known| known.source.clone())
+        };
+        let source = change
+            .map(|change| change.source.clone())
+            .or_else(|| source_of(&|known| known == field))
+            // A machine that was limited to some CPUs has its topology in another form.
+            .or_else(|| source_of(&|known| known.split('.').next() == section))
+            .unwrap_or_else(|| "guess".to_owned());
+        let source = toml::Value::String(source);
+        let value = change.map_or_else(|| value.to_string(), |change| change.value.clone());
         let key = field.rsplit('.').next().unwrap_or(field);
         let _ = writeln!(out, "{key} = {{ value = {value}, source = {source} }}");
     }
@@ -561,6 +608,42 @@ mod tests {
             let error = message(&line(&format!("{field} =")), &broken);
             assert!(error.contains(what), "{field} = {value}: {error}");
         }
+    }
+
+    #[test]
+    fn changes_replace_a_number_and_its_source() {
+        let machine = Machine::builtin("laptop").unwrap();
+        let change = |field: &str, value: &str| Change {
+            field: field.to_owned(),
+            value: value.to_owned(),
+            source: "measured: here".to_owned(),
+        };
+        let changed = machine.with_changes(&[change("paths.switch_ns", "777")]);
+        let changed = changed.unwrap();
+        assert_eq!(changed.paths.switch_ns, 777);
+        let known = changed
+            .provenance
+            .iter()
+            .find(|one| one.field == "paths.switch_ns");
+        assert_eq!(known.unwrap().source, "measured: here");
+        assert!(
+            machine
+                .with_changes(&[change("paths.swich_ns", "777")])
+                .is_err()
+        );
+        assert!(machine.with_changes(&[change("memory.ways", "7")]).is_err());
+    }
+
+    #[test]
+    fn a_limited_machine_keeps_the_source_of_its_topology() {
+        let limited = Machine::builtin("laptop").unwrap().with_cpus(9).unwrap();
+        let again = Machine::from_toml("again", &limited.to_toml()).unwrap();
+        assert_eq!(again.topology, limited.topology);
+        let cpus = again
+            .provenance
+            .iter()
+            .find(|one| one.field == "topology.cpus");
+        assert_eq!(cpus.unwrap().kind, SourceKind::DataSheet);
     }
 
     #[test]

@@ -1,0 +1,167 @@
+//! Caches, memory, transfers between CPUs and atomic operations.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::pin::{on_cpu, pin};
+use crate::sample::{Sample, ps_each};
+
+/// A word with a cache line, and its neighbour that hardware fetches along, to itself.
+#[repr(align(256))]
+struct Alone(AtomicU64);
+
+/// The time of one access in a chain of accesses that spans `bytes`, each of which needs the one before.
+pub fn chase(cpu: usize, bytes: u64, line_bytes: u32) -> Option<Sample> {
+    on_cpu(cpu, || {
+        let words_per_line = line_bytes as usize / size_of::<u32>();
+        let chain = chain(bytes as usize / line_bytes as usize, words_per_line);
+        let steps = 20_000;
+        let mut at = walk(&chain, 0, (chain.len() / words_per_line).min(4_000_000));
+        Sample::collect(41, Duration::from_millis(400), || {
+            let start = Instant::now();
+            at = walk(&chain, at, steps);
+            Some(ps_each(start, steps as u64))
+        })
+    })
+}
+
+/// One cycle through all lines in a random order (Sattolo's algorithm), an index in each line.
+fn chain(lines: usize, words_per_line: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..lines as u32).collect();
+    let mut random = 0x9E37_79B9_7F4A_7C15u64;
+    for i in (1..lines).rev() {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        order.swap(i, (random % i as u64) as usize);
+    }
+    let mut chain = vec![0; lines * words_per_line];
+    for (line, next) in order.iter().enumerate() {
+        chain[line * words_per_line] = next * words_per_line as u32;
+    }
+    chain
+}
+
+#[inline(never)]
+fn walk(chain: &[u32], from: usize, steps: usize) -> usize {
+    let mut at = from;
+    for _ in 0..steps {
+        at = chain[at] as usize;
+    }
+    black_box(at)
+}
+
+/// An uncontended atomic operation on a line that the CPU owns.
+pub fn atomic(cpu: usize) -> Option<Sample> {
+    on_cpu(cpu, || {
+        let word = Alone(AtomicU64::new(0));
+        let operations = 10_000;
+        Sample::collect(101, Duration::from_millis(200), || {
+            let start = Instant::now();
+            for _ in 0..operations {
+                black_box(&word.0).fetch_add(1, Ordering::SeqCst);
+            }
+            Some(ps_each(start, operations))
+        })
+    })
+}
+
+/// The transfer of a line between two CPUs: they pass a token through one word. A hop is two
+/// transfers: the reader fetches the line that the writer modified, and the next write takes it away
+/// from the other again.
+pub fn transfer(a: usize, b: usize) -> Option<Sample> {
+    let word = Alone(AtomicU64::new(0));
+    let stop = AtomicBool::new(false);
+    let word = &word.0;
+    let partner_ready = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            if !pin(b) {
+                stop.store(true, Ordering::SeqCst);
+            }
+            partner_ready.store(true, Ordering::SeqCst);
+            while !stop.load(Ordering::Relaxed) {
+                let value = word.load(Ordering::Acquire);
+                if value % 2 == 1 {
+                    word.store(value + 1, Ordering::Release);
+                }
+                spin_loop();
+            }
+        });
+        let measured = on_cpu(a, || {
+            while !partner_ready.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            let rounds = 1_000;
+            Sample::collect(101, Duration::from_millis(400), || {
+                let start = Instant::now();
+                for _ in 0..rounds {
+                    let value = word.load(Ordering::Relaxed);
+                    word.store(value + 1, Ordering::Release);
+                    while word.load(Ordering::Acquire) != value + 2 {
+                        if stop.load(Ordering::Relaxed) {
+                            return None;
+                        }
+                        spin_loop();
+                    }
+                }
+                Some(ps_each(start, 4 * rounds))
+            })
+        });
+        stop.store(true, Ordering::SeqCst);
+        measured
+    })
+}
+
+/// How much work a CPU does in a fixed time, in percent, while `sibling` works too.
+pub fn smt_share(cpu: usize, sibling: usize) -> Option<Sample> {
+    let work = |cpu: usize| {
+        on_cpu(cpu, || {
+            let start = Instant::now();
+            let mut done = 0u64;
+            let mut x = 1u64;
+            while start.elapsed() < Duration::from_millis(20) {
+                for _ in 0..1_000 {
+                    x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(done));
+                }
+                done += 1;
+            }
+            Some(done)
+        })
+    };
+    Sample::collect(11, Duration::from_secs(1), || {
+        let alone = work(cpu)?;
+        let together = thread::scope(|scope| {
+            let other = scope.spawn(|| work(sibling));
+            let mine = work(cpu);
+            other.join().ok().flatten().and(mine)
+        })?;
+        Some((together * 100).checked_div(alone)?.clamp(1, 100))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_is_one_cycle_through_all_lines() {
+        for lines in [1, 2, 3, 1_000] {
+            let chain = chain(lines, 16);
+            let mut at = 0;
+            for step in 1..=lines {
+                at = walk(&chain, at, 1);
+                assert_eq!(at == 0, step == lines, "{lines} lines, step {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_threads_on_one_cpu_get_half_of_it_each() {
+        let cpu = (0..1_024).find(|&cpu| crate::pin::allowed(cpu)).unwrap();
+        let share = smt_share(cpu, cpu).unwrap().median();
+        assert!((25..=80).contains(&share), "{share} %");
+    }
+}

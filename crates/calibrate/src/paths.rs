@@ -1,0 +1,302 @@
+//! Paths through the kernel: system calls, wakeups, context switches, fork and exit, the timer.
+//!
+//! Every function measures one thing and says what that thing contains; the differences are taken
+//! in `assemble.rs`.
+
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, WaitOptions, getppid, waitpid};
+use rustix::thread::{futex, sched_yield};
+use rustix::time::{ClockId, clock_getres};
+
+use crate::pin::{on_cpu, pin};
+use crate::sample::{Sample, ps_each};
+
+const BUDGET: Duration = Duration::from_millis(500);
+
+/// The mean of `operations` calls, many times over.
+fn repeated(cpu: usize, operations: u64, mut call: impl FnMut() + Send) -> Option<Sample> {
+    on_cpu(cpu, || {
+        Sample::collect(101, BUDGET, || {
+            let start = Instant::now();
+            for _ in 0..operations {
+                call();
+            }
+            Some(ps_each(start, operations))
+        })
+    })
+}
+
+/// Reading the clock, which is contained where single calls are timed.
+pub fn clock(cpu: usize) -> Option<Sample> {
+    repeated(cpu, 1_000, || {
+        std::hint::black_box(Instant::now());
+    })
+}
+
+/// The shortest system call.
+pub fn syscall(cpu: usize) -> Option<Sample> {
+    repeated(cpu, 1_000, || {
+        std::hint::black_box(getppid());
+    })
+}
+
+/// `sched_yield()` with nobody else to run: a system call and schedule() without a switch.
+pub fn yield_alone(cpu: usize) -> Option<Sample> {
+    repeated(cpu, 500, sched_yield)
+}
+
+/// `futex(FUTEX_WAKE)` with nobody waiting.
+pub fn futex_nobody(cpu: usize) -> Option<Sample> {
+    let word = AtomicU32::new(0);
+    repeated(cpu, 500, || {
+        let _ = futex::wake(&word, futex::Flags::PRIVATE, 1);
+    })
+}
+
+/// A write to a pipe and the read of what was written, by one thread: neither waits nor wakes.
+pub fn pipe_alone(cpu: usize) -> Option<Sample> {
+    let (mut reader, mut writer) = pipe().ok()?;
+    let mut byte = [0];
+    repeated(cpu, 200, || {
+        let _ = writer.write(&[1]);
+        let _ = reader.read(&mut byte);
+    })
+}
+
+/// Sending and receiving 100 bytes on a loopback stream socket, by one thread: neither waits nor wakes.
+pub fn socket_alone(cpu: usize) -> Option<(Sample, Sample)> {
+    on_cpu(cpu, || {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).ok()?;
+        let mut sender = TcpStream::connect(listener.local_addr().ok()?).ok()?;
+        let (mut receiver, _) = listener.accept().ok()?;
+        sender.set_nodelay(true).ok()?;
+        // A message that got lost must not hang the calibration.
+        receiver
+            .set_read_timeout(Some(Duration::from_secs(1)))
+            .ok()?;
+        let message = [7; 100];
+        let mut buffer = [0; 100];
+        let mut received = Vec::new();
+        let sent = Sample::collect(101, BUDGET, || {
+            let mut sending = Duration::ZERO;
+            let mut receiving = Duration::ZERO;
+            for _ in 0..50 {
+                let start = Instant::now();
+                sender.write_all(&message).ok()?;
+                let middle = Instant::now();
+                receiver.read_exact(&mut buffer).ok()?;
+                sending += middle - start;
+                receiving += middle.elapsed();
+            }
+            received.push(receiving.as_nanos() as u64 * 1_000 / 50);
+            Some(sending.as_nanos() as u64 * 1_000 / 50)
+        })?;
+        Some((sent, Sample::of(received)?))
+    })
+}
+
+/// Threads that sleep until they are woken one after another: enough that the first, cold wakeup
+/// weighs little in the mean.
+const SLEEPERS: usize = 16;
+
+/// `futex(FUTEX_WAKE)` that wakes a thread which sleeps on the same CPU and does not preempt the caller:
+/// a system call, the futex and the wakeup.
+pub fn wake_same_cpu(cpu: usize) -> Option<Sample> {
+    let words: [AtomicU32; SLEEPERS] = [const { AtomicU32::new(0) }; SLEEPERS];
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for word in &words {
+            let stop = &stop;
+            scope.spawn(move || {
+                if !pin(cpu) || !become_batch() {
+                    return;
+                }
+                while !stop.load(Ordering::SeqCst) {
+                    let _ = futex::wait(word, futex::Flags::PRIVATE, 0, None);
+                }
+            });
+        }
+        let measured = on_cpu(cpu, || {
+            Sample::collect(101, BUDGET, || {
+                // The others go back to sleep meanwhile.
+                thread::sleep(Duration::from_millis(1));
+                let start = Instant::now();
+                let mut woken = 0;
+                for word in &words {
+                    woken += futex::wake(word, futex::Flags::PRIVATE, 1).ok()?;
+                }
+                let ps = ps_each(start, SLEEPERS as u64);
+                // Somebody had not slept yet, or has left.
+                (woken == SLEEPERS).then_some(ps)
+            })
+        });
+        stop.store(true, Ordering::SeqCst);
+        for word in &words {
+            word.store(1, Ordering::SeqCst);
+            let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
+        }
+        measured
+    })
+}
+
+/// Makes the calling thread one that never preempts another on waking.
+fn become_batch() -> bool {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the pointer is to a live value of the type that the call reads; thread 0 is the caller.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) == 0 }
+}
+
+/// One hop of a byte that two threads send each other through pipes, on the CPUs `a` and `b`: a write, a
+/// read, a wakeup, and the change to the woken thread.
+pub fn pipe_hop(a: usize, b: usize) -> Option<Sample> {
+    let (to_b, from_a) = pipe_pair()?;
+    let (to_a, from_b) = pipe_pair()?;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let (mut reader, mut writer) = (from_a, to_a);
+            if pin(b) {
+                echo(&mut reader, &mut writer);
+            }
+        });
+        on_cpu(a, move || hops(to_b, from_b))
+    })
+}
+
+/// [`pipe_hop`] on one CPU between two processes: the change of the address space comes in addition.
+pub fn pipe_hop_processes(cpu: usize) -> Option<Sample> {
+    on_cpu(cpu, || {
+        let (to_child, from_parent) = pipe_pair()?;
+        let (to_parent, from_child) = pipe_pair()?;
+        let (mut reader, mut writer) = (from_parent, to_parent);
+        let child = fork(|| {
+            // With the parent's ends open here the child would never see the end of the file.
+            close(&to_child);
+            close(&from_child);
+            echo(&mut reader, &mut writer);
+        })?;
+        drop((reader, writer));
+        let measured = hops(to_child, from_child);
+        let _ = waitpid(Some(child), WaitOptions::empty());
+        measured
+    })
+}
+
+/// A pipe: the end to write to, and the end to read from.
+fn pipe_pair() -> Option<(PipeWriter, PipeReader)> {
+    let (reader, writer) = pipe().ok()?;
+    Some((writer, reader))
+}
+
+/// Sends back every byte until there is none.
+fn echo(reader: &mut PipeReader, writer: &mut PipeWriter) {
+    let mut byte = [0];
+    while reader.read(&mut byte).is_ok_and(|n| n == 1) && writer.write(&byte).is_ok() {}
+}
+
+fn hops(mut writer: PipeWriter, mut reader: PipeReader) -> Option<Sample> {
+    let rounds = 100;
+    let mut byte = [0];
+    Sample::collect(51, BUDGET, || {
+        let start = Instant::now();
+        for _ in 0..rounds {
+            writer.write_all(&[1]).ok()?;
+            // The other end closed: its thread could not be bound.
+            if reader.read(&mut byte).ok()? == 0 {
+                return None;
+            }
+        }
+        Some(ps_each(start, 2 * rounds))
+    })
+}
+
+/// `fork()` as its caller sees it, and from fork() until the child's exit is collected.
+pub fn fork_and_exit(cpu: usize) -> Option<(Sample, Sample)> {
+    on_cpu(cpu, || {
+        let mut whole = Vec::new();
+        let forks = Sample::collect(101, BUDGET, || {
+            let start = Instant::now();
+            let child = fork(|| ())?;
+            let forked = ps_each(start, 1);
+            waitpid(Some(child), WaitOptions::empty()).ok()?;
+            whole.push(ps_each(start, 1));
+            Some(forked)
+        })?;
+        Some((forks, Sample::of(whole)?))
+    })
+}
+
+/// Runs `child` in a forked process, which then exits at once.
+///
+/// The process has other threads, so `child` may do nothing but plain system calls: no allocation, no
+/// lock, no panic. All callers pass such code.
+fn fork(child: impl FnOnce()) -> Option<Pid> {
+    // SAFETY: after fork() in a process with threads the child may call async-signal-safe functions
+    // only: `child` makes read, write and close calls, and `_exit` runs no handlers.
+    unsafe {
+        match libc::fork() {
+            0 => {
+                child();
+                libc::_exit(0)
+            }
+            pid => Pid::from_raw(pid).filter(|_| pid > 0),
+        }
+    }
+}
+
+/// Closes the child's copy of a descriptor that the parent goes on using through `file`.
+fn close(file: &impl std::os::fd::AsRawFd) {
+    // SAFETY: only called in a forked child, which never touches `file` again and leaves by `_exit`
+    // without running destructors.
+    unsafe {
+        libc::close(file.as_raw_fd());
+    }
+}
+
+/// Timer interrupts a second: the coarse clock moves once each.
+pub fn hz() -> Option<u32> {
+    let step = clock_getres(ClockId::MonotonicCoarse);
+    let ns = u32::try_from(step.tv_nsec).ok().filter(|&ns| ns > 0)?;
+    (step.tv_sec == 0).then_some(1_000_000_000 / ns)
+}
+
+/// The gaps that the timer interrupt leaves in a loop which only reads the clock: a tick, and the
+/// entry and return of its interrupt. As many of the longest gaps as there were ticks.
+pub fn tick_gaps(cpu: usize, hz: u32) -> Option<Sample> {
+    on_cpu(cpu, || {
+        let length = Duration::from_millis(600);
+        let mut gaps = Vec::with_capacity(100_000);
+        let start = Instant::now();
+        let mut before = start;
+        loop {
+            let now = Instant::now();
+            let gap = (now - before).as_nanos() as u64;
+            if gap > 300 && gaps.len() < gaps.capacity() {
+                gaps.push(gap * 1_000);
+            }
+            before = now;
+            if now - start > length {
+                break;
+            }
+        }
+        let ticks = (length.as_millis() as u64 * u64::from(hz) / 1_000) as usize;
+        gaps.sort_unstable_by(|a, b| b.cmp(a));
+        // Without enough gaps the kernel runs without ticks here.
+        if gaps.len() < ticks / 2 {
+            return None;
+        }
+        gaps.truncate(ticks);
+        Sample::of(gaps)
+    })
+}
+
+/// The slack that the kernel gives timers of this process, in ns.
+pub fn timer_slack_ns() -> Option<u64> {
+    // SAFETY: PR_GET_TIMERSLACK takes no pointers.
+    let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
+    u64::try_from(slack).ok()
+}

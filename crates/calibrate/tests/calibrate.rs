@@ -1,0 +1,45 @@
+//! The calibration on the machine that runs the tests, whatever that is.
+
+use std::time::{Duration, Instant};
+
+use schedlab_calibrate::calibrate;
+use schedlab_machine::{Machine, SourceKind};
+
+#[test]
+fn the_profile_loads_and_tells_what_was_measured() {
+    let start = Instant::now();
+    let mut told = Vec::new();
+    let report = calibrate(|what| told.push(what.to_owned()));
+    assert!(
+        start.elapsed() < Duration::from_secs(30),
+        "took {:?}",
+        start.elapsed()
+    );
+    assert!(!told.is_empty());
+
+    let text = report.to_toml();
+    let machine = Machine::from_toml("this-machine.toml", &text)
+        .unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(machine, report.machine);
+
+    let kind = |field: &str| {
+        let known = machine.provenance().iter().find(|one| one.field == field);
+        known.unwrap_or_else(|| panic!("no {field}")).kind
+    };
+    for field in [
+        "memory.miss_ps",
+        "memory.atomic_ps",
+        "paths.syscall_ns",
+        "paths.switch_ns",
+    ] {
+        assert_eq!(kind(field), SourceKind::Measured, "{field}\n{text}");
+    }
+    assert_eq!(kind("paths.irq_ns"), SourceKind::Guess);
+    // Bounds that no machine of today breaks: a mistaken unit would.
+    assert!(
+        (10_000..10_000_000).contains(&machine.memory.miss_ps),
+        "{text}"
+    );
+    assert!((500..200_000).contains(&machine.memory.hit_ps), "{text}");
+    assert!((10..100_000).contains(&machine.paths.syscall_ns), "{text}");
+}
