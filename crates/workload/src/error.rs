@@ -52,6 +52,18 @@ pub enum WorkloadError {
         /// What is wrong and what to do.
         message: String,
     },
+    /// Something in a workload file is wrong.
+    #[error("{file}:{line}: {}{message}", if .path.is_empty() { String::new() } else { format!("`{path}`: ") })]
+    File {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// The keys that lead there, joined by dots.
+        path: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
     /// A workload file could not be read.
     #[error("cannot read the workload file `{path}`: {source}")]
     Unreadable {
@@ -65,12 +77,12 @@ pub enum WorkloadError {
 /// ` (did you mean …?)` if one of the choices is near enough.
 pub(crate) fn nearest<S: AsRef<str>>(wrong: &str, choices: &[S]) -> String {
     let mut text = String::new();
-    let similarity = |choice: &&S| strsim::jaro_winkler(wrong, choice.as_ref());
+    let similarity = |choice: &&S| strsim::normalized_damerau_levenshtein(wrong, choice.as_ref());
     let best = choices
         .iter()
         .max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    // 0.7 still catches a transposition in a four-letter word, and offers nothing for an unrelated one.
-    if let Some(best) = best.filter(|choice| similarity(choice) >= 0.7) {
+    // Half of the letters in place still catches `active` for `active_sets` and leaves out unrelated words.
+    if let Some(best) = best.filter(|choice| similarity(choice) >= 0.5) {
         let _ = write!(text, " (did you mean `{}`?)", best.as_ref());
     }
     text

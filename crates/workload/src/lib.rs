@@ -15,6 +15,7 @@ mod error;
 pub mod models;
 mod param;
 mod registry;
+pub mod rtapp;
 mod seed;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,7 +1,7 @@
 //! Which workloads there are, and how one is asked for: `name:option=value,option=value`.
 
 use crate::action::{Score, Workload};
-use crate::{Builder, Kind, Options, Param, WorkloadError, models};
+use crate::{Builder, Kind, Options, Param, WorkloadError, models, rtapp};
 
 /// A workload that is built from options.
 #[derive(Clone, Copy)]
@@ -54,16 +54,22 @@ impl Model {
 }
 
 impl Workload {
-    /// The workload that `text` asks for: `name`, `name:option=value,option=value`.
+    /// The workload that `text` asks for: `name`, `name:option=value,option=value`, or with the path of an
+    /// rt-app file (`*.json`) in place of the name.
     ///
     /// `nr_cpus` matters only to where tasks may run (`pin`, CPU lists), never to what they do. `seed` is
     /// for models that draw while they are built; tasks draw from [`crate::stream`].
     ///
     /// # Errors
-    /// If there is no such workload, option or value, or if the workload can never end.
+    /// If there is no such workload, option, value or file, if the file is wrong, or if the workload could
+    /// never end.
     pub fn parse(text: &str, seed: u64, nr_cpus: usize) -> Result<Workload, WorkloadError> {
         assert!(nr_cpus > 0, "a machine has a CPU");
+        // No model draws while it is built so far.
         let _ = seed;
+        if let Some((path, options)) = rtapp::split(text) {
+            return rtapp::load(path, options, nr_cpus);
+        }
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
         let Some(model) = list().iter().find(|model| model.name == name) else {
             return Err(WorkloadError::UnknownWorkload {

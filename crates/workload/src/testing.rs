@@ -209,6 +209,10 @@ impl Executor {
             } else if let Some((key, _)) = self.sleeping.first_key_value() {
                 self.end.now = key.0;
             } else {
+                // Whoever is left waits until the run's time is over.
+                if limit < Instant::NEVER && self.tasks.iter().any(|task| !task.exited) {
+                    self.end.now = limit;
+                }
                 break;
             }
         }

@@ -1,0 +1,456 @@
+//! From an understood file to objects and threads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use schedlab_trace::{CpuId, CpuSet, Duration};
+
+use super::ENDLESS;
+use super::grammar::{self, Event, File, MemKind, Phase, Policy, Task};
+use super::thread::{Op, Program, ProgramPhase, Shared, TimerSlot, UNSET};
+use super::values::Place;
+use crate::error::nearest;
+use crate::{Builder, ObjectId, ObjectSpec, Options, SchedClass, WorkloadError};
+
+/// The line that a step of a pointer chase touches.
+const LINE_BYTES: u64 = 64;
+
+pub(super) fn build(
+    file: File,
+    options: &Options,
+    builder: &mut Builder,
+) -> Result<(), WorkloadError> {
+    for note in &file.notes {
+        builder.note(note);
+    }
+    check_locks(&file)?;
+    check_suspends(&file, builder);
+    let forked = forked_tasks(&file)?;
+    let mut names = Names {
+        objects: BTreeMap::new(),
+        timers: BTreeMap::new(),
+        parties: parties(&file, &forked)?,
+        resumed: resumed(&file),
+    };
+    let placement = builder.placement().clone();
+    let mut programs = Vec::with_capacity(file.tasks.len());
+    for task in &file.tasks {
+        let compiled = compile(task, &file, &mut names, builder, options)?;
+        programs.push(compiled);
+    }
+    let shared = Arc::new(Shared {
+        programs,
+        timers: names.timers.iter().map(|_| AtomicU64::new(UNSET)).collect(),
+        forks: file.tasks.iter().map(|_| AtomicU32::new(0)).collect(),
+        created: AtomicU32::new(0),
+        cumulative_slack: file.global.cumulative_slack,
+        placement,
+        pin_given: options.is_given("pin"),
+        nice_given: options.is_given("nice"),
+        class_given: options.is_given("policy"),
+    });
+    for (program, task) in file.tasks.iter().enumerate() {
+        for _ in 0..task.instances {
+            builder.push(Shared::spawn(&shared, program, None));
+        }
+    }
+    end(&file, &forked, options, builder)
+}
+
+/// When the run ends, if not by itself.
+fn end(
+    file: &File,
+    forked: &BTreeSet<usize>,
+    options: &Options,
+    builder: &mut Builder,
+) -> Result<(), WorkloadError> {
+    let mut endless = false;
+    let mut any = false;
+    for (i, task) in file.tasks.iter().enumerate() {
+        if task.instances == 0 && !forked.contains(&i) {
+            builder.note(format!(
+                "`{}` never runs: its `instance` is 0 and nobody forks it",
+                task.place.path
+            ));
+            continue;
+        }
+        any |= task.instances > 0;
+        let for_ever = |phase: &&Phase| phase.loops.is_none();
+        endless |= task.loops.is_none() || task.phases.iter().any(|phase| for_ever(&phase));
+        let idle = |phase: &Phase| phase.events.iter().all(|(event, _)| takes_no_time(event));
+        let spins = task.loops.is_none() && task.phases.iter().all(idle)
+            || task.phases.iter().filter(for_ever).any(idle);
+        if spins {
+            return Err(task.place.error(
+                "would loop for ever without taking time: give it a run, a sleep or a timer",
+            ));
+        }
+    }
+    if !any {
+        return Err(file.tasks[0]
+            .place
+            .error("and all other tasks have `instance` 0: nothing runs"));
+    }
+    let duration = match (options.time("duration"), file.global.duration_s) {
+        (Duration::ZERO, None) if endless => {
+            builder.note(format!(
+                "the file would run until it is interrupted; the run ends after {} s (duration=…)",
+                ENDLESS.ns() / 1_000_000_000
+            ));
+            Some(ENDLESS)
+        }
+        (Duration::ZERO, seconds) => seconds.map(Duration::from_secs),
+        (given, _) => Some(given),
+    };
+    if let Some(duration) = duration {
+        builder.duration(duration);
+    }
+    Ok(())
+}
+
+fn takes_no_time(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Run { us: 0 } | Event::Mem { bytes: 0 } | Event::IoRun { bytes: 0 }
+    )
+}
+
+/// The names under which somebody resumes.
+fn resumed(file: &File) -> BTreeSet<String> {
+    events(file)
+        .filter_map(|(_, event, _)| match event {
+            Event::Resume(name) => Some(name.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn events(file: &File) -> impl Iterator<Item = (&Task, &Event, &Place)> {
+    file.tasks.iter().flat_map(|task| {
+        let phases = task.phases.iter();
+        phases.flat_map(move |phase| {
+            let events = phase.events.iter();
+            events.map(move |(event, place)| (task, event, place))
+        })
+    })
+}
+
+/// The name under which a suspended thread waits.
+fn suspend_name<'a>(task: &'a Task, given: Option<&'a str>, resumed: &BTreeSet<String>) -> &'a str {
+    match given {
+        Some(given) if !resumed.contains(&task.name) && resumed.contains(given) => given,
+        _ => &task.name,
+    }
+}
+
+/// Tells of suspends that nobody ends, resumes that wake nobody, and strings that count as names.
+fn check_suspends(file: &File, builder: &mut Builder) {
+    let resumed = resumed(file);
+    let mut waited: BTreeSet<&str> = BTreeSet::new();
+    let mut told: BTreeSet<&str> = BTreeSet::new();
+    for (task, event, place) in events(file) {
+        let Event::Suspend(given) = event else {
+            continue;
+        };
+        let name = suspend_name(task, given.as_deref(), &resumed);
+        waited.insert(name);
+        if name != task.name && told.insert(&task.name) {
+            builder.note(format!(
+                "`{}` waits under the name `{name}`, as in rt-app before May 2025: nobody resumes `{}`",
+                place.path, task.name
+            ));
+        }
+        if !resumed.contains(name) && told.insert(&task.name) {
+            builder.note(format!(
+                "`{}` sleeps until the run ends: nobody resumes `{name}`",
+                place.path
+            ));
+        }
+    }
+    for name in resumed
+        .iter()
+        .filter(|name| !waited.contains(name.as_str()))
+    {
+        builder.note(format!(
+            "resume `{name}` wakes nobody: no task suspends under that name"
+        ));
+    }
+}
+
+/// Places in the list of tasks of those that some task forks.
+fn forked_tasks(file: &File) -> Result<BTreeSet<usize>, WorkloadError> {
+    let names: Vec<&str> = file.tasks.iter().map(|task| task.name.as_str()).collect();
+    events(file)
+        .filter_map(|(_, event, place)| match event {
+            Event::Fork(name) => Some((name, place)),
+            _ => None,
+        })
+        .map(|(name, place)| {
+            names.iter().position(|known| known == name).ok_or_else(|| {
+                place.error(format!(
+                    "forks `{name}`, which is no task{}; there are: {}",
+                    nearest(name, &names),
+                    names.join(", ")
+                ))
+            })
+        })
+        .collect()
+}
+
+/// How many threads meet at each barrier: each place where it is named counts all instances of its task.
+fn parties(file: &File, forked: &BTreeSet<usize>) -> Result<BTreeMap<String, u32>, WorkloadError> {
+    let mut parties = BTreeMap::new();
+    for (i, task) in file.tasks.iter().enumerate() {
+        let phases = task.phases.iter();
+        for (event, place) in phases.flat_map(|phase| &phase.events) {
+            let Event::Barrier(name) = event else {
+                continue;
+            };
+            if forked.contains(&i) {
+                return Err(place.error(
+                    "cannot be in a task that is forked: nobody knows how many threads would meet (rt-app documents the same)",
+                ));
+            }
+            *parties.entry(name.clone()).or_default() += task.instances;
+        }
+    }
+    Ok(parties)
+}
+
+/// Follows the mutexes that each task holds through its phases, twice where they loop.
+fn check_locks(file: &File) -> Result<(), WorkloadError> {
+    for task in &file.tasks {
+        let mut held: Vec<&str> = Vec::new();
+        let twice = |loops: Option<u64>| loops.map_or(2, |n| n.min(2));
+        for _ in 0..twice(task.loops) {
+            for phase in &task.phases {
+                for _ in 0..twice(phase.loops) {
+                    for (event, place) in &phase.events {
+                        follow(event, &mut held).map_err(|message| place.error(message))?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn follow<'a>(event: &'a Event, held: &mut Vec<&'a str>) -> Result<(), String> {
+    match event {
+        Event::Lock(name) if held.contains(&name.as_str()) => Err(format!(
+            "locks `{name}`, which the thread holds already: it would wait for itself"
+        )),
+        Event::Lock(name) => {
+            held.push(name);
+            Ok(())
+        }
+        Event::Unlock(name) => match held.iter().position(|held| held == name) {
+            Some(at) => {
+                held.remove(at);
+                Ok(())
+            }
+            None => Err(format!(
+                "unlocks `{name}`, which the thread does not hold: put a `lock` before it"
+            )),
+        },
+        Event::Wait { mutex, .. } | Event::Sync { mutex, .. }
+            if !held.contains(&mutex.as_str()) =>
+        {
+            Err(format!(
+                "needs the mutex `{mutex}` to be held: put a `lock` before it"
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Sort {
+    Mutex,
+    Condition,
+    Barrier,
+    Semaphore,
+    Event,
+}
+
+/// What names in the file stand for.
+struct Names {
+    objects: BTreeMap<(Sort, String), ObjectId>,
+    /// Timers that several threads share.
+    timers: BTreeMap<String, usize>,
+    parties: BTreeMap<String, u32>,
+    resumed: BTreeSet<String>,
+}
+
+impl Names {
+    fn object(&mut self, builder: &mut Builder, sort: Sort, name: &str) -> ObjectId {
+        let parties = self.parties.get(name).copied().unwrap_or(0).max(1);
+        let key = (sort, name.to_owned());
+        *self.objects.entry(key).or_insert_with(|| {
+            builder.object(match sort {
+                Sort::Mutex => ObjectSpec::Mutex,
+                Sort::Condition => ObjectSpec::Condition,
+                Sort::Barrier => ObjectSpec::Barrier { parties },
+                Sort::Semaphore => ObjectSpec::Semaphore { initial: 0 },
+                Sort::Event => ObjectSpec::Event,
+            })
+        })
+    }
+}
+
+fn compile(
+    task: &Task,
+    file: &File,
+    names: &mut Names,
+    builder: &mut Builder,
+    options: &Options,
+) -> Result<Program, WorkloadError> {
+    let nr_cpus = builder.placement().nr_cpus;
+    let cpus = |list: &Option<Vec<u32>>| -> Result<Option<CpuSet>, WorkloadError> {
+        let Some(list) = list else { return Ok(None) };
+        if options.is_given("pin") {
+            return Ok(None);
+        }
+        if let Some(cpu) = list.iter().find(|&&cpu| cpu as usize >= nr_cpus) {
+            return Err(task.place.error(format!(
+                "asks for CPU {cpu}, but the machine has {nr_cpus}, numbered from 0: give it more CPUs, or pin=false to ignore the file's lists"
+            )));
+        }
+        let mut set = CpuSet::empty(nr_cpus);
+        list.iter().for_each(|&cpu| set.insert(CpuId(cpu)));
+        Ok(Some(set))
+    };
+    let own_cpus = cpus(&task.cpus)?;
+    // Timers of the thread's own, by name.
+    let mut own_timers: BTreeMap<String, usize> = BTreeMap::new();
+    let absolute: BTreeSet<&str> = events(file)
+        .filter_map(|(_, event, _)| match event {
+            Event::Timer(timer) if timer.absolute => Some(timer.name.as_str()),
+            _ => None,
+        })
+        .collect();
+    let mut working_set_bytes = 0;
+    let mut policy = policy_of(task.class);
+    let mut phases = Vec::with_capacity(task.phases.len());
+    for phase in &task.phases {
+        let mut sched = None;
+        if phase.policy.is_some() || phase.priority.is_some() {
+            policy = phase.policy.unwrap_or(policy);
+            let resolved = grammar::class(policy, phase.priority);
+            sched = Some(resolved.map_err(|message| task.place.error(message))?);
+        }
+        let mut ops = Vec::with_capacity(phase.events.len());
+        for (event, _) in &phase.events {
+            if let Event::Timer(timer) = event {
+                let slots = if timer.is_unique() {
+                    &mut own_timers
+                } else {
+                    &mut names.timers
+                };
+                let next = slots.len();
+                let at = *slots.entry(timer.name.clone()).or_insert(next);
+                ops.push(Op::Timer {
+                    slot: if timer.is_unique() {
+                        TimerSlot::Own(at)
+                    } else {
+                        TimerSlot::Shared(at)
+                    },
+                    period: Duration::from_us(timer.period_us),
+                    absolute: absolute.contains(timer.name.as_str()),
+                });
+                continue;
+            }
+            let (op, touched) = operation(event, task, file, names, builder);
+            working_set_bytes = working_set_bytes.max(touched);
+            ops.push(op);
+        }
+        phases.push(ProgramPhase {
+            loops: phase.loops,
+            sched,
+            cpus: match cpus(&phase.cpus)? {
+                Some(set) => Some(set),
+                None => own_cpus.clone(),
+            },
+            ops,
+        });
+    }
+    Ok(Program {
+        name: task.name.clone(),
+        delay: Duration::from_us(task.delay_us),
+        loops: task.loops,
+        class: task.class,
+        nice: task.nice,
+        working_set_bytes,
+        timers: own_timers.len(),
+        phases,
+    })
+}
+
+fn policy_of(class: SchedClass) -> Policy {
+    match class {
+        SchedClass::Normal => Policy::Other,
+        SchedClass::Batch => Policy::Batch,
+        SchedClass::Idle => Policy::Idle,
+        SchedClass::Fifo(_) => Policy::Fifo,
+        SchedClass::RoundRobin(_) => Policy::RoundRobin,
+    }
+}
+
+/// What an event does, and how much memory it goes over.
+fn operation(
+    event: &Event,
+    task: &Task,
+    file: &File,
+    names: &mut Names,
+    builder: &mut Builder,
+) -> (Op, u64) {
+    let buffer_bytes = file.global.mem_buffer_bytes;
+    let mut get = |sort, name: &str| names.object(builder, sort, name);
+    let op = match event {
+        Event::Run { us } => Op::Run(Duration::from_us(*us)),
+        Event::Runtime { us } => Op::Runtime(Duration::from_us(*us)),
+        Event::Sleep { us } => Op::Sleep(Duration::from_us(*us)),
+        Event::Suspend(given) => {
+            let name = suspend_name(task, given.as_deref(), &names.resumed).to_owned();
+            Op::Suspend(names.object(builder, Sort::Event, &name))
+        }
+        Event::Resume(name) => Op::Resume(get(Sort::Event, name)),
+        Event::Lock(name) => Op::Lock(get(Sort::Mutex, name)),
+        Event::Unlock(name) => Op::Unlock(get(Sort::Mutex, name)),
+        Event::Wait { condition, mutex } => Op::Wait {
+            condition: get(Sort::Condition, condition),
+            mutex: get(Sort::Mutex, mutex),
+        },
+        Event::Sync { condition, mutex } => Op::Sync {
+            condition: get(Sort::Condition, condition),
+            mutex: get(Sort::Mutex, mutex),
+        },
+        Event::Signal(name) => Op::Signal(get(Sort::Condition, name)),
+        Event::Broadcast(name) => Op::Broadcast(get(Sort::Condition, name)),
+        Event::Barrier(name) => Op::Barrier(get(Sort::Barrier, name)),
+        Event::SemPost(name) => Op::Post(get(Sort::Semaphore, name)),
+        Event::SemWait(name) => Op::Acquire(get(Sort::Semaphore, name)),
+        Event::Mem { bytes } => return (Op::Touch(*bytes), (*bytes).min(buffer_bytes)),
+        Event::MemRun(run) => {
+            let bytes = match run.kind {
+                MemKind::Read | MemKind::Write => run.count,
+                // Model: each pointer of a chase costs one line; the order makes no difference.
+                MemKind::Chase { stride_bytes, .. } => run.count * stride_bytes.min(LINE_BYTES),
+            };
+            return (Op::Touch(bytes), bytes.min(run.size_bytes));
+        }
+        // One write() a buffer; /dev/null takes everything.
+        Event::IoRun { bytes } => {
+            let calls = bytes.div_ceil(buffer_bytes) as u32;
+            return (Op::Syscalls(calls), 0);
+        }
+        Event::Yield => Op::Yield,
+        Event::Fork(name) => {
+            let known = file.tasks.iter().position(|task| task.name == *name);
+            Op::Fork(known.expect("checked by forked_tasks"))
+        }
+        Event::Timer(_) => unreachable!("timers are compiled by their slots"),
+    };
+    (op, 0)
+}

@@ -1,0 +1,233 @@
+//! rt-app's grammar: what a file says, and the words it says it with.
+//!
+//! Follows rt-app's doc/tutorial.txt and, where that is silent, src/rt-app_parse_config.c (both as of May
+//! 2026). [`super::read`] gets it from the JSON tree.
+
+use super::values::Place;
+use crate::SchedClass;
+
+/// A file that was understood.
+#[derive(Debug)]
+pub(super) struct File {
+    pub tasks: Vec<Task>,
+    pub global: Global,
+    pub notes: Vec<String>,
+}
+
+/// The `global` object, as far as it concerns the run.
+#[derive(Debug)]
+pub(super) struct Global {
+    /// Seconds; `None` = until all threads have ended.
+    pub duration_s: Option<u64>,
+    pub mem_buffer_bytes: u64,
+    pub cumulative_slack: bool,
+    pub default_class: Policy,
+}
+
+#[derive(Debug)]
+pub(super) struct Task {
+    pub name: String,
+    pub instances: u32,
+    pub delay_us: u64,
+    /// Runs of all phases; `None` = for ever.
+    pub loops: Option<u64>,
+    pub class: SchedClass,
+    pub nice: i8,
+    pub cpus: Option<Vec<u32>>,
+    pub phases: Vec<Phase>,
+    /// Where it is defined.
+    pub place: Place,
+}
+
+#[derive(Debug)]
+pub(super) struct Phase {
+    /// Runs of this phase; `None` = for ever.
+    pub loops: Option<u64>,
+    pub policy: Option<Policy>,
+    pub priority: Option<i32>,
+    pub cpus: Option<Vec<u32>>,
+    pub events: Vec<(Event, Place)>,
+}
+
+/// A scheduling policy without its priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Policy {
+    Other,
+    Batch,
+    Idle,
+    Fifo,
+    RoundRobin,
+    Deadline,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Event {
+    Run {
+        us: u64,
+    },
+    Runtime {
+        us: u64,
+    },
+    Sleep {
+        us: u64,
+    },
+    Timer(Timer),
+    /// The name it waits for, if the file gives one.
+    Suspend(Option<String>),
+    Resume(String),
+    Lock(String),
+    Unlock(String),
+    Wait {
+        condition: String,
+        mutex: String,
+    },
+    Sync {
+        condition: String,
+        mutex: String,
+    },
+    Signal(String),
+    Broadcast(String),
+    Barrier(String),
+    SemPost(String),
+    SemWait(String),
+    Mem {
+        bytes: u64,
+    },
+    MemRun(MemRun),
+    IoRun {
+        bytes: u64,
+    },
+    Yield,
+    Fork(String),
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Timer {
+    pub name: String,
+    pub period_us: u64,
+    pub absolute: bool,
+}
+
+impl Timer {
+    /// One timer a thread instead of one for all.
+    pub fn is_unique(&self) -> bool {
+        self.name.starts_with("unique")
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct MemRun {
+    pub kind: MemKind,
+    pub size_bytes: u64,
+    /// Bytes, or pointers to follow.
+    pub count: u64,
+    pub shared: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum MemKind {
+    Read,
+    Write,
+    Chase { stride_bytes: u64, random: bool },
+}
+
+/// Every event, with longer names before those they begin with.
+pub(super) const EVENTS: &[&str] = &[
+    "runtime", "run", "sleep", "timer", "suspend", "resume", "lock", "unlock", "wait", "signal",
+    "broad", "sync", "barrier", "memrun", "mem", "iorun", "yield", "fork", "sem_post", "sem_wait",
+];
+pub(super) const PHASE_PROPERTIES: &[&str] = &[
+    "loop",
+    "policy",
+    "priority",
+    "dl-runtime",
+    "dl-period",
+    "dl-deadline",
+    "cpus",
+    "nodes_membind",
+    "util_min",
+    "util_max",
+    "taskgroup",
+];
+pub(super) const TASK_PROPERTIES: &[&str] = &["instance", "delay", "phases", "period", "deadline"];
+/// Of rt-app's own logs and calibration: known, checked, and without meaning for a model.
+pub(super) const GLOBAL_OWN: &[&str] = &[
+    "calibration",
+    "logdir",
+    "log_basename",
+    "log_size",
+    "ftrace",
+    "gnuplot",
+    "lock_pages",
+];
+pub(super) const GLOBAL_USED: &[&str] = &[
+    "duration",
+    "default_policy",
+    "pi_enabled",
+    "io_device",
+    "mem_buffer_size",
+    "cumulative_slack",
+    "frag",
+];
+pub(super) const RESOURCE_TYPES: &[&str] = &[
+    "mutex",
+    "timer",
+    "wait",
+    "signal",
+    "broadcast",
+    "sync",
+    "barrier",
+    "fork",
+    "sleep",
+    "run",
+    "suspend",
+    "resume",
+    "mem",
+    "iorun",
+    "runtime",
+    "yield",
+    "sem_post",
+    "sem_wait",
+];
+
+/// The highest fixed priority there is.
+const DEADLINE_AS: SchedClass = SchedClass::Fifo(99);
+
+/// The event that a key names. rt-app takes any key that begins with an event's name, so that keys can be
+/// made unique (`run0`, `timerA`, `memrun_b`); a small letter after it is a typing error, though.
+pub(super) fn event_of(key: &str) -> Option<&'static str> {
+    EVENTS.iter().copied().find(|event| {
+        key.strip_prefix(event)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_lowercase()))
+    })
+}
+
+/// Class and nice level that `policy` with `priority` means.
+pub(super) fn class(
+    policy: Policy,
+    priority: Option<i32>,
+) -> std::result::Result<(SchedClass, i8), String> {
+    let nice = |priority: i32| {
+        i8::try_from(priority)
+            .ok()
+            .filter(|nice| (-20..20).contains(nice))
+            .ok_or_else(|| {
+                format!("must be a nice level from -20 to 19 for this policy, not {priority}")
+            })
+    };
+    let fixed = |priority: i32| {
+        u8::try_from(priority)
+            .ok()
+            .filter(|n| (1..=99).contains(n))
+            .ok_or_else(|| format!("must be from 1 to 99 for this policy, not {priority}"))
+    };
+    // Defaults: rt-app_types.h.
+    Ok(match policy {
+        Policy::Other => (SchedClass::Normal, nice(priority.unwrap_or(0))?),
+        Policy::Batch => (SchedClass::Batch, nice(priority.unwrap_or(0))?),
+        Policy::Idle => (SchedClass::Idle, nice(priority.unwrap_or(0))?),
+        Policy::Fifo => (SchedClass::Fifo(fixed(priority.unwrap_or(10))?), 0),
+        Policy::RoundRobin => (SchedClass::RoundRobin(fixed(priority.unwrap_or(10))?), 0),
+        Policy::Deadline => (DEADLINE_AS, 0),
+    })
+}

@@ -1,0 +1,107 @@
+//! rt-app's task-set files as workloads.
+//!
+//! Every key is used, told to the user in a note because it has no effect here, or an error that names file,
+//! line, place and the nearest known key. What a file means is what rt-app does (src/rt-app.c as of May
+//! 2026); where the model differs, a comment `Model:` says so:
+//!
+//! - `run` is CPU time on the simulated core; rt-app's loops, calibrated on CPU 0, come to the same.
+//! - Threads share one address space and start together at the start of the run.
+//! - `suspend` waits under its thread's own name, as documented since May 2025. Where nobody ever resumes
+//!   that name but somebody resumes the string, the string counts, as in older versions: the shipped
+//!   browser and video examples need it.
+//! - A file whose threads never end and that names no duration runs for [`ENDLESS`] (rt-app: until it is
+//!   interrupted).
+//!
+//! The score is phase iterations per second; run time, period, slack and wakeup latency per thread are
+//! counters `rtapp.<thread>.*`.
+
+mod build;
+mod grammar;
+mod json;
+mod read;
+mod thread;
+mod values;
+
+use schedlab_trace::Duration;
+
+use crate::action::Workload;
+use crate::{Builder, Kind, Options, Param, Score, ScoreRule, TimeUnit, WorkloadError, common};
+
+/// How long a file runs that would go on until it is interrupted.
+pub const ENDLESS: Duration = Duration::from_secs(10);
+
+/// Options of an rt-app file, besides the [`common`] ones. Those that are given override the file.
+pub const PARAMS: &[Param] = &[Param {
+    name: "duration",
+    kind: Kind::Time {
+        bare: TimeUnit::S,
+        max: Duration::from_secs(1_000_000),
+    },
+    default: "0",
+    doc: "the run ends here at the latest; 0 = as the file says",
+}];
+
+/// Path and options, if `text` asks for a file: it ends in `.json` before its options, or names a file.
+pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
+    if let Some(at) = text.find(".json:") {
+        let (path, options) = text.split_at(at + ".json".len());
+        return Some((path, &options[1..]));
+    }
+    let is_file = text.ends_with(".json") || std::path::Path::new(text).is_file();
+    is_file.then_some((text, ""))
+}
+
+/// Reads a file; the only input and output of this crate.
+pub(crate) fn load(path: &str, options: &str, nr_cpus: usize) -> Result<Workload, WorkloadError> {
+    let unreadable = |source| WorkloadError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    parse(path, &text, options, nr_cpus)
+}
+
+/// Understands the text of a file; `file` is its name for messages.
+///
+/// # Errors
+/// If it is no JSON, is not in rt-app's grammar, asks for what is not modelled, or for CPUs beyond
+/// `nr_cpus`.
+pub fn parse(
+    file: &str,
+    text: &str,
+    options: &str,
+    nr_cpus: usize,
+) -> Result<Workload, WorkloadError> {
+    let params = PARAMS.iter().chain(common()).copied();
+    let options = Options::read(file, params, options)?;
+    let root = json::parse(text).map_err(|error| WorkloadError::File {
+        file: file.to_owned(),
+        line: error.line,
+        path: String::new(),
+        message: format!("is not JSON as rt-app files are: {}", error.message),
+    })?;
+    let with_file = |error| match error {
+        WorkloadError::File {
+            line,
+            path,
+            message,
+            ..
+        } => WorkloadError::File {
+            file: file.to_owned(),
+            line,
+            path,
+            message,
+        },
+        other => other,
+    };
+    let understood = read::read(&root).map_err(with_file)?;
+    let mut builder = Builder::new(&options, nr_cpus);
+    build::build(understood, &options, &mut builder).map_err(with_file)?;
+    let score = Score {
+        name: "throughput_per_s",
+        unit: "phase iterations/s",
+        higher_is_better: true,
+        rule: ScoreRule::WorkPerSecond,
+    };
+    builder.finish(&options, score)
+}

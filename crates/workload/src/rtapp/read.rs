@@ -1,0 +1,606 @@
+//! From the JSON tree of a file to what it says.
+//!
+//! Unlike rt-app, which passes over what it does not know, every key is either used, named in a note to the
+//! user, or an error with its place and the nearest known key.
+
+use super::grammar::{
+    EVENTS, Event, File, GLOBAL_OWN, GLOBAL_USED, Global, MemKind, MemRun, PHASE_PROPERTIES, Phase,
+    Policy, RESOURCE_TYPES, TASK_PROPERTIES, Task, Timer, class, event_of,
+};
+use super::json::{Member, Node, Value};
+use super::values::{
+    INT_MAX, Place, Result, flag, integer, loops, numbers, object, policy, string, unknown,
+    unsigned,
+};
+use crate::SchedClass;
+
+const MEM_BUFFER_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Understands a whole file.
+pub(super) fn read(root: &Node) -> Result<File> {
+    let place = Place {
+        path: String::new(),
+        line: root.line,
+    };
+    let members = object(root, &place)?;
+    let known = ["tasks", "resources", "global"];
+    let mut reader = Reader { notes: Vec::new() };
+    let (mut tasks, mut global) = (None, None);
+    for member in members {
+        let here = place.at(&member.key, member.line);
+        let twice = match member.key.as_str() {
+            "tasks" => tasks.replace((&member.node, here.clone())).is_some(),
+            "global" => global.replace((&member.node, here.clone())).is_some(),
+            "resources" => {
+                reader.resources(&member.node, &here)?;
+                false
+            }
+            key => return Err(here.error(unknown("object", key, &known))),
+        };
+        if twice {
+            return Err(here.error("is there twice"));
+        }
+    }
+    let global = reader.global(global)?;
+    let Some((node, here)) = tasks else {
+        return Err(place.error(
+            "has no `tasks` object, so there is nothing to run; rt-app refuses it too (a fragment for merge.py?)",
+        ));
+    };
+    let tasks = reader.tasks(node, &here, &global)?;
+    Ok(File {
+        tasks,
+        global,
+        notes: reader.notes,
+    })
+}
+
+/// Scheduling keys of a task or phase.
+#[derive(Default)]
+struct Sched {
+    policy: Option<Policy>,
+    priority: Option<(i32, Place)>,
+    dl_runtime: Option<(u64, Place)>,
+    dl_period: Option<u64>,
+    dl_deadline: Option<u64>,
+}
+
+impl Sched {
+    /// Takes `member` if it is a scheduling key.
+    fn take(&mut self, member: &Member, here: &Place) -> Result<bool> {
+        let us = || unsigned(&member.node, here);
+        match member.key.as_str() {
+            "policy" => self.policy = Some(policy(&member.node, here)?),
+            "priority" => {
+                let priority = integer(&member.node, here, -20, 99)? as i32;
+                self.priority = Some((priority, here.clone()));
+            }
+            "dl-runtime" => self.dl_runtime = Some((us()?, here.clone())),
+            "dl-period" | "period" => self.dl_period = Some(us()?),
+            "dl-deadline" | "deadline" => self.dl_deadline = Some(us()?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+struct Reader {
+    notes: Vec<String>,
+}
+
+impl Reader {
+    fn note(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
+
+    /// Older files declare their resources; now they come into being where they are used.
+    fn resources(&mut self, node: &Node, place: &Place) -> Result<()> {
+        for member in object(node, place)? {
+            let here = place.at(&member.key, member.line);
+            for field in object(&member.node, &here)? {
+                let inner = here.at(&field.key, field.line);
+                match field.key.as_str() {
+                    "type" => {
+                        let kind = string(&field.node, &inner)?;
+                        if !RESOURCE_TYPES.contains(&kind.as_str()) {
+                            return Err(inner.error(unknown("type", &kind, RESOURCE_TYPES)));
+                        }
+                    }
+                    "target" => drop(string(&field.node, &inner)?),
+                    key => return Err(inner.error(unknown("key", key, &["type", "target"]))),
+                }
+            }
+        }
+        self.note("`resources` has no effect: resources come into being where events name them, as in rt-app");
+        Ok(())
+    }
+
+    fn global(&mut self, found: Option<(&Node, Place)>) -> Result<Global> {
+        let mut global = Global {
+            duration_s: None,
+            mem_buffer_bytes: MEM_BUFFER_BYTES,
+            cumulative_slack: false,
+            default_class: Policy::Other,
+        };
+        let Some((node, place)) = found else {
+            return Ok(global);
+        };
+        let mut seen: Vec<&str> = Vec::new();
+        for member in object(node, &place)? {
+            let here = place.at(&member.key, member.line);
+            if seen.contains(&member.key.as_str()) {
+                return Err(here.error("is there twice"));
+            }
+            seen.push(&member.key);
+            let node = &member.node;
+            match member.key.as_str() {
+                "duration" => {
+                    let seconds = integer(node, &here, -1, INT_MAX as i64)?;
+                    global.duration_s = u64::try_from(seconds).ok();
+                }
+                "default_policy" => global.default_class = policy(node, &here)?,
+                "cumulative_slack" => global.cumulative_slack = flag(node, &here)?,
+                "mem_buffer_size" => {
+                    let bytes = integer(node, &here, 1, INT_MAX as i64)?;
+                    global.mem_buffer_bytes = bytes.unsigned_abs();
+                }
+                "pi_enabled" => {
+                    if flag(node, &here)? {
+                        return Err(here.error(
+                            "not supported: mutexes with priority inheritance are not modelled; set it to false",
+                        ));
+                    }
+                }
+                "io_device" => {
+                    let device = string(node, &here)?;
+                    if device != "/dev/null" {
+                        return Err(here.error(format!(
+                            "not supported: `{device}`; no device but /dev/null is modelled"
+                        )));
+                    }
+                }
+                "frag" => {
+                    self.note("`global.frag` has no effect: today's rt-app does not know it either")
+                }
+                key if GLOBAL_OWN.contains(&key) => self.own_setting(key, node, &here)?,
+                key => {
+                    let known: Vec<&str> = GLOBAL_USED.iter().chain(GLOBAL_OWN).copied().collect();
+                    return Err(here.error(unknown("key", key, &known)));
+                }
+            }
+        }
+        Ok(global)
+    }
+
+    /// Settings of rt-app's own files, calibration and memory: right or wrong, but nothing to model.
+    fn own_setting(&mut self, key: &str, node: &Node, here: &Place) -> Result<()> {
+        match (key, &node.value) {
+            ("calibration", Value::Int(1..)) | ("log_size", Value::Int(0..)) => Ok(()),
+            ("calibration", Value::String(text)) => {
+                let cpu = text.strip_prefix("CPU").and_then(|n| n.parse::<u32>().ok());
+                cpu.map(drop).ok_or_else(|| {
+                    here.error("must be a CPU, as \"CPU0\", or the ns of a loop as a number")
+                })
+            }
+            ("calibration", other) => Err(here.error(format!(
+                "must be a CPU, as \"CPU0\", or the ns of a loop, not {}",
+                other.kind()
+            ))),
+            ("log_size", Value::String(text)) => {
+                let known = ["file", "disable", "auto"];
+                if known.contains(&text.to_ascii_lowercase().as_str()) {
+                    Ok(())
+                } else {
+                    Err(here.error(unknown("size", text, &known)))
+                }
+            }
+            ("log_size", other) => Err(here.error(format!(
+                "must be MB or one of file, disable, auto, not {}",
+                other.kind()
+            ))),
+            ("ftrace", Value::Bool(_)) => Ok(()),
+            ("ftrace", Value::String(text)) => {
+                // "event" and "attrs" are in the shipped examples and the source, not in the documentation.
+                let known = [
+                    "none", "main", "task", "run", "loop", "event", "stats", "attrs",
+                ];
+                let categories = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|name| !name.is_empty());
+                for name in categories {
+                    if !known.contains(&name) {
+                        return Err(here.error(unknown("category", name, &known)));
+                    }
+                }
+                Ok(())
+            }
+            ("ftrace", other) => Err(here.error(format!(
+                "must be a list of categories in a string, not {}",
+                other.kind()
+            ))),
+            ("gnuplot" | "lock_pages", _) => flag(node, here).map(drop),
+            _ => string(node, here).map(drop),
+        }
+    }
+
+    fn tasks(&mut self, node: &Node, place: &Place, global: &Global) -> Result<Vec<Task>> {
+        let members = object(node, place)?;
+        if members.is_empty() {
+            return Err(place.error("has no task, so there is nothing to run"));
+        }
+        let mut tasks: Vec<Task> = Vec::with_capacity(members.len());
+        for member in members {
+            let here = place.at(&member.key, member.line);
+            if tasks.iter().any(|task| task.name == member.key) {
+                return Err(here.error("is there twice; give each task a name of its own"));
+            }
+            tasks.push(self.task(member, here, global)?);
+        }
+        Ok(tasks)
+    }
+
+    fn task(&mut self, member: &Member, place: Place, global: &Global) -> Result<Task> {
+        let members = object(&member.node, &place)?;
+        let mut sched = Sched::default();
+        let mut task = Task {
+            name: member.key.clone(),
+            instances: 1,
+            delay_us: 0,
+            loops: None,
+            class: SchedClass::Normal,
+            nice: 0,
+            cpus: None,
+            phases: Vec::new(),
+            place: place.clone(),
+        };
+        let phases = members.iter().find(|member| member.key == "phases");
+        let mut own = Vec::new();
+        let mut seen: Vec<&str> = Vec::new();
+        for member in members {
+            let key = member.key.as_str();
+            let here = place.at(key, member.line);
+            if event_of(key).is_none() && seen.contains(&key) {
+                return Err(here.error("is there twice"));
+            }
+            seen.push(key);
+            match key {
+                "instance" => task.instances = unsigned(&member.node, &here)? as u32,
+                "delay" => task.delay_us = unsigned(&member.node, &here)?,
+                "phases" => {}
+                "cpus" => task.cpus = Some(self.cpus(&member.node, &here)?),
+                "loop" if phases.is_some() => task.loops = loops(&member.node, &here, 0)?,
+                // The older name of dl-runtime; without `phases` it is the event.
+                "runtime" if phases.is_some() => {
+                    sched.dl_runtime = Some((unsigned(&member.node, &here)?, here));
+                }
+                _ if sched.take(member, &here)? || self.without_effect(member, &here)? => {}
+                _ if phases.is_none() => own.push(member),
+                _ if event_of(key).is_some() => {
+                    return Err(here.error(
+                        "is an event beside `phases`; rt-app would pass over it: move it into a phase",
+                    ));
+                }
+                _ => {
+                    let known: Vec<&str> = TASK_PROPERTIES
+                        .iter()
+                        .chain(PHASE_PROPERTIES)
+                        .copied()
+                        .collect();
+                    return Err(here.error(unknown("key", key, &known)));
+                }
+            }
+        }
+        self.task_sched(&mut task, &sched, global)?;
+        if let Some(phases) = phases {
+            let place = place.at("phases", phases.line);
+            for phase in object(&phases.node, &place)? {
+                let here = place.at(&phase.key, phase.line);
+                let members: Vec<&Member> = object(&phase.node, &here)?.iter().collect();
+                task.phases.push(self.phase(&members, &here)?);
+            }
+            if task.phases.is_empty() {
+                return Err(place.error("has no phase, so the task would do nothing"));
+            }
+        } else {
+            // One phase whose `loop` is the task's: rt-app runs it once, or for ever without a `loop`.
+            let phase = self.phase(&own, &place)?;
+            task.loops = own.iter().any(|member| member.key == "loop").then_some(1);
+            task.phases.push(phase);
+        }
+        Ok(task)
+    }
+
+    /// Class, nice level and the deadline keys of a task.
+    fn task_sched(&mut self, task: &mut Task, sched: &Sched, global: &Global) -> Result<()> {
+        let policy = sched.policy.unwrap_or(global.default_class);
+        let priority = sched.priority.as_ref();
+        let (class, nice) = class(policy, priority.map(|(n, _)| *n)).map_err(|message| {
+            let place = priority.map_or(&task.place, |(_, place)| place);
+            place.error(message)
+        })?;
+        (task.class, task.nice) = (class, nice);
+        self.deadline(policy, sched, &task.place)
+    }
+
+    /// SCHED_DEADLINE and the request for a slice that shares its keys.
+    fn deadline(&mut self, policy: Policy, sched: &Sched, place: &Place) -> Result<()> {
+        if policy != Policy::Deadline {
+            if sched.dl_runtime.is_some()
+                || sched.dl_period.is_some()
+                || sched.dl_deadline.is_some()
+            {
+                self.note("dl-runtime, dl-period and dl-deadline have no effect on normal tasks here: a requested slice is read by the kernel's own fair class only, no sched_ext policy sees it");
+            }
+            return Ok(());
+        }
+        let Some((runtime, here)) = &sched.dl_runtime else {
+            return Err(
+                place.error("SCHED_DEADLINE needs `dl-runtime`; the kernel refuses a runtime of 0")
+            );
+        };
+        let period = sched.dl_period.unwrap_or(*runtime);
+        let deadline = sched.dl_deadline.unwrap_or(period);
+        if *runtime == 0 || *runtime != period || *runtime != deadline {
+            return Err(here.error(
+                "not supported: SCHED_DEADLINE is modelled only where it never throttles, with dl-runtime, dl-deadline and dl-period equal",
+            ));
+        }
+        self.note("Model: SCHED_DEADLINE tasks run as SCHED_FIFO with priority 99; with dl-runtime = dl-period they would not be throttled, but they do not preempt other tasks of that priority");
+        Ok(())
+    }
+
+    fn cpus(&mut self, node: &Node, here: &Place) -> Result<Vec<u32>> {
+        let cpus = numbers(node, here)?;
+        if cpus.is_empty() {
+            return Err(here.error("names no CPU, so the task could never run"));
+        }
+        Ok(cpus)
+    }
+
+    /// Takes keys that are checked and have no effect here; each is told to the user.
+    fn without_effect(&mut self, member: &Member, here: &Place) -> Result<bool> {
+        match member.key.as_str() {
+            "util_min" | "util_max" => {
+                integer(&member.node, here, -1, 1024)?;
+                self.note("util_min and util_max have no effect: CPU frequencies are not modelled");
+            }
+            "taskgroup" => {
+                let group = string(&member.node, here)?;
+                if !group.is_empty() && !group.starts_with('/') {
+                    return Err(here.error(format!("must start with `/`, not `{group}`")));
+                }
+                self.note("taskgroup has no effect: control groups are not modelled; every task belongs to the root group");
+            }
+            "nodes_membind" => {
+                numbers(&member.node, here)?;
+                return Err(
+                    here.error("not supported: where memory lies is not modelled; remove it")
+                );
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn phase(&mut self, members: &[&Member], place: &Place) -> Result<Phase> {
+        let mut phase = Phase {
+            loops: Some(1),
+            policy: None,
+            priority: None,
+            cpus: None,
+            events: Vec::new(),
+        };
+        let mut sched = Sched::default();
+        let mut seen: Vec<&str> = Vec::new();
+        for member in members {
+            let key = member.key.as_str();
+            let here = place.at(key, member.line);
+            if let Some(event) = event_of(key) {
+                phase
+                    .events
+                    .push((self.event(event, &member.node, &here)?, here));
+                continue;
+            }
+            if seen.contains(&key) {
+                return Err(here.error("is there twice"));
+            }
+            seen.push(key);
+            match key {
+                "loop" => phase.loops = loops(&member.node, &here, 1)?,
+                "cpus" => phase.cpus = Some(self.cpus(&member.node, &here)?),
+                _ if self.without_effect(member, &here)? => {}
+                _ if PHASE_PROPERTIES.contains(&key) && sched.take(member, &here)? => {}
+                _ => {
+                    let known: Vec<&str> = EVENTS.iter().chain(PHASE_PROPERTIES).copied().collect();
+                    return Err(here.error(unknown("event or property", key, &known)));
+                }
+            }
+        }
+        if phase.events.is_empty() {
+            return Err(place.error("has no event, so it would do nothing; rt-app refuses it too"));
+        }
+        if let Some(policy) = sched.policy {
+            self.deadline(policy, &sched, place)?;
+        } else if sched.dl_runtime.is_some() {
+            return Err(place.error("not supported: dl-runtime in a phase without `policy`"));
+        }
+        phase.policy = sched.policy;
+        phase.priority = sched.priority.as_ref().map(|(n, _)| *n);
+        if let Some(policy) = sched.policy {
+            class(policy, phase.priority).map_err(|message| {
+                let here = sched.priority.as_ref().map_or(place, |(_, here)| here);
+                here.error(message)
+            })?;
+        }
+        Ok(phase)
+    }
+
+    fn event(&mut self, event: &str, node: &Node, here: &Place) -> Result<Event> {
+        let name = || string(node, here);
+        let number = || unsigned(node, here);
+        Ok(match event {
+            "run" => Event::Run { us: number()? },
+            "runtime" => Event::Runtime { us: number()? },
+            "sleep" => Event::Sleep { us: number()? },
+            "mem" => Event::Mem { bytes: number()? },
+            "iorun" => Event::IoRun { bytes: number()? },
+            "resume" => Event::Resume(name()?),
+            "lock" => Event::Lock(name()?),
+            "unlock" => Event::Unlock(name()?),
+            "signal" => Event::Signal(name()?),
+            "broad" => Event::Broadcast(name()?),
+            "barrier" => Event::Barrier(name()?),
+            "sem_post" => Event::SemPost(name()?),
+            "sem_wait" => Event::SemWait(name()?),
+            "fork" => Event::Fork(name()?),
+            "suspend" => match &node.value {
+                Value::Null => Event::Suspend(None),
+                _ => Event::Suspend(Some(name()?).filter(|name| !name.is_empty())),
+            },
+            "yield" => match &node.value {
+                Value::Null | Value::String(_) => Event::Yield,
+                other => {
+                    return Err(here.error(format!(
+                        "must be a string, which may be empty, not {}",
+                        other.kind()
+                    )));
+                }
+            },
+            "wait" | "sync" => {
+                let [condition, mutex] = self.pair(node, here)?;
+                if event == "wait" {
+                    Event::Wait { condition, mutex }
+                } else {
+                    Event::Sync { condition, mutex }
+                }
+            }
+            "timer" => Event::Timer(self.timer(node, here)?),
+            "memrun" => Event::MemRun(self.memrun(node, here)?),
+            other => unreachable!("`{other}` is in EVENTS"),
+        })
+    }
+
+    /// `ref` and `mutex`. rt-app takes the name "unknown" where one is missing; here it is an error.
+    fn pair(&mut self, node: &Node, place: &Place) -> Result<[String; 2]> {
+        let (mut condition, mut mutex) = (None, None);
+        for member in object(node, place)? {
+            let here = place.at(&member.key, member.line);
+            let slot = match member.key.as_str() {
+                "ref" => &mut condition,
+                "mutex" => &mut mutex,
+                key => return Err(here.error(unknown("key", key, &["ref", "mutex"]))),
+            };
+            if slot.replace(string(&member.node, &here)?).is_some() {
+                return Err(here.error("is there twice"));
+            }
+        }
+        match (condition, mutex) {
+            (Some(condition), Some(mutex)) => Ok([condition, mutex]),
+            (None, _) => Err(place.error("needs `ref`, the name of what it waits for")),
+            (_, None) => Err(place.error("needs `mutex`, the name of the mutex that is held")),
+        }
+    }
+
+    fn timer(&mut self, node: &Node, place: &Place) -> Result<Timer> {
+        let (mut name, mut period, mut mode) = (None, None, None);
+        for member in object(node, place)? {
+            let here = place.at(&member.key, member.line);
+            let twice = match member.key.as_str() {
+                "ref" => name.replace(string(&member.node, &here)?).is_some(),
+                "period" => period.replace(unsigned(&member.node, &here)?).is_some(),
+                "mode" => {
+                    let text = string(&member.node, &here)?;
+                    let known = ["relative", "absolute"];
+                    if !known.contains(&text.as_str()) {
+                        return Err(here.error(unknown("mode", &text, &known)));
+                    }
+                    mode.replace(text == "absolute").is_some()
+                }
+                key => return Err(here.error(unknown("key", key, &["ref", "period", "mode"]))),
+            };
+            if twice {
+                return Err(here.error("is there twice"));
+            }
+        }
+        Ok(Timer {
+            name: name.ok_or_else(|| place.error("needs `ref`, the timer's name"))?,
+            period_us: period.ok_or_else(|| place.error("needs `period`, in microseconds"))?,
+            absolute: mode.unwrap_or(false),
+        })
+    }
+
+    fn memrun(&mut self, node: &Node, place: &Place) -> Result<MemRun> {
+        let known = ["type", "size", "count", "stride", "pattern", "ref"];
+        let (mut kind, mut size, mut count, mut shared) = (None, None, None, None);
+        let (mut stride, mut random) = (None, None);
+        for member in object(node, place)? {
+            let here = place.at(&member.key, member.line);
+            let node = &member.node;
+            let twice = match member.key.as_str() {
+                "type" => {
+                    let text = string(node, &here)?;
+                    let known = ["read", "write", "chase"];
+                    if !known.contains(&text.as_str()) {
+                        return Err(here.error(unknown("type", &text, &known)));
+                    }
+                    kind.replace(text).is_some()
+                }
+                "size" => size.replace(unsigned(node, &here)?).is_some(),
+                "count" => count.replace(unsigned(node, &here)?).is_some(),
+                "stride" => {
+                    let bytes = integer(node, &here, 8, INT_MAX as i64)?.unsigned_abs();
+                    stride.replace((bytes, here.clone())).is_some()
+                }
+                "pattern" => {
+                    let text = string(node, &here)?;
+                    let known = ["random", "sequential"];
+                    if !known.contains(&text.as_str()) {
+                        return Err(here.error(unknown("pattern", &text, &known)));
+                    }
+                    random.replace((text == "random", here.clone())).is_some()
+                }
+                "ref" => shared.replace(string(node, &here)?).is_some(),
+                key => return Err(here.error(unknown("key", key, &known))),
+            };
+            if twice {
+                return Err(here.error("is there twice"));
+            }
+        }
+        let kind = kind.ok_or_else(|| place.error("needs `type`: read, write or chase"))?;
+        let size_bytes = size.ok_or_else(|| place.error("needs `size`, in bytes"))?;
+        let count = count.ok_or_else(|| place.error("needs `count`"))?;
+        let kind = match kind.as_str() {
+            "chase" => MemKind::Chase {
+                stride_bytes: stride.map_or(64, |(bytes, _)| bytes),
+                random: random.is_none_or(|(flag, _)| flag),
+            },
+            other => {
+                if let Some(here) = stride.map(|(_, h)| h).or(random.map(|(_, h)| h)) {
+                    return Err(here.error("goes with type \"chase\" only"));
+                }
+                if other == "read" {
+                    MemKind::Read
+                } else {
+                    MemKind::Write
+                }
+            }
+        };
+        let size_min = match kind {
+            MemKind::Chase { stride_bytes, .. } => 2 * stride_bytes,
+            _ => 1,
+        };
+        if size_bytes < size_min {
+            return Err(place.error(format!("needs a `size` of at least {size_min} bytes")));
+        }
+        Ok(MemRun {
+            kind,
+            size_bytes,
+            count,
+            shared,
+        })
+    }
+}

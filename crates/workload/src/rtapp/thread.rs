@@ -1,0 +1,475 @@
+//! What an rt-app thread does: `thread_body()`, `run()` and `run_event()` of src/rt-app.c as a state machine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use schedlab_trace::{CpuSet, Duration, Instant};
+
+use crate::builder::Placement;
+use crate::{Action, Behaviour, Context, Counters, ObjectId, SchedClass, TaskSpec};
+
+/// A timer that has not been used yet.
+pub(super) const UNSET: u64 = u64::MAX;
+/// The loads that `runtime` strings together until its time is over.
+const RUNTIME_STEP: Duration = Duration::from_us(32);
+/// Forks of one task after which rt-app gives up (FORKS_LIMIT).
+const FORKS_MAX: u32 = 1_024;
+/// rt-app is one process.
+const ADDRESS_SPACE: u32 = 0;
+
+/// What all threads of a file share.
+pub(super) struct Shared {
+    pub programs: Vec<Program>,
+    /// When the timers without "unique" in their name fire next, in ns; [`UNSET`] before their first use.
+    pub timers: Vec<AtomicU64>,
+    /// How often each task was forked.
+    pub forks: Vec<AtomicU32>,
+    /// Threads created so far.
+    pub created: AtomicU32,
+    pub cumulative_slack: bool,
+    pub placement: Placement,
+    /// Whether the command line overrides the file.
+    pub pin_given: bool,
+    pub nice_given: bool,
+    pub class_given: bool,
+}
+
+/// A task of the file, ready to run.
+pub(super) struct Program {
+    pub name: String,
+    pub delay: Duration,
+    /// `None` = for ever.
+    pub loops: Option<u64>,
+    pub class: SchedClass,
+    pub nice: i8,
+    pub working_set_bytes: u64,
+    /// Number of timers of each thread's own.
+    pub timers: usize,
+    pub phases: Vec<ProgramPhase>,
+}
+
+pub(super) struct ProgramPhase {
+    /// `None` = for ever.
+    pub loops: Option<u64>,
+    /// Class and nice level that the phase begins with; `None` = as they are.
+    pub sched: Option<(SchedClass, i8)>,
+    /// `None` = all.
+    pub cpus: Option<CpuSet>,
+    pub ops: Vec<Op>,
+}
+
+/// An event with its objects.
+#[derive(Clone, Copy)]
+pub(super) enum Op {
+    Run(Duration),
+    Runtime(Duration),
+    Sleep(Duration),
+    Timer {
+        slot: TimerSlot,
+        period: Duration,
+        absolute: bool,
+    },
+    Suspend(ObjectId),
+    Resume(ObjectId),
+    Lock(ObjectId),
+    Unlock(ObjectId),
+    Wait {
+        condition: ObjectId,
+        mutex: ObjectId,
+    },
+    /// Signals, then waits: the mutex is held already.
+    Sync {
+        condition: ObjectId,
+        mutex: ObjectId,
+    },
+    Signal(ObjectId),
+    Broadcast(ObjectId),
+    Barrier(ObjectId),
+    Post(ObjectId),
+    Acquire(ObjectId),
+    Touch(u64),
+    Syscalls(u32),
+    Yield,
+    Fork(usize),
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum TimerSlot {
+    Own(usize),
+    Shared(usize),
+}
+
+impl Shared {
+    /// A new thread of `program`; `fork` is its number if it was forked.
+    pub fn spawn(shared: &Arc<Shared>, program: usize, fork: Option<u32>) -> TaskSpec {
+        let number = shared.created.fetch_add(1, Relaxed) as usize;
+        let task = &shared.programs[program];
+        let comm = match fork {
+            None => format!("{}-{number}", task.name),
+            Some(fork) => format!("{}-{number}-{fork}", task.name),
+        };
+        // Model: what the first phase changes at once holds from the start.
+        let first = task.phases[0].sched;
+        let (class, nice) = match first {
+            Some((class, nice)) if has_nice(class) => (class, nice),
+            Some((class, _)) => (class, task.nice),
+            None => (task.class, task.nice),
+        };
+        let mut thread = Thread {
+            shared: Arc::clone(shared),
+            program,
+            comm: comm.clone(),
+            phase: 0,
+            op: 0,
+            sub: 0,
+            phase_loops: 0,
+            thread_loops: 0,
+            step: Step::Delay,
+            timers: vec![UNSET; task.timers],
+            began: Instant::ZERO,
+            iteration: Iteration::default(),
+            stats: Stats::default(),
+            class,
+            nice,
+            cpus: task.phases[0].cpus.clone(),
+            fork_limit_reached: false,
+        };
+        if shared.class_given {
+            thread.class = shared.placement.class;
+        }
+        if shared.nice_given {
+            thread.nice = shared.placement.nice(number);
+        }
+        TaskSpec {
+            comm,
+            nice: thread.nice,
+            class: thread.class,
+            affinity: match shared.pin_given {
+                true => shared.placement.cpus(number),
+                false => thread.cpus.clone(),
+            },
+            address_space: Some(ADDRESS_SPACE),
+            start: Instant::ZERO,
+            working_set_bytes: task.working_set_bytes,
+            behaviour: Box::new(thread),
+        }
+    }
+
+    fn timer(&self, own: &[u64], slot: TimerSlot) -> u64 {
+        match slot {
+            TimerSlot::Own(at) => own[at],
+            TimerSlot::Shared(at) => self.timers[at].load(Relaxed),
+        }
+    }
+}
+
+/// Whether a nice level means anything to a class (`__set_thread_sched_other_attrs()` is called).
+fn has_nice(class: SchedClass) -> bool {
+    matches!(class, SchedClass::Normal | SchedClass::Batch)
+}
+
+struct Thread {
+    shared: Arc<Shared>,
+    program: usize,
+    comm: String,
+    phase: usize,
+    op: usize,
+    /// How far the current event has come.
+    sub: u32,
+    phase_loops: u64,
+    thread_loops: u64,
+    step: Step,
+    /// When the thread's own timers fire next, in ns.
+    timers: Vec<u64>,
+    /// When the current run event began.
+    began: Instant,
+    iteration: Iteration,
+    stats: Stats,
+    class: SchedClass,
+    nice: i8,
+    cpus: Option<CpuSet>,
+    fork_limit_reached: bool,
+}
+
+enum Step {
+    Delay,
+    /// A phase iteration begins, if any is left.
+    Iterate,
+    Class,
+    Nice,
+    Cpus,
+    Event,
+    Done,
+    Exit,
+}
+
+/// What is measured of one iteration of a phase.
+#[derive(Default)]
+struct Iteration {
+    start: Instant,
+    run_ns: u64,
+    slack_ns: Option<i64>,
+    wakeup_latency_ns: u64,
+}
+
+/// Sums over all iterations.
+#[derive(Default)]
+struct Stats {
+    iterations: u64,
+    run_ns: u64,
+    period_ns: u64,
+    slack_ns: i64,
+    slack_ns_min: i64,
+    with_slack: u64,
+    wakeup_latency_ns: u64,
+}
+
+impl Behaviour for Thread {
+    fn next(&mut self, context: &mut Context<'_>) -> Action {
+        let shared = Arc::clone(&self.shared);
+        let program = &shared.programs[self.program];
+        loop {
+            let phase = &program.phases[self.phase];
+            match self.step {
+                Step::Delay => {
+                    self.step = Step::Iterate;
+                    if program.delay > Duration::ZERO {
+                        return Action::SleepUntil(Instant::ZERO + program.delay);
+                    }
+                }
+                Step::Iterate if Some(self.thread_loops) == program.loops => self.step = Step::Exit,
+                Step::Iterate => self.step = Step::Class,
+                Step::Class => {
+                    self.step = Step::Nice;
+                    let class = phase.sched.map(|(class, _)| class);
+                    if let Some(class) = class.filter(|&class| class != self.class)
+                        && !shared.class_given
+                    {
+                        self.class = class;
+                        return Action::SetClass(class);
+                    }
+                }
+                Step::Nice => {
+                    self.step = Step::Cpus;
+                    let sched = phase.sched.filter(|&(class, _)| has_nice(class));
+                    if let Some((_, nice)) = sched
+                        && nice != self.nice
+                        && !shared.nice_given
+                    {
+                        self.nice = nice;
+                        return Action::SetNice(nice);
+                    }
+                }
+                Step::Cpus => {
+                    self.step = Step::Event;
+                    self.op = 0;
+                    self.sub = 0;
+                    self.iteration = Iteration {
+                        start: context.now,
+                        ..Iteration::default()
+                    };
+                    if phase.cpus != self.cpus && !shared.pin_given {
+                        self.cpus.clone_from(&phase.cpus);
+                        let all = || CpuSet::all(shared.placement.nr_cpus);
+                        return Action::SetAffinity(phase.cpus.clone().unwrap_or_else(all));
+                    }
+                }
+                Step::Event => {
+                    let Some(&op) = phase.ops.get(self.op) else {
+                        self.step = Step::Done;
+                        return Action::Work(1);
+                    };
+                    let sub = self.sub;
+                    self.sub += 1;
+                    if let Some(action) = self.event(op, sub, context.now, &shared, program) {
+                        return action;
+                    }
+                    if self.fork_limit_reached {
+                        self.step = Step::Exit;
+                    }
+                    self.op += 1;
+                    self.sub = 0;
+                }
+                Step::Done => {
+                    self.stats.add(&self.iteration, context.now);
+                    self.step = Step::Iterate;
+                    self.phase_loops += 1;
+                    if Some(self.phase_loops) == phase.loops {
+                        self.phase_loops = 0;
+                        self.phase += 1;
+                        if self.phase == program.phases.len() {
+                            self.phase = 0;
+                            self.thread_loops += 1;
+                        }
+                    }
+                }
+                Step::Exit => return Action::Exit,
+            }
+        }
+    }
+
+    fn report(&self, counters: &mut Counters) {
+        let name = |what: &str| format!("rtapp.{}.{what}", self.comm);
+        let stats = &self.stats;
+        counters.add(name("iterations"), stats.iterations);
+        if self.fork_limit_reached {
+            counters.add("rtapp.fork_limit_reached", 1);
+        }
+        if stats.iterations == 0 {
+            return;
+        }
+        counters.add(name("run_ns_sum"), stats.run_ns);
+        counters.add(name("period_ns_sum"), stats.period_ns);
+        for (mean, sum) in [
+            ("run_ns_mean", "run_ns_sum"),
+            ("period_ns_mean", "period_ns_sum"),
+        ] {
+            counters.ratio(name(mean), name(sum), name("iterations"));
+        }
+        if stats.with_slack > 0 {
+            counters.add(name("timed_iterations"), stats.with_slack);
+            counters.add_signed(name("slack_ns_sum"), stats.slack_ns);
+            counters.min(name("slack_ns_min"), stats.slack_ns_min);
+            counters.add(name("wakeup_latency_ns_sum"), stats.wakeup_latency_ns);
+            for (mean, sum) in [
+                ("slack_ns_mean", "slack_ns_sum"),
+                ("wakeup_latency_ns_mean", "wakeup_latency_ns_sum"),
+            ] {
+                counters.ratio(name(mean), name(sum), name("timed_iterations"));
+            }
+        }
+    }
+}
+
+impl Thread {
+    /// The `sub`-th action of an event; `None` when it is over.
+    fn event(
+        &mut self,
+        op: Op,
+        sub: u32,
+        now: Instant,
+        shared: &Arc<Shared>,
+        program: &Program,
+    ) -> Option<Action> {
+        match op {
+            Op::Run(time) => {
+                if sub == 0 && time > Duration::ZERO {
+                    self.began = now;
+                    return Some(Action::Compute(time));
+                }
+                if sub > 0 {
+                    self.iteration.run_ns += now.since(self.began).ns();
+                }
+                None
+            }
+            Op::Runtime(time) => {
+                if sub == 0 {
+                    self.began = now;
+                }
+                // Wall-clock time, preemption included, as rt-app measures it.
+                let passed = now.since(self.began);
+                if sub == 0 || passed < time {
+                    self.sub = 1;
+                    return Some(Action::Compute(RUNTIME_STEP));
+                }
+                self.iteration.run_ns += passed.ns();
+                None
+            }
+            Op::Timer {
+                slot,
+                period,
+                absolute,
+            } => self.timer(sub, now, shared, program, (slot, period, absolute)),
+            Op::Sync { condition, mutex } => match sub {
+                0 => Some(Action::Signal(condition)),
+                1 => Some(Action::Wait { condition, mutex }),
+                _ => None,
+            },
+            Op::Syscalls(calls) => (sub < calls).then_some(Action::Syscall),
+            Op::Fork(program) if sub == 0 => {
+                let fork = shared.forks[program].fetch_add(1, Relaxed);
+                if fork >= FORKS_MAX {
+                    self.fork_limit_reached = true;
+                    return None;
+                }
+                Some(Action::Fork(Box::new(Shared::spawn(
+                    shared,
+                    program,
+                    Some(fork),
+                ))))
+            }
+            _ if sub > 0 => None,
+            Op::Sleep(time) => Some(Action::Sleep(time)),
+            Op::Suspend(event) => Some(Action::Suspend(event)),
+            Op::Resume(event) => Some(Action::Notify(event)),
+            Op::Lock(mutex) => Some(Action::Lock(mutex)),
+            Op::Unlock(mutex) => Some(Action::Unlock(mutex)),
+            Op::Wait { condition, mutex } => Some(Action::Wait { condition, mutex }),
+            Op::Signal(condition) => Some(Action::Signal(condition)),
+            Op::Broadcast(condition) => Some(Action::Broadcast(condition)),
+            Op::Barrier(barrier) => Some(Action::Barrier(barrier)),
+            Op::Post(semaphore) => Some(Action::Post(semaphore)),
+            Op::Acquire(semaphore) => Some(Action::Acquire(semaphore)),
+            Op::Touch(0) => None,
+            Op::Touch(bytes) => Some(Action::Touch { bytes }),
+            Op::Yield => Some(Action::Yield),
+            Op::Fork(_) => None,
+        }
+    }
+
+    /// A timer's period begins where its last one ended; a relative timer that is late begins anew.
+    fn timer(
+        &mut self,
+        sub: u32,
+        now: Instant,
+        shared: &Shared,
+        program: &Program,
+        (slot, period, absolute): (TimerSlot, Duration, bool),
+    ) -> Option<Action> {
+        if sub > 0 {
+            let fired = Instant::from_ns(shared.timer(&self.timers, slot));
+            self.iteration.wakeup_latency_ns += now.since(fired).ns();
+            return None;
+        }
+        // Before its first use a timer stands at the thread's first instant.
+        let last = match shared.timer(&self.timers, slot) {
+            UNSET => program.delay.ns(),
+            last => last,
+        };
+        let next = Instant::from_ns(last) + period;
+        let slack_ns = next.since(now).ns() as i64 - now.since(next).ns() as i64;
+        let earlier = match self.iteration.slack_ns {
+            Some(earlier) if shared.cumulative_slack => earlier,
+            _ => 0,
+        };
+        self.iteration.slack_ns = Some(earlier + slack_ns);
+        let fires = now < next;
+        let stands = if fires || absolute { next } else { now };
+        match slot {
+            TimerSlot::Own(at) => self.timers[at] = stands.ns(),
+            TimerSlot::Shared(at) => shared.timers[at].store(stands.ns(), Relaxed),
+        }
+        if !fires {
+            self.iteration.wakeup_latency_ns = 0;
+            return None;
+        }
+        Some(Action::SleepUntil(next))
+    }
+}
+
+impl Stats {
+    fn add(&mut self, iteration: &Iteration, now: Instant) {
+        self.iterations += 1;
+        self.run_ns += iteration.run_ns;
+        self.period_ns += now.since(iteration.start).ns();
+        self.wakeup_latency_ns += iteration.wakeup_latency_ns;
+        if let Some(slack_ns) = iteration.slack_ns {
+            self.slack_ns_min = match self.with_slack {
+                0 => slack_ns,
+                _ => self.slack_ns_min.min(slack_ns),
+            };
+            self.slack_ns += slack_ns;
+            self.with_slack += 1;
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! What the task sets of `workloads/rt-app/` come to, and what is refused with which words.
+
+use schedlab_workload::testing::{End, Order, run_in};
+use schedlab_workload::{SchedClass, Workload, rtapp};
+
+fn file(name: &str) -> String {
+    format!(
+        "{}/../../workloads/rt-app/{name}.json",
+        env!("CARGO_MANIFEST_DIR")
+    )
+}
+
+fn load(name: &str) -> Workload {
+    Workload::parse(&file(name), 1, 4).unwrap()
+}
+
+fn run(name: &str) -> End {
+    run_in(load(name), Order::RoundRobin)
+}
+
+fn iterations(end: &End, thread: &str) -> i64 {
+    end.counters.get(&format!("rtapp.{thread}.iterations"))
+}
+
+fn measure(end: &End, thread: &str, what: &str) -> f64 {
+    let name = format!("rtapp.{thread}.{what}");
+    let measures = end.counters.measures();
+    let found = measures.iter().find(|(known, _)| *known == name);
+    found
+        .unwrap_or_else(|| panic!("no {name} in {measures:?}"))
+        .1
+}
+
+#[test]
+fn every_file_loads_and_ends_in_any_order() {
+    let folder = std::path::Path::new(&file("x"))
+        .parent()
+        .unwrap()
+        .to_owned();
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|ext| ext != "json") {
+            continue;
+        }
+        seen += 1;
+        for order in [
+            Order::RoundRobin,
+            Order::UntilBlocked,
+            Order::Random(1),
+            Order::Random(2),
+        ] {
+            let workload = Workload::parse(path.to_str().unwrap(), 1, 4).unwrap();
+            assert!(run_in(workload, order).work > 0, "{path:?}");
+        }
+    }
+    assert_eq!(seen, 8);
+}
+
+#[test]
+fn timers_keep_their_period() {
+    let end = run("periodic");
+    assert_eq!(iterations(&end, "light-0"), 10);
+    // Ten periods of 10 ms, the phases' 4 · 2 after a delay, on one CPU with little to do.
+    assert!((measure(&end, "light-0", "period_ns_mean") - 1e7).abs() < 1e5);
+    assert!((measure(&end, "light-1", "run_ns_mean") - 1e6).abs() < 1e6);
+    assert_eq!(iterations(&end, "growing-2"), 8);
+    assert_eq!(end.now.ns(), 100_000_000);
+    // 3 ms of work in a period of 2 ms: always late, and a relative timer begins anew each time.
+    let slack = measure(&end, "late-3", "slack_ns_mean");
+    assert!(slack < -1e6, "{slack}");
+    assert!(measure(&end, "late-3", "slack_ns_min") <= slack);
+}
+
+#[test]
+fn an_absolute_timer_is_not_moved_by_a_late_phase() {
+    let timed = |mode: &str| {
+        let text = format!(
+            r#"{{"tasks": {{"t": {{"loop": 1, "phases": {{
+                "a": {{"run": 25, "timer": {{"ref": "unique", "period": 10, "mode": "{mode}"}}}},
+                "b": {{"loop": 3, "run": 1, "timer": {{"ref": "unique", "period": 10, "mode": "{mode}"}}}}
+            }}}}}}}}"#
+        );
+        run_in(rtapp::parse("t", &text, "", 1).unwrap(), Order::RoundRobin)
+            .now
+            .ns()
+    };
+    // Relative: 25 + 3 · 10 µs. Absolute: fires at 10 (late), 20 (late), 30 and 40 µs.
+    assert_eq!((timed("relative"), timed("absolute")), (55_000, 40_000));
+}
+
+#[test]
+fn cumulative_slack_adds_the_timers_of_a_phase() {
+    let slack = |cumulative: bool| {
+        let text = format!(
+            r#"{{"tasks": {{"t": {{"loop": 4, "run": 1, "timer0": {{"ref": "unique", "period": 10}},
+               "run2": 3, "timer1": {{"ref": "unique", "period": 10}}}}}},
+               "global": {{"cumulative_slack": {cumulative}}}}}"#
+        );
+        let end = run_in(rtapp::parse("t", &text, "", 1).unwrap(), Order::RoundRobin);
+        end.counters.get("rtapp.t-0.slack_ns_sum")
+    };
+    assert_eq!(
+        (slack(false), slack(true)),
+        (4 * 7_000, 4 * (9_000 + 7_000))
+    );
+}
+
+#[test]
+fn conditions_wake_one_or_all() {
+    let end = run("locks");
+    for thread in ["producer-0", "consumer-1"] {
+        assert_eq!(iterations(&end, thread), 5, "{thread}");
+    }
+    for thread in ["listener-2", "listener-3", "announcer-4"] {
+        assert_eq!(iterations(&end, thread), 1, "{thread}");
+    }
+    // The two syncs hand a turn to and fro; the last one to wait is never signalled.
+    let turns = iterations(&end, "left-5") + iterations(&end, "right-6");
+    assert!((4..=6).contains(&turns), "{turns}");
+}
+
+#[test]
+fn resumes_find_threads_by_name_or_by_an_old_string() {
+    let workload = load("suspend");
+    assert_eq!(workload.notes.len(), 2, "{:?}", workload.notes);
+    assert!(workload.notes[0].contains("`tasks.crew1.suspend` waits under the name `crew`"));
+    let end = run("suspend");
+    for thread in ["clock-0", "worker-1", "crew1-2", "crew2-3"] {
+        assert_eq!(iterations(&end, thread), 10, "{thread}");
+    }
+}
+
+#[test]
+fn a_barrier_holds_until_all_instances_are_there() {
+    let end = run("barrier");
+    assert_eq!(end.work, 16);
+    assert_eq!(end.yields, 12);
+    // On one CPU nobody passes the first barrier before the slow one's 5 ms of wall-clock time.
+    assert!(measure(&end, "fast-0", "period_ns_mean") >= 7e6);
+}
+
+#[test]
+fn semaphores_remember_posts() {
+    let end = run("pipeline");
+    assert_eq!(end.work, 60);
+    let sets: Vec<u64> = load("pipeline")
+        .tasks
+        .iter()
+        .map(|task| task.working_set_bytes)
+        .collect();
+    assert_eq!(sets, [65_536, 65_536, 0]);
+}
+
+#[test]
+fn forks_make_new_threads() {
+    let workload = load("fork");
+    assert_eq!(workload.tasks.len(), 1);
+    let end = run("fork");
+    assert_eq!(end.tasks, 5);
+    assert_eq!(end.work, 4 + 4 * 2);
+    for thread in ["child-1-0", "child-2-1", "child-3-2", "child-4-3"] {
+        assert_eq!(iterations(&end, thread), 2, "{thread}");
+    }
+}
+
+#[test]
+fn a_fork_loop_stops_at_the_limit_of_rt_app() {
+    let text = r#"{"tasks": {"c": {"instance": 0, "loop": 1, "run": 1}, "p": {"loop": -1, "fork": "c", "sleep": 1}}}"#;
+    let end = run_in(rtapp::parse("t", text, "", 1).unwrap(), Order::RoundRobin);
+    assert_eq!(end.tasks, 1 + 1_024);
+    assert_eq!(end.counters.get("rtapp.fork_limit_reached"), 1);
+}
+
+#[test]
+fn classes_come_from_tasks_and_phases() {
+    let workload = load("classes");
+    let seen: Vec<_> = workload
+        .tasks
+        .iter()
+        .map(|task| {
+            let cpus = task.affinity.as_ref().map(ToString::to_string);
+            (task.class, task.nice, cpus)
+        })
+        .collect();
+    let expected = [
+        (SchedClass::Normal, 10, None),
+        (SchedClass::Batch, 0, Some("0".to_owned())),
+        (SchedClass::Idle, 0, None),
+        (SchedClass::Fifo(10), 0, None),
+        (SchedClass::Fifo(99), 0, None),
+        (SchedClass::Normal, 0, Some("1".to_owned())),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(workload.notes.len(), 3, "{:?}", workload.notes);
+    assert_eq!(run("classes").work, 2 + 2 + 2 + 2 + 1 + 4);
+    // What the command line says overrides the file.
+    let text = format!("{}:pin=true,nice=3,policy=batch", file("classes"));
+    for (i, task) in Workload::parse(&text, 1, 4)
+        .unwrap()
+        .tasks
+        .iter()
+        .enumerate()
+    {
+        assert_eq!((task.class, task.nice), (SchedClass::Batch, 3));
+        assert_eq!(
+            task.affinity.as_ref().unwrap().to_string(),
+            (i % 4).to_string()
+        );
+    }
+}
+
+#[test]
+fn keys_that_repeat_are_events_in_their_order() {
+    let end = run("lenient");
+    assert_eq!(iterations(&end, "busy-0"), 2);
+    // 100 + 50 + 300 + 7 µs, and `runtime` in steps of 32 µs: 64.
+    assert_eq!(end.now.ns(), 2 * 521_000);
+    assert_eq!(end.counters.get("rtapp.busy-0.run_ns_sum"), 2 * 471_000);
+    assert_eq!(end.yields, 2);
+}
+
+#[test]
+fn durations_come_from_the_file_or_the_command_line() {
+    let duration = |text: &str, options: &str| {
+        let workload = rtapp::parse("t", text, options, 1).unwrap();
+        (
+            workload.duration.map(|d| d.ns() / 1_000_000),
+            workload.notes.len(),
+        )
+    };
+    let endless = r#"{"tasks": {"t": {"run": 10}}}"#;
+    let finite = r#"{"tasks": {"t": {"loop": 2, "run": 10}}}"#;
+    let timed = r#"{"tasks": {"t": {"run": 10}}, "global": {"duration": 3}}"#;
+    assert_eq!(duration(endless, ""), (Some(10_000), 1));
+    assert_eq!(duration(endless, "duration=2"), (Some(2_000), 0));
+    assert_eq!(duration(finite, ""), (None, 0));
+    assert_eq!(duration(timed, ""), (Some(3_000), 0));
+    assert_eq!(duration(timed, "duration=500ms"), (Some(500), 0));
+}
+
+/// A task `t` with these members.
+fn task(members: &str) -> String {
+    format!("{{\"tasks\": {{\"t\": {{{members}}}}}}}")
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let check = |text: &str, parts: &[&str]| {
+        let error = match rtapp::parse("f.json", text, "", 2) {
+            Ok(_) => panic!("{text} was accepted"),
+            Err(error) => error.to_string(),
+        };
+        for part in parts {
+            assert!(error.contains(part), "`{error}` lacks `{part}`");
+        }
+    };
+    check("{", &["f.json:1: is not JSON", "the file ends"]);
+    check("[]", &["f.json:1: must be an object, not a list"]);
+    check("{}", &["has no `tasks` object"]);
+    check(
+        "{\n\"task\": {}}",
+        &[
+            "f.json:2: `task`: there is no object `task`",
+            "did you mean `tasks`?",
+        ],
+    );
+    check("{\"tasks\": {}}", &["`tasks`: has no task"]);
+    check(
+        "{\"tasks\": {\"a\": {\"run\": 1}, \"a\": {\"run\": 1}}}",
+        &["`tasks.a`: is there twice"],
+    );
+    check(&task(""), &["`tasks.t`: has no event"]);
+    check(
+        &task("\"rum\": 1"),
+        &["`tasks.t.rum`", "did you mean `run`?"],
+    );
+    check(
+        &task("\"runtim\": 1"),
+        &["`tasks.t.runtim`", "did you mean `runtime`?"],
+    );
+    check(
+        &task("\"run\": \"x\""),
+        &["`tasks.t.run`: must be an integer, not a string"],
+    );
+    check(
+        &task("\"run\": 1.5"),
+        &["must be an integer, not a number that is no integer"],
+    );
+    check(
+        &task("\"run\": -1"),
+        &["must be from 0 to 2147483647, not -1"],
+    );
+    check(&task("\"run\": 99999999999"), &["must be from 0 to"]);
+    check(
+        &task("\"loop\": 0, \"run\": 1"),
+        &["`tasks.t.loop`: must be -1", "at least 1"],
+    );
+    check(
+        &task("\"loop\": 2, \"loop\": 3, \"run\": 1"),
+        &["`tasks.t.loop`: is there twice"],
+    );
+    check(
+        &task("\"run\": 0"),
+        &["would loop for ever without taking time"],
+    );
+    check(&task("\"instance\": 0, \"run\": 1"), &["nothing runs"]);
+    check(
+        &task("\"cpus\": [2], \"run\": 1"),
+        &["asks for CPU 2, but the machine has 2"],
+    );
+    check(
+        &task("\"cpus\": [], \"run\": 1"),
+        &["`tasks.t.cpus`: names no CPU"],
+    );
+    check(
+        &task("\"cpus\": 1, \"run\": 1"),
+        &["must be a list of integers"],
+    );
+    check(
+        &task("\"policy\": \"SCHED_FIF\", \"run\": 1"),
+        &["`tasks.t.policy`", "did you mean `SCHED_FIFO`?"],
+    );
+    check(
+        &task("\"policy\": \"SCHED_RR\", \"priority\": 0, \"run\": 1"),
+        &["`tasks.t.priority`: must be from 1 to 99"],
+    );
+    check(
+        &task("\"priority\": 30, \"run\": 1"),
+        &["must be a nice level from -20 to 19"],
+    );
+    check(
+        &task("\"policy\": \"SCHED_DEADLINE\", \"run\": 1"),
+        &["needs `dl-runtime`"],
+    );
+    check(
+        &task("\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 10, \"dl-period\": 20, \"run\": 1"),
+        &["`tasks.t.dl-runtime`: not supported"],
+    );
+    check(
+        &task("\"nodes_membind\": [0], \"run\": 1"),
+        &["not supported: where memory lies"],
+    );
+    check(
+        &task("\"util_min\": 2000, \"run\": 1"),
+        &["must be from -1 to 1024"],
+    );
+    check(
+        &task("\"taskgroup\": \"x\", \"run\": 1"),
+        &["must start with `/`"],
+    );
+    check(
+        &task("\"unlock\": \"m\""),
+        &["`tasks.t.unlock`: unlocks `m`, which the thread does not hold"],
+    );
+    check(
+        &task("\"lock\": \"m\""),
+        &["locks `m`, which the thread holds already"],
+    );
+    check(
+        &task("\"wait\": {\"ref\": \"c\", \"mutex\": \"m\"}"),
+        &["needs the mutex `m` to be held"],
+    );
+    check(
+        &task("\"wait\": {\"ref\": \"c\"}"),
+        &["`tasks.t.wait`: needs `mutex`"],
+    );
+    check(
+        &task("\"wait\": {\"ref\": \"c\", \"mutx\": \"m\"}"),
+        &["`tasks.t.wait.mutx`", "did you mean `mutex`?"],
+    );
+    check(
+        &task("\"timer\": {\"ref\": \"unique\"}"),
+        &["`tasks.t.timer`: needs `period`"],
+    );
+    check(
+        &task("\"timer\": {\"ref\": \"u\", \"period\": 1, \"mode\": \"x\"}"),
+        &["there is no mode `x`"],
+    );
+    check(
+        &task("\"timer\": 5"),
+        &["must be an object, not an integer"],
+    );
+    check(&task("\"fork\": \"u\""), &["forks `u`, which is no task"]);
+    check(
+        &task("\"fork\": \"t\", \"barrier\": \"b\""),
+        &["cannot be in a task that is forked"],
+    );
+    check(
+        &task("\"memrun\": {\"type\": \"chase\", \"size\": 64, \"count\": 1}"),
+        &["needs a `size` of at least 128"],
+    );
+    check(
+        &task("\"memrun\": {\"type\": \"read\", \"size\": 64, \"count\": 1, \"stride\": 64}"),
+        &["goes with type \"chase\" only"],
+    );
+    check(
+        &task("\"memrun\": {\"type\": \"rad\", \"size\": 64, \"count\": 1}"),
+        &["did you mean `read`?"],
+    );
+    check(&task("\"phases\": {}"), &["`tasks.t.phases`: has no phase"]);
+    check(
+        &task("\"phases\": {\"p\": {\"run\": 1, \"instance\": 2}}"),
+        &["`tasks.t.phases.p.instance`"],
+    );
+    check(
+        &task("\"run\": 1, \"phases\": {\"p\": {\"run\": 1}}"),
+        &["`tasks.t.run`: is an event beside `phases`"],
+    );
+    check(
+        "{\"tasks\": {\"t\": {\"run\": 1}}, \"global\": {\"durtion\": 1}}",
+        &["`global.durtion`", "did you mean `duration`?"],
+    );
+    check(
+        "{\"tasks\": {\"t\": {\"run\": 1}}, \"global\": {\"gnuplot\": 1}}",
+        &["must be true or false"],
+    );
+    check(
+        "{\"tasks\": {\"t\": {\"run\": 1}}, \"global\": {\"ftrace\": \"mian\"}}",
+        &["did you mean `main`?"],
+    );
+    check(
+        "{\"tasks\": {\"t\": {\"run\": 1}}, \"global\": {\"io_device\": \"/dev/sda\"}}",
+        &["not supported: `/dev/sda`"],
+    );
+    check(
+        "{\"tasks\": {\"t\": {\"run\": 1}}, \"global\": {\"pi_enabled\": true}}",
+        &["not supported: mutexes with priority inheritance"],
+    );
+    check(
+        "{\"tasks\": {\"t\": {\"run\": 1}}, \"resources\": {\"m\": {\"type\": \"mutx\"}}}",
+        &["`resources.m.type`", "did you mean `mutex`?"],
+    );
+}
+
+#[test]
+fn a_missing_file_is_told() {
+    let error = Workload::parse("nowhere/absent.json", 1, 1).err().unwrap();
+    assert!(
+        error
+            .to_string()
+            .starts_with("cannot read the workload file `nowhere/absent.json`")
+    );
+    let error = Workload::parse(&format!("{}:x=1", file("fork")), 1, 1)
+        .err()
+        .unwrap();
+    assert!(
+        error
+            .to_string()
+            .contains("has no option `x`; it takes: duration, pin, nice, policy")
+    );
+}
