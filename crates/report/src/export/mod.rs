@@ -1,4 +1,5 @@
 //! What results and runs leave as, one file per format.
 
 pub mod json;
+pub mod perfetto;
 pub mod table;
