@@ -1,0 +1,167 @@
+//! Reads `tests/misbehave/rules.toml`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::script::{self, Kind, Step};
+use schedlab_trace::Instant;
+use schedlab_workload::Workload;
+
+/// The folder of the fixtures.
+pub fn folder() -> PathBuf {
+    repository().join("tests/misbehave")
+}
+
+/// The root of the repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("crates/sim lies two folders deep")
+        .to_owned()
+}
+
+/// How a rule's run is expected to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expect {
+    Holds,
+    Done,
+    Error,
+    ErrorBpf,
+    Stall,
+    UnregBpf,
+    UnregKernel,
+    Fault,
+}
+
+/// One rule.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    pub name: String,
+    pub description: String,
+    pub selftest: Option<String>,
+    pub workload: String,
+    pub cpus: usize,
+    #[serde(default = "laptop")]
+    pub machine: String,
+    #[serde(default)]
+    pub hotplug: Vec<String>,
+    pub expect: Expect,
+    pub code: Option<i64>,
+    pub message: Option<String>,
+    #[serde(default)]
+    pub global: BTreeMap<String, i64>,
+    pub mutation: Option<String>,
+    #[serde(default = "once")]
+    pub loads: u32,
+}
+
+fn laptop() -> String {
+    "laptop".to_owned()
+}
+
+fn once() -> u32 {
+    1
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskText {
+    comm: String,
+    #[serde(default = "once")]
+    count: u32,
+    #[serde(default = "once")]
+    repeat: u32,
+    steps: Vec<String>,
+    #[serde(default)]
+    cpus: Vec<String>,
+    #[serde(default)]
+    nice: Vec<i8>,
+    start: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkloadText {
+    tasks: Vec<TaskText>,
+    #[serde(default)]
+    children: Vec<TaskText>,
+}
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    rule: Vec<Rule>,
+    workload: BTreeMap<String, WorkloadText>,
+}
+
+impl Rules {
+    /// Reads and checks the file.
+    pub fn read() -> Rules {
+        let path = folder().join("rules.toml");
+        let text = std::fs::read_to_string(&path).expect("tests/misbehave/rules.toml is readable");
+        let rules: Rules = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}"));
+        for rule in &rules.rule {
+            assert!(
+                rule.description.trim().len() > 10,
+                "{}: a rule needs a description",
+                rule.name
+            );
+            assert!(
+                rules.workload.contains_key(&rule.workload),
+                "{}: there is no workload `{}`",
+                rule.name,
+                rule.workload
+            );
+        }
+        rules
+    }
+
+    /// The rules in the order of the file.
+    pub fn all(&self) -> &[Rule] {
+        &self.rule
+    }
+
+    /// A fresh copy of a rule's workload.
+    pub fn workload(&self, rule: &Rule) -> Workload {
+        let text = &self.workload[&rule.workload];
+        let read = |tasks: &[TaskText]| -> Vec<Kind> {
+            tasks
+                .iter()
+                .map(|task| kind(task, rule.cpus).unwrap_or_else(|e| panic!("{}: {e}", rule.name)))
+                .collect()
+        };
+        script::workload(&rule.workload, &read(&text.tasks), &read(&text.children))
+    }
+}
+
+fn kind(task: &TaskText, nr_cpus: usize) -> Result<Kind, String> {
+    let start = match &task.start {
+        None => Instant::ZERO,
+        Some(text) => {
+            Instant::ZERO + script::duration(text).ok_or_else(|| format!("start `{text}`"))?
+        }
+    };
+    Ok(Kind {
+        comm: task.comm.clone(),
+        count: task.count,
+        repeat: task.repeat,
+        steps: task
+            .steps
+            .iter()
+            .map(|step| Step::parse(step, nr_cpus))
+            .collect::<Result<_, _>>()?,
+        cpus: task
+            .cpus
+            .iter()
+            .map(|list| script::cpus(list, nr_cpus))
+            .collect::<Result<_, _>>()?,
+        nice: task.nice.clone(),
+        start,
+    })
+}

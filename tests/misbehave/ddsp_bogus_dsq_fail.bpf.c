@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Inserting by vtime into a DSQ that nobody created, from ops.select_cpu(), ejects the policy.
+ */
+#include "rule.h"
+
+char _license[] SEC("license") = "GPL";
+
+#define NOBODYS_DSQ 0xabad1dea
+
+s32 BPF_STRUCT_OPS(ddsp_bogus_dsq_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+
+	scx_bpf_dsq_insert_vtime(p, NOBODYS_DSQ, SCX_SLICE_DFL, p->scx.dsq_vtime, 0);
+	return cpu < 0 ? prev_cpu : cpu;
+}
+
+SCX_OPS_DEFINE(ddsp_bogus_dsq_fail_ops,
+	       .select_cpu = (void *)ddsp_bogus_dsq_select_cpu,
+	       .timeout_ms = 1000U,
+	       .name = "ddsp_bogus_dsq");

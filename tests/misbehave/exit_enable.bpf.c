@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* scx_bpf_exit() from ops.enable() ends the run with its code: see exit_point.h. */
+#define EXIT_POINT IN_ENABLE
+#include "exit_point.h"

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A policy with ops.cpu_online() and ops.cpu_offline() is told of CPUs that come and go and may go on,
+ * or end itself with a code that asks for a restart. This one goes on when CPU 1 goes offline and ends
+ * itself when it comes back.
+ */
+#include "rule.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* The reason of its own, in the bits that are free for a policy. */
+#define CAME_ONLINE (SCX_ECODE_ACT_RESTART | 0x11)
+
+bool went;
+
+void BPF_STRUCT_OPS(hotplug_cbs_running, struct task_struct *p)
+{
+	if (went && bpf_get_smp_processor_id() == 1)
+		rule_broken("%s[%d] runs on an offline CPU", p->comm, p->pid);
+}
+
+void BPF_STRUCT_OPS_SLEEPABLE(hotplug_cbs_cpu_offline, s32 cpu)
+{
+	if (cpu != 1 || went)
+		rule_broken("CPU %d goes offline", cpu);
+	went = true;
+}
+
+void BPF_STRUCT_OPS_SLEEPABLE(hotplug_cbs_cpu_online, s32 cpu)
+{
+	if (cpu != 1 || !went)
+		rule_broken("CPU %d comes online", cpu);
+	scx_bpf_exit(CAME_ONLINE, "CPU %d is back", cpu);
+}
+
+SCX_OPS_DEFINE(hotplug_cbs_ops,
+	       .running = (void *)hotplug_cbs_running,
+	       .cpu_online = (void *)hotplug_cbs_cpu_online,
+	       .cpu_offline = (void *)hotplug_cbs_cpu_offline,
+	       .timeout_ms = 1000U,
+	       .name = "hotplug_cbs");

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the fixtures of this folder share.
+ *
+ * Each fixture is a policy that judges one rule of sched_ext from the inside. It ends its run in one
+ * of three ways, and tests/misbehave/rules.toml says which one is expected:
+ *  - rule_holds(): enough was seen and nothing contradicts the rule (exit kind 65, code RULE_HOLDS);
+ *  - rule_broken(): the rule does not hold (exit kind 1025);
+ *  - the kernel ejects the policy, where that is the rule.
+ * A run that merely ends proves nothing unless rules.toml says so.
+ */
+#ifndef RULE_H
+#define RULE_H
+
+#include <scx/common.bpf.h>
+
+#define RULE_HOLDS 1000
+
+#define rule_holds(fmt, args...) scx_bpf_exit(RULE_HOLDS, fmt, ##args)
+#define rule_broken(fmt, args...) scx_bpf_error("rule broken: " fmt, ##args)
+
+/* Pids map to these many slots; a fixture's workload has far fewer tasks. */
+#define RULE_TASKS 1024
+#define slot_of(p) ((u32)(p)->pid % RULE_TASKS)
+
+/*
+ * A queue of pids that several CPUs share without a lock: producers reserve a place by adding to
+ * `tail`, consumers by a compare-and-swap of `head`. A place whose pid has not been written yet
+ * reads as empty.
+ */
+#define RULE_RING 4096
+
+struct rule_ring {
+	u32 head, tail;
+	s32 pid[RULE_RING];
+};
+
+static inline void rule_ring_push(struct rule_ring *ring, s32 pid)
+{
+	u32 at = __sync_fetch_and_add(&ring->tail, 1);
+
+	ring->pid[at % RULE_RING] = pid;
+}
+
+/* The oldest pid, or 0. */
+static inline s32 rule_ring_pop(struct rule_ring *ring)
+{
+	u32 head = ring->head;
+	s32 pid = ring->pid[head % RULE_RING];
+
+	if (head == ring->tail || !pid)
+		return 0;
+	if (__sync_val_compare_and_swap(&ring->head, head, head + 1) != head)
+		return 0;
+	ring->pid[head % RULE_RING] = 0;
+	return pid;
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A kfunc that does not exist: the run stops with its name when it is called, and not before.
+ */
+#include "rule.h"
+
+char _license[] SEC("license") = "GPL";
+
+void scx_bpf_make_it_fast(struct task_struct *p) __ksym __weak;
+
+u32 nr_runs;
+
+void BPF_STRUCT_OPS(unknown_kfunc_running, struct task_struct *p)
+{
+	if (++nr_runs == 5)
+		scx_bpf_make_it_fast(p);
+}
+
+SCX_OPS_DEFINE(unknown_kfunc_ops,
+	       .running = (void *)unknown_kfunc_running,
+	       .name = "unknown_kfunc");
