@@ -30,8 +30,8 @@ pub const LOCKS: u64 = 0x8000_0000;
 pub const ARENA: u64 = 0x1_0000_0000;
 /// The kernel's task structures.
 pub const TASKS: u64 = 0x4_0000_0000;
-/// No address is at or above this one: 16-byte lines (the smallest) still have 32-bit numbers.
-pub const END: u64 = 0x10_0000_0000;
+/// No address is at or above this one: even the numbers of 16-byte lines, the shortest, fit 32 bits.
+pub const END: u64 = 0xF_F000_0000;
 
 /// Distance of the run queues: a page and a line, so that one CPU's look at all of them does not
 /// meet in one set.

@@ -132,4 +132,27 @@ mod tests {
         let mut bus = Bus::new(0);
         assert!((0..100).all(|_| bus.transaction(7) == 0));
     }
+
+    proptest::proptest! {
+        /// Against a set of taken slots: CPUs that advance at their own pace, a little apart.
+        #[test]
+        fn bookings_are_the_first_free_slots(
+            slot_ps in 1_000..100_000u64,
+            steps in proptest::collection::vec((0..4usize, 0..200_000u64), 1..300),
+        ) {
+            let mut bus = Bus::new(slot_ps);
+            let mut taken = std::collections::BTreeSet::new();
+            let mut now = [0u64; 4];
+            for (cpu, pause) in steps {
+                // Nobody is farther ahead than the window reaches back.
+                now[cpu] = (now[cpu] + pause).min(now.iter().min().unwrap() + WINDOW_PS / 2);
+                let first = now[cpu] / slot_ps;
+                let slot = (first..).find(|slot| !taken.contains(slot)).unwrap();
+                taken.insert(slot);
+                let wait = bus.transaction(now[cpu]);
+                proptest::prop_assert_eq!(wait, (slot * slot_ps).saturating_sub(now[cpu]));
+                now[cpu] += wait;
+            }
+        }
+    }
 }

@@ -3,10 +3,11 @@
 
 /// A line. Copies in caches carry the version they were read at; a write makes a new version, and
 /// with it every other copy worthless, without visiting the caches that hold them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
+    /// [`FREE`] where the entry of the table holds no line.
     number: u32,
-    /// Counts the writes that changed the owner; 0 = this entry of the table is free.
+    /// Counts the writes that changed the owner; never 0.
     pub version: u32,
     /// Last-level caches that have had this version, one bit each. With more than 64 of them, several
     /// share a bit.
@@ -18,10 +19,9 @@ pub(super) struct Line {
     pub dirty: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sharing {
     /// No cache has ever had it.
-    #[default]
     Untouched,
     /// Only `owner` can have a copy (MESI's M, and E if not dirty).
     Owned,
@@ -83,10 +83,22 @@ pub(super) struct Directory {
 
 const FIRST_BITS: u32 = 9;
 
+/// No line has this number: the modelled space ends below it.
+const FREE: u32 = u32::MAX;
+
+const EMPTY: Line = Line {
+    number: FREE,
+    version: 1,
+    llcs: 0,
+    owner: 0,
+    sharing: Sharing::Untouched,
+    dirty: false,
+};
+
 impl Directory {
     pub fn new() -> Self {
         Directory {
-            slots: vec![Line::default(); 1 << FIRST_BITS],
+            slots: vec![EMPTY; 1 << FIRST_BITS],
             used: 0,
             shift: 32 - FIRST_BITS,
         }
@@ -95,8 +107,16 @@ impl Directory {
     /// Index of a line's entry, which is made on first use. It is good until the next call.
     #[inline]
     pub fn index(&mut self, number: u32) -> usize {
+        let home = self.home(number);
+        if self.slots[home].number == number {
+            return home;
+        }
+        self.index_elsewhere(number)
+    }
+
+    fn index_elsewhere(&mut self, number: u32) -> usize {
         let index = self.position(number);
-        if self.slots[index].version != 0 {
+        if self.slots[index].number == number {
             return index;
         }
         self.insert(number)
@@ -109,13 +129,12 @@ impl Directory {
     }
 
     /// Where `number` is, or the free place where it would be.
-    #[inline]
     fn position(&self, number: u32) -> usize {
         let mask = self.slots.len() - 1;
         let mut index = self.home(number);
         loop {
-            let slot = &self.slots[index];
-            if slot.version == 0 || slot.number == number {
+            let found = self.slots[index].number;
+            if found == number || found == FREE {
                 return index;
             }
             index = (index + 1) & mask;
@@ -135,17 +154,15 @@ impl Directory {
         }
         self.used += 1;
         let index = self.position(number);
-        let slot = &mut self.slots[index];
-        slot.number = number;
-        slot.version = 1;
+        self.slots[index].number = number;
         index
     }
 
     fn grow(&mut self) {
-        let larger = vec![Line::default(); self.slots.len() * 2];
+        let larger = vec![EMPTY; self.slots.len() * 2];
         let old = std::mem::replace(&mut self.slots, larger);
         self.shift -= 1;
-        for line in old.into_iter().filter(|line| line.version != 0) {
+        for line in old.into_iter().filter(|line| line.number != FREE) {
             let index = self.position(line.number);
             self.slots[index] = line;
         }

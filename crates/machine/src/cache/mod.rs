@@ -86,6 +86,14 @@ struct Place {
     node_bits: u64,
 }
 
+/// What the model keeps of a CPU.
+#[derive(Clone, Copy, Debug)]
+struct OfCpu {
+    /// Its cache: that of its core.
+    cache: u16,
+    stats: CacheStats,
+}
+
 /// What a CPU's own cache knows of a line.
 #[derive(Clone, Copy, Debug)]
 struct Mine {
@@ -105,13 +113,11 @@ pub struct CacheModel {
     /// By distance: same last-level cache, same node, other node.
     transfer_ps: [u64; 3],
     evict_lines_per_ms: u64,
-    /// The cache of each CPU.
-    cache_of: Vec<u16>,
+    cpus: Vec<OfCpu>,
     places: Vec<Place>,
     sets: Vec<Sets>,
     directory: Directory,
     bus: Bus,
-    stats: Vec<CacheStats>,
     by_offset: Option<Vec<OffsetCounts>>,
 }
 
@@ -140,8 +146,11 @@ impl CacheModel {
                 memory.transfer_remote_ps,
             ],
             evict_lines_per_ms: memory.evict_lines_per_ms.into(),
-            cache_of: (0..nr_cpus as u32)
-                .map(|cpu| topology.cpu(CpuId(cpu)).core as u16)
+            cpus: (0..nr_cpus as u32)
+                .map(|cpu| OfCpu {
+                    cache: topology.cpu(CpuId(cpu)).core as u16,
+                    stats: CacheStats::default(),
+                })
                 .collect(),
             places: (0..nr_caches)
                 .map(|core| place(topology, cpu_of_core(core)))
@@ -149,7 +158,6 @@ impl CacheModel {
             sets: vec![Sets::new(sets as u32, memory.ways); nr_caches],
             directory: Directory::new(),
             bus: Bus::new(memory.bus_ps),
-            stats: vec![CacheStats::default(); nr_cpus],
             by_offset: None,
         }
     }
@@ -167,7 +175,7 @@ impl CacheModel {
 
     /// The counts of one CPU.
     pub fn stats(&self, cpu: CpuId) -> &CacheStats {
-        &self.stats[cpu.index()]
+        &self.cpus[cpu.index()].stats
     }
 
     /// `cpu` accesses the line that holds `address` at its local time `now`.
@@ -176,25 +184,30 @@ impl CacheModel {
     /// calls, the wait for the bus that of the times (see [`crate::bus`]).
     #[inline]
     pub fn touch(&mut self, cpu: CpuId, now: Instant, address: u64, write: bool) -> Access {
-        let number = address >> self.line_shift;
-        debug_assert!(
+        assert!(
             address < crate::address::END,
             "{address:#x} is outside of the modelled space"
         );
-        let number = number as u32;
-        let me = self.cache_of[cpu.index()];
+        let number = (address >> self.line_shift) as u32;
+        let of_cpu = &mut self.cpus[cpu.index()];
+        of_cpu.stats.accesses += 1;
+        let me = of_cpu.cache;
         let index = self.directory.index(number);
         let line = self.directory.line(index);
         let sets = &mut self.sets[usize::from(me)];
+        let hit = Access {
+            cost_ps: self.hit_ps,
+            miss: false,
+        };
+        if (!write || line.owned_by(me)) && sets.is_first(number, line.version) {
+            line.dirty |= write;
+            return hit;
+        }
         let (way, valid) = sets.find(number, line.version);
-        self.stats[cpu.index()].accesses += 1;
         if valid && (!write || line.owned_by(me)) {
             line.dirty |= write;
             sets.put_first(way, number, line.version);
-            return Access {
-                cost_ps: self.hit_ps,
-                miss: false,
-            };
+            return hit;
         }
         let mine = Mine { me, way, valid };
         self.leave_the_cache(cpu, mine, now, address, index, write)
@@ -236,7 +249,7 @@ impl CacheModel {
         let number = (address >> self.line_shift) as u32;
         let place = self.places[usize::from(me)];
         let line = self.directory.line(index);
-        let stats = &mut self.stats[cpu.index()];
+        let stats = &mut self.cpus[cpu.index()].stats;
         let owner = line.owner;
         // An owner that has lost the line to other lines is none.
         let owner_has_it = line.is_owned()
@@ -306,7 +319,7 @@ impl CacheModel {
     /// Takes constant time: each set catches up when it is next looked at.
     #[inline]
     pub fn evict(&mut self, cpu: CpuId, user_ns: u64) {
-        let me = usize::from(self.cache_of[cpu.index()]);
+        let me = usize::from(self.cpus[cpu.index()].cache);
         self.sets[me].stream(user_ns, self.evict_lines_per_ms);
     }
 

@@ -1,8 +1,5 @@
 //! The sets of one cache: LRU stacks of line copies, allocated when first touched, aged lazily.
 
-/// Sets that are allocated together.
-const CHUNK: u32 = 8;
-
 /// A copy that is not there.
 const FOREIGN: u64 = 0;
 
@@ -26,8 +23,10 @@ pub(super) struct Sets {
     /// Number of sets minus 1; a power of two minus 1.
     mask: u32,
     ways: u32,
-    /// 1 + index of the chunk in `rows`; 0 = not allocated. Empty until the first touch.
-    chunks: Vec<u32>,
+    /// Binary logarithm of the number of sets.
+    shift: u32,
+    /// Index in `rows` of the first copy of each set; 0 = not allocated. Empty until the first touch.
+    places: Vec<u32>,
     rows: Vec<u64>,
     /// Foreign lines that came into the cache.
     foreign: u64,
@@ -40,7 +39,8 @@ impl Sets {
         Sets {
             mask: sets - 1,
             ways,
-            chunks: Vec::new(),
+            shift: sets.trailing_zeros(),
+            places: Vec::new(),
             rows: Vec::new(),
             foreign: 0,
             foreign_rest: 0,
@@ -55,19 +55,23 @@ impl Sets {
         self.foreign_rest = lines % 1_000_000;
     }
 
+    /// Whether the most recently used copy of a set is this version of `line`. If so nothing is left
+    /// to do for an access: it is first already.
+    #[inline]
+    pub fn is_first(&mut self, line: u32, version: u32) -> bool {
+        let row = self.row(line);
+        self.rows[row] == copy(line, version)
+    }
+
     /// Looks for a copy of `line`: where it is, and whether it has this version. A line that is not
     /// there is found in the least recently used way.
     #[inline]
     pub fn find(&mut self, line: u32, version: u32) -> (Way, bool) {
         let row = self.row(line);
         let copies = &self.rows[row..row + self.ways as usize];
-        let copy = copy(line, version);
-        if copies[0] == copy {
-            return (Way { row, way: 0 }, true);
-        }
         let is_it = |&other: &u64| (other >> 32) as u32 == line;
         match copies.iter().position(is_it) {
-            Some(way) => (Way { row, way }, copies[way] == copy),
+            Some(way) => (Way { row, way }, copies[way] == copy(line, version)),
             None => {
                 let way = copies.len() - 1;
                 (Way { row, way }, false)
@@ -94,19 +98,16 @@ impl Sets {
     #[inline]
     fn row(&mut self, line: u32) -> usize {
         let set = line & self.mask;
-        let words = self.ways as usize + 1;
-        let chunk = self.chunks.get((set / CHUNK) as usize).copied();
-        let chunk = match chunk {
-            Some(chunk @ 1..) => chunk - 1,
-            _ => self.allocate(set / CHUNK),
+        let row = match self.places.get(set as usize) {
+            Some(&row @ 1..) => row as usize,
+            _ => self.allocate(set),
         };
-        let start = (chunk * CHUNK + set % CHUNK) as usize * words;
         // Set 0 takes the first foreign line, set 1 the second, and so on.
-        let came = (self.foreign + u64::from(self.mask - set)) >> self.mask.count_ones();
-        if came != self.rows[start] {
-            self.catch_up(start, came);
+        let came = (self.foreign + u64::from(self.mask ^ set)) >> self.shift;
+        if came != self.rows[row - 1] {
+            self.catch_up(row - 1, came);
         }
-        start + 1
+        row
     }
 
     /// Puts the foreign lines that came into a set since it was last looked at first.
@@ -119,20 +120,19 @@ impl Sets {
     }
 
     #[cold]
-    fn allocate(&mut self, chunk: u32) -> u32 {
-        if self.chunks.is_empty() {
-            self.chunks = vec![0; (self.mask / CHUNK) as usize + 1];
+    fn allocate(&mut self, set: u32) -> usize {
+        if self.places.is_empty() {
+            self.places = vec![0; self.mask as usize + 1];
         }
-        let words = (self.ways as usize + 1) * CHUNK as usize;
-        let index = (self.rows.len() / words) as u32;
+        let row = self.rows.len() + 1;
+        self.places[set as usize] = u32::try_from(row).expect("a cache has fewer than 2^32 words");
         // An untouched set has nothing to lose to foreign lines: they find it empty.
-        self.rows.resize(self.rows.len() + words, FOREIGN);
-        self.chunks[chunk as usize] = index + 1;
-        index
+        self.rows.resize(row + self.ways as usize, FOREIGN);
+        row
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.chunks.capacity() * size_of::<u32>() + self.rows.capacity() * size_of::<u64>()
+        self.places.capacity() * size_of::<u32>() + self.rows.capacity() * size_of::<u64>()
     }
 }
 
