@@ -27,15 +27,25 @@ impl Draft {
 
     /// A measured number in nanoseconds, at least 1: nothing that happens takes no time.
     fn put_ns(&mut self, field: &str, sample: &Sample, what: &str) -> u64 {
+        self.note_noise(field, sample);
         let ns = ((sample.median() + 500) / 1_000).max(1);
         self.put(field, ns, sample.source(what));
         ns
     }
 
     fn put_ps(&mut self, field: &str, sample: &Sample, what: &str) -> u64 {
+        self.note_noise(field, sample);
         let ps = sample.median().max(1);
         self.put(field, ps, sample.source(what));
         ps
+    }
+
+    fn note_noise(&mut self, field: &str, sample: &Sample) {
+        if sample.is_noisy() {
+            self.note(format!(
+                "{field} is uncertain: a tenth of the measurements is more than twice the median"
+            ));
+        }
     }
 
     fn note(&mut self, text: impl Into<String>) {

@@ -60,6 +60,11 @@ impl Sample {
         }
     }
 
+    /// Whether the measurements lie so far apart that their median says little.
+    pub fn is_noisy(&self) -> bool {
+        self.percentile(90) > 2 * self.median()
+    }
+
     /// The source text of a number that is this sample's median.
     pub fn source(&self, what: &str) -> String {
         let ns = |ps: u64| match ps {
@@ -96,6 +101,8 @@ mod tests {
             text,
             "measured: median of 101, min 1.0, p10–p90 11.0–91.0 ns: x"
         );
+        assert!(!sample.is_noisy());
+        assert!(sample.less(30_000).is_noisy());
         assert_eq!(sample.less(50_500).median(), 500);
         assert_eq!(sample.less(u64::MAX).median(), 0);
         assert_eq!(sample.divided(2).median(), 25_500);

@@ -70,6 +70,13 @@ pub fn describe(root: &Path) -> Described {
             cpus[0]
         ));
     }
+    let load = read("proc/loadavg").and_then(|text| text.split('.').next()?.parse::<usize>().ok());
+    if load.is_some_and(|load| load * 2 >= cpus.len() && load > 0) {
+        notes.push(
+            "other programs keep this machine busy (/proc/loadavg): repeat the calibration on an idle one"
+                .to_owned(),
+        );
+    }
     let cpuinfo = read("proc/cpuinfo").unwrap_or_default();
     let info = |key: &str| {
         let line = cpuinfo.lines().find(|line| line.starts_with(key))?;
@@ -364,12 +371,17 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told() {
-        let root = tree("empty", &[("sys/devices/system/cpu/online", "0-1")]);
+        let files = [
+            ("sys/devices/system/cpu/online", "0-1"),
+            ("proc/loadavg", "1.25 0.50 0.10 2/95 4711"),
+        ];
+        let root = tree("empty", &files);
         let found = describe(&root);
         fs::remove_dir_all(root).unwrap();
         assert_eq!(found.topology.nr_cpus(), 2);
         assert_eq!(found.topology.nr_llcs(), 1);
         for what in [
+            "keep this machine busy",
             "no cache",
             "no clock rate",
             "no hardware threads",
