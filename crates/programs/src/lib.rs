@@ -1,1 +1,150 @@
-//! Placeholder.
+//! Workloads as real programs: real threads, pipes, sockets, locks and yields in the running kernel.
+//!
+//! There is one program, and it runs every workload: an interpreter that carries out the [`Action`]s of
+//! `schedlab-workload` with system calls. The simulator and the kernel thus execute the same behaviours with
+//! the same parameters, and report the same score.
+//!
+//! What stands for what:
+//! - a task is a thread; tasks of one address space are threads of one process, and each address space is a
+//!   process of its own, forked from the caller;
+//! - a pipe is a pipe, a socket one direction of a TCP connection over loopback without Nagle's delay;
+//! - mutexes, condition variables, barriers and semaphores are glibc's, process-shared; a user-level lock is
+//!   a test-and-set word; suspend and notify are a condition variable with a count, as in rt-app;
+//! - `Compute` burns CPU time of its thread ([`load`]); what the simulator charges for system calls is
+//!   charged here by the kernel itself.
+//!
+//! Every run ends: when all tasks have exited, when the workload's duration is over, or at the time limit.
+//! Then the processes exit, whatever their threads wait for; should the caller die, the kernel kills them.
+//!
+//! [`Action`]: schedlab_workload::Action
+
+pub mod load;
+mod objects;
+mod process;
+mod sys;
+mod thread;
+
+use std::time::Duration;
+
+use schedlab_workload::{Counters, Score, Workload, WorkloadError};
+
+/// How a workload is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The scenario's seed: tasks draw from the same streams as in the simulator.
+    pub seed: u64,
+    /// The run is given up after this long.
+    pub limit: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            seed: 1,
+            limit: Duration::from_secs(600),
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Name with which the workload was asked for.
+    pub workload: String,
+    /// Parameters in effect.
+    pub params: Vec<(String, String)>,
+    /// What the score means.
+    pub score: Score,
+    /// Units of work that were done.
+    pub work: u64,
+    /// From the start to the end of the last task, set-up included, in ns of wall-clock time.
+    pub makespan_ns: u64,
+    /// The part that the score is about, in ns.
+    pub measured_ns: u64,
+    /// Threads that were ever there.
+    pub tasks: u64,
+    /// What the behaviours counted.
+    pub counters: Counters,
+    /// Why it ended.
+    pub end: End,
+    /// What the user should know ([`Workload::notes`]).
+    pub notes: Vec<String>,
+}
+
+/// Why a run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Every task exited, or the workload's duration was over.
+    Done,
+    /// The limit was reached; these threads were still there, each with what it was doing.
+    TimedOut(Vec<String>),
+}
+
+impl Report {
+    /// The score, where the run has one.
+    pub fn score_value(&self) -> Option<f64> {
+        let measured = schedlab_trace::Duration::from_ns(self.measured_ns);
+        self.score.value(self.work, measured)
+    }
+
+    /// Flat measures: the score under its own name and as `score`, times, work and counters.
+    pub fn measures(&self) -> Vec<(String, f64)> {
+        let mut measures = Vec::new();
+        if let Some(value) = self.score_value() {
+            measures.push((self.score.name.to_owned(), value));
+            measures.push(("score".to_owned(), value));
+        }
+        measures.push(("makespan_ns".to_owned(), self.makespan_ns as f64));
+        measures.push(("work".to_owned(), self.work as f64));
+        measures.push(("tasks".to_owned(), self.tasks as f64));
+        measures.extend(self.counters.measures());
+        measures
+    }
+}
+
+/// Why a workload could not be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// The workload was not understood.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The system refused something.
+    #[error("{doing}: {source}{remedy}")]
+    System {
+        /// What was to be done.
+        doing: String,
+        /// What the system said.
+        source: std::io::Error,
+        /// What to do about it, with a leading separator; may be empty.
+        remedy: &'static str,
+    },
+    /// A task could not do what its behaviour asked for.
+    #[error("{0}")]
+    Task(String),
+}
+
+/// The number of CPUs of this machine, as workloads count them.
+pub fn nr_cpus() -> usize {
+    sys::nr_cpus()
+}
+
+/// Runs the workload that `text` asks for (`chat:rooms=1`, `file.json` …) with real threads.
+///
+/// The caller's process is forked, so call it where no other thread holds a lock that the children could
+/// need (they allocate memory and start threads, nothing else of the caller's).
+///
+/// # Errors
+/// If there is no such workload, or the system refuses what it needs (threads, files, priorities).
+pub fn run(text: &str, options: &Options) -> Result<Report, ProgramError> {
+    let workload = Workload::parse(text, options.seed, nr_cpus())?;
+    run_workload(workload, options)
+}
+
+/// Runs a workload that was built already; see [`run`].
+///
+/// # Errors
+/// If the system refuses what the workload needs.
+pub fn run_workload(workload: Workload, options: &Options) -> Result<Report, ProgramError> {
+    process::run(workload, options)
+}

@@ -1,0 +1,348 @@
+//! The processes of a run: one for each address space, supervised by the caller.
+
+use std::io::{PipeReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use schedlab_trace::CpuSet;
+use schedlab_workload::{Counters, ObjectSpec, SchedClass, TaskSpec, Workload};
+use serde::{Deserialize, Serialize};
+
+use crate::objects::Objects;
+use crate::sys::{self, Child};
+use crate::thread::{Process, Run, held};
+use crate::{End, Options, ProgramError, Report};
+
+/// How long the processes get to start their threads, and to report after the end.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// What a process tells the supervisor at its end.
+#[derive(Default, Serialize, Deserialize)]
+struct Summary {
+    work: u64,
+    tasks: u64,
+    /// When its last task ended, in ns since the start of the run.
+    ended_ns: u64,
+    values: Vec<(String, i64)>,
+    ratios: Vec<(String, String, String)>,
+    /// Tasks that had not ended.
+    left: Vec<String>,
+    failure: Option<String>,
+}
+
+fn system(doing: impl Into<String>, source: std::io::Error, remedy: &'static str) -> ProgramError {
+    ProgramError::System {
+        doing: doing.into(),
+        source,
+        remedy,
+    }
+}
+
+pub(crate) fn run(workload: Workload, options: &Options) -> Result<Report, ProgramError> {
+    let run = Arc::new(prepare(&workload.objects, options)?);
+    let nr_tasks = workload.tasks.len() as u32;
+    run.board().created.store(nr_tasks, Relaxed);
+    let real_time = workload.tasks.iter().any(|task| is_real_time(task.class));
+    let plan = Plan {
+        duration: workload
+            .duration
+            .map(|duration| Duration::from_nanos(duration.ns())),
+        limit: options.limit,
+        real_time,
+    };
+    let mut processes = Processes(Vec::new());
+    for (address_space, tasks) in by_address_space(workload.tasks) {
+        let (reader, writer) = std::io::pipe().map_err(|e| system("cannot make a pipe", e, ""))?;
+        let run = Arc::clone(&run);
+        let child =
+            sys::fork(move || child(&run, address_space, tasks, plan, writer)).map_err(|e| {
+                system(
+                    "cannot start a process",
+                    e,
+                    "; fewer tasks, or a higher limit on processes",
+                )
+            })?;
+        processes.0.push((child, Some(reader)));
+    }
+    start(&run, nr_tasks, &processes)?;
+    let summaries = processes.summaries(plan.end_after() + GRACE)?;
+    let mut counters = Counters::default();
+    for summary in &summaries {
+        counters.merge(&summary.values);
+        for (name, dividend, divisor) in &summary.ratios {
+            counters.ratio(name.clone(), dividend.clone(), divisor.clone());
+        }
+    }
+    let left: Vec<String> = summaries
+        .iter()
+        .flat_map(|summary| summary.left.clone())
+        .collect();
+    let ended_ns = summaries.iter().map(|summary| summary.ended_ns).max();
+    let makespan_ns = match left.is_empty() {
+        true => ended_ns.unwrap_or(0),
+        false => plan.end_after().as_nanos() as u64,
+    };
+    let limited = plan.duration.is_none_or(|duration| duration > plan.limit);
+    Ok(Report {
+        workload: workload.name,
+        params: workload.params,
+        score: workload.score,
+        work: summaries.iter().map(|summary| summary.work).sum(),
+        makespan_ns,
+        measured_ns: makespan_ns.saturating_sub(run.board().begun_ns.load(Relaxed)),
+        tasks: summaries.iter().map(|summary| summary.tasks).sum(),
+        counters,
+        end: if limited && !left.is_empty() {
+            End::TimedOut(left)
+        } else {
+            End::Done
+        },
+        notes: workload.notes,
+    })
+}
+
+fn is_real_time(class: SchedClass) -> bool {
+    matches!(class, SchedClass::Fifo(_) | SchedClass::RoundRobin(_))
+}
+
+/// When a process stops its tasks.
+#[derive(Clone, Copy)]
+struct Plan {
+    duration: Option<Duration>,
+    limit: Duration,
+    real_time: bool,
+}
+
+impl Plan {
+    fn end_after(&self) -> Duration {
+        self.duration
+            .map_or(self.limit, |duration| duration.min(self.limit))
+    }
+
+    /// Supervisors must get a CPU while real-time tasks hog them all. Not allowed to: the kernel's own
+    /// throttling of real-time tasks lets us in now and then.
+    fn rise(&self) {
+        if self.real_time {
+            let _ = sys::set_class(SchedClass::Fifo(99));
+        }
+    }
+}
+
+fn prepare(specs: &[ObjectSpec], options: &Options) -> Result<Run, ProgramError> {
+    let needed = Objects::files(specs) + 64;
+    let allowed = sys::raise_open_files();
+    if needed > allowed {
+        return Err(system(
+            format!("the workload needs {needed} open files, {allowed} are allowed"),
+            std::io::Error::from_raw_os_error(libc::EMFILE),
+            "; raise the hard limit (ulimit -Hn), or take a smaller workload",
+        ));
+    }
+    let objects = Objects::new(specs)
+        .map_err(|e| system("cannot make the pipes, sockets and locks", e, ""))?;
+    let all_cpus = CpuSet::all(sys::nr_cpus());
+    Run::new(objects, options.seed, all_cpus).map_err(|e| system("cannot share memory", e, ""))
+}
+
+type Numbered = (u32, TaskSpec);
+
+/// The tasks with their numbers, grouped in the order in which address spaces first occur.
+fn by_address_space(tasks: Vec<TaskSpec>) -> Vec<(Option<u32>, Vec<Numbered>)> {
+    let mut groups: Vec<(Option<u32>, Vec<Numbered>)> = Vec::new();
+    let mut places = std::collections::BTreeMap::new();
+    for (number, task) in tasks.into_iter().enumerate() {
+        let place = *places.entry(task.address_space).or_insert_with(|| {
+            groups.push((task.address_space, Vec::new()));
+            groups.len() - 1
+        });
+        groups[place].1.push((number as u32, task));
+    }
+    groups
+}
+
+/// Waits until every first task stands at the gate, then opens it.
+fn start(run: &Run, nr_tasks: u32, processes: &Processes) -> Result<(), ProgramError> {
+    let deadline = std::time::Instant::now() + GRACE;
+    while run.board().ready.load(Relaxed) < nr_tasks {
+        if processes.any_reported() {
+            // It failed; the summaries say why.
+            return Ok(());
+        }
+        if std::time::Instant::now() > deadline {
+            let ready = run.board().ready.load(Relaxed);
+            return Err(ProgramError::Task(format!(
+                "only {ready} of {nr_tasks} tasks started within {} s: the machine is too busy, or the workload too large for it",
+                GRACE.as_secs()
+            )));
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    run.board().start_ns.store(sys::monotonic_ns(), Relaxed);
+    run.objects.open_gate();
+    Ok(())
+}
+
+/// Children and where their summaries come from. Whoever is left is killed when this is dropped.
+struct Processes(Vec<(Child, Option<PipeReader>)>);
+
+impl Processes {
+    /// Whether a process has something to tell before it should.
+    fn any_reported(&self) -> bool {
+        sys::poll(&mut self.polls(), Some(Duration::ZERO)) > 0
+    }
+
+    fn polls(&self) -> Vec<libc::pollfd> {
+        let poll = |(_, reader): &(Child, Option<PipeReader>)| libc::pollfd {
+            // The kernel passes over negative descriptors.
+            fd: reader.as_ref().map_or(-1, |reader| reader.as_raw_fd()),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        self.0.iter().map(poll).collect()
+    }
+
+    /// What each process tells; all are over afterwards. The first failure ends the wait for the others.
+    fn summaries(mut self, within: Duration) -> Result<Vec<Summary>, ProgramError> {
+        let deadline = std::time::Instant::now() + within;
+        let mut texts: Vec<Vec<u8>> = self.0.iter().map(|_| Vec::new()).collect();
+        let mut summaries = Vec::with_capacity(self.0.len());
+        let mut buffer = vec![0; 65_536];
+        while summaries.len() < self.0.len() {
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() {
+                return Err(ProgramError::Task(format!(
+                    "a process of the workload did not end within {} s after its time was over; it was killed",
+                    GRACE.as_secs()
+                )));
+            }
+            let mut polls = self.polls();
+            sys::poll(&mut polls, Some(left));
+            for (i, _) in polls
+                .iter()
+                .enumerate()
+                .filter(|(_, poll)| poll.revents != 0)
+            {
+                let reader = self.0[i].1.as_mut().expect("polled because it is there");
+                match reader.read(&mut buffer) {
+                    Ok(0) => {
+                        self.0[i].1 = None;
+                        summaries.push(understand(&texts[i])?);
+                    }
+                    Ok(n) => texts[i].extend_from_slice(&buffer[..n]),
+                    Err(error) => {
+                        return Err(system(
+                            "cannot read from a process of the workload",
+                            error,
+                            "",
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(summaries)
+    }
+}
+
+fn understand(text: &[u8]) -> Result<Summary, ProgramError> {
+    let summary: Summary = serde_json::from_slice(text).map_err(|_| {
+        ProgramError::Task(
+            "a process of the workload ended without a word: out of memory, or killed".to_owned(),
+        )
+    })?;
+    match summary.failure {
+        Some(message) => Err(ProgramError::Task(message)),
+        None => Ok(summary),
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for (child, _) in &self.0 {
+            child.kill();
+            child.wait();
+        }
+    }
+}
+
+/// The life of a process: its threads, and at the end its summary.
+fn child(
+    run: &Arc<Run>,
+    address_space: Option<u32>,
+    tasks: Vec<Numbered>,
+    plan: Plan,
+    mut writer: impl Write,
+) {
+    let process = Arc::new(Process {
+        run: Arc::clone(run),
+        address_space,
+        tasks: Mutex::new(Vec::new()),
+        live: Mutex::new(0),
+        changed: Condvar::new(),
+        stop: AtomicBool::new(false),
+        failure: Mutex::new(None),
+    });
+    for (number, task) in tasks {
+        if let Err(message) = process.start(task, number, true) {
+            process.fail(message);
+            break;
+        }
+    }
+    plan.rise();
+    wait_for_end(&process, plan);
+    process.stop.store(true, Relaxed);
+    let text = serde_json::to_vec(&summary(&process)).expect("plain data");
+    // If the supervisor is gone, nobody minds.
+    let _ = writer.write_all(&text);
+}
+
+fn wait_for_end(process: &Process, plan: Plan) {
+    let mut live = held(&process.live);
+    loop {
+        if *live == 0 || process.stop.load(Relaxed) {
+            return;
+        }
+        // Before the start the clock does not run; the supervisor limits that part.
+        let began = process.run.board().start_ns.load(Relaxed) > 0;
+        let passed = Duration::from_nanos(process.run.now().ns());
+        let left = match began {
+            true => plan.end_after().saturating_sub(passed),
+            false => Duration::from_millis(1),
+        };
+        if began && left.is_zero() {
+            return;
+        }
+        let (guard, _) = process
+            .changed
+            .wait_timeout(live, left)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        live = guard;
+    }
+}
+
+fn summary(process: &Process) -> Summary {
+    let tasks = held(&process.tasks);
+    let mut summary = Summary {
+        tasks: tasks.len() as u64,
+        failure: held(&process.failure).clone(),
+        ..Summary::default()
+    };
+    let mut counters = Counters::default();
+    for task in tasks.iter() {
+        let mind = held(&task.mind);
+        mind.behaviour.report(&mut counters);
+        summary.work += mind.work;
+        match task.ended_ns.load(Relaxed) {
+            u64::MAX => summary.left.push(task.doing()),
+            ended_ns => summary.ended_ns = summary.ended_ns.max(ended_ns),
+        }
+    }
+    let values = counters.values();
+    summary.values = values.map(|(name, n)| (name.to_owned(), n)).collect();
+    let ratios = counters.ratios();
+    summary.ratios = ratios
+        .map(|(name, dividend, divisor)| (name.to_owned(), dividend.to_owned(), divisor.to_owned()))
+        .collect();
+    summary
+}

@@ -1,0 +1,355 @@
+//! A task as a thread: asks its behaviour for one action after another and carries it out.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use schedlab_trace::{CpuSet, Instant};
+use schedlab_workload::{Action, Behaviour, Context, Outcome, Rng, TaskSpec, stream};
+
+use crate::load::{Memory, Speed};
+use crate::objects::{Objects, Reader};
+use crate::sys::{self, SharedMemory};
+
+/// What all processes of a run share.
+pub struct Run {
+    pub objects: Objects,
+    memory: SharedMemory,
+    pub seed: u64,
+    pub speed: Speed,
+    /// Every CPU, for tasks that may run anywhere.
+    pub all_cpus: CpuSet,
+}
+
+// SAFETY: the memory holds one `Board` of atomics and lives as long as the run does.
+unsafe impl Send for Run {}
+// SAFETY: as above.
+unsafe impl Sync for Run {}
+
+/// Words in shared memory.
+#[derive(Default)]
+pub struct Board {
+    /// Tasks that wait at the gate.
+    pub ready: AtomicU32,
+    /// When the run began, in ns of CLOCK_MONOTONIC.
+    pub start_ns: AtomicU64,
+    /// When its measured part began, in ns since then.
+    pub begun_ns: AtomicU64,
+    /// Tasks created so far: the next one's number.
+    pub created: AtomicU32,
+}
+
+impl Run {
+    pub fn new(objects: Objects, seed: u64, all_cpus: CpuSet) -> std::io::Result<Run> {
+        let memory = SharedMemory::new(std::mem::size_of::<Board>())?;
+        // SAFETY: aligned to a page and large enough; nobody else has it yet.
+        unsafe { memory.start().cast::<Board>().write(Board::default()) };
+        Ok(Run {
+            objects,
+            memory,
+            seed,
+            speed: Speed::measure(),
+            all_cpus,
+        })
+    }
+
+    pub fn board(&self) -> &Board {
+        // SAFETY: written by `new`; only shared references are made from then on.
+        unsafe { &*self.memory.start().cast::<Board>() }
+    }
+
+    /// Time since the start of the run.
+    pub fn now(&self) -> Instant {
+        let start_ns = self.board().start_ns.load(Relaxed);
+        Instant::from_ns(sys::monotonic_ns().saturating_sub(start_ns))
+    }
+}
+
+/// The tasks of one process.
+pub struct Process {
+    pub run: Arc<Run>,
+    pub address_space: Option<u32>,
+    /// Everybody who was ever there.
+    pub tasks: Mutex<Vec<Arc<Task>>>,
+    /// Threads that have not ended.
+    pub live: Mutex<usize>,
+    pub changed: Condvar,
+    /// The run is over.
+    pub stop: AtomicBool,
+    /// The first thing that went wrong.
+    pub failure: Mutex<Option<String>>,
+}
+
+/// A task, as far as others look at it.
+pub struct Task {
+    pub comm: String,
+    /// Held while the behaviour is asked, never while an action is carried out.
+    pub mind: Mutex<Mind>,
+    /// Place in [`DOING`] of what it does.
+    doing: AtomicU8,
+    /// When it ended, in ns since the start of the run; [`u64::MAX`] while it has not.
+    pub ended_ns: AtomicU64,
+}
+
+pub struct Mind {
+    pub behaviour: Box<dyn Behaviour>,
+    rng: Rng,
+    pub work: u64,
+}
+
+/// What a thread can be doing, for the report on those that did not end.
+const DOING: [&str; 12] = [
+    "waiting for the start",
+    "running",
+    "sleeping",
+    "in a write",
+    "in a read",
+    "at a mutex",
+    "waiting for a condition",
+    "at a barrier",
+    "at a semaphore",
+    "suspended",
+    "yielding",
+    "ended",
+];
+
+/// Takes a lock whose holder may have panicked: the counts behind it stay meaningful.
+pub fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Task {
+    pub fn doing(&self) -> String {
+        let what = DOING[usize::from(self.doing.load(Relaxed))];
+        format!("{} ({what})", self.comm)
+    }
+}
+
+impl Process {
+    /// Starts a thread for a task; one of the first waits for the start of the run.
+    pub fn start(
+        self: &Arc<Process>,
+        spec: TaskSpec,
+        number: u32,
+        first: bool,
+    ) -> Result<(), String> {
+        let task = Arc::new(Task {
+            comm: spec.comm.clone(),
+            mind: Mutex::new(Mind {
+                behaviour: spec.behaviour,
+                rng: stream(self.run.seed, number),
+                work: 0,
+            }),
+            doing: AtomicU8::new(0),
+            ended_ns: AtomicU64::new(u64::MAX),
+        });
+        held(&self.tasks).push(Arc::clone(&task));
+        *held(&self.live) += 1;
+        let settings = Settings {
+            nice: spec.nice,
+            class: spec.class,
+            cpus: spec.affinity,
+            start: spec.start,
+            working_set_bytes: spec.working_set_bytes,
+        };
+        let process = Arc::clone(self);
+        let started = std::thread::Builder::new()
+            .name(spec.comm.clone())
+            .stack_size(256 << 10)
+            .spawn(move || {
+                let result = process.body(&task, settings, first);
+                if let Err(message) = result {
+                    process.fail(format!("task {}: {message}", task.comm));
+                }
+                *held(&process.live) -= 1;
+                process.changed.notify_all();
+            });
+        started.map(drop).map_err(|error| {
+            *held(&self.live) -= 1;
+            format!("cannot start a thread: {error}; fewer tasks, or a higher limit on threads (ulimit -u, /proc/sys/kernel/threads-max)")
+        })
+    }
+
+    /// Ends the run because of an error.
+    pub fn fail(&self, message: String) {
+        held(&self.failure).get_or_insert(message);
+        self.stop.store(true, Relaxed);
+        self.changed.notify_all();
+    }
+
+    fn body(
+        self: &Arc<Process>,
+        task: &Task,
+        settings: Settings,
+        first: bool,
+    ) -> Result<(), String> {
+        let run = &*self.run;
+        settings.apply(run)?;
+        if first {
+            run.board().ready.fetch_add(1, Relaxed);
+            run.objects.wait_at_gate();
+        }
+        if settings.start > run.now() {
+            let start_ns = run.board().start_ns.load(Relaxed);
+            sys::sleep_ns(start_ns + settings.start.ns(), true);
+        }
+        let mut own = Own {
+            reader: Reader::default(),
+            memory: Memory::default(),
+            working_set_bytes: settings.working_set_bytes,
+            null: None,
+        };
+        let mut outcome = Outcome::Done;
+        while !self.stop.load(Relaxed) {
+            let action = {
+                let mind = &mut *held(&task.mind);
+                let action = mind.behaviour.next(&mut Context {
+                    now: run.now(),
+                    outcome,
+                    rng: &mut mind.rng,
+                });
+                if let Action::Work(n) = action {
+                    mind.work += u64::from(n);
+                    outcome = Outcome::Done;
+                    continue;
+                }
+                action
+            };
+            if let Action::Exit = action {
+                task.ended_ns.store(run.now().ns(), Relaxed);
+                task.doing.store(11, Relaxed);
+                break;
+            }
+            task.doing.store(doing(&action), Relaxed);
+            outcome = self.act(action, &mut own)?;
+            task.doing.store(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn act(self: &Arc<Process>, action: Action, own: &mut Own) -> Result<Outcome, String> {
+        let run = &*self.run;
+        let objects = &run.objects;
+        match action {
+            Action::Compute(time) => run.speed.burn(time.ns(), &self.stop),
+            Action::Yield => sys::sched_yield(),
+            Action::Sleep(time) => sys::sleep_ns(time.ns(), false),
+            Action::SleepUntil(until) => {
+                let start_ns = run.board().start_ns.load(Relaxed);
+                sys::sleep_ns(start_ns.saturating_add(until.ns()), true);
+            }
+            Action::Write { to, bytes } => objects.write(to, bytes)?,
+            Action::Read { from, limit } => {
+                return objects
+                    .read(from, limit, &mut own.reader)
+                    .map(Outcome::Messages);
+            }
+            Action::Lock(mutex) => objects.lock(mutex)?,
+            Action::Unlock(mutex) => objects.unlock(mutex)?,
+            Action::TryUserLock(lock) => {
+                return Ok(match objects.try_user_lock(lock) {
+                    true => Outcome::Taken,
+                    false => Outcome::Busy,
+                });
+            }
+            Action::UserUnlock(lock) => objects.user_unlock(lock),
+            Action::Wait { condition, mutex } => objects.wait(condition, mutex)?,
+            Action::Signal(condition) => objects.signal(condition, false),
+            Action::Broadcast(condition) => objects.signal(condition, true),
+            Action::Barrier(barrier) => objects.barrier(barrier),
+            Action::Post(semaphore) => objects.post(semaphore)?,
+            Action::Acquire(semaphore) => objects.acquire(semaphore),
+            Action::Suspend(event) => objects.suspend(event),
+            Action::Notify(event) => objects.notify(event),
+            Action::Fork(spec) => {
+                if spec.address_space != self.address_space {
+                    return Err(format!(
+                        "forks `{}` into another address space; real programs create threads of their own process only",
+                        spec.comm
+                    ));
+                }
+                let number = run.board().created.fetch_add(1, Relaxed);
+                self.start(*spec, number, false)?;
+            }
+            Action::SetNice(nice) => sys::set_nice(nice).map_err(|e| refused("nice level", &e))?,
+            Action::SetAffinity(cpus) => {
+                sys::set_affinity(&cpus).map_err(|e| refused("CPUs", &e))?
+            }
+            Action::SetClass(class) => sys::set_class(class).map_err(|e| refused("policy", &e))?,
+            Action::Touch { bytes } => own.memory.touch(bytes, own.working_set_bytes.max(64)),
+            Action::Syscall => own.write_null()?,
+            Action::Begin => run.board().begun_ns.store(run.now().ns(), Relaxed),
+            Action::Work(_) | Action::Exit => unreachable!("handled where the behaviour is asked"),
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn refused(what: &str, error: &std::io::Error) -> String {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "; run it as root, or leave out nice and policy",
+        Some(libc::EINVAL) if what == "CPUs" => "; none of them is online",
+        _ => "",
+    };
+    format!("the kernel refuses its {what}: {error}{remedy}")
+}
+
+/// Place in [`DOING`].
+fn doing(action: &Action) -> u8 {
+    match action {
+        Action::Sleep(_) | Action::SleepUntil(_) => 2,
+        Action::Write { .. } => 3,
+        Action::Read { .. } => 4,
+        Action::Lock(_) => 5,
+        Action::Wait { .. } => 6,
+        Action::Barrier(_) => 7,
+        Action::Acquire(_) => 8,
+        Action::Suspend(_) => 9,
+        Action::Yield => 10,
+        _ => 1,
+    }
+}
+
+/// What a thread sets about itself before it begins.
+struct Settings {
+    nice: i8,
+    class: schedlab_workload::SchedClass,
+    cpus: Option<CpuSet>,
+    start: Instant,
+    working_set_bytes: u64,
+}
+
+impl Settings {
+    /// Everything explicitly, since a thread inherits from who creates it. CPUs of a task that may run
+    /// anywhere are left alone where the kernel has fewer than are configured.
+    fn apply(&self, run: &Run) -> Result<(), String> {
+        match &self.cpus {
+            Some(cpus) => sys::set_affinity(cpus).map_err(|e| refused("CPUs", &e))?,
+            None => sys::set_affinity(&run.all_cpus).map_err(|e| refused("CPUs", &e))?,
+        }
+        sys::set_class(self.class).map_err(|e| refused("policy", &e))?;
+        sys::set_nice(self.nice).map_err(|e| refused("nice level", &e))
+    }
+}
+
+/// What only the thread itself uses.
+struct Own {
+    reader: Reader,
+    memory: Memory,
+    working_set_bytes: u64,
+    null: Option<File>,
+}
+
+impl Own {
+    fn write_null(&mut self) -> Result<(), String> {
+        let file = match &mut self.null {
+            Some(file) => file,
+            none => {
+                let opened = File::options().write(true).open("/dev/null");
+                none.insert(opened.map_err(|e| format!("/dev/null: {e}"))?)
+            }
+        };
+        file.write_all(&[0]).map_err(|e| format!("/dev/null: {e}"))
+    }
+}

@@ -1,0 +1,141 @@
+//! Small real runs of every workload: exact counts, and an end in every case.
+
+use std::time::Duration;
+
+use schedlab_programs::{End, Options, Report, run};
+use schedlab_workload::list;
+
+fn options(limit_s: u64) -> Options {
+    Options {
+        seed: 1,
+        limit: Duration::from_secs(limit_s),
+    }
+}
+
+fn check(text: &str) -> Report {
+    let report = run(text, &options(120)).unwrap_or_else(|error| panic!("{text}: {error}"));
+    assert_eq!(report.end, End::Done, "{text}");
+    report
+}
+
+fn counter(report: &Report, name: &str) -> i64 {
+    report.counters.get(name)
+}
+
+#[test]
+fn a_chat_room_of_twenty_delivers_38_000_messages() {
+    for server in ["queue", "direct"] {
+        let report = check(&format!("chat:rooms=1,server={server}"));
+        assert_eq!(report.work, 38_000, "{server}");
+        assert_eq!(report.tasks, 82);
+        assert_eq!(counter(&report, "chat.messages_delivered"), 38_000);
+        assert_eq!(counter(&report, "chat.messages_sent"), 2_000);
+        assert!(report.measured_ns < report.makespan_ns);
+        assert!(report.score_value().unwrap() > 100.0);
+    }
+}
+
+#[test]
+fn small_chats_deliver_everything_whatever_the_options() {
+    for shape in [
+        "read=one",
+        "start=together,take=4",
+        "queue=1,full=yield",
+        "wake=unlocked,queue=2",
+        "socket_buffer=100",
+    ] {
+        let report = check(&format!("chat:rooms=2,users=4,messages=25,{shape}"));
+        assert_eq!(report.work, 2 * 4 * 25 * 3, "{shape}");
+    }
+}
+
+#[test]
+fn pipe_does_its_round_trips_in_two_processes_or_two_threads() {
+    for threads in [false, true] {
+        let report = check(&format!("pipe:loops=2000,threads={threads}"));
+        assert_eq!((report.work, report.tasks), (2_000, 2));
+    }
+}
+
+#[test]
+fn reflex_does_its_rounds() {
+    let report = check("reflex:active_sets=4,threads=3,rounds=500");
+    assert_eq!((report.work, report.tasks), (2_000, 12));
+    let ends = counter(&report, "reflex.yields") + counter(&report, "reflex.passes");
+    assert_eq!(ends, 2_000);
+}
+
+#[test]
+fn cpu_tasks_do_their_loops_or_run_their_time() {
+    let report = check("cpu:tasks=3,run=100us,sleep=100us,loops=20,duration=0,nice=0/5,pin=true");
+    assert_eq!((report.work, report.tasks), (60, 3));
+    assert!(report.makespan_ns >= 20 * 200_000);
+    let report = check("cpu:tasks=2,duration=300ms,yield=true,run=10us");
+    assert_eq!(report.makespan_ns, 300_000_000);
+    assert!(report.work > 100, "{}", report.work);
+}
+
+#[test]
+fn every_model_is_covered_here() {
+    let names: Vec<&str> = list().iter().map(|model| model.name).collect();
+    assert_eq!(names, ["chat", "cpu", "pipe", "reflex"]);
+}
+
+#[test]
+fn rt_app_files_run_and_tell_their_slack() {
+    let file = |name: &str| {
+        format!(
+            "{}/../../workloads/rt-app/{name}.json",
+            env!("CARGO_MANIFEST_DIR")
+        )
+    };
+    let report = check(&file("periodic"));
+    assert_eq!(counter(&report, "rtapp.light-0.iterations"), 10);
+    // Ten timers of 10 ms end 100 ms after the start, however late each one was.
+    assert!(report.makespan_ns >= 100_000_000);
+    assert!(
+        report
+            .measures()
+            .iter()
+            .any(|(name, _)| name == "rtapp.light-0.slack_ns_mean")
+    );
+    for (name, work) in [
+        ("suspend", 40),
+        ("barrier", 16),
+        ("pipeline", 60),
+        ("fork", 12),
+        ("lenient", 2),
+    ] {
+        // A resume that finds nobody suspended is lost in rt-app too, so `suspend` may have to be stopped.
+        let text = format!("{}:duration=2", file(name));
+        let report = check(&text);
+        match name {
+            "suspend" => assert!((11..=work).contains(&report.work), "{}", report.work),
+            _ => assert_eq!(report.work, work, "{name}"),
+        }
+    }
+    assert!(check(&file("locks")).work >= 15);
+}
+
+#[test]
+fn what_waits_for_ever_is_ended_and_named() {
+    let path = std::env::temp_dir().join(format!("schedlab-stuck-{}.json", std::process::id()));
+    std::fs::write(
+        &path,
+        r#"{"tasks": {"stuck": {"loop": 1, "sem_wait": "never"}}}"#,
+    )
+    .unwrap();
+    let report = run(path.to_str().unwrap(), &options(1));
+    std::fs::remove_file(&path).unwrap();
+    let report = report.unwrap();
+    assert_eq!(
+        report.end,
+        End::TimedOut(vec!["stuck-0 (at a semaphore)".to_owned()])
+    );
+}
+
+#[test]
+fn what_is_not_there_is_an_error() {
+    let error = run("pip", &options(1)).unwrap_err().to_string();
+    assert!(error.contains("did you mean `pipe`?"), "{error}");
+}
