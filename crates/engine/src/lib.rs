@@ -5,7 +5,39 @@
 //! not know: it meets one through the trait [`policy::Policy`].
 #![forbid(unsafe_code)]
 
+pub mod consts;
+mod cost;
+mod cpu;
+mod deferred;
+mod dispatch;
+mod dsq;
+mod event_queue;
+mod ext;
+mod fair;
+mod hotplug;
+mod idle;
+mod kernel;
+mod kick;
+mod lifecycle;
+mod lock;
+mod object;
+mod ops;
 pub mod outcome;
 pub mod policy;
+mod rt;
+pub mod scenario;
+mod sched;
+mod syscall;
+mod task;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+pub mod version;
+mod wake;
+mod watchdog;
 
+pub use kernel::run;
 pub use outcome::{ExitInfo, ExitKind};
+pub use scenario::{Hotplug, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure};
+pub use version::KernelVersion;

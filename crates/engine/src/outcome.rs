@@ -23,6 +23,9 @@ pub enum ExitKind {
     ErrorBpf = 1025,
     /// A runnable task was not run within the watchdog's bound.
     ErrorStall = 1026,
+    /// Policy code did what no kernel would let it survive (see [`crate::policy::Step::Fault`]). Not a
+    /// kind of the kernel's, where the verifier refuses such code or the machine goes down.
+    Fault = 4096,
 }
 
 /// The exit of a policy, as `struct scx_exit_info` tells it.
@@ -36,4 +39,22 @@ pub struct ExitInfo {
     pub reason: String,
     /// Details.
     pub message: String,
+}
+
+impl ExitKind {
+    /// The kernel's short text (`scx_exit_reason()`).
+    pub const fn reason(self) -> &'static str {
+        match self {
+            ExitKind::None => "none",
+            ExitKind::Done => "done",
+            ExitKind::Unreg => "unregistered from user space",
+            ExitKind::UnregBpf => "unregistered from BPF",
+            ExitKind::UnregKern => "unregistered from the main kernel",
+            ExitKind::SysRq => "disabled by sysrq-S",
+            ExitKind::Error => "runtime error",
+            ExitKind::ErrorBpf => "scx_bpf_error",
+            ExitKind::ErrorStall => "runnable task stall",
+            ExitKind::Fault => "fault in policy code",
+        }
+    }
 }

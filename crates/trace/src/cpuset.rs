@@ -101,6 +101,38 @@ impl CpuSet {
         CpuSet(&self.0 & &other.0)
     }
 
+    /// Adds every CPU of `other`.
+    pub fn insert_all(&mut self, other: &CpuSet) {
+        self.0.union_with(&other.0);
+    }
+
+    /// Removes every CPU of `other`.
+    pub fn remove_all(&mut self, other: &CpuSet) {
+        self.0.difference_with(&other.0);
+    }
+
+    /// Whether every CPU of this set is in `other`.
+    pub fn is_subset(&self, other: &CpuSet) -> bool {
+        self.0.is_subset(&other.0)
+    }
+
+    /// The first CPU at or after number `from` that is in both sets, beginning again at 0 if there is
+    /// none (`find_next_and_bit_wrap()`).
+    pub fn next_and_wrap(&self, other: &CpuSet, from: u32) -> Option<CpuId> {
+        let (a, b) = (self.words(), other.words());
+        let nr_words = a.len().min(b.len());
+        let bits = usize::BITS as usize;
+        let first = (from as usize / bits).min(nr_words);
+        // The word of `from` comes twice: first what lies at or above it, at last what lies below.
+        let low = (1usize << (from as usize % bits)) - 1;
+        let upper = (first..nr_words).map(|i| (i, if i == first { !low } else { !0 }));
+        let lower = (0..(first + 1).min(nr_words)).map(|i| (i, if i == first { low } else { !0 }));
+        upper.chain(lower).find_map(|(i, mask)| {
+            let common = a[i] & b[i] & mask;
+            (common != 0).then(|| CpuId((i * bits) as u32 + common.trailing_zeros()))
+        })
+    }
+
     /// The CPUs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
         self.0.ones().map(|cpu| CpuId(cpu as u32))
@@ -197,5 +229,25 @@ mod tests {
         let b: CpuSet = "0,5,6".parse().unwrap();
         assert_eq!(a.first_and(&b), Some(CpuId(5)));
         assert_eq!(a.and(&b).to_string(), "5-6");
+    }
+
+    #[test]
+    fn next_and_wrap_goes_round() {
+        let a: CpuSet = "1,4-6,70".parse().unwrap();
+        let b: CpuSet = "1,5,6,70,71".parse().unwrap();
+        for (from, next) in [
+            (0, 1),
+            (1, 1),
+            (2, 5),
+            (6, 6),
+            (7, 70),
+            (70, 70),
+            (71, 1),
+            (500, 1),
+        ] {
+            assert_eq!(a.next_and_wrap(&b, from), Some(CpuId(next)), "from {from}");
+        }
+        let none: CpuSet = "2".parse().unwrap();
+        assert_eq!(a.next_and_wrap(&none, 0), None);
     }
 }

@@ -1,0 +1,392 @@
+//! A virtual CPU: its state, and what it does all day ([`Kernel::cpu_main`]).
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use schedlab_machine::Machine;
+use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskId};
+
+use crate::event_queue::CpuEvent;
+use crate::kernel::{Kernel, Pause};
+use crate::lock::{Held, LockIx};
+use crate::policy::{OpKind, Policy, Probes, TimerId};
+use crate::task::{Class, Exec, Task, TaskState};
+
+/// Interrupts that can be pending on a CPU.
+pub(crate) mod irq {
+    pub const RESCHED: u32 = 1 << 0;
+    pub const TICK: u32 = 1 << 1;
+    pub const TIMER: u32 = 1 << 2;
+    pub const POLICY_TIMER: u32 = 1 << 3;
+    /// `kick_cpus_irq_workfn()`.
+    pub const KICK: u32 = 1 << 4;
+    /// `deferred_irq_workfn()`.
+    pub const DEFERRED: u32 = 1 << 5;
+    /// The CPU is to go offline or online.
+    pub const HOTPLUG: u32 = 1 << 6;
+}
+
+/// What a suspended CPU waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// Its turn, or a lock. Interrupts are off.
+    Resume,
+    /// The end of a stretch of its task's time, or an interrupt.
+    Segment,
+    /// An interrupt.
+    Idle,
+    /// To come online.
+    Offline,
+}
+
+/// Whom an op may dispatch directly (`direct_dispatch_task`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DirectDispatch {
+    /// Nobody: insertions are buffered.
+    Off,
+    /// The task that is being enqueued.
+    Of(TaskId),
+    /// It has been dispatched already.
+    Spoiled,
+}
+
+/// An entry of the dispatch buffer (`struct scx_dsp_buf_ent`).
+#[derive(Clone, Copy)]
+pub(crate) struct DispatchEntry {
+    pub task: TaskId,
+    pub qseq: u64,
+    pub dsq: u64,
+    pub enq_flags: u64,
+}
+
+/// One virtual CPU and its run queue.
+pub(crate) struct Cpu {
+    pub id: CpuId,
+    pub node: u32,
+    /// The local clock in nanoseconds.
+    pub now: Cell<u64>,
+    pub carry_ps: Cell<u32>,
+    pub mode: Cell<CpuMode>,
+    pub wait: Cell<Wait>,
+    pub woken_by_main: Cell<bool>,
+    /// Pending interrupts ([`irq`]).
+    pub pending: Cell<u32>,
+    pub need_resched: Cell<bool>,
+    /// What it runs next is to be marked as soon as it is chosen.
+    pub mark_next: Cell<bool>,
+    pub online: Cell<bool>,
+    /// It slept since it last ran the scheduler.
+    pub was_idle: Cell<bool>,
+    pub expired: RefCell<VecDeque<TaskId>>,
+    pub expired_policy: RefCell<VecDeque<TimerId>>,
+    pub lock_path: Cell<LockPath>,
+    pub rq_lock: Cell<Option<LockIx>>,
+
+    // Run queue.
+    pub curr: Cell<Option<TaskId>>,
+    pub next_class: Cell<Class>,
+    /// Tasks on this run queue, the running one included.
+    pub nr_running: Cell<u32>,
+    /// Waiting real-time tasks, highest first.
+    pub rt_queue: RefCell<VecDeque<TaskId>>,
+    /// The running real-time task goes behind its equals.
+    pub rt_turn_over: Cell<bool>,
+    /// Spins until this task is off its CPU.
+    pub awaits_off_cpu: Cell<Option<TaskId>>,
+    pub fair: crate::fair::FairRq,
+
+    // sched_ext's part of the run queue (`struct scx_rq`).
+    pub scx_nr_running: Cell<u32>,
+    pub in_wakeup: Cell<bool>,
+    pub in_balance: Cell<bool>,
+    pub bal_cb_pending: Cell<bool>,
+    pub cpu_released: Cell<bool>,
+    pub extra_enq_flags: Cell<u64>,
+    pub nr_immed: Cell<u32>,
+    pub deferred_locals: RefCell<VecDeque<TaskId>>,
+    pub reenq_local_flags: Cell<Option<u64>>,
+    pub reenq_users: RefCell<VecDeque<(u32, u64)>>,
+    pub kicks: RefCell<Vec<(CpuId, u64)>>,
+    pub kick_sync: Cell<u64>,
+    pub kick_sync_pending: Cell<bool>,
+    /// CPUs to wait for, with their `kick_sync` when they were kicked.
+    pub kick_waits: RefCell<Vec<(CpuId, u64)>>,
+    pub distribute_prev: Cell<u32>,
+
+    // The op under way.
+    pub op: Cell<Option<OpKind>>,
+    pub nested_op: Cell<Option<OpKind>>,
+    /// Whose run queue's lock the op under way holds (`scx_locked_rq()`).
+    pub locked_rq: Cell<Option<CpuId>>,
+    pub op_task: Cell<Option<TaskId>>,
+    pub direct_dispatch: Cell<DirectDispatch>,
+    pub in_select_cpu: Cell<bool>,
+    pub dispatch_buf: RefCell<Vec<DispatchEntry>>,
+    pub dispatched: Cell<u32>,
+    pub held: Held,
+    pub probes: RefCell<Probes>,
+
+    // The stretch of task time under way.
+    pub segment_start: Cell<u64>,
+    pub segment_pct: Cell<u32>,
+    pub last_mm: Cell<Option<u32>>,
+    /// Bytes of working sets touched here so far.
+    pub touched_bytes: Cell<u64>,
+}
+
+impl Cpu {
+    pub fn new(id: CpuId, machine: &Machine) -> Self {
+        Cpu {
+            id,
+            node: machine.topology.cpu(id).node,
+            now: Cell::new(0),
+            carry_ps: Cell::new(0),
+            mode: Cell::new(CpuMode::Idle),
+            wait: Cell::new(Wait::Idle),
+            woken_by_main: Cell::new(false),
+            pending: Cell::new(0),
+            need_resched: Cell::new(false),
+            mark_next: Cell::new(false),
+            online: Cell::new(true),
+            was_idle: Cell::new(false),
+            expired: RefCell::default(),
+            expired_policy: RefCell::default(),
+            lock_path: Cell::new(LockPath::Other),
+            rq_lock: Cell::new(None),
+            curr: Cell::new(None),
+            next_class: Cell::new(Class::Idle),
+            nr_running: Cell::new(0),
+            rt_queue: RefCell::default(),
+            rt_turn_over: Cell::new(false),
+            awaits_off_cpu: Cell::new(None),
+            fair: crate::fair::FairRq::default(),
+            scx_nr_running: Cell::new(0),
+            in_wakeup: Cell::new(false),
+            in_balance: Cell::new(false),
+            bal_cb_pending: Cell::new(false),
+            cpu_released: Cell::new(false),
+            extra_enq_flags: Cell::new(0),
+            nr_immed: Cell::new(0),
+            deferred_locals: RefCell::default(),
+            reenq_local_flags: Cell::new(None),
+            reenq_users: RefCell::default(),
+            kicks: RefCell::default(),
+            kick_sync: Cell::new(0),
+            kick_sync_pending: Cell::new(false),
+            kick_waits: RefCell::default(),
+            distribute_prev: Cell::new(0),
+            op: Cell::new(None),
+            nested_op: Cell::new(None),
+            locked_rq: Cell::new(None),
+            op_task: Cell::new(None),
+            direct_dispatch: Cell::new(DirectDispatch::Off),
+            in_select_cpu: Cell::new(false),
+            dispatch_buf: RefCell::default(),
+            dispatched: Cell::new(0),
+            held: Held::default(),
+            probes: RefCell::default(),
+            segment_start: Cell::new(0),
+            segment_pct: Cell::new(100),
+            last_mm: Cell::new(None),
+            touched_bytes: Cell::new(0),
+        }
+    }
+
+    /// Index of its local DSQ.
+    pub fn local_dsq(&self) -> u32 {
+        self.id.0
+    }
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// The life of a CPU. Interrupts first, then the scheduler, then the current task.
+    pub(crate) async fn cpu_main(&self, c: &Cpu) {
+        loop {
+            if c.pending.get() & irq::HOTPLUG != 0 {
+                c.pending.set(c.pending.get() & !irq::HOTPLUG);
+                if c.online.get() {
+                    self.cpu_down(c).await;
+                } else {
+                    self.cpu_up(c).await;
+                }
+            } else if !c.online.get() {
+                self.offline(c).await;
+            } else if c.pending.get() != 0 {
+                self.handle_interrupts(c).await;
+            } else if let Some(task) = c.curr.get() {
+                let p = self.task(task);
+                if c.need_resched.get() && self.may_preempt(p) {
+                    self.schedule(c, true).await;
+                } else {
+                    self.run_task(c, p).await;
+                }
+            } else if c.need_resched.get() {
+                self.leave_idle(c);
+                self.schedule(c, true).await;
+            } else {
+                self.idle_wait(c).await;
+            }
+        }
+    }
+
+    /// Whether a resched mark is honoured where the task is now.
+    fn may_preempt(&self, p: &Task) -> bool {
+        self.machine.preemptible_kernel || matches!(p.exec.get(), Exec::Next | Exec::User)
+    }
+
+    async fn idle_wait(&self, c: &Cpu) {
+        self.set_mode(c, CpuMode::Idle);
+        c.was_idle.set(true);
+        c.wait.set(Wait::Idle);
+        Pause::new().await;
+    }
+
+    /// The way from the interrupt that ends idle to schedule().
+    fn leave_idle(&self, c: &Cpu) {
+        if c.was_idle.replace(false) {
+            self.set_mode(c, CpuMode::Kernel);
+            self.charge(c, self.machine.paths.idle_exit_ns);
+        }
+    }
+
+    /// Runs the current task until its next stage or an interrupt.
+    async fn run_task(&self, c: &Cpu, p: &Task) {
+        match p.exec.get() {
+            Exec::Next => self.next_action(c, p).await,
+            Exec::User => self.segment(c, p, CpuMode::User).await,
+            Exec::Kernel => self.segment(c, p, CpuMode::Kernel).await,
+            Exec::Effect => self.take_effect(c, p).await,
+        }
+    }
+
+    /// Spends the task's `left_ns`, or what of it an interrupt leaves.
+    async fn segment(&self, c: &Cpu, p: &Task, mode: CpuMode) {
+        self.set_mode(c, mode);
+        if p.left_ns.get() > 0 {
+            c.segment_start.set(c.now.get());
+            c.segment_pct.set(match mode {
+                CpuMode::User => self.user_speed_pct(c),
+                _ => 100,
+            });
+            let end = c.now.get() + wall_ns(p.left_ns.get(), c.segment_pct.get());
+            c.wait.set(Wait::Segment);
+            self.set_event(c.id, CpuEvent::Main, end);
+            Pause::new().await;
+            c.wait.set(Wait::Resume);
+            if c.woken_by_main.get() {
+                p.left_ns.set(0);
+                self.evict(c, c.now.get() - c.segment_start.get());
+            } else {
+                self.account_segment(c, p);
+            }
+        }
+        if p.left_ns.get() == 0 {
+            p.exec.set(match mode {
+                CpuMode::User => Exec::Next,
+                _ => Exec::Effect,
+            });
+        }
+    }
+
+    /// Takes what has been done since the segment began off the task's `left_ns`.
+    pub(crate) fn account_segment(&self, c: &Cpu, p: &Task) {
+        let elapsed = c.now.get().saturating_sub(c.segment_start.get());
+        let done = elapsed * u64::from(c.segment_pct.get()) / 100;
+        p.left_ns.set(p.left_ns.get().saturating_sub(done));
+        c.segment_start.set(c.now.get());
+        self.evict(c, elapsed);
+    }
+
+    /// The application's own lines push others out of the cache.
+    fn evict(&self, c: &Cpu, user_ns: u64) {
+        if c.mode.get() == CpuMode::User {
+            self.cache.borrow_mut().evict(c.id, user_ns);
+        }
+    }
+
+    /// Handles the pending interrupts, those that come meanwhile included.
+    pub(crate) async fn handle_interrupts(&self, c: &Cpu) {
+        loop {
+            let pending = c.pending.get() & !irq::HOTPLUG;
+            if pending == 0 {
+                return;
+            }
+            let irq = pending & pending.wrapping_neg();
+            c.pending.set(c.pending.get() & !irq);
+            if self.bypassing.get() && irq == irq::POLICY_TIMER {
+                c.expired_policy.borrow_mut().clear();
+                continue;
+            }
+            self.set_mode(c, CpuMode::Kernel);
+            self.charge(c, self.machine.paths.irq_ns);
+            match irq {
+                irq::RESCHED => self.charge(c, self.machine.paths.ipi_handle_ns),
+                irq::TICK => self.scheduler_tick(c).await,
+                irq::TIMER => self.timers_expired(c).await,
+                irq::POLICY_TIMER => self.policy_timers_expired(c).await,
+                irq::KICK => self.kick_cpus(c).await,
+                irq::DEFERRED => {
+                    self.set_mode(c, CpuMode::Sched);
+                    self.rq_lock(c, c).await;
+                    self.run_deferred(c, c).await;
+                    self.rq_unlock(c, c).await;
+                }
+                _ => unreachable!("an interrupt is one bit of `irq`"),
+            }
+        }
+    }
+
+    /// Sleeps end and new tasks' lives begin.
+    async fn timers_expired(&self, c: &Cpu) {
+        loop {
+            let Some(task) = c.expired.borrow_mut().pop_front() else {
+                return;
+            };
+            let p = self.task(task);
+            if p.state.get() == TaskState::New {
+                self.start_task(c, p).await;
+            } else {
+                self.try_to_wake_up(c, p, 0).await;
+            }
+        }
+    }
+
+    /// The periodic tick (`sched_tick()`).
+    async fn scheduler_tick(&self, c: &Cpu) {
+        self.set_mode(c, CpuMode::Sched);
+        self.record(c, Event::Tick);
+        self.charge(c, self.machine.paths.tick_ns);
+        let path = self.set_lock_path(c, LockPath::Other);
+        self.rq_lock(c, c).await;
+        if let Some(task) = c.curr.get() {
+            let p = self.task(task);
+            match p.class.get() {
+                Class::Ext => self.task_tick_scx(c, p).await,
+                Class::Fair => self.task_tick_fair(c, p),
+                Class::Rt => self.task_tick_rt(c, p),
+                Class::Idle | Class::Stop => {}
+            }
+        }
+        self.rq_unlock(c, c).await;
+        self.fair_balance_tick(c).await;
+        self.set_lock_path(c, path);
+    }
+
+    /// Starts the tick when a CPU leaves idle, at the machine's common beat.
+    pub(crate) fn start_tick(&self, c: &Cpu) {
+        if self.queue.borrow().due(c.id, CpuEvent::Tick).is_none() {
+            let period = self.costs.tick_period_ns;
+            let next = (c.now.get() / period + 1) * period;
+            self.set_event(c.id, CpuEvent::Tick, next);
+        }
+    }
+}
+
+/// Wall time that `work_ns` takes at `pct` percent of full speed.
+pub(crate) fn wall_ns(work_ns: u64, pct: u32) -> u64 {
+    if pct == 100 {
+        work_ns
+    } else {
+        (work_ns * 100).div_ceil(u64::from(pct))
+    }
+}

@@ -1,0 +1,199 @@
+//! Work that waits until a run queue's lock is free: insertions into other CPUs' local DSQs and
+//! re-enqueues (kernel/sched/ext/ext.c, `run_deferred()`).
+
+use schedlab_trace::Recorder;
+
+use crate::consts::{self, dsq_id, enq, reenq};
+use crate::cpu::{Cpu, irq};
+use crate::event_queue::CpuEvent;
+use crate::kernel::Kernel;
+use crate::policy::{Policy, Reply};
+use crate::task::{NIL, OpsState};
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// `schedule_deferred_locked()`.
+    pub(crate) fn schedule_deferred_locked(&self, c: &Cpu, rq: &Cpu) {
+        // task_woken_scx() will do it.
+        if rq.in_wakeup.get() || rq.bal_cb_pending.get() {
+            return;
+        }
+        if rq.in_balance.get() {
+            rq.bal_cb_pending.set(true);
+            return;
+        }
+        self.schedule_deferred(c, rq);
+    }
+
+    /// `schedule_deferred()`: an interrupt on the run queue's own CPU.
+    fn schedule_deferred(&self, c: &Cpu, rq: &Cpu) {
+        if rq.id == c.id {
+            c.pending.set(c.pending.get() | irq::DEFERRED);
+        } else if self.queue.borrow().due(rq.id, CpuEvent::Work).is_none() {
+            self.charge(c, self.machine.paths.ipi_send_ns);
+            let at = c.now.get() + self.machine.paths.ipi_delay_ns;
+            self.set_event(rq.id, CpuEvent::Work, at);
+        }
+    }
+
+    /// `schedule_reenq_local()`.
+    pub(crate) fn schedule_reenq_local(&self, c: &Cpu, rq: &Cpu, flags: u64) {
+        if self.bypassing.get() {
+            return;
+        }
+        let before = rq.reenq_local_flags.get().unwrap_or(0);
+        rq.reenq_local_flags.set(Some(before | flags));
+        self.schedule_deferred_locked(c, rq);
+    }
+
+    /// `scx_bpf_dsq_reenq()`, and `scx_bpf_reenqueue_local()` as its special case.
+    pub(crate) fn dsq_reenq(&self, c: &Cpu, id: u64, flags: u64) -> Reply {
+        if flags & !reenq::USER_MASK != 0 {
+            self.scx_error(format!("invalid SCX_REENQ flags {flags:#x}"));
+            return Reply::Done;
+        }
+        let flags = if flags & reenq::FILTER_MASK == 0 {
+            flags | reenq::ANY
+        } else {
+            flags
+        };
+        let here = c.locked_rq.get().map_or(c, |cpu| self.cpu(cpu));
+        let dsq = self.find_dsq_for_dispatch(here, id, c.id);
+        if self.bypassing.get() {
+            return Reply::Done;
+        }
+        if (dsq as usize) < self.cpus.len() {
+            let rq = &self.cpus[dsq as usize];
+            let before = rq.reenq_local_flags.get().unwrap_or(0);
+            rq.reenq_local_flags.set(Some(before | flags));
+            if c.locked_rq.get() == Some(rq.id) {
+                self.schedule_deferred_locked(c, rq);
+            } else {
+                self.schedule_deferred(c, rq);
+            }
+        } else if self.dsqs.borrow().get(dsq).id & dsq_id::FLAG_BUILTIN == 0 {
+            c.reenq_users.borrow_mut().push_back((dsq, flags));
+            if c.locked_rq.get() == Some(c.id) {
+                self.schedule_deferred_locked(c, c);
+            } else {
+                self.schedule_deferred(c, c);
+            }
+        } else {
+            self.scx_error(format!("DSQ {:#x} not allowed for reenq", dsq_id::GLOBAL));
+        }
+        Reply::Int(0)
+    }
+
+    /// `run_deferred()`: `rq` is locked on entry and on return.
+    pub(crate) async fn run_deferred(&self, c: &Cpu, rq: &Cpu) {
+        loop {
+            let Some(task) = rq.deferred_locals.borrow_mut().pop_front() else {
+                break;
+            };
+            let p = self.task(task);
+            p.deferred_local.set(false);
+            let (id, enq_flags) = (p.ddsp_dsq_id.get(), p.ddsp_enq_flags.get());
+            p.clear_direct_dispatch();
+            let dsq = self.find_dsq_for_dispatch(rq, id, p.cpu.get());
+            if (dsq as usize) < self.cpus.len() {
+                let dst = &self.cpus[dsq as usize];
+                self.dispatch_to_local_dsq(c, rq, dst, p, enq_flags).await;
+            } else {
+                // The CPU was invalid, which has ended the policy: the task must not be lost.
+                self.dispatch_enqueue(c, dsq, p, enq_flags).await;
+            }
+        }
+        let mut repeats = 0;
+        while let Some(flags) = rq.reenq_local_flags.take() {
+            repeats += 1;
+            if repeats > consts::REENQ_LOCAL_MAX_REPEAT + 1 {
+                self.scx_error(format!(
+                    "SCX_ENQ_REENQ on SCX_DSQ_LOCAL repeated {} times",
+                    repeats - 1
+                ));
+                break;
+            }
+            self.reenq_local(c, rq, flags).await;
+        }
+        loop {
+            let Some((dsq, flags)) = rq.reenq_users.borrow_mut().pop_front() else {
+                break;
+            };
+            self.reenq_user(c, rq, dsq, flags).await;
+        }
+    }
+
+    /// `reenq_local()`: passes tasks of the local DSQ of `rq` to the policy again.
+    pub(crate) async fn reenq_local(&self, c: &Cpu, rq: &Cpu, flags: u64) -> u32 {
+        let open = self.rq_is_open(rq, 0);
+        let mut tasks = Vec::new();
+        let mut first = true;
+        let mut next = self.dsqs.borrow().get(rq.local_dsq()).first();
+        while let Some(task) = next {
+            next = self.dsqs.borrow().next(rq.local_dsq(), task);
+            let p = self.task(task);
+            let stays = p.immed.get() && first && open;
+            let unwanted = p.immed.get() && !stays;
+            first = false;
+            if p.migration_pending.get() || !(unwanted || flags & reenq::ANY != 0) {
+                continue;
+            }
+            tasks.push(task);
+        }
+        for &task in &tasks {
+            self.dispatch_dequeue(c, rq, self.task(task)).await;
+        }
+        for &task in &tasks {
+            self.do_enqueue_task(c, rq, self.task(task), enq::REENQ, None)
+                .await;
+        }
+        tasks.len() as u32
+    }
+
+    /// `reenq_user()`.
+    async fn reenq_user(&self, c: &Cpu, rq: &Cpu, dsq: u32, flags: u64) {
+        if self.dsqs.borrow().get(dsq).id & dsq_id::FLAG_BUILTIN != 0 || flags & reenq::ANY == 0 {
+            return;
+        }
+        let cursor = self.dsqs.borrow_mut().iter_new(dsq, 0);
+        let lock = self.dsq_lock(dsq);
+        let mut locked = rq;
+        self.spin_lock(c, lock).await;
+        loop {
+            let task = self.dsqs.borrow_mut().iter_next(cursor);
+            let Some(task) = task else { break };
+            if self.bypassing.get() {
+                break;
+            }
+            let p = self.task(task);
+            let task_rq = self.cpu(p.cpu.get());
+            self.spin_unlock(c, lock).await;
+            if task_rq.id != locked.id {
+                self.rq_unlock(c, locked).await;
+                self.rq_lock(c, task_rq).await;
+                locked = task_rq;
+            }
+            self.spin_lock(c, lock).await;
+            let lost = p.dsq.get() != dsq
+                || p.holding_cpu.get().is_some()
+                || p.cpu.get() != task_rq.id
+                || self.dsqs.borrow().inserted_after(cursor, task);
+            if lost {
+                continue;
+            }
+            if p.ops_state.get() == OpsState::Dispatching {
+                self.wait_ops_state(c, p, OpsState::Dispatching).await;
+            }
+            self.dsqs.borrow_mut().unlink(dsq, task);
+            p.dsq.set(NIL);
+            self.spin_unlock(c, lock).await;
+            self.do_enqueue_task(c, task_rq, p, enq::REENQ, None).await;
+            self.spin_lock(c, lock).await;
+        }
+        self.dsqs.borrow_mut().iter_destroy(cursor);
+        self.spin_unlock(c, lock).await;
+        if locked.id != rq.id {
+            self.rq_unlock(c, locked).await;
+            self.rq_lock(c, rq).await;
+        }
+    }
+}

@@ -1,0 +1,751 @@
+//! Moving tasks through dispatch queues, as kernel/sched/ext/ext.c does it.
+
+use schedlab_trace::{CpuId, CpuMode, LockClass, Recorder};
+
+use crate::consts::{self, dsq_id, enq, ops};
+use crate::cpu::{Cpu, DispatchEntry};
+use crate::dsq::{MixedOrder, Place};
+use crate::kernel::Kernel;
+use crate::lock::LockIx;
+use crate::policy::{IterId, OpCall, OpKind, Policy};
+use crate::task::{Class, NIL, OnRq, OpsState, Task};
+
+/// How long a CPU waits before it looks again at a state that another one is about to change.
+const RELAX_NS: u64 = 20;
+
+/// What dispatch concluded (`enum scx_dsp_verdict`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Nothing to run.
+    None,
+    /// The local DSQ has tasks.
+    Local,
+    /// The previous task goes on.
+    Prev,
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// Index of the global DSQ of the node of `cpu` (`find_global_dsq()`).
+    fn global_dsq(&self, cpu: CpuId) -> u32 {
+        self.cpus.len() as u32 + self.cpu(cpu).node
+    }
+
+    fn is_local(&self, dsq: u32) -> bool {
+        (dsq as usize) < self.cpus.len()
+    }
+
+    pub(crate) fn dsq_lock(&self, dsq: u32) -> LockIx {
+        let known = self.dsqs.borrow().get(dsq).lock;
+        known.unwrap_or_else(|| {
+            let id = self.dsqs.borrow().get(dsq).id;
+            let name = if id == dsq_id::GLOBAL {
+                format!("global dsq {}", dsq - self.cpus.len() as u32)
+            } else {
+                format!("dsq {id:#x}")
+            };
+            let lock = self.new_lock(schedlab_machine::address::dsq(dsq), &name, LockClass::Dsq);
+            self.dsqs.borrow_mut().get_mut(dsq).lock = Some(lock);
+            lock
+        })
+    }
+
+    /// Waits until another CPU has brought `p` out of `state` (`wait_ops_state()`).
+    pub(crate) async fn wait_ops_state(&self, c: &Cpu, p: &Task, state: OpsState) {
+        let mode = self.set_mode(c, CpuMode::Spin);
+        while p.ops_state.get() == state && !self.policy_dead.get() {
+            self.charge(c, RELAX_NS);
+            self.sync(c).await;
+        }
+        self.set_mode(c, mode);
+    }
+
+    /// `find_dsq_for_dispatch()`.
+    pub(crate) fn find_dsq_for_dispatch(&self, rq: &Cpu, id: u64, task_cpu: CpuId) -> u32 {
+        if id == dsq_id::LOCAL {
+            return rq.local_dsq();
+        }
+        if dsq_id::is_local_on(id) {
+            let cpu = (id & dsq_id::LOCAL_CPU_MASK) as i32;
+            if !self.cpu_valid(cpu, "in SCX_DSQ_LOCAL_ON dispatch verdict") {
+                return self.global_dsq(task_cpu);
+            }
+            return cpu as u32;
+        }
+        if id == dsq_id::GLOBAL {
+            return self.global_dsq(task_cpu);
+        }
+        let found = self.dsqs.borrow().find_user(id);
+        found.unwrap_or_else(|| {
+            self.scx_error(format!("non-existent DSQ {id:#x}"));
+            self.global_dsq(task_cpu)
+        })
+    }
+
+    /// Cost of linking into or out of a queue that holds `nr` tasks.
+    fn charge_dsq(&self, c: &Cpu, vtime_ordered: bool, nr: u32) {
+        let costs = &self.machine.sched_ext;
+        self.charge(
+            c,
+            if vtime_ordered {
+                costs.dsq_vtime_ns * crate::cost::tree_levels(nr)
+            } else {
+                costs.dsq_fifo_ns
+            },
+        );
+    }
+
+    /// `dispatch_enqueue()`. `rq` is the run queue that the caller holds.
+    pub(crate) async fn dispatch_enqueue(&self, c: &Cpu, dsq: u32, p: &Task, enq_flags: u64) {
+        let mut dsq = dsq;
+        let mut enq_flags = enq_flags;
+        let is_local = self.is_local(dsq);
+        let mut lock = None;
+        if !is_local {
+            let first = self.dsq_lock(dsq);
+            self.spin_lock(c, first).await;
+            lock = Some(first);
+            if self.dsqs.borrow().get(dsq).id == dsq_id::INVALID {
+                self.scx_error("attempting to dispatch to a destroyed dsq".to_owned());
+                self.spin_unlock(c, first).await;
+                dsq = self.global_dsq(p.cpu.get());
+                let second = self.dsq_lock(dsq);
+                self.spin_lock(c, second).await;
+                lock = Some(second);
+            }
+        }
+        if self.dsqs.borrow().get(dsq).is_builtin() && enq_flags & enq::DSQ_PRIQ != 0 {
+            self.scx_error("cannot use vtime ordering for built-in DSQs".to_owned());
+            enq_flags &= !enq::DSQ_PRIQ;
+        }
+        let place = if enq_flags & enq::DSQ_PRIQ != 0 {
+            Place::Vtime(self.policy.borrow().vtime(p.id))
+        } else if enq_flags & (enq::HEAD | enq::PREEMPT) != 0 {
+            Place::Head
+        } else {
+            Place::Tail
+        };
+        let (inserted, id, nr) = {
+            let mut dsqs = self.dsqs.borrow_mut();
+            let inserted = dsqs.insert(dsq, p.id, place);
+            let queue = dsqs.get(dsq);
+            (inserted, queue.id, queue.nr)
+        };
+        match inserted {
+            Ok(()) => {}
+            Err(MixedOrder::AlreadyFifo) => {
+                self.scx_error(format!("DSQ ID {id:#018x} already had FIFO-enqueued tasks"))
+            }
+            Err(MixedOrder::AlreadyVtime) => {
+                self.scx_error(format!("DSQ ID {id:#018x} already had PRIQ-enqueued tasks"))
+            }
+        }
+        self.touch_task(c, p.id, true);
+        self.charge_dsq(c, matches!(place, Place::Vtime(_)), nr);
+        self.dsq_inc_nr(c, dsq, p, enq_flags);
+        p.dsq.set(dsq);
+        if is_local {
+            self.local_dsq_post_enq(c, self.cpu(CpuId(dsq)), p, enq_flags)
+                .await;
+        } else {
+            // A task on a global DSQ is out of the policy's hands, on a user DSQ it is not.
+            let call_dequeue = if id == dsq_id::GLOBAL {
+                self.task_leave_custody(p)
+            } else {
+                p.in_custody.set(true);
+                false
+            };
+            if let Some(lock) = lock {
+                self.spin_unlock(c, lock).await;
+            }
+            if call_dequeue {
+                self.call_dequeue(c, p, 0).await;
+            }
+        }
+        if enq_flags & enq::CLEAR_OPSS != 0 {
+            p.ops_state.set(OpsState::None);
+        }
+    }
+
+    /// Calls `ops.dequeue()` where the version tells departures from custody.
+    async fn call_dequeue(&self, c: &Cpu, p: &Task, deq_flags: u64) {
+        if self.version.dequeue_on_leaving_custody() && self.has_op(OpKind::Dequeue) {
+            let op = OpCall::Dequeue {
+                task: p.id,
+                deq_flags,
+            };
+            self.call_op(c, op).await;
+        }
+    }
+
+    /// `task_leave_custody()`.
+    fn task_leave_custody(&self, p: &Task) -> bool {
+        // Set only while the kernel moves the task by itself (`task_scx_migrating()`).
+        if !p.in_custody.get() || p.sticky_cpu.get().is_some() {
+            return false;
+        }
+        p.in_custody.set(false);
+        true
+    }
+
+    /// `dsq_inc_nr()`, the part about `SCX_ENQ_IMMED`.
+    fn dsq_inc_nr(&self, c: &Cpu, dsq: u32, p: &Task, enq_flags: u64) {
+        if !self.is_local(dsq) {
+            return;
+        }
+        if enq_flags & enq::IMMED != 0 {
+            p.immed.set(true);
+        }
+        if p.immed.get() {
+            let rq = self.cpu(CpuId(dsq));
+            rq.nr_immed.set(rq.nr_immed.get() + 1);
+            if self.dsqs.borrow().get(dsq).nr > 1 || !self.rq_is_open(rq, enq_flags) {
+                self.schedule_reenq_local(c, rq, 0);
+            }
+        }
+    }
+
+    fn dsq_dec_nr(&self, dsq: u32, p: &Task) {
+        if p.immed.get() && self.is_local(dsq) {
+            let rq = self.cpu(CpuId(dsq));
+            rq.nr_immed.set(rq.nr_immed.get() - 1);
+        }
+    }
+
+    /// `rq_is_open()`: whether an SCX task would run on `rq` at once.
+    pub(crate) fn rq_is_open(&self, rq: &Cpu, enq_flags: u64) -> bool {
+        if rq.next_class.get() > Class::Ext {
+            return false;
+        }
+        if rq.next_class.get() < Class::Ext {
+            return true;
+        }
+        rq.in_balance.get() || enq_flags & enq::PREEMPT != 0
+    }
+
+    /// `local_dsq_post_enq()`.
+    async fn local_dsq_post_enq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
+        if self.task_leave_custody(p) {
+            self.call_dequeue(c, p, 0).await;
+        }
+        if self.version.has_next_class() {
+            if p.class.get() > rq.next_class.get() {
+                self.wakeup_preempt(c, rq, p);
+            }
+            if rq.in_balance.get() {
+                return;
+            }
+            if enq_flags & enq::PREEMPT != 0 {
+                self.preempt_ext_curr(c, rq, p);
+            }
+        } else {
+            if rq.in_balance.get() {
+                return;
+            }
+            if enq_flags & enq::PREEMPT != 0 {
+                self.preempt_ext_curr(c, rq, p);
+            }
+            if self.curr_class(rq) < Class::Ext {
+                self.resched_curr(c, rq);
+            }
+        }
+    }
+
+    /// Ends the slice of the current task of `rq` in favour of `p`.
+    fn preempt_ext_curr(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        if let Some(curr) = rq.curr.get()
+            && curr != p.id
+            && self.task(curr).class.get() == Class::Ext
+        {
+            self.set_slice(self.task(curr), 0);
+            self.resched_curr(c, rq);
+        }
+    }
+
+    /// `task_unlink_from_dsq()`.
+    fn task_unlink_from_dsq(&self, c: &Cpu, p: &Task, dsq: u32) {
+        self.dsqs.borrow_mut().unlink(dsq, p.id);
+        self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
+        self.dsq_dec_nr(dsq, p);
+    }
+
+    /// `dispatch_dequeue()`: takes `p` off the queue it is on, or out of the hands of who moves it.
+    pub(crate) async fn dispatch_dequeue(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        let dsq = p.dsq.get();
+        if dsq == NIL {
+            if p.deferred_local.replace(false) {
+                rq.deferred_locals.borrow_mut().retain(|&task| task != p.id);
+            }
+            p.holding_cpu.set(None);
+            return;
+        }
+        let lock = (!self.is_local(dsq)).then(|| self.dsq_lock(dsq));
+        if let Some(lock) = lock {
+            self.spin_lock(c, lock).await;
+        }
+        if p.holding_cpu.take().is_none() {
+            self.task_unlink_from_dsq(c, p, dsq);
+        }
+        p.dsq.set(NIL);
+        if let Some(lock) = lock {
+            self.spin_unlock(c, lock).await;
+        }
+    }
+
+    /// `direct_dispatch()`.
+    pub(crate) async fn direct_dispatch(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
+        let dsq = self.find_dsq_for_dispatch(rq, p.ddsp_dsq_id.get(), p.cpu.get());
+        p.ddsp_enq_flags.set(p.ddsp_enq_flags.get() | enq_flags);
+        if self.is_local(dsq) && dsq != rq.local_dsq() {
+            // The run queue of another CPU cannot be locked here: that is done when this one is free.
+            p.ops_state.set(OpsState::None);
+            p.deferred_local.set(true);
+            rq.deferred_locals.borrow_mut().push_back(p.id);
+            self.schedule_deferred_locked(c, rq);
+            return;
+        }
+        let flags = p.ddsp_enq_flags.get();
+        p.clear_direct_dispatch();
+        self.dispatch_enqueue(c, dsq, p, flags | enq::CLEAR_OPSS)
+            .await;
+    }
+
+    /// `move_local_task_to_local_dsq()`.
+    async fn move_local_task_to_local_dsq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
+        let place = if enq_flags & (enq::HEAD | enq::PREEMPT) != 0 {
+            Place::Head
+        } else {
+            Place::Tail
+        };
+        let dsq = rq.local_dsq();
+        self.dsqs
+            .borrow_mut()
+            .insert(dsq, p.id, place)
+            .expect("local DSQs are FIFO");
+        self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
+        self.dsq_inc_nr(c, dsq, p, enq_flags);
+        p.dsq.set(dsq);
+        self.local_dsq_post_enq(c, rq, p, enq_flags).await;
+    }
+
+    /// `move_remote_task_to_local_dsq()`: `src` is locked on entry, `dst` on return.
+    async fn move_remote_task_to_local_dsq(
+        &self,
+        c: &Cpu,
+        p: &Task,
+        enq_flags: u64,
+        src: &Cpu,
+        dst: &Cpu,
+    ) {
+        p.sticky_cpu.set(Some(dst.id));
+        p.on_rq.set(OnRq::Migrating);
+        self.dequeue_task_scx(c, src, p, 0).await;
+        self.set_task_cpu(c, p, dst.id);
+        self.rq_unlock(c, src).await;
+        self.rq_lock(c, dst).await;
+        dst.extra_enq_flags.set(enq_flags);
+        self.enqueue_task_scx(c, dst, p, enq::MIGRATED).await;
+        dst.extra_enq_flags.set(0);
+    }
+
+    /// `task_can_run_on_remote_rq()`.
+    fn task_can_run_on_remote_rq(&self, p: &Task, rq: &Cpu, enforce: bool) -> bool {
+        if !p.allows(rq.id) {
+            if enforce {
+                self.scx_error(format!(
+                    "SCX_DSQ_LOCAL[_ON] target CPU {} not allowed for {}",
+                    rq.id,
+                    p.label()
+                ));
+            }
+            return false;
+        }
+        rq.online.get()
+    }
+
+    /// `consume_remote_task()`: `rq` and the queue are locked on entry, only `rq` on return.
+    async fn consume_remote_task(
+        &self,
+        c: &Cpu,
+        rq: &Cpu,
+        p: &Task,
+        enq_flags: u64,
+        dsq: u32,
+        src: &Cpu,
+    ) -> bool {
+        self.rq_unlock(c, rq).await;
+        // unlink_dsq_and_lock_src_rq()
+        self.task_unlink_from_dsq(c, p, dsq);
+        p.holding_cpu.set(Some(c.id));
+        let lock = self.dsq_lock(dsq);
+        self.spin_unlock(c, lock).await;
+        self.rq_lock(c, src).await;
+        if p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src.id {
+            self.move_remote_task_to_local_dsq(c, p, enq_flags, src, rq)
+                .await;
+            true
+        } else {
+            self.rq_unlock(c, src).await;
+            self.rq_lock(c, rq).await;
+            false
+        }
+    }
+
+    /// `consume_dispatch_q()`: moves the first task that may run here to the local DSQ of `rq`.
+    pub(crate) async fn consume_dispatch_q(
+        &self,
+        c: &Cpu,
+        rq: &Cpu,
+        dsq: u32,
+        enq_flags: u64,
+    ) -> bool {
+        'retry: loop {
+            // Looked at without the lock, as in the kernel.
+            if self.dsqs.borrow().get(dsq).first().is_none() {
+                return false;
+            }
+            let lock = self.dsq_lock(dsq);
+            self.spin_lock(c, lock).await;
+            let mut next = self.dsqs.borrow().get(dsq).first();
+            while let Some(task) = next {
+                if self.bypassing.get() {
+                    break;
+                }
+                let p = self.task(task);
+                self.touch_task(c, task, false);
+                if p.cpu.get() == rq.id {
+                    self.task_unlink_from_dsq(c, p, dsq);
+                    self.spin_unlock(c, lock).await;
+                    self.move_local_task_to_local_dsq(c, rq, p, enq_flags).await;
+                    return true;
+                }
+                if self.task_can_run_on_remote_rq(p, rq, false) {
+                    let src = self.cpu(p.cpu.get());
+                    if self
+                        .consume_remote_task(c, rq, p, enq_flags, dsq, src)
+                        .await
+                    {
+                        return true;
+                    }
+                    continue 'retry;
+                }
+                next = self.dsqs.borrow().next(dsq, task);
+            }
+            self.spin_unlock(c, lock).await;
+            return false;
+        }
+    }
+
+    /// `dispatch_to_local_dsq()`: `rq` is locked on entry and on return.
+    pub(crate) async fn dispatch_to_local_dsq(
+        &self,
+        c: &Cpu,
+        rq: &Cpu,
+        dst: &Cpu,
+        p: &Task,
+        enq_flags: u64,
+    ) {
+        let src = self.cpu(p.cpu.get());
+        if rq.id == src.id && rq.id == dst.id {
+            self.dispatch_enqueue(c, dst.local_dsq(), p, enq_flags | enq::CLEAR_OPSS)
+                .await;
+            return;
+        }
+        p.holding_cpu.set(Some(c.id));
+        p.ops_state.set(OpsState::None);
+        let mut locked = rq;
+        if locked.id != src.id {
+            self.rq_unlock(c, locked).await;
+            self.rq_lock(c, src).await;
+            locked = src;
+        }
+        if p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src.id {
+            let mut fallback = false;
+            if src.id == dst.id {
+                p.holding_cpu.set(None);
+                self.dispatch_enqueue(c, dst.local_dsq(), p, enq_flags)
+                    .await;
+            } else if !self.task_can_run_on_remote_rq(p, dst, true) {
+                p.holding_cpu.set(None);
+                fallback = true;
+                let global = self.global_dsq(p.cpu.get());
+                self.dispatch_enqueue(c, global, p, enq_flags | enq::GDSQ_FALLBACK)
+                    .await;
+            } else {
+                self.move_remote_task_to_local_dsq(c, p, enq_flags, src, dst)
+                    .await;
+                locked = dst;
+            }
+            if !fallback && p.class.get() > self.curr_class(dst) {
+                self.resched_curr(c, dst);
+            }
+        }
+        if locked.id != rq.id {
+            self.rq_unlock(c, locked).await;
+            self.rq_lock(c, rq).await;
+        }
+    }
+
+    /// `finish_dispatch()`.
+    async fn finish_dispatch(&self, c: &Cpu, rq: &Cpu, entry: DispatchEntry) {
+        let p = self.task(entry.task);
+        loop {
+            match p.ops_state.get() {
+                OpsState::Dispatching | OpsState::None => return,
+                OpsState::Queued => {
+                    if p.qseq.get() != entry.qseq {
+                        return;
+                    }
+                    p.ops_state.set(OpsState::Dispatching);
+                    break;
+                }
+                OpsState::Queueing => self.wait_ops_state(c, p, OpsState::Queueing).await,
+            }
+            if self.policy_dead.get() {
+                return;
+            }
+        }
+        let dsq = self.find_dsq_for_dispatch(rq, entry.dsq, p.cpu.get());
+        if self.is_local(dsq) {
+            let dst = self.cpu(CpuId(dsq));
+            self.dispatch_to_local_dsq(c, rq, dst, p, entry.enq_flags)
+                .await;
+        } else {
+            self.dispatch_enqueue(c, dsq, p, entry.enq_flags | enq::CLEAR_OPSS)
+                .await;
+        }
+    }
+
+    /// `flush_dispatch_buf()`.
+    async fn flush_dispatch_buf(&self, c: &Cpu, rq: &Cpu) {
+        if c.dispatch_buf.borrow().is_empty() {
+            return;
+        }
+        self.sync(c).await;
+        let mut index = 0;
+        loop {
+            let Some(entry) = c.dispatch_buf.borrow().get(index).copied() else {
+                break;
+            };
+            self.finish_dispatch(c, rq, entry).await;
+            index += 1;
+        }
+        c.dispatched.set(c.dispatched.get() + index as u32);
+        c.dispatch_buf.borrow_mut().clear();
+    }
+
+    /// `scx_bpf_dsq_move_to_local()`.
+    pub(crate) async fn dsq_move_to_local(&self, c: &Cpu, id: u64, enq_flags: u64) -> bool {
+        let Some(enq_flags) = self.vet_enq_flags(dsq_id::LOCAL, enq_flags) else {
+            return false;
+        };
+        self.flush_dispatch_buf(c, c).await;
+        self.sync(c).await;
+        let dsq = self.dsqs.borrow().find_user(id);
+        let Some(dsq) = dsq else {
+            self.scx_error(format!("invalid DSQ ID {id:#018x}"));
+            return false;
+        };
+        let consumed = self.consume_dispatch_q(c, c, dsq, enq_flags).await;
+        if consumed {
+            c.dispatched.set(c.dispatched.get() + 1);
+        }
+        consumed
+    }
+
+    /// `scx_dsq_move()`.
+    pub(crate) async fn scx_dsq_move(
+        &self,
+        c: &Cpu,
+        iter: IterId,
+        p: &Task,
+        id: u64,
+        enq_flags: u64,
+    ) -> bool {
+        self.sync(c).await;
+        let Some(src_dsq) = self.dsqs.borrow().iter_dsq(iter) else {
+            return false;
+        };
+        let Some(enq_flags) = self.vet_enq_flags(id, enq_flags) else {
+            return false;
+        };
+        if self.bypassing.get() {
+            return false;
+        }
+        let src = self.cpu(p.cpu.get());
+        let locked = c.locked_rq.get().map(|cpu| self.cpu(cpu));
+        match locked {
+            Some(locked) if locked.id != src.id => {
+                self.rq_unlock(c, locked).await;
+                self.rq_lock(c, src).await;
+            }
+            Some(_) => {}
+            None => self.rq_lock(c, src).await,
+        }
+        let lock = self.dsq_lock(src_dsq);
+        self.spin_lock(c, lock).await;
+        // nldsq_cursor_lost_task()
+        let lost = p.dsq.get() != src_dsq
+            || p.holding_cpu.get().is_some()
+            || p.cpu.get() != src.id
+            || self.dsqs.borrow().inserted_after(iter, p.id);
+        let (slice, vtime) = self.dsqs.borrow_mut().iter_take_overrides(iter);
+        let mut p_rq = src;
+        if lost {
+            self.spin_unlock(c, lock).await;
+        } else {
+            let here = locked.unwrap_or(c);
+            let dst = self.find_dsq_for_dispatch(here, id, p.cpu.get());
+            if let Some(vtime) = vtime {
+                self.policy.borrow_mut().set_vtime(p.id, vtime);
+            }
+            if let Some(slice) = slice {
+                self.set_slice(p, slice);
+            }
+            p_rq = self
+                .move_task_between_dsqs(c, p, enq_flags, src_dsq, dst, lock)
+                .await;
+        }
+        match locked {
+            Some(locked) if locked.id != p_rq.id => {
+                self.rq_unlock(c, p_rq).await;
+                self.rq_lock(c, locked).await;
+            }
+            Some(_) => {}
+            None => self.rq_unlock(c, p_rq).await,
+        }
+        !lost
+    }
+
+    /// `move_task_between_dsqs()`: the task's run queue and the source are locked; returns the run
+    /// queue that is locked afterwards.
+    async fn move_task_between_dsqs<'k>(
+        &'k self,
+        c: &Cpu,
+        p: &Task,
+        enq_flags: u64,
+        src_dsq: u32,
+        dst_dsq: u32,
+        src_lock: LockIx,
+    ) -> &'k Cpu {
+        let src = self.cpu(p.cpu.get());
+        let mut dst_dsq = dst_dsq;
+        let mut enq_flags = enq_flags;
+        let mut dst = src;
+        if self.is_local(dst_dsq) {
+            dst = self.cpu(CpuId(dst_dsq));
+            if src.id != dst.id && !self.task_can_run_on_remote_rq(p, dst, true) {
+                dst_dsq = self.global_dsq(p.cpu.get());
+                dst = src;
+                enq_flags |= enq::GDSQ_FALLBACK;
+            }
+        }
+        if self.is_local(dst_dsq) {
+            if src.id == dst.id {
+                self.task_unlink_from_dsq(c, p, src_dsq);
+                p.dsq.set(NIL);
+                self.spin_unlock(c, src_lock).await;
+                self.move_local_task_to_local_dsq(c, dst, p, enq_flags)
+                    .await;
+            } else {
+                self.spin_unlock(c, src_lock).await;
+                self.move_remote_task_to_local_dsq(c, p, enq_flags, src, dst)
+                    .await;
+            }
+        } else {
+            // dispatch_dequeue_locked()
+            self.task_unlink_from_dsq(c, p, src_dsq);
+            p.dsq.set(NIL);
+            self.spin_unlock(c, src_lock).await;
+            self.dispatch_enqueue(c, dst_dsq, p, enq_flags).await;
+        }
+        dst
+    }
+
+    /// `scx_dispatch_sched()`.
+    async fn scx_dispatch_sched(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
+        let global = self.global_dsq(c.id);
+        if self.consume_dispatch_q(c, c, global, 0).await {
+            return Verdict::Local;
+        }
+        if self.bypassing.get() || !self.has_op(OpKind::Dispatch) || !c.online.get() {
+            return Verdict::None;
+        }
+        let prev_ext = prev.filter(|p| p.class.get() == Class::Ext);
+        let mut loops = consts::DSP_MAX_LOOPS;
+        loop {
+            c.dispatched.set(0);
+            c.locked_rq.set(Some(c.id));
+            let op = OpCall::Dispatch {
+                cpu: c.id,
+                prev: prev_ext.map(|p| p.id),
+            };
+            self.call_dispatching_op(c, op).await;
+            c.locked_rq.set(None);
+            self.flush_dispatch_buf(c, c).await;
+            if let Some(p) = prev
+                && p.queued.get()
+                && self.slice(p) > 0
+            {
+                return Verdict::Prev;
+            }
+            if self.dsqs.borrow().get(c.local_dsq()).nr > 0 {
+                return Verdict::Local;
+            }
+            if self.consume_dispatch_q(c, c, global, 0).await {
+                return Verdict::Local;
+            }
+            loops -= 1;
+            if loops == 0 {
+                // Lets the watchdog and everybody else have a turn before it starts anew.
+                self.scx_kick_cpu(c, c.id, 0).await;
+                return Verdict::None;
+            }
+            if c.dispatched.get() == 0 {
+                return Verdict::None;
+            }
+        }
+    }
+
+    /// `balance_one()`: the only place from which `ops.dispatch()` is called.
+    pub(crate) async fn balance_one(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
+        c.in_balance.set(true);
+        if c.cpu_released.replace(false) && self.has_op(OpKind::CpuAcquire) {
+            self.call_op(c, OpCall::CpuAcquire { cpu: c.id }).await;
+        }
+        let verdict = self.balance_verdict(c, prev).await;
+        if verdict != Verdict::None
+            && c.nr_immed.get() > 0
+            && self.dsqs.borrow().get(c.local_dsq()).nr > 1
+        {
+            self.schedule_reenq_local(c, c, 0);
+        }
+        c.in_balance.set(false);
+        verdict
+    }
+
+    async fn balance_verdict(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
+        if let Some(p) = prev
+            && p.class.get() == Class::Ext
+        {
+            self.update_curr_scx(c, p);
+            // A runnable previous task with slice left goes on, without asking the policy.
+            if p.queued.get() && self.slice(p) > 0 && !self.bypassing.get() {
+                return Verdict::Prev;
+            }
+        }
+        if self.dsqs.borrow().get(c.local_dsq()).nr > 0 {
+            return Verdict::Local;
+        }
+        match self.scx_dispatch_sched(c, prev).await {
+            Verdict::None => {}
+            verdict => return verdict,
+        }
+        if let Some(p) = prev
+            && p.queued.get()
+            && (!self.has_flag(ops::ENQ_LAST) || self.bypassing.get())
+        {
+            return Verdict::Prev;
+        }
+        Verdict::None
+    }
+}

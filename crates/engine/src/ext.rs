@@ -1,0 +1,376 @@
+//! The scheduling class of sched_ext (`ext_sched_class`, kernel/sched/ext/ext.c).
+
+use schedlab_trace::{CpuId, Recorder, TaskId};
+
+use crate::consts::{self, deq, dsq_id, enq, ops, wake};
+use crate::cpu::{Cpu, DirectDispatch};
+use crate::dispatch::Verdict;
+use crate::kernel::Kernel;
+use crate::policy::{OpCall, OpKind, Policy};
+use crate::task::{Class, OnRq, OpsState, Task};
+
+/// What a pick ended with.
+pub(crate) enum Pick {
+    Task(TaskId),
+    Nothing,
+    /// A task of a higher class has come meanwhile: start anew.
+    Retry,
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// `update_curr_scx()`: charges what `p` has run to its slice.
+    pub(crate) fn update_curr_scx(&self, c: &Cpu, p: &Task) {
+        let ran = self.update_curr_common(c, p);
+        if ran > 0 {
+            let slice = self.slice(p);
+            if slice != consts::SLICE_INF {
+                self.set_slice(p, slice.saturating_sub(ran));
+            }
+        }
+    }
+
+    /// `select_task_rq_scx()`.
+    pub(crate) async fn select_task_rq_scx(
+        &self,
+        c: &Cpu,
+        p: &Task,
+        prev_cpu: CpuId,
+        wake_flags: u64,
+    ) -> CpuId {
+        if wake_flags & wake::EXEC != 0 {
+            return prev_cpu;
+        }
+        if self.has_op(OpKind::SelectCpu) && !self.bypassing.get() {
+            c.direct_dispatch.set(DirectDispatch::Of(p.id));
+            c.in_select_cpu.set(true);
+            c.op_task.set(Some(p.id));
+            let op = OpCall::SelectCpu {
+                task: p.id,
+                prev_cpu,
+                wake_flags,
+            };
+            let cpu = self.call_op(c, op).await as i32;
+            c.op_task.set(None);
+            c.in_select_cpu.set(false);
+            c.direct_dispatch.set(DirectDispatch::Off);
+            if self.bypassing.get() {
+                return prev_cpu;
+            }
+            return if self.cpu_valid(cpu, "from ops.select_cpu()") {
+                CpuId(cpu as u32)
+            } else {
+                prev_cpu
+            };
+        }
+        self.sync(c).await;
+        match self.select_cpu_dfl(c, p, prev_cpu, wake_flags, None, 0) {
+            Some(cpu) => {
+                self.refill_slice(p);
+                p.ddsp_dsq_id.set(dsq_id::LOCAL);
+                cpu
+            }
+            None => prev_cpu,
+        }
+    }
+
+    /// `do_enqueue_task()`.
+    pub(crate) async fn do_enqueue_task(
+        &self,
+        c: &Cpu,
+        rq: &Cpu,
+        p: &Task,
+        enq_flags: u64,
+        sticky_cpu: Option<CpuId>,
+    ) {
+        if sticky_cpu == Some(rq.id) {
+            self.dispatch_enqueue(c, rq.local_dsq(), p, enq_flags).await;
+            return;
+        }
+        p.immed.set(false);
+        let terminal = if !rq.online.get() || self.bypassing.get() {
+            Some(rq.local_dsq())
+        } else if p.ddsp_dsq_id.get() != dsq_id::INVALID {
+            self.direct_dispatch(c, rq, p, enq_flags).await;
+            return;
+        } else if p.exiting.get() && !self.has_flag(ops::ENQ_EXITING) {
+            Some(rq.local_dsq())
+        } else if !self.has_op(OpKind::Enqueue) {
+            Some(self.find_dsq_for_dispatch(rq, dsq_id::GLOBAL, p.cpu.get()))
+        } else {
+            None
+        };
+        if let Some(dsq) = terminal {
+            self.refill_slice(p);
+            p.clear_direct_dispatch();
+            self.dispatch_enqueue(c, dsq, p, enq_flags).await;
+            return;
+        }
+        p.qseq.set(p.qseq.get() + 1);
+        p.ops_state.set(OpsState::Queueing);
+        c.direct_dispatch.set(DirectDispatch::Of(p.id));
+        c.locked_rq.set(Some(rq.id));
+        c.op_task.set(Some(p.id));
+        let op = OpCall::Enqueue {
+            task: p.id,
+            enq_flags,
+        };
+        self.call_op(c, op).await;
+        c.op_task.set(None);
+        c.locked_rq.set(None);
+        c.direct_dispatch.set(DirectDispatch::Off);
+        if p.ddsp_dsq_id.get() != dsq_id::INVALID {
+            self.direct_dispatch(c, rq, p, enq_flags).await;
+            return;
+        }
+        p.in_custody.set(true);
+        p.ops_state.set(OpsState::Queued);
+    }
+
+    /// `set_task_runnable()`.
+    fn set_task_runnable(&self, c: &Cpu, p: &Task) {
+        if p.reset_runnable_at.replace(false) {
+            p.runnable_at.set(self.jiffies(c.now.get()));
+        }
+        self.runnable_seq.set(self.runnable_seq.get() + 1);
+        p.runnable_seq.set(Some(self.runnable_seq.get()));
+    }
+
+    /// `clr_task_runnable()`.
+    fn clr_task_runnable(&self, p: &Task, reset_runnable_at: bool) {
+        p.runnable_seq.set(None);
+        if reset_runnable_at {
+            p.reset_runnable_at.set(true);
+        }
+    }
+
+    /// `enqueue_task_scx()`.
+    pub(crate) async fn enqueue_task_scx(&self, c: &Cpu, rq: &Cpu, p: &Task, core_flags: u64) {
+        let mut sticky_cpu = p.sticky_cpu.take();
+        let enq_flags = core_flags | rq.extra_enq_flags.get();
+        if core_flags & enq::WAKEUP != 0 {
+            rq.in_wakeup.set(true);
+        }
+        if enq_flags & enq::RESTORE != 0 && rq.curr.get() == Some(p.id) {
+            sticky_cpu = Some(rq.id);
+        }
+        if !p.queued.get() {
+            self.set_task_runnable(c, p);
+            p.queued.set(true);
+            rq.scx_nr_running.set(rq.scx_nr_running.get() + 1);
+            rq.nr_running.set(rq.nr_running.get() + 1);
+            if self.has_op(OpKind::Runnable) && p.on_rq.get() != OnRq::Migrating {
+                let op = OpCall::Runnable {
+                    task: p.id,
+                    enq_flags,
+                };
+                self.call_op(c, op).await;
+            }
+            // Another CPU may run it as soon as it is on a queue: from here it is nobody's guest.
+            p.on_rq.set(OnRq::Queued);
+            self.do_enqueue_task(c, rq, p, enq_flags, sticky_cpu).await;
+        }
+        rq.in_wakeup.set(false);
+    }
+
+    /// `ops_dequeue()`.
+    async fn ops_dequeue(&self, c: &Cpu, p: &Task, deq_flags: u64) {
+        self.clr_task_runnable(p, false);
+        loop {
+            match p.ops_state.get() {
+                OpsState::None => break,
+                // Without run queue locks an enqueue on another CPU may still be under way.
+                OpsState::Queueing => self.wait_ops_state(c, p, OpsState::Queueing).await,
+                OpsState::Queued => {
+                    if !self.version.dequeue_on_leaving_custody() {
+                        self.call_dequeue_op(c, p, deq_flags).await;
+                    }
+                    p.ops_state.set(OpsState::None);
+                    break;
+                }
+                OpsState::Dispatching => self.wait_ops_state(c, p, OpsState::Dispatching).await,
+            }
+            if self.policy_dead.get() {
+                p.ops_state.set(OpsState::None);
+            }
+        }
+        // task_leave_custody()
+        if p.in_custody.get() && p.sticky_cpu.get().is_none() {
+            p.in_custody.set(false);
+            if self.version.dequeue_on_leaving_custody() {
+                self.call_dequeue_op(c, p, deq_flags).await;
+            }
+        }
+    }
+
+    async fn call_dequeue_op(&self, c: &Cpu, p: &Task, deq_flags: u64) {
+        if self.has_op(OpKind::Dequeue) {
+            let op = OpCall::Dequeue {
+                task: p.id,
+                deq_flags,
+            };
+            self.call_op(c, op).await;
+        }
+    }
+
+    /// `dequeue_task_scx()`.
+    pub(crate) async fn dequeue_task_scx(&self, c: &Cpu, rq: &Cpu, p: &Task, core_flags: u64) {
+        let mut deq_flags = core_flags;
+        if core_flags & deq::SLEEP == 0 && self.version.has_deq_sched_change() {
+            deq_flags |= deq::SCHED_CHANGE;
+        }
+        if !p.queued.get() {
+            return;
+        }
+        self.ops_dequeue(c, p, deq_flags).await;
+        if rq.curr.get() == Some(p.id) {
+            // A running task that leaves stops running first.
+            self.update_curr_scx(c, p);
+            self.call_stopping(c, p, false).await;
+        }
+        if self.has_op(OpKind::Quiescent) && p.on_rq.get() != OnRq::Migrating {
+            let op = OpCall::Quiescent {
+                task: p.id,
+                deq_flags,
+            };
+            self.call_op(c, op).await;
+        }
+        p.queued.set(false);
+        rq.scx_nr_running.set(rq.scx_nr_running.get() - 1);
+        rq.nr_running.set(rq.nr_running.get() - 1);
+        self.dispatch_dequeue(c, rq, p).await;
+        p.clear_direct_dispatch();
+    }
+
+    async fn call_stopping(&self, c: &Cpu, p: &Task, runnable: bool) {
+        if self.has_op(OpKind::Stopping) {
+            let op = OpCall::Stopping {
+                task: p.id,
+                runnable,
+            };
+            self.call_op(c, op).await;
+        }
+    }
+
+    /// `yield_task_scx()`.
+    pub(crate) async fn yield_task_scx(&self, c: &Cpu, p: &Task) {
+        if self.has_op(OpKind::Yield) {
+            let op = OpCall::Yield {
+                from: p.id,
+                to: None,
+            };
+            self.call_op(c, op).await;
+        } else {
+            self.set_slice(p, 0);
+        }
+    }
+
+    /// `task_tick_scx()`.
+    pub(crate) async fn task_tick_scx(&self, c: &Cpu, p: &Task) {
+        self.update_curr_scx(c, p);
+        if self.bypassing.get() {
+            self.set_slice(p, 0);
+        } else if self.has_op(OpKind::Tick) {
+            self.call_op(c, OpCall::Tick { task: p.id }).await;
+        }
+        if self.slice(p) == 0 {
+            self.resched_curr(c, c);
+        }
+    }
+
+    /// `put_prev_task_scx()`. `next` is the class of what runs next; `None` while an attribute of the
+    /// task changes.
+    pub(crate) async fn put_prev_task_scx(&self, c: &Cpu, p: &Task, next: Option<NextTask>) {
+        c.kick_sync.set(c.kick_sync.get() + 1);
+        self.update_curr_scx(c, p);
+        if p.queued.get() {
+            self.call_stopping(c, p, true).await;
+        }
+        if p.queued.get() {
+            self.set_task_runnable(c, p);
+            if self.slice(p) > 0 && !self.bypassing.get() {
+                // Preempted by a higher class: it stays the first here, unless it may not linger.
+                if p.immed.get() {
+                    self.do_enqueue_task(c, c, p, enq::REENQ, None).await;
+                } else {
+                    self.dispatch_enqueue(c, c.local_dsq(), p, enq::HEAD).await;
+                }
+            } else if next.is_some_and(|next| next.class < Class::Ext) {
+                self.do_enqueue_task(c, c, p, enq::LAST, None).await;
+                if self.version.marks_idle_after_enq_last() && p.dsq.get() == c.local_dsq() {
+                    c.mark_next.set(true);
+                }
+            } else {
+                self.do_enqueue_task(c, c, p, 0, None).await;
+            }
+        }
+        if let Some(next) = next
+            && next.class != Class::Ext
+        {
+            self.switch_class(c, next).await;
+        }
+    }
+
+    /// `switch_class()`: a higher class takes the CPU from sched_ext.
+    async fn switch_class(&self, c: &Cpu, next: NextTask) {
+        let preemptible = self.has_op(OpKind::CpuAcquire) || self.has_op(OpKind::CpuRelease);
+        if !preemptible || next.class < Class::Ext {
+            return;
+        }
+        if !c.cpu_released.replace(true)
+            && self.has_op(OpKind::CpuRelease)
+            && let Some(task) = next.task
+        {
+            let op = OpCall::CpuRelease { cpu: c.id, task };
+            self.call_dispatching_op(c, op).await;
+        }
+    }
+
+    /// `set_next_task_scx()`.
+    pub(crate) async fn set_next_task_scx(&self, c: &Cpu, p: &Task) {
+        if p.queued.get() {
+            self.ops_dequeue(c, p, deq::CORE_SCHED_EXEC).await;
+            self.dispatch_dequeue(c, c, p).await;
+        }
+        p.exec_start.set(c.now.get());
+        if p.queued.get() && self.has_op(OpKind::Running) {
+            self.call_op(c, OpCall::Running { task: p.id }).await;
+        }
+        self.clr_task_runnable(p, true);
+    }
+
+    /// `do_pick_task_scx()`.
+    pub(crate) async fn pick_task_scx(&self, c: &Cpu, prev: Option<&Task>) -> Pick {
+        c.kick_sync.set(c.kick_sync.get() + 1);
+        // rq_modified_begin()
+        if c.next_class.get() > Class::Ext {
+            c.next_class.set(Class::Ext);
+        }
+        let mut verdict = self.balance_one(c, prev).await;
+        if verdict == Verdict::Prev && prev.is_none_or(|p| p.class.get() != Class::Ext) {
+            verdict = Verdict::Local;
+        }
+        // rq_modified_above()
+        if c.next_class.get() > Class::Ext {
+            return Pick::Retry;
+        }
+        let task = match (verdict, prev) {
+            (Verdict::Prev, Some(p)) => p.id,
+            _ => match self.dsqs.borrow().get(c.local_dsq()).first() {
+                Some(task) => task,
+                None => return Pick::Nothing,
+            },
+        };
+        let p = self.task(task);
+        if self.slice(p) == 0 {
+            self.refill_slice(p);
+        }
+        Pick::Task(task)
+    }
+}
+
+/// What a CPU is about to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NextTask {
+    pub class: Class,
+    pub task: Option<TaskId>,
+}

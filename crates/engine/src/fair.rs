@@ -1,0 +1,364 @@
+//! The baseline for tasks that no policy schedules: a plain EEVDF.
+//!
+//! Per task a virtual time, a request and its deadline; the eligible task with the earliest
+//! deadline runs (Stoica, Abdel-Wahab: *Earliest eligible virtual deadline first*, 1995; Linux 6.6
+//! and later, kernel/sched/fair.c). Placement and balance follow the outlines of Linux's.
+//!
+//! Model, what is simpler than in the kernel: no groups, no delayed dequeue, no load averages (a
+//! CPU's load is its number of tasks), one level of balancing (cache first, then machine), and a
+//! queue that is searched instead of a tree. The baseline's queues cost no time of their own beyond
+//! the profile's schedule() path, so it is a baseline of decisions, not of their cost.
+
+use std::cell::{Cell, RefCell};
+
+use schedlab_trace::{CpuId, Recorder, TaskId};
+use schedlab_workload::SchedClass;
+
+use crate::consts::{deq, enq, wake};
+use crate::cpu::Cpu;
+use crate::kernel::Kernel;
+use crate::policy::Policy;
+use crate::task::{Class, OnRq, Task};
+
+/// Weight of nice 0, the unit of virtual time.
+const NICE_0: i64 = 1_024;
+
+/// Base slice before scaling with the CPUs: 0.7 ms.
+const BASE_SLICE_NS: i64 = 700_000;
+
+/// A task that ran less long ago than this is not moved to balance (`sysctl_sched_migration_cost`).
+const CACHE_HOT_NS: u64 = 500_000;
+
+/// A task's part (`struct sched_entity`). Virtual times are relative to the queue and may be negative.
+#[derive(Default)]
+pub(crate) struct Entity {
+    vruntime: Cell<i64>,
+    deadline: Cell<i64>,
+    /// Virtual lag when it left its queue.
+    vlag: Cell<i64>,
+    started: Cell<bool>,
+    last_ran: Cell<u64>,
+}
+
+/// A CPU's part (`struct cfs_rq`).
+#[derive(Default)]
+pub(crate) struct FairRq {
+    /// Waiting tasks in the order of their arrival.
+    queue: RefCell<Vec<TaskId>>,
+    /// Virtual time that an empty queue goes on from.
+    zero: Cell<i64>,
+    ticks: Cell<u64>,
+}
+
+fn virtual_ns(ran: i64, weight: u32) -> i64 {
+    ran * NICE_0 / i64::from(weight)
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// The length of a request: the base slice times 1 + log2 of the CPUs, at most 8 counted.
+    fn fair_slice(&self) -> i64 {
+        let factor = 1 + self.cpus.len().min(8).ilog2();
+        BASE_SLICE_NS * i64::from(factor)
+    }
+
+    fn running_fair(&self, rq: &Cpu) -> Option<&Task> {
+        let p = self.task(rq.curr.get()?);
+        (p.class.get() == Class::Fair && p.on_rq.get() == OnRq::Queued).then_some(p)
+    }
+
+    /// V, the weighted mean of the virtual times (`avg_vruntime()`), and the sum of the weights.
+    fn average_vruntime(&self, rq: &Cpu) -> (i64, i64) {
+        let zero = rq.fair.zero.get();
+        let queue = rq.fair.queue.borrow();
+        let all = queue
+            .iter()
+            .map(|&task| self.task(task))
+            .chain(self.running_fair(rq));
+        let (sum, weights) = all.fold((0i128, 0i64), |(sum, weights), p| {
+            let weight = i64::from(p.load_weight());
+            let offset = p.fair.vruntime.get() - zero;
+            (
+                sum + i128::from(offset) * i128::from(weight),
+                weights + weight,
+            )
+        });
+        if weights == 0 {
+            return (zero, 0);
+        }
+        (zero + sum.div_euclid(i128::from(weights)) as i64, weights)
+    }
+
+    /// `update_curr()`.
+    fn update_curr_fair(&self, c: &Cpu, p: &Task) {
+        let ran = self.update_curr_common(c, p);
+        let entity = &p.fair;
+        let passed = virtual_ns(ran as i64, p.load_weight());
+        entity.vruntime.set(entity.vruntime.get() + passed);
+        entity.last_ran.set(c.now.get());
+    }
+
+    /// A request that is used up is followed by the next one; tells whether one was.
+    fn update_deadline(&self, p: &Task) -> bool {
+        let entity = &p.fair;
+        if entity.vruntime.get() < entity.deadline.get() {
+            return false;
+        }
+        let slice = virtual_ns(self.fair_slice(), p.load_weight());
+        entity.deadline.set(entity.vruntime.get() + slice);
+        true
+    }
+
+    /// `place_entity()`.
+    fn place_entity(&self, rq: &Cpu, p: &Task, initial: bool) {
+        let (average, weights) = self.average_vruntime(rq);
+        let weight = i64::from(p.load_weight());
+        let entity = &p.fair;
+        let lag = if weights == 0 {
+            0
+        } else {
+            entity.vlag.get() * (weights + weight) / weights
+        };
+        entity.vruntime.set(average - lag);
+        let slice = virtual_ns(self.fair_slice(), p.load_weight());
+        // A new task begins half-way into a slice.
+        let slice = if initial { slice / 2 } else { slice };
+        entity.deadline.set(entity.vruntime.get() + slice);
+        entity.started.set(true);
+    }
+
+    pub(crate) fn enqueue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+        if let Some(curr) = self.running_fair(rq).filter(|curr| curr.id != p.id) {
+            self.update_curr_fair_of(c, curr);
+        }
+        rq.nr_running.set(rq.nr_running.get() + 1);
+        let initial = flags & enq::INITIAL != 0 || !p.fair.started.get();
+        // Its own entry must not count where it is placed.
+        p.on_rq.set(OnRq::Migrating);
+        self.place_entity(rq, p, initial);
+        p.on_rq.set(OnRq::Queued);
+        if rq.curr.get() != Some(p.id) {
+            rq.fair.queue.borrow_mut().push(p.id);
+        }
+    }
+
+    /// Brings the running task of another CPU up to date as of the local time of `c`.
+    fn update_curr_fair_of(&self, c: &Cpu, p: &Task) {
+        if c.now.get() > p.exec_start.get() {
+            self.update_curr_fair(c, p);
+        }
+    }
+
+    pub(crate) fn dequeue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, _flags: u64) {
+        if rq.curr.get() == Some(p.id) {
+            self.update_curr_fair(c, p);
+        }
+        let (average, _) = self.average_vruntime(rq);
+        // Lag is bounded by two slices or ticks, whichever is longer.
+        let bound = 2 * self.fair_slice().max(self.costs.tick_period_ns as i64);
+        let bound = virtual_ns(bound, p.load_weight());
+        let lag = average - p.fair.vruntime.get();
+        p.fair.vlag.set(lag.clamp(-bound, bound));
+        rq.nr_running.set(rq.nr_running.get() - 1);
+        rq.fair.queue.borrow_mut().retain(|&task| task != p.id);
+        rq.fair.zero.set(rq.fair.zero.get().max(average));
+    }
+
+    /// `pick_eevdf()`: the eligible task with the earliest deadline. The running one goes on while
+    /// its request lasts and it is eligible (run to parity).
+    fn pick_eevdf<'k>(&'k self, rq: &Cpu, running: Option<&'k Task>) -> Option<&'k Task> {
+        let (average, _) = self.average_vruntime(rq);
+        let eligible = |p: &Task| p.fair.vruntime.get() <= average;
+        if let Some(p) = running
+            && eligible(p)
+            && p.fair.vruntime.get() < p.fair.deadline.get()
+            && !p.yielded.get()
+        {
+            return Some(p);
+        }
+        let queue = rq.fair.queue.borrow();
+        let waiting = queue.iter().map(|&task| self.task(task));
+        waiting
+            .clone()
+            .chain(running)
+            .filter(|p| eligible(p))
+            .min_by_key(|p| p.fair.deadline.get())
+            // Rounding can leave nobody eligible: then the one that has had the least.
+            .or_else(|| waiting.chain(running).min_by_key(|p| p.fair.vruntime.get()))
+    }
+
+    pub(crate) async fn pick_task_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
+        let running =
+            prev.filter(|p| p.class.get() == Class::Fair && p.on_rq.get() == OnRq::Queued);
+        if let Some(p) = running {
+            self.update_curr_fair(c, p);
+            self.update_deadline(p);
+        }
+        if running.is_none() && c.fair.queue.borrow().is_empty() && c.online.get() {
+            self.pull_fair_task(c, true).await;
+        }
+        self.pick_eevdf(c, running).map(|p| p.id)
+    }
+
+    pub(crate) fn put_prev_task_fair(&self, c: &Cpu, p: &Task) {
+        if p.on_rq.get() == OnRq::Queued {
+            self.update_curr_fair(c, p);
+            c.fair.queue.borrow_mut().push(p.id);
+        }
+    }
+
+    pub(crate) fn set_next_task_fair(&self, c: &Cpu, p: &Task) {
+        c.fair.queue.borrow_mut().retain(|&task| task != p.id);
+        p.exec_start.set(c.now.get());
+    }
+
+    pub(crate) fn task_tick_fair(&self, c: &Cpu, p: &Task) {
+        self.update_curr_fair(c, p);
+        let over = self.update_deadline(p);
+        if over && !c.fair.queue.borrow().is_empty() {
+            self.resched_curr(c, c);
+        }
+    }
+
+    /// `yield_task_fair()`: its request counts as used up.
+    pub(crate) fn yield_task_fair(&self, c: &Cpu, p: &Task) {
+        self.update_curr_fair(c, p);
+        let slice = virtual_ns(self.fair_slice(), p.load_weight());
+        p.fair.deadline.set(p.fair.deadline.get() + slice);
+    }
+
+    pub(crate) fn wakeup_preempt_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        let Some(curr) = self.running_fair(rq) else {
+            return;
+        };
+        let idle = |task: &Task| task.policy.get() == SchedClass::Idle;
+        if idle(curr) && !idle(p) {
+            self.resched_curr(c, rq);
+            return;
+        }
+        if p.policy.get() != SchedClass::Normal {
+            return;
+        }
+        self.update_curr_fair_of(c, curr);
+        let best = self.pick_eevdf(rq, Some(curr));
+        if best.is_some_and(|best| best.id == p.id) {
+            self.resched_curr(c, rq);
+        }
+    }
+
+    fn is_idle_for_fair(&self, cpu: CpuId) -> bool {
+        let rq = self.cpu(cpu);
+        rq.curr.get().is_none() && rq.nr_running.get() == 0
+    }
+
+    /// `select_task_rq_fair()`.
+    pub(crate) fn select_task_rq_fair(
+        &self,
+        c: &Cpu,
+        p: &Task,
+        prev: CpuId,
+        wake_flags: u64,
+    ) -> CpuId {
+        let usable = |cpu: CpuId| p.allows(cpu) && self.cpu(cpu).online.get();
+        let topology = &self.machine.topology;
+        let llc = |cpu: CpuId| topology.cpu(cpu).llc;
+        let near_first = |cpu: CpuId, to: CpuId| (llc(cpu) != llc(to), cpu);
+        if wake_flags & wake::FORK != 0 {
+            // The least loaded CPU; near the parent among equals.
+            return self
+                .cpus
+                .iter()
+                .filter(|rq| usable(rq.id))
+                .min_by_key(|rq| (rq.nr_running.get(), near_first(rq.id, prev)))
+                .map_or(prev, |rq| rq.id);
+        }
+        // wake_affine(): this CPU or the previous one.
+        let mut target = prev;
+        if usable(c.id) {
+            let alone = c.nr_running.get() == 1 && wake_flags & wake::SYNC != 0;
+            let same_cache = llc(c.id) == llc(prev);
+            let idle_here = self.is_idle_for_fair(c.id) && same_cache;
+            if idle_here && !self.is_idle_for_fair(prev)
+                || alone
+                || !usable(prev)
+                || c.nr_running.get() + 1 < self.cpu(prev).nr_running.get()
+            {
+                target = c.id;
+            }
+        }
+        if usable(prev) && llc(prev) == llc(target) && self.is_idle_for_fair(prev) {
+            return prev;
+        }
+        // select_idle_sibling(): an idle core, then an idle CPU, that shares the target's cache.
+        let core_is_idle = |cpu: CpuId| {
+            self.costs.siblings[cpu.index()]
+                .iter()
+                .all(|&sibling| self.is_idle_for_fair(sibling))
+        };
+        self.cpus
+            .iter()
+            .map(|rq| rq.id)
+            .filter(|&cpu| usable(cpu) && llc(cpu) == llc(target) && self.is_idle_for_fair(cpu))
+            .min_by_key(|&cpu| (!core_is_idle(cpu), cpu != target, cpu))
+            .unwrap_or(target)
+    }
+
+    /// Takes a task from the CPU that has most of them, near ones first. `idle`: this CPU has none.
+    async fn pull_fair_task(&self, c: &Cpu, idle: bool) {
+        let topology = &self.machine.topology;
+        let here = c.nr_running.get();
+        let source = self
+            .cpus
+            .iter()
+            .filter(|rq| rq.id != c.id && !rq.fair.queue.borrow().is_empty())
+            .filter(|rq| rq.nr_running.get() >= if idle { 1 } else { here + 2 })
+            .max_by_key(|rq| {
+                let near = topology.cpu(rq.id).llc == topology.cpu(c.id).llc;
+                (near && idle, rq.nr_running.get(), std::cmp::Reverse(rq.id))
+            });
+        let Some(src) = source else { return };
+        self.rq_unlock(c, c).await;
+        self.rq_lock(c, src).await;
+        // From the tail, what has not run just now.
+        let found = src
+            .fair
+            .queue
+            .borrow()
+            .iter()
+            .rev()
+            .map(|&task| self.task(task))
+            .find(|p| {
+                let hot = p.fair.last_ran.get() + CACHE_HOT_NS > c.now.get();
+                p.allows(c.id) && (idle || !hot) && self.is_queued_on(p, src)
+            });
+        let Some(p) = found else {
+            self.rq_unlock(c, src).await;
+            self.rq_lock(c, c).await;
+            return;
+        };
+        p.on_rq.set(OnRq::Migrating);
+        self.dequeue_task_fair(c, src, p, deq::NOCLOCK);
+        self.set_task_cpu(c, p, c.id);
+        self.rq_unlock(c, src).await;
+        self.rq_lock(c, c).await;
+        self.enqueue_task_fair(c, c, p, enq::MIGRATED);
+        self.wakeup_preempt(c, c, p);
+    }
+
+    /// `sched_balance_trigger()`: from time to time a CPU with few tasks takes some.
+    pub(crate) async fn fair_balance_tick(&self, c: &Cpu) {
+        let ticks = c.fair.ticks.get() + 1;
+        c.fair.ticks.set(ticks);
+        // A busy CPU looks every 16 times the number of CPUs in milliseconds.
+        let interval_ns = self.cpus.len() as u64 * 16 * 1_000_000;
+        let every = interval_ns.div_ceil(self.costs.tick_period_ns);
+        let has_fair = c
+            .curr
+            .get()
+            .is_some_and(|task| self.task(task).class.get() == Class::Fair);
+        if has_fair && ticks.is_multiple_of(every) {
+            self.rq_lock(c, c).await;
+            self.pull_fair_task(c, false).await;
+            self.rq_unlock(c, c).await;
+        }
+    }
+}

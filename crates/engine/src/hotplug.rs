@@ -1,0 +1,121 @@
+//! CPUs that go offline and come back (`sched_cpu_deactivate()`, `sched_cpu_activate()`).
+
+use schedlab_trace::{CpuId, CpuMode, Recorder};
+
+use crate::consts::ecode;
+use crate::cpu::{Cpu, Wait, irq};
+use crate::event_queue::{CpuEvent, Timer};
+use crate::kernel::{Kernel, Pause};
+use crate::outcome::ExitKind;
+use crate::policy::{OpCall, OpKind, Policy};
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// The scenario's next hotplug event is due: the CPU it concerns carries it out.
+    pub(crate) fn hotplug_due(&self, time: u64, poll: &mut impl FnMut(CpuId)) {
+        let event = self.hotplug.borrow_mut().next();
+        if let Some(next) = self.hotplug.borrow().as_slice().first() {
+            self.set_timer(Timer::Hotplug, CpuId(0), next.at.ns().max(time));
+        }
+        let Some(event) = event else { return };
+        let known = event.cpu.index() < self.cpus.len() && event.cpu != CpuId(0);
+        if !known {
+            return;
+        }
+        let c = self.cpu(event.cpu);
+        if c.online.get() == event.online {
+            return;
+        }
+        c.pending.set(c.pending.get() | irq::HOTPLUG);
+        if matches!(c.wait.get(), Wait::Segment | Wait::Idle | Wait::Offline) {
+            if c.wait.get() == Wait::Segment {
+                self.cancel_event(event.cpu, CpuEvent::Main);
+            }
+            c.now.set(c.now.get().max(time));
+            c.woken_by_main.set(false);
+            poll(event.cpu);
+        }
+    }
+
+    /// `handle_hotplug()`: the policy hears of it, or is unloaded because it cannot.
+    async fn handle_hotplug(&self, c: &Cpu, online: bool) {
+        if !self.scx_enabled.get() {
+            return;
+        }
+        self.idle
+            .borrow_mut()
+            .update_topology(&self.online.borrow());
+        let (op, call) = if online {
+            (OpKind::CpuOnline, OpCall::CpuOnline { cpu: c.id })
+        } else {
+            (OpKind::CpuOffline, OpCall::CpuOffline { cpu: c.id })
+        };
+        if self.has_op(op) {
+            self.call_dispatching_op(c, call).await;
+        } else {
+            self.exit_with(
+                ExitKind::UnregKern,
+                ecode::ACT_RESTART | ecode::RSN_HOTPLUG,
+                format!(
+                    "cpu {} going {}, exiting scheduler",
+                    c.id,
+                    if online { "online" } else { "offline" }
+                ),
+            );
+        }
+    }
+
+    /// Takes `c` down: its tasks go elsewhere, then it runs nothing.
+    pub(crate) async fn cpu_down(&self, c: &Cpu) {
+        self.set_mode(c, CpuMode::Kernel);
+        self.sync(c).await;
+        self.online.borrow_mut().remove(c.id);
+        self.handle_hotplug(c, false).await;
+        if self.bypassing.get() {
+            return;
+        }
+        // From here nothing is placed here, dispatched here, or asked of the policy for this CPU.
+        c.online.set(false);
+        self.idle.borrow_mut().forget(c.id);
+        if let Some(task) = c.curr.get() {
+            // The stopper takes the CPU from the current task, wherever it is.
+            self.task(task).migration_pending.set(true);
+            c.need_resched.set(true);
+            self.schedule(c, true).await;
+        }
+        self.rq_lock(c, c).await;
+        for task in self.queued_tasks(c) {
+            let p = self.task(task);
+            if !self.is_queued_on(p, c) {
+                continue;
+            }
+            let Some(to) = self.any_allowed_cpu(p) else {
+                continue;
+            };
+            let dst = self.cpu(to);
+            self.move_queued_task(c, p, c, dst).await;
+            self.rq_unlock(c, dst).await;
+            self.rq_lock(c, c).await;
+        }
+        self.rq_unlock(c, c).await;
+        self.cancel_event(c.id, CpuEvent::Tick);
+        self.cancel_event(c.id, CpuEvent::Ipi);
+        c.need_resched.set(false);
+    }
+
+    /// Brings `c` back.
+    pub(crate) async fn cpu_up(&self, c: &Cpu) {
+        self.set_mode(c, CpuMode::Kernel);
+        self.sync(c).await;
+        self.online.borrow_mut().insert(c.id);
+        c.online.set(true);
+        c.need_resched.set(true);
+        self.handle_hotplug(c, true).await;
+    }
+
+    /// An offline CPU waits to come back.
+    pub(crate) async fn offline(&self, c: &Cpu) {
+        self.set_mode(c, CpuMode::Idle);
+        c.wait.set(Wait::Offline);
+        Pause::new().await;
+    }
+}

@@ -1,0 +1,598 @@
+//! The state of a run and its executor.
+//!
+//! Every virtual CPU is one future ([`Kernel::cpu_main`]) that runs the kernel's paths as
+//! straight-line code on its own local clock. It suspends where CPUs meet ([`Kernel::sync`], locks)
+//! and where it runs a task or idles. [`Kernel::run`] takes the earliest event, ties by CPU number,
+//! and resumes whom it concerns. So what a CPU reads at its local time was written before it.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use schedlab_machine::{CacheModel, Machine, TaskAddresses, address};
+use schedlab_trace::{CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Recorder, TaskId};
+use schedlab_workload::{Counters, Rng, TaskSpec, stream};
+
+use crate::consts;
+use crate::cost::Costs;
+use crate::cpu::{Cpu, Wait};
+use crate::dsq::Dsqs;
+use crate::event_queue::{CpuEvent, Event, EventQueue, Head, Timer};
+use crate::idle::IdleMasks;
+use crate::lock::Locks;
+use crate::object::Object;
+use crate::outcome::{ExitInfo, ExitKind};
+use crate::policy::{OpKind, OpSet, Policy};
+use crate::scenario::{Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure};
+use crate::task::{Task, TaskState, TaskTable};
+use crate::version::KernelVersion;
+
+/// Streams of randomness of a run besides those of the tasks, which are numbered from 0.
+const STREAM_LOCKS: u32 = u32::MAX;
+const STREAM_POLICY: u32 = u32::MAX - 1;
+
+/// The policy's ops table as the kernel uses it.
+pub(crate) struct Ops {
+    pub present: OpSet,
+    pub flags: u64,
+    pub max_batch: u32,
+    pub timeout_ms: u32,
+}
+
+/// The state of one run.
+pub(crate) struct Kernel<P, R> {
+    pub machine: Machine,
+    pub costs: Costs,
+    pub addresses: TaskAddresses,
+    pub version: KernelVersion,
+    pub rt_mode: RtMode,
+    pub normal_class: NormalClass,
+    pub limits: Limits,
+    pub seed: u64,
+    pub ops: Ops,
+    pub policy: RefCell<P>,
+    pub recorder: RefCell<R>,
+    pub cache: RefCell<CacheModel>,
+    pub policy_random: RefCell<Rng>,
+    pub lock_random: RefCell<Rng>,
+    pub queue: RefCell<EventQueue>,
+    /// The queue's earliest event.
+    pub head: Cell<Head>,
+    pub cpus: Vec<Cpu>,
+    pub all_cpus: CpuSet,
+    pub online: RefCell<CpuSet>,
+    pub nr_nodes: u32,
+    pub tasks: TaskTable,
+    pub dsqs: RefCell<Dsqs>,
+    pub locks: RefCell<Locks>,
+    pub policy_locks: RefCell<Vec<Option<crate::lock::LockIx>>>,
+    pub idle: RefCell<IdleMasks>,
+    pub objects: RefCell<Vec<Object>>,
+    /// Pending timers of tasks: sleeps and starts.
+    pub task_timers: Cell<u32>,
+    pub address_spaces: RefCell<Vec<(u32, u32)>>,
+    pub hotplug: RefCell<std::vec::IntoIter<crate::scenario::Hotplug>>,
+
+    /// sched_ext is enabled (`scx_enabled()`).
+    pub scx_enabled: Cell<bool>,
+    /// Only one path runs: loading and unloading. Nobody else can be waited for.
+    pub alone: Cell<bool>,
+    /// The policy is being unloaded; its ops are no longer called (`scx_bypassing()`).
+    pub bypassing: Cell<bool>,
+    pub exit: RefCell<Option<ExitInfo>>,
+    pub failure: RefCell<Option<WorkloadFailure>>,
+    /// The run is over as soon as no op is under way.
+    pub stopping: Cell<bool>,
+    /// Policy code cannot be called any more.
+    pub policy_dead: Cell<bool>,
+    pub ops_under_way: Cell<u32>,
+    pub nr_runnable: Cell<u32>,
+    pub nr_alive: Cell<u32>,
+    pub runnable_seq: Cell<u64>,
+    pub work: Cell<u64>,
+    pub switches: Cell<u64>,
+    pub events: Cell<u64>,
+    pub last_exit: Cell<u64>,
+    pub begun: Cell<u64>,
+    pub counters: RefCell<Counters>,
+    pub clock: Cell<u64>,
+}
+
+/// Suspends once.
+pub(crate) struct Pause {
+    resumed: bool,
+}
+
+impl Pause {
+    pub fn new() -> Self {
+        Pause { resumed: false }
+    }
+}
+
+impl Future for Pause {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.resumed {
+            Poll::Ready(())
+        } else {
+            self.resumed = true;
+            Poll::Pending
+        }
+    }
+}
+
+type CpuFuture<'k> = Pin<Box<dyn Future<Output = ()> + 'k>>;
+
+/// Runs `scenario` under `policy` to its end.
+///
+/// A policy's misbehaviour is an outcome ([`RunEnd::exit`]), never a panic.
+pub fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> RunEnd<P, R> {
+    let kernel = Kernel::new(scenario, policy, recorder);
+    kernel.execute();
+    kernel.finish()
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    fn new(scenario: Scenario, policy: P, recorder: R) -> Self {
+        let Scenario {
+            machine,
+            workload,
+            seed,
+            version,
+            normal_class,
+            rt_mode,
+            limits,
+            mut hotplug,
+        } = scenario;
+        let nr_cpus = machine.topology.nr_cpus();
+        let nr_nodes = (0..nr_cpus)
+            .map(|cpu| machine.topology.cpu(CpuId(cpu as u32)).node + 1)
+            .max()
+            .unwrap_or(1);
+        let info = policy.info();
+        let ops = Ops {
+            present: info.present,
+            flags: info.flags,
+            max_batch: match info.dispatch_max_batch {
+                0 => consts::DSP_DFL_MAX_BATCH,
+                n => n,
+            },
+            timeout_ms: match info.timeout_ms {
+                0 => consts::WATCHDOG_MAX_TIMEOUT_MS,
+                ms => ms,
+            },
+        };
+        hotplug.sort_by_key(|event| (event.at, event.cpu));
+        let kernel = Kernel {
+            costs: Costs::new(&machine),
+            addresses: TaskAddresses::new(&machine),
+            version,
+            rt_mode,
+            normal_class,
+            limits,
+            seed,
+            ops,
+            policy: RefCell::new(policy),
+            recorder: RefCell::new(recorder),
+            cache: RefCell::new(CacheModel::new(&machine)),
+            policy_random: RefCell::new(stream(seed, STREAM_POLICY)),
+            lock_random: RefCell::new(stream(seed, STREAM_LOCKS)),
+            queue: RefCell::new(EventQueue::new(nr_cpus)),
+            head: Cell::new(Head {
+                time: u64::MAX,
+                cpu: 0,
+            }),
+            cpus: (0..nr_cpus)
+                .map(|cpu| Cpu::new(CpuId(cpu as u32), &machine))
+                .collect(),
+            all_cpus: CpuSet::all(nr_cpus),
+            online: RefCell::new(CpuSet::all(nr_cpus)),
+            nr_nodes,
+            tasks: TaskTable::new(),
+            dsqs: RefCell::new(Dsqs::new(nr_cpus, nr_nodes as usize)),
+            locks: RefCell::new(Locks::default()),
+            policy_locks: RefCell::new(Vec::new()),
+            idle: RefCell::new(IdleMasks::new(&machine)),
+            objects: RefCell::new(workload.objects.iter().map(Object::new).collect()),
+            task_timers: Cell::new(0),
+            address_spaces: RefCell::new(Vec::new()),
+            hotplug: RefCell::new(hotplug.into_iter()),
+            scx_enabled: Cell::new(false),
+            alone: Cell::new(false),
+            bypassing: Cell::new(false),
+            exit: RefCell::new(None),
+            failure: RefCell::new(None),
+            stopping: Cell::new(false),
+            policy_dead: Cell::new(false),
+            ops_under_way: Cell::new(0),
+            nr_runnable: Cell::new(0),
+            nr_alive: Cell::new(0),
+            runnable_seq: Cell::new(0),
+            work: Cell::new(0),
+            switches: Cell::new(0),
+            events: Cell::new(0),
+            last_exit: Cell::new(0),
+            begun: Cell::new(0),
+            counters: RefCell::default(),
+            clock: Cell::new(0),
+            machine,
+        };
+        kernel.admit(workload.tasks);
+        if let Some(duration) = workload.duration {
+            kernel.set_timer(Timer::End, CpuId(0), duration.ns());
+        }
+        if let Some(first) = kernel.hotplug.borrow().as_slice().first() {
+            kernel.set_timer(Timer::Hotplug, CpuId(0), first.at.ns());
+        }
+        kernel
+    }
+
+    /// Notes the workload's tasks. Each starts, as if forked there, on the CPU of its turn.
+    fn admit(&self, specs: Vec<TaskSpec>) {
+        let nr_cpus = self.cpus.len();
+        for (index, spec) in specs.into_iter().enumerate() {
+            let turn = CpuId((index % nr_cpus) as u32);
+            let allowed = spec.affinity.as_ref().map(|set| set.resized(nr_cpus));
+            let cpu = match &allowed {
+                None => Some(turn),
+                Some(set) if set.contains(turn) => Some(turn),
+                Some(set) => set.first(),
+            };
+            let Some(cpu) = cpu else {
+                self.fail(WorkloadFailure::NoCpu {
+                    task: format!("{}[{}]", spec.comm, TaskId(self.tasks.len()).pid()),
+                    allowed: spec.affinity.map_or(String::new(), |set| set.to_string()),
+                    last_cpu: nr_cpus as u32 - 1,
+                });
+                return;
+            };
+            let start = spec.start.ns();
+            let task = self.new_task(spec, None, cpu);
+            self.set_task_timer(task.id, cpu, start);
+        }
+    }
+
+    /// Makes a task; it is not known to anybody yet.
+    pub(crate) fn new_task(&self, spec: TaskSpec, parent: Option<TaskId>, cpu: CpuId) -> &Task {
+        let task = self.tasks.push(|id| {
+            // The first task of an address space is its thread group's leader.
+            let tgid = match spec.address_space {
+                None => id.pid(),
+                Some(space) => {
+                    let mut spaces = self.address_spaces.borrow_mut();
+                    match spaces.binary_search_by_key(&space, |&(space, _)| space) {
+                        Ok(place) => spaces[place].1,
+                        Err(place) => {
+                            spaces.insert(place, (space, id.pid()));
+                            id.pid()
+                        }
+                    }
+                }
+            };
+            let rng = stream(self.seed, id.0);
+            Task::new(id, spec, parent, tgid, cpu, self.cpus.len(), rng)
+        });
+        self.dsqs.borrow_mut().add_task(task.id);
+        self.nr_alive.set(self.nr_alive.get() + 1);
+        task
+    }
+
+    fn execute(&self) {
+        if self.failure.borrow().is_some() {
+            return;
+        }
+        self.load();
+        {
+            let mut futures: Vec<CpuFuture<'_>> = self
+                .cpus
+                .iter()
+                .map(|cpu| Box::pin(self.cpu_main(cpu)) as CpuFuture<'_>)
+                .collect();
+            let mut context = Context::from_waker(Waker::noop());
+            let mut poll = |cpu: CpuId| {
+                let done = futures[cpu.index()].as_mut().poll(&mut context);
+                debug_assert!(done.is_pending(), "a CPU never ends");
+            };
+            for cpu in &self.cpus {
+                poll(cpu.id);
+            }
+            while !self.is_over() {
+                let Some((time, event)) = self.pop_event() else {
+                    break;
+                };
+                self.events.set(self.events.get() + 1);
+                self.clock.set(time);
+                match event {
+                    Event::Cpu(cpu, CpuEvent::Main) => {
+                        let c = &self.cpus[cpu.index()];
+                        c.now.set(c.now.get().max(time));
+                        c.woken_by_main.set(true);
+                        poll(cpu);
+                    }
+                    Event::Cpu(cpu, CpuEvent::Ipi) => {
+                        self.raise(cpu, crate::cpu::irq::RESCHED, time, &mut poll);
+                    }
+                    Event::Cpu(cpu, CpuEvent::Tick) => self.tick_due(cpu, time, &mut poll),
+                    Event::Cpu(cpu, CpuEvent::Work) => {
+                        self.raise(cpu, crate::cpu::irq::DEFERRED, time, &mut poll);
+                    }
+                    Event::Timer(cpu, Timer::Task(task)) => {
+                        self.task_timers.set(self.task_timers.get() - 1);
+                        let cpu = self.online_or_other(cpu);
+                        self.cpus[cpu.index()].expired.borrow_mut().push_back(task);
+                        self.raise(cpu, crate::cpu::irq::TIMER, time, &mut poll);
+                    }
+                    Event::Timer(cpu, Timer::Policy(timer)) => {
+                        let cpu = self.online_or_other(cpu);
+                        self.cpus[cpu.index()]
+                            .expired_policy
+                            .borrow_mut()
+                            .push_back(timer);
+                        self.raise(cpu, crate::cpu::irq::POLICY_TIMER, time, &mut poll);
+                    }
+                    Event::Timer(_, Timer::Watchdog) => self.watchdog(time),
+                    Event::Timer(_, Timer::Hotplug) => self.hotplug_due(time, &mut poll),
+                    Event::Timer(_, Timer::End) => self.stopping.set(true),
+                }
+                if self.nr_runnable.get() == 0 && self.task_timers.get() == 0 {
+                    self.check_deadlock();
+                }
+            }
+        }
+        self.unload();
+    }
+
+    /// Whether the run is over: asked to stop, and no op of the policy under way.
+    fn is_over(&self) -> bool {
+        self.stopping.get() && (self.ops_under_way.get() == 0 || self.policy_dead.get())
+    }
+
+    /// Marks an interrupt pending on `cpu` and resumes it if it can take interrupts now.
+    fn raise(&self, cpu: CpuId, irq: u32, time: u64, poll: &mut impl FnMut(CpuId)) {
+        let c = &self.cpus[cpu.index()];
+        c.pending.set(c.pending.get() | irq);
+        if matches!(c.wait.get(), Wait::Segment | Wait::Idle) {
+            if c.wait.get() == Wait::Segment {
+                self.cancel_event(cpu, CpuEvent::Main);
+            }
+            c.now.set(c.now.get().max(time));
+            c.woken_by_main.set(false);
+            poll(cpu);
+        }
+    }
+
+    fn tick_due(&self, cpu: CpuId, time: u64, poll: &mut impl FnMut(CpuId)) {
+        let c = &self.cpus[cpu.index()];
+        // An idle CPU has no tick: leaving idle starts it again.
+        if c.curr.get().is_none() && c.wait.get() == Wait::Idle {
+            return;
+        }
+        self.set_event(cpu, CpuEvent::Tick, time + self.costs.tick_period_ns);
+        self.raise(cpu, crate::cpu::irq::TICK, time, poll);
+    }
+
+    /// No task is runnable and none sleeps: if nobody is about to wake one, they wait for each other.
+    fn check_deadlock(&self) {
+        let all_idle = self
+            .cpus
+            .iter()
+            .all(|c| matches!(c.wait.get(), Wait::Idle | Wait::Offline) && c.pending.get() == 0);
+        if all_idle && !self.stopping.get() && self.nr_alive.get() > 0 {
+            self.deadlocked();
+        }
+    }
+
+    fn pop_event(&self) -> Option<(u64, Event)> {
+        let mut queue = self.queue.borrow_mut();
+        let event = queue.pop();
+        self.head.set(queue.head());
+        event
+    }
+
+    pub(crate) fn set_event(&self, cpu: CpuId, event: CpuEvent, time: u64) {
+        let mut queue = self.queue.borrow_mut();
+        queue.set(cpu, event, time);
+        self.head.set(queue.head());
+    }
+
+    pub(crate) fn cancel_event(&self, cpu: CpuId, event: CpuEvent) {
+        let mut queue = self.queue.borrow_mut();
+        queue.cancel(cpu, event);
+        self.head.set(queue.head());
+    }
+
+    pub(crate) fn set_timer(&self, timer: Timer, cpu: CpuId, time: u64) {
+        let mut queue = self.queue.borrow_mut();
+        queue.set_timer(timer, cpu, time);
+        self.head.set(queue.head());
+    }
+
+    /// Sets the timer that ends a task's sleep or begins its life.
+    pub(crate) fn set_task_timer(&self, task: TaskId, cpu: CpuId, time: u64) {
+        self.task_timers.set(self.task_timers.get() + 1);
+        self.set_timer(Timer::Task(task), cpu, time);
+    }
+
+    pub(crate) fn cancel_timer(&self, timer: Timer) -> bool {
+        let mut queue = self.queue.borrow_mut();
+        let was_set = queue.cancel_timer(timer);
+        self.head.set(queue.head());
+        was_set
+    }
+
+    /// Whether something is pending that comes before what `c` does now.
+    #[inline]
+    pub(crate) fn must_wait(&self, c: &Cpu) -> bool {
+        let head = self.head.get();
+        let now = c.now.get();
+        (head.time < now || (head.time == now && head.cpu < c.id.0)) && !self.alone.get()
+    }
+
+    /// Lets everything earlier happen first.
+    pub(crate) async fn wait_for_turn(&self, c: &Cpu) {
+        c.wait.set(Wait::Resume);
+        self.set_event(c.id, CpuEvent::Main, c.now.get());
+        Pause::new().await;
+    }
+
+    /// A synchronisation point: on return nothing is pending that is earlier than this CPU.
+    #[inline]
+    pub(crate) async fn sync(&self, c: &Cpu) {
+        if self.must_wait(c) {
+            self.wait_for_turn(c).await;
+        }
+    }
+
+    /// Lets `ns` pass on `c`.
+    #[inline]
+    pub(crate) fn charge(&self, c: &Cpu, ns: u64) {
+        c.now.set(c.now.get() + ns);
+    }
+
+    /// Lets `ps` picoseconds pass on `c`.
+    #[inline]
+    pub(crate) fn charge_ps(&self, c: &Cpu, ps: u64) {
+        let total = u64::from(c.carry_ps.get()) + ps;
+        c.now.set(c.now.get() + total / 1_000);
+        c.carry_ps.set((total % 1_000) as u32);
+    }
+
+    /// `c` accesses the line at `address`.
+    pub(crate) fn touch(&self, c: &Cpu, address: u64, write: bool) {
+        let access = self
+            .cache
+            .borrow_mut()
+            .touch(c.id, self.now(c), address, write);
+        self.charge_ps(c, access.cost_ps);
+    }
+
+    pub(crate) fn rq_address(&self, cpu: CpuId) -> u64 {
+        address::runqueue(cpu)
+    }
+
+    /// Records an event of `c` at its local time.
+    #[inline]
+    pub(crate) fn record(&self, c: &Cpu, event: TraceEvent) {
+        if !self.alone.get() {
+            self.recorder
+                .borrow_mut()
+                .record(Instant::from_ns(c.now.get()), c.id, event);
+        }
+    }
+
+    /// From now on `c` spends its time on `mode`; returns what it was.
+    #[inline]
+    pub(crate) fn set_mode(&self, c: &Cpu, mode: CpuMode) -> CpuMode {
+        let before = c.mode.replace(mode);
+        if before != mode {
+            self.record(c, TraceEvent::Mode(mode));
+        }
+        before
+    }
+
+    #[inline]
+    pub(crate) fn task(&self, id: TaskId) -> &Task {
+        self.tasks
+            .get(id)
+            .expect("task ids are handed out by the task table")
+    }
+
+    #[inline]
+    pub(crate) fn cpu(&self, id: CpuId) -> &Cpu {
+        &self.cpus[id.index()]
+    }
+
+    #[inline]
+    pub(crate) fn has_op(&self, op: OpKind) -> bool {
+        self.ops.present.has(op)
+    }
+
+    pub(crate) fn has_flag(&self, flag: u64) -> bool {
+        self.ops.flags & flag != 0
+    }
+
+    /// `jiffies` at the local time of `c`.
+    pub(crate) fn jiffies(&self, now: u64) -> u64 {
+        now / self.costs.tick_period_ns
+    }
+
+    /// `cpu`, or another one if it is offline.
+    pub(crate) fn online_or_other(&self, cpu: CpuId) -> CpuId {
+        let online = self.online.borrow();
+        if online.contains(cpu) {
+            cpu
+        } else {
+            online.first().unwrap_or(CpuId(0))
+        }
+    }
+
+    /// The policy broke a rule: it is unloaded and the run ends. The first reason counts.
+    pub(crate) fn scx_error(&self, message: String) {
+        self.exit_with(ExitKind::Error, 0, message);
+    }
+
+    pub(crate) fn exit_with(&self, kind: ExitKind, code: i64, message: String) {
+        let mut exit = self.exit.borrow_mut();
+        if exit.is_none() {
+            *exit = Some(ExitInfo {
+                kind,
+                code,
+                reason: kind.reason().to_owned(),
+                message,
+            });
+            self.bypassing.set(true);
+            self.stopping.set(true);
+        }
+    }
+
+    pub(crate) fn fail(&self, failure: WorkloadFailure) {
+        self.failure.borrow_mut().get_or_insert(failure);
+        self.stopping.set(true);
+    }
+
+    fn finish(self) -> RunEnd<P, R> {
+        let end = Instant::from_ns(self.clock.get());
+        let mut recorder = self.recorder.into_inner();
+        for cpu in &self.cpus {
+            // A CPU that ran ahead to its next synchronisation point has recorded up to there.
+            let at = Instant::from_ns(cpu.now.get().max(end.ns()));
+            recorder.record(at, cpu.id, TraceEvent::End);
+        }
+        let mut counters = self.counters.into_inner();
+        let mut unfinished = Vec::new();
+        for task in self.tasks.iter() {
+            if let Some(behaviour) = task.behaviour.borrow_mut().take() {
+                behaviour.report(&mut counters);
+            }
+            if task.state.get() != TaskState::Dead {
+                unfinished.push(task.id);
+            }
+        }
+        let cache = self.cache.into_inner();
+        RunEnd {
+            exit: self.exit.into_inner().unwrap_or(ExitInfo {
+                kind: ExitKind::Done,
+                code: 0,
+                reason: ExitKind::Done.reason().to_owned(),
+                message: String::new(),
+            }),
+            failure: self.failure.into_inner(),
+            end,
+            begun: Instant::from_ns(self.begun.get()),
+            makespan: (self.nr_alive.get() == 0 && self.tasks.len() > 0)
+                .then(|| Instant::from_ns(self.last_exit.get())),
+            work: self.work.get(),
+            counters,
+            probes: self.cpus.iter().map(|c| *c.probes.borrow()).collect(),
+            cache,
+            switches: self.switches.get(),
+            events: self.events.get(),
+            tasks: self.tasks.len(),
+            unfinished,
+            policy: self.policy.into_inner(),
+            recorder,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Marks for rescheduling, reschedule interrupts and `scx_bpf_kick_cpu()`.
+
+use schedlab_trace::{CpuId, CpuMode, Event, Recorder};
+
+use crate::consts::kick;
+use crate::cpu::{Cpu, irq};
+use crate::event_queue::CpuEvent;
+use crate::kernel::Kernel;
+use crate::ops::kick_flags_conflict;
+use crate::policy::Policy;
+use crate::task::Class;
+
+/// How long `SCX_KICK_WAIT` spins before it looks again.
+const RELAX_NS: u64 = 50;
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// The class of what `rq` runs now.
+    pub(crate) fn curr_class(&self, rq: &Cpu) -> Class {
+        rq.curr
+            .get()
+            .map_or(Class::Idle, |task| self.task(task).class.get())
+    }
+
+    /// `resched_curr()`: marks `rq`, and interrupts it if it is another CPU and was not marked.
+    pub(crate) fn resched_curr(&self, c: &Cpu, rq: &Cpu) {
+        if rq.need_resched.replace(true) || rq.id == c.id {
+            return;
+        }
+        self.record(c, Event::Ipi { to: rq.id });
+        self.charge(c, self.machine.paths.ipi_send_ns);
+        let at = c.now.get() + self.machine.paths.ipi_delay_ns;
+        let due = self.queue.borrow().due(rq.id, CpuEvent::Ipi);
+        if due.is_none_or(|due| due > at) {
+            self.set_event(rq.id, CpuEvent::Ipi, at);
+        }
+    }
+
+    /// `wakeup_preempt()`: `p` has become runnable on `rq`.
+    pub(crate) fn wakeup_preempt(&self, c: &Cpu, rq: &Cpu, p: &crate::task::Task) {
+        let class = p.class.get();
+        if !self.version.has_next_class() {
+            let curr = self.curr_class(rq);
+            if class == curr {
+                self.wakeup_preempt_class(c, rq, p);
+            } else if class > curr {
+                self.resched_curr(c, rq);
+            }
+            return;
+        }
+        let next = rq.next_class.get();
+        if class == next {
+            self.wakeup_preempt_class(c, rq, p);
+        } else if class > next {
+            // wakeup_preempt_scx(): a higher class takes the CPU that tasks were promised at once.
+            if next == Class::Ext && rq.nr_immed.get() > 0 {
+                self.schedule_reenq_local(c, rq, 0);
+            }
+            self.resched_curr(c, rq);
+            rq.next_class.set(class);
+        }
+    }
+
+    fn wakeup_preempt_class(&self, c: &Cpu, rq: &Cpu, p: &crate::task::Task) {
+        match p.class.get() {
+            Class::Rt => self.wakeup_preempt_rt(c, rq, p),
+            Class::Fair => self.wakeup_preempt_fair(c, rq, p),
+            // Tasks of sched_ext do not preempt each other by waking up.
+            Class::Ext | Class::Idle | Class::Stop => {}
+        }
+    }
+
+    /// `can_skip_idle_kick()`.
+    fn can_skip_idle_kick(&self, rq: &Cpu) -> bool {
+        rq.curr.get().is_some() && !rq.in_balance.get()
+    }
+
+    /// `scx_kick_cpu()`: notes the kick; an interrupt of this CPU carries it out.
+    pub(crate) async fn scx_kick_cpu(&self, c: &Cpu, cpu: CpuId, flags: u64) {
+        if self.bypassing.get() {
+            return;
+        }
+        if flags & kick::IDLE != 0 {
+            if kick_flags_conflict(flags) {
+                self.scx_error("PREEMPT/WAIT cannot be used with SCX_KICK_IDLE".to_owned());
+            }
+            let rq = self.cpu(cpu);
+            // The op under way may hold that very lock: then the try fails, as in the kernel.
+            let own = c.locked_rq.get() == Some(cpu) && self.machine.sched_ext.rq_locks;
+            if !own && self.rq_trylock(c, rq).await {
+                let skip = self.can_skip_idle_kick(rq);
+                self.rq_unlock(c, rq).await;
+                if skip {
+                    return;
+                }
+            }
+        }
+        let mut kicks = c.kicks.borrow_mut();
+        match kicks.iter_mut().find(|(kicked, _)| *kicked == cpu) {
+            // A kick regardless of idleness contains one that is for idle CPUs only.
+            Some((_, noted)) => {
+                *noted = (*noted & flags & kick::IDLE) | ((*noted | flags) & !kick::IDLE);
+            }
+            None => kicks.push((cpu, flags)),
+        }
+        c.pending.set(c.pending.get() | irq::KICK);
+    }
+
+    /// `kick_cpus_irq_workfn()`.
+    pub(crate) async fn kick_cpus(&self, c: &Cpu) {
+        self.set_mode(c, CpuMode::Sched);
+        // In the order of CPU numbers; those for idle CPUs last.
+        c.kicks
+            .borrow_mut()
+            .sort_unstable_by_key(|&(cpu, flags)| std::cmp::Reverse((flags & kick::IDLE, cpu)));
+        let mut wait = false;
+        loop {
+            let Some((cpu, flags)) = c.kicks.borrow_mut().pop() else {
+                break;
+            };
+            let rq = self.cpu(cpu);
+            self.rq_lock(c, rq).await;
+            if flags & kick::IDLE != 0 {
+                if !self.can_skip_idle_kick(rq) && (rq.online.get() || rq.id == c.id) {
+                    self.resched_curr(c, rq);
+                }
+            } else {
+                wait |= self.kick_one_cpu(c, rq, flags);
+            }
+            self.rq_unlock(c, rq).await;
+        }
+        if wait {
+            c.kick_sync_pending.set(true);
+            self.resched_curr(c, c);
+        }
+    }
+
+    /// `kick_one_cpu()`: tells whether the kicker is to wait for it.
+    fn kick_one_cpu(&self, c: &Cpu, rq: &Cpu, flags: u64) -> bool {
+        let class = self.curr_class(rq);
+        if !(rq.online.get() || rq.id == c.id) || class > Class::Ext {
+            return false;
+        }
+        if flags & kick::PREEMPT != 0
+            && class == Class::Ext
+            && let Some(curr) = rq.curr.get()
+        {
+            self.set_slice(self.task(curr), 0);
+        }
+        let wait = flags & kick::WAIT != 0 && class == Class::Ext;
+        if wait {
+            let mut waits = c.kick_waits.borrow_mut();
+            waits.retain(|&(cpu, _)| cpu != rq.id);
+            waits.push((rq.id, rq.kick_sync.get()));
+        }
+        self.resched_curr(c, rq);
+        wait
+    }
+
+    /// `kick_sync_wait_bal_cb()`: waits until each kicked CPU has been through schedule().
+    pub(crate) async fn kick_sync_wait(&self, c: &Cpu) {
+        let mode = self.set_mode(c, CpuMode::Spin);
+        loop {
+            c.kick_waits
+                .borrow_mut()
+                .retain(|&(cpu, seen)| cpu != c.id && self.cpu(cpu).kick_sync.get() == seen);
+            if c.kick_waits.borrow().is_empty() || self.stopping.get() {
+                break;
+            }
+            // Its own counter goes on, so that CPUs that wait for each other get free.
+            c.kick_sync.set(c.kick_sync.get() + 1);
+            self.charge(c, RELAX_NS);
+            self.sync(c).await;
+        }
+        self.set_mode(c, mode);
+    }
+}

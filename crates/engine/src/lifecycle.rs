@@ -1,0 +1,277 @@
+//! Loading and unloading the policy, and tasks coming to it and leaving it (kernel/sched/ext/ext.c).
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+use schedlab_trace::{CpuId, Event, Recorder};
+
+use crate::consts::{self, WATCHDOG_MAX_TIMEOUT_MS, errno, ops};
+use crate::cpu::Cpu;
+use crate::event_queue::Timer;
+use crate::kernel::Kernel;
+use crate::outcome::ExitKind;
+use crate::policy::{OpCall, OpKind, Policy};
+use crate::scenario::NormalClass;
+use crate::task::{Class, ScxState, Task, TaskState};
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// Runs `path` to its end while nothing else happens and no time passes.
+    fn run_alone(&self, path: impl Future<Output = ()>) {
+        let c = &self.cpus[0];
+        let (now, carry, mode) = (c.now.get(), c.carry_ps.get(), c.mode.get());
+        self.alone.set(true);
+        let done = pin!(path).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(
+            done.is_ready(),
+            "nobody can be waited for while a policy is loaded"
+        );
+        self.alone.set(false);
+        c.now.set(now);
+        c.carry_ps.set(carry);
+        c.mode.set(mode);
+    }
+
+    /// Introduces the tasks that exist from the start, and loads the policy
+    /// (`scx_root_enable_workfn()`). Loading takes no time.
+    pub(crate) fn load(&self) {
+        if self.normal_class == NormalClass::Fair {
+            for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
+                self.introduce_task(&self.cpus[0], p);
+                p.scx_state.set(ScxState::Dead);
+                p.class.set(self.class_of(p));
+            }
+            return;
+        }
+        for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
+            self.introduce_task(&self.cpus[0], p);
+        }
+        self.run_alone(self.scx_enable());
+    }
+
+    /// Whether a task is there when the policy is loaded.
+    fn starts_at_once(&self, p: &Task) -> bool {
+        p.state.get() == TaskState::New
+            && self.queue.borrow().timer_due(Timer::Task(p.id)) == Some(0)
+    }
+
+    async fn scx_enable(&self) {
+        let c = &self.cpus[0];
+        if self.ops.timeout_ms > WATCHDOG_MAX_TIMEOUT_MS {
+            self.scx_error(format!(
+                "timeout_ms {} is longer than the kernel allows ({WATCHDOG_MAX_TIMEOUT_MS})",
+                self.ops.timeout_ms
+            ));
+            return;
+        }
+        let has_update_idle = self.has_op(OpKind::UpdateIdle);
+        self.idle
+            .borrow_mut()
+            .enable(has_update_idle, self.ops.flags, &self.online.borrow());
+        if self.has_op(OpKind::Init) {
+            let ret = self.call_dispatching_op(c, OpCall::Init).await;
+            if ret != 0 {
+                let ret = self.sanitize_err("init", ret);
+                self.scx_error(format!("ops.init() failed ({ret})"));
+                return;
+            }
+        }
+        // validate_ops()
+        if self.has_flag(ops::ENQ_LAST) && !self.has_op(OpKind::Enqueue) {
+            self.scx_error("SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented".to_owned());
+        }
+        if self.has_flag(ops::BUILTIN_IDLE_PER_NODE)
+            && has_update_idle
+            && !self.has_flag(ops::KEEP_BUILTIN_IDLE)
+        {
+            self.scx_error(
+                "SCX_OPS_BUILTIN_IDLE_PER_NODE requires CPU idle selection enabled".to_owned(),
+            );
+        }
+        if self.bypassing.get() {
+            return;
+        }
+        for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
+            let ret = self.scx_init_task(c, p, false).await;
+            if ret != 0 {
+                self.scx_error(format!("ops.init_task() failed ({ret}) for {}", p.label()));
+                return;
+            }
+        }
+        for p in self
+            .tasks
+            .iter()
+            .filter(|p| p.scx_state.get() == ScxState::Ready)
+        {
+            p.class.set(self.class_of(p));
+            if p.class.get() == Class::Ext {
+                self.set_slice(p, consts::SLICE_DFL);
+                self.switching_to_scx(c, p).await;
+            }
+        }
+        self.scx_enabled.set(true);
+        let interval = self.watchdog_interval_ns();
+        self.set_timer(Timer::Watchdog, CpuId(0), interval);
+    }
+
+    /// `ops_sanitize_err()`.
+    fn sanitize_err(&self, op: &str, err: i64) -> i64 {
+        let err = i64::from(err as i32);
+        if (-errno::MAX..0).contains(&err) {
+            return err;
+        }
+        self.scx_error(format!("ops.{op}() returned an invalid errno {err}"));
+        -errno::EPROTO
+    }
+
+    /// `__scx_init_task()`: 0 or a negative errno.
+    async fn scx_init_task(&self, c: &Cpu, p: &Task, fork: bool) -> i64 {
+        if self.has_op(OpKind::InitTask) {
+            let ret = self
+                .call_dispatching_op(c, OpCall::InitTask { task: p.id, fork })
+                .await;
+            if ret != 0 {
+                return self.sanitize_err("init_task", ret);
+            }
+        }
+        if fork && self.policy.borrow().disallowed(p.id) {
+            self.scx_error(format!(
+                "ops.init_task() set task->scx.disallow for {} during fork",
+                p.label()
+            ));
+        }
+        p.scx_state.set(ScxState::Ready);
+        0
+    }
+
+    /// `scx_fork()` and `scx_post_fork()`; tells whether the task may live.
+    pub(crate) async fn scx_fork(&self, c: &Cpu, p: &Task) -> bool {
+        if !self.scx_enabled.get() {
+            p.scx_state.set(ScxState::Dead);
+            p.class.set(self.class_of(p));
+            return true;
+        }
+        let ret = self.scx_init_task(c, p, true).await;
+        if ret != 0 {
+            // fork() fails; the task never was.
+            p.state.set(TaskState::Dead);
+            self.nr_alive.set(self.nr_alive.get() - 1);
+            self.record(c, Event::TaskExit { task: p.id });
+            return false;
+        }
+        p.class.set(self.class_of(p));
+        self.set_slice(p, consts::SLICE_DFL);
+        if p.class.get() == Class::Ext {
+            self.scx_enable_task(c, p).await;
+        }
+        true
+    }
+
+    /// `scx_enable_task()`.
+    async fn scx_enable_task(&self, c: &Cpu, p: &Task) {
+        p.weight.set(consts::cgroup_weight(p.load_weight()));
+        self.sync_task(p);
+        if self.has_op(OpKind::Enable) {
+            self.call_op(c, OpCall::Enable { task: p.id }).await;
+        }
+        if self.has_op(OpKind::SetWeight) {
+            let op = OpCall::SetWeight {
+                task: p.id,
+                weight: p.weight.get(),
+            };
+            self.call_op(c, op).await;
+        }
+        p.scx_state.set(ScxState::Enabled);
+    }
+
+    /// `switching_to_scx()`.
+    pub(crate) async fn switching_to_scx(&self, c: &Cpu, p: &Task) {
+        self.scx_enable_task(c, p).await;
+        if self.has_op(OpKind::SetCpumask) {
+            self.call_op(c, OpCall::SetCpumask { task: p.id }).await;
+        }
+    }
+
+    /// `scx_disable_task()`.
+    pub(crate) async fn scx_disable_task(&self, c: &Cpu, p: &Task) {
+        p.clear_direct_dispatch();
+        if self.has_op(OpKind::Disable) {
+            self.call_op(c, OpCall::Disable { task: p.id }).await;
+        }
+        p.scx_state.set(ScxState::Ready);
+        if self.version.resets_fields_on_disable() {
+            let mut policy = self.policy.borrow_mut();
+            policy.set_vtime(p.id, 0);
+            policy.set_slice(p.id, 0);
+        }
+    }
+
+    /// `scx_disable_and_exit_task()`.
+    async fn scx_disable_and_exit_task(&self, c: &Cpu, p: &Task) {
+        match p.scx_state.get() {
+            ScxState::None | ScxState::Dead => return,
+            ScxState::Ready => {}
+            ScxState::Enabled => self.scx_disable_task(c, p).await,
+        }
+        if self.has_op(OpKind::ExitTask) {
+            let op = OpCall::ExitTask {
+                task: p.id,
+                cancelled: false,
+            };
+            self.call_op(c, op).await;
+        }
+        p.scx_state.set(ScxState::Dead);
+    }
+
+    /// `sched_ext_dead()`: the last that happens to a task.
+    pub(crate) async fn sched_ext_dead(&self, c: &Cpu, p: &Task) {
+        self.scx_disable_and_exit_task(c, p).await;
+        self.record(c, Event::TaskExit { task: p.id });
+        if !self.policy_dead.get() {
+            self.policy.borrow_mut().drop_task(p.id);
+        }
+        if let Some(behaviour) = p.behaviour.borrow_mut().take() {
+            behaviour.report(&mut self.counters.borrow_mut());
+        }
+        p.action.borrow_mut().take();
+        self.last_exit.set(self.last_exit.get().max(c.now.get()));
+        self.nr_alive.set(self.nr_alive.get() - 1);
+        if self.nr_alive.get() == 0 {
+            self.stopping.set(true);
+        }
+    }
+
+    /// Unloads the policy (`scx_root_disable()`): every task leaves it, then `ops.exit()`.
+    pub(crate) fn unload(&self) {
+        if self.normal_class == NormalClass::Fair || self.policy_dead.get() {
+            return;
+        }
+        self.run_alone(self.scx_disable());
+    }
+
+    async fn scx_disable(&self) {
+        let c = &self.cpus[0];
+        for p in self.tasks.iter() {
+            self.scx_disable_and_exit_task(c, p).await;
+        }
+        if self.has_op(OpKind::Exit) {
+            let exit = self.exit.borrow().clone();
+            let op = match exit {
+                Some(info) => OpCall::Exit {
+                    kind: info.kind,
+                    code: info.code,
+                    reason: info.reason,
+                    message: info.message,
+                },
+                // The workload ended: whoever loaded the policy unloads it.
+                None => OpCall::Exit {
+                    kind: ExitKind::Unreg,
+                    code: 0,
+                    reason: ExitKind::Unreg.reason().to_owned(),
+                    message: String::new(),
+                },
+            };
+            self.call_op(c, op).await;
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The one model of spin locks: policy locks, dispatch queues' locks and the run queues' locks.
+//!
+//! A contended lock goes on to a spinner when it is released: with `tas` to a random one (seeded), the
+//! hand-over growing with the number of spinners; with `queued` to the first. The hand-over counts
+//! as the winner's wait. Interrupts stay off from the first attempt until the release.
+
+use std::cell::Cell;
+
+use rand_core::RngCore;
+use schedlab_machine::LockKind;
+use schedlab_trace::{
+    CpuId, CpuMode, Duration, Event, Instant, LockClass, LockId, LockPath, Recorder,
+};
+
+use crate::cpu::{Cpu, Wait};
+use crate::event_queue::CpuEvent;
+use crate::kernel::{Kernel, Pause};
+use crate::policy::Policy;
+
+/// A lock by its place in [`Locks`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LockIx(pub u32);
+
+struct Lock {
+    address: u64,
+    holder: Option<CpuId>,
+    acquired_at: u64,
+    /// Known to be held until here although its holder has run ahead and released it.
+    held_until: u64,
+    /// In the order of arrival.
+    spinners: Vec<CpuId>,
+    /// The first spinner watches for `held_until`.
+    watched: bool,
+}
+
+/// All locks of a run, in the order of first use.
+#[derive(Default)]
+pub(crate) struct Locks {
+    locks: Vec<Lock>,
+}
+
+impl Locks {
+    pub fn add(&mut self, address: u64) -> LockIx {
+        self.locks.push(Lock {
+            address,
+            holder: None,
+            acquired_at: 0,
+            held_until: 0,
+            spinners: Vec::new(),
+            watched: false,
+        });
+        LockIx(self.locks.len() as u32 - 1)
+    }
+
+    pub fn holder(&self, lock: LockIx) -> Option<CpuId> {
+        self.locks[lock.0 as usize].holder
+    }
+}
+
+/// Counts the locks that a CPU holds, by whose they are.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// Locks of the policy, taken inside the current op.
+    pub policy: Cell<u32>,
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// Gives a lock its identity for the recorder.
+    pub(crate) fn new_lock(&self, address: u64, name: &str, class: LockClass) -> LockIx {
+        let lock = self.locks.borrow_mut().add(address);
+        self.recorder
+            .borrow_mut()
+            .define_lock(LockId(lock.0), name, class);
+        lock
+    }
+
+    /// Takes `lock` on `c`, spinning while it is held.
+    pub(crate) async fn spin_lock(&self, c: &Cpu, lock: LockIx) {
+        if self.alone.get() {
+            self.locks.borrow_mut().locks[lock.0 as usize].holder = Some(c.id);
+            return;
+        }
+        if self.must_wait(c) {
+            self.wait_for_turn(c).await;
+        }
+        if self.lock_if_free(c, lock) {
+            self.lock_acquired(c, lock, c.now.get(), false, false);
+            return;
+        }
+        let since = c.now.get();
+        let path = c.lock_path.get();
+        self.record(
+            c,
+            Event::LockContended {
+                lock: LockId(lock.0),
+                path,
+            },
+        );
+        let mode = self.set_mode(c, CpuMode::Spin);
+        let address = self.locks.borrow().locks[lock.0 as usize].address;
+        self.touch(c, address, false);
+        self.begin_spin(c, lock);
+        loop {
+            c.wait.set(Wait::Resume);
+            Pause::new().await;
+            // Either the lock was handed over, or it is this CPU's turn to see that it is free.
+            if self.locks.borrow().holder(lock) == Some(c.id) {
+                break;
+            }
+            self.release_to_spinner(lock, c.now.get());
+        }
+        self.lock_acquired(c, lock, since, true, false);
+        self.set_mode(c, mode);
+        self.charge(c, self.machine.locks.meter_ns);
+    }
+
+    /// Tries to take `lock`; tells whether it did.
+    pub(crate) async fn spin_trylock(&self, c: &Cpu, lock: LockIx) -> bool {
+        if self.alone.get() {
+            let free = self.locks.borrow().holder(lock).is_none();
+            if free {
+                self.locks.borrow_mut().locks[lock.0 as usize].holder = Some(c.id);
+            }
+            return free;
+        }
+        if self.must_wait(c) {
+            self.wait_for_turn(c).await;
+        }
+        if self.lock_if_free(c, lock) {
+            self.lock_acquired(c, lock, c.now.get(), false, true);
+            return true;
+        }
+        let address = self.locks.borrow().locks[lock.0 as usize].address;
+        self.touch(c, address, true);
+        self.charge_ps(c, self.machine.memory.atomic_ps);
+        self.record(
+            c,
+            Event::LockTryFailed {
+                lock: LockId(lock.0),
+                path: c.lock_path.get(),
+            },
+        );
+        false
+    }
+
+    fn lock_if_free(&self, c: &Cpu, lock: LockIx) -> bool {
+        let mut locks = self.locks.borrow_mut();
+        let lock = &mut locks.locks[lock.0 as usize];
+        let free =
+            lock.holder.is_none() && lock.spinners.is_empty() && lock.held_until <= c.now.get();
+        if free {
+            lock.holder = Some(c.id);
+        }
+        free
+    }
+
+    /// Accounts for an acquisition that has been decided.
+    fn lock_acquired(&self, c: &Cpu, lock: LockIx, since: u64, contended: bool, trylock: bool) {
+        let address = self.locks.borrow().locks[lock.0 as usize].address;
+        let waited = c.now.get() - since;
+        if contended {
+            // The hand-over includes the way of the line: the access costs nothing more.
+            let now = self.now(c);
+            self.cache.borrow_mut().touch(c.id, now, address, true);
+        } else {
+            self.touch(c, address, true);
+            self.charge_ps(c, self.machine.memory.atomic_ps);
+            self.charge(c, self.machine.locks.meter_ns);
+        }
+        self.locks.borrow_mut().locks[lock.0 as usize].acquired_at = c.now.get();
+        self.record(
+            c,
+            Event::LockAcquired {
+                lock: LockId(lock.0),
+                path: c.lock_path.get(),
+                waited: Duration::from_ns(waited),
+                contended,
+                trylock,
+            },
+        );
+    }
+
+    /// Joins the spinners. Where the release is already known, the first one watches for it.
+    fn begin_spin(&self, c: &Cpu, lock: LockIx) {
+        let mut locks = self.locks.borrow_mut();
+        let lock = &mut locks.locks[lock.0 as usize];
+        lock.spinners.push(c.id);
+        if lock.holder.is_none() && !lock.watched {
+            lock.watched = true;
+            let at = lock.held_until.max(c.now.get());
+            drop(locks);
+            c.now.set(at);
+            self.set_event(c.id, CpuEvent::Main, at);
+        }
+    }
+
+    /// Releases `lock`. The holder need not wait for its turn if nobody spins: who comes before this
+    /// instant finds the lock held until it.
+    pub(crate) async fn spin_unlock(&self, c: &Cpu, lock: LockIx) {
+        if self.alone.get() {
+            self.locks.borrow_mut().locks[lock.0 as usize].holder = None;
+            return;
+        }
+        let address = self.locks.borrow().locks[lock.0 as usize].address;
+        self.touch(c, address, true);
+        let contended = !self.locks.borrow().locks[lock.0 as usize]
+            .spinners
+            .is_empty();
+        if contended && self.must_wait(c) {
+            self.wait_for_turn(c).await;
+        }
+        let now = c.now.get();
+        let acquired_at = {
+            let mut locks = self.locks.borrow_mut();
+            let lock = &mut locks.locks[lock.0 as usize];
+            lock.holder = None;
+            lock.held_until = now;
+            lock.acquired_at
+        };
+        self.record(
+            c,
+            Event::LockReleased {
+                lock: LockId(lock.0),
+                held: Duration::from_ns(now - acquired_at),
+            },
+        );
+        if contended {
+            self.release_to_spinner(lock, now);
+        }
+    }
+
+    /// Hands a lock that is free at `now` to one of its spinners.
+    fn release_to_spinner(&self, lock: LockIx, now: u64) {
+        let costs = &self.machine.locks;
+        let winner;
+        let at;
+        {
+            let mut locks = self.locks.borrow_mut();
+            let lock = &mut locks.locks[lock.0 as usize];
+            let others = lock.spinners.len() as u64 - 1;
+            let chosen = match costs.kind {
+                LockKind::Queued => 0,
+                LockKind::Tas if others == 0 => 0,
+                LockKind::Tas => {
+                    let random = u64::from(self.lock_random.borrow_mut().next_u32());
+                    ((random * (others + 1)) >> 32) as usize
+                }
+            };
+            let spread = match costs.kind {
+                LockKind::Queued => 0,
+                LockKind::Tas => costs.handover_per_spinner_ns * others,
+            };
+            winner = lock.spinners.remove(chosen);
+            lock.holder = Some(winner);
+            lock.watched = false;
+            at = now + costs.handover_ns + spread;
+        }
+        let at = at.max(self.cpus[winner.index()].now.get());
+        self.cpus[winner.index()].now.set(at);
+        self.set_event(winner, CpuEvent::Main, at);
+    }
+
+    /// Takes the run queue lock of `rq`, where the machine's kernel has one.
+    pub(crate) async fn rq_lock(&self, c: &Cpu, rq: &Cpu) {
+        if self.machine.sched_ext.rq_locks {
+            let lock = self.rq_lock_of(rq);
+            self.spin_lock(c, lock).await;
+        } else if self.must_wait(c) {
+            self.wait_for_turn(c).await;
+        }
+    }
+
+    /// Tries to take the run queue lock of `rq`.
+    pub(crate) async fn rq_trylock(&self, c: &Cpu, rq: &Cpu) -> bool {
+        if self.machine.sched_ext.rq_locks {
+            let lock = self.rq_lock_of(rq);
+            return self.spin_trylock(c, lock).await;
+        }
+        if self.must_wait(c) {
+            self.wait_for_turn(c).await;
+        }
+        true
+    }
+
+    /// Releases the run queue lock of `rq`.
+    pub(crate) async fn rq_unlock(&self, c: &Cpu, rq: &Cpu) {
+        if self.machine.sched_ext.rq_locks {
+            let lock = self.rq_lock_of(rq);
+            self.spin_unlock(c, lock).await;
+        }
+    }
+
+    fn rq_lock_of(&self, rq: &Cpu) -> LockIx {
+        match rq.rq_lock.get() {
+            Some(lock) => lock,
+            None => {
+                let name = format!("rq{}", rq.id);
+                let address = self.rq_address(rq.id);
+                let lock = self.new_lock(address, &name, LockClass::KernelRq);
+                rq.rq_lock.set(Some(lock));
+                lock
+            }
+        }
+    }
+
+    /// Sets on whose behalf locks are taken from now on and returns the former value.
+    pub(crate) fn set_lock_path(&self, c: &Cpu, path: LockPath) -> LockPath {
+        c.lock_path.replace(path)
+    }
+
+    /// The instant at which `c` is.
+    pub(crate) fn now(&self, c: &Cpu) -> Instant {
+        Instant::from_ns(c.now.get())
+    }
+}

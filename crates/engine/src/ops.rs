@@ -1,0 +1,788 @@
+//! Calling the policy's ops and carrying out what they ask for.
+//!
+//! [`Kernel::call_op`] drives one op to its end. Between its steps the CPU waits for its turn, so a
+//! request takes effect in the order of virtual time. A request of `ops.dispatch()` can itself call
+//! an op (`ops.dequeue()` where a task leaves the policy's custody): that one is nested, and may ask
+//! only for what calls no further op.
+//!
+//! Costs: the virtual kernel charges `op_ns` for each op and `kfunc_ns` for each request that is a
+//! kfunc or helper. What the policy's side answers by itself it charges itself.
+
+use schedlab_trace::{CpuId, CpuMode, Recorder, TaskId};
+
+use crate::consts::{dsq_id, enq, errno, iter, kick, ops, reenq};
+use crate::cpu::{Cpu, DirectDispatch, DispatchEntry};
+use crate::event_queue::Timer;
+use crate::kernel::Kernel;
+use crate::outcome::ExitKind;
+use crate::policy::{
+    Env, OpCall, OpKind, Policy, PolicyLock, Reply, Request, Step, TaskView, TimerId,
+};
+use crate::task::{OpsState, Task};
+
+impl OpCall {
+    /// Which op it calls.
+    pub fn kind(&self) -> OpKind {
+        match self {
+            OpCall::SelectCpu { .. } => OpKind::SelectCpu,
+            OpCall::Enqueue { .. } => OpKind::Enqueue,
+            OpCall::Dequeue { .. } => OpKind::Dequeue,
+            OpCall::Dispatch { .. } => OpKind::Dispatch,
+            OpCall::Tick { .. } => OpKind::Tick,
+            OpCall::Runnable { .. } => OpKind::Runnable,
+            OpCall::Running { .. } => OpKind::Running,
+            OpCall::Stopping { .. } => OpKind::Stopping,
+            OpCall::Quiescent { .. } => OpKind::Quiescent,
+            OpCall::Yield { .. } => OpKind::Yield,
+            OpCall::SetWeight { .. } => OpKind::SetWeight,
+            OpCall::SetCpumask { .. } => OpKind::SetCpumask,
+            OpCall::UpdateIdle { .. } => OpKind::UpdateIdle,
+            OpCall::CpuAcquire { .. } => OpKind::CpuAcquire,
+            OpCall::CpuRelease { .. } => OpKind::CpuRelease,
+            OpCall::InitTask { .. } => OpKind::InitTask,
+            OpCall::ExitTask { .. } => OpKind::ExitTask,
+            OpCall::Enable { .. } => OpKind::Enable,
+            OpCall::Disable { .. } => OpKind::Disable,
+            OpCall::CpuOnline { .. } => OpKind::CpuOnline,
+            OpCall::CpuOffline { .. } => OpKind::CpuOffline,
+            OpCall::Init => OpKind::Init,
+            OpCall::Exit { .. } => OpKind::Exit,
+            OpCall::TimerCallback { .. } => OpKind::TimerCallback,
+        }
+    }
+}
+
+/// The kfuncs that only some ops may call: the kernel's verifier refuses others
+/// (`scx_kfunc_context_filter()`).
+fn refused_in(op: OpKind, request: &Request) -> Option<&'static str> {
+    use OpKind::*;
+    let unlocked = matches!(
+        op,
+        Init | Exit | InitTask | CpuOnline | CpuOffline | TimerCallback
+    );
+    let (name, allowed) = match request {
+        Request::DsqInsert { .. } => (
+            "scx_bpf_dsq_insert",
+            matches!(op, SelectCpu | Enqueue | Dispatch),
+        ),
+        Request::DsqMoveToLocal { .. } => ("scx_bpf_dsq_move_to_local", op == Dispatch),
+        Request::DispatchNrSlots => ("scx_bpf_dispatch_nr_slots", op == Dispatch),
+        Request::DispatchCancel => ("scx_bpf_dispatch_cancel", op == Dispatch),
+        Request::DsqMove { .. } => ("scx_bpf_dsq_move", op == Dispatch || unlocked),
+        Request::MoveSetSlice { .. } => ("scx_bpf_dsq_move_set_slice", op == Dispatch || unlocked),
+        Request::MoveSetVtime { .. } => ("scx_bpf_dsq_move_set_vtime", op == Dispatch || unlocked),
+        Request::SelectCpuDfl { .. } => (
+            "scx_bpf_select_cpu_dfl",
+            matches!(op, SelectCpu | Enqueue) || unlocked,
+        ),
+        Request::SelectCpuAnd { .. } => (
+            "scx_bpf_select_cpu_and",
+            matches!(op, SelectCpu | Enqueue) || unlocked,
+        ),
+        Request::CreateDsq { .. } => (
+            "scx_bpf_create_dsq",
+            matches!(op, Init | InitTask | CpuOnline | CpuOffline | Exit),
+        ),
+        _ => return None,
+    };
+    (!allowed).then_some(name)
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// Lets the policy's side do a step on `c`.
+    fn policy_step(&self, c: &Cpu, step: impl FnOnce(&mut P, &mut Env<'_>) -> Step) -> Step {
+        let mut policy = self.policy.borrow_mut();
+        let mut cache = self.cache.borrow_mut();
+        let mut probes = c.probes.borrow_mut();
+        let mut random = self.policy_random.borrow_mut();
+        let horizon = if self.alone.get() {
+            u64::MAX
+        } else {
+            self.head.get().time
+        };
+        let mut env = Env {
+            cpu: c.id,
+            now: self.now(c),
+            carry_ps: c.carry_ps.get(),
+            horizon: schedlab_trace::Instant::from_ns(horizon),
+            path: c.lock_path.get(),
+            machine: &self.machine,
+            cache: &mut cache,
+            probes: &mut probes,
+            random: &mut random,
+        };
+        let step = step(&mut policy, &mut env);
+        debug_assert!(
+            env.now.ns() >= c.now.get(),
+            "time went backwards in policy code"
+        );
+        c.now.set(env.now.ns());
+        c.carry_ps.set(env.carry_ps);
+        step
+    }
+
+    /// Whether ops are called at all.
+    fn ops_callable(&self, c: &Cpu) -> bool {
+        !self.policy_dead.get()
+            && (!self.stopping.get() || self.alone.get() || c.op.get().is_some())
+    }
+
+    fn begin_op(&self, c: &Cpu, op: OpCall) -> Step {
+        let kind = op.kind();
+        self.set_mode(c, CpuMode::Sched);
+        self.charge(c, self.machine.sched_ext.op_ns);
+        if c.op.get().is_none() {
+            c.op.set(Some(kind));
+            self.ops_under_way.set(self.ops_under_way.get() + 1);
+            self.policy_step(c, |policy, env| policy.call(env, op))
+        } else {
+            debug_assert!(c.nested_op.get().is_none(), "ops nest once");
+            c.nested_op.set(Some(kind));
+            self.policy_step(c, |policy, env| policy.reply(env, Reply::Nested(op)))
+        }
+    }
+
+    fn end_op(&self, c: &Cpu) {
+        if c.nested_op.take().is_none() {
+            let kind = c.op.take();
+            self.ops_under_way.set(self.ops_under_way.get() - 1);
+            if c.held.policy.get() > 0 && !self.policy_dead.get() {
+                self.policy_fault(format!(
+                    "ops.{} returned on {} with {} of the policy's locks held",
+                    kind.map_or("?", op_name),
+                    c.id,
+                    c.held.policy.get()
+                ));
+            }
+        }
+    }
+
+    /// Policy code broke in a way that leaves it unusable.
+    pub(crate) fn policy_fault(&self, message: String) {
+        self.exit_with(ExitKind::Fault, 0, message);
+        self.policy_dead.set(true);
+    }
+
+    /// Calls an op that asks for nothing which calls another op. Returns what it returns.
+    pub(crate) async fn call_op(&self, c: &Cpu, op: OpCall) -> i64 {
+        if !self.ops_callable(c) {
+            return 0;
+        }
+        let mut step = self.begin_op(c, op);
+        let result = loop {
+            match step {
+                Step::Done(result) => break result,
+                Step::Fault(message) => {
+                    self.policy_fault(message);
+                    break 0;
+                }
+                Step::Ask(request) => {
+                    let reply = self.carry_out(c, request).await;
+                    if self.policy_dead.get() {
+                        break 0;
+                    }
+                    step = self.policy_step(c, |policy, env| policy.reply(env, reply));
+                }
+            }
+        };
+        self.end_op(c);
+        result
+    }
+
+    /// Calls an op whose requests may call ops themselves (`ops.dispatch()` and those without a run
+    /// queue's lock).
+    pub(crate) async fn call_dispatching_op(&self, c: &Cpu, op: OpCall) -> i64 {
+        if !self.ops_callable(c) {
+            return 0;
+        }
+        let mut step = self.begin_op(c, op);
+        let result = loop {
+            match step {
+                Step::Done(result) => break result,
+                Step::Fault(message) => {
+                    self.policy_fault(message);
+                    break 0;
+                }
+                Step::Ask(request) => {
+                    let reply = self.carry_out_dispatching(c, request).await;
+                    if self.policy_dead.get() {
+                        break 0;
+                    }
+                    step = self.policy_step(c, |policy, env| policy.reply(env, reply));
+                }
+            }
+        };
+        self.end_op(c);
+        result
+    }
+
+    /// The op that asks now.
+    fn asking_op(&self, c: &Cpu) -> OpKind {
+        c.nested_op
+            .get()
+            .or(c.op.get())
+            .expect("requests come from ops")
+    }
+
+    async fn carry_out_dispatching(&self, c: &Cpu, request: Request) -> Reply {
+        match request {
+            Request::DsqMoveToLocal { dsq, enq_flags } => {
+                if self.refuse(c, &request) {
+                    return Reply::Bool(false);
+                }
+                self.charge(c, self.machine.sched_ext.kfunc_ns);
+                Reply::Bool(self.dsq_move_to_local(c, dsq, enq_flags).await)
+            }
+            Request::DsqMove {
+                iter,
+                task,
+                dsq,
+                enq_flags,
+                priq,
+            } => {
+                if self.refuse(c, &request) {
+                    return Reply::Bool(false);
+                }
+                self.charge(c, self.machine.sched_ext.kfunc_ns);
+                let enq_flags = if priq {
+                    enq_flags | enq::DSQ_PRIQ
+                } else {
+                    enq_flags
+                };
+                Reply::Bool(
+                    self.scx_dsq_move(c, iter, self.task(task), dsq, enq_flags)
+                        .await,
+                )
+            }
+            Request::Reenqueue { .. } if !self.version.has_immed() => {
+                // 6.18: scx_bpf_reenqueue_local(), at once, only in ops.cpu_release().
+                self.charge(c, self.machine.sched_ext.kfunc_ns);
+                self.sync(c).await;
+                Reply::Int(i64::from(self.reenq_local(c, c, reenq::ANY).await))
+            }
+            request => self.carry_out(c, request).await,
+        }
+    }
+
+    /// Ends the run if the op under way may not call this kfunc.
+    fn refuse(&self, c: &Cpu, request: &Request) -> bool {
+        let op = self.asking_op(c);
+        match refused_in(op, request) {
+            None => false,
+            Some(kfunc) => {
+                self.policy_fault(format!(
+                    "ops.{} called {kfunc}(), which the kernel's verifier refuses there",
+                    op_name(op)
+                ));
+                true
+            }
+        }
+    }
+
+    /// Carries out a request that calls no op.
+    async fn carry_out(&self, c: &Cpu, request: Request) -> Reply {
+        match request {
+            Request::Sync => {
+                self.sync(c).await;
+                return Reply::Done;
+            }
+            Request::Lock {
+                lock,
+                address,
+                class,
+            } => {
+                let lock = self.policy_lock(lock, address, class);
+                if self.locks.borrow().holder(lock) == Some(c.id) {
+                    self.policy_fault(format!(
+                        "{} takes a lock that it holds already (AA deadlock) in ops.{}",
+                        c.id,
+                        op_name(self.asking_op(c))
+                    ));
+                    return Reply::Done;
+                }
+                self.spin_lock(c, lock).await;
+                c.held.policy.set(c.held.policy.get() + 1);
+                return Reply::Done;
+            }
+            Request::TryLock {
+                lock,
+                address,
+                class,
+            } => {
+                let lock = self.policy_lock(lock, address, class);
+                let taken = self.spin_trylock(c, lock).await;
+                if taken {
+                    c.held.policy.set(c.held.policy.get() + 1);
+                }
+                return Reply::Bool(taken);
+            }
+            Request::Unlock { lock } => {
+                let known = self
+                    .policy_locks
+                    .borrow()
+                    .get(lock.0 as usize)
+                    .copied()
+                    .flatten();
+                match known {
+                    Some(lock) if self.locks.borrow().holder(lock) == Some(c.id) => {
+                        c.held.policy.set(c.held.policy.get() - 1);
+                        self.spin_unlock(c, lock).await;
+                    }
+                    _ => self.policy_fault(format!(
+                        "{} releases a lock that it does not hold in ops.{}",
+                        c.id,
+                        op_name(self.asking_op(c))
+                    )),
+                }
+                return Reply::Done;
+            }
+            _ => {}
+        }
+        if self.refuse(c, &request) {
+            return Reply::Done;
+        }
+        self.charge(c, self.machine.sched_ext.kfunc_ns);
+        match request {
+            Request::DsqInsert {
+                task,
+                dsq,
+                slice,
+                vtime,
+                enq_flags,
+            } => {
+                // Recorded for this CPU alone until the op returns: no other CPU is concerned.
+                let inserted = self.dsq_insert(c, self.task(task), dsq, slice, vtime, enq_flags);
+                Reply::Bool(inserted)
+            }
+            Request::DispatchNrSlots => {
+                let used = c.dispatch_buf.borrow().len() as i64;
+                Reply::Int(i64::from(self.ops.max_batch) - used)
+            }
+            Request::DispatchCancel => {
+                if c.dispatch_buf.borrow_mut().pop().is_none() {
+                    self.scx_error("dispatch buffer underflow".to_owned());
+                }
+                Reply::Done
+            }
+            request => {
+                self.sync(c).await;
+                self.carry_out_shared(c, request).await
+            }
+        }
+    }
+
+    /// Requests that look at or change what CPUs share. It is this CPU's turn.
+    async fn carry_out_shared(&self, c: &Cpu, request: Request) -> Reply {
+        match request {
+            Request::CreateDsq { dsq, node } => Reply::Int(self.create_dsq(dsq, node)),
+            Request::DestroyDsq { dsq } => {
+                if let Err(nr) = self.dsqs.borrow_mut().destroy(dsq) {
+                    self.scx_error(format!(
+                        "attempting to destroy in-use dsq {dsq:#018x} (nr={nr})"
+                    ));
+                }
+                Reply::Done
+            }
+            Request::DsqNrQueued { dsq } => Reply::Int(self.dsq_nr_queued(c, dsq)),
+            Request::DsqPeek { dsq } => {
+                if dsq & dsq_id::FLAG_BUILTIN != 0 {
+                    self.scx_error(format!("peek disallowed on builtin DSQ {dsq:#x}"));
+                    return Reply::Task(None);
+                }
+                let dsqs = self.dsqs.borrow();
+                match dsqs.find_user(dsq) {
+                    Some(index) => Reply::Task(dsqs.get(index).first()),
+                    None => {
+                        self.scx_error(format!("peek on non-existent DSQ {dsq:#x}"));
+                        Reply::Task(None)
+                    }
+                }
+            }
+            Request::IterNew { dsq, flags } => {
+                if flags & !iter::USER_FLAGS != 0 {
+                    return Reply::Int(-errno::EINVAL);
+                }
+                let mut dsqs = self.dsqs.borrow_mut();
+                match dsqs.find_user(dsq) {
+                    Some(index) => Reply::Iter(dsqs.iter_new(index, flags)),
+                    None => Reply::Int(-errno::ENOENT),
+                }
+            }
+            Request::IterNext { iter } => {
+                let Some(dsq) = self.dsqs.borrow().iter_dsq(iter) else {
+                    return Reply::Task(None);
+                };
+                let lock = self.dsq_lock(dsq);
+                self.spin_lock(c, lock).await;
+                let task = self.dsqs.borrow_mut().iter_next(iter);
+                if let Some(task) = task {
+                    self.touch_task(c, task, false);
+                }
+                self.spin_unlock(c, lock).await;
+                Reply::Task(task)
+            }
+            Request::IterDestroy { iter } => {
+                self.dsqs.borrow_mut().iter_destroy(iter);
+                Reply::Done
+            }
+            Request::MoveSetSlice { iter, slice } => {
+                self.dsqs.borrow_mut().iter_set_slice(iter, slice);
+                Reply::Done
+            }
+            Request::MoveSetVtime { iter, vtime } => {
+                self.dsqs.borrow_mut().iter_set_vtime(iter, vtime);
+                Reply::Done
+            }
+            Request::Reenqueue { dsq, flags } => self.dsq_reenq(c, dsq, flags),
+            Request::Kick { cpu, flags } => {
+                if self.cpu_valid(cpu, "") {
+                    self.scx_kick_cpu(c, CpuId(cpu as u32), flags).await;
+                }
+                Reply::Done
+            }
+            Request::SelectCpuDfl {
+                task,
+                prev_cpu,
+                wake_flags,
+            } => {
+                let p = self.task(task);
+                match self.select_cpu_from_kfunc(c, p, prev_cpu, wake_flags, None, 0) {
+                    cpu if cpu >= 0 => Reply::Cpu(cpu as i32, true),
+                    _ => Reply::Cpu(prev_cpu, false),
+                }
+            }
+            Request::SelectCpuAnd {
+                task,
+                prev_cpu,
+                wake_flags,
+                allowed,
+                flags,
+            } => {
+                let p = self.task(task);
+                let allowed = Some(&allowed);
+                Reply::Int(self.select_cpu_from_kfunc(c, p, prev_cpu, wake_flags, allowed, flags))
+            }
+            Request::TestAndClearIdle { cpu } => {
+                if !self.check_builtin_idle_enabled() || !self.cpu_valid(cpu, "") {
+                    return Reply::Bool(false);
+                }
+                let cpu = CpuId(cpu as u32);
+                Reply::Bool(self.idle.borrow_mut().test_and_clear(cpu))
+            }
+            Request::PickCpu {
+                allowed,
+                node,
+                flags,
+                any,
+            } => Reply::Int(self.pick_cpu(c, &allowed, node, flags, any)),
+            Request::IdleMask { node, smt } => Reply::Mask(self.idle_mask(node, smt)),
+            Request::OnlineMask => Reply::Mask(self.online.borrow().clone()),
+            Request::TaskRunning { task } => {
+                let p = self.task(task);
+                Reply::Bool(self.cpu(p.cpu.get()).curr.get() == Some(task))
+            }
+            Request::TaskCpu { task } => Reply::Int(i64::from(self.task(task).cpu.get().0)),
+            Request::CpuCurr { cpu } => {
+                if !self.cpu_valid(cpu, "") {
+                    return Reply::Task(None);
+                }
+                Reply::Task(self.cpu(CpuId(cpu as u32)).curr.get())
+            }
+            Request::TaskFromPid { pid } => Reply::Task(self.task_from_pid(pid)),
+            Request::TaskSet { task, slice, vtime } => {
+                let mut policy = self.policy.borrow_mut();
+                if let Some(slice) = slice {
+                    policy.set_slice(task, slice);
+                }
+                if let Some(vtime) = vtime {
+                    policy.set_vtime(task, vtime);
+                }
+                Reply::Bool(true)
+            }
+            Request::TimerStart {
+                timer, delay_ns, ..
+            } => Reply::Int(self.timer_start(c, timer, delay_ns)),
+            Request::TimerCancel { timer } => {
+                let was_set = self.cancel_timer(Timer::Policy(timer));
+                Reply::Int(i64::from(was_set))
+            }
+            Request::Error { message } => {
+                self.exit_with(ExitKind::ErrorBpf, 0, message);
+                Reply::Done
+            }
+            Request::ExitPolicy { code, message } => {
+                self.exit_with(ExitKind::UnregBpf, code, message);
+                Reply::Done
+            }
+            Request::DsqMoveToLocal { .. } | Request::DsqMove { .. } => {
+                let op = op_name(self.asking_op(c));
+                self.policy_fault(format!(
+                    "ops.{op} called a kfunc that dispatches, which the kernel's verifier refuses there"
+                ));
+                Reply::Done
+            }
+            Request::Sync
+            | Request::Lock { .. }
+            | Request::Unlock { .. }
+            | Request::TryLock { .. }
+            | Request::DsqInsert { .. }
+            | Request::DispatchNrSlots
+            | Request::DispatchCancel => unreachable!("carried out before"),
+        }
+    }
+
+    fn policy_lock(
+        &self,
+        lock: PolicyLock,
+        address: u64,
+        class: schedlab_trace::LockClass,
+    ) -> crate::lock::LockIx {
+        let index = lock.0 as usize;
+        let known = self.policy_locks.borrow().get(index).copied().flatten();
+        known.unwrap_or_else(|| {
+            let new = self.new_lock(address, &format!("policy lock {}", lock.0), class);
+            let mut locks = self.policy_locks.borrow_mut();
+            if locks.len() <= index {
+                locks.resize(index + 1, None);
+            }
+            locks[index] = Some(new);
+            new
+        })
+    }
+
+    /// `scx_cpu_valid()`; `place` says where the number came from.
+    pub(crate) fn cpu_valid(&self, cpu: i32, place: &str) -> bool {
+        let valid = usize::try_from(cpu).is_ok_and(|cpu| cpu < self.cpus.len());
+        if !valid {
+            let space = if place.is_empty() { "" } else { " " };
+            self.scx_error(format!("invalid CPU {cpu}{space}{place}"));
+        }
+        valid
+    }
+
+    fn create_dsq(&self, dsq: u64, node: i32) -> i64 {
+        if node < crate::consts::NUMA_NO_NODE || node >= self.nr_nodes as i32 {
+            return -errno::EINVAL;
+        }
+        match self.dsqs.borrow_mut().create(dsq) {
+            Ok(_) => 0,
+            Err(errno) => errno,
+        }
+    }
+
+    /// `scx_bpf_dsq_nr_queued()`.
+    fn dsq_nr_queued(&self, c: &Cpu, id: u64) -> i64 {
+        let dsqs = self.dsqs.borrow();
+        if id == dsq_id::LOCAL {
+            let rq = c.locked_rq.get().unwrap_or(c.id);
+            i64::from(dsqs.get(rq.0).nr)
+        } else if dsq_id::is_local_on(id) {
+            let cpu = (id & dsq_id::LOCAL_CPU_MASK) as i32;
+            if self.cpu_valid(cpu, "") {
+                i64::from(dsqs.get(cpu as u32).nr)
+            } else {
+                -errno::ENOENT
+            }
+        } else {
+            match dsqs.find_user(id) {
+                Some(index) => i64::from(dsqs.get(index).nr),
+                None => -errno::ENOENT,
+            }
+        }
+    }
+
+    /// `scx_vet_enq_flags()`: adds what the ops flags imply, or refuses.
+    pub(crate) fn vet_enq_flags(&self, dsq: u64, enq_flags: u64) -> Option<u64> {
+        let is_local = dsq == dsq_id::LOCAL || dsq_id::is_local_on(dsq);
+        if enq_flags & enq::IMMED != 0 {
+            if !self.version.has_immed() {
+                self.scx_error(format!("invalid enq_flags {enq_flags:#x}"));
+                return None;
+            }
+            if !is_local {
+                self.scx_error(format!("SCX_ENQ_IMMED on a non-local DSQ {dsq:#x}"));
+                return None;
+            }
+        } else if self.has_flag(ops::ALWAYS_ENQ_IMMED) && is_local {
+            return Some(enq_flags | enq::IMMED);
+        }
+        Some(enq_flags)
+    }
+
+    /// `scx_bpf_dsq_insert()` and `scx_bpf_dsq_insert_vtime()`.
+    fn dsq_insert(
+        &self,
+        c: &Cpu,
+        p: &Task,
+        dsq: u64,
+        slice: u64,
+        vtime: Option<u64>,
+        enq_flags: u64,
+    ) -> bool {
+        if enq_flags & enq::INTERNAL_MASK != 0 {
+            self.scx_error(format!("invalid enq_flags {enq_flags:#x}"));
+            return false;
+        }
+        let Some(mut enq_flags) = self.vet_enq_flags(dsq, enq_flags) else {
+            return false;
+        };
+        {
+            let mut policy = self.policy.borrow_mut();
+            let slice = match slice {
+                0 => policy.slice(p.id).max(1),
+                slice => slice,
+            };
+            policy.set_slice(p.id, slice);
+            if let Some(vtime) = vtime {
+                policy.set_vtime(p.id, vtime);
+                enq_flags |= enq::DSQ_PRIQ;
+            }
+        }
+        // scx_dsq_insert_commit()
+        match c.direct_dispatch.get() {
+            DirectDispatch::Off => {
+                let mut buf = c.dispatch_buf.borrow_mut();
+                if buf.len() >= self.ops.max_batch as usize {
+                    drop(buf);
+                    self.scx_error("dispatch buffer overflow".to_owned());
+                } else {
+                    buf.push(DispatchEntry {
+                        task: p.id,
+                        // 0 for a task that the policy does not own: matches nothing.
+                        qseq: match p.ops_state.get() {
+                            OpsState::Queueing | OpsState::Queued => p.qseq.get(),
+                            OpsState::None | OpsState::Dispatching => 0,
+                        },
+                        dsq,
+                        enq_flags,
+                    });
+                }
+            }
+            DirectDispatch::Spoiled => {
+                self.scx_error(format!("{} already direct-dispatched", p.label()));
+            }
+            DirectDispatch::Of(task) if task != p.id => {
+                c.direct_dispatch.set(DirectDispatch::Spoiled);
+                self.scx_error(format!(
+                    "scheduling for {} but trying to direct-dispatch {}",
+                    self.task(task).label(),
+                    p.label()
+                ));
+            }
+            DirectDispatch::Of(_) => {
+                c.direct_dispatch.set(DirectDispatch::Spoiled);
+                p.ddsp_dsq_id.set(dsq);
+                p.ddsp_enq_flags.set(enq_flags);
+            }
+        }
+        true
+    }
+
+    fn task_from_pid(&self, pid: i32) -> Option<TaskId> {
+        let id = TaskId::from_pid(u32::try_from(pid).ok()?)?;
+        let p = self.tasks.get(id)?;
+        // An exiting task is unhashed; see SCX_OPS_ENQ_EXITING.
+        let known = p.state.get() != crate::task::TaskState::New && !p.exiting.get();
+        known.then_some(id)
+    }
+
+    /// `bpf_timer_start()`: expires on the CPU that starts it.
+    fn timer_start(&self, c: &Cpu, timer: TimerId, delay_ns: u64) -> i64 {
+        self.set_timer(
+            Timer::Policy(timer),
+            c.id,
+            c.now.get().saturating_add(delay_ns),
+        );
+        0
+    }
+
+    /// Calls back the policy's timers that have expired on `c`.
+    pub(crate) async fn policy_timers_expired(&self, c: &Cpu) {
+        loop {
+            let Some(timer) = c.expired_policy.borrow_mut().pop_front() else {
+                return;
+            };
+            let mode = self.set_mode(c, CpuMode::Sched);
+            self.call_dispatching_op(c, OpCall::TimerCallback { timer })
+                .await;
+            self.set_mode(c, mode);
+        }
+    }
+
+    /// Tells the policy's side what it must know of a task.
+    pub(crate) fn sync_task(&self, p: &Task) {
+        let affinity = p.affinity.borrow();
+        let flags = if p.exiting.get() {
+            crate::consts::pf::EXITING
+        } else {
+            0
+        } | if p.address_space.is_none() {
+            crate::consts::pf::KTHREAD
+        } else {
+            0
+        };
+        let view = TaskView {
+            comm: &p.comm,
+            tgid: p.tgid,
+            parent: p.parent,
+            nice: p.nice.get(),
+            class: p.policy.get(),
+            weight: p.weight.get(),
+            allowed: affinity.as_ref().unwrap_or(&self.all_cpus),
+            address_space: p.address_space,
+            flags,
+            migration_disabled: false,
+        };
+        self.policy.borrow_mut().sync_task(p.id, &view);
+    }
+
+    /// `p->scx.slice`.
+    pub(crate) fn slice(&self, p: &Task) -> u64 {
+        self.policy.borrow().slice(p.id)
+    }
+
+    pub(crate) fn set_slice(&self, p: &Task, slice: u64) {
+        self.policy.borrow_mut().set_slice(p.id, slice);
+    }
+
+    /// `refill_task_slice_dfl()`.
+    pub(crate) fn refill_slice(&self, p: &Task) {
+        self.set_slice(p, crate::consts::SLICE_DFL);
+    }
+}
+
+/// The member of `struct sched_ext_ops`.
+pub(crate) fn op_name(op: OpKind) -> &'static str {
+    match op {
+        OpKind::SelectCpu => "select_cpu",
+        OpKind::Enqueue => "enqueue",
+        OpKind::Dequeue => "dequeue",
+        OpKind::Dispatch => "dispatch",
+        OpKind::Tick => "tick",
+        OpKind::Runnable => "runnable",
+        OpKind::Running => "running",
+        OpKind::Stopping => "stopping",
+        OpKind::Quiescent => "quiescent",
+        OpKind::Yield => "yield",
+        OpKind::CoreSchedBefore => "core_sched_before",
+        OpKind::SetWeight => "set_weight",
+        OpKind::SetCpumask => "set_cpumask",
+        OpKind::UpdateIdle => "update_idle",
+        OpKind::CpuAcquire => "cpu_acquire",
+        OpKind::CpuRelease => "cpu_release",
+        OpKind::InitTask => "init_task",
+        OpKind::ExitTask => "exit_task",
+        OpKind::Enable => "enable",
+        OpKind::Disable => "disable",
+        OpKind::CpuOnline => "cpu_online",
+        OpKind::CpuOffline => "cpu_offline",
+        OpKind::Init => "init",
+        OpKind::Exit => "exit",
+        OpKind::TimerCallback => "timer callback",
+    }
+}
+
+/// `SCX_KICK_*` flags that go together.
+pub(crate) fn kick_flags_conflict(flags: u64) -> bool {
+    flags & kick::IDLE != 0 && flags & (kick::PREEMPT | kick::WAIT) != 0
+}

@@ -1,0 +1,170 @@
+//! The real-time class: above sched_ext, strict priorities, SCHED_RR with 100 ms slices.
+//!
+//! Model: per-CPU queues; placement and pulling look at all CPUs at once instead of the kernel's
+//! `cpupri` index, and there is no throttling and no deadline server. Nothing here is told to the
+//! policy but `ops.cpu_release()` and `ops.cpu_acquire()`.
+
+use schedlab_trace::{CpuId, Recorder, TaskId};
+use schedlab_workload::SchedClass;
+
+use crate::consts::enq;
+use crate::cpu::Cpu;
+use crate::kernel::Kernel;
+use crate::policy::Policy;
+use crate::task::{Class, OnRq, Task};
+
+/// `RR_TIMESLICE`, 100 ms.
+const RR_SLICE_NS: u64 = 100_000_000;
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// Priority of what `rq` runs: 0 below the real-time class.
+    fn rt_curr_priority(&self, rq: &Cpu) -> u8 {
+        rq.curr.get().map_or(0, |task| {
+            let p = self.task(task);
+            if p.class.get() == Class::Rt {
+                p.rt_priority()
+            } else {
+                0
+            }
+        })
+    }
+
+    /// Inserts by priority, behind equal ones, or before them.
+    fn rt_insert(&self, rq: &Cpu, p: &Task, head: bool) {
+        let mut queue = rq.rt_queue.borrow_mut();
+        let priority = p.rt_priority();
+        let place = queue.partition_point(|&other| {
+            let other = self.task(other).rt_priority();
+            if head {
+                other > priority
+            } else {
+                other >= priority
+            }
+        });
+        queue.insert(place, p.id);
+    }
+
+    pub(crate) fn enqueue_task_rt(&self, rq: &Cpu, p: &Task, flags: u64) {
+        rq.nr_running.set(rq.nr_running.get() + 1);
+        if p.rt_slice_left_ns.get() == 0 {
+            p.rt_slice_left_ns.set(RR_SLICE_NS);
+        }
+        if rq.curr.get() != Some(p.id) {
+            self.rt_insert(rq, p, flags & enq::HEAD != 0);
+        }
+    }
+
+    pub(crate) fn dequeue_task_rt(&self, rq: &Cpu, p: &Task) {
+        rq.nr_running.set(rq.nr_running.get() - 1);
+        rq.rt_queue.borrow_mut().retain(|&task| task != p.id);
+    }
+
+    /// `pick_task_rt()`, after a pull where this CPU would run something lower.
+    pub(crate) async fn pick_task_rt(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
+        let prev = prev.filter(|p| p.class.get() == Class::Rt && p.on_rq.get() == OnRq::Queued);
+        if prev.is_none() && c.rt_queue.borrow().is_empty() {
+            self.pull_rt_task(c).await;
+        }
+        let first = c.rt_queue.borrow().front().copied();
+        match (prev, first) {
+            (None, first) => first,
+            (Some(p), None) => Some(p.id),
+            (Some(p), Some(first)) => {
+                let waiting = self.task(first).rt_priority();
+                let keeps = match waiting.cmp(&p.rt_priority()) {
+                    std::cmp::Ordering::Less => true,
+                    std::cmp::Ordering::Greater => false,
+                    // An equal one goes first where this one's turn is over.
+                    std::cmp::Ordering::Equal => !c.rt_turn_over.get(),
+                };
+                Some(if keeps { p.id } else { first })
+            }
+        }
+    }
+
+    /// `pull_rt_task()`: takes the highest waiting task from a CPU that runs something higher.
+    async fn pull_rt_task(&self, c: &Cpu) {
+        loop {
+            let found = self
+                .cpus
+                .iter()
+                .filter(|rq| rq.id != c.id)
+                .flat_map(|rq| rq.rt_queue.borrow().iter().copied().collect::<Vec<_>>())
+                .map(|task| self.task(task))
+                .filter(|p| p.allows(c.id) && self.rt_curr_priority(self.cpu(p.cpu.get())) > 0)
+                .max_by_key(|p| (p.rt_priority(), std::cmp::Reverse(p.cpu.get())));
+            let Some(p) = found else { return };
+            let src = self.cpu(p.cpu.get());
+            self.rq_unlock(c, c).await;
+            self.rq_lock(c, src).await;
+            if self.is_queued_on(p, src) && src.rt_queue.borrow().contains(&p.id) {
+                p.on_rq.set(OnRq::Migrating);
+                self.dequeue_task_rt(src, p);
+                self.set_task_cpu(c, p, c.id);
+                self.rq_unlock(c, src).await;
+                self.rq_lock(c, c).await;
+                self.enqueue_task_rt(c, p, 0);
+                p.on_rq.set(OnRq::Queued);
+                return;
+            }
+            self.rq_unlock(c, src).await;
+            self.rq_lock(c, c).await;
+        }
+    }
+
+    /// `select_task_rq_rt()`: where it was unless something as high runs there; then the CPU that
+    /// runs the lowest.
+    pub(crate) fn select_task_rq_rt(&self, _c: &Cpu, p: &Task, prev: CpuId) -> CpuId {
+        if p.allows(prev) && self.rt_curr_priority(self.cpu(prev)) < p.rt_priority() {
+            return prev;
+        }
+        self.cpus
+            .iter()
+            .filter(|rq| rq.online.get() && p.allows(rq.id))
+            .map(|rq| (self.rt_curr_priority(rq), self.curr_class(rq), rq.id))
+            .filter(|&(priority, _, _)| priority < p.rt_priority())
+            .min()
+            .map_or(prev, |(_, _, cpu)| cpu)
+    }
+
+    pub(crate) fn wakeup_preempt_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        if p.rt_priority() > self.rt_curr_priority(rq) {
+            self.resched_curr(c, rq);
+        }
+    }
+
+    pub(crate) fn put_prev_task_rt(&self, c: &Cpu, p: &Task) {
+        self.update_curr_common(c, p);
+        if p.on_rq.get() == OnRq::Queued {
+            self.rt_insert(c, p, !c.rt_turn_over.get());
+        }
+        c.rt_turn_over.set(false);
+    }
+
+    pub(crate) fn set_next_task_rt(&self, c: &Cpu, p: &Task) {
+        c.rt_queue.borrow_mut().retain(|&task| task != p.id);
+        p.exec_start.set(c.now.get());
+        c.rt_turn_over.set(false);
+    }
+
+    pub(crate) fn task_tick_rt(&self, c: &Cpu, p: &Task) {
+        let ran = self.update_curr_common(c, p);
+        if !matches!(p.policy.get(), SchedClass::RoundRobin(_)) {
+            return;
+        }
+        p.rt_slice_left_ns
+            .set(p.rt_slice_left_ns.get().saturating_sub(ran));
+        if p.rt_slice_left_ns.get() == 0 {
+            p.rt_slice_left_ns.set(RR_SLICE_NS);
+            if !c.rt_queue.borrow().is_empty() {
+                c.rt_turn_over.set(true);
+                self.resched_curr(c, c);
+            }
+        }
+    }
+
+    /// `yield_task_rt()`: behind its equals.
+    pub(crate) fn yield_task_rt(&self, c: &Cpu) {
+        c.rt_turn_over.set(true);
+    }
+}

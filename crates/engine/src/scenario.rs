@@ -1,0 +1,177 @@
+//! What one run is made of, and what it leaves behind.
+
+use schedlab_machine::{CacheModel, Machine};
+use schedlab_trace::{CpuId, Instant, TaskId};
+use schedlab_workload::{Counters, Workload};
+
+use crate::outcome::ExitInfo;
+use crate::policy::Probes;
+use crate::version::KernelVersion;
+
+/// Who schedules the tasks that are not real-time tasks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum NormalClass {
+    /// The policy, through sched_ext.
+    #[default]
+    Ext,
+    /// The engine's own baseline, a plain EEVDF ([`crate::fair`]); the policy is not loaded.
+    Fair,
+}
+
+/// Who schedules real-time tasks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RtMode {
+    /// The real-time class above sched_ext, as in a kernel.
+    #[default]
+    Kernel,
+    /// The policy.
+    Policy,
+}
+
+/// A CPU goes offline or comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hotplug {
+    /// When.
+    pub at: Instant,
+    /// Which CPU; CPU 0 stays online.
+    pub cpu: CpuId,
+    /// Whether it comes online.
+    pub online: bool,
+}
+
+/// Bounds that end a run which would never end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Actions a task may do in a row without any time passing.
+    pub zero_time_actions: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            zero_time_actions: 100_000,
+        }
+    }
+}
+
+/// Everything that determines a run besides the policy's code.
+pub struct Scenario {
+    /// The machine.
+    pub machine: Machine,
+    /// The tasks.
+    pub workload: Workload,
+    /// Seed of all randomness; each entity has its own stream.
+    pub seed: u64,
+    /// Which kernel's sched_ext.
+    pub version: KernelVersion,
+    /// Scheduler of normal tasks.
+    pub normal_class: NormalClass,
+    /// Scheduler of real-time tasks.
+    pub rt_mode: RtMode,
+    /// Bounds.
+    pub limits: Limits,
+    /// CPUs that go and come, in any order.
+    pub hotplug: Vec<Hotplug>,
+}
+
+impl Scenario {
+    /// A scenario with the defaults: Linux 7.2, the policy for normal tasks, real-time tasks above it.
+    pub fn new(machine: Machine, workload: Workload, seed: u64) -> Self {
+        Scenario {
+            machine,
+            workload,
+            seed,
+            version: KernelVersion::default(),
+            normal_class: NormalClass::default(),
+            rt_mode: RtMode::default(),
+            limits: Limits::default(),
+            hotplug: Vec::new(),
+        }
+    }
+}
+
+/// Why a workload could not be carried out. The fault is the workload's, not the policy's.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkloadFailure {
+    /// Every task waits for another one.
+    #[error(
+        "deadlock at {at:?}: nothing is left that could wake {}; check the workload's locks, pipes and barriers",
+        .blocked.join(", ")
+    )]
+    Deadlock {
+        /// When the last event had been carried out.
+        at: Instant,
+        /// The blocked tasks (`name[pid] waits for …`), at most ten.
+        blocked: Vec<String>,
+    },
+    /// A task does actions for ever without time passing.
+    #[error(
+        "{task} did {actions} actions in a row without any time passing (the last one: {last}); let it compute, sleep or block in its loop"
+    )]
+    ZeroTimeLoop {
+        /// `name[pid]`.
+        task: String,
+        /// How many actions.
+        actions: u32,
+        /// The last action.
+        last: String,
+    },
+    /// An action does not fit the object it names.
+    #[error("{task}: {action} on object {object}, which is {is}")]
+    WrongObject {
+        /// `name[pid]`.
+        task: String,
+        /// The action.
+        action: &'static str,
+        /// Index of the object.
+        object: u32,
+        /// What the object is.
+        is: String,
+    },
+    /// A task may run on no CPU.
+    #[error("{task} may run on no CPU that is there (allowed: {allowed}; CPUs: 0-{last_cpu})")]
+    NoCpu {
+        /// `name[pid]`.
+        task: String,
+        /// Its CPU list.
+        allowed: String,
+        /// The machine's last CPU.
+        last_cpu: u32,
+    },
+}
+
+/// What a run leaves behind.
+#[derive(Debug)]
+pub struct RunEnd<P, R> {
+    /// How the policy ended; [`crate::ExitKind::Done`] where it behaved.
+    pub exit: ExitInfo,
+    /// What was wrong with the workload.
+    pub failure: Option<WorkloadFailure>,
+    /// The last instant of the run.
+    pub end: Instant,
+    /// When the measured part began ([`schedlab_workload::Action::Begin`]), or the start.
+    pub begun: Instant,
+    /// When the last task exited, if all did.
+    pub makespan: Option<Instant>,
+    /// Units of work done.
+    pub work: u64,
+    /// What the tasks' behaviours counted.
+    pub counters: Counters,
+    /// What the policy's probes counted, per CPU.
+    pub probes: Vec<Probes>,
+    /// The caches with what they counted.
+    pub cache: CacheModel,
+    /// Context switches (another task, idle excluded, starts on a CPU).
+    pub switches: u64,
+    /// Events carried out.
+    pub events: u64,
+    /// Tasks that existed.
+    pub tasks: u32,
+    /// Tasks that did not exit.
+    pub unfinished: Vec<TaskId>,
+    /// The policy.
+    pub policy: P,
+    /// The recorder.
+    pub recorder: R,
+}

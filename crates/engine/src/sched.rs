@@ -1,0 +1,447 @@
+//! The core scheduler: schedule(), run queues, changes of a task's attributes (kernel/sched/core.c).
+
+use schedlab_trace::{CpuId, CpuMode, Event, LockPath, PrevState, Recorder, TaskId};
+
+use crate::consts::{deq, enq};
+use crate::cpu::Cpu;
+use crate::ext::{NextTask, Pick};
+use crate::kernel::Kernel;
+use crate::policy::{OpCall, OpKind, Policy};
+use crate::task::{Class, OnRq, ScxState, Task, TaskState};
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// `update_curr_common()`: what `p` has run since it was last asked.
+    pub(crate) fn update_curr_common(&self, c: &Cpu, p: &Task) -> u64 {
+        let now = c.now.get();
+        let ran = now.saturating_sub(p.exec_start.get());
+        p.exec_start.set(now);
+        p.sum_exec_ns.set(p.sum_exec_ns.get() + ran);
+        ran
+    }
+
+    /// The class that schedules `p` (`__setscheduler_class()`).
+    pub(crate) fn class_of(&self, p: &Task) -> Class {
+        use crate::scenario::{NormalClass, RtMode};
+        if p.is_realtime()
+            && (self.rt_mode == RtMode::Kernel || self.normal_class == NormalClass::Fair)
+        {
+            return Class::Rt;
+        }
+        let partial = self.has_flag(crate::consts::ops::SWITCH_PARTIAL);
+        if self.normal_class == NormalClass::Fair
+            || partial
+            || self.policy.borrow().disallowed(p.id)
+        {
+            // No task of a workload asks for SCHED_EXT by itself.
+            Class::Fair
+        } else {
+            Class::Ext
+        }
+    }
+
+    /// `enqueue_task()` of the task's class.
+    pub(crate) async fn enqueue_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+        match p.class.get() {
+            Class::Ext => self.enqueue_task_scx(c, rq, p, flags).await,
+            Class::Fair => {
+                p.on_rq.set(OnRq::Queued);
+                self.enqueue_task_fair(c, rq, p, flags);
+            }
+            Class::Rt => {
+                p.on_rq.set(OnRq::Queued);
+                self.enqueue_task_rt(rq, p, flags);
+            }
+            Class::Idle | Class::Stop => unreachable!("idle tasks are not enqueued"),
+        }
+    }
+
+    pub(crate) async fn dequeue_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+        match p.class.get() {
+            Class::Ext => self.dequeue_task_scx(c, rq, p, flags).await,
+            Class::Fair => self.dequeue_task_fair(c, rq, p, flags),
+            Class::Rt => self.dequeue_task_rt(rq, p),
+            Class::Idle | Class::Stop => unreachable!("idle tasks are not dequeued"),
+        }
+    }
+
+    /// `activate_task()` of a task that was not runnable.
+    pub(crate) async fn activate_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+        self.nr_runnable.set(self.nr_runnable.get() + 1);
+        p.on_rq.set(OnRq::Queued);
+        self.enqueue_task(c, rq, p, flags).await;
+    }
+
+    /// `move_queued_task()`: takes a queued task that does not run from `src` to `dst`. `src` is
+    /// locked on entry, `dst` on return.
+    pub(crate) async fn move_queued_task(&self, c: &Cpu, p: &Task, src: &Cpu, dst: &Cpu) {
+        p.on_rq.set(OnRq::Migrating);
+        self.dequeue_task(c, src, p, deq::NOCLOCK).await;
+        self.set_task_cpu(c, p, dst.id);
+        self.rq_unlock(c, src).await;
+        self.rq_lock(c, dst).await;
+        self.enqueue_task(c, dst, p, enq::MIGRATED).await;
+        self.wakeup_preempt(c, dst, p);
+    }
+
+    /// `set_task_cpu()`.
+    pub(crate) fn set_task_cpu(&self, c: &Cpu, p: &Task, to: CpuId) {
+        let from = p.cpu.replace(to);
+        if from == to {
+            return;
+        }
+        self.record(
+            c,
+            Event::Migrate {
+                task: p.id,
+                from,
+                to,
+                reach: self.machine.topology.reach(from, to),
+            },
+        );
+        self.policy.borrow_mut().set_task_cpu(p.id, to);
+    }
+
+    /// schedule(). `preempt`: the task is interrupted, it does not give up the CPU by itself.
+    pub(crate) async fn schedule(&self, c: &Cpu, preempt: bool) {
+        self.set_mode(c, CpuMode::Sched);
+        let path = self.set_lock_path(c, LockPath::Schedule);
+        self.sync(c).await;
+        self.record(
+            c,
+            Event::ScheduleEnter {
+                runnable: self.nr_runnable.get(),
+                queue: c.nr_running.get(),
+            },
+        );
+        let before = *c.probes.borrow();
+        self.charge(c, self.machine.paths.schedule_ns);
+        c.was_idle.set(false);
+        self.rq_lock(c, c).await;
+        // Without run queue locks marks can come during the choice: only those before it are
+        // answered by it (Linux 2.4 cleared its mark there, too).
+        if !self.machine.sched_ext.rq_locks {
+            c.need_resched.set(false);
+        }
+        let prev = c.curr.get().map(|task| self.task(task));
+        let mut prev_state = PrevState::Preempted;
+        if let Some(p) = prev {
+            if p.yielded.replace(false) {
+                prev_state = PrevState::Yielded;
+            }
+            if !preempt && p.state.get() != TaskState::Running {
+                prev_state = if p.state.get() == TaskState::Dead {
+                    PrevState::Exited
+                } else {
+                    PrevState::Blocked
+                };
+                // try_to_block_task()
+                self.dequeue_task(c, c, p, deq::SLEEP | deq::NOCLOCK).await;
+                p.on_rq.set(OnRq::No);
+                self.nr_runnable.set(self.nr_runnable.get() - 1);
+            }
+        }
+        let mut prev = prev;
+        let stopper = prev.filter(|p| p.migration_pending.get() && p.on_rq.get() == OnRq::Queued);
+        if let Some(p) = stopper {
+            self.migration_cpu_stop(c, p, prev_state).await;
+            prev = None;
+        }
+        let next = self.pick_next_task(c, prev, stopper.is_some()).await;
+        c.next_class
+            .set(next.map_or(Class::Idle, |p| p.class.get()));
+        if self.machine.sched_ext.rq_locks {
+            c.need_resched.set(false);
+        }
+        if c.mark_next.replace(false) {
+            c.need_resched.set(true);
+        }
+        let after = *c.probes.borrow();
+        self.record(
+            c,
+            Event::ScheduleExit {
+                examined: (after.examined - before.examined) as u32,
+                recalculations: (after.recalculations - before.recalculations) as u32,
+            },
+        );
+        let switched = prev.map(|p| p.id) != next.map(|p| p.id);
+        if switched {
+            self.context_switch(c, prev, prev_state, next);
+        }
+        if c.bal_cb_pending.replace(false) {
+            self.run_deferred(c, c).await;
+        }
+        self.rq_unlock(c, c).await;
+        if c.kick_sync_pending.replace(false) {
+            self.kick_sync_wait(c).await;
+        }
+        if switched && let Some(p) = prev {
+            self.finish_task_switch(c, p).await;
+        }
+        self.set_lock_path(c, path);
+    }
+
+    /// `pick_next_task()` and `put_prev_set_next_task()`. `None` is the idle task.
+    /// `stopper`: the CPU comes from the stopper, not from a task and not from idle.
+    async fn pick_next_task<'k>(
+        &'k self,
+        c: &Cpu,
+        prev: Option<&'k Task>,
+        stopper: bool,
+    ) -> Option<&'k Task> {
+        let next = loop {
+            if let Some(task) = self.pick_task_rt(c, prev).await {
+                break Some(task);
+            }
+            if let Some(task) = self.pick_task_fair(c, prev).await {
+                break Some(task);
+            }
+            if !self.scx_enabled.get() {
+                break None;
+            }
+            match self.pick_task_scx(c, prev).await {
+                Pick::Task(task) => break Some(task),
+                Pick::Nothing => break None,
+                Pick::Retry => {}
+            }
+        };
+        let next = next.map(|task| self.task(task));
+        if next.is_none() {
+            // pick_task_idle()
+            self.scx_update_idle(c, true, false).await;
+        }
+        if prev.map(|p| p.id) == next.map(|p| p.id) && !stopper {
+            return next;
+        }
+        let target = NextTask {
+            class: next.map_or(Class::Idle, |p| p.class.get()),
+            task: next.map(|p| p.id),
+        };
+        match prev {
+            None if stopper => {}
+            None => self.scx_update_idle(c, false, true).await,
+            Some(p) => self.put_prev_task(c, p, Some(target)).await,
+        }
+        match next {
+            None => {
+                self.scx_update_idle(c, true, true).await;
+                // Without run queue locks a task may have come after the choice.
+                if !self.machine.sched_ext.rq_locks && self.dsqs.borrow().get(c.local_dsq()).nr > 0
+                {
+                    c.need_resched.set(true);
+                }
+            }
+            Some(p) => self.set_next_task(c, p).await,
+        }
+        next
+    }
+
+    async fn put_prev_task(&self, c: &Cpu, p: &Task, next: Option<NextTask>) {
+        match p.class.get() {
+            Class::Ext => self.put_prev_task_scx(c, p, next).await,
+            Class::Fair => self.put_prev_task_fair(c, p),
+            Class::Rt => self.put_prev_task_rt(c, p),
+            Class::Idle | Class::Stop => {}
+        }
+    }
+
+    async fn set_next_task(&self, c: &Cpu, p: &Task) {
+        match p.class.get() {
+            Class::Ext => self.set_next_task_scx(c, p).await,
+            Class::Fair => self.set_next_task_fair(c, p),
+            Class::Rt => self.set_next_task_rt(c, p),
+            Class::Idle | Class::Stop => {}
+        }
+    }
+
+    /// `context_switch()`.
+    fn context_switch(
+        &self,
+        c: &Cpu,
+        prev: Option<&Task>,
+        prev_state: PrevState,
+        next: Option<&Task>,
+    ) {
+        self.record(
+            c,
+            Event::Switch {
+                prev: prev.map(|p| p.id),
+                prev_state,
+                next: next.map(|p| p.id),
+            },
+        );
+        c.curr.set(next.map(|p| p.id));
+        let paths = &self.machine.paths;
+        self.charge(c, paths.switch_ns);
+        if let Some(p) = next {
+            p.on_cpu.set(true);
+            self.switches.set(self.switches.get() + 1);
+            self.touch_task(c, p.id, true);
+            if let Some(mm) = p.address_space
+                && c.last_mm.replace(Some(mm)) != Some(mm)
+            {
+                self.charge(c, paths.switch_mm_ns);
+            }
+            if let Some(from) = p.last_cpu.replace(Some(c.id))
+                && from != c.id
+                && p.exec.get() == crate::task::Exec::User
+            {
+                p.cache_cpu.set(Some(c.id));
+                p.left_ns
+                    .set(p.left_ns.get() + self.refill_ns(p, from, c.id));
+            }
+        }
+        if prev.is_none() {
+            self.start_tick(c);
+        }
+        if prev.is_none() != next.is_none() {
+            self.sibling_speed_changed(c);
+        }
+    }
+
+    /// `finish_task_switch()`: the previous task is off its CPU now.
+    async fn finish_task_switch(&self, c: &Cpu, p: &Task) {
+        if p.on_cpu_awaited.get() {
+            self.sync(c).await;
+        }
+        p.on_cpu.set(false);
+        if p.on_cpu_awaited.replace(false) {
+            self.wake_on_cpu_waiters(c, p);
+        }
+        if p.state.get() == TaskState::Dead {
+            self.sched_ext_dead(c, p).await;
+        }
+    }
+
+    /// `migration_cpu_stop()`: the current task may not be here any more. The stopper, above all
+    /// classes, takes its place and moves it. The run queue is locked on entry and on return.
+    async fn migration_cpu_stop(&self, c: &Cpu, p: &Task, prev_state: PrevState) {
+        let stopper = NextTask {
+            class: Class::Stop,
+            task: None,
+        };
+        self.put_prev_task(c, p, Some(stopper)).await;
+        self.context_switch(c, Some(p), prev_state, None);
+        p.on_cpu.set(false);
+        p.migration_pending.set(false);
+        if let Some(to) = self.any_allowed_cpu(p)
+            && !p.allows(c.id)
+        {
+            let dst = self.cpu(to);
+            self.move_queued_task(c, p, c, dst).await;
+            self.rq_unlock(c, dst).await;
+            self.rq_lock(c, c).await;
+        }
+    }
+
+    /// A CPU that is online and allowed.
+    pub(crate) fn any_allowed_cpu(&self, p: &Task) -> Option<CpuId> {
+        let affinity = p.affinity.borrow();
+        let online = self.online.borrow();
+        match affinity.as_ref() {
+            Some(set) => set.first_and(&online),
+            None => online.first(),
+        }
+    }
+
+    /// The change of an attribute of the current task (`sched_change_begin()` to `_end()`): it leaves
+    /// its queue, `change` is made, it comes back.
+    pub(crate) async fn sched_change(&self, c: &Cpu, p: &Task, change: Change) {
+        self.set_mode(c, CpuMode::Sched);
+        let path = self.set_lock_path(c, LockPath::Other);
+        self.rq_lock(c, c).await;
+        let class_changes = matches!(change, Change::Class(_));
+        let flags = deq::SAVE | deq::NOCLOCK | if class_changes { deq::MOVE } else { 0 };
+        let old_class = p.class.get();
+        let new_class = match change {
+            Change::Class(policy) => {
+                let old_policy = p.policy.replace(policy);
+                let class = self.class_of(p);
+                p.policy.set(old_policy);
+                class
+            }
+            _ => old_class,
+        };
+        let flags = flags
+            | if new_class == old_class {
+                0
+            } else {
+                deq::CLASS
+            };
+        self.dequeue_task(c, c, p, flags).await;
+        self.put_prev_task(c, p, None).await;
+        if old_class == Class::Ext && new_class != Class::Ext {
+            self.scx_disable_task(c, p).await;
+        }
+        match change {
+            Change::Nice(nice) => {
+                p.nice.set(nice);
+                self.reweight_task(c, p).await;
+            }
+            Change::Affinity(set) => {
+                p.nr_allowed.set(set.len() as u32);
+                self.recorder.borrow_mut().define_affinity(p.id, &set);
+                *p.affinity.borrow_mut() = Some(set);
+                self.record(c, Event::Affinity { task: p.id });
+                self.sync_task(p);
+                if p.class.get() == Class::Ext && self.has_op(OpKind::SetCpumask) {
+                    self.call_op(c, OpCall::SetCpumask { task: p.id }).await;
+                }
+            }
+            Change::Class(policy) => {
+                p.policy.set(policy);
+                p.class.set(new_class);
+                if new_class == Class::Ext && old_class != Class::Ext {
+                    self.switching_to_scx(c, p).await;
+                } else {
+                    self.reweight_task(c, p).await;
+                }
+            }
+        }
+        self.enqueue_task(c, c, p, flags).await;
+        self.set_next_task(c, p).await;
+        if new_class != old_class {
+            c.next_class.set(new_class);
+            if new_class < old_class {
+                self.resched_curr(c, c);
+            }
+        }
+        self.rq_unlock(c, c).await;
+        self.set_lock_path(c, path);
+    }
+
+    /// `reweight_task_scx()`, and for all classes what the policy's side knows of the task.
+    async fn reweight_task(&self, c: &Cpu, p: &Task) {
+        if p.scx_state.get() == ScxState::Enabled {
+            p.weight.set(crate::consts::cgroup_weight(p.load_weight()));
+        }
+        self.sync_task(p);
+        if p.scx_state.get() == ScxState::Enabled && self.has_op(OpKind::SetWeight) {
+            let op = OpCall::SetWeight {
+                task: p.id,
+                weight: p.weight.get(),
+            };
+            self.call_op(c, op).await;
+        }
+    }
+
+    /// The tasks that are runnable on `rq` but do not run, for balancing and hotplug.
+    pub(crate) fn is_queued_on(&self, p: &Task, rq: &Cpu) -> bool {
+        p.on_rq.get() == OnRq::Queued && p.cpu.get() == rq.id && rq.curr.get() != Some(p.id)
+    }
+
+    /// All runnable tasks of `rq` but the running one, in the order of their numbers.
+    pub(crate) fn queued_tasks(&self, rq: &Cpu) -> Vec<TaskId> {
+        self.tasks
+            .iter()
+            .filter(|p| self.is_queued_on(p, rq))
+            .map(|p| p.id)
+            .collect()
+    }
+}
+
+/// A change of an attribute.
+pub(crate) enum Change {
+    Nice(i8),
+    Affinity(schedlab_trace::CpuSet),
+    Class(schedlab_workload::SchedClass),
+}

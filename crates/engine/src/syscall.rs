@@ -1,0 +1,700 @@
+//! Carrying out what tasks do: computation, system calls and what they wait for.
+//!
+//! A system call is a stretch of kernel time followed by its effect. An effect that has to wait
+//! blocks the task and is tried again when the task runs next, as the kernel's own wait loops do.
+
+use schedlab_trace::{CpuMode, Event, Instant, Recorder, TaskId};
+use schedlab_workload::{Action, Context, ObjectId, Outcome, TaskSpec};
+
+use crate::consts::wake;
+use crate::cpu::Cpu;
+use crate::kernel::Kernel;
+use crate::object::Object;
+use crate::policy::Policy;
+use crate::scenario::WorkloadFailure;
+use crate::sched::Change;
+use crate::task::{Class, Exec, Task, TaskState};
+
+/// How an effect ended.
+enum Effect {
+    Done(Outcome),
+    /// To be tried again when the task is woken.
+    Wait,
+    /// Done when the task is woken.
+    WaitThenDone,
+    /// The action does not fit the object.
+    Wrong(ObjectId),
+}
+
+/// Name of an action, for messages.
+pub(crate) fn action_name(action: &Action) -> &'static str {
+    match action {
+        Action::Compute(_) => "Compute",
+        Action::Yield => "Yield",
+        Action::Sleep(_) => "Sleep",
+        Action::SleepUntil(_) => "SleepUntil",
+        Action::Write { .. } => "Write",
+        Action::Read { .. } => "Read",
+        Action::Lock(_) => "Lock",
+        Action::Unlock(_) => "Unlock",
+        Action::TryUserLock(_) => "TryUserLock",
+        Action::UserUnlock(_) => "UserUnlock",
+        Action::Wait { .. } => "Wait",
+        Action::Signal(_) => "Signal",
+        Action::Broadcast(_) => "Broadcast",
+        Action::Barrier(_) => "Barrier",
+        Action::Post(_) => "Post",
+        Action::Acquire(_) => "Acquire",
+        Action::Suspend(_) => "Suspend",
+        Action::Notify(_) => "Notify",
+        Action::Fork(_) => "Fork",
+        Action::SetNice(_) => "SetNice",
+        Action::SetAffinity(_) => "SetAffinity",
+        Action::SetClass(_) => "SetClass",
+        Action::Touch { .. } => "Touch",
+        Action::Syscall => "Syscall",
+        Action::Begin => "Begin",
+        Action::Work(_) => "Work",
+        Action::Exit => "Exit",
+    }
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// Asks the task's behaviour what it does next, and begins it.
+    pub(crate) async fn next_action(&self, c: &Cpu, p: &Task) {
+        self.sync(c).await;
+        let action = {
+            let mut behaviour = p.behaviour.borrow_mut();
+            let mut context = Context {
+                now: self.now(c),
+                outcome: p.outcome.get(),
+                rng: &mut p.rng.borrow_mut(),
+            };
+            let behaviour = behaviour
+                .as_mut()
+                .expect("a task that runs has a behaviour");
+            behaviour.next(&mut context)
+        };
+        p.outcome.set(Outcome::Done);
+        if !self.count_action(c, p, &action) {
+            return;
+        }
+        let paths = &self.machine.paths;
+        let kernel_ns = match &action {
+            Action::Compute(time) => {
+                p.left_ns.set(time.ns() + self.initial_refill(c, p));
+                p.exec.set(Exec::User);
+                return;
+            }
+            Action::Touch { bytes } => {
+                p.left_ns.set(self.touch_ns(c, p, *bytes));
+                p.exec.set(Exec::User);
+                return;
+            }
+            Action::Work(n) => {
+                self.work.set(self.work.get() + u64::from(*n));
+                self.record(c, Event::Work { task: p.id, n: *n });
+                return;
+            }
+            Action::Begin => {
+                self.begun.set(c.now.get());
+                return;
+            }
+            Action::TryUserLock(object) | Action::UserUnlock(object) => {
+                self.user_lock(c, p, *object, matches!(action, Action::TryUserLock(_)));
+                return;
+            }
+            Action::Lock(_) | Action::Unlock(_) | Action::Post(_) | Action::Acquire(_) => {
+                if self.futex_fast_path(c, p, &action) {
+                    return;
+                }
+                paths.syscall_ns + paths.futex_ns
+            }
+            Action::Wait { .. }
+            | Action::Signal(_)
+            | Action::Broadcast(_)
+            | Action::Barrier(_)
+            | Action::Suspend(_)
+            | Action::Notify(_) => paths.syscall_ns + paths.futex_ns,
+            Action::Write { to, .. } => {
+                paths.syscall_ns
+                    + if self.is_socket(*to) {
+                        paths.socket_send_ns
+                    } else {
+                        paths.pipe_ns
+                    }
+            }
+            Action::Read { from, .. } => {
+                paths.syscall_ns
+                    + if self.is_socket(*from) {
+                        paths.socket_recv_ns
+                    } else {
+                        paths.pipe_ns
+                    }
+            }
+            Action::Fork(_) => paths.syscall_ns + paths.fork_ns,
+            Action::Exit => {
+                p.exiting.set(true);
+                self.sync_task(p);
+                paths.syscall_ns + paths.exit_ns
+            }
+            Action::Yield
+            | Action::Syscall
+            | Action::Sleep(_)
+            | Action::SleepUntil(_)
+            | Action::SetNice(_)
+            | Action::SetAffinity(_)
+            | Action::SetClass(_) => paths.syscall_ns,
+        };
+        p.left_ns.set(kernel_ns);
+        *p.action.borrow_mut() = Some(action);
+        p.exec.set(Exec::Kernel);
+    }
+
+    /// Bounds actions without time; tells whether the task may go on.
+    fn count_action(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
+        if p.last_action_at.replace(c.now.get()) != c.now.get() {
+            p.idle_actions.set(0);
+            return true;
+        }
+        p.idle_actions.set(p.idle_actions.get() + 1);
+        if p.idle_actions.get() <= self.limits.zero_time_actions {
+            return true;
+        }
+        self.fail(WorkloadFailure::ZeroTimeLoop {
+            task: p.label(),
+            actions: p.idle_actions.get(),
+            last: action_name(action).to_owned(),
+        });
+        // Time goes on, so that the run can end.
+        self.charge(c, 1_000);
+        false
+    }
+
+    /// Modelled address of a workload's object: user memory, beside the kernel's locks.
+    fn object_address(&self, object: ObjectId) -> u64 {
+        crate::cost::object_address(object.0)
+    }
+
+    fn is_socket(&self, object: ObjectId) -> bool {
+        matches!(
+            self.objects.borrow().get(object.0 as usize),
+            Some(Object::Channel(channel)) if channel.socket
+        )
+    }
+
+    /// One atomic operation of user code on an object.
+    fn user_atomic(&self, c: &Cpu, object: ObjectId) {
+        self.set_mode(c, CpuMode::User);
+        self.touch(c, self.object_address(object), true);
+        self.charge_ps(c, self.machine.memory.atomic_ps);
+    }
+
+    fn user_lock(&self, c: &Cpu, p: &Task, object: ObjectId, take: bool) {
+        self.user_atomic(c, object);
+        let mut objects = self.objects.borrow_mut();
+        let Some(Object::UserLock { owner }) = objects.get_mut(object.0 as usize) else {
+            let action = if take { "TryUserLock" } else { "UserUnlock" };
+            drop(objects);
+            self.wrong_object(p, action, object);
+            return;
+        };
+        if take {
+            let free = owner.is_none();
+            if free {
+                *owner = Some(p.id);
+            }
+            p.outcome
+                .set(if free { Outcome::Taken } else { Outcome::Busy });
+        } else {
+            *owner = None;
+        }
+    }
+
+    /// Mutexes and semaphores that are free never enter the kernel. Tells whether the action is done.
+    fn futex_fast_path(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
+        let (Action::Lock(object)
+        | Action::Unlock(object)
+        | Action::Post(object)
+        | Action::Acquire(object)) = action
+        else {
+            return false;
+        };
+        self.user_atomic(c, *object);
+        let mut objects = self.objects.borrow_mut();
+        match (action, objects.get_mut(object.0 as usize)) {
+            (Action::Lock(_), Some(Object::Mutex { owner, .. })) if owner.is_none() => {
+                *owner = Some(p.id);
+                true
+            }
+            (Action::Unlock(_), Some(Object::Mutex { owner, waiters })) if waiters.is_empty() => {
+                *owner = None;
+                true
+            }
+            (Action::Post(_), Some(Object::Semaphore { count, waiters })) if waiters.is_empty() => {
+                *count += 1;
+                true
+            }
+            (Action::Acquire(_), Some(Object::Semaphore { count, .. })) if *count > 0 => {
+                *count -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn wrong_object(&self, p: &Task, action: &'static str, object: ObjectId) {
+        let is = self
+            .objects
+            .borrow()
+            .get(object.0 as usize)
+            .map_or("not there", Object::what)
+            .to_owned();
+        self.fail(WorkloadFailure::WrongObject {
+            task: p.label(),
+            action,
+            object: object.0,
+            is,
+        });
+        p.exec.set(Exec::User);
+        p.left_ns.set(1_000);
+    }
+
+    /// The action under way takes effect, at the end of its kernel time or when it is tried again.
+    pub(crate) async fn take_effect(&self, c: &Cpu, p: &Task) {
+        self.set_mode(c, CpuMode::Kernel);
+        self.sync(c).await;
+        let action = p.action.borrow_mut().take();
+        let action = action.expect("an effect has its action");
+        let name = action_name(&action);
+        let action = match action {
+            Action::Fork(spec) => {
+                self.fork(c, p, *spec).await;
+                p.exec.set(Exec::Next);
+                return;
+            }
+            action => action,
+        };
+        let effect = match action {
+            Action::SetAffinity(ref set) => {
+                let set = set.resized(self.cpus.len());
+                self.set_affinity(c, p, set).await;
+                Effect::Done(Outcome::Done)
+            }
+            Action::SetNice(nice) => {
+                self.sched_change(c, p, Change::Nice(nice.clamp(-20, 19)))
+                    .await;
+                Effect::Done(Outcome::Done)
+            }
+            Action::SetClass(class) => {
+                self.sched_change(c, p, Change::Class(class)).await;
+                Effect::Done(Outcome::Done)
+            }
+            Action::Exit => {
+                p.state.set(TaskState::Dead);
+                p.exec.set(Exec::Next);
+                self.schedule(c, false).await;
+                return;
+            }
+            Action::Yield => {
+                p.exec.set(Exec::Next);
+                self.sched_yield(c, p).await;
+                return;
+            }
+            ref action => self.object_effect(c, p, action).await,
+        };
+        match effect {
+            Effect::Done(outcome) => {
+                p.outcome.set(outcome);
+                p.exec.set(Exec::Next);
+            }
+            Effect::Wait | Effect::WaitThenDone => {
+                if matches!(effect, Effect::Wait) {
+                    *p.action.borrow_mut() = Some(action);
+                    p.exec.set(Exec::Effect);
+                } else {
+                    p.exec.set(Exec::Next);
+                }
+                p.state.set(TaskState::Blocked);
+                self.schedule(c, false).await;
+            }
+            Effect::Wrong(object) => self.wrong_object(p, name, object),
+        }
+    }
+
+    /// `do_sched_yield()`.
+    async fn sched_yield(&self, c: &Cpu, p: &Task) {
+        self.set_mode(c, CpuMode::Sched);
+        self.rq_lock(c, c).await;
+        match p.class.get() {
+            Class::Ext => self.yield_task_scx(c, p).await,
+            Class::Fair => self.yield_task_fair(c, p),
+            Class::Rt => self.yield_task_rt(c),
+            Class::Idle | Class::Stop => {}
+        }
+        self.rq_unlock(c, c).await;
+        p.yielded.set(true);
+        self.schedule(c, false).await;
+    }
+
+    /// `sched_setaffinity()` of the task itself.
+    async fn set_affinity(&self, c: &Cpu, p: &Task, set: schedlab_trace::CpuSet) {
+        if set.is_empty() {
+            self.fail(WorkloadFailure::NoCpu {
+                task: p.label(),
+                allowed: set.to_string(),
+                last_cpu: self.cpus.len() as u32 - 1,
+            });
+            return;
+        }
+        self.sched_change(c, p, Change::Affinity(set)).await;
+        if !p.allows(c.id) {
+            p.migration_pending.set(true);
+            self.resched_curr(c, c);
+        }
+    }
+
+    async fn fork(&self, c: &Cpu, parent: &Task, spec: TaskSpec) {
+        let p = self.new_task(spec, Some(parent.id), c.id);
+        if p.nr_allowed.get() == 0 {
+            self.fail(WorkloadFailure::NoCpu {
+                task: p.label(),
+                allowed: p
+                    .affinity
+                    .borrow()
+                    .as_ref()
+                    .map_or(String::new(), ToString::to_string),
+                last_cpu: self.cpus.len() as u32 - 1,
+            });
+            return;
+        }
+        self.start_task(c, p).await;
+    }
+
+    /// Effects on shared objects and sleeps.
+    async fn object_effect(&self, c: &Cpu, p: &Task, action: &Action) -> Effect {
+        let done = Effect::Done(Outcome::Done);
+        match *action {
+            Action::Syscall => done,
+            Action::Sleep(time) => self.sleep_until(c, p, self.now(c) + time),
+            Action::SleepUntil(until) => self.sleep_until(c, p, until),
+            Action::Write { to, bytes } => self.write(c, p, to, bytes).await,
+            Action::Read { from, limit } => self.read(c, p, from, limit).await,
+            Action::Lock(mutex) => self.lock_mutex(p, mutex),
+            Action::Unlock(mutex) => self.unlock_mutex(c, mutex).await,
+            Action::Wait { condition, mutex } => self.wait_condition(c, p, condition, mutex).await,
+            Action::Signal(object) | Action::Broadcast(object) => {
+                let all = matches!(action, Action::Broadcast(_));
+                loop {
+                    let waiter = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                        Some(Object::Condition { waiters }) => waiters.pop_front(),
+                        _ => return Effect::Wrong(object),
+                    };
+                    let Some(waiter) = waiter else { return done };
+                    self.grant(c, waiter).await;
+                    if !all {
+                        return done;
+                    }
+                }
+            }
+            Action::Barrier(object) => self.barrier(c, p, object).await,
+            Action::Post(object) => {
+                let waiter = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                    Some(Object::Semaphore { count, waiters }) => {
+                        *count += 1;
+                        waiters.pop_front()
+                    }
+                    _ => return Effect::Wrong(object),
+                };
+                if let Some(waiter) = waiter {
+                    self.wake(c, waiter, 0).await;
+                }
+                done
+            }
+            Action::Acquire(object) => match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                Some(Object::Semaphore { count, waiters }) => {
+                    if *count > 0 {
+                        *count -= 1;
+                        done
+                    } else {
+                        waiters.push_back(p.id);
+                        Effect::Wait
+                    }
+                }
+                _ => Effect::Wrong(object),
+            },
+            Action::Suspend(object) => {
+                if p.granted.take() {
+                    p.waiting.set(false);
+                    return done;
+                }
+                match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                    Some(Object::Event { waiters }) => {
+                        if !p.waiting.replace(true) {
+                            waiters.push_back(p.id);
+                        }
+                        Effect::Wait
+                    }
+                    _ => Effect::Wrong(object),
+                }
+            }
+            Action::Notify(object) => loop {
+                let waiter = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                    Some(Object::Event { waiters }) => waiters.pop_front(),
+                    _ => return Effect::Wrong(object),
+                };
+                let Some(waiter) = waiter else { return done };
+                self.grant(c, waiter).await;
+            },
+            _ => unreachable!("carried out elsewhere"),
+        }
+    }
+
+    fn sleep_until(&self, c: &Cpu, p: &Task, until: Instant) -> Effect {
+        if until <= self.now(c) {
+            return Effect::Done(Outcome::Done);
+        }
+        self.set_task_timer(p.id, c.id, until.ns());
+        Effect::WaitThenDone
+    }
+
+    /// Wakes a task that waits for an object.
+    async fn wake(&self, c: &Cpu, task: TaskId, flags: u64) {
+        self.try_to_wake_up(c, self.task(task), flags).await;
+        self.set_mode(c, CpuMode::Kernel);
+        if c.pending.get() != 0 {
+            // Interrupts are on between two wakeups.
+            self.handle_interrupts(c).await;
+            self.set_mode(c, CpuMode::Kernel);
+        }
+    }
+
+    /// Ends a task's wait for good.
+    async fn grant(&self, c: &Cpu, task: TaskId) {
+        self.task(task).granted.set(true);
+        self.wake(c, task, 0).await;
+    }
+
+    async fn write(&self, c: &Cpu, p: &Task, to: ObjectId, bytes: u32) -> Effect {
+        let (reader, writer) = {
+            let mut objects = self.objects.borrow_mut();
+            let Some(Object::Channel(channel)) = objects.get_mut(to.0 as usize) else {
+                return Effect::Wrong(to);
+            };
+            if !channel.known_writers.contains(&p.id) {
+                channel.known_writers.push(p.id);
+            }
+            // A message larger than the buffer passes when the buffer is empty.
+            let fits = channel.used + u64::from(bytes) <= channel.capacity || channel.used == 0;
+            if !fits {
+                channel.writers.push_back(p.id);
+                return Effect::Wait;
+            }
+            channel.used += u64::from(bytes);
+            channel.messages.push_back(bytes);
+            let room = channel.used < channel.capacity;
+            let writer = if room {
+                channel.writers.pop_front()
+            } else {
+                None
+            };
+            (channel.readers.pop_front(), writer)
+        };
+        if let Some(reader) = reader {
+            self.wake(c, reader, wake::SYNC).await;
+        }
+        if let Some(writer) = writer {
+            self.wake(c, writer, wake::SYNC).await;
+        }
+        Effect::Done(Outcome::Done)
+    }
+
+    async fn read(&self, c: &Cpu, p: &Task, from: ObjectId, limit: u32) -> Effect {
+        let (count, reader, writer) = {
+            let mut objects = self.objects.borrow_mut();
+            let Some(Object::Channel(channel)) = objects.get_mut(from.0 as usize) else {
+                return Effect::Wrong(from);
+            };
+            if channel.messages.is_empty() {
+                if p.granted.take() {
+                    return Effect::Done(Outcome::Closed);
+                }
+                channel.readers.push_back(p.id);
+                return Effect::Wait;
+            }
+            let count = channel.messages.len().min(limit.max(1) as usize);
+            for bytes in channel.messages.drain(..count) {
+                channel.used -= u64::from(bytes);
+            }
+            let more = !channel.messages.is_empty();
+            let reader = if more {
+                channel.readers.pop_front()
+            } else {
+                None
+            };
+            (count as u32, reader, channel.writers.pop_front())
+        };
+        if let Some(writer) = writer {
+            self.wake(c, writer, wake::SYNC).await;
+        }
+        if let Some(reader) = reader {
+            self.wake(c, reader, wake::SYNC).await;
+        }
+        Effect::Done(Outcome::Messages(count))
+    }
+
+    fn lock_mutex(&self, p: &Task, mutex: ObjectId) -> Effect {
+        match self.objects.borrow_mut().get_mut(mutex.0 as usize) {
+            Some(Object::Mutex { owner, waiters }) => {
+                if owner.is_none() {
+                    *owner = Some(p.id);
+                    Effect::Done(Outcome::Done)
+                } else {
+                    waiters.push_back(p.id);
+                    Effect::Wait
+                }
+            }
+            _ => Effect::Wrong(mutex),
+        }
+    }
+
+    async fn unlock_mutex(&self, c: &Cpu, mutex: ObjectId) -> Effect {
+        let waiter = match self.objects.borrow_mut().get_mut(mutex.0 as usize) {
+            Some(Object::Mutex { owner, waiters }) => {
+                *owner = None;
+                waiters.pop_front()
+            }
+            _ => return Effect::Wrong(mutex),
+        };
+        if let Some(waiter) = waiter {
+            self.wake(c, waiter, 0).await;
+        }
+        Effect::Done(Outcome::Done)
+    }
+
+    async fn wait_condition(
+        &self,
+        c: &Cpu,
+        p: &Task,
+        condition: ObjectId,
+        mutex: ObjectId,
+    ) -> Effect {
+        if p.granted.take() {
+            // Signalled: now for the mutex, which may take a wait of its own.
+            p.waiting.set(false);
+            p.relocking.set(true);
+        }
+        if p.relocking.get() {
+            let effect = self.lock_mutex(p, mutex);
+            if matches!(effect, Effect::Done(_)) {
+                p.relocking.set(false);
+            }
+            return effect;
+        }
+        match self.objects.borrow_mut().get_mut(condition.0 as usize) {
+            Some(Object::Condition { waiters }) => {
+                if p.waiting.replace(true) {
+                    return Effect::Wait;
+                }
+                waiters.push_back(p.id);
+            }
+            _ => return Effect::Wrong(condition),
+        }
+        match self.unlock_mutex(c, mutex).await {
+            Effect::Done(_) => Effect::Wait,
+            wrong => wrong,
+        }
+    }
+
+    async fn barrier(&self, c: &Cpu, p: &Task, object: ObjectId) -> Effect {
+        if p.granted.take() {
+            p.waiting.set(false);
+            return Effect::Done(Outcome::Done);
+        }
+        let mut last = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+            Some(Object::Barrier {
+                parties,
+                arrived,
+                waiters,
+            }) => {
+                if p.waiting.get() {
+                    return Effect::Wait;
+                }
+                *arrived += 1;
+                if *arrived < *parties {
+                    p.waiting.set(true);
+                    waiters.push_back(p.id);
+                    return Effect::Wait;
+                }
+                *arrived = 0;
+                std::mem::take(waiters)
+            }
+            _ => return Effect::Wrong(object),
+        };
+        while let Some(waiter) = last.pop_front() {
+            self.grant(c, waiter).await;
+        }
+        Effect::Done(Outcome::Done)
+    }
+
+    /// What bringing the working set to this CPU adds to the computation that begins.
+    fn initial_refill(&self, c: &Cpu, p: &Task) -> u64 {
+        match p.cache_cpu.replace(Some(c.id)) {
+            Some(from) if from != c.id => self.refill_ns(p, from, c.id),
+            _ => 0,
+        }
+    }
+
+    /// Time to touch `bytes` of a working set: hits where this CPU's cache still has it, misses
+    /// otherwise. It is gone when the task was elsewhere or others touched as much as the cache
+    /// holds in between.
+    fn touch_ns(&self, c: &Cpu, p: &Task, bytes: u64) -> u64 {
+        let memory = &self.machine.memory;
+        let lines = bytes.div_ceil(u64::from(memory.line_bytes.max(1)));
+        let before = p.touched.get();
+        let others = c.touched_bytes.get() - before.1.min(c.touched_bytes.get());
+        let warm = before.0 == Some(c.id) && others + bytes <= memory.cache_bytes;
+        c.touched_bytes.set(c.touched_bytes.get() + bytes);
+        p.touched.set((Some(c.id), c.touched_bytes.get()));
+        let per_line = if warm { memory.hit_ps } else { memory.miss_ps };
+        (lines * per_line).div_ceil(1_000)
+    }
+
+    /// No task can go on by itself. Readers of pipes whose writers have all exited see the end of
+    /// the file; if there are none, the workload hangs for ever.
+    ///
+    /// Model: the end of the file is seen when nothing else is left to happen, because a workload does
+    /// not say who will write.
+    pub(crate) fn deadlocked(&self) {
+        let mut closed = Vec::new();
+        for object in self.objects.borrow_mut().iter_mut() {
+            if let Object::Channel(channel) = object {
+                let gone = |task: &TaskId| self.task(*task).state.get() == TaskState::Dead;
+                if !channel.known_writers.is_empty() && channel.known_writers.iter().all(gone) {
+                    closed.extend(channel.readers.drain(..));
+                }
+            }
+        }
+        for task in closed.iter().copied() {
+            let p = self.task(task);
+            p.granted.set(true);
+            self.set_task_timer(task, p.cpu.get(), self.clock.get());
+        }
+        if closed.is_empty() {
+            let blocked = self
+                .tasks
+                .iter()
+                .filter(|p| p.state.get() == TaskState::Blocked)
+                .take(10)
+                .map(|p| {
+                    let waits = p.action.borrow().as_ref().map_or("?", action_name);
+                    format!("{} ({waits})", p.label())
+                })
+                .collect();
+            self.fail(WorkloadFailure::Deadlock {
+                at: Instant::from_ns(self.clock.get()),
+                blocked,
+            });
+        }
+    }
+}

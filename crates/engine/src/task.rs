@@ -1,0 +1,338 @@
+//! Tasks: everything the virtual kernel knows of each.
+
+use std::cell::{Cell, OnceCell, RefCell};
+
+use schedlab_trace::{CpuId, CpuSet, TaskId};
+use schedlab_workload::{Action, Behaviour, Outcome, Rng, SchedClass, TaskSpec};
+
+use crate::consts::{self, dsq_id};
+
+/// Scheduling classes; a greater one goes first (`sched_class_above()`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Class {
+    Idle,
+    Ext,
+    Fair,
+    Rt,
+    /// The stopper, which moves tasks.
+    Stop,
+}
+
+/// `task_struct::__state`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TaskState {
+    /// Not started. → `Waking`
+    New,
+    /// Runnable, running or about to be enqueued. → `Blocked`, `Dead`
+    Running,
+    /// Waits for something. → `Waking`, or `Running` if woken before it left its CPU
+    Blocked,
+    /// Somebody is placing it. → `Running`
+    Waking,
+    /// Exits at its next schedule(). Final.
+    Dead,
+}
+
+/// `task_struct::on_rq`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OnRq {
+    No,
+    Queued,
+    Migrating,
+}
+
+/// `sched_ext_entity::ops_state`: who owns the task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OpsState {
+    /// The kernel.
+    None,
+    /// ops.enqueue() runs.
+    Queueing,
+    /// The policy.
+    Queued,
+    /// A dispatch is being carried out.
+    Dispatching,
+}
+
+/// `SCX_TASK_STATE_*`: how far the task is known to the policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ScxState {
+    None,
+    Ready,
+    Enabled,
+    Dead,
+}
+
+/// What a task that is switched in goes on with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exec {
+    /// Its behaviour is asked for the next action.
+    Next,
+    /// It computes for `left_ns`.
+    User,
+    /// It is in a system call for another `left_ns`; then the action takes effect.
+    Kernel,
+    /// The action takes effect (again, if it had blocked).
+    Effect,
+}
+
+/// "No node" in the lists of [`crate::dsq`].
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// One task. Fields are cells because the virtual kernel's CPUs interleave; none is borrowed across
+/// a suspension.
+pub(crate) struct Task {
+    pub id: TaskId,
+    pub comm: Box<str>,
+    pub parent: Option<TaskId>,
+    pub tgid: u32,
+    pub address_space: Option<u32>,
+    pub working_set_bytes: u64,
+    pub nice: Cell<i8>,
+    pub policy: Cell<SchedClass>,
+    /// Allowed CPUs; `None` = all.
+    pub affinity: RefCell<Option<CpuSet>>,
+    pub nr_allowed: Cell<u32>,
+    pub exiting: Cell<bool>,
+
+    // Core scheduler.
+    pub class: Cell<Class>,
+    pub state: Cell<TaskState>,
+    pub on_rq: Cell<OnRq>,
+    pub on_cpu: Cell<bool>,
+    /// Some CPU spins until the task is off its CPU.
+    pub on_cpu_awaited: Cell<bool>,
+    pub cpu: Cell<CpuId>,
+    /// CPU it last ran on.
+    pub last_cpu: Cell<Option<CpuId>>,
+    /// It must leave its CPU, which it is no longer allowed on.
+    pub migration_pending: Cell<bool>,
+    pub exec_start: Cell<u64>,
+    pub sum_exec_ns: Cell<u64>,
+    pub yielded: Cell<bool>,
+
+    // sched_ext.
+    pub weight: Cell<u32>,
+    pub scx_state: Cell<ScxState>,
+    pub ops_state: Cell<OpsState>,
+    pub qseq: Cell<u64>,
+    pub queued: Cell<bool>,
+    pub in_custody: Cell<bool>,
+    pub immed: Cell<bool>,
+    pub reset_runnable_at: Cell<bool>,
+    /// Place in the order of `rq->scx.runnable_list`; `None` = not on it.
+    pub runnable_seq: Cell<Option<u64>>,
+    /// In jiffies.
+    pub runnable_at: Cell<u64>,
+    /// Index of the DSQ it is on.
+    pub dsq: Cell<u32>,
+    /// It is on `ddsp_deferred_locals` of its run queue.
+    pub deferred_local: Cell<bool>,
+    pub ddsp_dsq_id: Cell<u64>,
+    pub ddsp_enq_flags: Cell<u64>,
+    pub sticky_cpu: Cell<Option<CpuId>>,
+    pub holding_cpu: Cell<Option<CpuId>>,
+
+    // Real-time and fair classes.
+    pub rt_slice_left_ns: Cell<u64>,
+    pub fair: crate::fair::Entity,
+
+    // Carrying out the workload.
+    pub exec: Cell<Exec>,
+    pub left_ns: Cell<u64>,
+    pub action: RefCell<Option<Action>>,
+    pub outcome: Cell<Outcome>,
+    /// A wait that this task was chosen to end (a semaphore handed over …).
+    pub granted: Cell<bool>,
+    /// It has already entered the barrier or released the mutex of a wait.
+    pub waiting: Cell<bool>,
+    /// It has been signalled and now wants the mutex back.
+    pub relocking: Cell<bool>,
+    pub idle_actions: Cell<u32>,
+    pub last_action_at: Cell<u64>,
+    /// CPU whose cache has its working set.
+    pub cache_cpu: Cell<Option<CpuId>>,
+    /// Where it touched its working set last, and how much had been touched there by then.
+    pub touched: Cell<(Option<CpuId>, u64)>,
+    pub behaviour: RefCell<Option<Box<dyn Behaviour>>>,
+    pub rng: RefCell<Rng>,
+}
+
+impl Task {
+    pub fn new(
+        id: TaskId,
+        spec: TaskSpec,
+        parent: Option<TaskId>,
+        tgid: u32,
+        cpu: CpuId,
+        nr_cpus: usize,
+        rng: Rng,
+    ) -> Task {
+        let affinity = spec.affinity.map(|set| set.resized(nr_cpus));
+        let nr_allowed = affinity.as_ref().map_or(nr_cpus, CpuSet::len) as u32;
+        Task {
+            id,
+            comm: spec.comm.chars().take(15).collect(),
+            parent,
+            tgid,
+            address_space: spec.address_space,
+            working_set_bytes: spec.working_set_bytes,
+            nice: Cell::new(spec.nice),
+            policy: Cell::new(spec.class),
+            affinity: RefCell::new(affinity),
+            nr_allowed: Cell::new(nr_allowed),
+            exiting: Cell::new(false),
+            class: Cell::new(Class::Ext),
+            state: Cell::new(TaskState::New),
+            on_rq: Cell::new(OnRq::No),
+            on_cpu: Cell::new(false),
+            on_cpu_awaited: Cell::new(false),
+            cpu: Cell::new(cpu),
+            last_cpu: Cell::new(None),
+            migration_pending: Cell::new(false),
+            exec_start: Cell::new(0),
+            sum_exec_ns: Cell::new(0),
+            yielded: Cell::new(false),
+            weight: Cell::new(100),
+            scx_state: Cell::new(ScxState::None),
+            ops_state: Cell::new(OpsState::None),
+            qseq: Cell::new(0),
+            queued: Cell::new(false),
+            in_custody: Cell::new(false),
+            immed: Cell::new(false),
+            reset_runnable_at: Cell::new(true),
+            runnable_seq: Cell::new(None),
+            runnable_at: Cell::new(0),
+            dsq: Cell::new(NIL),
+            deferred_local: Cell::new(false),
+            ddsp_dsq_id: Cell::new(dsq_id::INVALID),
+            ddsp_enq_flags: Cell::new(0),
+            sticky_cpu: Cell::new(None),
+            holding_cpu: Cell::new(None),
+            rt_slice_left_ns: Cell::new(0),
+            fair: crate::fair::Entity::default(),
+            exec: Cell::new(Exec::Next),
+            left_ns: Cell::new(0),
+            action: RefCell::new(None),
+            outcome: Cell::new(Outcome::Done),
+            granted: Cell::new(false),
+            waiting: Cell::new(false),
+            relocking: Cell::new(false),
+            idle_actions: Cell::new(0),
+            last_action_at: Cell::new(u64::MAX),
+            cache_cpu: Cell::new(None),
+            touched: Cell::new((None, 0)),
+            behaviour: RefCell::new(Some(spec.behaviour)),
+            rng: RefCell::new(rng),
+        }
+    }
+
+    pub fn allows(&self, cpu: CpuId) -> bool {
+        match &*self.affinity.borrow() {
+            Some(set) => set.contains(cpu),
+            None => true,
+        }
+    }
+
+    /// `name[pid]`, as the kernel's messages name tasks.
+    pub fn label(&self) -> String {
+        format!("{}[{}]", self.comm, self.id.pid())
+    }
+
+    pub fn is_realtime(&self) -> bool {
+        matches!(
+            self.policy.get(),
+            SchedClass::Fifo(_) | SchedClass::RoundRobin(_)
+        )
+    }
+
+    /// `rt_priority`, 0 for others.
+    pub fn rt_priority(&self) -> u8 {
+        match self.policy.get() {
+            SchedClass::Fifo(priority) | SchedClass::RoundRobin(priority) => priority,
+            _ => 0,
+        }
+    }
+
+    /// Load weight (`task_struct::se.load`).
+    pub fn load_weight(&self) -> u32 {
+        match self.policy.get() {
+            SchedClass::Idle => consts::WEIGHT_IDLEPRIO,
+            _ => consts::load_weight(self.nice.get()),
+        }
+    }
+
+    pub fn clear_direct_dispatch(&self) {
+        self.ddsp_dsq_id.set(dsq_id::INVALID);
+        self.ddsp_enq_flags.set(0);
+    }
+}
+
+/// First chunk of the table; each further one is twice as large.
+const FIRST_CHUNK: u32 = 64;
+const CHUNKS: usize = 26;
+
+/// All tasks by id. Grows in chunks, so that references stay valid while tasks are forked.
+pub(crate) struct TaskTable {
+    chunks: [OnceCell<Box<[OnceCell<Task>]>>; CHUNKS],
+    len: Cell<u32>,
+}
+
+impl TaskTable {
+    pub fn new() -> Self {
+        TaskTable {
+            chunks: [const { OnceCell::new() }; CHUNKS],
+            len: Cell::new(0),
+        }
+    }
+
+    #[inline]
+    fn place(index: u32) -> (usize, usize) {
+        let shifted = index + FIRST_CHUNK;
+        let chunk = shifted.ilog2() - FIRST_CHUNK.ilog2();
+        (chunk as usize, (shifted - (FIRST_CHUNK << chunk)) as usize)
+    }
+
+    pub fn len(&self) -> u32 {
+        self.len.get()
+    }
+
+    /// Adds what `make` makes of the new id.
+    pub fn push(&self, make: impl FnOnce(TaskId) -> Task) -> &Task {
+        let id = self.len.get();
+        let (chunk, offset) = Self::place(id);
+        let chunk = self.chunks[chunk].get_or_init(|| {
+            let size = (FIRST_CHUNK as usize) << chunk;
+            (0..size).map(|_| OnceCell::new()).collect()
+        });
+        let task = chunk[offset].get_or_init(|| make(TaskId(id)));
+        self.len.set(id + 1);
+        task
+    }
+
+    pub fn get(&self, id: TaskId) -> Option<&Task> {
+        let (chunk, offset) = Self::place(id.0);
+        self.chunks.get(chunk)?.get()?.get(offset)?.get()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Task> {
+        (0..self.len.get()).filter_map(|id| self.get(TaskId(id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_dense_and_distinct() {
+        let mut expected = (0, 0);
+        for index in 0..5_000 {
+            assert_eq!(TaskTable::place(index), expected, "index {index}");
+            expected.1 += 1;
+            if expected.1 == (FIRST_CHUNK as usize) << expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+    }
+}

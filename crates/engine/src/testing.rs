@@ -1,0 +1,514 @@
+//! Stub policies and small workloads for this crate's tests.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as PollContext, Poll, Waker};
+
+use schedlab_machine::Machine;
+use schedlab_trace::check::{Checkers, Start};
+use schedlab_trace::{CpuId, CpuSet, Duration, Event, Instant, Recorder, TaskId, TaskMeta};
+use schedlab_workload::{
+    Action, Behaviour, Context, ObjectSpec, SchedClass, Score, ScoreRule, TaskSpec, Workload,
+};
+
+use crate::consts::dsq_id;
+use crate::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, Policy, Reply, Request, Step, TaskView};
+use crate::scenario::{RunEnd, Scenario};
+
+/// How a stub's op talks to the virtual kernel.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    shared: Rc<Shared>,
+    cpu: CpuId,
+}
+
+struct Shared {
+    request: RefCell<Option<Request>>,
+    reply: RefCell<Option<Reply>>,
+    now: Cell<u64>,
+    slices: RefCell<BTreeMap<u32, u64>>,
+    vtimes: RefCell<BTreeMap<u32, u64>>,
+    charge_ns: Cell<u64>,
+    pub tasks: RefCell<BTreeMap<u32, (String, u32, SchedClass)>>,
+}
+
+struct Ask<'a> {
+    shared: &'a Shared,
+    request: Option<Request>,
+}
+
+impl Future for Ask<'_> {
+    type Output = Reply;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut PollContext<'_>) -> Poll<Reply> {
+        match self.request.take() {
+            Some(request) => {
+                *self.shared.request.borrow_mut() = Some(request);
+                Poll::Pending
+            }
+            None => Poll::Ready(self.shared.reply.borrow_mut().take().expect("a reply")),
+        }
+    }
+}
+
+impl Asker {
+    pub async fn ask(&self, request: Request) -> Reply {
+        Ask {
+            shared: &self.shared,
+            request: Some(request),
+        }
+        .await
+    }
+
+    pub async fn insert(&self, task: TaskId, dsq: u64, slice: u64, enq_flags: u64) {
+        self.ask(Request::DsqInsert {
+            task,
+            dsq,
+            slice,
+            vtime: None,
+            enq_flags,
+        })
+        .await;
+    }
+
+    pub async fn insert_vtime(&self, task: TaskId, dsq: u64, slice: u64, vtime: u64) {
+        self.ask(Request::DsqInsert {
+            task,
+            dsq,
+            slice,
+            vtime: Some(vtime),
+            enq_flags: 0,
+        })
+        .await;
+    }
+
+    pub async fn move_to_local(&self, dsq: u64) -> bool {
+        let request = Request::DsqMoveToLocal { dsq, enq_flags: 0 };
+        self.ask(request).await == Reply::Bool(true)
+    }
+
+    pub async fn create_dsq(&self, dsq: u64) -> i64 {
+        match self.ask(Request::CreateDsq { dsq, node: -1 }).await {
+            Reply::Int(errno) => errno,
+            reply => panic!("{reply:?}"),
+        }
+    }
+
+    pub async fn kick(&self, cpu: u32, flags: u64) {
+        let cpu = cpu as i32;
+        self.ask(Request::Kick { cpu, flags }).await;
+    }
+
+    pub async fn nr_queued(&self, dsq: u64) -> i64 {
+        match self.ask(Request::DsqNrQueued { dsq }).await {
+            Reply::Int(nr) => nr,
+            reply => panic!("{reply:?}"),
+        }
+    }
+
+    /// Lets policy code take this long.
+    pub fn spend(&self, ns: u64) {
+        self.shared.charge_ns.set(self.shared.charge_ns.get() + ns);
+    }
+
+    pub fn cpu(&self) -> CpuId {
+        self.cpu
+    }
+
+    pub fn now(&self) -> u64 {
+        self.shared.now.get()
+    }
+
+    pub fn slice(&self, task: TaskId) -> u64 {
+        self.shared
+            .slices
+            .borrow()
+            .get(&task.0)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    pub fn set_slice(&self, task: TaskId, slice: u64) {
+        self.shared.slices.borrow_mut().insert(task.0, slice);
+    }
+
+    pub fn nice_and_weight(&self, task: TaskId) -> (String, u32, SchedClass) {
+        self.shared.tasks.borrow()[&task.0].clone()
+    }
+}
+
+type OpFuture = Pin<Box<dyn Future<Output = i64>>>;
+type Handler = Box<dyn Fn(Asker, OpCall) -> OpFuture>;
+
+/// One line per op: time, CPU, op.
+pub(crate) type Log = Rc<RefCell<Vec<(u64, u32, OpCall)>>>;
+
+/// A policy whose ops are an `async` function. It notes every op that is called.
+pub(crate) struct Stub {
+    info: OpsInfo,
+    handler: Handler,
+    shared: Rc<Shared>,
+    under_way: Vec<Vec<OpFuture>>,
+    pub log: Log,
+    disallowed: Vec<TaskId>,
+}
+
+impl Stub {
+    pub fn new<F>(ops: &[OpKind], handler: impl Fn(Asker, OpCall) -> F + 'static) -> Stub
+    where
+        F: Future<Output = i64> + 'static,
+    {
+        let mut present = OpSet::default();
+        for &op in ops {
+            present = present.with(op);
+        }
+        Stub {
+            info: OpsInfo {
+                name: "stub".to_owned(),
+                flags: 0,
+                timeout_ms: 0,
+                dispatch_max_batch: 0,
+                present,
+            },
+            handler: Box::new(move |asker, op| Box::pin(handler(asker, op))),
+            shared: Rc::new(Shared {
+                request: RefCell::new(None),
+                reply: RefCell::new(None),
+                now: Cell::new(0),
+                slices: RefCell::default(),
+                vtimes: RefCell::default(),
+                charge_ns: Cell::new(0),
+                tasks: RefCell::default(),
+            }),
+            under_way: Vec::new(),
+            log: Log::default(),
+            disallowed: Vec::new(),
+        }
+    }
+
+    /// Everything to the global DSQ, by the virtual kernel itself.
+    pub fn minimal() -> Stub {
+        Stub::new(&[], |_, _| async { 0 })
+    }
+
+    /// A FIFO in one DSQ, and a log of the ops named.
+    pub fn fifo(more_ops: &[OpKind]) -> Stub {
+        let mut ops = vec![OpKind::Init, OpKind::Enqueue, OpKind::Dispatch];
+        ops.extend_from_slice(more_ops);
+        Stub::new(&ops, |a, op| async move {
+            match op {
+                OpCall::Init => return a.create_dsq(1).await,
+                OpCall::Enqueue { task, enq_flags } => {
+                    a.insert(task, 1, 5_000_000, enq_flags).await
+                }
+                OpCall::Dispatch { .. } => {
+                    a.move_to_local(1).await;
+                }
+                OpCall::SelectCpu { prev_cpu, .. } => return i64::from(prev_cpu.0),
+                _ => {}
+            }
+            0
+        })
+    }
+
+    pub fn flags(mut self, flags: u64) -> Stub {
+        self.info.flags = flags;
+        self
+    }
+
+    pub fn timeout_ms(mut self, timeout_ms: u32) -> Stub {
+        self.info.timeout_ms = timeout_ms;
+        self
+    }
+
+    pub fn disallow(mut self, task: TaskId) -> Stub {
+        self.disallowed.push(task);
+        self
+    }
+
+    fn advance(&mut self, env: &mut Env<'_>) -> Step {
+        self.shared.now.set(env.now.ns());
+        let stack = &mut self.under_way[env.cpu.index()];
+        let future = stack.last_mut().expect("an op under way");
+        let mut context = PollContext::from_waker(Waker::noop());
+        let polled = future.as_mut().poll(&mut context);
+        env.charge_ps(self.shared.charge_ns.take() * 1_000);
+        match polled {
+            Poll::Ready(result) => {
+                stack.pop();
+                Step::Done(result)
+            }
+            Poll::Pending => {
+                let request = self.shared.request.borrow_mut().take();
+                Step::Ask(request.expect("a request"))
+            }
+        }
+    }
+
+    fn begin(&mut self, env: &mut Env<'_>, op: OpCall) -> Step {
+        if self.under_way.len() <= env.cpu.index() {
+            self.under_way.resize_with(env.cpu.index() + 1, Vec::new);
+        }
+        self.log
+            .borrow_mut()
+            .push((env.now.ns(), env.cpu.0, op.clone()));
+        let asker = Asker {
+            shared: self.shared.clone(),
+            cpu: env.cpu,
+        };
+        self.shared.now.set(env.now.ns());
+        let future = (self.handler)(asker, op);
+        self.under_way[env.cpu.index()].push(future);
+        self.advance(env)
+    }
+}
+
+impl Policy for Stub {
+    fn info(&self) -> &OpsInfo {
+        &self.info
+    }
+
+    fn call(&mut self, env: &mut Env<'_>, op: OpCall) -> Step {
+        self.begin(env, op)
+    }
+
+    fn reply(&mut self, env: &mut Env<'_>, reply: Reply) -> Step {
+        if let Reply::Nested(op) = reply {
+            return self.begin(env, op);
+        }
+        *self.shared.reply.borrow_mut() = Some(reply);
+        self.advance(env)
+    }
+
+    fn sync_task(&mut self, task: TaskId, view: &TaskView<'_>) {
+        let known = (view.comm.to_owned(), view.weight, view.class);
+        self.shared.tasks.borrow_mut().insert(task.0, known);
+    }
+
+    fn set_task_cpu(&mut self, _task: TaskId, _cpu: CpuId) {}
+
+    fn drop_task(&mut self, _task: TaskId) {}
+
+    fn slice(&self, task: TaskId) -> u64 {
+        self.shared
+            .slices
+            .borrow()
+            .get(&task.0)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    fn set_slice(&mut self, task: TaskId, slice: u64) {
+        self.shared.slices.borrow_mut().insert(task.0, slice);
+    }
+
+    fn vtime(&self, task: TaskId) -> u64 {
+        self.shared
+            .vtimes
+            .borrow()
+            .get(&task.0)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    fn set_vtime(&mut self, task: TaskId, vtime: u64) {
+        self.shared.vtimes.borrow_mut().insert(task.0, vtime);
+    }
+
+    fn disallowed(&self, task: TaskId) -> bool {
+        self.disallowed.contains(&task)
+    }
+}
+
+/// A behaviour that is a function of the number of actions so far.
+struct Steps<F>(u32, F);
+
+impl<F: FnMut(u32, &mut Context<'_>) -> Option<Action> + Send> Behaviour for Steps<F> {
+    fn next(&mut self, context: &mut Context<'_>) -> Action {
+        self.0 += 1;
+        (self.1)(self.0 - 1, context).unwrap_or(Action::Exit)
+    }
+}
+
+/// A task that does what `step` says until it says `None`.
+pub(crate) fn task(
+    comm: &str,
+    step: impl FnMut(u32, &mut Context<'_>) -> Option<Action> + Send + 'static,
+) -> TaskSpec {
+    TaskSpec {
+        comm: comm.to_owned(),
+        nice: 0,
+        class: SchedClass::Normal,
+        affinity: None,
+        address_space: Some(0),
+        start: Instant::ZERO,
+        working_set_bytes: 0,
+        behaviour: Box::new(Steps(0, step)),
+    }
+}
+
+/// A task that computes `run_us` and sleeps `sleep_us`, `rounds` times.
+pub(crate) fn periodic(comm: &str, run_us: u64, sleep_us: u64, rounds: u32) -> TaskSpec {
+    task(comm, move |n, _| {
+        (n < 2 * rounds).then(|| match n % 2 {
+            0 => Action::Compute(Duration::from_us(run_us)),
+            _ => Action::Sleep(Duration::from_us(sleep_us)),
+        })
+    })
+}
+
+/// A task that only computes.
+pub(crate) fn hog(comm: &str, ms: u64) -> TaskSpec {
+    task(comm, move |n, _| {
+        (n == 0).then(|| Action::Compute(Duration::from_ms(ms)))
+    })
+}
+
+pub(crate) fn on_cpus(mut spec: TaskSpec, cpus: &str) -> TaskSpec {
+    spec.affinity = Some(cpus.parse().expect("a CPU list"));
+    spec
+}
+
+pub(crate) fn workload(objects: Vec<ObjectSpec>, tasks: Vec<TaskSpec>) -> Workload {
+    Workload {
+        name: "test".to_owned(),
+        params: Vec::new(),
+        objects,
+        tasks,
+        duration: Some(Duration::from_secs(60)),
+        score: Score {
+            name: "makespan_ns",
+            unit: "ns",
+            higher_is_better: false,
+            rule: ScoreRule::Makespan,
+        },
+        ..Workload::parse("cpu", 1, 1).expect("a workload of that name")
+    }
+}
+
+/// A current machine with so many CPUs.
+pub(crate) fn machine(nr_cpus: usize) -> Machine {
+    Machine::builtin("laptop")
+        .expect("a built-in profile")
+        .with_cpus(nr_cpus)
+        .expect("so many CPUs")
+}
+
+pub(crate) fn scenario(nr_cpus: usize, tasks: Vec<TaskSpec>) -> Scenario {
+    Scenario::new(machine(nr_cpus), workload(Vec::new(), tasks), 1)
+}
+
+/// All events of a run.
+#[derive(Default)]
+pub(crate) struct Events {
+    pub events: Vec<(u64, u32, Event)>,
+    pub affinities: Vec<(TaskId, CpuSet)>,
+}
+
+impl Recorder for Events {
+    fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
+        self.affinities.push((task, meta.affinity.clone()));
+    }
+
+    fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
+        self.events.push((at.ns(), cpu.0, event));
+    }
+}
+
+/// What a checked run came to.
+pub(crate) struct Checked {
+    pub end: RunEnd<Stub, (Option<Checkers>, Events)>,
+    pub events: Vec<(u64, u32, Event)>,
+}
+
+/// Runs and checks the invariants over the events.
+pub(crate) fn run_checked(scenario: Scenario, policy: Stub) -> Checked {
+    let nr_cpus = scenario.machine.topology.nr_cpus();
+    let checkers = Checkers::new(nr_cpus, Start::Idle, Duration::from_secs(31));
+    let mut end = crate::run(scenario, policy, (Some(checkers), Events::default()));
+    let violations = end.recorder.0.take().expect("the checkers").finish();
+    let found: Vec<String> = violations.first().iter().map(ToString::to_string).collect();
+    assert!(found.is_empty(), "{found:#?}");
+    let events = std::mem::take(&mut end.recorder.1.events);
+    Checked { end, events }
+}
+
+impl Checked {
+    /// The ops of one kind, with their times.
+    pub fn ops(&self, kind: OpKind) -> Vec<(u64, OpCall)> {
+        let log = self.end.policy.log.borrow();
+        log.iter()
+            .filter(|(_, _, op)| op.kind() == kind)
+            .map(|(at, _, op)| (*at, op.clone()))
+            .collect()
+    }
+
+    /// The kinds of ops that name `task`, in order.
+    pub fn life(&self, task: u32) -> Vec<OpKind> {
+        let log = self.end.policy.log.borrow();
+        log.iter()
+            .filter(|(_, _, op)| op_task(op) == Some(TaskId(task)))
+            .map(|(_, _, op)| op.kind())
+            .collect()
+    }
+
+    /// Who ran on `cpu`, in order.
+    pub fn ran_on(&self, cpu: u32) -> Vec<u32> {
+        self.events
+            .iter()
+            .filter_map(|&(_, on, event)| match event {
+                Event::Switch {
+                    next: Some(next), ..
+                } if on == cpu => Some(next.0),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// The task that an op is about.
+fn op_task(op: &OpCall) -> Option<TaskId> {
+    match *op {
+        OpCall::SelectCpu { task, .. }
+        | OpCall::Enqueue { task, .. }
+        | OpCall::Dequeue { task, .. }
+        | OpCall::Tick { task }
+        | OpCall::Runnable { task, .. }
+        | OpCall::Running { task }
+        | OpCall::Stopping { task, .. }
+        | OpCall::Quiescent { task, .. }
+        | OpCall::Yield { from: task, .. }
+        | OpCall::SetWeight { task, .. }
+        | OpCall::SetCpumask { task }
+        | OpCall::CpuRelease { task, .. }
+        | OpCall::InitTask { task, .. }
+        | OpCall::ExitTask { task, .. }
+        | OpCall::Enable { task }
+        | OpCall::Disable { task } => Some(task),
+        _ => None,
+    }
+}
+
+/// Every op there is, for stubs that note them.
+pub(crate) const ALL_TASK_OPS: &[OpKind] = &[
+    OpKind::SelectCpu,
+    OpKind::Dequeue,
+    OpKind::Runnable,
+    OpKind::Running,
+    OpKind::Stopping,
+    OpKind::Quiescent,
+    OpKind::SetWeight,
+    OpKind::SetCpumask,
+    OpKind::InitTask,
+    OpKind::ExitTask,
+    OpKind::Enable,
+    OpKind::Disable,
+];
+
+/// The local DSQ of a CPU.
+pub(crate) fn local_on(cpu: u32) -> u64 {
+    dsq_id::LOCAL_ON | u64::from(cpu)
+}

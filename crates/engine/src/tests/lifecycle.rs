@@ -1,0 +1,57 @@
+//! The order of a task's ops, and what runs without any.
+
+use crate::policy::OpKind::{self, *};
+use crate::testing::*;
+use crate::{ExitKind, run};
+
+#[test]
+fn without_ops_tasks_run_by_the_global_queue() {
+    let end = run_checked(
+        scenario(2, (0..5).map(|_| periodic("p", 50, 200, 10)).collect()),
+        Stub::minimal(),
+    )
+    .end;
+    assert_eq!(end.exit.kind, ExitKind::Done, "{:?}", end.exit);
+    assert_eq!(end.failure, None);
+    assert!(end.makespan.is_some());
+    assert!(end.switches >= 50, "{}", end.switches);
+}
+
+#[test]
+fn a_task_that_sleeps_once_has_this_life() {
+    let checked = run_checked(
+        scenario(1, vec![periodic("p", 50, 200, 1)]),
+        Stub::fifo(ALL_TASK_OPS),
+    );
+    let expected: &[OpKind] = &[
+        InitTask, Enable, SetWeight, SetCpumask,
+        // On one CPU there is nothing to select.
+        Runnable, Enqueue, Dequeue, Running, Stopping, Quiescent, Runnable, Enqueue, Dequeue,
+        Running, Stopping, Quiescent, Disable, ExitTask,
+    ];
+    assert_eq!(checked.life(0), expected);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_events() {
+    let once = || {
+        let tasks = (0..20)
+            .map(|n| periodic("p", 30 + n, 100 + 7 * n, 20))
+            .collect();
+        run_checked(scenario(4, tasks), Stub::fifo(&[SelectCpu])).events
+    };
+    assert_eq!(once(), once());
+}
+
+#[test]
+fn a_run_without_a_recorder_is_the_same_run() {
+    let tasks = || {
+        (0..20)
+            .map(|n| periodic("p", 30 + n, 100 + 7 * n, 20))
+            .collect()
+    };
+    let recorded = run_checked(scenario(4, tasks()), Stub::fifo(&[])).end;
+    let silent = run(scenario(4, tasks()), Stub::fifo(&[]), ());
+    assert_eq!(recorded.end, silent.end);
+    assert_eq!(recorded.switches, silent.switches);
+}

@@ -1,0 +1,55 @@
+//! Which kernel's sched_ext is simulated, and what the older one does otherwise. All differences are here.
+
+/// A kernel version.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum KernelVersion {
+    /// Linux 6.18.
+    V6_18,
+    /// Linux 7.2.
+    #[default]
+    V7_2,
+}
+
+impl KernelVersion {
+    /// As in `uname -r`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            KernelVersion::V6_18 => "6.18",
+            KernelVersion::V7_2 => "7.2",
+        }
+    }
+
+    /// From 7.1 on `ops.dequeue()` tells every departure from the policy's custody, a dispatch to a
+    /// terminal DSQ included. Before, it is only called where a task is dequeued while the policy
+    /// owns it (`SCX_OPSS_QUEUED`).
+    pub(crate) const fn dequeue_on_leaving_custody(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// `SCX_DEQ_SCHED_CHANGE` marks dequeues by changes of attributes.
+    pub(crate) const fn has_deq_sched_change(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// `SCX_ENQ_IMMED`, `SCX_OPS_ALWAYS_ENQ_IMMED` and deferred `scx_bpf_dsq_reenq()`.
+    pub(crate) const fn has_immed(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// `rq->next_class`: an insertion into a local DSQ marks the CPU when the class it is about to
+    /// run is below sched_ext. Before, when its current class is.
+    pub(crate) const fn has_next_class(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// A task that `ops.enqueue()` puts on its own local DSQ under `SCX_ENQ_LAST` runs on, by a mark
+    /// on the idle task. Before, the CPU stays idle until something marks it.
+    pub(crate) const fn marks_idle_after_enq_last(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// `p->scx.dsq_vtime` and `slice` are cleared when a task leaves sched_ext.
+    pub(crate) const fn resets_fields_on_disable(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+}

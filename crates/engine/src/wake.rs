@@ -1,0 +1,192 @@
+//! Wakeups and the beginning of tasks (kernel/sched/core.c).
+
+use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskMeta};
+
+use crate::consts::{enq, wake};
+use crate::cpu::{Cpu, Wait};
+use crate::event_queue::CpuEvent;
+use crate::kernel::{Kernel, Pause};
+use crate::policy::Policy;
+use crate::task::{Class, OnRq, Task, TaskState};
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// `try_to_wake_up()`; tells whether it woke the task.
+    pub(crate) async fn try_to_wake_up(&self, c: &Cpu, p: &Task, flags: u64) -> bool {
+        self.set_mode(c, CpuMode::Sched);
+        let path = self.set_lock_path(c, LockPath::Wakeup);
+        self.charge(c, self.machine.paths.wakeup_ns);
+        self.sync(c).await;
+        self.touch_task(c, p.id, true);
+        let woken = self.ttwu(c, p, flags | wake::TTWU).await;
+        self.set_lock_path(c, path);
+        woken
+    }
+
+    async fn ttwu(&self, c: &Cpu, p: &Task, mut wake_flags: u64) -> bool {
+        if p.state.get() != TaskState::Blocked {
+            return false;
+        }
+        if p.on_rq.get() != OnRq::No {
+            // ttwu_runnable(): it has not got to schedule() yet and need not sleep.
+            let rq = self.cpu(p.cpu.get());
+            self.rq_lock(c, rq).await;
+            let still = p.on_rq.get() != OnRq::No && p.state.get() == TaskState::Blocked;
+            if still {
+                p.state.set(TaskState::Running);
+            }
+            self.rq_unlock(c, rq).await;
+            if still {
+                return true;
+            }
+            if p.state.get() != TaskState::Blocked {
+                return false;
+            }
+        }
+        p.state.set(TaskState::Waking);
+        self.wait_until_off_cpu(c, p).await;
+        let cpu = self
+            .select_task_rq(c, p, p.cpu.get(), &mut wake_flags)
+            .await;
+        if cpu != p.cpu.get() {
+            wake_flags |= wake::MIGRATED;
+            self.set_task_cpu(c, p, cpu);
+        }
+        // ttwu_queue(), ttwu_do_activate()
+        let rq = self.cpu(cpu);
+        self.rq_lock(c, rq).await;
+        let mut en_flags = enq::WAKEUP | enq::NOCLOCK;
+        if wake_flags & wake::RQ_SELECTED != 0 {
+            en_flags |= enq::CPU_SELECTED;
+        }
+        if wake_flags & wake::MIGRATED != 0 {
+            en_flags |= enq::MIGRATED;
+        }
+        self.wake_up_on(c, rq, p, en_flags).await;
+        true
+    }
+
+    /// Makes `p` runnable on `rq`, which is locked on entry and free on return.
+    async fn wake_up_on(&self, c: &Cpu, rq: &Cpu, p: &Task, en_flags: u64) {
+        self.record(
+            c,
+            Event::Wakeup {
+                task: p.id,
+                to: rq.id,
+            },
+        );
+        p.state.set(TaskState::Running);
+        self.activate_task(c, rq, p, en_flags).await;
+        self.wakeup_preempt(c, rq, p);
+        if p.class.get() == Class::Ext {
+            // task_woken_scx()
+            self.run_deferred(c, rq).await;
+        }
+        self.rq_unlock(c, rq).await;
+    }
+
+    /// `select_task_rq()`.
+    async fn select_task_rq(&self, c: &Cpu, p: &Task, prev: CpuId, wake_flags: &mut u64) -> CpuId {
+        let cpu = if p.nr_allowed.get() > 1 {
+            let cpu = match p.class.get() {
+                Class::Ext => self.select_task_rq_scx(c, p, prev, *wake_flags).await,
+                Class::Fair => self.select_task_rq_fair(c, p, prev, *wake_flags),
+                Class::Rt => self.select_task_rq_rt(c, p, prev),
+                Class::Idle | Class::Stop => prev,
+            };
+            *wake_flags |= wake::RQ_SELECTED;
+            cpu
+        } else {
+            p.affinity
+                .borrow()
+                .as_ref()
+                .and_then(|set| set.first())
+                .unwrap_or(prev)
+        };
+        if p.allows(cpu) && self.online.borrow().contains(cpu) {
+            return cpu;
+        }
+        // select_fallback_rq()
+        self.any_allowed_cpu(p)
+            .unwrap_or_else(|| self.online_or_other(cpu))
+    }
+
+    /// Spins while `p` is still being switched out (`smp_cond_load_acquire(&p->on_cpu)`).
+    async fn wait_until_off_cpu(&self, c: &Cpu, p: &Task) {
+        if !p.on_cpu.get() {
+            return;
+        }
+        let mode = self.set_mode(c, CpuMode::Spin);
+        p.on_cpu_awaited.set(true);
+        c.awaits_off_cpu.set(Some(p.id));
+        c.wait.set(Wait::Resume);
+        Pause::new().await;
+        self.set_mode(c, mode);
+    }
+
+    /// `p` is off its CPU at the local time of `c`: who waits for that goes on.
+    pub(crate) fn wake_on_cpu_waiters(&self, c: &Cpu, p: &Task) {
+        for waiter in &self.cpus {
+            if waiter.awaits_off_cpu.get() == Some(p.id) {
+                waiter.awaits_off_cpu.set(None);
+                let at = c.now.get().max(waiter.now.get());
+                waiter.now.set(at);
+                self.set_event(waiter.id, CpuEvent::Main, at);
+            }
+        }
+    }
+
+    /// Tells recorder and policy of a new task.
+    pub(crate) fn introduce_task(&self, c: &Cpu, p: &Task) {
+        let affinity = p.affinity.borrow().clone();
+        let meta = TaskMeta {
+            comm: p.comm.to_string(),
+            nice: p.nice.get(),
+            affinity: affinity.unwrap_or_else(|| self.all_cpus.clone()),
+            realtime: p.is_realtime(),
+        };
+        self.recorder.borrow_mut().define_task(p.id, &meta);
+        self.recorder.borrow_mut().record(
+            self.now(c),
+            c.id,
+            Event::TaskNew {
+                task: p.id,
+                parent: p.parent,
+            },
+        );
+        p.weight.set(crate::consts::cgroup_weight(p.load_weight()));
+        self.sync_task(p);
+        self.policy.borrow_mut().set_task_cpu(p.id, p.cpu.get());
+    }
+
+    /// `wake_up_new_task()`.
+    pub(crate) async fn wake_up_new_task(&self, c: &Cpu, p: &Task) {
+        self.set_mode(c, CpuMode::Sched);
+        let path = self.set_lock_path(c, LockPath::Wakeup);
+        self.charge(c, self.machine.paths.wakeup_ns);
+        self.sync(c).await;
+        self.touch_task(c, p.id, true);
+        p.state.set(TaskState::Waking);
+        let mut wake_flags = wake::FORK;
+        let cpu = self
+            .select_task_rq(c, p, p.cpu.get(), &mut wake_flags)
+            .await;
+        self.set_task_cpu(c, p, cpu);
+        let rq = self.cpu(cpu);
+        self.rq_lock(c, rq).await;
+        self.wake_up_on(c, rq, p, enq::NOCLOCK | enq::INITIAL).await;
+        self.set_lock_path(c, path);
+    }
+
+    /// A task of the workload begins its life.
+    pub(crate) async fn start_task(&self, c: &Cpu, p: &Task) {
+        self.set_mode(c, CpuMode::Kernel);
+        if p.scx_state.get() == crate::task::ScxState::None {
+            p.cpu.set(c.id);
+            self.introduce_task(c, p);
+            if !self.scx_fork(c, p).await {
+                return;
+            }
+        }
+        self.wake_up_new_task(c, p).await;
+    }
+}
