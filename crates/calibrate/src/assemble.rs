@@ -346,7 +346,10 @@ fn transfers(draft: &mut Draft, site: &Site<'_>) {
             }
             None => {
                 floor = floor.max(base_ps);
-                let source = format!("guess: no two CPUs here are {what}");
+                let source = match site.cores(distance) {
+                    Some((a, b)) => format!("guess: CPUs {a} and {b}, {what}, never ran together"),
+                    None => format!("guess: no two CPUs here are {what}"),
+                };
                 draft.put(field, floor, source);
             }
         }
@@ -356,7 +359,7 @@ fn transfers(draft: &mut Draft, site: &Site<'_>) {
             let source = "derived: one transfer at the nearest distance";
             draft.put("locks.handover_ns", (ps / 1_000).max(1), source.to_owned());
         }
-        None => draft.note("there are no two cores: transfers between CPUs stay a guess"),
+        None => draft.note("no two cores could be measured: transfers between CPUs stay a guess"),
     }
     match site.siblings() {
         Some((a, b)) => {
@@ -449,7 +452,7 @@ fn kernel_paths(draft: &mut Draft, site: &Site<'_>, cpu: usize, progress: &mut d
             );
             draft.put_ns("paths.idle_exit_ns", &hop.less(known), &what);
         }
-        None => draft.note("there are no two cores: leaving idle stays a guess"),
+        None => draft.note("no two cores could be measured: leaving idle stays a guess"),
     }
     progress("fork and exit");
     match paths::fork_and_exit(cpu) {

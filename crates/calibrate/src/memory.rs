@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::pin::{on_cpu, pin};
-use crate::sample::{Sample, ps_each};
+use crate::sample::{Sample, ps_each, undisturbed};
 
 /// A word with a cache line, and its neighbour that hardware fetches along, to itself.
 #[repr(align(256))]
@@ -16,13 +16,24 @@ struct Alone(AtomicU64);
 pub fn chase(cpu: usize, bytes: u64, line_bytes: u32) -> Option<Sample> {
     on_cpu(cpu, || {
         let words_per_line = line_bytes as usize / size_of::<u32>();
-        let chain = chain(bytes as usize / line_bytes as usize, words_per_line);
-        let steps = 20_000;
-        let mut at = walk(&chain, 0, (chain.len() / words_per_line).min(4_000_000));
-        Sample::collect(41, Duration::from_millis(400), || {
-            let start = Instant::now();
+        let lines = bytes as usize / line_bytes as usize;
+        let chain = chain(lines, words_per_line);
+        let steps = 4_000;
+        let mut at = 0;
+        // Brings the lines into the caches that hold them; a pass is enough, and little time too.
+        let start = Instant::now();
+        for _ in 0..lines / steps + 1 {
             at = walk(&chain, at, steps);
-            Some(ps_each(start, steps as u64))
+            if start.elapsed() > Duration::from_millis(800) {
+                break;
+            }
+        }
+        Sample::collect(101, Duration::from_millis(400), || {
+            undisturbed(|| {
+                let start = Instant::now();
+                at = walk(&chain, at, steps);
+                Some(ps_each(start, steps as u64))
+            })
         })
     })
 }
@@ -59,11 +70,13 @@ pub fn atomic(cpu: usize) -> Option<Sample> {
         let word = Alone(AtomicU64::new(0));
         let operations = 10_000;
         Sample::collect(101, Duration::from_millis(200), || {
-            let start = Instant::now();
-            for _ in 0..operations {
-                black_box(&word.0).fetch_add(1, Ordering::SeqCst);
-            }
-            Some(ps_each(start, operations))
+            undisturbed(|| {
+                let start = Instant::now();
+                for _ in 0..operations {
+                    black_box(&word.0).fetch_add(1, Ordering::SeqCst);
+                }
+                Some(ps_each(start, operations))
+            })
         })
     })
 }
@@ -94,14 +107,20 @@ pub fn transfer(a: usize, b: usize) -> Option<Sample> {
             while !partner_ready.load(Ordering::SeqCst) {
                 thread::yield_now();
             }
-            let rounds = 1_000;
-            Sample::collect(101, Duration::from_millis(400), || {
+            let rounds = 200;
+            // On a busy machine the other thread may not run for a while: such a round says nothing.
+            let patience = Duration::from_millis(20);
+            Sample::collect(301, Duration::from_millis(600), || {
                 let start = Instant::now();
                 for _ in 0..rounds {
-                    let value = word.load(Ordering::Relaxed);
+                    // An abandoned round may still be answered: the word is even again then.
+                    let value = word.load(Ordering::Relaxed) & !1;
                     word.store(value + 1, Ordering::Release);
+                    let mut spins = 0u32;
                     while word.load(Ordering::Acquire) != value + 2 {
-                        if stop.load(Ordering::Relaxed) {
+                        spins = spins.wrapping_add(1);
+                        let look = spins.is_multiple_of(4_096);
+                        if look && (stop.load(Ordering::Relaxed) || start.elapsed() > patience) {
                             return None;
                         }
                         spin_loop();

@@ -14,7 +14,7 @@ use rustix::thread::{futex, sched_yield};
 use rustix::time::{ClockId, clock_getres};
 
 use crate::pin::{on_cpu, pin};
-use crate::sample::{Sample, ps_each};
+use crate::sample::{Sample, ps_each, undisturbed};
 
 const BUDGET: Duration = Duration::from_millis(500);
 
@@ -22,11 +22,13 @@ const BUDGET: Duration = Duration::from_millis(500);
 fn repeated(cpu: usize, operations: u64, mut call: impl FnMut() + Send) -> Option<Sample> {
     on_cpu(cpu, || {
         Sample::collect(101, BUDGET, || {
-            let start = Instant::now();
-            for _ in 0..operations {
-                call();
-            }
-            Some(ps_each(start, operations))
+            undisturbed(|| {
+                let start = Instant::now();
+                for _ in 0..operations {
+                    call();
+                }
+                Some(ps_each(start, operations))
+            })
         })
     })
 }
@@ -83,18 +85,21 @@ pub fn socket_alone(cpu: usize) -> Option<(Sample, Sample)> {
         let mut buffer = [0; 100];
         let mut received = Vec::new();
         let sent = Sample::collect(101, BUDGET, || {
-            let mut sending = Duration::ZERO;
             let mut receiving = Duration::ZERO;
-            for _ in 0..50 {
-                let start = Instant::now();
-                sender.write_all(&message).ok()?;
-                let middle = Instant::now();
-                receiver.read_exact(&mut buffer).ok()?;
-                sending += middle - start;
-                receiving += middle.elapsed();
-            }
+            let sent = undisturbed(|| {
+                let mut sending = Duration::ZERO;
+                for _ in 0..50 {
+                    let start = Instant::now();
+                    sender.write_all(&message).ok()?;
+                    let middle = Instant::now();
+                    receiver.read_exact(&mut buffer).ok()?;
+                    sending += middle - start;
+                    receiving += middle.elapsed();
+                }
+                Some(sending.as_nanos() as u64 * 1_000 / 50)
+            })?;
             received.push(receiving.as_nanos() as u64 * 1_000 / 50);
-            Some(sending.as_nanos() as u64 * 1_000 / 50)
+            Some(sent)
         })?;
         Some((sent, Sample::of(received)?))
     })
@@ -125,14 +130,16 @@ pub fn wake_same_cpu(cpu: usize) -> Option<Sample> {
             Sample::collect(101, BUDGET, || {
                 // The others go back to sleep meanwhile.
                 thread::sleep(Duration::from_millis(1));
-                let start = Instant::now();
-                let mut woken = 0;
-                for word in &words {
-                    woken += futex::wake(word, futex::Flags::PRIVATE, 1).ok()?;
-                }
-                let ps = ps_each(start, SLEEPERS as u64);
-                // Somebody had not slept yet, or has left.
-                (woken == SLEEPERS).then_some(ps)
+                undisturbed(|| {
+                    let start = Instant::now();
+                    let mut woken = 0;
+                    for word in &words {
+                        woken += futex::wake(word, futex::Flags::PRIVATE, 1).ok()?;
+                    }
+                    let ps = ps_each(start, SLEEPERS as u64);
+                    // Somebody had not slept yet, or has left.
+                    (woken == SLEEPERS).then_some(ps)
+                })
             })
         });
         stop.store(true, Ordering::SeqCst);

@@ -88,6 +88,24 @@ pub fn ps_each(start: Instant, operations: u64) -> u64 {
     u64::try_from(ps).unwrap_or(u64::MAX)
 }
 
+/// What `measure` answers, unless another thread took the CPU away meanwhile.
+pub fn undisturbed(measure: impl FnOnce() -> Option<u64>) -> Option<u64> {
+    let before = preemptions();
+    let measured = measure();
+    measured.filter(|_| preemptions() == before)
+}
+
+/// How often the calling thread was preempted so far.
+fn preemptions() -> i64 {
+    // SAFETY: the structure is plain data for which all zeroes are a value, and getrusage() gets a
+    // pointer to one that lives.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_nivcsw
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

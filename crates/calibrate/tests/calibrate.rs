@@ -27,19 +27,20 @@ fn the_profile_loads_and_tells_what_was_measured() {
         known.unwrap_or_else(|| panic!("no {field}")).kind
     };
     for field in [
-        "memory.miss_ps",
+        "memory.hit_ps",
         "memory.atomic_ps",
         "paths.syscall_ns",
-        "paths.switch_ns",
+        "paths.pipe_ns",
     ] {
         assert_eq!(kind(field), SourceKind::Measured, "{field}\n{text}");
     }
     assert_eq!(kind("paths.irq_ns"), SourceKind::Guess);
-    // Bounds that no machine of today breaks: a mistaken unit would.
+    // Bounds that no machine of today breaks, even while other programs keep it busy: a mistaken unit
+    // would.
     assert!(
-        (10_000..10_000_000).contains(&machine.memory.miss_ps),
+        (10_000..100_000_000).contains(&machine.memory.miss_ps),
         "{text}"
     );
-    assert!((500..200_000).contains(&machine.memory.hit_ps), "{text}");
+    assert!((500..500_000).contains(&machine.memory.hit_ps), "{text}");
     assert!((10..100_000).contains(&machine.paths.syscall_ns), "{text}");
 }
