@@ -46,19 +46,20 @@ char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
 
-/* Who wins among equals: the previous task, or the one nearer the head (2.4.16). */
 enum dss_ties { TIES_PREV, TIES_LIST };
+enum dss_base { BASE_LINUX_2_4, BASE_2_3_99 };
+enum dss_charge { CHARGE_RUNTIME, CHARGE_TICKS };
+
+/* Who wins among equals: the previous task, or the one nearer the head (2.4.16). */
 const volatile enum dss_ties ties = TIES_PREV;
 
 /* Goodness by which a woken task must exceed the running one: 1 up to 2.4.7, 0 in 2.4.13. */
 const volatile u32 threshold = 1;
 
 /* Which kernel's arithmetic: 2.4, or 2.3.99, which ELSC was written against. */
-enum dss_base { BASE_LINUX_2_4, BASE_2_3_99 };
 const volatile enum dss_base base = BASE_LINUX_2_4;
 
 /* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
-enum dss_charge { CHARGE_RUNTIME, CHARGE_TICKS };
 const volatile enum dss_charge charge = CHARGE_RUNTIME;
 
 /* Linux 2.4 on i386: HZ, hence the unit of the counter. */

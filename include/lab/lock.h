@@ -35,6 +35,7 @@ enum lab_lock_kind {
 	LAB_LOCK_QUEUED,
 };
 
+/* Kind of the policy's locks: test-and-test-and-set, or first come first served. */
 const volatile enum lab_lock_kind lab_lock_kind = LAB_LOCK_TAS;
 
 struct lab_lock {
