@@ -239,6 +239,7 @@ static __always_inline void dss_unlink(task_t *t)
 {
 	if (t->linked) {
 		alter(t);
+		lab_touch(&rq.list.head, true);
 		lab_list_del(&rq.list, &t->lab.node);
 		t->linked = false;
 	}
@@ -419,6 +420,7 @@ void BPF_STRUCT_OPS(dss_enqueue, struct task_struct *p, u64 enq_flags)
 	if (t->leaving || (t->linked && moved))
 		dss_unlink(t);
 	if (!t->linked) {
+		lab_touch(&rq.list.head, true);
 		lab_list_add_head(&rq.list, &t->lab.node);
 		t->linked = true;
 	}
@@ -499,6 +501,7 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 			if (base == BASE_2_3_99)
 				prev->yielded = false;
 		}
+		lab_touch(&rq.list.head, false);
 		lab_list_for_each(pos, &rq.list) {
 			t = lab_entry(pos, struct dss_task, lab.node);
 			if (t == prev && (ties == TIES_PREV || !runnable))
