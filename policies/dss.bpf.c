@@ -704,14 +704,15 @@ void BPF_STRUCT_OPS(dss_set_cpumask, struct task_struct *p, const struct cpumask
 s32 BPF_STRUCT_OPS_SLEEPABLE(dss_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
 {
+	struct task_struct *current_p = bpf_get_current_task_btf();
 	task_t *t = task_new(p), *parent = NULL;
 
 	if (!t)
 		return -ENOMEM;
 	dss_refresh(t, p);
 	t->counter = base == BASE_2_3_99 ? DSS_FIRST_COUNTER_2_3_99 : DSS_FIRST_COUNTER;
-	if (args->fork)
-		parent = task_of(bpf_get_current_task_btf());
+	if (args->fork && current_p && current_p->pid)
+		parent = task_of(current_p);
 	if (!parent)
 		return 0;
 	t->has_parent = true;
