@@ -14,7 +14,7 @@ use rustix::thread::{futex, sched_yield};
 use rustix::time::{ClockId, clock_getres};
 
 use crate::pin::{on_cpu, pin};
-use crate::sample::{Sample, ps_each, undisturbed};
+use crate::sample::{Sample, preemptions, ps_each, undisturbed};
 
 const BUDGET: Duration = Duration::from_millis(500);
 
@@ -272,18 +272,26 @@ pub fn hz() -> Option<u32> {
 }
 
 /// The gaps that the timer interrupt leaves in a loop which only reads the clock: a tick, and the
-/// entry and return of its interrupt. As many of the longest gaps as there were ticks.
+/// entry and return of its interrupt. As many of the longest gaps as there were ticks, without those in
+/// which another thread ran.
 pub fn tick_gaps(cpu: usize, hz: u32) -> Option<Sample> {
     on_cpu(cpu, || {
         let length = Duration::from_millis(600);
         let mut gaps = Vec::with_capacity(100_000);
         let start = Instant::now();
         let mut before = start;
+        let mut preempted = preemptions();
         loop {
-            let now = Instant::now();
+            let mut now = Instant::now();
             let gap = (now - before).as_nanos() as u64;
-            if gap > 300 && gaps.len() < gaps.capacity() {
-                gaps.push(gap * 1_000);
+            if gap > 300 {
+                let switches = preemptions();
+                if switches == preempted && gaps.len() < gaps.capacity() {
+                    gaps.push(gap * 1_000);
+                }
+                preempted = switches;
+                // Asking is no gap.
+                now = Instant::now();
             }
             before = now;
             if now - start > length {

@@ -96,7 +96,7 @@ pub fn undisturbed(measure: impl FnOnce() -> Option<u64>) -> Option<u64> {
 }
 
 /// How often the calling thread was preempted so far.
-fn preemptions() -> i64 {
+pub fn preemptions() -> i64 {
     // SAFETY: the structure is plain data for which all zeroes are a value, and getrusage() gets a
     // pointer to one that lives.
     unsafe {
