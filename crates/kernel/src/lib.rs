@@ -6,11 +6,19 @@
 pub mod btf;
 pub mod cache;
 pub mod clang;
+pub mod doctor;
 pub mod error;
+mod group;
 pub mod load;
+pub mod measure;
 pub mod policy;
+mod probes;
+pub mod run;
 pub mod scx;
+mod topology;
+pub mod trace;
 pub mod vars;
+mod verdict;
 pub mod vm;
 
 pub use error::{Error, Result};

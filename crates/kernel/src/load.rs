@@ -6,21 +6,18 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
-use std::path::PathBuf;
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Enum64};
-use libbpf_rs::{Link, MapCore as _, MapFlags, MapType, ObjectBuilder, OpenObject, PrintLevel};
+use libbpf_rs::{Link, MapCore as _, MapFlags, MapType, ObjectBuilder, OpenObject};
 
-use crate::cache;
-use crate::error::{At as _, Doing as _, Error, Result};
+use crate::error::{Doing as _, Error, Result};
 use crate::policy::Object;
 use crate::scx::{self, State};
 use crate::vars::{self, Kind, Variable};
+use crate::verdict;
 
 /// How long the kernel may take to go back to its own scheduler.
 const UNLOAD_TIMEOUT: Duration = Duration::from_secs(20);
@@ -60,7 +57,6 @@ pub struct Loaded {
     object: libbpf_rs::Object,
     link: Option<Link>,
     exit_info: Option<(Variable, ExitLayout)>,
-    log: PathBuf,
 }
 
 /// Offsets in `struct user_exit_info` of the scx headers.
@@ -101,16 +97,6 @@ fn btf_of(object: &Object) -> Result<Btf<'_>> {
         })
 }
 
-/// Everything libbpf says while something is loaded. libbpf has one callback for the process.
-static LOG: Mutex<String> = Mutex::new(String::new());
-static LOADING: Mutex<()> = Mutex::new(());
-
-fn keep_message(_level: PrintLevel, message: String) {
-    if let Ok(mut log) = LOG.lock() {
-        log.push_str(&message);
-    }
-}
-
 impl Loaded {
     /// Loads and attaches a policy with its options, and makes sure that it really schedules.
     ///
@@ -133,15 +119,8 @@ impl Loaded {
                 remedy: "run as root, for example with sudo".to_owned(),
             });
         }
-        let _one_at_a_time = LOADING.lock().unwrap_or_else(|e| e.into_inner());
         raise_memlock_limit();
-        if let Ok(mut log) = LOG.lock() {
-            log.clear();
-        }
-        let previous = libbpf_rs::set_print(Some((PrintLevel::Info, keep_message)));
-        let result = Self::load_logged(policy, settings);
-        libbpf_rs::set_print(previous);
-        result
+        verdict::listen(|| Self::load_logged(policy, settings))
     }
 
     fn load_logged(policy: &Object, settings: &[(String, String)]) -> Result<Loaded> {
@@ -149,7 +128,7 @@ impl Loaded {
         let mut open = ObjectBuilder::default()
             .name("policy")
             .and_then(|builder| builder.open_memory(&policy.bytes))
-            .map_err(|error| rejected(policy, &error.to_string()))?;
+            .map_err(|error| verdict::rejected(&policy.name, &error.to_string()))?;
         configure(policy, &btf, &mut open, settings)?;
 
         let exit_info = vars::of_section(&btf, ".data")
@@ -169,14 +148,13 @@ impl Loaded {
 
         let object = open
             .load()
-            .map_err(|error| rejected(policy, &error.to_string()))?;
+            .map_err(|error| verdict::rejected(&policy.name, &error.to_string()))?;
         let mut loaded = Loaded {
             name: policy.name.clone(),
             ops_name,
             object,
             link: None,
             exit_info,
-            log: log_path(&policy.name),
         };
         loaded.attach(policy)?;
         Ok(loaded)
@@ -201,12 +179,20 @@ impl Loaded {
                 } else {
                     format!("{} ({})", exit.reason, exit.message)
                 };
-                return Err(rejected(policy, &said));
+                return Err(verdict::rejected(&policy.name, &said));
             }
         }
         match scx::state() {
             State::Loaded { state, name } if state == "enabled" && name == self.ops_name => {}
-            other => {
+            mut other => {
+                // Where it is being thrown out, the reason is known when that is over.
+                let deadline = Instant::now() + UNLOAD_TIMEOUT;
+                while matches!(&other, State::Loaded { state, .. } if state == "disabling")
+                    && Instant::now() < deadline
+                {
+                    thread::sleep(Duration::from_millis(5));
+                    other = scx::state();
+                }
                 let exit = self.exit();
                 let problem = match (exit.kind, other) {
                     (0, State::Loaded { state, name }) => {
@@ -289,6 +275,20 @@ impl Loaded {
         per_cpu(&self.object, map)
     }
 
+    /// Sets one entry of a per-CPU array map to zero on every CPU, where the policy has such a map.
+    ///
+    /// # Errors
+    /// The map cannot be written.
+    pub fn clear_per_cpu(&self, map: &str, entry: u32) -> Result<()> {
+        let Some(map) = self.object.maps().find(|known| known.name() == map) else {
+            return Ok(());
+        };
+        let zero = vec![0; map.value_size() as usize];
+        let cpus = vec![zero; crate::topology::possible_cpus()];
+        map.update_percpu(&entry.to_ne_bytes(), &cpus, MapFlags::ANY)
+            .doing("clearing a counter of the policy")
+    }
+
     /// Takes the policy out, waits until the kernel is back at its own scheduler, and tells why
     /// the policy ended (by this call, or earlier by ejection).
     ///
@@ -313,11 +313,6 @@ impl Loaded {
             }
             thread::sleep(Duration::from_millis(5));
         }
-    }
-
-    /// Where the log of a refusal would be.
-    pub fn log(&self) -> &PathBuf {
-        &self.log
     }
 
     fn section(&self, section: &str) -> Option<Vec<u8>> {
@@ -423,24 +418,29 @@ fn configure(
             }
         }
     }
+    if set_rodata(open, &bytes) {
+        Ok(())
+    } else {
+        Err(wrong("has no read-only data to set options in".to_owned()))
+    }
+}
+
+/// Writes bytes at offsets of the read-only data; `false` if there is none to write to.
+pub(crate) fn set_rodata(open: &mut OpenObject, bytes: &[(usize, Vec<u8>)]) -> bool {
     for mut map in open.maps_mut() {
-        if !is_section(map.name(), ".rodata") {
+        if !ends_with(map.name(), ".rodata") {
             continue;
         }
         if let Some(data) = map.initial_value_mut() {
-            for (offset, value) in &bytes {
+            for (offset, value) in bytes {
                 if let Some(place) = data.get_mut(*offset..*offset + value.len()) {
                     place.copy_from_slice(value);
                 }
             }
         }
-        return Ok(());
+        return true;
     }
-    if bytes.is_empty() {
-        Ok(())
-    } else {
-        Err(wrong("has no read-only data to set options in".to_owned()))
-    }
+    bytes.is_empty()
 }
 
 /// All `SCX_*` enumerators of the running kernel.
@@ -502,101 +502,4 @@ fn text(bytes: &[u8]) -> String {
 
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes[..N].try_into().expect("checked by the layout")
-}
-
-fn log_path(policy: &str) -> PathBuf {
-    let dir = cache::dir().unwrap_or_else(|_| std::env::temp_dir());
-    dir.join("log").join(format!("{policy}.log"))
-}
-
-/// Writes what libbpf said to a file and picks the line that explains the refusal.
-fn rejected(policy: &Object, fallback: &str) -> Error {
-    let log = LOG.lock().map(|log| log.clone()).unwrap_or_default();
-    let path = log_path(&policy.name);
-    let reason = explain(&log).unwrap_or_else(|| fallback.to_owned());
-    let written = path
-        .parent()
-        .map_or(Ok(()), fs::create_dir_all)
-        .and_then(|()| fs::write(&path, format!("{log}\n{fallback}\n")))
-        .at(&path);
-    match written {
-        Ok(()) => Error::Rejected {
-            policy: policy.name.clone(),
-            reason,
-            log: path,
-        },
-        // Rather the reason without a log than neither.
-        Err(error) => Error::NotAttached {
-            policy: policy.name.clone(),
-            problem: format!(
-                "the kernel rejects it: {reason} (its log could not be kept: {error})"
-            ),
-        },
-    }
-}
-
-/// The line of libbpf's output that explains a failure: the verifier's last word with the source
-/// line it is about, or else libbpf's first complaint.
-fn explain(log: &str) -> Option<String> {
-    const BEGIN: &str = "-- BEGIN PROG LOAD LOG --";
-    const END: &str = "-- END PROG LOAD LOG --";
-    if let Some(begin) = log.find(BEGIN) {
-        let program = log[..begin]
-            .rsplit("prog '")
-            .next()
-            .and_then(|rest| rest.split('\'').next())
-            .unwrap_or("?");
-        let body = &log[begin + BEGIN.len()..];
-        let body = &body[..body.find(END).unwrap_or(body.len())];
-        let mut source = None;
-        let mut verdict = None;
-        for line in body.lines().map(str::trim) {
-            if let Some(code) = line.strip_prefix("; ") {
-                source = Some(code);
-            } else if line.starts_with("processed ") || line.starts_with("verification time") {
-                break;
-            } else if !line.is_empty() {
-                verdict = Some(line);
-            }
-        }
-        let verdict = verdict?;
-        return Some(match source {
-            Some(source) => format!("{program}: {verdict}, at: {source}"),
-            None => format!("{program}: {verdict}"),
-        });
-    }
-    log.lines()
-        .filter_map(|line| line.strip_prefix("libbpf: "))
-        .find(|line| !line.starts_with("elf:"))
-        .map(str::to_owned)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::explain;
-
-    #[test]
-    fn the_verifiers_last_word_is_found() {
-        let log = "libbpf: prog 'x_dispatch': BPF program load failed: -EACCES\n\
-                   libbpf: prog 'x_dispatch': -- BEGIN PROG LOAD LOG --\n\
-                   0: R1=ctx() R10=fp0\n\
-                   ; return *p; @ x.bpf.c:12\n\
-                   3: (79) r0 = *(u64 *)(r1 +8)\n\
-                   R1 invalid mem access 'scalar'\n\
-                   processed 4 insns (limit 1000000)\n\
-                   -- END PROG LOAD LOG --\n\
-                   libbpf: failed to load object 'x'\n";
-        assert_eq!(
-            explain(log).as_deref(),
-            Some("x_dispatch: R1 invalid mem access 'scalar', at: return *p; @ x.bpf.c:12")
-        );
-    }
-
-    #[test]
-    fn without_a_verifier_log_the_first_complaint_counts() {
-        let log = "libbpf: extern (func ksym) 'scx_bpf_nope': not found in kernel or module BTFs\n\
-                   libbpf: failed to load object 'x'\n";
-        assert!(explain(log).unwrap().contains("scx_bpf_nope"));
-        assert_eq!(explain(""), None);
-    }
 }

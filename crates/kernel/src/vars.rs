@@ -4,7 +4,9 @@
 //! schedulers. The rules for their values are the same as for the simulator: `true`/`false`,
 //! integers, and enumerators in lower case without the prefix they share.
 
-use libbpf_rs::btf::types::{Composite, DataSec, Enum, Enum64, Int, IntEncoding, MemberAttr, Var};
+use libbpf_rs::btf::types::{
+    Array, Composite, DataSec, Enum, Enum64, Int, IntEncoding, MemberAttr, Var,
+};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType};
 
 /// Where a variable is and what it holds.
@@ -160,26 +162,43 @@ pub fn encode(variable: &Variable, text: &str) -> Result<Vec<u8>, String> {
     Ok(value.to_le_bytes()[..variable.size].to_vec())
 }
 
+/// Name, offset in bytes and size of each member of a struct; arrays have the size of an element.
+pub fn members(btf: &Btf<'_>, structure: &str) -> Vec<(String, usize, usize)> {
+    let Some(ty) = btf
+        .type_by_kind::<Composite<'_>>()
+        .find(|c| c.name().is_some_and(|n| n == structure))
+    else {
+        return Vec::new();
+    };
+    ty.iter()
+        .filter_map(|member| {
+            let MemberAttr::Normal { offset } = member.attr else {
+                return None;
+            };
+            let size = btf
+                .type_by_id::<BtfType<'_>>(member.ty)
+                .and_then(|t| size_of(t.skip_mods_and_typedefs()))
+                .unwrap_or(0);
+            let name = member.name?.to_string_lossy().into_owned();
+            Some((name, offset as usize / 8, size))
+        })
+        .collect()
+}
+
 /// Offset in bytes and size of a member of a struct, `None` where it has none of this name.
 pub fn member(btf: &Btf<'_>, structure: &str, name: &str) -> Option<(usize, usize)> {
-    let ty: Composite<'_> = btf
-        .type_by_kind::<Composite<'_>>()
-        .find(|c| c.name().is_some_and(|n| n == structure))?;
-    let member = ty.iter().find(|m| m.name.is_some_and(|n| n == name))?;
-    let MemberAttr::Normal { offset } = member.attr else {
-        return None;
-    };
-    let size = btf
-        .type_by_id::<BtfType<'_>>(member.ty)
-        .map(|t| t.skip_mods_and_typedefs())
-        .and_then(size_of)
-        .unwrap_or(0);
-    Some((offset as usize / 8, size))
+    members(btf, structure)
+        .into_iter()
+        .find_map(|(known, offset, size)| (known == name).then_some((offset, size)))
 }
 
 fn size_of(ty: BtfType<'_>) -> Option<usize> {
     match ty.kind() {
         BtfKind::Int => Int::try_from(ty).ok().map(|i| usize::from(i.bits) / 8),
+        BtfKind::Array => {
+            let element = Array::try_from(ty).ok()?.contained_type();
+            size_of(element.skip_mods_and_typedefs())
+        }
         _ => None,
     }
 }

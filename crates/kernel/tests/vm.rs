@@ -7,9 +7,11 @@ mod inside;
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use schedlab_kernel::Error;
+use schedlab_kernel::policy;
 use schedlab_kernel::vm::{Stream, Vm};
 
 fn main() -> ExitCode {
@@ -17,20 +19,36 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|a| a == inside::MARK) {
         return inside::run(&arguments[1..]);
     }
+    if arguments.first().is_some_and(|a| a == inside::HOLD) {
+        return inside::hold(&arguments[1..]);
+    }
+    if arguments
+        .first()
+        .is_some_and(|a| a == inside::programs::MARK)
+    {
+        let known = inside::programs::run(&arguments[1..]);
+        return known.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     // What cargo's own test harness would answer.
     if arguments.iter().any(|a| a == "--list") {
         println!("vm: test");
         return ExitCode::SUCCESS;
     }
-    let filter = arguments.iter().find(|a| !a.starts_with('-')).cloned();
+    let filter: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
 
+    let objects = tempfile::tempdir().expect("a temporary directory");
+    if let Err(error) = compile_test_policies(objects.path()) {
+        println!("{error}");
+        return ExitCode::FAILURE;
+    }
     let vm = Vm {
         cpus: 4,
         ..Vm::default()
     };
     let program = std::env::current_exe().expect("a running program has a path");
     let mut command = vec![program.into_os_string(), OsString::from(inside::MARK)];
-    command.extend(filter.map(OsString::from));
+    command.push(objects.path().into());
+    command.extend(filter.iter().map(OsString::from));
     let mut show = |stream: Stream, bytes: &[u8]| {
         let shown = match stream {
             Stream::Stdout => std::io::stdout().write_all(bytes),
@@ -56,6 +74,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Compiles `tests/policies` here: inside it would take minutes.
+fn compile_test_policies(to: &Path) -> schedlab_kernel::Result<()> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/policies");
+    for entry in std::fs::read_dir(dir).expect("the test policies are there") {
+        let object = policy::compile(&entry.expect("readable").path())?;
+        std::fs::write(to.join(&object.name), &object.bytes).expect("a temporary file");
+    }
+    Ok(())
 }
 
 fn skip(why: &str) {

@@ -15,15 +15,30 @@ char _license[] SEC("license") = "GPL";
 const volatile bool stream;
 /* How many possible CPUs there are. */
 const volatile u32 nr_cpus = 1;
+/* Whether the first process is part of the workload, or only starts and awaits it. */
+const volatile bool count_root = true;
+/* Load weights by nice level from -20 on. */
+const volatile u32 weights[40];
+const volatile struct place places[MAX_CPUS];
 
 /* The workload's first process; 0: not started yet. */
 u32 root_pid;
 /* Counting begins when the runner sets this. */
 bool counting;
+/* The first process' execve and exit; 0: not yet. */
+u64 root_exec_ns;
+u64 root_exit_ns;
 
 /* Of each task of the workload. */
 struct task_note {
-	u64 woken_ns;	/* 0: not waiting to run after a wakeup */
+	u64 since_ns;	/* when it became what it is: running, waiting to run, or neither */
+	u64 ran_ns;	/* on a CPU */
+	u64 wanted_ns;	/* runnable, running included */
+	u32 last_cpu;
+	bool ran;	/* has been on a CPU */
+	bool running;
+	bool waiting;	/* runnable and not running */
+	bool woken;	/* waiting since a wakeup from sleep */
 	bool yielding;	/* inside sched_yield() */
 };
 
@@ -75,13 +90,15 @@ static struct task_note *note_of(struct task_struct *p)
 	return bpf_task_storage_get(&notes, p, NULL, 0);
 }
 
-/* The histogram bucket of @ns, and its inverse is measure.rs' bucket_range(). */
+/* The histogram bucket of @ns, the inverse of measure.rs' bucket(). */
 static u32 bucket_of(u64 ns)
 {
 	u32 octave;
 
 	if (ns < (1 << HIST_STEP_BITS))
 		return ns;
+	if (ns >> 40)
+		return HIST_BUCKETS - 1;
 	octave = 63 - __builtin_clzll(ns);
 	return ((octave - HIST_STEP_BITS + 1) << HIST_STEP_BITS) +
 	       ((ns >> (octave - HIST_STEP_BITS)) & ((1 << HIST_STEP_BITS) - 1));
@@ -140,6 +157,8 @@ int BPF_PROG(on_exec, struct task_struct *p)
 
 	if (!c || !root_pid || p->tgid != root_pid)
 		return 0;
+	if (!root_exec_ns)
+		root_exec_ns = bpf_ktime_get_ns();
 	if (!bpf_task_storage_get(&notes, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE))
 		c->lost++;
 	return 0;
@@ -149,11 +168,36 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *p)
 {
 	struct cpu_counters *c = mine();
+	struct task_note *note;
 	struct event *e;
+	u64 now, ran, wanted, service;
+	u32 nice;
 
-	if (!c || !note_of(p))
+	if (!c)
 		return 0;
-	e = new_event(c, EVENT_EXIT, bpf_ktime_get_ns());
+	note = note_of(p);
+	if (!note)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (p->pid == root_pid)
+		root_exit_ns = now;
+	ran = note->ran_ns;
+	wanted = note->wanted_ns;
+	if (note->running) {
+		ran += now - note->since_ns;
+		wanted += now - note->since_ns;
+	}
+	nice = p->static_prio - 100;
+	/* Real-time tasks are outside of fairness. */
+	if (wanted && p->normal_prio >= 100 && nice < 40 && weights[nice] &&
+	    (count_root || p->pid != root_pid)) {
+		/* Both times in µs, so that no product overflows within a year. */
+		service = (ran / 1000) * SERVICE_UNIT / (wanted / 1000 + 1) * 1024 / weights[nice];
+		c->tasks_ended++;
+		c->service_sum += service;
+		c->service_squares += service * service;
+	}
+	e = new_event(c, EVENT_EXIT, now);
 	if (e) {
 		e->pid = p->pid;
 		bpf_ringbuf_submit(e, 0);
@@ -174,8 +218,14 @@ static int woken(struct task_struct *p, u32 kind)
 	if (!note)
 		return 0;
 	now = bpf_ktime_get_ns();
-	c->wakeups++;
-	note->woken_ns = now;
+	if (kind == EVENT_WAKEUP)
+		c->wakeups++;
+	/* One that is woken before it has left its CPU does not wait. */
+	if (!note->running && !note->waiting) {
+		note->waiting = true;
+		note->woken = kind == EVENT_WAKEUP;
+		note->since_ns = now;
+	}
 	e = new_event(c, kind, now);
 	if (e) {
 		e->pid = p->pid;
@@ -201,23 +251,42 @@ SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 {
 	struct cpu_counters *c = mine();
+	u32 from = p->thread_info.cpu, to = dest_cpu;
 	struct event *e;
 
 	if (!c || !note_of(p))
 		return 0;
-	c->migrations++;
+	if (from < MAX_CPUS && to < MAX_CPUS) {
+		const volatile struct place *a, *b;
+
+		/* The verifier loses the comparison; the compiler must not drop the masks for it. */
+		barrier_var(from);
+		barrier_var(to);
+		a = &places[from & (MAX_CPUS - 1)];
+		b = &places[to & (MAX_CPUS - 1)];
+		if (a->core == b->core)
+			c->migrations[REACH_SMT]++;
+		else if (a->llc == b->llc)
+			c->migrations[REACH_LLC]++;
+		else if (a->node == b->node)
+			c->migrations[REACH_NODE]++;
+		else
+			c->migrations[REACH_REMOTE]++;
+	} else {
+		c->lost++;
+	}
 	e = new_event(c, EVENT_MIGRATE, bpf_ktime_get_ns());
 	if (e) {
 		e->pid = p->pid;
-		e->from = p->thread_info.cpu;
-		e->other = dest_cpu;
+		e->from = from;
+		e->other = to;
 		bpf_ringbuf_submit(e, 0);
 	}
 	return 0;
 }
 
 /* Tells a yield from a preemption; without it both are involuntary. */
-SEC("fentry/__x64_sys_sched_yield")
+SEC("fentry/do_sched_yield")
 int BPF_PROG(on_yield)
 {
 	struct task_note *note;
@@ -230,7 +299,7 @@ int BPF_PROG(on_yield)
 	return 0;
 }
 
-SEC("fexit/__x64_sys_sched_yield")
+SEC("fexit/do_sched_yield")
 int BPF_PROG(after_yield)
 {
 	struct task_note *note;
@@ -268,6 +337,14 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	from = prev->pid ? note_of(prev) : NULL;
 	to = next->pid ? note_of(next) : NULL;
 	if (from) {
+		if (from->running) {
+			from->ran_ns += now - from->since_ns;
+			from->wanted_ns += now - from->since_ns;
+		}
+		from->running = false;
+		from->waiting = preempt || !prev_state;
+		from->woken = false;
+		from->since_ns = now;
 		if (preempt || !prev_state) {
 			c->switches_involuntary++;
 			left = LEFT_PREEMPTED;
@@ -283,10 +360,20 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		}
 	}
 	if (to) {
+		u32 cpu = bpf_get_smp_processor_id();
+
 		c->switches_in++;
-		if (to->woken_ns) {
-			waited = now - to->woken_ns;
-			to->woken_ns = 0;
+		if (to->ran && to->last_cpu != cpu)
+			c->elsewhere++;
+		waited = to->waiting ? now - to->since_ns : 0;
+		to->wanted_ns += waited;
+		to->since_ns = now;
+		to->last_cpu = cpu;
+		to->ran = true;
+		to->running = true;
+		to->waiting = false;
+		if (to->woken) {
+			to->woken = false;
 			c->latency_count++;
 			c->latency_sum_ns += waited;
 			if (waited > c->latency_max_ns)
@@ -382,8 +469,10 @@ int find_rq_locks(void *ctx)
 	struct rq *rq;
 	u64 address;
 
+	if (!&runqueues)
+		return 0;
 	bpf_for(cpu, 0, nr_cpus) {
-		rq = bpf_per_cpu_ptr(&runqueues, cpu);
+		rq = (void *)bpf_per_cpu_ptr(&runqueues, cpu);
 		if (!rq)
 			continue;
 		address = (u64)&rq->__lock;

@@ -6,11 +6,30 @@
 #ifndef SCHEDLAB_MEASURE_H
 #define SCHEDLAB_MEASURE_H
 
-/* Log-linear histogram: 16 linear steps per power of two, so a bucket is at most 1/16 wide. */
-enum { HIST_STEP_BITS = 4, HIST_BUCKETS = 1024 };
+/*
+ * Log-linear histogram: 128 linear steps per power of two, so a bucket is at most 1/128 of its
+ * values wide. The last bucket also takes what is 2^40 ns (18 minutes) or longer.
+ */
+enum { HIST_STEP_BITS = 7, HIST_BUCKETS = 34 << 7 };
 
 /* Spinning lock waits that interrupts may nest on one CPU. Deeper ones are counted as lost. */
 enum { WAIT_DEPTH = 8 };
+
+/* How far a migration goes, in the order of schedlab_trace::MigrationReach. */
+enum reach { REACH_SMT, REACH_LLC, REACH_NODE, REACH_REMOTE, NR_REACHES };
+
+/* Where a CPU is; equal numbers mean the same core, cache or node. */
+struct place {
+	__u32 core;
+	__u32 llc;
+	__u32 node;
+};
+
+/* CPUs whose place can be told. */
+enum { MAX_CPUS = 1024 };
+
+/* A task's service is its CPU time per weight in proportion to the time it wanted a CPU, in 1/10000. */
+enum { SERVICE_UNIT = 10000 };
 
 struct waiting {
 	__u64 lock;
@@ -23,11 +42,12 @@ struct cpu_counters {
 	__u64 switches_involuntary;	/* away from one that was still runnable */
 	__u64 switches_yielded;		/* the part of those that had called sched_yield() */
 	__u64 switches_in;		/* to a workload task */
+	__u64 elsewhere;		/* the part of those that last ran on another CPU */
 	__u64 switches_all;		/* to any task but the idle task */
 	__u64 wakeups;
-	__u64 migrations;
+	__u64 migrations[NR_REACHES];
 	__u64 reschedule_ipis;		/* sent by this CPU, whoever caused them */
-	__u64 latency_count;		/* wakeup to running */
+	__u64 latency_count;		/* wakeup of a task that slept to running; new tasks are not counted */
 	__u64 latency_sum_ns;
 	__u64 latency_max_ns;
 	__u64 rq_contentions;		/* waits for some CPU's rq lock, whoever waited */
@@ -36,6 +56,9 @@ struct cpu_counters {
 	__u64 spin_contentions;		/* waits for any other spinning lock of the kernel */
 	__u64 spin_wait_sum_ns;
 	__u64 spin_wait_max_ns;
+	__u64 tasks_ended;
+	__u64 service_sum;		/* over those: service, see task_note */
+	__u64 service_squares;
 	__u64 idle_ns;
 	__u64 last_switch_ns;
 	__u64 lost;			/* could not be recorded; then the measures it touches are absent */

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Kernel, Tools};
 use crate::error::{At as _, Result};
@@ -34,6 +34,7 @@ pub fn write_scripts(
     share: &Path,
     kernel: &Kernel,
     tools: &Tools,
+    writable: &[PathBuf],
     command: &[OsString],
 ) -> Result<()> {
     let cwd = std::env::current_dir().at(".")?;
@@ -46,11 +47,13 @@ pub fn write_scripts(
             quote(kernel.modules_base())
         ),
     )?;
-    write(share, "init", &init_script(share, kernel, tools))?;
+    write(share, "init", &init_script(share, kernel, tools, writable))?;
     write(share, "command", &command_script(command, &cwd))
 }
 
-fn init_script(share: &Path, kernel: &Kernel, tools: &Tools) -> String {
+fn init_script(share: &Path, kernel: &Kernel, tools: &Tools, writable: &[PathBuf]) -> String {
+    let writable: Vec<String> = writable.iter().map(quote).collect();
+    let writable = writable.join(" ");
     let share = quote(share);
     let modules = quote(kernel.modules());
     let config = quote(&kernel.config);
@@ -77,7 +80,9 @@ mount -t overlay -o lowerdir=/,upperdir=$top/upper,workdir=$top/work schedlab $r
     fail "cannot put a layer over the root"
 for dir in proc sys dev; do mount --rbind /$dir $root/$dir || fail "$dir"; done
 mount -t tmpfs -o mode=0755 run $root/run || fail "run"
-mkdir -p "$root/$share" && mount --bind "$share" "$root/$share" || fail "share"
+for dir in "$share" {writable}; do
+    mkdir -p "$root/$dir" && mount --bind "$dir" "$root/$dir" || fail "$dir"
+done
 [ -d $root/sys/fs/bpf ] && mount -t bpf bpf $root/sys/fs/bpf 2>/dev/null
 
 # libbpf and depmod's users look here.
@@ -91,7 +96,6 @@ lines=$(wc -l <$top/before 2>/dev/null || echo 0)
 : >"$share/booted"
 chroot $root /bin/sh "$share/command" >"$share/stdout" 2>"$share/stderr" </dev/null
 code=$?
-dmesg --level=emerg,alert,crit,err,warn --decode 2>/dev/null >"$share/kernel-log.all"
 dmesg 2>/dev/null | tail -n "+$((lines + 1))" | grep -E 'WARNING:|BUG:|Oops|INFO: task|rcu_.*stall|soft lockup|sched_ext:' >"$share/kernel-log"
 echo $code >"$share/code.new"
 sync

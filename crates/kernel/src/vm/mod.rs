@@ -12,19 +12,16 @@ mod tools;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
-
 use crate::error::{At as _, Error, Result};
+use crate::group::Group;
 pub use kernel::Kernel;
-pub use kvm::{Acceleration, acceleration};
-pub use tools::{Tools, missing};
+pub use kvm::{Acceleration, acceleration, remembered as remembered_acceleration};
+pub use tools::{Tools, installed_virtme_run, missing, which};
 
 /// How long a guest may take to boot: two busy cores without KVM need 10 to 15 s.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
@@ -58,6 +55,9 @@ pub struct Vm {
     /// Counts time in instructions (`-icount shift=N,sleep=off`), one virtual CPU after the other:
     /// ratios between schedulers become repeatable, where wall time on few cores is noise.
     pub icount_shift: Option<u8>,
+    /// Directories of the host that the command may write to; everywhere else what it writes is
+    /// gone with the machine.
+    pub writable: Vec<PathBuf>,
 }
 
 impl Default for Vm {
@@ -68,6 +68,7 @@ impl Default for Vm {
             kernel: None,
             timeout: Duration::from_secs(600),
             icount_shift: None,
+            writable: Vec::new(),
         }
     }
 }
@@ -163,7 +164,15 @@ impl Vm {
             .at(&temp)?;
         let share = dir.path().join("share");
         fs::create_dir(&share).at(&share)?;
-        guest::write_scripts(&share, kernel, tools, command)?;
+        let logs = crate::verdict::directory();
+        fs::create_dir_all(&logs).at(&logs)?;
+        let writable = self
+            .writable
+            .iter()
+            .chain([&logs])
+            .map(|path| fs::canonicalize(path).at(path))
+            .collect::<Result<Vec<PathBuf>>>()?;
+        guest::write_scripts(&share, kernel, tools, &writable, command)?;
         let console = dir.path().join("console");
         let console_file = File::create(&console).at(&console)?;
 
@@ -180,6 +189,9 @@ impl Vm {
         if acceleration == Acceleration::Emulation || self.icount_shift.is_some() {
             qemu.arg("--disable-kvm");
         }
+        for path in &writable {
+            qemu.arg("--rwdir").arg(path);
+        }
         if let Some(shift) = self.icount_shift {
             qemu.args(["-q=-icount", &format!("-q=shift={shift},sleep=off")]);
         }
@@ -187,22 +199,27 @@ impl Vm {
             .env("TMPDIR", dir.path())
             .stdin(Stdio::null())
             .stdout(console_file.try_clone().at(&console)?)
-            .stderr(console_file)
-            .process_group(0);
-        let child = qemu.spawn().at(&tools.virtme_run)?;
-        let mut machine = Machine::guard(child, dir.path())?;
+            .stderr(console_file);
+        let mut machine = Group::spawn(&mut qemu, Some(dir.path()))?;
 
         let outcome = self.wait(&mut machine, &share, on_output, boot_timeout);
         machine.stop();
         outcome.map_err(|error| match error {
-            Error::Vm(what) => Error::Vm(format!("{what}{}", tail(&console))),
+            Error::Vm(what) => {
+                let kept = crate::verdict::directory().join("vm-console.log");
+                let place = match fs::copy(&console, &kept) {
+                    Ok(_) => format!(" (whole console: {})", kept.display()),
+                    Err(_) => String::new(),
+                };
+                Error::Vm(format!("{what}{}{place}", tail(&console)))
+            }
             other => other,
         })
     }
 
     fn wait(
         &self,
-        machine: &mut Machine,
+        machine: &mut Group,
         share: &Path,
         on_output: &mut dyn FnMut(Stream, &[u8]),
         boot_timeout: Duration,
@@ -213,7 +230,7 @@ impl Vm {
         let started = Instant::now();
         let mut booted = None;
         loop {
-            let ended = machine.has_ended();
+            let ended = machine.ended().is_some();
             stdout.forward(on_output)?;
             stderr.forward(on_output)?;
             if let Some(code) = read_code(&code_file) {
@@ -257,71 +274,6 @@ impl Vm {
 /// As [`Vm::output`].
 pub fn run_in_vm(vm: &Vm, command: &[OsString], notes: Notes<'_>) -> Result<Output> {
     vm.output(command, notes)
-}
-
-/// A running QEMU with everything it started. It does not outlive this process: a small shell
-/// waits for the end of a pipe that only we hold open, and then ends QEMU, whatever ended us.
-struct Machine {
-    child: Child,
-    watchdog: Child,
-    stopped: bool,
-}
-
-impl Machine {
-    fn guard(mut child: Child, dir: &Path) -> Result<Machine> {
-        let group = child.id();
-        let watchdog = Command::new("/bin/sh")
-            .args([
-                "-c",
-                "read -r _; kill -KILL -- \"-$1\"; rm -rf -- \"$2\"",
-                "sh",
-            ])
-            .arg(group.to_string())
-            .arg(dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn();
-        match watchdog {
-            Ok(watchdog) => Ok(Machine {
-                child,
-                watchdog,
-                stopped: false,
-            }),
-            Err(error) => {
-                let _ = killpg(Pid::from_raw(group.cast_signed()), Signal::SIGKILL);
-                let _ = child.wait();
-                Err(error).at("/bin/sh")
-            }
-        }
-    }
-
-    fn has_ended(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(Some(_)))
-    }
-
-    /// Ends QEMU at once: whatever counts is on the host already.
-    fn stop(&mut self) {
-        if self.stopped {
-            return;
-        }
-        self.stopped = true;
-        // The watchdog first, so that it never signals a group whose number is used again.
-        let _ = self.watchdog.kill();
-        let _ = self.watchdog.wait();
-        let _ = killpg(
-            Pid::from_raw(self.child.id().cast_signed()),
-            Signal::SIGKILL,
-        );
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        self.stop();
-    }
 }
 
 /// Follows a file that the guest writes.

@@ -1,35 +1,77 @@
-//! The checks that run inside the virtual machine. Each is a function; the first that fails does
-//! not keep the others from running.
+//! The checks that run inside the virtual machine. Each is a function; one that fails does not
+//! keep the others from running.
 
-use std::process::ExitCode;
+pub mod programs;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use schedlab_kernel::error::Error;
 use schedlab_kernel::load::{self, Loaded};
-use schedlab_kernel::policy::{self, POLICIES};
-use schedlab_kernel::scx;
+use schedlab_kernel::measure::Want;
+use schedlab_kernel::policy::{self, Object, POLICIES};
+use schedlab_kernel::run::{self, Job, Outcome, Scheduler};
+use schedlab_kernel::scx::{self, State};
 
-/// First argument of this program inside.
+/// First argument of this program inside; the directory of compiled test policies follows.
 pub const MARK: &str = "inside-the-virtual-machine";
 
-type Check = fn() -> Result<String, String>;
+/// First argument of this program where it loads a policy and waits to be killed.
+pub const HOLD: &str = "hold-a-policy";
 
-const CHECKS: &[(&str, Check)] = &[("every_policy_schedules", every_policy_schedules)];
+struct Inside<'a> {
+    objects: &'a Path,
+}
 
-pub fn run(filter: &[String]) -> ExitCode {
+type Check = fn(&Inside<'_>) -> Result<String, String>;
+
+const CHECKS: &[(&str, Check)] = &[
+    ("every_policy_schedules", every_policy_schedules),
+    ("options_reach_the_policy", options_reach_the_policy),
+    ("another_scheduler_is_refused", another_scheduler_is_refused),
+    ("killing_the_loader_unloads", killing_the_loader_unloads),
+    ("the_verifiers_reason_is_told", the_verifiers_reason_is_told),
+    ("an_ejection_is_the_outcome", an_ejection_is_the_outcome),
+    (
+        "switches_of_pingpong_are_counted",
+        switches_of_pingpong_are_counted,
+    ),
+    (
+        "yields_are_told_from_preemptions",
+        yields_are_told_from_preemptions,
+    ),
+    (
+        "failures_of_programs_are_told",
+        failures_of_programs_are_told,
+    ),
+    ("policy_counters_rise", policy_counters_rise),
+];
+
+pub fn run(arguments: &[String]) -> ExitCode {
+    let Some((objects, filter)) = arguments.split_first() else {
+        println!("the directory of test policies is missing");
+        return ExitCode::FAILURE;
+    };
+    let inside = Inside {
+        objects: Path::new(objects),
+    };
     let mut failed = 0;
     for (name, check) in CHECKS {
-        if filter.iter().any(|f| !name.contains(f.as_str())) {
+        if !filter.is_empty() && !filter.iter().any(|f| name.contains(f.as_str())) {
             continue;
         }
         let start = Instant::now();
         let state = scx::state();
-        if state != scx::State::Disabled {
+        if state != State::Disabled {
             println!("FAILED {name}: found sched_ext as {state:?} from the check before");
             failed += 1;
             continue;
         }
-        match check() {
+        match check(&inside) {
             Ok(detail) => println!(
                 "ok {name} ({:.1} s) {detail}",
                 start.elapsed().as_secs_f64()
@@ -47,51 +89,368 @@ pub fn run(filter: &[String]) -> ExitCode {
     }
 }
 
-/// More threads than CPUs that compute and sleep.
-fn work() -> u64 {
-    let threads: Vec<_> = (0..16)
-        .map(|_| {
-            thread::spawn(|| {
-                let mut rounds = 0_u64;
-                let end = Instant::now() + Duration::from_millis(400);
-                while Instant::now() < end {
-                    for _ in 0..20_000 {
-                        rounds = std::hint::black_box(rounds + 1);
-                    }
-                    thread::sleep(Duration::from_micros(200));
-                }
-                rounds
-            })
+impl Inside<'_> {
+    /// A policy of `tests/policies` that the host has compiled.
+    fn object(&self, name: &str) -> Result<Object, String> {
+        let bytes = fs::read(self.objects.join(name)).map_err(|e| format!("{name}: {e}"))?;
+        Ok(Object {
+            name: name.to_owned(),
+            bytes: bytes.into(),
         })
-        .collect();
-    threads.into_iter().map(|t| t.join().unwrap_or(0)).sum()
+    }
 }
 
-fn every_policy_schedules() -> Result<String, String> {
+fn text<T>(result: schedlab_kernel::Result<T>) -> Result<T, String> {
+    result.map_err(|e| e.to_string())
+}
+
+fn ensure(condition: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if condition { Ok(()) } else { Err(otherwise()) }
+}
+
+/// This program as one of its own small programs.
+fn job(arguments: &[&str], events: bool) -> Job {
+    let program = std::env::current_exe().expect("a running program has a path");
+    let mut command = vec![program.into_os_string(), programs::MARK.into()];
+    command.extend(arguments.iter().map(OsString::from));
+    Job {
+        command,
+        timeout: Duration::from_secs(60),
+        want: Want {
+            events,
+            ..Want::default()
+        },
+    }
+}
+
+fn measured(scheduler: &str, arguments: &[&str], events: bool) -> Result<Outcome, String> {
+    let outcome = text(run::run(
+        &text(Scheduler::parse(scheduler))?,
+        &job(arguments, events),
+    ))?;
+    ensure(outcome.exit == Outcome::DONE, || {
+        format!("{scheduler}: {} {:?}", outcome.exit, outcome.message)
+    })?;
+    Ok(outcome)
+}
+
+fn number(outcome: &Outcome, name: &str) -> Result<f64, String> {
+    outcome
+        .measures
+        .number(name)
+        .ok_or_else(|| format!("{name} is absent"))
+}
+
+fn every_policy_schedules(_: &Inside<'_>) -> Result<String, String> {
     let mut told = Vec::new();
     for embedded in POLICIES {
-        let object = policy::resolve(embedded.name).map_err(|e| e.to_string())?;
-        let options = load::options(&object).map_err(|e| e.to_string())?;
-        let loaded = Loaded::load(&object, &[]).map_err(|e| e.to_string())?;
-        let rounds = work();
-        if !loaded.is_running() {
-            return Err(format!("{}: ejected: {:?}", embedded.name, loaded.exit()));
+        let object = text(policy::resolve(embedded.name))?;
+        let loaded = text(Loaded::load(&object, &[]))?;
+        programs::compute(Duration::from_millis(300));
+        ensure(loaded.is_running(), || {
+            format!("{}: ejected: {:?}", embedded.name, loaded.exit())
+        })?;
+        let exit = text(loaded.unload())?;
+        ensure(exit.is_normal(), || {
+            format!("{}: ended by {exit:?}", embedded.name)
+        })?;
+        ensure(scx::state() == State::Disabled, || {
+            format!("{}: not unloaded", embedded.name)
+        })?;
+        told.push(embedded.name);
+    }
+    ensure(!told.is_empty(), || "no policies are built in".to_owned())?;
+    Ok(told.join(", "))
+}
+
+fn options_reach_the_policy(inside: &Inside<'_>) -> Result<String, String> {
+    let knobs = inside.object("knobs")?;
+    let set = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect()
+    };
+    let names: Vec<String> = text(load::options(&knobs))?
+        .into_iter()
+        .map(|o| o.name)
+        .collect();
+    ensure(
+        names == ["tell", "number", "negative", "kind"] || names.len() == 4,
+        || format!("options are {names:?}"),
+    )?;
+    let settings = set(&[
+        ("tell", "true"),
+        ("number", "42"),
+        ("negative", "-7"),
+        ("kind", "second"),
+    ]);
+    // It may end itself while it is still being attached.
+    match Loaded::load(&knobs, &settings) {
+        Ok(loaded) => {
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while loaded.is_running() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(10));
+            }
+            let exit = text(loaded.unload())?;
+            ensure(exit.kind == 65 && exit.code == 4251, || format!("{exit:?}"))?;
         }
-        let exit = loaded.unload().map_err(|e| e.to_string())?;
-        if !exit.is_normal() {
-            return Err(format!("{}: ended by {exit:?}", embedded.name));
+        Err(error) => {
+            ensure(error.to_string().contains("told"), || error.to_string())?;
         }
-        if scx::state() != scx::State::Disabled {
-            return Err(format!("{}: not unloaded", embedded.name));
+    }
+    for (wrong, expected) in [
+        (("numbre", "1"), "unknown option"),
+        (("number", "many"), "integer"),
+        (("kind", "third"), "first, second"),
+    ] {
+        match Loaded::load(&knobs, &set(&[wrong])) {
+            Err(Error::Option { problem, .. }) if problem.contains(expected) => {}
+            Err(other) => return Err(format!("{wrong:?}: {other}")),
+            Ok(_) => return Err(format!("{wrong:?} was taken")),
         }
-        let options: Vec<&str> = options.iter().map(|o| o.name.as_str()).collect();
+    }
+    Ok(String::new())
+}
+
+fn another_scheduler_is_refused(inside: &Inside<'_>) -> Result<String, String> {
+    let knobs = inside.object("knobs")?;
+    let first = text(Loaded::load(&knobs, &[]))?;
+    for second in [
+        Loaded::load(&knobs, &[]).map(drop),
+        Scheduler::parse("kernel").and_then(|s| s.load()).map(drop),
+    ] {
+        match second {
+            Err(Error::AlreadyLoaded { name }) if name == "knobs" => {}
+            Err(other) => return Err(other.to_string()),
+            Ok(()) => return Err("a second scheduler was taken".to_owned()),
+        }
+    }
+    ensure(first.is_running(), || "the first one is gone".to_owned())?;
+    text(first.unload())?;
+    Ok(String::new())
+}
+
+/// What the other process does: loads a policy, says so, and waits.
+pub fn hold(arguments: &[String]) -> ExitCode {
+    let Some(objects) = arguments.first() else {
+        return ExitCode::FAILURE;
+    };
+    let inside = Inside {
+        objects: Path::new(objects),
+    };
+    let loaded = inside
+        .object("knobs")
+        .and_then(|knobs| text(Loaded::load(&knobs, &[])));
+    match loaded {
+        Ok(_loaded) => loop {
+            thread::sleep(Duration::from_secs(1));
+        },
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn killing_the_loader_unloads(inside: &Inside<'_>) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut loader = Command::new(program)
+        .arg(HOLD)
+        .arg(inside.objects)
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    let until = |wanted: fn(&State) -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !wanted(&scx::state()) {
+            if Instant::now() > deadline {
+                return Err(format!("sched_ext is {:?}", scx::state()));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    };
+    let loaded = until(|s| matches!(s, State::Loaded { state, .. } if state == "enabled"));
+    let killed = loader.kill().and_then(|()| loader.wait());
+    let start = Instant::now();
+    loaded?;
+    killed.map_err(|e| e.to_string())?;
+    until(|s| *s == State::Disabled)?;
+    Ok(format!("after {} ms", start.elapsed().as_millis()))
+}
+
+fn the_verifiers_reason_is_told(inside: &Inside<'_>) -> Result<String, String> {
+    match Loaded::load(&inside.object("wild_read")?, &[]) {
+        Err(Error::Rejected { reason, log, .. }) => {
+            ensure(
+                reason.contains("wild_read_enqueue")
+                    && reason.contains("invalid mem access")
+                    && reason.contains("*wild"),
+                || reason.clone(),
+            )?;
+            let whole = fs::read_to_string(&log).map_err(|e| e.to_string())?;
+            ensure(whole.contains("processed"), || {
+                "the log is not whole".to_owned()
+            })?;
+            Ok(reason)
+        }
+        Err(other) => Err(other.to_string()),
+        Ok(_) => Err("it was loaded".to_owned()),
+    }
+}
+
+fn an_ejection_is_the_outcome(inside: &Inside<'_>) -> Result<String, String> {
+    // The kernel may eject it within the call that attaches it, or just after.
+    match Loaded::load(&inside.object("bad_dsq")?, &[]) {
+        Ok(loaded) => {
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while loaded.is_running() && Instant::now() < deadline {
+                programs::compute(Duration::from_millis(10));
+            }
+            let exit = text(loaded.unload())?;
+            ensure(exit.kind == 1024 && exit.message.contains("0xbad"), || {
+                format!("{exit:?}")
+            })?;
+            ensure(!exit.dump.is_empty(), || {
+                "the kernel's dump is empty".to_owned()
+            })?;
+            Ok(format!("{} ({})", exit.reason, exit.message))
+        }
+        Err(error) => {
+            ensure(error.to_string().contains("0xbad"), || error.to_string())?;
+            Ok(format!("while attaching: {error}"))
+        }
+    }
+}
+
+fn switches_of_pingpong_are_counted(_: &Inside<'_>) -> Result<String, String> {
+    const TURNS: f64 = 500.0;
+    let mut told = Vec::new();
+    for scheduler in ["kernel"]
+        .into_iter()
+        .chain(POLICIES.iter().map(|p| p.name))
+    {
+        let outcome = measured(scheduler, &["pingpong", "500"], false)?;
+        let voluntary = number(&outcome, "switches.voluntary")?;
+        // One for each of two threads a turn, and a few to start and to end.
+        ensure(
+            (2.0 * TURNS - 4.0..2.0 * TURNS + 60.0).contains(&voluntary),
+            || format!("{scheduler}: {voluntary} voluntary switches"),
+        )?;
+        let total = number(&outcome, "switches.total")?;
+        ensure(total >= voluntary - 2.0, || {
+            format!("{scheduler}: {total} starts, {voluntary} stops")
+        })?;
+        let latencies: u64 = outcome.wakeup_latency.iter().map(|(_, _, n)| n).sum();
+        ensure((latencies as f64) > 1.9 * TURNS, || {
+            format!("{scheduler}: {latencies} wakeups timed")
+        })?;
+        let (p50, max) = (
+            number(&outcome, "wakeup.latency_ns_p50")?,
+            number(&outcome, "wakeup.latency_ns_max")?,
+        );
+        ensure(0.0 < p50 && p50 <= max, || format!("p50 {p50} max {max}"))?;
+        let idle = number(&outcome, "cpu.idle_pct")?;
+        ensure((0.0..=100.0).contains(&idle), || format!("idle {idle} %"))?;
+        let makespan = number(&outcome, "makespan_ns")?;
+        ensure(makespan > 1e6, || format!("makespan {makespan} ns"))?;
         told.push(format!(
-            "{} ({rounds} rounds, options {options:?}, exit '{}')",
-            embedded.name, exit.reason
+            "{scheduler}: {voluntary} voluntary, p50 {:.0} µs, idle {idle:.0} %, {:.0} ms",
+            p50 / 1e3,
+            makespan / 1e6
         ));
     }
-    if told.is_empty() {
-        return Err("no policies are built in".to_owned());
+    Ok(told.join("; "))
+}
+
+fn yields_are_told_from_preemptions(_: &Inside<'_>) -> Result<String, String> {
+    let outcome = measured("kernel", &["yielders", "4", "200"], true)?;
+    let yielded = number(&outcome, "switches.yielded")?;
+    let involuntary = number(&outcome, "switches.involuntary")?;
+    ensure(yielded <= involuntary && yielded > 100.0, || {
+        format!("{yielded} of {involuntary} involuntary switches are yields")
+    })?;
+    let mut recorder = Count::default();
+    let pids = schedlab_kernel::trace::replay(&outcome.events, &mut recorder);
+    // The program's main thread and four yielders.
+    ensure(pids.len() == 5, || format!("tasks {pids:?}"))?;
+    let told = f64::from(recorder.yields);
+    ensure(told == yielded, || {
+        format!("{told} yields in the events, {yielded} counted")
+    })?;
+    ensure(recorder.ordered, || "events are out of order".to_owned())?;
+    Ok(format!("{yielded} of {involuntary}"))
+}
+
+#[derive(Default)]
+struct Count {
+    yields: u32,
+    ordered: bool,
+    last: Option<schedlab_trace::Instant>,
+}
+
+impl schedlab_trace::Recorder for Count {
+    fn record(
+        &mut self,
+        at: schedlab_trace::Instant,
+        _: schedlab_trace::CpuId,
+        event: schedlab_trace::Event,
+    ) {
+        use schedlab_trace::{Event, PrevState};
+        self.ordered = self.last.is_none_or(|last| self.ordered && at >= last);
+        self.last = Some(at);
+        if let Event::Switch {
+            prev: Some(_),
+            prev_state: PrevState::Yielded,
+            ..
+        } = event
+        {
+            self.yields += 1;
+        }
     }
-    Ok(told.join(", "))
+}
+
+fn failures_of_programs_are_told(_: &Inside<'_>) -> Result<String, String> {
+    let kernel = text(Scheduler::parse("kernel"))?;
+    let failed = text(run::run(&kernel, &job(&["fail"], false)))?;
+    ensure(
+        failed.exit == "command_failed" && failed.code == Some(3),
+        || format!("{failed:?}"),
+    )?;
+    let mut endless = job(&["sleep", "100"], false);
+    endless.timeout = Duration::from_millis(300);
+    let stopped = text(run::run(&kernel, &endless))?;
+    ensure(stopped.exit == "timeout" && stopped.code.is_none(), || {
+        format!("{stopped:?}")
+    })?;
+    Ok(String::new())
+}
+
+fn policy_counters_rise(_: &Inside<'_>) -> Result<String, String> {
+    let mut told = Vec::new();
+    for policy in POLICIES
+        .iter()
+        .filter(|p| p.source.contains("lab/lab.bpf.h"))
+    {
+        let outcome = measured(policy.name, &["compute", "500"], false)?;
+        let choices = number(&outcome, "schedule.choices")?;
+        let examined = number(&outcome, "schedule.examined_mean")?;
+        ensure(choices > 100.0 && examined > 0.0, || {
+            format!(
+                "{}: {choices} choices, {examined} examined each",
+                policy.name
+            )
+        })?;
+        let lost = number(&outcome, "policy.failed_lookups")?;
+        ensure(lost == 0.0, || {
+            format!("{}: {lost} failed look-ups", policy.name)
+        })?;
+        told.push(format!(
+            "{}: {choices} choices, {examined:.1} examined each, contention {:?} %",
+            policy.name,
+            outcome.measures.number("lock.runqueue.contention_pct")
+        ));
+    }
+    Ok(told.join("; "))
 }

@@ -1,0 +1,92 @@
+//! A child process with everything it starts, which does not outlive us.
+//!
+//! A small shell waits for the end of a pipe that only we hold open, and then ends the child's
+//! process group, whatever ended us, SIGKILL included.
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use std::os::unix::process::CommandExt as _;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::error::{At as _, Result};
+
+/// A running process group.
+pub struct Group {
+    child: Child,
+    watchdog: Child,
+    ended: Option<ExitStatus>,
+    stopped: bool,
+}
+
+impl Group {
+    /// Starts `command` as the head of a process group of its own. If we die, `cleanup` is removed.
+    pub fn spawn(command: &mut Command, cleanup: Option<&Path>) -> Result<Group> {
+        let program = Path::new(command.get_program()).to_owned();
+        let mut child = command.process_group(0).spawn().at(program)?;
+        let watchdog = Command::new("/bin/sh")
+            .args([
+                "-c",
+                "read -r _; kill -KILL -- \"-$1\"; [ -z \"$2\" ] || rm -rf -- \"$2\"",
+                "sh",
+            ])
+            .arg(child.id().to_string())
+            .arg(cleanup.unwrap_or(Path::new("")))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        match watchdog {
+            Ok(watchdog) => Ok(Group {
+                child,
+                watchdog,
+                ended: None,
+                stopped: false,
+            }),
+            Err(error) => {
+                let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+                let _ = child.wait();
+                Err(error).at("/bin/sh")
+            }
+        }
+    }
+
+    /// The head of the group.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// The exit status of the group's head, once it has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten();
+        }
+        self.ended
+    }
+
+    /// Ends whatever of the group still runs, at once.
+    pub fn stop(&mut self) {
+        if self.stopped {
+            return;
+        }
+        self.stopped = true;
+        // The watchdog first, so that it never signals a group whose number is used again.
+        let _ = self.watchdog.kill();
+        let _ = self.watchdog.wait();
+        let group = Pid::from_raw(self.child.id().cast_signed());
+        // Fails where nobody of the group is left.
+        let _ = killpg(group, Signal::SIGKILL);
+        if self.ended.is_none() {
+            self.ended = self.child.wait().ok();
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,557 @@
+//! Measures a workload by the kernel's tracepoints: `bpf/measure.bpf.c` counts, this reads.
+//!
+//! What this kernel has no tracepoint for is absent, never zero.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Func, Typedef};
+use libbpf_rs::{Link, MapCore as _, MapFlags, ObjectBuilder, ProgramInput, RingBufferBuilder};
+
+use schedlab_report::{Measures, weight};
+
+use crate::error::{Doing as _, Error, Result};
+use crate::load::{per_cpu, set_rodata};
+use crate::topology::{self, Place};
+use crate::trace::RawEvent;
+use crate::vars::{self, Variable};
+use crate::verdict;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schedlab_measure.bpf.o"));
+
+/// As in `measure.h`.
+const HIST_STEP_BITS: u32 = 7;
+const SERVICE_UNIT: f64 = 10_000.0;
+const MAX_CPUS: usize = 1024;
+
+/// Bytes of the ring buffer where events are streamed.
+const RING_BYTES: u32 = 64 << 20;
+
+/// What is to be measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Want {
+    /// Keep every event besides counting.
+    pub events: bool,
+    /// The first process only starts the workload and waits for it, and is left out of fairness.
+    pub root_is_starter: bool,
+}
+
+/// Measurement programs that are attached to this kernel.
+pub struct Measurement {
+    object: libbpf_rs::Object,
+    links: Vec<Link>,
+    /// Names of the programs that are attached.
+    attached: BTreeSet<String>,
+    layout: Layout,
+    bss: Vec<Variable>,
+    events: Arc<Mutex<Vec<RawEvent>>>,
+    rq_locks_known: bool,
+    idle_jiffies: Vec<u64>,
+    began_ns: u64,
+}
+
+/// What was counted.
+pub struct Counted {
+    /// Every measure that this kernel shows.
+    pub measures: Measures,
+    /// Latencies from wakeup to running: smallest value, largest value, count.
+    pub wakeup_latency: Vec<(u64, u64, u64)>,
+    /// Events in the order of time, where they were wanted.
+    pub events: Vec<RawEvent>,
+    /// What could not be recorded; measures that it touches are absent.
+    pub lost: u64,
+}
+
+/// Offsets in `struct cpu_counters`.
+struct Layout(Vec<(String, usize, usize)>);
+
+impl Layout {
+    fn of(btf: &Btf<'_>) -> Layout {
+        Layout(vars::members(btf, "cpu_counters"))
+    }
+
+    fn offset(&self, name: &str) -> (usize, usize) {
+        let (_, offset, size) = self
+            .0
+            .iter()
+            .find(|(known, _, _)| known == name)
+            .unwrap_or_else(|| panic!("measure.h has no counter {name}"));
+        (*offset, *size)
+    }
+
+    /// Of each CPU.
+    fn values<'a>(&self, cpus: &'a [Vec<u8>], name: &str) -> impl Iterator<Item = u64> + 'a {
+        let (offset, size) = self.offset(name);
+        cpus.iter().map(move |bytes| number(bytes, offset, size))
+    }
+
+    fn sum(&self, cpus: &[Vec<u8>], name: &str) -> u64 {
+        self.values(cpus, name).sum()
+    }
+
+    fn max(&self, cpus: &[Vec<u8>], name: &str) -> u64 {
+        self.values(cpus, name).max().unwrap_or(0)
+    }
+}
+
+fn number(bytes: &[u8], offset: usize, size: usize) -> u64 {
+    match size {
+        4 => u32::from_ne_bytes(bytes[offset..offset + 4].try_into().expect("four bytes")).into(),
+        _ => u64::from_ne_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes")),
+    }
+}
+
+impl Measurement {
+    /// Attaches whatever of the programs this kernel supports. Nothing is counted yet.
+    ///
+    /// # Errors
+    /// The kernel refuses the programs, or lacks the tracepoints without which nothing is known.
+    pub fn attach(want: Want) -> Result<Measurement> {
+        let failed = |doing: &'static str| {
+            move |source| Error::Bpf {
+                doing: format!("{doing} the measuring programs"),
+                source,
+            }
+        };
+        verdict::listen(|| Self::attach_logged(want, failed))
+    }
+
+    fn attach_logged<F>(want: Want, failed: impl Fn(&'static str) -> F) -> Result<Measurement>
+    where
+        F: FnOnce(libbpf_rs::Error) -> Error,
+    {
+        let btf = Btf::from_raw("measure", OBJECT)
+            .map_err(failed("reading"))?
+            .ok_or_else(|| Error::Vm("the measuring programs have no types".to_owned()))?;
+        let kernel = Btf::from_vmlinux().doing("reading the kernel's types")?;
+        let mut open = ObjectBuilder::default()
+            .name("measure")
+            .and_then(|builder| builder.open_memory(OBJECT))
+            .map_err(failed("opening"))?;
+
+        let rodata = vars::of_section(&btf, ".rodata");
+        let mut bytes: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut set = |name: &str, value: Vec<u8>| {
+            let variable = rodata
+                .iter()
+                .find(|v| v.name == name)
+                .unwrap_or_else(|| panic!("measure.bpf.c has no {name}"));
+            bytes.push((variable.offset, value));
+        };
+        let places = topology::places();
+        set("stream", vec![u8::from(want.events)]);
+        set("nr_cpus", (places.len() as u32).to_ne_bytes().into());
+        set("count_root", vec![u8::from(!want.root_is_starter)]);
+        set("weights", words((-20..20).map(weight::of_nice)));
+        let placed = places.iter().take(MAX_CPUS);
+        set(
+            "places",
+            words(placed.flat_map(|&Place { core, llc, node }| [core, llc, node])),
+        );
+        set_rodata(&mut open, &bytes);
+        for mut map in open.maps_mut() {
+            if map.name() == "events" {
+                let size = if want.events { RING_BYTES } else { 4096 };
+                map.set_max_entries(size).map_err(failed("sizing"))?;
+            }
+        }
+
+        let mut attachable = BTreeSet::new();
+        for mut program in open.progs_mut() {
+            let section = program.section().to_string_lossy().into_owned();
+            let there = match section.split_once('/') {
+                Some(("tp_btf", name)) => kernel
+                    .type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}"))
+                    .is_some(),
+                Some((_, function)) => kernel.type_by_name::<Func<'_>>(function).is_some(),
+                None => true,
+            };
+            program.set_autoload(there);
+            if there && section != "syscall" {
+                attachable.insert(program.name().to_string_lossy().into_owned());
+            }
+        }
+        let object = open
+            .load()
+            .map_err(|error| verdict::rejected("the measuring programs", &error.to_string()))?;
+
+        let mut rq_locks_known = false;
+        for program in object.progs_mut() {
+            if program.name() == "find_rq_locks" {
+                let output = program.test_run(ProgramInput::default());
+                rq_locks_known = output.is_ok_and(|o| o.return_value as usize >= places.len());
+            }
+        }
+        let mut links = Vec::new();
+        let mut attached = BTreeSet::new();
+        for program in object.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            if !attachable.contains(&name) {
+                continue;
+            }
+            // A tracer that this kernel does not allow costs the measures that need it.
+            if let Ok(link) = program.attach() {
+                links.push(link);
+                attached.insert(name);
+            }
+        }
+        for needed in ["on_switch", "on_wakeup", "on_fork", "on_exec", "on_exit"] {
+            if !attached.contains(needed) {
+                return Err(Error::Kernel {
+                    reason: format!("it does not let '{needed}' attach to its tracepoint"),
+                });
+            }
+        }
+        Ok(Measurement {
+            links,
+            attached,
+            layout: Layout::of(&btf),
+            bss: vars::of_section(&btf, ".bss"),
+            events: Arc::default(),
+            rq_locks_known,
+            idle_jiffies: Vec::new(),
+            began_ns: 0,
+            object,
+        })
+    }
+
+    /// Begins to count what `root_pid` and its descendants do, from its next `execve` on.
+    ///
+    /// # Errors
+    /// A map cannot be written.
+    pub fn begin(&mut self, root_pid: u32) -> Result<()> {
+        let now = monotonic_ns();
+        self.began_ns = now;
+        self.idle_jiffies = idle_jiffies();
+        let zero = 0_u32.to_ne_bytes();
+        let map = self.map("counters")?;
+        let size = map.value_size() as usize;
+        let mut start = vec![0; size];
+        let (offset, _) = self.layout.offset("last_switch_ns");
+        start[offset..offset + 8].copy_from_slice(&now.to_ne_bytes());
+        let cpus = vec![start; topology::possible_cpus()];
+        map.update_percpu(&zero, &cpus, MapFlags::ANY)
+            .doing("starting the counters")?;
+        self.set_bss("root_pid", &root_pid.to_ne_bytes())?;
+        self.set_bss("counting", &[1])
+    }
+
+    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>> {
+        self.object
+            .maps()
+            .find(|map| map.name().to_string_lossy().ends_with(name))
+            .ok_or_else(|| Error::Vm(format!("the measuring programs have no map {name}")))
+    }
+
+    fn bss_variable(&self, name: &str) -> &Variable {
+        self.bss
+            .iter()
+            .find(|v| v.name == name)
+            .unwrap_or_else(|| panic!("measure.bpf.c has no {name}"))
+    }
+
+    fn bss(&self) -> Result<Vec<u8>> {
+        let map = self.map(".bss")?;
+        let data = map
+            .lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)
+            .doing("reading the measuring programs' variables")?;
+        data.ok_or_else(|| Error::Vm("the measuring programs have no variables".to_owned()))
+    }
+
+    fn set_bss(&self, name: &str, value: &[u8]) -> Result<()> {
+        let mut data = self.bss()?;
+        let offset = self.bss_variable(name).offset;
+        data[offset..offset + value.len()].copy_from_slice(value);
+        self.map(".bss")?
+            .update(&0_u32.to_ne_bytes(), &data, MapFlags::ANY)
+            .doing("setting the measuring programs' variables")
+    }
+
+    /// Waits at most `timeout` for events and keeps them; without events it just waits.
+    ///
+    /// # Errors
+    /// The ring buffer cannot be read.
+    pub fn wait(&self, timeout: Duration) -> Result<()> {
+        let map = self.map("events")?;
+        let mut builder = RingBufferBuilder::new();
+        let events = Arc::clone(&self.events);
+        builder
+            .add(&map, move |bytes| {
+                if let (Ok(mut events), Some(event)) = (events.lock(), RawEvent::parse(bytes)) {
+                    events.push(event);
+                }
+                0
+            })
+            .doing("reading events")?;
+        let ring = builder.build().doing("reading events")?;
+        match ring.poll(timeout) {
+            Ok(()) => Ok(()),
+            // A signal for us, such as the end of a child.
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error).doing("reading events"),
+        }
+    }
+
+    /// Stops counting and reads everything.
+    ///
+    /// # Errors
+    /// A map cannot be read.
+    pub fn end(mut self) -> Result<Counted> {
+        self.set_bss("counting", &[0])?;
+        let ended_ns = monotonic_ns();
+        // Programs that are still inside a handler finish before the link is gone.
+        self.links.clear();
+        self.wait(Duration::ZERO)?;
+        let cpus = per_cpu(&self.object, "counters")?
+            .and_then(|entries| entries.into_iter().next())
+            .unwrap_or_default();
+        let histogram = self.histogram()?;
+        let lost = self.layout.sum(&cpus, "lost");
+        let measures = self.measures(&cpus, &histogram, ended_ns)?;
+        let mut events = self
+            .events
+            .lock()
+            .map(|mut events| std::mem::take(&mut *events))
+            .unwrap_or_default();
+        // Each CPU's events are in order; equal times keep the order of the buffer.
+        events.sort_by_key(|event| event.at_ns);
+        Ok(Counted {
+            measures,
+            wakeup_latency: histogram,
+            events,
+            lost,
+        })
+    }
+
+    fn histogram(&self) -> Result<Vec<(u64, u64, u64)>> {
+        let entries = per_cpu(&self.object, "wakeup_latency")?.unwrap_or_default();
+        let mut buckets = Vec::new();
+        for (index, cpus) in entries.iter().enumerate() {
+            let count: u64 = cpus.iter().map(|bytes| number(bytes, 0, 8)).sum();
+            if count > 0 {
+                let (low, high) = bucket(index as u32);
+                buckets.push((low, high, count));
+            }
+        }
+        Ok(buckets)
+    }
+
+    fn measures(
+        &self,
+        cpus: &[Vec<u8>],
+        histogram: &[(u64, u64, u64)],
+        ended_ns: u64,
+    ) -> Result<Measures> {
+        let mut m = Measures::default();
+        let sum = |name: &str| self.layout.sum(cpus, name);
+        let max = |name: &str| self.layout.max(cpus, name);
+        let bss = self.bss()?;
+        let time = |name: &str| number(&bss, self.bss_variable(name).offset, 8);
+        let (exec, exit) = (time("root_exec_ns"), time("root_exit_ns"));
+        if exec > 0 && exit >= exec {
+            m.int("makespan_ns", exit - exec);
+        }
+        if sum("lost") > 0 {
+            // Every counter may miss something, and it is not known which.
+            m.int("lost_records", sum("lost"));
+            return Ok(m);
+        }
+        m.int("schedule.picked_elsewhere", sum("elsewhere"));
+        if self.rq_locks_known && self.has(&["on_contention", "on_contention_end"]) {
+            let waits = sum("rq_contentions");
+            m.int("lock.rq.queued_waits", waits);
+            if waits > 0 {
+                m.mean(
+                    "lock.rq.queued_wait_ns_mean",
+                    sum("rq_wait_sum_ns").into(),
+                    waits,
+                );
+                m.int("lock.rq.queued_wait_ns_max", max("rq_wait_max_ns"));
+            }
+            let waits = sum("spin_contentions");
+            m.int("lock.spin.queued_waits", waits);
+            if waits > 0 {
+                m.mean(
+                    "lock.spin.queued_wait_ns_mean",
+                    sum("spin_wait_sum_ns").into(),
+                    waits,
+                );
+                m.int("lock.spin.queued_wait_ns_max", max("spin_wait_max_ns"));
+            }
+        }
+        m.int("switches.total", sum("switches_in"));
+        m.int("switches.voluntary", sum("switches_voluntary"));
+        m.int("switches.involuntary", sum("switches_involuntary"));
+        if self.has(&["on_yield", "after_yield"]) {
+            m.int("switches.yielded", sum("switches_yielded"));
+        }
+        m.int("switches.system", sum("switches_all"));
+        if self.has(&["on_migrate"]) && cpus.len() <= MAX_CPUS {
+            let (offset, _) = self.layout.offset("migrations");
+            let reach = |n: usize| -> u64 {
+                cpus.iter()
+                    .map(|bytes| number(bytes, offset + 8 * n, 8))
+                    .sum()
+            };
+            m.int("migrations.total", (0..4).map(reach).sum());
+            for (n, name) in ["smt", "llc", "node", "remote"].iter().enumerate() {
+                m.int(format!("migrations.{name}"), reach(n));
+            }
+        }
+        if self.has(&["on_ipi"]) {
+            m.int("ipis", sum("reschedule_ipis"));
+        }
+        let longest = max("latency_max_ns");
+        for (permille, name) in [(500, "p50"), (900, "p90"), (990, "p99"), (999, "p99_9")] {
+            if let Some(ns) = quantile(histogram, permille) {
+                m.int(format!("wakeup.latency_ns_{name}"), ns.min(longest));
+            }
+        }
+        let latencies = sum("latency_count");
+        if latencies > 0 {
+            m.mean(
+                "wakeup.latency_ns_mean",
+                sum("latency_sum_ns").into(),
+                latencies,
+            );
+            m.int("wakeup.latency_ns_max", longest);
+        }
+        let (idle, all) = self.idle(cpus, ended_ns);
+        m.percent("cpu.idle_pct", idle, all);
+        let tasks = sum("tasks_ended") as f64;
+        let (total, squares) = (sum("service_sum") as f64, sum("service_squares") as f64);
+        if squares > 0.0 {
+            let unit = SERVICE_UNIT;
+            m.float(
+                "fairness.jain",
+                (total / unit) * (total / unit) / (tasks * squares / (unit * unit)),
+            );
+        }
+        Ok(m)
+    }
+
+    fn has(&self, programs: &[&str]) -> bool {
+        programs.iter().all(|p| self.attached.contains(*p))
+    }
+
+    /// Idle time and all time of the CPUs that are online.
+    fn idle(&self, cpus: &[Vec<u8>], ended_ns: u64) -> (u64, u64) {
+        let window = ended_ns.saturating_sub(self.began_ns);
+        let jiffies = idle_jiffies();
+        let of = |name: &str, cpu: usize| {
+            let (offset, size) = self.layout.offset(name);
+            cpus.get(cpu).map_or(0, |bytes| number(bytes, offset, size))
+        };
+        let online = topology::online();
+        let mut idle = 0;
+        for &cpu in &online {
+            let cpu = cpu as usize;
+            let last = of("last_switch_ns", cpu);
+            let rest = ended_ns.saturating_sub(last);
+            if last > self.began_ns {
+                idle += of("idle_ns", cpu) + if of("idle_now", cpu) != 0 { rest } else { 0 };
+            } else {
+                // It never switched: it idled or ran one task all along. The tick knows which.
+                let before = self.idle_jiffies.get(cpu).copied().unwrap_or(0);
+                let ticks = jiffies.get(cpu).map_or(0, |now| now.saturating_sub(before));
+                let half = window / 2 / (1_000_000_000 / JIFFIES_PER_S);
+                if ticks > half {
+                    idle += window;
+                }
+            }
+        }
+        (idle, window * online.len() as u64)
+    }
+}
+
+/// `USER_HZ`: the unit of /proc/stat on every architecture we run on.
+const JIFFIES_PER_S: u64 = 100;
+
+/// Idle time of each CPU since boot from `/proc/stat`, in 1/100 s, waiting for disks included.
+fn idle_jiffies() -> Vec<u64> {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let mut cpus = Vec::new();
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix("cpu") else {
+            continue;
+        };
+        let mut words = rest.split_whitespace();
+        let Some(cpu) = rest
+            .starts_with(|c: char| c.is_ascii_digit())
+            .then(|| words.next()?.parse::<usize>().ok())
+            .flatten()
+        else {
+            continue;
+        };
+        let columns: Vec<u64> = words.filter_map(|w| w.parse().ok()).collect();
+        if cpus.len() <= cpu {
+            cpus.resize(cpu + 1, 0);
+        }
+        cpus[cpu] = columns.get(3).unwrap_or(&0) + columns.get(4).unwrap_or(&0);
+    }
+    cpus
+}
+
+/// CLOCK_MONOTONIC, as `bpf_ktime_get_ns()` reads it.
+fn monotonic_ns() -> u64 {
+    use nix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |t| {
+        t.tv_sec().unsigned_abs() * 1_000_000_000 + t.tv_nsec().unsigned_abs()
+    })
+}
+
+fn words(values: impl Iterator<Item = u32>) -> Vec<u8> {
+    values.flat_map(u32::to_ne_bytes).collect()
+}
+
+/// Smallest and largest value of a bucket: the inverse of `bucket_of()` in `measure.bpf.c`.
+fn bucket(index: u32) -> (u64, u64) {
+    let steps = 1_u64 << HIST_STEP_BITS;
+    let index = u64::from(index);
+    if index < steps {
+        return (index, index);
+    }
+    let shift = index / steps - 1;
+    let low = (steps + index % steps) << shift;
+    (low, low + (1 << shift) - 1)
+}
+
+/// The upper end of the bucket below or in which this share (in thousandths) of all values lies.
+fn quantile(histogram: &[(u64, u64, u64)], permille: u64) -> Option<u64> {
+    let all: u64 = histogram.iter().map(|(_, _, count)| count).sum();
+    let rank = (all * permille).div_ceil(1000).max(1);
+    let mut seen = 0;
+    histogram.iter().find_map(|(_, high, count)| {
+        seen += count;
+        (seen >= rank).then_some(*high)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_follow_each_other_without_gaps() {
+        let mut next = 0;
+        for index in 0..(34 << HIST_STEP_BITS) {
+            let (low, high) = bucket(index);
+            assert_eq!(low, next);
+            assert!(high >= low && (high - low) * 128 <= high);
+            next = high + 1;
+        }
+        assert_eq!(next, 1 << 40);
+    }
+
+    #[test]
+    fn quantiles_on_known_cases() {
+        let histogram = [(1, 1, 50), (2, 3, 49), (100, 101, 1)];
+        assert_eq!(quantile(&histogram, 500), Some(1));
+        assert_eq!(quantile(&histogram, 900), Some(3));
+        assert_eq!(quantile(&histogram, 999), Some(101));
+        assert_eq!(quantile(&[], 500), None);
+    }
+}

@@ -1,0 +1,345 @@
+//! Runs a program under a scheduler of the running kernel and measures both.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use schedlab_report::Measures;
+
+use crate::error::{At as _, Error, Result};
+use crate::group::Group;
+use crate::load::{Exit, Loaded};
+use crate::measure::{Counted, Measurement, Want};
+use crate::policy;
+use crate::probes::Reading;
+use crate::trace::RawEvent;
+
+/// The name that stands for the kernel's own scheduler.
+pub const KERNEL: &str = "kernel";
+
+/// How often the policy and the program are looked at.
+const POLL: Duration = Duration::from_millis(50);
+
+/// A scheduler as it is asked for: `dss`, `dss:lab_lock_kind=queued`, `./mine.bpf.c`, `kernel`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scheduler {
+    /// A built-in policy's name, a path to a `.bpf.c` file, or [`KERNEL`].
+    pub name: String,
+    /// Options and their values.
+    pub options: Vec<(String, String)>,
+}
+
+impl Scheduler {
+    /// Parses `NAME[:key=value,…]`.
+    ///
+    /// # Errors
+    /// An option without a value.
+    pub fn parse(text: &str) -> Result<Scheduler> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let options = rest
+            .split(',')
+            .filter(|part| !part.is_empty())
+            .map(|part| {
+                part.split_once('=')
+                    .map(|(k, v)| (k.trim().to_owned(), v.trim().to_owned()))
+                    .ok_or_else(|| Error::Option {
+                        policy: name.to_owned(),
+                        problem: format!("'{part}' must be written as option=value"),
+                    })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Scheduler {
+            name: name.to_owned(),
+            options,
+        })
+    }
+
+    /// Loads it; `None` for the kernel's own.
+    ///
+    /// # Errors
+    /// As [`Loaded::load`]; also where the kernel's own is asked for while another one is loaded.
+    pub fn load(&self) -> Result<Option<Loaded>> {
+        if self.name != KERNEL {
+            return Loaded::load(&policy::resolve(&self.name)?, &self.options).map(Some);
+        }
+        if let Some((option, _)) = self.options.first() {
+            return Err(Error::Option {
+                policy: KERNEL.to_owned(),
+                problem: format!("unknown option '{option}': the kernel's own scheduler has none"),
+            });
+        }
+        match crate::scx::state() {
+            crate::scx::State::Loaded { name, .. } => Err(Error::AlreadyLoaded { name }),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A program to run.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+    /// Bound on its running time.
+    pub timeout: Duration,
+    /// What to measure besides counting.
+    pub want: Want,
+}
+
+/// How a run ended and what was measured.
+#[derive(Debug)]
+pub struct Outcome {
+    /// `done`; `command_failed`; `timeout`; or the exit kind of an ejected policy (`error_stall` …).
+    pub exit: String,
+    /// Why, where it is not `done`.
+    pub message: Option<String>,
+    /// The kernel's debug dump of an ejection; empty where there is none.
+    pub dump: String,
+    /// The program's exit code; 128 + n for signal n; `None` where it had to be stopped.
+    pub code: Option<i32>,
+    /// What it wrote to its standard output.
+    pub stdout: Vec<u8>,
+    /// What it wrote to its standard error.
+    pub stderr: Vec<u8>,
+    /// What the kernel and the policy show.
+    pub measures: Measures,
+    /// Wakeup latencies: smallest value, largest value, count of each bucket.
+    pub wakeup_latency: Vec<(u64, u64, u64)>,
+    /// All events, where they were wanted.
+    pub events: Vec<RawEvent>,
+}
+
+impl Outcome {
+    /// `exit` of a run that ended as it should.
+    pub const DONE: &'static str = "done";
+}
+
+/// Loads the scheduler, runs the program, measures, and takes the scheduler out again.
+///
+/// # Errors
+/// Nothing ran: the scheduler cannot be loaded, the program cannot be started, or nothing can be
+/// measured. What happens to a run under way is part of its outcome.
+pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
+    find_program(&job.command)?;
+    let mut measurement = Measurement::attach(job.want)?;
+    let policy = scheduler.load()?;
+    let mut stdout = tempfile::tempfile().at(std::env::temp_dir())?;
+    let mut stderr = tempfile::tempfile().at(std::env::temp_dir())?;
+
+    // The shell waits for the go, so that its process is known before the program begins.
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", "read -r go && exec \"$@\"", "sh"])
+        .args(&job.command)
+        .stdin(Stdio::piped())
+        .stdout(stdout.try_clone().at("standard output")?)
+        .stderr(stderr.try_clone().at("standard error")?);
+    let mut group = Group::spawn(&mut command, None)?;
+    let before = match &policy {
+        Some(policy) => {
+            Reading::clear_maxima(policy)?;
+            Reading::take(policy)?
+        }
+        None => None,
+    };
+    measurement.begin(group.child().id())?;
+    let started = Instant::now();
+    if let Some(mut go) = group.child().stdin.take() {
+        go.write_all(b"go\n").at("the program's standard input")?;
+    }
+
+    let end = wait(
+        &mut group,
+        &measurement,
+        policy.as_ref(),
+        started,
+        job.timeout,
+    )?;
+    let after = match &policy {
+        Some(policy) => Reading::take(policy)?,
+        None => None,
+    };
+    let counted = measurement.end()?;
+    group.stop();
+    let exit = policy.map(Loaded::unload).transpose()?;
+
+    let stdout = contents(&mut stdout)?;
+    let stderr = contents(&mut stderr)?;
+    let mut outcome = judge(end, exit, &stderr, job);
+    let Counted {
+        mut measures,
+        wakeup_latency,
+        events,
+        ..
+    } = counted;
+    if let (Some(after), Some(before)) = (after, before) {
+        after.since(&before).measures(&mut measures);
+    }
+    outcome.stdout = stdout;
+    outcome.stderr = stderr;
+    outcome.measures = measures;
+    outcome.wakeup_latency = wakeup_latency;
+    outcome.events = events;
+    Ok(outcome)
+}
+
+/// Why waiting ended.
+enum End {
+    Exited(ExitStatus),
+    TimedOut,
+    Ejected,
+}
+
+fn wait(
+    group: &mut Group,
+    measurement: &Measurement,
+    policy: Option<&Loaded>,
+    started: Instant,
+    timeout: Duration,
+) -> Result<End> {
+    loop {
+        if let Some(status) = group.ended() {
+            return Ok(End::Exited(status));
+        }
+        // What runs after an ejection is no longer the policy's: it is stopped, not measured.
+        if policy.is_some_and(|p| !p.is_running()) {
+            return Ok(End::Ejected);
+        }
+        if started.elapsed() > timeout {
+            return Ok(End::TimedOut);
+        }
+        measurement.wait(POLL)?;
+    }
+}
+
+fn judge(end: End, exit: Option<Exit>, stderr: &[u8], job: &Job) -> Outcome {
+    let mut outcome = Outcome {
+        exit: Outcome::DONE.to_owned(),
+        message: None,
+        dump: String::new(),
+        code: None,
+        stdout: Vec::new(),
+        stderr: Vec::new(),
+        measures: Measures::default(),
+        wakeup_latency: Vec::new(),
+        events: Vec::new(),
+    };
+    if let End::Exited(status) = &end {
+        outcome.code = status.code().or_else(|| Some(128 + status.signal()?));
+    }
+    let ejected = exit.filter(|exit| !exit.is_normal());
+    match (end, ejected) {
+        // Ejected in the last moments counts too: the run may have been its doing.
+        (_, Some(exit)) if exit.kind != 0 => {
+            outcome.exit = kind_name(exit.kind).to_owned();
+            outcome.message = Some(if exit.message.is_empty() {
+                exit.reason
+            } else {
+                format!("{} ({})", exit.reason, exit.message)
+            });
+            outcome.dump = exit.dump;
+        }
+        (End::Ejected, _) => {
+            outcome.exit = "ejected".to_owned();
+            outcome.message = Some(
+                "the kernel ended the policy; it records no reason (UEI_DEFINE, UEI_RECORD)"
+                    .to_owned(),
+            );
+        }
+        (End::TimedOut, _) => {
+            outcome.exit = "timeout".to_owned();
+            outcome.message = Some(format!(
+                "the program was still running after {} s and was stopped",
+                job.timeout.as_secs()
+            ));
+        }
+        (End::Exited(_), _) if outcome.code != Some(0) => {
+            outcome.exit = "command_failed".to_owned();
+            let said = String::from_utf8_lossy(stderr);
+            let last = said.lines().rev().find(|l| !l.trim().is_empty());
+            outcome.message = Some(format!(
+                "the program ended with {}{}",
+                outcome.code.map_or("?".to_owned(), |c| c.to_string()),
+                last.map_or(String::new(), |l| format!(": {l}"))
+            ));
+        }
+        (End::Exited(_), _) => {}
+    }
+    outcome
+}
+
+/// The name of an exit kind in results, as the simulator writes it (`enum scx_exit_kind`).
+pub fn kind_name(kind: i32) -> &'static str {
+    match kind {
+        64 => "unreg",
+        65 => "unreg_bpf",
+        66 => "unreg_kern",
+        67 => "sysrq",
+        1024 => "error",
+        1025 => "error_bpf",
+        1026 => "error_stall",
+        _ => "unknown",
+    }
+}
+
+/// A clear message before anything is loaded.
+fn find_program(command: &[OsString]) -> Result<()> {
+    let not_found = |name: &str| Error::Command {
+        command: name.to_owned(),
+        source: std::io::ErrorKind::NotFound.into(),
+    };
+    let Some(program) = command.first() else {
+        return Err(not_found("(nothing)"));
+    };
+    let path = Path::new(program);
+    let found = if path.components().count() > 1 {
+        path.is_file()
+    } else {
+        std::env::var_os("PATH").is_some_and(|dirs| {
+            std::env::split_paths(&dirs).any(|dir: PathBuf| dir.join(path).is_file())
+        })
+    };
+    if found {
+        Ok(())
+    } else {
+        Err(not_found(&program.to_string_lossy()))
+    }
+}
+
+fn contents(file: &mut File) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0)).at("the program's output")?;
+    file.read_to_end(&mut bytes).at("the program's output")?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedulers_are_parsed() {
+        let plain = Scheduler::parse("fifo").unwrap();
+        assert_eq!((plain.name.as_str(), plain.options.len()), ("fifo", 0));
+        let optioned = Scheduler::parse("./x.bpf.c:a=1,b=two").unwrap();
+        assert_eq!(optioned.name, "./x.bpf.c");
+        assert_eq!(
+            optioned.options,
+            [("a".into(), "1".into()), ("b".into(), "two".into())]
+        );
+        let wrong = Scheduler::parse("x:a").unwrap_err();
+        assert!(wrong.to_string().contains("option=value"));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told_before_anything_is_loaded() {
+        let error = find_program(&[OsString::from("no-such-program-here")]).unwrap_err();
+        assert!(error.to_string().contains("no-such-program-here"));
+        assert!(find_program(&[OsString::from("sh")]).is_ok());
+        assert!(find_program(&[]).is_err());
+    }
+}

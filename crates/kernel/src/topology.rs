@@ -1,0 +1,91 @@
+//! Which CPUs of this machine share a core, a last-level cache, a node: from sysfs.
+
+use std::fs;
+use std::path::Path;
+
+/// Where a CPU is. Equal numbers mean the same core, cache or node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Place {
+    pub core: u32,
+    pub llc: u32,
+    pub node: u32,
+}
+
+/// Number of possible CPUs, the length of per-CPU values.
+pub fn possible_cpus() -> usize {
+    libbpf_rs::num_possible_cpus().unwrap_or(1)
+}
+
+/// CPUs that are online.
+pub fn online() -> Vec<u32> {
+    let list = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    parse_list(list.trim())
+}
+
+/// The place of each possible CPU. What sysfs does not tell counts as shared: one cache, one node.
+pub fn places() -> Vec<Place> {
+    (0..possible_cpus())
+        .map(|cpu| {
+            let dir = Path::new("/sys/devices/system/cpu").join(format!("cpu{cpu}"));
+            let first = |file: &str| {
+                let list = fs::read_to_string(dir.join(file)).ok()?;
+                parse_list(list.trim()).first().copied()
+            };
+            Place {
+                core: first("topology/thread_siblings_list").unwrap_or(cpu as u32),
+                llc: last_level(&dir).unwrap_or(0),
+                node: node(&dir).unwrap_or(0),
+            }
+        })
+        .collect()
+}
+
+/// The first CPU that shares the highest cache level.
+fn last_level(cpu: &Path) -> Option<u32> {
+    let mut best: Option<(u32, u32)> = None;
+    for index in fs::read_dir(cpu.join("cache")).ok()? {
+        let index = index.ok()?.path();
+        let Some(level) = fs::read_to_string(index.join("level"))
+            .ok()
+            .and_then(|l| l.trim().parse::<u32>().ok())
+        else {
+            continue;
+        };
+        let list = fs::read_to_string(index.join("shared_cpu_list")).ok()?;
+        let first = *parse_list(list.trim()).first()?;
+        if best.is_none_or(|(known, _)| level > known) {
+            best = Some((level, first));
+        }
+    }
+    best.map(|(_, first)| first)
+}
+
+fn node(cpu: &Path) -> Option<u32> {
+    fs::read_dir(cpu).ok()?.find_map(|entry| {
+        let name = entry.ok()?.file_name();
+        name.to_str()?.strip_prefix("node")?.parse().ok()
+    })
+}
+
+/// `0-3,8` as the kernel writes lists of CPUs.
+fn parse_list(list: &str) -> Vec<u32> {
+    list.split(',')
+        .filter_map(|part| {
+            let (from, to) = part.split_once('-').unwrap_or((part, part));
+            Some(from.trim().parse::<u32>().ok()?..=to.trim().parse().ok()?)
+        })
+        .flatten()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_list;
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(parse_list("0-2,7"), [0, 1, 2, 7]);
+        assert_eq!(parse_list("3"), [3]);
+        assert!(parse_list("").is_empty());
+    }
+}
