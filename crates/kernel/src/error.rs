@@ -72,6 +72,9 @@ pub enum Error {
         /// What the kernel says.
         problem: String,
     },
+    /// A workload cannot be run as it was asked for.
+    #[error("{0}")]
+    Workload(String),
     /// A virtual machine did not do what it should.
     #[error("virtual machine: {0}")]
     Vm(String),

@@ -8,6 +8,7 @@ pub mod cache;
 pub mod clang;
 pub mod doctor;
 pub mod error;
+pub mod experiment;
 mod group;
 pub mod load;
 pub mod measure;

@@ -342,19 +342,26 @@ pub(crate) fn per_cpu(object: &libbpf_rs::Object, name: &str) -> Result<Option<V
     Ok(Some(entries))
 }
 
-/// Sets options, the scx headers' constants, and the room for the kernel's exit dump.
-fn configure(
+/// Whether a policy has these options and they may have these values.
+///
+/// # Errors
+/// Names the first that is wrong, and what would be right.
+pub fn check_options(policy: &Object, settings: &[(String, String)]) -> Result<()> {
+    let btf = btf_of(policy)?;
+    encode_options(policy, &vars::of_section(&btf, ".rodata"), settings).map(drop)
+}
+
+/// Offsets and bytes of the options' values.
+fn encode_options(
     policy: &Object,
-    btf: &Btf<'_>,
-    open: &mut OpenObject,
+    variables: &[Variable],
     settings: &[(String, String)],
-) -> Result<()> {
-    let variables = vars::of_section(btf, ".rodata");
+) -> Result<Vec<(usize, Vec<u8>)>> {
     let wrong = |problem: String| Error::Option {
         policy: policy.name.clone(),
         problem,
     };
-    let mut bytes: Vec<(usize, Vec<u8>)> = Vec::new();
+    let mut bytes = Vec::new();
     for (name, value) in settings {
         let variable = variables
             .iter()
@@ -377,7 +384,18 @@ fn configure(
             vars::encode(variable, value).map_err(&wrong)?,
         ));
     }
+    Ok(bytes)
+}
 
+/// Sets options, the scx headers' constants, and the room for the kernel's exit dump.
+fn configure(
+    policy: &Object,
+    btf: &Btf<'_>,
+    open: &mut OpenObject,
+    settings: &[(String, String)],
+) -> Result<()> {
+    let variables = vars::of_section(btf, ".rodata");
+    let mut bytes = encode_options(policy, &variables, settings)?;
     // SCX_* constants differ between kernels; the headers read them from these variables.
     let wanted = variables.iter().filter(|v| v.name.starts_with("__SCX_"));
     let wanted: Vec<&Variable> = wanted.collect();
@@ -421,7 +439,10 @@ fn configure(
     if set_rodata(open, &bytes) {
         Ok(())
     } else {
-        Err(wrong("has no read-only data to set options in".to_owned()))
+        Err(Error::Option {
+            policy: policy.name.clone(),
+            problem: "has no read-only data to set options in".to_owned(),
+        })
     }
 }
 

@@ -12,22 +12,22 @@ use schedlab_report::Measures;
 
 use crate::error::{At as _, Error, Result};
 use crate::group::Group;
-use crate::load::{Exit, Loaded};
+use crate::load::{self, Exit, Loaded};
 use crate::measure::{Counted, Measurement, Want};
 use crate::policy;
 use crate::probes::Reading;
 use crate::trace::RawEvent;
 
 /// The name that stands for the kernel's own scheduler.
-pub const KERNEL: &str = "kernel";
+pub const DEFAULT: &str = "default";
 
 /// How often the policy and the program are looked at.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A scheduler as it is asked for: `dss`, `dss:lab_lock_kind=queued`, `./mine.bpf.c`, `kernel`.
+/// A scheduler as it is asked for: `dss`, `dss:lab_lock_kind=queued`, `./mine.bpf.c`, `default`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheduler {
-    /// A built-in policy's name, a path to a `.bpf.c` file, or [`KERNEL`].
+    /// A built-in policy's name, a path to a `.bpf.c` file, or [`DEFAULT`].
     pub name: String,
     /// Options and their values.
     pub options: Vec<(String, String)>,
@@ -58,20 +58,30 @@ impl Scheduler {
         })
     }
 
+    /// Finds or compiles it and looks at its options, without loading anything.
+    ///
+    /// # Errors
+    /// Unknown names, files that do not compile, wrong options.
+    pub fn check(&self) -> Result<()> {
+        match (self.name.as_str(), self.options.first()) {
+            (DEFAULT, Some((option, _))) => Err(Error::Option {
+                policy: DEFAULT.to_owned(),
+                problem: format!("unknown option '{option}': the kernel's own scheduler has none"),
+            }),
+            (DEFAULT, None) => Ok(()),
+            _ => load::check_options(&policy::resolve(&self.name)?, &self.options),
+        }
+    }
+
     /// Loads it; `None` for the kernel's own.
     ///
     /// # Errors
     /// As [`Loaded::load`]; also where the kernel's own is asked for while another one is loaded.
     pub fn load(&self) -> Result<Option<Loaded>> {
-        if self.name != KERNEL {
+        if self.name != DEFAULT {
             return Loaded::load(&policy::resolve(&self.name)?, &self.options).map(Some);
         }
-        if let Some((option, _)) = self.options.first() {
-            return Err(Error::Option {
-                policy: KERNEL.to_owned(),
-                problem: format!("unknown option '{option}': the kernel's own scheduler has none"),
-            });
-        }
+        self.check()?;
         match crate::scx::state() {
             crate::scx::State::Loaded { name, .. } => Err(Error::AlreadyLoaded { name }),
             _ => Ok(None),
