@@ -9,6 +9,7 @@ use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskId};
 use crate::event_queue::CpuEvent;
 use crate::kernel::{Kernel, Pause};
 use crate::lock::{Held, LockIx};
+use crate::mutation::Mutation;
 use crate::policy::{OpKind, Policy, Probes, TimerId};
 use crate::task::{Class, Exec, Task, TaskState};
 
@@ -374,6 +375,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Starts the tick when a CPU leaves idle, at the machine's common beat.
     pub(crate) fn start_tick(&self, c: &Cpu) {
+        if self.mutated(Mutation::TickStaysStopped) {
+            return;
+        }
         if self.queue.borrow().due(c.id, CpuEvent::Tick).is_none() {
             let period = self.costs.tick_period_ns;
             let next = (c.now.get() / period + 1) * period;

@@ -7,6 +7,7 @@ use crate::cpu::{Cpu, DispatchEntry};
 use crate::dsq::{MixedOrder, Place};
 use crate::kernel::Kernel;
 use crate::lock::LockIx;
+use crate::mutation::Mutation;
 use crate::policy::{IterId, OpCall, OpKind, Policy};
 use crate::task::{Class, NIL, OnRq, OpsState, Task};
 
@@ -76,7 +77,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let found = self.dsqs.borrow().find_user(id);
         found.unwrap_or_else(|| {
-            self.scx_error(format!("non-existent DSQ {id:#x}"));
+            if !self.mutated(Mutation::MissingDsqIsGlobal) {
+                self.scx_error(format!("non-existent DSQ {id:#x}"));
+            }
             self.global_dsq(task_cpu)
         })
     }
@@ -114,7 +117,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         if self.dsqs.borrow().get(dsq).is_builtin() && enq_flags & enq::DSQ_PRIQ != 0 {
-            self.scx_error("cannot use vtime ordering for built-in DSQs".to_owned());
+            if !self.mutated(Mutation::VtimeInBuiltinDsq) {
+                self.scx_error("cannot use vtime ordering for built-in DSQs".to_owned());
+            }
+            enq_flags &= !enq::DSQ_PRIQ;
+        }
+        if self.mutated(Mutation::VtimeOrderIgnored) {
             enq_flags &= !enq::DSQ_PRIQ;
         }
         let place = if enq_flags & enq::DSQ_PRIQ != 0 {
@@ -181,7 +189,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn task_leave_custody(&self, p: &Task) -> bool {
         // Set only while the kernel moves the task by itself (`task_scx_migrating()`).
         if !p.in_custody.get() || p.sticky_cpu.get().is_some() {
-            return false;
+            return self.mutated(Mutation::DequeueWithoutCustody);
         }
         p.in_custody.set(false);
         true
@@ -504,7 +512,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
         }
-        let dsq = self.find_dsq_for_dispatch(rq, entry.dsq, p.cpu.get());
+        let id = if self.mutated(Mutation::LocalOnIsHere) && dsq_id::is_local_on(entry.dsq) {
+            dsq_id::LOCAL
+        } else {
+            entry.dsq
+        };
+        let dsq = self.find_dsq_for_dispatch(rq, id, p.cpu.get());
         if self.is_local(dsq) {
             let dst = self.cpu(CpuId(dsq));
             self.dispatch_to_local_dsq(c, rq, dst, p, entry.enq_flags)
@@ -677,7 +690,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c.locked_rq.set(Some(c.id));
             let op = OpCall::Dispatch {
                 cpu: c.id,
-                prev: prev_ext.map(|p| p.id),
+                prev: prev_ext
+                    .map(|p| p.id)
+                    .filter(|_| !self.mutated(Mutation::DispatchWithoutPrev)),
             };
             self.call_dispatching_op(c, op).await;
             c.locked_rq.set(None);

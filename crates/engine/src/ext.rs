@@ -6,6 +6,7 @@ use crate::consts::{self, deq, dsq_id, enq, ops, wake};
 use crate::cpu::{Cpu, DirectDispatch};
 use crate::dispatch::Verdict;
 use crate::kernel::Kernel;
+use crate::mutation::Mutation;
 use crate::policy::{OpCall, OpKind, Policy};
 use crate::task::{Class, OnRq, OpsState, Task};
 
@@ -66,7 +67,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         match self.select_cpu_dfl(c, p, prev_cpu, wake_flags, None, 0) {
             Some(cpu) => {
                 self.refill_slice(p);
-                p.ddsp_dsq_id.set(dsq_id::LOCAL);
+                if !self.mutated(Mutation::DefaultSelectDoesNotInsert) {
+                    p.ddsp_dsq_id.set(dsq_id::LOCAL);
+                }
                 cpu
             }
             None => prev_cpu,
@@ -99,6 +102,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         } else {
             None
         };
+        if self.mutated(Mutation::NoFallbackToGlobal) && !self.has_op(OpKind::Enqueue) {
+            p.in_custody.set(true);
+            p.ops_state.set(OpsState::Queued);
+            return;
+        }
         if let Some(dsq) = terminal {
             self.refill_slice(p);
             p.clear_direct_dispatch();

@@ -6,6 +6,7 @@ use crate::consts::ecode;
 use crate::cpu::{Cpu, Wait, irq};
 use crate::event_queue::{CpuEvent, Timer};
 use crate::kernel::{Kernel, Pause};
+use crate::mutation::Mutation;
 use crate::outcome::ExitKind;
 use crate::policy::{OpCall, OpKind, Policy};
 
@@ -49,9 +50,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         } else {
             (OpKind::CpuOffline, OpCall::CpuOffline { cpu: c.id })
         };
+        if self.mutated(Mutation::CpuOnlineNotTold) && op == OpKind::CpuOnline {
+            return;
+        }
         if self.has_op(op) {
             self.call_dispatching_op(c, call).await;
-        } else {
+        } else if !self.mutated(Mutation::HotplugIgnored) {
             self.exit_with(
                 ExitKind::UnregKern,
                 ecode::ACT_RESTART | ecode::RSN_HOTPLUG,

@@ -6,6 +6,7 @@ use schedlab_trace::{CpuId, CpuSet, Recorder};
 use crate::consts::{NUMA_NO_NODE, errno, ops, pick_idle, wake};
 use crate::cpu::Cpu;
 use crate::kernel::Kernel;
+use crate::mutation::Mutation;
 use crate::policy::{OpCall, OpKind, Policy};
 use crate::task::Task;
 
@@ -311,9 +312,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .get()
             .is_some_and(|curr| self.task(curr).exiting.get());
         let local_nr = self.dsqs.borrow().get(c.local_dsq()).nr;
-        self.idle
-            .borrow_mut()
-            .select(c, prev, wake_flags, allowed, all, flags, exiting, local_nr)
+        let mut idle = self.idle.borrow_mut();
+        let found = idle.select(c, prev, wake_flags, allowed, all, flags, exiting, local_nr);
+        if let Some(cpu) = found
+            && self.mutated(Mutation::PickedCpuStaysIdle)
+        {
+            idle.update(cpu, true);
+        }
+        found
     }
 
     /// `check_builtin_idle_enabled()`.
@@ -411,6 +417,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         };
         if idle.enabled {
+            let (mask, flags) = if self.mutated(Mutation::NodeOfPickIgnored) {
+                ((mask + 1) % idle.masks.len(), flags & !pick_idle::IN_NODE)
+            } else {
+                (mask, flags)
+            };
             let found = idle.pick(allowed, mask, flags, c);
             if let Some(cpu) = found {
                 return i64::from(cpu.0);

@@ -21,6 +21,7 @@ use crate::dsq::Dsqs;
 use crate::event_queue::{CpuEvent, Event, EventQueue, Head, Timer};
 use crate::idle::IdleMasks;
 use crate::lock::Locks;
+use crate::mutation::{self, Mutation};
 use crate::object::Object;
 use crate::outcome::{ExitInfo, ExitKind};
 use crate::policy::{OpKind, OpSet, Policy};
@@ -97,6 +98,7 @@ pub(crate) struct Kernel<P, R> {
     pub begun: Cell<u64>,
     pub counters: RefCell<Counters>,
     pub clock: Cell<u64>,
+    pub mutation: Option<Mutation>,
 }
 
 /// Suspends once.
@@ -145,7 +147,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             rt_mode,
             limits,
             mut hotplug,
+            #[cfg(feature = "mutations")]
+            mutation,
         } = scenario;
+        #[cfg(not(feature = "mutations"))]
+        let mutation = None;
         let nr_cpus = machine.topology.nr_cpus();
         let nr_nodes = (0..nr_cpus)
             .map(|cpu| machine.topology.cpu(CpuId(cpu as u32)).node + 1)
@@ -217,6 +223,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             begun: Cell::new(0),
             counters: RefCell::default(),
             clock: Cell::new(0),
+            mutation,
             machine,
         };
         kernel.admit(workload.tasks);
@@ -507,6 +514,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline]
     pub(crate) fn has_op(&self, op: OpKind) -> bool {
         self.ops.present.has(op)
+    }
+
+    /// Whether the scenario asks for this fault of the virtual kernel.
+    #[inline(always)]
+    pub(crate) fn mutated(&self, mutation: Mutation) -> bool {
+        mutation::active(self.mutation, mutation)
     }
 
     pub(crate) fn has_flag(&self, flag: u64) -> bool {

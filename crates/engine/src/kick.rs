@@ -6,6 +6,7 @@ use crate::consts::kick;
 use crate::cpu::{Cpu, irq};
 use crate::event_queue::CpuEvent;
 use crate::kernel::Kernel;
+use crate::mutation::Mutation;
 use crate::ops::kick_flags_conflict;
 use crate::policy::Policy;
 use crate::task::Class;
@@ -167,7 +168,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 break;
             }
             // Its own counter goes on, so that CPUs that wait for each other get free.
-            c.kick_sync.set(c.kick_sync.get() + 1);
+            if !self.mutated(Mutation::KickWaitNeverGivesUp) {
+                c.kick_sync.set(c.kick_sync.get() + 1);
+            }
             self.charge(c, RELAX_NS);
             self.sync(c).await;
         }

@@ -20,6 +20,7 @@ mod kernel;
 mod kick;
 mod lifecycle;
 mod lock;
+pub mod mutation;
 mod object;
 mod ops;
 pub mod outcome;
@@ -38,6 +39,7 @@ mod wake;
 mod watchdog;
 
 pub use kernel::run;
+pub use mutation::Mutation;
 pub use outcome::{ExitInfo, ExitKind};
 pub use scenario::{Hotplug, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure};
 pub use version::KernelVersion;

@@ -10,6 +10,7 @@ use crate::consts::{self, WATCHDOG_MAX_TIMEOUT_MS, errno, ops};
 use crate::cpu::Cpu;
 use crate::event_queue::Timer;
 use crate::kernel::Kernel;
+use crate::mutation::Mutation;
 use crate::outcome::ExitKind;
 use crate::policy::{OpCall, OpKind, Policy};
 use crate::scenario::NormalClass;
@@ -77,7 +78,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         // validate_ops()
-        if self.has_flag(ops::ENQ_LAST) && !self.has_op(OpKind::Enqueue) {
+        if self.has_flag(ops::ENQ_LAST)
+            && !self.has_op(OpKind::Enqueue)
+            && !self.mutated(Mutation::EnqLastUnchecked)
+        {
             self.scx_error("SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented".to_owned());
         }
         if self.has_flag(ops::BUILTIN_IDLE_PER_NODE)
@@ -174,7 +178,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.has_op(OpKind::Enable) {
             self.call_op(c, OpCall::Enable { task: p.id }).await;
         }
-        if self.has_op(OpKind::SetWeight) {
+        if self.has_op(OpKind::SetWeight) && !self.mutated(Mutation::SetWeightNotTold) {
             let op = OpCall::SetWeight {
                 task: p.id,
                 weight: p.weight.get(),
@@ -195,7 +199,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `scx_disable_task()`.
     pub(crate) async fn scx_disable_task(&self, c: &Cpu, p: &Task) {
         p.clear_direct_dispatch();
-        if self.has_op(OpKind::Disable) {
+        if self.has_op(OpKind::Disable) && !self.mutated(Mutation::ExitWithoutDisable) {
             self.call_op(c, OpCall::Disable { task: p.id }).await;
         }
         p.scx_state.set(ScxState::Ready);
@@ -252,7 +256,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     async fn scx_disable(&self) {
         let c = &self.cpus[0];
         for p in self.tasks.iter() {
-            self.scx_disable_and_exit_task(c, p).await;
+            if !self.mutated(Mutation::UnloadForgetsTasks) {
+                self.scx_disable_and_exit_task(c, p).await;
+            }
         }
         if self.has_op(OpKind::Exit) {
             let exit = self.exit.borrow().clone();

@@ -14,6 +14,7 @@ use crate::consts::{dsq_id, enq, errno, iter, kick, ops, reenq};
 use crate::cpu::{Cpu, DirectDispatch, DispatchEntry};
 use crate::event_queue::Timer;
 use crate::kernel::Kernel;
+use crate::mutation::Mutation;
 use crate::outcome::ExitKind;
 use crate::policy::{
     Env, OpCall, OpKind, Policy, PolicyLock, Reply, Request, Step, TaskView, TimerId,
@@ -375,6 +376,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     async fn carry_out_shared(&self, c: &Cpu, request: Request) -> Reply {
         match request {
             Request::CreateDsq { dsq, node } => Reply::Int(self.create_dsq(dsq, node)),
+            Request::DestroyDsq { .. } if self.mutated(Mutation::DestroyedDsqKeepsId) => {
+                Reply::Done
+            }
             Request::DestroyDsq { dsq } => {
                 if let Err(nr) = self.dsqs.borrow_mut().destroy(dsq) {
                     self.scx_error(format!(
@@ -391,6 +395,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
                 let dsqs = self.dsqs.borrow();
                 match dsqs.find_user(dsq) {
+                    Some(index) if self.mutated(Mutation::PeekShowsTail) => {
+                        let first = dsqs.get(index).first();
+                        Reply::Task(
+                            std::iter::successors(first, |&task| dsqs.next(index, task)).last(),
+                        )
+                    }
                     Some(index) => Reply::Task(dsqs.get(index).first()),
                     None => {
                         self.scx_error(format!("peek on non-existent DSQ {dsq:#x}"));
@@ -447,7 +457,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             } => {
                 let p = self.task(task);
                 match self.select_cpu_from_kfunc(c, p, prev_cpu, wake_flags, None, 0) {
-                    cpu if cpu >= 0 => Reply::Cpu(cpu as i32, true),
+                    cpu if cpu >= 0 => {
+                        if self.mutated(Mutation::SelectKfuncInserts) {
+                            p.ddsp_dsq_id.set(dsq_id::LOCAL);
+                        }
+                        Reply::Cpu(cpu as i32, true)
+                    }
                     _ => Reply::Cpu(prev_cpu, false),
                 }
             }
@@ -459,7 +474,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 flags,
             } => {
                 let p = self.task(task);
-                let allowed = Some(&allowed);
+                let allowed =
+                    Some(&allowed).filter(|_| !self.mutated(Mutation::SelectAndIgnoresMask));
                 Reply::Int(self.select_cpu_from_kfunc(c, p, prev_cpu, wake_flags, allowed, flags))
             }
             Request::TestAndClearIdle { cpu } => {
@@ -511,6 +527,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 Reply::Done
             }
             Request::ExitPolicy { code, message } => {
+                let code = if self.mutated(Mutation::ExitCodeLost) {
+                    0
+                } else {
+                    code
+                };
                 self.exit_with(ExitKind::UnregBpf, code, message);
                 Reply::Done
             }
@@ -658,6 +679,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     });
                 }
             }
+            DirectDispatch::Spoiled if self.mutated(Mutation::SecondInsertIgnored) => {}
             DirectDispatch::Spoiled => {
                 self.scx_error(format!("{} already direct-dispatched", p.label()));
             }
@@ -671,7 +693,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             DirectDispatch::Of(_) => {
                 c.direct_dispatch.set(DirectDispatch::Spoiled);
-                p.ddsp_dsq_id.set(dsq);
+                let prev_local = self.mutated(Mutation::LocalIsThatOfPrevCpu)
+                    && dsq == dsq_id::LOCAL
+                    && c.in_select_cpu.get();
+                p.ddsp_dsq_id.set(if prev_local {
+                    dsq_id::LOCAL_ON | u64::from(p.cpu.get().0)
+                } else {
+                    dsq
+                });
                 p.ddsp_enq_flags.set(enq_flags);
             }
         }

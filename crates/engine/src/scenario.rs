@@ -72,6 +72,9 @@ pub struct Scenario {
     pub limits: Limits,
     /// CPUs that go and come, in any order.
     pub hotplug: Vec<Hotplug>,
+    /// A rule that the virtual kernel breaks on purpose.
+    #[cfg(feature = "mutations")]
+    pub mutation: Option<crate::Mutation>,
 }
 
 impl Scenario {
@@ -86,6 +89,8 @@ impl Scenario {
             rt_mode: RtMode::default(),
             limits: Limits::default(),
             hotplug: Vec::new(),
+            #[cfg(feature = "mutations")]
+            mutation: None,
         }
     }
 }

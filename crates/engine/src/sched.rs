@@ -6,6 +6,7 @@ use crate::consts::{deq, enq};
 use crate::cpu::Cpu;
 use crate::ext::{NextTask, Pick};
 use crate::kernel::Kernel;
+use crate::mutation::Mutation;
 use crate::policy::{OpCall, OpKind, Policy};
 use crate::task::{Class, OnRq, ScxState, Task, TaskState};
 
@@ -415,7 +416,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.weight.set(crate::consts::cgroup_weight(p.load_weight()));
         }
         self.sync_task(p);
-        if p.scx_state.get() == ScxState::Enabled && self.has_op(OpKind::SetWeight) {
+        if p.scx_state.get() == ScxState::Enabled
+            && self.has_op(OpKind::SetWeight)
+            && !self.mutated(Mutation::SetWeightNotTold)
+        {
             let op = OpCall::SetWeight {
                 task: p.id,
                 weight: p.weight.get(),
