@@ -111,7 +111,7 @@ struct dss_task {
 	bool linked;		/* in the run queue */
 	bool takeable;		/* in the policy's custody: waits to be chosen */
 	bool leaving;		/* blocked; to be unlinked by the next choice of its CPU */
-	bool on_cpu;		/* running, or chosen to */
+	bool on_cpu;		/* running, or chosen to; until it blocks or is displaced */
 	bool yielded;		/* gave the CPU up; goodness -1 until it has left it */
 	bool sync;		/* woken by somebody who is about to sleep */
 	bool has_parent;
@@ -465,7 +465,7 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 	lab_use_arena();
 	if (prev_p) {
 		prev = task_of(prev_p);
-		runnable = prev && (prev_p->scx.flags & SCX_TASK_QUEUED);
+		runnable = prev && prev->on_cpu;
 	}
 	if (runnable) {
 		if (!lab_read(c->marked)) {
@@ -732,6 +732,7 @@ static __always_inline void dss_forget(task_t *t)
 {
 	unsigned long flags;
 
+	t->on_cpu = false;
 	if (!t->linked)
 		return;
 	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
