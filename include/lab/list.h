@@ -64,7 +64,8 @@ static __always_inline void lab_list_del(lab_list_t *list, lab_node_t *node)
  * lab_list_for_each - walks from the first node to the last. The body must not
  * take @pos out. If the loop budget runs out (a list longer than the verifier
  * lets a program walk, or a broken one), the walk ends early and
- * lab_list_ended() is false: the caller must not take that for the end.
+ * lab_list_ended() is false: the caller must not take that for the end. The
+ * kernel promises 8 M steps or a quarter of a second; 65,535 steps are safe in any case.
  */
 #define lab_list_for_each(pos, list)					\
 	for ((pos) = (list)->head.next;					\
