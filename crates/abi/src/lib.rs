@@ -1,1 +1,30 @@
-//! Placeholder.
+//! The native world of policies: loads a compiled policy, runs its ops on coroutines, and carries
+//! kfuncs between C and the virtual kernel. All `unsafe` code of the simulator is here.
+//!
+//! It decides nothing about scheduling: whatever several CPUs share becomes a
+//! [`schedlab_engine::policy::Request`].
+
+mod arena;
+pub mod compiler;
+mod dwarf;
+mod host;
+mod image;
+mod kfuncs;
+mod layout;
+mod maps;
+mod masks;
+pub mod object;
+mod ops;
+pub mod options;
+mod policy;
+mod primitives;
+mod table;
+mod tasks;
+mod trap;
+mod version;
+
+pub use image::LoadError;
+pub use object::{MapDef, Object, ObjectError};
+pub use options::{OptionError, OptionKind, PolicyOption, Settings};
+pub use policy::NativePolicy;
+pub use version::KernelVersion;

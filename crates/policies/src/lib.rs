@@ -1,1 +1,75 @@
-//! Placeholder.
+//! The schedulers: finds, compiles and embeds `policies/*.bpf.c`, and compiles policies of others.
+//!
+//! A policy is registered by existing. Nothing here knows one by name.
+
+pub mod compile;
+pub mod doc;
+mod select;
+
+use std::sync::{Arc, OnceLock};
+
+pub use compile::{Diagnostics, compile};
+pub use doc::PolicyDoc;
+use schedlab_abi::Object;
+pub use select::{SelectError, Selection, select};
+
+mod embedded {
+    include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+}
+
+/// A policy that comes with the program.
+#[derive(Debug)]
+pub struct PolicyFile {
+    /// Its name: the file's, without `.bpf.c`.
+    pub name: &'static str,
+    /// Its C source, for the BPF build and for reading.
+    pub source: &'static str,
+    elf: &'static [u8],
+    object: OnceLock<Arc<Object>>,
+}
+
+impl PolicyFile {
+    /// The policy compiled for the virtual kernel.
+    ///
+    /// # Panics
+    /// If it is none; a test loads each.
+    pub fn object(&self) -> Arc<Object> {
+        let object = self.object.get_or_init(|| {
+            Object::from_elf(self.name, self.source, self.elf.to_vec())
+                .unwrap_or_else(|error| panic!("{error}"))
+        });
+        Arc::clone(object)
+    }
+
+    /// What its header comment says.
+    pub fn doc(&self) -> PolicyDoc {
+        PolicyDoc::parse(self.source)
+    }
+}
+
+/// The policies that come with the program, by name.
+pub fn builtin() -> &'static [PolicyFile] {
+    static FILES: OnceLock<Vec<PolicyFile>> = OnceLock::new();
+    FILES.get_or_init(|| {
+        let files = embedded::FILES.iter();
+        let file =
+            |&(name, source, elf): &(&'static str, &'static str, &'static [u8])| PolicyFile {
+                name,
+                source,
+                elf,
+                object: OnceLock::new(),
+            };
+        files.map(file).collect()
+    })
+}
+
+/// The policy of that name that comes with the program.
+pub fn find(name: &str) -> Option<&'static PolicyFile> {
+    builtin().iter().find(|file| file.name == name)
+}
+
+/// The headers below `include/`, as (path, text): those of the native world in `native/`, the
+/// library that policies share in `lab/`.
+pub fn headers() -> &'static [(&'static str, &'static str)] {
+    embedded::HEADERS
+}

@@ -1,0 +1,166 @@
+//! The memory of a BPF arena: reserved address space of which single pages are in use.
+
+use std::ptr;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+
+/// No arena is larger, as in the kernel: offsets have 32 bits.
+const BYTES_MAX: usize = 1 << 32;
+
+/// An arena. It begins at a multiple of 4 GiB, so that the lower half of a pointer is the offset,
+/// the same in every run.
+pub struct Arena {
+    base: *mut u8,
+    /// What `mmap` returned, for `munmap`.
+    reserved: (*mut libc::c_void, usize),
+    used: Vec<bool>,
+    /// No page below this one is free.
+    first_free: usize,
+}
+
+impl Arena {
+    pub fn new(pages: usize) -> std::io::Result<Arena> {
+        let bytes = (pages * PAGE).min(BYTES_MAX);
+        let length = bytes + BYTES_MAX;
+        // SAFETY: a fresh private mapping.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                length,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        let base = (start as usize).next_multiple_of(BYTES_MAX) as *mut u8;
+        Ok(Arena {
+            base,
+            reserved: (start, length),
+            used: vec![false; bytes / PAGE],
+            // Offset 0 is never handed out: the lower half of such a pointer would look like NULL.
+            first_free: 1,
+        })
+    }
+
+    /// The offset of a pointer into the arena.
+    #[inline]
+    pub fn offset(&self, pointer: usize) -> Option<u64> {
+        let offset = pointer.wrapping_sub(self.base as usize);
+        (offset < self.used.len() * PAGE).then_some(offset as u64)
+    }
+
+    /// `bpf_arena_alloc_pages()`: zeroed pages at `at`, or the lowest that fit. Null if there are none.
+    pub fn alloc(&mut self, at: *mut u8, pages: usize) -> *mut u8 {
+        if pages == 0 || pages > self.used.len() {
+            return ptr::null_mut();
+        }
+        let first = if at.is_null() {
+            self.lowest_fit(pages)
+        } else {
+            self.offset(at as usize)
+                .filter(|offset| offset % PAGE as u64 == 0)
+                .map(|offset| offset as usize / PAGE)
+                .filter(|&first| self.is_free(first, pages))
+        };
+        let Some(first) = first else {
+            return ptr::null_mut();
+        };
+        // SAFETY: the pages lie inside of our reservation.
+        let start = unsafe { self.base.add(first * PAGE) };
+        // SAFETY: as above.
+        let status = unsafe {
+            libc::mprotect(
+                start.cast(),
+                pages * PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
+        };
+        if status != 0 {
+            return ptr::null_mut();
+        }
+        self.used[first..first + pages].fill(true);
+        while self.used.get(self.first_free) == Some(&true) {
+            self.first_free += 1;
+        }
+        start
+    }
+
+    fn is_free(&self, first: usize, pages: usize) -> bool {
+        self.used
+            .get(first..first + pages)
+            .is_some_and(|range| !range.contains(&true))
+    }
+
+    fn lowest_fit(&self, pages: usize) -> Option<usize> {
+        let mut run = 0;
+        for page in self.first_free..self.used.len() {
+            run = if self.used[page] { 0 } else { run + 1 };
+            if run == pages {
+                return Some(page + 1 - pages);
+            }
+        }
+        None
+    }
+
+    /// `bpf_arena_free_pages()`; what is not in use is left alone.
+    pub fn free(&mut self, at: *mut u8, pages: usize) {
+        let Some(offset) = self.offset(at as usize) else {
+            return;
+        };
+        let first = offset as usize / PAGE;
+        let end = (first + pages).min(self.used.len());
+        // SAFETY: the pages lie inside of our reservation; an access to them faults from now on.
+        unsafe {
+            let start = self.base.add(first * PAGE);
+            let bytes = (end - first) * PAGE;
+            libc::mmap(
+                start.cast(),
+                bytes,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                -1,
+                0,
+            );
+        }
+        self.used[first..end].fill(false);
+        self.first_free = self.first_free.min(first.max(1));
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: it is our mapping, and the policy that pointed into it runs no more.
+        unsafe { libc::munmap(self.reserved.0, self.reserved.1) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_handed_out_from_below_and_come_back_zeroed() {
+        let mut arena = Arena::new(8).unwrap();
+        let first = arena.alloc(ptr::null_mut(), 2);
+        let second = arena.alloc(ptr::null_mut(), 3);
+        assert_eq!(arena.offset(first as usize), Some(4096));
+        assert_eq!(arena.offset(second as usize), Some(3 * 4096));
+        assert!(
+            arena.alloc(ptr::null_mut(), 3).is_null(),
+            "only two pages are left"
+        );
+        // SAFETY: the page is allocated.
+        unsafe { first.write(7) };
+        arena.free(first, 2);
+        let again = arena.alloc(ptr::null_mut(), 1);
+        assert_eq!(again, first);
+        // SAFETY: the page is allocated.
+        assert_eq!(unsafe { again.read() }, 0);
+        assert!(arena.alloc(second, 1).is_null(), "in use");
+    }
+}

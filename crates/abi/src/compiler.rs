@@ -1,0 +1,76 @@
+//! Compiling a policy's C source for the virtual kernel.
+//!
+//! The build script of `crates/policies` includes this file too, so it needs nothing but `std`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The compiler to use: `SCHEDLAB_CC`, or else `cc`.
+pub fn default_compiler() -> String {
+    std::env::var("SCHEDLAB_CC").unwrap_or_else(|_| "cc".to_owned())
+}
+
+/// How a policy is compiled. Both gcc and clang take these.
+const FLAGS: &[&str] = &[
+    "-std=gnu11",
+    "-O2",
+    "-g",
+    "-shared",
+    "-fPIC",
+    // Every name resolves inside the object, whatever else the process has loaded.
+    "-fvisibility=hidden",
+    "-nostartfiles",
+    "-Wl,-z,defs",
+    "-Wl,-z,now",
+    // As clang compiles for BPF, and the same under both compilers.
+    "-fno-strict-aliasing",
+    "-fwrapv",
+    "-fno-stack-protector",
+    "-fno-math-errno",
+    // BPF headers of others ask which side they are on.
+    "-D__BPF__",
+    "-Wall",
+    "-Wno-unused",
+    "-Wno-unknown-pragmas",
+    "-Werror=implicit-function-declaration",
+    "-Werror=implicit-int",
+    "-Werror=int-conversion",
+    "-fdiagnostics-color=never",
+];
+
+/// What to compile.
+pub struct Job<'a> {
+    /// The compiler.
+    pub compiler: &'a str,
+    /// Folder that relative paths are seen from; debug information does not mention it.
+    pub folder: &'a Path,
+    /// The source, relative to `folder` or absolute.
+    pub source: &'a Path,
+    /// Folders of headers, the native ones first.
+    pub include: &'a [PathBuf],
+    /// The shared object to write.
+    pub output: &'a Path,
+}
+
+/// Compiles; the error is the compiler's own text, or why it could not be started.
+pub fn run(job: &Job<'_>) -> Result<(), String> {
+    let mut command = Command::new(job.compiler);
+    command.current_dir(job.folder).args(FLAGS);
+    // Paths in messages and debug information are the same on every machine.
+    command.arg(format!("-ffile-prefix-map={}=.", job.folder.display()));
+    for folder in job.include {
+        command.arg("-I").arg(folder);
+    }
+    command.arg("-o").arg(job.output).arg(job.source);
+    let output = command.output().map_err(|error| {
+        format!(
+            "the C compiler `{}` cannot be started: {error}: install gcc or clang, or name one in SCHEDLAB_CC",
+            job.compiler
+        )
+    })?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}

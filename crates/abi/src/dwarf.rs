@@ -1,0 +1,393 @@
+//! What the debug information of a compiled policy tells: its global variables with their types.
+//!
+//! Only the tree of entries of each compilation unit is read; line numbers come from `addr2line`.
+
+use std::collections::BTreeMap;
+
+use gimli::{AttributeValue, DwTag, EndianSlice, LittleEndian, Operation, constants};
+use object::{Object as _, ObjectSection as _};
+
+type Reader<'a> = EndianSlice<'a, LittleEndian>;
+
+/// A type or variable or member, as far as we need it.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    pub tag: u16,
+    pub parent: Option<usize>,
+    pub children: Vec<usize>,
+    pub name: Option<String>,
+    /// Key of the entry's type in [`Types`].
+    pub type_at: Option<usize>,
+    pub byte_size: Option<u64>,
+    /// `DW_AT_encoding` of a base type.
+    pub encoding: Option<u8>,
+    /// Value of an enumerator.
+    pub value: Option<i128>,
+    /// Elements of an array's dimension.
+    pub count: Option<u64>,
+    /// Address of a variable.
+    pub address: Option<u64>,
+    /// Offset of a member.
+    pub offset: Option<u64>,
+    pub file: Option<u64>,
+    pub line: Option<u64>,
+    /// A declaration that this entry completes.
+    pub specification: Option<usize>,
+}
+
+/// Every entry of an object, keyed by its offset in `.debug_info`.
+#[derive(Debug, Default)]
+pub struct Types {
+    entries: BTreeMap<usize, Entry>,
+    /// Paths by (unit, file number).
+    files: BTreeMap<(usize, u64), String>,
+}
+
+/// A global variable.
+#[derive(Clone, Debug)]
+pub struct Variable {
+    pub name: String,
+    pub address: u64,
+    pub type_at: usize,
+    /// Path of the file it is defined in, as the compiler was given it.
+    pub file: String,
+    pub line: u32,
+}
+
+/// What a type comes down to without typedefs and qualifiers.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Shape {
+    Bool,
+    Integer { bytes: u8, signed: bool },
+    Enum(usize),
+    Struct(usize),
+    Pointer(Option<usize>),
+    Array(usize),
+    Other,
+}
+
+impl Types {
+    /// Reads the debug information of an ELF object.
+    pub fn read(elf: &[u8]) -> Result<Types, gimli::Error> {
+        let file = object::File::parse(elf).map_err(|_| gimli::Error::Io)?;
+        let section = |id: gimli::SectionId| -> Result<Reader<'_>, gimli::Error> {
+            let data = file
+                .section_by_name(id.name())
+                .and_then(|section| section.data().ok())
+                .unwrap_or_default();
+            Ok(EndianSlice::new(data, LittleEndian))
+        };
+        let dwarf = gimli::Dwarf::load(section)?;
+        let mut types = Types::default();
+        let mut units = dwarf.units();
+        while let Some(header) = units.next()? {
+            let unit = dwarf.unit(header)?;
+            types.read_unit(&dwarf, &unit)?;
+        }
+        Ok(types)
+    }
+
+    fn read_unit(
+        &mut self,
+        dwarf: &gimli::Dwarf<Reader<'_>>,
+        unit: &gimli::Unit<Reader<'_>>,
+    ) -> Result<(), gimli::Error> {
+        let base = unit.header.offset().0;
+        if let Some(program) = &unit.line_program {
+            let header = program.header();
+            for index in 0..=header.file_names().len() as u64 {
+                if let Some(file) = header.file(index) {
+                    let mut path = String::new();
+                    if file.directory_index() != 0
+                        && let Some(directory) = file.directory(header)
+                    {
+                        let directory = dwarf.attr_string(unit, directory)?;
+                        path = format!("{}/", directory.to_string_lossy());
+                    }
+                    path += &dwarf.attr_string(unit, file.path_name())?.to_string_lossy();
+                    self.files.insert((base, index), path);
+                }
+            }
+        }
+        let mut stack: Vec<usize> = Vec::new();
+        let mut cursor = unit.entries();
+        while let Some(die) = cursor.next_dfs()? {
+            let at = base + die.offset().0;
+            let depth = usize::try_from(die.depth()).unwrap_or(0);
+            stack.truncate(depth);
+            let mut entry = Entry {
+                tag: die.tag().0,
+                parent: stack.last().copied(),
+                ..Entry::default()
+            };
+            for attr in die.attrs() {
+                read_attribute(&mut entry, dwarf, unit, base, attr.name(), attr.value())?;
+            }
+            // The file numbers of a unit are its own.
+            if let Some(parent) = entry.parent
+                && let Some(parent) = self.entries.get_mut(&parent)
+            {
+                parent.children.push(at);
+            }
+            stack.push(at);
+            self.entries.insert(at, entry);
+        }
+        Ok(())
+    }
+
+    /// The entry at `at`.
+    pub fn entry(&self, at: usize) -> &Entry {
+        &self.entries[&at]
+    }
+
+    /// The global variables that have an address, by (file, line, name).
+    pub fn variables(&self) -> Vec<Variable> {
+        let mut variables = Vec::new();
+        for (&at, entry) in &self.entries {
+            if entry.tag != constants::DW_TAG_variable.0 {
+                continue;
+            }
+            let Some(address) = entry.address else {
+                continue;
+            };
+            // Variables inside of functions are nobody's business here.
+            let unit = entry.parent.map(|parent| (parent, self.entry(parent).tag));
+            let Some((_, tag)) = unit else { continue };
+            if tag != constants::DW_TAG_compile_unit.0 {
+                continue;
+            }
+            let declared = entry.specification.map(|at| self.entry(at));
+            let find =
+                |pick: fn(&Entry) -> Option<u64>| pick(entry).or_else(|| declared.and_then(pick));
+            let name = entry
+                .name
+                .clone()
+                .or_else(|| declared.and_then(|entry| entry.name.clone()));
+            let type_at = entry
+                .type_at
+                .or_else(|| declared.and_then(|entry| entry.type_at));
+            if let (Some(name), Some(type_at)) = (name, type_at) {
+                // A unit's line table is keyed by the unit's own offset: the highest not above.
+                let file = find(|entry| entry.file).and_then(|file| {
+                    let (&(unit, _), _) = self.files.range(..=(at, u64::MAX)).next_back()?;
+                    self.files.get(&(unit, file)).cloned()
+                });
+                variables.push(Variable {
+                    name,
+                    address,
+                    type_at,
+                    file: file.unwrap_or_default(),
+                    line: find(|entry| entry.line).unwrap_or(0) as u32,
+                });
+            }
+        }
+        variables.sort_by(|a, b| (&a.file, a.line, &a.name).cmp(&(&b.file, b.line, &b.name)));
+        variables
+    }
+
+    /// Whether the type is `const volatile` at its top.
+    pub fn is_const_volatile(&self, type_at: usize) -> bool {
+        let (mut at, mut constant, mut volatile) = (Some(type_at), false, false);
+        while let Some(here) = at {
+            let entry = self.entry(here);
+            match DwTag(entry.tag) {
+                constants::DW_TAG_const_type => constant = true,
+                constants::DW_TAG_volatile_type => volatile = true,
+                constants::DW_TAG_typedef => {}
+                _ => break,
+            }
+            at = entry.type_at;
+        }
+        constant && volatile
+    }
+
+    /// The type behind typedefs and qualifiers; `None` for `void`.
+    pub fn bare(&self, type_at: usize) -> Option<usize> {
+        let mut at = type_at;
+        loop {
+            let entry = self.entry(at);
+            match DwTag(entry.tag) {
+                constants::DW_TAG_const_type
+                | constants::DW_TAG_volatile_type
+                | constants::DW_TAG_typedef
+                | constants::DW_TAG_restrict_type
+                | constants::DW_TAG_atomic_type => at = entry.type_at?,
+                _ => return Some(at),
+            }
+        }
+    }
+
+    /// What a type comes down to.
+    pub fn shape(&self, type_at: usize) -> Shape {
+        let Some(at) = self.bare(type_at) else {
+            return Shape::Other;
+        };
+        let entry = self.entry(at);
+        match DwTag(entry.tag) {
+            constants::DW_TAG_base_type => {
+                let bytes = entry.byte_size.unwrap_or(0) as u8;
+                match gimli::DwAte(entry.encoding.unwrap_or(0)) {
+                    constants::DW_ATE_boolean => Shape::Bool,
+                    constants::DW_ATE_signed | constants::DW_ATE_signed_char => Shape::Integer {
+                        bytes,
+                        signed: true,
+                    },
+                    constants::DW_ATE_unsigned | constants::DW_ATE_unsigned_char => {
+                        Shape::Integer {
+                            bytes,
+                            signed: false,
+                        }
+                    }
+                    _ => Shape::Other,
+                }
+            }
+            constants::DW_TAG_enumeration_type => Shape::Enum(at),
+            constants::DW_TAG_structure_type | constants::DW_TAG_union_type => Shape::Struct(at),
+            constants::DW_TAG_pointer_type => {
+                Shape::Pointer(entry.type_at.and_then(|at| self.bare(at)))
+            }
+            constants::DW_TAG_array_type => Shape::Array(at),
+            _ => Shape::Other,
+        }
+    }
+
+    /// Size of a type in bytes; 0 if it has none.
+    pub fn size(&self, type_at: usize) -> u64 {
+        let Some(at) = self.bare(type_at) else {
+            return 0;
+        };
+        let entry = self.entry(at);
+        if let Some(size) = entry.byte_size {
+            return size;
+        }
+        match DwTag(entry.tag) {
+            constants::DW_TAG_pointer_type => 8,
+            constants::DW_TAG_array_type => {
+                self.elements(at) * entry.type_at.map_or(0, |at| self.size(at))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Elements of an array in all its dimensions.
+    pub fn elements(&self, array: usize) -> u64 {
+        let dimensions = self.entry(array).children.iter();
+        dimensions
+            .map(|&child| self.entry(child).count.unwrap_or(0))
+            .product()
+    }
+
+    /// The members of a structure: name, offset, type.
+    pub fn members(&self, structure: usize) -> Vec<(&str, u64, usize)> {
+        let children = self.entry(structure).children.iter();
+        children
+            .map(|&child| self.entry(child))
+            .filter(|entry| entry.tag == constants::DW_TAG_member.0)
+            .filter_map(|entry| {
+                Some((
+                    entry.name.as_deref()?,
+                    entry.offset.unwrap_or(0),
+                    entry.type_at?,
+                ))
+            })
+            .collect()
+    }
+
+    /// The enumerators of an enumeration: name, value.
+    pub fn enumerators(&self, enumeration: usize) -> Vec<(&str, i128)> {
+        let children = self.entry(enumeration).children.iter();
+        children
+            .map(|&child| self.entry(child))
+            .filter_map(|entry| Some((entry.name.as_deref()?, entry.value?)))
+            .collect()
+    }
+
+    #[cfg(test)]
+    /// The structure of that tag (`struct name`) that is defined, not only declared.
+    pub fn structure(&self, name: &str) -> Option<usize> {
+        let found = self.entries.iter().find(|(_, entry)| {
+            entry.tag == constants::DW_TAG_structure_type.0
+                && entry.byte_size.is_some()
+                && entry.name.as_deref() == Some(name)
+        });
+        found.map(|(&at, _)| at)
+    }
+
+    #[cfg(test)]
+    /// Every enumerator of the object.
+    pub fn all_enumerators(&self) -> BTreeMap<&str, i128> {
+        let all = self.entries.values();
+        all.filter_map(|entry| Some((entry.name.as_deref()?, entry.value?)))
+            .collect()
+    }
+}
+
+fn read_attribute(
+    entry: &mut Entry,
+    dwarf: &gimli::Dwarf<Reader<'_>>,
+    unit: &gimli::Unit<Reader<'_>>,
+    base: usize,
+    name: gimli::DwAt,
+    value: AttributeValue<Reader<'_>>,
+) -> Result<(), gimli::Error> {
+    let reference = |value: &AttributeValue<Reader<'_>>| match *value {
+        AttributeValue::UnitRef(offset) => Some(base + offset.0),
+        AttributeValue::DebugInfoRef(offset) => Some(offset.0),
+        _ => None,
+    };
+    match name {
+        constants::DW_AT_name => {
+            let text = dwarf.attr_string(unit, value)?;
+            entry.name = Some(text.to_string_lossy().into_owned());
+        }
+        constants::DW_AT_type => entry.type_at = reference(&value),
+        constants::DW_AT_specification => entry.specification = reference(&value),
+        constants::DW_AT_byte_size => entry.byte_size = value.udata_value(),
+        constants::DW_AT_encoding => entry.encoding = encoding(&value),
+        constants::DW_AT_const_value => entry.value = constant(&value),
+        constants::DW_AT_upper_bound => {
+            entry.count = value.udata_value().map(|last| last.wrapping_add(1));
+        }
+        constants::DW_AT_count => entry.count = value.udata_value(),
+        constants::DW_AT_data_member_location => entry.offset = value.udata_value(),
+        constants::DW_AT_decl_file => {
+            entry.file = match value {
+                AttributeValue::FileIndex(index) => Some(index),
+                other => other.udata_value(),
+            };
+        }
+        constants::DW_AT_decl_line => entry.line = value.udata_value(),
+        constants::DW_AT_location => {
+            if let AttributeValue::Exprloc(expression) = value {
+                let mut operations = expression.operations(unit.encoding());
+                entry.address = match operations.next()? {
+                    Some(Operation::Address { address }) => Some(address),
+                    Some(Operation::AddressIndex { index }) => Some(dwarf.address(unit, index)?),
+                    _ => None,
+                };
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn encoding(value: &AttributeValue<Reader<'_>>) -> Option<u8> {
+    match value {
+        AttributeValue::Encoding(encoding) => Some(encoding.0),
+        other => other.udata_value().map(|value| value as u8),
+    }
+}
+
+fn constant(value: &AttributeValue<Reader<'_>>) -> Option<i128> {
+    match *value {
+        AttributeValue::Sdata(value) => Some(value.into()),
+        AttributeValue::Udata(value) => Some(value.into()),
+        // The size says nothing of the sign; enumerators of ours below 2^31 fit either way.
+        AttributeValue::Data1(value) => Some(value.into()),
+        AttributeValue::Data2(value) => Some(value.into()),
+        AttributeValue::Data4(value) => Some(value.into()),
+        AttributeValue::Data8(value) => Some(value.into()),
+        _ => None,
+    }
+}

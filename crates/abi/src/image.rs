@@ -1,0 +1,153 @@
+//! A private copy of an object in this process.
+
+use std::ffi::{CStr, CString, c_void};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
+use std::sync::Arc;
+
+use crate::object::Object;
+use crate::options::Settings;
+
+/// Why a copy could not be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The operating system refused memory or a file.
+    #[error("a copy of {policy} cannot be loaded: {reason}")]
+    System {
+        /// The policy.
+        policy: String,
+        /// Why.
+        reason: String,
+    },
+    /// The simulated machine is larger than a CPU mask.
+    #[error(
+        "{policy}: {cpus} CPUs are more than the {} that a CPU mask has room for",
+        crate::layout::NR_CPUS_MAX
+    )]
+    Cpus {
+        /// The policy.
+        policy: String,
+        /// CPUs asked for.
+        cpus: usize,
+    },
+}
+
+/// A loaded copy with its own globals.
+pub struct Image {
+    handle: *mut c_void,
+    base: u64,
+    object: Arc<Object>,
+    /// The dynamic linker tells objects apart by the number of this file: were it closed and the
+    /// number used again, `dlopen` would return the old object. So it stays open until after `dlclose`.
+    _file: File,
+}
+
+impl Image {
+    /// Loads a copy and gives its options their values.
+    pub fn load(object: &Arc<Object>, settings: &Settings) -> Result<Image, LoadError> {
+        let error = |reason: String| LoadError::System {
+            policy: object.name().to_owned(),
+            reason,
+        };
+        let last = |what: &str| error(format!("{what}: {}", std::io::Error::last_os_error()));
+        // SAFETY: the name is a C string.
+        let fd = unsafe { libc::memfd_create(c"schedlab-policy".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(last("memfd_create"));
+        }
+        // SAFETY: the descriptor is new and ours.
+        let mut file = unsafe { File::from_raw_fd(fd) };
+        // Debug information lies behind everything that is mapped.
+        file.write_all(&object.elf()[..object.image_bytes])
+            .map_err(|problem| error(problem.to_string()))?;
+        let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))
+            .expect("a number has no NUL");
+        // SAFETY: the object is ours, compiled with no constructors (-nostartfiles).
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if handle.is_null() {
+            // SAFETY: after a failed dlopen() dlerror() returns a C string.
+            let reason = unsafe { CStr::from_ptr(libc::dlerror()) };
+            return Err(error(reason.to_string_lossy().into_owned()));
+        }
+        let mut map: *const LinkMap = std::ptr::null();
+        // SAFETY: RTLD_DI_LINKMAP stores a pointer to the link map.
+        let status = unsafe {
+            libc::dlinfo(
+                handle,
+                libc::RTLD_DI_LINKMAP,
+                std::ptr::from_mut(&mut map).cast(),
+            )
+        };
+        if status != 0 || map.is_null() {
+            return Err(error("dlinfo: the object has no link map".to_owned()));
+        }
+        // SAFETY: the link map lives as long as the handle; its first member is the load address.
+        let base = unsafe { (*map).l_addr };
+        let image = Image {
+            handle,
+            base,
+            object: Arc::clone(object),
+            _file: file,
+        };
+        image.set_options(settings).map_err(error)?;
+        Ok(image)
+    }
+
+    /// Writes the values of options. Clang keeps `const volatile` variables in read-only pages, gcc
+    /// does not; a private mapping can be made writable either way.
+    fn set_options(&self, settings: &Settings) -> Result<(), String> {
+        for &(index, value) in &settings.values {
+            let option = &self.object.options()[index];
+            let place = self.pointer(option.address);
+            let page = place as usize & !4095;
+            let end = (place as usize + usize::from(option.bytes)).next_multiple_of(4096);
+            // SAFETY: the pages belong to our private mapping of the object's data.
+            let status = unsafe {
+                libc::mprotect(
+                    page as *mut c_void,
+                    end - page,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                )
+            };
+            if status != 0 {
+                return Err(format!("mprotect: {}", std::io::Error::last_os_error()));
+            }
+            let bytes = value.to_le_bytes();
+            // SAFETY: the variable is that large, and no policy code runs yet.
+            unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), option.bytes.into()) };
+        }
+        Ok(())
+    }
+
+    /// The place of an address of the object in this copy.
+    pub fn pointer(&self, address: u64) -> *mut u8 {
+        (self.base + address) as *mut u8
+    }
+
+    /// The address in the object of a place in this copy.
+    #[inline]
+    pub fn offset(&self, place: usize) -> Option<u64> {
+        let offset = (place as u64).wrapping_sub(self.base);
+        (offset < self.object.span).then_some(offset)
+    }
+
+    /// The object it is a copy of.
+    pub fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+}
+
+/// The public beginning of glibc's `struct link_map`.
+#[repr(C)]
+struct LinkMap {
+    l_addr: u64,
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        // SAFETY: nothing of the copy is in use: its owner drops it last.
+        unsafe { libc::dlclose(self.handle) };
+    }
+}

@@ -1,0 +1,197 @@
+//! CPUs, idle tracking (kernel/sched/ext/idle.c) and CPU masks (kernel/bpf/cpumask.c).
+
+use schedlab_engine::policy::{Reply, Request};
+use schedlab_trace::{CpuId, CpuSet};
+
+use super::{ask_bool, ask_int};
+use crate::host::Context;
+use crate::layout::{CpuMask, Task};
+
+/// `scx_bpf_kick_cpu()`.
+pub extern "C" fn kick(context: Context, cpu: i32, flags: u64) {
+    context.charge_kfunc();
+    context.ask(Request::Kick { cpu, flags });
+}
+
+/// `scx_bpf_select_cpu_dfl()`.
+pub extern "C" fn select_dfl(
+    context: Context,
+    p: *mut Task,
+    prev_cpu: i32,
+    wake_flags: u64,
+    is_idle: *mut bool,
+) -> i32 {
+    context.charge_kfunc();
+    let task = context.task(p, "scx_bpf_select_cpu_dfl");
+    let request = Request::SelectCpuDfl {
+        task,
+        prev_cpu,
+        wake_flags,
+    };
+    let (cpu, idle) = match context.ask(request) {
+        Reply::Cpu(cpu, idle) => (cpu, idle),
+        Reply::Int(error) => (error as i32, false),
+        other => super::mismatch(context, &other),
+    };
+    // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
+    unsafe { *is_idle = idle };
+    cpu
+}
+
+/// `scx_bpf_select_cpu_and()`.
+pub extern "C" fn select_and(
+    context: Context,
+    p: *mut Task,
+    prev_cpu: i32,
+    wake_flags: u64,
+    allowed: *const CpuMask,
+    flags: u64,
+) -> i32 {
+    context.charge_kfunc();
+    let task = context.task(p, "scx_bpf_select_cpu_and");
+    let allowed = context.set(allowed, "scx_bpf_select_cpu_and");
+    let request = Request::SelectCpuAnd {
+        task,
+        prev_cpu,
+        wake_flags,
+        allowed,
+        flags,
+    };
+    ask_int(context, request) as i32
+}
+
+/// `scx_bpf_test_and_clear_cpu_idle()`.
+pub extern "C" fn test_and_clear_idle(context: Context, cpu: i32) -> bool {
+    context.charge_kfunc();
+    ask_bool(context, Request::TestAndClearIdle { cpu })
+}
+
+/// `scx_bpf_pick_idle_cpu[_node]()` and `scx_bpf_pick_any_cpu[_node]()`.
+pub extern "C" fn pick(
+    context: Context,
+    allowed: *const CpuMask,
+    on_node: bool,
+    node: i32,
+    flags: u64,
+    any: bool,
+) -> i32 {
+    context.charge_kfunc();
+    let allowed = context.set(allowed, "scx_bpf_pick_idle_cpu");
+    let request = Request::PickCpu {
+        allowed,
+        node: on_node.then_some(node),
+        flags,
+        any,
+    };
+    ask_int(context, request) as i32
+}
+
+fn ask_mask(context: Context, request: Request) -> *const CpuMask {
+    let mask: CpuSet = match context.ask(request) {
+        Reply::Mask(mask) => mask,
+        other => super::mismatch(context, &other),
+    };
+    context.with(|host| host.masks.take(mask.words()))
+}
+
+/// `scx_bpf_get_idle_cpumask[_node]()` and the `_smtmask` ones.
+pub extern "C" fn idle_mask(
+    context: Context,
+    on_node: bool,
+    node: i32,
+    smt: bool,
+) -> *const CpuMask {
+    context.charge_kfunc();
+    let node = on_node.then_some(node);
+    ask_mask(context, Request::IdleMask { node, smt })
+}
+
+/// `scx_bpf_get_online_cpumask()`.
+pub extern "C" fn online_mask(context: Context) -> *const CpuMask {
+    context.charge_kfunc();
+    ask_mask(context, Request::OnlineMask)
+}
+
+/// `scx_bpf_get_possible_cpumask()`.
+pub extern "C" fn possible_mask(context: Context) -> *const CpuMask {
+    context.charge_kfunc();
+    context.with(|host| host.masks.possible())
+}
+
+/// `scx_bpf_put_cpumask()` and `scx_bpf_put_idle_cpumask()`.
+pub extern "C" fn put_mask(context: Context, mask: *const CpuMask) {
+    context.charge_kfunc();
+    if !context.with(|host| host.masks.release(mask)) {
+        context.fault("scx_bpf_put_cpumask() was called with a mask that is not held".to_owned());
+    }
+}
+
+/// `scx_bpf_nr_cpu_ids()`; costs nothing, since our headers use it a lot.
+pub extern "C" fn nr_cpu_ids(context: Context) -> u32 {
+    context.with(|host| host.nr_cpus as u32)
+}
+
+/// `scx_bpf_nr_node_ids()`.
+pub extern "C" fn nr_node_ids(context: Context) -> u32 {
+    context.charge_kfunc();
+    context.with(|host| host.nr_nodes)
+}
+
+/// `scx_bpf_cpu_node()`.
+pub extern "C" fn node(context: Context, cpu: i32) -> i32 {
+    context.charge_kfunc();
+    let nr_cpus = context.with(|host| host.nr_cpus);
+    if usize::try_from(cpu).is_ok_and(|cpu| cpu < nr_cpus) {
+        let node = context.env(|env| env.machine.topology.cpu(CpuId(cpu as u32)).node);
+        return node as i32;
+    }
+    // As the kernel: ext.c, ops_cpu_valid().
+    context.ask(Request::Error {
+        message: format!("invalid CPU {cpu}"),
+    });
+    -1
+}
+
+/// `bpf_get_smp_processor_id()`; inlined by the JIT, so it costs nothing.
+pub extern "C" fn smp_processor_id(context: Context) -> u32 {
+    context.with(|host| host.cpu as u32)
+}
+
+/// `bpf_cpumask_create()`.
+pub extern "C" fn mask_create(context: Context) -> *mut CpuMask {
+    context.charge_kfunc();
+    context.with(|host| host.masks.take(&[]))
+}
+
+/// `bpf_cpumask_acquire()`.
+pub extern "C" fn mask_acquire(context: Context, mask: *mut CpuMask) {
+    context.charge_kfunc();
+    if !context.with(|host| host.masks.acquire(mask)) {
+        context.fault("bpf_cpumask_acquire() was called with no mask of its own".to_owned());
+    }
+}
+
+/// `bpf_cpumask_release()`.
+pub extern "C" fn mask_release(context: Context, mask: *mut CpuMask) {
+    context.charge_kfunc();
+    if !context.with(|host| host.masks.release(mask)) {
+        context.fault("bpf_cpumask_release() was called with a mask that is not held".to_owned());
+    }
+}
+
+/// `bpf_cpumask_any_distribute()` and `_any_and_distribute()`: each call of a CPU goes on behind the
+/// one before (lib/cpumask.c).
+pub extern "C" fn any_distribute(context: Context, a: *const CpuMask, b: *const CpuMask) -> u32 {
+    context.charge_kfunc();
+    let both = context.set(a, "bpf_cpumask_any_distribute");
+    let both = both.and(&context.set(b, "bpf_cpumask_any_and_distribute"));
+    let (previous, nr_cpus) = context.with(|host| (host.current().distributed, host.nr_cpus));
+    let next = both.iter().find(|cpu| cpu.0 > previous);
+    match next.or_else(|| both.first()) {
+        Some(cpu) => {
+            context.with(|host| host.current().distributed = cpu.0);
+            cpu.0
+        }
+        None => nr_cpus as u32,
+    }
+}

@@ -1,0 +1,186 @@
+//! Dispatch queues (kernel/sched/ext/ext.c).
+
+use std::ffi::c_int;
+
+use schedlab_engine::policy::{IterId, Reply, Request};
+
+use super::{ask_bool, ask_int, ask_task};
+use crate::host::Context;
+use crate::layout::{DsqIter, Task};
+
+/// `scx_bpf_create_dsq()`.
+pub extern "C" fn create(context: Context, dsq: u64, node: i32) -> i32 {
+    context.charge_kfunc();
+    ask_int(context, Request::CreateDsq { dsq, node }) as i32
+}
+
+/// `scx_bpf_destroy_dsq()`.
+pub extern "C" fn destroy(context: Context, dsq: u64) {
+    context.charge_kfunc();
+    context.ask(Request::DestroyDsq { dsq });
+}
+
+/// `scx_bpf_dsq_insert()`.
+pub extern "C" fn insert(
+    context: Context,
+    p: *mut Task,
+    dsq: u64,
+    slice: u64,
+    enq_flags: u64,
+) -> bool {
+    context.charge_kfunc();
+    let task = context.task(p, "scx_bpf_dsq_insert");
+    ask_bool(
+        context,
+        Request::DsqInsert {
+            task,
+            dsq,
+            slice,
+            vtime: None,
+            enq_flags,
+        },
+    )
+}
+
+/// `scx_bpf_dsq_insert_vtime()`.
+pub extern "C" fn insert_vtime(
+    context: Context,
+    p: *mut Task,
+    dsq: u64,
+    slice: u64,
+    vtime: u64,
+    enq_flags: u64,
+) -> bool {
+    context.charge_kfunc();
+    let task = context.task(p, "scx_bpf_dsq_insert_vtime");
+    ask_bool(
+        context,
+        Request::DsqInsert {
+            task,
+            dsq,
+            slice,
+            vtime: Some(vtime),
+            enq_flags,
+        },
+    )
+}
+
+/// `scx_bpf_dsq_move_to_local()`.
+pub extern "C" fn move_to_local(context: Context, dsq: u64, enq_flags: u64) -> bool {
+    context.charge_kfunc();
+    ask_bool(context, Request::DsqMoveToLocal { dsq, enq_flags })
+}
+
+/// `scx_bpf_dsq_nr_queued()`.
+pub extern "C" fn nr_queued(context: Context, dsq: u64) -> i32 {
+    context.charge_kfunc();
+    ask_int(context, Request::DsqNrQueued { dsq }) as i32
+}
+
+/// `scx_bpf_dsq_peek()`.
+pub extern "C" fn peek(context: Context, dsq: u64) -> *mut Task {
+    context.charge_kfunc();
+    let task = ask_task(context, Request::DsqPeek { dsq });
+    context.pointer(task)
+}
+
+/// An iterator's number is kept in its first word, one higher, so that a failed one is 0.
+fn id(context: Context, it: *mut DsqIter) -> Option<IterId> {
+    let _ = context;
+    // SAFETY: the iterator lies on the policy's stack.
+    let number = unsafe { (*it).opaque[0] };
+    number.checked_sub(1).map(|number| IterId(number as u32))
+}
+
+/// `bpf_iter_scx_dsq_new()`.
+pub extern "C" fn iter_new(context: Context, it: *mut DsqIter, dsq: u64, flags: u64) -> c_int {
+    context.charge_kfunc();
+    let (number, result) = match context.ask(Request::IterNew { dsq, flags }) {
+        Reply::Iter(iter) => (u64::from(iter.0) + 1, 0),
+        Reply::Int(error) => (0, error as c_int),
+        other => super::mismatch(context, &other),
+    };
+    // SAFETY: as in `id`.
+    unsafe { (*it).opaque[0] = number };
+    result
+}
+
+/// `bpf_iter_scx_dsq_next()`.
+pub extern "C" fn iter_next(context: Context, it: *mut DsqIter) -> *mut Task {
+    context.charge_kfunc();
+    let Some(iter) = id(context, it) else {
+        return std::ptr::null_mut();
+    };
+    let task = ask_task(context, Request::IterNext { iter });
+    context.pointer(task)
+}
+
+/// `bpf_iter_scx_dsq_destroy()`.
+pub extern "C" fn iter_destroy(context: Context, it: *mut DsqIter) {
+    context.charge_kfunc();
+    if let Some(iter) = id(context, it) {
+        context.ask(Request::IterDestroy { iter });
+        // SAFETY: as in `id`.
+        unsafe { (*it).opaque[0] = 0 };
+    }
+}
+
+/// `scx_bpf_dsq_move_set_slice()`.
+pub extern "C" fn move_set_slice(context: Context, it: *mut DsqIter, slice: u64) {
+    context.charge_kfunc();
+    if let Some(iter) = id(context, it) {
+        context.ask(Request::MoveSetSlice { iter, slice });
+    }
+}
+
+/// `scx_bpf_dsq_move_set_vtime()`.
+pub extern "C" fn move_set_vtime(context: Context, it: *mut DsqIter, vtime: u64) {
+    context.charge_kfunc();
+    if let Some(iter) = id(context, it) {
+        context.ask(Request::MoveSetVtime { iter, vtime });
+    }
+}
+
+/// `scx_bpf_dsq_move()` and, with `priq`, `scx_bpf_dsq_move_vtime()`.
+pub extern "C" fn move_task(
+    context: Context,
+    it: *mut DsqIter,
+    p: *mut Task,
+    dsq: u64,
+    enq_flags: u64,
+    priq: bool,
+) -> bool {
+    context.charge_kfunc();
+    let task = context.task(p, "scx_bpf_dsq_move");
+    let Some(iter) = id(context, it) else {
+        return false;
+    };
+    ask_bool(
+        context,
+        Request::DsqMove {
+            iter,
+            task,
+            dsq,
+            enq_flags,
+            priq,
+        },
+    )
+}
+
+/// `scx_bpf_dispatch_nr_slots()`.
+pub extern "C" fn dispatch_nr_slots(context: Context) -> u32 {
+    context.charge_kfunc();
+    ask_int(context, Request::DispatchNrSlots) as u32
+}
+
+/// `scx_bpf_dispatch_cancel()`.
+pub extern "C" fn dispatch_cancel(context: Context) {
+    context.charge_kfunc();
+    context.ask(Request::DispatchCancel);
+}
+
+/// `scx_bpf_reenqueue_local()` and `scx_bpf_dsq_reenq()`.
+pub extern "C" fn reenqueue(context: Context, dsq: u64, flags: u64) -> u32 {
+    context.charge_kfunc();
+    ask_int(context, Request::Reenqueue { dsq, flags }) as u32
+}

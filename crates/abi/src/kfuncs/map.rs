@@ -1,0 +1,201 @@
+//! Helpers for maps and arenas (kernel/bpf/helpers.c, arraymap.c, hashtab.c, queue_stack_maps.c,
+//! bpf_task_storage.c, arena.c). A map's variable holds its number in its first word.
+
+use std::ffi::c_long;
+
+use crate::host::Context;
+use crate::layout::Task;
+use crate::maps::{EINVAL, Map};
+use crate::primitives;
+
+const CREATE: u64 = 1;
+
+/// The map behind a variable.
+fn with<R>(context: Context, map: *const u64, f: impl FnOnce(&mut Map, usize) -> R) -> R {
+    if map.is_null() {
+        context.fault("a map helper was called with a NULL map".to_owned());
+    }
+    // SAFETY: the address of a map's variable; anything else is found out below, or faults.
+    let number = unsafe { map.read() } as usize;
+    let place = context.with(|host| {
+        let known = host.image.object().maps().get(number)?;
+        let variable = host.image.pointer(known.address);
+        (variable.cast_const().cast() == map).then_some(number)
+    });
+    match place {
+        Some(number) => context.with(|host| {
+            let cpu = host.cpu;
+            f(&mut host.maps.list[number], cpu)
+        }),
+        None => context.fault("a map helper was called with something that is no map".to_owned()),
+    }
+}
+
+/// The key that a pointer points to.
+fn key<'a>(map: &Map, key: *const u8) -> &'a [u8] {
+    // SAFETY: keys have the size that the map declares; a wild pointer faults, and that is caught.
+    unsafe { std::slice::from_raw_parts(key, map.key_size()) }
+}
+
+/// Look-ups in maps that others change wait for the CPU's turn. Array look-ups are inlined by the JIT.
+fn enter(context: Context, map: *const u64) {
+    if with(context, map, |map, _| map.is_shared()) {
+        context.charge_kfunc();
+        primitives::sync(context);
+    }
+}
+
+/// `bpf_map_lookup_elem()`.
+pub extern "C" fn lookup(context: Context, map: *const u64, at: *const u8) -> *mut u8 {
+    enter(context, map);
+    with(context, map, |map, cpu| map.lookup(key(map, at), cpu))
+}
+
+/// `bpf_map_lookup_percpu_elem()`.
+pub extern "C" fn lookup_percpu(
+    context: Context,
+    map: *const u64,
+    at: *const u8,
+    cpu: u32,
+) -> *mut u8 {
+    context.charge_kfunc();
+    primitives::sync(context);
+    if context.with(|host| cpu as usize >= host.nr_cpus) {
+        return std::ptr::null_mut();
+    }
+    with(context, map, |map, _| {
+        map.lookup(key(map, at), cpu as usize)
+    })
+}
+
+/// `bpf_map_update_elem()`.
+pub extern "C" fn update(
+    context: Context,
+    map: *const u64,
+    at: *const u8,
+    value: *const u8,
+    flags: u64,
+) -> c_long {
+    context.charge_kfunc();
+    primitives::sync(context);
+    with(context, map, |map, cpu| {
+        let size = map.value_size();
+        match map.slot_for_update(key(map, at), cpu, flags) {
+            Ok(slot) => {
+                // SAFETY: both are that large.
+                unsafe { std::ptr::copy(value, slot, size) };
+                0
+            }
+            Err(error) => error,
+        }
+    })
+}
+
+/// `bpf_map_delete_elem()`.
+pub extern "C" fn delete(context: Context, map: *const u64, at: *const u8) -> c_long {
+    context.charge_kfunc();
+    primitives::sync(context);
+    with(context, map, |map, _| map.delete(key(map, at)))
+}
+
+/// `bpf_map_push_elem()`.
+pub extern "C" fn push(context: Context, map: *const u64, value: *const u8, flags: u64) -> c_long {
+    enter(context, map);
+    with(context, map, |map, _| {
+        // SAFETY: values have the size that the map declares.
+        let value = unsafe { std::slice::from_raw_parts(value, map.value_size()) };
+        map.push(value, flags)
+    })
+}
+
+/// `bpf_map_pop_elem()` and, with `keep`, `bpf_map_peek_elem()`.
+pub extern "C" fn pop(context: Context, map: *const u64, value: *mut u8, keep: bool) -> c_long {
+    enter(context, map);
+    with(context, map, |map, _| {
+        // SAFETY: as in `push`.
+        let value = unsafe { std::slice::from_raw_parts_mut(value, map.value_size()) };
+        map.pop(value, keep)
+    })
+}
+
+/// One step of `bpf_for_each_map_elem()`.
+pub extern "C" fn next(
+    context: Context,
+    map: *const u64,
+    cursor: *mut u64,
+    key: *mut *const u8,
+    value: *mut *mut u8,
+) -> bool {
+    enter(context, map);
+    // SAFETY: the three are variables of our own header.
+    let cursor = unsafe { &mut *cursor };
+    let found = with(context, map, |map, cpu| map.next(cursor, cpu));
+    let Some((found_key, found_value)) = found else {
+        return false;
+    };
+    // SAFETY: as above.
+    unsafe {
+        *key = found_key;
+        *value = found_value;
+    }
+    true
+}
+
+/// `bpf_task_storage_get()`.
+pub extern "C" fn storage_get(
+    context: Context,
+    map: *const u64,
+    p: *mut Task,
+    init: *const u8,
+    flags: u64,
+) -> *mut u8 {
+    context.charge_kfunc();
+    if p.is_null() || flags & !CREATE != 0 {
+        return std::ptr::null_mut();
+    }
+    let task = context.task(p, "bpf_task_storage_get");
+    with(context, map, |map, _| {
+        let (value, fresh) = map.storage_get(task.index(), flags & CREATE != 0);
+        if fresh && !init.is_null() {
+            // SAFETY: both are that large.
+            unsafe { std::ptr::copy(init, value, map.value_size()) };
+        }
+        value
+    })
+}
+
+/// `bpf_task_storage_delete()`.
+pub extern "C" fn storage_delete(context: Context, map: *const u64, p: *mut Task) -> c_long {
+    context.charge_kfunc();
+    if p.is_null() {
+        return EINVAL;
+    }
+    let task = context.task(p, "bpf_task_storage_delete");
+    with(context, map, |map, _| map.storage_delete(task.index()))
+}
+
+/// `bpf_arena_alloc_pages()`.
+pub extern "C" fn arena_alloc(
+    context: Context,
+    map: *const u64,
+    at: *mut u8,
+    pages: u32,
+) -> *mut u8 {
+    context.charge_kfunc();
+    primitives::sync(context);
+    with(context, map, |map, _| match map.arena() {
+        Some(arena) => arena.alloc(at, pages as usize),
+        None => std::ptr::null_mut(),
+    })
+}
+
+/// `bpf_arena_free_pages()`.
+pub extern "C" fn arena_free(context: Context, map: *const u64, at: *mut u8, pages: u32) {
+    context.charge_kfunc();
+    primitives::sync(context);
+    with(context, map, |map, _| {
+        if let Some(arena) = map.arena() {
+            arena.free(at, pages as usize);
+        }
+    });
+}

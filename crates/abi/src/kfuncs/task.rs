@@ -1,0 +1,102 @@
+//! Tasks.
+
+use schedlab_engine::policy::Request;
+
+use super::{ask_bool, ask_task};
+use crate::host::Context;
+use crate::layout::{RunQueue, Task};
+
+/// `scx_bpf_task_running()`.
+pub extern "C" fn running(context: Context, p: *const Task) -> bool {
+    context.charge_kfunc();
+    let task = context.task(p, "scx_bpf_task_running");
+    ask_bool(context, Request::TaskRunning { task })
+}
+
+/// The task that a CPU runs, its idle task if none; null for a CPU that is not there.
+fn on_cpu(context: Context, cpu: i32) -> *mut Task {
+    let task = ask_task(context, Request::CpuCurr { cpu });
+    let nr_cpus = context.with(|host| host.nr_cpus);
+    match (task, usize::try_from(cpu)) {
+        (Some(task), _) => context.pointer(Some(task)),
+        (None, Ok(cpu)) if cpu < nr_cpus => context.with(|host| host.tasks.idle(cpu)),
+        _ => std::ptr::null_mut(),
+    }
+}
+
+/// `scx_bpf_cpu_curr()`.
+pub extern "C" fn cpu_curr(context: Context, cpu: i32) -> *mut Task {
+    context.charge_kfunc();
+    on_cpu(context, cpu)
+}
+
+/// `scx_bpf_cpu_rq()`; `curr` is the task of this moment.
+pub extern "C" fn cpu_rq(context: Context, cpu: i32) -> *mut RunQueue {
+    context.charge_kfunc();
+    let curr = on_cpu(context, cpu);
+    if curr.is_null() {
+        return std::ptr::null_mut();
+    }
+    context.with(|host| {
+        let here = host.current();
+        here.run_queue.cpu = cpu;
+        here.run_queue.curr = curr;
+        &raw mut here.run_queue
+    })
+}
+
+/// `bpf_get_current_task_btf()`.
+pub extern "C" fn current(context: Context) -> *mut Task {
+    let cpu = context.with(|host| host.cpu as i32);
+    on_cpu(context, cpu)
+}
+
+/// `bpf_task_from_pid()`.
+pub extern "C" fn from_pid(context: Context, pid: i32) -> *mut Task {
+    context.charge_kfunc();
+    let task = ask_task(context, Request::TaskFromPid { pid });
+    context.pointer(task)
+}
+
+/// `scx_bpf_tid_to_task()`.
+pub extern "C" fn from_tid(context: Context, tid: u64) -> *mut Task {
+    context.charge_kfunc();
+    crate::primitives::sync(context);
+    const SCX_OPS_TID_TO_TASK: u64 = 1 << 8;
+    if context.with(|host| host.info.flags & SCX_OPS_TID_TO_TASK == 0) {
+        context.ask(Request::Error {
+            message: "scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".to_owned(),
+        });
+        return std::ptr::null_mut();
+    }
+    let task = context.with(|host| host.tasks.by_tid(tid));
+    context.pointer(task)
+}
+
+/// `scx_bpf_task_set_slice()`.
+pub extern "C" fn set_slice(context: Context, p: *mut Task, slice: u64) -> bool {
+    context.charge_kfunc();
+    let task = context.task(p, "scx_bpf_task_set_slice");
+    ask_bool(
+        context,
+        Request::TaskSet {
+            task,
+            slice: Some(slice),
+            vtime: None,
+        },
+    )
+}
+
+/// `scx_bpf_task_set_dsq_vtime()`.
+pub extern "C" fn set_dsq_vtime(context: Context, p: *mut Task, vtime: u64) -> bool {
+    context.charge_kfunc();
+    let task = context.task(p, "scx_bpf_task_set_dsq_vtime");
+    ask_bool(
+        context,
+        Request::TaskSet {
+            task,
+            slice: None,
+            vtime: Some(vtime),
+        },
+    )
+}

@@ -1,0 +1,579 @@
+//! BPF maps: arrays, hashes, queues, task storage.
+//!
+//! Values never move while they exist, so a policy may keep pointers to them during an op.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::arena::Arena;
+use crate::object::{MAP_VALUES, MapDef};
+
+/// Kinds of maps that the virtual kernel has (`enum bpf_map_type`).
+mod kind {
+    pub const HASH: u32 = 1;
+    pub const ARRAY: u32 = 2;
+    pub const PERCPU_HASH: u32 = 5;
+    pub const PERCPU_ARRAY: u32 = 6;
+    pub const QUEUE: u32 = 22;
+    pub const STACK: u32 = 23;
+    pub const TASK_STORAGE: u32 = 29;
+    pub const ARENA: u32 = 33;
+}
+
+const EXIST_FLAGS: u64 = 3;
+const NOEXIST: u64 = 1;
+const EXIST: u64 = 2;
+
+pub const ENOENT: i64 = -2;
+pub const E2BIG: i64 = -7;
+pub const EEXIST: i64 = -17;
+pub const EINVAL: i64 = -22;
+pub const EOPNOTSUPP: i64 = -95;
+
+/// Largest memory of one map.
+const BYTES_MAX: u64 = 4 << 30;
+
+/// Whether the virtual kernel has such a map; the error says what is the matter.
+pub fn check(map: &MapDef) -> Result<(), String> {
+    let is = |kinds: &[u32]| kinds.contains(&map.kind);
+    let per_key = [
+        kind::HASH,
+        kind::PERCPU_HASH,
+        kind::ARRAY,
+        kind::PERCPU_ARRAY,
+    ];
+    if !is(&per_key) && !is(&[kind::QUEUE, kind::STACK, kind::TASK_STORAGE, kind::ARENA]) {
+        return Err(format!(
+            "maps of type {} are not in the virtual kernel (it has HASH, ARRAY, their PERCPU forms, QUEUE, STACK, TASK_STORAGE and ARENA)",
+            map.kind
+        ));
+    }
+    if map.kind != kind::ARENA && map.value_size == 0 {
+        return Err("it has no value; declare it with __type(value, …)".to_owned());
+    }
+    if is(&per_key) && map.key_size == 0 {
+        return Err("it has no key; declare it with __type(key, …)".to_owned());
+    }
+    if is(&[kind::ARRAY, kind::PERCPU_ARRAY]) && map.key_size != 4 {
+        return Err("the key of an array is a u32".to_owned());
+    }
+    if map.kind != kind::TASK_STORAGE && map.max_entries == 0 {
+        return Err("max_entries is missing or 0".to_owned());
+    }
+    let bytes = u64::from(map.value_size.next_multiple_of(8)) * u64::from(map.max_entries);
+    if map.kind != kind::ARENA && bytes > BYTES_MAX {
+        return Err(format!("{bytes} bytes of values are more than 4 GiB"));
+    }
+    Ok(())
+}
+
+/// Memory for values of one size, aligned to 8 bytes, zeroed, never moving.
+struct Slab {
+    words: usize,
+    per_chunk: usize,
+    chunks: Vec<Box<[u64]>>,
+}
+
+impl Slab {
+    fn new(value_size: u32, expected: usize) -> Slab {
+        let words = value_size.div_ceil(8) as usize;
+        Slab {
+            words,
+            per_chunk: (8192 / words).clamp(1, expected.max(1)),
+            chunks: Vec::new(),
+        }
+    }
+
+    fn get(&mut self, index: usize) -> *mut u8 {
+        while self.chunks.len() <= index / self.per_chunk {
+            let chunk = vec![0u64; self.per_chunk * self.words];
+            self.chunks.push(chunk.into_boxed_slice());
+        }
+        let at = index % self.per_chunk * self.words;
+        self.chunks[index / self.per_chunk][at..]
+            .as_mut_ptr()
+            .cast()
+    }
+}
+
+/// What a map is made of.
+enum Store {
+    Array {
+        values: Box<[u64]>,
+        /// 1, or the number of CPUs.
+        copies: usize,
+    },
+    Hash {
+        index: BTreeMap<Box<[u8]>, usize>,
+        slab: Slab,
+        /// The key in each slot, for iteration and for timers.
+        keys: Vec<Option<Box<[u8]>>>,
+        free: Vec<usize>,
+        copies: usize,
+    },
+    List {
+        values: VecDeque<Box<[u8]>>,
+        first_out: bool,
+    },
+    TaskStorage {
+        present: Vec<bool>,
+        slab: Slab,
+    },
+    Arena(Arena),
+}
+
+/// One map of one run.
+pub struct Map {
+    pub def: MapDef,
+    words: usize,
+    store: Store,
+    /// Where its values lie for the cache model.
+    modelled: u64,
+}
+
+/// All maps of a run.
+pub struct Maps {
+    pub list: Vec<Map>,
+    pub arena: Option<usize>,
+}
+
+impl Maps {
+    pub fn new(defs: &[MapDef], nr_cpus: usize) -> std::io::Result<Maps> {
+        let mut by_name: Vec<&MapDef> = defs.iter().collect();
+        by_name.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut modelled = BTreeMap::new();
+        let mut next = MAP_VALUES;
+        for def in by_name {
+            modelled.insert(def.name.clone(), schedlab_machine::address::GLOBALS + next);
+            let values = u64::from(def.max_entries) * u64::from(def.value_size);
+            // Large maps overlap rather than leave the region.
+            next =
+                MAP_VALUES + (next - MAP_VALUES + values.next_multiple_of(128) + 64) % 0x200_0000;
+        }
+        let mut list = Vec::new();
+        let mut arena = None;
+        for def in defs {
+            let entries = def.max_entries as usize;
+            let words = def.value_size.div_ceil(8) as usize;
+            let store = match def.kind {
+                kind::ARRAY | kind::PERCPU_ARRAY => {
+                    let copies = if def.kind == kind::ARRAY { 1 } else { nr_cpus };
+                    Store::Array {
+                        values: vec![0; words * entries * copies].into_boxed_slice(),
+                        copies,
+                    }
+                }
+                kind::HASH | kind::PERCPU_HASH => {
+                    let copies = if def.kind == kind::HASH { 1 } else { nr_cpus };
+                    Store::Hash {
+                        index: BTreeMap::new(),
+                        slab: Slab::new((words * 8 * copies) as u32, entries),
+                        keys: Vec::new(),
+                        free: Vec::new(),
+                        copies,
+                    }
+                }
+                kind::QUEUE | kind::STACK => Store::List {
+                    values: VecDeque::new(),
+                    first_out: def.kind == kind::QUEUE,
+                },
+                kind::TASK_STORAGE => Store::TaskStorage {
+                    present: Vec::new(),
+                    slab: Slab::new(def.value_size, usize::MAX),
+                },
+                _ => {
+                    arena = Some(list.len());
+                    Store::Arena(Arena::new(entries)?)
+                }
+            };
+            list.push(Map {
+                def: def.clone(),
+                words,
+                store,
+                modelled: modelled[&def.name],
+            });
+        }
+        Ok(Maps { list, arena })
+    }
+
+    /// The offset of an address in the arena.
+    #[inline]
+    pub fn arena_offset(&self, address: usize) -> Option<u64> {
+        match &self.list[self.arena?].store {
+            Store::Arena(arena) => arena.offset(address),
+            _ => None,
+        }
+    }
+
+    /// The modelled address of a place in a map's values.
+    pub fn modelled(&self, address: usize) -> Option<u64> {
+        self.list.iter().find_map(|map| {
+            let offset = map.offset_of(address)?;
+            Some(map.modelled + offset % 0x200_0000)
+        })
+    }
+
+    /// Drops what maps keep for a task.
+    pub fn drop_task(&mut self, task: usize) {
+        for map in &mut self.list {
+            map.storage_delete(task);
+        }
+    }
+}
+
+impl Map {
+    /// Whether a look-up in it depends on what other CPUs have done.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.store, Store::Hash { .. } | Store::List { .. })
+    }
+
+    /// Bytes of a key.
+    pub fn key_size(&self) -> usize {
+        self.def.key_size as usize
+    }
+
+    /// Bytes of a value.
+    pub fn value_size(&self) -> usize {
+        self.def.value_size as usize
+    }
+
+    /// `bpf_map_lookup_elem()`; null if there is none.
+    pub fn lookup(&mut self, key: &[u8], cpu: usize) -> *mut u8 {
+        match &mut self.store {
+            Store::Array { values, copies } => {
+                let index = u32::from_ne_bytes(key.try_into().unwrap_or([0xff; 4])) as usize;
+                if index >= self.def.max_entries as usize {
+                    return std::ptr::null_mut();
+                }
+                let cpu = if *copies == 1 { 0 } else { cpu };
+                let at = (cpu * self.def.max_entries as usize + index) * self.words;
+                values[at..].as_mut_ptr().cast()
+            }
+            Store::Hash {
+                index,
+                slab,
+                copies,
+                ..
+            } => match index.get(key) {
+                // A per-CPU value's copies lie side by side in its slot.
+                Some(&slot) => {
+                    let cpu = if *copies == 1 { 0 } else { cpu };
+                    slab.get(slot).wrapping_add(cpu * self.words * 8)
+                }
+                None => std::ptr::null_mut(),
+            },
+            _ => std::ptr::null_mut(),
+        }
+    }
+
+    /// Prepares an update: where to write the value, or a negative errno.
+    pub fn slot_for_update(&mut self, key: &[u8], cpu: usize, flags: u64) -> Result<*mut u8, i64> {
+        let existing = self.lookup(key, cpu);
+        match &mut self.store {
+            Store::Array { .. } if flags & EXIST_FLAGS == NOEXIST => Err(EEXIST),
+            Store::Array { .. } if existing.is_null() => Err(E2BIG),
+            Store::Array { .. } => Ok(existing),
+            Store::Hash {
+                index,
+                slab,
+                keys,
+                free,
+                copies,
+            } => {
+                if !existing.is_null() {
+                    return if flags & EXIST_FLAGS == NOEXIST {
+                        Err(EEXIST)
+                    } else {
+                        Ok(existing)
+                    };
+                }
+                if flags & EXIST_FLAGS == EXIST {
+                    return Err(ENOENT);
+                }
+                if index.len() >= self.def.max_entries as usize {
+                    return Err(E2BIG);
+                }
+                let slot = free.pop().unwrap_or_else(|| {
+                    keys.push(None);
+                    keys.len() - 1
+                });
+                keys[slot] = Some(key.into());
+                index.insert(key.into(), slot);
+                let value = slab.get(slot);
+                let bytes = self.words * 8 * *copies;
+                // SAFETY: the slot is `bytes` long and nobody uses it yet.
+                unsafe { value.write_bytes(0, bytes) };
+                let cpu = if *copies == 1 { 0 } else { cpu };
+                Ok(value.wrapping_add(cpu * self.words * 8))
+            }
+            _ => Err(EOPNOTSUPP),
+        }
+    }
+
+    /// `bpf_map_delete_elem()`.
+    pub fn delete(&mut self, key: &[u8]) -> i64 {
+        match &mut self.store {
+            Store::Hash {
+                index, keys, free, ..
+            } => match index.remove(key) {
+                Some(slot) => {
+                    keys[slot] = None;
+                    free.push(slot);
+                    0
+                }
+                None => ENOENT,
+            },
+            Store::Array { .. } => EINVAL,
+            _ => EOPNOTSUPP,
+        }
+    }
+
+    /// `bpf_map_push_elem()`; `BPF_EXIST` overwrites the oldest when it is full.
+    pub fn push(&mut self, value: &[u8], flags: u64) -> i64 {
+        let Store::List { values, first_out } = &mut self.store else {
+            return EOPNOTSUPP;
+        };
+        if flags & EXIST_FLAGS == NOEXIST || flags > EXIST {
+            return EINVAL;
+        }
+        if values.len() >= self.def.max_entries as usize {
+            if flags & EXIST_FLAGS != EXIST {
+                return E2BIG;
+            }
+            if *first_out {
+                values.pop_front();
+            } else {
+                values.pop_back();
+            }
+        }
+        values.push_back(value.into());
+        0
+    }
+
+    /// `bpf_map_pop_elem()` and, with `keep`, `bpf_map_peek_elem()`.
+    pub fn pop(&mut self, value: &mut [u8], keep: bool) -> i64 {
+        let Store::List { values, first_out } = &mut self.store else {
+            return EOPNOTSUPP;
+        };
+        let found = if *first_out {
+            values.front()
+        } else {
+            values.back()
+        };
+        let Some(found) = found else {
+            value.fill(0);
+            return ENOENT;
+        };
+        value.copy_from_slice(found);
+        if !keep {
+            if *first_out {
+                values.pop_front();
+            } else {
+                values.pop_back();
+            }
+        }
+        0
+    }
+
+    /// The next value with its key. The cursor begins at 0; its upper half is the place to look from,
+    /// its lower half the key of an array, so that a pointer to it can be handed out.
+    pub fn next(&mut self, cursor: &mut u64, cpu: usize) -> Option<(*const u8, *mut u8)> {
+        let start = (*cursor >> 32) as usize;
+        match &mut self.store {
+            Store::Array { .. } => {
+                if start >= self.def.max_entries as usize {
+                    return None;
+                }
+                let index = start as u32;
+                *cursor = u64::from(index + 1) << 32 | u64::from(index);
+                let key = std::ptr::from_mut(cursor).cast::<u8>().cast_const();
+                Some((key, self.lookup(&index.to_ne_bytes(), cpu)))
+            }
+            Store::Hash {
+                slab, keys, copies, ..
+            } => {
+                let slot = (start..keys.len()).find(|&slot| keys[slot].is_some())?;
+                *cursor = (slot as u64 + 1) << 32;
+                let key = keys[slot].as_ref()?.as_ptr();
+                let cpu = if *copies == 1 { 0 } else { cpu };
+                Some((key, slab.get(slot).wrapping_add(cpu * self.words * 8)))
+            }
+            _ => None,
+        }
+    }
+
+    /// `bpf_task_storage_get()`: the value and whether it is new.
+    pub fn storage_get(&mut self, task: usize, create: bool) -> (*mut u8, bool) {
+        let Store::TaskStorage { present, slab } = &mut self.store else {
+            return (std::ptr::null_mut(), false);
+        };
+        if present.get(task) == Some(&true) {
+            return (slab.get(task), false);
+        }
+        if !create {
+            return (std::ptr::null_mut(), false);
+        }
+        if present.len() <= task {
+            present.resize(task + 1, false);
+        }
+        present[task] = true;
+        let value = slab.get(task);
+        // SAFETY: the slot is that long and nobody uses it yet.
+        unsafe { value.write_bytes(0, self.words * 8) };
+        (value, true)
+    }
+
+    /// `bpf_task_storage_delete()`.
+    pub fn storage_delete(&mut self, task: usize) -> i64 {
+        let Store::TaskStorage { present, .. } = &mut self.store else {
+            return EINVAL;
+        };
+        match present.get_mut(task) {
+            Some(present) if *present => {
+                *present = false;
+                0
+            }
+            _ => ENOENT,
+        }
+    }
+
+    /// The pages of an arena.
+    pub fn arena(&mut self) -> Option<&mut Arena> {
+        match &mut self.store {
+            Store::Arena(arena) => Some(arena),
+            _ => None,
+        }
+    }
+
+    /// The offset of an address among the map's values.
+    fn offset_of(&self, address: usize) -> Option<u64> {
+        let within = |start: *const u64, words: usize| {
+            let offset = address.wrapping_sub(start as usize);
+            (offset < words * 8).then_some(offset as u64)
+        };
+        match &self.store {
+            Store::Array { values, .. } => within(values.as_ptr(), values.len()),
+            Store::Hash { slab, .. } | Store::TaskStorage { slab, .. } => {
+                let mut chunks = slab.chunks.iter().enumerate();
+                chunks.find_map(|(index, chunk)| {
+                    let offset = within(chunk.as_ptr(), chunk.len())?;
+                    Some((index * slab.per_chunk * slab.words * 8) as u64 + offset)
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The key and the start of the value that holds `address`, for timers.
+    pub fn value_around(&mut self, address: usize) -> Option<(Vec<u8>, *mut u8)> {
+        let offset = self.offset_of(address)? as usize;
+        match &mut self.store {
+            Store::Array { values, copies: 1 } => {
+                let index = offset / (self.words * 8);
+                let value = values[index * self.words..].as_mut_ptr().cast();
+                Some(((index as u32).to_ne_bytes().to_vec(), value))
+            }
+            Store::Hash {
+                slab,
+                keys,
+                copies: 1,
+                ..
+            } => {
+                let slot = offset / (slab.words * 8);
+                let key = keys.get(slot)?.as_ref()?.to_vec();
+                Some((key, slab.get(slot)))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn def(kind: u32, key_size: u32, value_size: u32, max_entries: u32) -> MapDef {
+        MapDef {
+            name: "m".to_owned(),
+            kind,
+            key_size,
+            value_size,
+            max_entries,
+            flags: 0,
+            address: 0,
+        }
+    }
+
+    fn map(kind: u32) -> Map {
+        let maps = Maps::new(&[def(kind, 4, 8, 2)], 2).unwrap();
+        maps.list.into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn a_hash_keeps_values_where_they_are_and_refuses_a_third() {
+        let mut hash = map(kind::HASH);
+        let key = |n: u32| n.to_ne_bytes();
+        let first = hash.slot_for_update(&key(7), 0, 0).unwrap();
+        hash.slot_for_update(&key(8), 0, 0).unwrap();
+        assert_eq!(hash.slot_for_update(&key(9), 0, 0), Err(E2BIG));
+        assert_eq!(hash.slot_for_update(&key(7), 0, NOEXIST), Err(EEXIST));
+        assert_eq!(hash.slot_for_update(&key(9), 0, EXIST), Err(ENOENT));
+        assert_eq!(hash.lookup(&key(7), 0), first);
+        assert_eq!(hash.delete(&key(7)), 0);
+        assert_eq!(hash.delete(&key(7)), ENOENT);
+        assert!(hash.lookup(&key(7), 0).is_null());
+        assert!(hash.slot_for_update(&key(9), 0, 0).is_ok());
+    }
+
+    #[test]
+    fn per_cpu_copies_are_apart() {
+        for kind in [kind::PERCPU_ARRAY, kind::PERCPU_HASH] {
+            let mut map = map(kind);
+            let key = 1u32.to_ne_bytes();
+            map.slot_for_update(&key, 0, 0).unwrap();
+            let (a, b) = (map.lookup(&key, 0), map.lookup(&key, 1));
+            assert!(!a.is_null() && !b.is_null() && a != b);
+        }
+        assert!(
+            map(kind::PERCPU_ARRAY)
+                .lookup(&2u32.to_ne_bytes(), 0)
+                .is_null()
+        );
+    }
+
+    #[test]
+    fn queues_and_stacks_hand_out_from_their_own_end() {
+        for (kind, expected) in [(kind::QUEUE, 1u8), (kind::STACK, 2u8)] {
+            let mut list = map(kind);
+            assert_eq!(list.push(&[1; 8], 0), 0);
+            assert_eq!(list.push(&[2; 8], 0), 0);
+            assert_eq!(list.push(&[3; 8], 0), E2BIG);
+            let mut value = [0; 8];
+            assert_eq!(list.pop(&mut value, true), 0);
+            assert_eq!(list.pop(&mut value, false), 0);
+            assert_eq!(value, [expected; 8]);
+            assert_eq!(list.pop(&mut value, false), 0);
+            assert_eq!(list.pop(&mut value, false), ENOENT);
+        }
+    }
+
+    #[test]
+    fn task_storage_is_zeroed_for_the_next_task() {
+        let mut storage = map(kind::TASK_STORAGE);
+        assert!(storage.storage_get(5, false).0.is_null());
+        let (value, fresh) = storage.storage_get(5, true);
+        assert!(fresh);
+        // SAFETY: the value has 8 bytes.
+        unsafe { value.write(9) };
+        assert_eq!(storage.storage_delete(5), 0);
+        let (value, fresh) = storage.storage_get(5, true);
+        assert!(fresh);
+        // SAFETY: as above.
+        assert_eq!(unsafe { value.read() }, 0);
+    }
+
+    #[test]
+    fn unknown_kinds_are_refused_by_name() {
+        let error = check(&def(27, 0, 0, 4096)).unwrap_err();
+        assert!(error.contains("type 27"), "{error}");
+    }
+}

@@ -1,0 +1,462 @@
+//! A compiled policy: what is in it, read once, before any copy of it is loaded.
+
+use std::sync::Arc;
+
+use object::{Object as _, ObjectSection as _, ObjectSegment as _};
+use schedlab_machine::address;
+
+use crate::dwarf::{Shape, Types, Variable};
+use crate::options::{self, OptionError, OptionKind, PolicyOption, Settings};
+
+/// A BPF map of a policy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MapDef {
+    /// Name of the variable.
+    pub name: String,
+    /// `enum bpf_map_type`.
+    pub kind: u32,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Bytes of a value.
+    pub value_size: u32,
+    /// `max_entries`.
+    pub max_entries: u32,
+    /// `map_flags`.
+    pub flags: u32,
+    /// Where the variable lies in the object.
+    pub(crate) address: u64,
+}
+
+/// Where a global variable lies, in the object and for the cache model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub address: u64,
+    pub bytes: u64,
+    pub modelled: u64,
+}
+
+/// A policy compiled for the virtual kernel. Cheap to share; each run loads a copy of its own.
+#[derive(Debug)]
+pub struct Object {
+    name: String,
+    elf: Vec<u8>,
+    /// The part of the file that is mapped; the rest is debug information.
+    pub(crate) image_bytes: usize,
+    /// Bytes from the lowest to the highest mapped address.
+    pub(crate) span: u64,
+    pub(crate) host_pointer: u64,
+    pub(crate) ops: u64,
+    ops_name: String,
+    maps: Vec<MapDef>,
+    options: Vec<PolicyOption>,
+    pub(crate) placed: Vec<Placed>,
+    globals: Vec<(String, u64, usize)>,
+}
+
+/// Why an object is no policy that can be simulated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObjectError {
+    /// Not an ELF object of this machine with debug information.
+    #[error("{policy}: the compiled policy cannot be read: {reason}")]
+    Unreadable {
+        /// The policy.
+        policy: String,
+        /// Why.
+        reason: String,
+    },
+    /// No ops table, or several.
+    #[error("{policy}: {found}; a policy defines exactly one with SCX_OPS_DEFINE()")]
+    Ops {
+        /// The policy.
+        policy: String,
+        /// What was found.
+        found: String,
+    },
+    /// A map that the virtual kernel does not have.
+    #[error("{policy}: map `{map}`: {reason}")]
+    Map {
+        /// The policy.
+        policy: String,
+        /// The map.
+        map: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Where large globals begin for the cache model, from [`address::GLOBALS`]; small ones are below.
+const LARGE_GLOBALS: u64 = 0x800_0000;
+/// Where map values begin.
+pub(crate) const MAP_VALUES: u64 = 0xc00_0000;
+/// A small global has a line of its own; the odd stride spreads them over the sets.
+const SMALL_STRIDE: u64 = 4_096 + 64;
+
+impl Object {
+    /// Reads a compiled policy.
+    ///
+    /// # Errors
+    /// If it is no ELF object with debug information, has not exactly one ops table, or a map of a
+    /// kind that the virtual kernel does not have.
+    pub fn from_elf(name: &str, source: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectError> {
+        let unreadable = |reason: String| ObjectError::Unreadable {
+            policy: name.to_owned(),
+            reason,
+        };
+        let file = object::File::parse(&*elf).map_err(|error| unreadable(error.to_string()))?;
+        let types = Types::read(&elf).map_err(|error| unreadable(error.to_string()))?;
+        let variables = types.variables();
+
+        let mut image_bytes = 0;
+        let mut span = 0;
+        for segment in file.segments() {
+            let (offset, bytes) = segment.file_range();
+            image_bytes = image_bytes.max(offset + bytes);
+            span = span.max(segment.address() + segment.size());
+        }
+        let find = |wanted: &str| variables.iter().find(|variable| variable.name == wanted);
+        let host_pointer = find("lab_host")
+            .map(|variable| variable.address)
+            .ok_or_else(|| {
+                unreadable("it was not compiled against include/native, or without -g".to_owned())
+            })?;
+        let ops = ops_table(name, &types, &variables)?;
+        let maps = maps(name, &file, &types, &variables)?;
+        let options = policy_options(&file, &types, &variables, source);
+        let placed = place(&types, &variables);
+        let global = |variable: &Variable| {
+            let bytes = types.size(variable.type_at) as usize;
+            (variable.name.clone(), variable.address, bytes)
+        };
+        let globals = variables.iter().map(global).collect();
+        Ok(Arc::new(Object {
+            name: name.to_owned(),
+            image_bytes: image_bytes as usize,
+            span,
+            host_pointer,
+            ops: ops.address,
+            ops_name: ops.name.clone(),
+            maps,
+            options,
+            placed,
+            globals,
+            elf,
+        }))
+    }
+
+    /// The name it was asked for with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The variable of its ops table.
+    pub fn ops_name(&self) -> &str {
+        &self.ops_name
+    }
+
+    /// Its options: the `const volatile` globals, in the order of the source.
+    pub fn options(&self) -> &[PolicyOption] {
+        &self.options
+    }
+
+    /// Its maps.
+    pub fn maps(&self) -> &[MapDef] {
+        &self.maps
+    }
+
+    /// Reads `key=value,…` against the policy's options.
+    ///
+    /// # Errors
+    /// If an option is unknown, given twice, or does not take the value.
+    pub fn settings(&self, text: &str) -> Result<Settings, OptionError> {
+        options::parse(&self.name, &self.options, text)
+    }
+
+    /// The whole file, debug information included.
+    pub fn elf(&self) -> &[u8] {
+        &self.elf
+    }
+
+    /// The source line of an address in the object, as `file:line (function)`.
+    pub fn line_of(&self, address: u64) -> Option<String> {
+        let file = object::File::parse(&*self.elf).ok()?;
+        let section = |id: gimli::SectionId| -> Result<_, gimli::Error> {
+            let data = file
+                .section_by_name(id.name())
+                .and_then(|section| section.data().ok())
+                .unwrap_or_default();
+            Ok(gimli::EndianSlice::new(data, gimli::LittleEndian))
+        };
+        let context = addr2line::Context::from_dwarf(gimli::Dwarf::load(section).ok()?).ok()?;
+        let mut frames = context.find_frames(address).skip_all_loads().ok()?;
+        // Inlined frames of our own headers tell nobody anything: the innermost line that is the
+        // policy's, or else the innermost.
+        let mut first = None;
+        while let Ok(Some(frame)) = frames.next() {
+            let Some(location) = frame.location else {
+                continue;
+            };
+            let (Some(path), Some(line)) = (location.file, location.line) else {
+                continue;
+            };
+            let function = frame
+                .function
+                .and_then(|name| name.raw_name().ok().map(String::from));
+            let path = path.trim_start_matches("./");
+            let text = match function {
+                Some(function) => format!("{path}:{line} ({function})"),
+                None => format!("{path}:{line}"),
+            };
+            if !path.contains("/native/") {
+                return Some(text);
+            }
+            first.get_or_insert(text);
+        }
+        first
+    }
+
+    /// Address and size of a global variable.
+    pub(crate) fn global(&self, name: &str) -> Option<(u64, usize)> {
+        let mut globals = self.globals.iter();
+        let (_, address, bytes) = globals.find(|(known, ..)| known == name)?;
+        Some((*address, *bytes))
+    }
+
+    /// The modelled address of a place in the object, if a global variable lies there.
+    pub(crate) fn modelled(&self, offset: u64) -> Option<u64> {
+        let after = self
+            .placed
+            .partition_point(|placed| placed.address <= offset);
+        let placed = self.placed.get(after.checked_sub(1)?)?;
+        let within = offset - placed.address;
+        (within < placed.bytes).then(|| placed.modelled + within)
+    }
+}
+
+fn ops_table<'a>(
+    policy: &str,
+    types: &Types,
+    variables: &'a [Variable],
+) -> Result<&'a Variable, ObjectError> {
+    let of_struct = |name: &str| -> Vec<&'a Variable> {
+        let matching = variables.iter().filter(|variable| {
+            matches!(types.shape(variable.type_at), Shape::Struct(at)
+                if types.entry(at).name.as_deref() == Some(name))
+        });
+        matching.collect()
+    };
+    match of_struct("sched_ext_ops").as_slice() {
+        [ops] => Ok(ops),
+        [] => Err(ObjectError::Ops {
+            policy: policy.to_owned(),
+            found: "there is no `struct sched_ext_ops`".to_owned(),
+        }),
+        several => Err(ObjectError::Ops {
+            policy: policy.to_owned(),
+            found: format!(
+                "there are {} tables: {}",
+                several.len(),
+                several
+                    .iter()
+                    .map(|ops| ops.name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+        }),
+    }
+}
+
+/// Decodes `__uint(name, N)` (pointer to an array of N) and `__type(name, T)` (pointer to T).
+fn maps(
+    policy: &str,
+    file: &object::File<'_>,
+    types: &Types,
+    variables: &[Variable],
+) -> Result<Vec<MapDef>, ObjectError> {
+    let Some(section) = file.section_by_name(".maps") else {
+        return Ok(Vec::new());
+    };
+    let range = section.address()..section.address() + section.size();
+    let mut maps = Vec::new();
+    for variable in variables
+        .iter()
+        .filter(|variable| range.contains(&variable.address))
+    {
+        let error = |reason: String| ObjectError::Map {
+            policy: policy.to_owned(),
+            map: variable.name.clone(),
+            reason,
+        };
+        let Shape::Struct(structure) = types.shape(variable.type_at) else {
+            return Err(error("it is not defined as a structure".to_owned()));
+        };
+        let mut map = MapDef {
+            name: variable.name.clone(),
+            kind: 0,
+            key_size: 0,
+            value_size: 0,
+            max_entries: 0,
+            flags: 0,
+            address: variable.address,
+        };
+        for (member, _, type_at) in types.members(structure) {
+            let Shape::Pointer(Some(target)) = types.shape(type_at) else {
+                continue;
+            };
+            let number = match types.shape(target) {
+                Shape::Array(array) => types.elements(array) as u32,
+                _ => 0,
+            };
+            match member {
+                "type" => map.kind = number,
+                "key_size" => map.key_size = number,
+                "value_size" => map.value_size = number,
+                "max_entries" => map.max_entries = number,
+                "map_flags" => map.flags = number,
+                "key" => map.key_size = types.size(target) as u32,
+                "value" => map.value_size = types.size(target) as u32,
+                "values" => {
+                    return Err(error(
+                        "maps in maps are not in the virtual kernel".to_owned(),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        crate::maps::check(&map).map_err(error)?;
+        maps.push(map);
+    }
+    Ok(maps)
+}
+
+fn policy_options(
+    file: &object::File<'_>,
+    types: &Types,
+    variables: &[Variable],
+    source: &str,
+) -> Vec<PolicyOption> {
+    let lines: Vec<&str> = source.lines().collect();
+    let mut found = Vec::new();
+    for variable in variables {
+        if !types.is_const_volatile(variable.type_at) {
+            continue;
+        }
+        let bytes = types.size(variable.type_at) as u8;
+        let kind = match types.shape(variable.type_at) {
+            Shape::Bool => OptionKind::Bool,
+            Shape::Integer { bytes, signed } => {
+                let bits = u32::from(bytes) * 8;
+                let (min, max) = if signed {
+                    (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
+                } else {
+                    (0, (1i128 << bits) - 1)
+                };
+                OptionKind::Integer { min, max }
+            }
+            Shape::Enum(at) => OptionKind::Choice(options::words(&types.enumerators(at))),
+            _ => continue,
+        };
+        let raw = bytes_at(file, variable.address, bytes);
+        let signed = matches!(kind, OptionKind::Integer { min, .. } if min < 0);
+        found.push(PolicyOption {
+            name: variable.name.clone(),
+            default: number(raw, bytes, signed),
+            kind,
+            doc: comment(&lines, variable),
+            address: variable.address,
+            bytes,
+        });
+    }
+    found
+}
+
+/// The little-endian number that the object has at an address; what no section has is zero.
+fn bytes_at(file: &object::File<'_>, address: u64, bytes: u8) -> u64 {
+    let mut raw = [0u8; 8];
+    for section in file.sections() {
+        if let Ok(Some(data)) = section.data_range(address, bytes.into()) {
+            raw[..data.len()].copy_from_slice(data);
+        }
+    }
+    u64::from_le_bytes(raw)
+}
+
+fn number(raw: u64, bytes: u8, signed: bool) -> i128 {
+    let unused = 64 - u32::from(bytes) * 8;
+    if signed {
+        i128::from(((raw << unused) as i64) >> unused)
+    } else {
+        i128::from(raw)
+    }
+}
+
+/// The comment at the end of the variable's line, or else the block right above it.
+fn comment(lines: &[&str], variable: &Variable) -> Option<String> {
+    let index = (variable.line as usize).checked_sub(1)?;
+    let line = lines.get(index)?;
+    if !line.contains(&variable.name) {
+        return None;
+    }
+    let strip = |text: &str| {
+        let text = text.trim().trim_start_matches("/*").trim_end_matches("*/");
+        text.trim().trim_start_matches('*').trim().to_owned()
+    };
+    if let Some(at) = line.find("/*") {
+        return Some(strip(&line[at..])).filter(|text| !text.is_empty());
+    }
+    if !lines.get(index.checked_sub(1)?)?.trim_end().ends_with("*/") {
+        return None;
+    }
+    let mut block: Vec<String> = Vec::new();
+    for above in lines[..index].iter().rev() {
+        block.push(strip(above));
+        if above.trim_start().starts_with("/*") {
+            break;
+        }
+    }
+    block.reverse();
+    let text = block.join(" ").trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// Gives every global variable its place in the modelled address space.
+///
+/// Compilers order variables as they like, so the place comes from the name alone: a small
+/// variable has a slot by a hash of its name, large ones follow each other in the order of names.
+// Model: two small globals never share a cache line, as they may in a kernel.
+fn place(types: &Types, variables: &[Variable]) -> Vec<Placed> {
+    let mut by_name: Vec<&Variable> = variables.iter().collect();
+    by_name.sort_by(|a, b| (&a.name, a.line).cmp(&(&b.name, b.line)));
+    let slots = LARGE_GLOBALS / SMALL_STRIDE;
+    let mut taken = std::collections::BTreeSet::new();
+    let mut large = LARGE_GLOBALS;
+    let mut placed = Vec::new();
+    for variable in by_name {
+        let bytes = types.size(variable.type_at);
+        let offset = if bytes <= SMALL_STRIDE {
+            let mut slot = hash(&variable.name) % slots;
+            while !taken.insert(slot) {
+                slot = (slot + 1) % slots;
+            }
+            slot * SMALL_STRIDE
+        } else {
+            let offset = large;
+            large += bytes.next_multiple_of(128) + 64;
+            offset
+        };
+        placed.push(Placed {
+            address: variable.address,
+            bytes,
+            modelled: address::GLOBALS + offset % MAP_VALUES,
+        });
+    }
+    placed.sort_by_key(|placed| placed.address);
+    placed
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}

@@ -1,0 +1,234 @@
+//! Calling a policy's ops.
+
+use std::ffi::{CStr, CString};
+
+use schedlab_engine::policy::{OpCall, OpKind, OpSet, OpsInfo, Step};
+
+use crate::host::Context;
+use crate::layout::{CpuReleaseArgs, ExitInfo, ExitTaskArgs, InitTaskArgs, Ops};
+
+/// The constant part of an ops table.
+pub fn info(ops: &Ops) -> OpsInfo {
+    let name = ops.name.map(|byte| byte as u8);
+    let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+    let present = [
+        (OpKind::SelectCpu, ops.select_cpu.is_some()),
+        (OpKind::Enqueue, ops.enqueue.is_some()),
+        (OpKind::Dequeue, ops.dequeue.is_some()),
+        (OpKind::Dispatch, ops.dispatch.is_some()),
+        (OpKind::Tick, ops.tick.is_some()),
+        (OpKind::Runnable, ops.runnable.is_some()),
+        (OpKind::Running, ops.running.is_some()),
+        (OpKind::Stopping, ops.stopping.is_some()),
+        (OpKind::Quiescent, ops.quiescent.is_some()),
+        (OpKind::Yield, ops.yield_.is_some()),
+        (OpKind::CoreSchedBefore, !ops.core_sched_before.is_null()),
+        (OpKind::SetWeight, ops.set_weight.is_some()),
+        (OpKind::SetCpumask, ops.set_cpumask.is_some()),
+        (OpKind::UpdateIdle, ops.update_idle.is_some()),
+        (OpKind::CpuAcquire, ops.cpu_acquire.is_some()),
+        (OpKind::CpuRelease, ops.cpu_release.is_some()),
+        (OpKind::InitTask, ops.init_task.is_some()),
+        (OpKind::ExitTask, ops.exit_task.is_some()),
+        (OpKind::Enable, ops.enable.is_some()),
+        (OpKind::Disable, ops.disable.is_some()),
+        (OpKind::CpuOnline, ops.cpu_online.is_some()),
+        (OpKind::CpuOffline, ops.cpu_offline.is_some()),
+        (OpKind::Init, ops.init.is_some()),
+        (OpKind::Exit, ops.exit.is_some()),
+    ];
+    let present = present
+        .into_iter()
+        .filter(|&(_, is_there)| is_there)
+        .fold(OpSet::default(), |set, (op, _)| set.with(op));
+    OpsInfo {
+        name: name.to_string_lossy().into_owned(),
+        flags: ops.flags,
+        timeout_ms: ops.timeout_ms,
+        dispatch_max_batch: ops.dispatch_max_batch,
+        present,
+    }
+}
+
+/// The op's name in `struct sched_ext_ops`.
+fn name(op: &OpCall) -> &'static str {
+    match op {
+        OpCall::SelectCpu { .. } => "select_cpu",
+        OpCall::Enqueue { .. } => "enqueue",
+        OpCall::Dequeue { .. } => "dequeue",
+        OpCall::Dispatch { .. } => "dispatch",
+        OpCall::Tick { .. } => "tick",
+        OpCall::Runnable { .. } => "runnable",
+        OpCall::Running { .. } => "running",
+        OpCall::Stopping { .. } => "stopping",
+        OpCall::Quiescent { .. } => "quiescent",
+        OpCall::Yield { .. } => "yield",
+        OpCall::SetWeight { .. } => "set_weight",
+        OpCall::SetCpumask { .. } => "set_cpumask",
+        OpCall::UpdateIdle { .. } => "update_idle",
+        OpCall::CpuAcquire { .. } => "cpu_acquire",
+        OpCall::CpuRelease { .. } => "cpu_release",
+        OpCall::InitTask { .. } => "init_task",
+        OpCall::ExitTask { .. } => "exit_task",
+        OpCall::Enable { .. } => "enable",
+        OpCall::Disable { .. } => "disable",
+        OpCall::CpuOnline { .. } => "cpu_online",
+        OpCall::CpuOffline { .. } => "cpu_offline",
+        OpCall::Init => "init",
+        OpCall::Exit { .. } => "exit",
+        OpCall::TimerCallback { .. } => "timer callback",
+    }
+}
+
+/// Runs an op on the coroutine of the current CPU.
+pub fn run(context: Context, op: OpCall) -> Step {
+    let name = name(&op);
+    let (ps, held) = context.with(|host| {
+        let ps = host.op_ps;
+        let cpu = host.current();
+        if cpu.depth == 0 {
+            cpu.steps = 0;
+        }
+        if let Some(slot) = cpu.op.get_mut(cpu.depth) {
+            *slot = name;
+        }
+        cpu.depth += 1;
+        (ps, cpu.held)
+    });
+    context.env(|env| env.charge_ps(ps));
+    let result = call(context, op);
+    let leaked = context.with(|host| {
+        let cpu = host.current();
+        (cpu.held != held).then(|| {
+            let here = host.cpu;
+            let names = host.locks.iter().enumerate();
+            let names = names.filter(|(_, lock)| lock.owner == Some(here));
+            let names: Vec<String> = names.map(|(index, _)| format!("lock {index}")).collect();
+            names.join(", ")
+        })
+    });
+    if let Some(locks) = leaked {
+        context.fault(format!("it returns with locks held: {locks}"));
+    }
+    context.with(|host| host.current().depth -= 1);
+    Step::Done(result)
+}
+
+fn call(context: Context, op: OpCall) -> i64 {
+    let ops = context.with(|host| std::ptr::from_ref(&host.ops));
+    // SAFETY: the table never changes and lives as long as the host.
+    let ops = unsafe { &*ops };
+    let task = |task| context.pointer(Some(task));
+    // SAFETY: each function pointer comes from the policy's own table and has the signature that
+    // `struct sched_ext_ops` gives it; the pointers handed over live until the op returns. Faults in
+    // policy code are caught (trap.rs), and nothing unwinds through it.
+    unsafe {
+        match op {
+            OpCall::SelectCpu {
+                task: p,
+                prev_cpu,
+                wake_flags,
+            } => {
+                let op = ops.select_cpu;
+                op.map_or(0, |op| op(task(p), prev_cpu.0 as i32, wake_flags).into())
+            }
+            OpCall::Enqueue { task: p, enq_flags } => {
+                done(ops.enqueue.map(|op| op(task(p), enq_flags)))
+            }
+            OpCall::Dequeue { task: p, deq_flags } => {
+                done(ops.dequeue.map(|op| op(task(p), deq_flags)))
+            }
+            OpCall::Dispatch { cpu, prev } => {
+                let prev = context.pointer(prev);
+                done(ops.dispatch.map(|op| op(cpu.0 as i32, prev)))
+            }
+            OpCall::Tick { task: p } => done(ops.tick.map(|op| op(task(p)))),
+            OpCall::Runnable { task: p, enq_flags } => {
+                done(ops.runnable.map(|op| op(task(p), enq_flags)))
+            }
+            OpCall::Running { task: p } => done(ops.running.map(|op| op(task(p)))),
+            OpCall::Stopping { task: p, runnable } => {
+                done(ops.stopping.map(|op| op(task(p), runnable)))
+            }
+            OpCall::Quiescent { task: p, deq_flags } => {
+                done(ops.quiescent.map(|op| op(task(p), deq_flags)))
+            }
+            OpCall::Yield { from, to } => {
+                let to = context.pointer(to);
+                ops.yield_.map_or(0, |op| op(task(from), to).into())
+            }
+            OpCall::SetWeight { task: p, weight } => {
+                done(ops.set_weight.map(|op| op(task(p), weight)))
+            }
+            OpCall::SetCpumask { task: p } => {
+                let p = task(p);
+                done(ops.set_cpumask.map(|op| op(p, (*p).cpus_ptr)))
+            }
+            OpCall::UpdateIdle { cpu, idle } => {
+                done(ops.update_idle.map(|op| op(cpu.0 as i32, idle)))
+            }
+            OpCall::CpuAcquire { cpu } => {
+                let mut args = [0u64; 1];
+                done(
+                    ops.cpu_acquire
+                        .map(|op| op(cpu.0 as i32, args.as_mut_ptr().cast())),
+                )
+            }
+            OpCall::CpuRelease { cpu, task: p } => {
+                let mut args = CpuReleaseArgs {
+                    reason: 0, // SCX_CPU_PREEMPT_RT: nothing else takes CPUs away
+                    task: task(p),
+                };
+                done(ops.cpu_release.map(|op| op(cpu.0 as i32, &raw mut args)))
+            }
+            OpCall::InitTask { task: p, fork } => {
+                let mut args = InitTaskArgs {
+                    fork,
+                    cgroup: std::ptr::null_mut(),
+                };
+                let op = ops.init_task;
+                op.map_or(0, |op| op(task(p), &raw mut args).into())
+            }
+            OpCall::ExitTask { task: p, cancelled } => {
+                let mut args = ExitTaskArgs { cancelled };
+                done(ops.exit_task.map(|op| op(task(p), &raw mut args)))
+            }
+            OpCall::Enable { task: p } => done(ops.enable.map(|op| op(task(p)))),
+            OpCall::Disable { task: p } => done(ops.disable.map(|op| op(task(p)))),
+            OpCall::CpuOnline { cpu } => done(ops.cpu_online.map(|op| op(cpu.0 as i32))),
+            OpCall::CpuOffline { cpu } => done(ops.cpu_offline.map(|op| op(cpu.0 as i32))),
+            OpCall::Init => {
+                let result = ops.init.map_or(0, |op| op());
+                context.with(|host| host.initialized = result == 0);
+                result.into()
+            }
+            OpCall::Exit {
+                kind,
+                code,
+                reason,
+                message,
+            } => {
+                let text = |text: String| CString::new(text.replace('\0', " ")).unwrap_or_default();
+                let (reason, message) = (text(reason), text(message));
+                let mut dump = [0];
+                let mut info = ExitInfo {
+                    kind: kind as u64 as u32,
+                    exit_cpu: context.with(|host| host.cpu as i32),
+                    exit_code: code,
+                    flags: context.with(|host| u64::from(host.initialized)),
+                    reason: reason.as_ptr(),
+                    bt: std::ptr::null_mut(),
+                    bt_len: 0,
+                    msg: message.as_ptr().cast_mut(),
+                    dump: dump.as_mut_ptr(),
+                };
+                done(ops.exit.map(|op| op(&raw mut info)))
+            }
+            OpCall::TimerCallback { timer } => crate::kfuncs::time::callback(context, timer),
+        }
+    }
+}
+
+fn done(_: Option<()>) -> i64 {
+    0
+}

@@ -1,0 +1,260 @@
+//! A policy's options: its `const volatile` globals, as `name:key=value,…` sets them.
+
+use std::fmt;
+
+/// What values an option takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OptionKind {
+    /// `true` or `false` (also `yes`, `no`, `on`, `off`, `1`, `0`; alone it means `true`).
+    Bool,
+    /// A whole number from `min` to `max`.
+    Integer {
+        /// Smallest value of its C type.
+        min: i128,
+        /// Largest value of its C type.
+        max: i128,
+    },
+    /// One of some words, each standing for the value of an enumerator.
+    Choice(Vec<(String, i128)>),
+}
+
+/// An option of a policy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PolicyOption {
+    /// Name of the variable.
+    pub name: String,
+    /// What values it takes.
+    pub kind: OptionKind,
+    /// The value that the source gives it.
+    pub default: i128,
+    /// The comment beside or above its definition.
+    pub doc: Option<String>,
+    /// Where it lies in the object.
+    pub(crate) address: u64,
+    /// Its size in bytes.
+    pub(crate) bytes: u8,
+}
+
+impl PolicyOption {
+    /// The default, written as a user would.
+    pub fn default_text(&self) -> String {
+        self.text(self.default)
+    }
+
+    /// A value, written as a user would.
+    pub fn text(&self, value: i128) -> String {
+        match &self.kind {
+            OptionKind::Bool => (value != 0).to_string(),
+            OptionKind::Integer { .. } => value.to_string(),
+            OptionKind::Choice(words) => match words.iter().find(|(_, known)| *known == value) {
+                Some((word, _)) => word.clone(),
+                None => value.to_string(),
+            },
+        }
+    }
+
+    fn parse(&self, text: &str) -> Option<i128> {
+        match &self.kind {
+            OptionKind::Bool => match text {
+                "" | "true" | "yes" | "on" | "1" => Some(1),
+                "false" | "no" | "off" | "0" => Some(0),
+                _ => None,
+            },
+            OptionKind::Integer { min, max } => {
+                let digits = text.replace('_', "");
+                let value = match digits.strip_prefix("0x") {
+                    Some(hex) => i128::from_str_radix(hex, 16).ok()?,
+                    None => digits.parse().ok()?,
+                };
+                (*min <= value && value <= *max).then_some(value)
+            }
+            OptionKind::Choice(words) => {
+                let found = words.iter().find(|(word, _)| word == text);
+                found.map(|&(_, value)| value)
+            }
+        }
+    }
+}
+
+/// The values, for messages and help.
+impl fmt::Display for OptionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OptionKind::Bool => f.write_str("true or false"),
+            OptionKind::Integer { min, max } => write!(f, "a whole number from {min} to {max}"),
+            OptionKind::Choice(words) => {
+                let words: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
+                f.write_str(&words.join(", "))
+            }
+        }
+    }
+}
+
+/// Values for some of a policy's options.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Settings {
+    pub(crate) values: Vec<(usize, i128)>,
+}
+
+impl Settings {
+    /// Whether everything is left at its default.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+}
+
+/// Why options could not be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// The policy has no such option.
+    #[error("{policy} has no option `{option}`: {}", choose(.known))]
+    Unknown {
+        /// The policy.
+        policy: String,
+        /// What was asked for.
+        option: String,
+        /// The options there are.
+        known: Vec<String>,
+    },
+    /// The option does not take that value.
+    #[error("{policy}: `{value}` is no value of `{option}`: choose {choices}")]
+    Value {
+        /// The policy.
+        policy: String,
+        /// The option.
+        option: String,
+        /// What was asked for.
+        value: String,
+        /// The values there are.
+        choices: String,
+    },
+    /// An option was given twice.
+    #[error("{policy}: option `{option}` is given twice")]
+    Twice {
+        /// The policy.
+        policy: String,
+        /// The option.
+        option: String,
+    },
+}
+
+fn choose(known: &[String]) -> String {
+    if known.is_empty() {
+        "it has none".to_owned()
+    } else {
+        format!("choose one of {}", known.join(", "))
+    }
+}
+
+/// Reads `key=value,…`; an empty text sets nothing.
+pub fn parse(policy: &str, options: &[PolicyOption], text: &str) -> Result<Settings, OptionError> {
+    let mut values: Vec<(usize, i128)> = Vec::new();
+    for part in text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+    {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        let (key, value) = (key.trim(), value.trim());
+        let Some(index) = options.iter().position(|option| option.name == key) else {
+            return Err(OptionError::Unknown {
+                policy: policy.to_owned(),
+                option: key.to_owned(),
+                known: options.iter().map(|option| option.name.clone()).collect(),
+            });
+        };
+        if values.iter().any(|&(other, _)| other == index) {
+            return Err(OptionError::Twice {
+                policy: policy.to_owned(),
+                option: key.to_owned(),
+            });
+        }
+        let Some(number) = options[index].parse(value) else {
+            return Err(OptionError::Value {
+                policy: policy.to_owned(),
+                option: key.to_owned(),
+                value: value.to_owned(),
+                choices: options[index].kind.to_string(),
+            });
+        };
+        values.push((index, number));
+    }
+    Ok(Settings { values })
+}
+
+/// The words for enumerators: lower case, without the prefix that all of them share up to an
+/// underscore. A single one keeps all but its first part.
+pub(crate) fn words(enumerators: &[(&str, i128)]) -> Vec<(String, i128)> {
+    let prefix = match enumerators {
+        [] => 0,
+        [(only, _)] => only.find('_').map_or(0, |at| at + 1),
+        [(first, _), rest @ ..] => {
+            let common = rest.iter().fold(first.len(), |length, (name, _)| {
+                let same = first.bytes().zip(name.bytes());
+                length.min(same.take_while(|(a, b)| a == b).count())
+            });
+            first[..common].rfind('_').map_or(0, |at| at + 1)
+        }
+    };
+    let word = |name: &str| name[prefix..].to_lowercase();
+    enumerators
+        .iter()
+        .map(|&(name, value)| (word(name), value))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn option(name: &str, kind: OptionKind) -> PolicyOption {
+        PolicyOption {
+            name: name.to_owned(),
+            kind,
+            default: 0,
+            doc: None,
+            address: 0,
+            bytes: 4,
+        }
+    }
+
+    #[test]
+    fn enumerators_lose_the_prefix_they_share() {
+        let names = [("TIES_PREV", 0), ("TIES_LIST", 1)];
+        assert_eq!(words(&names), [("prev".into(), 0), ("list".into(), 1)]);
+        let versions = [("BASE_2_3_99", 1), ("BASE_2_4", 0)];
+        assert_eq!(
+            words(&versions)[1].0,
+            "4",
+            "the prefix goes as far as it is shared"
+        );
+        assert_eq!(words(&[("MODE_ON", 3)]), [("on".into(), 3)]);
+    }
+
+    #[test]
+    fn values_are_checked_against_the_type() {
+        let options = [
+            option("slice_us", OptionKind::Integer { min: 0, max: 255 }),
+            option("fifo", OptionKind::Bool),
+            option("ties", OptionKind::Choice(vec![("list".into(), 7)])),
+        ];
+        let settings = parse("p", &options, "slice_us=0x10, fifo, ties=list").unwrap();
+        assert_eq!(settings.values, [(0, 16), (1, 1), (2, 7)]);
+        let error = |text| parse("p", &options, text).unwrap_err().to_string();
+        assert_eq!(
+            error("slice_us=256"),
+            "p: `256` is no value of `slice_us`: choose a whole number from 0 to 255"
+        );
+        assert_eq!(
+            error("slices=1"),
+            "p has no option `slices`: choose one of slice_us, fifo, ties"
+        );
+        assert_eq!(
+            error("ties=prev"),
+            "p: `prev` is no value of `ties`: choose list"
+        );
+        assert_eq!(error("fifo,fifo=0"), "p: option `fifo` is given twice");
+        assert!(parse("p", &options, "").unwrap().is_empty());
+    }
+}

@@ -1,0 +1,131 @@
+//! A loaded policy as the virtual kernel sees it.
+
+use std::sync::Arc;
+
+use schedlab_engine::policy::{Env, OpCall, OpsInfo, Policy, Reply, Step, TaskView};
+use schedlab_machine::Machine;
+use schedlab_trace::{CpuId, TaskId};
+
+use crate::host::{Input, Runner};
+use crate::image::{Image, LoadError};
+use crate::layout::NR_CPUS_MAX;
+use crate::object::Object;
+use crate::options::Settings;
+use crate::version::KernelVersion;
+
+/// A private copy of a policy with its own globals, maps and coroutines. It stays on the thread that
+/// loaded it.
+pub struct NativePolicy {
+    runner: Runner,
+}
+
+impl NativePolicy {
+    /// Loads a copy for one run on `machine`.
+    ///
+    /// # Errors
+    /// If the operating system refuses memory or files, or the machine has too many CPUs.
+    pub fn load(
+        object: &Arc<Object>,
+        settings: &Settings,
+        machine: &Machine,
+        version: KernelVersion,
+    ) -> Result<NativePolicy, LoadError> {
+        let cpus = machine.topology.nr_cpus();
+        if cpus > NR_CPUS_MAX {
+            return Err(LoadError::Cpus {
+                policy: object.name().to_owned(),
+                cpus,
+            });
+        }
+        let image = Image::load(object, settings)?;
+        let runner = Runner::new(image, machine, version);
+        let runner = runner.map_err(|error| LoadError::System {
+            policy: object.name().to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(NativePolicy { runner })
+    }
+
+    /// The object it is a copy of.
+    pub fn object(&self) -> &Arc<Object> {
+        self.runner.host().image.object()
+    }
+
+    /// What `bpf_printk()` and `scx_bpf_dump()` printed; of more than 1,000 lines the last.
+    pub fn log(&self) -> impl Iterator<Item = &str> {
+        self.runner.host().log.iter().map(String::as_str)
+    }
+
+    /// The bytes of a global variable as they are now, for tests and reports.
+    pub fn global(&self, name: &str) -> Option<Vec<u8>> {
+        let host = self.runner.host();
+        let (address, bytes) = host.image.object().global(name)?;
+        // SAFETY: the debug information says that the variable lies there.
+        let place = unsafe { std::slice::from_raw_parts(host.image.pointer(address), bytes) };
+        Some(place.to_vec())
+    }
+}
+
+impl Policy for NativePolicy {
+    fn info(&self) -> &OpsInfo {
+        &self.runner.host().info
+    }
+
+    #[inline]
+    fn call(&mut self, env: &mut Env<'_>, op: OpCall) -> Step {
+        self.runner.resume(env, Input::Call(op))
+    }
+
+    #[inline]
+    fn reply(&mut self, env: &mut Env<'_>, reply: Reply) -> Step {
+        self.runner.resume(env, Input::Reply(reply))
+    }
+
+    fn sync_task(&mut self, task: TaskId, view: &TaskView<'_>) {
+        self.runner.host_mut().tasks.sync(task, view);
+    }
+
+    fn set_task_cpu(&mut self, task: TaskId, cpu: CpuId) {
+        self.runner.host_mut().tasks.set_cpu(task, cpu);
+    }
+
+    fn drop_task(&mut self, task: TaskId) {
+        let host = self.runner.host_mut();
+        host.maps.drop_task(task.index());
+        host.tasks.drop_task(task);
+    }
+
+    #[inline]
+    fn slice(&self, task: TaskId) -> u64 {
+        let task = self.runner.host().tasks.pointer(task);
+        // SAFETY: shadows live as long as we do, and no policy code runs now.
+        unsafe { (*task).scx.slice }
+    }
+
+    #[inline]
+    fn set_slice(&mut self, task: TaskId, slice: u64) {
+        let task = self.runner.host_mut().tasks.pointer_mut(task);
+        // SAFETY: as in `slice`.
+        unsafe { (*task).scx.slice = slice };
+    }
+
+    #[inline]
+    fn vtime(&self, task: TaskId) -> u64 {
+        let task = self.runner.host().tasks.pointer(task);
+        // SAFETY: as in `slice`.
+        unsafe { (*task).scx.dsq_vtime }
+    }
+
+    #[inline]
+    fn set_vtime(&mut self, task: TaskId, vtime: u64) {
+        let task = self.runner.host_mut().tasks.pointer_mut(task);
+        // SAFETY: as in `slice`.
+        unsafe { (*task).scx.dsq_vtime = vtime };
+    }
+
+    fn disallowed(&self, task: TaskId) -> bool {
+        let task = self.runner.host().tasks.pointer(task);
+        // SAFETY: as in `slice`.
+        unsafe { (*task).scx.disallow }
+    }
+}

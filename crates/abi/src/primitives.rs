@@ -1,0 +1,219 @@
+//! What the policy library (`include/lab`) and the shadow headers need of the virtual kernel besides
+//! the kernel's own functions: locks, order, the cost model.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use schedlab_engine::policy::{Reply, Request};
+use schedlab_trace::{LockClass, TaskId};
+
+use crate::host::Context;
+
+/// Steps of `can_loop` and of bounded loops in one op: the kernel's bound on both.
+pub const STEPS_MAX: u32 = 8 << 20;
+
+/// Order only: nobody may read a word that was written in his future.
+pub extern "C" fn sync(context: Context) {
+    if context.env(|env| env.now >= env.horizon) {
+        context.ask(Request::Sync);
+    }
+}
+
+fn class(number: u32) -> LockClass {
+    match number {
+        0 => LockClass::RunQueue,
+        1 => LockClass::Dsq,
+        2 => LockClass::KernelRq,
+        _ => LockClass::Other,
+    }
+}
+
+/// The request for a lock, after the checks that the verifier or lockdep would make.
+fn prepare(context: Context, word: *mut u32, number: u32, wait: bool) -> Option<Request> {
+    let Some(lock) = context.with(|host| host.lock(word)) else {
+        context.fault("a lock lies neither in the arena nor in a global or map".to_owned())
+    };
+    let (owner, address, cpu) = context.with(|host| {
+        let state = &host.locks[lock.0 as usize];
+        (state.owner, state.address, host.cpu)
+    });
+    if owner == Some(cpu) {
+        if wait {
+            context.fault(format!("it takes lock {}, which it holds already", lock.0));
+        }
+        return None;
+    }
+    let class = class(number);
+    Some(if wait {
+        Request::Lock {
+            lock,
+            address,
+            class,
+        }
+    } else {
+        Request::TryLock {
+            lock,
+            address,
+            class,
+        }
+    })
+}
+
+fn taken(context: Context, word: *mut u32) {
+    context.with(|host| {
+        let cpu = host.cpu;
+        if let Some(lock) = host.lock(word) {
+            host.locks[lock.0 as usize].owner = Some(cpu);
+        }
+        host.current().held += 1;
+    });
+}
+
+/// Takes a lock.
+pub extern "C" fn lock(context: Context, word: *mut u32, number: u32) {
+    if let Some(request) = prepare(context, word, number, true) {
+        context.ask(request);
+        taken(context, word);
+    }
+}
+
+/// Tries to take a lock.
+pub extern "C" fn trylock(context: Context, word: *mut u32, number: u32) -> bool {
+    let Some(request) = prepare(context, word, number, false) else {
+        return false;
+    };
+    let got = context.ask(request) == Reply::Bool(true);
+    if got {
+        taken(context, word);
+    }
+    got
+}
+
+/// Releases a lock.
+pub extern "C" fn unlock(context: Context, word: *mut u32) {
+    let lock = context.with(|host| {
+        let lock = host.lock(word)?;
+        let cpu = host.cpu;
+        let state = &mut host.locks[lock.0 as usize];
+        if state.owner != Some(cpu) {
+            return None;
+        }
+        state.owner = None;
+        host.current().held -= 1;
+        Some(lock)
+    });
+    match lock {
+        Some(lock) => {
+            context.ask(Request::Unlock { lock });
+        }
+        None => context.fault("it releases a lock that it does not hold".to_owned()),
+    }
+}
+
+/// An access of memory for the cache model; a place on the stack costs nothing.
+pub extern "C" fn touch(context: Context, place: *const c_void, bytes: u32, write: bool) {
+    if let Some(address) = context.with(|host| host.modelled(place as usize)) {
+        access(context, address, bytes, write);
+    }
+}
+
+fn access(context: Context, address: u64, bytes: u32, write: bool) {
+    context.env(|env| {
+        let access = env
+            .cache
+            .touch_range(env.cpu, env.now, address, bytes, write);
+        env.charge_ps(access.cost_ps);
+    });
+}
+
+/// Reads or writes the scheduling fields of a task.
+pub extern "C" fn look(context: Context, _: *const c_void, index: u32, write: bool) {
+    let (address, bytes) = context.with(|host| {
+        let address = host.addresses.of(TaskId(index));
+        (address, host.examine_bytes)
+    });
+    access(context, address, bytes, write);
+}
+
+/// A choice looks at a candidate.
+pub extern "C" fn examine(context: Context, place: *const c_void, index: u32) {
+    context.env(|env| {
+        env.probes.examined += 1;
+        env.charge_ps(env.machine.policy.examine_ps);
+    });
+    look(context, place, index, false);
+}
+
+/// A sweep over all tasks rewrites a task's counter.
+pub extern "C" fn recalculate(context: Context, place: *const c_void, index: u32) {
+    context.env(|env| env.charge_ps(env.machine.policy.recalculate_ps));
+    look(context, place, index, true);
+}
+
+/// Adds to a probe, in the order of [`schedlab_engine::policy::Probes`].
+pub extern "C" fn count(context: Context, probe: u32, n: u64) {
+    let known = context.env(|env| {
+        let probes = &mut *env.probes;
+        let counter = match probe {
+            0 => &mut probes.examined,
+            1 => &mut probes.recalculations,
+            2 => &mut probes.picked_elsewhere,
+            3 => &mut probes.failed_lookups,
+            4 => &mut probes.pinned_local,
+            _ => return false,
+        };
+        *counter += n;
+        true
+    });
+    if !known {
+        context.fault(format!("there is no probe {probe}"));
+    }
+}
+
+/// Lets time pass.
+pub extern "C" fn charge_ps(context: Context, ps: u64) {
+    context.env(|env| env.charge_ps(ps));
+}
+
+/// A step of a bounded loop.
+pub extern "C" fn step(context: Context) -> bool {
+    context.env(|env| env.charge_ps(env.machine.policy.loop_ps));
+    let steps = context.with(|host| {
+        let cpu = host.current();
+        cpu.steps += 1;
+        cpu.steps
+    });
+    if steps > STEPS_MAX {
+        context.fault(format!("its loops took more than {STEPS_MAX} steps"));
+    }
+    true
+}
+
+/// An atomic operation on a word: waits for the CPU's turn, pays for the line.
+pub extern "C" fn atomic(context: Context, place: *const c_void) {
+    sync(context);
+    context.env(|env| env.charge_ps(env.machine.memory.atomic_ps));
+    touch(context, place, 1, true);
+}
+
+/// The time of a kfunc that is carried out in C.
+pub extern "C" fn kfunc(context: Context) {
+    context.charge_kfunc();
+}
+
+fn text(name: *const c_char) -> String {
+    // SAFETY: the shadow headers hand over string literals.
+    unsafe { CStr::from_ptr(name) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A function that is not there was called.
+pub extern "C" fn missing(context: Context, name: *const c_char) {
+    context.fault(format!("kfunc {} is not in the virtual kernel", text(name)));
+}
+
+/// Whether the simulated kernel has a function, type or enumerator.
+pub extern "C" fn ksym_exists(context: Context, name: *const c_char) -> bool {
+    let name = text(name);
+    context.with(|host| host.version.has(&name))
+}

@@ -1,0 +1,325 @@
+//! Faults in policy code: wild accesses, divisions by zero, a full stack, endless loops.
+//!
+//! A signal that strikes policy code ends its coroutine: the handler points the interrupted thread
+//! at corosensei's way out of it, so nothing unwinds through C and no Rust frame with a destructor
+//! is skipped, except where a kfunc of ours was handed a wild pointer (it leaks then, and the run
+//! is over). A signal that strikes anything else goes to whoever handled it before.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use corosensei::trap::CoroutineTrapHandler;
+
+/// How long one stretch of policy code may use the processor.
+const LOOP_SECONDS: u64 = 5;
+
+/// What ended a coroutine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trap {
+    pub signal: c_int,
+    /// Where the code was.
+    pub pc: usize,
+    /// What it accessed.
+    pub address: usize,
+    /// Whether it ran into the end of its stack.
+    pub stack: bool,
+}
+
+/// The policy code that runs on a thread.
+pub struct Active {
+    pub handler: CoroutineTrapHandler<Trap>,
+    /// Addresses of the policy's copy.
+    pub code: (usize, usize),
+    pub watch: Arc<Watch>,
+}
+
+/// What the watchdog looks at.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Counts entries and exits: odd while policy code runs.
+    beat: AtomicU64,
+    /// The thread, as `pthread_self()`.
+    thread: AtomicU64,
+    /// The beat that must end.
+    condemned: AtomicU64,
+}
+
+thread_local! {
+    static ACTIVE: Cell<*const Active> = const { Cell::new(std::ptr::null()) };
+}
+
+/// The signal with which the watchdog ends a loop.
+fn watchdog_signal() -> c_int {
+    libc::SIGRTMIN() + 7
+}
+
+/// Policy code begins to run on this thread. `active` must live until [`leave`].
+#[inline]
+pub fn enter(active: &Active) {
+    let beat = active.watch.beat.load(Ordering::Relaxed);
+    active
+        .watch
+        .beat
+        .store(beat.wrapping_add(1), Ordering::Relaxed);
+    ACTIVE.set(active);
+}
+
+/// It does not run any more.
+#[inline]
+pub fn leave(active: &Active) {
+    ACTIVE.set(std::ptr::null());
+    let beat = active.watch.beat.load(Ordering::Relaxed);
+    active
+        .watch
+        .beat
+        .store(beat.wrapping_add(1), Ordering::Relaxed);
+}
+
+static HANDLED: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
+static PREVIOUS: OnceLock<Vec<(c_int, libc::sigaction)>> = OnceLock::new();
+static WATCHED: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
+
+/// Installs the handlers, gives this thread a stack for them, and watches it.
+pub fn watch_this_thread() -> Arc<Watch> {
+    PREVIOUS.get_or_init(|| {
+        let mut previous = Vec::new();
+        for signal in HANDLED.into_iter().chain([watchdog_signal()]) {
+            let mut old = MaybeUninit::<libc::sigaction>::uninit();
+            // SAFETY: a zeroed sigaction is a valid one, the handler has the signature of SA_SIGINFO.
+            unsafe {
+                let mut new: libc::sigaction = std::mem::zeroed();
+                new.sa_sigaction = on_signal as *const () as usize;
+                new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+                if libc::sigaction(signal, &raw const new, old.as_mut_ptr()) == 0 {
+                    previous.push((signal, old.assume_init()));
+                }
+            }
+        }
+        previous
+    });
+    give_signal_stack();
+    let watch = Arc::new(Watch::default());
+    // SAFETY: always succeeds.
+    watch
+        .thread
+        .store(unsafe { libc::pthread_self() } as u64, Ordering::Relaxed);
+    let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    watched.retain(|watch| watch.strong_count() > 0);
+    watched.push(Arc::downgrade(&watch));
+    drop(watched);
+    start_watchdog();
+    watch
+}
+
+/// A signal handler cannot run on a full stack. Threads of Rust have a stack for handlers, those of
+/// Python and C have none.
+fn give_signal_stack() {
+    const BYTES: usize = 64 << 10;
+    thread_local! {
+        static GIVEN: Cell<bool> = const { Cell::new(false) };
+    }
+    if GIVEN.replace(true) {
+        return;
+    }
+    // SAFETY: the query fills the structure; the new stack is leaked, so it outlives the thread.
+    unsafe {
+        let mut stack: libc::stack_t = std::mem::zeroed();
+        libc::sigaltstack(std::ptr::null(), &raw mut stack);
+        if stack.ss_flags & libc::SS_DISABLE != 0 || stack.ss_size < 16 << 10 {
+            let memory = Box::leak(vec![0u8; BYTES].into_boxed_slice());
+            stack.ss_sp = memory.as_mut_ptr().cast();
+            stack.ss_size = BYTES;
+            stack.ss_flags = 0;
+            libc::sigaltstack(&raw const stack, std::ptr::null_mut());
+        }
+    }
+}
+
+fn start_watchdog() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let watchdog = std::thread::Builder::new().name("policy-watchdog".to_owned());
+        // Without it an endless loop is endless; nothing else depends on it.
+        let _ = watchdog.spawn(watchdog_loop);
+    });
+}
+
+/// Processor time of a thread, in ms.
+fn thread_time_ms(thread: u64) -> Option<u64> {
+    let mut clock = 0;
+    // SAFETY: the thread runs policy code at this moment, so it exists.
+    if unsafe { libc::pthread_getcpuclockid(thread as libc::pthread_t, &raw mut clock) } != 0 {
+        return None;
+    }
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the clock was just given to us.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return None;
+    }
+    Some(time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000)
+}
+
+fn watchdog_loop() {
+    /// A thread's beat, and its processor time when that beat was first seen.
+    type Seen = (Weak<Watch>, u64, Option<u64>);
+    let mut seen: Vec<Seen> = Vec::new();
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        let watched: Vec<Weak<Watch>> = {
+            let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+            watched.retain(|watch| watch.strong_count() > 0);
+            watched.clone()
+        };
+        let mut now = Vec::new();
+        for weak in watched {
+            let Some(watch) = weak.upgrade() else {
+                continue;
+            };
+            let beat = watch.beat.load(Ordering::Relaxed);
+            if beat % 2 == 0 {
+                continue;
+            }
+            let thread = watch.thread.load(Ordering::Relaxed);
+            let before = seen
+                .iter()
+                .find(|(other, at, _)| other.ptr_eq(&weak) && *at == beat);
+            let began = match before {
+                Some(&(_, _, began)) => began,
+                None => thread_time_ms(thread),
+            };
+            if let Some(began) = began
+                && before.is_some()
+                && thread_time_ms(thread).is_some_and(|now| now >= began + LOOP_SECONDS * 1_000)
+                && watch.beat.load(Ordering::Relaxed) == beat
+            {
+                watch.condemned.store(beat, Ordering::Relaxed);
+                // SAFETY: as in `thread_time_ms`; the handler checks the beat again.
+                unsafe { libc::pthread_kill(thread as libc::pthread_t, watchdog_signal()) };
+            }
+            now.push((weak, beat, began));
+        }
+        seen = now;
+    }
+}
+
+extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let active = ACTIVE.get();
+    // SAFETY: the kernel hands a valid context to a SA_SIGINFO handler, and `active` is null or
+    // valid until `leave`, which has not been called on this thread.
+    unsafe {
+        let registers = Registers::of(context);
+        if !active.is_null()
+            && (*active).handler.stack_ptr_in_bounds(registers.sp)
+            && is_for_policy(&*active, signal, registers.pc)
+        {
+            let handler = (*active).handler;
+            let address = (*info).si_addr() as usize;
+            let trap = Trap {
+                signal,
+                pc: registers.pc,
+                address,
+                stack: signal == libc::SIGSEGV
+                    && address.abs_diff(registers.sp) < 2 * 4096
+                    && handler.stack_ptr_in_bounds(address),
+            };
+            let to = handler.setup_trap_handler(move || trap);
+            Registers::set(context, &to);
+            return;
+        }
+        if signal != watchdog_signal() {
+            hand_on(signal, info, context);
+        }
+    }
+}
+
+fn is_for_policy(active: &Active, signal: c_int, pc: usize) -> bool {
+    if signal != watchdog_signal() {
+        return true;
+    }
+    // Only in the policy's own code; in a kfunc the watchdog tries again.
+    let beat = active.watch.beat.load(Ordering::Relaxed);
+    active.watch.condemned.load(Ordering::Relaxed) == beat
+        && (active.code.0..active.code.1).contains(&pc)
+}
+
+/// Lets the handler from before ours do its work.
+unsafe fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let previous = PREVIOUS.get().into_iter().flatten();
+    let previous = previous.copied().find(|&(other, _)| other == signal);
+    // SAFETY: the old action is used as the kernel would use it.
+    unsafe {
+        match previous {
+            Some((_, old)) if old.sa_sigaction > libc::SIG_IGN => {
+                if old.sa_flags & libc::SA_SIGINFO != 0 {
+                    let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                        std::mem::transmute(old.sa_sigaction);
+                    handler(signal, info, context);
+                } else {
+                    let handler: extern "C" fn(c_int) = std::mem::transmute(old.sa_sigaction);
+                    handler(signal);
+                }
+            }
+            _ => {
+                // The default action strikes when the faulting instruction runs again.
+                libc::signal(signal, libc::SIG_DFL);
+            }
+        }
+    }
+}
+
+struct Registers {
+    pc: usize,
+    sp: usize,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Registers {
+    unsafe fn of(context: *mut libc::c_void) -> Registers {
+        // SAFETY: the caller's context comes from the kernel.
+        let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+        Registers {
+            pc: registers[libc::REG_RIP as usize] as usize,
+            sp: registers[libc::REG_RSP as usize] as usize,
+        }
+    }
+
+    unsafe fn set(context: *mut libc::c_void, to: &corosensei::trap::TrapHandlerRegs) {
+        // SAFETY: the caller's context comes from the kernel.
+        let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+        registers[libc::REG_RIP as usize] = to.rip as i64;
+        registers[libc::REG_RSP as usize] = to.rsp as i64;
+        registers[libc::REG_RBP as usize] = to.rbp as i64;
+        registers[libc::REG_RDI as usize] = to.rdi as i64;
+        registers[libc::REG_RSI as usize] = to.rsi as i64;
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+impl Registers {
+    unsafe fn of(context: *mut libc::c_void) -> Registers {
+        // SAFETY: the caller's context comes from the kernel.
+        let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+        Registers {
+            pc: registers.pc as usize,
+            sp: registers.sp as usize,
+        }
+    }
+
+    unsafe fn set(context: *mut libc::c_void, to: &corosensei::trap::TrapHandlerRegs) {
+        // SAFETY: the caller's context comes from the kernel.
+        let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
+        registers.pc = to.pc;
+        registers.sp = to.sp;
+        registers.regs[0] = to.x0;
+        registers.regs[1] = to.x1;
+        registers.regs[29] = to.x29;
+        registers.regs[30] = to.lr;
+    }
+}

@@ -1,0 +1,69 @@
+//! Which kernel is simulated, as far as a policy can tell.
+
+/// A version of Linux whose sched_ext the virtual kernel has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum KernelVersion {
+    /// Linux 6.18.
+    V6_18,
+    /// Linux 7.2.
+    #[default]
+    V7_2,
+}
+
+/// What came after 6.18 (tools/sched_ext/include/scx/compat.bpf.h of Linux 7.2 says when).
+const NEW_IN_7_2: &[&str] = &[
+    "linux 7.2",
+    "scx_bpf_dsq_peek",
+    "__scx_bpf_select_cpu_and",
+    "struct scx_bpf_select_cpu_and_args",
+    "__scx_bpf_dsq_insert_vtime",
+    "struct scx_bpf_dsq_insert_vtime_args",
+    "scx_bpf_dsq_insert___v2___compat",
+    "scx_bpf_dsq_move_to_local___v2___compat",
+    "scx_bpf_task_set_slice",
+    "scx_bpf_task_set_slice___new",
+    "scx_bpf_task_set_dsq_vtime",
+    "scx_bpf_task_set_dsq_vtime___new",
+    "scx_bpf_reenqueue_local___v2___compat",
+    "scx_bpf_dsq_reenq",
+    "scx_bpf_dsq_reenq___compat",
+    "scx_bpf_tid_to_task",
+    "SCX_ENQ_IMMED",
+    "SCX_OPS_ALWAYS_ENQ_IMMED",
+    "SCX_OPS_TID_TO_TASK",
+    "SCX_DEQ_SCHED_CHANGE",
+    "SCX_TASK_IMMED",
+];
+
+/// What Linux has and the virtual kernel has not: policies that ask get to know.
+const ABSENT: &[&str] = &[
+    "scx_bpf_cpuperf_cap",
+    "scx_bpf_cpuperf_cur",
+    "scx_bpf_cpuperf_set",
+    "scx_bpf_events",
+    "scx_bpf_task_cgroup",
+    "scx_bpf_sub_dispatch",
+    "scx_bpf_cid_override",
+    "scx_bpf_cpu_to_cid",
+    "scx_bpf_locked_rq",
+];
+
+impl KernelVersion {
+    /// Whether that kernel has a kfunc, type or enumerator of ours.
+    pub fn has(self, name: &str) -> bool {
+        !ABSENT.contains(&name) && (self >= KernelVersion::V7_2 || !NEW_IN_7_2.contains(&name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_older_kernel_lacks_what_came_later() {
+        assert!(KernelVersion::V7_2.has("scx_bpf_dsq_peek"));
+        assert!(!KernelVersion::V6_18.has("scx_bpf_dsq_peek"));
+        assert!(KernelVersion::V6_18.has("scx_bpf_dsq_insert"));
+        assert!(!KernelVersion::V7_2.has("scx_bpf_events"));
+    }
+}

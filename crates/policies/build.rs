@@ -1,0 +1,89 @@
+//! Finds `policies/*.bpf.c`, compiles each for the virtual kernel and embeds it, and embeds the
+//! headers, so that the program can compile policies of others wherever it is.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[path = "../abi/src/compiler.rs"]
+mod compiler;
+
+fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root.canonicalize().expect("the repository's root");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let compiler = compiler::default_compiler();
+    println!("cargo::rerun-if-changed=../abi/src/compiler.rs");
+    println!("cargo::rerun-if-env-changed=SCHEDLAB_CC");
+    println!(
+        "cargo::rerun-if-changed={}",
+        root.join("policies").display()
+    );
+
+    let include = [root.join("include/native"), root.join("include")];
+    let mut list = String::from("pub static FILES: &[(&str, &str, &[u8])] = &[\n");
+    for name in policies(&root.join("policies")) {
+        let source = PathBuf::from(format!("policies/{name}.bpf.c"));
+        let output = out.join(format!("{name}.so"));
+        let job = compiler::Job {
+            compiler: &compiler,
+            folder: &root,
+            source: &source,
+            include: &include,
+            output: &output,
+        };
+        if let Err(message) = compiler::run(&job) {
+            panic!("{} does not compile:\n{message}", source.display());
+        }
+        let source = root.join(source);
+        println!("cargo::rerun-if-changed={}", source.display());
+        writeln!(
+            list,
+            "    ({name:?}, include_str!({source:?}), include_bytes!({output:?})),"
+        )
+        .unwrap();
+    }
+    list += "];\n";
+
+    list += "pub static HEADERS: &[(&str, &str)] = &[\n";
+    for header in headers(&root.join("include")) {
+        let path = root.join("include").join(&header);
+        println!("cargo::rerun-if-changed={}", path.display());
+        writeln!(list, "    ({header:?}, include_str!({path:?})),").unwrap();
+    }
+    list += "];\n";
+    println!("cargo::rerun-if-changed={}", root.join("include").display());
+    fs::write(out.join("embedded.rs"), list).expect("OUT_DIR can be written");
+}
+
+/// The names of the policies, sorted.
+fn policies(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("policies/ can be read");
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| {
+            let name = entry.ok()?.file_name().into_string().ok()?;
+            name.strip_suffix(".bpf.c").map(str::to_owned)
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+/// Every header below `folder`, relative to it, sorted.
+fn headers(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(below) = folders.pop() {
+        for entry in fs::read_dir(folder.join(&below)).expect("include/ can be read") {
+            let entry = entry.expect("include/ can be read");
+            let path = below.join(entry.file_name());
+            if entry.path().is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "h") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,198 @@
+//! Compiling a policy's source at run time, with diagnostics that say what is not supported.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use schedlab_abi::{Object, compiler};
+
+/// Why a source is no policy that can be simulated: one or more lines for people.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Diagnostics {
+    /// Each `file:line: in function(): what`, as far as that is known.
+    pub lines: Vec<String>,
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines.join("\n"))
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+/// A folder of our own that goes when it is done with.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> std::io::Result<Folder> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("schedlab-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        use std::os::unix::fs::DirBuilderExt as _;
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Compiles a `.bpf.c` file for the virtual kernel with `SCHEDLAB_CC` or `cc`.
+///
+/// # Errors
+/// If it cannot be read or compiled, uses what the virtual kernel does not have, or is no policy.
+pub fn compile(path: &Path) -> Result<Arc<Object>, Diagnostics> {
+    compile_with(path, &compiler::default_compiler())
+}
+
+/// Compiles with a compiler of one's choice.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
+    let one = |line: String| Diagnostics { lines: vec![line] };
+    let io = |error: std::io::Error| one(format!("{}: {error}", path.display()));
+    let source = fs::read_to_string(path).map_err(io)?;
+    let folder = Folder::new().map_err(io)?;
+    for (header, text) in crate::headers() {
+        let target = folder.0.join(header);
+        fs::create_dir_all(target.parent().expect("a header is in a folder")).map_err(io)?;
+        fs::write(target, text).map_err(io)?;
+    }
+    let full = path.canonicalize().map_err(io)?;
+    let parent = full.parent().expect("a file is in a folder");
+    let file = PathBuf::from(full.file_name().expect("a file has a name"));
+    let output = folder.0.join("policy.so");
+    let job = compiler::Job {
+        compiler: cc,
+        folder: parent,
+        source: &file,
+        include: &[folder.0.join("native"), folder.0.clone()],
+        output: &output,
+    };
+    compiler::run(&job).map_err(|text| explain(&text, path, &folder.0))?;
+    let elf = fs::read(&output).map_err(io)?;
+    let name = file.to_string_lossy();
+    let name = name.strip_suffix(".bpf.c").unwrap_or(&name);
+    Object::from_elf(name, &source, elf).map_err(|error| one(error.to_string()))
+}
+
+/// Turns what gcc, clang and the linker say into lines that name file, line, function and remedy.
+fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
+    let mut function = None;
+    let mut lines: Vec<String> = Vec::new();
+    let mut push = |line: String| {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    };
+    let mut rest = Vec::new();
+    for line in text.lines() {
+        // gcc says in which function it is on a line of its own.
+        if let Some((_, name)) = line.split_once(": In function ") {
+            function = Some(unquote(name.trim_end_matches(':')));
+            continue;
+        }
+        let symbol = line
+            .split_once("undefined reference to ")
+            .or_else(|| line.split_once("undefined symbol: "));
+        if let Some((before, symbol)) = symbol {
+            let symbol = unquote(symbol);
+            let place = before.trim_end_matches([':', ' ']);
+            let place = place.rsplit_once(": ").map_or(place, |(_, place)| place);
+            let place = if place.contains(".c:") && !place.contains("(.text") {
+                place.to_owned()
+            } else {
+                path.display().to_string()
+            };
+            push(format!("{place}: {}", missing(&symbol)));
+            continue;
+        }
+        let Some((place, what)) = line.split_once(": error: ") else {
+            if !line.trim().is_empty() {
+                rest.push(line.to_owned());
+            }
+            continue;
+        };
+        let place = place
+            .strip_suffix(|c: char| c.is_ascii_digit())
+            .map_or(place, |_| {
+                // file:line:column
+                place.rsplit_once(':').map_or(place, |(place, _)| place)
+            });
+        let place = match place.split_once(':') {
+            Some((file, number)) if path.ends_with(file.trim_start_matches("./")) => {
+                format!("{}:{number}", path.display())
+            }
+            _ => place.replace(&format!("{}/", headers.display()), ""),
+        };
+        let inside = match &function {
+            Some(function) => format!("in {function}(): "),
+            None => String::new(),
+        };
+        let implicit = [
+            "implicit declaration of function ",
+            "call to undeclared function ",
+        ];
+        let called = implicit.iter().find_map(|text| what.split_once(text));
+        match called {
+            Some((_, name)) => push(format!("{place}: {inside}{}", missing(&unquote(name)))),
+            None => push(format!("{place}: {inside}{what}")),
+        }
+    }
+    if lines.is_empty() {
+        lines = rest;
+    }
+    Diagnostics { lines }
+}
+
+fn missing(function: &str) -> String {
+    format!("{function}() is not in the virtual kernel")
+}
+
+/// The first quoted word, whatever the quotes.
+fn unquote(text: &str) -> String {
+    let quotes = ['‘', '’', '\'', '`', '"', '«', '»'];
+    let text = text.trim_start_matches(quotes);
+    text.split(quotes).next().unwrap_or(text).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<String> {
+        explain(text, Path::new("a/b.bpf.c"), Path::new("/tmp/h")).lines
+    }
+
+    #[test]
+    fn an_unknown_kfunc_is_named_with_its_place() {
+        let gcc = "b.bpf.c: In function ‘my_enqueue’:\n\
+                   b.bpf.c:12:9: error: implicit declaration of function ‘scx_bpf_foo’; did you mean ‘scx_bpf_now’? [-Werror=implicit-function-declaration]";
+        assert_eq!(
+            lines(gcc),
+            ["a/b.bpf.c:12: in my_enqueue(): scx_bpf_foo() is not in the virtual kernel"]
+        );
+        let clang = "b.bpf.c:12:9: error: call to undeclared function 'scx_bpf_foo'; ISO C99 and later do not support implicit function declarations [-Wimplicit-function-declaration]";
+        assert_eq!(
+            lines(clang),
+            ["a/b.bpf.c:12: scx_bpf_foo() is not in the virtual kernel"]
+        );
+    }
+
+    #[test]
+    fn an_undefined_symbol_is_one_line() {
+        let ld = "/usr/bin/ld: /tmp/ccX.o: in function `my_init':\n./b.bpf.c:9: undefined reference to `bpf_foo'\ncollect2: error: ld returned 1 exit status";
+        assert_eq!(
+            lines(ld)[0],
+            "./b.bpf.c:9: bpf_foo() is not in the virtual kernel"
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! What a policy's header comment says: the sections that STYLE prescribes.
+
+/// The header comment of a policy.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PolicyDoc {
+    /// First sentence or line.
+    pub summary: String,
+    /// How it works.
+    pub idea: String,
+    /// What it is good for.
+    pub good_for: String,
+    /// What it is bad for.
+    pub bad_for: String,
+    /// Paper or code it follows.
+    pub source: String,
+    /// Where it differs from its source.
+    pub simplifications: String,
+}
+
+impl PolicyDoc {
+    /// The names of the sections, as they stand in the comment.
+    pub const SECTIONS: [&'static str; 5] =
+        ["Idea", "Good for", "Bad for", "Source", "Simplifications"];
+
+    /// Reads the first block comment behind the licence line. What is not there stays empty.
+    pub fn parse(source: &str) -> PolicyDoc {
+        let mut doc = PolicyDoc::default();
+        let Some(comment) = header(source) else {
+            return doc;
+        };
+        let mut current: Option<usize> = None;
+        for line in comment {
+            let begun = Self::SECTIONS.iter().enumerate().find_map(|(index, name)| {
+                let rest = line.strip_prefix(name)?.strip_prefix(':')?;
+                Some((index, rest.trim()))
+            });
+            let text = match begun {
+                Some((index, rest)) => {
+                    current = Some(index);
+                    rest
+                }
+                None => &line,
+            };
+            let section = match current {
+                None => &mut doc.summary,
+                Some(0) => &mut doc.idea,
+                Some(1) => &mut doc.good_for,
+                Some(2) => &mut doc.bad_for,
+                Some(3) => &mut doc.source,
+                Some(_) => &mut doc.simplifications,
+            };
+            append(section, text);
+        }
+        doc
+    }
+
+    /// The sections that are missing.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let texts = [
+            &self.idea,
+            &self.good_for,
+            &self.bad_for,
+            &self.source,
+            &self.simplifications,
+        ];
+        let mut missing: Vec<&str> = Vec::new();
+        if self.summary.is_empty() {
+            missing.push("summary");
+        }
+        let named = Self::SECTIONS.iter().zip(texts);
+        missing.extend(
+            named
+                .filter(|(_, text)| text.is_empty())
+                .map(|(name, _)| name),
+        );
+        missing
+    }
+}
+
+/// Joins lines of a paragraph by blanks; a list item and what follows an empty line begin anew.
+fn append(section: &mut String, line: &str) {
+    if line.is_empty() {
+        if !section.is_empty() && !section.ends_with('\n') {
+            section.push('\n');
+        }
+        return;
+    }
+    if !section.is_empty() && !section.ends_with('\n') {
+        section.push(if line.starts_with("- ") { '\n' } else { ' ' });
+    }
+    section.push_str(line);
+}
+
+/// The lines of the first block comment that is more than the licence.
+fn header(source: &str) -> Option<Vec<String>> {
+    let mut rest = source;
+    loop {
+        let start = rest.find("/*")?;
+        let end = start + rest[start..].find("*/")?;
+        let comment = &rest[start + 2..end];
+        if !comment.contains("SPDX-License-Identifier") {
+            let lines = comment.lines().map(|line| {
+                let line = line.trim();
+                line.strip_prefix('*').unwrap_or(line).trim().to_owned()
+            });
+            let mut lines: Vec<String> = lines.collect();
+            while lines.last().is_some_and(String::is_empty) {
+                lines.pop();
+            }
+            return Some(lines);
+        }
+        rest = &rest[end + 2..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_are_told_apart_and_lines_joined() {
+        let doc = PolicyDoc::parse(
+            "/* SPDX-License-Identifier: GPL-2.0-only */\n/*\n * One line.\n *\n * Idea: a\n * b.\n *\n * Good for: c\n * Bad for: d\n * Source: e\n * Simplifications: two.\n * - f\n *   g\n */\nint x; /* no */",
+        );
+        assert_eq!(doc.summary.trim(), "One line.");
+        assert_eq!(doc.idea.trim(), "a b.");
+        assert_eq!(doc.good_for, "c");
+        assert_eq!(doc.simplifications, "two.\n- f g");
+        assert!(doc.missing().is_empty());
+        assert_eq!(PolicyDoc::parse("int x;").missing().len(), 6);
+    }
+}

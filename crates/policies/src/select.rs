@@ -1,0 +1,85 @@
+//! Choosing a scheduler as users write it: `name`, `name:key=value,…` or a path to a `.bpf.c` file
+//! with the same options.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use schedlab_abi::{KernelVersion, LoadError, NativePolicy, Object, OptionError, Settings};
+use schedlab_machine::Machine;
+
+use crate::compile::{Diagnostics, compile};
+
+/// A scheduler with its options, ready to be loaded as often as one likes.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// What the user wrote.
+    pub text: String,
+    /// The compiled policy.
+    pub object: Arc<Object>,
+    /// Its options.
+    pub settings: Settings,
+}
+
+impl Selection {
+    /// Loads a private copy for one run.
+    ///
+    /// # Errors
+    /// As [`NativePolicy::load`].
+    pub fn load(
+        &self,
+        machine: &Machine,
+        version: KernelVersion,
+    ) -> Result<NativePolicy, LoadError> {
+        NativePolicy::load(&self.object, &self.settings, machine, version)
+    }
+}
+
+/// Why a scheduler cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SelectError {
+    /// No such scheduler.
+    #[error(
+        "no scheduler is called {name}: choose one of {known}, or give the path of a .bpf.c file"
+    )]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The schedulers there are.
+        known: String,
+    },
+    /// The source does not compile.
+    #[error(transparent)]
+    Source(#[from] Diagnostics),
+    /// An option is wrong.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+}
+
+/// Finds or compiles the scheduler that `text` names and reads its options.
+///
+/// # Errors
+/// If there is no such scheduler, it does not compile, or an option is wrong.
+pub fn select(text: &str) -> Result<Selection, SelectError> {
+    let (name, options) = text.split_once(':').unwrap_or((text, ""));
+    let object = if name.ends_with(".c") || name.contains('/') {
+        compile(Path::new(name))?
+    } else {
+        match crate::find(name) {
+            Some(file) => file.object(),
+            None => {
+                let known: Vec<&str> = crate::builtin().iter().map(|file| file.name).collect();
+                return Err(SelectError::Unknown {
+                    name: name.to_owned(),
+                    known: known.join(", "),
+                });
+            }
+        }
+    };
+    let settings = object.settings(options)?;
+    Ok(Selection {
+        text: text.to_owned(),
+        object,
+        settings,
+    })
+}

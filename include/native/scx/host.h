@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The way from a policy into the virtual kernel: a table of functions that the
+ * loader sets in each private copy of the object. A test compares its members
+ * with `Table` in crates/abi/src/table.rs.
+ */
+#ifndef SCHEDLAB_SCX_HOST_H
+#define SCHEDLAB_SCX_HOST_H
+
+#include "ops.h"
+
+struct lab_host {
+	/* primitives of the policy library */
+	void (*sync)(struct lab_host *h);
+	void (*lock)(struct lab_host *h, void *word, u32 lock_class);
+	void (*unlock)(struct lab_host *h, void *word);
+	bool (*trylock)(struct lab_host *h, void *word, u32 lock_class);
+	void (*touch)(struct lab_host *h, const volatile void *addr, u32 len, bool write);
+	void (*examine)(struct lab_host *h, const volatile void *ctx, u32 index);
+	void (*look)(struct lab_host *h, const volatile void *ctx, u32 index, bool write);
+	void (*recalculate)(struct lab_host *h, const volatile void *ctx, u32 index);
+	void (*count)(struct lab_host *h, u32 probe, u64 n);
+	void (*charge_ps)(struct lab_host *h, u64 ps);
+	bool (*loop)(struct lab_host *h);
+	void (*atomic)(struct lab_host *h, const volatile void *addr);
+	void (*kfunc)(struct lab_host *h);
+	void (*missing)(struct lab_host *h, const char *name);
+	bool (*ksym_exists)(struct lab_host *h, const char *name);
+
+	/* dispatch queues */
+	s32 (*create_dsq)(struct lab_host *h, u64 dsq, s32 node);
+	void (*destroy_dsq)(struct lab_host *h, u64 dsq);
+	bool (*dsq_insert)(struct lab_host *h, struct task_struct *p, u64 dsq, u64 slice, u64 enq_flags);
+	bool (*dsq_insert_vtime)(struct lab_host *h, struct task_struct *p, u64 dsq, u64 slice,
+				 u64 vtime, u64 enq_flags);
+	bool (*dsq_move_to_local)(struct lab_host *h, u64 dsq, u64 enq_flags);
+	s32 (*dsq_nr_queued)(struct lab_host *h, u64 dsq);
+	struct task_struct *(*dsq_peek)(struct lab_host *h, u64 dsq);
+	int (*iter_new)(struct lab_host *h, struct bpf_iter_scx_dsq *it, u64 dsq, u64 flags);
+	struct task_struct *(*iter_next)(struct lab_host *h, struct bpf_iter_scx_dsq *it);
+	void (*iter_destroy)(struct lab_host *h, struct bpf_iter_scx_dsq *it);
+	void (*move_set_slice)(struct lab_host *h, struct bpf_iter_scx_dsq *it, u64 slice);
+	void (*move_set_vtime)(struct lab_host *h, struct bpf_iter_scx_dsq *it, u64 vtime);
+	bool (*dsq_move)(struct lab_host *h, struct bpf_iter_scx_dsq *it, struct task_struct *p,
+			 u64 dsq, u64 enq_flags, bool priq);
+	u32 (*dispatch_nr_slots)(struct lab_host *h);
+	void (*dispatch_cancel)(struct lab_host *h);
+	u32 (*reenqueue)(struct lab_host *h, u64 dsq, u64 flags);
+
+	/* CPUs */
+	void (*kick_cpu)(struct lab_host *h, s32 cpu, u64 flags);
+	s32 (*select_cpu_dfl)(struct lab_host *h, struct task_struct *p, s32 prev_cpu,
+			      u64 wake_flags, bool *is_idle);
+	s32 (*select_cpu_and)(struct lab_host *h, struct task_struct *p, s32 prev_cpu,
+			      u64 wake_flags, const struct cpumask *allowed, u64 flags);
+	bool (*test_and_clear_cpu_idle)(struct lab_host *h, s32 cpu);
+	s32 (*pick_cpu)(struct lab_host *h, const struct cpumask *allowed, bool on_node, s32 node,
+			u64 flags, bool any);
+	const struct cpumask *(*idle_mask)(struct lab_host *h, bool on_node, s32 node, bool smt);
+	const struct cpumask *(*online_mask)(struct lab_host *h);
+	const struct cpumask *(*possible_mask)(struct lab_host *h);
+	void (*put_mask)(struct lab_host *h, const struct cpumask *mask);
+	u32 (*nr_cpu_ids)(struct lab_host *h);
+	u32 (*nr_node_ids)(struct lab_host *h);
+	s32 (*cpu_node)(struct lab_host *h, s32 cpu);
+	u32 (*smp_processor_id)(struct lab_host *h);
+	struct bpf_cpumask *(*cpumask_create)(struct lab_host *h);
+	void (*cpumask_acquire)(struct lab_host *h, struct bpf_cpumask *mask);
+	void (*cpumask_release)(struct lab_host *h, struct bpf_cpumask *mask);
+	u32 (*cpumask_any_distribute)(struct lab_host *h, const struct cpumask *a,
+				      const struct cpumask *b);
+
+	/* tasks */
+	bool (*task_running)(struct lab_host *h, const struct task_struct *p);
+	struct task_struct *(*cpu_curr)(struct lab_host *h, s32 cpu);
+	struct rq *(*cpu_rq)(struct lab_host *h, s32 cpu);
+	struct task_struct *(*current_task)(struct lab_host *h);
+	struct task_struct *(*task_from_pid)(struct lab_host *h, s32 pid);
+	struct task_struct *(*tid_to_task)(struct lab_host *h, u64 tid);
+	bool (*task_set_slice)(struct lab_host *h, struct task_struct *p, u64 slice);
+	bool (*task_set_dsq_vtime)(struct lab_host *h, struct task_struct *p, u64 vtime);
+
+	/* maps */
+	void *(*map_lookup)(struct lab_host *h, const void *map, const void *key);
+	void *(*map_lookup_percpu)(struct lab_host *h, const void *map, const void *key, u32 cpu);
+	long (*map_update)(struct lab_host *h, const void *map, const void *key,
+			   const void *value, u64 flags);
+	long (*map_delete)(struct lab_host *h, const void *map, const void *key);
+	long (*map_push)(struct lab_host *h, const void *map, const void *value, u64 flags);
+	long (*map_pop)(struct lab_host *h, const void *map, void *value, bool keep);
+	bool (*map_next)(struct lab_host *h, const void *map, u64 *cursor, const void **key,
+			 void **value);
+	void *(*storage_get)(struct lab_host *h, const void *map, struct task_struct *p,
+			     const void *init, u64 flags);
+	long (*storage_delete)(struct lab_host *h, const void *map, struct task_struct *p);
+	void *(*arena_alloc)(struct lab_host *h, const void *map, void *addr, u32 pages);
+	void (*arena_free)(struct lab_host *h, const void *map, void *addr, u32 pages);
+
+	/* time */
+	u64 (*now)(struct lab_host *h);
+	u32 (*random)(struct lab_host *h);
+	long (*timer_init)(struct lab_host *h, struct bpf_timer *timer, const void *map, u64 flags);
+	long (*timer_set_callback)(struct lab_host *h, struct bpf_timer *timer, void *callback);
+	long (*timer_start)(struct lab_host *h, struct bpf_timer *timer, u64 nsecs, u64 flags);
+	long (*timer_cancel)(struct lab_host *h, struct bpf_timer *timer);
+
+	/* text */
+	void (*exit)(struct lab_host *h, s64 code, const char *fmt, const u64 *args, u32 bytes);
+	void (*error)(struct lab_host *h, const char *fmt, const u64 *args, u32 bytes);
+	long (*print)(struct lab_host *h, const char *fmt, const u64 *args, u32 bytes, bool dump);
+};
+
+/* One translation unit is one policy; the loader sets this before the first op. */
+struct lab_host *lab_host __attribute__((used));
+
+#define LAB_INLINE static inline __attribute__((always_inline, unused))
+
+/* Order only: nobody may read a word that was written in his future. */
+LAB_INLINE void lab_host_sync(void)
+{
+	lab_host->sync(lab_host);
+}
+
+/* Takes a lock; the word holds its number, 0 = not yet numbered. */
+LAB_INLINE void lab_host_lock(void *word, u32 lock_class)
+{
+	lab_host->lock(lab_host, word, lock_class);
+}
+
+LAB_INLINE void lab_host_unlock(void *word)
+{
+	lab_host->unlock(lab_host, word);
+}
+
+LAB_INLINE bool lab_host_trylock(void *word, u32 lock_class)
+{
+	return lab_host->trylock(lab_host, word, lock_class);
+}
+
+/* An access for the cache model, at the modelled address of @addr. */
+LAB_INLINE void lab_host_touch(const volatile void *addr, u32 len, bool write)
+{
+	lab_host->touch(lab_host, addr, len, write);
+}
+
+/* A choice looks at a candidate: counted, charged, its scheduling fields touched. */
+LAB_INLINE void lab_host_examine(const volatile void *ctx, u32 task_index)
+{
+	lab_host->examine(lab_host, ctx, task_index);
+}
+
+/* Reads or writes the scheduling fields of a task, and nothing else. */
+LAB_INLINE void lab_host_look(const volatile void *ctx, u32 task_index, bool write)
+{
+	lab_host->look(lab_host, ctx, task_index, write);
+}
+
+/* A sweep rewrites a task's counter: charged, its scheduling fields written. */
+LAB_INLINE void lab_host_recalculate(const volatile void *ctx, u32 task_index)
+{
+	lab_host->recalculate(lab_host, ctx, task_index);
+}
+
+/* Adds to a probe: the order of `struct Probes` in crates/engine/src/policy.rs. */
+LAB_INLINE void lab_host_count(u32 probe, u64 n)
+{
+	lab_host->count(lab_host, probe, n);
+}
+
+LAB_INLINE void lab_host_charge_ps(u64 ps)
+{
+	lab_host->charge_ps(lab_host, ps);
+}
+
+/* One step of a bounded loop: charged; more than 8 Mi of them in one op end the run. */
+LAB_INLINE bool lab_host_loop(void)
+{
+	return lab_host->loop(lab_host);
+}
+
+#endif /* SCHEDLAB_SCX_HOST_H */
