@@ -134,6 +134,18 @@ pub(super) const MODEL: Model = Model {
             doc: "whether a thread that waits for the queue is woken before or after the lock is released (guess: LinuxThreads programs signal with the mutex held)",
         },
         Param {
+            name: "lock",
+            kind: Kind::Choice(&["user", "room"]),
+            default: "user",
+            doc: "one user-level lock for each user's queue, or one for all queues of a room (guess)",
+        },
+        Param {
+            name: "write",
+            kind: Kind::Choice(&["unlocked", "locked", "mutex"]),
+            default: "unlocked",
+            doc: "what a send thread holds while it writes to a socket: nothing, the user-level lock of that queue or socket, or (server=direct) a mutex that sleeps, as lock_sock() of the kernel does (guess)",
+        },
+        Param {
             name: "lock_yields",
             kind: Kind::Count {
                 min: 0,
@@ -207,6 +219,9 @@ struct Connection {
 
 fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
     let buffer = options.bytes("socket_buffer") as u32;
+    if options.choice("write") == "mutex" && options.choice("server") == "queue" {
+        return Err(options.contradiction("write=mutex goes with server=direct only"));
+    }
     if options.bytes("message_bytes") > u64::from(buffer) {
         return Err(
             options.contradiction("a message never fits: make socket_buffer at least message_bytes")
@@ -336,6 +351,9 @@ mod tests {
             ",queue=1,full=yield",
             ",take=5,queue=3",
             ",wake=unlocked,queue=2",
+            ",lock=room",
+            ",lock=room,write=locked,take=3,queue=2",
+            ",write=locked",
             ",socket_buffer=100",
             ",lock_yields=0",
             ",lock_yields=3,lock_sleep=5us,lock_hold=0",
@@ -351,6 +369,14 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_mutex_around_writes_loses_nothing() {
+        for order in [Order::RoundRobin, Order::UntilBlocked, Order::Random(9)] {
+            let end = chat("rooms=2,users=5,messages=13,server=direct,write=mutex", order);
+            assert_eq!(end.work, 2 * 5 * 13 * 4);
         }
     }
 
@@ -391,8 +417,10 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_never_fits_is_refused() {
-        let error = Workload::parse("chat:message_bytes=200,socket_buffer=100", 1, 1);
-        assert!(matches!(error, Err(WorkloadError::Contradiction { .. })));
+    fn what_can_never_work_is_refused() {
+        for text in ["chat:message_bytes=200,socket_buffer=100", "chat:write=mutex"] {
+            let error = Workload::parse(text, 1, 1);
+            assert!(matches!(error, Err(WorkloadError::Contradiction { .. })));
+        }
     }
 }

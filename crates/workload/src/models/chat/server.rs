@@ -72,7 +72,8 @@ pub(super) enum Room {
     Direct {
         /// One semaphore a user: messages received and not yet broadcast.
         received: Vec<ObjectId>,
-        connections: Vec<Connection>,
+        /// Each connection, and the mutex that writers of its socket take.
+        connections: Vec<(Connection, Option<ObjectId>)>,
     },
 }
 
@@ -98,12 +99,26 @@ impl Room {
                     .iter()
                     .map(|_| builder.object(semaphore))
                     .collect(),
-                connections: connections.to_vec(),
+                connections: connections
+                    .iter()
+                    .map(|&connection| {
+                        let lock = match options.choice("write") {
+                            "mutex" => Some(builder.object(ObjectSpec::Mutex)),
+                            "locked" => Some(builder.object(ObjectSpec::UserLock)),
+                            _ => None,
+                        };
+                        (connection, lock)
+                    })
+                    .collect(),
             };
         }
+        let room_lock = match options.choice("lock") {
+            "room" => Some(builder.object(ObjectSpec::UserLock)),
+            _ => None,
+        };
         let mailbox = |&connection: &Connection| Mailbox {
             connection,
-            lock: builder.object(ObjectSpec::UserLock),
+            lock: room_lock.unwrap_or_else(|| builder.object(ObjectSpec::UserLock)),
             filled: builder.object(semaphore),
             drained: builder.object(semaphore),
             queued: AtomicU32::new(0),
@@ -138,7 +153,7 @@ impl Room {
                 connections,
             } => {
                 let receiver = DirectReceiver {
-                    from: connections[user].up,
+                    from: connections[user].0.up,
                     semaphore: received[user],
                     left: common.messages,
                     limit: common.read_limit,
@@ -150,11 +165,12 @@ impl Room {
                 let others = others.filter(|&(other, _)| other != user);
                 let sender = DirectSender {
                     semaphore: received[user],
-                    to: others.map(|(_, connection)| connection.down).collect(),
+                    to: others.map(|(_, &(connection, lock))| (connection.down, lock)).collect(),
                     left: common.messages,
                     bytes: common.bytes,
                     cpu: common.server_send_cpu,
                     step: DirectSenderStep::Acquire,
+                    lock: (options.choice("write") == "locked").then(|| UserLock::new(options)),
                 };
                 [
                     builder.spec(first + 2, receive, SERVER_SPACE, working_set, receiver),
@@ -431,6 +447,7 @@ struct Sender {
     cpu: Duration,
     hold: Duration,
     wakes_locked: bool,
+    writes_locked: bool,
     lock: UserLock,
     step: SenderStep,
     queue_empty: u64,
@@ -450,11 +467,14 @@ enum SenderStep {
         taken: u32,
         wakes: u32,
     },
+    /// The next of `taken` messages is to be written; `locked` if the lock is still held.
     Prepare {
         taken: u32,
+        locked: bool,
     },
     Write {
         taken: u32,
+        locked: bool,
     },
 }
 
@@ -469,6 +489,7 @@ impl Sender {
             cpu: common.server_send_cpu,
             hold: options.time("lock_hold"),
             wakes_locked: options.choice("wake") == "locked",
+            writes_locked: options.choice("write") == "locked",
             lock: UserLock::new(options),
             step: SenderStep::Lock,
             queue_empty: 0,
@@ -512,26 +533,39 @@ impl Behaviour for Sender {
                     self.step = SenderStep::Taken { taken, wakes };
                     return Action::Post(mailbox.drained);
                 }
+                SenderStep::Taken { taken, wakes: 0 } if self.writes_locked => {
+                    let locked = true;
+                    self.step = SenderStep::Prepare { taken, locked };
+                }
                 SenderStep::Taken { taken, wakes } => {
                     self.step = SenderStep::Wake { taken, wakes };
                     return Action::UserUnlock(mailbox.lock);
                 }
-                SenderStep::Wake { taken, wakes: 0 } => self.step = SenderStep::Prepare { taken },
+                SenderStep::Wake { taken, wakes: 0 } => {
+                    let locked = false;
+                    self.step = SenderStep::Prepare { taken, locked };
+                }
                 SenderStep::Wake { taken, wakes } => {
                     let wakes = wakes - 1;
                     self.step = SenderStep::Wake { taken, wakes };
                     return Action::Post(mailbox.drained);
                 }
-                SenderStep::Prepare { taken: 0 } => self.step = SenderStep::Lock,
-                SenderStep::Prepare { taken } => {
-                    self.step = SenderStep::Write { taken };
+                SenderStep::Prepare { taken: 0, locked } => {
+                    self.step = SenderStep::Lock;
+                    if locked {
+                        return Action::UserUnlock(mailbox.lock);
+                    }
+                }
+                SenderStep::Prepare { taken, locked } => {
+                    self.step = SenderStep::Write { taken, locked };
                     if let Some(action) = compute(self.cpu, 1) {
                         return action;
                     }
                 }
-                SenderStep::Write { taken } => {
+                SenderStep::Write { taken, locked } => {
+                    let taken = taken - 1;
                     self.left -= 1;
-                    self.step = SenderStep::Prepare { taken: taken - 1 };
+                    self.step = SenderStep::Prepare { taken, locked };
                     return Action::Write {
                         to: mailbox.connection.down,
                         bytes: self.bytes,
@@ -601,21 +635,26 @@ impl Behaviour for DirectReceiver {
 /// The original's sender: writes each message of its user to everybody else.
 struct DirectSender {
     semaphore: ObjectId,
-    to: Vec<ObjectId>,
+    /// The sockets of the others, each with its writers' mutex.
+    to: Vec<(ObjectId, Option<ObjectId>)>,
     left: u64,
     bytes: u32,
     cpu: Duration,
     step: DirectSenderStep,
+    /// How the writers' locks are taken, if they are user-level ones.
+    lock: Option<UserLock>,
 }
 
 enum DirectSenderStep {
     Acquire,
     Prepare(usize),
+    Lock(usize),
     Write(usize),
+    Unlock(usize),
 }
 
 impl Behaviour for DirectSender {
-    fn next(&mut self, _: &mut Context<'_>) -> Action {
+    fn next(&mut self, context: &mut Context<'_>) -> Action {
         loop {
             match self.step {
                 DirectSenderStep::Acquire if self.left == 0 => return Action::Exit,
@@ -628,19 +667,47 @@ impl Behaviour for DirectSender {
                     self.step = DirectSenderStep::Acquire;
                 }
                 DirectSenderStep::Prepare(i) => {
-                    self.step = DirectSenderStep::Write(i);
+                    self.step = DirectSenderStep::Lock(i);
                     if let Some(action) = compute(self.cpu, 1) {
                         return action;
                     }
                 }
+                DirectSenderStep::Lock(i) => {
+                    if let (Some(lock), Some(user_lock)) = (self.to[i].1, &mut self.lock) {
+                        if let Some(action) = user_lock.take(lock, context.outcome) {
+                            return action;
+                        }
+                        self.step = DirectSenderStep::Write(i);
+                        continue;
+                    }
+                    self.step = DirectSenderStep::Write(i);
+                    if let Some(mutex) = self.to[i].1 {
+                        return Action::Lock(mutex);
+                    }
+                }
                 DirectSenderStep::Write(i) => {
-                    self.step = DirectSenderStep::Prepare(i + 1);
+                    self.step = DirectSenderStep::Unlock(i);
                     return Action::Write {
-                        to: self.to[i],
+                        to: self.to[i].0,
                         bytes: self.bytes,
                     };
                 }
+                DirectSenderStep::Unlock(i) => {
+                    self.step = DirectSenderStep::Prepare(i + 1);
+                    if let Some(lock) = self.to[i].1 {
+                        return match self.lock {
+                            Some(_) => Action::UserUnlock(lock),
+                            None => Action::Unlock(lock),
+                        };
+                    }
+                }
             }
+        }
+    }
+
+    fn report(&self, counters: &mut Counters) {
+        if let Some(lock) = &self.lock {
+            lock.report(counters);
         }
     }
 }
