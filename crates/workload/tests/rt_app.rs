@@ -450,3 +450,34 @@ fn a_missing_file_is_told() {
             .contains("has no option `x`; it takes: duration, pin, nice, policy")
     );
 }
+
+/// Whatever a damaged file says, it loads or is refused: no panic, no endless loop.
+#[test]
+fn damaged_files_are_refused_not_fatal() {
+    use schedlab_workload::{below, stream};
+    let mut refused = 0;
+    for (i, name) in [
+        "periodic", "locks", "pipeline", "fork", "classes", "lenient",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let good = std::fs::read(file(name)).unwrap();
+        let mut rng = stream(1, i as u32);
+        for _ in 0..2_000 {
+            let mut bytes = good.clone();
+            for _ in 0..=below(&mut rng, 3) {
+                let at = below(&mut rng, bytes.len() as u64) as usize;
+                let other = bytes[below(&mut rng, bytes.len() as u64) as usize];
+                match below(&mut rng, 3) {
+                    0 => drop(bytes.remove(at)),
+                    1 => bytes.insert(at, other),
+                    _ => bytes[at] = other,
+                }
+            }
+            let text = String::from_utf8(bytes).unwrap();
+            refused += u32::from(rtapp::parse("damaged", &text, "", 4).is_err());
+        }
+    }
+    assert!((6_000..12_000).contains(&refused), "{refused} of 12,000");
+}
