@@ -268,7 +268,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 .cpus
                 .iter()
                 .filter(|rq| usable(rq.id))
-                .min_by_key(|rq| (rq.nr_running.get(), near_first(rq.id, prev)))
+                .min_by_key(|rq| (rq.nr_running.get(), rq.id != prev, near_first(rq.id, prev)))
                 .map_or(prev, |rq| rq.id);
         }
         // wake_affine(): this CPU or the previous one.
@@ -300,6 +300,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .filter(|&cpu| usable(cpu) && llc(cpu) == llc(target) && self.is_idle_for_fair(cpu))
             .min_by_key(|&cpu| (!core_is_idle(cpu), cpu != target, cpu))
             .unwrap_or(target)
+    }
+
+    /// Whether a task that waits on `rq` may run on `cpu`.
+    fn fair_task_for(&self, rq: &Cpu, cpu: CpuId) -> bool {
+        let queue = rq.fair.queue.borrow();
+        queue.iter().any(|&task| self.task(task).allows(cpu))
     }
 
     /// Takes a task from the CPU that has most of them, near ones first. `idle`: this CPU has none.
@@ -351,6 +357,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // A busy CPU looks every 16 times the number of CPUs in milliseconds.
         let interval_ns = self.cpus.len() as u64 * 16 * 1_000_000;
         let every = interval_ns.div_ceil(self.costs.tick_period_ns);
+        // nohz_balancer_kick(): who has nothing to do takes what waits here.
+        if !c.fair.queue.borrow().is_empty()
+            && let Some(idle) = self.cpus.iter().find(|rq| {
+                rq.online.get() && self.is_idle_for_fair(rq.id) && self.fair_task_for(c, rq.id)
+            })
+        {
+            self.resched_curr(c, idle);
+        }
         let has_fair = c
             .curr
             .get()

@@ -80,12 +80,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // From here nothing is placed here, dispatched here, or asked of the policy for this CPU.
         c.online.set(false);
         self.idle.borrow_mut().forget(c.id);
-        if let Some(task) = c.curr.get() {
+        loop {
+            self.push_tasks_off(c).await;
+            let Some(task) = c.curr.get() else { break };
             // The stopper takes the CPU from the current task, wherever it is.
             self.task(task).migration_pending.set(true);
-            c.need_resched.set(true);
             self.schedule(c, true).await;
         }
+        self.cancel_event(c.id, CpuEvent::Tick);
+        self.cancel_event(c.id, CpuEvent::Ipi);
+        c.need_resched.set(false);
+    }
+
+    /// `balance_push()`: the tasks that wait on `c` go where they may.
+    async fn push_tasks_off(&self, c: &Cpu) {
         self.rq_lock(c, c).await;
         for task in self.queued_tasks(c) {
             let p = self.task(task);
@@ -101,9 +109,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.rq_lock(c, c).await;
         }
         self.rq_unlock(c, c).await;
-        self.cancel_event(c.id, CpuEvent::Tick);
-        self.cancel_event(c.id, CpuEvent::Ipi);
-        c.need_resched.set(false);
     }
 
     /// Brings `c` back.

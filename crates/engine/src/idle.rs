@@ -192,7 +192,7 @@ impl IdleMasks {
         clippy::too_many_arguments,
         reason = "the kernel's, and what it finds in globals"
     )]
-    fn select(
+    pub fn select(
         &mut self,
         this: &Cpu,
         prev: CpuId,

@@ -149,7 +149,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.ops_under_way.set(self.ops_under_way.get() - 1);
             if c.held.policy.get() > 0 && !self.policy_dead.get() {
                 self.policy_fault(format!(
-                    "ops.{} returned on {} with {} of the policy's locks held",
+                    "ops.{} returned on CPU {} with {} of the policy's locks held",
                     kind.map_or("?", op_name),
                     c.id,
                     c.held.policy.get()
@@ -295,7 +295,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 let lock = self.policy_lock(lock, address, class);
                 if self.locks.borrow().holder(lock) == Some(c.id) {
                     self.policy_fault(format!(
-                        "{} takes a lock that it holds already (AA deadlock) in ops.{}",
+                        "CPU {} takes a lock that it holds already (AA deadlock) in ops.{}",
                         c.id,
                         op_name(self.asking_op(c))
                     ));
@@ -330,7 +330,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                         self.spin_unlock(c, lock).await;
                     }
                     _ => self.policy_fault(format!(
-                        "{} releases a lock that it does not hold in ops.{}",
+                        "CPU {} releases a lock that it does not hold in ops.{}",
                         c.id,
                         op_name(self.asking_op(c))
                     )),

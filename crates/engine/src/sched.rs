@@ -325,7 +325,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.on_cpu.set(false);
         p.migration_pending.set(false);
         if let Some(to) = self.any_allowed_cpu(p)
-            && !p.allows(c.id)
+            && !(p.allows(c.id) && c.online.get())
         {
             let dst = self.cpu(to);
             self.move_queued_task(c, p, c, dst).await;
@@ -369,6 +369,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 deq::CLASS
             };
         self.dequeue_task(c, c, p, flags).await;
+        p.on_rq.set(OnRq::No);
         self.put_prev_task(c, p, None).await;
         if old_class == Class::Ext && new_class != Class::Ext {
             self.scx_disable_task(c, p).await;
@@ -398,6 +399,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
             }
         }
+        p.on_rq.set(OnRq::Queued);
         self.enqueue_task(c, c, p, flags).await;
         self.set_next_task(c, p).await;
         if new_class != old_class {

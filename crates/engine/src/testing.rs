@@ -22,17 +22,14 @@ use crate::scenario::{RunEnd, Scenario};
 #[derive(Clone)]
 pub(crate) struct Asker {
     shared: Rc<Shared>,
-    cpu: CpuId,
 }
 
 struct Shared {
     request: RefCell<Option<Request>>,
     reply: RefCell<Option<Reply>>,
-    now: Cell<u64>,
     slices: RefCell<BTreeMap<u32, u64>>,
     vtimes: RefCell<BTreeMap<u32, u64>>,
     charge_ns: Cell<u64>,
-    pub tasks: RefCell<BTreeMap<u32, (String, u32, SchedClass)>>,
 }
 
 struct Ask<'a> {
@@ -114,14 +111,6 @@ impl Asker {
         self.shared.charge_ns.set(self.shared.charge_ns.get() + ns);
     }
 
-    pub fn cpu(&self) -> CpuId {
-        self.cpu
-    }
-
-    pub fn now(&self) -> u64 {
-        self.shared.now.get()
-    }
-
     pub fn slice(&self, task: TaskId) -> u64 {
         self.shared
             .slices
@@ -129,14 +118,6 @@ impl Asker {
             .get(&task.0)
             .copied()
             .unwrap_or(0)
-    }
-
-    pub fn set_slice(&self, task: TaskId, slice: u64) {
-        self.shared.slices.borrow_mut().insert(task.0, slice);
-    }
-
-    pub fn nice_and_weight(&self, task: TaskId) -> (String, u32, SchedClass) {
-        self.shared.tasks.borrow()[&task.0].clone()
     }
 }
 
@@ -177,11 +158,9 @@ impl Stub {
             shared: Rc::new(Shared {
                 request: RefCell::new(None),
                 reply: RefCell::new(None),
-                now: Cell::new(0),
                 slices: RefCell::default(),
                 vtimes: RefCell::default(),
                 charge_ns: Cell::new(0),
-                tasks: RefCell::default(),
             }),
             under_way: Vec::new(),
             log: Log::default(),
@@ -214,6 +193,10 @@ impl Stub {
         })
     }
 
+    pub fn has(&self, op: OpKind) -> bool {
+        self.info.present.has(op)
+    }
+
     pub fn flags(mut self, flags: u64) -> Stub {
         self.info.flags = flags;
         self
@@ -230,7 +213,6 @@ impl Stub {
     }
 
     fn advance(&mut self, env: &mut Env<'_>) -> Step {
-        self.shared.now.set(env.now.ns());
         let stack = &mut self.under_way[env.cpu.index()];
         let future = stack.last_mut().expect("an op under way");
         let mut context = PollContext::from_waker(Waker::noop());
@@ -257,9 +239,7 @@ impl Stub {
             .push((env.now.ns(), env.cpu.0, op.clone()));
         let asker = Asker {
             shared: self.shared.clone(),
-            cpu: env.cpu,
         };
-        self.shared.now.set(env.now.ns());
         let future = (self.handler)(asker, op);
         self.under_way[env.cpu.index()].push(future);
         self.advance(env)
@@ -283,10 +263,7 @@ impl Policy for Stub {
         self.advance(env)
     }
 
-    fn sync_task(&mut self, task: TaskId, view: &TaskView<'_>) {
-        let known = (view.comm.to_owned(), view.weight, view.class);
-        self.shared.tasks.borrow_mut().insert(task.0, known);
-    }
+    fn sync_task(&mut self, _task: TaskId, _view: &TaskView<'_>) {}
 
     fn set_task_cpu(&mut self, _task: TaskId, _cpu: CpuId) {}
 

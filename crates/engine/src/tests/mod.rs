@@ -1,3 +1,11 @@
 //! The rules of sched_ext and of the virtual kernel, each with the smallest policy that shows it.
 
+mod classes;
+mod custody;
+mod errors;
+mod idle;
 mod lifecycle;
+mod locks;
+mod queues;
+mod slices;
+mod workload;

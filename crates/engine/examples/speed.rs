@@ -1,0 +1,325 @@
+//! Context switches per second of the engine alone, under a vtime policy written in Rust.
+//!
+//! ```text
+//! cargo run --release -p schedlab-engine --example speed -- [small|idle|middle|large] [MACHINE]
+//! ```
+//!
+//! Locks, caches, ticks, interleaving and a counting recorder are on. The policy is the smallest one
+//! that uses what a real one uses: the default CPU selection, one vtime-ordered queue, direct
+//! dispatch to idle CPUs.
+
+use schedlab_engine::policy::{
+    Env, OpCall, OpKind, OpSet, OpsInfo, Policy, Reply, Request, Step, TaskView,
+};
+use schedlab_engine::{NormalClass, Scenario, consts, run};
+use schedlab_machine::Machine;
+use schedlab_trace::{CpuId, Duration, Event, Instant, Recorder, TaskId};
+use schedlab_workload::{Action, Behaviour, Context, SchedClass, TaskSpec, Workload, below};
+
+const SHARED_DSQ: u64 = 0;
+const SLICE_NS: u64 = 20_000_000;
+
+#[derive(Clone, Copy, Default)]
+struct TaskState {
+    slice: u64,
+    vtime: u64,
+    weight: u32,
+}
+
+/// What a CPU's op does when its request is answered.
+#[derive(Clone, Copy)]
+enum Then {
+    Return(i64),
+    Selected { task: TaskId },
+}
+
+struct Vtime {
+    info: OpsInfo,
+    tasks: Vec<TaskState>,
+    then: Vec<Then>,
+    vtime_now: u64,
+}
+
+impl Vtime {
+    fn new(nr_cpus: usize) -> Self {
+        let present = [
+            OpKind::Init,
+            OpKind::SelectCpu,
+            OpKind::Enqueue,
+            OpKind::Dispatch,
+            OpKind::Running,
+            OpKind::Stopping,
+            OpKind::Enable,
+        ]
+        .into_iter()
+        .fold(OpSet::default(), OpSet::with);
+        Vtime {
+            info: OpsInfo {
+                name: "vtime".to_owned(),
+                flags: 0,
+                timeout_ms: 0,
+                dispatch_max_batch: 0,
+                present,
+            },
+            tasks: Vec::new(),
+            then: vec![Then::Return(0); nr_cpus],
+            vtime_now: 0,
+        }
+    }
+
+    fn ask(&mut self, cpu: CpuId, request: Request, then: Then) -> Step {
+        self.then[cpu.index()] = then;
+        Step::Ask(request)
+    }
+}
+
+impl Policy for Vtime {
+    fn info(&self) -> &OpsInfo {
+        &self.info
+    }
+
+    fn call(&mut self, env: &mut Env<'_>, op: OpCall) -> Step {
+        match op {
+            OpCall::Init => {
+                let request = Request::CreateDsq {
+                    dsq: SHARED_DSQ,
+                    node: -1,
+                };
+                self.ask(env.cpu, request, Then::Return(0))
+            }
+            OpCall::SelectCpu {
+                task,
+                prev_cpu,
+                wake_flags,
+            } => {
+                let request = Request::SelectCpuDfl {
+                    task,
+                    prev_cpu: prev_cpu.0 as i32,
+                    wake_flags,
+                };
+                self.ask(env.cpu, request, Then::Selected { task })
+            }
+            OpCall::Enqueue { task, enq_flags } => {
+                let floor = self.vtime_now.saturating_sub(SLICE_NS);
+                let vtime = self.tasks[task.index()].vtime.max(floor);
+                let request = Request::DsqInsert {
+                    task,
+                    dsq: SHARED_DSQ,
+                    slice: SLICE_NS,
+                    vtime: Some(vtime),
+                    enq_flags,
+                };
+                self.ask(env.cpu, request, Then::Return(0))
+            }
+            OpCall::Dispatch { .. } => {
+                let request = Request::DsqMoveToLocal {
+                    dsq: SHARED_DSQ,
+                    enq_flags: 0,
+                };
+                self.ask(env.cpu, request, Then::Return(0))
+            }
+            OpCall::Running { task } => {
+                self.vtime_now = self.vtime_now.max(self.tasks[task.index()].vtime);
+                Step::Done(0)
+            }
+            OpCall::Stopping { task, .. } => {
+                let task = &mut self.tasks[task.index()];
+                task.vtime += (SLICE_NS - task.slice) * 100 / u64::from(task.weight);
+                Step::Done(0)
+            }
+            OpCall::Enable { task } => {
+                self.tasks[task.index()].vtime = self.vtime_now;
+                Step::Done(0)
+            }
+            _ => Step::Done(0),
+        }
+    }
+
+    fn reply(&mut self, env: &mut Env<'_>, reply: Reply) -> Step {
+        match (self.then[env.cpu.index()], reply) {
+            (Then::Return(result), _) => Step::Done(result),
+            (Then::Selected { task }, Reply::Cpu(cpu, true)) => {
+                let request = Request::DsqInsert {
+                    task,
+                    dsq: consts::dsq_id::LOCAL,
+                    slice: SLICE_NS,
+                    vtime: None,
+                    enq_flags: 0,
+                };
+                self.ask(env.cpu, request, Then::Return(i64::from(cpu)))
+            }
+            (Then::Selected { .. }, Reply::Cpu(cpu, false)) => Step::Done(i64::from(cpu)),
+            (Then::Selected { .. }, reply) => Step::Fault(format!("{reply:?}")),
+        }
+    }
+
+    fn sync_task(&mut self, task: TaskId, view: &TaskView<'_>) {
+        if self.tasks.len() <= task.index() {
+            self.tasks.resize(task.index() + 1, TaskState::default());
+        }
+        self.tasks[task.index()].weight = view.weight;
+    }
+
+    fn set_task_cpu(&mut self, _: TaskId, _: CpuId) {}
+    fn drop_task(&mut self, _: TaskId) {}
+
+    fn slice(&self, task: TaskId) -> u64 {
+        self.tasks[task.index()].slice
+    }
+
+    fn set_slice(&mut self, task: TaskId, slice: u64) {
+        self.tasks[task.index()].slice = slice;
+    }
+
+    fn vtime(&self, task: TaskId) -> u64 {
+        self.tasks[task.index()].vtime
+    }
+
+    fn set_vtime(&mut self, task: TaskId, vtime: u64) {
+        self.tasks[task.index()].vtime = vtime;
+    }
+
+    fn disallowed(&self, _: TaskId) -> bool {
+        false
+    }
+}
+
+/// Runs and sleeps for ever; times are fixed, or drawn up to twice the mean.
+struct Periodic {
+    run_ns: u64,
+    sleep_ns: u64,
+    random: bool,
+    running: bool,
+}
+
+impl Behaviour for Periodic {
+    fn next(&mut self, context: &mut Context<'_>) -> Action {
+        self.running = !self.running;
+        let mean = if self.running {
+            self.run_ns
+        } else {
+            self.sleep_ns
+        };
+        let ns = if self.random {
+            1 + below(context.rng, 2 * mean)
+        } else {
+            mean
+        };
+        let time = Duration::from_ns(ns);
+        if self.running {
+            Action::Compute(time)
+        } else {
+            Action::Sleep(time)
+        }
+    }
+}
+
+/// Counts events, as a streaming recorder does.
+#[derive(Default)]
+struct Counts {
+    events: u64,
+    last: Instant,
+    ipis: u64,
+    contended: u64,
+    locks: u64,
+}
+
+impl Recorder for Counts {
+    fn record(&mut self, at: Instant, _: CpuId, event: Event) {
+        self.events += 1;
+        self.last = at;
+        match event {
+            Event::Ipi { .. } => self.ipis += 1,
+            Event::LockContended { .. } => self.contended += 1,
+            Event::LockAcquired { .. } => self.locks += 1,
+            _ => {}
+        }
+    }
+}
+
+/// CPUs, tasks, mean run time, mean sleep, random times, simulated milliseconds.
+fn case(name: &str) -> Option<(usize, usize, u64, u64, bool, u64)> {
+    Some(match name {
+        "small" => (8, 400, 50_000, 200_000, false, 20_000),
+        // 25 tasks of which each asks for 0.192 of a CPU: 60 % of 8.
+        "idle" => (8, 25, 50_000, 210_000, true, 20_000),
+        "middle" => (64, 5_000, 50_000, 200_000, false, 2_000),
+        "large" => (1_024, 1_000_000, 50_000, 200_000, false, 100),
+        _ => return None,
+    })
+}
+
+/// CPU time this process has used, where the system tells.
+fn cpu_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/schedstat").ok()?;
+    let ns: f64 = stat.split_whitespace().next()?.parse().ok()?;
+    Some(ns / 1e9)
+}
+
+/// Peak memory of this process in KB, where the system tells.
+fn peak_kb() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let name = args.next().unwrap_or_else(|| "small".to_owned());
+    let Some((nr_cpus, nr_tasks, run_ns, sleep_ns, random, ms)) = case(&name) else {
+        eprintln!("no case is called {name}: choose one of small, idle, middle, large");
+        std::process::exit(2);
+    };
+    let profile = args.next().unwrap_or_else(|| "numa-8x64x2".to_owned());
+    let fair = args.next().is_some_and(|arg| arg == "fair");
+    let machine = Machine::builtin(&profile)
+        .and_then(|machine| machine.with_cpus(nr_cpus))
+        .unwrap_or_else(|error| {
+            eprintln!("{error}");
+            std::process::exit(2);
+        });
+    let mut workload = Workload::parse("cpu", 1, nr_cpus).expect("a built-in workload");
+    workload.duration = Some(Duration::from_ms(ms));
+    workload.tasks = (0..nr_tasks)
+        .map(|n| TaskSpec {
+            comm: format!("p{n}"),
+            nice: 0,
+            class: SchedClass::Normal,
+            affinity: None,
+            address_space: Some(0),
+            start: Instant::ZERO,
+            working_set_bytes: 0,
+            behaviour: Box::new(Periodic {
+                run_ns,
+                sleep_ns,
+                random,
+                running: false,
+            }),
+        })
+        .collect();
+    let mut scenario = Scenario::new(machine, workload, 1);
+    if fair {
+        scenario.normal_class = NormalClass::Fair;
+    }
+    // CPU time, not wall time: the machine may have other work to do.
+    let Some(began) = cpu_seconds() else {
+        eprintln!("this system does not tell CPU time in /proc/self/schedstat");
+        std::process::exit(2);
+    };
+    let end = run(scenario, Vtime::new(nr_cpus), Counts::default());
+    let took = cpu_seconds().unwrap_or(began) - began;
+    println!(
+        "{name}: {:.2} M switches/s ({} switches, {} engine events, {} recorded, {} IPIs, {} of {} lock acquisitions contended, {:.2} s of CPU time, {} MB) {:?} {:?}",
+        end.switches as f64 / took / 1e6,
+        end.switches,
+        end.events,
+        end.recorder.events,
+        end.recorder.ipis,
+        end.recorder.contended,
+        end.recorder.locks,
+        took,
+        peak_kb().unwrap_or(0) / 1_024,
+        end.exit.kind,
+        end.failure,
+    );
+}

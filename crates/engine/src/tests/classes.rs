@@ -1,0 +1,190 @@
+//! Tasks that the policy does not schedule: real-time, partial switches, the baseline.
+
+use schedlab_trace::{Duration, Instant};
+use schedlab_workload::{Action, SchedClass};
+
+use crate::consts::ops;
+use crate::policy::OpKind::*;
+use crate::testing::*;
+use crate::{ExitKind, Hotplug, NormalClass, RtMode, Scenario, run};
+
+fn realtime(
+    mut spec: schedlab_workload::TaskSpec,
+    class: SchedClass,
+) -> schedlab_workload::TaskSpec {
+    spec.class = class;
+    spec
+}
+
+#[test]
+fn real_time_tasks_run_above_the_policy() {
+    let tasks = || {
+        let mut late = realtime(hog("rt", 5), SchedClass::Fifo(50));
+        late.start = Instant::from_ns(10_000_000);
+        vec![hog("a", 20), late]
+    };
+    let policy = Stub::fifo(&[CpuAcquire, CpuRelease, Running]);
+    let checked = run_checked(scenario(1, tasks()), policy);
+    assert_eq!(checked.ran_on(0), [0, 1, 0]);
+    assert_eq!(checked.ops(CpuRelease).len(), 1);
+    assert_eq!(checked.ops(CpuAcquire).len(), 1);
+    assert!(!checked.life(1).contains(&Running));
+    let mut to_policy = scenario(1, tasks());
+    to_policy.rt_mode = RtMode::Policy;
+    let checked = run_checked(to_policy, Stub::fifo(&[Running]));
+    assert!(checked.life(1).contains(&Running));
+}
+
+#[test]
+fn real_time_priorities_and_turns() {
+    let task = |class| realtime(hog("rt", 250), class);
+    let order = |tasks| run_checked(scenario(1, tasks), Stub::minimal()).ran_on(0);
+    let fifo = SchedClass::Fifo;
+    let rr = SchedClass::RoundRobin;
+    // All are there before anything runs.
+    assert_eq!(
+        order(vec![task(fifo(1)), task(fifo(3)), task(fifo(2))]),
+        [1, 2, 0]
+    );
+    assert_eq!(order(vec![task(fifo(1)), task(fifo(1))]), [0, 1]);
+    assert_eq!(order(vec![task(rr(1)), task(rr(1))]), [0, 1, 0, 1, 0, 1]);
+}
+
+#[test]
+fn partial_switch_and_disallowed_tasks_stay_with_the_baseline() {
+    let tasks = || vec![hog("a", 5), hog("b", 5)];
+    let partial = Stub::fifo(&[Running]).flags(ops::SWITCH_PARTIAL);
+    let checked = run_checked(scenario(1, tasks()), partial);
+    assert!(checked.ops(Running).is_empty());
+    assert!(checked.end.makespan.is_some());
+    let policy = Stub::fifo(&[Running]).disallow(schedlab_trace::TaskId(1));
+    let checked = run_checked(scenario(1, tasks()), policy);
+    assert_eq!(checked.ops(Running).len(), 1);
+    assert!(checked.end.makespan.is_some());
+}
+
+#[test]
+fn a_class_that_changes_enables_and_disables() {
+    let changing = task("p", |n, _| {
+        Some(match n {
+            0 | 2 | 4 => Action::Compute(Duration::from_us(100)),
+            1 => Action::SetClass(SchedClass::Fifo(5)),
+            3 => Action::SetClass(SchedClass::Normal),
+            _ => return None,
+        })
+    });
+    let checked = run_checked(scenario(1, vec![changing]), Stub::fifo(&[Enable, Disable]));
+    let life = checked.life(0);
+    let changes: Vec<_> = life
+        .iter()
+        .filter(|op| matches!(op, Enable | Disable))
+        .collect();
+    assert_eq!(changes, [&Enable, &Disable, &Enable, &Disable]);
+}
+
+fn fair(nr_cpus: usize, tasks: Vec<schedlab_workload::TaskSpec>) -> Scenario {
+    let mut scenario = scenario(nr_cpus, tasks);
+    scenario.normal_class = NormalClass::Fair;
+    scenario
+}
+
+#[test]
+fn the_baseline_shares_by_weight() {
+    let mut nice = hog("nice", 1_000);
+    nice.nice = 5;
+    let mut scenario = fair(1, vec![hog("plain", 1_000), nice]);
+    scenario.workload.duration = Some(Duration::from_ms(800));
+    let checked = run_checked(scenario, Stub::minimal());
+    // How long each ran, from the switches.
+    let mut ran = [0u64; 2];
+    let mut since: Option<(usize, u64)> = None;
+    for &(at, _, event) in &checked.events {
+        if let schedlab_trace::Event::Switch { next, .. } = event {
+            if let Some((task, from)) = since {
+                ran[task] += at - from;
+            }
+            since = next.map(|task| (task.index(), at));
+        }
+    }
+    // 1024 to 335.
+    let share = ran[1] * 1_000 / (ran[0] + ran[1]);
+    assert!((220..=270).contains(&share), "{ran:?}");
+    assert!(
+        checked.end.policy.log.borrow().is_empty(),
+        "no policy is asked"
+    );
+}
+
+#[test]
+fn the_baseline_spreads_and_balances() {
+    let tasks = (0..4).map(|_| hog("p", 100)).collect();
+    let end = run_checked(fair(4, tasks), Stub::minimal()).end;
+    let makespan = end.makespan.unwrap().ns();
+    assert!(
+        makespan < 105_000_000,
+        "four tasks on four CPUs: {makespan}"
+    );
+    let tasks = (0..40).map(|n| periodic("p", 50 + n, 200, 50)).collect();
+    let end = run_checked(fair(4, tasks), Stub::minimal()).end;
+    assert!(end.makespan.is_some());
+}
+
+#[test]
+fn a_cpu_taken_away_runs_nothing() {
+    let tasks = || (0..8).map(|n| periodic("p", 200 + n, 100, 100)).collect();
+    let mut scenario = scenario(4, tasks());
+    let at = |ms: u64| Instant::from_ns(ms * 1_000_000);
+    let cpu = schedlab_trace::CpuId(2);
+    scenario.hotplug = vec![
+        Hotplug {
+            at: at(10),
+            cpu,
+            online: false,
+        },
+        Hotplug {
+            at: at(25),
+            cpu,
+            online: true,
+        },
+    ];
+    let policy = Stub::fifo(&[CpuOnline, CpuOffline, SelectCpu]);
+    let checked = run_checked(scenario, policy);
+    assert_eq!(
+        checked.end.exit.kind,
+        ExitKind::Done,
+        "{:?}",
+        checked.end.exit
+    );
+    assert!(checked.end.makespan.is_some(), "{:?}", checked.end.failure);
+    assert_eq!(
+        checked.ops(CpuOffline).len() + checked.ops(CpuOnline).len(),
+        2
+    );
+    let runs = |from: u64, to: u64| {
+        checked
+            .events
+            .iter()
+            .filter(|(when, on, event)| {
+                let starts = matches!(event, schedlab_trace::Event::Switch { next: Some(_), .. });
+                starts && *on == 2 && (from..to).contains(when)
+            })
+            .count()
+    };
+    assert!(runs(0, 10_000_000) > 0);
+    assert_eq!(runs(10_100_000, 25_000_000), 0);
+    assert!(runs(25_000_000, u64::MAX) > 0);
+}
+
+#[test]
+fn hotplug_unloads_a_policy_that_does_not_handle_it() {
+    let mut scenario = scenario(2, vec![hog("p", 50)]);
+    scenario.hotplug = vec![Hotplug {
+        at: Instant::from_ns(5_000_000),
+        cpu: schedlab_trace::CpuId(1),
+        online: false,
+    }];
+    let end = run(scenario, Stub::fifo(&[]), ());
+    assert_eq!(end.exit.kind, ExitKind::UnregKern);
+    assert_eq!(end.exit.code, 1 << 48 | 1 << 32);
+    assert_eq!(end.exit.message, "cpu 1 going offline, exiting scheduler");
+}

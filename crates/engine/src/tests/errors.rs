@@ -1,0 +1,365 @@
+//! What a misbehaving policy gets: the kernel's exit kind and the kernel's text.
+
+use crate::consts::{dsq_id, enq, kick, ops};
+use crate::policy::{OpCall, OpKind, Reply, Request};
+use crate::testing::*;
+use crate::{ExitKind, KernelVersion, run};
+
+/// Runs a few tasks on two CPUs; the policy must be ejected with this kind and text.
+fn ejects(policy: Stub, kind: ExitKind, message: &str) {
+    let tasks = (0..3).map(|_| periodic("p", 50, 200, 50)).collect();
+    let end = run(scenario(2, tasks), policy, ());
+    assert_eq!((end.exit.kind, end.exit.message.as_str()), (kind, message));
+    assert_eq!(end.exit.reason, kind.reason());
+    assert_eq!(end.failure, None);
+    let log = end.policy.log.borrow();
+    let exits = log
+        .iter()
+        .filter(|(_, _, op)| op.kind() == OpKind::Exit)
+        .count();
+    let has_exit = end.policy.has(OpKind::Exit);
+    assert_eq!(exits, usize::from(has_exit), "ops.exit() is called once");
+}
+
+/// A policy whose enqueue does one thing.
+fn enqueues(slice: u64, dsq: u64, enq_flags: u64) -> Stub {
+    let ops = [OpKind::Init, OpKind::Enqueue, OpKind::Exit];
+    Stub::new(&ops, move |a, op| async move {
+        match op {
+            OpCall::Init => return a.create_dsq(1).await,
+            OpCall::Enqueue { task, .. } => a.insert(task, dsq, slice, enq_flags).await,
+            _ => {}
+        }
+        0
+    })
+}
+
+#[test]
+fn a_queue_that_is_not_there() {
+    ejects(
+        enqueues(1_000, 77, 0),
+        ExitKind::Error,
+        "non-existent DSQ 0x4d",
+    );
+}
+
+#[test]
+fn a_cpu_that_is_not_there() {
+    let message = "invalid CPU 9 in SCX_DSQ_LOCAL_ON dispatch verdict";
+    ejects(enqueues(1_000, local_on(9), 0), ExitKind::Error, message);
+    let selects = Stub::new(&[OpKind::SelectCpu], |_, op| async move {
+        if op.kind() == OpKind::SelectCpu {
+            -7
+        } else {
+            0
+        }
+    });
+    ejects(
+        selects,
+        ExitKind::Error,
+        "invalid CPU -7 from ops.select_cpu()",
+    );
+}
+
+#[test]
+fn vtime_on_a_built_in_queue() {
+    for dsq in [dsq_id::GLOBAL, dsq_id::LOCAL] {
+        let policy = Stub::new(&[OpKind::Enqueue], move |a, op| async move {
+            if let OpCall::Enqueue { task, .. } = op {
+                a.insert_vtime(task, dsq, 1_000, 5).await;
+            }
+            0
+        });
+        let message = "cannot use vtime ordering for built-in DSQs";
+        ejects(policy, ExitKind::Error, message);
+    }
+}
+
+#[test]
+fn fifo_and_vtime_in_one_queue() {
+    let ops = [OpKind::Init, OpKind::SelectCpu, OpKind::Enqueue];
+    let policy = Stub::new(&ops, |a, op| async move {
+        match op {
+            OpCall::Init => return a.create_dsq(1).await,
+            OpCall::SelectCpu { prev_cpu, .. } => return i64::from(prev_cpu.0),
+            OpCall::Enqueue { task, .. } if task.0 == 0 => a.insert(task, 1, 1_000, 0).await,
+            OpCall::Enqueue { task, .. } => a.insert_vtime(task, 1, 1_000, 5).await,
+            _ => {}
+        }
+        0
+    });
+    let message = "DSQ ID 0x0000000000000001 already had FIFO-enqueued tasks";
+    ejects(policy, ExitKind::Error, message);
+}
+
+#[test]
+fn direct_dispatch_twice_or_of_another_task() {
+    // Two CPUs idle, so only the third task is asked about.
+    let twice = Stub::new(&[OpKind::Enqueue], |a, op| async move {
+        if let OpCall::Enqueue { task, .. } = op {
+            a.insert(task, dsq_id::GLOBAL, 1_000, 0).await;
+            a.insert(task, dsq_id::GLOBAL, 1_000, 0).await;
+        }
+        0
+    });
+    ejects(twice, ExitKind::Error, "p[1002] already direct-dispatched");
+    let other = Stub::new(&[OpKind::Enqueue], |a, op| async move {
+        if let OpCall::Enqueue { .. } = op {
+            a.insert(schedlab_trace::TaskId(0), dsq_id::GLOBAL, 1_000, 0)
+                .await;
+        }
+        0
+    });
+    let message = "scheduling for p[1002] but trying to direct-dispatch p[1000]";
+    ejects(other, ExitKind::Error, message);
+}
+
+#[test]
+fn flags_that_are_the_kernels_own() {
+    let flags = enq::CLEAR_OPSS;
+    let message = "invalid enq_flags 0x100000000000000";
+    ejects(enqueues(1_000, 1, flags), ExitKind::Error, message);
+    let message = "SCX_ENQ_IMMED on a non-local DSQ 0x1";
+    ejects(enqueues(1_000, 1, enq::IMMED), ExitKind::Error, message);
+}
+
+#[test]
+fn more_dispatches_than_slots() {
+    let policy = Stub::new(
+        &[OpKind::Init, OpKind::Enqueue, OpKind::Dispatch],
+        |a, op| async move {
+            match op {
+                OpCall::Init => return a.create_dsq(1).await,
+                OpCall::Dispatch { .. } => {
+                    for _ in 0..33 {
+                        a.insert(schedlab_trace::TaskId(0), 1, 1_000, 0).await;
+                    }
+                }
+                _ => {}
+            }
+            0
+        },
+    );
+    ejects(policy, ExitKind::Error, "dispatch buffer overflow");
+    let cancels = Stub::new(&[OpKind::Dispatch], |a, op| async move {
+        if let OpCall::Dispatch { .. } = op {
+            a.ask(Request::DispatchCancel).await;
+        }
+        0
+    });
+    ejects(cancels, ExitKind::Error, "dispatch buffer underflow");
+}
+
+#[test]
+fn a_cpu_that_the_task_may_not_use() {
+    let policy = Stub::new(&[OpKind::Enqueue], |a, op| async move {
+        if let OpCall::Enqueue { task, .. } = op {
+            a.insert(task, local_on(1), 1_000, 0).await;
+        }
+        0
+    });
+    let tasks = vec![on_cpus(periodic("p", 50, 200, 5), "0")];
+    let end = run(scenario(2, tasks), policy, ());
+    assert_eq!(
+        end.exit.message,
+        "SCX_DSQ_LOCAL[_ON] target CPU 1 not allowed for p[1000]"
+    );
+}
+
+#[test]
+fn asking_for_queues_wrongly() {
+    type Case = (Request, &'static str);
+    let cases: [Case; 5] = [
+        (
+            Request::DsqPeek {
+                dsq: dsq_id::GLOBAL,
+            },
+            "peek disallowed on builtin DSQ 0x8000000000000001",
+        ),
+        (Request::DsqPeek { dsq: 5 }, "peek on non-existent DSQ 0x5"),
+        (
+            Request::DsqMoveToLocal {
+                dsq: 5,
+                enq_flags: 0,
+            },
+            "invalid DSQ ID 0x0000000000000005",
+        ),
+        (
+            Request::Kick {
+                cpu: 0,
+                flags: kick::IDLE | kick::PREEMPT,
+            },
+            "PREEMPT/WAIT cannot be used with SCX_KICK_IDLE",
+        ),
+        (Request::Kick { cpu: 2, flags: 0 }, "invalid CPU 2"),
+    ];
+    for (request, message) in cases {
+        let policy = Stub::new(&[OpKind::Dispatch, OpKind::Exit], move |a, op| {
+            let request = request.clone();
+            async move {
+                if op.kind() == OpKind::Dispatch {
+                    a.ask(request).await;
+                }
+                0
+            }
+        });
+        ejects(policy, ExitKind::Error, message);
+    }
+}
+
+#[test]
+fn the_policys_own_errors_and_exits() {
+    let asks = |request: Request| {
+        Stub::new(&[OpKind::Running, OpKind::Exit], move |a, op| {
+            let request = request.clone();
+            async move {
+                if op.kind() == OpKind::Running {
+                    a.ask(request).await;
+                }
+                0
+            }
+        })
+    };
+    let message = "no more".to_owned();
+    let error = Request::Error {
+        message: message.clone(),
+    };
+    ejects(asks(error), ExitKind::ErrorBpf, "no more");
+    let tasks = vec![periodic("p", 50, 200, 5)];
+    let end = run(
+        scenario(1, tasks),
+        asks(Request::ExitPolicy { code: 7, message }),
+        (),
+    );
+    assert_eq!((end.exit.kind, end.exit.code), (ExitKind::UnregBpf, 7));
+}
+
+#[test]
+fn ops_that_fail_to_start() {
+    let fails = |op: OpKind, with: i64| {
+        Stub::new(&[op, OpKind::Exit], move |_, call| async move {
+            if call.kind() == op { with } else { 0 }
+        })
+    };
+    for (op, with, message) in [
+        (OpKind::Init, -12, "ops.init() failed (-12)"),
+        (OpKind::Init, 12, "ops.init() returned an invalid errno 12"),
+        (
+            OpKind::InitTask,
+            -12,
+            "ops.init_task() failed (-12) for p[1000]",
+        ),
+    ] {
+        ejects(fails(op, with), ExitKind::Error, message);
+    }
+    let policy = Stub::minimal().flags(ops::ENQ_LAST);
+    let message = "SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented";
+    ejects(policy, ExitKind::Error, message);
+    let policy = Stub::new(&[OpKind::UpdateIdle], |_, _| async { 0 });
+    let message = "SCX_OPS_BUILTIN_IDLE_PER_NODE requires CPU idle selection enabled";
+    ejects(
+        policy.flags(ops::BUILTIN_IDLE_PER_NODE),
+        ExitKind::Error,
+        message,
+    );
+}
+
+#[test]
+fn a_task_that_is_forgotten() {
+    let policy = Stub::new(&[OpKind::Enqueue], |_, _| async { 0 }).timeout_ms(1_000);
+    let end = run(scenario(1, vec![hog("lost", 5)]), policy, ());
+    assert_eq!(end.exit.kind, ExitKind::ErrorStall);
+    assert_eq!(end.exit.reason, "runnable task stall");
+    let prefix = "lost[1000] failed to run for 1.";
+    assert!(end.exit.message.starts_with(prefix), "{}", end.exit.message);
+    assert_eq!(end.unfinished.len(), 1);
+}
+
+#[test]
+fn kfuncs_where_the_verifier_refuses_them() {
+    let policy = Stub::new(&[OpKind::Running], |a, op| async move {
+        if let OpCall::Running { task } = op {
+            a.insert(task, dsq_id::LOCAL, 0, 0).await;
+        }
+        0
+    });
+    let message =
+        "ops.running called scx_bpf_dsq_insert(), which the kernel's verifier refuses there";
+    ejects(policy, ExitKind::Fault, message);
+}
+
+#[test]
+fn locks_that_are_not_given_back() {
+    let lock = crate::policy::PolicyLock(0);
+    let take = Request::Lock {
+        lock,
+        address: schedlab_machine::address::ARENA,
+        class: schedlab_trace::LockClass::RunQueue,
+    };
+    let keeps = {
+        let take = take.clone();
+        Stub::new(&[OpKind::Running], move |a, op| {
+            let take = take.clone();
+            async move {
+                if op.kind() == OpKind::Running {
+                    a.ask(take).await;
+                }
+                0
+            }
+        })
+    };
+    let message = "ops.running returned on CPU 1 with 1 of the policy's locks held";
+    ejects(keeps, ExitKind::Fault, message);
+    let twice = Stub::new(&[OpKind::Running], move |a, op| {
+        let take = take.clone();
+        async move {
+            if op.kind() == OpKind::Running {
+                a.ask(take.clone()).await;
+                a.ask(take).await;
+            }
+            0
+        }
+    });
+    let message = "CPU 1 takes a lock that it holds already (AA deadlock) in ops.running";
+    ejects(twice, ExitKind::Fault, message);
+}
+
+#[test]
+fn switched_off_idle_tracking() {
+    let policy = Stub::new(
+        &[OpKind::UpdateIdle, OpKind::SelectCpu],
+        |a, op| async move {
+            match op {
+                OpCall::SelectCpu {
+                    task,
+                    prev_cpu,
+                    wake_flags,
+                } => {
+                    let request = Request::SelectCpuDfl {
+                        task,
+                        prev_cpu: prev_cpu.0 as i32,
+                        wake_flags,
+                    };
+                    match a.ask(request).await {
+                        Reply::Cpu(cpu, _) => i64::from(cpu),
+                        reply => panic!("{reply:?}"),
+                    }
+                }
+                _ => 0,
+            }
+        },
+    );
+    ejects(
+        policy,
+        ExitKind::Error,
+        "built-in idle tracking is disabled",
+    );
+}
+
+#[test]
+fn the_older_kernel_knows_no_immed() {
+    let mut scenario = scenario(1, vec![hog("p", 5)]);
+    scenario.version = KernelVersion::V6_18;
+    let end = run(scenario, enqueues(1_000, dsq_id::LOCAL, enq::IMMED), ());
+    assert_eq!(end.exit.message, "invalid enq_flags 0x200000000");
+}

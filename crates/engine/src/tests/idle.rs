@@ -1,0 +1,144 @@
+//! Idle tracking and the default choice of a CPU.
+
+use schedlab_machine::{Machine, Topology};
+use schedlab_trace::{CpuId, CpuSet, Event};
+
+use crate::consts::ops;
+use crate::cpu::Cpu;
+use crate::idle::IdleMasks;
+use crate::policy::OpCall;
+use crate::policy::OpKind::*;
+use crate::testing::*;
+
+/// A machine of this shape.
+fn shaped(nodes: u32, llcs: u32, cores: u32, threads: u32) -> Machine {
+    let mut machine = machine(1);
+    machine.topology = Topology::new(nodes, llcs, cores, threads);
+    machine
+}
+
+/// Which CPU a task that ran on `prev` gets when only `idle` are idle.
+fn choice(
+    machine: &Machine,
+    idle: &str,
+    prev: u32,
+    flags: u64,
+    sync_from: Option<u32>,
+) -> Option<u32> {
+    let nr_cpus = machine.topology.nr_cpus();
+    let all = CpuSet::all(nr_cpus);
+    let idle: CpuSet = idle.parse::<CpuSet>().unwrap().resized(nr_cpus);
+    let mut masks = IdleMasks::new(machine);
+    masks.enable(false, flags, &all);
+    for cpu in all.iter().filter(|&cpu| !idle.contains(cpu)) {
+        masks.test_and_clear(cpu);
+    }
+    let this = Cpu::new(CpuId(sync_from.unwrap_or(prev)), machine);
+    let wake_flags = if sync_from.is_some() {
+        crate::consts::wake::SYNC
+    } else {
+        0
+    };
+    masks
+        .select(&this, CpuId(prev), wake_flags, &all, true, 0, false, 0)
+        .map(|cpu| cpu.0)
+}
+
+#[test]
+fn the_order_of_preference() {
+    // 2 nodes, 2 caches each, 2 cores each, 2 threads: CPUs 0-7 are first threads, 8-15 second ones.
+    let machine = shaped(2, 2, 2, 2);
+    for (idle, prev, expected, why) in [
+        ("0-15", 5, Some(5), "the previous CPU on an idle core"),
+        (
+            "3,5,13",
+            3,
+            Some(5),
+            "an idle core rather than the previous CPU's thread",
+        ),
+        ("1,9,4,12", 0, Some(1), "an idle core of the same cache"),
+        ("2,10,4,12", 0, Some(2), "an idle core of the same node"),
+        ("6,14", 0, Some(6), "any idle core"),
+        ("0,3", 0, Some(0), "the previous CPU"),
+        ("8,3", 0, Some(8), "its sibling"),
+        ("1,2,5", 0, Some(1), "the same cache"),
+        ("2,5", 0, Some(2), "the same node"),
+        ("5", 0, Some(5), "anywhere"),
+        ("", 0, None, "nowhere"),
+    ] {
+        if idle.is_empty() {
+            assert_eq!(choice(&machine, "15", 0, 0, None), Some(15));
+            continue;
+        }
+        assert_eq!(choice(&machine, idle, prev, 0, None), expected, "{why}");
+    }
+}
+
+#[test]
+fn a_sync_wakeup_pulls_the_wakee() {
+    let machine = shaped(1, 2, 4, 1);
+    // CPU 6 idles in the other cache: the system is not full, so the wakee comes to the waker.
+    assert_eq!(choice(&machine, "6", 1, 0, Some(2)), Some(2));
+    // The previous CPU shares the waker's cache and idles.
+    assert_eq!(choice(&machine, "1,6", 1, 0, Some(2)), Some(1));
+}
+
+#[test]
+fn one_mask_per_node_begins_at_home() {
+    let machine = shaped(4, 1, 2, 1);
+    let flags = ops::BUILTIN_IDLE_PER_NODE;
+    assert_eq!(choice(&machine, "0,5", 4, flags, None), Some(5));
+    assert_eq!(choice(&machine, "0", 4, flags, None), Some(0));
+}
+
+#[test]
+fn update_idle_tells_each_change_once() {
+    let policy = Stub::fifo(&[UpdateIdle]).flags(ops::KEEP_BUILTIN_IDLE);
+    let tasks = (0..3).map(|_| periodic("p", 100, 1_000, 10)).collect();
+    let checked = run_checked(scenario(2, tasks), policy);
+    let mut idle = [true; 2];
+    for (at, op) in checked.ops(UpdateIdle) {
+        let OpCall::UpdateIdle { cpu, idle: now } = op else {
+            unreachable!()
+        };
+        assert_ne!(idle[cpu.index()], now, "at {at} ns on cpu {cpu}");
+        idle[cpu.index()] = now;
+    }
+    assert!(checked.ops(UpdateIdle).len() >= 20);
+}
+
+#[test]
+fn a_wakeup_on_an_idle_cpu_interrupts_it() {
+    use schedlab_trace::Duration;
+    use schedlab_workload::{Action, ObjectId, ObjectSpec};
+    let writer = on_cpus(
+        task("writer", |n, _| {
+            (n < 40).then(|| match n % 2 {
+                0 => Action::Compute(Duration::from_us(100)),
+                _ => Action::Write {
+                    to: ObjectId(0),
+                    bytes: 1,
+                },
+            })
+        }),
+        "0",
+    );
+    let reader = on_cpus(
+        task("reader", |n, _| {
+            (n < 20).then_some(Action::Read {
+                from: ObjectId(0),
+                limit: 1,
+            })
+        }),
+        "1",
+    );
+    let pipe = vec![ObjectSpec::Pipe { capacity: 100 }];
+    let scenario = crate::Scenario::new(machine(2), workload(pipe, vec![writer, reader]), 1);
+    let checked = run_checked(scenario, Stub::minimal());
+    let ipis = checked
+        .events
+        .iter()
+        .filter(|(_, _, event)| matches!(event, Event::Ipi { .. }));
+    assert_eq!(ipis.count(), 20);
+    assert_eq!(checked.ran_on(1), [1; 21]);
+}

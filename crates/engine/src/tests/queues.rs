@@ -1,0 +1,219 @@
+//! Dispatch queues as policies use them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use schedlab_trace::TaskId;
+
+use crate::ExitKind;
+use crate::consts::{dsq_id, iter};
+use crate::policy::OpKind::*;
+use crate::policy::{OpCall, Reply, Request};
+use crate::testing::*;
+
+/// Runs tasks 0 … 5, all woken before any runs, and tells in which order they run.
+fn order(policy: Stub) -> Vec<u32> {
+    let tasks: Vec<_> = (0..6).map(|_| hog("p", 1)).collect();
+    let checked = run_checked(scenario(1, tasks), policy);
+    assert_eq!(
+        checked.end.exit.kind,
+        ExitKind::Done,
+        "{:?}",
+        checked.end.exit
+    );
+    checked.ran_on(0)
+}
+
+fn queueing(insert: fn(TaskId) -> Option<u64>, dispatch: impl Fn() -> u64 + 'static) -> Stub {
+    let dispatch = Rc::new(dispatch);
+    Stub::new(&[Init, Enqueue, Dispatch], move |a, op| {
+        let dispatch = dispatch.clone();
+        async move {
+            match op {
+                OpCall::Init => return a.create_dsq(1).await,
+                OpCall::Enqueue { task, .. } => match insert(task) {
+                    Some(vtime) => a.insert_vtime(task, 1, 100_000_000, vtime).await,
+                    None => a.insert(task, 1, 100_000_000, 0).await,
+                },
+                OpCall::Dispatch { .. } => {
+                    a.move_to_local(dispatch()).await;
+                }
+                _ => {}
+            }
+            0
+        }
+    })
+}
+
+#[test]
+fn fifo_and_vtime_order() {
+    assert_eq!(order(queueing(|_| None, || 1)), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(
+        order(queueing(|task| Some(u64::from(10 - task.0)), || 1)),
+        [5, 4, 3, 2, 1, 0]
+    );
+    // Equal ones in the order of arrival, and wrap-around counts as later.
+    assert_eq!(
+        order(queueing(
+            |task| Some(if task.0 < 3 { 4 } else { u64::MAX - 4 }),
+            || 1
+        )),
+        [3, 4, 5, 0, 1, 2]
+    );
+}
+
+#[test]
+fn iterators_move_whom_the_policy_wants() {
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let note = seen.clone();
+    let policy = Stub::new(&[Init, Enqueue, Dispatch], move |a, op| {
+        let seen = note.clone();
+        async move {
+            match op {
+                OpCall::Init => return a.create_dsq(1).await,
+                OpCall::Enqueue { task, .. } => a.insert(task, 1, 100_000_000, 0).await,
+                OpCall::Dispatch { .. } => {
+                    let request = Request::IterNew {
+                        dsq: 1,
+                        flags: iter::REV,
+                    };
+                    let Reply::Iter(it) = a.ask(request).await else {
+                        panic!("an iterator")
+                    };
+                    while let Reply::Task(Some(task)) = a.ask(Request::IterNext { iter: it }).await
+                    {
+                        seen.borrow_mut().push(task.0);
+                        a.ask(Request::MoveSetSlice {
+                            iter: it,
+                            slice: 7_000_000,
+                        })
+                        .await;
+                        let request = Request::DsqMove {
+                            iter: it,
+                            task,
+                            dsq: dsq_id::LOCAL,
+                            enq_flags: 0,
+                            priq: false,
+                        };
+                        if a.ask(request).await == Reply::Bool(true) {
+                            assert_eq!(a.slice(task), 7_000_000);
+                            break;
+                        }
+                    }
+                    a.ask(Request::IterDestroy { iter: it }).await;
+                }
+                _ => {}
+            }
+            0
+        }
+    });
+    assert_eq!(order(policy), [5, 4, 3, 2, 1, 0]);
+    assert_eq!(*seen.borrow(), [5, 4, 3, 2, 1, 0]);
+}
+
+#[test]
+fn bad_iterators_are_errnos() {
+    let policy = Stub::new(&[Init], |a, _| async move {
+        assert_eq!(a.create_dsq(1).await, 0);
+        assert_eq!(a.create_dsq(1).await, -17);
+        assert_eq!(a.create_dsq(dsq_id::GLOBAL).await, -22);
+        let ask = |dsq, flags| a.ask(Request::IterNew { dsq, flags });
+        assert_eq!(ask(2, 0).await, Reply::Int(-2));
+        assert_eq!(ask(1, 1).await, Reply::Int(-22));
+        assert_eq!(a.nr_queued(9).await, -2);
+        0
+    });
+    let end = run_checked(scenario(1, vec![hog("p", 1)]), policy).end;
+    assert_eq!(end.exit.kind, ExitKind::Done, "{:?}", end.exit);
+}
+
+#[test]
+fn tasks_go_to_other_cpus_local_queues() {
+    // From enqueue (deferred, as its lock cannot be taken there) and from dispatch.
+    let policy = |from_dispatch: bool| {
+        let held = Rc::new(RefCell::new(std::collections::VecDeque::new()));
+        Stub::new(&[SelectCpu, Enqueue, Dispatch], move |a, op| {
+            let held = held.clone();
+            async move {
+                match op {
+                    OpCall::SelectCpu { prev_cpu, .. } => return i64::from(prev_cpu.0),
+                    OpCall::Enqueue { task, .. } if from_dispatch => {
+                        held.borrow_mut().push_back(task);
+                    }
+                    OpCall::Enqueue { task, .. } => {
+                        a.insert(task, local_on(task.0 % 4), 1_000_000, 0).await
+                    }
+                    OpCall::Dispatch { .. } => loop {
+                        let next = held.borrow_mut().pop_front();
+                        let Some(task) = next else { break };
+                        a.insert(task, local_on(task.0 % 4), 1_000_000, 0).await;
+                    },
+                    _ => {}
+                }
+                0
+            }
+        })
+    };
+    for from_dispatch in [false, true] {
+        let tasks = (0..8).map(|_| periodic("p", 100, 300, 10)).collect();
+        let checked = run_checked(scenario(4, tasks), policy(from_dispatch));
+        assert_eq!(
+            checked.end.exit.kind,
+            ExitKind::Done,
+            "{:?}",
+            checked.end.exit
+        );
+        for cpu in 0..4 {
+            let ran = checked.ran_on(cpu);
+            assert!(
+                !ran.is_empty() && ran.iter().all(|task| task % 4 == cpu),
+                "{cpu}: {ran:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn spurious_and_late_dispatches_are_ignored() {
+    // Every dispatch inserts every task, whether the policy owns it or not.
+    let policy = Stub::new(&[Enqueue, Dispatch], |a, op| async move {
+        if let OpCall::Dispatch { .. } = op {
+            for task in 0..6 {
+                a.insert(TaskId(task), dsq_id::GLOBAL, 1_000_000, 0).await;
+            }
+        }
+        0
+    });
+    let tasks = (0..6).map(|_| periodic("p", 100, 300, 10)).collect();
+    let checked = run_checked(scenario(3, tasks), policy);
+    assert_eq!(
+        checked.end.exit.kind,
+        ExitKind::Done,
+        "{:?}",
+        checked.end.exit
+    );
+}
+
+#[test]
+fn peek_and_lengths() {
+    let policy = Stub::new(&[Init, Enqueue, Dispatch], |a, op| async move {
+        match op {
+            OpCall::Init => return a.create_dsq(1).await,
+            OpCall::Enqueue { task, .. } => a.insert(task, 1, 1_000_000, 0).await,
+            OpCall::Dispatch { .. } => {
+                let first = a.ask(Request::DsqPeek { dsq: 1 }).await;
+                let nr = a.nr_queued(1).await;
+                assert_eq!(nr == 0, first == Reply::Task(None));
+                if a.move_to_local(1).await {
+                    assert_eq!(a.nr_queued(1).await, nr - 1);
+                    assert_eq!(a.nr_queued(dsq_id::LOCAL).await, 1);
+                }
+            }
+            _ => {}
+        }
+        0
+    });
+    let tasks = (0..6).map(|_| periodic("p", 100, 300, 10)).collect();
+    let end = run_checked(scenario(1, tasks), policy).end;
+    assert_eq!(end.exit.kind, ExitKind::Done, "{:?}", end.exit);
+}

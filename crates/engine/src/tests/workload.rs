@@ -1,0 +1,267 @@
+//! What tasks do, and workloads that cannot end.
+
+use schedlab_trace::{Duration, Event, Instant};
+use schedlab_workload::{Action, ObjectId, ObjectSpec, Outcome, TaskSpec};
+
+use crate::policy::OpCall;
+use crate::policy::OpKind::*;
+use crate::testing::*;
+use crate::{Scenario, WorkloadFailure, run};
+
+fn with_objects(nr_cpus: usize, objects: Vec<ObjectSpec>, tasks: Vec<TaskSpec>) -> Scenario {
+    Scenario::new(machine(nr_cpus), workload(objects, tasks), 1)
+}
+
+const A: ObjectId = ObjectId(0);
+const B: ObjectId = ObjectId(1);
+
+fn us(n: u64) -> Action {
+    Action::Compute(Duration::from_us(n))
+}
+
+#[test]
+fn ping_pong_over_pipes() {
+    let player = |mine: ObjectId, other: ObjectId, starts: bool| {
+        task("player", move |n, _| {
+            (n < 200).then(|| match (n % 2 == 0) == starts {
+                true => Action::Write {
+                    to: other,
+                    bytes: 1,
+                },
+                false => Action::Read {
+                    from: mine,
+                    limit: 1,
+                },
+            })
+        })
+    };
+    for nr_cpus in [1, 2] {
+        let pipes = vec![ObjectSpec::Pipe { capacity: 4_096 }; 2];
+        let tasks = vec![player(A, B, true), player(B, A, false)];
+        let checked = run_checked(with_objects(nr_cpus, pipes, tasks), Stub::fifo(&[]));
+        assert_eq!(checked.end.failure, None);
+        assert!(checked.end.switches >= 200, "{}", checked.end.switches);
+    }
+}
+
+#[test]
+fn a_full_pipe_blocks_and_a_read_takes_all_that_is_there() {
+    let writer = task("writer", |n, _| {
+        (n < 10).then_some(Action::Write { to: A, bytes: 100 })
+    });
+    let reader = task("reader", |n, context| {
+        if n == 0 {
+            return Some(Action::Sleep(Duration::from_ms(1)));
+        }
+        if n > 1 {
+            match context.outcome {
+                Outcome::Messages(count) => assert_eq!(count, 5),
+                Outcome::Closed => return None,
+                outcome => panic!("{outcome:?}"),
+            }
+        }
+        Some(Action::Read { from: A, limit: 99 })
+    });
+    let pipe = vec![ObjectSpec::Pipe { capacity: 500 }];
+    let end = run_checked(with_objects(1, pipe, vec![writer, reader]), Stub::fifo(&[])).end;
+    assert_eq!(end.failure, None);
+    assert!(end.makespan.is_some());
+}
+
+#[test]
+fn mutexes_exclude() {
+    // Each adds 50 µs inside the mutex: on two CPUs it takes as long as on one.
+    let worker = || {
+        task("worker", |n, _| {
+            (n < 300).then(|| match n % 3 {
+                0 => Action::Lock(A),
+                1 => us(50),
+                _ => Action::Unlock(A),
+            })
+        })
+    };
+    let end = |nr_cpus| {
+        let tasks = vec![worker(), worker()];
+        let checked = run_checked(
+            with_objects(nr_cpus, vec![ObjectSpec::Mutex], tasks),
+            Stub::fifo(&[]),
+        );
+        assert_eq!(checked.end.failure, None);
+        checked.end.makespan.unwrap().ns()
+    };
+    assert!(end(2) > 200 * 50_000);
+}
+
+#[test]
+fn conditions_barriers_semaphores_and_events() {
+    let waiter = task("waiter", |n, _| {
+        Some(match n {
+            0 => Action::Lock(A),
+            1 => Action::Wait {
+                condition: B,
+                mutex: A,
+            },
+            2 => Action::Unlock(A),
+            3 => Action::Barrier(ObjectId(2)),
+            4 => Action::Acquire(ObjectId(3)),
+            5 => Action::Suspend(ObjectId(4)),
+            6 => Action::Work(1),
+            _ => return None,
+        })
+    });
+    let other = task("other", |n, _| {
+        Some(match n {
+            0 | 5 | 7 => Action::Sleep(Duration::from_ms(1)),
+            1 => Action::Lock(A),
+            2 => Action::Broadcast(B),
+            3 => Action::Unlock(A),
+            4 => Action::Barrier(ObjectId(2)),
+            6 => Action::Post(ObjectId(3)),
+            8 => Action::Notify(ObjectId(4)),
+            9 => Action::Work(1),
+            _ => return None,
+        })
+    });
+    let objects = vec![
+        ObjectSpec::Mutex,
+        ObjectSpec::Condition,
+        ObjectSpec::Barrier { parties: 2 },
+        ObjectSpec::Semaphore { initial: 0 },
+        ObjectSpec::Event,
+    ];
+    let end = run_checked(
+        with_objects(2, objects, vec![waiter, other]),
+        Stub::fifo(&[]),
+    )
+    .end;
+    assert_eq!((end.failure, end.work), (None, 2));
+    assert!(end.makespan.unwrap().ns() > 3_000_000);
+}
+
+#[test]
+fn forked_tasks_live_and_tell_their_parent() {
+    let parent = task("parent", |n, _| {
+        (n < 3).then(|| Action::Fork(Box::new(periodic("child", 100, 100, 2))))
+    });
+    let checked = run_checked(scenario(2, vec![parent]), Stub::fifo(ALL_TASK_OPS));
+    assert_eq!(checked.end.tasks, 4);
+    assert!(checked.end.makespan.is_some());
+    let forked = checked
+        .ops(InitTask)
+        .iter()
+        .filter(|(_, op)| matches!(op, OpCall::InitTask { fork: true, .. }))
+        .count();
+    assert_eq!(forked, 3);
+    let children = checked.events.iter().filter(|(_, _, event)| {
+        matches!(event, Event::TaskNew { parent: Some(parent), .. } if parent.0 == 0)
+    });
+    assert_eq!(children.count(), 3);
+}
+
+#[test]
+fn a_new_affinity_moves_the_task() {
+    let mover = task("p", |n, _| {
+        Some(match n {
+            0 | 2 => us(500),
+            1 => Action::SetAffinity("1".parse().unwrap()),
+            _ => return None,
+        })
+    });
+    for rq_locks in [true, false] {
+        let mover = task("p", |n, _| {
+            Some(match n {
+                0 | 2 => us(500),
+                1 => Action::SetAffinity("1".parse().unwrap()),
+                _ => return None,
+            })
+        });
+        let mut scenario = scenario(2, vec![mover, hog("q", 3)]);
+        scenario.machine.sched_ext.rq_locks = rq_locks;
+        let checked = run_checked(scenario, Stub::fifo(&[SetCpumask]));
+        assert!(checked.end.makespan.is_some());
+        assert!(checked.ran_on(1).contains(&0));
+    }
+    drop(mover);
+}
+
+#[test]
+fn a_deadlock_is_a_failure_with_names() {
+    let taker = |first: ObjectId, second: ObjectId| {
+        task("taker", move |n, _| {
+            Some(match n {
+                0 => Action::Lock(first),
+                1 => Action::Sleep(Duration::from_ms(1)),
+                2 => Action::Lock(second),
+                _ => return None,
+            })
+        })
+    };
+    let tasks = vec![taker(A, B), taker(B, A)];
+    let end = run(
+        with_objects(2, vec![ObjectSpec::Mutex; 2], tasks),
+        Stub::fifo(&[]),
+        (),
+    );
+    let Some(WorkloadFailure::Deadlock { at, blocked }) = end.failure else {
+        panic!("{:?}", end.failure);
+    };
+    assert_eq!(blocked, ["taker[1000] (Lock)", "taker[1001] (Lock)"]);
+    assert!(at < Instant::from_ns(2_000_000), "{at:?}");
+}
+
+#[test]
+fn a_loop_without_time_is_a_failure() {
+    let spinner = task("spinner", |_, _| Some(Action::Work(1)));
+    let end = run(scenario(1, vec![spinner]), Stub::fifo(&[]), ());
+    let failure = end.failure.expect("a failure").to_string();
+    assert!(
+        failure.starts_with("spinner[1000] did 100001 actions"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn wrong_objects_and_impossible_affinities_are_failures() {
+    let wrong = task("p", |_, _| Some(Action::Read { from: A, limit: 1 }));
+    let end = run(
+        with_objects(1, vec![ObjectSpec::Mutex], vec![wrong]),
+        Stub::fifo(&[]),
+        (),
+    );
+    assert_eq!(
+        end.failure.unwrap().to_string(),
+        "p[1000]: Read on object 0, which is a mutex"
+    );
+    let end = run(
+        scenario(2, vec![on_cpus(hog("p", 1), "5")]),
+        Stub::fifo(&[]),
+        (),
+    );
+    assert!(matches!(end.failure, Some(WorkloadFailure::NoCpu { .. })));
+}
+
+#[test]
+fn a_duration_ends_the_run() {
+    let mut scenario = scenario(2, vec![hog("p", 1_000)]);
+    scenario.workload.duration = Some(Duration::from_ms(10));
+    let end = run_checked(scenario, Stub::fifo(&[])).end;
+    assert_eq!(end.end.ns(), 10_000_000);
+    assert_eq!((end.makespan, end.unfinished.len()), (None, 1));
+}
+
+#[test]
+fn a_kernel_without_preemption_keeps_its_task_until_the_system_call_ends() {
+    // fork() takes long here; a slice that ends in it waits.
+    let forks = |preemptible: bool| {
+        let parent = task("parent", |n, _| {
+            (n < 20).then(|| Action::Fork(Box::new(hog("child", 1))))
+        });
+        let mut scenario = scenario(1, vec![parent, hog("other", 100)]);
+        scenario.machine.preemptible_kernel = preemptible;
+        scenario.machine.paths.fork_ns = 30_000_000;
+        let checked = run_checked(scenario, Stub::fifo(&[]));
+        assert!(checked.end.makespan.is_some());
+        checked.ran_on(0).iter().filter(|&&task| task == 0).count()
+    };
+    assert!(forks(true) > forks(false));
+}
