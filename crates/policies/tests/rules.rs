@@ -1,0 +1,107 @@
+//! Runs the C tests of the policies' rules and of the policy library: `rules/*.c`, where a scripted
+//! kernel calls one op after another. Each is a test here under its own name.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// A C file with tests and its program, compiled once.
+struct Program {
+    source: &'static str,
+    built: OnceLock<PathBuf>,
+}
+
+impl Program {
+    const fn new(source: &'static str) -> Self {
+        Program {
+            source,
+            built: OnceLock::new(),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.built.get_or_init(|| {
+            let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+            let include = package.join("../../include");
+            let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(self.source);
+            let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+            let output = Command::new(&compiler)
+                .current_dir(package.join("tests/rules"))
+                .args(["-std=gnu11", "-g", "-O1", "-Wall", "-Werror"])
+                // Tunables are made writable, so some `const` is lost.
+                .args(["-Wno-unused-function", "-Wno-unknown-warning-option"])
+                .args(["-Wno-discarded-qualifiers"])
+                .arg("-Wno-incompatible-pointer-types-discards-qualifiers")
+                .arg("-I")
+                .arg(include.join("native"))
+                .arg("-I")
+                .arg(&include)
+                .arg(format!("{}.c", self.source))
+                .arg("-o")
+                .arg(&program)
+                .output()
+                .unwrap_or_else(|error| panic!("{compiler}: {error}"));
+            assert!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            program
+        })
+    }
+
+    fn run(&self, test: &str) {
+        let output = Command::new(self.path())
+            .arg(test)
+            .output()
+            .expect("it was just compiled");
+        assert!(
+            output.status.success(),
+            "{test}: {}, {}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout)
+        );
+    }
+
+    /// The tests of the file are exactly those that run here.
+    fn has_just(&self, names: &[&str]) {
+        let output = Command::new(self.path())
+            .output()
+            .expect("it was just compiled");
+        let listed = String::from_utf8(output.stdout).expect("names are ASCII");
+        assert_eq!(listed.lines().collect::<Vec<_>>(), names);
+    }
+}
+
+macro_rules! rules {
+    ($module:ident: $($name:ident,)*) => {
+        mod $module {
+            static PROGRAM: super::Program = super::Program::new(stringify!($module));
+            #[test]
+            fn none_is_left_out() {
+                PROGRAM.has_just(&[$(stringify!($name)),*]);
+            }
+            $(#[test]
+            fn $name() {
+                PROGRAM.run(stringify!($name));
+            })*
+        }
+    };
+}
+
+rules! {
+    dss:
+        t1_goodness, t2_choice, t3_tie, t3_tie_by_list, t4_recalculation, t5_sequences, t6_yield,
+        t6_yield_alone, t6_only_yielders, yield_realtime, t7_fork, t8_exit, t9_tick,
+        t9_running_time, t10_placement_idle, t10_placement_oldest, t11_placement_busy,
+        t11_placement_first_of_equals, t11_threshold, t12_realtime_placement,
+        t13_2_3_99_lone_yielder, t14_round_robin, t15_quantum, wakeup, displaced,
+        displaced_after_sync_wakeup, address_space, blocking, woken_before_it_left, late_interrupt,
+        attribute_change, policy_change, pinned, one_cpu, late_mask, failed_lookup, yielders,
+}
+
+rules! {
+    library:
+        list_like_an_array, list_budget, contexts_like_a_set, cached_mask, no_context_left,
+        too_many_cpus,
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The policy library against plain models, by random operations: the list
+ * against an array, the free list of contexts against a set.
+ */
+#define POLICY "library.bpf.c"
+#define OPS library_ops
+#include "script.h"
+
+static u64 seed = 88172645463325252ull;
+
+static u32 draw(u32 below)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed % below;
+}
+
+#define NODES 40
+
+static struct lab_list list;
+static struct item {
+	u32 number;
+	struct lab_node node;
+} items[NODES];
+
+static void compare(const u32 *model, u32 nr)
+{
+	lab_node_t *pos, *back = &list.head;
+	u32 i = 0;
+
+	lab_list_for_each(pos, &list) {
+		CHECK(i < nr);
+		EQUAL(lab_entry(pos, struct item, node)->number, model[i]);
+		CHECK(pos->prev == back);
+		back = pos;
+		i++;
+	}
+	CHECK(lab_list_ended(pos, &list));
+	CHECK(list.head.prev == back);
+	EQUAL(i, nr);
+	EQUAL(list.nr, nr);
+}
+
+static void list_like_an_array(void)
+{
+	u32 model[NODES] = { }, nr = 0, round, i, number;
+	bool linked[NODES] = { };
+
+	script_start(1);
+	lab_list_init(&list);
+	for (i = 0; i < NODES; i++)
+		items[i].number = i;
+	compare(model, nr);
+	for (round = 0; round < 20000; round++) {
+		number = draw(NODES);
+		if (linked[number]) {
+			lab_list_del(&list, &items[number].node);
+			for (i = 0; model[i] != number; i++)
+				;
+			for (nr--; i < nr; i++)
+				model[i] = model[i + 1];
+		} else if (draw(2)) {
+			lab_list_add_tail(&list, &items[number].node);
+			model[nr++] = number;
+		} else {
+			lab_list_add_head(&list, &items[number].node);
+			for (i = nr++; i; i--)
+				model[i] = model[i - 1];
+			model[0] = number;
+		}
+		linked[number] = !linked[number];
+		compare(model, nr);
+	}
+}
+
+/* A walk whose budget runs out does not pretend to have seen the end. */
+static bool no_more(struct lab_host *h)
+{
+	static u32 left = 5;
+
+	return left && left--;
+}
+
+static void list_budget(void)
+{
+	lab_node_t *pos;
+	u32 i, seen = 0;
+
+	script_start(1);
+	lab_list_init(&list);
+	for (i = 0; i < NODES; i++)
+		lab_list_add_tail(&list, &items[i].node);
+	script.host.loop = no_more;
+	lab_list_for_each(pos, &list)
+		seen++;
+	EQUAL(seen, 5);
+	CHECK(!lab_list_ended(pos, &list));
+}
+
+static void contexts_like_a_set(void)
+{
+	struct task_struct *live[SCRIPT_TASKS];
+	u32 nr = 0, round, i, j, most = 0;
+
+	script_start(70);
+	for (round = 0; round < SCRIPT_TASKS / 2; round++) {
+		if (nr && draw(3) == 0) {
+			i = draw(nr);
+			script_exit_task(live[i]);
+			CHECK(!script_of(live[i])->stored);
+			live[i] = live[--nr];
+		} else {
+			live[nr++] = script_fork(NULL, 0, 1 + draw(5));
+		}
+		most = nr > most ? nr : most;
+		for (i = 0; i < nr; i++) {
+			task_t *t = task_of(live[i]);
+
+			EQUAL(t->lab.pid, live[i]->pid);
+			EQUAL(t->lab.task, live[i]->__lab_index);
+			EQUAL(t->mine, 0);
+			CHECK(task_at(t->lab.index) == t);
+			CHECK(lab_allowed(&t->lab, 0) && lab_allowed(&t->lab, 69));
+			CHECK(!lab_allowed(&t->lab, 70));
+			for (j = 0; j < i; j++)
+				CHECK(task_of(live[j]) != t);
+		}
+		if (nr) {
+			/* What one task leaves behind, the next does not find. */
+			task_t *t = task_of(live[nr - 1]);
+
+			t->mine = 1;
+			script_exit_task(live[nr - 1]);
+			live[nr - 1] = script_fork(NULL, 0, 1);
+			CHECK(task_of(live[nr - 1]) == t);
+			EQUAL(t->mine, 0);
+		}
+	}
+	/* Contexts are used again: there are as many as were ever needed at once. */
+	EQUAL(lab_tasks.nr, most);
+}
+
+static void cached_mask(void)
+{
+	struct task_struct *p;
+	task_t *t;
+	u32 cpu;
+
+	script_start(70);
+	p = script_fork(NULL, 0, 1);
+	t = task_of(p);
+	script_of(p)->mask.bits[1] = 1 << 3;
+	CHECK(lab_allowed(&t->lab, 66));
+	lab_task_refresh(&t->lab, p);
+	for (cpu = 64; cpu < 70; cpu++)
+		EQUAL(lab_allowed(&t->lab, cpu), cpu == 67);
+	lab_disallow(&t->lab, 67);
+	CHECK(!lab_allowed(&t->lab, 67) && lab_allowed(&t->lab, 3));
+}
+
+static void *no_pages(struct lab_host *h, const void *map, void *addr, u32 pages)
+{
+	return NULL;
+}
+
+/* Without a context a task is not let in. */
+static void no_context_left(void)
+{
+	struct script_task task = { .p.pid = 1, .p.cpus_ptr = &task.mask };
+	struct scx_init_task_args args = { };
+
+	script_start(1);
+	script.host.arena_alloc = no_pages;
+	EQUAL(OPS.init_task(&task.p, &args), -ENOMEM);
+	CHECK(script.error);
+	script.error = false;
+	CHECK(!task_of(&task.p));
+	EQUAL(script.probes[LAB_FAILED_LOOKUPS], 1);
+}
+
+static void too_many_cpus(void)
+{
+	script_start(1);
+	script.nr_cpus = LAB_MAX_CPUS + 1;
+	EQUAL(lab_init(), -EINVAL);
+	CHECK(script.error);
+	script.error = false;
+	script.nr_cpus = LAB_MAX_CPUS;
+	EQUAL(lab_init(), 0);
+}
+
+TESTS(TEST(list_like_an_array), TEST(list_budget), TEST(contexts_like_a_set),
+      TEST(cached_mask), TEST(no_context_left), TEST(too_many_cpus))
