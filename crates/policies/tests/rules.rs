@@ -105,3 +105,7 @@ rules! {
         list_like_an_array, list_budget, contexts_like_a_set, cached_mask, no_context_left,
         too_many_cpus,
 }
+
+rules! {
+    list_model: like_an_array, a_broken_link_is_found,
+}
