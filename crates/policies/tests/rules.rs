@@ -24,7 +24,7 @@ impl Program {
             let package = Path::new(env!("CARGO_MANIFEST_DIR"));
             let include = package.join("../../include");
             let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(self.source);
-            let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+            let compiler = std::env::var("SCHEDLAB_CC").unwrap_or_else(|_| "cc".to_owned());
             let output = Command::new(&compiler)
                 .current_dir(package.join("tests/rules"))
                 .args(["-std=gnu11", "-g", "-O1", "-Wall", "-Werror"])
