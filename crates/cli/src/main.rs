@@ -1,1 +1,87 @@
-fn main() {}
+//! `schedlab`: which CPU scheduler runs a workload best, and why.
+//!
+//! This crate reads arguments, reads and writes files and chooses exit codes. It computes no measure.
+
+mod args;
+mod commands;
+mod cpus;
+mod output;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+/// A run failed or its scheduler was ejected.
+const FAILED: u8 = 1;
+/// The command line or an input is wrong.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = match args::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => {
+            eprintln!("schedlab: {}", usage_line(&error.to_string()));
+            return ExitCode::from(USAGE);
+        }
+        // Help and version are errors only to clap.
+        Err(help) => {
+            let _ = help.print();
+            return ExitCode::SUCCESS;
+        }
+    };
+    match commands::run(cli.command) {
+        Ok(commands::Status::Done) => ExitCode::SUCCESS,
+        Ok(commands::Status::Failed) => ExitCode::from(FAILED),
+        // A reader that has seen enough (`| head`) is no error.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("schedlab: {}", one_line(&format!("{error:#}")));
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// An error as one line: what is wrong is worth more than where lines were broken.
+fn one_line(text: &str) -> String {
+    let lines: Vec<_> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    lines.join(" ")
+}
+
+/// What clap says of a wrong command line, in one line: the message and its tips without the usage.
+fn usage_line(text: &str) -> String {
+    let lines: Vec<_> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty())
+        .map(|line| line.strip_prefix("error: ").unwrap_or(line))
+        .collect();
+    format!("{}; `schedlab --help` shows how", lines.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clap_errors_become_one_line() {
+        let error = args::Cli::try_parse_from(["schedlab", "sim", "cpu", "--sed", "3", "-s", "a"]);
+        assert_eq!(
+            usage_line(&error.unwrap_err().to_string()),
+            "unexpected argument '--sed' found tip: a similar argument exists: '--seed'; `schedlab --help` shows how"
+        );
+    }
+}

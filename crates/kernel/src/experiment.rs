@@ -28,6 +28,18 @@ pub enum Load {
     Command(Vec<OsString>),
 }
 
+impl std::fmt::Display for Load {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Load::Workload { text, .. } => write!(f, "{text}"),
+            Load::Command(command) => {
+                let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+                write!(f, "{}", words.join(" "))
+            }
+        }
+    }
+}
+
 /// A comparison to be run.
 #[derive(Clone, Debug)]
 pub struct Experiment {
@@ -124,6 +136,7 @@ impl Experiment {
         let cpus = u32::try_from(topology::online().len()).unwrap_or(u32::MAX);
         let mut result = RunResult {
             workload: String::new(),
+            asked: self.load.to_string(),
             params: Vec::new(),
             scheduler: scheduler.to_owned(),
             machine: if vm::inside() { "vm" } else { "host" }.to_owned(),
@@ -137,12 +150,8 @@ impl Experiment {
         };
         let mut stdout = outcome.stdout;
         match &self.load {
-            Load::Command(command) => {
-                result.workload = command
-                    .iter()
-                    .map(|word| word.to_string_lossy().into_owned())
-                    .collect::<Vec<_>>()
-                    .join(" ");
+            Load::Command(_) => {
+                result.workload = self.load.to_string();
                 if let (true, Some(Value::Int(ns))) =
                     (result.is_done(), outcome.measures.get("makespan_ns"))
                 {
@@ -250,6 +259,7 @@ mod tests {
     fn result() -> RunResult {
         RunResult {
             workload: String::new(),
+            asked: String::new(),
             params: Vec::new(),
             scheduler: "x".to_owned(),
             machine: "host".to_owned(),

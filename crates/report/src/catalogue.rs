@@ -33,7 +33,12 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "makespan_ns",
         "ns",
-        "time from the start of the run to its end",
+        "time from the start of the run until the last task ended, or until the workload's own end; absent where the run failed",
+    ),
+    entry(
+        "end_ns",
+        "ns",
+        "time from the start of the run until it ended, for whatever reason",
     ),
     entry(
         "work",
@@ -207,15 +212,46 @@ pub const ENTRIES: &[Entry] = &[
         "Jain's index of x over all tasks that are not real-time and ever wanted a CPU, x = CPU time · 1024 / weight / time runnable or running; 1 = equal. It says something where CPUs are contended",
     ),
     entry(
+        "policy.failed_lookups",
+        "",
+        "look-ups of a task by the policy that found none",
+    ),
+    entry(
+        "policy.pinned_local",
+        "",
+        "single-CPU and migration-disabled tasks that the policy sent to their CPU's local queue",
+    ),
+    entry(
         "cache.accesses",
         "",
         "accesses of the scheduler to modelled cache lines",
     ),
     entry("cache.misses", "", "those that missed the CPU's cache"),
+    entry("cache.from_memory", "", "misses that memory served"),
+    entry(
+        "cache.from_llc",
+        "",
+        "misses that the shared last-level cache served",
+    ),
+    entry(
+        "cache.transfers",
+        "",
+        "misses that another CPU's cache served, because it held the line modified",
+    ),
+    entry(
+        "cache.invalidations",
+        "",
+        "writes that made other CPUs' copies worthless",
+    ),
     entry(
         "cache.bus_transactions",
         "",
-        "misses, transfers from other CPUs and invalidations on the bus",
+        "accesses that had to leave the last-level cache",
+    ),
+    entry(
+        "cache.bus_wait_ns",
+        "ns",
+        "time that accesses waited for the bus, in total",
     ),
 ];
 

@@ -8,6 +8,7 @@ pub mod export;
 pub mod histogram;
 pub mod lock_stats;
 pub mod measures;
+pub mod published;
 pub mod recorder;
 pub mod result;
 pub mod stats;

@@ -83,6 +83,28 @@ impl Measures {
         }
     }
 
+    /// Sets what a workload counted under its own names, then its ratios. A measure that is there already
+    /// keeps its value.
+    pub fn counters<'a>(
+        &mut self,
+        counts: impl Iterator<Item = (&'a str, i64)>,
+        ratios: impl IntoIterator<Item = (String, f64)>,
+    ) {
+        for (name, n) in counts {
+            if self.get(name).is_none() {
+                match u64::try_from(n) {
+                    Ok(n) => self.int(name, n),
+                    Err(_) => self.float(name, n as f64),
+                }
+            }
+        }
+        for (name, ratio) in ratios {
+            if self.get(&name).is_none() {
+                self.float(name, ratio);
+            }
+        }
+    }
+
     /// A measure's value.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0
@@ -131,6 +153,19 @@ mod tests {
         );
         assert_eq!(measures.number("half"), Some(50.0));
         assert_eq!(measures.number("a"), None);
+    }
+
+    #[test]
+    fn counters_do_not_overwrite_measures() {
+        let mut measures = Measures::default();
+        measures.int("work", 3);
+        let counts = [("work", 9), ("slack_ns", -4), ("reads", 2)];
+        let ratios = [("reads".to_owned(), 2.0), ("per_read".to_owned(), 1.5)];
+        measures.counters(counts.into_iter(), ratios);
+        assert_eq!(
+            serde_json::to_string(&measures).unwrap(),
+            r#"{"work":3,"slack_ns":-4.0,"reads":2,"per_read":1.5}"#
+        );
     }
 
     #[test]

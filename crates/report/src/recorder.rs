@@ -14,6 +14,8 @@ use crate::{Histogram, LockStats, Measures};
 pub struct Sources {
     /// [`Event::ScheduleEnter`] and [`Event::ScheduleExit`].
     pub schedule: bool,
+    /// What a choice examined and recalculated, in [`Event::ScheduleExit`].
+    pub examined: bool,
     /// Locks of the classes [`LockClass::RunQueue`] and [`LockClass::Dsq`].
     pub policy_locks: bool,
     /// Locks of the class [`LockClass::KernelRq`].
@@ -34,6 +36,7 @@ impl Sources {
     /// Everything, as the simulator shows it.
     pub const ALL: Sources = Sources {
         schedule: true,
+        examined: true,
         policy_locks: true,
         kernel_locks: true,
         modes: true,
@@ -45,6 +48,7 @@ impl Sources {
     /// Switches and wakeups alone.
     pub const SWITCHES: Sources = Sources {
         schedule: false,
+        examined: false,
         policy_locks: false,
         kernel_locks: false,
         modes: false,
@@ -62,6 +66,8 @@ struct Cpu {
     since: Instant,
     mode_ns: [u64; CpuMode::ALL.len()],
     schedule_entered: Option<Instant>,
+    /// Its own last moment, if it has told: it may be ahead of the run's.
+    ended: Option<Instant>,
 }
 
 /// One lock, by the path that took it.
@@ -146,6 +152,7 @@ impl MetricsRecorder {
             since: Instant::ZERO,
             mode_ns: [0; CpuMode::ALL.len()],
             schedule_entered: None,
+            ended: None,
         };
         MetricsRecorder {
             sources,
@@ -171,7 +178,7 @@ impl MetricsRecorder {
         self.work
     }
 
-    /// When the run ended, or the latest event so far.
+    /// When the run ended (the earliest [`Event::End`]), or the latest event so far.
     pub fn end(&self) -> Instant {
         self.end.unwrap_or(self.latest)
     }
@@ -226,7 +233,7 @@ impl MetricsRecorder {
     /// All measures that follow from the events. `clock_mhz` turns times into cycles where it is known.
     pub fn measures(&self, clock_mhz: Option<u32>) -> Measures {
         let mut measures = Measures::default();
-        measures.int("makespan_ns", self.end().ns());
+        measures.int("end_ns", self.end().ns());
         if self.sources.work {
             measures.int("work", self.work);
         }
@@ -254,14 +261,16 @@ impl MetricsRecorder {
                     cycles_1000 as f64 / (1_000.0 * schedule.completed as f64),
                 );
             }
+        }
+        if self.sources.examined {
             measures.mean(
                 "schedule.examined_mean",
                 u128::from(schedule.examined),
                 schedule.completed,
             );
             measures.int("schedule.examined_max", schedule.examined_max);
+            measures.int("schedule.recalculations", schedule.recalculations);
         }
-        measures.int("schedule.recalculations", schedule.recalculations);
         self.machine_queue.mean_and_max("runqueue.len", measures);
         self.cpu_queue.mean_and_max("runqueue.cpu_len", measures);
         if schedule.calls > 0 {
@@ -339,7 +348,8 @@ impl MetricsRecorder {
                 for (sum, part) in ns.iter_mut().zip(cpu.mode_ns) {
                     *sum += part;
                 }
-                ns[cpu.mode as usize] += self.end().since(cpu.since).ns();
+                let until = cpu.ended.unwrap_or(self.end());
+                ns[cpu.mode as usize] += until.since(cpu.since).ns();
             }
             let all = ns.iter().sum();
             let of = |mode: CpuMode| ns[mode as usize];
@@ -445,7 +455,10 @@ impl Recorder for MetricsRecorder {
             Event::Ipi { .. } => self.ipis += 1,
             Event::Tick => self.ticks += 1,
             Event::Work { n, .. } => self.work += u64::from(n),
-            Event::End => self.end = Some(at),
+            Event::End => {
+                self.cpus[cpu.index()].ended = Some(at);
+                self.end = Some(self.end.map_or(at, |end| end.min(at)));
+            }
             Event::TaskNew { .. }
             | Event::TaskExit { .. }
             | Event::Affinity { .. }

@@ -13,6 +13,9 @@ pub const SCHEMA: u32 = 1;
 pub struct RunResult {
     /// Name of the workload.
     pub workload: String,
+    /// The workload as it was asked for, for people; `params` says it in full.
+    #[serde(skip)]
+    pub asked: String,
     /// Its parameters in effect, defaults included, in the workload's order.
     #[serde(serialize_with = "as_map")]
     pub params: Vec<(String, String)>,

@@ -237,7 +237,7 @@ fn switches_latencies_and_migrations() {
     check(
         &recorder,
         &[
-            ("makespan_ns", 1_500.0),
+            ("end_ns", 1_500.0),
             ("switches.total", 6.0),
             ("switches.voluntary", 3.0),
             ("switches.involuntary", 2.0),
@@ -273,19 +273,21 @@ fn time_by_mode_until_the_end() {
             (170, 0, mode(CpuMode::User)),   // sched 10
             (170, 0, Event::Tick),
             (400, 1, mode(CpuMode::Kernel)), // idle 400
-            // cpu0: user 330, cpu1: kernel 100 until the end
+            // cpu0: user 330, cpu1, which is ahead: kernel 200 until the end
             (500, 0, Event::End),
+            (600, 1, Event::End),
         ],
     );
     check(
         &recorder,
         &[
-            ("cpu.idle_pct", 50.0),
-            ("cpu.user_pct", 33.0),
-            ("cpu.kernel_pct", 13.0),
-            ("cpu.spin_pct", 2.0),
-            ("sched.share_of_kernel_pct", 100.0 * 40.0 / 170.0),
-            ("sched.share_of_all_pct", 4.0),
+            ("end_ns", 500.0),
+            ("cpu.idle_pct", 100.0 * 500.0 / 1_100.0),
+            ("cpu.user_pct", 30.0),
+            ("cpu.kernel_pct", 100.0 * 230.0 / 1_100.0),
+            ("cpu.spin_pct", 100.0 * 20.0 / 1_100.0),
+            ("sched.share_of_kernel_pct", 100.0 * 40.0 / 270.0),
+            ("sched.share_of_all_pct", 100.0 * 40.0 / 1_100.0),
             ("ticks", 1.0),
         ],
     );
@@ -323,7 +325,7 @@ fn work_is_counted() {
             (2, 1, Event::Work { task: B, n: 4 }),
         ],
     );
-    check(&recorder, &[("work", 7.0), ("makespan_ns", 2.0)]);
+    check(&recorder, &[("work", 7.0), ("end_ns", 2.0)]);
 }
 
 #[test]
@@ -343,7 +345,7 @@ fn what_a_world_does_not_show_is_absent() {
     assert_eq!(
         names,
         [
-            "makespan_ns",
+            "end_ns",
             "schedule.picked_elsewhere",
             "switches.total",
             "switches.voluntary",

@@ -1,1 +1,14 @@
-//! Placeholder.
+//! One simulated run from names to measures: puts workload, machine, policy, virtual kernel and report
+//! together. It parses no arguments and writes no files.
+
+mod baseline;
+pub mod batch;
+mod policy;
+mod run;
+mod scheduler;
+mod spec;
+
+pub use policy::{OptionInfo, SchedulerInfo, schedulers};
+pub use run::{SimError, check, nr_cpus, run};
+pub use scheduler::Scheduler;
+pub use spec::{SimSpec, quote};

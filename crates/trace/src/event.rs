@@ -137,7 +137,8 @@ pub enum Event {
     Tick,
     /// `n` units of the workload's own measure of work are done (messages delivered, rounds …).
     Work { task: TaskId, n: u32 },
-    /// The run ended, normally or by ejection of the policy.
+    /// The run ended, normally or by ejection of the policy. Told for each CPU, at its own time; the run
+    /// ended at the earliest.
     End,
 }
 

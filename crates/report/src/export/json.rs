@@ -28,6 +28,7 @@ mod tests {
         measures.text("score_unit", "messages/s");
         let result = RunResult {
             workload: "chat".into(),
+            asked: "chat:rooms=20".into(),
             params: vec![
                 ("rooms".into(), "20".into()),
                 ("pin".into(), "false".into()),

@@ -2,4 +2,5 @@
 
 pub mod json;
 pub mod perfetto;
+pub mod published;
 pub mod table;

@@ -55,7 +55,7 @@ pub fn render(results: &[RunResult], width: usize) -> String {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&title(group[0], width));
+        text.push_str(&title(group[0]));
         text.push('\n');
         text.push_str(&body(&group, width));
         text.push_str(&failures(&group));
@@ -81,24 +81,8 @@ fn groups(results: &[RunResult]) -> Vec<Vec<&RunResult>> {
     groups
 }
 
-fn title(first: &RunResult, width: usize) -> String {
-    let mut line = format!("{} on {}", first.workload, first.machine);
-    let mut text = String::new();
-    let mut separator = ":";
-    for (name, value) in &first.params {
-        let part = format!(" {name}={value}");
-        line.push_str(separator);
-        if line.chars().count() + part.chars().count() >= width {
-            text.push_str(&line);
-            text.push('\n');
-            line = String::from("   ");
-        }
-        line.push_str(&part);
-        separator = ",";
-    }
-    text.push_str(&line);
-    text.push('\n');
-    text
+fn title(first: &RunResult) -> String {
+    format!("{} on {}\n", first.asked, first.machine)
 }
 
 fn cells<'a>(group: &[&'a RunResult]) -> Vec<Cell<'a>> {
@@ -215,15 +199,20 @@ fn columns_of(cells: &[Cell<'_>]) -> Vec<Column> {
     let one = |name: &'static str, show: fn(f64) -> String| {
         each(&move |cell| cell.median(name).map(show))
     };
-    let pair = |mean: &'static str, max: &'static str, show: fn(f64) -> String| {
+    let pair = |first: &'static str, second: &'static str, show: fn(f64) -> String| {
         each(&move |cell| {
             Some(format!(
                 "{}/{}",
-                show(cell.median(mean)?),
-                show(cell.median(max)?)
+                show(cell.median(first)?),
+                show(cell.median(second)?)
             ))
         })
     };
+    let queue = each(&|cell| {
+        let mean = cell.median("runqueue.len_mean")?;
+        let max = cell.median("runqueue.len_max")?;
+        Some(format!("{}/{}", digits(mean), grouped(max)))
+    });
     let mut schedulers = Column::new("", "scheduler", each(&|cell| Some(cell.scheduler.into())));
     schedulers.left = true;
     let mut columns = vec![
@@ -261,11 +250,7 @@ fn columns_of(cells: &[Cell<'_>]) -> Vec<Column> {
                 us,
             ),
         ),
-        Column::new(
-            "queue",
-            "mean/max",
-            pair("runqueue.len_mean", "runqueue.len_max", digits),
-        ),
+        Column::new("queue", "mean/max", queue),
         Column::new(
             "wakeup µs",
             "p50/p99",
@@ -311,7 +296,11 @@ fn score_column(cells: &[Cell<'_>]) -> Column {
             };
             let mut text = grouped(median);
             if let Some(Interval { low, high }) = stats::median_interval(&values) {
-                let _ = write!(text, " [{}, {}]", grouped(low), grouped(high));
+                if low == high {
+                    text.push_str(" ±0");
+                } else {
+                    let _ = write!(text, " [{}, {}]", grouped(low), grouped(high));
+                }
             }
             if cell.runs.iter().any(|run| !run.is_done()) {
                 text.push('!');
@@ -369,7 +358,7 @@ fn us(ns: f64) -> String {
 }
 
 /// Three significant digits, all of an integer's.
-fn digits(x: f64) -> String {
+pub(crate) fn digits(x: f64) -> String {
     match x.abs() {
         a if a >= 99.95 => grouped(x.round()),
         a if a >= 9.995 => format!("{x:.1}"),
@@ -384,7 +373,7 @@ fn share(x: f64) -> String {
 }
 
 /// Thousands separated; below 1000 with three significant digits.
-fn grouped(x: f64) -> String {
+pub(crate) fn grouped(x: f64) -> String {
     if x.abs() < 999.5 {
         return if x.fract() == 0.0 {
             format!("{x:.0}")
@@ -421,6 +410,7 @@ mod tests {
         measures.int("switches.total", 1_234_567);
         RunResult {
             workload: "chat".into(),
+            asked: "chat:rooms=20".into(),
             params: vec![
                 ("rooms".into(), "20".into()),
                 ("messages".into(), "200".into()),
@@ -452,7 +442,7 @@ mod tests {
         assert_lines(
             &found,
             &[
-                "chat on old: rooms=20, messages=200",
+                "chat:rooms=20 on old",
                 "",
                 "                     messages/s  vs first  contention   hold µs     queue   switches",
                 "cpus  scheduler  more is better         %           %  mean/max  mean/max",

@@ -107,7 +107,9 @@ pub trait Check: Recorder {
 /// Every invariant.
 pub struct Checkers {
     checks: Vec<Box<dyn Check + Send>>,
-    end: Instant,
+    latest: Instant,
+    /// The earliest [`Event::End`]: CPUs may be ahead of it.
+    end: Option<Instant>,
 }
 
 impl Checkers {
@@ -123,15 +125,17 @@ impl Checkers {
                 Box::new(modes::Modes::new(nr_cpus, start)),
                 Box::new(locks::Locks::new(nr_cpus, start)),
             ],
-            end: Instant::ZERO,
+            latest: Instant::ZERO,
+            end: None,
         }
     }
 
     /// Ends the checks and tells what they found, rule by rule.
     pub fn finish(mut self) -> Violations {
         let mut all = Violations::default();
+        let end = self.end.unwrap_or(self.latest);
         for check in &mut self.checks {
-            check.finish(self.end);
+            check.finish(end);
             all.add(check.violations());
         }
         all
@@ -161,10 +165,10 @@ impl Recorder for Checkers {
         for check in &mut self.checks {
             check.record(at, cpu, event);
         }
-        self.end = match event {
-            Event::End => at,
-            _ => self.end.max(at),
-        };
+        self.latest = self.latest.max(at);
+        if event == Event::End {
+            self.end = Some(self.end.map_or(at, |end| end.min(at)));
+        }
     }
 }
 

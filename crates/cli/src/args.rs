@@ -1,0 +1,313 @@
+//! The command line: every flag with its help, defined once; completions and man pages come from here.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+
+/// Which CPU scheduler runs a workload best, and why
+#[derive(Parser, Debug)]
+#[command(
+    name = "schedlab",
+    version,
+    max_term_width = 80,
+    after_help = "\
+Examples:
+  schedlab list schedulers
+  schedlab sim chat:rooms=10 -s dss,fifo -c 2..8 -m netfinity-8500r
+  schedlab sim cpu -s vtime --trace cpu.pftrace
+  schedlab run --vm -s dss,kernel chat
+
+Exit status: 0 done; 1 a run failed or its scheduler was ejected (results are
+complete and say so); 2 the command line or an input is wrong."
+)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Commands
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// List schedulers, workloads, machines or measures
+    List(ListArgs),
+    /// Simulate a workload under one or more schedulers
+    Sim(SimArgs),
+    /// Simulate what was published of a scheduler and show both figures
+    Published(PublishedArgs),
+    /// Run a workload or a command under schedulers in a real kernel
+    Run(RunArgs),
+    /// Run a command in a virtual machine whose kernel has sched_ext
+    Vm(VmArgs),
+    /// Run a workload's real program here, under whatever schedules now
+    Load(LoadArgs),
+    /// Measure this machine into a machine profile
+    Calibrate(CalibrateArgs),
+    /// Tell what this machine and its kernel can do, and what is missing
+    Doctor,
+    /// Print a completion script for a shell
+    #[command(after_help = "\
+Example:
+  schedlab completions bash > ~/.local/share/bash-completion/completions/schedlab")]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages into a folder
+    #[command(after_help = "\
+Example:
+  schedlab man ~/.local/share/man/man1")]
+    Man {
+        /// The folder; it must exist
+        #[arg(value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+}
+
+/// What can be listed
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Schedulers and their options
+    Schedulers,
+    /// Workloads and their options
+    Workloads,
+    /// Machine profiles
+    Machines,
+    /// What is measured
+    Measures,
+}
+
+/// Arguments of `list`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  schedlab list                     everything
+  schedlab list workloads
+  schedlab list workloads chat      one, with its options
+  schedlab list measures wakeup     those whose names contain a word")]
+pub struct ListArgs {
+    /// What to list; everything if absent
+    pub kind: Option<Kind>,
+    /// Only entries whose names contain this; one alone is shown in full
+    pub name: Option<String>,
+}
+
+/// Who schedules real-time tasks in simulation
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rt {
+    /// The real-time class, above the scheduler, as in a kernel
+    Kernel,
+    /// The scheduler itself
+    Policy,
+}
+
+/// Arguments of `sim`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  schedlab sim cpu -s fifo,vtime
+  schedlab sim chat:rooms=20,messages=200 -s dss -c 2..8 -m netfinity-8500r
+  schedlab sim reflex -s dss:lock=queued,fifo -c 2,4,8 --repeat 10
+  schedlab sim taskset.json -s ./mine.bpf.c --json results.json
+  schedlab sim pipe -s vtime -c 2 --trace pipe.pftrace
+
+Schedulers are separated by commas; options follow a colon. A part with `=` in
+it belongs to the scheduler before: in `a:x=1,y=2,b`, y is an option of a.")]
+pub struct SimArgs {
+    /// WORKLOAD[:option=value,…], or the path of an rt-app file (*.json)
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub workload: String,
+    #[command(flatten)]
+    pub common: SimCommon,
+    /// Schedulers: names with options, or paths of .bpf.c files
+    #[arg(short, long, value_name = "A,B,…", value_hint = ValueHint::FilePath)]
+    pub schedulers: String,
+    /// Machine profile: a name, or the path of a .toml file
+    #[arg(short, long, value_name = "MACHINE", default_value = "laptop", value_hint = ValueHint::FilePath)]
+    pub machine: String,
+    /// Numbers of CPUs: 8, 2,4,8 or 2..8 (ends included) [default: all]
+    #[arg(short, long, value_name = "N,…")]
+    pub cpus: Option<String>,
+    /// Runs of each, in interleaved order, with the seeds SEED, SEED+1, …
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub repeat: u32,
+    /// Write results as JSON; `-` for standard output instead of the table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// Write a Perfetto trace of the run (https://ui.perfetto.dev)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub trace: Option<PathBuf>,
+}
+
+/// What `sim` and `published` share
+#[derive(Args, Debug)]
+pub struct SimCommon {
+    /// Seed of everything random
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub seed: u64,
+    /// Check the invariants of the run while it is under way
+    #[arg(long)]
+    pub check: bool,
+    /// Who schedules real-time tasks
+    #[arg(long, value_enum, value_name = "WHO", default_value_t = Rt::Kernel)]
+    pub rt: Rt,
+    /// Which kernel's sched_ext is simulated: 7.2 or 6.18
+    #[arg(long, value_name = "VERSION", default_value = "7.2")]
+    pub kernel: String,
+    /// Give a run up after so many simulated seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = schedlab_sim::SimSpec::TIME_LIMIT_S, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub time_limit: u64,
+    /// Runs at the same time [default: one a core]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+}
+
+/// Arguments of `published`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  schedlab published chat:rooms=20,messages=200 -s dss -m netfinity-8500r
+
+Each published figure is printed beside the median of the simulated ones and
+their ratio; `*` marks those that miss the aims (contention within 10 points,
+means within 1.5 times, maxima within 3 times).")]
+pub struct PublishedArgs {
+    /// Only this workload, with its options [default: all that are published]
+    pub workload: Option<String>,
+    #[command(flatten)]
+    pub common: SimCommon,
+    /// Only this machine [default: all that are published]
+    #[arg(short, long, value_name = "MACHINE")]
+    pub machine: Option<String>,
+    /// The scheduler whose figures were published, with its options
+    #[arg(short, long, value_name = "SCHEDULER")]
+    pub scheduler: String,
+    /// Runs of each, with the seeds SEED, SEED+1, …
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub repeat: u32,
+    /// Figures to compare with [default: those that come with schedlab]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub figures: Option<PathBuf>,
+    /// Write results as JSON; `-` for standard output instead of the table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+}
+
+/// Arguments of `run`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sudo schedlab run -s dss,kernel chat:rooms=2
+  schedlab run --vm -s dss,fifo,kernel chat:rooms=2
+  schedlab run --vm -s ./mine.bpf.c -- perf bench sched messaging
+
+`kernel` is the kernel's own scheduler.")]
+pub struct RunArgs {
+    /// WORKLOAD[:option=value,…]; or a command after `--`
+    #[arg(conflicts_with = "command", required_unless_present = "command")]
+    pub workload: Option<String>,
+    /// Schedulers: names with options, paths of .bpf.c files, or `kernel`
+    #[arg(short, long, value_name = "A,B,…", value_hint = ValueHint::FilePath)]
+    pub schedulers: String,
+    /// In a virtual machine instead of this machine's kernel
+    #[arg(long)]
+    pub vm: bool,
+    /// CPUs of the virtual machine
+    #[arg(short, long, value_name = "N")]
+    pub cpus: Option<String>,
+    /// Seed of the workload
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub seed: u64,
+    /// Runs of each, in interleaved order
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub repeat: u32,
+    /// Write results as JSON; `-` for standard output instead of the table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// The command to run
+    #[arg(last = true, value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
+}
+
+/// Arguments of `vm`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  schedlab vm -- uname -r")]
+pub struct VmArgs {
+    /// CPUs of the virtual machine
+    #[arg(short, long, value_name = "N", default_value = "2")]
+    pub cpus: String,
+    /// The command to run
+    #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
+}
+
+/// Arguments of `load`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  schedlab load chat:rooms=2 --json -")]
+pub struct LoadArgs {
+    /// WORKLOAD[:option=value,…], or the path of an rt-app file (*.json)
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub workload: String,
+    /// Seed of the workload
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub seed: u64,
+    /// Give it up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub time_limit: u64,
+    /// Write the result as JSON; `-` for standard output instead of the table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+}
+
+/// Arguments of `calibrate`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  schedlab calibrate -o mine.toml
+  schedlab sim chat -s dss -m ./mine.toml
+
+Run it on a quiet machine; it takes some seconds. Every number in the profile
+says how it was measured, with its spread, or that it is a guess.")]
+pub struct CalibrateArgs {
+    /// Write the profile here instead of to standard output
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_and_command_has_a_help_text() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments() {
+                assert!(
+                    argument.get_help().is_some(),
+                    "{} {} has no help",
+                    command.get_name(),
+                    argument.get_id()
+                );
+            }
+            for inner in command.get_subcommands() {
+                assert!(
+                    inner.get_about().is_some(),
+                    "{} has no help",
+                    inner.get_name()
+                );
+                check(inner);
+            }
+        }
+        check(&Cli::command());
+    }
+}

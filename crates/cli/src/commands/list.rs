@@ -1,0 +1,269 @@
+//! `list`: what there is to name on the command line, and what is measured.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anyhow::bail;
+use schedlab_machine::Machine;
+use schedlab_report::catalogue;
+
+use super::{Status, width};
+use crate::args::{Kind, ListArgs};
+
+/// A thing that can be named.
+struct Item {
+    name: String,
+    summary: String,
+    /// Options or further facts, each with its explanation; shown where the item is the only one.
+    details: Vec<(String, String)>,
+}
+
+pub fn run(args: &ListArgs) -> anyhow::Result<Status> {
+    let kinds = match args.kind {
+        Some(kind) => vec![kind],
+        None => vec![
+            Kind::Schedulers,
+            Kind::Workloads,
+            Kind::Machines,
+            Kind::Measures,
+        ],
+    };
+    let mut text = String::new();
+    for kind in &kinds {
+        if kinds.len() > 1 {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _ = writeln!(text, "{gap}{}", heading(*kind));
+        }
+        text.push_str(&list(*kind, args.name.as_deref(), kinds.len() > 1)?);
+    }
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(Status::Done)
+}
+
+fn heading(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Schedulers => "Schedulers:",
+        Kind::Workloads => "Workloads:",
+        Kind::Machines => "Machines:",
+        Kind::Measures => "Measures:",
+    }
+}
+
+fn list(kind: Kind, filter: Option<&str>, indent: bool) -> anyhow::Result<String> {
+    let mut items = match kind {
+        Kind::Schedulers => schedulers(),
+        Kind::Workloads => workloads(),
+        Kind::Machines => machines()?,
+        Kind::Measures => measures(),
+    };
+    if let Some(filter) = filter {
+        let exact = items.iter().any(|item| item.name == filter);
+        let known: Vec<_> = items.iter().map(|item| item.name.clone()).collect();
+        items.retain(|item| {
+            if exact {
+                item.name == filter
+            } else {
+                item.name.contains(filter)
+            }
+        });
+        if items.is_empty() {
+            match kind {
+                Kind::Measures => bail!(
+                    "no measure has `{filter}` in its name; `schedlab list measures` shows all"
+                ),
+                _ => bail!(
+                    "nothing has `{filter}` in its name; there are: {}",
+                    known.join(", ")
+                ),
+            }
+        }
+    }
+    let mut text = String::new();
+    let detailed = items.len() == 1 && filter.is_some();
+    let names = items.iter().map(|item| item.name.as_str());
+    let column = column_of(names, if indent { 2 } else { 0 });
+    for item in &items {
+        entry(
+            &mut text,
+            if indent { 2 } else { 0 },
+            column,
+            &item.name,
+            &item.summary,
+        );
+        if detailed {
+            let column = column_of(item.details.iter().map(|(name, _)| name.as_str()), 2);
+            for (name, explanation) in &item.details {
+                entry(&mut text, 2, column, name, explanation);
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// Where explanations start: behind the longest name that leaves them room.
+fn column_of<'a>(names: impl Iterator<Item = &'a str>, indent: usize) -> usize {
+    let widths = names
+        .map(|name| name.chars().count())
+        .filter(|&width| width <= 30);
+    widths.max().unwrap_or(0) + indent + 2
+}
+
+/// `name  explanation`, the explanation wrapped in its column.
+fn entry(text: &mut String, indent: usize, column: usize, name: &str, explanation: &str) {
+    let mut line = format!("{:indent$}{name}", "");
+    if line.chars().count() + 2 > column && !explanation.is_empty() {
+        text.push_str(&line);
+        text.push('\n');
+        line.clear();
+    }
+    let mut words = explanation.split_whitespace().peekable();
+    if words.peek().is_none() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+        return;
+    }
+    let limit = width().clamp(60, 100);
+    let mut used = line.chars().count();
+    line.push_str(&" ".repeat(column.saturating_sub(used)));
+    used = column;
+    let mut first = true;
+    for word in words {
+        let wide = word.chars().count();
+        if !first && used + 1 + wide > limit {
+            text.push_str(&line);
+            text.push('\n');
+            line = " ".repeat(column);
+            used = column;
+            first = true;
+        }
+        if !first {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += wide;
+        first = false;
+    }
+    text.push_str(&line);
+    text.push('\n');
+}
+
+fn schedulers() -> Vec<Item> {
+    schedlab_sim::schedulers()
+        .into_iter()
+        .map(|scheduler| Item {
+            name: scheduler.name,
+            summary: scheduler.summary,
+            details: scheduler
+                .options
+                .into_iter()
+                .map(|option| {
+                    let doc = option.doc.map(|doc| format!("{doc}; ")).unwrap_or_default();
+                    (
+                        format!("{}={}", option.name, option.default),
+                        format!("{doc}{}", option.values),
+                    )
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+fn workloads() -> Vec<Item> {
+    let models = schedlab_workload::list().iter().map(|model| Item {
+        name: model.name.to_owned(),
+        summary: model.summary.to_owned(),
+        details: model
+            .all_params()
+            .map(|param| {
+                (
+                    format!("{}={}", param.name, param.default),
+                    format!("{}; {}", param.doc, param.kind),
+                )
+            })
+            .collect(),
+    });
+    let files = Item {
+        name: "FILE.json".to_owned(),
+        summary: "an rt-app task set".to_owned(),
+        details: Vec::new(),
+    };
+    models.chain([files]).collect()
+}
+
+fn machines() -> anyhow::Result<Vec<Item>> {
+    Machine::builtin_names()
+        .map(|name| {
+            let machine = Machine::builtin(name)?;
+            let calibration = if machine.is_calibrated() {
+                format!("calibrated on {}", machine.calibrated_on.join(", "))
+            } else {
+                "data sheet only".to_owned()
+            };
+            Ok(Item {
+                name: name.to_owned(),
+                summary: format!("{} ({calibration})", machine.summary),
+                details: vec![
+                    ("CPUs".to_owned(), machine.topology.nr_cpus().to_string()),
+                    ("clock".to_owned(), format!("{} MHz", machine.clock_mhz)),
+                    ("timer".to_owned(), format!("{} Hz", machine.hz)),
+                ],
+            })
+        })
+        .collect()
+}
+
+fn measures() -> Vec<Item> {
+    catalogue::ENTRIES
+        .iter()
+        .map(|entry| Item {
+            name: entry.name.to_owned(),
+            summary: match entry.unit {
+                "" => entry.meaning.to_owned(),
+                unit => format!("{} ({unit})", entry.meaning),
+            },
+            details: Vec::new(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn explanations_are_wrapped_in_their_column() {
+        let mut text = String::new();
+        entry(&mut text, 2, 8, "ab", &"word ".repeat(20));
+        for (index, line) in text.lines().enumerate() {
+            assert!(line.chars().count() <= 80, "{line}");
+            let start = if index == 0 {
+                "  ab    word"
+            } else {
+                "        word"
+            };
+            assert!(line.starts_with(start), "{line}");
+        }
+        let mut text = String::new();
+        entry(&mut text, 0, 4, "a long name", "x");
+        assert_eq!(text, "a long name\n    x\n");
+        let mut text = String::new();
+        entry(&mut text, 0, 4, "a", "");
+        assert_eq!(text, "a\n");
+    }
+
+    #[test]
+    fn everything_can_be_listed() {
+        for kind in [
+            Kind::Schedulers,
+            Kind::Workloads,
+            Kind::Machines,
+            Kind::Measures,
+        ] {
+            assert!(list(kind, None, false).unwrap().lines().count() > 0);
+        }
+        let chat = list(Kind::Workloads, Some("chat"), false).unwrap();
+        assert!(chat.contains("rooms="), "{chat}");
+        assert!(list(Kind::Machines, Some("pdp"), false).is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! `load`: a workload's real program, here and now, under whatever schedules.
+
+use std::time::Duration;
+
+use schedlab_programs::{End, Options, Report};
+use schedlab_report::export::table;
+use schedlab_report::{Measures, RunResult};
+
+use super::{Status, deliver, json_output, width};
+use crate::args::LoadArgs;
+
+pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
+    let json = json_output(args.json.as_deref())?;
+    let options = Options {
+        seed: args.seed,
+        limit: Duration::from_secs(args.time_limit),
+    };
+    // Nothing else runs in this process yet: it is forked.
+    let report = schedlab_programs::run(&args.workload, &options)?;
+    for note in &report.notes {
+        eprintln!("schedlab: {note}");
+    }
+    let results = [result(&report, args)];
+    deliver(
+        &results,
+        &table::render(&results, width()),
+        args.json.as_deref(),
+        json,
+    )
+}
+
+fn result(report: &Report, args: &LoadArgs) -> RunResult {
+    let mut measures = Measures::default();
+    let message = match &report.end {
+        End::Done => None,
+        End::TimedOut(left) => Some(format!(
+            "not finished after {} s: {}; give it more with --time-limit",
+            args.time_limit,
+            left.join(", ")
+        )),
+    };
+    if message.is_none() {
+        let score = &report.score;
+        if let Some(value) = report.score_value() {
+            measures.float("score", value);
+            measures.text("score_unit", score.unit);
+            measures.text("score_better", score.better());
+            measures.float(score.name, value);
+        }
+        measures.int("makespan_ns", report.makespan_ns);
+    }
+    measures.int("work", report.work);
+    measures.int("tasks", report.tasks);
+    measures.counters(report.counters.values(), report.counters.measures());
+    RunResult {
+        workload: report.workload.clone(),
+        asked: args.workload.clone(),
+        params: report.params.clone(),
+        scheduler: "current".to_owned(),
+        machine: "host".to_owned(),
+        cpus: u32::try_from(schedlab_programs::nr_cpus()).unwrap_or(u32::MAX),
+        seed: args.seed,
+        exit: match message {
+            None => RunResult::DONE.to_owned(),
+            Some(_) => "time_limit".to_owned(),
+        },
+        message,
+        replay: format!(
+            "schedlab load {} --seed {} --time-limit {}",
+            schedlab_sim::quote(&args.workload),
+            args.seed,
+            args.time_limit
+        ),
+        measures,
+        histograms: Vec::new(),
+    }
+}

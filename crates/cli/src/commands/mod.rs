@@ -1,0 +1,104 @@
+//! One file per command, and what they share.
+
+mod calibrate;
+mod list;
+mod load;
+mod published;
+mod real;
+mod shell;
+mod sim;
+
+use std::io::Write as _;
+use std::path::Path;
+
+use schedlab_report::RunResult;
+use schedlab_report::export::{json, table};
+
+use crate::args::Command;
+use crate::output::Output;
+
+/// How a command ended that could do its work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// As it should.
+    Done,
+    /// A run failed or its scheduler was ejected; the results say so.
+    Failed,
+}
+
+/// Carries a command out.
+///
+/// # Errors
+/// What is wrong with the command line, an input or a file.
+pub fn run(command: Command) -> anyhow::Result<Status> {
+    match command {
+        Command::List(args) => list::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Published(args) => published::run(&args),
+        Command::Run(args) => real::run(&args),
+        Command::Vm(args) => real::vm(&args),
+        Command::Load(args) => load::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
+        Command::Doctor => real::doctor(),
+        Command::Completions { shell } => shell::completions(shell),
+        Command::Man { folder } => shell::man(&folder),
+    }
+}
+
+/// Whether a path stands for standard output.
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Begins the JSON file before the work, so that a wrong path is told at once.
+fn json_output(path: Option<&Path>) -> anyhow::Result<Option<Output>> {
+    path.filter(|path| !is_stdout(path))
+        .map(Output::create)
+        .transpose()
+}
+
+/// Prints `text`, the results as a table or otherwise, and writes them as JSON where that was asked for:
+/// with `--json -` instead of the text.
+fn deliver(
+    results: &[RunResult],
+    text: &str,
+    json_path: Option<&Path>,
+    json_file: Option<Output>,
+) -> anyhow::Result<Status> {
+    let mut stdout = std::io::stdout().lock();
+    if json_path.is_some_and(is_stdout) {
+        json::write(results, &mut stdout)?;
+    } else {
+        stdout.write_all(text.as_bytes())?;
+    }
+    if let Some(mut file) = json_file {
+        json::write(results, &mut file)?;
+        file.commit()?;
+    }
+    let failed: Vec<_> = results.iter().filter(|result| !result.is_done()).collect();
+    if json_path.is_some_and(is_stdout) {
+        // The table would have told; here only the document does, which nobody reads by eye.
+        for result in &failed {
+            eprintln!(
+                "schedlab: {} on {} CPUs, seed {}: {}; replay: {}",
+                result.scheduler, result.cpus, result.seed, result.exit, result.replay
+            );
+        }
+    }
+    Ok(if failed.is_empty() {
+        Status::Done
+    } else {
+        Status::Failed
+    })
+}
+
+/// Columns of the terminal, as the shell tells them; a pipe gets the default.
+fn width() -> usize {
+    use std::io::IsTerminal as _;
+    if !std::io::stdout().is_terminal() {
+        return table::WIDTH;
+    }
+    console::Term::stdout()
+        .size_checked()
+        .map_or(table::WIDTH, |(_, columns)| usize::from(columns).max(40))
+}

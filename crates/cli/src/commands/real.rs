@@ -1,0 +1,30 @@
+//! `run`, `vm` and `doctor`: the real kernel's side, where this program was built with it.
+
+#[cfg(not(feature = "kernel"))]
+pub use without::{doctor, run, vm};
+
+#[cfg(not(feature = "kernel"))]
+mod without {
+    use anyhow::bail;
+
+    use crate::args::{RunArgs, VmArgs};
+    use crate::commands::Status;
+
+    /// How to get what is missing.
+    const REMEDY: &str = "this schedlab was built without the real kernel's side: install clang-22, libelf-dev and zlib1g-dev, then `cargo build --release -p schedlab --features kernel` (`make demo` does both)";
+
+    pub fn run(_: &RunArgs) -> anyhow::Result<Status> {
+        bail!("{REMEDY}")
+    }
+
+    pub fn vm(_: &VmArgs) -> anyhow::Result<Status> {
+        bail!("{REMEDY}")
+    }
+
+    /// Simulation needs nothing of the kernel, so its absence is told, not complained about.
+    pub fn doctor() -> anyhow::Result<Status> {
+        println!("simulation    ready");
+        println!("real kernel   {REMEDY}");
+        Ok(Status::Done)
+    }
+}

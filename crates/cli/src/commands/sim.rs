@@ -1,0 +1,138 @@
+//! `sim`: a workload under schedulers in simulation.
+
+use std::path::Path;
+use std::thread;
+
+use anyhow::bail;
+use schedlab_report::RunResult;
+use schedlab_report::export::perfetto::PerfettoWriter;
+use schedlab_report::export::table;
+use schedlab_sim::{Scheduler, SimError, SimSpec, batch};
+
+use super::{Status, deliver, json_output, width};
+use crate::args::{Rt, SimArgs, SimCommon};
+use crate::cpus;
+use crate::output::Output;
+use crate::progress::Progress;
+
+pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
+    let schedulers =
+        Scheduler::parse_list(&args.schedulers).map_err(|error| anyhow::anyhow!("-s: {error}"))?;
+    for (index, scheduler) in schedulers.iter().enumerate() {
+        if schedulers[..index].contains(scheduler) {
+            bail!("-s: `{scheduler}` is named twice; --repeat runs each several times");
+        }
+    }
+    let cpus = match &args.cpus {
+        None => vec![None],
+        Some(text) => cpus::parse(text)
+            .map_err(|error| anyhow::anyhow!("-c: {error}"))?
+            .into_iter()
+            .map(Some)
+            .collect(),
+    };
+    let mut specs = Vec::new();
+    for repetition in 0..u64::from(args.repeat) {
+        for &cpus in &cpus {
+            for scheduler in &schedulers {
+                let seed = seed_of(args.common.seed, repetition)?;
+                specs.push(spec(
+                    &args.workload,
+                    scheduler,
+                    &args.machine,
+                    cpus,
+                    seed,
+                    &args.common,
+                ));
+            }
+        }
+    }
+    check(&specs)?;
+    if args.trace.is_some() && specs.len() != 1 {
+        bail!(
+            "--trace records one run, and these are {}: choose one scheduler, one -c and no --repeat",
+            specs.len()
+        );
+    }
+    let json = json_output(args.json.as_deref())?;
+    let results = match &args.trace {
+        Some(path) => vec![traced(&specs[0], path)?],
+        None => simulate(&specs, &args.common)?,
+    };
+    deliver(
+        &results,
+        &table::render(&results, width()),
+        args.json.as_deref(),
+        json,
+    )
+}
+
+/// The seed of a repetition.
+pub fn seed_of(first: u64, repetition: u64) -> anyhow::Result<u64> {
+    first
+        .checked_add(repetition)
+        .ok_or_else(|| anyhow::anyhow!("--seed {first}: with --repeat, seeds go beyond 2^64"))
+}
+
+/// The specification of one run.
+pub fn spec(
+    workload: &str,
+    scheduler: &Scheduler,
+    machine: &str,
+    cpus: Option<usize>,
+    seed: u64,
+    common: &SimCommon,
+) -> SimSpec {
+    SimSpec {
+        workload: workload.to_owned(),
+        scheduler: scheduler.clone(),
+        machine: machine.to_owned(),
+        cpus,
+        seed,
+        rt_policy: common.rt == Rt::Policy,
+        kernel: common.kernel.clone(),
+        time_limit_s: common.time_limit,
+        check: common.check,
+    }
+}
+
+/// Refuses what cannot be run before anything is run, and says what users should know of what can.
+pub fn check(specs: &[SimSpec]) -> Result<(), SimError> {
+    let mut told: Vec<String> = Vec::new();
+    for spec in specs.iter().filter(|spec| spec.seed == specs[0].seed) {
+        for note in schedlab_sim::check(spec)? {
+            if !told.contains(&note) {
+                eprintln!("schedlab: {note}");
+                told.push(note);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs them all, as many at a time as there are cores.
+pub fn simulate(specs: &[SimSpec], common: &SimCommon) -> Result<Vec<RunResult>, SimError> {
+    let threads = match common.jobs {
+        Some(jobs) => usize::from(jobs),
+        None => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let mut progress = Progress::new(specs.len());
+    batch::run_all(
+        specs,
+        threads,
+        |spec| schedlab_sim::run(spec, ()),
+        |done| progress.update(done),
+    )
+}
+
+fn traced(spec: &SimSpec, path: &Path) -> anyhow::Result<RunResult> {
+    let output = Output::create(path)?;
+    let cpus = schedlab_sim::nr_cpus(spec)?;
+    let mut writer = PerfettoWriter::new(output, cpus, &format!("{}.0", spec.kernel));
+    let result = schedlab_sim::run(spec, &mut writer)?;
+    writer
+        .finish()
+        .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))?
+        .commit()?;
+    Ok(result)
+}

@@ -1,0 +1,181 @@
+//! Bad input: one clear line on standard error, exit code 2 (1 where a run failed), and nothing half-written.
+//! Runs the real program.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs `schedlab` with the words of `line`; `DIR` stands for a folder of the test's own.
+fn schedlab(line: &str, folder: &Path) -> Output {
+    let words = line
+        .split_whitespace()
+        .map(|word| word.replace("DIR", folder.to_str().unwrap()));
+    Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(words)
+        .output()
+        .expect("the program starts")
+}
+
+/// Name, content.
+const FILES: &[(&str, &str)] = &[
+    ("broken.json", "{\"tasks\": {\n  \"a\": {\"run\": }\n}}\n"),
+    ("unknown.json", "{\"tasks\": {\"a\": {\"runn\": 10}}}\n"),
+    (
+        "no-cpu.json",
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"run\": 10, \"cpus\": []}}}\n",
+    ),
+    (
+        "deadlock.json",
+        "{\"tasks\": {\n \"a\": {\"loop\": 1, \"phases\": {\"p\": {\"loop\": 1, \"suspend\": \"a\"}}}}}\n",
+    ),
+    (
+        "endless.json",
+        "{\"tasks\": {\"a\": {\"loop\": -1, \"run\": 1000}}}\n",
+    ),
+    ("broken.toml", "name = \"x\"\nsummary = \n"),
+    ("empty.toml", "name = \"x\"\n"),
+    ("not.csv", "a,b\n"),
+];
+
+/// Arguments, exit code, and words that the line must have.
+const CASES: &[(&str, i32, &[&str])] = &[
+    ("sim cpu -s nosuch", 2, &["nosuch", "eevdf"]),
+    ("sim cpu -s nosuch.bpf.c", 2, &["nosuch.bpf.c"]),
+    ("sim cpu -s ,", 2, &["-s", "empty"]),
+    ("sim cpu -s eevdf,x=1", 2, &["-s", "eevdf:x=1"]),
+    ("sim cpu -s eevdf:x=1", 2, &["eevdf", "option"]),
+    ("sim cpu -s eevdf,eevdf", 2, &["-s", "eevdf", "twice"]),
+    ("sim nosuch -s eevdf", 2, &["nosuch", "cpu"]),
+    ("sim cpu:nosuch=1 -s eevdf", 2, &["nosuch", "takes"]),
+    ("sim cpu:tasks=many -s eevdf", 2, &["tasks=many", "integer"]),
+    ("sim cpu:tasks=0 -s eevdf", 2, &["tasks=0"]),
+    ("sim cpu:tasks -s eevdf", 2, &["="]),
+    ("sim DIR/none.json -s eevdf", 2, &["none.json"]),
+    ("sim DIR/broken.json -s eevdf", 2, &["broken.json:2"]),
+    (
+        "sim DIR/unknown.json -s eevdf",
+        2,
+        &["unknown.json:1", "runn", "run"],
+    ),
+    ("sim DIR/no-cpu.json -s eevdf", 2, &["no-cpu.json", "cpus"]),
+    ("sim cpu -s eevdf -c 0", 2, &["-c", "0 CPUs"]),
+    ("sim cpu -s eevdf -c two", 2, &["-c", "2..8"]),
+    ("sim cpu -s eevdf -c 4..2", 2, &["-c", "2..4"]),
+    ("sim cpu -s eevdf -c 17", 2, &["laptop", "16", "17"]),
+    ("sim cpu -s eevdf -c 999999999", 2, &["-c", "too many"]),
+    ("sim cpu -s eevdf -m pdp-11", 2, &["pdp-11", "laptop"]),
+    ("sim cpu -s eevdf -m DIR/none.toml", 2, &["none.toml"]),
+    ("sim cpu -s eevdf -m DIR/broken.toml", 2, &["broken.toml:2"]),
+    ("sim cpu -s eevdf -m DIR/empty.toml", 2, &["empty.toml"]),
+    ("sim cpu -s eevdf --kernel 5.4", 2, &["5.4", "7.2"]),
+    ("sim cpu -s eevdf --seed x", 2, &["--seed", "x"]),
+    (
+        "sim cpu -s eevdf --seed 18446744073709551615 --repeat 2",
+        2,
+        &["--seed"],
+    ),
+    ("sim cpu -s eevdf --repeat 0", 2, &["--repeat"]),
+    (
+        "sim cpu -s eevdf -c 1,2 --trace DIR/trace",
+        2,
+        &["--trace", "2"],
+    ),
+    (
+        "sim cpu -s eevdf --json DIR/none/x.json",
+        2,
+        &["none/x.json"],
+    ),
+    ("sim cpu -s eevdf --json DIR", 2, &["folder"]),
+    (
+        "sim cpu -s eevdf --trace DIR/none/trace",
+        2,
+        &["none/trace"],
+    ),
+    ("sim cpu -s eevdf --nosuch", 2, &["--nosuch", "--help"]),
+    ("sim cpu", 2, &["--schedulers", "--help"]),
+    ("sim -s eevdf", 2, &["<WORKLOAD>", "--help"]),
+    ("nosuch", 2, &["nosuch", "--help"]),
+    ("list nosuch", 2, &["nosuch", "workloads"]),
+    ("list machines nosuch", 2, &["nosuch", "laptop"]),
+    (
+        "published nosuch -s eevdf",
+        2,
+        &["nothing is published", "DSS"],
+    ),
+    (
+        "published -s eevdf --figures DIR/not.csv",
+        2,
+        &["not.csv:1"],
+    ),
+    ("man DIR/none", 2, &["none"]),
+    ("calibrate -o DIR/none/x.toml", 2, &["none/x.toml"]),
+    ("load nosuch", 2, &["nosuch"]),
+];
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in FILES {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn one_line_says_what_is_wrong() {
+    let folder = folder();
+    let mut wrong = Vec::new();
+    for &(line, code, words) in CASES {
+        let output = schedlab(line, folder.path());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let complete = output.status.code() == Some(code)
+            && stderr.lines().count() == 1
+            && words.iter().all(|word| stderr.contains(word))
+            && output.stdout.is_empty();
+        if !complete {
+            wrong.push(format!(
+                "`schedlab {line}`: {}\n  stderr: {stderr}",
+                output.status
+            ));
+        }
+    }
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert_eq!(left, FILES.len(), "a file was half-written");
+}
+
+/// A run that fails is a result: exit code 1, a complete table and a command that repeats it.
+#[test]
+fn a_run_that_fails_says_so_and_how_to_repeat_it() {
+    let folder = folder();
+    for (line, exit) in [
+        ("sim DIR/deadlock.json -s eevdf -c 2", "deadlock"),
+        (
+            "sim DIR/endless.json -s eevdf -c 2 --time-limit 1",
+            "time_limit",
+        ),
+        (
+            "sim cpu:duration=10s -s eevdf -c 2 --time-limit 1",
+            "time_limit",
+        ),
+    ] {
+        let output = schedlab(line, folder.path());
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}: {stdout}");
+        assert!(stdout.contains(exit), "{line}: {stdout}");
+        let replay = stdout
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("replay: schedlab "))
+            .unwrap_or_else(|| panic!("{line} has no replay: {stdout}"));
+        let again = schedlab(replay, folder.path());
+        assert_eq!(again.status.code(), Some(1), "{replay}");
+        assert_eq!(String::from_utf8(again.stdout).unwrap(), stdout, "{replay}");
+
+        let json = folder.path().join("results.json");
+        let output = schedlab(&format!("{line} --json DIR/results.json"), folder.path());
+        assert_eq!(output.status.code(), Some(1));
+        let document: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+        assert_eq!(document["results"][0]["exit"], exit);
+        assert!(document["results"][0]["message"].is_string());
+        assert!(document["results"][0]["measures"]["score"].is_null());
+    }
+}

@@ -1,0 +1,138 @@
+//! The program as a user runs it.
+
+use std::process::{Command, Output};
+
+fn schedlab(line: &str) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(line.split_whitespace())
+        .output()
+        .expect("the program starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "`schedlab {line}`: {stderr}");
+    output
+}
+
+fn stdout(line: &str) -> String {
+    String::from_utf8(schedlab(line).stdout).unwrap()
+}
+
+/// A simulation that takes no time.
+const SMALL: &str = "sim cpu:duration=20ms -s eevdf";
+
+#[test]
+fn a_table_of_80_columns_on_standard_output_and_nothing_else() {
+    let output = schedlab(&format!("{SMALL} -c 1..3"));
+    assert!(output.stderr.is_empty());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("cpu:duration=20ms on laptop\n"), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    for cpus in ["   1  eevdf", "   2  eevdf", "   3  eevdf"] {
+        assert!(text.contains(cpus), "{text}");
+    }
+}
+
+#[test]
+fn json_on_standard_output_holds_every_run_in_interleaved_order() {
+    let text = stdout(&format!("{SMALL} -c 2,1 --repeat 2 --seed 7 --json -"));
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["schema"], 1);
+    let results = document["results"].as_array().unwrap();
+    let order: Vec<_> = results
+        .iter()
+        .map(|result| {
+            (
+                result["seed"].as_u64().unwrap(),
+                result["cpus"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(order, [(7, 2), (7, 1), (8, 2), (8, 1)]);
+    for result in results {
+        assert_eq!(result["exit"], "done");
+        assert_eq!(result["params"]["duration"], "20ms");
+        assert_eq!(result["measures"]["makespan_ns"], 20_000_000);
+        assert_eq!(result["measures"]["score_better"], "higher");
+        // The baseline has no lock of its own: absent, not zero.
+        assert!(result["measures"]["lock.runqueue.acquisitions"].is_null());
+    }
+}
+
+#[test]
+fn the_same_command_gives_the_same_bytes_however_many_run_beside() {
+    let line = format!("{SMALL} -c 1..4 --repeat 3 --json -");
+    let alone = stdout(&format!("{line} -j 1"));
+    assert_eq!(stdout(&format!("{line} -j 1")), alone);
+    assert_eq!(stdout(&format!("{line} -j 8")), alone);
+}
+
+#[test]
+fn recording_and_checking_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.pftrace");
+    let line = "sim chat:rooms=1,messages=3 -s eevdf -c 2 --json -";
+    let measures = |line: &str| {
+        let document: serde_json::Value = serde_json::from_str(&stdout(line)).unwrap();
+        document["results"][0]["measures"].clone()
+    };
+    let plain = measures(line);
+    assert_eq!(measures(&format!("{line} --check")), plain);
+    assert_eq!(
+        measures(&format!("{line} --trace {}", path.display())),
+        plain
+    );
+    assert!(std::fs::metadata(&path).unwrap().len() > 1_000);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn help_has_examples_completions_complete_and_man_pages_are_written() {
+    for command in [
+        "",
+        "list",
+        "sim",
+        "published",
+        "run",
+        "vm",
+        "load",
+        "calibrate",
+        "man",
+        "completions",
+    ] {
+        let text = stdout(&format!("{command} --help"));
+        assert!(text.contains("Example"), "{command}: {text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{command}: {text}"
+        );
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(stdout(&format!("completions {shell}")).contains("published"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    schedlab(&format!("man {}", folder.path().display()));
+    for page in ["schedlab.1", "schedlab-sim.1", "schedlab-run.1"] {
+        let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
+        assert!(text.contains(".SH"), "{page}");
+    }
+}
+
+#[test]
+fn lists_fit_80_columns() {
+    let text = stdout("list");
+    for heading in ["Schedulers:", "Workloads:", "Machines:", "Measures:"] {
+        assert!(text.contains(heading));
+    }
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    assert!(stdout("list workloads cpu").contains("duration="));
+}
+
+#[test]
+fn the_doctor_tells_and_does_not_fail() {
+    assert!(stdout("doctor").contains("simulation"));
+}

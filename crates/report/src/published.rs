@@ -1,0 +1,452 @@
+//! Figures that were published of real machines, and simulated ones beside them.
+//!
+//! The figures are rows of a CSV file (`published/default-scheduler.csv`; its README names the studies). A
+//! row is compared with the median over seeds of the measure that it is of. The aims are the project's: they
+//! say when a miss is marked, and nothing is tuned by them here.
+
+use crate::{RunResult, stats};
+
+/// The figures that come with schedlab.
+pub const BUILTIN: &str = include_str!("../../../published/default-scheduler.csv");
+/// Their file.
+pub const BUILTIN_NAME: &str = "published/default-scheduler.csv";
+
+const HEADER: &str = "study,machine,workload,parameters,scheduler,cpus,metric,value";
+
+/// One published figure.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Figure {
+    /// Who published it.
+    pub study: String,
+    /// Machine profile; empty where the study names no machine.
+    pub machine: String,
+    /// The workload with its options, as it is asked for.
+    pub workload: String,
+    /// The study's name of the scheduler.
+    pub scheduler: String,
+    /// Number of CPUs.
+    pub cpus: Option<u32>,
+    /// The study's name of the measure.
+    pub metric: String,
+    /// In the unit that the metric has (times in µs unless named).
+    pub value: f64,
+}
+
+/// A line that is no figure.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FigureError {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl std::fmt::Display for FigureError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.message)
+    }
+}
+
+impl std::error::Error for FigureError {}
+
+/// Reads a file of figures.
+///
+/// # Errors
+/// The first line that is no figure.
+pub fn read(file: &str, text: &str) -> Result<Vec<Figure>, FigureError> {
+    let error = |line: usize, message: String| FigureError {
+        file: file.to_owned(),
+        line,
+        message,
+    };
+    let mut lines = text.lines().enumerate();
+    if lines.next().map(|(_, line)| line.trim()) != Some(HEADER) {
+        return Err(error(1, format!("the first line must be `{HEADER}`")));
+    }
+    let mut figures = Vec::new();
+    for (index, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        let [
+            study,
+            machine,
+            workload,
+            parameters,
+            scheduler,
+            cpus,
+            metric,
+            value,
+        ] = fields[..]
+        else {
+            let found = fields.len();
+            return Err(error(index + 1, format!("{found} fields instead of 8")));
+        };
+        let cpus = match cpus {
+            "" => None,
+            _ => Some(
+                cpus.parse()
+                    .map_err(|_| error(index + 1, format!("`{cpus}` is no number of CPUs")))?,
+            ),
+        };
+        let value: f64 = value
+            .parse()
+            .ok()
+            .filter(|value: &f64| value.is_finite())
+            .ok_or_else(|| error(index + 1, format!("`{value}` is no number")))?;
+        let options = parameters.replace(' ', ",");
+        figures.push(Figure {
+            study: study.to_owned(),
+            machine: machine.to_owned(),
+            workload: if options.is_empty() {
+                workload.to_owned()
+            } else {
+                format!("{workload}:{options}")
+            },
+            scheduler: scheduler.to_owned(),
+            cpus,
+            metric: metric.to_owned(),
+            value,
+        });
+    }
+    Ok(figures)
+}
+
+/// When a simulated figure is near enough.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Aim {
+    /// At most so much more or less.
+    Points(f64),
+    /// At most so many times more or less.
+    Factor(f64),
+}
+
+impl Aim {
+    fn is_met(self, published: f64, simulated: f64) -> bool {
+        match self {
+            Aim::Points(points) => (simulated - published).abs() <= points,
+            Aim::Factor(factor) => {
+                simulated <= published * factor && simulated * factor >= published
+            }
+        }
+    }
+}
+
+/// Where a metric's simulated figure comes from.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Origin {
+    /// A measure divided by this.
+    Measure(&'static str, f64),
+    /// The score divided by the one on 2 CPUs with the same seed.
+    Speedup,
+}
+
+/// A metric that published and simulated figures share.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Metric {
+    /// For people, with the unit.
+    pub heading: &'static str,
+    names: &'static [&'static str],
+    origin: Origin,
+    /// `None`: shown without an aim.
+    pub aim: Option<Aim>,
+}
+
+const fn metric(
+    heading: &'static str,
+    names: &'static [&'static str],
+    origin: Origin,
+    aim: Option<Aim>,
+) -> Metric {
+    Metric {
+        heading,
+        names,
+        origin,
+        aim,
+    }
+}
+
+const MEAN: Option<Aim> = Some(Aim::Factor(1.5));
+const MAX: Option<Aim> = Some(Aim::Factor(3.0));
+
+/// All metrics that can be compared, in the order in which they are shown.
+pub const METRICS: &[Metric] = &[
+    metric(
+        "speedup over 2 CPUs",
+        &["speedup_vs_2way", "peak_speedup_vs_2way"],
+        Origin::Speedup,
+        None,
+    ),
+    metric(
+        "lock contention, %",
+        &["contention_pct"],
+        Origin::Measure("lock.runqueue.contention_pct", 1.0),
+        Some(Aim::Points(10.0)),
+    ),
+    metric(
+        "mean hold, µs",
+        &["hold_mean"],
+        Origin::Measure("lock.runqueue.hold_ns_mean", 1e3),
+        MEAN,
+    ),
+    metric(
+        "longest hold, µs",
+        &["hold_max"],
+        Origin::Measure("lock.runqueue.hold_ns_max", 1e3),
+        MAX,
+    ),
+    metric(
+        "mean wait, µs",
+        &["wait_mean"],
+        Origin::Measure("lock.runqueue.wait_ns_mean", 1e3),
+        MEAN,
+    ),
+    metric(
+        "longest wait, µs",
+        &["wait_max"],
+        Origin::Measure("lock.runqueue.wait_ns_max", 1e3),
+        MAX,
+    ),
+    metric(
+        "mean run queue",
+        &["runqueue_mean"],
+        Origin::Measure("runqueue.len_mean", 1.0),
+        None,
+    ),
+    metric(
+        "longest run queue",
+        &["runqueue_max"],
+        Origin::Measure("runqueue.len_max", 1.0),
+        None,
+    ),
+    metric(
+        "calls of schedule()",
+        &["schedule_calls"],
+        Origin::Measure("schedule.calls", 1.0),
+        None,
+    ),
+    metric(
+        "completion, s",
+        &["completion_s"],
+        Origin::Measure("makespan_ns", 1e9),
+        None,
+    ),
+    metric(
+        "tasks examined per call",
+        &[],
+        Origin::Measure("schedule.examined_mean", 1.0),
+        None,
+    ),
+    metric("score", &[], Origin::Measure("score", 1.0), None),
+];
+
+impl Metric {
+    /// The metric that a study names so.
+    pub fn find(name: &str) -> Option<&'static Metric> {
+        METRICS.iter().find(|metric| metric.names.contains(&name))
+    }
+
+    /// Its value of each run on so many CPUs.
+    fn values(&self, runs: &[RunResult], cpus: u32) -> Vec<f64> {
+        let on = |cpus: u32| {
+            runs.iter()
+                .filter(move |run| run.cpus == cpus && run.is_done())
+        };
+        match self.origin {
+            Origin::Measure(name, scale) => on(cpus)
+                .filter_map(|run| Some(run.measures.number(name)? / scale))
+                .collect(),
+            Origin::Speedup => on(cpus)
+                .filter_map(|run| {
+                    let base = on(2).find(|base| base.seed == run.seed)?;
+                    let base = base.measures.number("score")?;
+                    let score = run.measures.number("score")?;
+                    (base > 0.0).then_some(score / base)
+                })
+                .collect(),
+        }
+    }
+}
+
+/// A metric on one number of CPUs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Compared {
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// What was published.
+    pub published: Option<f64>,
+    /// The median of the simulated runs.
+    pub simulated: Option<f64>,
+    /// Whether the aim is met, where there is one and both figures are known.
+    pub met: Option<bool>,
+}
+
+/// Compares the figures (of one workload, machine and scheduler) with simulated runs of it: each metric on
+/// each number of CPUs that was simulated. Metrics without any figure on either side are left out.
+pub fn compare(figures: &[Figure], runs: &[RunResult]) -> Vec<(&'static Metric, Vec<Compared>)> {
+    let mut all_cpus: Vec<u32> = runs.iter().map(|run| run.cpus).collect();
+    all_cpus.sort_unstable();
+    all_cpus.dedup();
+    let compare_one = |metric: &Metric, cpus: u32| {
+        let published = figures
+            .iter()
+            .find(|figure| {
+                figure.cpus == Some(cpus) && metric.names.contains(&figure.metric.as_str())
+            })
+            .map(|figure| figure.value);
+        let simulated = stats::median(&metric.values(runs, cpus));
+        let met = metric
+            .aim
+            .zip(published.zip(simulated))
+            .map(|(aim, (published, simulated))| aim.is_met(published, simulated));
+        Compared {
+            cpus,
+            published,
+            simulated,
+            met,
+        }
+    };
+    METRICS
+        .iter()
+        .map(|metric| {
+            let row: Vec<_> = all_cpus
+                .iter()
+                .map(|&cpus| compare_one(metric, cpus))
+                .collect();
+            (metric, row)
+        })
+        .filter(|(metric, row)| {
+            let published = row.iter().any(|cell| cell.published.is_some());
+            let simulated = row.iter().any(|cell| cell.simulated.is_some());
+            // What nobody published of this workload is shown only where it explains the rest.
+            published
+                || (simulated
+                    && matches!(
+                        metric.origin,
+                        Origin::Measure(
+                            "schedule.examined_mean" | "score" | "runqueue.len_mean",
+                            _
+                        )
+                    ))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Measures;
+
+    #[test]
+    fn the_built_in_figures_are_read() {
+        let figures = read(BUILTIN_NAME, BUILTIN).unwrap();
+        assert_eq!(figures.len() + 1, BUILTIN.lines().count());
+        let figure = figures
+            .iter()
+            .find(|figure| figure.metric == "hold_mean" && figure.workload.starts_with("chat"))
+            .unwrap();
+        assert_eq!(figure.workload, "chat:rooms=20,messages=200");
+        assert_eq!((figure.cpus, figure.value), (Some(2), 15.0));
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        let read = |lines: &str| {
+            read("f.csv", &format!("{HEADER}\n{lines}"))
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(read("a,b"), "f.csv:2: 2 fields instead of 8");
+        assert_eq!(
+            read("s,m,w,p,d,2,x,1\n\ns,m,w,p,d,two,x,1"),
+            "f.csv:4: `two` is no number of CPUs"
+        );
+        assert_eq!(read("s,m,w,p,d,2,x,NaN"), "f.csv:2: `NaN` is no number");
+        assert!(
+            super::read("f.csv", "")
+                .unwrap_err()
+                .message
+                .contains("first line")
+        );
+    }
+
+    #[test]
+    fn aims() {
+        assert!(Aim::Points(10.0).is_met(50.0, 60.0));
+        assert!(!Aim::Points(10.0).is_met(50.0, 39.9));
+        assert!(Aim::Factor(1.5).is_met(10.0, 15.0));
+        assert!(Aim::Factor(1.5).is_met(15.0, 10.0));
+        assert!(!Aim::Factor(1.5).is_met(10.0, 15.1));
+        assert!(!Aim::Factor(1.5).is_met(15.1, 10.0));
+    }
+
+    fn run(cpus: u32, seed: u64, score: f64, hold_ns: f64) -> RunResult {
+        let mut measures = Measures::default();
+        measures.float("score", score);
+        measures.float("lock.runqueue.hold_ns_mean", hold_ns);
+        RunResult {
+            workload: "chat".into(),
+            asked: "chat".into(),
+            params: Vec::new(),
+            scheduler: "a".into(),
+            machine: "m".into(),
+            cpus,
+            seed,
+            exit: "done".into(),
+            message: None,
+            replay: String::new(),
+            measures,
+            histograms: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn medians_over_seeds_stand_beside_what_was_published() {
+        let text = format!(
+            "{HEADER}\ns,m,chat,,D,2,hold_mean,10\ns,m,chat,,D,8,hold_mean,20\ns,m,chat,,D,8,speedup_vs_2way,0.5"
+        );
+        let figures = read("f", &text).unwrap();
+        let runs = [
+            run(2, 1, 100.0, 9_000.0),
+            run(2, 2, 200.0, 11_000.0),
+            run(2, 3, 300.0, 20_000.0),
+            run(8, 1, 50.0, 60_000.0),
+            run(8, 2, 120.0, 60_000.0),
+            run(8, 3, 30.0, 60_000.0),
+        ];
+        let compared = compare(&figures, &runs);
+        let row = |heading: &str| {
+            let found = compared
+                .iter()
+                .find(|(metric, _)| metric.heading == heading);
+            found.unwrap().1.clone()
+        };
+        let cell = |cpus, published, simulated, met| Compared {
+            cpus,
+            published,
+            simulated,
+            met,
+        };
+        assert_eq!(
+            row("mean hold, µs"),
+            [
+                cell(2, Some(10.0), Some(11.0), Some(true)),
+                cell(8, Some(20.0), Some(60.0), Some(false)),
+            ]
+        );
+        // Per seed 0.5, 0.6 and 0.1.
+        assert_eq!(
+            row("speedup over 2 CPUs"),
+            [
+                cell(2, None, Some(1.0), None),
+                cell(8, Some(0.5), Some(0.5), None)
+            ]
+        );
+        assert_eq!(row("score")[1].simulated, Some(50.0));
+        assert!(
+            compared
+                .iter()
+                .all(|(metric, _)| metric.heading != "completion, s")
+        );
+    }
+}

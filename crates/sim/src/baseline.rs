@@ -1,0 +1,55 @@
+//! What the virtual kernel is given where no policy schedules: an empty ops table.
+
+use schedlab_engine::policy::{Env, OpCall, OpSet, OpsInfo, Policy, Reply, Step, TaskView};
+use schedlab_trace::{CpuId, TaskId};
+
+/// A policy without ops. The engine's own baseline never hands it a task, so nothing is kept of any.
+pub(crate) struct NoPolicy(OpsInfo);
+
+impl NoPolicy {
+    pub(crate) fn new() -> Self {
+        NoPolicy(OpsInfo {
+            name: "none".to_owned(),
+            flags: 0,
+            timeout_ms: 0,
+            dispatch_max_batch: 0,
+            present: OpSet::default(),
+        })
+    }
+}
+
+impl Policy for NoPolicy {
+    fn info(&self) -> &OpsInfo {
+        &self.0
+    }
+
+    fn call(&mut self, _: &mut Env<'_>, op: OpCall) -> Step {
+        Step::Fault(format!("{op:?} was called where there is no policy"))
+    }
+
+    fn reply(&mut self, _: &mut Env<'_>, reply: Reply) -> Step {
+        Step::Fault(format!("{reply:?} was given where there is no policy"))
+    }
+
+    fn sync_task(&mut self, _: TaskId, _: &TaskView<'_>) {}
+
+    fn set_task_cpu(&mut self, _: TaskId, _: CpuId) {}
+
+    fn drop_task(&mut self, _: TaskId) {}
+
+    fn slice(&self, _: TaskId) -> u64 {
+        0
+    }
+
+    fn set_slice(&mut self, _: TaskId, _: u64) {}
+
+    fn vtime(&self, _: TaskId) -> u64 {
+        0
+    }
+
+    fn set_vtime(&mut self, _: TaskId, _: u64) {}
+
+    fn disallowed(&self, _: TaskId) -> bool {
+        false
+    }
+}

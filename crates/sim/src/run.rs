@@ -1,0 +1,273 @@
+//! A specification becomes a scenario, the scenario a result.
+
+use schedlab_engine::policy::Probes;
+use schedlab_engine::{
+    ExitInfo, ExitKind, KernelVersion, NormalClass, RtMode, Scenario, WorkloadFailure,
+};
+use schedlab_machine::{CacheModel, CacheStats, Machine, ProfileError};
+use schedlab_report::{Measures, MetricsRecorder, RunResult, Sources};
+use schedlab_trace::check::{Checkers, Start};
+use schedlab_trace::{CpuId, Duration, Recorder};
+use schedlab_workload::{Workload, WorkloadError};
+
+use crate::SimSpec;
+use crate::policy::{self, Ended, Loaded, SchedulerError};
+
+/// Why a run could not be begun. How a run ended is no error but part of its result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// The workload cannot be used.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The machine cannot be used.
+    #[error(transparent)]
+    Machine(#[from] ProfileError),
+    /// The scheduler cannot be used.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// No such kernel is simulated.
+    #[error("kernel `{asked}` is not simulated; there are: 7.2, 6.18")]
+    Kernel {
+        /// What was asked for.
+        asked: String,
+    },
+}
+
+/// A stalled task is noticed up to half its time-out later (`scx_watchdog_workfn()` runs that often).
+const WATCHDOG_SLACK_PCT: u64 = 150;
+/// The watchdog's time-out where a policy names none.
+const TIMEOUT_MS: u32 = 30_000;
+
+/// Exit of a run whose invariants do not hold.
+const VIOLATION: &str = "violation";
+/// Exit of a run that was given up.
+const TIME_LIMIT: &str = "time_limit";
+
+/// Everything that a specification names, found.
+struct Prepared {
+    machine: Machine,
+    workload: Workload,
+    policy: Loaded,
+    version: KernelVersion,
+    /// Whether the time limit is what ends the run if nothing else does.
+    limited: bool,
+}
+
+fn machine(spec: &SimSpec) -> Result<Machine, SimError> {
+    let machine = Machine::find(&spec.machine)?;
+    Ok(match spec.cpus {
+        Some(cpus) => machine.with_cpus(cpus)?,
+        None => machine,
+    })
+}
+
+fn prepare(spec: &SimSpec) -> Result<Prepared, SimError> {
+    let machine = machine(spec)?;
+    let version = [KernelVersion::V7_2, KernelVersion::V6_18]
+        .into_iter()
+        .find(|version| version.name() == spec.kernel)
+        .ok_or_else(|| SimError::Kernel {
+            asked: spec.kernel.clone(),
+        })?;
+    let mut workload = Workload::parse(&spec.workload, spec.seed, machine.topology.nr_cpus())?;
+    let limit = Duration::from_secs(spec.time_limit_s);
+    let limited = workload.duration.is_none_or(|duration| duration > limit);
+    if limited {
+        workload.duration = Some(limit);
+    }
+    Ok(Prepared {
+        policy: policy::load(&spec.scheduler, machine.topology.nr_cpus())?,
+        machine,
+        workload,
+        version,
+        limited,
+    })
+}
+
+/// The number of CPUs that the run will have.
+///
+/// # Errors
+/// If the machine cannot be used.
+pub fn nr_cpus(spec: &SimSpec) -> Result<usize, SimError> {
+    Ok(machine(spec)?.topology.nr_cpus())
+}
+
+/// Whether the run could be begun, without running it. Answers with what its user should know.
+///
+/// # Errors
+/// As [`run`].
+pub fn check(spec: &SimSpec) -> Result<Vec<String>, SimError> {
+    Ok(prepare(spec)?.workload.notes)
+}
+
+/// Runs it. `extra` listens along.
+///
+/// # Errors
+/// If something it names is not there or cannot be used. How the run ended stands in the result.
+pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> {
+    let Prepared {
+        machine,
+        workload,
+        policy,
+        version,
+        limited,
+    } = prepare(spec)?;
+    let nr_cpus = machine.topology.nr_cpus();
+    let baseline = policy.is_baseline();
+    let sources = Sources {
+        kernel_locks: machine.sched_ext.rq_locks,
+        policy_locks: !baseline,
+        examined: !baseline,
+        ..Sources::ALL
+    };
+    let timeout_ms = match policy.timeout_ms() {
+        0 => TIMEOUT_MS,
+        ms => ms,
+    };
+    let bound = Duration::from_us(u64::from(timeout_ms) * 10 * WATCHDOG_SLACK_PCT);
+    let checkers = spec
+        .check
+        .then(|| Checkers::new(nr_cpus, Start::Idle, bound));
+    let recorder = (MetricsRecorder::new(nr_cpus, sources), (checkers, extra));
+    let score = workload.score.clone();
+    let mut result = RunResult {
+        workload: workload.name.clone(),
+        asked: spec.workload.clone(),
+        params: workload.params.clone(),
+        scheduler: spec.scheduler.to_string(),
+        machine: spec.machine.clone(),
+        cpus: u32::try_from(nr_cpus).expect("CPU numbers are 32 bits wide"),
+        seed: spec.seed,
+        exit: RunResult::DONE.to_owned(),
+        message: None,
+        replay: spec.replay_command(),
+        measures: Measures::default(),
+        histograms: Vec::new(),
+    };
+    let clock_mhz = machine.clock_mhz;
+    let mut scenario = Scenario::new(machine, workload, spec.seed);
+    scenario.version = version;
+    scenario.normal_class = if baseline {
+        NormalClass::Fair
+    } else {
+        NormalClass::Ext
+    };
+    scenario.rt_mode = if spec.rt_policy {
+        RtMode::Policy
+    } else {
+        RtMode::Kernel
+    };
+    let end = policy.run(scenario, recorder);
+    (result.exit, result.message) = exit(&end, limited.then_some(spec.time_limit_s));
+    let (metrics, (checkers, _)) = end.recorder;
+    if let Some(violations) = checkers.map(Checkers::finish) {
+        // Of a run that ended otherwise the end itself is the news; a stall, for one, is a violation too.
+        if violations.count() > 0 && result.is_done() {
+            result.exit = VIOLATION.to_owned();
+            let shown: Vec<_> = violations.first().iter().map(ToString::to_string).collect();
+            result.message = Some(format!(
+                "{} in all: {}",
+                violations.count(),
+                shown.join("; ")
+            ));
+        }
+    }
+    let measures = &mut result.measures;
+    if result.exit == RunResult::DONE || result.exit == VIOLATION {
+        let last = end.makespan.unwrap_or(end.end);
+        if let Some(value) = score.value(end.work, last.since(end.begun)) {
+            measures.float("score", value);
+            measures.text("score_unit", score.unit);
+            measures.text("score_better", score.better());
+            measures.float(score.name, value);
+        }
+        measures.int("makespan_ns", last.ns());
+    }
+    for (name, value) in metrics.measures(Some(clock_mhz)).iter() {
+        measures.set(name, value.clone());
+    }
+    if !baseline {
+        let sum = |of: fn(&Probes) -> u64| end.probes.iter().map(of).sum();
+        measures.int("policy.failed_lookups", sum(|probes| probes.failed_lookups));
+        measures.int("policy.pinned_local", sum(|probes| probes.pinned_local));
+    }
+    cache_measures(&end.cache, nr_cpus, measures);
+    measures.counters(end.counters.values(), end.counters.measures());
+    result.histograms = vec![("runqueue.len".to_owned(), metrics.queue_histogram())];
+    Ok(result)
+}
+
+/// How a run ended: the exit's name and its explanation.
+fn exit<R>(end: &Ended<R>, time_limit_s: Option<u64>) -> (String, Option<String>) {
+    if let Some(failure) = &end.failure {
+        return (failure_name(failure).to_owned(), Some(failure.to_string()));
+    }
+    let ExitInfo {
+        kind,
+        reason,
+        message,
+        ..
+    } = &end.exit;
+    if *kind != ExitKind::Done {
+        let text = if message.is_empty() {
+            reason.clone()
+        } else {
+            format!("{reason} ({message})")
+        };
+        return (exit_name(*kind).to_owned(), Some(text));
+    }
+    match time_limit_s {
+        Some(seconds) if !end.unfinished.is_empty() => {
+            let count = end.unfinished.len();
+            let text = format!(
+                "{count} tasks had not ended after {seconds} s of simulated time: give it more with --time-limit, or the workload an end"
+            );
+            (TIME_LIMIT.to_owned(), Some(text))
+        }
+        _ => (RunResult::DONE.to_owned(), None),
+    }
+}
+
+/// The kernel's names (`SCX_EXIT_…`) in lower case.
+fn exit_name(kind: ExitKind) -> &'static str {
+    match kind {
+        ExitKind::None => "none",
+        ExitKind::Done => RunResult::DONE,
+        ExitKind::Unreg => "unreg",
+        ExitKind::UnregBpf => "unreg_bpf",
+        ExitKind::UnregKern => "unreg_kern",
+        ExitKind::SysRq => "sysrq",
+        ExitKind::Error => "error",
+        ExitKind::ErrorBpf => "error_bpf",
+        ExitKind::ErrorStall => "error_stall",
+        ExitKind::Fault => "fault",
+    }
+}
+
+fn failure_name(failure: &WorkloadFailure) -> &'static str {
+    match failure {
+        WorkloadFailure::Deadlock { .. } => "deadlock",
+        WorkloadFailure::ZeroTimeLoop { .. } => "endless_loop",
+        _ => "workload",
+    }
+}
+
+fn cache_measures(cache: &CacheModel, nr_cpus: usize, measures: &mut Measures) {
+    let sum = |of: fn(&CacheStats) -> u64| -> u64 {
+        (0..nr_cpus)
+            .map(|cpu| of(cache.stats(CpuId(cpu as u32))))
+            .sum()
+    };
+    measures.int("cache.accesses", sum(|stats| stats.accesses));
+    measures.int("cache.misses", sum(|stats| stats.misses));
+    measures.int("cache.from_memory", sum(|stats| stats.from_memory));
+    measures.int("cache.from_llc", sum(|stats| stats.from_llc));
+    measures.int("cache.transfers", sum(|stats| stats.transfers));
+    measures.int("cache.invalidations", sum(|stats| stats.invalidations));
+    measures.int(
+        "cache.bus_transactions",
+        sum(|stats| stats.bus_transactions),
+    );
+    measures.int("cache.bus_wait_ns", sum(|stats| stats.bus_wait_ps) / 1_000);
+}

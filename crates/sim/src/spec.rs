@@ -1,0 +1,105 @@
+//! What determines a simulated run, by names; and the one command that repeats it.
+
+use std::fmt::Write as _;
+
+use crate::Scheduler;
+
+/// One simulated run. The same specification always gives the same result, byte for byte.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SimSpec {
+    /// `name:option=value,…`, or the path of an rt-app file.
+    pub workload: String,
+    /// Who schedules.
+    pub scheduler: Scheduler,
+    /// Name of a built-in machine profile, or the path of one.
+    pub machine: String,
+    /// Number of CPUs; all of the machine's if `None`.
+    pub cpus: Option<usize>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Whether real-time tasks are handed to the policy too, instead of running above it as in a kernel.
+    pub rt_policy: bool,
+    /// Which kernel's sched_ext: `7.2` or `6.18`.
+    pub kernel: String,
+    /// Simulated seconds after which the run is given up.
+    pub time_limit_s: u64,
+    /// Whether invariants are checked.
+    pub check: bool,
+}
+
+impl SimSpec {
+    /// The newest kernel that is simulated, and the default.
+    pub const KERNEL: &'static str = "7.2";
+    /// Default of `time_limit_s`: longer than any built-in workload takes with its default options.
+    pub const TIME_LIMIT_S: u64 = 3_600;
+
+    /// The command that repeats this run alone.
+    pub fn replay_command(&self) -> String {
+        let mut command = format!(
+            "schedlab sim {} -s {}",
+            quote(&self.workload),
+            quote(&self.scheduler.to_string())
+        );
+        if let Some(cpus) = self.cpus {
+            let _ = write!(command, " -c {cpus}");
+        }
+        let _ = write!(command, " -m {} --seed {}", quote(&self.machine), self.seed);
+        if self.rt_policy {
+            command.push_str(" --rt policy");
+        }
+        if self.kernel != Self::KERNEL {
+            let _ = write!(command, " --kernel {}", quote(&self.kernel));
+        }
+        if self.time_limit_s != Self::TIME_LIMIT_S {
+            let _ = write!(command, " --time-limit {}", self.time_limit_s);
+        }
+        if self.check {
+            command.push_str(" --check");
+        }
+        command
+    }
+}
+
+/// A word as a shell reads it back.
+pub fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_names_all_that_is_not_the_default() {
+        let mut spec = SimSpec {
+            workload: "chat:rooms=2".into(),
+            scheduler: Scheduler::parse("a:x=1,y=2"),
+            machine: "laptop".into(),
+            cpus: Some(4),
+            seed: 7,
+            rt_policy: false,
+            kernel: SimSpec::KERNEL.into(),
+            time_limit_s: SimSpec::TIME_LIMIT_S,
+            check: false,
+        };
+        assert_eq!(
+            spec.replay_command(),
+            "schedlab sim chat:rooms=2 -s a:x=1,y=2 -c 4 -m laptop --seed 7"
+        );
+        spec.workload = "my file's.json".into();
+        spec.cpus = None;
+        spec.rt_policy = true;
+        spec.kernel = "6.18".into();
+        spec.time_limit_s = 5;
+        spec.check = true;
+        assert_eq!(
+            spec.replay_command(),
+            r"schedlab sim 'my file'\''s.json' -s a:x=1,y=2 -m laptop --seed 7 --rt policy --kernel 6.18 --time-limit 5 --check"
+        );
+    }
+}
