@@ -1,8 +1,13 @@
 //! Who schedules: a policy by name or path, or the virtual kernel's own baseline.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use schedlab_abi::{LoadError, NativePolicy, PolicyOption};
 use schedlab_engine::policy::{Policy, Probes};
 use schedlab_engine::{ExitInfo, RunEnd, Scenario, WorkloadFailure};
-use schedlab_machine::CacheModel;
+use schedlab_machine::{CacheModel, Machine};
+use schedlab_policies::{SelectError, Selection};
 use schedlab_trace::{Instant, Recorder, TaskId};
 use schedlab_workload::Counters;
 
@@ -38,12 +43,38 @@ pub struct OptionInfo {
 
 /// Every scheduler that has a name, in alphabetical order.
 pub fn schedulers() -> Vec<SchedulerInfo> {
-    vec![SchedulerInfo {
+    let baseline = SchedulerInfo {
         name: BASELINE.to_owned(),
-        summary: "EEVDF, the baseline: Linux's own algorithm in its simplest honest form"
-            .to_owned(),
+        summary:
+            "EEVDF, the baseline of decisions: part of the virtual kernel, its queues cost nothing"
+                .to_owned(),
         options: Vec::new(),
-    }]
+    };
+    let policies = schedlab_policies::builtin()
+        .iter()
+        .map(|file| SchedulerInfo {
+            name: file.name.to_owned(),
+            summary: file
+                .doc()
+                .summary
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            options: file.object().options().iter().map(option).collect(),
+        });
+    let mut all: Vec<_> = policies.chain([baseline]).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+fn option(option: &PolicyOption) -> OptionInfo {
+    OptionInfo {
+        name: option.name.clone(),
+        default: option.default_text(),
+        values: option.kind.to_string(),
+        doc: option.doc.clone(),
+    }
 }
 
 /// Why a scheduler cannot be used.
@@ -64,11 +95,18 @@ pub enum SchedulerError {
         /// Its name.
         name: String,
     },
+    /// Its source or its options are wrong.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// It cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
 }
 
 /// A scheduler that is ready to run.
 pub(crate) enum Loaded {
     Baseline,
+    Native(Box<NativePolicy>),
 }
 
 /// What a run left behind, whatever the policy was.
@@ -86,21 +124,53 @@ pub(crate) struct Ended<R> {
     pub(crate) recorder: R,
 }
 
-/// Finds and prepares a scheduler for a machine with `nr_cpus` CPUs.
-pub(crate) fn load(scheduler: &Scheduler, _nr_cpus: usize) -> Result<Loaded, SchedulerError> {
+/// Finds a scheduler, without loading it.
+fn find(scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
+    /// What was found before, so that a file is compiled once, not for each of its runs.
+    static FOUND: Mutex<BTreeMap<String, Selection>> = Mutex::new(BTreeMap::new());
     let Scheduler { name, options } = scheduler;
     if name == BASELINE {
         return if options.is_empty() {
-            Ok(Loaded::Baseline)
+            Ok(None)
         } else {
             Err(SchedulerError::NoOptions { name: name.clone() })
         };
     }
-    let known: Vec<_> = schedulers().into_iter().map(|known| known.name).collect();
-    Err(SchedulerError::Unknown {
-        name: name.clone(),
-        known: known.join(", "),
-    })
+    let text = scheduler.to_string();
+    let mut found = FOUND.lock().expect("nothing panics while it is held");
+    if let Some(selection) = found.get(&text) {
+        return Ok(Some(selection.clone()));
+    }
+    let selection = schedlab_policies::select(&text).map_err(|error| match error {
+        // The policies alone are not all there is.
+        SelectError::Unknown { name, .. } => SchedulerError::Unknown {
+            name,
+            known: schedulers()
+                .into_iter()
+                .map(|known| known.name)
+                .collect::<Vec<_>>()
+                .join(", "),
+        },
+        error => error.into(),
+    })?;
+    found.insert(text, selection.clone());
+    Ok(Some(selection))
+}
+
+/// Finds a scheduler and loads a private copy for one run.
+pub(crate) fn load(
+    scheduler: &Scheduler,
+    machine: &Machine,
+    version: schedlab_engine::KernelVersion,
+) -> Result<Loaded, SchedulerError> {
+    let Some(selection) = find(scheduler)? else {
+        return Ok(Loaded::Baseline);
+    };
+    let version = match version {
+        schedlab_engine::KernelVersion::V6_18 => schedlab_abi::KernelVersion::V6_18,
+        schedlab_engine::KernelVersion::V7_2 => schedlab_abi::KernelVersion::V7_2,
+    };
+    Ok(Loaded::Native(Box::new(selection.load(machine, version)?)))
 }
 
 impl Loaded {
@@ -112,12 +182,14 @@ impl Loaded {
     pub(crate) fn timeout_ms(&self) -> u32 {
         match self {
             Loaded::Baseline => 0,
+            Loaded::Native(policy) => policy.info().timeout_ms,
         }
     }
 
     pub(crate) fn run<R: Recorder>(self, scenario: Scenario, recorder: R) -> Ended<R> {
         match self {
             Loaded::Baseline => run(scenario, NoPolicy::new(), recorder),
+            Loaded::Native(policy) => run(scenario, *policy, recorder),
         }
     }
 }

@@ -77,7 +77,7 @@ fn prepare(spec: &SimSpec) -> Result<Prepared, SimError> {
         workload.duration = Some(limit);
     }
     Ok(Prepared {
-        policy: policy::load(&spec.scheduler, machine.topology.nr_cpus())?,
+        policy: policy::load(&spec.scheduler, &machine, version)?,
         machine,
         workload,
         version,
