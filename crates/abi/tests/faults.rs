@@ -1,0 +1,117 @@
+//! What policy code does wrong ends its run with a message; other runs and the process go on.
+
+mod common;
+
+use std::sync::{Arc, OnceLock};
+
+use common::{Bench, object};
+use schedlab_abi::Object;
+use schedlab_engine::policy::OpCall;
+use schedlab_trace::TaskId;
+
+fn faults() -> &'static Arc<Object> {
+    static OBJECT: OnceLock<Arc<Object>> = OnceLock::new();
+    OBJECT.get_or_init(|| object("faults"))
+}
+
+fn enqueue() -> OpCall {
+    OpCall::Enqueue {
+        task: TaskId(0),
+        enq_flags: 0,
+    }
+}
+
+fn fault(kind: &str) -> String {
+    let mut bench = Bench::of(faults(), &format!("kind={kind}"));
+    bench.add_task(TaskId(0));
+    let message = bench.simply(enqueue()).expect_err(kind);
+    // Whoever asks on is told that it is over.
+    assert!(bench.simply(enqueue()).is_err(), "{kind}");
+    // Nobody else is disturbed.
+    let mut other = Bench::of(faults(), "");
+    other.add_task(TaskId(0));
+    assert_eq!(other.simply(enqueue()), Ok(0));
+    message
+}
+
+#[track_caller]
+fn check(kind: &str, expected: &str) {
+    let message = fault(kind);
+    assert!(
+        message.starts_with("faults: in ops.enqueue: ") && message.contains(expected),
+        "{kind}: {message}"
+    );
+}
+
+#[test]
+fn accesses_are_told_with_their_line() {
+    let source = include_str!("fixtures/faults.bpf.c");
+    let line = source
+        .lines()
+        .position(|line| line.contains("line of the NULL access"));
+    let place = format!("tests/fixtures/faults.bpf.c:{}", line.unwrap() + 1);
+    check("null", &format!("it follows a NULL pointer at {place}"));
+    check(
+        "wild",
+        "it accesses memory that is not its own at tests/fixtures/faults.bpf.c:",
+    );
+    check(
+        "wild_task",
+        "it accesses memory that is not its own at a function of the virtual kernel",
+    );
+    check("code", "it accesses memory that is not its own at ");
+}
+
+#[test]
+fn arithmetic_and_stack() {
+    check(
+        "divide",
+        "it divides by zero at tests/fixtures/faults.bpf.c:",
+    );
+    check(
+        "stack",
+        "it uses more than the 64 KB of stack at tests/fixtures/faults.bpf.c:",
+    );
+}
+
+#[test]
+fn loops_end() {
+    check("budget", "its loops took more than 8388608 steps");
+    check(
+        "endless",
+        "it loops without end at tests/fixtures/faults.bpf.c:",
+    );
+}
+
+#[test]
+fn locks_are_paired() {
+    check("lock_held", "it returns with locks held: lock 0");
+    check("lock_twice", "it takes lock 0, which it holds already");
+    check("unlock", "it releases a lock that it does not hold");
+}
+
+#[test]
+fn kfuncs_say_what_they_cannot_do() {
+    check(
+        "missing",
+        "kfunc scx_bpf_cpuperf_set is not in the virtual kernel",
+    );
+    check(
+        "null_task",
+        "scx_bpf_dsq_insert() was called with a NULL task",
+    );
+    check("format", "the format \"%d %d\" cannot be printed: ");
+}
+
+#[test]
+fn faults_on_several_threads_at_once() {
+    std::thread::scope(|scope| {
+        for kind in ["null", "divide", "stack", "wild"] {
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    fault(kind);
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,296 @@
+//! Each kfunc becomes its request, and its answer reaches the policy.
+
+mod common;
+
+use common::{Bench, simple};
+use schedlab_engine::ExitKind;
+use schedlab_engine::policy::{IterId, OpCall, OpKind, Policy as _, Reply, Request, Step};
+use schedlab_trace::{CpuId, CpuSet, TaskId};
+
+const P: TaskId = TaskId(4);
+
+fn bench() -> Bench {
+    let mut bench = Bench::new("kfuncs", "");
+    bench.add_task(P);
+    bench
+}
+
+fn results(bench: &Bench) -> Vec<u64> {
+    let bytes = bench.policy.global("results").unwrap();
+    let words = bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+    words.take(bench.global("nr_results") as usize).collect()
+}
+
+#[test]
+fn the_ops_table_is_read() {
+    let bench = bench();
+    let info = bench.policy.info();
+    assert_eq!((info.name.as_str(), info.flags), ("kfuncs", 2));
+    assert_eq!((info.timeout_ms, info.dispatch_max_batch), (1234, 7));
+    assert!(info.present.has(OpKind::Tick) && info.present.has(OpKind::Exit));
+    assert!(!info.present.has(OpKind::Running) && !info.present.has(OpKind::Yield));
+}
+
+#[test]
+fn init_sees_the_machine() {
+    let mut bench = bench();
+    bench.cpu = CpuId(9);
+    let result = bench.run(OpCall::Init, |_| Reply::Int(-17));
+    assert_eq!(result, Ok(0));
+    assert_eq!(bench.asked, [Request::CreateDsq { dsq: 5, node: 1 }]);
+    assert_eq!(
+        results(&bench),
+        [-17i64 as u32 as u64 | 0xffff_ffff_0000_0000, 24, 2, 1, 9]
+    );
+}
+
+#[test]
+fn select_cpu() {
+    let mut bench = bench();
+    let op = OpCall::SelectCpu {
+        task: P,
+        prev_cpu: CpuId(6),
+        wake_flags: 0x18,
+    };
+    let result = bench.run(op, |request| match request {
+        Request::SelectCpuDfl { .. } => Reply::Cpu(11, true),
+        Request::SelectCpuAnd { .. } => Reply::Int(-16),
+        Request::PickCpu { any, .. } => Reply::Int(if *any { 13 } else { 12 }),
+        Request::TestAndClearIdle { cpu: 3 } => Reply::Bool(true),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(result, Ok(11));
+    assert_eq!(results(&bench), [1, -16i64 as u64, 12, 13, 1]);
+    let all = CpuSet::all(24);
+    assert_eq!(
+        bench.asked,
+        [
+            Request::SelectCpuDfl {
+                task: P,
+                prev_cpu: 6,
+                wake_flags: 0x18
+            },
+            Request::SelectCpuAnd {
+                task: P,
+                prev_cpu: 6,
+                wake_flags: 0x18,
+                allowed: all.clone(),
+                flags: 1
+            },
+            Request::PickCpu {
+                allowed: all.clone(),
+                node: None,
+                flags: 0,
+                any: false
+            },
+            Request::PickCpu {
+                allowed: all,
+                node: Some(1),
+                flags: 2,
+                any: true
+            },
+            Request::TestAndClearIdle { cpu: 3 },
+        ]
+    );
+}
+
+#[test]
+fn enqueue() {
+    let mut bench = bench();
+    bench.policy.set_task_cpu(P, CpuId(5));
+    let op = OpCall::Enqueue {
+        task: P,
+        enq_flags: 1 << 32,
+    };
+    let result = bench.run(op, |request| match request {
+        Request::DsqInsert { vtime, .. } => Reply::Bool(vtime.is_none()),
+        other => simple(other),
+    });
+    assert_eq!(result, Ok(0));
+    assert_eq!(results(&bench), [1, 0, 1, 5]);
+    let insert = |vtime| Request::DsqInsert {
+        task: P,
+        dsq: 5,
+        slice: 1000,
+        vtime,
+        enq_flags: 1 << 32,
+    };
+    let set = |slice, vtime| Request::TaskSet {
+        task: P,
+        slice,
+        vtime,
+    };
+    assert_eq!(
+        bench.asked,
+        [
+            insert(None),
+            insert(Some(77)),
+            Request::Kick { cpu: 2, flags: 2 },
+            set(Some(11), None),
+            set(None, Some(12)),
+            Request::TaskRunning { task: P },
+        ]
+    );
+}
+
+#[test]
+fn dispatch_walks_a_queue() {
+    let mut bench = bench();
+    let mut queued = vec![None, Some(P)];
+    let op = OpCall::Dispatch {
+        cpu: CpuId(3),
+        prev: None,
+    };
+    let result = bench.run(op, |request| match request {
+        Request::DispatchNrSlots => Reply::Int(32),
+        Request::DsqNrQueued { dsq: 5 } => Reply::Int(1),
+        Request::IterNew { .. } => Reply::Iter(IterId(8)),
+        Request::IterNext { iter: IterId(8) } => Reply::Task(queued.pop().unwrap()),
+        Request::DsqMove { priq, .. } => Reply::Bool(!priq),
+        Request::DsqMoveToLocal { .. } => Reply::Bool(false),
+        Request::TaskFromPid { pid: 1004 } => Reply::Task(Some(P)),
+        other => simple(other),
+    });
+    assert_eq!(result, Ok(0));
+    assert_eq!(results(&bench), [32, 1, 1, 0, 0, 1, 1004, 2]);
+    let iter = IterId(8);
+    let moved = |dsq, enq_flags, priq| Request::DsqMove {
+        iter,
+        task: P,
+        dsq,
+        enq_flags,
+        priq,
+    };
+    assert_eq!(
+        bench.asked[2..],
+        [
+            Request::IterNew {
+                dsq: 5,
+                flags: 1 << 16
+            },
+            Request::IterNext { iter },
+            Request::MoveSetSlice { iter, slice: 21 },
+            Request::MoveSetVtime { iter, vtime: 22 },
+            moved(3 << 62 | 3, 0, false),
+            moved(6, 1 << 32, true),
+            Request::IterNext { iter },
+            Request::IterDestroy { iter },
+            Request::DsqMoveToLocal {
+                dsq: 5,
+                enq_flags: 0
+            },
+            Request::DispatchCancel,
+            Request::TaskFromPid { pid: 1004 },
+            Request::CpuCurr { cpu: 1 },
+            Request::DestroyDsq { dsq: 5 },
+        ]
+    );
+}
+
+#[test]
+fn a_queue_that_is_not_there_has_no_iterator() {
+    let mut bench = bench();
+    let op = OpCall::Dispatch {
+        cpu: CpuId(3),
+        prev: Some(P),
+    };
+    let result = bench.run(op, |request| match request {
+        Request::IterNew { .. } => Reply::Int(-2),
+        Request::IterNext { .. } | Request::IterDestroy { .. } => panic!("{request:?}"),
+        other => simple(other),
+    });
+    assert_eq!(result, Ok(0));
+    assert_eq!(results(&bench)[3], 0, "prev is there");
+}
+
+#[test]
+fn texts_are_formatted_as_the_kernel_does() {
+    let mut bench = bench();
+    assert_eq!(bench.simply(OpCall::Tick { task: P }), Ok(0));
+    let message = match bench.asked.as_slice() {
+        [Request::Error { message }] => message,
+        other => panic!("{other:?}"),
+    };
+    assert!(
+        message.starts_with("tests/fixtures/kfuncs.bpf.c:")
+            && message.ends_with(": tick of 1004: 5"),
+        "{message}"
+    );
+    let log: Vec<&str> = bench.policy.log().collect();
+    assert_eq!(log, ["a-rather-long-n has pid 1004, weight 335, nice 5"]);
+
+    let op = OpCall::Stopping {
+        task: P,
+        runnable: true,
+    };
+    assert_eq!(bench.simply(op), Ok(0));
+    let expected = Request::ExitPolicy {
+        code: 1 << 48,
+        message: "stopping, runnable 1".to_owned(),
+    };
+    assert_eq!(bench.asked.last(), Some(&expected));
+}
+
+#[test]
+fn the_exit_reaches_the_policy() {
+    let mut bench = bench();
+    let op = OpCall::Exit {
+        kind: ExitKind::ErrorStall,
+        code: -3,
+        reason: "runnable task stall".to_owned(),
+        message: "Message".to_owned(),
+    };
+    assert_eq!(bench.simply(op), Ok(0));
+    assert_eq!(results(&bench), [1026, -3i64 as u64, u64::from(b'M')]);
+}
+
+#[test]
+fn an_op_can_be_called_while_another_waits_on_the_same_cpu() {
+    let mut bench = bench();
+    let outer = OpCall::Enqueue {
+        task: P,
+        enq_flags: 0,
+    };
+    assert!(matches!(
+        bench.step(Ok(outer)),
+        Step::Ask(Request::DsqInsert { .. })
+    ));
+    let nested = OpCall::Tick { task: P };
+    let step = bench.step(Err(Reply::Nested(nested)));
+    assert!(matches!(step, Step::Ask(Request::Error { .. })), "{step:?}");
+    assert_eq!(bench.step(Err(Reply::Done)), Step::Done(0));
+    // The answer that is still owed.
+    assert!(matches!(
+        bench.step(Err(Reply::Bool(true))),
+        Step::Ask(Request::DsqInsert { .. })
+    ));
+    assert_eq!(results(&bench), [1]);
+}
+
+#[test]
+fn cpus_run_ops_beside_each_other() {
+    let mut bench = bench();
+    let enqueue = || OpCall::Enqueue {
+        task: P,
+        enq_flags: 0,
+    };
+    for cpu in [3, 1, 2] {
+        bench.cpu = CpuId(cpu);
+        assert!(matches!(
+            bench.step(Ok(enqueue())),
+            Step::Ask(Request::DsqInsert { .. })
+        ));
+    }
+    for cpu in [1, 2, 3] {
+        bench.cpu = CpuId(cpu);
+        assert!(matches!(
+            bench.step(Err(Reply::Bool(true))),
+            Step::Ask(Request::DsqInsert {
+                vtime: Some(77),
+                ..
+            })
+        ));
+    }
+}

@@ -1,0 +1,357 @@
+//! What policies are built from: maps, arena, storage, timers, masks, locks, options, costs — and that
+//! it is all the same whichever compiler there was.
+
+mod common;
+
+use common::{Bench, object, object_with, simple};
+use schedlab_abi::{OptionKind, compiler};
+use schedlab_engine::policy::{OpCall, Policy as _, PolicyLock, Reply, Request, TimerId};
+use schedlab_machine::Machine;
+use schedlab_trace::{CpuId, CpuSet, Instant, LockClass, TaskId};
+
+const P: TaskId = TaskId(2);
+
+fn results(bench: &Bench) -> Vec<i64> {
+    let bytes = bench.policy.global("results").unwrap();
+    let words = bytes
+        .chunks_exact(8)
+        .map(|word| i64::from_le_bytes(word.try_into().unwrap()));
+    words.take(bench.global("nr_results") as usize).collect()
+}
+
+#[test]
+fn maps_loops_arena_timers_and_options() {
+    let mut bench = Bench::new(
+        "library",
+        "ties=prev,offset=-300,boosted=no,large=0xffffffffff",
+    );
+    assert_eq!(bench.simply(OpCall::Init), Ok(0));
+    let results = results(&bench);
+    let (eexist, einval, e2big) = (-17, -22, -7);
+    assert_eq!(results[..6], [1, 0, eexist, 2, 2, 1602], "hash");
+    assert_eq!(results[6..10], [e2big, 0, 11, 0], "queue");
+    assert_eq!(results[10..14], [7, 21, 12, 3], "loops");
+    assert_eq!(results[14..17], [4096, 4, 1], "arena");
+    assert_eq!(results[17..20], [0, einval, 0], "timer");
+    assert_eq!(results[20..], [0, -300, 0, 0xff_ffff_ffff], "options");
+    let start = Request::TimerStart {
+        timer: TimerId(0),
+        delay_ns: 1000,
+        flags: 2,
+    };
+    assert_eq!(bench.asked, [start]);
+
+    bench.now = Instant::from_ns(777);
+    let fired = OpCall::TimerCallback { timer: TimerId(0) };
+    assert_eq!(bench.simply(fired), Ok(0));
+    let results = self::results(&bench);
+    let machine = &bench.machine.sched_ext;
+    let costs = (machine.op_ns + machine.kfunc_ns) as i64;
+    assert_eq!(
+        results[24..],
+        [2, 55, 777 + costs],
+        "the callback's arguments"
+    );
+}
+
+#[test]
+fn options_are_described() {
+    let object = object("library");
+    let options = object.options();
+    let names: Vec<&str> = options.iter().map(|option| option.name.as_str()).collect();
+    assert_eq!(names, ["ties", "offset", "boosted", "large"]);
+    assert_eq!(options[0].default_text(), "list");
+    assert_eq!(options[0].doc.as_deref(), Some("who wins among equals"));
+    assert_eq!(options[0].kind.to_string(), "prev, list");
+    assert_eq!(options[1].default, -7);
+    assert_eq!(
+        options[1].doc.as_deref(),
+        Some("A number that may be negative.")
+    );
+    let min = -32768;
+    assert_eq!(options[1].kind, OptionKind::Integer { min, max: 32767 });
+    assert_eq!(options[2].default_text(), "true");
+    assert_eq!((options[3].default, &options[3].doc), (0, &None));
+    let maps: Vec<(&str, u32, u32, u32, u32)> = object
+        .maps()
+        .iter()
+        .map(|map| {
+            (
+                &*map.name,
+                map.kind,
+                map.key_size,
+                map.value_size,
+                map.max_entries,
+            )
+        })
+        .collect();
+    assert_eq!(
+        maps,
+        [
+            ("hash", 1, 8, 16, 3),
+            ("percpu", 6, 4, 8, 2),
+            ("storage", 29, 4, 16, 0),
+            ("queue", 22, 0, 4, 2),
+            ("timers", 2, 4, 24, 4),
+            ("arena", 33, 0, 0, 16),
+        ]
+    );
+}
+
+#[test]
+fn storage_belongs_to_a_task_and_goes_with_it() {
+    let mut bench = Bench::new("library", "");
+    let init = |task| OpCall::InitTask { task, fork: true };
+    for task in [P, TaskId(700)] {
+        bench.add_task(task);
+        assert_eq!(bench.simply(init(task)), Ok(0));
+    }
+    assert_eq!(results(&bench), [1, 41, 1, 1, 41, 1]);
+    bench.policy.drop_task(P);
+    bench.add_task(P);
+    assert_eq!(bench.simply(init(P)), Ok(0));
+    assert_eq!(bench.simply(init(P)), Ok(0));
+    assert_eq!(results(&bench)[6..], [1, 41, 1, 0, 42, 1]);
+}
+
+#[test]
+fn masks() {
+    let mut bench = Bench::new("library", "");
+    let allowed: CpuSet = "5,9-11".parse().unwrap();
+    bench.add_task_on(P, &allowed);
+    let result = bench.run(OpCall::SetCpumask { task: P }, |request| match request {
+        Request::IdleMask { .. } => Reply::Mask("0-6".parse().unwrap()),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(result, Ok(0));
+    assert_eq!(results(&bench), [4, 5, 1, 1, 5, 1, 3, 5, 35, 7]);
+}
+
+#[test]
+fn slice_and_vtime_are_shared_words() {
+    let mut bench = Bench::new("library", "");
+    bench.add_task(P);
+    bench.policy.set_slice(P, 5);
+    bench.policy.set_vtime(P, 6);
+    assert_eq!((bench.policy.slice(P), bench.policy.vtime(P)), (5, 6));
+    assert!(!bench.policy.disallowed(P));
+}
+
+fn enqueue(bench: &mut Bench) -> Result<i64, String> {
+    let op = OpCall::Enqueue {
+        task: P,
+        enq_flags: 0,
+    };
+    bench.simply(op)
+}
+
+#[test]
+fn locks_are_numbered_in_the_order_of_first_use_and_lie_at_modelled_addresses() {
+    let mut bench = Bench::new("library", "");
+    bench.add_task(P);
+    bench.cpu = CpuId(1);
+    enqueue(&mut bench).unwrap();
+    let addresses: Vec<u64> = bench
+        .asked
+        .iter()
+        .filter_map(|request| match request {
+            Request::Lock {
+                address,
+                lock,
+                class,
+            } => {
+                assert_eq!((*lock, *class), (PolicyLock(0), LockClass::RunQueue));
+                Some(*address)
+            }
+            Request::TryLock {
+                address,
+                lock,
+                class,
+            } => {
+                assert_eq!((*lock, *class), (PolicyLock(1), LockClass::Other));
+                Some(*address)
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(addresses.len(), 2);
+    let globals = schedlab_machine::address::GLOBALS;
+    assert!(
+        addresses
+            .iter()
+            .all(|&at| at >= globals && at < schedlab_machine::address::RUNQUEUES)
+    );
+    assert_eq!(
+        bench.asked[2],
+        Request::Unlock {
+            lock: PolicyLock(1)
+        }
+    );
+    assert_eq!(
+        bench.asked[3],
+        Request::Unlock {
+            lock: PolicyLock(0)
+        }
+    );
+    assert_eq!(results(&bench), [1, 3, 1]);
+    // Nobody else is earlier, so no word had to be waited for.
+    assert_eq!(bench.asked.len(), 4);
+}
+
+#[test]
+fn a_shared_word_is_read_when_nobody_is_earlier() {
+    let mut bench = Bench::new("library", "");
+    bench.add_task(P);
+    bench.horizon = Instant::ZERO;
+    enqueue(&mut bench).unwrap();
+    let syncs = bench
+        .asked
+        .iter()
+        .filter(|request| **request == Request::Sync);
+    assert_eq!(
+        syncs.count(),
+        3,
+        "one atomic operation, one read, one write"
+    );
+}
+
+#[test]
+fn time_and_probes_come_from_the_profile() {
+    let mut bench = Bench::new("library", "");
+    bench.add_task(P);
+    enqueue(&mut bench).unwrap();
+    assert_eq!((bench.probes.examined, bench.probes.recalculations), (1, 5));
+    let stats = bench.cache.stats(CpuId(0));
+    let lines = bench
+        .machine
+        .task_layout
+        .examine_bytes
+        .div_ceil(bench.machine.memory.line_bytes);
+    // The candidate, the touched word, the atomic operation.
+    assert_eq!(stats.accesses, u64::from(lines) + 2);
+    let least = bench.machine.sched_ext.op_ns + 2 + bench.machine.memory.miss_ps / 1_000;
+    assert!(bench.now.ns() >= least, "{:?} {least}", bench.now);
+}
+
+/// Everything that a run can see of a policy: requests, results, time, cache.
+fn measures(cc: &str) -> String {
+    let object = object_with("library", cc);
+    let machine = Machine::builtin("netfinity-8500r").unwrap();
+    let mut bench = Bench::on(&object, "ties=prev", machine);
+    bench.add_task(P);
+    bench.run(OpCall::Init, simple).unwrap();
+    bench
+        .simply(OpCall::InitTask {
+            task: P,
+            fork: false,
+        })
+        .unwrap();
+    for cpu in [0, 1, 0] {
+        bench.cpu = CpuId(cpu);
+        enqueue(&mut bench).unwrap();
+    }
+    // Where an option lies in the object is the compiler's business.
+    let options: Vec<_> = object
+        .options()
+        .iter()
+        .map(|option| (&option.name, &option.kind, option.default, &option.doc))
+        .collect();
+    format!(
+        "{:?} {:?} {:?} {:?} {:?} {options:?} {:?}",
+        bench.asked,
+        results(&bench),
+        bench.now,
+        bench.cache.stats(CpuId(0)),
+        bench.cache.stats(CpuId(1)),
+        bench.probes,
+    )
+}
+
+#[test]
+fn gcc_and_clang_measure_the_same() {
+    let compilers = ["gcc", "clang", "clang-22", "clang-19"];
+    let there = |cc: &&str| {
+        let version = std::process::Command::new(cc).arg("--version").output();
+        version.is_ok_and(|output| output.status.success())
+    };
+    let found: Vec<&str> = compilers.into_iter().filter(there).collect();
+    let clang = found.iter().any(|cc| cc.starts_with("clang"));
+    if !found.contains(&"gcc") || !clang {
+        skipped("gcc and clang measure the same: gcc or clang is not installed");
+        return;
+    }
+    let first = measures(found[0]);
+    for cc in &found[1..] {
+        assert_eq!(measures(cc), first, "{cc} against {}", found[0]);
+    }
+}
+
+/// Tells `make test` what could not be tested here.
+fn skipped(what: &str) {
+    println!("not tested: {what}");
+    if let Some(path) = std::env::var_os("SCHEDLAB_SKIPPED") {
+        use std::io::Write as _;
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path);
+        writeln!(file.unwrap(), "{what}").unwrap();
+    }
+}
+
+/// The kernel tree's own examples, unmodified, where its source is on the machine.
+#[test]
+fn the_kernel_trees_examples_run_unmodified() {
+    let folder =
+        std::env::var_os("SCHEDLAB_LINUX_SOURCE").unwrap_or("/usr/src/linux-source-7.2".into());
+    let folder = std::path::Path::new(&folder).join("tools/sched_ext");
+    if !folder.join("scx_simple.bpf.c").exists() {
+        skipped(
+            "the kernel tree's scx_simple: its source is not here; name the tree in SCHEDLAB_LINUX_SOURCE",
+        );
+        return;
+    }
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (name, options) in [
+        ("scx_simple", ""),
+        ("scx_cpu0", ""),
+        ("scx_central", "nr_cpu_ids=24,slice_ns=20000000"),
+    ] {
+        let source = folder.join(format!("{name}.bpf.c"));
+        let output =
+            std::env::temp_dir().join(format!("schedlab-{name}-{}.so", std::process::id()));
+        compiler::run(&compiler::Job {
+            compiler: &compiler::default_compiler(),
+            folder: &folder,
+            source: &source,
+            include: &[root.join("include/native"), root.join("include")],
+            output: &output,
+        })
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let elf = std::fs::read(&output).unwrap();
+        std::fs::remove_file(output).unwrap();
+        let text = std::fs::read_to_string(&source).unwrap();
+        let object = schedlab_abi::Object::from_elf(name, &text, elf).unwrap();
+        let mut bench = Bench::of(&object, options);
+        bench.add_task(P);
+        assert_eq!(bench.simply(OpCall::Init), Ok(0), "{name}");
+        let asked = bench.asked.first();
+        assert_eq!(
+            asked,
+            Some(&Request::CreateDsq { dsq: 0, node: -1 }),
+            "{name}"
+        );
+        enqueue(&mut bench).unwrap();
+        let inserted = bench
+            .asked
+            .iter()
+            .any(|request| matches!(request, Request::DsqInsert { .. }));
+        // scx_central keeps tasks in a queue of its own and kicks the central CPU.
+        assert_eq!(inserted, name != "scx_central", "{name}");
+        let dispatch = OpCall::Dispatch {
+            cpu: CpuId(0),
+            prev: None,
+        };
+        assert_eq!(bench.simply(dispatch), Ok(0), "{name}");
+    }
+}
