@@ -100,10 +100,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if !self.is_queued_on(p, c) {
                 continue;
             }
-            let Some(to) = self.any_allowed_cpu(p) else {
-                continue;
-            };
-            let dst = self.cpu(to);
+            let dst = self.cpu(self.select_fallback_rq(c, p).await);
             self.move_queued_task(c, p, c, dst).await;
             self.rq_unlock(c, dst).await;
             self.rq_lock(c, c).await;

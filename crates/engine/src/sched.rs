@@ -1,6 +1,6 @@
 //! The core scheduler: schedule(), run queues, changes of a task's attributes (kernel/sched/core.c).
 
-use schedlab_trace::{CpuId, CpuMode, Event, LockPath, PrevState, Recorder, TaskId};
+use schedlab_trace::{CpuId, CpuMode, CpuSet, Event, LockPath, PrevState, Recorder, TaskId};
 
 use crate::consts::{deq, enq};
 use crate::cpu::Cpu;
@@ -324,23 +324,37 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.context_switch(c, Some(p), prev_state, None);
         p.on_cpu.set(false);
         p.migration_pending.set(false);
-        if let Some(to) = self.any_allowed_cpu(p)
-            && !(p.allows(c.id) && c.online.get())
-        {
-            let dst = self.cpu(to);
+        if !(p.allows(c.id) && c.online.get()) {
+            let dst = self.cpu(self.select_fallback_rq(c, p).await);
             self.move_queued_task(c, p, c, dst).await;
             self.rq_unlock(c, dst).await;
             self.rq_lock(c, c).await;
         }
     }
 
-    /// A CPU that is online and allowed.
-    pub(crate) fn any_allowed_cpu(&self, p: &Task) -> Option<CpuId> {
-        let affinity = p.affinity.borrow();
-        let online = self.online.borrow();
-        match affinity.as_ref() {
-            Some(set) => set.first_and(&online),
-            None => online.first(),
+    /// `select_fallback_rq()`: a CPU that is online and allowed. A task whose CPUs are all offline may
+    /// use every CPU from now on, as in the kernel.
+    pub(crate) async fn select_fallback_rq(&self, c: &Cpu, p: &Task) -> CpuId {
+        let found = match p.affinity.borrow().as_ref() {
+            Some(set) => set.first_and(&self.online.borrow()),
+            None => self.online.borrow().first(),
+        };
+        if let Some(cpu) = found {
+            return cpu;
+        }
+        *p.affinity.borrow_mut() = None;
+        p.nr_allowed.set(self.cpus.len() as u32);
+        self.affinity_changed(c, p, &self.all_cpus).await;
+        self.online_or_other(p.cpu.get())
+    }
+
+    /// Tells everybody of the CPUs that `p` may use now.
+    async fn affinity_changed(&self, c: &Cpu, p: &Task, set: &CpuSet) {
+        self.recorder.borrow_mut().define_affinity(p.id, set);
+        self.record(c, Event::Affinity { task: p.id });
+        self.sync_task(p);
+        if p.class.get() == Class::Ext && self.has_op(OpKind::SetCpumask) {
+            self.call_op(c, OpCall::SetCpumask { task: p.id }).await;
         }
     }
 
@@ -381,13 +395,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             Change::Affinity(set) => {
                 p.nr_allowed.set(set.len() as u32);
-                self.recorder.borrow_mut().define_affinity(p.id, &set);
-                *p.affinity.borrow_mut() = Some(set);
-                self.record(c, Event::Affinity { task: p.id });
-                self.sync_task(p);
-                if p.class.get() == Class::Ext && self.has_op(OpKind::SetCpumask) {
-                    self.call_op(c, OpCall::SetCpumask { task: p.id }).await;
-                }
+                *p.affinity.borrow_mut() = Some(set.clone());
+                self.affinity_changed(c, p, &set).await;
             }
             Change::Class(policy) => {
                 p.policy.set(policy);
@@ -448,6 +457,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 /// A change of an attribute.
 pub(crate) enum Change {
     Nice(i8),
-    Affinity(schedlab_trace::CpuSet),
+    Affinity(CpuSet),
     Class(schedlab_workload::SchedClass),
 }

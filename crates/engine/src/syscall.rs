@@ -347,6 +347,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             });
             return;
         }
+        // None of them online: EINVAL, and everything stays as it is.
+        if !set.intersects(&self.online.borrow()) {
+            return;
+        }
         self.sched_change(c, p, Change::Affinity(set)).await;
         if !p.allows(c.id) {
             p.migration_pending.set(true);

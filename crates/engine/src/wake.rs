@@ -105,9 +105,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.allows(cpu) && self.online.borrow().contains(cpu) {
             return cpu;
         }
-        // select_fallback_rq()
-        self.any_allowed_cpu(p)
-            .unwrap_or_else(|| self.online_or_other(cpu))
+        self.select_fallback_rq(c, p).await
     }
 
     /// Spins while `p` is still being switched out (`smp_cond_load_acquire(&p->on_cpu)`).

@@ -1,0 +1,331 @@
+//! Random workloads under a policy that decides at random: whatever it does, no task is lost, runs
+//! twice or where it may not, and every nanosecond is accounted for.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use rand_core::RngCore;
+use schedlab_machine::{LockKind, Machine, Topology};
+use schedlab_trace::{CpuId, CpuSet, Duration, Instant, LockClass, TaskId};
+use schedlab_workload::{Action, ObjectId, ObjectSpec, Rng, SchedClass, TaskSpec, below, stream};
+
+use crate::consts::{dsq_id, enq, kick, ops};
+use crate::policy::OpKind::*;
+use crate::policy::{OpCall, PolicyLock, Reply, Request};
+use crate::testing::*;
+use crate::{ExitKind, Hotplug, KernelVersion, RtMode, Scenario};
+
+fn draw(rng: &Rc<RefCell<Rng>>, bound: u64) -> u64 {
+    below(&mut rng.borrow_mut(), bound)
+}
+
+/// A policy that inserts, holds, moves and kicks at random, but never loses a task.
+fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
+    let rng = Rc::new(RefCell::new(stream(seed, 900)));
+    let held: Rc<RefCell<VecDeque<TaskId>>> = Rc::default();
+    let ops = [
+        Init,
+        SelectCpu,
+        Enqueue,
+        Dequeue,
+        Dispatch,
+        Tick,
+        Runnable,
+        Running,
+        Stopping,
+        Quiescent,
+        CpuOnline,
+        CpuOffline,
+        UpdateIdle,
+        CpuAcquire,
+        CpuRelease,
+        TimerCallback,
+        Yield,
+    ];
+    let policy = Stub::new(&ops, move |a, op| {
+        let (rng, held) = (rng.clone(), held.clone());
+        async move {
+            let lock = PolicyLock(0);
+            let take = || Request::Lock {
+                lock,
+                address: schedlab_machine::address::ARENA,
+                class: LockClass::RunQueue,
+            };
+            match op {
+                OpCall::Init => {
+                    for dsq in 1..4 {
+                        assert_eq!(a.create_dsq(dsq).await, 0);
+                    }
+                    let timer = crate::policy::TimerId(0);
+                    let request = Request::TimerStart {
+                        timer,
+                        delay_ns: 1_000_000,
+                        flags: 0,
+                    };
+                    a.ask(request).await;
+                }
+                OpCall::TimerCallback { timer } => {
+                    // Whatever waits for nobody gets a look.
+                    for cpu in 0..nr_cpus as u32 {
+                        a.kick(cpu, if draw(&rng, 2) == 0 { kick::IDLE } else { 0 })
+                            .await;
+                    }
+                    let request = Request::TimerStart {
+                        timer,
+                        delay_ns: 1_000_000,
+                        flags: 0,
+                    };
+                    a.ask(request).await;
+                }
+                OpCall::SelectCpu {
+                    task,
+                    prev_cpu,
+                    wake_flags,
+                } => {
+                    if draw(&rng, 3) == 0 {
+                        return i64::from(prev_cpu.0);
+                    }
+                    let request = Request::SelectCpuDfl {
+                        task,
+                        prev_cpu: prev_cpu.0 as i32,
+                        wake_flags,
+                    };
+                    let Reply::Cpu(cpu, idle) = a.ask(request).await else {
+                        panic!("a CPU")
+                    };
+                    if idle && draw(&rng, 4) > 0 {
+                        a.insert(task, dsq_id::LOCAL, 1 + draw(&rng, 5_000_000), 0)
+                            .await;
+                    }
+                    return i64::from(cpu);
+                }
+                OpCall::Enqueue { task, .. } => {
+                    let slice = 1 + draw(&rng, 8_000_000);
+                    let flags = [0, enq::HEAD, enq::PREEMPT][draw(&rng, 3) as usize];
+                    match draw(&rng, 6) {
+                        0 => a.insert(task, dsq_id::LOCAL, slice, flags).await,
+                        1 => a.insert(task, dsq_id::GLOBAL, slice, 0).await,
+                        2 => a.insert(task, 1, slice, flags).await,
+                        3 => a.insert_vtime(task, 2, slice, draw(&rng, 100)).await,
+                        4 => a.insert(task, 3, slice, 0).await,
+                        _ => {
+                            a.ask(take()).await;
+                            a.spend(draw(&rng, 3_000));
+                            held.borrow_mut().push_back(task);
+                            a.ask(Request::Unlock { lock }).await;
+                        }
+                    }
+                    if draw(&rng, 3) == 0 {
+                        let cpu = draw(&rng, nr_cpus) as u32;
+                        let flags = [
+                            0,
+                            kick::IDLE,
+                            kick::PREEMPT,
+                            kick::WAIT,
+                            kick::PREEMPT | kick::WAIT,
+                        ];
+                        a.kick(cpu, flags[draw(&rng, 5) as usize]).await;
+                    }
+                }
+                OpCall::Dequeue { task, .. } => {
+                    a.ask(take()).await;
+                    held.borrow_mut().retain(|&other| other != task);
+                    a.ask(Request::Unlock { lock }).await;
+                }
+                OpCall::Dispatch { .. } => {
+                    a.spend(draw(&rng, 2_000));
+                    let first = 1 + draw(&rng, 3);
+                    for n in 0..3 {
+                        let dsq = 1 + (first + n) % 3;
+                        if dsq == 3 && draw(&rng, 2) == 0 {
+                            let Reply::Iter(it) = a.ask(Request::IterNew { dsq, flags: 0 }).await
+                            else {
+                                panic!("an iterator")
+                            };
+                            while let Reply::Task(Some(task)) =
+                                a.ask(Request::IterNext { iter: it }).await
+                            {
+                                // Not to the local queue: the stub does not know who may run here.
+                                let to = [1, dsq_id::GLOBAL][draw(&rng, 2) as usize];
+                                let request = Request::DsqMove {
+                                    iter: it,
+                                    task,
+                                    dsq: to,
+                                    enq_flags: 0,
+                                    priq: false,
+                                };
+                                a.ask(request).await;
+                            }
+                            a.ask(Request::IterDestroy { iter: it }).await;
+                        } else if a.move_to_local(dsq).await {
+                            break;
+                        }
+                    }
+                    a.ask(take()).await;
+                    let task = held.borrow_mut().pop_front();
+                    a.ask(Request::Unlock { lock }).await;
+                    if let Some(task) = task {
+                        let dsq = if draw(&rng, 2) == 0 {
+                            dsq_id::GLOBAL
+                        } else {
+                            1
+                        };
+                        a.insert(task, dsq, 1 + draw(&rng, 5_000_000), 0).await;
+                    }
+                }
+                _ => a.spend(draw(&rng, 200)),
+            }
+            0
+        }
+    });
+    policy.flags(flags | ops::KEEP_BUILTIN_IDLE)
+}
+
+fn random_task(rng: &mut Rng, nr_cpus: usize, depth: u32) -> TaskSpec {
+    let rounds = 5 + below(rng, 25) as u32;
+    let all = CpuSet::all(nr_cpus);
+    let mut spec = task("t", move |n, context| {
+        if n > 4 * rounds {
+            return None;
+        }
+        let rng = &mut *context.rng;
+        let us = |rng: &mut Rng, max| Duration::from_us(1 + below(rng, max));
+        Some(match below(rng, 24) {
+            0..=7 => Action::Compute(us(rng, 400)),
+            8..=11 => Action::Sleep(us(rng, 400)),
+            12 => Action::Yield,
+            13 => Action::Write {
+                to: ObjectId(0),
+                bytes: 10,
+            },
+            14 => Action::Post(ObjectId(1)),
+            15 => Action::Syscall,
+            16 => Action::SetNice(below(rng, 40) as i8 - 20),
+            17 => {
+                let cpu = CpuId(below(rng, nr_cpus as u64) as u32);
+                Action::SetAffinity(CpuSet::single(nr_cpus, cpu))
+            }
+            18 => Action::SetAffinity(all.clone()),
+            19 if below(rng, 3) == 0 => Action::SetClass(match below(rng, 3) {
+                0 => SchedClass::Fifo(1 + below(rng, 5) as u8),
+                1 => SchedClass::RoundRobin(1 + below(rng, 5) as u8),
+                _ => SchedClass::Normal,
+            }),
+            20 if depth == 0 && below(rng, 4) == 0 => {
+                Action::Fork(Box::new(random_task(rng, nr_cpus, 1)))
+            }
+            21 => Action::Notify(ObjectId(2)),
+            22 => Action::Touch {
+                bytes: below(rng, 100_000),
+            },
+            _ => Action::SetClass(SchedClass::Normal),
+        })
+    });
+    spec.start = Instant::from_ns(below(rng, 3) * below(rng, 500_000));
+    spec.address_space = Some(below(rng, 3) as u32).filter(|&space| space > 0);
+    spec.nice = below(rng, 40) as i8 - 20;
+    spec.working_set_bytes = below(rng, 100_000);
+    spec
+}
+
+fn chaotic(seed: u64) {
+    let mut rng = stream(seed, 901);
+    let shape = [
+        (1, 1, 1, 1),
+        (1, 1, 2, 1),
+        (1, 1, 4, 2),
+        (2, 2, 2, 2),
+        (1, 1, 16, 1),
+    ];
+    let (nodes, llcs, cores, threads) = shape[below(&mut rng, 5) as usize];
+    let mut machine = Machine::builtin("laptop").unwrap();
+    machine.topology = Topology::new(nodes, llcs, cores, threads);
+    machine.sched_ext.rq_locks = below(&mut rng, 2) == 0;
+    machine.preemptible_kernel = below(&mut rng, 2) == 0;
+    machine.hz = [100, 250, 1_000][below(&mut rng, 3) as usize];
+    if below(&mut rng, 2) == 0 {
+        machine.locks.kind = LockKind::Tas;
+        machine.locks.handover_per_spinner_ns = 50;
+    }
+    let nr_cpus = machine.topology.nr_cpus();
+    let nr_tasks = 1 + below(&mut rng, 40);
+    let mut tasks: Vec<_> = (0..nr_tasks)
+        .map(|_| random_task(&mut rng, nr_cpus, 0))
+        .collect();
+    // Somebody who takes what the others give.
+    tasks.push(task("reader", |n, _| {
+        (n < 5_000).then_some(Action::Read {
+            from: ObjectId(0),
+            limit: 3,
+        })
+    }));
+    tasks[0].start = Instant::ZERO;
+    let objects = vec![
+        ObjectSpec::Pipe {
+            capacity: 1_000_000,
+        },
+        ObjectSpec::Semaphore { initial: 0 },
+        ObjectSpec::Event,
+    ];
+    let mut scenario = Scenario::new(machine, workload(objects, tasks), seed);
+    scenario.workload.duration = Some(Duration::from_secs(2));
+    if below(&mut rng, 3) == 0 {
+        scenario.version = KernelVersion::V6_18;
+    }
+    if below(&mut rng, 3) == 0 {
+        scenario.rt_mode = RtMode::Policy;
+    }
+    if nr_cpus > 1 && below(&mut rng, 2) == 0 {
+        let cpu = CpuId(1 + below(&mut rng, nr_cpus as u64 - 1) as u32);
+        let down = below(&mut rng, 5_000_000);
+        scenario.hotplug = vec![
+            Hotplug {
+                at: Instant::from_ns(down),
+                cpu,
+                online: false,
+            },
+            Hotplug {
+                at: Instant::from_ns(down + below(&mut rng, 5_000_000)),
+                cpu,
+                online: true,
+            },
+        ];
+    }
+    let flags = [
+        0,
+        ops::ENQ_EXITING,
+        ops::ENQ_LAST,
+        ops::ENQ_EXITING | ops::ENQ_LAST,
+    ];
+    let policy = chaos(seed, nr_cpus as u64, flags[rng.next_u32() as usize % 4]);
+    let checked = run_checked(scenario, policy);
+    let end = &checked.end;
+    assert_eq!(end.exit.kind, ExitKind::Done, "seed {seed}: {:?}", end.exit);
+    assert_eq!(end.failure, None, "seed {seed}");
+    // Only the reader may be left, if the others wrote nothing.
+    let tasks = end.tasks;
+    let unfinished = &end.unfinished;
+    let reader = TaskId(nr_tasks as u32);
+    assert!(
+        unfinished.iter().all(|&task| task == reader),
+        "seed {seed}: {unfinished:?} of {tasks}"
+    );
+}
+
+#[test]
+fn chaos_breaks_no_invariant() {
+    // CHAOS_SEED replays one, CHAOS_SEEDS tries so many.
+    let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let seeds = match number("CHAOS_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("CHAOS_SEEDS").unwrap_or(40),
+    };
+    let failing: Vec<u64> = seeds
+        .filter(|&seed| std::panic::catch_unwind(|| chaotic(seed)).is_err())
+        .collect();
+    assert!(
+        failing.is_empty(),
+        "replay one with CHAOS_SEED: {failing:?}"
+    );
+}
