@@ -80,4 +80,5 @@ SCX_OPS_DEFINE(allowed_cpus_ops,
 	       .select_cpu = (void *)allowed_cpus_select_cpu,
 	       .enqueue = (void *)allowed_cpus_enqueue,
 	       .init = (void *)allowed_cpus_init,
+	       .exit = (void *)rule_exit,
 	       .name = "allowed_cpus");

@@ -13,4 +13,5 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(create_builtin_dsq_init)
 
 SCX_OPS_DEFINE(create_builtin_dsq_ops,
 	       .init = (void *)create_builtin_dsq_init,
+	       .exit = (void *)rule_exit,
 	       .name = "builtin_dsq");

@@ -59,4 +59,5 @@ SCX_OPS_DEFINE(create_dsq_ops,
 	       .init_task = (void *)create_dsq_init_task,
 	       .exit_task = (void *)create_dsq_exit_task,
 	       .init = (void *)create_dsq_init,
+	       .exit = (void *)rule_exit,
 	       .name = "create_dsq");

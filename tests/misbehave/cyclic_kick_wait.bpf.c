@@ -32,5 +32,6 @@ void BPF_STRUCT_OPS(cyclic_kick_wait_enqueue, struct task_struct *p, u64 enq_fla
 
 SCX_OPS_DEFINE(cyclic_kick_wait_ops,
 	       .enqueue = (void *)cyclic_kick_wait_enqueue,
-	       .timeout_ms = 1000U,
+	       .timeout_ms = 300U,
+	       .exit = (void *)rule_exit,
 	       .name = "cyclic_kick_wait");

@@ -19,4 +19,5 @@ s32 BPF_STRUCT_OPS(ddsp_bogus_dsq_select_cpu, struct task_struct *p, s32 prev_cp
 SCX_OPS_DEFINE(ddsp_bogus_dsq_fail_ops,
 	       .select_cpu = (void *)ddsp_bogus_dsq_select_cpu,
 	       .timeout_ms = 1000U,
+	       .exit = (void *)rule_exit,
 	       .name = "ddsp_bogus_dsq");

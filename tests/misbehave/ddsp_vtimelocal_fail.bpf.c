@@ -18,4 +18,5 @@ s32 BPF_STRUCT_OPS(ddsp_vtimelocal_select_cpu, struct task_struct *p, s32 prev_c
 SCX_OPS_DEFINE(ddsp_vtimelocal_fail_ops,
 	       .select_cpu = (void *)ddsp_vtimelocal_select_cpu,
 	       .timeout_ms = 1000U,
+	       .exit = (void *)rule_exit,
 	       .name = "ddsp_vtimelocal");

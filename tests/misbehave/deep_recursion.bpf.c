@@ -26,4 +26,5 @@ void BPF_STRUCT_OPS(deep_recursion_enqueue, struct task_struct *p, u64 enq_flags
 
 SCX_OPS_DEFINE(deep_recursion_ops,
 	       .enqueue = (void *)deep_recursion_enqueue,
+	       .exit = (void *)rule_exit,
 	       .name = "deep_recursion");

@@ -140,4 +140,5 @@ SCX_OPS_DEFINE(dequeue_ops,
 	       .running = (void *)dequeue_running,
 	       .init = (void *)dequeue_init,
 	       .flags = SCX_OPS_ENQ_LAST,
+	       .exit = (void *)rule_exit,
 	       .name = "dequeue");

@@ -28,4 +28,5 @@ SCX_OPS_DEFINE(destroys_dsq_in_use_ops,
 	       .enqueue = (void *)destroys_dsq_in_use_enqueue,
 	       .dispatch = (void *)destroys_dsq_in_use_dispatch,
 	       .init = (void *)destroys_dsq_in_use_init,
+	       .exit = (void *)rule_exit,
 	       .name = "dsq_in_use");

@@ -33,4 +33,5 @@ SCX_OPS_DEFINE(dispatch_overflow_ops,
 	       .enqueue = (void *)dispatch_overflow_enqueue,
 	       .dispatch = (void *)dispatch_overflow_dispatch,
 	       .dispatch_max_batch = 2,
+	       .exit = (void *)rule_exit,
 	       .name = "overflow");

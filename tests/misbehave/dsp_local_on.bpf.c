@@ -53,6 +53,8 @@ void BPF_STRUCT_OPS(dsp_local_on_running, struct task_struct *p)
 
 	if (to >= 0 && to != cpu)
 		rule_broken("%s[%d] was sent to CPU %d and runs on %d", p->comm, p->pid, to, cpu);
+	/* The next time it may come without having been sent: exiting, or bound to its CPU for a while. */
+	target[slot_of(p)] = -1;
 	if (nr_remote >= REMOTE_WANTED)
 		rule_holds("%d tasks sent to other CPUs", REMOTE_WANTED);
 }
@@ -63,4 +65,5 @@ SCX_OPS_DEFINE(dsp_local_on_ops,
 	       .dispatch = (void *)dsp_local_on_dispatch,
 	       .running = (void *)dsp_local_on_running,
 	       .timeout_ms = 1000U,
+	       .exit = (void *)rule_exit,
 	       .name = "dsp_local_on");

@@ -15,4 +15,5 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(dsq_created_twice_init)
 
 SCX_OPS_DEFINE(dsq_created_twice_ops,
 	       .init = (void *)dsq_created_twice_init,
+	       .exit = (void *)rule_exit,
 	       .name = "dsq_twice");

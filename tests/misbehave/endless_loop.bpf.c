@@ -17,4 +17,5 @@ void BPF_STRUCT_OPS(endless_loop_enqueue, struct task_struct *p, u64 enq_flags)
 
 SCX_OPS_DEFINE(endless_loop_ops,
 	       .enqueue = (void *)endless_loop_enqueue,
+	       .exit = (void *)rule_exit,
 	       .name = "endless_loop");

@@ -9,4 +9,5 @@ char _license[] SEC("license") = "GPL";
 
 SCX_OPS_DEFINE(enq_last_no_enq_fails_ops,
 	       .flags = SCX_OPS_ENQ_LAST,
+	       .exit = (void *)rule_exit,
 	       .name = "enq_last_no_enq");

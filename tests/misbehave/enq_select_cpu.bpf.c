@@ -38,4 +38,5 @@ SCX_OPS_DEFINE(enq_select_cpu_ops,
 	       .select_cpu = (void *)enq_select_cpu_select_cpu,
 	       .enqueue = (void *)enq_select_cpu_enqueue,
 	       .timeout_ms = 1000U,
+	       .exit = (void *)rule_exit,
 	       .name = "enq_select_cpu");

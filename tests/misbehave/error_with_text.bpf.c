@@ -15,4 +15,5 @@ void BPF_STRUCT_OPS(error_with_text_enqueue, struct task_struct *p, u64 enq_flag
 
 SCX_OPS_DEFINE(error_with_text_ops,
 	       .enqueue = (void *)error_with_text_enqueue,
+	       .exit = (void *)rule_exit,
 	       .name = "error");

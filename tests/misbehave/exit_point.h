@@ -68,4 +68,5 @@ SCX_OPS_DEFINE(exit_ops,
 	       .init_task = (void *)exit_init_task,
 	       .init = (void *)exit_init,
 	       .timeout_ms = 1000U,
+	       .exit = (void *)rule_exit,
 	       .name = "exit");

@@ -15,7 +15,8 @@ bool went;
 
 void BPF_STRUCT_OPS(hotplug_cbs_running, struct task_struct *p)
 {
-	if (went && bpf_get_smp_processor_id() == 1)
+	/* A CPU's own threads are still needed to take it down. */
+	if (went && p->nr_cpus_allowed > 1 && bpf_get_smp_processor_id() == 1)
 		rule_broken("%s[%d] runs on an offline CPU", p->comm, p->pid);
 }
 
@@ -38,4 +39,5 @@ SCX_OPS_DEFINE(hotplug_cbs_ops,
 	       .cpu_online = (void *)hotplug_cbs_cpu_online,
 	       .cpu_offline = (void *)hotplug_cbs_cpu_offline,
 	       .timeout_ms = 1000U,
+	       .exit = (void *)rule_exit,
 	       .name = "hotplug_cbs");

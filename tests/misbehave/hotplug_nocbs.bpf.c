@@ -9,4 +9,5 @@ char _license[] SEC("license") = "GPL";
 
 SCX_OPS_DEFINE(hotplug_nocbs_ops,
 	       .timeout_ms = 1000U,
+	       .exit = (void *)rule_exit,
 	       .name = "hotplug_nocbs");

@@ -22,4 +22,5 @@ void BPF_STRUCT_OPS(idle_tracking_off_update_idle, s32 cpu, bool idle)
 SCX_OPS_DEFINE(idle_tracking_off_ops,
 	       .select_cpu = (void *)idle_tracking_off_select_cpu,
 	       .update_idle = (void *)idle_tracking_off_update_idle,
+	       .exit = (void *)rule_exit,
 	       .name = "idle_off");

@@ -73,4 +73,5 @@ SCX_OPS_DEFINE(init_enable_count_ops,
 	       .running = (void *)init_enable_count_running,
 	       .disable = (void *)init_enable_count_disable,
 	       .exit_task = (void *)init_enable_count_exit_task,
+	       .exit = (void *)rule_exit,
 	       .name = "init_enable");

@@ -11,4 +11,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(init_fails_init)
 	return -ENOMEM;
 }
 
-SCX_OPS_DEFINE(init_fails_ops, .init = (void *)init_fails_init, .name = "init_fails");
+SCX_OPS_DEFINE(init_fails_ops,
+	       .init = (void *)init_fails_init,
+	       .exit = (void *)rule_exit,
+	       .name = "init_fails");

@@ -13,4 +13,5 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(init_rogue_errno_init)
 
 SCX_OPS_DEFINE(init_rogue_errno_ops,
 	       .init = (void *)init_rogue_errno_init,
+	       .exit = (void *)rule_exit,
 	       .name = "init_rogue");

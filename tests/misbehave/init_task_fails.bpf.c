@@ -13,4 +13,5 @@ s32 BPF_STRUCT_OPS(init_task_fails_init_task, struct task_struct *p, struct scx_
 
 SCX_OPS_DEFINE(init_task_fails_ops,
 	       .init_task = (void *)init_task_fails_init_task,
+	       .exit = (void *)rule_exit,
 	       .name = "init_task_fails");

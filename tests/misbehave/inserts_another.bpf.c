@@ -24,4 +24,5 @@ void BPF_STRUCT_OPS(inserts_another_enqueue, struct task_struct *p, u64 enq_flag
 
 SCX_OPS_DEFINE(inserts_another_ops,
 	       .enqueue = (void *)inserts_another_enqueue,
+	       .exit = (void *)rule_exit,
 	       .name = "another");

@@ -13,4 +13,5 @@ void BPF_STRUCT_OPS(internal_enq_flags_enqueue, struct task_struct *p, u64 enq_f
 
 SCX_OPS_DEFINE(internal_enq_flags_ops,
 	       .enqueue = (void *)internal_enq_flags_enqueue,
+	       .exit = (void *)rule_exit,
 	       .name = "internal_flags");

@@ -14,4 +14,5 @@ void BPF_STRUCT_OPS(kick_idle_preempt_enqueue, struct task_struct *p, u64 enq_fl
 
 SCX_OPS_DEFINE(kick_idle_preempt_ops,
 	       .enqueue = (void *)kick_idle_preempt_enqueue,
+	       .exit = (void *)rule_exit,
 	       .name = "idle_preempt");

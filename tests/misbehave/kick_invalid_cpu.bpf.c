@@ -14,4 +14,5 @@ void BPF_STRUCT_OPS(kick_invalid_cpu_enqueue, struct task_struct *p, u64 enq_fla
 
 SCX_OPS_DEFINE(kick_invalid_cpu_ops,
 	       .enqueue = (void *)kick_invalid_cpu_enqueue,
+	       .exit = (void *)rule_exit,
 	       .name = "kick_invalid");

@@ -13,4 +13,5 @@ void BPF_STRUCT_OPS(local_on_no_cpu_enqueue, struct task_struct *p, u64 enq_flag
 
 SCX_OPS_DEFINE(local_on_no_cpu_ops,
 	       .enqueue = (void *)local_on_no_cpu_enqueue,
+	       .exit = (void *)rule_exit,
 	       .name = "no_cpu");

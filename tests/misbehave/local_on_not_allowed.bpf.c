@@ -27,4 +27,5 @@ void BPF_STRUCT_OPS(local_on_not_allowed_dispatch, s32 cpu, struct task_struct *
 SCX_OPS_DEFINE(local_on_not_allowed_ops,
 	       .enqueue = (void *)local_on_not_allowed_enqueue,
 	       .dispatch = (void *)local_on_not_allowed_dispatch,
+	       .exit = (void *)rule_exit,
 	       .name = "not_allowed");

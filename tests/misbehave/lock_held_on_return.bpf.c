@@ -18,4 +18,5 @@ void BPF_STRUCT_OPS(lock_held_on_return_enqueue, struct task_struct *p, u64 enq_
 
 SCX_OPS_DEFINE(lock_held_on_return_ops,
 	       .enqueue = (void *)lock_held_on_return_enqueue,
+	       .exit = (void *)rule_exit,
 	       .name = "lock_held");

@@ -143,10 +143,6 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(maximal_init)
 	return scx_bpf_create_dsq(DSQ, -1);
 }
 
-void BPF_STRUCT_OPS(maximal_exit, struct scx_exit_info *ei)
-{
-}
-
 SCX_OPS_DEFINE(maximal_ops,
 	       .select_cpu = (void *)maximal_select_cpu,
 	       .enqueue = (void *)maximal_enqueue,
@@ -169,5 +165,5 @@ SCX_OPS_DEFINE(maximal_ops,
 	       .enable = (void *)maximal_enable,
 	       .disable = (void *)maximal_disable,
 	       .init = (void *)maximal_init,
-	       .exit = (void *)maximal_exit,
+	       .exit = (void *)rule_exit,
 	       .name = "maximal");

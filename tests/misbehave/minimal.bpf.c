@@ -3,7 +3,7 @@
  * A policy without a single op schedules the machine: the kernel's own choices stand in for all of
  * them (idle CPU selection, the global DSQ, the default slice).
  */
-#include "rule.h"
+#include <scx/common.bpf.h>
 
 char _license[] SEC("license") = "GPL";
 

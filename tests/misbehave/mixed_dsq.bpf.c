@@ -32,4 +32,5 @@ SCX_OPS_DEFINE(mixed_dsq_ops,
 	       .enqueue = (void *)mixed_dsq_enqueue,
 	       .dispatch = (void *)mixed_dsq_dispatch,
 	       .init = (void *)mixed_dsq_init,
+	       .exit = (void *)rule_exit,
 	       .name = "mixed_dsq");

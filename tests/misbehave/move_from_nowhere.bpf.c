@@ -13,4 +13,5 @@ void BPF_STRUCT_OPS(move_from_nowhere_dispatch, s32 cpu, struct task_struct *pre
 
 SCX_OPS_DEFINE(move_from_nowhere_ops,
 	       .dispatch = (void *)move_from_nowhere_dispatch,
+	       .exit = (void *)rule_exit,
 	       .name = "from_nowhere");

@@ -12,4 +12,5 @@ void BPF_STRUCT_OPS(never_dispatches_enqueue, struct task_struct *p, u64 enq_fla
 
 SCX_OPS_DEFINE(never_dispatches_ops,
 	       .enqueue = (void *)never_dispatches_enqueue,
+	       .exit = (void *)rule_exit,
 	       .name = "never_dispatches");

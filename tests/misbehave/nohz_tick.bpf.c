@@ -44,4 +44,5 @@ SCX_OPS_DEFINE(nohz_tick_ops,
 	       .running = (void *)nohz_tick_running,
 	       .tick = (void *)nohz_tick_tick,
 	       .flags = SCX_OPS_ENQ_LAST,
+	       .exit = (void *)rule_exit,
 	       .name = "nohz_tick");

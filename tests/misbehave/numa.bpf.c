@@ -68,4 +68,5 @@ SCX_OPS_DEFINE(numa_ops,
 	       .running = (void *)numa_running,
 	       .init = (void *)numa_init,
 	       .flags = SCX_OPS_BUILTIN_IDLE_PER_NODE,
+	       .exit = (void *)rule_exit,
 	       .name = "numa");

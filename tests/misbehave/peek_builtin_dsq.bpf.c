@@ -13,4 +13,5 @@ void BPF_STRUCT_OPS(peek_builtin_dsq_dispatch, s32 cpu, struct task_struct *prev
 
 SCX_OPS_DEFINE(peek_builtin_dsq_ops,
 	       .dispatch = (void *)peek_builtin_dsq_dispatch,
+	       .exit = (void *)rule_exit,
 	       .name = "peek_builtin");

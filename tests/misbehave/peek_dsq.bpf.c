@@ -58,4 +58,5 @@ SCX_OPS_DEFINE(peek_dsq_ops,
 	       .dispatch = (void *)peek_dsq_dispatch,
 	       .running = (void *)peek_dsq_running,
 	       .init = (void *)peek_dsq_init,
+	       .exit = (void *)rule_exit,
 	       .name = "peek_dsq");

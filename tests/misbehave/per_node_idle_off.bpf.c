@@ -16,4 +16,5 @@ s32 BPF_STRUCT_OPS(per_node_idle_off_select_cpu, struct task_struct *p, s32 prev
 
 SCX_OPS_DEFINE(per_node_idle_off_ops,
 	       .select_cpu = (void *)per_node_idle_off_select_cpu,
+	       .exit = (void *)rule_exit,
 	       .name = "per_node_off");

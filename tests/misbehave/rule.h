@@ -19,6 +19,18 @@
 #define rule_holds(fmt, args...) scx_bpf_exit(RULE_HOLDS, fmt, ##args)
 #define rule_broken(fmt, args...) scx_bpf_error("rule broken: " fmt, ##args)
 
+/* Every fixture leaves what ended it where user space can read it. */
+UEI_DEFINE(uei);
+
+#define rule_exit_record(ei) UEI_RECORD(uei, ei)
+
+#ifndef RULE_OWN_EXIT
+void BPF_STRUCT_OPS(rule_exit, struct scx_exit_info *ei)
+{
+	rule_exit_record(ei);
+}
+#endif
+
 /* Pids map to these many slots; a fixture's workload has far fewer tasks. */
 #define RULE_TASKS 1024
 #define slot_of(p) ((u32)(p)->pid % RULE_TASKS)

@@ -27,4 +27,5 @@ void BPF_STRUCT_OPS(select_cpu_dfl_running, struct task_struct *p)
 SCX_OPS_DEFINE(select_cpu_dfl_ops,
 	       .enqueue = (void *)select_cpu_dfl_enqueue,
 	       .running = (void *)select_cpu_dfl_running,
+	       .exit = (void *)rule_exit,
 	       .name = "select_cpu_dfl");

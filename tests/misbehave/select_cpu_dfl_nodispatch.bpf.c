@@ -50,4 +50,5 @@ SCX_OPS_DEFINE(select_cpu_dfl_nodispatch_ops,
 	       .select_cpu = (void *)select_cpu_dfl_nodispatch_select_cpu,
 	       .enqueue = (void *)select_cpu_dfl_nodispatch_enqueue,
 	       .running = (void *)select_cpu_dfl_nodispatch_running,
+	       .exit = (void *)rule_exit,
 	       .name = "dfl_nodispatch");

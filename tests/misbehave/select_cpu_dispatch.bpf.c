@@ -67,4 +67,5 @@ SCX_OPS_DEFINE(select_cpu_dispatch_ops,
 	       .enqueue = (void *)select_cpu_dispatch_enqueue,
 	       .running = (void *)select_cpu_dispatch_running,
 	       .timeout_ms = 1000U,
+	       .exit = (void *)rule_exit,
 	       .name = "select_dispatch");

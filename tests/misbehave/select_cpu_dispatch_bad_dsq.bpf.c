@@ -17,4 +17,5 @@ s32 BPF_STRUCT_OPS(bad_dsq_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 SCX_OPS_DEFINE(select_cpu_dispatch_bad_dsq_ops,
 	       .select_cpu = (void *)bad_dsq_select_cpu,
 	       .timeout_ms = 1000U,
+	       .exit = (void *)rule_exit,
 	       .name = "bad_dsq");

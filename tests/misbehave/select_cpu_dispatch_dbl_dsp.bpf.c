@@ -16,4 +16,5 @@ s32 BPF_STRUCT_OPS(dbl_dsp_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 SCX_OPS_DEFINE(select_cpu_dispatch_dbl_dsp_ops,
 	       .select_cpu = (void *)dbl_dsp_select_cpu,
 	       .timeout_ms = 1000U,
+	       .exit = (void *)rule_exit,
 	       .name = "dbl_dsp");

@@ -22,25 +22,28 @@ u32 nr_chosen;
 s32 BPF_STRUCT_OPS(select_cpu_vtime_select_cpu, struct task_struct *p, s32 prev_cpu,
 		   u64 wake_flags)
 {
-	s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	u32 slot = p->pid % NR_SLOTS;
+	u32 slot = (u32)p->pid % NR_SLOTS;
 
+	if (!bpf_cpumask_test_cpu(0, p->cpus_ptr))
+		return prev_cpu;
 	vtime_of[slot] = bpf_get_prandom_u32();
 	since[slot] = scx_bpf_now();
 	scx_bpf_dsq_insert_vtime(p, DSQ, SCX_SLICE_DFL, vtime_of[slot], 0);
-	return cpu < 0 ? prev_cpu : cpu;
+	return 0;
 }
 
+/* Only CPU 0 takes tasks: what one CPU has taken another one would hear of too late. */
 void BPF_STRUCT_OPS(select_cpu_vtime_dispatch, s32 cpu, struct task_struct *prev)
 {
-	scx_bpf_dsq_move_to_local(DSQ, 0);
+	if (cpu == 0)
+		scx_bpf_dsq_move_to_local(DSQ, 0);
 }
 
 /* The task has been taken out of the DSQ. */
 void BPF_STRUCT_OPS(select_cpu_vtime_dequeue, struct task_struct *p, u64 deq_flags)
 {
 	u64 now = scx_bpf_now();
-	u32 i, slot = p->pid % NR_SLOTS;
+	u32 i, slot = (u32)p->pid % NR_SLOTS;
 	bool alone = true;
 
 	since[slot] = 0;
@@ -67,4 +70,5 @@ SCX_OPS_DEFINE(select_cpu_vtime_ops,
 	       .dequeue = (void *)select_cpu_vtime_dequeue,
 	       .init = (void *)select_cpu_vtime_init,
 	       .timeout_ms = 1000U,
+	       .exit = (void *)rule_exit,
 	       .name = "select_vtime");

@@ -14,4 +14,5 @@ s32 BPF_STRUCT_OPS(select_cpu_wrong_select_cpu, struct task_struct *p, s32 prev_
 
 SCX_OPS_DEFINE(select_cpu_wrong_ops,
 	       .select_cpu = (void *)select_cpu_wrong_select_cpu,
+	       .exit = (void *)rule_exit,
 	       .name = "wrong_cpu");

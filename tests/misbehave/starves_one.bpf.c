@@ -18,4 +18,5 @@ void BPF_STRUCT_OPS(starves_one_enqueue, struct task_struct *p, u64 enq_flags)
 SCX_OPS_DEFINE(starves_one_ops,
 	       .enqueue = (void *)starves_one_enqueue,
 	       .timeout_ms = 1000U,
+	       .exit = (void *)rule_exit,
 	       .name = "starves_one");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A kfunc that does not exist: the run stops with its name when it is called, and not before.
+ * A kfunc that no kernel has. Linux refuses to load the call; here the run ends when it is reached.
  */
 #include "rule.h"
 
@@ -18,4 +18,5 @@ void BPF_STRUCT_OPS(unknown_kfunc_running, struct task_struct *p)
 
 SCX_OPS_DEFINE(unknown_kfunc_ops,
 	       .running = (void *)unknown_kfunc_running,
+	       .exit = (void *)rule_exit,
 	       .name = "unknown_kfunc");

@@ -17,4 +17,5 @@ void BPF_STRUCT_OPS(wild_pointer_enqueue, struct task_struct *p, u64 enq_flags)
 
 SCX_OPS_DEFINE(wild_pointer_ops,
 	       .enqueue = (void *)wild_pointer_enqueue,
+	       .exit = (void *)rule_exit,
 	       .name = "wild_pointer");

@@ -129,7 +129,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             self.rq_unlock(c, rq).await;
         }
-        if wait {
+        if wait && self.mutated(Mutation::KickWaitInInterrupt) {
+            self.kick_sync_wait(c).await;
+        } else if wait {
             c.kick_sync_pending.set(true);
             self.resched_curr(c, c);
         }
@@ -168,7 +170,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 break;
             }
             // Its own counter goes on, so that CPUs that wait for each other get free.
-            if !self.mutated(Mutation::KickWaitNeverGivesUp) {
+            if !self.mutated(Mutation::KickWaitInInterrupt) {
                 c.kick_sync.set(c.kick_sync.get() + 1);
             }
             self.charge(c, RELAX_NS);

@@ -45,8 +45,8 @@ mutations! {
     ExitWithoutDisable,
     /// A policy without hotplug ops stays when a CPU goes.
     HotplugIgnored,
-    /// A CPU that waits after SCX_KICK_WAIT serves nothing else until the other one has rescheduled.
-    KickWaitNeverGivesUp,
+    /// A CPU waits after SCX_KICK_WAIT in the interrupt that kicks, before it has rescheduled itself.
+    KickWaitInInterrupt,
     /// A local DSQ named in ops.select_cpu is that of the previous CPU, not of the chosen one.
     LocalIsThatOfPrevCpu,
     /// SCX_DSQ_LOCAL_ON in ops.dispatch means the dispatching CPU.

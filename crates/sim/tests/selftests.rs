@@ -1,10 +1,23 @@
 //! The rules of sched_ext hold in the virtual kernel (`docs/selftests.md`, `tests/misbehave/rules.toml`).
 
 mod support;
+#[path = "support/run.rs"]
+mod virtual_kernel;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
-use support::rules::{self, Rules};
+use schedlab_abi::Object;
+use schedlab_engine::{ExitKind, Hotplug, Mutation, Scenario};
+use schedlab_trace::{CpuId, Instant};
+use support::rules::{self, Expect, Rule, Rules};
+use virtual_kernel::{checkers, machine, run, violations};
+
+/// Fixed: a rule holds for every seed, and a failure must come back.
+const SEED: u64 = 1;
+/// The code of rule_holds() in tests/misbehave/rule.h.
+const RULE_HOLDS: i64 = 1000;
 
 /// The kernel's selftests, as of Linux 7.2.
 const SELFTESTS: [&str; 30] = [
@@ -149,4 +162,287 @@ fn every_workload_can_be_built() {
     for rule in rules.all() {
         assert!(!rules.workload(rule).tasks.is_empty(), "{}", rule.name);
     }
+}
+
+fn compile(name: &str) -> Arc<Object> {
+    let source = rules::folder().join(format!("{name}.bpf.c"));
+    schedlab_policies::compile(&source).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn mutation(name: &str) -> Mutation {
+    let known = Mutation::ALL.iter().find(|known| known.name() == name);
+    *known.unwrap_or_else(|| panic!("there is no mutation `{name}`"))
+}
+
+/// Runs a rule once and tells why it does not hold.
+fn judge(
+    rules: &Rules,
+    rule: &Rule,
+    object: &Arc<Object>,
+    mutation: Option<Mutation>,
+) -> Result<(), String> {
+    let mut scenario = Scenario::new(
+        machine(&rule.machine, rule.cpus),
+        rules.workload(rule),
+        SEED,
+    );
+    scenario.mutation = mutation;
+    scenario.hotplug = rule
+        .hotplug
+        .iter()
+        .map(|text| {
+            let event = rules::hotplug(text).expect("the file is right");
+            Hotplug {
+                at: Instant::ZERO + event.at,
+                cpu: CpuId(event.cpu),
+                online: event.online,
+            }
+        })
+        .collect();
+    let end = run(object, scenario, checkers(rule.cpus, 0));
+    // For a look into a fixture that does not hold: SCHEDLAB_SHOW=nr_runs,verdict.
+    for name in std::env::var("SCHEDLAB_SHOW")
+        .iter()
+        .flat_map(|names| names.split(','))
+    {
+        println!("{}: {name} = {:?}", rule.name, end.policy.global(name));
+    }
+    let (kind, code) = match rule.expect {
+        Expect::Holds => (ExitKind::UnregBpf, Some(RULE_HOLDS)),
+        Expect::Done => (ExitKind::Done, None),
+        Expect::Error => (ExitKind::Error, None),
+        Expect::ErrorBpf => (ExitKind::ErrorBpf, None),
+        Expect::Stall => (ExitKind::ErrorStall, None),
+        Expect::UnregBpf => (ExitKind::UnregBpf, rule.code),
+        Expect::UnregKernel => (ExitKind::UnregKern, rule.code),
+        Expect::Fault => (ExitKind::Fault, None),
+    };
+    if let Some(failure) = &end.failure {
+        return Err(format!("the workload failed: {failure}"));
+    }
+    let exit = &end.exit;
+    if exit.kind != kind || code.is_some_and(|code| code != exit.code) {
+        return Err(format!("{exit:?}, expected {kind:?} {code:?}"));
+    }
+    if let Some(text) = rule
+        .message
+        .as_ref()
+        .filter(|text| !exit.message.contains(*text))
+    {
+        return Err(format!("`{}` does not say `{text}`", exit.message));
+    }
+    if rule.expect == Expect::Done && !end.unfinished.is_empty() {
+        return Err(format!("{} tasks did not end", end.unfinished.len()));
+    }
+    for (name, &expected) in &rule.global {
+        let bytes = end.policy.global(name);
+        let bytes = bytes.ok_or_else(|| format!("there is no global `{name}`"))?;
+        let value = match bytes[..] {
+            [a, b, c, d] => i64::from(i32::from_ne_bytes([a, b, c, d])),
+            _ => return Err(format!("`{name}` has {} bytes, not 4", bytes.len())),
+        };
+        if value != expected {
+            return Err(format!("`{name}` is {value}, not {expected}"));
+        }
+    }
+    // A stall is what the last checker would find, too.
+    let broken = violations(end.recorder);
+    if !broken.is_empty() && rule.expect != Expect::Stall {
+        return Err(format!("invariants broken: {broken}"));
+    }
+    Ok(())
+}
+
+/// All loads of a rule: half of them in a second thread at the same time.
+fn judge_all(
+    rules: &Rules,
+    rule: &Rule,
+    object: &Arc<Object>,
+    mutation: Option<Mutation>,
+) -> Result<(), String> {
+    let half = |loads: u32| (0..loads).try_for_each(|_| judge(rules, rule, object, mutation));
+    if rule.loads == 1 {
+        return half(1);
+    }
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| half(rule.loads / 2));
+        let mine = half(rule.loads - rule.loads / 2);
+        mine.and(
+            other
+                .join()
+                .expect("the other thread panics as this one does"),
+        )
+    })
+}
+
+/// One rule at a time where SCHEDLAB_RULE names it.
+fn asked(rule: &Rule) -> bool {
+    std::env::var("SCHEDLAB_RULE").map_or(true, |name| rule.name == name)
+}
+
+#[test]
+fn the_rules_hold() {
+    let rules = Rules::read();
+    let mut broken = Vec::new();
+    for rule in rules.all().iter().filter(|rule| asked(rule)) {
+        let object = compile(&rule.name);
+        if let Err(why) = judge_all(&rules, rule, &object, None) {
+            broken.push(format!("{}: {}\n    {why}", rule.name, rule.description));
+        }
+    }
+    assert!(
+        broken.is_empty(),
+        "{} rules do not hold; repeat one with SCHEDLAB_RULE=name\n{}",
+        broken.len(),
+        broken.join("\n")
+    );
+}
+
+#[test]
+fn each_mutation_breaks_its_rules() {
+    let rules = Rules::read();
+    let mut unnoticed = Vec::new();
+    let mut used = BTreeSet::new();
+    for rule in rules.all().iter().filter(|rule| asked(rule)) {
+        let Some(name) = &rule.mutation else { continue };
+        used.insert(name.clone());
+        let object = compile(&rule.name);
+        match judge(&rules, rule, &object, Some(mutation(name))) {
+            Ok(()) => unnoticed.push(format!("{}: {name}", rule.name)),
+            // Shown with --nocapture: what a broken rule looks like.
+            Err(why) => println!("{} {name}: {why}", rule.name),
+        }
+    }
+    assert!(
+        unnoticed.is_empty(),
+        "not noticed: {}",
+        unnoticed.join(", ")
+    );
+    let known: BTreeSet<String> = Mutation::ALL.iter().map(|m| m.name().to_owned()).collect();
+    if std::env::var_os("SCHEDLAB_RULE").is_none() {
+        assert_eq!(used, known, "each mutation has a rule that it breaks");
+    }
+}
+
+/// The kernel's own source, where it is: SCHEDLAB_LINUX_SOURCE (a tree, or the archive that Debian's
+/// linux-source packages bring), or else what tools/fetch-linux-source has put into the cache.
+fn linux_source() -> Option<PathBuf> {
+    static TREE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    TREE.get_or_init(find_linux_source).clone()
+}
+
+fn find_linux_source() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(named) = set("SCHEDLAB_LINUX_SOURCE").map(PathBuf::from) {
+        let tree = if named.is_file() {
+            unpacked(&named)
+        } else {
+            named.clone()
+        };
+        let usable = tree.join("tools/sched_ext").is_dir();
+        assert!(
+            usable,
+            "SCHEDLAB_LINUX_SOURCE: {} is no Linux source",
+            named.display()
+        );
+        return Some(tree);
+    }
+    let cache = set("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")))?;
+    Some(cache.join("schedlab/linux-source")).filter(|tree| tree.join("version").is_file())
+}
+
+/// What the tests read of an archive, unpacked into the build's folder for temporary files.
+fn unpacked(archive: &Path) -> PathBuf {
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("linux-source");
+    std::fs::create_dir_all(&to).expect("the folder can be made");
+    let tar = std::process::Command::new("tar")
+        .arg("-xf")
+        .arg(archive)
+        .arg("-C")
+        .arg(&to)
+        .args(["--strip-components=1", "--wildcards"])
+        .args([
+            "*/tools/sched_ext/*",
+            "*/tools/testing/selftests/sched_ext/*",
+        ])
+        .status();
+    assert!(
+        tar.as_ref().is_ok_and(std::process::ExitStatus::success),
+        "{} cannot be unpacked: {tar:?}",
+        archive.display()
+    );
+    to
+}
+
+fn skipped(test: &str) {
+    let line = format!(
+        "{test}: no kernel source here; run tools/fetch-linux-source, or set SCHEDLAB_LINUX_SOURCE to a tree of Linux 7.2"
+    );
+    println!("{line}");
+    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
+        use std::io::Write as _;
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file);
+        let written = file.and_then(|mut file| writeln!(file, "{line}"));
+        written.expect("the file of skipped tests can be written");
+    }
+}
+
+#[test]
+fn the_thirty_are_those_of_the_source() {
+    let Some(tree) = linux_source() else {
+        return skipped("the list of the kernel's selftests");
+    };
+    // What belongs to the runner and is no test.
+    const RUNNER: [&str; 2] = ["runner", "util"];
+    let folder = tree.join("tools/testing/selftests/sched_ext");
+    let mut tests: Vec<String> = std::fs::read_dir(folder)
+        .expect("the selftests are there")
+        .filter_map(|entry| {
+            let name = entry.expect("a folder's entry").file_name();
+            let name = name.to_str()?.strip_suffix(".c")?.to_owned();
+            (!name.ends_with(".bpf") && !RUNNER.contains(&name.as_str())).then_some(name)
+        })
+        .collect();
+    tests.sort();
+    assert_eq!(tests, SELFTESTS);
+}
+
+fn run_scx_simple(source: &Path, options: &str) {
+    let object = schedlab_policies::compile(source).unwrap_or_else(|error| panic!("{error}"));
+    let settings = object
+        .settings(options)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let rules = Rules::read();
+    for name in ["sleepers", "forkers", "queueing"] {
+        let cpus = 4;
+        let machine = machine("laptop", cpus);
+        let policy = schedlab_abi::NativePolicy::load(
+            &object,
+            &settings,
+            &machine,
+            schedlab_abi::KernelVersion::default(),
+        );
+        let policy = policy.unwrap_or_else(|error| panic!("{error}"));
+        let scenario = Scenario::new(machine, rules.workload_named(name, cpus), SEED);
+        let end = schedlab_engine::run(scenario, policy, checkers(cpus, 0));
+        assert_eq!(end.exit.kind, ExitKind::Done, "{name}: {:?}", end.exit);
+        assert!(end.unfinished.is_empty(), "{name}: {:?}", end.unfinished);
+        assert_eq!(violations(end.recorder), "", "{name}");
+        assert!(end.switches > 100, "{name}: {} switches", end.switches);
+    }
+}
+
+#[test]
+fn scx_simple_of_the_kernel_tree_runs_unmodified() {
+    let Some(tree) = linux_source() else {
+        return skipped("scx_simple.bpf.c of the kernel tree");
+    };
+    let source = tree.join("tools/sched_ext/scx_simple.bpf.c");
+    run_scx_simple(&source, "");
+    run_scx_simple(&source, "fifo_sched=true");
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::script::{self, Kind, Step};
-use schedlab_trace::Instant;
+use schedlab_trace::{Duration, Instant};
 use schedlab_workload::Workload;
 
 /// The folder of the fixtures.
@@ -127,17 +127,58 @@ impl Rules {
         &self.rule
     }
 
-    /// A fresh copy of a rule's workload.
-    pub fn workload(&self, rule: &Rule) -> Workload {
-        let text = &self.workload[&rule.workload];
+    /// The kinds of tasks of a rule's workload: those of the start, and those that they fork.
+    pub fn kinds(&self, rule: &Rule) -> (Vec<Kind>, Vec<Kind>) {
+        self.kinds_named(&rule.workload, rule.cpus)
+    }
+
+    fn kinds_named(&self, name: &str, cpus: usize) -> (Vec<Kind>, Vec<Kind>) {
+        let text = &self.workload[name];
         let read = |tasks: &[TaskText]| -> Vec<Kind> {
             tasks
                 .iter()
-                .map(|task| kind(task, rule.cpus).unwrap_or_else(|e| panic!("{}: {e}", rule.name)))
+                .map(|task| kind(task, cpus).unwrap_or_else(|e| panic!("{name}: {e}")))
                 .collect()
         };
-        script::workload(&rule.workload, &read(&text.tasks), &read(&text.children))
+        (read(&text.tasks), read(&text.children))
     }
+
+    /// A fresh copy of a rule's workload.
+    pub fn workload(&self, rule: &Rule) -> Workload {
+        self.workload_named(&rule.workload, rule.cpus)
+    }
+
+    /// A fresh copy of the workload of that name.
+    pub fn workload_named(&self, name: &str, cpus: usize) -> Workload {
+        let (tasks, children) = self.kinds_named(name, cpus);
+        script::workload(name, &tasks, &children)
+    }
+}
+
+/// A CPU that comes or goes.
+#[derive(Clone, Copy, Debug)]
+pub struct HotplugEvent {
+    pub at: Duration,
+    pub cpu: u32,
+    pub online: bool,
+}
+
+/// Reads `20ms offline 1`.
+pub fn hotplug(text: &str) -> Result<HotplugEvent, String> {
+    let wrong = || format!("hotplug `{text}`: write for example `20ms offline 1`");
+    let words: Vec<&str> = text.split(' ').collect();
+    let [at, how, cpu] = words[..] else {
+        return Err(wrong());
+    };
+    Ok(HotplugEvent {
+        at: script::duration(at).ok_or_else(wrong)?,
+        cpu: cpu.parse().map_err(|_| wrong())?,
+        online: match how {
+            "online" => true,
+            "offline" => false,
+            _ => return Err(wrong()),
+        },
+    })
 }
 
 fn kind(task: &TaskText, nr_cpus: usize) -> Result<Kind, String> {

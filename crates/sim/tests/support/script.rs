@@ -1,5 +1,5 @@
 //! Workloads written as lists of steps: `compute 100us`, `sleep 1ms`, `yield`, `nice 5`, `cpus 0-1`,
-//! `fork NAME`, `work 1`.
+//! `fork NAME`, `work 1`, `write N` and `read N` (one message to or from pipe N).
 //!
 //! A test says what its tasks do beside what it expects of them; the models of `crates/workload` stay
 //! free of tasks that only tests need.
@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use schedlab_trace::{CpuSet, Duration, Instant};
 use schedlab_workload::{
-    Action, Behaviour, Context, SchedClass, Score, ScoreRule, TaskSpec, Workload,
+    Action, Behaviour, Context, ObjectId, ObjectSpec, SchedClass, Score, ScoreRule, TaskSpec,
+    Workload,
 };
 
 /// One step of a task.
@@ -28,7 +29,16 @@ pub enum Step {
     Fork(String),
     /// So many units of work.
     Work(u32),
+    /// Writes a message to this pipe.
+    Write(u32),
+    /// Reads a message from this pipe.
+    Read(u32),
 }
+
+/// What a message weighs; a pipe holds [`PIPE_BYTES`].
+const MESSAGE_BYTES: u32 = 100;
+/// So few that writers wait, too.
+const PIPE_BYTES: u32 = 300;
 
 impl Step {
     /// Reads one step.
@@ -42,6 +52,8 @@ impl Step {
             "nice" => Step::Nice(rest.parse().map_err(|_| wrong("no nice level"))?),
             "cpus" => Step::Cpus(cpus(rest, nr_cpus).map_err(|error| wrong(&error))?),
             "fork" if !rest.is_empty() => Step::Fork(rest.to_owned()),
+            "write" => Step::Write(rest.parse().map_err(|_| wrong("no pipe"))?),
+            "read" => Step::Read(rest.parse().map_err(|_| wrong("no pipe"))?),
             "work" => Step::Work(rest.parse().map_err(|_| wrong("no number"))?),
             _ => return Err(wrong("unknown")),
         })
@@ -134,6 +146,14 @@ impl Behaviour for Script {
             Step::Nice(nice) => Action::SetNice(*nice),
             Step::Cpus(cpus) => Action::SetAffinity(cpus.clone()),
             Step::Work(n) => Action::Work(*n),
+            Step::Write(pipe) => Action::Write {
+                to: ObjectId(*pipe),
+                bytes: MESSAGE_BYTES,
+            },
+            Step::Read(pipe) => Action::Read {
+                from: ObjectId(*pipe),
+                limit: 1,
+            },
             Step::Fork(name) => {
                 let child = self
                     .children
@@ -148,6 +168,18 @@ impl Behaviour for Script {
 
 /// A workload of these tasks.
 pub fn workload(name: &str, tasks: &[Kind], children: &[Kind]) -> Workload {
+    let nr_pipes = tasks
+        .iter()
+        .chain(children)
+        .flat_map(|kind| &kind.steps)
+        .map(|step| match step {
+            Step::Write(pipe) | Step::Read(pipe) => pipe + 1,
+            _ => 0,
+        })
+        .max();
+    let pipe = ObjectSpec::Pipe {
+        capacity: PIPE_BYTES,
+    };
     let children: Arc<[Kind]> = children.into();
     let mut specs = Vec::new();
     for kind in tasks {
@@ -156,7 +188,7 @@ pub fn workload(name: &str, tasks: &[Kind], children: &[Kind]) -> Workload {
     Workload {
         name: name.to_owned(),
         params: Vec::new(),
-        objects: Vec::new(),
+        objects: vec![pipe; nr_pipes.unwrap_or(0) as usize],
         tasks: specs,
         notes: Vec::new(),
         duration: None,
