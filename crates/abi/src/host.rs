@@ -1,6 +1,7 @@
 //! One loaded policy with everything it may reach, and its CPUs' coroutines.
 
 use std::collections::VecDeque;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use corosensei::stack::DefaultStack;
@@ -26,16 +27,20 @@ const STACK_BYTES: usize = 64 << 10;
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
 
-/// What a coroutine is resumed with.
-pub enum Input {
-    Call(OpCall),
-    Reply(Reply),
+/// What passes between the runner and a coroutine, both ways by pointer: these values are large, and
+/// copying them costs more than the switch. It lies on the runner's stack during one resumption.
+pub struct Exchange {
+    /// What a coroutine is resumed with; one of the two is null.
+    call: *const OpCall,
+    reply: *const Reply,
+    /// Where it puts what it does next.
+    step: *mut MaybeUninit<Step>,
 }
 
 /// One virtual CPU.
 pub struct Cpu {
-    coroutine: Coroutine<Input, Step, Trap, DefaultStack>,
-    yielder: *const Yielder<Input, Step>,
+    coroutine: Coroutine<(), (), Trap, DefaultStack>,
+    yielder: *const Yielder<(), ()>,
     active: Active,
     /// Locks it holds.
     pub held: u32,
@@ -64,6 +69,8 @@ pub struct Host {
     table: Table,
     /// The environment of the call that is under way.
     env: *mut Env<'static>,
+    /// What passes in this resumption.
+    exchange: *mut Exchange,
     pub cpu: usize,
     pub cpus: Vec<Option<Box<Cpu>>>,
     pub ops: Ops,
@@ -116,35 +123,71 @@ impl Context {
         self.env(|env| env.charge_ps(ps));
     }
 
-    fn suspend(self, step: Step) -> Input {
-        let yielder = self.with(|host| host.current().yielder);
-        // SAFETY: the yielder lives as long as the coroutine, on whose stack we are.
-        unsafe { (*yielder).suspend(step) }
+    /// Says what comes next and waits to be resumed.
+    #[inline(always)]
+    fn suspend(self, step: Step) {
+        // SAFETY: the exchange lies on the stack of the runner, which waits for us; the yielder
+        // lives as long as the coroutine, on whose stack we are.
+        unsafe {
+            (*(*(*self.0).exchange).step).write(step);
+            let yielder = (*self.0).current().yielder;
+            (*yielder).suspend(());
+        }
     }
 
-    /// Asks the virtual kernel and waits for its answer; ops that it calls meanwhile run here.
-    pub fn ask(self, request: Request) -> Reply {
-        let mut input = self.suspend(Step::Ask(request));
-        loop {
-            match input {
-                Input::Reply(Reply::Nested(op)) => {
-                    let step = ops::run(self, op);
-                    input = self.suspend(step);
-                }
-                Input::Reply(reply) => return reply,
-                Input::Call(op) => {
-                    self.fault(format!("op {op:?} was called while another one waits"))
+    /// What the coroutine was resumed with; to be looked at before it is suspended again.
+    #[inline(always)]
+    fn resumed<'a>(self) -> (Option<&'a OpCall>, Option<&'a Reply>) {
+        // SAFETY: as in `suspend`; both live until then.
+        unsafe {
+            let exchange = (*self.0).exchange;
+            ((*exchange).call.as_ref(), (*exchange).reply.as_ref())
+        }
+    }
+
+    /// Asks the virtual kernel, waits, and reads its answer by `read`, which must not suspend. Ops
+    /// that the virtual kernel calls meanwhile run here.
+    #[inline(always)]
+    pub fn ask<R>(self, request: Request, read: impl FnOnce(&Reply) -> R) -> R {
+        self.suspend(Step::Ask(request));
+        match self.resumed() {
+            (_, Some(reply)) if !matches!(reply, Reply::Nested(_)) => read(reply),
+            _ => {
+                self.serve();
+                match self.resumed() {
+                    (_, Some(reply)) => read(reply),
+                    _ => self.fault("an answer was lost".to_owned()),
                 }
             }
         }
     }
 
+    /// Runs ops until an answer comes.
+    #[cold]
+    fn serve(self) {
+        loop {
+            match self.resumed() {
+                (_, Some(Reply::Nested(op))) => {
+                    let step = ops::run(self, op);
+                    self.suspend(step);
+                }
+                (_, Some(_)) => return,
+                (Some(op), _) => {
+                    let message = format!("op {op:?} was called while another one waits");
+                    self.fault(message)
+                }
+                (None, None) => self.fault("it was resumed with nothing".to_owned()),
+            }
+        }
+    }
+
     /// Ends the run. The coroutine is never resumed in earnest again.
+    #[cold]
     pub fn fault(self, message: String) -> ! {
         let mut message = message;
         loop {
             let text = self.with(|host| host.name_fault(&message));
-            let _ = self.suspend(Step::Fault(text));
+            self.suspend(Step::Fault(text));
             message = "the run had ended by a fault before".to_owned();
         }
     }
@@ -291,6 +334,7 @@ impl Runner {
         let host = Host {
             table: Table::new(),
             env: std::ptr::null_mut(),
+            exchange: std::ptr::null_mut(),
             cpu: 0,
             cpus: (0..nr_cpus).map(|_| None).collect(),
             info: ops::info(&ops),
@@ -350,16 +394,16 @@ impl Runner {
         let host = self.host_mut();
         let cpu = host.cpus[index].get_or_insert_with(|| {
             let stack = DefaultStack::new(STACK_BYTES).expect("address space for a stack");
-            let coroutine = Coroutine::with_stack(stack, move |yielder, mut input| {
+            let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
                 context.with(|host| host.current().yielder = yielder);
                 loop {
-                    let step = match input {
-                        Input::Call(op) => ops::run(context, op),
-                        Input::Reply(reply) => {
+                    let step = match context.resumed() {
+                        (Some(op), _) => ops::run(context, op),
+                        (None, reply) => {
                             Step::Fault(format!("{reply:?} came while nothing was asked"))
                         }
                     };
-                    input = yielder.suspend(step);
+                    context.suspend(step);
                 }
             });
             let base = host.image.pointer(0) as usize;
@@ -387,9 +431,21 @@ impl Runner {
         std::ptr::from_mut(&mut **cpu)
     }
 
-    /// Runs policy code on `env.cpu` until it ends, asks or faults.
+    /// Starts an op on `env.cpu`.
     #[inline]
-    pub fn resume(&mut self, env: &mut Env<'_>, input: Input) -> Step {
+    pub fn call(&mut self, env: &mut Env<'_>, op: &OpCall) -> Step {
+        self.resume(env, op, std::ptr::null())
+    }
+
+    /// Answers what the op on `env.cpu` asked.
+    #[inline]
+    pub fn reply(&mut self, env: &mut Env<'_>, reply: &Reply) -> Step {
+        self.resume(env, std::ptr::null(), reply)
+    }
+
+    /// Runs policy code on `env.cpu` until it ends, asks or faults.
+    #[inline(always)]
+    fn resume(&mut self, env: &mut Env<'_>, call: *const OpCall, reply: *const Reply) -> Step {
         let index = env.cpu.index();
         let host = self.host;
         // SAFETY: the host lives; CPUs are boxed and never removed before `drop`.
@@ -397,23 +453,32 @@ impl Runner {
             Some(cpu) => std::ptr::from_mut(&mut **cpu),
             None => self.cpu(index),
         };
+        let mut step = MaybeUninit::uninit();
+        let mut exchange = Exchange {
+            call,
+            reply,
+            step: &raw mut step,
+        };
         // SAFETY: from here on the coroutine reaches the host by the same raw pointer; we hold no
-        // reference to it. The environment outlives the resumption, and is forgotten after it. The
-        // coroutine itself is touched by nobody else.
+        // reference to it. The environment and the exchange outlive the resumption, and are
+        // forgotten after it. The coroutine itself is touched by nobody else. A coroutine that
+        // yields has written its step.
         unsafe {
             if (*cpu).faulted {
                 return Step::Fault((*host).name_fault("the run had ended by a fault before"));
             }
             (*host).env = std::ptr::from_mut(env).cast();
+            (*host).exchange = &raw mut exchange;
             (*host).cpu = index;
             let active = &raw const (*cpu).active;
             let coroutine = &raw mut (*cpu).coroutine;
             trap::enter(&*active);
-            let result = (*coroutine).resume(input);
+            let result = (*coroutine).resume(());
             trap::leave(&*active);
             (*host).env = std::ptr::null_mut();
+            (*host).exchange = std::ptr::null_mut();
             match result {
-                CoroutineResult::Yield(step) => step,
+                CoroutineResult::Yield(()) => step.assume_init(),
                 CoroutineResult::Return(trap) => {
                     (*cpu).faulted = true;
                     Step::Fault((*host).describe(trap))

@@ -81,8 +81,10 @@ fn name(op: &OpCall) -> &'static str {
 }
 
 /// Runs an op on the coroutine of the current CPU.
-pub fn run(context: Context, op: OpCall) -> Step {
-    let name = name(&op);
+///
+/// The op is gone once policy code has suspended, so nothing of it is looked at after the call.
+pub fn run(context: Context, op: &OpCall) -> Step {
+    let name = name(op);
     let (ps, held) = context.with(|host| {
         let ps = host.op_ps;
         let cpu = host.current();
@@ -114,7 +116,8 @@ pub fn run(context: Context, op: OpCall) -> Step {
     Step::Done(result)
 }
 
-fn call(context: Context, op: OpCall) -> i64 {
+#[inline(always)]
+fn call(context: Context, op: &OpCall) -> i64 {
     let ops = context.with(|host| std::ptr::from_ref(&host.ops));
     // SAFETY: the table never changes and lives as long as the host.
     let ops = unsafe { &*ops };
@@ -123,7 +126,7 @@ fn call(context: Context, op: OpCall) -> i64 {
     // `struct sched_ext_ops` gives it; the pointers handed over live until the op returns. Faults in
     // policy code are caught (trap.rs), and nothing unwinds through it.
     unsafe {
-        match op {
+        match *op {
             OpCall::SelectCpu {
                 task: p,
                 prev_cpu,
@@ -205,10 +208,10 @@ fn call(context: Context, op: OpCall) -> i64 {
             OpCall::Exit {
                 kind,
                 code,
-                reason,
-                message,
+                ref reason,
+                ref message,
             } => {
-                let text = |text: String| CString::new(text.replace('\0', " ")).unwrap_or_default();
+                let text = |text: &str| CString::new(text.replace('\0', " ")).unwrap_or_default();
                 let (reason, message) = (text(reason), text(message));
                 let mut dump = [0];
                 let mut info = ExitInfo {

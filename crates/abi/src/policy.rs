@@ -6,7 +6,7 @@ use schedlab_engine::policy::{Env, OpCall, OpsInfo, Policy, Reply, Step, TaskVie
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, TaskId};
 
-use crate::host::{Input, Runner};
+use crate::host::Runner;
 use crate::image::{Image, LoadError};
 use crate::layout::NR_CPUS_MAX;
 use crate::object::Object;
@@ -73,12 +73,12 @@ impl Policy for NativePolicy {
 
     #[inline]
     fn call(&mut self, env: &mut Env<'_>, op: OpCall) -> Step {
-        self.runner.resume(env, Input::Call(op))
+        self.runner.call(env, &op)
     }
 
     #[inline]
     fn reply(&mut self, env: &mut Env<'_>, reply: Reply) -> Step {
-        self.runner.resume(env, Input::Reply(reply))
+        self.runner.reply(env, &reply)
     }
 
     fn sync_task(&mut self, task: TaskId, view: &TaskView<'_>) {
@@ -121,6 +121,15 @@ impl Policy for NativePolicy {
         let task = self.runner.host_mut().tasks.pointer_mut(task);
         // SAFETY: as in `slice`.
         unsafe { (*task).scx.dsq_vtime = vtime };
+    }
+
+    #[inline]
+    fn set_queued(&mut self, task: TaskId, queued: bool) {
+        const SCX_TASK_QUEUED: u32 = 1;
+        let task = self.runner.host_mut().tasks.pointer_mut(task);
+        // SAFETY: as in `slice`.
+        let flags = unsafe { &mut (*task).scx.flags };
+        *flags = *flags & !SCX_TASK_QUEUED | u32::from(queued);
     }
 
     fn disallowed(&self, task: TaskId) -> bool {

@@ -14,7 +14,7 @@ pub const STEPS_MAX: u32 = 8 << 20;
 /// Order only: nobody may read a word that was written in his future.
 pub extern "C" fn sync(context: Context) {
     if context.env(|env| env.now >= env.horizon) {
-        context.ask(Request::Sync);
+        context.ask(Request::Sync, |_| ());
     }
 }
 
@@ -71,7 +71,7 @@ fn taken(context: Context, word: *mut u32) {
 /// Takes a lock.
 pub extern "C" fn lock(context: Context, word: *mut u32, number: u32) {
     if let Some(request) = prepare(context, word, number, true) {
-        context.ask(request);
+        context.ask(request, |_| ());
         taken(context, word);
     }
 }
@@ -81,7 +81,7 @@ pub extern "C" fn trylock(context: Context, word: *mut u32, number: u32) -> bool
     let Some(request) = prepare(context, word, number, false) else {
         return false;
     };
-    let got = context.ask(request) == Reply::Bool(true);
+    let got = context.ask(request, |reply| *reply == Reply::Bool(true));
     if got {
         taken(context, word);
     }
@@ -103,7 +103,7 @@ pub extern "C" fn unlock(context: Context, word: *mut u32) {
     });
     match lock {
         Some(lock) => {
-            context.ask(Request::Unlock { lock });
+            context.ask(Request::Unlock { lock }, |_| ());
         }
         None => context.fault("it releases a lock that it does not hold".to_owned()),
     }

@@ -154,7 +154,7 @@ fn dispatch_walks_a_queue() {
         other => simple(other),
     });
     assert_eq!(result, Ok(0));
-    assert_eq!(results(&bench), [32, 1, 1, 0, 0, 1, 1004, 2]);
+    assert_eq!(results(&bench), [32, 1, 1, 0, 0, 7, 1004, 2]);
     let iter = IterId(8);
     let moved = |dsq, enq_flags, priq| Request::DsqMove {
         iter,
@@ -192,6 +192,7 @@ fn dispatch_walks_a_queue() {
 #[test]
 fn a_queue_that_is_not_there_has_no_iterator() {
     let mut bench = bench();
+    bench.policy.set_queued(P, true);
     let op = OpCall::Dispatch {
         cpu: CpuId(3),
         prev: Some(P),
@@ -202,7 +203,7 @@ fn a_queue_that_is_not_there_has_no_iterator() {
         other => simple(other),
     });
     assert_eq!(result, Ok(0));
-    assert_eq!(results(&bench)[3], 0, "prev is there");
+    assert_eq!(results(&bench)[3], 1, "prev is there, and runnable");
 }
 
 #[test]

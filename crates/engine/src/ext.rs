@@ -164,6 +164,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !p.queued.get() {
             self.set_task_runnable(c, p);
             p.queued.set(true);
+            self.policy.borrow_mut().set_queued(p.id, true);
             rq.scx_nr_running.set(rq.scx_nr_running.get() + 1);
             rq.nr_running.set(rq.nr_running.get() + 1);
             if self.has_op(OpKind::Runnable) && p.on_rq.get() != OnRq::Migrating {
@@ -243,6 +244,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.call_op(c, op).await;
         }
         p.queued.set(false);
+        self.policy.borrow_mut().set_queued(p.id, false);
         rq.scx_nr_running.set(rq.scx_nr_running.get() - 1);
         rq.nr_running.set(rq.nr_running.get() - 1);
         self.dispatch_dequeue(c, rq, p).await;

@@ -461,6 +461,11 @@ pub trait Policy {
     /// Sets `p->scx.dsq_vtime`.
     fn set_vtime(&mut self, task: TaskId, vtime: u64);
 
+    /// Whether the task is in the runnable set of its CPU (`SCX_TASK_QUEUED` of `p->scx.flags`).
+    fn set_queued(&mut self, task: TaskId, queued: bool) {
+        let _ = (task, queued);
+    }
+
     /// `p->scx.disallow`, looked at after `init_task`.
     fn disallowed(&self, task: TaskId) -> bool;
 }

@@ -1,16 +1,16 @@
 //! CPUs, idle tracking (kernel/sched/ext/idle.c) and CPU masks (kernel/bpf/cpumask.c).
 
 use schedlab_engine::policy::{Reply, Request};
-use schedlab_trace::{CpuId, CpuSet};
+use schedlab_trace::CpuId;
 
-use super::{ask_bool, ask_int};
+use super::{ask, ask_bool, ask_int, mismatch, tell};
 use crate::host::Context;
 use crate::layout::{CpuMask, Task};
 
 /// `scx_bpf_kick_cpu()`.
 pub extern "C" fn kick(context: Context, cpu: i32, flags: u64) {
     context.charge_kfunc();
-    context.ask(Request::Kick { cpu, flags });
+    tell(context, Request::Kick { cpu, flags });
 }
 
 /// `scx_bpf_select_cpu_dfl()`.
@@ -28,11 +28,11 @@ pub extern "C" fn select_dfl(
         prev_cpu,
         wake_flags,
     };
-    let (cpu, idle) = match context.ask(request) {
-        Reply::Cpu(cpu, idle) => (cpu, idle),
-        Reply::Int(error) => (error as i32, false),
-        other => super::mismatch(context, &other),
-    };
+    let (cpu, idle) = ask(context, request, |reply| match *reply {
+        Reply::Cpu(cpu, idle) => Ok((cpu, idle)),
+        Reply::Int(error) => Ok((error as i32, false)),
+        _ => mismatch(reply),
+    });
     // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
     unsafe { *is_idle = idle };
     cpu
@@ -87,11 +87,10 @@ pub extern "C" fn pick(
 }
 
 fn ask_mask(context: Context, request: Request) -> *const CpuMask {
-    let mask: CpuSet = match context.ask(request) {
-        Reply::Mask(mask) => mask,
-        other => super::mismatch(context, &other),
-    };
-    context.with(|host| host.masks.take(mask.words()))
+    ask(context, request, |reply| match reply {
+        Reply::Mask(mask) => Ok(context.with(|host| host.masks.take(mask.words()))),
+        _ => mismatch(reply),
+    })
 }
 
 /// `scx_bpf_get_idle_cpumask[_node]()` and the `_smtmask` ones.
@@ -146,9 +145,12 @@ pub extern "C" fn node(context: Context, cpu: i32) -> i32 {
         return node as i32;
     }
     // As the kernel: ext.c, ops_cpu_valid().
-    context.ask(Request::Error {
-        message: format!("invalid CPU {cpu}"),
-    });
+    tell(
+        context,
+        Request::Error {
+            message: format!("invalid CPU {cpu}"),
+        },
+    );
     -1
 }
 

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use schedlab_engine::policy::{IterId, Reply, Request};
 
-use super::{ask_bool, ask_int, ask_task};
+use super::{ask, ask_bool, ask_int, ask_task, mismatch, tell};
 use crate::host::Context;
 use crate::layout::{DsqIter, Task};
 
@@ -17,7 +17,7 @@ pub extern "C" fn create(context: Context, dsq: u64, node: i32) -> i32 {
 /// `scx_bpf_destroy_dsq()`.
 pub extern "C" fn destroy(context: Context, dsq: u64) {
     context.charge_kfunc();
-    context.ask(Request::DestroyDsq { dsq });
+    tell(context, Request::DestroyDsq { dsq });
 }
 
 /// `scx_bpf_dsq_insert()`.
@@ -95,11 +95,12 @@ fn id(context: Context, it: *mut DsqIter) -> Option<IterId> {
 /// `bpf_iter_scx_dsq_new()`.
 pub extern "C" fn iter_new(context: Context, it: *mut DsqIter, dsq: u64, flags: u64) -> c_int {
     context.charge_kfunc();
-    let (number, result) = match context.ask(Request::IterNew { dsq, flags }) {
-        Reply::Iter(iter) => (u64::from(iter.0) + 1, 0),
-        Reply::Int(error) => (0, error as c_int),
-        other => super::mismatch(context, &other),
-    };
+    let request = Request::IterNew { dsq, flags };
+    let (number, result) = ask(context, request, |reply| match *reply {
+        Reply::Iter(iter) => Ok((u64::from(iter.0) + 1, 0)),
+        Reply::Int(error) => Ok((0, error as c_int)),
+        _ => mismatch(reply),
+    });
     // SAFETY: as in `id`.
     unsafe { (*it).opaque[0] = number };
     result
@@ -119,7 +120,7 @@ pub extern "C" fn iter_next(context: Context, it: *mut DsqIter) -> *mut Task {
 pub extern "C" fn iter_destroy(context: Context, it: *mut DsqIter) {
     context.charge_kfunc();
     if let Some(iter) = id(context, it) {
-        context.ask(Request::IterDestroy { iter });
+        tell(context, Request::IterDestroy { iter });
         // SAFETY: as in `id`.
         unsafe { (*it).opaque[0] = 0 };
     }
@@ -129,7 +130,7 @@ pub extern "C" fn iter_destroy(context: Context, it: *mut DsqIter) {
 pub extern "C" fn move_set_slice(context: Context, it: *mut DsqIter, slice: u64) {
     context.charge_kfunc();
     if let Some(iter) = id(context, it) {
-        context.ask(Request::MoveSetSlice { iter, slice });
+        tell(context, Request::MoveSetSlice { iter, slice });
     }
 }
 
@@ -137,7 +138,7 @@ pub extern "C" fn move_set_slice(context: Context, it: *mut DsqIter, slice: u64)
 pub extern "C" fn move_set_vtime(context: Context, it: *mut DsqIter, vtime: u64) {
     context.charge_kfunc();
     if let Some(iter) = id(context, it) {
-        context.ask(Request::MoveSetVtime { iter, vtime });
+        tell(context, Request::MoveSetVtime { iter, vtime });
     }
 }
 
@@ -176,7 +177,7 @@ pub extern "C" fn dispatch_nr_slots(context: Context) -> u32 {
 /// `scx_bpf_dispatch_cancel()`.
 pub extern "C" fn dispatch_cancel(context: Context) {
     context.charge_kfunc();
-    context.ask(Request::DispatchCancel);
+    tell(context, Request::DispatchCancel);
 }
 
 /// `scx_bpf_reenqueue_local()` and `scx_bpf_dsq_reenq()`.

@@ -64,9 +64,12 @@ pub extern "C" fn from_tid(context: Context, tid: u64) -> *mut Task {
     crate::primitives::sync(context);
     const SCX_OPS_TID_TO_TASK: u64 = 1 << 8;
     if context.with(|host| host.info.flags & SCX_OPS_TID_TO_TASK == 0) {
-        context.ask(Request::Error {
-            message: "scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".to_owned(),
-        });
+        super::tell(
+            context,
+            Request::Error {
+                message: "scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".to_owned(),
+            },
+        );
         return std::ptr::null_mut();
     }
     let task = context.with(|host| host.tasks.by_tid(tid));

@@ -199,14 +199,14 @@ pub extern "C" fn exit(
 ) {
     context.charge_kfunc();
     let message = formatted(context, fmt, args, bytes);
-    context.ask(Request::ExitPolicy { code, message });
+    super::tell(context, Request::ExitPolicy { code, message });
 }
 
 /// `scx_bpf_error()`.
 pub extern "C" fn error(context: Context, fmt: *const c_char, args: *const u64, bytes: u32) {
     context.charge_kfunc();
     let message = formatted(context, fmt, args, bytes);
-    context.ask(Request::Error { message });
+    super::tell(context, Request::Error { message });
 }
 
 /// `bpf_printk()` and, with `dump`, `scx_bpf_dump()`: a line in the run's log.

@@ -1,0 +1,127 @@
+//! Policies of others: what is not supported is told with its place.
+
+use std::path::PathBuf;
+
+use schedlab_policies::compile::compile_with;
+
+/// A source in a folder of its own.
+struct Source(PathBuf);
+
+impl Source {
+    fn new(name: &str, body: &str) -> Source {
+        let folder =
+            std::env::temp_dir().join(format!("schedlab-test-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = format!(
+            "#include <scx/common.bpf.h>\nchar _license[] SEC(\"license\") = \"GPL\";\n{body}\n"
+        );
+        std::fs::write(folder.join("mine.bpf.c"), text).unwrap();
+        Source(folder)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.join("mine.bpf.c")
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const OPS: &str = "SCX_OPS_DEFINE(mine_ops, .enqueue = (void *)mine_enqueue, .name = \"mine\");";
+
+fn compilers() -> Vec<&'static str> {
+    let there = |cc: &&str| {
+        let version = std::process::Command::new(cc).arg("--version").output();
+        version.is_ok_and(|output| output.status.success())
+    };
+    let found: Vec<&str> = ["cc", "gcc", "clang", "clang-22"]
+        .into_iter()
+        .filter(there)
+        .collect();
+    assert!(!found.is_empty(), "a C compiler is needed");
+    found
+}
+
+fn error(name: &str, body: &str, cc: &str) -> String {
+    let source = Source::new(&format!("{name}-{cc}"), body);
+    let error = compile_with(&source.path(), cc).unwrap_err().to_string();
+    error.replace(&source.0.display().to_string(), "DIR")
+}
+
+#[test]
+fn a_policy_of_ones_own_loads_with_its_options() {
+    for cc in compilers() {
+        let body = format!(
+            "const volatile u32 depth = 4; /* how deep */\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\tscx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, depth, enq_flags);\n}}\n{OPS}"
+        );
+        let source = Source::new(&format!("own-{cc}"), &body);
+        let object = compile_with(&source.path(), cc).unwrap();
+        assert_eq!(object.name(), "mine");
+        assert_eq!(object.options()[0].doc.as_deref(), Some("how deep"));
+        let text = format!("{}:depth=9", source.path().display());
+        assert!(schedlab_policies::select(&text).is_ok());
+    }
+}
+
+#[test]
+fn unknown_kfuncs_are_named() {
+    for cc in compilers() {
+        let call = format!(
+            "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\tscx_bpf_frobnicate(p);\n}}\n{OPS}"
+        );
+        let message = error("call", &call, cc);
+        assert!(
+            message.starts_with("DIR/mine.bpf.c:5: ")
+                && message.ends_with("scx_bpf_frobnicate() is not in the virtual kernel"),
+            "{cc}: {message}"
+        );
+        let declared = format!(
+            "void bpf_frobnicate(struct task_struct *p) __ksym;\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\tbpf_frobnicate(p);\n}}\n{OPS}"
+        );
+        let message = error("declared", &declared, cc);
+        assert!(
+            message.contains("mine.bpf.c")
+                && message.contains("bpf_frobnicate() is not in the virtual kernel"),
+            "{cc}: {message}"
+        );
+    }
+}
+
+#[test]
+fn members_that_are_not_modelled_are_named() {
+    for cc in compilers() {
+        let body = format!(
+            "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\tp->scx.slice = p->utime;\n}}\n{OPS}"
+        );
+        let message = error("member", &body, cc);
+        assert!(
+            message.starts_with("DIR/mine.bpf.c:5: ") && message.contains("utime"),
+            "{cc}: {message}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_policy_is_refused() {
+    let message = error("none", "int x;", "cc");
+    assert_eq!(
+        message,
+        "mine: there is no `struct sched_ext_ops`; a policy defines exactly one with SCX_OPS_DEFINE()"
+    );
+    let maps = format!(
+        "struct {{ __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); }} ring SEC(\".maps\");\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n}}\n{OPS}"
+    );
+    let message = error("ring", &maps, "cc");
+    assert!(
+        message.starts_with("mine: map `ring`: maps of type 27 are not in the virtual kernel"),
+        "{message}"
+    );
+    let message = error("compiler", "int x;", "no-such-compiler");
+    assert!(
+        message.starts_with("the C compiler `no-such-compiler` cannot be started"),
+        "{message}"
+    );
+}
