@@ -1,7 +1,7 @@
 //! Context switches per second of the engine alone, under a vtime policy written in Rust.
 //!
 //! ```text
-//! cargo run --release -p schedlab-engine --example speed -- [small|idle|middle|large] [MACHINE]
+//! cargo run --release -p schedlab-engine --example speed -- [small|idle|middle|large] [MACHINE] [MS] [fair]
 //! ```
 //!
 //! Locks, caches, ticks, interleaving and a counting recorder are on. The policy is the smallest one
@@ -271,6 +271,10 @@ fn main() {
         std::process::exit(2);
     };
     let profile = args.next().unwrap_or_else(|| "numa-8x64x2".to_owned());
+    let ms = match args.next() {
+        Some(shorter) => shorter.parse().unwrap_or(ms),
+        None => ms,
+    };
     let fair = args.next().is_some_and(|arg| arg == "fair");
     let machine = Machine::builtin(&profile)
         .and_then(|machine| machine.with_cpus(nr_cpus))

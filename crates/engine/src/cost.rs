@@ -13,6 +13,8 @@ use crate::task::Task;
 pub(crate) struct Costs {
     pub tick_period_ns: u64,
     pub smt_share_pct: u32,
+    /// Taking a free lock, without the access to its line.
+    pub lock_ps: u64,
     /// The other hardware threads of each CPU's core; empty where they do not slow each other down.
     pub siblings: Vec<Vec<CpuId>>,
 }
@@ -34,6 +36,7 @@ impl Costs {
         Costs {
             tick_period_ns: 1_000_000_000 / u64::from(machine.hz.max(1)),
             smt_share_pct,
+            lock_ps: machine.memory.atomic_ps + machine.locks.meter_ns * 1_000,
             siblings,
         }
     }

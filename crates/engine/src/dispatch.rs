@@ -147,7 +147,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.scx_error(format!("DSQ ID {id:#018x} already had PRIQ-enqueued tasks"))
             }
         }
-        self.touch_task(c, p.id, true);
         self.charge_dsq(c, matches!(place, Place::Vtime(_)), nr);
         self.dsq_inc_nr(c, dsq, p, enq_flags);
         p.dsq.set(dsq);
@@ -512,6 +511,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
         }
+        // Who woke or ran the task has its line; the policy may have chosen one from elsewhere.
+        self.touch_task(c, p.id, true);
         let id = if self.mutated(Mutation::LocalOnIsHere) && dsq_id::is_local_on(entry.dsq) {
             dsq_id::LOCAL
         } else {

@@ -108,10 +108,9 @@ const SEQ_BITS: u32 = 40;
 pub(crate) struct EventQueue {
     /// Due times, by CPU and kind.
     due: Vec<[u64; KINDS]>,
-    /// The earliest of each CPU; padded with `NEVER` to a power of two.
-    leaf: Vec<u64>,
-    /// Tournament winners; `winner[1]` is the root, children of `i` are `2i` and `2i + 1`.
-    winner: Vec<u32>,
+    /// Tournament: `node[1]` is the winner of all, the children of `i` are `2i` and `2i + 1`, and the
+    /// CPUs are the upper half.
+    node: Vec<Head>,
     heap: Vec<Entry>,
     /// Place of each timer slot in the heap.
     place: Vec<u32>,
@@ -121,63 +120,56 @@ pub(crate) struct EventQueue {
 impl EventQueue {
     pub fn new(nr_cpus: usize) -> Self {
         let leaves = nr_cpus.next_power_of_two().max(2);
+        let never = |cpu: usize| Head {
+            time: NEVER,
+            cpu: cpu as u32,
+        };
         let mut queue = EventQueue {
             due: vec![[NEVER; KINDS]; nr_cpus],
-            leaf: vec![NEVER; leaves],
-            winner: vec![0; leaves],
+            node: (0..2 * leaves).map(|at| never(at % leaves)).collect(),
             heap: Vec::new(),
             place: Vec::new(),
             seq: 0,
         };
-        for node in (1..leaves).rev() {
-            queue.winner[node] = queue.play(node);
+        for at in (1..leaves).rev() {
+            queue.node[at] = queue.node[2 * at].min(queue.node[2 * at + 1]);
         }
         queue
     }
 
-    /// The CPU at child `child` of the tournament.
-    fn contender(&self, child: usize) -> u32 {
-        let leaves = self.leaf.len();
-        if child >= leaves {
-            (child - leaves) as u32
-        } else {
-            self.winner[child]
-        }
-    }
-
-    fn play(&self, node: usize) -> u32 {
-        let left = self.contender(2 * node);
-        let right = self.contender(2 * node + 1);
-        // Ties go to the lower CPU, which is always on the left.
-        if self.leaf[left as usize] <= self.leaf[right as usize] {
-            left
-        } else {
-            right
-        }
-    }
-
-    fn update_leaf(&mut self, cpu: usize) {
-        let earliest = *self.due[cpu].iter().min().unwrap_or(&NEVER);
-        if self.leaf[cpu] == earliest {
+    /// Plays the matches of `cpu` anew, from its own up to the first whose winner stays the same.
+    #[inline]
+    fn update_leaf(&mut self, cpu: usize, earliest: u64) {
+        let mut at = cpu + self.node.len() / 2;
+        if self.node[at].time == earliest {
             return;
         }
-        self.leaf[cpu] = earliest;
-        let mut node = (cpu + self.leaf.len()) / 2;
-        while node > 0 {
-            let before = self.winner[node];
-            let after = self.play(node);
-            self.winner[node] = after;
-            if before == after && after as usize != cpu {
-                break;
+        let mut winner = Head {
+            time: earliest,
+            cpu: cpu as u32,
+        };
+        self.node[at] = winner;
+        while at > 1 {
+            let other = self.node[at ^ 1];
+            // Ties go to the lower CPU, which is always on the left, at the even place.
+            if other.time < winner.time || (other.time == winner.time && at & 1 == 1) {
+                winner = other;
             }
-            node /= 2;
+            at /= 2;
+            let before = &mut self.node[at];
+            if before.time == winner.time && before.cpu == winner.cpu {
+                return;
+            }
+            *before = winner;
         }
     }
 
     /// Sets when `event` is due on `cpu`, in place of what was set before.
     pub fn set(&mut self, cpu: CpuId, event: CpuEvent, time: u64) {
-        self.due[cpu.index()][event as usize] = time;
-        self.update_leaf(cpu.index());
+        let due = &mut self.due[cpu.index()];
+        due[event as usize] = time;
+        let earliest = due[0].min(due[1]).min(due[2].min(due[3]));
+        self.update_leaf(cpu.index(), earliest);
     }
 
     /// When `event` is due on `cpu`, if it is pending.
@@ -193,11 +185,7 @@ impl EventQueue {
 
     /// The earliest event's time and CPU.
     pub fn head(&self) -> Head {
-        let cpu = self.winner[1];
-        let of_cpus = Head {
-            time: self.leaf[cpu as usize],
-            cpu,
-        };
+        let of_cpus = self.node[1];
         match self.heap.first() {
             Some(entry) => of_cpus.min(Head {
                 time: entry.time,
@@ -209,11 +197,8 @@ impl EventQueue {
 
     /// Takes the earliest event; at one time and CPU those of the CPU come before timers.
     pub fn pop(&mut self) -> Option<(u64, Event)> {
-        let cpu = self.winner[1];
-        let of_cpus = Head {
-            time: self.leaf[cpu as usize],
-            cpu,
-        };
+        let of_cpus = self.node[1];
+        let cpu = of_cpus.cpu;
         if let Some(entry) = self.heap.first() {
             let of_timers = Head {
                 time: entry.time,

@@ -127,6 +127,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn enqueue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+        self.has_fair.set(true);
         if let Some(curr) = self.running_fair(rq).filter(|curr| curr.id != p.id) {
             self.update_curr_fair_of(c, curr);
         }
@@ -352,6 +353,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `sched_balance_trigger()`: from time to time a CPU with few tasks takes some.
     pub(crate) async fn fair_balance_tick(&self, c: &Cpu) {
+        if !self.has_fair.get() {
+            return;
+        }
         let ticks = c.fair.ticks.get() + 1;
         c.fair.ticks.set(ticks);
         // A busy CPU looks every 16 times the number of CPUs in milliseconds.

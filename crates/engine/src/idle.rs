@@ -203,6 +203,10 @@ impl IdleMasks {
         waker_exiting: bool,
         waker_local_nr: u32,
     ) -> Option<CpuId> {
+        // Nobody idles anywhere: nothing below can find one.
+        if self.masks.iter().all(|masks| masks.cpu.is_empty()) {
+            return None;
+        }
         let node = self.mask_of(prev);
         let prev_allowed = allowed.contains(prev);
         let span = |sets: &[CpuSet], of: &[u32]| {

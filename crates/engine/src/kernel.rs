@@ -90,6 +90,9 @@ pub(crate) struct Kernel<P, R> {
     pub ops_under_way: Cell<u32>,
     pub nr_runnable: Cell<u32>,
     pub nr_alive: Cell<u32>,
+    /// Some task has been in the baseline's class, or in the real-time class.
+    pub has_fair: Cell<bool>,
+    pub has_rt: Cell<bool>,
     pub runnable_seq: Cell<u64>,
     pub work: Cell<u64>,
     pub switches: Cell<u64>,
@@ -215,6 +218,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             ops_under_way: Cell::new(0),
             nr_runnable: Cell::new(0),
             nr_alive: Cell::new(0),
+            has_fair: Cell::new(false),
+            has_rt: Cell::new(false),
             runnable_seq: Cell::new(0),
             work: Cell::new(0),
             switches: Cell::new(0),
@@ -467,6 +472,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `c` accesses the line at `address`.
+    #[inline]
     pub(crate) fn touch(&self, c: &Cpu, address: u64, write: bool) {
         let access = self
             .cache

@@ -75,17 +75,54 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Takes `lock` on `c`, spinning while it is held.
+    #[inline]
     pub(crate) async fn spin_lock(&self, c: &Cpu, lock: LockIx) {
-        if self.alone.get() {
-            self.locks.borrow_mut().locks[lock.0 as usize].holder = Some(c.id);
-            return;
+        if !self.lock_at_once(c, lock, false) {
+            self.spin_lock_slow(c, lock).await;
         }
+    }
+
+    /// Takes `lock` if it is this CPU's turn and the lock is free.
+    #[inline]
+    fn lock_at_once(&self, c: &Cpu, lock: LockIx, trylock: bool) -> bool {
+        if self.must_wait(c) {
+            return false;
+        }
+        let mut locks = self.locks.borrow_mut();
+        let state = &mut locks.locks[lock.0 as usize];
+        let since = c.now.get();
+        let free = state.holder.is_none() && state.spinners.is_empty() && state.held_until <= since;
+        if !(free || self.alone.get()) {
+            return false;
+        }
+        state.holder = Some(c.id);
+        if self.alone.get() {
+            return true;
+        }
+        self.touch(c, state.address, true);
+        self.charge_ps(c, self.costs.lock_ps);
+        state.acquired_at = c.now.get();
+        drop(locks);
+        self.record(
+            c,
+            Event::LockAcquired {
+                lock: LockId(lock.0),
+                path: c.lock_path.get(),
+                waited: Duration::ZERO,
+                contended: false,
+                trylock,
+            },
+        );
+        true
+    }
+
+    /// The lock is held, or it is not this CPU's turn.
+    async fn spin_lock_slow(&self, c: &Cpu, lock: LockIx) {
         if self.must_wait(c) {
             self.wait_for_turn(c).await;
-        }
-        if self.lock_if_free(c, lock) {
-            self.lock_acquired(c, lock, c.now.get(), false, false);
-            return;
+            if self.lock_at_once(c, lock, false) {
+                return;
+            }
         }
         let since = c.now.get();
         let path = c.lock_path.get();
@@ -109,7 +146,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             self.release_to_spinner(lock, c.now.get());
         }
-        self.lock_acquired(c, lock, since, true, false);
+        // The hand-over includes the way of the line: the access costs nothing more.
+        let now = self.now(c);
+        self.cache.borrow_mut().touch(c.id, now, address, true);
+        self.locks.borrow_mut().locks[lock.0 as usize].acquired_at = c.now.get();
+        self.record(
+            c,
+            Event::LockAcquired {
+                lock: LockId(lock.0),
+                path,
+                waited: now.since(Instant::from_ns(since)),
+                contended: true,
+                trylock: false,
+            },
+        );
         self.set_mode(c, mode);
         self.charge(c, self.machine.locks.meter_ns);
     }
@@ -126,8 +176,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.must_wait(c) {
             self.wait_for_turn(c).await;
         }
-        if self.lock_if_free(c, lock) {
-            self.lock_acquired(c, lock, c.now.get(), false, true);
+        if self.lock_at_once(c, lock, true) {
             return true;
         }
         let address = self.locks.borrow().locks[lock.0 as usize].address;
@@ -141,43 +190,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             },
         );
         false
-    }
-
-    fn lock_if_free(&self, c: &Cpu, lock: LockIx) -> bool {
-        let mut locks = self.locks.borrow_mut();
-        let lock = &mut locks.locks[lock.0 as usize];
-        let free =
-            lock.holder.is_none() && lock.spinners.is_empty() && lock.held_until <= c.now.get();
-        if free {
-            lock.holder = Some(c.id);
-        }
-        free
-    }
-
-    /// Accounts for an acquisition that has been decided.
-    fn lock_acquired(&self, c: &Cpu, lock: LockIx, since: u64, contended: bool, trylock: bool) {
-        let address = self.locks.borrow().locks[lock.0 as usize].address;
-        let waited = c.now.get() - since;
-        if contended {
-            // The hand-over includes the way of the line: the access costs nothing more.
-            let now = self.now(c);
-            self.cache.borrow_mut().touch(c.id, now, address, true);
-        } else {
-            self.touch(c, address, true);
-            self.charge_ps(c, self.machine.memory.atomic_ps);
-            self.charge(c, self.machine.locks.meter_ns);
-        }
-        self.locks.borrow_mut().locks[lock.0 as usize].acquired_at = c.now.get();
-        self.record(
-            c,
-            Event::LockAcquired {
-                lock: LockId(lock.0),
-                path: c.lock_path.get(),
-                waited: Duration::from_ns(waited),
-                contended,
-                trylock,
-            },
-        );
     }
 
     /// Joins the spinners. Where the release is already known, the first one watches for it.
@@ -196,17 +208,47 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Releases `lock`. The holder need not wait for its turn if nobody spins: who comes before this
     /// instant finds the lock held until it.
+    #[inline]
     pub(crate) async fn spin_unlock(&self, c: &Cpu, lock: LockIx) {
-        if self.alone.get() {
-            self.locks.borrow_mut().locks[lock.0 as usize].holder = None;
-            return;
+        if !self.unlock_at_once(c, lock) {
+            self.spin_unlock_slow(c, lock).await;
         }
+    }
+
+    /// Releases `lock` if nobody spins for it.
+    #[inline]
+    fn unlock_at_once(&self, c: &Cpu, lock: LockIx) -> bool {
+        let mut locks = self.locks.borrow_mut();
+        let state = &mut locks.locks[lock.0 as usize];
+        if self.alone.get() {
+            state.holder = None;
+            return true;
+        }
+        if !state.spinners.is_empty() {
+            return false;
+        }
+        // Nobody has looked at the line since it was taken: it is still this CPU's own.
+        self.charge_ps(c, self.machine.memory.hit_ps);
+        let now = c.now.get();
+        state.holder = None;
+        state.held_until = now;
+        let held = Duration::from_ns(now - state.acquired_at);
+        drop(locks);
+        self.record(
+            c,
+            Event::LockReleased {
+                lock: LockId(lock.0),
+                held,
+            },
+        );
+        true
+    }
+
+    /// Releases a lock that others spin for.
+    async fn spin_unlock_slow(&self, c: &Cpu, lock: LockIx) {
         let address = self.locks.borrow().locks[lock.0 as usize].address;
         self.touch(c, address, true);
-        let contended = !self.locks.borrow().locks[lock.0 as usize]
-            .spinners
-            .is_empty();
-        if contended && self.must_wait(c) {
+        if self.must_wait(c) {
             self.wait_for_turn(c).await;
         }
         let now = c.now.get();
@@ -224,9 +266,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 held: Duration::from_ns(now - acquired_at),
             },
         );
-        if contended {
-            self.release_to_spinner(lock, now);
-        }
+        self.release_to_spinner(lock, now);
     }
 
     /// Hands a lock that is free at `now` to one of its spinners.

@@ -45,6 +45,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn enqueue_task_rt(&self, rq: &Cpu, p: &Task, flags: u64) {
+        self.has_rt.set(true);
         rq.nr_running.set(rq.nr_running.get() + 1);
         if p.rt_slice_left_ns.get() == 0 {
             p.rt_slice_left_ns.set(RR_SLICE_NS);

@@ -190,10 +190,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         stopper: bool,
     ) -> Option<&'k Task> {
         let next = loop {
-            if let Some(task) = self.pick_task_rt(c, prev).await {
+            if self.has_rt.get()
+                && let Some(task) = self.pick_task_rt(c, prev).await
+            {
                 break Some(task);
             }
-            if let Some(task) = self.pick_task_fair(c, prev).await {
+            if self.has_fair.get()
+                && let Some(task) = self.pick_task_fair(c, prev).await
+            {
                 break Some(task);
             }
             if !self.scx_enabled.get() {
