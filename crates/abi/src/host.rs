@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use schedlab_engine::KernelVersion;
 use schedlab_engine::policy::{Env, OpCall, OpsInfo, PolicyLock, Reply, Request, Step};
 use schedlab_machine::{Machine, TaskAddresses};
 use schedlab_trace::{CpuSet, TaskId};
@@ -16,10 +17,10 @@ use crate::layout::{CpuMask, Ops, RunQueue, Task};
 use crate::maps::Maps;
 use crate::masks::MaskPool;
 use crate::object::Object;
+use crate::ops;
 use crate::table::Table;
 use crate::tasks::Tasks;
 use crate::trap::{self, Active, Trap, Watch};
-use crate::{KernelVersion, ops};
 
 /// Stack of a CPU's coroutine.
 const STACK_BYTES: usize = 64 << 10;

@@ -27,4 +27,4 @@ pub use image::LoadError;
 pub use object::{MapDef, Object, ObjectError};
 pub use options::{OptionError, OptionKind, PolicyOption, Settings};
 pub use policy::NativePolicy;
-pub use version::KernelVersion;
+pub use schedlab_engine::KernelVersion;

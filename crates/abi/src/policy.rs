@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schedlab_engine::KernelVersion;
 use schedlab_engine::policy::{Env, OpCall, OpsInfo, Policy, Reply, Step, TaskView};
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, TaskId};
@@ -11,7 +12,6 @@ use crate::image::{Image, LoadError};
 use crate::layout::NR_CPUS_MAX;
 use crate::object::Object;
 use crate::options::Settings;
-use crate::version::KernelVersion;
 
 /// A private copy of a policy with its own globals, maps and coroutines. It stays on the thread that
 /// loaded it.

@@ -215,5 +215,5 @@ pub extern "C" fn missing(context: Context, name: *const c_char) {
 /// Whether the simulated kernel has a function, type or enumerator.
 pub extern "C" fn ksym_exists(context: Context, name: *const c_char) -> bool {
     let name = text(name);
-    context.with(|host| host.version.has(&name))
+    context.with(|host| crate::version::has(host.version, &name))
 }

@@ -1,14 +1,6 @@
-//! Which kernel is simulated, as far as a policy can tell.
+//! What a policy finds in the kernel that is simulated, when it asks (`bpf_ksym_exists()`, CO-RE).
 
-/// A version of Linux whose sched_ext the virtual kernel has.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum KernelVersion {
-    /// Linux 6.18.
-    V6_18,
-    /// Linux 7.2.
-    #[default]
-    V7_2,
-}
+use schedlab_engine::KernelVersion;
 
 /// What came after 6.18 (tools/sched_ext/include/scx/compat.bpf.h of Linux 7.2 says when).
 const NEW_IN_7_2: &[&str] = &[
@@ -35,7 +27,7 @@ const NEW_IN_7_2: &[&str] = &[
     "SCX_TASK_IMMED",
 ];
 
-/// What Linux has and the virtual kernel has not: policies that ask get to know.
+/// What Linux has and the virtual kernel has not: a policy that asks gets to know.
 const ABSENT: &[&str] = &[
     "scx_bpf_cpuperf_cap",
     "scx_bpf_cpuperf_cur",
@@ -48,11 +40,9 @@ const ABSENT: &[&str] = &[
     "scx_bpf_locked_rq",
 ];
 
-impl KernelVersion {
-    /// Whether that kernel has a kfunc, type or enumerator of ours.
-    pub fn has(self, name: &str) -> bool {
-        !ABSENT.contains(&name) && (self >= KernelVersion::V7_2 || !NEW_IN_7_2.contains(&name))
-    }
+/// Whether that kernel has a kfunc, type or enumerator of ours.
+pub fn has(version: KernelVersion, name: &str) -> bool {
+    !ABSENT.contains(&name) && (version >= KernelVersion::V7_2 || !NEW_IN_7_2.contains(&name))
 }
 
 #[cfg(test)]
@@ -61,9 +51,9 @@ mod tests {
 
     #[test]
     fn the_older_kernel_lacks_what_came_later() {
-        assert!(KernelVersion::V7_2.has("scx_bpf_dsq_peek"));
-        assert!(!KernelVersion::V6_18.has("scx_bpf_dsq_peek"));
-        assert!(KernelVersion::V6_18.has("scx_bpf_dsq_insert"));
-        assert!(!KernelVersion::V7_2.has("scx_bpf_events"));
+        assert!(has(KernelVersion::V7_2, "scx_bpf_dsq_peek"));
+        assert!(!has(KernelVersion::V6_18, "scx_bpf_dsq_peek"));
+        assert!(has(KernelVersion::V6_18, "scx_bpf_dsq_insert"));
+        assert!(!has(KernelVersion::V7_2, "scx_bpf_events"));
     }
 }

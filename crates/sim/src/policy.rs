@@ -166,10 +166,6 @@ pub(crate) fn load(
     let Some(selection) = find(scheduler)? else {
         return Ok(Loaded::Baseline);
     };
-    let version = match version {
-        schedlab_engine::KernelVersion::V6_18 => schedlab_abi::KernelVersion::V6_18,
-        schedlab_engine::KernelVersion::V7_2 => schedlab_abi::KernelVersion::V7_2,
-    };
     Ok(Loaded::Native(Box::new(selection.load(machine, version)?)))
 }
 
