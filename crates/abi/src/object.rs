@@ -373,7 +373,8 @@ fn policy_options(
 /// The little-endian number that the object has at an address; what no section has is zero.
 fn bytes_at(file: &object::File<'_>, address: u64, bytes: u8) -> u64 {
     let mut raw = [0u8; 8];
-    for section in file.sections() {
+    // Sections that are not loaded (debug information) have address 0 and would match any small address.
+    for section in file.sections().filter(|section| section.address() != 0) {
         if let Ok(Some(data)) = section.data_range(address, bytes.into()) {
             raw[..data.len()].copy_from_slice(data);
         }

@@ -219,3 +219,28 @@ fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> En
         recorder,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_values_that_options_take() {
+        let all = schedulers();
+        assert!(all.len() > 1 && all.is_sorted_by(|a, b| a.name < b.name));
+        for scheduler in all {
+            assert!(!scheduler.summary.is_empty(), "{}", scheduler.name);
+            for option in scheduler.options {
+                let text = format!("{}:{}={}", scheduler.name, option.name, option.default);
+                assert!(find(&Scheduler::parse(&text)).is_ok(), "{text}");
+                // Choices are listed; a default that is none of them was read from the wrong place.
+                let choices = option.values.contains(", ");
+                let known = option
+                    .values
+                    .split(", ")
+                    .any(|value| value == option.default);
+                assert!(!choices || known, "{text}: {}", option.values);
+            }
+        }
+    }
+}

@@ -158,7 +158,11 @@ fn schedulers() -> Vec<Item> {
                 .options
                 .into_iter()
                 .map(|option| {
-                    let doc = option.doc.map(|doc| format!("{doc}; ")).unwrap_or_default();
+                    let doc = option.doc.unwrap_or_default();
+                    let doc = match doc.trim_end_matches('.') {
+                        "" => String::new(),
+                        doc => format!("{doc}; "),
+                    };
                     (
                         format!("{}={}", option.name, option.default),
                         format!("{doc}{}", option.values),
