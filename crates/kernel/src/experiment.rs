@@ -78,11 +78,11 @@ impl Experiment {
     /// # Errors
     /// A scheduler cannot be loaded, or the workload cannot be started or understood.
     pub fn run(&self, on_run: &mut dyn FnMut(&Run)) -> Result<Vec<RunResult>> {
-        let schedulers = self
+        let schedulers: Vec<Scheduler> = self
             .schedulers
             .iter()
             .map(|text| Scheduler::parse(text))
-            .collect::<Result<Vec<_>>>()?;
+            .collect();
         // Compiled and found before the first run, not in the middle.
         for scheduler in &schedulers {
             scheduler.check()?;

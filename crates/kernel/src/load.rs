@@ -362,7 +362,10 @@ fn encode_options(
         problem,
     };
     let mut bytes = Vec::new();
-    for (name, value) in settings {
+    for (index, (name, value)) in settings.iter().enumerate() {
+        if settings[..index].iter().any(|(known, _)| known == name) {
+            return Err(wrong(format!("option '{name}' is given twice")));
+        }
         let variable = variables
             .iter()
             .filter(|v| is_option(v))

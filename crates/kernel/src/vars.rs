@@ -103,10 +103,14 @@ fn named(members: impl Iterator<Item = (String, i64)>) -> Kind {
     )
 }
 
-/// Length of what all names begin with, up to and including an underscore.
+/// Length of what all names begin with, up to and including an underscore. A single name loses its
+/// first part.
 fn common_prefix<'a>(names: impl Iterator<Item = &'a str>) -> usize {
-    let mut names = names;
+    let mut names = names.peekable();
     let Some(first) = names.next() else { return 0 };
+    if names.peek().is_none() {
+        return first.find('_').map_or(0, |at| at + 1);
+    }
     let shared = names.fold(first.len(), |len, name| {
         first
             .bytes()
@@ -126,14 +130,19 @@ pub fn encode(variable: &Variable, text: &str) -> Result<Vec<u8>, String> {
     let name = &variable.name;
     let value: i128 = match &variable.kind {
         Kind::Bool => match text {
-            "true" | "1" | "on" | "yes" => 1,
+            // Alone an option is switched on.
+            "" | "true" | "1" | "on" | "yes" => 1,
             "false" | "0" | "off" | "no" => 0,
             _ => return Err(format!("{name}={text}: must be true or false")),
         },
-        Kind::Int { .. } => text
-            .replace('_', "")
-            .parse()
-            .map_err(|_| format!("{name}={text}: must be an integer"))?,
+        Kind::Int { .. } => {
+            let digits = text.replace('_', "");
+            let parsed = match digits.strip_prefix("0x") {
+                Some(hex) => i128::from_str_radix(hex, 16),
+                None => digits.parse(),
+            };
+            parsed.map_err(|_| format!("{name}={text}: must be an integer"))?
+        }
         Kind::Enum(members) => match members.iter().find(|(member, _)| member == text) {
             Some((_, value)) => i128::from(*value),
             None => {
@@ -241,9 +250,11 @@ mod tests {
         assert!(encode(&byte, "256").unwrap_err().contains("0 to 255"));
         let signed = variable(Kind::Int { signed: true }, 8);
         assert_eq!(encode(&signed, "-1"), Ok(vec![255; 8]));
+        assert_eq!(encode(&byte, "0x1f"), Ok(vec![31]));
         assert!(encode(&signed, "ten").unwrap_err().contains("integer"));
         let flag = variable(Kind::Bool, 1);
         assert_eq!(encode(&flag, "true"), Ok(vec![1]));
+        assert_eq!(encode(&flag, ""), Ok(vec![1]));
         assert!(encode(&flag, "2").is_err());
         let choice = variable(Kind::Enum(vec![("a".into(), 0), ("b".into(), 7)]), 4);
         assert_eq!(encode(&choice, "b"), Ok(vec![7, 0, 0, 0]));

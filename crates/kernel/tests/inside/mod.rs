@@ -130,7 +130,7 @@ fn job(arguments: &[&str], events: bool) -> Job {
 
 fn measured(scheduler: &str, arguments: &[&str], events: bool) -> Result<Outcome, String> {
     let outcome = text(run::run(
-        &text(Scheduler::parse(scheduler))?,
+        &Scheduler::parse(scheduler),
         &job(arguments, events),
     ))?;
     ensure(outcome.exit == Outcome::DONE, || {
@@ -223,7 +223,7 @@ fn another_scheduler_is_refused(inside: &Inside<'_>) -> Result<String, String> {
     let first = text(Loaded::load(&knobs, &[]))?;
     for second in [
         Loaded::load(&knobs, &[]).map(drop),
-        Scheduler::parse("default").and_then(|s| s.load()).map(drop),
+        Scheduler::parse("default").load().map(drop),
     ] {
         match second {
             Err(Error::AlreadyLoaded { name }) if name == "knobs" => {}
@@ -417,7 +417,7 @@ impl schedlab_trace::Recorder for Count {
 }
 
 fn failures_of_programs_are_told(_: &Inside<'_>) -> Result<String, String> {
-    let kernel = text(Scheduler::parse("default"))?;
+    let kernel = Scheduler::parse("default");
     let failed = text(run::run(&kernel, &job(&["fail"], false)))?;
     ensure(
         failed.exit == "command_failed" && failed.code == Some(3),
