@@ -221,6 +221,9 @@ pub struct RunArgs {
     /// Runs of each, in interleaved order
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeat: u32,
+    /// Give a run up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub time_limit: u64,
     /// Write results as JSON; `-` for standard output instead of the table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,

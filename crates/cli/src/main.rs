@@ -33,6 +33,8 @@ fn main() -> ExitCode {
     match commands::run(cli.command) {
         Ok(commands::Status::Done) => ExitCode::SUCCESS,
         Ok(commands::Status::Failed) => ExitCode::from(FAILED),
+        #[cfg(feature = "kernel")]
+        Ok(commands::Status::Code(code)) => ExitCode::from(code),
         // A reader that has seen enough (`| head`) is no error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

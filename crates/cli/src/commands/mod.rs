@@ -24,6 +24,9 @@ pub enum Status {
     Done,
     /// A run failed or its scheduler was ejected; the results say so.
     Failed,
+    /// With the exit code of a command that was run.
+    #[cfg(feature = "kernel")]
+    Code(u8),
 }
 
 /// Carries a command out.

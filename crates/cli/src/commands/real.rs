@@ -1,5 +1,10 @@
 //! `run`, `vm` and `doctor`: the real kernel's side, where this program was built with it.
 
+#[cfg(feature = "kernel")]
+mod with;
+#[cfg(feature = "kernel")]
+pub use with::{doctor, run, vm};
+
 #[cfg(not(feature = "kernel"))]
 pub use without::{doctor, run, vm};
 

@@ -1,0 +1,207 @@
+//! `run`, `vm` and `doctor` where this program was built with the real kernel's side.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use schedlab_kernel::doctor::{self, Status as Found};
+use schedlab_kernel::experiment::{Experiment, Load, Run};
+use schedlab_kernel::vm::{self, Stream, Vm};
+use schedlab_report::export::table;
+use schedlab_sim::Scheduler;
+
+use crate::args::{RunArgs, VmArgs};
+use crate::commands::{Status, deliver, json_output, width};
+use crate::cpus;
+use crate::progress::Progress;
+
+pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
+    if args.vm && !vm::inside() {
+        return again_in_vm(args);
+    }
+    if args.cpus.is_some() && !args.vm {
+        bail!("-c sets the CPUs of a virtual machine: add --vm");
+    }
+    let schedulers: Vec<String> = Scheduler::parse_list(&args.schedulers)
+        .map_err(|error| anyhow!("-s: {error}"))?
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let load = match &args.workload {
+        Some(text) => {
+            // A wrong workload is told before a scheduler is loaded.
+            schedlab_workload::Workload::parse(text, args.seed, schedlab_programs::nr_cpus())?;
+            Load::Workload {
+                text: text.clone(),
+                program: std::env::current_exe().context("cannot find this program's file")?,
+            }
+        }
+        None => Load::Command(args.command.iter().map(OsString::from).collect()),
+    };
+    let experiment = Experiment {
+        schedulers,
+        load,
+        repeat: args.repeat,
+        seed: args.seed,
+        time_limit: Duration::from_secs(args.time_limit),
+        events: false,
+    };
+    let json = json_output(args.json.as_deref())?;
+    let runs = experiment.schedulers.len() * args.repeat as usize;
+    let mut progress = Progress::new(runs);
+    let mut done = 0;
+    let results = experiment.run(&mut |run| {
+        done += 1;
+        progress.update(done);
+        complain(run);
+    })?;
+    drop(progress);
+    deliver(
+        &results,
+        &table::render(&results, width()),
+        args.json.as_deref(),
+        json,
+    )
+}
+
+/// What a program wrote is shown where it failed.
+fn complain(run: &Run) {
+    if run.result.is_done() {
+        return;
+    }
+    let said = String::from_utf8_lossy(&run.stderr);
+    for line in said.lines().rev().take(5).collect::<Vec<_>>().iter().rev() {
+        eprintln!("schedlab: {}: {line}", run.result.scheduler);
+    }
+}
+
+/// The same command line in a virtual machine: there it finds itself inside and runs.
+fn again_in_vm(args: &RunArgs) -> anyhow::Result<Status> {
+    let runs = u64::from(args.repeat) * (args.schedulers.split(',').count() as u64).max(1);
+    let mut machine = machine(args.cpus.as_deref())?;
+    machine.timeout = Duration::from_secs((args.time_limit + 60).saturating_mul(runs));
+    if let Some(path) = args.json.as_deref().filter(|path| path.as_os_str() != "-") {
+        // Checked here, and the guest may write into its folder.
+        drop(json_output(Some(path))?);
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        machine
+            .writable
+            .push(folder.unwrap_or(Path::new(".")).to_owned());
+    }
+    let program = std::env::current_exe().context("cannot find this program's file")?;
+    let command: Vec<OsString> = std::iter::once(program.into_os_string())
+        .chain(std::env::args_os().skip(1))
+        .collect();
+    forward(&machine, &command)
+}
+
+pub fn vm(args: &VmArgs) -> anyhow::Result<Status> {
+    let command: Vec<OsString> = args.command.iter().map(OsString::from).collect();
+    forward(&machine(Some(&args.cpus))?, &command)
+}
+
+fn machine(cpus: Option<&str>) -> anyhow::Result<Vm> {
+    let default = Vm::default();
+    let cpus = match cpus {
+        None => default.cpus,
+        Some(text) => match cpus::parse(text).map_err(|error| anyhow!("-c: {error}"))?[..] {
+            [one] => u32::try_from(one)?,
+            _ => bail!("-c {text}: a virtual machine has one number of CPUs"),
+        },
+    };
+    Ok(Vm { cpus, ..default })
+}
+
+/// Runs a command in a virtual machine; its output and exit code become ours.
+fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Status> {
+    let loud = std::io::stderr().is_terminal();
+    let note = |text: &str| {
+        // Downloads take minutes: they are told wherever somebody reads.
+        eprintln!("schedlab: {text}");
+    };
+    if loud {
+        eprintln!(
+            "schedlab: starting a virtual machine with {} CPUs",
+            machine.cpus
+        );
+    }
+    let mut broken = None;
+    let (code, log) = machine.run(command, &note, &mut |stream, bytes| {
+        let written = match stream {
+            Stream::Stdout => {
+                let mut stdout = std::io::stdout().lock();
+                stdout.write_all(bytes).and_then(|()| stdout.flush())
+            }
+            Stream::Stderr => std::io::stderr().write_all(bytes),
+        };
+        if let Err(error) = written {
+            broken.get_or_insert(error);
+        }
+    })?;
+    if let Some(error) = broken {
+        return Err(error.into());
+    }
+    for line in log
+        .lines()
+        .filter(|line| !line.contains("sched_ext: BPF scheduler"))
+    {
+        eprintln!("schedlab: the machine's kernel: {}", line.trim());
+    }
+    Ok(match u8::try_from(code) {
+        Ok(0) => Status::Done,
+        Ok(code) => Status::Code(code),
+        Err(_) => Status::Failed,
+    })
+}
+
+/// What this machine can do, and the command that cures what it cannot.
+pub fn doctor() -> anyhow::Result<Status> {
+    let report = doctor::examine();
+    let mut stdout = std::io::stdout().lock();
+    let yes = |can: bool| {
+        if can {
+            "ready"
+        } else {
+            "not possible, see below"
+        }
+    };
+    writeln!(stdout, "{:<22} ready", "simulation")?;
+    writeln!(
+        stdout,
+        "{:<22} {}",
+        "this kernel (run)",
+        yes(report.can_run_here)
+    )?;
+    writeln!(
+        stdout,
+        "{:<22} {}",
+        "virtual (run --vm)",
+        yes(report.can_run_in_vm)
+    )?;
+    writeln!(stdout)?;
+    for finding in &report.findings {
+        let mark = match finding.status {
+            Found::Ok => "ok",
+            Found::Missing => "MISSING",
+            Found::Note => "note",
+        };
+        writeln!(
+            stdout,
+            "{mark:<8}{:<20} {}",
+            finding.subject, finding.detail
+        )?;
+        if !finding.remedy.is_empty() {
+            writeln!(stdout, "{:<8}{:<20} -> {}", "", "", finding.remedy)?;
+        }
+    }
+    // A machine that cannot is no failure of the command, as long as one way is open.
+    Ok(if report.can_run_here || report.can_run_in_vm {
+        Status::Done
+    } else {
+        Status::Failed
+    })
+}
