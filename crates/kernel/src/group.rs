@@ -29,7 +29,7 @@ impl Group {
         let watchdog = Command::new("/bin/sh")
             .args([
                 "-c",
-                "read -r _; kill -KILL -- \"-$1\"; [ -z \"$2\" ] || rm -rf -- \"$2\"",
+                "read -r _; kill -s KILL -- \"-$1\"; [ -z \"$2\" ] || rm -rf -- \"$2\"",
                 "sh",
             ])
             .arg(child.id().to_string())
@@ -88,5 +88,32 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_group_ends_when_its_owner_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = dir.path().join("left");
+        std::fs::create_dir(&left).unwrap();
+        let mut command = Command::new("/bin/sh");
+        // The head and one more process of its group.
+        command.args(["-c", "sleep 60 & sleep 60"]);
+        let mut group = Group::spawn(&mut command, Some(&left)).unwrap();
+        assert!(group.ended().is_none());
+        // What the kernel does to our end of the pipe when we are killed.
+        drop(group.watchdog.stdin.take());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while (group.ended().is_none() || left.exists()) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        use std::os::unix::process::ExitStatusExt as _;
+        assert_eq!(group.ended().and_then(|s| s.signal()), Some(9));
+        assert!(!left.exists());
     }
 }
