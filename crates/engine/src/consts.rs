@@ -139,6 +139,8 @@ pub const SLICE_INF: u64 = u64::MAX;
 pub const DSP_DFL_MAX_BATCH: u32 = 32;
 /// `SCX_DSP_MAX_LOOPS`.
 pub const DSP_MAX_LOOPS: u32 = 32;
+/// `BPF_MAX_LOOPS`: how often a loop of a program may go round.
+pub const BPF_MAX_LOOPS: u32 = 8 << 20;
 /// `SCX_REENQ_LOCAL_MAX_REPEAT`.
 pub const REENQ_LOCAL_MAX_REPEAT: u32 = 256;
 /// `SCX_WATCHDOG_MAX_TIMEOUT` in milliseconds.

@@ -82,6 +82,8 @@ pub(crate) struct Cpu {
     pub expired_policy: RefCell<VecDeque<TimerId>>,
     pub lock_path: Cell<LockPath>,
     pub rq_lock: Cell<Option<LockIx>>,
+    /// The lock that it waits for.
+    pub spins_for: Cell<Option<LockIx>>,
 
     // Run queue.
     pub curr: Cell<Option<TaskId>>,
@@ -117,6 +119,9 @@ pub(crate) struct Cpu {
     // The op under way.
     pub op: Cell<Option<OpKind>>,
     pub nested_op: Cell<Option<OpKind>>,
+    /// When the op under way began, and how often it has asked for something.
+    pub op_began: Cell<u64>,
+    pub op_requests: Cell<u32>,
     /// Whose run queue's lock the op under way holds (`scx_locked_rq()`).
     pub locked_rq: Cell<Option<CpuId>>,
     pub op_task: Cell<Option<TaskId>>,
@@ -154,6 +159,7 @@ impl Cpu {
             expired_policy: RefCell::default(),
             lock_path: Cell::new(LockPath::Other),
             rq_lock: Cell::new(None),
+            spins_for: Cell::new(None),
             curr: Cell::new(None),
             next_class: Cell::new(Class::Idle),
             nr_running: Cell::new(0),
@@ -178,6 +184,8 @@ impl Cpu {
             distribute_prev: Cell::new(0),
             op: Cell::new(None),
             nested_op: Cell::new(None),
+            op_began: Cell::new(0),
+            op_requests: Cell::new(0),
             locked_rq: Cell::new(None),
             op_task: Cell::new(None),
             direct_dispatch: Cell::new(DirectDispatch::Off),
@@ -252,6 +260,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Runs the current task until its next stage or an interrupt.
     async fn run_task(&self, c: &Cpu, p: &Task) {
+        if self.closed.get() {
+            // What would be done from here on is not part of the run.
+            c.wait.set(Wait::Idle);
+            return Pause::new().await;
+        }
         match p.exec.get() {
             Exec::Next => self.next_action(c, p).await,
             Exec::User => self.segment(c, p, CpuMode::User).await,

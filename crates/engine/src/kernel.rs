@@ -33,6 +33,24 @@ use crate::version::KernelVersion;
 const STREAM_LOCKS: u32 = u32::MAX;
 const STREAM_POLICY: u32 = u32::MAX - 1;
 
+/// How long after the end of a run ops that are under way may take to return. An op of this length
+/// would have had the kernel complain about a CPU that does not schedule.
+const GRACE_NS: u64 = 1_000_000_000;
+
+/// What is counted until the run's end, and not while the last ops return and the policy is unloaded.
+struct Summary {
+    end: Instant,
+    makespan: Option<Instant>,
+    begun: Instant,
+    work: u64,
+    switches: u64,
+    events: u64,
+    tasks: u32,
+    unfinished: Vec<TaskId>,
+    probes: Vec<crate::policy::Probes>,
+    cache: CacheModel,
+}
+
 /// The policy's ops table as the kernel uses it.
 pub(crate) struct Ops {
     pub present: OpSet,
@@ -85,6 +103,11 @@ pub(crate) struct Kernel<P, R> {
     pub failure: RefCell<Option<WorkloadFailure>>,
     /// The run is over as soon as no op is under way.
     pub stopping: Cell<bool>,
+    /// The run is over for whoever measures: nothing more is recorded or counted.
+    pub closed: Cell<bool>,
+    summary: RefCell<Option<Summary>>,
+    /// Nothing is recorded now.
+    pub mute: Cell<bool>,
     /// Policy code cannot be called any more.
     pub policy_dead: Cell<bool>,
     pub ops_under_way: Cell<u32>,
@@ -100,6 +123,8 @@ pub(crate) struct Kernel<P, R> {
     pub last_exit: Cell<u64>,
     pub begun: Cell<u64>,
     pub counters: RefCell<Counters>,
+    /// The workload names no end.
+    pub endless: bool,
     pub clock: Cell<u64>,
     pub mutation: Option<Mutation>,
 }
@@ -214,6 +239,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             exit: RefCell::new(None),
             failure: RefCell::new(None),
             stopping: Cell::new(false),
+            closed: Cell::new(false),
+            summary: RefCell::new(None),
+            mute: Cell::new(false),
+            endless: workload.duration.is_none(),
             policy_dead: Cell::new(false),
             ops_under_way: Cell::new(0),
             nr_runnable: Cell::new(0),
@@ -232,9 +261,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             machine,
         };
         kernel.admit(workload.tasks);
-        if let Some(duration) = workload.duration {
-            kernel.set_timer(Timer::End, CpuId(0), duration.ns());
-        }
+        let end = workload.duration.unwrap_or(kernel.limits.simulated);
+        kernel.set_timer(Timer::End, CpuId(0), end.ns());
         if let Some(first) = kernel.hotplug.borrow().as_slice().first() {
             kernel.set_timer(Timer::Hotplug, CpuId(0), first.at.ns());
         }
@@ -346,19 +374,87 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     }
                     Event::Timer(_, Timer::Watchdog) => self.watchdog(time),
                     Event::Timer(_, Timer::Hotplug) => self.hotplug_due(time, &mut poll),
-                    Event::Timer(_, Timer::End) => self.stopping.set(true),
+                    Event::Timer(_, Timer::End) => self.time_is_up(),
                 }
                 if self.nr_runnable.get() == 0 && self.task_timers.get() == 0 {
                     self.check_deadlock();
                 }
             }
         }
+        if !self.closed.get() {
+            self.close();
+        }
         self.unload();
+    }
+
+    /// The workload's duration is over, or the bound of one that names none.
+    fn time_is_up(&self) {
+        if self.endless {
+            self.fail(WorkloadFailure::Endless {
+                simulated: self.limits.simulated,
+                alive: self.nr_alive.get(),
+            });
+        }
+        self.stopping.set(true);
     }
 
     /// Whether the run is over: asked to stop, and no op of the policy under way.
     fn is_over(&self) -> bool {
-        self.stopping.get() && (self.ops_under_way.get() == 0 || self.policy_dead.get())
+        self.stopping.get() && self.has_wound_down()
+    }
+
+    /// Closes the books of a run that stops, and tells whether the policy's ops have returned.
+    fn has_wound_down(&self) -> bool {
+        if !self.closed.get() {
+            self.close();
+        }
+        if self.ops_under_way.get() == 0 || self.policy_dead.get() {
+            return true;
+        }
+        let end = self.summary.borrow().as_ref().map(|summary| summary.end);
+        if end.is_some_and(|end| self.clock.get() > end.ns() + GRACE_NS) {
+            let late = self.cpus.iter().find_map(|c| Some((c.id, c.op.get()?)));
+            if let Some((cpu, op)) = late {
+                self.policy_fault(format!(
+                    "ops.{} has not returned {} ms after the run's end (CPU {cpu})",
+                    crate::ops::op_name(op),
+                    GRACE_NS / 1_000_000,
+                ));
+            }
+        }
+        false
+    }
+
+    /// Ends what is recorded and counted.
+    fn close(&self) {
+        let end = Instant::from_ns(self.clock.get());
+        for cpu in &self.cpus {
+            // A CPU that ran ahead to its next synchronisation point has recorded up to there.
+            let at = Instant::from_ns(cpu.now.get().max(end.ns()));
+            let mut recorder = self.recorder.borrow_mut();
+            recorder.record(at, cpu.id, TraceEvent::End);
+        }
+        let unfinished = self
+            .tasks
+            .iter()
+            .filter(|task| task.state.get() != TaskState::Dead)
+            .map(|task| task.id)
+            .collect();
+        *self.summary.borrow_mut() = Some(Summary {
+            end,
+            makespan: (self.nr_alive.get() == 0 && self.tasks.len() > 0)
+                .then(|| Instant::from_ns(self.last_exit.get())),
+            begun: Instant::from_ns(self.begun.get()),
+            work: self.work.get(),
+            switches: self.switches.get(),
+            events: self.events.get(),
+            tasks: self.tasks.len(),
+            unfinished,
+            probes: self.cpus.iter().map(|c| *c.probes.borrow()).collect(),
+            cache: self.cache.borrow().clone(),
+        });
+        self.closed.set(true);
+        self.mute.set(true);
     }
 
     /// Marks an interrupt pending on `cpu` and resumes it if it can take interrupts now.
@@ -488,7 +584,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Records an event of `c` at its local time.
     #[inline]
     pub(crate) fn record(&self, c: &Cpu, event: TraceEvent) {
-        if !self.alone.get() {
+        if !self.mute.get() {
             self.recorder
                 .borrow_mut()
                 .record(Instant::from_ns(c.now.get()), c.id, event);
@@ -572,24 +668,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn finish(self) -> RunEnd<P, R> {
-        let end = Instant::from_ns(self.clock.get());
-        let mut recorder = self.recorder.into_inner();
-        for cpu in &self.cpus {
-            // A CPU that ran ahead to its next synchronisation point has recorded up to there.
-            let at = Instant::from_ns(cpu.now.get().max(end.ns()));
-            recorder.record(at, cpu.id, TraceEvent::End);
+        if !self.closed.get() {
+            // Nothing ran at all, or nothing was left to happen.
+            self.close();
         }
+        let summary = self.summary.into_inner().expect("made by close()");
         let mut counters = self.counters.into_inner();
-        let mut unfinished = Vec::new();
         for task in self.tasks.iter() {
             if let Some(behaviour) = task.behaviour.borrow_mut().take() {
                 behaviour.report(&mut counters);
             }
-            if task.state.get() != TaskState::Dead {
-                unfinished.push(task.id);
-            }
         }
-        let cache = self.cache.into_inner();
         RunEnd {
             exit: self.exit.into_inner().unwrap_or(ExitInfo {
                 kind: ExitKind::Done,
@@ -598,20 +687,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 message: String::new(),
             }),
             failure: self.failure.into_inner(),
-            end,
-            begun: Instant::from_ns(self.begun.get()),
-            makespan: (self.nr_alive.get() == 0 && self.tasks.len() > 0)
-                .then(|| Instant::from_ns(self.last_exit.get())),
-            work: self.work.get(),
+            end: summary.end,
+            begun: summary.begun,
+            makespan: summary.makespan,
+            work: summary.work,
             counters,
-            probes: self.cpus.iter().map(|c| *c.probes.borrow()).collect(),
-            cache,
-            switches: self.switches.get(),
-            events: self.events.get(),
-            tasks: self.tasks.len(),
-            unfinished,
+            probes: summary.probes,
+            cache: summary.cache,
+            switches: summary.switches,
+            events: summary.events,
+            tasks: summary.tasks,
+            unfinished: summary.unfinished,
             policy: self.policy.into_inner(),
-            recorder,
+            recorder: self.recorder.into_inner(),
         }
     }
 }

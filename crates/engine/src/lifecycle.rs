@@ -22,12 +22,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let c = &self.cpus[0];
         let (now, carry, mode) = (c.now.get(), c.carry_ps.get(), c.mode.get());
         self.alone.set(true);
+        let mute = self.mute.replace(true);
         let done = pin!(path).poll(&mut Context::from_waker(Waker::noop()));
         assert!(
             done.is_ready(),
             "nobody can be waited for while a policy is loaded"
         );
         self.alone.set(false);
+        self.mute.set(mute);
         c.now.set(now);
         c.carry_ps.set(carry);
         c.mode.set(mode);

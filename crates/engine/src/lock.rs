@@ -23,6 +23,7 @@ pub(crate) struct LockIx(pub u32);
 
 struct Lock {
     address: u64,
+    name: Box<str>,
     holder: Option<CpuId>,
     acquired_at: u64,
     /// Known to be held until here although its holder has run ahead and released it.
@@ -40,9 +41,10 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    pub fn add(&mut self, address: u64) -> LockIx {
+    pub fn add(&mut self, address: u64, name: &str) -> LockIx {
         self.locks.push(Lock {
             address,
+            name: name.into(),
             holder: None,
             acquired_at: 0,
             held_until: 0,
@@ -67,7 +69,7 @@ pub(crate) struct Held {
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Gives a lock its identity for the recorder.
     pub(crate) fn new_lock(&self, address: u64, name: &str, class: LockClass) -> LockIx {
-        let lock = self.locks.borrow_mut().add(address);
+        let lock = self.locks.borrow_mut().add(address, name);
         self.recorder
             .borrow_mut()
             .define_lock(LockId(lock.0), name, class);
@@ -192,8 +194,39 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         false
     }
 
+    /// Follows who waits for whom from `lock`. If that leads back to `c`, no CPU of the circle ever
+    /// goes on: each link of it is told.
+    fn find_deadlock(&self, c: &Cpu, lock: LockIx) -> Option<String> {
+        let locks = self.locks.borrow();
+        let next = |wanted: LockIx| {
+            let holder = locks.holder(wanted)?;
+            (holder != c.id).then(|| self.cpu(holder).spins_for.get())?
+        };
+        // A circle without `c` has been found by who closed it.
+        let chain = || std::iter::successors(Some(lock), |&at| next(at)).take(self.cpus.len());
+        let last = chain().last()?;
+        if locks.holder(last) != Some(c.id) {
+            return None;
+        }
+        let mut waiter = c.id;
+        let links: Vec<String> = chain()
+            .filter_map(|wanted| {
+                let holder = locks.holder(wanted)?;
+                let name = &locks.locks[wanted.0 as usize].name;
+                let link = format!("CPU {waiter} waits for {name}, held by CPU {holder}");
+                waiter = holder;
+                Some(link)
+            })
+            .collect();
+        Some(links.join("; "))
+    }
+
     /// Joins the spinners. Where the release is already known, the first one watches for it.
     fn begin_spin(&self, c: &Cpu, lock: LockIx) {
+        c.spins_for.set(Some(lock));
+        if let Some(links) = self.find_deadlock(c, lock) {
+            self.policy_fault(format!("deadlock of locks: {links}"));
+        }
         let mut locks = self.locks.borrow_mut();
         let lock = &mut locks.locks[lock.0 as usize];
         lock.spinners.push(c.id);
@@ -297,6 +330,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let at = at.max(self.cpus[winner.index()].now.get());
         self.cpus[winner.index()].now.set(at);
+        self.cpus[winner.index()].spins_for.set(None);
         self.set_event(winner, CpuEvent::Main, at);
     }
 

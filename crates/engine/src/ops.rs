@@ -10,7 +10,7 @@
 
 use schedlab_trace::{CpuId, CpuMode, Recorder, TaskId};
 
-use crate::consts::{dsq_id, enq, errno, iter, kick, ops, reenq};
+use crate::consts::{BPF_MAX_LOOPS, dsq_id, enq, errno, iter, kick, ops, reenq};
 use crate::cpu::{Cpu, DirectDispatch, DispatchEntry};
 use crate::event_queue::Timer;
 use crate::kernel::Kernel;
@@ -134,6 +134,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.charge(c, self.machine.sched_ext.op_ns);
         if c.op.get().is_none() {
             c.op.set(Some(kind));
+            c.op_began.set(c.now.get());
+            c.op_requests.set(0);
             self.ops_under_way.set(self.ops_under_way.get() + 1);
             self.policy_step(c, |policy, env| policy.call(env, op))
         } else {
@@ -158,6 +160,25 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
+    /// Ends the run if the op under way on `c` goes on for longer than any task may wait, or asks for
+    /// more than a program can: it would never return.
+    fn bound_op(&self, c: &Cpu) {
+        c.op_requests.set(c.op_requests.get() + 1);
+        let ran_ns = c.now.get() - c.op_began.get();
+        let bound_ms = u64::from(self.ops.timeout_ms);
+        let how = if ran_ns > bound_ms * 1_000_000 {
+            format!("has not returned after {bound_ms} ms, the watchdog's bound")
+        } else if c.op_requests.get() > BPF_MAX_LOOPS {
+            format!(
+                "called the kernel more than {BPF_MAX_LOOPS} times, more than any loop may go round"
+            )
+        } else {
+            return;
+        };
+        let kind = self.asking_op(c);
+        self.policy_fault(format!("ops.{} {how} (CPU {})", op_name(kind), c.id));
+    }
+
     /// Policy code broke in a way that leaves it unusable.
     pub(crate) fn policy_fault(&self, message: String) {
         self.exit_with(ExitKind::Fault, 0, message);
@@ -178,6 +199,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     break 0;
                 }
                 Step::Ask(request) => {
+                    self.bound_op(c);
                     let reply = self.carry_out(c, request).await;
                     if self.policy_dead.get() {
                         break 0;
@@ -205,6 +227,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     break 0;
                 }
                 Step::Ask(request) => {
+                    self.bound_op(c);
                     let reply = self.carry_out_dispatching(c, request).await;
                     if self.policy_dead.get() {
                         break 0;

@@ -1,7 +1,7 @@
 //! What one run is made of, and what it leaves behind.
 
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_trace::{CpuId, Instant, TaskId};
+use schedlab_trace::{CpuId, Duration, Instant, TaskId};
 use schedlab_workload::{Counters, Workload};
 
 use crate::outcome::ExitInfo;
@@ -44,12 +44,20 @@ pub struct Hotplug {
 pub struct Limits {
     /// Actions a task may do in a row without any time passing.
     pub zero_time_actions: u32,
+    /// Simulated time after which a workload that names no duration is given up.
+    pub simulated: Duration,
+    /// Tasks a workload may make.
+    pub tasks: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Limits {
             zero_time_actions: 100_000,
+            // An hour, far beyond what any built-in workload takes.
+            simulated: Duration::from_secs(3_600),
+            // A quarter of the kernel's own bound (`PID_MAX_LIMIT`): all of them stay in memory.
+            tasks: 1 << 20,
         }
     }
 }
@@ -121,6 +129,27 @@ pub enum WorkloadFailure {
         actions: u32,
         /// The last action.
         last: String,
+    },
+    /// The workload names no duration and does not end by itself.
+    #[error(
+        "after {} s of simulated time {alive} tasks are still there; give the workload a duration, let its tasks exit, or raise the limit on simulated time",
+        .simulated.ns() / 1_000_000_000
+    )]
+    Endless {
+        /// The limit ([`Limits::simulated`]).
+        simulated: Duration,
+        /// Tasks that have not exited.
+        alive: u32,
+    },
+    /// The workload makes ever more tasks.
+    #[error(
+        "{task} forks more tasks than the {limit} that a run may have; bound the workload's forks, or raise the limit on tasks"
+    )]
+    TooManyTasks {
+        /// `name[pid]` of the parent.
+        task: String,
+        /// The limit ([`Limits::tasks`]).
+        limit: u32,
     },
     /// An action does not fit the object it names.
     #[error("{task}: {action} on object {object}, which is {is}")]

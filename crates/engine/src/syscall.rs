@@ -359,6 +359,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     async fn fork(&self, c: &Cpu, parent: &Task, spec: TaskSpec) {
+        if self.tasks.len() >= self.limits.tasks {
+            self.fail(WorkloadFailure::TooManyTasks {
+                task: parent.label(),
+                limit: self.limits.tasks,
+            });
+            return;
+        }
         let p = self.new_task(spec, Some(parent.id), c.id);
         if p.nr_allowed.get() == 0 {
             self.fail(WorkloadFailure::NoCpu {

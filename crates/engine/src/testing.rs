@@ -30,6 +30,8 @@ struct Shared {
     slices: RefCell<BTreeMap<u32, u64>>,
     vtimes: RefCell<BTreeMap<u32, u64>>,
     charge_ns: Cell<u64>,
+    /// Where the op that goes on runs.
+    cpu: Cell<u32>,
 }
 
 struct Ask<'a> {
@@ -111,6 +113,11 @@ impl Asker {
         self.shared.charge_ns.set(self.shared.charge_ns.get() + ns);
     }
 
+    /// `bpf_get_smp_processor_id()`.
+    pub fn cpu(&self) -> u32 {
+        self.shared.cpu.get()
+    }
+
     pub fn slice(&self, task: TaskId) -> u64 {
         self.shared
             .slices
@@ -161,6 +168,7 @@ impl Stub {
                 slices: RefCell::default(),
                 vtimes: RefCell::default(),
                 charge_ns: Cell::new(0),
+                cpu: Cell::new(0),
             }),
             under_way: Vec::new(),
             log: Log::default(),
@@ -213,6 +221,7 @@ impl Stub {
     }
 
     fn advance(&mut self, env: &mut Env<'_>) -> Step {
+        self.shared.cpu.set(env.cpu.0);
         let stack = &mut self.under_way[env.cpu.index()];
         let future = stack.last_mut().expect("an op under way");
         let mut context = PollContext::from_waker(Waker::noop());

@@ -143,9 +143,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             realtime: p.is_realtime(),
         };
         self.recorder.borrow_mut().define_task(p.id, &meta);
-        self.recorder.borrow_mut().record(
-            self.now(c),
-            c.id,
+        self.record(
+            c,
             Event::TaskNew {
                 task: p.id,
                 parent: p.parent,

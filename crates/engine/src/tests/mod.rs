@@ -3,6 +3,7 @@
 mod chaos;
 mod classes;
 mod custody;
+mod endless;
 mod errors;
 mod idle;
 mod lifecycle;
