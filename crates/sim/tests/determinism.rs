@@ -1,0 +1,99 @@
+//! The same specification gives the same bytes: events and results, again and beside other runs.
+//!
+//! With SCHEDLAB_BYTES=FOLDER the bytes are left there, so that `tools/check-determinism` can compare
+//! builds: debug with release, and policies compiled by gcc with those by clang.
+
+#[path = "support/run.rs"]
+mod virtual_kernel;
+
+use std::path::Path;
+use std::thread;
+
+use schedlab_report::export;
+use schedlab_sim::{Scheduler, SimSpec, schedulers};
+use virtual_kernel::Bytes;
+
+/// Workloads small enough for a debug build, each with machines that differ in locks and topology.
+const RUNS: [(&str, &str, usize); 5] = [
+    ("chat:rooms=1,users=6,messages=8", "netfinity-8500r", 4),
+    ("cpu:tasks=9,duration=200ms", "laptop", 3),
+    (
+        "cpu:tasks=20,duration=50ms,nice=0/5/-5",
+        "server-2x96x2",
+        16,
+    ),
+    ("pipe:loops=300", "xeon-e5645-2x6x2", 4),
+    ("reflex:rounds=20", "numa-8x64x2", 8),
+];
+
+fn specs() -> Vec<SimSpec> {
+    let mut specs = Vec::new();
+    for scheduler in schedulers() {
+        for (workload, machine, cpus) in RUNS {
+            specs.push(SimSpec {
+                workload: workload.to_owned(),
+                scheduler: Scheduler::parse(&scheduler.name),
+                machine: machine.to_owned(),
+                cpus: Some(cpus),
+                seed: 7,
+                rt_policy: false,
+                kernel: SimSpec::KERNEL.to_owned(),
+                time_limit_s: SimSpec::TIME_LIMIT_S,
+                check: true,
+            });
+        }
+    }
+    specs
+}
+
+/// All that a run leaves behind.
+fn bytes(spec: &SimSpec) -> Vec<u8> {
+    let mut events = Bytes::default();
+    let result = schedlab_sim::run(spec, &mut events).unwrap_or_else(|error| panic!("{error}"));
+    assert!(
+        result.is_done(),
+        "{}: {:?}",
+        spec.replay_command(),
+        result.message
+    );
+    assert!(
+        events.0.len() > 10_000,
+        "{}: few events",
+        spec.replay_command()
+    );
+    export::json::write(&[result], &mut events.0).expect("memory can be written");
+    events.0
+}
+
+#[test]
+fn a_run_repeats_to_the_byte_alone_and_beside_others() {
+    let specs = specs();
+    let alone: Vec<Vec<u8>> = specs.iter().map(bytes).collect();
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| specs.iter().map(bytes).collect::<Vec<_>>()))
+            .collect();
+        for thread in threads {
+            let beside = thread.join().expect("a run does not panic");
+            for ((spec, first), again) in specs.iter().zip(&alone).zip(&beside) {
+                assert!(first == again, "differs: {}", spec.replay_command());
+            }
+        }
+    });
+    if let Some(folder) = std::env::var_os("SCHEDLAB_BYTES") {
+        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        for (number, (spec, bytes)) in specs.iter().zip(&alone).enumerate() {
+            let file = Path::new(&folder).join(format!("{number:02}-{}", spec.scheduler.name));
+            std::fs::write(file, bytes).expect("the folder can be written");
+        }
+    }
+}
+
+#[test]
+fn another_seed_is_another_run() {
+    // Otherwise the comparisons above would compare what does not depend on anything.
+    let mut spec = specs().remove(1);
+    let first = bytes(&spec);
+    spec.seed += 1;
+    assert!(first != bytes(&spec), "{}", spec.replay_command());
+}
