@@ -34,12 +34,26 @@ const FILES: &[(&str, &str)] = &[
     ("broken.toml", "name = \"x\"\nsummary = \n"),
     ("empty.toml", "name = \"x\"\n"),
     ("not.csv", "a,b\n"),
+    ("syntax.bpf.c", "#include <scx/common.bpf.h>\nint x = ;\n"),
+    ("no-ops.bpf.c", "#include <scx/common.bpf.h>\nint x;\n"),
 ];
 
 /// Arguments, exit code, and words that the line must have.
 const CASES: &[(&str, i32, &[&str])] = &[
     ("sim cpu -s nosuch", 2, &["nosuch", "eevdf"]),
     ("sim cpu -s nosuch.bpf.c", 2, &["nosuch.bpf.c"]),
+    ("sim cpu -s DIR/syntax.bpf.c", 2, &["syntax.bpf.c:2"]),
+    (
+        "sim cpu -s DIR/no-ops.bpf.c",
+        2,
+        &["no-ops", "sched_ext_ops"],
+    ),
+    ("sim cpu -s vtime:nosuch=1", 2, &["vtime", "nosuch"]),
+    (
+        "sim cpu -s dss:threshold=many",
+        2,
+        &["dss", "threshold", "many"],
+    ),
     ("sim cpu -s ,", 2, &["-s", "empty"]),
     ("sim cpu -s eevdf,x=1", 2, &["-s", "eevdf:x=1"]),
     ("sim cpu -s eevdf:x=1", 2, &["eevdf", "option"]),

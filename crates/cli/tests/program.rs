@@ -87,6 +87,31 @@ fn recording_and_checking_change_nothing() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
+/// Every scheduler there is, with the invariants checked, on loads that block, fork, yield and compete.
+#[test]
+fn every_scheduler_keeps_the_invariants() {
+    let names: Vec<_> = stdout("list schedulers")
+        .lines()
+        .filter(|line| !line.starts_with(' '))
+        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+        .collect();
+    assert!(names.len() > 3, "{names:?}");
+    for workload in [
+        "cpu:duration=60ms,nice=0/5/19",
+        "chat:rooms=1,messages=4",
+        "reflex:active_sets=3",
+        "pipe:loops=200,pin=true",
+    ] {
+        for machine in ["laptop", "netfinity-8500r", "xeon-e5645-2x6x2"] {
+            let line = format!(
+                "sim {workload} -s {} -c 1,2,7 -m {machine} --check",
+                names.join(",")
+            );
+            schedlab(&line);
+        }
+    }
+}
+
 #[test]
 fn help_has_examples_completions_complete_and_man_pages_are_written() {
     for command in [
