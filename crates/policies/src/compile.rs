@@ -60,6 +60,16 @@ pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
     let one = |line: String| Diagnostics { lines: vec![line] };
     let io = |error: std::io::Error| one(format!("{}: {error}", path.display()));
     let source = fs::read_to_string(path).map_err(io)?;
+    let cid_form = source
+        .lines()
+        .position(|line| line.starts_with("SCX_OPS_CID_DEFINE("));
+    if let Some(index) = cid_form {
+        return Err(one(format!(
+            "{}:{}: SCX_OPS_CID_DEFINE() is not in the virtual kernel: it has struct sched_ext_ops, not sched_ext_ops_cid",
+            path.display(),
+            index + 1
+        )));
+    }
     let folder = Folder::new().map_err(io)?;
     for (header, text) in crate::headers() {
         let target = folder.0.join(header);
@@ -83,6 +93,9 @@ pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
     let name = name.strip_suffix(".bpf.c").unwrap_or(&name);
     Object::from_elf(name, &source, elf).map_err(|error| one(error.to_string()))
 }
+
+/// More complaints than this tell nobody more.
+const LINES_MAX: usize = 4;
 
 /// Turns what gcc, clang and the linker say into lines that name file, line, function and remedy.
 fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
@@ -149,6 +162,11 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
     }
     if lines.is_empty() {
         lines = rest;
+    }
+    if lines.len() > LINES_MAX {
+        let more = lines.len() - LINES_MAX;
+        lines.truncate(LINES_MAX);
+        lines.push(format!("and {more} more of this kind"));
     }
     Diagnostics { lines }
 }

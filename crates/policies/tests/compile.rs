@@ -105,6 +105,28 @@ fn members_that_are_not_modelled_are_named() {
 }
 
 #[test]
+fn few_lines_say_it_all() {
+    let calls: String = (0..9)
+        .map(|number| format!("\tfrobnicate_{number}();\n"))
+        .collect();
+    let body = format!(
+        "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n{calls}}}\n{OPS}"
+    );
+    let message = error("many", &body, "cc");
+    assert_eq!(message.lines().count(), 5, "{message}");
+    assert!(message.ends_with("and 5 more of this kind"), "{message}");
+    let message = error(
+        "cid",
+        "SCX_OPS_CID_DEFINE(mine_ops, .name = \"mine\");",
+        "cc",
+    );
+    assert!(
+        message.starts_with("DIR/mine.bpf.c:3: SCX_OPS_CID_DEFINE() is not in the virtual kernel"),
+        "{message}"
+    );
+}
+
+#[test]
 fn what_is_no_policy_is_refused() {
     let message = error("none", "int x;", "cc");
     assert_eq!(
