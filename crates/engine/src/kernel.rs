@@ -417,7 +417,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if let Some((cpu, op)) = late {
                 self.policy_fault(format!(
                     "ops.{} has not returned {} ms after the run's end (CPU {cpu})",
-                    crate::ops::op_name(op),
+                    crate::op_context::op_name(op),
                     GRACE_NS / 1_000_000,
                 ));
             }

@@ -22,6 +22,7 @@ mod lifecycle;
 mod lock;
 pub mod mutation;
 mod object;
+mod op_context;
 mod ops;
 pub mod outcome;
 pub mod policy;

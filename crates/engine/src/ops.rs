@@ -15,79 +15,12 @@ use crate::cpu::{Cpu, DirectDispatch, DispatchEntry};
 use crate::event_queue::Timer;
 use crate::kernel::Kernel;
 use crate::mutation::Mutation;
+use crate::op_context::{op_name, refused_in};
 use crate::outcome::ExitKind;
 use crate::policy::{
     Env, OpCall, OpKind, Policy, PolicyLock, Reply, Request, Step, TaskView, TimerId,
 };
 use crate::task::{OpsState, Task};
-
-impl OpCall {
-    /// Which op it calls.
-    pub fn kind(&self) -> OpKind {
-        match self {
-            OpCall::SelectCpu { .. } => OpKind::SelectCpu,
-            OpCall::Enqueue { .. } => OpKind::Enqueue,
-            OpCall::Dequeue { .. } => OpKind::Dequeue,
-            OpCall::Dispatch { .. } => OpKind::Dispatch,
-            OpCall::Tick { .. } => OpKind::Tick,
-            OpCall::Runnable { .. } => OpKind::Runnable,
-            OpCall::Running { .. } => OpKind::Running,
-            OpCall::Stopping { .. } => OpKind::Stopping,
-            OpCall::Quiescent { .. } => OpKind::Quiescent,
-            OpCall::Yield { .. } => OpKind::Yield,
-            OpCall::SetWeight { .. } => OpKind::SetWeight,
-            OpCall::SetCpumask { .. } => OpKind::SetCpumask,
-            OpCall::UpdateIdle { .. } => OpKind::UpdateIdle,
-            OpCall::CpuAcquire { .. } => OpKind::CpuAcquire,
-            OpCall::CpuRelease { .. } => OpKind::CpuRelease,
-            OpCall::InitTask { .. } => OpKind::InitTask,
-            OpCall::ExitTask { .. } => OpKind::ExitTask,
-            OpCall::Enable { .. } => OpKind::Enable,
-            OpCall::Disable { .. } => OpKind::Disable,
-            OpCall::CpuOnline { .. } => OpKind::CpuOnline,
-            OpCall::CpuOffline { .. } => OpKind::CpuOffline,
-            OpCall::Init => OpKind::Init,
-            OpCall::Exit { .. } => OpKind::Exit,
-            OpCall::TimerCallback { .. } => OpKind::TimerCallback,
-        }
-    }
-}
-
-/// The kfuncs that only some ops may call: the kernel's verifier refuses others
-/// (`scx_kfunc_context_filter()`).
-fn refused_in(op: OpKind, request: &Request) -> Option<&'static str> {
-    use OpKind::*;
-    let unlocked = matches!(
-        op,
-        Init | Exit | InitTask | CpuOnline | CpuOffline | TimerCallback
-    );
-    let (name, allowed) = match request {
-        Request::DsqInsert { .. } => (
-            "scx_bpf_dsq_insert",
-            matches!(op, SelectCpu | Enqueue | Dispatch),
-        ),
-        Request::DsqMoveToLocal { .. } => ("scx_bpf_dsq_move_to_local", op == Dispatch),
-        Request::DispatchNrSlots => ("scx_bpf_dispatch_nr_slots", op == Dispatch),
-        Request::DispatchCancel => ("scx_bpf_dispatch_cancel", op == Dispatch),
-        Request::DsqMove { .. } => ("scx_bpf_dsq_move", op == Dispatch || unlocked),
-        Request::MoveSetSlice { .. } => ("scx_bpf_dsq_move_set_slice", op == Dispatch || unlocked),
-        Request::MoveSetVtime { .. } => ("scx_bpf_dsq_move_set_vtime", op == Dispatch || unlocked),
-        Request::SelectCpuDfl { .. } => (
-            "scx_bpf_select_cpu_dfl",
-            matches!(op, SelectCpu | Enqueue) || unlocked,
-        ),
-        Request::SelectCpuAnd { .. } => (
-            "scx_bpf_select_cpu_and",
-            matches!(op, SelectCpu | Enqueue) || unlocked,
-        ),
-        Request::CreateDsq { .. } => (
-            "scx_bpf_create_dsq",
-            matches!(op, Init | InitTask | CpuOnline | CpuOffline | Exit),
-        ),
-        _ => return None,
-    };
-    (!allowed).then_some(name)
-}
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Lets the policy's side do a step on `c`.
@@ -800,37 +733,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `refill_task_slice_dfl()`.
     pub(crate) fn refill_slice(&self, p: &Task) {
         self.set_slice(p, crate::consts::SLICE_DFL);
-    }
-}
-
-/// The member of `struct sched_ext_ops`.
-pub(crate) fn op_name(op: OpKind) -> &'static str {
-    match op {
-        OpKind::SelectCpu => "select_cpu",
-        OpKind::Enqueue => "enqueue",
-        OpKind::Dequeue => "dequeue",
-        OpKind::Dispatch => "dispatch",
-        OpKind::Tick => "tick",
-        OpKind::Runnable => "runnable",
-        OpKind::Running => "running",
-        OpKind::Stopping => "stopping",
-        OpKind::Quiescent => "quiescent",
-        OpKind::Yield => "yield",
-        OpKind::CoreSchedBefore => "core_sched_before",
-        OpKind::SetWeight => "set_weight",
-        OpKind::SetCpumask => "set_cpumask",
-        OpKind::UpdateIdle => "update_idle",
-        OpKind::CpuAcquire => "cpu_acquire",
-        OpKind::CpuRelease => "cpu_release",
-        OpKind::InitTask => "init_task",
-        OpKind::ExitTask => "exit_task",
-        OpKind::Enable => "enable",
-        OpKind::Disable => "disable",
-        OpKind::CpuOnline => "cpu_online",
-        OpKind::CpuOffline => "cpu_offline",
-        OpKind::Init => "init",
-        OpKind::Exit => "exit",
-        OpKind::TimerCallback => "timer callback",
     }
 }
 
