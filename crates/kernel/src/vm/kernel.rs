@@ -227,8 +227,12 @@ fn search(version: Option<&str>, tools: &Tools, notes: Notes<'_>) -> Result<Kern
                 return Ok(kernel);
             }
             Err(error) => {
-                notes(&format!("kernel {candidate} does not fit: {error}"));
-                reasons.push(format!("{candidate}: {error}"));
+                let why = match error {
+                    Error::NoKernel(why) => why,
+                    other => format!("{candidate}: {other}"),
+                };
+                notes(&format!("kernel {candidate} does not fit: {why}"));
+                reasons.push(why);
             }
         }
     }

@@ -54,7 +54,8 @@ pub struct Vm {
     pub timeout: Duration,
     /// Time in the machine depends on executed instructions alone, and idle time passes at once:
     /// ratios between schedulers become repeatable. Whatever waits for the host (files) then seems
-    /// to take long. Always emulated.
+    /// to take long, and a CPU that spins with interrupts off may keep the others waiting for
+    /// seconds. Always emulated.
     pub repeatable: bool,
     /// Directories of the host that the command may write to; everywhere else what it writes is
     /// gone with the machine.
@@ -199,9 +200,10 @@ impl Vm {
             // One thread for all virtual CPUs: with a thread each, QEMU 7.2 now and then keeps an
             // int3 that the kernel had put into its code for a moment (every tracepoint and static
             // key that is switched does so), and the guest dies of "Oops: int3"; twice in about
-            // 100 attachments here. Counting instructions makes the CPUs take turns of a timer's
-            // length instead of 100 ms.
-            qemu.args(["-q=-icount", "-q=shift=1,sleep=on"]);
+            // 100 attachments here. A CPU that spins gives way after 100 ms. (Counting instructions
+            // makes them take turns too, but a CPU that spins with interrupts off then keeps the
+            // others waiting for 2 s, longer than a policy's lock is waited for.)
+            qemu.args(["-q=-accel", "-q=tcg,thread=single"]);
         }
         qemu.env("PATH", tools::path_with_sbin())
             .env("TMPDIR", dir.path())
