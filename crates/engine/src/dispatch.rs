@@ -386,6 +386,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let lock = self.dsq_lock(dsq);
         self.spin_unlock(c, lock).await;
         self.rq_lock(c, src).await;
+        self.wait_for_switch(c, p).await;
         if p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src.id {
             self.move_remote_task_to_local_dsq(c, p, enq_flags, src, rq)
                 .await;
@@ -407,6 +408,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     ) -> bool {
         'retry: loop {
             // Looked at without the lock, as in the kernel.
+            self.sync(c).await;
             if self.dsqs.borrow().get(dsq).first().is_none() {
                 return false;
             }
@@ -420,8 +422,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 let p = self.task(task);
                 self.touch_task(c, task, false);
                 if p.cpu.get() == rq.id {
+                    // Without run queue locks another CPU may take it as soon as the queue is free.
                     self.task_unlink_from_dsq(c, p, dsq);
+                    p.holding_cpu.set(Some(c.id));
                     self.spin_unlock(c, lock).await;
+                    if p.holding_cpu.get() != Some(c.id) {
+                        continue 'retry;
+                    }
+                    p.holding_cpu.set(None);
                     self.move_local_task_to_local_dsq(c, rq, p, enq_flags).await;
                     return true;
                 }
@@ -465,6 +473,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.rq_lock(c, src).await;
             locked = src;
         }
+        self.wait_for_switch(c, p).await;
         if p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src.id {
             let mut fallback = false;
             if src.id == dst.id {
@@ -655,24 +664,48 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if self.is_local(dst_dsq) {
             if src.id == dst.id {
-                self.task_unlink_from_dsq(c, p, src_dsq);
-                p.dsq.set(NIL);
-                self.spin_unlock(c, src_lock).await;
+                if !self.hold_unlinked(c, p, src_dsq, src_lock).await {
+                    return src;
+                }
+                p.holding_cpu.set(None);
                 self.move_local_task_to_local_dsq(c, dst, p, enq_flags)
                     .await;
             } else {
-                self.spin_unlock(c, src_lock).await;
+                if !self.hold_unlinked(c, p, src_dsq, src_lock).await {
+                    return src;
+                }
                 self.move_remote_task_to_local_dsq(c, p, enq_flags, src, dst)
                     .await;
             }
         } else {
             // dispatch_dequeue_locked()
-            self.task_unlink_from_dsq(c, p, src_dsq);
+            if !self.hold_unlinked(c, p, src_dsq, src_lock).await {
+                return src;
+            }
+            p.holding_cpu.set(None);
             p.dsq.set(NIL);
-            self.spin_unlock(c, src_lock).await;
             self.dispatch_enqueue(c, dst_dsq, p, enq_flags).await;
         }
         dst
+    }
+
+    /// Takes `p` off a queue, whose lock it releases, and holds it; tells whether nobody else took it
+    /// meanwhile, which only run queue locks rule out.
+    async fn hold_unlinked(&self, c: &Cpu, p: &Task, dsq: u32, lock: LockIx) -> bool {
+        let src = p.cpu.get();
+        self.task_unlink_from_dsq(c, p, dsq);
+        p.holding_cpu.set(Some(c.id));
+        self.spin_unlock(c, lock).await;
+        self.wait_for_switch(c, p).await;
+        p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src
+    }
+
+    /// Without run queue locks a task is on a queue before its CPU has switched to another one: who
+    /// takes it waits for that.
+    async fn wait_for_switch(&self, c: &Cpu, p: &Task) {
+        if !self.machine.sched_ext.rq_locks && self.cpu(p.cpu.get()).id != c.id {
+            self.wait_until_off_cpu(c, p).await;
+        }
     }
 
     /// `scx_dispatch_sched()`.
@@ -698,6 +731,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.call_dispatching_op(c, op).await;
             c.locked_rq.set(None);
             self.flush_dispatch_buf(c, c).await;
+            // Others may have come meanwhile, however long the op took without asking for anything.
+            self.sync(c).await;
             if let Some(p) = prev
                 && p.queued.get()
                 && self.slice(p) > 0

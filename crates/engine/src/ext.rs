@@ -231,7 +231,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         self.ops_dequeue(c, p, deq_flags).await;
-        if rq.curr.get() == Some(p.id) {
+        if p.runs.get() {
             // A running task that leaves stops running first.
             self.update_curr_scx(c, p);
             self.call_stopping(c, p, false).await;
@@ -252,6 +252,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     async fn call_stopping(&self, c: &Cpu, p: &Task, runnable: bool) {
+        p.runs.set(false);
         if self.has_op(OpKind::Stopping) {
             let op = OpCall::Stopping {
                 task: p.id,
@@ -342,6 +343,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.dispatch_dequeue(c, c, p).await;
         }
         p.exec_start.set(c.now.get());
+        p.runs.set(p.queued.get());
         if p.queued.get() && self.has_op(OpKind::Running) {
             self.call_op(c, OpCall::Running { task: p.id }).await;
         }

@@ -6,15 +6,15 @@ use std::task::{Context, Waker};
 
 use schedlab_trace::{CpuId, Event, Recorder};
 
-use crate::consts::{self, WATCHDOG_MAX_TIMEOUT_MS, errno, ops};
+use crate::consts::{self, WATCHDOG_MAX_TIMEOUT_MS, deq, errno, ops};
 use crate::cpu::Cpu;
 use crate::event_queue::Timer;
 use crate::kernel::Kernel;
 use crate::mutation::Mutation;
 use crate::outcome::ExitKind;
 use crate::policy::{OpCall, OpKind, Policy};
-use crate::scenario::NormalClass;
-use crate::task::{Class, ScxState, Task, TaskState};
+use crate::scenario::{NormalClass, WorkloadFailure};
+use crate::task::{Class, OnRq, OpsState, ScxState, Task, TaskState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Runs `path` to its end while nothing else happens and no time passes.
@@ -150,27 +150,40 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         0
     }
 
-    /// `scx_fork()` and `scx_post_fork()`; tells whether the task may live.
-    pub(crate) async fn scx_fork(&self, c: &Cpu, p: &Task) -> bool {
+    /// `scx_fork()` and `scx_post_fork()`: 0 or a negative errno, with which fork() fails.
+    pub(crate) async fn scx_fork(&self, c: &Cpu, p: &Task) -> i64 {
         if !self.scx_enabled.get() {
             p.scx_state.set(ScxState::Dead);
             p.class.set(self.class_of(p));
-            return true;
+            return 0;
         }
         let ret = self.scx_init_task(c, p, true).await;
         if ret != 0 {
-            // fork() fails; the task never was.
-            p.state.set(TaskState::Dead);
-            self.nr_alive.set(self.nr_alive.get() - 1);
-            self.record(c, Event::TaskExit { task: p.id });
-            return false;
+            return ret;
         }
         p.class.set(self.class_of(p));
         self.set_slice(p, consts::SLICE_DFL);
         if p.class.get() == Class::Ext {
             self.scx_enable_task(c, p).await;
         }
-        true
+        0
+    }
+
+    /// fork() fails; the task never was. Without one of its tasks the workload is another one, so the
+    /// run ends here.
+    pub(crate) fn fork_refused(&self, c: &Cpu, p: &Task, errno: i64) {
+        p.state.set(TaskState::Dead);
+        self.nr_alive.set(self.nr_alive.get() - 1);
+        self.record(c, Event::TaskExit { task: p.id });
+        if !self.policy_dead.get() {
+            self.policy.borrow_mut().drop_task(p.id);
+        }
+        if self.exit.borrow().is_none() {
+            self.fail(WorkloadFailure::ForkRefused {
+                task: p.label(),
+                errno,
+            });
+        }
     }
 
     /// `scx_enable_task()`.
@@ -229,6 +242,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.scx_state.set(ScxState::Dead);
     }
 
+    /// A runnable task leaves its queue before it leaves the policy (`sched_change_begin()`).
+    async fn leave_queue(&self, c: &Cpu, p: &Task) {
+        if p.class.get() != Class::Ext || p.scx_state.get() != ScxState::Enabled {
+            return;
+        }
+        // Whoever was moving it does not go on.
+        if matches!(
+            p.ops_state.get(),
+            OpsState::Queueing | OpsState::Dispatching
+        ) {
+            p.ops_state.set(OpsState::None);
+        }
+        let flags = deq::SAVE | deq::MOVE | deq::NOCLOCK | deq::CLASS;
+        self.dequeue_task_scx(c, self.cpu(p.cpu.get()), p, flags)
+            .await;
+        p.on_rq.set(OnRq::No);
+    }
+
     /// `sched_ext_dead()`: the last that happens to a task.
     pub(crate) async fn sched_ext_dead(&self, c: &Cpu, p: &Task) {
         self.scx_disable_and_exit_task(c, p).await;
@@ -259,6 +290,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let c = &self.cpus[0];
         for p in self.tasks.iter() {
             if !self.mutated(Mutation::UnloadForgetsTasks) {
+                self.leave_queue(c, p).await;
                 self.scx_disable_and_exit_task(c, p).await;
             }
         }

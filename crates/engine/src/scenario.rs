@@ -151,6 +151,16 @@ pub enum WorkloadFailure {
         /// The limit ([`Limits::tasks`]).
         limit: u32,
     },
+    /// The policy does not take a task that the workload forks.
+    #[error(
+        "{task} could not be forked: ops.init_task() refused it with {errno}; the policy must take every task of the workload"
+    )]
+    ForkRefused {
+        /// `name[pid]`.
+        task: String,
+        /// The negative errno.
+        errno: i64,
+    },
     /// An action does not fit the object it names.
     #[error("{task}: {action} on object {object}, which is {is}")]
     WrongObject {

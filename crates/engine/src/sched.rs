@@ -166,7 +166,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         );
         let switched = prev.map(|p| p.id) != next.map(|p| p.id);
         if switched {
-            self.context_switch(c, prev, prev_state, next);
+            self.context_switch(c, prev, prev_state, next).await;
+            if let Some(p) = prev {
+                self.finish_task(c, p).await;
+            }
         }
         if c.bal_cb_pending.replace(false) {
             self.run_deferred(c, c).await;
@@ -175,8 +178,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if c.kick_sync_pending.replace(false) {
             self.kick_sync_wait(c).await;
         }
-        if switched && let Some(p) = prev {
-            self.finish_task_switch(c, p).await;
+        if switched
+            && let Some(p) = prev
+            && prev_state == PrevState::Exited
+        {
+            self.sched_ext_dead(c, p).await;
         }
         self.set_lock_path(c, path);
     }
@@ -259,7 +265,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `context_switch()`.
-    fn context_switch(
+    async fn context_switch(
         &self,
         c: &Cpu,
         prev: Option<&Task>,
@@ -298,22 +304,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if prev.is_none() {
             self.start_tick(c);
         }
-        if prev.is_none() != next.is_none() {
+        if prev.is_none() != next.is_none() && !self.costs.siblings[c.id.index()].is_empty() {
+            // What the siblings did until now, they did at their former speed.
+            self.sync(c).await;
             self.sibling_speed_changed(c);
         }
     }
 
-    /// `finish_task_switch()`: the previous task is off its CPU now.
-    async fn finish_task_switch(&self, c: &Cpu, p: &Task) {
-        if p.on_cpu_awaited.get() {
+    /// `finish_task()`: the previous task is off its CPU now.
+    async fn finish_task(&self, c: &Cpu, p: &Task) {
+        // Without run queue locks others look at it any time: not before it is so.
+        if p.on_cpu_awaited.get() || !self.machine.sched_ext.rq_locks {
             self.sync(c).await;
         }
         p.on_cpu.set(false);
         if p.on_cpu_awaited.replace(false) {
             self.wake_on_cpu_waiters(c, p);
-        }
-        if p.state.get() == TaskState::Dead {
-            self.sched_ext_dead(c, p).await;
         }
     }
 
@@ -325,8 +331,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             task: None,
         };
         self.put_prev_task(c, p, Some(stopper)).await;
-        self.context_switch(c, Some(p), prev_state, None);
-        p.on_cpu.set(false);
+        self.context_switch(c, Some(p), prev_state, None).await;
+        self.finish_task(c, p).await;
         p.migration_pending.set(false);
         if !(p.allows(c.id) && c.online.get()) {
             let dst = self.cpu(self.select_fallback_rq(c, p).await);

@@ -132,6 +132,8 @@ pub(crate) struct Task {
     pub ddsp_enq_flags: Cell<u64>,
     pub sticky_cpu: Cell<Option<CpuId>>,
     pub holding_cpu: Cell<Option<CpuId>>,
+    /// The policy has been told that it runs, and not yet that it stops.
+    pub runs: Cell<bool>,
 
     // Real-time and fair classes.
     pub rt_slice_left_ns: Cell<u64>,
@@ -209,6 +211,7 @@ impl Task {
             ddsp_enq_flags: Cell::new(0),
             sticky_cpu: Cell::new(None),
             holding_cpu: Cell::new(None),
+            runs: Cell::new(false),
             rt_slice_left_ns: Cell::new(0),
             fair: crate::fair::Entity::default(),
             exec: Cell::new(Exec::Next),

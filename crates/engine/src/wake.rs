@@ -109,7 +109,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Spins while `p` is still being switched out (`smp_cond_load_acquire(&p->on_cpu)`).
-    async fn wait_until_off_cpu(&self, c: &Cpu, p: &Task) {
+    pub(crate) async fn wait_until_off_cpu(&self, c: &Cpu, p: &Task) {
         if !p.on_cpu.get() {
             return;
         }
@@ -180,7 +180,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.scx_state.get() == crate::task::ScxState::None {
             p.cpu.set(c.id);
             self.introduce_task(c, p);
-            if !self.scx_fork(c, p).await {
+            let refused = self.scx_fork(c, p).await;
+            if refused != 0 {
+                self.fork_refused(c, p, refused);
                 return;
             }
         }

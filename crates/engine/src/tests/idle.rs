@@ -142,3 +142,42 @@ fn a_wakeup_on_an_idle_cpu_interrupts_it() {
     assert_eq!(ipis.count(), 20);
     assert_eq!(checked.ran_on(1), [1; 21]);
 }
+
+/// A CPU whose policy code takes a millisecond at once is ahead of its sibling: what the sibling does
+/// in that time must not wait for it.
+#[test]
+fn a_sibling_is_not_dragged_along() {
+    use schedlab_machine::Topology;
+    use schedlab_trace::{Duration, Event};
+    use schedlab_workload::Action;
+    let policy = Stub::new(&[crate::policy::OpKind::Running], |a, op| async move {
+        if let OpCall::Running { task } = op
+            && task.0 == 1
+        {
+            a.spend(1_000_000);
+        }
+        0
+    });
+    let worker = task("w", |n, _| {
+        (n < 400).then(|| match n % 2 {
+            0 => Action::Compute(Duration::from_us(100)),
+            _ => Action::Work(1),
+        })
+    });
+    let tasks = vec![
+        on_cpus(worker, "0"),
+        on_cpus(periodic("p", 50, 300, 20), "1"),
+    ];
+    let mut scenario = scenario(2, tasks);
+    scenario.machine.topology = Topology::new(1, 1, 1, 2);
+    let checked = run_checked(scenario, policy);
+    let works: Vec<u64> = checked
+        .events
+        .iter()
+        .filter(|(_, _, event)| matches!(event, Event::Work { .. }))
+        .map(|&(at, _, _)| at)
+        .collect();
+    assert_eq!(works.len(), 200);
+    let longest = works.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(longest < Some(400_000), "{longest:?}");
+}

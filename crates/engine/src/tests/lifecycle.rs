@@ -1,8 +1,11 @@
 //! The order of a task's ops, and what runs without any.
 
+use schedlab_trace::{Duration, Instant};
+
+use crate::policy::OpCall;
 use crate::policy::OpKind::{self, *};
 use crate::testing::*;
-use crate::{ExitKind, run};
+use crate::{ExitKind, WorkloadFailure, run};
 
 #[test]
 fn without_ops_tasks_run_by_the_global_queue() {
@@ -54,4 +57,54 @@ fn a_run_without_a_recorder_is_the_same_run() {
     let silent = run(scenario(4, tasks()), Stub::fifo(&[]), ());
     assert_eq!(recorded.end, silent.end);
     assert_eq!(recorded.switches, silent.switches);
+}
+
+#[test]
+fn unloading_takes_tasks_off_their_queues_first() {
+    let mut scenario = scenario(1, vec![hog("p", 100), hog("q", 100)]);
+    scenario.workload.duration = Some(Duration::from_ms(3));
+    let checked = run_checked(scenario, Stub::fifo(ALL_TASK_OPS));
+    let running: &[OpKind] = &[
+        InitTask, Enable, SetWeight, SetCpumask, Runnable, Enqueue, Dequeue, Running, Stopping,
+        Quiescent, Disable, ExitTask,
+    ];
+    assert_eq!(checked.life(0), running);
+    let stopped = checked.ops(Stopping);
+    assert!(
+        matches!(
+            stopped[..],
+            [(
+                _,
+                OpCall::Stopping {
+                    runnable: false,
+                    ..
+                }
+            )]
+        ),
+        "{stopped:?}"
+    );
+    let waiting: &[OpKind] = &[
+        InitTask, Enable, SetWeight, SetCpumask, Runnable, Enqueue, Dequeue, Quiescent, Disable,
+        ExitTask,
+    ];
+    assert_eq!(checked.life(1), waiting);
+}
+
+#[test]
+fn a_refused_fork_ends_the_run_and_is_told() {
+    let policy = Stub::new(&[InitTask, ExitTask], |_, op| async move {
+        match op {
+            OpCall::InitTask { fork: true, .. } => -12,
+            _ => 0,
+        }
+    });
+    let mut late = hog("late", 1);
+    late.start = Instant::from_ns(1_000_000);
+    let checked = run_checked(scenario(1, vec![hog("p", 2), late]), policy);
+    let Some(WorkloadFailure::ForkRefused { task, errno: -12 }) = &checked.end.failure else {
+        panic!("{:?}", checked.end.failure);
+    };
+    assert!(task.starts_with("late"), "{task}");
+    assert_eq!(checked.life(1), [InitTask]);
+    assert_eq!(checked.end.makespan, None);
 }

@@ -217,3 +217,65 @@ fn peek_and_lengths() {
     let end = run_checked(scenario(1, tasks), policy).end;
     assert_eq!(end.exit.kind, ExitKind::Done, "{:?}", end.exit);
 }
+
+/// CPU 0's dispatch takes a millisecond without asking for anything; `a` comes to the global queue
+/// meanwhile. Who looks at the queue afterwards sees it.
+#[test]
+fn the_global_queue_is_looked_at_after_a_long_dispatch() {
+    use schedlab_trace::{Duration, Event};
+    use schedlab_workload::{Action, ObjectId, ObjectSpec};
+
+    let policy = Stub::new(&[SelectCpu, Dispatch], |a, op| async move {
+        match op {
+            OpCall::SelectCpu { task, prev_cpu, .. } if task.0 != 1 => i64::from(prev_cpu.0),
+            OpCall::SelectCpu { .. } => 1,
+            OpCall::Dispatch { cpu, .. } if cpu.0 == 0 => {
+                a.spend(1_000_000);
+                0
+            }
+            _ => 0,
+        }
+    });
+    let b = on_cpus(periodic("b", 100, 1_700, 60), "0");
+    let a = task("a", |n, _| {
+        (n < 200).then(|| match n % 2 {
+            0 => Action::Acquire(ObjectId(0)),
+            _ => Action::Compute(Duration::from_us(10)),
+        })
+    });
+    let poster = task("poster", |n, _| {
+        (n < 240).then(|| match n % 2 {
+            0 => Action::Compute(Duration::from_us(1_130)),
+            _ => Action::Post(ObjectId(0)),
+        })
+    });
+    let objects = vec![ObjectSpec::Semaphore { initial: 0 }];
+    let tasks = vec![b, a, on_cpus(poster, "1")];
+    let scenario = crate::Scenario::new(machine(2), workload(objects, tasks), 1);
+    let checked = run_checked(scenario, policy);
+    let dispatches: Vec<u64> = checked
+        .ops(Dispatch)
+        .iter()
+        .filter(|(_, op)| matches!(op, OpCall::Dispatch { cpu, .. } if cpu.0 == 0))
+        .map(|&(at, _)| at)
+        .collect();
+    let (mut woken, mut seen) = (0, 0);
+    for &(at, _, event) in &checked.events {
+        match event {
+            Event::Wakeup { task, .. } if task.0 == 1 => woken = at,
+            Event::Switch {
+                next: Some(next), ..
+            } if next.0 == 1 => {
+                let during = dispatches
+                    .iter()
+                    .any(|&begun| begun + 50_000 < woken && woken < begun + 900_000);
+                if during {
+                    seen += 1;
+                    assert!(at - woken < 1_100_000, "woken {woken}, ran {at}");
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(seen > 10, "{seen}");
+}
