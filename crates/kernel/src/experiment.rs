@@ -178,7 +178,8 @@ impl Experiment {
         }
         for (name, value) in outcome.measures.iter() {
             // The workload's own time excludes the start of the program; it is the better one.
-            if result.measures.get(name).is_none() {
+            let failed = name == "makespan_ns" && !result.is_done();
+            if !failed && result.measures.get(name).is_none() {
                 result.measures.set(name, value.clone());
             }
         }

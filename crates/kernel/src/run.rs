@@ -21,6 +21,9 @@ use crate::trace::RawEvent;
 /// The name that stands for the kernel's own scheduler.
 pub const DEFAULT: &str = "default";
 
+/// Another name for it.
+const ALSO_DEFAULT: &str = "kernel";
+
 /// How often the policy and the program are looked at.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -47,7 +50,7 @@ impl Scheduler {
             })
             .collect();
         Scheduler {
-            name: name.to_owned(),
+            name: if name == ALSO_DEFAULT { DEFAULT } else { name }.to_owned(),
             options,
         }
     }
@@ -329,6 +332,7 @@ mod tests {
     fn schedulers_are_parsed() {
         let plain = Scheduler::parse("fifo");
         assert_eq!((plain.name.as_str(), plain.options.len()), ("fifo", 0));
+        assert_eq!(Scheduler::parse("kernel"), Scheduler::parse("default"));
         let optioned = Scheduler::parse("./x.bpf.c:a=1,b = two,c");
         assert_eq!(optioned.name, "./x.bpf.c");
         let expected = [("a", "1"), ("b", "two"), ("c", "")];
