@@ -1,0 +1,367 @@
+//! The fixtures of `tests/misbehave` in a real kernel: what they hold against the virtual kernel they
+//! also find in Linux, so a rule that Linux does not keep cannot be asked of the simulation.
+//!
+//! Boots one virtual machine and runs this same program inside.
+
+#[path = "../../sim/tests/support/mod.rs"]
+mod support;
+
+use std::ffi::OsString;
+use std::fs;
+use std::hint::black_box;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use schedlab_kernel::load::{Exit, Loaded};
+use schedlab_kernel::policy::{self, Object};
+use schedlab_kernel::vm::{Stream, Vm};
+use schedlab_kernel::{Error, clang, scx};
+use support::rules::{self, Expect, Rule, Rules};
+use support::script::{Kind, Step};
+
+/// First argument of this program inside; the second is the folder of the compiled fixtures, the third
+/// the rules that are judged already.
+const MARK: &str = "rules-inside-the-virtual-machine";
+
+/// Fixtures that take for granted what only a simulation gives: a machine on which nothing but the
+/// workload runs, NUMA nodes, half a minute, or a kfunc that it has not.
+const SIMULATION_ONLY: [&str; 6] = [
+    "missing_kfunc",
+    "nohz_tick",
+    "numa",
+    "peek_dsq",
+    "select_cpu_dfl",
+    "never_dispatches",
+];
+
+const SCX_EXIT_UNREG: i32 = 64;
+const SCX_EXIT_UNREG_BPF: i32 = 65;
+const SCX_EXIT_UNREG_KERN: i32 = 66;
+const SCX_EXIT_ERROR: i32 = 1024;
+const SCX_EXIT_ERROR_BPF: i32 = 1025;
+const SCX_EXIT_ERROR_STALL: i32 = 1026;
+const RULE_HOLDS: i64 = 1000;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|a| a == MARK) {
+        return inside(Path::new(&arguments[1]), &arguments[2], &arguments[3..]);
+    }
+    // What cargo's own test harness would answer.
+    if arguments.iter().any(|a| a == "--list") {
+        println!("rules: test");
+        return ExitCode::SUCCESS;
+    }
+    if let Err(why) = clang::find() {
+        skip(&format!("rules in a real kernel: skipped: {why}"));
+        return ExitCode::SUCCESS;
+    }
+    // Compiled here: inside, every instruction is emulated.
+    let objects = tempfile::tempdir().expect("a temporary folder can be made");
+    for rule in Rules::read().all() {
+        let source = rules::folder().join(format!("{}.bpf.c", rule.name));
+        match policy::compile(&source) {
+            Ok(object) => fs::write(objects.path().join(&rule.name), &object.bytes)
+                .expect("the temporary folder can be written"),
+            // A stack that overflows is refused by the compiler already.
+            Err(error) => assert_eq!(rule.expect, Expect::Fault, "{}: {error}", rule.name),
+        }
+    }
+    let filter: Vec<String> = arguments
+        .into_iter()
+        .filter(|a| !a.starts_with('-'))
+        .collect();
+    boot_until_judged(objects.path(), &filter)
+}
+
+/// Boots, and boots again where the machine died: QEMU's emulation now and then trips over the kernel
+/// code that loading a policy patches while other CPUs run it (an `int3` oops in update_rq_clock()).
+/// What was judged stays judged; a machine that dies three times at the same rule fails it.
+fn boot_until_judged(objects: &Path, filter: &[String]) -> ExitCode {
+    let vm = Vm {
+        cpus: 4,
+        ..Vm::default()
+    };
+    let mut judged: Vec<String> = Vec::new();
+    let (mut died_at, mut deaths) = (None, 0);
+    loop {
+        let program = std::env::current_exe().expect("a running program has a path");
+        let mut command = vec![program.into_os_string(), OsString::from(MARK)];
+        command.push(objects.into());
+        command.push(judged.join(",").into());
+        command.extend(filter.iter().map(Into::into));
+        let mut text = Vec::new();
+        let mut show = |_: Stream, bytes: &[u8]| {
+            text.extend_from_slice(bytes);
+            // Nobody listens: the exit code tells.
+            let _ = std::io::stdout().write_all(bytes);
+        };
+        let end = vm.run(&command, &|note| println!("{note}"), &mut show);
+        let told = String::from_utf8_lossy(&text).into_owned();
+        let begun = |line: &str| line.strip_prefix("begin ").map(str::to_owned);
+        let begun: Vec<String> = told.lines().filter_map(begun).collect();
+        let failed = told.lines().any(|line| line.starts_with("FAILED "));
+        match end {
+            Ok((0, _)) => return ExitCode::SUCCESS,
+            Ok((code, log)) => {
+                println!("the rules in the virtual machine ended with {code}; kernel log:\n{log}");
+                return ExitCode::FAILURE;
+            }
+            Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
+                skip(&format!("rules in a real kernel: skipped: {error}"));
+                return ExitCode::SUCCESS;
+            }
+            Err(error) => {
+                println!("{error}");
+                let last = begun.last().cloned();
+                deaths = if last == died_at { deaths + 1 } else { 1 };
+                if failed || last.is_none() || deaths == 3 {
+                    return ExitCode::FAILURE;
+                }
+                println!("the virtual machine died at {last:?}: booting again from there");
+                let died = last.as_ref();
+                judged.extend(begun.iter().filter(|name| Some(*name) != died).cloned());
+                died_at = last;
+            }
+        }
+    }
+}
+
+fn skip(why: &str) {
+    println!("{why}");
+    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
+        let line = fs::OpenOptions::new().append(true).create(true).open(file);
+        let written = line.and_then(|mut f| writeln!(f, "{why}"));
+        written.expect("the file of skipped tests can be written");
+    }
+}
+
+fn inside(objects: &Path, judged: &str, filter: &[String]) -> ExitCode {
+    let judged: Vec<&str> = judged.split(',').collect();
+    let rules = Rules::read();
+    let (mut checked, mut failed) = (0, 0);
+    for rule in rules.all() {
+        let asked = filter.iter().all(|f| rule.name.contains(f.as_str()));
+        let name = rule.name.as_str();
+        if !asked || judged.contains(&name) || SIMULATION_ONLY.contains(&name) {
+            continue;
+        }
+        println!("begin {name}");
+        checked += 1;
+        let start = Instant::now();
+        let outcome = check(&rules, rule, objects);
+        let seconds = start.elapsed().as_secs_f64();
+        match outcome {
+            Ok(detail) => println!("ok {} ({seconds:.1} s) {detail}", rule.name),
+            Err(why) => {
+                println!("FAILED {} ({seconds:.1} s): {why}", rule.name);
+                failed += 1;
+            }
+        }
+    }
+    println!("{checked} rules in a real kernel, {failed} failed");
+    if failed == 0 && checked > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn check(rules: &Rules, rule: &Rule, objects: &Path) -> Result<String, String> {
+    let bytes = match fs::read(objects.join(&rule.name)) {
+        Ok(bytes) => bytes,
+        Err(_) if rule.expect == Expect::Fault => return Ok("refused by the compiler".to_owned()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let object = Object {
+        name: rule.name.clone(),
+        bytes: bytes.into(),
+    };
+    let outcome = match Loaded::load(&object, &[]) {
+        Err(error) => Err(error.to_string()),
+        Ok(loaded) => {
+            let (tasks, children) = rules.kinds(rule);
+            let workers = start(&tasks, &children.into());
+            hotplug(rule);
+            wait(&loaded, rule, workers);
+            if rule.expect == Expect::Done && loaded.is_running() {
+                // A policy without ops has none to leave its exit in.
+                return Ok("schedules until it is taken out".to_owned());
+            }
+            Ok(loaded.unload().map_err(|e| e.to_string())?)
+        }
+    };
+    for _ in 0..200 {
+        if scx::state() == scx::State::Disabled {
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    judge(rule, outcome)
+}
+
+/// Until the policy has ended, or the workload has and the policy was only to survive it.
+fn wait(loaded: &Loaded, rule: &Rule, workers: Vec<thread::JoinHandle<()>>) {
+    let patience = Instant::now() + Duration::from_secs(30);
+    let mut workers = Some(workers);
+    while loaded.is_running() && Instant::now() < patience {
+        thread::sleep(Duration::from_millis(20));
+        let ended = workers
+            .as_ref()
+            .is_none_or(|workers| workers.iter().all(thread::JoinHandle::is_finished));
+        if ended && (rule.expect == Expect::Done || workers.is_none()) {
+            return;
+        }
+        if ended {
+            // The last words of a fixture may come with the next scheduling event.
+            workers = None;
+        }
+    }
+}
+
+fn judge(rule: &Rule, outcome: Result<Exit, String>) -> Result<String, String> {
+    // Names and pids are those of whoever runs first here.
+    let general = |message: &String| message.split(" for ").next().unwrap_or(message).to_owned();
+    let wanted = rule.message.as_ref().map(general).unwrap_or_default();
+    let exit = match outcome {
+        // The kernel refuses to load what a simulation ends with a fault.
+        Err(refusal) if rule.expect == Expect::Fault => {
+            return Ok(refusal.lines().next().unwrap_or_default().to_owned());
+        }
+        // Ejected before the loader could look: its words hold the kernel's.
+        Err(refusal) if ejected(rule).is_some_and(|reason| refusal.contains(reason)) => {
+            let told = rule.expect == Expect::ErrorBpf || refusal.contains(&wanted);
+            return if told { Ok(refusal) } else { Err(refusal) };
+        }
+        Err(refusal) => return Err(format!("not loaded: {refusal}")),
+        Ok(exit) => exit,
+    };
+    let (kind, code) = match rule.expect {
+        Expect::Done => (SCX_EXIT_UNREG, None),
+        Expect::Holds => (SCX_EXIT_UNREG_BPF, Some(RULE_HOLDS)),
+        Expect::UnregBpf => (SCX_EXIT_UNREG_BPF, rule.code),
+        Expect::UnregKernel => (SCX_EXIT_UNREG_KERN, rule.code),
+        Expect::Error => (SCX_EXIT_ERROR, None),
+        Expect::ErrorBpf => (SCX_EXIT_ERROR_BPF, None),
+        Expect::Stall => (SCX_EXIT_ERROR_STALL, None),
+        Expect::Fault => return Err(format!("loaded, and ended by {exit:?}")),
+    };
+    let told = match rule.expect {
+        // The kernel's other tasks may be the ones.
+        Expect::ErrorBpf | Expect::Stall => true,
+        _ => exit.message.contains(&wanted),
+    };
+    if exit.kind == kind && code.is_none_or(|code| code == exit.code) && told {
+        Ok(format!("{}: {}", exit.reason, exit.message))
+    } else {
+        let Exit {
+            kind,
+            code,
+            reason,
+            message,
+            ..
+        } = exit;
+        Err(format!(
+            "ended by {kind} ({reason}), code {code}: {message}"
+        ))
+    }
+}
+
+/// The kernel's text for the end that is expected, where the policy may come to it while it is loaded.
+fn ejected(rule: &Rule) -> Option<&'static str> {
+    match rule.expect {
+        Expect::Error => Some("runtime error"),
+        Expect::ErrorBpf => Some("scx_bpf_error"),
+        Expect::UnregBpf => Some("unregistered from BPF"),
+        _ => None,
+    }
+}
+
+fn hotplug(rule: &Rule) {
+    let start = Instant::now();
+    for event in &rule.hotplug {
+        let event = rules::hotplug(event).unwrap_or_else(|e| panic!("{}: {e}", rule.name));
+        thread::sleep(Duration::from_nanos(event.at.ns()).saturating_sub(start.elapsed()));
+        let file = format!("/sys/devices/system/cpu/cpu{}/online", event.cpu);
+        let value = if event.online { "1" } else { "0" };
+        fs::write(&file, value).unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
+    if rule.hotplug.last().is_some_and(|e| e.contains("offline")) {
+        fs::write("/sys/devices/system/cpu/cpu1/online", "1").expect("the CPU comes back");
+    }
+}
+
+/// Threads that do what the rule's workload says.
+fn start(tasks: &[Kind], children: &Arc<[Kind]>) -> Vec<thread::JoinHandle<()>> {
+    let mut threads = Vec::new();
+    for kind in tasks {
+        for number in 0..kind.count {
+            threads.push(spawn(kind.clone(), number as usize, Arc::clone(children)));
+        }
+    }
+    threads
+}
+
+fn spawn(kind: Kind, number: usize, children: Arc<[Kind]>) -> thread::JoinHandle<()> {
+    let thread = thread::Builder::new()
+        .name(kind.comm.clone())
+        .spawn(move || {
+            if !kind.cpus.is_empty() {
+                bind(&kind.cpus[number % kind.cpus.len()]);
+            }
+            thread::sleep(Duration::from_nanos(kind.start.ns()));
+            let mut forked = Vec::new();
+            for _ in 0..kind.repeat {
+                for step in &kind.steps {
+                    if let Some(child) = run_step(step, &children) {
+                        forked.push(child);
+                    }
+                }
+            }
+            for child in forked {
+                let _ = child.join(); // A child that panicked has said so.
+            }
+        });
+    thread.expect("a thread can be started")
+}
+
+fn bind(cpus: &schedlab_trace::CpuSet) {
+    let mut set = CpuSet::new();
+    for cpu in cpus.iter() {
+        set.set(cpu.index()).expect("the machine has that CPU");
+    }
+    sched_setaffinity(Pid::from_raw(0), &set).expect("the task may be bound");
+}
+
+fn run_step(step: &Step, children: &Arc<[Kind]>) -> Option<thread::JoinHandle<()>> {
+    match step {
+        Step::Compute(time) => {
+            let end = Instant::now() + Duration::from_nanos(time.ns());
+            let mut n = 0_u64;
+            while Instant::now() < end {
+                n = black_box(n + 1);
+            }
+        }
+        Step::Sleep(time) => thread::sleep(Duration::from_nanos(time.ns())),
+        Step::Yield => thread::yield_now(),
+        Step::Nice(nice) => {
+            // The calling thread alone: Linux keeps nice levels per thread.
+            // SAFETY: takes numbers and no pointers.
+            let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(*nice)) };
+            assert_eq!(result, 0, "root may choose any nice level");
+        }
+        Step::Cpus(cpus) => bind(cpus),
+        Step::Fork(name) => {
+            let child = children.iter().find(|kind| kind.comm == *name);
+            return Some(spawn(child?.clone(), 0, Arc::clone(children)));
+        }
+        Step::Work(_) | Step::Write(_) | Step::Read(_) => {}
+    }
+    None
+}
