@@ -82,28 +82,28 @@ pub enum Error {
     #[error("no kernel for the virtual machine: {0}")]
     NoKernel(String),
     /// A program that is to be measured could not be started.
-    #[error("cannot start '{command}': {source}")]
+    #[error("cannot start '{command}': {cause}")]
     Command {
         /// What was to be started.
         command: String,
         /// Why not.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A file or device.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {cause}", path.display())]
     Io {
         /// Where.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// libbpf says no to something other than loading.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {cause}")]
     Bpf {
         /// What was tried.
         doing: String,
         /// Why not.
-        source: libbpf_rs::Error,
+        cause: libbpf_rs::Error,
     },
 }
 
@@ -117,9 +117,9 @@ pub(crate) trait At<T> {
 
 impl<T> At<T> for std::io::Result<T> {
     fn at(self, path: impl Into<PathBuf>) -> Result<T> {
-        self.map_err(|source| Error::Io {
+        self.map_err(|cause| Error::Io {
             path: path.into(),
-            source,
+            cause,
         })
     }
 }
@@ -131,9 +131,9 @@ pub(crate) trait Doing<T> {
 
 impl<T> Doing<T> for libbpf_rs::Result<T> {
     fn doing(self, what: &str) -> Result<T> {
-        self.map_err(|source| Error::Bpf {
+        self.map_err(|cause| Error::Bpf {
             doing: what.to_owned(),
-            source,
+            cause,
         })
     }
 }

@@ -111,9 +111,9 @@ impl Measurement {
     /// The kernel refuses the programs, or lacks the tracepoints without which nothing is known.
     pub fn attach(want: Want) -> Result<Measurement> {
         let failed = |doing: &'static str| {
-            move |source| Error::Bpf {
+            move |cause| Error::Bpf {
                 doing: format!("{doing} the measuring programs"),
-                source,
+                cause,
             }
         };
         verdict::listen(|| Self::attach_logged(want, failed))

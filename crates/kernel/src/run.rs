@@ -297,7 +297,7 @@ pub fn kind_name(kind: i32) -> &'static str {
 fn find_program(command: &[OsString]) -> Result<()> {
     let not_found = |name: &str| Error::Command {
         command: name.to_owned(),
-        source: std::io::ErrorKind::NotFound.into(),
+        cause: std::io::ErrorKind::NotFound.into(),
     };
     let Some(program) = command.first() else {
         return Err(not_found("(nothing)"));

@@ -18,9 +18,6 @@ use crate::cpus;
 use crate::progress::Progress;
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
-    if args.vm && !vm::inside() {
-        return again_in_vm(args);
-    }
     if args.cpus.is_some() && !args.vm {
         bail!("-c sets the CPUs of a virtual machine: add --vm");
     }
@@ -29,6 +26,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         .iter()
         .map(ToString::to_string)
         .collect();
+    // What is wrong with the command line is told before a machine is booted.
+    for text in &schedulers {
+        schedlab_kernel::run::Scheduler::parse(text).check()?;
+    }
     let load = match &args.workload {
         Some(text) => {
             // A wrong workload is told before a scheduler is loaded.
@@ -40,6 +41,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         }
         None => Load::Command(args.command.iter().map(OsString::from).collect()),
     };
+    if args.vm && !vm::inside() {
+        return again_in_vm(args);
+    }
     let experiment = Experiment {
         schedulers,
         load,
