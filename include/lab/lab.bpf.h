@@ -65,6 +65,7 @@ struct {
 #include "probe.h"
 #include "lock.h"
 #include "list.h"
+#include "prio_array.h"
 #include "task.h"
 
 #endif /* LAB_LAB_BPF_H */

@@ -109,3 +109,7 @@ rules! {
 rules! {
     list_model: like_an_array, a_broken_link_is_found,
 }
+
+rules! {
+    prio_model: like_a_model, a_broken_link_is_found, a_wrong_bit_is_found, constant_cost,
+}
