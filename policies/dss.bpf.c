@@ -41,14 +41,13 @@
  *   not among its allowed ones (the rule of later 2.4 kernels).
  */
 #include <lab/lab.bpf.h>
+#include <lab/linux24.h>
 
 char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
 
 enum dss_ties { TIES_PREV, TIES_LIST };
-enum dss_base { BASE_LINUX_2_4, BASE_2_3_99 };
-enum dss_charge { CHARGE_RUNTIME, CHARGE_TICKS };
 
 /* Who wins among equals: the previous task, or the one nearer the head (2.4.16). */
 const volatile enum dss_ties ties = TIES_PREV;
@@ -57,80 +56,12 @@ const volatile enum dss_ties ties = TIES_PREV;
 const volatile u32 threshold = 1;
 
 /* Which kernel's arithmetic: 2.4, or 2.3.99, which ELSC was written against. */
-const volatile enum dss_base base = BASE_LINUX_2_4;
+const volatile enum linux24_base base = BASE_LINUX_2_4;
 
 /* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
-const volatile enum dss_charge charge = CHARGE_RUNTIME;
+const volatile enum linux24_charge charge = CHARGE_RUNTIME;
 
-/* Linux 2.4 on i386: HZ, hence the unit of the counter. */
-#define DSS_HZ			100
-#define DSS_TICK_NS		(1000000000ull / DSS_HZ)
-
-/* PROC_CHANGE_PENALTY of i386: the worth of a warm cache, in ticks. */
-#define DSS_SAME_CPU_BONUS	15
-#define DSS_SAME_MM_BONUS	1
-
-/* Every real-time task beats every other. */
-#define DSS_RT_BASE		1000
-
-/* Below every goodness: the idle task, which is never chosen. */
-#define DSS_IDLE_GOODNESS	(-1000)
-
-/* Counter of a task that nobody forked (DEF_COUNTER), and of 2.3.99's. */
-#define DSS_FIRST_COUNTER	10
-#define DSS_FIRST_COUNTER_2_3_99 20
-
-/* Cap when the ticks of an exited child are collected (MAX_COUNTER). */
-#define DSS_COLLECT_MAX		(20 * DSS_HZ / 100)
-
-/*
- * Slice in the kernel's sense. Quanta are counted here; the kernel must only
- * never end one by itself. Finite, because SCX_SLICE_INF would stop the tick
- * of nohz_full CPUs.
- */
-#define DSS_SLICE_NS		(3600ull * 1000000000ull)
-
-/* Of the scheduling policies of Linux, those that are told apart here. */
-#define DSS_FIFO		1
-#define DSS_RR			2
-
-struct dss_task {
-	struct lab_task lab;
-	u64 started_ns;		/* charged up to here; while on a CPU */
-	u64 ran_ns;		/* running time that makes no whole tick yet */
-	s32 counter;		/* ticks left */
-	s32 nice;		/* -20 to 19 */
-	u32 policy;		/* DSS_FIFO, DSS_RR or something else */
-	u32 rt_priority;	/* 1 to 99 for real-time tasks */
-	u32 parent;		/* number of the context of the task that forked it ... */
-	u32 parent_life;	/* ... and which task of that context it was */
-	/*
-	 * Runnable tasks are linked, running ones too. Under the lock, but for
-	 * yielded and on_cpu, which belong to the CPU the task is on.
-	 */
-	bool linked;		/* in the run queue */
-	bool takeable;		/* in the policy's custody: waits to be chosen */
-	bool leaving;		/* blocked; to be unlinked by the next choice of its CPU */
-	bool on_cpu;		/* running, or chosen to; until it blocks or is displaced */
-	bool yielded;		/* gave the CPU up; goodness -1 until it has left it */
-	bool sync;		/* woken by somebody who is about to sleep */
-	bool has_parent;
-	bool pad;
-};
-
-LAB_TASKS(struct dss_task);
-
-/* One cache line per CPU, as in 2.4; under the lock but for `marked`, which its CPU reads without. */
-struct dss_cpu {
-	task_t *curr;		/* running task, NULL = idle */
-	u64 last_schedule_ns;	/* last real context switch */
-	u64 mm;			/* address space in use, borrowed by kernel threads */
-	task_t *leaving;	/* the task that blocked here and is still linked */
-	bool marked;		/* need_resched of the current task */
-	bool online;
-} __attribute__((aligned(LAB_CACHELINE)));
-
-typedef struct dss_cpu __arena cpu_t;
+LAB_TASKS(struct linux24_task);
 
 struct dss_queue {
 	struct lab_lock runqueue_lock;
@@ -138,97 +69,21 @@ struct dss_queue {
 } __attribute__((aligned(LAB_CACHELINE)));
 
 struct dss_queue __arena_global rq;
-struct dss_cpu __arena_global cpus[LAB_MAX_CPUS];
+struct linux24_cpu __arena_global cpus[LAB_MAX_CPUS];
 
 /*
- * The rules. Pure functions of numbers, so that they can be tested one by one.
+ * The rules of include/lab/linux24.h with this policy's options.
  */
 
-/* Ticks that a recalculation adds on a kernel of `hz` ticks a second (TICK_SCALE, NICE_TO_TICKS). */
-static __always_inline s32 dss_quantum(s32 nice, u32 hz)
-{
-	s32 x = 20 - nice;
-
-	if (hz < 200)
-		x >>= 2;
-	else if (hz < 400)
-		x >>= 1;
-	else if (hz >= 1600)
-		x <<= 2;
-	else if (hz >= 800)
-		x <<= 1;
-	return x + 1;
-}
-
-static __always_inline s32 dss_recalculated(s32 counter, s32 nice)
-{
-	s32 added = base == BASE_2_3_99 ? 20 - nice : dss_quantum(nice, DSS_HZ);
-
-	return (counter >> 1) + added;
-}
-
-/* The ticks of a forking task are shared: the child gets the odd one. */
-static __always_inline s32 dss_child_counter(s32 counter)
-{
-	return (counter + 1) >> 1;
-}
-
-static __always_inline s32 dss_parent_counter(s32 counter)
-{
-	return counter >> 1;
-}
-
-/* The counter of a task that reaps a child with ticks left. */
-static __always_inline s32 dss_collected(s32 counter, s32 childs)
-{
-	s32 sum = counter + childs;
-
-	return sum >= DSS_COLLECT_MAX ? DSS_COLLECT_MAX : sum;
-}
-
-static __always_inline bool dss_realtime(u32 policy)
-{
-	return policy == DSS_FIFO || policy == DSS_RR;
-}
-
-/* goodness() of a task on `cpu` beside a task whose address space is `mm`. */
 static __always_inline s32 dss_goodness(task_t *t, s32 cpu, u64 mm)
 {
-	s32 value;
-
-	if (t->yielded)
-		return base == BASE_2_3_99 ? 0 : -1;
-	if (dss_realtime(t->policy))
-		return DSS_RT_BASE + t->rt_priority;
-	if (!t->counter)
-		return 0;
-	value = t->counter + 20 - t->nice;
-	if (t->lab.cpu == cpu)
-		value += DSS_SAME_CPU_BONUS;
-	if (t->lab.mm == mm || !t->lab.mm)
-		value += DSS_SAME_MM_BONUS;
-	return value;
+	return linux24_goodness(t, cpu, mm, base);
 }
 
-/*
- * Time.
- */
-
-/* Charges a running task up to now. */
 static __always_inline void dss_charge(task_t *t, u64 now)
 {
-	u64 ticks;
-
-	if (charge == CHARGE_TICKS)
-		return;
-	if (now > t->started_ns)
-		t->ran_ns += now - t->started_ns;
-	t->started_ns = now;
-	if (t->ran_ns < DSS_TICK_NS)
-		return;
-	ticks = t->ran_ns / DSS_TICK_NS;
-	t->ran_ns -= ticks * DSS_TICK_NS;
-	t->counter = ticks < t->counter ? t->counter - ticks : 0;
+	if (charge == CHARGE_RUNTIME)
+		linux24_charge(t, now);
 }
 
 /*
@@ -257,95 +112,16 @@ static __always_inline void dss_unlink_leaving(cpu_t *from)
 		dss_unlink(t);
 }
 
-/* Marks the current task of a CPU and tells that CPU. */
-static __always_inline void dss_mark(s32 cpu, bool idle)
-{
-	cpu_t *c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
-	bool was = c->marked;
-
-	c->marked = true;
-	if (!idle)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	else if (!was)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-}
-
-/*
- * reschedule_idle(): finds a CPU for a task that waits. It is not bound to it;
- * whichever CPU chooses next and finds it best gets it.
- */
-static __always_inline void dss_place(task_t *t)
-{
-	s32 best = threshold, diff, cpu, last = t->lab.cpu, target = -1;
-	u64 oldest = ~0ull;
-	bool idle = false;
-	task_t *curr;
-	cpu_t *c;
-
-	c = &cpus[last & (LAB_MAX_CPUS - 1)];
-	lab_touch(&c->curr, false);
-	if (lab_allowed(&t->lab, last) && c->online && !c->curr) {
-		dss_mark(last, true);
-		return;
-	}
-	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
-		c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
-		if (!lab_allowed(&t->lab, cpu) || !c->online)
-			continue;
-		lab_touch(&c->curr, false);
-		curr = c->curr;
-		if (!curr) {
-			/* Idle for longest: its cache has least to lose. */
-			if (c->last_schedule_ns < oldest) {
-				oldest = c->last_schedule_ns;
-				target = cpu;
-			}
-			idle = true;
-		} else if (!idle) {
-			consult(curr);
-			diff = dss_goodness(t, cpu, c->mm) - dss_goodness(curr, cpu, c->mm);
-			if (diff > best) {
-				best = diff;
-				target = cpu;
-			}
-		}
-	}
-	if (target >= 0)
-		dss_mark(target, idle);
-}
-
 /*
  * Recalculates the counters of all tasks of the system, runnable or not. The
  * lock is dropped meanwhile, as 2.4 did. False: the policy has ended.
  */
 static __always_inline bool dss_recalculate(void)
 {
-	u32 i, nr;
-	task_t *t;
-
 	lab_unlock(&rq.runqueue_lock);
-	lab_count(LAB_RECALCULATIONS, 1);
-	nr = lab_read(lab_tasks.nr);
-	for (i = 0; i < nr && can_loop; i++) {
-		t = task_at(i);
-		if (!t->lab.pid)
-			continue;
-		lab_recalculated(t);
-		t->counter = dss_recalculated(t->counter, t->nice);
-	}
-	if (i < nr) {
-		scx_bpf_error("recalculation: the loop budget ran out at task %u of %u", i, nr);
+	if (!linux24_recalculate(sizeof(task_t), base))
 		return false;
-	}
 	return lab_lock(&rq.runqueue_lock);
-}
-
-static __always_inline void dss_refresh(task_t *t, struct task_struct *p)
-{
-	lab_task_refresh(&t->lab, p);
-	t->nice = p->static_prio - 120;
-	t->policy = p->policy;
-	t->rt_priority = p->rt_priority;
 }
 
 /*
@@ -366,7 +142,7 @@ s32 BPF_STRUCT_OPS(dss_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 static __always_inline void dss_enqueue_pinned(struct task_struct *p, task_t *t, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
-	cpu_t *c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
+	cpu_t *c = cpu_at(cpu);
 	task_t *curr = c->curr;
 	unsigned long flags;
 
@@ -382,7 +158,7 @@ static __always_inline void dss_enqueue_pinned(struct task_struct *p, task_t *t,
 	if (curr && curr != t &&
 	    dss_goodness(t, cpu, c->mm) - dss_goodness(curr, cpu, c->mm) > (s32)threshold)
 		enq_flags |= SCX_ENQ_PREEMPT;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, DSS_SLICE_NS, enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, enq_flags);
 }
 
 void BPF_STRUCT_OPS(dss_enqueue, struct task_struct *p, u64 enq_flags)
@@ -397,7 +173,7 @@ void BPF_STRUCT_OPS(dss_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	moved = t->policy != p->policy;
-	dss_refresh(t, p);
+	linux24_refresh(t, p);
 	sync = t->sync;
 	t->sync = false;
 	if (p->nr_cpus_allowed == 1 && lab_nr_cpus > 1) {
@@ -426,7 +202,7 @@ void BPF_STRUCT_OPS(dss_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	t->takeable = true;
 	if (!sync || !lab_allowed(&t->lab, this_cpu))
-		dss_place(t);
+		linux24_place(t, threshold, base);
 	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 }
 
@@ -453,9 +229,9 @@ void BPF_STRUCT_OPS(dss_dequeue, struct task_struct *p, u64 deq_flags)
 /* schedule() */
 void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 {
-	cpu_t *c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
+	cpu_t *c = cpu_at(cpu);
 	task_t *prev = NULL, *best, *t;
-	bool runnable = false, decided = false, allowed;
+	bool runnable = false, decided = false;
 	struct task_struct *p;
 	u64 now = scx_bpf_now(), mm;
 	s32 value, best_value;
@@ -470,7 +246,7 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 	if (runnable) {
 		if (!lab_read(c->marked)) {
 			/* An IPI that came too late. */
-			scx_bpf_task_set_slice(prev_p, DSS_SLICE_NS);
+			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
 			return;
 		}
 		dss_charge(prev, now);
@@ -479,8 +255,8 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 		return;
 	lab_touch(&c->curr, true);
 	lab_count(LAB_SCHEDULES, 1);
-	if (runnable && prev->policy == DSS_RR && !prev->counter) {
-		prev->counter = dss_quantum(prev->nice, DSS_HZ);
+	if (runnable && prev->policy == LINUX24_RR && !prev->counter) {
+		prev->counter = linux24_quantum(prev->nice, LINUX24_HZ);
 		if (prev->linked) {
 			lab_list_del(&rq.list, &prev->lab.node);
 			lab_list_add_tail(&rq.list, &prev->lab.node);
@@ -492,7 +268,7 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 
 	do {
 		best = NULL;
-		best_value = DSS_IDLE_GOODNESS;
+		best_value = LINUX24_IDLE_GOODNESS;
 		/* One that is not linked (see enqueue_pinned) has no other chance. */
 		if (runnable && (ties == TIES_PREV || !prev->linked)) {
 			examine(prev);
@@ -503,7 +279,7 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 		}
 		lab_touch(&rq.list.head, false);
 		lab_list_for_each(pos, &rq.list) {
-			t = lab_entry(pos, struct dss_task, lab.node);
+			t = lab_entry(pos, task_t, lab.node);
 			if (t == prev && (ties == TIES_PREV || !runnable))
 				continue;
 			examine(t);
@@ -529,32 +305,15 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 			break;
 		}
 
-		/* The masks in the arena only filter: the real task decides. */
-		p = bpf_task_from_pid(best->lab.pid);
-		if (!p) {
-			lab_count(LAB_FAILED_LOOKUPS, 1);
-			best->takeable = false;
+		p = lab_task_claim(&best->lab, cpu);
+		if (!p)
 			continue;
-		}
-		allowed = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
-			  (scx_bpf_task_cpu(p) == cpu || !is_migration_disabled(p));
-		if (!allowed) {
-			lab_count(LAB_LATE_MASKS, 1);
-			lab_disallow(&best->lab, cpu);
-			bpf_task_release(p);
-			continue;
-		}
 		if (best->lab.cpu != cpu)
 			lab_count(LAB_PICKED_ELSEWHERE, 1);
 		alter(best);
 		best->takeable = false;
-		best->on_cpu = true;
-		best->lab.cpu = cpu;
-		c->curr = best;
-		c->last_schedule_ns = now;
-		if (best->lab.mm)
-			c->mm = best->lab.mm;
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, DSS_SLICE_NS, 0);
+		linux24_switch_to(c, cpu, best, now);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, 0);
 		bpf_task_release(p);
 		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 		return;
@@ -570,7 +329,7 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 		best->yielded = false;
 		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 		if (prev_p)
-			scx_bpf_task_set_slice(prev_p, DSS_SLICE_NS);
+			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
 		return;
 	}
 	if (c->curr)
@@ -581,24 +340,10 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 
 void BPF_STRUCT_OPS(dss_running, struct task_struct *p)
 {
-	s32 cpu = bpf_get_smp_processor_id();
-	cpu_t *c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
 	task_t *t = task_of(p);
 
-	if (!t)
-		return;
-	t->started_ns = scx_bpf_now();
-	if (c->curr == t)
-		return;
-	/* It came by the local queue, not by a choice. */
-	if (lab_nr_cpus == 1 || p->nr_cpus_allowed > 1)
-		lab_count(LAB_PINNED_LOCAL, 1);
-	t->on_cpu = true;
-	t->lab.cpu = cpu;
-	c->curr = t;
-	c->last_schedule_ns = t->started_ns;
-	if (t->lab.mm)
-		c->mm = t->lab.mm;
+	if (t)
+		linux24_running(t, p);
 }
 
 void BPF_STRUCT_OPS(dss_stopping, struct task_struct *p, bool runnable)
@@ -611,7 +356,7 @@ void BPF_STRUCT_OPS(dss_stopping, struct task_struct *p, bool runnable)
 
 void BPF_STRUCT_OPS(dss_quiescent, struct task_struct *p, u64 deq_flags)
 {
-	cpu_t *c = &cpus[bpf_get_smp_processor_id() & (LAB_MAX_CPUS - 1)];
+	cpu_t *c = cpu_at(bpf_get_smp_processor_id());
 	task_t *t = task_of(p);
 	unsigned long flags;
 
@@ -634,19 +379,10 @@ void BPF_STRUCT_OPS(dss_quiescent, struct task_struct *p, u64 deq_flags)
 
 void BPF_STRUCT_OPS(dss_tick, struct task_struct *p)
 {
-	cpu_t *c = &cpus[bpf_get_smp_processor_id() & (LAB_MAX_CPUS - 1)];
 	task_t *t = task_of(p);
 
-	if (!t)
-		return;
-	if (charge == CHARGE_RUNTIME)
-		dss_charge(t, scx_bpf_now());
-	else if (t->counter > 0)
-		t->counter--;
-	if (!t->counter) {
-		lab_write(c->marked, true);
-		scx_bpf_task_set_slice(p, 0);
-	}
+	if (t)
+		linux24_tick(t, p, charge);
 }
 
 /* sched_yield(): only if somebody waits. The lock is not taken, unless the list decides ties. */
@@ -661,7 +397,7 @@ bool BPF_STRUCT_OPS(dss_yield, struct task_struct *from, struct task_struct *to)
 		return false;
 	waiting = lab_read(rq.list.nr);
 	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
-		c = &cpus[cpu & (LAB_MAX_CPUS - 1)];
+		c = cpu_at(cpu);
 		lab_touch(&c->curr, false);
 		if (c->curr && c->curr->linked)
 			waiting--;
@@ -675,9 +411,9 @@ bool BPF_STRUCT_OPS(dss_yield, struct task_struct *from, struct task_struct *to)
 		lab_list_add_tail(&rq.list, &t->lab.node);
 		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 	}
-	if (!dss_realtime(t->policy))
+	if (!linux24_realtime(t->policy))
 		t->yielded = true;
-	c = &cpus[bpf_get_smp_processor_id() & (LAB_MAX_CPUS - 1)];
+	c = cpu_at(bpf_get_smp_processor_id());
 	lab_write(c->marked, true);
 	scx_bpf_task_set_slice(from, 0);
 	return true;
@@ -704,27 +440,12 @@ void BPF_STRUCT_OPS(dss_set_cpumask, struct task_struct *p, const struct cpumask
 s32 BPF_STRUCT_OPS_SLEEPABLE(dss_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
 {
-	struct task_struct *current_p = bpf_get_current_task_btf();
-	task_t *t = task_new(p), *parent = NULL;
+	struct task_struct *forker = bpf_get_current_task_btf();
+	task_t *t = task_new(p);
 
 	if (!t)
 		return -ENOMEM;
-	dss_refresh(t, p);
-	t->counter = base == BASE_2_3_99 ? DSS_FIRST_COUNTER_2_3_99 : DSS_FIRST_COUNTER;
-	if (args->fork && current_p && current_p->pid)
-		parent = task_of(current_p);
-	if (!parent)
-		return 0;
-	t->has_parent = true;
-	t->parent = parent->lab.index;
-	t->parent_life = parent->lab.life;
-	t->counter = dss_child_counter(parent->counter);
-	parent->counter = dss_parent_counter(parent->counter);
-	t->lab.cpu = parent->lab.cpu;
-	if (!parent->counter) {
-		lab_write(cpus[parent->lab.cpu & (LAB_MAX_CPUS - 1)].marked, true);
-		scx_bpf_kick_cpu(parent->lab.cpu, SCX_KICK_PREEMPT);
-	}
+	linux24_fork(t, p, args, forker, base);
 	return 0;
 }
 
@@ -753,33 +474,24 @@ void BPF_STRUCT_OPS(dss_disable, struct task_struct *p)
 /* exit(): what is left of the ticks goes back to the task that forked it. */
 void BPF_STRUCT_OPS(dss_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
-	task_t *t = task_of(p), *parent;
+	task_t *t = task_of(p);
 
 	if (!t)
 		return;
 	dss_forget(t);
-	if (t->has_parent) {
-		parent = task_at(t->parent);
-		if (parent->lab.pid && parent->lab.life == t->parent_life)
-			parent->counter = dss_collected(parent->counter, t->counter);
-	}
+	linux24_collect(t, task_at(t->parent));
 	lab_task_free(p);
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(dss_init)
 {
-	const struct cpumask *online;
 	int error = lab_init();
-	s32 cpu;
 
 	if (error)
 		return error;
 	lab_lock_init(&rq.runqueue_lock, LAB_LOCK_CLASS_RUN_QUEUE);
 	lab_list_init(&rq.list);
-	online = scx_bpf_get_online_cpumask();
-	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++)
-		cpus[cpu & (LAB_MAX_CPUS - 1)].online = bpf_cpumask_test_cpu(cpu, online);
-	scx_bpf_put_cpumask(online);
+	linux24_init_cpus();
 	return 0;
 }
 

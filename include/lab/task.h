@@ -188,6 +188,31 @@ static __always_inline void lab_disallow(lab_task_t *t, u32 cpu)
 	t->allowed[(cpu / 64) & (LAB_MASK_WORDS - 1)] &= ~(1ull << (cpu % 64));
 }
 
+/*
+ * lab_task_claim - the real task of a context that a choice on @cpu has come
+ * upon, for scx_bpf_dsq_insert() to the local queue; the caller releases it.
+ * The masks in the arena only filter: the real task decides. NULL: it is gone
+ * or may not run there, which is counted; until the next refresh its cached
+ * mask does not let it on @cpu, so that the caller can choose again.
+ */
+static __always_inline struct task_struct *lab_task_claim(lab_task_t *t, s32 cpu)
+{
+	struct task_struct *p = bpf_task_from_pid(t->pid);
+
+	if (!p) {
+		lab_count(LAB_FAILED_LOOKUPS, 1);
+		lab_disallow(t, cpu);
+		return NULL;
+	}
+	if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
+	    (scx_bpf_task_cpu(p) == cpu || !is_migration_disabled(p)))
+		return p;
+	lab_count(LAB_LATE_MASKS, 1);
+	lab_disallow(t, cpu);
+	bpf_task_release(p);
+	return NULL;
+}
+
 /* The context of @p, or NULL, which is counted. */
 static __always_inline lab_task_t *lab_task_of(struct task_struct *p)
 {

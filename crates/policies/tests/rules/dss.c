@@ -95,8 +95,8 @@ static void t1_goodness(void)
 	EQUAL(goodness(1, 19, false, false), 2);
 	EQUAL(goodness(21, -20, true, true), 77);
 	EQUAL(dss_goodness(ctx(task(5, 0, 1, M0)), 0, M1), 26);
-	EQUAL(dss_goodness(ctx(make_rt(task(5, 0, 0, M1), DSS_FIFO, 1)), 0, M1), 1001);
-	EQUAL(dss_goodness(ctx(make_rt(task(0, 0, 1, M1), DSS_RR, 99)), 0, M1), 1099);
+	EQUAL(dss_goodness(ctx(make_rt(task(5, 0, 0, M1), LINUX24_FIFO, 1)), 0, M1), 1001);
+	EQUAL(dss_goodness(ctx(make_rt(task(0, 0, 1, M1), LINUX24_RR, 99)), 0, M1), 1099);
 	p = task(6, 0, 0, M1);
 	ctx(p)->yielded = true;
 	EQUAL(dss_goodness(ctx(p), 0, M1), -1);
@@ -111,7 +111,7 @@ static void t2_choice(void)
 	waiting(6, 0, 1, M2);
 	b = waiting(4, 0, 0, M2);
 	waiting(10, 0, 1, M1);
-	d = make_rt(running_on(1, 6, 0, M3), DSS_FIFO, 5);
+	d = make_rt(running_on(1, 6, 0, M3), LINUX24_FIFO, 5);
 	script_block(0);
 	CHECK(script_schedule(0) == b);
 	/* The three that wait and D, which runs elsewhere, but not the one that blocked. */
@@ -181,7 +181,7 @@ static void sequence(s32 nice, const s32 *expected, u32 n)
 	u32 i;
 
 	for (i = 0; i < n; i++) {
-		counter = dss_recalculated(counter, nice);
+		counter = linux24_recalculated(counter, nice, base);
 		EQUAL(counter, expected[i]);
 	}
 }
@@ -261,8 +261,8 @@ static void yield_realtime(void)
 	struct task_struct *p, *peer;
 
 	script_start(1);
-	p = make_rt(running_on(0, 4, 0, M1), DSS_FIFO, 5);
-	peer = make_rt(waiting(4, 0, 0, M2), DSS_FIFO, 5);
+	p = make_rt(running_on(0, 4, 0, M1), LINUX24_FIFO, 5);
+	peer = make_rt(waiting(4, 0, 0, M2), LINUX24_FIFO, 5);
 	script_yield(0);
 	CHECK(!ctx(p)->yielded);
 	CHECK(script_schedule(0) == p);
@@ -303,9 +303,9 @@ static void t8_exit(void)
 	struct task_struct *parent, *child;
 
 	script_start(1);
-	EQUAL(dss_collected(9, 4), 13);
-	EQUAL(dss_collected(18, 5), 20);
-	EQUAL(dss_collected(21, 0), 20);
+	EQUAL(linux24_collected(9, 4), 13);
+	EQUAL(linux24_collected(18, 5), 20);
+	EQUAL(linux24_collected(21, 0), 20);
 	parent = running_on(0, 8, 0, M1);
 	child = script_fork(parent, 0, M2);
 	ctx(parent)->counter = 9;
@@ -340,7 +340,7 @@ static void t9_tick(void)
 	EQUAL(ctx(p)->counter, 0);
 	CHECK(cpus[0].marked && !p->scx.slice);
 	/* A real-time task of the kind that never ends its quantum is charged, too. */
-	make_rt(p, DSS_FIFO, 3);
+	make_rt(p, LINUX24_FIFO, 3);
 	ctx(p)->counter = 1;
 	cpus[0].marked = false;
 	script_tick(0);
@@ -462,12 +462,12 @@ static void t11_threshold(void)
 static void t12_realtime_placement(void)
 {
 	script_start(1);
-	make_rt(running_on(0, 6, 0, M1), DSS_FIFO, 10);
+	make_rt(running_on(0, 6, 0, M1), LINUX24_FIFO, 10);
 	script_wake(task(11, -20, 0, M1), 0, 0);
 	EQUAL(script.nr_kicks[0], 0);
-	script_wake(make_rt(task(6, 0, 0, M2), DSS_FIFO, 11), 0, 0);
+	script_wake(make_rt(task(6, 0, 0, M2), LINUX24_FIFO, 11), 0, 0);
 	EQUAL(script.nr_kicks[0], 0);
-	script_wake(make_rt(task(6, 0, 0, M3), DSS_FIFO, 12), 0, 0);
+	script_wake(make_rt(task(6, 0, 0, M3), LINUX24_FIFO, 12), 0, 0);
 	EQUAL(script.kicks[0], SCX_KICK_PREEMPT);
 }
 
@@ -493,8 +493,8 @@ static void t14_round_robin(void)
 	struct task_struct *prev, *peer;
 
 	script_start(1);
-	prev = make_rt(running_on(0, 0, 0, M1), DSS_RR, 5);
-	peer = make_rt(waiting(3, 0, 0, M2), DSS_RR, 5);
+	prev = make_rt(running_on(0, 0, 0, M1), LINUX24_RR, 5);
+	peer = make_rt(waiting(3, 0, 0, M2), LINUX24_RR, 5);
 	need_resched(0);
 	CHECK(script_schedule(0) == prev);
 	EQUAL(ctx(prev)->counter, 6);
@@ -521,12 +521,12 @@ static void t15_quantum(void)
 	u32 i;
 
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		EQUAL(dss_quantum(-20, rows[i].hz), rows[i].low);
-		EQUAL(dss_quantum(0, rows[i].hz), rows[i].mid);
-		EQUAL(dss_quantum(19, rows[i].hz), rows[i].high);
+		EQUAL(linux24_quantum(-20, rows[i].hz), rows[i].low);
+		EQUAL(linux24_quantum(0, rows[i].hz), rows[i].mid);
+		EQUAL(linux24_quantum(19, rows[i].hz), rows[i].high);
 	}
 	for (nice = -20; nice < 20; nice++)
-		EQUAL(dss_quantum(nice, 100), at_100[nice + 20]);
+		EQUAL(linux24_quantum(nice, 100), at_100[nice + 20]);
 }
 
 /* Wakeups go to the head; a synchronous one is only linked. */
@@ -700,7 +700,7 @@ static void policy_change(void)
 	running_on(0, 9, 0, M1);
 	a = waiting(2, 0, 0, M2);
 	script_change_begin(a);
-	a->policy = DSS_RR;
+	a->policy = LINUX24_RR;
 	a->rt_priority = 1;
 	script_enqueue(a, 0);
 	CHECK(rq.list.head.next == &ctx(a)->lab.node);

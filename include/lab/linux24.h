@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the schedulers that grew out of Linux 2.4 share with it: counters of
+ * ticks and what uses them up, goodness, recalculation, the sharing of ticks
+ * by fork and exit, and the search for a CPU (reschedule_idle). What sets them
+ * apart, the run queue and the choice from it, is theirs.
+ *
+ * A policy includes this after <lab/lab.bpf.h>. Its contexts are
+ *
+ *	struct its_task {
+ *		union {
+ *			struct lab_task lab;
+ *			struct linux24_task old;
+ *		};
+ *		...
+ *	};
+ *
+ * or struct linux24_task itself. Nothing here is a tunable, so that no policy
+ * has an option it does not obey; what differs between kernels is an argument.
+ */
+#ifndef LAB_LINUX24_H
+#define LAB_LINUX24_H
+
+/* Linux 2.4 on i386: HZ, hence the unit of the counter. */
+#define LINUX24_HZ		100
+#define LINUX24_TICK_NS		(1000000000ull / LINUX24_HZ)
+
+/* PROC_CHANGE_PENALTY of i386: the worth of a warm cache, in ticks. */
+#define LINUX24_SAME_CPU_BONUS	15
+#define LINUX24_SAME_MM_BONUS	1
+
+/* Every real-time task beats every other. */
+#define LINUX24_RT_BASE		1000
+
+/* Below every goodness: the idle task, which is never chosen. */
+#define LINUX24_IDLE_GOODNESS	(-1000)
+
+/* Counter of a task that nobody forked (DEF_COUNTER), and of 2.3.99's. */
+#define LINUX24_FIRST_COUNTER	10
+#define LINUX24_FIRST_COUNTER_2_3_99 20
+
+/* Cap when the ticks of an exited child are collected (MAX_COUNTER). */
+#define LINUX24_COLLECT_MAX	(20 * LINUX24_HZ / 100)
+
+/*
+ * Slice in the kernel's sense. Quanta are counted here; the kernel must only
+ * never end one by itself. Finite, because SCX_SLICE_INF would stop the tick
+ * of nohz_full CPUs.
+ */
+#define LINUX24_SLICE_NS	(3600ull * 1000000000ull)
+
+/* Of the scheduling policies of Linux, those that are told apart here. */
+#define LINUX24_FIFO		1
+#define LINUX24_RR		2
+
+/* Whose arithmetic: 2.4's, or 2.3.99's, which ELSC was written against. */
+enum linux24_base { BASE_LINUX_2_4, BASE_2_3_99 };
+
+/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+enum linux24_charge { CHARGE_RUNTIME, CHARGE_TICKS };
+
+struct linux24_task {
+	struct lab_task lab;
+	u64 started_ns;		/* charged up to here; while on a CPU */
+	u64 ran_ns;		/* running time that makes no whole tick yet */
+	s32 counter;		/* ticks left */
+	s32 nice;		/* -20 to 19 */
+	u32 policy;		/* LINUX24_FIFO, LINUX24_RR or something else */
+	u32 rt_priority;	/* 1 to 99 for real-time tasks */
+	u32 parent;		/* number of the context of the task that forked it ... */
+	u32 parent_life;	/* ... and which task of that context it was */
+	/*
+	 * A runnable task is linked. Under the queue's lock, but for yielded and
+	 * on_cpu, which belong to the CPU the task is on.
+	 */
+	bool linked;		/* in a run queue */
+	bool takeable;		/* in the policy's custody: waits to be chosen */
+	bool leaving;		/* blocked; to be unlinked by the next choice of its CPU */
+	bool on_cpu;		/* running, or chosen to; until it blocks or is displaced */
+	bool yielded;		/* gave the CPU up; until it has left it */
+	bool sync;		/* woken by somebody who is about to sleep */
+	bool has_parent;
+	bool pad;
+};
+
+typedef struct linux24_task __arena linux24_task_t;
+
+/* One cache line per CPU, as in 2.4; under the lock but for `marked`, which its CPU reads without. */
+struct linux24_cpu {
+	linux24_task_t *curr;	/* running task, NULL = idle */
+	u64 last_schedule_ns;	/* last real context switch */
+	u64 mm;			/* address space in use, borrowed by kernel threads */
+	linux24_task_t *leaving; /* the task that blocked here and is still linked */
+	bool marked;		/* need_resched of the current task */
+	bool online;
+} __attribute__((aligned(LAB_CACHELINE)));
+
+typedef struct linux24_cpu __arena cpu_t;
+
+/* Defined by the policy, among its data: where they lie matters to a cache. */
+extern struct linux24_cpu __arena_global cpus[LAB_MAX_CPUS];
+
+static __always_inline cpu_t *cpu_at(s32 cpu)
+{
+	return &cpus[cpu & (LAB_MAX_CPUS - 1)];
+}
+
+/*
+ * Counters.
+ */
+
+/* Ticks that a recalculation adds on a kernel of `hz` ticks a second (TICK_SCALE, NICE_TO_TICKS). */
+static __always_inline s32 linux24_quantum(s32 nice, u32 hz)
+{
+	s32 x = 20 - nice;
+
+	if (hz < 200)
+		x >>= 2;
+	else if (hz < 400)
+		x >>= 1;
+	else if (hz >= 1600)
+		x <<= 2;
+	else if (hz >= 800)
+		x <<= 1;
+	return x + 1;
+}
+
+static __always_inline s32 linux24_recalculated(s32 counter, s32 nice, enum linux24_base base)
+{
+	s32 added = base == BASE_2_3_99 ? 20 - nice : linux24_quantum(nice, LINUX24_HZ);
+
+	return (counter >> 1) + added;
+}
+
+/* The ticks of a forking task are shared: the child gets the odd one. */
+static __always_inline s32 linux24_child_counter(s32 counter)
+{
+	return (counter + 1) >> 1;
+}
+
+static __always_inline s32 linux24_parent_counter(s32 counter)
+{
+	return counter >> 1;
+}
+
+/* The counter of a task that reaps a child with ticks left. */
+static __always_inline s32 linux24_collected(s32 counter, s32 childs)
+{
+	s32 sum = counter + childs;
+
+	return sum >= LINUX24_COLLECT_MAX ? LINUX24_COLLECT_MAX : sum;
+}
+
+/*
+ * Recalculates the counters of all tasks of the system, runnable or not, whose
+ * contexts have @bytes; no lock is held. False: the policy has ended.
+ */
+static __always_inline bool linux24_recalculate(u32 bytes, enum linux24_base base)
+{
+	linux24_task_t *t;
+	u32 i, nr;
+
+	lab_count(LAB_RECALCULATIONS, 1);
+	nr = lab_read(lab_tasks.nr);
+	for (i = 0; i < nr && can_loop; i++) {
+		t = (linux24_task_t *)lab_task_at(i, bytes);
+		if (!t->lab.pid)
+			continue;
+		lab_recalculated(t);
+		t->counter = linux24_recalculated(t->counter, t->nice, base);
+	}
+	if (i < nr) {
+		scx_bpf_error("recalculation: the loop budget ran out at task %u of %u", i, nr);
+		return false;
+	}
+	return true;
+}
+
+/* Charges a running task up to now: a tick of the counter is 10 ms of running time. */
+static __always_inline void linux24_charge(linux24_task_t *t, u64 now)
+{
+	u64 ticks;
+
+	if (now > t->started_ns)
+		t->ran_ns += now - t->started_ns;
+	t->started_ns = now;
+	if (t->ran_ns < LINUX24_TICK_NS)
+		return;
+	ticks = t->ran_ns / LINUX24_TICK_NS;
+	t->ran_ns -= ticks * LINUX24_TICK_NS;
+	t->counter = ticks < t->counter ? t->counter - ticks : 0;
+}
+
+/*
+ * Goodness.
+ */
+
+static __always_inline bool linux24_realtime(u32 policy)
+{
+	return policy == LINUX24_FIFO || policy == LINUX24_RR;
+}
+
+/*
+ * The part that depends on no CPU: of a real-time task 1000 and its priority,
+ * of any other 0 without ticks, else ticks and 20 - nice. Whether it has
+ * yielded is the caller's business.
+ */
+static __always_inline s32 linux24_na_goodness(linux24_task_t *t)
+{
+	if (linux24_realtime(t->policy))
+		return LINUX24_RT_BASE + t->rt_priority;
+	if (!t->counter)
+		return 0;
+	return t->counter + 20 - t->nice;
+}
+
+static __always_inline s32 linux24_cpu_bonus(linux24_task_t *t, s32 cpu)
+{
+	return t->lab.cpu == cpu ? LINUX24_SAME_CPU_BONUS : 0;
+}
+
+/* A kernel thread shares everybody's address space. */
+static __always_inline s32 linux24_mm_bonus(linux24_task_t *t, u64 mm)
+{
+	return t->lab.mm == mm || !t->lab.mm ? LINUX24_SAME_MM_BONUS : 0;
+}
+
+/* goodness() of a task on `cpu` beside a task whose address space is `mm`. */
+static __always_inline s32 linux24_goodness(linux24_task_t *t, s32 cpu, u64 mm,
+					    enum linux24_base base)
+{
+	s32 value;
+
+	if (t->yielded)
+		return base == BASE_2_3_99 ? 0 : -1;
+	value = linux24_na_goodness(t);
+	if (!value || linux24_realtime(t->policy))
+		return value;
+	return value + linux24_cpu_bonus(t, cpu) + linux24_mm_bonus(t, mm);
+}
+
+/*
+ * CPUs.
+ */
+
+/* Marks the current task of a CPU and tells that CPU. */
+static __always_inline void linux24_mark(s32 cpu, bool idle)
+{
+	cpu_t *c = cpu_at(cpu);
+	bool was = c->marked;
+
+	c->marked = true;
+	if (!idle)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	else if (!was)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/*
+ * reschedule_idle(): finds a CPU for a task that waits, and marks it. A busy
+ * one only if its task is beaten by more than `threshold`. The task is not
+ * bound to it; whichever CPU chooses next and finds it best gets it. Under the
+ * lock of the one run queue.
+ */
+static __always_inline void linux24_place(linux24_task_t *t, s32 threshold,
+					  enum linux24_base base)
+{
+	s32 best = threshold, diff, cpu, last = t->lab.cpu, target = -1;
+	u64 oldest = ~0ull;
+	bool idle = false;
+	linux24_task_t *curr;
+	cpu_t *c;
+
+	c = cpu_at(last);
+	lab_touch(&c->curr, false);
+	if (lab_allowed(&t->lab, last) && c->online && !c->curr) {
+		linux24_mark(last, true);
+		return;
+	}
+	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+		c = cpu_at(cpu);
+		if (!lab_allowed(&t->lab, cpu) || !c->online)
+			continue;
+		lab_touch(&c->curr, false);
+		curr = c->curr;
+		if (!curr) {
+			/* Idle for longest: its cache has least to lose. */
+			if (c->last_schedule_ns < oldest) {
+				oldest = c->last_schedule_ns;
+				target = cpu;
+			}
+			idle = true;
+		} else if (!idle) {
+			consult(curr);
+			diff = linux24_goodness(t, cpu, c->mm, base) -
+			       linux24_goodness(curr, cpu, c->mm, base);
+			if (diff > best) {
+				best = diff;
+				target = cpu;
+			}
+		}
+	}
+	if (target >= 0)
+		linux24_mark(target, idle);
+}
+
+/* The CPU switches to a task: from now on it is its last one, and its address space is in use. */
+static __always_inline void linux24_switch_to(cpu_t *c, s32 cpu, linux24_task_t *t, u64 now)
+{
+	t->on_cpu = true;
+	t->lab.cpu = cpu;
+	c->curr = t;
+	c->last_schedule_ns = now;
+	if (t->lab.mm)
+		c->mm = t->lab.mm;
+}
+
+/*
+ * Ops, as far as they do not depend on the run queue.
+ */
+
+static __always_inline void linux24_refresh(linux24_task_t *t, struct task_struct *p)
+{
+	lab_task_refresh(&t->lab, p);
+	t->nice = p->static_prio - 120;
+	t->policy = p->policy;
+	t->rt_priority = p->rt_priority;
+}
+
+/* ops.running: a task that came by the local queue becomes the CPU's, too. */
+static __always_inline void linux24_running(linux24_task_t *t, struct task_struct *p)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+	cpu_t *c = cpu_at(cpu);
+
+	t->started_ns = scx_bpf_now();
+	if (c->curr == t)
+		return;
+	if (lab_nr_cpus == 1 || p->nr_cpus_allowed > 1)
+		lab_count(LAB_PINNED_LOCAL, 1);
+	linux24_switch_to(c, cpu, t, t->started_ns);
+}
+
+/* ops.tick */
+static __always_inline void linux24_tick(linux24_task_t *t, struct task_struct *p,
+					 enum linux24_charge charge)
+{
+	cpu_t *c = cpu_at(bpf_get_smp_processor_id());
+
+	if (charge == CHARGE_RUNTIME)
+		linux24_charge(t, scx_bpf_now());
+	else if (t->counter > 0)
+		t->counter--;
+	if (!t->counter) {
+		lab_write(c->marked, true);
+		scx_bpf_task_set_slice(p, 0);
+	}
+}
+
+/*
+ * ops.init_task of a new context: parent and child share the parent's ticks.
+ * @forker is the current task. Returns the parent's context, NULL if there is
+ * none.
+ */
+static __always_inline linux24_task_t *linux24_fork(linux24_task_t *t, struct task_struct *p,
+						    struct scx_init_task_args *args,
+						    struct task_struct *forker,
+						    enum linux24_base base)
+{
+	linux24_task_t *parent = NULL;
+
+	linux24_refresh(t, p);
+	t->counter = base == BASE_2_3_99 ? LINUX24_FIRST_COUNTER_2_3_99 : LINUX24_FIRST_COUNTER;
+	if (args->fork && forker && forker->pid)
+		parent = (linux24_task_t *)lab_task_of(forker);
+	if (!parent)
+		return NULL;
+	t->has_parent = true;
+	t->parent = parent->lab.index;
+	t->parent_life = parent->lab.life;
+	t->counter = linux24_child_counter(parent->counter);
+	parent->counter = linux24_parent_counter(parent->counter);
+	t->lab.cpu = parent->lab.cpu;
+	if (!parent->counter) {
+		lab_write(cpu_at(parent->lab.cpu)->marked, true);
+		scx_bpf_kick_cpu(parent->lab.cpu, SCX_KICK_PREEMPT);
+	}
+	return parent;
+}
+
+/*
+ * ops.exit_task: what is left of the ticks goes back to the task that forked
+ * it, whose context is @parent if it is still there. True: it has got them.
+ */
+static __always_inline bool linux24_collect(linux24_task_t *t, linux24_task_t *parent)
+{
+	if (!t->has_parent || !parent->lab.pid || parent->lab.life != t->parent_life)
+		return false;
+	parent->counter = linux24_collected(parent->counter, t->counter);
+	return true;
+}
+
+/* ops.init: which CPUs there are. */
+static __always_inline void linux24_init_cpus(void)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	s32 cpu;
+
+	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++)
+		cpu_at(cpu)->online = bpf_cpumask_test_cpu(cpu, online);
+	scx_bpf_put_cpumask(online);
+}
+
+#endif /* LAB_LINUX24_H */
