@@ -73,6 +73,16 @@ static __always_inline void lab_prio_add_tail(lab_prio_array_t *array, u32 level
 	lab_prio_mark(array, level);
 }
 
+/* The node becomes the one before @at, which is linked in that level. It must not be linked. */
+static __always_inline void lab_prio_add_before(lab_prio_array_t *array, u32 level,
+						lab_node_t *node, lab_node_t *at)
+{
+	lab_touch(array, true);
+	lab_touch(&array->lists[level], true);
+	lab_list_link(&array->lists[level], node, at->prev, at);
+	lab_prio_mark(array, level);
+}
+
 /* Takes a linked node out of the level it was added to. */
 static __always_inline void lab_prio_del(lab_prio_array_t *array, u32 level, lab_node_t *node)
 {

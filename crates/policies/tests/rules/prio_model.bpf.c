@@ -144,7 +144,7 @@ static __noinline bool same(void)
 static __noinline int step(void)
 {
 	struct item __arena *item;
-	u32 number, i;
+	u32 number, place, i;
 
 	lab_use_arena();
 	number = draw(NODES);
@@ -161,7 +161,15 @@ static __noinline int step(void)
 	}
 	item->level = draw_level();
 	item->linked = true;
-	if (draw(2)) {
+	if (world.nr && !draw(3)) {
+		place = draw(world.nr);
+		item->level = modelled(place)->level;
+		lab_prio_add_before(&world.array, item->level, &item->node,
+				    &modelled(place)->node);
+		for (i = world.nr; i > place && can_loop; i--)
+			world.model[i & (NODES - 1)] = world.model[(i - 1) & (NODES - 1)];
+		world.model[place & (NODES - 1)] = number;
+	} else if (draw(2)) {
 		lab_prio_add_tail(&world.array, item->level, &item->node);
 		world.model[world.nr & (NODES - 1)] = number;
 	} else {

@@ -68,12 +68,18 @@ struct script {
 	struct task_struct *forking;
 	struct task_struct *inserted;	/* by the op under way */
 	u64 inserted_dsq, inserted_flags;
-	bool locked;
+	void *held[SCRIPT_CPUS + 2];	/* words of the locks that are held */
+	u32 nr_held;
 	u32 nr_locks;			/* acquisitions */
 	u64 probes[LAB_NR_SHARED];
 	u64 altered;
 	bool error;
 	bool fail_lookups;		/* bpf_task_from_pid() finds nothing */
+	bool fail_trylocks;		/* every lock is held by somebody else */
+	int (*timer)(void *map, void *key, void *value);	/* callback of the one timer */
+	void *timer_map;
+	struct bpf_timer *timer_value;
+	u64 timer_ns;			/* delay it was started with; 0 = it is not under way */
 };
 
 static struct script script;
@@ -85,22 +91,38 @@ static struct script_task *script_of(struct task_struct *p)
 
 static void script_sync(struct lab_host *h) { }
 
+static bool script_holds(void *word)
+{
+	u32 i;
+
+	for (i = 0; i < script.nr_held; i++) {
+		if (script.held[i] == word)
+			return true;
+	}
+	return false;
+}
+
 static void script_lock(struct lab_host *h, void *word, u32 class)
 {
-	CHECK(!script.locked);
-	script.locked = true;
+	CHECK(!script_holds(word));
+	CHECK(script.nr_held < SCRIPT_CPUS + 2);
+	script.held[script.nr_held++] = word;
 	script.nr_locks++;
 }
 
 static void script_unlock(struct lab_host *h, void *word)
 {
-	CHECK(script.locked);
-	script.locked = false;
+	u32 i;
+
+	CHECK(script_holds(word));
+	for (i = 0; script.held[i] != word; i++)
+		;
+	script.held[i] = script.held[--script.nr_held];
 }
 
 static bool script_trylock(struct lab_host *h, void *word, u32 class)
 {
-	if (script.locked)
+	if (script_holds(word) || script.fail_trylocks)
 		return false;
 	script_lock(h, word, class);
 	return true;
@@ -121,7 +143,7 @@ static void script_look(struct lab_host *h, const volatile void *ctx, u32 index,
 
 static void script_recalculate(struct lab_host *h, const volatile void *ctx, u32 index)
 {
-	CHECK(!script.locked);
+	CHECK(!script.nr_held);
 	script.altered++;
 }
 
@@ -181,7 +203,7 @@ static struct task_struct *script_current_task(struct lab_host *h)
 
 static struct task_struct *script_task_from_pid(struct lab_host *h, s32 pid)
 {
-	CHECK(script.locked);
+	CHECK(script.nr_held);
 	if (script.fail_lookups || pid < 1 || pid > script.nr_tasks)
 		return NULL;
 	return &script.tasks[pid - 1]->p;
@@ -213,7 +235,7 @@ static long script_storage_delete(struct lab_host *h, const void *map, struct ta
 
 static void *script_arena_alloc(struct lab_host *h, const void *map, void *addr, u32 pages)
 {
-	CHECK(!script.locked);
+	CHECK(!script.nr_held);
 	return calloc(pages, 4096);
 }
 
@@ -223,6 +245,35 @@ static void script_arena_free(struct lab_host *h, const void *map, void *addr, u
 }
 
 static u64 script_now(struct lab_host *h) { return script.now_ns; }
+
+static long script_timer_init(struct lab_host *h, struct bpf_timer *timer, const void *map, u64 flags)
+{
+	script.timer_map = (void *)map;
+	script.timer_value = timer;
+	return 0;
+}
+
+static long script_timer_set_callback(struct lab_host *h, struct bpf_timer *timer, void *callback)
+{
+	script.timer = callback;
+	return 0;
+}
+
+static long script_timer_start(struct lab_host *h, struct bpf_timer *timer, u64 nsecs, u64 flags)
+{
+	CHECK(timer == script.timer_value && script.timer);
+	script.timer_ns = nsecs;
+	return 0;
+}
+
+/* The element that holds the one timer: at the start of its value. */
+static void *script_map_lookup(struct lab_host *h, const void *map, const void *key)
+{
+	static u64 value[8];
+
+	CHECK(!script.timer_map || map == script.timer_map);
+	return value;
+}
 
 static void script_error(struct lab_host *h, const char *fmt, const u64 *args, u32 bytes)
 {
@@ -261,6 +312,10 @@ static void script_start(u32 nr_cpus)
 		.arena_alloc = script_arena_alloc,
 		.arena_free = script_arena_free,
 		.now = script_now,
+		.timer_init = script_timer_init,
+		.timer_set_callback = script_timer_set_callback,
+		.timer_start = script_timer_start,
+		.map_lookup = script_map_lookup,
 		.error = script_error,
 	};
 	script.nr_cpus = nr_cpus;
@@ -279,7 +334,7 @@ static void script_calm(void)
 
 static void script_end_op(void)
 {
-	CHECK(!script.locked);
+	CHECK(!script.nr_held);
 }
 
 /* A task is created; `parent` forks it, or it was there before. */
@@ -423,6 +478,19 @@ static void script_yield(s32 cpu)
 {
 	script.cpu = cpu;
 	OPS.yield(script.curr[cpu], NULL);
+	script_end_op();
+}
+
+/* The timer expires, on `cpu`. */
+static void script_timer_expires(s32 cpu)
+{
+	u32 key = 0;
+
+	CHECK(script.timer_ns);
+	script.now_ns += script.timer_ns;
+	script.timer_ns = 0;
+	script.cpu = cpu;
+	script.timer(script.timer_map, &key, script.timer_value);
 	script_end_op();
 }
 
