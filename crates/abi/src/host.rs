@@ -1,13 +1,13 @@
-//! One loaded policy with everything it may reach, and its CPUs' coroutines.
+//! One loaded policy with everything it may reach.
 
 use std::collections::VecDeque;
-use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use corosensei::stack::DefaultStack;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
 use schedlab_engine::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, OpsInfo, PolicyLock, Reply, Request, Step};
+use schedlab_engine::policy::{Env, OpCall, OpsInfo, PolicyLock, Reply, Request};
+use schedlab_fiber::trap::{self, Foreign};
+use schedlab_fiber::{STACK_BYTES, Trap};
 use schedlab_machine::{Machine, TaskAddresses};
 use schedlab_trace::{CpuSet, TaskId};
 
@@ -20,29 +20,12 @@ use crate::object::Object;
 use crate::ops;
 use crate::table::Table;
 use crate::tasks::Tasks;
-use crate::trap::{self, Active, Trap, Watch};
-
-/// Stack of a CPU's coroutine.
-const STACK_BYTES: usize = 64 << 10;
 
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
 
-/// What passes between the runner and a coroutine, both ways by pointer: these values are large, and
-/// copying them costs more than the switch. It lies on the runner's stack during one resumption.
-pub struct Exchange {
-    /// What a coroutine is resumed with; one of the two is null.
-    call: *const OpCall,
-    reply: *const Reply,
-    /// Where it puts what it does next.
-    step: *mut MaybeUninit<Step>,
-}
-
 /// One virtual CPU.
 pub struct Cpu {
-    coroutine: Coroutine<(), (), Trap, DefaultStack>,
-    yielder: *const Yielder<(), ()>,
-    active: Active,
     /// Locks it holds.
     pub held: u32,
     /// `can_loop` steps of the op that runs.
@@ -53,8 +36,6 @@ pub struct Cpu {
     /// `bpf_cpumask_any_distribute()` begins behind this CPU.
     pub distributed: u32,
     pub run_queue: RunQueue,
-    /// It was stopped by a fault.
-    faulted: bool,
 }
 
 /// A lock of the policy.
@@ -68,12 +49,11 @@ pub struct Lock {
 pub struct Host {
     /// Must be the first member.
     table: Table,
-    /// The environment of the call that is under way.
-    env: *mut Env<'static>,
-    /// What passes in this resumption.
-    exchange: *mut Exchange,
+    /// The environment of the call whose policy code runs.
+    env: *const Env<'static>,
+    /// The CPU that it runs on.
     pub cpu: usize,
-    pub cpus: Vec<Option<Box<Cpu>>>,
+    pub cpus: Vec<Cpu>,
     pub ops: Ops,
     pub info: OpsInfo,
     pub tasks: Tasks,
@@ -91,7 +71,7 @@ pub struct Host {
     pub version: KernelVersion,
     /// `ops.init()` has returned 0.
     pub initialized: bool,
-    watch: Arc<Watch>,
+    foreign: Foreign,
     pub image: Image,
 }
 
@@ -112,9 +92,9 @@ impl Context {
 
     /// Looks at the environment of the call that is under way, as `with`.
     #[inline]
-    pub fn env<R>(self, f: impl FnOnce(&mut Env<'_>) -> R) -> R {
-        // SAFETY: `Runner::resume` sets the pointer for as long as policy code runs.
-        f(unsafe { &mut *(*self.0).env })
+    pub fn env<R>(self, f: impl FnOnce(&Env<'_>) -> R) -> R {
+        // SAFETY: `Runner::call` sets the pointer for as long as policy code runs.
+        f(unsafe { &*(*self.0).env })
     }
 
     /// Lets the time of a kfunc pass.
@@ -124,72 +104,34 @@ impl Context {
         self.env(|env| env.charge_ps(ps));
     }
 
-    /// Says what comes next and waits to be resumed.
-    #[inline(always)]
-    fn suspend(self, step: Step) {
-        // SAFETY: the exchange lies on the stack of the runner, which waits for us; the yielder
-        // lives as long as the coroutine, on whose stack we are.
-        unsafe {
-            (*(*(*self.0).exchange).step).write(step);
-            let yielder = (*self.0).current().yielder;
-            (*yielder).suspend(());
-        }
-    }
-
-    /// What the coroutine was resumed with; to be looked at before it is suspended again.
-    #[inline(always)]
-    fn resumed<'a>(self) -> (Option<&'a OpCall>, Option<&'a Reply>) {
-        // SAFETY: as in `suspend`; both live until then.
-        unsafe {
-            let exchange = (*self.0).exchange;
-            ((*exchange).call.as_ref(), (*exchange).reply.as_ref())
-        }
-    }
-
-    /// Asks the virtual kernel, waits, and reads its answer by `read`, which must not suspend. Ops
-    /// that the virtual kernel calls meanwhile run here.
+    /// Asks the virtual kernel, waits, and reads its answer by `read`. Ops that the virtual kernel calls
+    /// meanwhile run deeper on this stack.
     #[inline(always)]
     pub fn ask<R>(self, request: Request, read: impl FnOnce(&Reply) -> R) -> R {
-        self.suspend(Step::Ask(request));
-        match self.resumed() {
-            (_, Some(reply)) if !matches!(reply, Reply::Nested(_)) => read(reply),
-            _ => {
-                self.serve();
-                match self.resumed() {
-                    (_, Some(reply)) => read(reply),
-                    _ => self.fault("an answer was lost".to_owned()),
-                }
+        // SAFETY: as in `with` and `env`; what the virtual kernel changes meanwhile is put back.
+        unsafe {
+            let (env, cpu) = ((*self.0).env, (*self.0).cpu);
+            trap::leave(&(*self.0).foreign);
+            // Nothing may unwind through the policy's C frames.
+            let reply = catch_unwind(AssertUnwindSafe(|| (*env).kernel.ask(request)));
+            (*self.0).env = env;
+            (*self.0).cpu = cpu;
+            trap::enter(&(*self.0).foreign, (*env).kernel.switch());
+            match reply {
+                Ok(reply) => read(&reply),
+                Err(_) => self.fault("the virtual kernel panicked: please report this".to_owned()),
             }
         }
     }
 
-    /// Runs ops until an answer comes.
-    #[cold]
-    fn serve(self) {
-        loop {
-            match self.resumed() {
-                (_, Some(Reply::Nested(op))) => {
-                    let step = ops::run(self, op);
-                    self.suspend(step);
-                }
-                (_, Some(_)) => return,
-                (Some(op), _) => {
-                    let message = format!("op {op:?} was called while another one waits");
-                    self.fault(message)
-                }
-                (None, None) => self.fault("it was resumed with nothing".to_owned()),
-            }
-        }
-    }
-
-    /// Ends the run. The coroutine is never resumed in earnest again.
+    /// Ends the run. The op goes no further.
     #[cold]
     pub fn fault(self, message: String) -> ! {
-        let mut message = message;
-        loop {
-            let text = self.with(|host| host.name_fault(&message));
-            self.suspend(Step::Fault(text));
-            message = "the run had ended by a fault before".to_owned();
+        let text = self.with(|host| host.name_fault(&message));
+        // SAFETY: as in `env`.
+        unsafe {
+            trap::leave(&(*self.0).foreign);
+            (*(*self.0).env).kernel.fault(text)
         }
     }
 
@@ -241,8 +183,7 @@ impl Host {
     /// The CPU whose policy code runs.
     #[inline]
     pub fn current(&mut self) -> &mut Cpu {
-        let cpu = self.cpus[self.cpu].as_mut();
-        cpu.expect("policy code runs on a CPU that has a coroutine")
+        &mut self.cpus[self.cpu]
     }
 
     /// Where a place lies for the cache model; `None` for a place that is not modelled (the stack).
@@ -280,12 +221,13 @@ impl Host {
     /// Adds the policy's name and the op that runs to a message.
     pub fn name_fault(&self, message: &str) -> String {
         let policy = self.image.object().name();
-        match self.cpus[self.cpu].as_ref().filter(|cpu| cpu.depth > 0) {
-            Some(cpu) => {
-                let op = cpu.op[(cpu.depth - 1).min(cpu.op.len() - 1)];
+        let cpu = &self.cpus[self.cpu];
+        match cpu.depth {
+            0 => format!("{policy}: {message}"),
+            depth => {
+                let op = cpu.op[(depth - 1).min(cpu.op.len() - 1)];
                 format!("{policy}: in ops.{op}: {message}")
             }
-            None => format!("{policy}: {message}"),
         }
     }
 
@@ -297,7 +239,8 @@ impl Host {
         self.log.push_back(line);
     }
 
-    fn describe(&self, trap: Trap) -> String {
+    /// What a fault was, for people.
+    pub fn describe(&self, trap: &Trap) -> String {
         let object = self.image.object();
         let place = match self.image.offset(trap.pc) {
             Some(offset) => object.line_of(offset),
@@ -320,7 +263,7 @@ impl Host {
     }
 }
 
-/// Owner of a [`Host`]: resumes its coroutines.
+/// Owner of a [`Host`]: runs its ops.
 pub struct Runner {
     host: *mut Host,
 }
@@ -332,12 +275,12 @@ impl Runner {
         let nr_cpus = machine.topology.nr_cpus();
         // SAFETY: the object's debug information says that an ops table lies there.
         let ops = unsafe { image.pointer(object.ops).cast::<Ops>().read() };
+        let base = image.pointer(0) as usize;
         let host = Host {
             table: Table::new(),
-            env: std::ptr::null_mut(),
-            exchange: std::ptr::null_mut(),
+            env: std::ptr::null(),
             cpu: 0,
-            cpus: (0..nr_cpus).map(|_| None).collect(),
+            cpus: (0..nr_cpus as i32).map(Cpu::new).collect(),
             info: ops::info(&ops),
             ops,
             tasks: Tasks::new(nr_cpus),
@@ -354,7 +297,7 @@ impl Runner {
             nr_nodes: machine.topology.nr_nodes(),
             version,
             initialized: false,
-            watch: trap::watch_this_thread(),
+            foreign: Foreign::new((base, base + object.span as usize)),
             image,
         };
         // Each map's variable holds the map's number.
@@ -376,129 +319,59 @@ impl Runner {
         Ok(Runner { host })
     }
 
-    /// The host, while no policy code runs.
+    /// The host. Policy code may run on other CPUs' fibers, which wait: no reference to what they hold
+    /// references to may be kept.
     #[inline]
     pub fn host(&self) -> &Host {
-        // SAFETY: policy code runs only inside of `resume`, which borrows us mutably.
+        // SAFETY: policy code of other fibers looks at the host only while it runs, and references
+        // that we hand out end before anybody is resumed.
         unsafe { &*self.host }
     }
 
-    /// The host, while no policy code runs.
+    /// Looks at the host. `f` must neither suspend nor keep a reference.
     #[inline]
-    pub fn host_mut(&mut self) -> &mut Host {
-        // SAFETY: as in `host`.
-        unsafe { &mut *self.host }
+    pub fn with<R>(&self, f: impl FnOnce(&mut Host) -> R) -> R {
+        Context(self.host).with(f)
     }
 
-    fn cpu(&mut self, index: usize) -> *mut Cpu {
-        let context = Context(self.host);
-        let host = self.host_mut();
-        let cpu = host.cpus[index].get_or_insert_with(|| {
-            let stack = DefaultStack::new(STACK_BYTES).expect("address space for a stack");
-            let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
-                context.with(|host| host.current().yielder = yielder);
-                loop {
-                    let step = match context.resumed() {
-                        (Some(op), _) => ops::run(context, op),
-                        (None, reply) => {
-                            Step::Fault(format!("{reply:?} came while nothing was asked"))
-                        }
-                    };
-                    context.suspend(step);
-                }
-            });
-            let base = host.image.pointer(0) as usize;
-            let active = Active {
-                handler: coroutine.trap_handler(),
-                code: (base, base + host.image.object().span as usize),
-                watch: Arc::clone(&host.watch),
-            };
-            Box::new(Cpu {
-                coroutine,
-                yielder: std::ptr::null(),
-                active,
-                held: 0,
-                steps: 0,
-                op: [""; 4],
-                depth: 0,
-                distributed: 0,
-                run_queue: RunQueue {
-                    cpu: index as i32,
-                    curr: std::ptr::null_mut(),
-                },
-                faulted: false,
-            })
-        });
-        std::ptr::from_mut(&mut **cpu)
-    }
-
-    /// Starts an op on `env.cpu`.
+    /// Runs an op on `env.cpu`, on the fiber of the caller.
     #[inline]
-    pub fn call(&mut self, env: &mut Env<'_>, op: &OpCall) -> Step {
-        self.resume(env, op, std::ptr::null())
-    }
-
-    /// Answers what the op on `env.cpu` asked.
-    #[inline]
-    pub fn reply(&mut self, env: &mut Env<'_>, reply: &Reply) -> Step {
-        self.resume(env, std::ptr::null(), reply)
-    }
-
-    /// Runs policy code on `env.cpu` until it ends, asks or faults.
-    #[inline(always)]
-    fn resume(&mut self, env: &mut Env<'_>, call: *const OpCall, reply: *const Reply) -> Step {
-        let index = env.cpu.index();
+    pub fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
         let host = self.host;
-        // SAFETY: the host lives; CPUs are boxed and never removed before `drop`.
-        let cpu = match unsafe { &mut (&mut (*host).cpus)[index] } {
-            Some(cpu) => std::ptr::from_mut(&mut **cpu),
-            None => self.cpu(index),
-        };
-        let mut step = MaybeUninit::uninit();
-        let mut exchange = Exchange {
-            call,
-            reply,
-            step: &raw mut step,
-        };
-        // SAFETY: from here on the coroutine reaches the host by the same raw pointer; we hold no
-        // reference to it. The environment and the exchange outlive the resumption, and are
-        // forgotten after it. The coroutine itself is touched by nobody else. A coroutine that
-        // yields has written its step.
+        // SAFETY: the host lives as long as we do. The environment outlives the call, and is
+        // forgotten after it: where an op of this CPU waits, further up this stack, `ask` puts its
+        // own back. An op that suspends leaves the code that is watched first (`ask`, `fault`).
         unsafe {
-            if (*cpu).faulted {
-                return Step::Fault((*host).name_fault("the run had ended by a fault before"));
-            }
-            (*host).env = std::ptr::from_mut(env).cast();
-            (*host).exchange = &raw mut exchange;
-            (*host).cpu = index;
-            let active = &raw const (*cpu).active;
-            let coroutine = &raw mut (*cpu).coroutine;
-            trap::enter(&*active);
-            let result = (*coroutine).resume(());
-            trap::leave(&*active);
-            (*host).env = std::ptr::null_mut();
-            (*host).exchange = std::ptr::null_mut();
-            match result {
-                CoroutineResult::Yield(()) => step.assume_init(),
-                CoroutineResult::Return(trap) => {
-                    (*cpu).faulted = true;
-                    Step::Fault((*host).describe(trap))
-                }
-            }
+            (*host).env = std::ptr::from_ref(env).cast();
+            (*host).cpu = env.cpu.index();
+            trap::enter(&(*host).foreign, env.kernel.switch());
+            let result = ops::run(Context(host), op);
+            trap::leave(&(*host).foreign);
+            (*host).env = std::ptr::null();
+            result
+        }
+    }
+}
+
+impl Cpu {
+    fn new(cpu: i32) -> Self {
+        Cpu {
+            held: 0,
+            steps: 0,
+            op: [""; 4],
+            depth: 0,
+            distributed: 0,
+            run_queue: RunQueue {
+                cpu,
+                curr: std::ptr::null_mut(),
+            },
         }
     }
 }
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        // SAFETY: `new` made the box. A coroutine that waits in the middle of C code is given up
-        // without unwinding: kfuncs hold nothing that needs dropping while they wait (what a fault
-        // leaves behind leaks). The image goes last, being the last member.
-        unsafe {
-            let mut host = Box::from_raw(self.host);
-            for cpu in host.cpus.iter_mut().flatten() {
-                cpu.coroutine.force_reset();
-            }
-        }
+        // SAFETY: `new` made the box. The image goes last, being the last member.
+        drop(unsafe { Box::from_raw(self.host) });
     }
 }

@@ -1,5 +1,5 @@
-//! The native world of policies: loads a compiled policy, runs its ops on coroutines, and carries
-//! kfuncs between C and the virtual kernel. All `unsafe` code of the simulator is here.
+//! The native world of policies: loads a compiled policy, calls its ops, and carries kfuncs
+//! between C and the virtual kernel. The `unsafe` code of the simulator is here and in `schedlab-fiber`.
 //!
 //! It decides nothing about scheduling: whatever several CPUs share becomes a
 //! [`schedlab_engine::policy::Request`].
@@ -20,7 +20,6 @@ mod policy;
 mod primitives;
 mod table;
 mod tasks;
-mod trap;
 mod version;
 
 pub use image::LoadError;

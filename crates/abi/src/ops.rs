@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use schedlab_engine::policy::{OpCall, OpKind, OpSet, OpsInfo, Step};
+use schedlab_engine::policy::{OpCall, OpKind, OpSet, OpsInfo};
 
 use crate::host::Context;
 use crate::layout::{CpuReleaseArgs, ExitInfo, ExitTaskArgs, InitTaskArgs, Ops};
@@ -80,10 +80,8 @@ fn name(op: &OpCall) -> &'static str {
     }
 }
 
-/// Runs an op on the coroutine of the current CPU.
-///
-/// The op is gone once policy code has suspended, so nothing of it is looked at after the call.
-pub fn run(context: Context, op: &OpCall) -> Step {
+/// Runs an op on the current CPU.
+pub fn run(context: Context, op: &OpCall) -> i64 {
     let name = name(op);
     let (ps, held) = context.with(|host| {
         let ps = host.op_ps;
@@ -113,7 +111,7 @@ pub fn run(context: Context, op: &OpCall) -> Step {
         context.fault(format!("it returns with locks held: {locks}"));
     }
     context.with(|host| host.current().depth -= 1);
-    Step::Done(result)
+    result
 }
 
 #[inline(always)]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, OpsInfo, Policy, Reply, Step, TaskView};
+use schedlab_engine::policy::{Env, OpCall, OpsInfo, Policy, TaskView};
+use schedlab_fiber::Trap;
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, TaskId};
 
@@ -13,7 +14,7 @@ use crate::layout::NR_CPUS_MAX;
 use crate::object::Object;
 use crate::options::Settings;
 
-/// A private copy of a policy with its own globals, maps and coroutines. It stays on the thread that
+/// A private copy of a policy with its own globals and maps. It stays on the thread that
 /// loaded it.
 pub struct NativePolicy {
     runner: Runner,
@@ -72,27 +73,30 @@ impl Policy for NativePolicy {
     }
 
     #[inline]
-    fn call(&mut self, env: &mut Env<'_>, op: OpCall) -> Step {
-        self.runner.call(env, &op)
+    fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
+        self.runner.call(env, op)
     }
 
-    #[inline]
-    fn reply(&mut self, env: &mut Env<'_>, reply: Reply) -> Step {
-        self.runner.reply(env, &reply)
+    fn describe(&self, cpu: CpuId, trap: &Trap) -> String {
+        self.runner.with(|host| {
+            host.cpu = cpu.index();
+            host.describe(trap)
+        })
     }
 
-    fn sync_task(&mut self, task: TaskId, view: &TaskView<'_>) {
-        self.runner.host_mut().tasks.sync(task, view);
+    fn sync_task(&self, task: TaskId, view: &TaskView<'_>) {
+        self.runner.with(|host| host.tasks.sync(task, view));
     }
 
-    fn set_task_cpu(&mut self, task: TaskId, cpu: CpuId) {
-        self.runner.host_mut().tasks.set_cpu(task, cpu);
+    fn set_task_cpu(&self, task: TaskId, cpu: CpuId) {
+        self.runner.with(|host| host.tasks.set_cpu(task, cpu));
     }
 
-    fn drop_task(&mut self, task: TaskId) {
-        let host = self.runner.host_mut();
-        host.maps.drop_task(task.index());
-        host.tasks.drop_task(task);
+    fn drop_task(&self, task: TaskId) {
+        self.runner.with(|host| {
+            host.maps.drop_task(task.index());
+            host.tasks.drop_task(task);
+        });
     }
 
     #[inline]
@@ -103,8 +107,8 @@ impl Policy for NativePolicy {
     }
 
     #[inline]
-    fn set_slice(&mut self, task: TaskId, slice: u64) {
-        let task = self.runner.host_mut().tasks.pointer_mut(task);
+    fn set_slice(&self, task: TaskId, slice: u64) {
+        let task = self.runner.host().tasks.pointer(task);
         // SAFETY: as in `slice`.
         unsafe { (*task).scx.slice = slice };
     }
@@ -117,16 +121,16 @@ impl Policy for NativePolicy {
     }
 
     #[inline]
-    fn set_vtime(&mut self, task: TaskId, vtime: u64) {
-        let task = self.runner.host_mut().tasks.pointer_mut(task);
+    fn set_vtime(&self, task: TaskId, vtime: u64) {
+        let task = self.runner.host().tasks.pointer(task);
         // SAFETY: as in `slice`.
         unsafe { (*task).scx.dsq_vtime = vtime };
     }
 
     #[inline]
-    fn set_queued(&mut self, task: TaskId, queued: bool) {
+    fn set_queued(&self, task: TaskId, queued: bool) {
         const SCX_TASK_QUEUED: u32 = 1;
-        let task = self.runner.host_mut().tasks.pointer_mut(task);
+        let task = self.runner.host().tasks.pointer(task);
         // SAFETY: as in `slice`.
         let flags = unsafe { &mut (*task).scx.flags };
         *flags = *flags & !SCX_TASK_QUEUED | u32::from(queued);

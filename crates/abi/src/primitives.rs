@@ -13,7 +13,7 @@ pub const STEPS_MAX: u32 = 8 << 20;
 
 /// Order only: nobody may read a word that was written in his future.
 pub extern "C" fn sync(context: Context) {
-    if context.env(|env| env.now >= env.horizon) {
+    if context.env(|env| env.now.get() >= env.horizon.get()) {
         context.ask(Request::Sync, |_| ());
     }
 }
@@ -120,7 +120,8 @@ fn access(context: Context, address: u64, bytes: u32, write: bool) {
     context.env(|env| {
         let access = env
             .cache
-            .touch_range(env.cpu, env.now, address, bytes, write);
+            .borrow_mut()
+            .touch_range(env.cpu, env.now(), address, bytes, write);
         env.charge_ps(access.cost_ps);
     });
 }
@@ -137,7 +138,7 @@ pub extern "C" fn look(context: Context, _: *const c_void, index: u32, write: bo
 /// A choice looks at a candidate.
 pub extern "C" fn examine(context: Context, place: *const c_void, index: u32) {
     context.env(|env| {
-        env.probes.examined += 1;
+        env.probes.borrow_mut().examined += 1;
         env.charge_ps(env.machine.policy.examine_ps);
     });
     look(context, place, index, false);
@@ -152,7 +153,7 @@ pub extern "C" fn recalculate(context: Context, place: *const c_void, index: u32
 /// Adds to a probe, in the order of [`schedlab_engine::policy::Probes`].
 pub extern "C" fn count(context: Context, probe: u32, n: u64) {
     let known = context.env(|env| {
-        let probes = &mut *env.probes;
+        let probes = &mut *env.probes.borrow_mut();
         let counter = match probe {
             0 => &mut probes.examined,
             1 => &mut probes.recalculations,

@@ -70,7 +70,7 @@ fn arithmetic_and_stack() {
     );
     check(
         "stack",
-        "it uses more than the 64 KB of stack at tests/fixtures/faults.bpf.c:",
+        "it uses more than the 256 KB of stack at tests/fixtures/faults.bpf.c:",
     );
 }
 

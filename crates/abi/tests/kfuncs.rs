@@ -2,10 +2,13 @@
 
 mod common;
 
+use std::cell::{Cell, RefCell};
+
 use common::{Bench, simple};
 use schedlab_engine::ExitKind;
-use schedlab_engine::policy::{IterId, OpCall, OpKind, Policy as _, Reply, Request, Step};
-use schedlab_trace::{CpuId, CpuSet, TaskId};
+use schedlab_engine::policy::{Env, IterId, OpCall, OpKind, Policy as _, Reply, Request, Service};
+use schedlab_fiber::{Fibers, State, Switch};
+use schedlab_trace::{CpuId, CpuSet, LockPath, TaskId};
 
 const P: TaskId = TaskId(4);
 
@@ -247,51 +250,132 @@ fn the_exit_reaches_the_policy() {
     assert_eq!(results(&bench), [1026, -3i64 as u64, u64::from(b'M')]);
 }
 
-#[test]
-fn an_op_can_be_called_while_another_waits_on_the_same_cpu() {
-    let mut bench = bench();
-    let outer = OpCall::Enqueue {
+/// A virtual kernel that lets another op come in between.
+struct Between<'a> {
+    asked: RefCell<Vec<(u32, Request)>>,
+    cpu: u32,
+    between: &'a dyn Fn(),
+    switch: &'a Switch,
+}
+
+impl Service for Between<'_> {
+    fn ask(&self, request: Request) -> Reply {
+        let first = self.asked.borrow().is_empty();
+        self.asked.borrow_mut().push((self.cpu, request));
+        if first {
+            (self.between)();
+        }
+        Reply::Bool(true)
+    }
+
+    fn fault(&self, message: String) -> ! {
+        panic!("{message}")
+    }
+
+    fn switch(&self) -> &Switch {
+        self.switch
+    }
+}
+
+impl Between<'_> {
+    fn run(&self, bench: &Bench, op: &OpCall) {
+        let (now, carry_ps, horizon) = (Cell::new(0), Cell::new(0), Cell::new(u64::MAX));
+        let env = Env {
+            cpu: CpuId(self.cpu),
+            now: &now,
+            carry_ps: &carry_ps,
+            horizon: &horizon,
+            path: LockPath::Schedule,
+            machine: &bench.machine,
+            cache: &bench.cache,
+            probes: &bench.probes,
+            random: &bench.random,
+            kernel: self,
+        };
+        assert_eq!(bench.policy.call(&env, op), 0);
+    }
+}
+
+fn an_enqueue() -> OpCall {
+    OpCall::Enqueue {
         task: P,
         enq_flags: 0,
+    }
+}
+
+#[test]
+fn an_op_can_be_called_while_another_waits_on_the_same_cpu() {
+    let bench = bench();
+    let switch = Switch::default();
+    let nested = Between {
+        asked: RefCell::default(),
+        cpu: 0,
+        between: &|| (),
+        switch: &switch,
     };
-    assert!(matches!(
-        bench.step(Ok(outer)),
-        Step::Ask(Request::DsqInsert { .. })
-    ));
-    let nested = OpCall::Tick { task: P };
-    let step = bench.step(Err(Reply::Nested(nested)));
-    assert!(matches!(step, Step::Ask(Request::Error { .. })), "{step:?}");
-    assert_eq!(bench.step(Err(Reply::Done)), Step::Done(0));
-    // The answer that is still owed.
-    assert!(matches!(
-        bench.step(Err(Reply::Bool(true))),
-        Step::Ask(Request::DsqInsert { .. })
-    ));
-    assert_eq!(results(&bench), [1]);
+    let outer = Between {
+        asked: RefCell::default(),
+        cpu: 0,
+        between: &|| nested.run(&bench, &OpCall::Tick { task: P }),
+        switch: &switch,
+    };
+    outer.run(&bench, &an_enqueue());
+    let nested = nested.asked.borrow().clone();
+    assert!(
+        matches!(nested[..], [(0, Request::Error { .. })]),
+        "{nested:?}"
+    );
+    let outer = outer.asked.borrow().clone();
+    // What the first call asks after the nested one has returned.
+    assert!(
+        matches!(
+            outer[..2],
+            [
+                (0, Request::DsqInsert { .. }),
+                (0, Request::DsqInsert { .. })
+            ]
+        ),
+        "{outer:?}"
+    );
+    assert_eq!(results(&bench)[0], 1);
 }
 
 #[test]
 fn cpus_run_ops_beside_each_other() {
-    let mut bench = bench();
-    let enqueue = || OpCall::Enqueue {
-        task: P,
-        enq_flags: 0,
-    };
-    for cpu in [3, 1, 2] {
-        bench.cpu = CpuId(cpu);
-        assert!(matches!(
-            bench.step(Ok(enqueue())),
-            Step::Ask(Request::DsqInsert { .. })
-        ));
+    let bench = bench();
+    let switch = Switch::default();
+    let suspend = || switch.suspend();
+    let kernels = [3, 1, 2].map(|cpu| Between {
+        asked: RefCell::default(),
+        cpu,
+        between: &suspend,
+        switch: &switch,
+    });
+    let mut fibers = Fibers::new(&switch);
+    for kernel in &kernels {
+        fibers.spawn(|| kernel.run(&bench, &an_enqueue()));
     }
-    for cpu in [1, 2, 3] {
-        bench.cpu = CpuId(cpu);
-        assert!(matches!(
-            bench.step(Err(Reply::Bool(true))),
-            Step::Ask(Request::DsqInsert {
-                vtime: Some(77),
-                ..
-            })
-        ));
+    for fiber in [0, 1, 2] {
+        assert_eq!(fibers.resume(fiber), State::Suspended);
+    }
+    for fiber in [1, 2, 0] {
+        assert_eq!(fibers.resume(fiber), State::Done);
+    }
+    drop(fibers);
+    for kernel in kernels {
+        let asked = kernel.asked.borrow();
+        assert!(
+            matches!(
+                asked[1],
+                (
+                    _,
+                    Request::DsqInsert {
+                        vtime: Some(77),
+                        ..
+                    }
+                )
+            ),
+            "{asked:?}"
+        );
     }
 }

@@ -220,8 +220,9 @@ fn time_and_probes_come_from_the_profile() {
     let mut bench = Bench::new("library", "");
     bench.add_task(P);
     enqueue(&mut bench).unwrap();
-    assert_eq!((bench.probes.examined, bench.probes.recalculations), (1, 5));
-    let stats = bench.cache.stats(CpuId(0));
+    let probes = *bench.probes.borrow();
+    assert_eq!((probes.examined, probes.recalculations), (1, 5));
+    let stats = *bench.cache.borrow().stats(CpuId(0));
     let lines = bench
         .machine
         .task_layout
@@ -261,9 +262,9 @@ fn measures(cc: &str) -> String {
         bench.asked,
         results(&bench),
         bench.now,
-        bench.cache.stats(CpuId(0)),
-        bench.cache.stats(CpuId(1)),
-        bench.probes,
+        *bench.cache.borrow().stats(CpuId(0)),
+        *bench.cache.borrow().stats(CpuId(1)),
+        *bench.probes.borrow(),
     )
 }
 

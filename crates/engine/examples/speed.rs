@@ -8,8 +8,10 @@
 //! that uses what a real one uses: the default CPU selection, one vtime-ordered queue, direct
 //! dispatch to idle CPUs.
 
+use std::cell::{Cell, RefCell};
+
 use schedlab_engine::policy::{
-    Env, OpCall, OpKind, OpSet, OpsInfo, Policy, Reply, Request, Step, TaskView,
+    Env, OpCall, OpKind, OpSet, OpsInfo, Policy, Reply, Request, TaskView,
 };
 use schedlab_engine::{NormalClass, Scenario, consts, run};
 use schedlab_machine::Machine;
@@ -26,22 +28,14 @@ struct TaskState {
     weight: u32,
 }
 
-/// What a CPU's op does when its request is answered.
-#[derive(Clone, Copy)]
-enum Then {
-    Return(i64),
-    Selected { task: TaskId },
-}
-
 struct Vtime {
     info: OpsInfo,
-    tasks: Vec<TaskState>,
-    then: Vec<Then>,
-    vtime_now: u64,
+    tasks: RefCell<Vec<TaskState>>,
+    vtime_now: Cell<u64>,
 }
 
 impl Vtime {
-    fn new(nr_cpus: usize) -> Self {
+    fn new() -> Self {
         let present = [
             OpKind::Init,
             OpKind::SelectCpu,
@@ -61,15 +55,9 @@ impl Vtime {
                 dispatch_max_batch: 0,
                 present,
             },
-            tasks: Vec::new(),
-            then: vec![Then::Return(0); nr_cpus],
-            vtime_now: 0,
+            tasks: RefCell::default(),
+            vtime_now: Cell::new(0),
         }
-    }
-
-    fn ask(&mut self, cpu: CpuId, request: Request, then: Then) -> Step {
-        self.then[cpu.index()] = then;
-        Step::Ask(request)
     }
 }
 
@@ -78,14 +66,14 @@ impl Policy for Vtime {
         &self.info
     }
 
-    fn call(&mut self, env: &mut Env<'_>, op: OpCall) -> Step {
-        match op {
+    fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
+        let kernel = env.kernel;
+        match *op {
             OpCall::Init => {
-                let request = Request::CreateDsq {
+                kernel.ask(Request::CreateDsq {
                     dsq: SHARED_DSQ,
                     node: -1,
-                };
-                self.ask(env.cpu, request, Then::Return(0))
+                });
             }
             OpCall::SelectCpu {
                 task,
@@ -97,86 +85,78 @@ impl Policy for Vtime {
                     prev_cpu: prev_cpu.0 as i32,
                     wake_flags,
                 };
-                self.ask(env.cpu, request, Then::Selected { task })
+                let Reply::Cpu(cpu, idle) = kernel.ask(request) else {
+                    kernel.fault("no CPU was selected".to_owned())
+                };
+                if idle {
+                    kernel.ask(Request::DsqInsert {
+                        task,
+                        dsq: consts::dsq_id::LOCAL,
+                        slice: SLICE_NS,
+                        vtime: None,
+                        enq_flags: 0,
+                    });
+                }
+                return i64::from(cpu);
             }
             OpCall::Enqueue { task, enq_flags } => {
-                let floor = self.vtime_now.saturating_sub(SLICE_NS);
-                let vtime = self.tasks[task.index()].vtime.max(floor);
-                let request = Request::DsqInsert {
+                let floor = self.vtime_now.get().saturating_sub(SLICE_NS);
+                let vtime = self.tasks.borrow()[task.index()].vtime.max(floor);
+                kernel.ask(Request::DsqInsert {
                     task,
                     dsq: SHARED_DSQ,
                     slice: SLICE_NS,
                     vtime: Some(vtime),
                     enq_flags,
-                };
-                self.ask(env.cpu, request, Then::Return(0))
+                });
             }
             OpCall::Dispatch { .. } => {
-                let request = Request::DsqMoveToLocal {
+                kernel.ask(Request::DsqMoveToLocal {
                     dsq: SHARED_DSQ,
                     enq_flags: 0,
-                };
-                self.ask(env.cpu, request, Then::Return(0))
+                });
             }
             OpCall::Running { task } => {
-                self.vtime_now = self.vtime_now.max(self.tasks[task.index()].vtime);
-                Step::Done(0)
+                let vtime = self.tasks.borrow()[task.index()].vtime;
+                self.vtime_now.set(self.vtime_now.get().max(vtime));
             }
             OpCall::Stopping { task, .. } => {
-                let task = &mut self.tasks[task.index()];
+                let task = &mut self.tasks.borrow_mut()[task.index()];
                 task.vtime += (SLICE_NS - task.slice) * 100 / u64::from(task.weight);
-                Step::Done(0)
             }
             OpCall::Enable { task } => {
-                self.tasks[task.index()].vtime = self.vtime_now;
-                Step::Done(0)
+                self.tasks.borrow_mut()[task.index()].vtime = self.vtime_now.get();
             }
-            _ => Step::Done(0),
+            _ => {}
         }
+        0
     }
 
-    fn reply(&mut self, env: &mut Env<'_>, reply: Reply) -> Step {
-        match (self.then[env.cpu.index()], reply) {
-            (Then::Return(result), _) => Step::Done(result),
-            (Then::Selected { task }, Reply::Cpu(cpu, true)) => {
-                let request = Request::DsqInsert {
-                    task,
-                    dsq: consts::dsq_id::LOCAL,
-                    slice: SLICE_NS,
-                    vtime: None,
-                    enq_flags: 0,
-                };
-                self.ask(env.cpu, request, Then::Return(i64::from(cpu)))
-            }
-            (Then::Selected { .. }, Reply::Cpu(cpu, false)) => Step::Done(i64::from(cpu)),
-            (Then::Selected { .. }, reply) => Step::Fault(format!("{reply:?}")),
+    fn sync_task(&self, task: TaskId, view: &TaskView<'_>) {
+        let mut tasks = self.tasks.borrow_mut();
+        if tasks.len() <= task.index() {
+            tasks.resize(task.index() + 1, TaskState::default());
         }
+        tasks[task.index()].weight = view.weight;
     }
 
-    fn sync_task(&mut self, task: TaskId, view: &TaskView<'_>) {
-        if self.tasks.len() <= task.index() {
-            self.tasks.resize(task.index() + 1, TaskState::default());
-        }
-        self.tasks[task.index()].weight = view.weight;
-    }
-
-    fn set_task_cpu(&mut self, _: TaskId, _: CpuId) {}
-    fn drop_task(&mut self, _: TaskId) {}
+    fn set_task_cpu(&self, _: TaskId, _: CpuId) {}
+    fn drop_task(&self, _: TaskId) {}
 
     fn slice(&self, task: TaskId) -> u64 {
-        self.tasks[task.index()].slice
+        self.tasks.borrow()[task.index()].slice
     }
 
-    fn set_slice(&mut self, task: TaskId, slice: u64) {
-        self.tasks[task.index()].slice = slice;
+    fn set_slice(&self, task: TaskId, slice: u64) {
+        self.tasks.borrow_mut()[task.index()].slice = slice;
     }
 
     fn vtime(&self, task: TaskId) -> u64 {
-        self.tasks[task.index()].vtime
+        self.tasks.borrow()[task.index()].vtime
     }
 
-    fn set_vtime(&mut self, task: TaskId, vtime: u64) {
-        self.tasks[task.index()].vtime = vtime;
+    fn set_vtime(&self, task: TaskId, vtime: u64) {
+        self.tasks.borrow_mut()[task.index()].vtime = vtime;
     }
 
     fn disallowed(&self, _: TaskId) -> bool {
@@ -310,7 +290,7 @@ fn main() {
         eprintln!("this system does not tell CPU time in /proc/self/schedstat");
         std::process::exit(2);
     };
-    let end = run(scenario, Vtime::new(nr_cpus), Counts::default());
+    let end = run(scenario, Vtime::new(), Counts::default());
     let took = cpu_seconds().unwrap_or(began) - began;
     println!(
         "{name}: {:.2} M switches/s ({} switches, {} engine events, {} recorded, {} IPIs, {} of {} lock acquisitions contended, {:.2} s of CPU time, {} MB) {:?} {:?}",

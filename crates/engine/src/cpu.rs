@@ -7,7 +7,7 @@ use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskId};
 
 use crate::event_queue::CpuEvent;
-use crate::kernel::{Kernel, Pause};
+use crate::kernel::Kernel;
 use crate::lock::{Held, LockIx};
 use crate::mutation::Mutation;
 use crate::policy::{OpKind, Policy, Probes, TimerId};
@@ -209,31 +209,31 @@ impl Cpu {
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The life of a CPU. Interrupts first, then the scheduler, then the current task.
-    pub(crate) async fn cpu_main(&self, c: &Cpu) {
+    pub(crate) fn cpu_main(&self, c: &Cpu) {
         loop {
             if c.pending.get() & irq::HOTPLUG != 0 {
                 c.pending.set(c.pending.get() & !irq::HOTPLUG);
                 if c.online.get() {
-                    self.cpu_down(c).await;
+                    self.cpu_down(c);
                 } else {
-                    self.cpu_up(c).await;
+                    self.cpu_up(c);
                 }
             } else if !c.online.get() {
-                self.offline(c).await;
+                self.offline(c);
             } else if c.pending.get() != 0 {
-                self.handle_interrupts(c).await;
+                self.handle_interrupts(c);
             } else if let Some(task) = c.curr.get() {
                 let p = self.task(task);
                 if c.need_resched.get() && self.may_preempt(p) {
-                    self.schedule(c, true).await;
+                    self.schedule(c, true);
                 } else {
-                    self.run_task(c, p).await;
+                    self.run_task(c, p);
                 }
             } else if c.need_resched.get() {
                 self.leave_idle(c);
-                self.schedule(c, true).await;
+                self.schedule(c, true);
             } else {
-                self.idle_wait(c).await;
+                self.idle_wait(c);
             }
         }
     }
@@ -243,11 +243,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.machine.preemptible_kernel || matches!(p.exec.get(), Exec::Next | Exec::User)
     }
 
-    async fn idle_wait(&self, c: &Cpu) {
+    fn idle_wait(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Idle);
         c.was_idle.set(true);
         c.wait.set(Wait::Idle);
-        Pause::new().await;
+        self.pause();
     }
 
     /// The way from the interrupt that ends idle to schedule().
@@ -259,22 +259,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Runs the current task until its next stage or an interrupt.
-    async fn run_task(&self, c: &Cpu, p: &Task) {
+    fn run_task(&self, c: &Cpu, p: &Task) {
         if self.closed.get() {
             // What would be done from here on is not part of the run.
             c.wait.set(Wait::Idle);
-            return Pause::new().await;
+            return self.pause();
         }
         match p.exec.get() {
-            Exec::Next => self.next_action(c, p).await,
-            Exec::User => self.segment(c, p, CpuMode::User).await,
-            Exec::Kernel => self.segment(c, p, CpuMode::Kernel).await,
-            Exec::Effect => self.take_effect(c, p).await,
+            Exec::Next => self.next_action(c, p),
+            Exec::User => self.segment(c, p, CpuMode::User),
+            Exec::Kernel => self.segment(c, p, CpuMode::Kernel),
+            Exec::Effect => self.take_effect(c, p),
         }
     }
 
     /// Spends the task's `left_ns`, or what of it an interrupt leaves.
-    async fn segment(&self, c: &Cpu, p: &Task, mode: CpuMode) {
+    fn segment(&self, c: &Cpu, p: &Task, mode: CpuMode) {
         self.set_mode(c, mode);
         if p.left_ns.get() > 0 {
             c.segment_start.set(c.now.get());
@@ -285,7 +285,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let end = c.now.get() + wall_ns(p.left_ns.get(), c.segment_pct.get());
             c.wait.set(Wait::Segment);
             self.set_event(c.id, CpuEvent::Main, end);
-            Pause::new().await;
+            self.pause();
             c.wait.set(Wait::Resume);
             if c.woken_by_main.get() {
                 p.left_ns.set(0);
@@ -319,7 +319,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Handles the pending interrupts, those that come meanwhile included.
-    pub(crate) async fn handle_interrupts(&self, c: &Cpu) {
+    pub(crate) fn handle_interrupts(&self, c: &Cpu) {
         loop {
             let pending = c.pending.get() & !irq::HOTPLUG;
             if pending == 0 {
@@ -335,15 +335,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.charge(c, self.machine.paths.irq_ns);
             match irq {
                 irq::RESCHED => self.charge(c, self.machine.paths.ipi_handle_ns),
-                irq::TICK => self.scheduler_tick(c).await,
-                irq::TIMER => self.timers_expired(c).await,
-                irq::POLICY_TIMER => self.policy_timers_expired(c).await,
-                irq::KICK => self.kick_cpus(c).await,
+                irq::TICK => self.scheduler_tick(c),
+                irq::TIMER => self.timers_expired(c),
+                irq::POLICY_TIMER => self.policy_timers_expired(c),
+                irq::KICK => self.kick_cpus(c),
                 irq::DEFERRED => {
                     self.set_mode(c, CpuMode::Sched);
-                    self.rq_lock(c, c).await;
-                    self.run_deferred(c, c).await;
-                    self.rq_unlock(c, c).await;
+                    self.rq_lock(c, c);
+                    self.run_deferred(c, c);
+                    self.rq_unlock(c, c);
                 }
                 _ => unreachable!("an interrupt is one bit of `irq`"),
             }
@@ -351,38 +351,38 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Sleeps end and new tasks' lives begin.
-    async fn timers_expired(&self, c: &Cpu) {
+    fn timers_expired(&self, c: &Cpu) {
         loop {
             let Some(task) = c.expired.borrow_mut().pop_front() else {
                 return;
             };
             let p = self.task(task);
             if p.state.get() == TaskState::New {
-                self.start_task(c, p).await;
+                self.start_task(c, p);
             } else {
-                self.try_to_wake_up(c, p, 0).await;
+                self.try_to_wake_up(c, p, 0);
             }
         }
     }
 
     /// The periodic tick (`sched_tick()`).
-    async fn scheduler_tick(&self, c: &Cpu) {
+    fn scheduler_tick(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Sched);
         self.record(c, Event::Tick);
         self.charge(c, self.machine.paths.tick_ns);
         let path = self.set_lock_path(c, LockPath::Other);
-        self.rq_lock(c, c).await;
+        self.rq_lock(c, c);
         if let Some(task) = c.curr.get() {
             let p = self.task(task);
             match p.class.get() {
-                Class::Ext => self.task_tick_scx(c, p).await,
+                Class::Ext => self.task_tick_scx(c, p),
                 Class::Fair => self.task_tick_fair(c, p),
                 Class::Rt => self.task_tick_rt(c, p),
                 Class::Idle | Class::Stop => {}
             }
         }
-        self.rq_unlock(c, c).await;
-        self.fair_balance_tick(c).await;
+        self.rq_unlock(c, c);
+        self.fair_balance_tick(c);
         self.set_lock_path(c, path);
     }
 

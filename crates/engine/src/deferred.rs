@@ -84,7 +84,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `run_deferred()`: `rq` is locked on entry and on return.
-    pub(crate) async fn run_deferred(&self, c: &Cpu, rq: &Cpu) {
+    pub(crate) fn run_deferred(&self, c: &Cpu, rq: &Cpu) {
         loop {
             let Some(task) = rq.deferred_locals.borrow_mut().pop_front() else {
                 break;
@@ -96,10 +96,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let dsq = self.find_dsq_for_dispatch(rq, id, p.cpu.get());
             if (dsq as usize) < self.cpus.len() {
                 let dst = &self.cpus[dsq as usize];
-                self.dispatch_to_local_dsq(c, rq, dst, p, enq_flags).await;
+                self.dispatch_to_local_dsq(c, rq, dst, p, enq_flags);
             } else {
                 // The CPU was invalid, which has ended the policy: the task must not be lost.
-                self.dispatch_enqueue(c, dsq, p, enq_flags).await;
+                self.dispatch_enqueue(c, dsq, p, enq_flags);
             }
         }
         let mut repeats = 0;
@@ -112,18 +112,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 ));
                 break;
             }
-            self.reenq_local(c, rq, flags).await;
+            self.reenq_local(c, rq, flags);
         }
         loop {
             let Some((dsq, flags)) = rq.reenq_users.borrow_mut().pop_front() else {
                 break;
             };
-            self.reenq_user(c, rq, dsq, flags).await;
+            self.reenq_user(c, rq, dsq, flags);
         }
     }
 
     /// `reenq_local()`: passes tasks of the local DSQ of `rq` to the policy again.
-    pub(crate) async fn reenq_local(&self, c: &Cpu, rq: &Cpu, flags: u64) -> u32 {
+    pub(crate) fn reenq_local(&self, c: &Cpu, rq: &Cpu, flags: u64) -> u32 {
         let open = self.rq_is_open(rq, 0);
         let mut tasks = Vec::new();
         let mut first = true;
@@ -140,24 +140,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             tasks.push(task);
         }
         for &task in &tasks {
-            self.dispatch_dequeue(c, rq, self.task(task)).await;
+            self.dispatch_dequeue(c, rq, self.task(task));
         }
         for &task in &tasks {
-            self.do_enqueue_task(c, rq, self.task(task), enq::REENQ, None)
-                .await;
+            self.do_enqueue_task(c, rq, self.task(task), enq::REENQ, None);
         }
         tasks.len() as u32
     }
 
     /// `reenq_user()`.
-    async fn reenq_user(&self, c: &Cpu, rq: &Cpu, dsq: u32, flags: u64) {
+    fn reenq_user(&self, c: &Cpu, rq: &Cpu, dsq: u32, flags: u64) {
         if self.dsqs.borrow().get(dsq).id & dsq_id::FLAG_BUILTIN != 0 || flags & reenq::ANY == 0 {
             return;
         }
         let cursor = self.dsqs.borrow_mut().iter_new(dsq, 0);
         let lock = self.dsq_lock(dsq);
         let mut locked = rq;
-        self.spin_lock(c, lock).await;
+        self.spin_lock(c, lock);
         loop {
             let task = self.dsqs.borrow_mut().iter_next(cursor);
             let Some(task) = task else { break };
@@ -166,13 +165,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             let p = self.task(task);
             let task_rq = self.cpu(p.cpu.get());
-            self.spin_unlock(c, lock).await;
+            self.spin_unlock(c, lock);
             if task_rq.id != locked.id {
-                self.rq_unlock(c, locked).await;
-                self.rq_lock(c, task_rq).await;
+                self.rq_unlock(c, locked);
+                self.rq_lock(c, task_rq);
                 locked = task_rq;
             }
-            self.spin_lock(c, lock).await;
+            self.spin_lock(c, lock);
             let lost = p.dsq.get() != dsq
                 || p.holding_cpu.get().is_some()
                 || p.cpu.get() != task_rq.id
@@ -181,19 +180,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 continue;
             }
             if p.ops_state.get() == OpsState::Dispatching {
-                self.wait_ops_state(c, p, OpsState::Dispatching).await;
+                self.wait_ops_state(c, p, OpsState::Dispatching);
             }
             self.dsqs.borrow_mut().unlink(dsq, task);
             p.dsq.set(NIL);
-            self.spin_unlock(c, lock).await;
-            self.do_enqueue_task(c, task_rq, p, enq::REENQ, None).await;
-            self.spin_lock(c, lock).await;
+            self.spin_unlock(c, lock);
+            self.do_enqueue_task(c, task_rq, p, enq::REENQ, None);
+            self.spin_lock(c, lock);
         }
         self.dsqs.borrow_mut().iter_destroy(cursor);
-        self.spin_unlock(c, lock).await;
+        self.spin_unlock(c, lock);
         if locked.id != rq.id {
-            self.rq_unlock(c, locked).await;
-            self.rq_lock(c, rq).await;
+            self.rq_unlock(c, locked);
+            self.rq_lock(c, rq);
         }
     }
 }

@@ -51,11 +51,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Waits until another CPU has brought `p` out of `state` (`wait_ops_state()`).
-    pub(crate) async fn wait_ops_state(&self, c: &Cpu, p: &Task, state: OpsState) {
+    pub(crate) fn wait_ops_state(&self, c: &Cpu, p: &Task, state: OpsState) {
         let mode = self.set_mode(c, CpuMode::Spin);
         while p.ops_state.get() == state && !self.policy_dead.get() {
             self.charge(c, RELAX_NS);
-            self.sync(c).await;
+            self.sync(c);
         }
         self.set_mode(c, mode);
     }
@@ -98,21 +98,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `dispatch_enqueue()`. `rq` is the run queue that the caller holds.
-    pub(crate) async fn dispatch_enqueue(&self, c: &Cpu, dsq: u32, p: &Task, enq_flags: u64) {
+    pub(crate) fn dispatch_enqueue(&self, c: &Cpu, dsq: u32, p: &Task, enq_flags: u64) {
         let mut dsq = dsq;
         let mut enq_flags = enq_flags;
         let is_local = self.is_local(dsq);
         let mut lock = None;
         if !is_local {
             let first = self.dsq_lock(dsq);
-            self.spin_lock(c, first).await;
+            self.spin_lock(c, first);
             lock = Some(first);
             if self.dsqs.borrow().get(dsq).id == dsq_id::INVALID {
                 self.scx_error("attempting to dispatch to a destroyed dsq".to_owned());
-                self.spin_unlock(c, first).await;
+                self.spin_unlock(c, first);
                 dsq = self.global_dsq(p.cpu.get());
                 let second = self.dsq_lock(dsq);
-                self.spin_lock(c, second).await;
+                self.spin_lock(c, second);
                 lock = Some(second);
             }
         }
@@ -126,7 +126,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             enq_flags &= !enq::DSQ_PRIQ;
         }
         let place = if enq_flags & enq::DSQ_PRIQ != 0 {
-            Place::Vtime(self.policy.borrow().vtime(p.id))
+            Place::Vtime(self.policy.vtime(p.id))
         } else if enq_flags & (enq::HEAD | enq::PREEMPT) != 0 {
             Place::Head
         } else {
@@ -151,8 +151,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.dsq_inc_nr(c, dsq, p, enq_flags);
         p.dsq.set(dsq);
         if is_local {
-            self.local_dsq_post_enq(c, self.cpu(CpuId(dsq)), p, enq_flags)
-                .await;
+            self.local_dsq_post_enq(c, self.cpu(CpuId(dsq)), p, enq_flags);
         } else {
             // A task on a global DSQ is out of the policy's hands, on a user DSQ it is not.
             let call_dequeue = if id == dsq_id::GLOBAL {
@@ -162,10 +161,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 false
             };
             if let Some(lock) = lock {
-                self.spin_unlock(c, lock).await;
+                self.spin_unlock(c, lock);
             }
             if call_dequeue {
-                self.call_dequeue(c, p, 0).await;
+                self.call_dequeue(c, p, 0);
             }
         }
         if enq_flags & enq::CLEAR_OPSS != 0 {
@@ -174,13 +173,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Calls `ops.dequeue()` where the version tells departures from custody.
-    async fn call_dequeue(&self, c: &Cpu, p: &Task, deq_flags: u64) {
+    fn call_dequeue(&self, c: &Cpu, p: &Task, deq_flags: u64) {
         if self.version.dequeue_on_leaving_custody() && self.has_op(OpKind::Dequeue) {
             let op = OpCall::Dequeue {
                 task: p.id,
                 deq_flags,
             };
-            self.call_op(c, op).await;
+            self.call_op(c, op);
         }
     }
 
@@ -230,9 +229,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `local_dsq_post_enq()`.
-    async fn local_dsq_post_enq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
+    fn local_dsq_post_enq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
         if self.task_leave_custody(p) {
-            self.call_dequeue(c, p, 0).await;
+            self.call_dequeue(c, p, 0);
         }
         if self.version.has_next_class() {
             if p.class.get() > rq.next_class.get() {
@@ -276,7 +275,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `dispatch_dequeue()`: takes `p` off the queue it is on, or out of the hands of who moves it.
-    pub(crate) async fn dispatch_dequeue(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+    pub(crate) fn dispatch_dequeue(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         let dsq = p.dsq.get();
         if dsq == NIL {
             if p.deferred_local.replace(false) {
@@ -287,19 +286,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let lock = (!self.is_local(dsq)).then(|| self.dsq_lock(dsq));
         if let Some(lock) = lock {
-            self.spin_lock(c, lock).await;
+            self.spin_lock(c, lock);
         }
         if p.holding_cpu.take().is_none() {
             self.task_unlink_from_dsq(c, p, dsq);
         }
         p.dsq.set(NIL);
         if let Some(lock) = lock {
-            self.spin_unlock(c, lock).await;
+            self.spin_unlock(c, lock);
         }
     }
 
     /// `direct_dispatch()`.
-    pub(crate) async fn direct_dispatch(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
+    pub(crate) fn direct_dispatch(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
         let dsq = self.find_dsq_for_dispatch(rq, p.ddsp_dsq_id.get(), p.cpu.get());
         p.ddsp_enq_flags.set(p.ddsp_enq_flags.get() | enq_flags);
         if self.is_local(dsq) && dsq != rq.local_dsq() {
@@ -312,12 +311,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let flags = p.ddsp_enq_flags.get();
         p.clear_direct_dispatch();
-        self.dispatch_enqueue(c, dsq, p, flags | enq::CLEAR_OPSS)
-            .await;
+        self.dispatch_enqueue(c, dsq, p, flags | enq::CLEAR_OPSS);
     }
 
     /// `move_local_task_to_local_dsq()`.
-    async fn move_local_task_to_local_dsq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
+    fn move_local_task_to_local_dsq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
         let place = if enq_flags & (enq::HEAD | enq::PREEMPT) != 0 {
             Place::Head
         } else {
@@ -331,11 +329,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
         self.dsq_inc_nr(c, dsq, p, enq_flags);
         p.dsq.set(dsq);
-        self.local_dsq_post_enq(c, rq, p, enq_flags).await;
+        self.local_dsq_post_enq(c, rq, p, enq_flags);
     }
 
     /// `move_remote_task_to_local_dsq()`: `src` is locked on entry, `dst` on return.
-    async fn move_remote_task_to_local_dsq(
+    fn move_remote_task_to_local_dsq(
         &self,
         c: &Cpu,
         p: &Task,
@@ -345,12 +343,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     ) {
         p.sticky_cpu.set(Some(dst.id));
         p.on_rq.set(OnRq::Migrating);
-        self.dequeue_task_scx(c, src, p, 0).await;
+        self.dequeue_task_scx(c, src, p, 0);
         self.set_task_cpu(c, p, dst.id);
-        self.rq_unlock(c, src).await;
-        self.rq_lock(c, dst).await;
+        self.rq_unlock(c, src);
+        self.rq_lock(c, dst);
         dst.extra_enq_flags.set(enq_flags);
-        self.enqueue_task_scx(c, dst, p, enq::MIGRATED).await;
+        self.enqueue_task_scx(c, dst, p, enq::MIGRATED);
         dst.extra_enq_flags.set(0);
     }
 
@@ -370,7 +368,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `consume_remote_task()`: `rq` and the queue are locked on entry, only `rq` on return.
-    async fn consume_remote_task(
+    fn consume_remote_task(
         &self,
         c: &Cpu,
         rq: &Cpu,
@@ -379,41 +377,34 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         dsq: u32,
         src: &Cpu,
     ) -> bool {
-        self.rq_unlock(c, rq).await;
+        self.rq_unlock(c, rq);
         // unlink_dsq_and_lock_src_rq()
         self.task_unlink_from_dsq(c, p, dsq);
         p.holding_cpu.set(Some(c.id));
         let lock = self.dsq_lock(dsq);
-        self.spin_unlock(c, lock).await;
-        self.rq_lock(c, src).await;
-        self.wait_for_switch(c, p).await;
+        self.spin_unlock(c, lock);
+        self.rq_lock(c, src);
+        self.wait_for_switch(c, p);
         if p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src.id {
-            self.move_remote_task_to_local_dsq(c, p, enq_flags, src, rq)
-                .await;
+            self.move_remote_task_to_local_dsq(c, p, enq_flags, src, rq);
             true
         } else {
-            self.rq_unlock(c, src).await;
-            self.rq_lock(c, rq).await;
+            self.rq_unlock(c, src);
+            self.rq_lock(c, rq);
             false
         }
     }
 
     /// `consume_dispatch_q()`: moves the first task that may run here to the local DSQ of `rq`.
-    pub(crate) async fn consume_dispatch_q(
-        &self,
-        c: &Cpu,
-        rq: &Cpu,
-        dsq: u32,
-        enq_flags: u64,
-    ) -> bool {
+    pub(crate) fn consume_dispatch_q(&self, c: &Cpu, rq: &Cpu, dsq: u32, enq_flags: u64) -> bool {
         'retry: loop {
             // Looked at without the lock, as in the kernel.
-            self.sync(c).await;
+            self.sync(c);
             if self.dsqs.borrow().get(dsq).first().is_none() {
                 return false;
             }
             let lock = self.dsq_lock(dsq);
-            self.spin_lock(c, lock).await;
+            self.spin_lock(c, lock);
             let mut next = self.dsqs.borrow().get(dsq).first();
             while let Some(task) = next {
                 if self.bypassing.get() {
@@ -425,33 +416,30 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     // Without run queue locks another CPU may take it as soon as the queue is free.
                     self.task_unlink_from_dsq(c, p, dsq);
                     p.holding_cpu.set(Some(c.id));
-                    self.spin_unlock(c, lock).await;
+                    self.spin_unlock(c, lock);
                     if p.holding_cpu.get() != Some(c.id) {
                         continue 'retry;
                     }
                     p.holding_cpu.set(None);
-                    self.move_local_task_to_local_dsq(c, rq, p, enq_flags).await;
+                    self.move_local_task_to_local_dsq(c, rq, p, enq_flags);
                     return true;
                 }
                 if self.task_can_run_on_remote_rq(p, rq, false) {
                     let src = self.cpu(p.cpu.get());
-                    if self
-                        .consume_remote_task(c, rq, p, enq_flags, dsq, src)
-                        .await
-                    {
+                    if self.consume_remote_task(c, rq, p, enq_flags, dsq, src) {
                         return true;
                     }
                     continue 'retry;
                 }
                 next = self.dsqs.borrow().next(dsq, task);
             }
-            self.spin_unlock(c, lock).await;
+            self.spin_unlock(c, lock);
             return false;
         }
     }
 
     /// `dispatch_to_local_dsq()`: `rq` is locked on entry and on return.
-    pub(crate) async fn dispatch_to_local_dsq(
+    pub(crate) fn dispatch_to_local_dsq(
         &self,
         c: &Cpu,
         rq: &Cpu,
@@ -461,34 +449,30 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     ) {
         let src = self.cpu(p.cpu.get());
         if rq.id == src.id && rq.id == dst.id {
-            self.dispatch_enqueue(c, dst.local_dsq(), p, enq_flags | enq::CLEAR_OPSS)
-                .await;
+            self.dispatch_enqueue(c, dst.local_dsq(), p, enq_flags | enq::CLEAR_OPSS);
             return;
         }
         p.holding_cpu.set(Some(c.id));
         p.ops_state.set(OpsState::None);
         let mut locked = rq;
         if locked.id != src.id {
-            self.rq_unlock(c, locked).await;
-            self.rq_lock(c, src).await;
+            self.rq_unlock(c, locked);
+            self.rq_lock(c, src);
             locked = src;
         }
-        self.wait_for_switch(c, p).await;
+        self.wait_for_switch(c, p);
         if p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src.id {
             let mut fallback = false;
             if src.id == dst.id {
                 p.holding_cpu.set(None);
-                self.dispatch_enqueue(c, dst.local_dsq(), p, enq_flags)
-                    .await;
+                self.dispatch_enqueue(c, dst.local_dsq(), p, enq_flags);
             } else if !self.task_can_run_on_remote_rq(p, dst, true) {
                 p.holding_cpu.set(None);
                 fallback = true;
                 let global = self.global_dsq(p.cpu.get());
-                self.dispatch_enqueue(c, global, p, enq_flags | enq::GDSQ_FALLBACK)
-                    .await;
+                self.dispatch_enqueue(c, global, p, enq_flags | enq::GDSQ_FALLBACK);
             } else {
-                self.move_remote_task_to_local_dsq(c, p, enq_flags, src, dst)
-                    .await;
+                self.move_remote_task_to_local_dsq(c, p, enq_flags, src, dst);
                 locked = dst;
             }
             if !fallback && p.class.get() > self.curr_class(dst) {
@@ -496,13 +480,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         if locked.id != rq.id {
-            self.rq_unlock(c, locked).await;
-            self.rq_lock(c, rq).await;
+            self.rq_unlock(c, locked);
+            self.rq_lock(c, rq);
         }
     }
 
     /// `finish_dispatch()`.
-    async fn finish_dispatch(&self, c: &Cpu, rq: &Cpu, entry: DispatchEntry) {
+    fn finish_dispatch(&self, c: &Cpu, rq: &Cpu, entry: DispatchEntry) {
         let p = self.task(entry.task);
         loop {
             match p.ops_state.get() {
@@ -514,7 +498,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     p.ops_state.set(OpsState::Dispatching);
                     break;
                 }
-                OpsState::Queueing => self.wait_ops_state(c, p, OpsState::Queueing).await,
+                OpsState::Queueing => self.wait_ops_state(c, p, OpsState::Queueing),
             }
             if self.policy_dead.get() {
                 return;
@@ -530,26 +514,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let dsq = self.find_dsq_for_dispatch(rq, id, p.cpu.get());
         if self.is_local(dsq) {
             let dst = self.cpu(CpuId(dsq));
-            self.dispatch_to_local_dsq(c, rq, dst, p, entry.enq_flags)
-                .await;
+            self.dispatch_to_local_dsq(c, rq, dst, p, entry.enq_flags);
         } else {
-            self.dispatch_enqueue(c, dsq, p, entry.enq_flags | enq::CLEAR_OPSS)
-                .await;
+            self.dispatch_enqueue(c, dsq, p, entry.enq_flags | enq::CLEAR_OPSS);
         }
     }
 
     /// `flush_dispatch_buf()`.
-    async fn flush_dispatch_buf(&self, c: &Cpu, rq: &Cpu) {
+    fn flush_dispatch_buf(&self, c: &Cpu, rq: &Cpu) {
         if c.dispatch_buf.borrow().is_empty() {
             return;
         }
-        self.sync(c).await;
+        self.sync(c);
         let mut index = 0;
         loop {
             let Some(entry) = c.dispatch_buf.borrow().get(index).copied() else {
                 break;
             };
-            self.finish_dispatch(c, rq, entry).await;
+            self.finish_dispatch(c, rq, entry);
             index += 1;
         }
         c.dispatched.set(c.dispatched.get() + index as u32);
@@ -557,18 +539,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `scx_bpf_dsq_move_to_local()`.
-    pub(crate) async fn dsq_move_to_local(&self, c: &Cpu, id: u64, enq_flags: u64) -> bool {
+    pub(crate) fn dsq_move_to_local(&self, c: &Cpu, id: u64, enq_flags: u64) -> bool {
         let Some(enq_flags) = self.vet_enq_flags(dsq_id::LOCAL, enq_flags) else {
             return false;
         };
-        self.flush_dispatch_buf(c, c).await;
-        self.sync(c).await;
+        self.flush_dispatch_buf(c, c);
+        self.sync(c);
         let dsq = self.dsqs.borrow().find_user(id);
         let Some(dsq) = dsq else {
             self.scx_error(format!("invalid DSQ ID {id:#018x}"));
             return false;
         };
-        let consumed = self.consume_dispatch_q(c, c, dsq, enq_flags).await;
+        let consumed = self.consume_dispatch_q(c, c, dsq, enq_flags);
         if consumed {
             c.dispatched.set(c.dispatched.get() + 1);
         }
@@ -576,7 +558,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `scx_dsq_move()`.
-    pub(crate) async fn scx_dsq_move(
+    pub(crate) fn scx_dsq_move(
         &self,
         c: &Cpu,
         iter: IterId,
@@ -584,7 +566,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         id: u64,
         enq_flags: u64,
     ) -> bool {
-        self.sync(c).await;
+        self.sync(c);
         let Some(src_dsq) = self.dsqs.borrow().iter_dsq(iter) else {
             return false;
         };
@@ -598,14 +580,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let locked = c.locked_rq.get().map(|cpu| self.cpu(cpu));
         match locked {
             Some(locked) if locked.id != src.id => {
-                self.rq_unlock(c, locked).await;
-                self.rq_lock(c, src).await;
+                self.rq_unlock(c, locked);
+                self.rq_lock(c, src);
             }
             Some(_) => {}
-            None => self.rq_lock(c, src).await,
+            None => self.rq_lock(c, src),
         }
         let lock = self.dsq_lock(src_dsq);
-        self.spin_lock(c, lock).await;
+        self.spin_lock(c, lock);
         // nldsq_cursor_lost_task()
         let lost = p.dsq.get() != src_dsq
             || p.holding_cpu.get().is_some()
@@ -614,34 +596,32 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let (slice, vtime) = self.dsqs.borrow_mut().iter_take_overrides(iter);
         let mut p_rq = src;
         if lost {
-            self.spin_unlock(c, lock).await;
+            self.spin_unlock(c, lock);
         } else {
             let here = locked.unwrap_or(c);
             let dst = self.find_dsq_for_dispatch(here, id, p.cpu.get());
             if let Some(vtime) = vtime {
-                self.policy.borrow_mut().set_vtime(p.id, vtime);
+                self.policy.set_vtime(p.id, vtime);
             }
             if let Some(slice) = slice {
                 self.set_slice(p, slice);
             }
-            p_rq = self
-                .move_task_between_dsqs(c, p, enq_flags, src_dsq, dst, lock)
-                .await;
+            p_rq = self.move_task_between_dsqs(c, p, enq_flags, src_dsq, dst, lock);
         }
         match locked {
             Some(locked) if locked.id != p_rq.id => {
-                self.rq_unlock(c, p_rq).await;
-                self.rq_lock(c, locked).await;
+                self.rq_unlock(c, p_rq);
+                self.rq_lock(c, locked);
             }
             Some(_) => {}
-            None => self.rq_unlock(c, p_rq).await,
+            None => self.rq_unlock(c, p_rq),
         }
         !lost
     }
 
     /// `move_task_between_dsqs()`: the task's run queue and the source are locked; returns the run
     /// queue that is locked afterwards.
-    async fn move_task_between_dsqs<'k>(
+    fn move_task_between_dsqs<'k>(
         &'k self,
         c: &Cpu,
         p: &Task,
@@ -664,54 +644,52 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if self.is_local(dst_dsq) {
             if src.id == dst.id {
-                if !self.hold_unlinked(c, p, src_dsq, src_lock).await {
+                if !self.hold_unlinked(c, p, src_dsq, src_lock) {
                     return src;
                 }
                 p.holding_cpu.set(None);
-                self.move_local_task_to_local_dsq(c, dst, p, enq_flags)
-                    .await;
+                self.move_local_task_to_local_dsq(c, dst, p, enq_flags);
             } else {
-                if !self.hold_unlinked(c, p, src_dsq, src_lock).await {
+                if !self.hold_unlinked(c, p, src_dsq, src_lock) {
                     return src;
                 }
-                self.move_remote_task_to_local_dsq(c, p, enq_flags, src, dst)
-                    .await;
+                self.move_remote_task_to_local_dsq(c, p, enq_flags, src, dst);
             }
         } else {
             // dispatch_dequeue_locked()
-            if !self.hold_unlinked(c, p, src_dsq, src_lock).await {
+            if !self.hold_unlinked(c, p, src_dsq, src_lock) {
                 return src;
             }
             p.holding_cpu.set(None);
             p.dsq.set(NIL);
-            self.dispatch_enqueue(c, dst_dsq, p, enq_flags).await;
+            self.dispatch_enqueue(c, dst_dsq, p, enq_flags);
         }
         dst
     }
 
     /// Takes `p` off a queue, whose lock it releases, and holds it; tells whether nobody else took it
     /// meanwhile, which only run queue locks rule out.
-    async fn hold_unlinked(&self, c: &Cpu, p: &Task, dsq: u32, lock: LockIx) -> bool {
+    fn hold_unlinked(&self, c: &Cpu, p: &Task, dsq: u32, lock: LockIx) -> bool {
         let src = p.cpu.get();
         self.task_unlink_from_dsq(c, p, dsq);
         p.holding_cpu.set(Some(c.id));
-        self.spin_unlock(c, lock).await;
-        self.wait_for_switch(c, p).await;
+        self.spin_unlock(c, lock);
+        self.wait_for_switch(c, p);
         p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src
     }
 
     /// Without run queue locks a task is on a queue before its CPU has switched to another one: who
     /// takes it waits for that.
-    async fn wait_for_switch(&self, c: &Cpu, p: &Task) {
+    fn wait_for_switch(&self, c: &Cpu, p: &Task) {
         if !self.machine.sched_ext.rq_locks && self.cpu(p.cpu.get()).id != c.id {
-            self.wait_until_off_cpu(c, p).await;
+            self.wait_until_off_cpu(c, p);
         }
     }
 
     /// `scx_dispatch_sched()`.
-    async fn scx_dispatch_sched(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
+    fn scx_dispatch_sched(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
         let global = self.global_dsq(c.id);
-        if self.consume_dispatch_q(c, c, global, 0).await {
+        if self.consume_dispatch_q(c, c, global, 0) {
             return Verdict::Local;
         }
         if self.bypassing.get() || !self.has_op(OpKind::Dispatch) || !c.online.get() {
@@ -728,11 +706,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     .map(|p| p.id)
                     .filter(|_| !self.mutated(Mutation::DispatchWithoutPrev)),
             };
-            self.call_dispatching_op(c, op).await;
+            self.call_op(c, op);
             c.locked_rq.set(None);
-            self.flush_dispatch_buf(c, c).await;
+            self.flush_dispatch_buf(c, c);
             // Others may have come meanwhile, however long the op took without asking for anything.
-            self.sync(c).await;
+            self.sync(c);
             if let Some(p) = prev
                 && p.queued.get()
                 && self.slice(p) > 0
@@ -742,13 +720,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if self.dsqs.borrow().get(c.local_dsq()).nr > 0 {
                 return Verdict::Local;
             }
-            if self.consume_dispatch_q(c, c, global, 0).await {
+            if self.consume_dispatch_q(c, c, global, 0) {
                 return Verdict::Local;
             }
             loops -= 1;
             if loops == 0 {
                 // Lets the watchdog and everybody else have a turn before it starts anew.
-                self.scx_kick_cpu(c, c.id, 0).await;
+                self.scx_kick_cpu(c, c.id, 0);
                 return Verdict::None;
             }
             if c.dispatched.get() == 0 {
@@ -758,12 +736,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `balance_one()`: the only place from which `ops.dispatch()` is called.
-    pub(crate) async fn balance_one(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
+    pub(crate) fn balance_one(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
         c.in_balance.set(true);
         if c.cpu_released.replace(false) && self.has_op(OpKind::CpuAcquire) {
-            self.call_op(c, OpCall::CpuAcquire { cpu: c.id }).await;
+            self.call_op(c, OpCall::CpuAcquire { cpu: c.id });
         }
-        let verdict = self.balance_verdict(c, prev).await;
+        let verdict = self.balance_verdict(c, prev);
         if verdict != Verdict::None
             && c.nr_immed.get() > 0
             && self.dsqs.borrow().get(c.local_dsq()).nr > 1
@@ -774,7 +752,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         verdict
     }
 
-    async fn balance_verdict(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
+    fn balance_verdict(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
         if let Some(p) = prev
             && p.class.get() == Class::Ext
         {
@@ -787,7 +765,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.dsqs.borrow().get(c.local_dsq()).nr > 0 {
             return Verdict::Local;
         }
-        match self.scx_dispatch_sched(c, prev).await {
+        match self.scx_dispatch_sched(c, prev) {
             Verdict::None => {}
             verdict => return verdict,
         }

@@ -31,7 +31,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `select_task_rq_scx()`.
-    pub(crate) async fn select_task_rq_scx(
+    pub(crate) fn select_task_rq_scx(
         &self,
         c: &Cpu,
         p: &Task,
@@ -50,7 +50,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 prev_cpu,
                 wake_flags,
             };
-            let cpu = self.call_op(c, op).await as i32;
+            let cpu = self.call_op(c, op) as i32;
             c.op_task.set(None);
             c.in_select_cpu.set(false);
             c.direct_dispatch.set(DirectDispatch::Off);
@@ -63,7 +63,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 prev_cpu
             };
         }
-        self.sync(c).await;
+        self.sync(c);
         match self.select_cpu_dfl(c, p, prev_cpu, wake_flags, None, 0) {
             Some(cpu) => {
                 self.refill_slice(p);
@@ -77,7 +77,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `do_enqueue_task()`.
-    pub(crate) async fn do_enqueue_task(
+    pub(crate) fn do_enqueue_task(
         &self,
         c: &Cpu,
         rq: &Cpu,
@@ -86,14 +86,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         sticky_cpu: Option<CpuId>,
     ) {
         if sticky_cpu == Some(rq.id) {
-            self.dispatch_enqueue(c, rq.local_dsq(), p, enq_flags).await;
+            self.dispatch_enqueue(c, rq.local_dsq(), p, enq_flags);
             return;
         }
         p.immed.set(false);
         let terminal = if !rq.online.get() || self.bypassing.get() {
             Some(rq.local_dsq())
         } else if p.ddsp_dsq_id.get() != dsq_id::INVALID {
-            self.direct_dispatch(c, rq, p, enq_flags).await;
+            self.direct_dispatch(c, rq, p, enq_flags);
             return;
         } else if p.exiting.get() && !self.has_flag(ops::ENQ_EXITING) {
             Some(rq.local_dsq())
@@ -110,7 +110,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(dsq) = terminal {
             self.refill_slice(p);
             p.clear_direct_dispatch();
-            self.dispatch_enqueue(c, dsq, p, enq_flags).await;
+            self.dispatch_enqueue(c, dsq, p, enq_flags);
             return;
         }
         p.qseq.set(p.qseq.get() + 1);
@@ -122,12 +122,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             task: p.id,
             enq_flags,
         };
-        self.call_op(c, op).await;
+        self.call_op(c, op);
         c.op_task.set(None);
         c.locked_rq.set(None);
         c.direct_dispatch.set(DirectDispatch::Off);
         if p.ddsp_dsq_id.get() != dsq_id::INVALID {
-            self.direct_dispatch(c, rq, p, enq_flags).await;
+            self.direct_dispatch(c, rq, p, enq_flags);
             return;
         }
         p.in_custody.set(true);
@@ -152,7 +152,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `enqueue_task_scx()`.
-    pub(crate) async fn enqueue_task_scx(&self, c: &Cpu, rq: &Cpu, p: &Task, core_flags: u64) {
+    pub(crate) fn enqueue_task_scx(&self, c: &Cpu, rq: &Cpu, p: &Task, core_flags: u64) {
         let mut sticky_cpu = p.sticky_cpu.take();
         let enq_flags = core_flags | rq.extra_enq_flags.get();
         if core_flags & enq::WAKEUP != 0 {
@@ -164,7 +164,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !p.queued.get() {
             self.set_task_runnable(c, p);
             p.queued.set(true);
-            self.policy.borrow_mut().set_queued(p.id, true);
+            self.policy.set_queued(p.id, true);
             rq.scx_nr_running.set(rq.scx_nr_running.get() + 1);
             rq.nr_running.set(rq.nr_running.get() + 1);
             if self.has_op(OpKind::Runnable) && p.on_rq.get() != OnRq::Migrating {
@@ -172,31 +172,31 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     task: p.id,
                     enq_flags,
                 };
-                self.call_op(c, op).await;
+                self.call_op(c, op);
             }
             // Another CPU may run it as soon as it is on a queue: from here it is nobody's guest.
             p.on_rq.set(OnRq::Queued);
-            self.do_enqueue_task(c, rq, p, enq_flags, sticky_cpu).await;
+            self.do_enqueue_task(c, rq, p, enq_flags, sticky_cpu);
         }
         rq.in_wakeup.set(false);
     }
 
     /// `ops_dequeue()`.
-    async fn ops_dequeue(&self, c: &Cpu, p: &Task, deq_flags: u64) {
+    fn ops_dequeue(&self, c: &Cpu, p: &Task, deq_flags: u64) {
         self.clr_task_runnable(p, false);
         loop {
             match p.ops_state.get() {
                 OpsState::None => break,
                 // Without run queue locks an enqueue on another CPU may still be under way.
-                OpsState::Queueing => self.wait_ops_state(c, p, OpsState::Queueing).await,
+                OpsState::Queueing => self.wait_ops_state(c, p, OpsState::Queueing),
                 OpsState::Queued => {
                     if !self.version.dequeue_on_leaving_custody() {
-                        self.call_dequeue_op(c, p, deq_flags).await;
+                        self.call_dequeue_op(c, p, deq_flags);
                     }
                     p.ops_state.set(OpsState::None);
                     break;
                 }
-                OpsState::Dispatching => self.wait_ops_state(c, p, OpsState::Dispatching).await,
+                OpsState::Dispatching => self.wait_ops_state(c, p, OpsState::Dispatching),
             }
             if self.policy_dead.get() {
                 p.ops_state.set(OpsState::None);
@@ -206,23 +206,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.in_custody.get() && p.sticky_cpu.get().is_none() {
             p.in_custody.set(false);
             if self.version.dequeue_on_leaving_custody() {
-                self.call_dequeue_op(c, p, deq_flags).await;
+                self.call_dequeue_op(c, p, deq_flags);
             }
         }
     }
 
-    async fn call_dequeue_op(&self, c: &Cpu, p: &Task, deq_flags: u64) {
+    fn call_dequeue_op(&self, c: &Cpu, p: &Task, deq_flags: u64) {
         if self.has_op(OpKind::Dequeue) {
             let op = OpCall::Dequeue {
                 task: p.id,
                 deq_flags,
             };
-            self.call_op(c, op).await;
+            self.call_op(c, op);
         }
     }
 
     /// `dequeue_task_scx()`.
-    pub(crate) async fn dequeue_task_scx(&self, c: &Cpu, rq: &Cpu, p: &Task, core_flags: u64) {
+    pub(crate) fn dequeue_task_scx(&self, c: &Cpu, rq: &Cpu, p: &Task, core_flags: u64) {
         let mut deq_flags = core_flags;
         if core_flags & deq::SLEEP == 0 && self.version.has_deq_sched_change() {
             deq_flags |= deq::SCHED_CHANGE;
@@ -230,58 +230,58 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !p.queued.get() {
             return;
         }
-        self.ops_dequeue(c, p, deq_flags).await;
+        self.ops_dequeue(c, p, deq_flags);
         if p.runs.get() {
             // A running task that leaves stops running first.
             self.update_curr_scx(c, p);
-            self.call_stopping(c, p, false).await;
+            self.call_stopping(c, p, false);
         }
         if self.has_op(OpKind::Quiescent) && p.on_rq.get() != OnRq::Migrating {
             let op = OpCall::Quiescent {
                 task: p.id,
                 deq_flags,
             };
-            self.call_op(c, op).await;
+            self.call_op(c, op);
         }
         p.queued.set(false);
-        self.policy.borrow_mut().set_queued(p.id, false);
+        self.policy.set_queued(p.id, false);
         rq.scx_nr_running.set(rq.scx_nr_running.get() - 1);
         rq.nr_running.set(rq.nr_running.get() - 1);
-        self.dispatch_dequeue(c, rq, p).await;
+        self.dispatch_dequeue(c, rq, p);
         p.clear_direct_dispatch();
     }
 
-    async fn call_stopping(&self, c: &Cpu, p: &Task, runnable: bool) {
+    fn call_stopping(&self, c: &Cpu, p: &Task, runnable: bool) {
         p.runs.set(false);
         if self.has_op(OpKind::Stopping) {
             let op = OpCall::Stopping {
                 task: p.id,
                 runnable,
             };
-            self.call_op(c, op).await;
+            self.call_op(c, op);
         }
     }
 
     /// `yield_task_scx()`.
-    pub(crate) async fn yield_task_scx(&self, c: &Cpu, p: &Task) {
+    pub(crate) fn yield_task_scx(&self, c: &Cpu, p: &Task) {
         if self.has_op(OpKind::Yield) {
             let op = OpCall::Yield {
                 from: p.id,
                 to: None,
             };
-            self.call_op(c, op).await;
+            self.call_op(c, op);
         } else {
             self.set_slice(p, 0);
         }
     }
 
     /// `task_tick_scx()`.
-    pub(crate) async fn task_tick_scx(&self, c: &Cpu, p: &Task) {
+    pub(crate) fn task_tick_scx(&self, c: &Cpu, p: &Task) {
         self.update_curr_scx(c, p);
         if self.bypassing.get() {
             self.set_slice(p, 0);
         } else if self.has_op(OpKind::Tick) {
-            self.call_op(c, OpCall::Tick { task: p.id }).await;
+            self.call_op(c, OpCall::Tick { task: p.id });
         }
         if self.slice(p) == 0 {
             self.resched_curr(c, c);
@@ -290,39 +290,39 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `put_prev_task_scx()`. `next` is the class of what runs next; `None` while an attribute of the
     /// task changes.
-    pub(crate) async fn put_prev_task_scx(&self, c: &Cpu, p: &Task, next: Option<NextTask>) {
+    pub(crate) fn put_prev_task_scx(&self, c: &Cpu, p: &Task, next: Option<NextTask>) {
         c.kick_sync.set(c.kick_sync.get() + 1);
         self.update_curr_scx(c, p);
         if p.queued.get() {
-            self.call_stopping(c, p, true).await;
+            self.call_stopping(c, p, true);
         }
         if p.queued.get() {
             self.set_task_runnable(c, p);
             if self.slice(p) > 0 && !self.bypassing.get() {
                 // Preempted by a higher class: it stays the first here, unless it may not linger.
                 if p.immed.get() {
-                    self.do_enqueue_task(c, c, p, enq::REENQ, None).await;
+                    self.do_enqueue_task(c, c, p, enq::REENQ, None);
                 } else {
-                    self.dispatch_enqueue(c, c.local_dsq(), p, enq::HEAD).await;
+                    self.dispatch_enqueue(c, c.local_dsq(), p, enq::HEAD);
                 }
             } else if next.is_some_and(|next| next.class < Class::Ext) {
-                self.do_enqueue_task(c, c, p, enq::LAST, None).await;
+                self.do_enqueue_task(c, c, p, enq::LAST, None);
                 if self.version.marks_idle_after_enq_last() && p.dsq.get() == c.local_dsq() {
                     c.mark_next.set(true);
                 }
             } else {
-                self.do_enqueue_task(c, c, p, 0, None).await;
+                self.do_enqueue_task(c, c, p, 0, None);
             }
         }
         if let Some(next) = next
             && next.class != Class::Ext
         {
-            self.switch_class(c, next).await;
+            self.switch_class(c, next);
         }
     }
 
     /// `switch_class()`: a higher class takes the CPU from sched_ext.
-    async fn switch_class(&self, c: &Cpu, next: NextTask) {
+    fn switch_class(&self, c: &Cpu, next: NextTask) {
         let preemptible = self.has_op(OpKind::CpuAcquire) || self.has_op(OpKind::CpuRelease);
         if !preemptible || next.class < Class::Ext {
             return;
@@ -332,32 +332,32 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             && let Some(task) = next.task
         {
             let op = OpCall::CpuRelease { cpu: c.id, task };
-            self.call_dispatching_op(c, op).await;
+            self.call_op(c, op);
         }
     }
 
     /// `set_next_task_scx()`.
-    pub(crate) async fn set_next_task_scx(&self, c: &Cpu, p: &Task) {
+    pub(crate) fn set_next_task_scx(&self, c: &Cpu, p: &Task) {
         if p.queued.get() {
-            self.ops_dequeue(c, p, deq::CORE_SCHED_EXEC).await;
-            self.dispatch_dequeue(c, c, p).await;
+            self.ops_dequeue(c, p, deq::CORE_SCHED_EXEC);
+            self.dispatch_dequeue(c, c, p);
         }
         p.exec_start.set(c.now.get());
         p.runs.set(p.queued.get());
         if p.queued.get() && self.has_op(OpKind::Running) {
-            self.call_op(c, OpCall::Running { task: p.id }).await;
+            self.call_op(c, OpCall::Running { task: p.id });
         }
         self.clr_task_runnable(p, true);
     }
 
     /// `do_pick_task_scx()`.
-    pub(crate) async fn pick_task_scx(&self, c: &Cpu, prev: Option<&Task>) -> Pick {
+    pub(crate) fn pick_task_scx(&self, c: &Cpu, prev: Option<&Task>) -> Pick {
         c.kick_sync.set(c.kick_sync.get() + 1);
         // rq_modified_begin()
         if c.next_class.get() > Class::Ext {
             c.next_class.set(Class::Ext);
         }
-        let mut verdict = self.balance_one(c, prev).await;
+        let mut verdict = self.balance_one(c, prev);
         if verdict == Verdict::Prev && prev.is_none_or(|p| p.class.get() != Class::Ext) {
             verdict = Verdict::Local;
         }

@@ -187,7 +187,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .or_else(|| waiting.chain(running).min_by_key(|p| p.fair.vruntime.get()))
     }
 
-    pub(crate) async fn pick_task_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
+    pub(crate) fn pick_task_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
         let running =
             prev.filter(|p| p.class.get() == Class::Fair && p.on_rq.get() == OnRq::Queued);
         if let Some(p) = running {
@@ -195,7 +195,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.update_deadline(p);
         }
         if running.is_none() && c.fair.queue.borrow().is_empty() && c.online.get() {
-            self.pull_fair_task(c, true).await;
+            self.pull_fair_task(c, true);
         }
         self.pick_eevdf(c, running).map(|p| p.id)
     }
@@ -310,7 +310,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Takes a task from the CPU that has most of them, near ones first. `idle`: this CPU has none.
-    async fn pull_fair_task(&self, c: &Cpu, idle: bool) {
+    fn pull_fair_task(&self, c: &Cpu, idle: bool) {
         let topology = &self.machine.topology;
         let here = c.nr_running.get();
         let source = self
@@ -323,8 +323,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 (near && idle, rq.nr_running.get(), std::cmp::Reverse(rq.id))
             });
         let Some(src) = source else { return };
-        self.rq_unlock(c, c).await;
-        self.rq_lock(c, src).await;
+        self.rq_unlock(c, c);
+        self.rq_lock(c, src);
         // From the tail, what has not run just now.
         let found = src
             .fair
@@ -338,21 +338,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 p.allows(c.id) && (idle || !hot) && self.is_queued_on(p, src)
             });
         let Some(p) = found else {
-            self.rq_unlock(c, src).await;
-            self.rq_lock(c, c).await;
+            self.rq_unlock(c, src);
+            self.rq_lock(c, c);
             return;
         };
         p.on_rq.set(OnRq::Migrating);
         self.dequeue_task_fair(c, src, p, deq::NOCLOCK);
         self.set_task_cpu(c, p, c.id);
-        self.rq_unlock(c, src).await;
-        self.rq_lock(c, c).await;
+        self.rq_unlock(c, src);
+        self.rq_lock(c, c);
         self.enqueue_task_fair(c, c, p, enq::MIGRATED);
         self.wakeup_preempt(c, c, p);
     }
 
     /// `sched_balance_trigger()`: from time to time a CPU with few tasks takes some.
-    pub(crate) async fn fair_balance_tick(&self, c: &Cpu) {
+    pub(crate) fn fair_balance_tick(&self, c: &Cpu) {
         if !self.has_fair.get() {
             return;
         }
@@ -374,9 +374,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .get()
             .is_some_and(|task| self.task(task).class.get() == Class::Fair);
         if has_fair && ticks.is_multiple_of(every) {
-            self.rq_lock(c, c).await;
-            self.pull_fair_task(c, false).await;
-            self.rq_unlock(c, c).await;
+            self.rq_lock(c, c);
+            self.pull_fair_task(c, false);
+            self.rq_unlock(c, c);
         }
     }
 }

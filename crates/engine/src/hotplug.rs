@@ -5,7 +5,7 @@ use schedlab_trace::{CpuId, CpuMode, Recorder};
 use crate::consts::ecode;
 use crate::cpu::{Cpu, Wait, irq};
 use crate::event_queue::{CpuEvent, Timer};
-use crate::kernel::{Kernel, Pause};
+use crate::kernel::Kernel;
 use crate::mutation::Mutation;
 use crate::outcome::ExitKind;
 use crate::policy::{OpCall, OpKind, Policy};
@@ -38,7 +38,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `handle_hotplug()`: the policy hears of it, or is unloaded because it cannot.
-    async fn handle_hotplug(&self, c: &Cpu, online: bool) {
+    fn handle_hotplug(&self, c: &Cpu, online: bool) {
         if !self.scx_enabled.get() {
             return;
         }
@@ -54,7 +54,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         if self.has_op(op) {
-            self.call_dispatching_op(c, call).await;
+            self.call_op(c, call);
         } else if !self.mutated(Mutation::HotplugIgnored) {
             self.exit_with(
                 ExitKind::UnregKern,
@@ -69,11 +69,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Takes `c` down: its tasks go elsewhere, then it runs nothing.
-    pub(crate) async fn cpu_down(&self, c: &Cpu) {
+    pub(crate) fn cpu_down(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Kernel);
-        self.sync(c).await;
+        self.sync(c);
         self.online.borrow_mut().remove(c.id);
-        self.handle_hotplug(c, false).await;
+        self.handle_hotplug(c, false);
         if self.bypassing.get() {
             return;
         }
@@ -81,11 +81,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c.online.set(false);
         self.idle.borrow_mut().forget(c.id);
         loop {
-            self.push_tasks_off(c).await;
+            self.push_tasks_off(c);
             let Some(task) = c.curr.get() else { break };
             // The stopper takes the CPU from the current task, wherever it is.
             self.task(task).migration_pending.set(true);
-            self.schedule(c, true).await;
+            self.schedule(c, true);
         }
         self.cancel_event(c.id, CpuEvent::Tick);
         self.cancel_event(c.id, CpuEvent::Ipi);
@@ -93,35 +93,35 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `balance_push()`: the tasks that wait on `c` go where they may.
-    async fn push_tasks_off(&self, c: &Cpu) {
-        self.rq_lock(c, c).await;
+    fn push_tasks_off(&self, c: &Cpu) {
+        self.rq_lock(c, c);
         for task in self.queued_tasks(c) {
             let p = self.task(task);
             if !self.is_queued_on(p, c) {
                 continue;
             }
-            let dst = self.cpu(self.select_fallback_rq(c, p).await);
-            self.move_queued_task(c, p, c, dst).await;
-            self.rq_unlock(c, dst).await;
-            self.rq_lock(c, c).await;
+            let dst = self.cpu(self.select_fallback_rq(c, p));
+            self.move_queued_task(c, p, c, dst);
+            self.rq_unlock(c, dst);
+            self.rq_lock(c, c);
         }
-        self.rq_unlock(c, c).await;
+        self.rq_unlock(c, c);
     }
 
     /// Brings `c` back.
-    pub(crate) async fn cpu_up(&self, c: &Cpu) {
+    pub(crate) fn cpu_up(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Kernel);
-        self.sync(c).await;
+        self.sync(c);
         self.online.borrow_mut().insert(c.id);
         c.online.set(true);
         c.need_resched.set(true);
-        self.handle_hotplug(c, true).await;
+        self.handle_hotplug(c, true);
     }
 
     /// An offline CPU waits to come back.
-    pub(crate) async fn offline(&self, c: &Cpu) {
+    pub(crate) fn offline(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Idle);
         c.wait.set(Wait::Offline);
-        Pause::new().await;
+        self.pause();
     }
 }

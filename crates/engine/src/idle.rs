@@ -490,20 +490,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `__scx_update_idle()`. `notify`: the CPU really changes between a task and idle.
-    pub(crate) async fn scx_update_idle(&self, c: &Cpu, idle: bool, notify: bool) {
+    pub(crate) fn scx_update_idle(&self, c: &Cpu, idle: bool, notify: bool) {
         if !self.scx_enabled.get() {
             return;
         }
         if notify || c.curr.get().is_none() {
-            self.sync(c).await;
+            self.sync(c);
             let mut masks = self.idle.borrow_mut();
             if masks.enabled {
                 masks.update(c.id, idle);
             }
         }
         if notify && self.has_op(OpKind::UpdateIdle) && !self.bypassing.get() {
-            self.call_op(c, OpCall::UpdateIdle { cpu: c.id, idle })
-                .await;
+            self.call_op(c, OpCall::UpdateIdle { cpu: c.id, idle });
         }
     }
 }

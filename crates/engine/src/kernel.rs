@@ -1,15 +1,13 @@
 //! The state of a run and its executor.
 //!
-//! Every virtual CPU is one future ([`Kernel::cpu_main`]) that runs the kernel's paths as
-//! straight-line code on its own local clock. It suspends where CPUs meet ([`Kernel::sync`], locks)
+//! Every virtual CPU is one fiber ([`Kernel::cpu_main`]) that runs the kernel's paths as straight-line
+//! code on its own local clock. It suspends where CPUs meet ([`Kernel::sync`], locks)
 //! and where it runs a task or idles. [`Kernel::run`] takes the earliest event, ties by CPU number,
 //! and resumes whom it concerns. So what a CPU reads at its local time was written before it.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 
+use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine, TaskAddresses, address};
 use schedlab_trace::{CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Recorder, TaskId};
 use schedlab_workload::{Counters, Rng, TaskSpec, stream};
@@ -70,14 +68,17 @@ pub(crate) struct Kernel<P, R> {
     pub limits: Limits,
     pub seed: u64,
     pub ops: Ops,
-    pub policy: RefCell<P>,
+    pub policy: P,
+    /// The way from a CPU's fiber to the executor.
+    pub switch: Switch,
     pub recorder: RefCell<R>,
     pub cache: RefCell<CacheModel>,
     pub policy_random: RefCell<Rng>,
     pub lock_random: RefCell<Rng>,
     pub queue: RefCell<EventQueue>,
-    /// The queue's earliest event.
-    pub head: Cell<Head>,
+    /// The queue's earliest event: its time, and its CPU.
+    pub horizon: Cell<u64>,
+    pub head_cpu: Cell<u32>,
     pub cpus: Vec<Cpu>,
     pub all_cpus: CpuSet,
     pub online: RefCell<CpuSet>,
@@ -128,32 +129,6 @@ pub(crate) struct Kernel<P, R> {
     pub clock: Cell<u64>,
     pub mutation: Option<Mutation>,
 }
-
-/// Suspends once.
-pub(crate) struct Pause {
-    resumed: bool,
-}
-
-impl Pause {
-    pub fn new() -> Self {
-        Pause { resumed: false }
-    }
-}
-
-impl Future for Pause {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if self.resumed {
-            Poll::Ready(())
-        } else {
-            self.resumed = true;
-            Poll::Pending
-        }
-    }
-}
-
-type CpuFuture<'k> = Pin<Box<dyn Future<Output = ()> + 'k>>;
 
 /// Runs `scenario` under `policy` to its end.
 ///
@@ -208,16 +183,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             limits,
             seed,
             ops,
-            policy: RefCell::new(policy),
+            policy,
+            switch: Switch::default(),
             recorder: RefCell::new(recorder),
             cache: RefCell::new(CacheModel::new(&machine)),
             policy_random: RefCell::new(stream(seed, STREAM_POLICY)),
             lock_random: RefCell::new(stream(seed, STREAM_LOCKS)),
             queue: RefCell::new(EventQueue::new(nr_cpus)),
-            head: Cell::new(Head {
-                time: u64::MAX,
-                cpu: 0,
-            }),
+            horizon: Cell::new(u64::MAX),
+            head_cpu: Cell::new(0),
             cpus: (0..nr_cpus)
                 .map(|cpu| Cpu::new(CpuId(cpu as u32), &machine))
                 .collect(),
@@ -325,15 +299,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         self.load();
         {
-            let mut futures: Vec<CpuFuture<'_>> = self
-                .cpus
-                .iter()
-                .map(|cpu| Box::pin(self.cpu_main(cpu)) as CpuFuture<'_>)
-                .collect();
-            let mut context = Context::from_waker(Waker::noop());
-            let mut poll = |cpu: CpuId| {
-                let done = futures[cpu.index()].as_mut().poll(&mut context);
-                debug_assert!(done.is_pending(), "a CPU never ends");
+            let mut fibers = Fibers::new(&self.switch);
+            for cpu in &self.cpus {
+                fibers.spawn(|| self.cpu_main(cpu));
+            }
+            let mut poll = |cpu: CpuId| match fibers.resume(cpu.index()) {
+                State::Suspended => {}
+                State::Trapped(trap) => self.policy_fault(self.policy.describe(cpu, &trap)),
+                State::Done => unreachable!("a CPU never ends"),
             };
             for cpu in &self.cpus {
                 poll(cpu.id);
@@ -495,26 +468,32 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn pop_event(&self) -> Option<(u64, Event)> {
         let mut queue = self.queue.borrow_mut();
         let event = queue.pop();
-        self.head.set(queue.head());
+        self.note_head(queue.head());
         event
+    }
+
+    #[inline]
+    fn note_head(&self, head: Head) {
+        self.horizon.set(head.time);
+        self.head_cpu.set(head.cpu);
     }
 
     pub(crate) fn set_event(&self, cpu: CpuId, event: CpuEvent, time: u64) {
         let mut queue = self.queue.borrow_mut();
         queue.set(cpu, event, time);
-        self.head.set(queue.head());
+        self.note_head(queue.head());
     }
 
     pub(crate) fn cancel_event(&self, cpu: CpuId, event: CpuEvent) {
         let mut queue = self.queue.borrow_mut();
         queue.cancel(cpu, event);
-        self.head.set(queue.head());
+        self.note_head(queue.head());
     }
 
     pub(crate) fn set_timer(&self, timer: Timer, cpu: CpuId, time: u64) {
         let mut queue = self.queue.borrow_mut();
         queue.set_timer(timer, cpu, time);
-        self.head.set(queue.head());
+        self.note_head(queue.head());
     }
 
     /// Sets the timer that ends a task's sleep or begins its life.
@@ -526,30 +505,35 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn cancel_timer(&self, timer: Timer) -> bool {
         let mut queue = self.queue.borrow_mut();
         let was_set = queue.cancel_timer(timer);
-        self.head.set(queue.head());
+        self.note_head(queue.head());
         was_set
     }
 
     /// Whether something is pending that comes before what `c` does now.
     #[inline]
     pub(crate) fn must_wait(&self, c: &Cpu) -> bool {
-        let head = self.head.get();
-        let now = c.now.get();
-        (head.time < now || (head.time == now && head.cpu < c.id.0)) && !self.alone.get()
+        let (horizon, now) = (self.horizon.get(), c.now.get());
+        (horizon < now || (horizon == now && self.head_cpu.get() < c.id.0)) && !self.alone.get()
+    }
+
+    /// Suspends the CPU that runs, until the executor resumes it.
+    #[inline]
+    pub(crate) fn pause(&self) {
+        self.switch.suspend();
     }
 
     /// Lets everything earlier happen first.
-    pub(crate) async fn wait_for_turn(&self, c: &Cpu) {
+    pub(crate) fn wait_for_turn(&self, c: &Cpu) {
         c.wait.set(Wait::Resume);
         self.set_event(c.id, CpuEvent::Main, c.now.get());
-        Pause::new().await;
+        self.pause();
     }
 
     /// A synchronisation point: on return nothing is pending that is earlier than this CPU.
     #[inline]
-    pub(crate) async fn sync(&self, c: &Cpu) {
+    pub(crate) fn sync(&self, c: &Cpu) {
         if self.must_wait(c) {
-            self.wait_for_turn(c).await;
+            self.wait_for_turn(c);
         }
     }
 
@@ -698,7 +682,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             events: summary.events,
             tasks: summary.tasks,
             unfinished: summary.unfinished,
-            policy: self.policy.into_inner(),
+            policy: self.policy,
             recorder: self.recorder.into_inner(),
         }
     }

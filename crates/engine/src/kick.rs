@@ -76,7 +76,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `scx_kick_cpu()`: notes the kick; an interrupt of this CPU carries it out.
-    pub(crate) async fn scx_kick_cpu(&self, c: &Cpu, cpu: CpuId, flags: u64) {
+    pub(crate) fn scx_kick_cpu(&self, c: &Cpu, cpu: CpuId, flags: u64) {
         if self.bypassing.get() {
             return;
         }
@@ -87,9 +87,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let rq = self.cpu(cpu);
             // The op under way may hold that very lock: then the try fails, as in the kernel.
             let own = c.locked_rq.get() == Some(cpu) && self.machine.sched_ext.rq_locks;
-            if !own && self.rq_trylock(c, rq).await {
+            if !own && self.rq_trylock(c, rq) {
                 let skip = self.can_skip_idle_kick(rq);
-                self.rq_unlock(c, rq).await;
+                self.rq_unlock(c, rq);
                 if skip {
                     return;
                 }
@@ -107,7 +107,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `kick_cpus_irq_workfn()`.
-    pub(crate) async fn kick_cpus(&self, c: &Cpu) {
+    pub(crate) fn kick_cpus(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Sched);
         // In the order of CPU numbers; those for idle CPUs last.
         c.kicks
@@ -119,7 +119,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 break;
             };
             let rq = self.cpu(cpu);
-            self.rq_lock(c, rq).await;
+            self.rq_lock(c, rq);
             if flags & kick::IDLE != 0 {
                 if !self.can_skip_idle_kick(rq) && (rq.online.get() || rq.id == c.id) {
                     self.resched_curr(c, rq);
@@ -127,10 +127,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             } else {
                 wait |= self.kick_one_cpu(c, rq, flags);
             }
-            self.rq_unlock(c, rq).await;
+            self.rq_unlock(c, rq);
         }
         if wait && self.mutated(Mutation::KickWaitInInterrupt) {
-            self.kick_sync_wait(c).await;
+            self.kick_sync_wait(c);
         } else if wait {
             c.kick_sync_pending.set(true);
             self.resched_curr(c, c);
@@ -160,7 +160,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `kick_sync_wait_bal_cb()`: waits until each kicked CPU has been through schedule().
-    pub(crate) async fn kick_sync_wait(&self, c: &Cpu) {
+    pub(crate) fn kick_sync_wait(&self, c: &Cpu) {
         let mode = self.set_mode(c, CpuMode::Spin);
         loop {
             c.kick_waits
@@ -174,7 +174,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 c.kick_sync.set(c.kick_sync.get() + 1);
             }
             self.charge(c, RELAX_NS);
-            self.sync(c).await;
+            self.sync(c);
         }
         self.set_mode(c, mode);
     }

@@ -1,9 +1,6 @@
 //! Loading and unloading the policy, and tasks coming to it and leaving it (kernel/sched/ext/ext.c).
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Waker};
-
+use schedlab_fiber::{Fibers, State};
 use schedlab_trace::{CpuId, Event, Recorder};
 
 use crate::consts::{self, WATCHDOG_MAX_TIMEOUT_MS, deq, errno, ops};
@@ -18,16 +15,22 @@ use crate::task::{Class, OnRq, OpsState, ScxState, Task, TaskState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Runs `path` to its end while nothing else happens and no time passes.
-    fn run_alone(&self, path: impl Future<Output = ()>) {
+    fn run_alone(&self, path: impl FnOnce()) {
         let c = &self.cpus[0];
         let (now, carry, mode) = (c.now.get(), c.carry_ps.get(), c.mode.get());
         self.alone.set(true);
         let mute = self.mute.replace(true);
-        let done = pin!(path).poll(&mut Context::from_waker(Waker::noop()));
-        assert!(
-            done.is_ready(),
-            "nobody can be waited for while a policy is loaded"
-        );
+        let mut fiber = Fibers::new(&self.switch);
+        fiber.spawn(path);
+        match fiber.resume(0) {
+            State::Done => {}
+            State::Trapped(trap) => self.policy_fault(self.policy.describe(c.id, &trap)),
+            State::Suspended => assert!(
+                self.policy_dead.get(),
+                "nobody can be waited for while a policy is loaded"
+            ),
+        }
+        drop(fiber);
         self.alone.set(false);
         self.mute.set(mute);
         c.now.set(now);
@@ -49,7 +52,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
             self.introduce_task(&self.cpus[0], p);
         }
-        self.run_alone(self.scx_enable());
+        self.run_alone(|| self.scx_enable());
     }
 
     /// Whether a task is there when the policy is loaded.
@@ -58,7 +61,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             && self.queue.borrow().timer_due(Timer::Task(p.id)) == Some(0)
     }
 
-    async fn scx_enable(&self) {
+    fn scx_enable(&self) {
         let c = &self.cpus[0];
         if self.ops.timeout_ms > WATCHDOG_MAX_TIMEOUT_MS {
             self.scx_error(format!(
@@ -72,7 +75,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .borrow_mut()
             .enable(has_update_idle, self.ops.flags, &self.online.borrow());
         if self.has_op(OpKind::Init) {
-            let ret = self.call_dispatching_op(c, OpCall::Init).await;
+            let ret = self.call_op(c, OpCall::Init);
             if ret != 0 {
                 let ret = self.sanitize_err("init", ret);
                 self.scx_error(format!("ops.init() failed ({ret})"));
@@ -98,7 +101,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
-            let ret = self.scx_init_task(c, p, false).await;
+            let ret = self.scx_init_task(c, p, false);
             if ret != 0 {
                 self.scx_error(format!("ops.init_task() failed ({ret}) for {}", p.label()));
                 return;
@@ -112,7 +115,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.class.set(self.class_of(p));
             if p.class.get() == Class::Ext {
                 self.set_slice(p, consts::SLICE_DFL);
-                self.switching_to_scx(c, p).await;
+                self.switching_to_scx(c, p);
             }
         }
         self.scx_enabled.set(true);
@@ -131,16 +134,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `__scx_init_task()`: 0 or a negative errno.
-    async fn scx_init_task(&self, c: &Cpu, p: &Task, fork: bool) -> i64 {
+    fn scx_init_task(&self, c: &Cpu, p: &Task, fork: bool) -> i64 {
         if self.has_op(OpKind::InitTask) {
-            let ret = self
-                .call_dispatching_op(c, OpCall::InitTask { task: p.id, fork })
-                .await;
+            let ret = self.call_op(c, OpCall::InitTask { task: p.id, fork });
             if ret != 0 {
                 return self.sanitize_err("init_task", ret);
             }
         }
-        if fork && self.policy.borrow().disallowed(p.id) {
+        if fork && self.policy.disallowed(p.id) {
             self.scx_error(format!(
                 "ops.init_task() set task->scx.disallow for {} during fork",
                 p.label()
@@ -151,20 +152,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `scx_fork()` and `scx_post_fork()`: 0 or a negative errno, with which fork() fails.
-    pub(crate) async fn scx_fork(&self, c: &Cpu, p: &Task) -> i64 {
+    pub(crate) fn scx_fork(&self, c: &Cpu, p: &Task) -> i64 {
         if !self.scx_enabled.get() {
             p.scx_state.set(ScxState::Dead);
             p.class.set(self.class_of(p));
             return 0;
         }
-        let ret = self.scx_init_task(c, p, true).await;
+        let ret = self.scx_init_task(c, p, true);
         if ret != 0 {
             return ret;
         }
         p.class.set(self.class_of(p));
         self.set_slice(p, consts::SLICE_DFL);
         if p.class.get() == Class::Ext {
-            self.scx_enable_task(c, p).await;
+            self.scx_enable_task(c, p);
         }
         0
     }
@@ -176,7 +177,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.nr_alive.set(self.nr_alive.get() - 1);
         self.record(c, Event::TaskExit { task: p.id });
         if !self.policy_dead.get() {
-            self.policy.borrow_mut().drop_task(p.id);
+            self.policy.drop_task(p.id);
         }
         if self.exit.borrow().is_none() {
             self.fail(WorkloadFailure::ForkRefused {
@@ -187,63 +188,63 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `scx_enable_task()`.
-    async fn scx_enable_task(&self, c: &Cpu, p: &Task) {
+    fn scx_enable_task(&self, c: &Cpu, p: &Task) {
         p.weight.set(consts::cgroup_weight(p.load_weight()));
         self.sync_task(p);
         if self.has_op(OpKind::Enable) {
-            self.call_op(c, OpCall::Enable { task: p.id }).await;
+            self.call_op(c, OpCall::Enable { task: p.id });
         }
         if self.has_op(OpKind::SetWeight) && !self.mutated(Mutation::SetWeightNotTold) {
             let op = OpCall::SetWeight {
                 task: p.id,
                 weight: p.weight.get(),
             };
-            self.call_op(c, op).await;
+            self.call_op(c, op);
         }
         p.scx_state.set(ScxState::Enabled);
     }
 
     /// `switching_to_scx()`.
-    pub(crate) async fn switching_to_scx(&self, c: &Cpu, p: &Task) {
-        self.scx_enable_task(c, p).await;
+    pub(crate) fn switching_to_scx(&self, c: &Cpu, p: &Task) {
+        self.scx_enable_task(c, p);
         if self.has_op(OpKind::SetCpumask) {
-            self.call_op(c, OpCall::SetCpumask { task: p.id }).await;
+            self.call_op(c, OpCall::SetCpumask { task: p.id });
         }
     }
 
     /// `scx_disable_task()`.
-    pub(crate) async fn scx_disable_task(&self, c: &Cpu, p: &Task) {
+    pub(crate) fn scx_disable_task(&self, c: &Cpu, p: &Task) {
         p.clear_direct_dispatch();
         if self.has_op(OpKind::Disable) && !self.mutated(Mutation::ExitWithoutDisable) {
-            self.call_op(c, OpCall::Disable { task: p.id }).await;
+            self.call_op(c, OpCall::Disable { task: p.id });
         }
         p.scx_state.set(ScxState::Ready);
         if self.version.resets_fields_on_disable() {
-            let mut policy = self.policy.borrow_mut();
+            let policy = &self.policy;
             policy.set_vtime(p.id, 0);
             policy.set_slice(p.id, 0);
         }
     }
 
     /// `scx_disable_and_exit_task()`.
-    async fn scx_disable_and_exit_task(&self, c: &Cpu, p: &Task) {
+    fn scx_disable_and_exit_task(&self, c: &Cpu, p: &Task) {
         match p.scx_state.get() {
             ScxState::None | ScxState::Dead => return,
             ScxState::Ready => {}
-            ScxState::Enabled => self.scx_disable_task(c, p).await,
+            ScxState::Enabled => self.scx_disable_task(c, p),
         }
         if self.has_op(OpKind::ExitTask) {
             let op = OpCall::ExitTask {
                 task: p.id,
                 cancelled: false,
             };
-            self.call_op(c, op).await;
+            self.call_op(c, op);
         }
         p.scx_state.set(ScxState::Dead);
     }
 
     /// A runnable task leaves its queue before it leaves the policy (`sched_change_begin()`).
-    async fn leave_queue(&self, c: &Cpu, p: &Task) {
+    fn leave_queue(&self, c: &Cpu, p: &Task) {
         if p.class.get() != Class::Ext || p.scx_state.get() != ScxState::Enabled {
             return;
         }
@@ -255,17 +256,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.ops_state.set(OpsState::None);
         }
         let flags = deq::SAVE | deq::MOVE | deq::NOCLOCK | deq::CLASS;
-        self.dequeue_task_scx(c, self.cpu(p.cpu.get()), p, flags)
-            .await;
+        self.dequeue_task_scx(c, self.cpu(p.cpu.get()), p, flags);
         p.on_rq.set(OnRq::No);
     }
 
     /// `sched_ext_dead()`: the last that happens to a task.
-    pub(crate) async fn sched_ext_dead(&self, c: &Cpu, p: &Task) {
-        self.scx_disable_and_exit_task(c, p).await;
+    pub(crate) fn sched_ext_dead(&self, c: &Cpu, p: &Task) {
+        self.scx_disable_and_exit_task(c, p);
         self.record(c, Event::TaskExit { task: p.id });
         if !self.policy_dead.get() {
-            self.policy.borrow_mut().drop_task(p.id);
+            self.policy.drop_task(p.id);
         }
         if let Some(behaviour) = p.behaviour.borrow_mut().take() {
             behaviour.report(&mut self.counters.borrow_mut());
@@ -283,15 +283,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.normal_class == NormalClass::Fair || self.policy_dead.get() {
             return;
         }
-        self.run_alone(self.scx_disable());
+        self.run_alone(|| self.scx_disable());
     }
 
-    async fn scx_disable(&self) {
+    fn scx_disable(&self) {
         let c = &self.cpus[0];
         for p in self.tasks.iter() {
             if !self.mutated(Mutation::UnloadForgetsTasks) {
-                self.leave_queue(c, p).await;
-                self.scx_disable_and_exit_task(c, p).await;
+                self.leave_queue(c, p);
+                self.scx_disable_and_exit_task(c, p);
             }
         }
         if self.has_op(OpKind::Exit) {
@@ -311,7 +311,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     message: String::new(),
                 },
             };
-            self.call_op(c, op).await;
+            self.call_op(c, op);
         }
     }
 }

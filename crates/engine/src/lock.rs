@@ -14,7 +14,7 @@ use schedlab_trace::{
 
 use crate::cpu::{Cpu, Wait};
 use crate::event_queue::CpuEvent;
-use crate::kernel::{Kernel, Pause};
+use crate::kernel::Kernel;
 use crate::policy::Policy;
 
 /// A lock by its place in [`Locks`].
@@ -78,9 +78,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Takes `lock` on `c`, spinning while it is held.
     #[inline]
-    pub(crate) async fn spin_lock(&self, c: &Cpu, lock: LockIx) {
+    pub(crate) fn spin_lock(&self, c: &Cpu, lock: LockIx) {
         if !self.lock_at_once(c, lock, false) {
-            self.spin_lock_slow(c, lock).await;
+            self.spin_lock_slow(c, lock);
         }
     }
 
@@ -119,9 +119,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// The lock is held, or it is not this CPU's turn.
-    async fn spin_lock_slow(&self, c: &Cpu, lock: LockIx) {
+    fn spin_lock_slow(&self, c: &Cpu, lock: LockIx) {
         if self.must_wait(c) {
-            self.wait_for_turn(c).await;
+            self.wait_for_turn(c);
             if self.lock_at_once(c, lock, false) {
                 return;
             }
@@ -141,7 +141,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.begin_spin(c, lock);
         loop {
             c.wait.set(Wait::Resume);
-            Pause::new().await;
+            self.pause();
             // Either the lock was handed over, or it is this CPU's turn to see that it is free.
             if self.locks.borrow().holder(lock) == Some(c.id) {
                 break;
@@ -167,7 +167,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Tries to take `lock`; tells whether it did.
-    pub(crate) async fn spin_trylock(&self, c: &Cpu, lock: LockIx) -> bool {
+    pub(crate) fn spin_trylock(&self, c: &Cpu, lock: LockIx) -> bool {
         if self.alone.get() {
             let free = self.locks.borrow().holder(lock).is_none();
             if free {
@@ -176,7 +176,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return free;
         }
         if self.must_wait(c) {
-            self.wait_for_turn(c).await;
+            self.wait_for_turn(c);
         }
         if self.lock_at_once(c, lock, true) {
             return true;
@@ -242,9 +242,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Releases `lock`. The holder need not wait for its turn if nobody spins: who comes before this
     /// instant finds the lock held until it.
     #[inline]
-    pub(crate) async fn spin_unlock(&self, c: &Cpu, lock: LockIx) {
+    pub(crate) fn spin_unlock(&self, c: &Cpu, lock: LockIx) {
         if !self.unlock_at_once(c, lock) {
-            self.spin_unlock_slow(c, lock).await;
+            self.spin_unlock_slow(c, lock);
         }
     }
 
@@ -278,11 +278,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Releases a lock that others spin for.
-    async fn spin_unlock_slow(&self, c: &Cpu, lock: LockIx) {
+    fn spin_unlock_slow(&self, c: &Cpu, lock: LockIx) {
         let address = self.locks.borrow().locks[lock.0 as usize].address;
         self.touch(c, address, true);
         if self.must_wait(c) {
-            self.wait_for_turn(c).await;
+            self.wait_for_turn(c);
         }
         let now = c.now.get();
         let acquired_at = {
@@ -335,32 +335,32 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Takes the run queue lock of `rq`, where the machine's kernel has one.
-    pub(crate) async fn rq_lock(&self, c: &Cpu, rq: &Cpu) {
+    pub(crate) fn rq_lock(&self, c: &Cpu, rq: &Cpu) {
         if self.machine.sched_ext.rq_locks {
             let lock = self.rq_lock_of(rq);
-            self.spin_lock(c, lock).await;
+            self.spin_lock(c, lock);
         } else if self.must_wait(c) {
-            self.wait_for_turn(c).await;
+            self.wait_for_turn(c);
         }
     }
 
     /// Tries to take the run queue lock of `rq`.
-    pub(crate) async fn rq_trylock(&self, c: &Cpu, rq: &Cpu) -> bool {
+    pub(crate) fn rq_trylock(&self, c: &Cpu, rq: &Cpu) -> bool {
         if self.machine.sched_ext.rq_locks {
             let lock = self.rq_lock_of(rq);
-            return self.spin_trylock(c, lock).await;
+            return self.spin_trylock(c, lock);
         }
         if self.must_wait(c) {
-            self.wait_for_turn(c).await;
+            self.wait_for_turn(c);
         }
         true
     }
 
     /// Releases the run queue lock of `rq`.
-    pub(crate) async fn rq_unlock(&self, c: &Cpu, rq: &Cpu) {
+    pub(crate) fn rq_unlock(&self, c: &Cpu, rq: &Cpu) {
         if self.machine.sched_ext.rq_locks {
             let lock = self.rq_lock_of(rq);
-            self.spin_unlock(c, lock).await;
+            self.spin_unlock(c, lock);
         }
     }
 

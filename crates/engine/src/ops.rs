@@ -1,13 +1,14 @@
 //! Calling the policy's ops and carrying out what they ask for.
 //!
-//! [`Kernel::call_op`] drives one op to its end. Between its steps the CPU waits for its turn, so a
-//! request takes effect in the order of virtual time. A request of `ops.dispatch()` can itself call
-//! an op (`ops.dequeue()` where a task leaves the policy's custody): that one is nested, and may ask
-//! only for what calls no further op.
+//! An op runs on its CPU's fiber; what it asks for comes back here ([`Caller`]). Requests of others
+//! take effect in the order of virtual time: the CPU waits for its turn first. A request of
+//! `ops.dispatch()` can itself call an op (`ops.dequeue()` where a task leaves the policy's custody):
+//! that one is nested, and may ask only for what calls no further op.
 //!
 //! Costs: the virtual kernel charges `op_ns` for each op and `kfunc_ns` for each request that is a
 //! kfunc or helper. What the policy's side answers by itself it charges itself.
 
+use schedlab_fiber::Switch;
 use schedlab_trace::{CpuId, CpuMode, Recorder, TaskId};
 
 use crate::consts::{BPF_MAX_LOOPS, dsq_id, enq, errno, iter, kick, ops, reenq};
@@ -18,64 +19,45 @@ use crate::mutation::Mutation;
 use crate::op_context::{op_name, refused_in};
 use crate::outcome::ExitKind;
 use crate::policy::{
-    Env, OpCall, OpKind, Policy, PolicyLock, Reply, Request, Step, TaskView, TimerId,
+    Env, OpCall, OpKind, Policy, PolicyLock, Reply, Request, Service, TaskView, TimerId,
 };
 use crate::task::{OpsState, Task};
 
-impl<P: Policy, R: Recorder> Kernel<P, R> {
-    /// Lets the policy's side do a step on `c`.
-    fn policy_step(&self, c: &Cpu, step: impl FnOnce(&mut P, &mut Env<'_>) -> Step) -> Step {
-        let mut policy = self.policy.borrow_mut();
-        let mut cache = self.cache.borrow_mut();
-        let mut probes = c.probes.borrow_mut();
-        let mut random = self.policy_random.borrow_mut();
-        let horizon = if self.alone.get() {
-            u64::MAX
-        } else {
-            self.head.get().time
-        };
-        let mut env = Env {
-            cpu: c.id,
-            now: self.now(c),
-            carry_ps: c.carry_ps.get(),
-            horizon: schedlab_trace::Instant::from_ns(horizon),
-            path: c.lock_path.get(),
-            machine: &self.machine,
-            cache: &mut cache,
-            probes: &mut probes,
-            random: &mut random,
-        };
-        let step = step(&mut policy, &mut env);
-        debug_assert!(
-            env.now.ns() >= c.now.get(),
-            "time went backwards in policy code"
-        );
-        c.now.set(env.now.ns());
-        c.carry_ps.set(env.carry_ps);
-        step
+/// An op's way back into the virtual kernel.
+struct Caller<'k, P, R> {
+    kernel: &'k Kernel<P, R>,
+    cpu: &'k Cpu,
+}
+
+impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
+    fn ask(&self, request: Request) -> Reply {
+        let (kernel, c) = (self.kernel, self.cpu);
+        kernel.bound_op(c);
+        if kernel.policy_dead.get() {
+            kernel.give_up();
+        }
+        let reply = kernel.carry_out(c, request);
+        if kernel.policy_dead.get() {
+            kernel.give_up();
+        }
+        reply
     }
 
+    fn fault(&self, message: String) -> ! {
+        self.kernel.policy_fault(message);
+        self.kernel.give_up()
+    }
+
+    fn switch(&self) -> &Switch {
+        &self.kernel.switch
+    }
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Whether ops are called at all.
     fn ops_callable(&self, c: &Cpu) -> bool {
         !self.policy_dead.get()
             && (!self.stopping.get() || self.alone.get() || c.op.get().is_some())
-    }
-
-    fn begin_op(&self, c: &Cpu, op: OpCall) -> Step {
-        let kind = op.kind();
-        self.set_mode(c, CpuMode::Sched);
-        self.charge(c, self.machine.sched_ext.op_ns);
-        if c.op.get().is_none() {
-            c.op.set(Some(kind));
-            c.op_began.set(c.now.get());
-            c.op_requests.set(0);
-            self.ops_under_way.set(self.ops_under_way.get() + 1);
-            self.policy_step(c, |policy, env| policy.call(env, op))
-        } else {
-            debug_assert!(c.nested_op.get().is_none(), "ops nest once");
-            c.nested_op.set(Some(kind));
-            self.policy_step(c, |policy, env| policy.reply(env, Reply::Nested(op)))
-        }
     }
 
     fn end_op(&self, c: &Cpu) {
@@ -118,59 +100,53 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.policy_dead.set(true);
     }
 
-    /// Calls an op that asks for nothing which calls another op. Returns what it returns.
-    pub(crate) async fn call_op(&self, c: &Cpu, op: OpCall) -> i64 {
+    /// Calls an op. Returns what it returns.
+    pub(crate) fn call_op(&self, c: &Cpu, op: OpCall) -> i64 {
         if !self.ops_callable(c) {
             return 0;
         }
-        let mut step = self.begin_op(c, op);
-        let result = loop {
-            match step {
-                Step::Done(result) => break result,
-                Step::Fault(message) => {
-                    self.policy_fault(message);
-                    break 0;
-                }
-                Step::Ask(request) => {
-                    self.bound_op(c);
-                    let reply = self.carry_out(c, request).await;
-                    if self.policy_dead.get() {
-                        break 0;
-                    }
-                    step = self.policy_step(c, |policy, env| policy.reply(env, reply));
-                }
-            }
+        let kind = op.kind();
+        self.set_mode(c, CpuMode::Sched);
+        self.charge(c, self.machine.sched_ext.op_ns);
+        if c.op.get().is_none() {
+            c.op.set(Some(kind));
+            c.op_began.set(c.now.get());
+            c.op_requests.set(0);
+            self.ops_under_way.set(self.ops_under_way.get() + 1);
+        } else {
+            debug_assert!(c.nested_op.get().is_none(), "ops nest once");
+            c.nested_op.set(Some(kind));
+        }
+        let caller = Caller {
+            kernel: self,
+            cpu: c,
         };
+        let env = Env {
+            cpu: c.id,
+            now: &c.now,
+            carry_ps: &c.carry_ps,
+            horizon: &self.horizon,
+            path: c.lock_path.get(),
+            machine: &self.machine,
+            cache: &self.cache,
+            probes: &c.probes,
+            random: &self.policy_random,
+            kernel: &caller,
+        };
+        let result = self.policy.call(&env, &op);
         self.end_op(c);
+        if self.policy_dead.get() {
+            // A lock held on return.
+            self.give_up();
+        }
         result
     }
 
-    /// Calls an op whose requests may call ops themselves (`ops.dispatch()` and those without a run
-    /// queue's lock).
-    pub(crate) async fn call_dispatching_op(&self, c: &Cpu, op: OpCall) -> i64 {
-        if !self.ops_callable(c) {
-            return 0;
+    /// The op under way ends where it is: its CPU is never resumed.
+    fn give_up(&self) -> ! {
+        loop {
+            self.switch.suspend();
         }
-        let mut step = self.begin_op(c, op);
-        let result = loop {
-            match step {
-                Step::Done(result) => break result,
-                Step::Fault(message) => {
-                    self.policy_fault(message);
-                    break 0;
-                }
-                Step::Ask(request) => {
-                    self.bound_op(c);
-                    let reply = self.carry_out_dispatching(c, request).await;
-                    if self.policy_dead.get() {
-                        break 0;
-                    }
-                    step = self.policy_step(c, |policy, env| policy.reply(env, reply));
-                }
-            }
-        };
-        self.end_op(c);
-        result
     }
 
     /// The op that asks now.
@@ -179,46 +155,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .get()
             .or(c.op.get())
             .expect("requests come from ops")
-    }
-
-    async fn carry_out_dispatching(&self, c: &Cpu, request: Request) -> Reply {
-        match request {
-            Request::DsqMoveToLocal { dsq, enq_flags } => {
-                if self.refuse(c, &request) {
-                    return Reply::Bool(false);
-                }
-                self.charge(c, self.machine.sched_ext.kfunc_ns);
-                Reply::Bool(self.dsq_move_to_local(c, dsq, enq_flags).await)
-            }
-            Request::DsqMove {
-                iter,
-                task,
-                dsq,
-                enq_flags,
-                priq,
-            } => {
-                if self.refuse(c, &request) {
-                    return Reply::Bool(false);
-                }
-                self.charge(c, self.machine.sched_ext.kfunc_ns);
-                let enq_flags = if priq {
-                    enq_flags | enq::DSQ_PRIQ
-                } else {
-                    enq_flags
-                };
-                Reply::Bool(
-                    self.scx_dsq_move(c, iter, self.task(task), dsq, enq_flags)
-                        .await,
-                )
-            }
-            Request::Reenqueue { .. } if !self.version.has_immed() => {
-                // 6.18: scx_bpf_reenqueue_local(), at once, only in ops.cpu_release().
-                self.charge(c, self.machine.sched_ext.kfunc_ns);
-                self.sync(c).await;
-                Reply::Int(i64::from(self.reenq_local(c, c, reenq::ANY).await))
-            }
-            request => self.carry_out(c, request).await,
-        }
     }
 
     /// Ends the run if the op under way may not call this kfunc.
@@ -236,11 +172,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Carries out a request that calls no op.
-    async fn carry_out(&self, c: &Cpu, request: Request) -> Reply {
+    /// Carries out a request.
+    fn carry_out(&self, c: &Cpu, request: Request) -> Reply {
         match request {
             Request::Sync => {
-                self.sync(c).await;
+                self.sync(c);
                 return Reply::Done;
             }
             Request::Lock {
@@ -257,7 +193,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     ));
                     return Reply::Done;
                 }
-                self.spin_lock(c, lock).await;
+                self.spin_lock(c, lock);
                 c.held.policy.set(c.held.policy.get() + 1);
                 return Reply::Done;
             }
@@ -267,7 +203,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 class,
             } => {
                 let lock = self.policy_lock(lock, address, class);
-                let taken = self.spin_trylock(c, lock).await;
+                let taken = self.spin_trylock(c, lock);
                 if taken {
                     c.held.policy.set(c.held.policy.get() + 1);
                 }
@@ -283,7 +219,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 match known {
                     Some(lock) if self.locks.borrow().holder(lock) == Some(c.id) => {
                         c.held.policy.set(c.held.policy.get() - 1);
-                        self.spin_unlock(c, lock).await;
+                        self.spin_unlock(c, lock);
                     }
                     _ => self.policy_fault(format!(
                         "CPU {} releases a lock that it does not hold in ops.{}",
@@ -321,15 +257,32 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
                 Reply::Done
             }
+            Request::DsqMoveToLocal { dsq, enq_flags } => {
+                Reply::Bool(self.dsq_move_to_local(c, dsq, enq_flags))
+            }
+            Request::DsqMove {
+                iter,
+                task,
+                dsq,
+                enq_flags,
+                priq,
+            } => {
+                let enq_flags = if priq {
+                    enq_flags | enq::DSQ_PRIQ
+                } else {
+                    enq_flags
+                };
+                Reply::Bool(self.scx_dsq_move(c, iter, self.task(task), dsq, enq_flags))
+            }
             request => {
-                self.sync(c).await;
-                self.carry_out_shared(c, request).await
+                self.sync(c);
+                self.carry_out_shared(c, request)
             }
         }
     }
 
     /// Requests that look at or change what CPUs share. It is this CPU's turn.
-    async fn carry_out_shared(&self, c: &Cpu, request: Request) -> Reply {
+    fn carry_out_shared(&self, c: &Cpu, request: Request) -> Reply {
         match request {
             Request::CreateDsq { dsq, node } => Reply::Int(self.create_dsq(dsq, node)),
             Request::DestroyDsq { .. } if self.mutated(Mutation::DestroyedDsqKeepsId) => {
@@ -379,12 +332,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     return Reply::Task(None);
                 };
                 let lock = self.dsq_lock(dsq);
-                self.spin_lock(c, lock).await;
+                self.spin_lock(c, lock);
                 let task = self.dsqs.borrow_mut().iter_next(iter);
                 if let Some(task) = task {
                     self.touch_task(c, task, false);
                 }
-                self.spin_unlock(c, lock).await;
+                self.spin_unlock(c, lock);
                 Reply::Task(task)
             }
             Request::IterDestroy { iter } => {
@@ -399,10 +352,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.dsqs.borrow_mut().iter_set_vtime(iter, vtime);
                 Reply::Done
             }
+            // 6.18: scx_bpf_reenqueue_local(), at once, only in ops.cpu_release().
+            Request::Reenqueue { .. } if !self.version.has_immed() => {
+                Reply::Int(i64::from(self.reenq_local(c, c, reenq::ANY)))
+            }
             Request::Reenqueue { dsq, flags } => self.dsq_reenq(c, dsq, flags),
             Request::Kick { cpu, flags } => {
                 if self.cpu_valid(cpu, "") {
-                    self.scx_kick_cpu(c, CpuId(cpu as u32), flags).await;
+                    self.scx_kick_cpu(c, CpuId(cpu as u32), flags);
                 }
                 Reply::Done
             }
@@ -462,7 +419,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             Request::TaskFromPid { pid } => Reply::Task(self.task_from_pid(pid)),
             Request::TaskSet { task, slice, vtime } => {
-                let mut policy = self.policy.borrow_mut();
+                let policy = &self.policy;
                 if let Some(slice) = slice {
                     policy.set_slice(task, slice);
                 }
@@ -491,18 +448,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.exit_with(ExitKind::UnregBpf, code, message);
                 Reply::Done
             }
-            Request::DsqMoveToLocal { .. } | Request::DsqMove { .. } => {
-                let op = op_name(self.asking_op(c));
-                self.policy_fault(format!(
-                    "ops.{op} called a kfunc that dispatches, which the kernel's verifier refuses there"
-                ));
-                Reply::Done
-            }
             Request::Sync
             | Request::Lock { .. }
             | Request::Unlock { .. }
             | Request::TryLock { .. }
             | Request::DsqInsert { .. }
+            | Request::DsqMoveToLocal { .. }
+            | Request::DsqMove { .. }
             | Request::DispatchNrSlots
             | Request::DispatchCancel => unreachable!("carried out before"),
         }
@@ -604,7 +556,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return false;
         };
         {
-            let mut policy = self.policy.borrow_mut();
+            let policy = &self.policy;
             let slice = match slice {
                 0 => policy.slice(p.id).max(1),
                 slice => slice,
@@ -682,14 +634,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Calls back the policy's timers that have expired on `c`.
-    pub(crate) async fn policy_timers_expired(&self, c: &Cpu) {
+    pub(crate) fn policy_timers_expired(&self, c: &Cpu) {
         loop {
             let Some(timer) = c.expired_policy.borrow_mut().pop_front() else {
                 return;
             };
             let mode = self.set_mode(c, CpuMode::Sched);
-            self.call_dispatching_op(c, OpCall::TimerCallback { timer })
-                .await;
+            self.call_op(c, OpCall::TimerCallback { timer });
             self.set_mode(c, mode);
         }
     }
@@ -718,16 +669,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             flags,
             migration_disabled: false,
         };
-        self.policy.borrow_mut().sync_task(p.id, &view);
+        self.policy.sync_task(p.id, &view);
     }
 
     /// `p->scx.slice`.
     pub(crate) fn slice(&self, p: &Task) -> u64 {
-        self.policy.borrow().slice(p.id)
+        self.policy.slice(p.id)
     }
 
     pub(crate) fn set_slice(&self, p: &Task, slice: u64) {
-        self.policy.borrow_mut().set_slice(p.id, slice);
+        self.policy.set_slice(p.id, slice);
     }
 
     /// `refill_task_slice_dfl()`.

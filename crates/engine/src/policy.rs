@@ -1,12 +1,14 @@
 //! The contract between the virtual kernel and a policy.
 //!
-//! The virtual kernel calls ops ([`OpCall`]); a policy answers with a [`Step`]: it is done, or it
-//! needs something that several CPUs share and asks for it by a typed [`Request`]. The virtual
-//! kernel carries a request out when no CPU is earlier in virtual time, and resumes the policy with
-//! a [`Reply`]. So locks are contended, try-locks fail and IPIs come late exactly when virtual time
-//! says so. Things of one CPU alone (time spent, the cache model) are reached through [`Env`]
-//! without a detour.
+//! The virtual kernel calls ops ([`OpCall`]) on the calling CPU's fiber. What several CPUs share a
+//! policy asks for by a typed [`Request`] ([`Service::ask`]). The virtual kernel carries it out when
+//! no CPU is earlier in virtual time, other CPUs running meanwhile, and returns a [`Reply`]. So locks
+//! are contended, try-locks fail and IPIs come late exactly when virtual time says so. Things of one
+//! CPU alone (time spent, the cache model) are reached through [`Env`] without a detour.
 
+use std::cell::{Cell, RefCell};
+
+use schedlab_fiber::{Switch, Trap};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_trace::{CpuId, CpuSet, Instant, LockClass, LockPath, TaskId};
 use schedlab_workload::SchedClass;
@@ -332,22 +334,6 @@ pub enum Reply {
     Iter(IterId),
     /// A CPU mask.
     Mask(CpuSet),
-    /// Not an answer yet: the request has led to a call of another op on this CPU (a task that leaves
-    /// the policy's custody inside `ops.dispatch` is told by `ops.dequeue`). Its [`Step::Done`] is
-    /// answered by the reply that is still owed.
-    Nested(OpCall),
-}
-
-/// What a policy does next.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Step {
-    /// The op returned; ops without a result return 0.
-    Done(i64),
-    /// It waits for something shared.
-    Ask(Request),
-    /// The policy's code broke a rule that no kernel would let it break alive (a wild access, an
-    /// endless loop, a lock held on return, a kfunc that is not there). The run ends.
-    Fault(String),
 }
 
 /// What a policy counts by its probes, per CPU. Both worlds have the same counters.
@@ -365,36 +351,60 @@ pub struct Probes {
     pub pinned_local: u64,
 }
 
-/// What a policy may reach without the virtual kernel: its CPU's time and the cost model.
+/// What the virtual kernel does for policy code on one CPU while an op runs there.
+pub trait Service {
+    /// Carries out a request. Ops may be called on this CPU meanwhile (a task that leaves the policy's
+    /// custody inside `ops.dispatch` is told by `ops.dequeue`), and on others.
+    fn ask(&self, request: Request) -> Reply;
+
+    /// The policy's code broke a rule that no kernel would let it break alive (a wild access, an
+    /// endless loop, a lock held on return, a kfunc that is not there). The run ends; the op is given
+    /// up where it is.
+    fn fault(&self, message: String) -> !;
+
+    /// The way out of the fiber that the op runs on.
+    fn switch(&self) -> &Switch;
+}
+
+/// What policy code reaches while an op runs: the virtual kernel, its CPU's time and the cost model.
+#[derive(Clone, Copy)]
 pub struct Env<'a> {
     /// The CPU that executes.
     pub cpu: CpuId,
-    /// Its local time; the policy's side adds what its code costs.
-    pub now: Instant,
+    /// Its local time in nanoseconds.
+    pub now: &'a Cell<u64>,
     /// Picoseconds below a nanosecond that have not been added to `now` yet.
-    pub carry_ps: u32,
+    pub carry_ps: &'a Cell<u32>,
     /// Nothing else happens before this instant: a CPU that has not reached it may pass a
     /// [`Request::Sync`] without asking.
-    pub horizon: Instant,
+    pub horizon: &'a Cell<u64>,
     /// On whose behalf locks are taken.
     pub path: LockPath,
     /// The machine.
     pub machine: &'a Machine,
     /// The caches.
-    pub cache: &'a mut CacheModel,
+    pub cache: &'a RefCell<CacheModel>,
     /// This CPU's probe counters.
-    pub probes: &'a mut Probes,
+    pub probes: &'a RefCell<Probes>,
     /// `bpf_get_prandom_u32()` of this run.
-    pub random: &'a mut schedlab_workload::Rng,
+    pub random: &'a RefCell<schedlab_workload::Rng>,
+    /// The virtual kernel.
+    pub kernel: &'a dyn Service,
 }
 
 impl Env<'_> {
+    /// The CPU's local time.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        Instant::from_ns(self.now.get())
+    }
+
     /// Lets `ps` picoseconds pass on this CPU.
     #[inline]
-    pub fn charge_ps(&mut self, ps: u64) {
-        let total = u64::from(self.carry_ps) + ps;
-        self.now += schedlab_trace::Duration::from_ns(total / 1_000);
-        self.carry_ps = (total % 1_000) as u32;
+    pub fn charge_ps(&self, ps: u64) {
+        let total = u64::from(self.carry_ps.get()) + ps;
+        self.now.set(self.now.get() + total / 1_000);
+        self.carry_ps.set((total % 1_000) as u32);
     }
 }
 
@@ -427,42 +437,43 @@ pub struct TaskView<'a> {
 ///
 /// Guarantees of the virtual kernel:
 /// - `init` is the first call and `exit` the last.
-/// - At most one call is under way per CPU, plus one nested in it ([`Reply::Nested`]).
-/// - A reply is given once and answers the last [`Step::Ask`] of that CPU.
+/// - At most one call is under way per CPU, plus one nested in it (see [`Service::ask`]).
 /// - Per task, ops come in the order of the task lifecycle (ARCHITECTURE.md).
 pub trait Policy {
     /// The constant part of the ops table.
     fn info(&self) -> &OpsInfo;
 
-    /// Starts `op` on `env.cpu`.
-    fn call(&mut self, env: &mut Env<'_>, op: OpCall) -> Step;
+    /// Runs `op` on `env.cpu` and returns what it returns; ops without a result return 0.
+    fn call(&self, env: &Env<'_>, op: &OpCall) -> i64;
 
-    /// Resumes the call that waits on `env.cpu`.
-    fn reply(&mut self, env: &mut Env<'_>, reply: Reply) -> Step;
+    /// What a fault in policy code on `cpu` was, for people. It has ended the CPU's fiber.
+    fn describe(&self, cpu: CpuId, trap: &Trap) -> String {
+        format!("a fault in policy code on CPU {cpu}: {trap:?}")
+    }
 
     /// Tells of a new task, or that what is known of a task has changed.
-    fn sync_task(&mut self, task: TaskId, view: &TaskView<'_>);
+    fn sync_task(&self, task: TaskId, view: &TaskView<'_>);
 
     /// The CPU `task` is on (`task_cpu()`, `scx_bpf_task_cpu()`'s source) changed.
-    fn set_task_cpu(&mut self, task: TaskId, cpu: CpuId);
+    fn set_task_cpu(&self, task: TaskId, cpu: CpuId);
 
     /// Forgets a task; its id may be used again.
-    fn drop_task(&mut self, task: TaskId);
+    fn drop_task(&self, task: TaskId);
 
     /// `p->scx.slice`, which the policy may write at any time.
     fn slice(&self, task: TaskId) -> u64;
 
     /// Sets `p->scx.slice`.
-    fn set_slice(&mut self, task: TaskId, slice: u64);
+    fn set_slice(&self, task: TaskId, slice: u64);
 
     /// `p->scx.dsq_vtime`, which the policy may write at any time.
     fn vtime(&self, task: TaskId) -> u64;
 
     /// Sets `p->scx.dsq_vtime`.
-    fn set_vtime(&mut self, task: TaskId, vtime: u64);
+    fn set_vtime(&self, task: TaskId, vtime: u64);
 
     /// Whether the task is in the runnable set of its CPU (`SCX_TASK_QUEUED` of `p->scx.flags`).
-    fn set_queued(&mut self, task: TaskId, queued: bool) {
+    fn set_queued(&self, task: TaskId, queued: bool) {
         let _ = (task, queued);
     }
 

@@ -61,10 +61,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `pick_task_rt()`, after a pull where this CPU would run something lower.
-    pub(crate) async fn pick_task_rt(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
+    pub(crate) fn pick_task_rt(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
         let prev = prev.filter(|p| p.class.get() == Class::Rt && p.on_rq.get() == OnRq::Queued);
         if prev.is_none() && c.rt_queue.borrow().is_empty() {
-            self.pull_rt_task(c).await;
+            self.pull_rt_task(c);
         }
         let first = c.rt_queue.borrow().front().copied();
         match (prev, first) {
@@ -84,7 +84,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `pull_rt_task()`: takes the highest waiting task from a CPU that runs something higher.
-    async fn pull_rt_task(&self, c: &Cpu) {
+    fn pull_rt_task(&self, c: &Cpu) {
         loop {
             let found = self
                 .cpus
@@ -96,20 +96,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 .max_by_key(|p| (p.rt_priority(), std::cmp::Reverse(p.cpu.get())));
             let Some(p) = found else { return };
             let src = self.cpu(p.cpu.get());
-            self.rq_unlock(c, c).await;
-            self.rq_lock(c, src).await;
+            self.rq_unlock(c, c);
+            self.rq_lock(c, src);
             if self.is_queued_on(p, src) && src.rt_queue.borrow().contains(&p.id) {
                 p.on_rq.set(OnRq::Migrating);
                 self.dequeue_task_rt(src, p);
                 self.set_task_cpu(c, p, c.id);
-                self.rq_unlock(c, src).await;
-                self.rq_lock(c, c).await;
+                self.rq_unlock(c, src);
+                self.rq_lock(c, c);
                 self.enqueue_task_rt(c, p, 0);
                 p.on_rq.set(OnRq::Queued);
                 return;
             }
-            self.rq_unlock(c, src).await;
-            self.rq_lock(c, c).await;
+            self.rq_unlock(c, src);
+            self.rq_lock(c, c);
         }
     }
 

@@ -29,10 +29,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return Class::Rt;
         }
         let partial = self.has_flag(crate::consts::ops::SWITCH_PARTIAL);
-        if self.normal_class == NormalClass::Fair
-            || partial
-            || self.policy.borrow().disallowed(p.id)
-        {
+        if self.normal_class == NormalClass::Fair || partial || self.policy.disallowed(p.id) {
             // No task of a workload asks for SCHED_EXT by itself.
             Class::Fair
         } else {
@@ -41,9 +38,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `enqueue_task()` of the task's class.
-    pub(crate) async fn enqueue_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+    pub(crate) fn enqueue_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
         match p.class.get() {
-            Class::Ext => self.enqueue_task_scx(c, rq, p, flags).await,
+            Class::Ext => self.enqueue_task_scx(c, rq, p, flags),
             Class::Fair => {
                 p.on_rq.set(OnRq::Queued);
                 self.enqueue_task_fair(c, rq, p, flags);
@@ -56,9 +53,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    pub(crate) async fn dequeue_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+    pub(crate) fn dequeue_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
         match p.class.get() {
-            Class::Ext => self.dequeue_task_scx(c, rq, p, flags).await,
+            Class::Ext => self.dequeue_task_scx(c, rq, p, flags),
             Class::Fair => self.dequeue_task_fair(c, rq, p, flags),
             Class::Rt => self.dequeue_task_rt(rq, p),
             Class::Idle | Class::Stop => unreachable!("idle tasks are not dequeued"),
@@ -66,21 +63,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `activate_task()` of a task that was not runnable.
-    pub(crate) async fn activate_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+    pub(crate) fn activate_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
         self.nr_runnable.set(self.nr_runnable.get() + 1);
         p.on_rq.set(OnRq::Queued);
-        self.enqueue_task(c, rq, p, flags).await;
+        self.enqueue_task(c, rq, p, flags);
     }
 
     /// `move_queued_task()`: takes a queued task that does not run from `src` to `dst`. `src` is
     /// locked on entry, `dst` on return.
-    pub(crate) async fn move_queued_task(&self, c: &Cpu, p: &Task, src: &Cpu, dst: &Cpu) {
+    pub(crate) fn move_queued_task(&self, c: &Cpu, p: &Task, src: &Cpu, dst: &Cpu) {
         p.on_rq.set(OnRq::Migrating);
-        self.dequeue_task(c, src, p, deq::NOCLOCK).await;
+        self.dequeue_task(c, src, p, deq::NOCLOCK);
         self.set_task_cpu(c, p, dst.id);
-        self.rq_unlock(c, src).await;
-        self.rq_lock(c, dst).await;
-        self.enqueue_task(c, dst, p, enq::MIGRATED).await;
+        self.rq_unlock(c, src);
+        self.rq_lock(c, dst);
+        self.enqueue_task(c, dst, p, enq::MIGRATED);
         self.wakeup_preempt(c, dst, p);
     }
 
@@ -99,14 +96,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 reach: self.machine.topology.reach(from, to),
             },
         );
-        self.policy.borrow_mut().set_task_cpu(p.id, to);
+        self.policy.set_task_cpu(p.id, to);
     }
 
     /// schedule(). `preempt`: the task is interrupted, it does not give up the CPU by itself.
-    pub(crate) async fn schedule(&self, c: &Cpu, preempt: bool) {
+    pub(crate) fn schedule(&self, c: &Cpu, preempt: bool) {
         self.set_mode(c, CpuMode::Sched);
         let path = self.set_lock_path(c, LockPath::Schedule);
-        self.sync(c).await;
+        self.sync(c);
         self.record(
             c,
             Event::ScheduleEnter {
@@ -117,7 +114,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let before = *c.probes.borrow();
         self.charge(c, self.machine.paths.schedule_ns);
         c.was_idle.set(false);
-        self.rq_lock(c, c).await;
+        self.rq_lock(c, c);
         // Without run queue locks marks can come during the choice: only those before it are
         // answered by it (Linux 2.4 cleared its mark there, too).
         if !self.machine.sched_ext.rq_locks {
@@ -136,7 +133,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     PrevState::Blocked
                 };
                 // try_to_block_task()
-                self.dequeue_task(c, c, p, deq::SLEEP | deq::NOCLOCK).await;
+                self.dequeue_task(c, c, p, deq::SLEEP | deq::NOCLOCK);
                 p.on_rq.set(OnRq::No);
                 self.nr_runnable.set(self.nr_runnable.get() - 1);
             }
@@ -144,10 +141,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let mut prev = prev;
         let stopper = prev.filter(|p| p.migration_pending.get() && p.on_rq.get() == OnRq::Queued);
         if let Some(p) = stopper {
-            self.migration_cpu_stop(c, p, prev_state).await;
+            self.migration_cpu_stop(c, p, prev_state);
             prev = None;
         }
-        let next = self.pick_next_task(c, prev, stopper.is_some()).await;
+        let next = self.pick_next_task(c, prev, stopper.is_some());
         c.next_class
             .set(next.map_or(Class::Idle, |p| p.class.get()));
         if self.machine.sched_ext.rq_locks {
@@ -166,30 +163,30 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         );
         let switched = prev.map(|p| p.id) != next.map(|p| p.id);
         if switched {
-            self.context_switch(c, prev, prev_state, next).await;
+            self.context_switch(c, prev, prev_state, next);
             if let Some(p) = prev {
-                self.finish_task(c, p).await;
+                self.finish_task(c, p);
             }
         }
         if c.bal_cb_pending.replace(false) {
-            self.run_deferred(c, c).await;
+            self.run_deferred(c, c);
         }
-        self.rq_unlock(c, c).await;
+        self.rq_unlock(c, c);
         if c.kick_sync_pending.replace(false) {
-            self.kick_sync_wait(c).await;
+            self.kick_sync_wait(c);
         }
         if switched
             && let Some(p) = prev
             && prev_state == PrevState::Exited
         {
-            self.sched_ext_dead(c, p).await;
+            self.sched_ext_dead(c, p);
         }
         self.set_lock_path(c, path);
     }
 
     /// `pick_next_task()` and `put_prev_set_next_task()`. `None` is the idle task.
     /// `stopper`: the CPU comes from the stopper, not from a task and not from idle.
-    async fn pick_next_task<'k>(
+    fn pick_next_task<'k>(
         &'k self,
         c: &Cpu,
         prev: Option<&'k Task>,
@@ -197,19 +194,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     ) -> Option<&'k Task> {
         let next = loop {
             if self.has_rt.get()
-                && let Some(task) = self.pick_task_rt(c, prev).await
+                && let Some(task) = self.pick_task_rt(c, prev)
             {
                 break Some(task);
             }
             if self.has_fair.get()
-                && let Some(task) = self.pick_task_fair(c, prev).await
+                && let Some(task) = self.pick_task_fair(c, prev)
             {
                 break Some(task);
             }
             if !self.scx_enabled.get() {
                 break None;
             }
-            match self.pick_task_scx(c, prev).await {
+            match self.pick_task_scx(c, prev) {
                 Pick::Task(task) => break Some(task),
                 Pick::Nothing => break None,
                 Pick::Retry => {}
@@ -218,7 +215,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let next = next.map(|task| self.task(task));
         if next.is_none() {
             // pick_task_idle()
-            self.scx_update_idle(c, true, false).await;
+            self.scx_update_idle(c, true, false);
         }
         if prev.map(|p| p.id) == next.map(|p| p.id) && !stopper {
             return next;
@@ -229,35 +226,35 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         match prev {
             None if stopper => {}
-            None => self.scx_update_idle(c, false, true).await,
-            Some(p) => self.put_prev_task(c, p, Some(target)).await,
+            None => self.scx_update_idle(c, false, true),
+            Some(p) => self.put_prev_task(c, p, Some(target)),
         }
         match next {
             None => {
-                self.scx_update_idle(c, true, true).await;
+                self.scx_update_idle(c, true, true);
                 // Without run queue locks a task may have come after the choice.
                 if !self.machine.sched_ext.rq_locks && self.dsqs.borrow().get(c.local_dsq()).nr > 0
                 {
                     c.need_resched.set(true);
                 }
             }
-            Some(p) => self.set_next_task(c, p).await,
+            Some(p) => self.set_next_task(c, p),
         }
         next
     }
 
-    async fn put_prev_task(&self, c: &Cpu, p: &Task, next: Option<NextTask>) {
+    fn put_prev_task(&self, c: &Cpu, p: &Task, next: Option<NextTask>) {
         match p.class.get() {
-            Class::Ext => self.put_prev_task_scx(c, p, next).await,
+            Class::Ext => self.put_prev_task_scx(c, p, next),
             Class::Fair => self.put_prev_task_fair(c, p),
             Class::Rt => self.put_prev_task_rt(c, p),
             Class::Idle | Class::Stop => {}
         }
     }
 
-    async fn set_next_task(&self, c: &Cpu, p: &Task) {
+    fn set_next_task(&self, c: &Cpu, p: &Task) {
         match p.class.get() {
-            Class::Ext => self.set_next_task_scx(c, p).await,
+            Class::Ext => self.set_next_task_scx(c, p),
             Class::Fair => self.set_next_task_fair(c, p),
             Class::Rt => self.set_next_task_rt(c, p),
             Class::Idle | Class::Stop => {}
@@ -265,7 +262,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `context_switch()`.
-    async fn context_switch(
+    fn context_switch(
         &self,
         c: &Cpu,
         prev: Option<&Task>,
@@ -306,16 +303,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if prev.is_none() != next.is_none() && !self.costs.siblings[c.id.index()].is_empty() {
             // What the siblings did until now, they did at their former speed.
-            self.sync(c).await;
+            self.sync(c);
             self.sibling_speed_changed(c);
         }
     }
 
     /// `finish_task()`: the previous task is off its CPU now.
-    async fn finish_task(&self, c: &Cpu, p: &Task) {
+    fn finish_task(&self, c: &Cpu, p: &Task) {
         // Without run queue locks others look at it any time: not before it is so.
         if p.on_cpu_awaited.get() || !self.machine.sched_ext.rq_locks {
-            self.sync(c).await;
+            self.sync(c);
         }
         p.on_cpu.set(false);
         if p.on_cpu_awaited.replace(false) {
@@ -325,26 +322,26 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `migration_cpu_stop()`: the current task may not be here any more. The stopper, above all
     /// classes, takes its place and moves it. The run queue is locked on entry and on return.
-    async fn migration_cpu_stop(&self, c: &Cpu, p: &Task, prev_state: PrevState) {
+    fn migration_cpu_stop(&self, c: &Cpu, p: &Task, prev_state: PrevState) {
         let stopper = NextTask {
             class: Class::Stop,
             task: None,
         };
-        self.put_prev_task(c, p, Some(stopper)).await;
-        self.context_switch(c, Some(p), prev_state, None).await;
-        self.finish_task(c, p).await;
+        self.put_prev_task(c, p, Some(stopper));
+        self.context_switch(c, Some(p), prev_state, None);
+        self.finish_task(c, p);
         p.migration_pending.set(false);
         if !(p.allows(c.id) && c.online.get()) {
-            let dst = self.cpu(self.select_fallback_rq(c, p).await);
-            self.move_queued_task(c, p, c, dst).await;
-            self.rq_unlock(c, dst).await;
-            self.rq_lock(c, c).await;
+            let dst = self.cpu(self.select_fallback_rq(c, p));
+            self.move_queued_task(c, p, c, dst);
+            self.rq_unlock(c, dst);
+            self.rq_lock(c, c);
         }
     }
 
     /// `select_fallback_rq()`: a CPU that is online and allowed. A task whose CPUs are all offline may
     /// use every CPU from now on, as in the kernel.
-    pub(crate) async fn select_fallback_rq(&self, c: &Cpu, p: &Task) -> CpuId {
+    pub(crate) fn select_fallback_rq(&self, c: &Cpu, p: &Task) -> CpuId {
         let found = match p.affinity.borrow().as_ref() {
             Some(set) => set.first_and(&self.online.borrow()),
             None => self.online.borrow().first(),
@@ -354,26 +351,26 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         *p.affinity.borrow_mut() = None;
         p.nr_allowed.set(self.cpus.len() as u32);
-        self.affinity_changed(c, p, &self.all_cpus).await;
+        self.affinity_changed(c, p, &self.all_cpus);
         self.online_or_other(p.cpu.get())
     }
 
     /// Tells everybody of the CPUs that `p` may use now.
-    async fn affinity_changed(&self, c: &Cpu, p: &Task, set: &CpuSet) {
+    fn affinity_changed(&self, c: &Cpu, p: &Task, set: &CpuSet) {
         self.recorder.borrow_mut().define_affinity(p.id, set);
         self.record(c, Event::Affinity { task: p.id });
         self.sync_task(p);
         if p.class.get() == Class::Ext && self.has_op(OpKind::SetCpumask) {
-            self.call_op(c, OpCall::SetCpumask { task: p.id }).await;
+            self.call_op(c, OpCall::SetCpumask { task: p.id });
         }
     }
 
     /// The change of an attribute of the current task (`sched_change_begin()` to `_end()`): it leaves
     /// its queue, `change` is made, it comes back.
-    pub(crate) async fn sched_change(&self, c: &Cpu, p: &Task, change: Change) {
+    pub(crate) fn sched_change(&self, c: &Cpu, p: &Task, change: Change) {
         self.set_mode(c, CpuMode::Sched);
         let path = self.set_lock_path(c, LockPath::Other);
-        self.rq_lock(c, c).await;
+        self.rq_lock(c, c);
         let class_changes = matches!(change, Change::Class(_));
         let flags = deq::SAVE | deq::NOCLOCK | if class_changes { deq::MOVE } else { 0 };
         let old_class = p.class.get();
@@ -392,47 +389,47 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             } else {
                 deq::CLASS
             };
-        self.dequeue_task(c, c, p, flags).await;
+        self.dequeue_task(c, c, p, flags);
         p.on_rq.set(OnRq::No);
-        self.put_prev_task(c, p, None).await;
+        self.put_prev_task(c, p, None);
         if old_class == Class::Ext && new_class != Class::Ext {
-            self.scx_disable_task(c, p).await;
+            self.scx_disable_task(c, p);
         }
         match change {
             Change::Nice(nice) => {
                 p.nice.set(nice);
-                self.reweight_task(c, p).await;
+                self.reweight_task(c, p);
             }
             Change::Affinity(set) => {
                 p.nr_allowed.set(set.len() as u32);
                 *p.affinity.borrow_mut() = Some(set.clone());
-                self.affinity_changed(c, p, &set).await;
+                self.affinity_changed(c, p, &set);
             }
             Change::Class(policy) => {
                 p.policy.set(policy);
                 p.class.set(new_class);
                 if new_class == Class::Ext && old_class != Class::Ext {
-                    self.switching_to_scx(c, p).await;
+                    self.switching_to_scx(c, p);
                 } else {
-                    self.reweight_task(c, p).await;
+                    self.reweight_task(c, p);
                 }
             }
         }
         p.on_rq.set(OnRq::Queued);
-        self.enqueue_task(c, c, p, flags).await;
-        self.set_next_task(c, p).await;
+        self.enqueue_task(c, c, p, flags);
+        self.set_next_task(c, p);
         if new_class != old_class {
             c.next_class.set(new_class);
             if new_class < old_class {
                 self.resched_curr(c, c);
             }
         }
-        self.rq_unlock(c, c).await;
+        self.rq_unlock(c, c);
         self.set_lock_path(c, path);
     }
 
     /// `reweight_task_scx()`, and for all classes what the policy's side knows of the task.
-    async fn reweight_task(&self, c: &Cpu, p: &Task) {
+    fn reweight_task(&self, c: &Cpu, p: &Task) {
         if p.scx_state.get() == ScxState::Enabled {
             p.weight.set(crate::consts::cgroup_weight(p.load_weight()));
         }
@@ -445,7 +442,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 task: p.id,
                 weight: p.weight.get(),
             };
-            self.call_op(c, op).await;
+            self.call_op(c, op);
         }
     }
 

@@ -61,8 +61,8 @@ pub(crate) fn action_name(action: &Action) -> &'static str {
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Asks the task's behaviour what it does next, and begins it.
-    pub(crate) async fn next_action(&self, c: &Cpu, p: &Task) {
-        self.sync(c).await;
+    pub(crate) fn next_action(&self, c: &Cpu, p: &Task) {
+        self.sync(c);
         let action = {
             let mut behaviour = p.behaviour.borrow_mut();
             let mut context = Context {
@@ -261,15 +261,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// The action under way takes effect, at the end of its kernel time or when it is tried again.
-    pub(crate) async fn take_effect(&self, c: &Cpu, p: &Task) {
+    pub(crate) fn take_effect(&self, c: &Cpu, p: &Task) {
         self.set_mode(c, CpuMode::Kernel);
-        self.sync(c).await;
+        self.sync(c);
         let action = p.action.borrow_mut().take();
         let action = action.expect("an effect has its action");
         let name = action_name(&action);
         let action = match action {
             Action::Fork(spec) => {
-                self.fork(c, p, *spec).await;
+                self.fork(c, p, *spec);
                 p.exec.set(Exec::Next);
                 return;
             }
@@ -278,30 +278,29 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let effect = match action {
             Action::SetAffinity(ref set) => {
                 let set = set.resized(self.cpus.len());
-                self.set_affinity(c, p, set).await;
+                self.set_affinity(c, p, set);
                 Effect::Done(Outcome::Done)
             }
             Action::SetNice(nice) => {
-                self.sched_change(c, p, Change::Nice(nice.clamp(-20, 19)))
-                    .await;
+                self.sched_change(c, p, Change::Nice(nice.clamp(-20, 19)));
                 Effect::Done(Outcome::Done)
             }
             Action::SetClass(class) => {
-                self.sched_change(c, p, Change::Class(class)).await;
+                self.sched_change(c, p, Change::Class(class));
                 Effect::Done(Outcome::Done)
             }
             Action::Exit => {
                 p.state.set(TaskState::Dead);
                 p.exec.set(Exec::Next);
-                self.schedule(c, false).await;
+                self.schedule(c, false);
                 return;
             }
             Action::Yield => {
                 p.exec.set(Exec::Next);
-                self.sched_yield(c, p).await;
+                self.sched_yield(c, p);
                 return;
             }
-            ref action => self.object_effect(c, p, action).await,
+            ref action => self.object_effect(c, p, action),
         };
         match effect {
             Effect::Done(outcome) => {
@@ -316,29 +315,29 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     p.exec.set(Exec::Next);
                 }
                 p.state.set(TaskState::Blocked);
-                self.schedule(c, false).await;
+                self.schedule(c, false);
             }
             Effect::Wrong(object) => self.wrong_object(p, name, object),
         }
     }
 
     /// `do_sched_yield()`.
-    async fn sched_yield(&self, c: &Cpu, p: &Task) {
+    fn sched_yield(&self, c: &Cpu, p: &Task) {
         self.set_mode(c, CpuMode::Sched);
-        self.rq_lock(c, c).await;
+        self.rq_lock(c, c);
         match p.class.get() {
-            Class::Ext => self.yield_task_scx(c, p).await,
+            Class::Ext => self.yield_task_scx(c, p),
             Class::Fair => self.yield_task_fair(c, p),
             Class::Rt => self.yield_task_rt(c),
             Class::Idle | Class::Stop => {}
         }
-        self.rq_unlock(c, c).await;
+        self.rq_unlock(c, c);
         p.yielded.set(true);
-        self.schedule(c, false).await;
+        self.schedule(c, false);
     }
 
     /// `sched_setaffinity()` of the task itself.
-    async fn set_affinity(&self, c: &Cpu, p: &Task, set: schedlab_trace::CpuSet) {
+    fn set_affinity(&self, c: &Cpu, p: &Task, set: schedlab_trace::CpuSet) {
         if set.is_empty() {
             self.fail(WorkloadFailure::NoCpu {
                 task: p.label(),
@@ -351,14 +350,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !set.intersects(&self.online.borrow()) {
             return;
         }
-        self.sched_change(c, p, Change::Affinity(set)).await;
+        self.sched_change(c, p, Change::Affinity(set));
         if !p.allows(c.id) {
             p.migration_pending.set(true);
             self.resched_curr(c, c);
         }
     }
 
-    async fn fork(&self, c: &Cpu, parent: &Task, spec: TaskSpec) {
+    fn fork(&self, c: &Cpu, parent: &Task, spec: TaskSpec) {
         if self.tasks.len() >= self.limits.tasks {
             self.fail(WorkloadFailure::TooManyTasks {
                 task: parent.label(),
@@ -379,21 +378,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             });
             return;
         }
-        self.start_task(c, p).await;
+        self.start_task(c, p);
     }
 
     /// Effects on shared objects and sleeps.
-    async fn object_effect(&self, c: &Cpu, p: &Task, action: &Action) -> Effect {
+    fn object_effect(&self, c: &Cpu, p: &Task, action: &Action) -> Effect {
         let done = Effect::Done(Outcome::Done);
         match *action {
             Action::Syscall => done,
             Action::Sleep(time) => self.sleep_until(c, p, self.now(c) + time),
             Action::SleepUntil(until) => self.sleep_until(c, p, until),
-            Action::Write { to, bytes } => self.write(c, p, to, bytes).await,
-            Action::Read { from, limit } => self.read(c, p, from, limit).await,
+            Action::Write { to, bytes } => self.write(c, p, to, bytes),
+            Action::Read { from, limit } => self.read(c, p, from, limit),
             Action::Lock(mutex) => self.lock_mutex(p, mutex),
-            Action::Unlock(mutex) => self.unlock_mutex(c, mutex).await,
-            Action::Wait { condition, mutex } => self.wait_condition(c, p, condition, mutex).await,
+            Action::Unlock(mutex) => self.unlock_mutex(c, mutex),
+            Action::Wait { condition, mutex } => self.wait_condition(c, p, condition, mutex),
             Action::Signal(object) | Action::Broadcast(object) => {
                 let all = matches!(action, Action::Broadcast(_));
                 loop {
@@ -402,13 +401,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                         _ => return Effect::Wrong(object),
                     };
                     let Some(waiter) = waiter else { return done };
-                    self.grant(c, waiter).await;
+                    self.grant(c, waiter);
                     if !all {
                         return done;
                     }
                 }
             }
-            Action::Barrier(object) => self.barrier(c, p, object).await,
+            Action::Barrier(object) => self.barrier(c, p, object),
             Action::Post(object) => {
                 let waiter = match self.objects.borrow_mut().get_mut(object.0 as usize) {
                     Some(Object::Semaphore { count, waiters }) => {
@@ -418,7 +417,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     _ => return Effect::Wrong(object),
                 };
                 if let Some(waiter) = waiter {
-                    self.wake(c, waiter, 0).await;
+                    self.wake(c, waiter, 0);
                 }
                 done
             }
@@ -455,7 +454,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     _ => return Effect::Wrong(object),
                 };
                 let Some(waiter) = waiter else { return done };
-                self.grant(c, waiter).await;
+                self.grant(c, waiter);
             },
             _ => unreachable!("carried out elsewhere"),
         }
@@ -470,23 +469,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Wakes a task that waits for an object.
-    async fn wake(&self, c: &Cpu, task: TaskId, flags: u64) {
-        self.try_to_wake_up(c, self.task(task), flags).await;
+    fn wake(&self, c: &Cpu, task: TaskId, flags: u64) {
+        self.try_to_wake_up(c, self.task(task), flags);
         self.set_mode(c, CpuMode::Kernel);
         if c.pending.get() != 0 {
             // Interrupts are on between two wakeups.
-            self.handle_interrupts(c).await;
+            self.handle_interrupts(c);
             self.set_mode(c, CpuMode::Kernel);
         }
     }
 
     /// Ends a task's wait for good.
-    async fn grant(&self, c: &Cpu, task: TaskId) {
+    fn grant(&self, c: &Cpu, task: TaskId) {
         self.task(task).granted.set(true);
-        self.wake(c, task, 0).await;
+        self.wake(c, task, 0);
     }
 
-    async fn write(&self, c: &Cpu, p: &Task, to: ObjectId, bytes: u32) -> Effect {
+    fn write(&self, c: &Cpu, p: &Task, to: ObjectId, bytes: u32) -> Effect {
         let (reader, writer) = {
             let mut objects = self.objects.borrow_mut();
             let Some(Object::Channel(channel)) = objects.get_mut(to.0 as usize) else {
@@ -512,15 +511,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             (channel.readers.pop_front(), writer)
         };
         if let Some(reader) = reader {
-            self.wake(c, reader, wake::SYNC).await;
+            self.wake(c, reader, wake::SYNC);
         }
         if let Some(writer) = writer {
-            self.wake(c, writer, wake::SYNC).await;
+            self.wake(c, writer, wake::SYNC);
         }
         Effect::Done(Outcome::Done)
     }
 
-    async fn read(&self, c: &Cpu, p: &Task, from: ObjectId, limit: u32) -> Effect {
+    fn read(&self, c: &Cpu, p: &Task, from: ObjectId, limit: u32) -> Effect {
         let (count, reader, writer) = {
             let mut objects = self.objects.borrow_mut();
             let Some(Object::Channel(channel)) = objects.get_mut(from.0 as usize) else {
@@ -546,10 +545,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             (count as u32, reader, channel.writers.pop_front())
         };
         if let Some(writer) = writer {
-            self.wake(c, writer, wake::SYNC).await;
+            self.wake(c, writer, wake::SYNC);
         }
         if let Some(reader) = reader {
-            self.wake(c, reader, wake::SYNC).await;
+            self.wake(c, reader, wake::SYNC);
         }
         Effect::Done(Outcome::Messages(count))
     }
@@ -569,7 +568,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    async fn unlock_mutex(&self, c: &Cpu, mutex: ObjectId) -> Effect {
+    fn unlock_mutex(&self, c: &Cpu, mutex: ObjectId) -> Effect {
         let waiter = match self.objects.borrow_mut().get_mut(mutex.0 as usize) {
             Some(Object::Mutex { owner, waiters }) => {
                 *owner = None;
@@ -578,18 +577,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             _ => return Effect::Wrong(mutex),
         };
         if let Some(waiter) = waiter {
-            self.wake(c, waiter, 0).await;
+            self.wake(c, waiter, 0);
         }
         Effect::Done(Outcome::Done)
     }
 
-    async fn wait_condition(
-        &self,
-        c: &Cpu,
-        p: &Task,
-        condition: ObjectId,
-        mutex: ObjectId,
-    ) -> Effect {
+    fn wait_condition(&self, c: &Cpu, p: &Task, condition: ObjectId, mutex: ObjectId) -> Effect {
         if p.granted.take() {
             // Signalled: now for the mutex, which may take a wait of its own.
             p.waiting.set(false);
@@ -611,13 +604,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             _ => return Effect::Wrong(condition),
         }
-        match self.unlock_mutex(c, mutex).await {
+        match self.unlock_mutex(c, mutex) {
             Effect::Done(_) => Effect::Wait,
             wrong => wrong,
         }
     }
 
-    async fn barrier(&self, c: &Cpu, p: &Task, object: ObjectId) -> Effect {
+    fn barrier(&self, c: &Cpu, p: &Task, object: ObjectId) -> Effect {
         if p.granted.take() {
             p.waiting.set(false);
             return Effect::Done(Outcome::Done);
@@ -643,7 +636,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             _ => return Effect::Wrong(object),
         };
         while let Some(waiter) = last.pop_front() {
-            self.grant(c, waiter).await;
+            self.grant(c, waiter);
         }
         Effect::Done(Outcome::Done)
     }

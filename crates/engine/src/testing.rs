@@ -15,7 +15,7 @@ use schedlab_workload::{
 };
 
 use crate::consts::dsq_id;
-use crate::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, Policy, Reply, Request, Step, TaskView};
+use crate::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, Policy, Reply, Request, TaskView};
 use crate::scenario::{RunEnd, Scenario};
 
 /// How a stub's op talks to the virtual kernel.
@@ -139,7 +139,6 @@ pub(crate) struct Stub {
     info: OpsInfo,
     handler: Handler,
     shared: Rc<Shared>,
-    under_way: Vec<Vec<OpFuture>>,
     pub log: Log,
     disallowed: Vec<TaskId>,
 }
@@ -170,7 +169,6 @@ impl Stub {
                 charge_ns: Cell::new(0),
                 cpu: Cell::new(0),
             }),
-            under_way: Vec::new(),
             log: Log::default(),
             disallowed: Vec::new(),
         }
@@ -219,40 +217,6 @@ impl Stub {
         self.disallowed.push(task);
         self
     }
-
-    fn advance(&mut self, env: &mut Env<'_>) -> Step {
-        self.shared.cpu.set(env.cpu.0);
-        let stack = &mut self.under_way[env.cpu.index()];
-        let future = stack.last_mut().expect("an op under way");
-        let mut context = PollContext::from_waker(Waker::noop());
-        let polled = future.as_mut().poll(&mut context);
-        env.charge_ps(self.shared.charge_ns.take() * 1_000);
-        match polled {
-            Poll::Ready(result) => {
-                stack.pop();
-                Step::Done(result)
-            }
-            Poll::Pending => {
-                let request = self.shared.request.borrow_mut().take();
-                Step::Ask(request.expect("a request"))
-            }
-        }
-    }
-
-    fn begin(&mut self, env: &mut Env<'_>, op: OpCall) -> Step {
-        if self.under_way.len() <= env.cpu.index() {
-            self.under_way.resize_with(env.cpu.index() + 1, Vec::new);
-        }
-        self.log
-            .borrow_mut()
-            .push((env.now.ns(), env.cpu.0, op.clone()));
-        let asker = Asker {
-            shared: self.shared.clone(),
-        };
-        let future = (self.handler)(asker, op);
-        self.under_way[env.cpu.index()].push(future);
-        self.advance(env)
-    }
 }
 
 impl Policy for Stub {
@@ -260,23 +224,33 @@ impl Policy for Stub {
         &self.info
     }
 
-    fn call(&mut self, env: &mut Env<'_>, op: OpCall) -> Step {
-        self.begin(env, op)
-    }
-
-    fn reply(&mut self, env: &mut Env<'_>, reply: Reply) -> Step {
-        if let Reply::Nested(op) = reply {
-            return self.begin(env, op);
+    fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
+        let entry = (env.now.get(), env.cpu.0, op.clone());
+        self.log.borrow_mut().push(entry);
+        let shared = &self.shared;
+        let asker = Asker {
+            shared: shared.clone(),
+        };
+        let mut future = (self.handler)(asker, op.clone());
+        let mut context = PollContext::from_waker(Waker::noop());
+        loop {
+            shared.cpu.set(env.cpu.0);
+            let polled = future.as_mut().poll(&mut context);
+            env.charge_ps(shared.charge_ns.take() * 1_000);
+            if let Poll::Ready(result) = polled {
+                return result;
+            }
+            let request = shared.request.borrow_mut().take();
+            let reply = env.kernel.ask(request.expect("a request"));
+            *shared.reply.borrow_mut() = Some(reply);
         }
-        *self.shared.reply.borrow_mut() = Some(reply);
-        self.advance(env)
     }
 
-    fn sync_task(&mut self, _task: TaskId, _view: &TaskView<'_>) {}
+    fn sync_task(&self, _task: TaskId, _view: &TaskView<'_>) {}
 
-    fn set_task_cpu(&mut self, _task: TaskId, _cpu: CpuId) {}
+    fn set_task_cpu(&self, _task: TaskId, _cpu: CpuId) {}
 
-    fn drop_task(&mut self, _task: TaskId) {}
+    fn drop_task(&self, _task: TaskId) {}
 
     fn slice(&self, task: TaskId) -> u64 {
         self.shared
@@ -287,7 +261,7 @@ impl Policy for Stub {
             .unwrap_or(0)
     }
 
-    fn set_slice(&mut self, task: TaskId, slice: u64) {
+    fn set_slice(&self, task: TaskId, slice: u64) {
         self.shared.slices.borrow_mut().insert(task.0, slice);
     }
 
@@ -300,7 +274,7 @@ impl Policy for Stub {
             .unwrap_or(0)
     }
 
-    fn set_vtime(&mut self, task: TaskId, vtime: u64) {
+    fn set_vtime(&self, task: TaskId, vtime: u64) {
         self.shared.vtimes.borrow_mut().insert(task.0, vtime);
     }
 

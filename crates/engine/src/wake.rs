@@ -5,36 +5,36 @@ use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskMeta};
 use crate::consts::{enq, wake};
 use crate::cpu::{Cpu, Wait};
 use crate::event_queue::CpuEvent;
-use crate::kernel::{Kernel, Pause};
+use crate::kernel::Kernel;
 use crate::policy::Policy;
 use crate::task::{Class, OnRq, Task, TaskState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `try_to_wake_up()`; tells whether it woke the task.
-    pub(crate) async fn try_to_wake_up(&self, c: &Cpu, p: &Task, flags: u64) -> bool {
+    pub(crate) fn try_to_wake_up(&self, c: &Cpu, p: &Task, flags: u64) -> bool {
         self.set_mode(c, CpuMode::Sched);
         let path = self.set_lock_path(c, LockPath::Wakeup);
         self.charge(c, self.machine.paths.wakeup_ns);
-        self.sync(c).await;
+        self.sync(c);
         self.touch_task(c, p.id, true);
-        let woken = self.ttwu(c, p, flags | wake::TTWU).await;
+        let woken = self.ttwu(c, p, flags | wake::TTWU);
         self.set_lock_path(c, path);
         woken
     }
 
-    async fn ttwu(&self, c: &Cpu, p: &Task, mut wake_flags: u64) -> bool {
+    fn ttwu(&self, c: &Cpu, p: &Task, mut wake_flags: u64) -> bool {
         if p.state.get() != TaskState::Blocked {
             return false;
         }
         if p.on_rq.get() != OnRq::No {
             // ttwu_runnable(): it has not got to schedule() yet and need not sleep.
             let rq = self.cpu(p.cpu.get());
-            self.rq_lock(c, rq).await;
+            self.rq_lock(c, rq);
             let still = p.on_rq.get() != OnRq::No && p.state.get() == TaskState::Blocked;
             if still {
                 p.state.set(TaskState::Running);
             }
-            self.rq_unlock(c, rq).await;
+            self.rq_unlock(c, rq);
             if still {
                 return true;
             }
@@ -43,17 +43,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         p.state.set(TaskState::Waking);
-        self.wait_until_off_cpu(c, p).await;
-        let cpu = self
-            .select_task_rq(c, p, p.cpu.get(), &mut wake_flags)
-            .await;
+        self.wait_until_off_cpu(c, p);
+        let cpu = self.select_task_rq(c, p, p.cpu.get(), &mut wake_flags);
         if cpu != p.cpu.get() {
             wake_flags |= wake::MIGRATED;
             self.set_task_cpu(c, p, cpu);
         }
         // ttwu_queue(), ttwu_do_activate()
         let rq = self.cpu(cpu);
-        self.rq_lock(c, rq).await;
+        self.rq_lock(c, rq);
         let mut en_flags = enq::WAKEUP | enq::NOCLOCK;
         if wake_flags & wake::RQ_SELECTED != 0 {
             en_flags |= enq::CPU_SELECTED;
@@ -61,12 +59,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if wake_flags & wake::MIGRATED != 0 {
             en_flags |= enq::MIGRATED;
         }
-        self.wake_up_on(c, rq, p, en_flags).await;
+        self.wake_up_on(c, rq, p, en_flags);
         true
     }
 
     /// Makes `p` runnable on `rq`, which is locked on entry and free on return.
-    async fn wake_up_on(&self, c: &Cpu, rq: &Cpu, p: &Task, en_flags: u64) {
+    fn wake_up_on(&self, c: &Cpu, rq: &Cpu, p: &Task, en_flags: u64) {
         self.record(
             c,
             Event::Wakeup {
@@ -75,20 +73,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             },
         );
         p.state.set(TaskState::Running);
-        self.activate_task(c, rq, p, en_flags).await;
+        self.activate_task(c, rq, p, en_flags);
         self.wakeup_preempt(c, rq, p);
         if p.class.get() == Class::Ext {
             // task_woken_scx()
-            self.run_deferred(c, rq).await;
+            self.run_deferred(c, rq);
         }
-        self.rq_unlock(c, rq).await;
+        self.rq_unlock(c, rq);
     }
 
     /// `select_task_rq()`.
-    async fn select_task_rq(&self, c: &Cpu, p: &Task, prev: CpuId, wake_flags: &mut u64) -> CpuId {
+    fn select_task_rq(&self, c: &Cpu, p: &Task, prev: CpuId, wake_flags: &mut u64) -> CpuId {
         let cpu = if p.nr_allowed.get() > 1 {
             let cpu = match p.class.get() {
-                Class::Ext => self.select_task_rq_scx(c, p, prev, *wake_flags).await,
+                Class::Ext => self.select_task_rq_scx(c, p, prev, *wake_flags),
                 Class::Fair => self.select_task_rq_fair(c, p, prev, *wake_flags),
                 Class::Rt => self.select_task_rq_rt(c, p, prev),
                 Class::Idle | Class::Stop => prev,
@@ -105,11 +103,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.allows(cpu) && self.online.borrow().contains(cpu) {
             return cpu;
         }
-        self.select_fallback_rq(c, p).await
+        self.select_fallback_rq(c, p)
     }
 
     /// Spins while `p` is still being switched out (`smp_cond_load_acquire(&p->on_cpu)`).
-    pub(crate) async fn wait_until_off_cpu(&self, c: &Cpu, p: &Task) {
+    pub(crate) fn wait_until_off_cpu(&self, c: &Cpu, p: &Task) {
         if !p.on_cpu.get() {
             return;
         }
@@ -117,7 +115,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.on_cpu_awaited.set(true);
         c.awaits_off_cpu.set(Some(p.id));
         c.wait.set(Wait::Resume);
-        Pause::new().await;
+        self.pause();
         self.set_mode(c, mode);
     }
 
@@ -152,40 +150,38 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         );
         p.weight.set(crate::consts::cgroup_weight(p.load_weight()));
         self.sync_task(p);
-        self.policy.borrow_mut().set_task_cpu(p.id, p.cpu.get());
+        self.policy.set_task_cpu(p.id, p.cpu.get());
     }
 
     /// `wake_up_new_task()`.
-    pub(crate) async fn wake_up_new_task(&self, c: &Cpu, p: &Task) {
+    pub(crate) fn wake_up_new_task(&self, c: &Cpu, p: &Task) {
         self.set_mode(c, CpuMode::Sched);
         let path = self.set_lock_path(c, LockPath::Wakeup);
         self.charge(c, self.machine.paths.wakeup_ns);
-        self.sync(c).await;
+        self.sync(c);
         self.touch_task(c, p.id, true);
         p.state.set(TaskState::Waking);
         let mut wake_flags = wake::FORK;
-        let cpu = self
-            .select_task_rq(c, p, p.cpu.get(), &mut wake_flags)
-            .await;
+        let cpu = self.select_task_rq(c, p, p.cpu.get(), &mut wake_flags);
         self.set_task_cpu(c, p, cpu);
         let rq = self.cpu(cpu);
-        self.rq_lock(c, rq).await;
-        self.wake_up_on(c, rq, p, enq::NOCLOCK | enq::INITIAL).await;
+        self.rq_lock(c, rq);
+        self.wake_up_on(c, rq, p, enq::NOCLOCK | enq::INITIAL);
         self.set_lock_path(c, path);
     }
 
     /// A task of the workload begins its life.
-    pub(crate) async fn start_task(&self, c: &Cpu, p: &Task) {
+    pub(crate) fn start_task(&self, c: &Cpu, p: &Task) {
         self.set_mode(c, CpuMode::Kernel);
         if p.scx_state.get() == crate::task::ScxState::None {
             p.cpu.set(c.id);
             self.introduce_task(c, p);
-            let refused = self.scx_fork(c, p).await;
+            let refused = self.scx_fork(c, p);
             if refused != 0 {
                 self.fork_refused(c, p, refused);
                 return;
             }
         }
-        self.wake_up_new_task(c, p).await;
+        self.wake_up_new_task(c, p);
     }
 }

@@ -1,15 +1,49 @@
 //! How much processor time calling an op takes, with and without a request on the way. Run it in release:
 //! `cargo run --release -p schedlab-policies --example round_trip [POLICY [CPUS]]`.
 
+use std::cell::{Cell, RefCell};
+
 use schedlab_abi::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, Policy as _, Probes, Reply, Step, TaskView};
+use schedlab_engine::policy::{Env, OpCall, Policy as _, Reply, Request, Service, TaskView};
+use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_trace::{CpuId, CpuSet, Instant, LockPath, TaskId};
+use schedlab_trace::{CpuId, CpuSet, LockPath, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
 const CALLS: u32 = 5_000_000;
 
+/// Answers 0, whatever is asked.
+struct Zero {
+    switch: Switch,
+    requests: Cell<u64>,
+}
+
+impl Service for Zero {
+    fn ask(&self, _: Request) -> Reply {
+        self.requests.set(self.requests.get() + 1);
+        Reply::Int(0)
+    }
+
+    fn fault(&self, message: String) -> ! {
+        panic!("{message}")
+    }
+
+    fn switch(&self) -> &Switch {
+        &self.switch
+    }
+}
+
 fn main() {
+    let kernel = Zero {
+        switch: Switch::default(),
+        requests: Cell::new(0),
+    };
+    let mut fiber = Fibers::new(&kernel.switch);
+    fiber.spawn(|| measure(&kernel));
+    assert_eq!(fiber.resume(0), State::Done);
+}
+
+fn measure(kernel: &Zero) {
     let name = std::env::args()
         .nth(1)
         .unwrap_or_else(|| "vtime".to_owned());
@@ -19,21 +53,23 @@ fn main() {
         Some(cpus) => cpus.parse().expect("a number of CPUs to take turns"),
         None => machine.topology.nr_cpus() as u32,
     };
-    let mut policy = selection
+    let policy = selection
         .load(&machine, KernelVersion::V7_2)
         .unwrap_or_else(|error| panic!("{error}"));
-    let mut cache = CacheModel::new(&machine);
-    let (mut probes, mut random) = (Probes::default(), Rng::new(1));
+    let cache = RefCell::new(CacheModel::new(&machine));
+    let (probes, random) = (RefCell::default(), RefCell::new(Rng::new(1)));
+    let (now, carry_ps, horizon) = (Cell::new(0), Cell::new(0), Cell::new(u64::MAX));
     let mut env = Env {
         cpu: CpuId(0),
-        now: Instant::ZERO,
-        carry_ps: 0,
-        horizon: Instant::NEVER,
+        now: &now,
+        carry_ps: &carry_ps,
+        horizon: &horizon,
         path: LockPath::Wakeup,
         machine: &machine,
-        cache: &mut cache,
-        probes: &mut probes,
-        random: &mut random,
+        cache: &cache,
+        probes: &probes,
+        random: &random,
+        kernel,
     };
     let allowed = CpuSet::all(machine.topology.nr_cpus());
     let task = TaskId(0);
@@ -63,18 +99,13 @@ fn main() {
         },
     ] {
         let begun = processor_ns();
-        let mut requests = 0u64;
+        kernel.requests.set(0);
         for number in 0..CALLS {
             env.cpu = CpuId(number % nr_cpus);
-            let mut step = policy.call(&mut env, op.clone());
-            while let Step::Ask(_) = step {
-                requests += 1;
-                step = policy.reply(&mut env, Reply::Int(0));
-            }
-            assert!(matches!(step, Step::Done(_)), "{step:?}");
+            policy.call(&env, &op);
         }
         let ns = (processor_ns() - begun) as f64 / f64::from(CALLS);
-        let requests = requests as f64 / f64::from(CALLS);
+        let requests = kernel.requests.get() as f64 / f64::from(CALLS);
         println!("{ns:6.1} ns a call with {requests} requests: {op:?}");
     }
 }

@@ -1,28 +1,63 @@
 //! Every policy that comes with the program loads, is documented, and asks for what it should.
 
-use schedlab_abi::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, Policy as _, Probes, Reply, Request, Step, TaskView};
+use std::cell::{Cell, RefCell};
+
+use schedlab_abi::{KernelVersion, NativePolicy};
+use schedlab_engine::policy::{Env, OpCall, Policy as _, Reply, Request, Service, TaskView};
+use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_trace::{CpuId, CpuSet, Instant, LockPath, TaskId};
+use schedlab_trace::{CpuId, CpuSet, LockPath, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
-fn env<'a>(
-    machine: &'a Machine,
-    cache: &'a mut CacheModel,
-    probes: &'a mut Probes,
-    random: &'a mut Rng,
-) -> Env<'a> {
-    Env {
+/// A virtual kernel that answers always the same and notes what it was asked.
+struct Notes {
+    answer: Reply,
+    asked: RefCell<Vec<Request>>,
+    switch: Switch,
+}
+
+impl Service for Notes {
+    fn ask(&self, request: Request) -> Reply {
+        self.asked.borrow_mut().push(request);
+        self.answer.clone()
+    }
+
+    fn fault(&self, message: String) -> ! {
+        panic!("{message}")
+    }
+
+    fn switch(&self) -> &Switch {
+        &self.switch
+    }
+}
+
+/// Calls an op and returns what it asked for.
+fn call(machine: &Machine, policy: &NativePolicy, op: &OpCall, answer: Reply) -> Vec<Request> {
+    let kernel = Notes {
+        answer,
+        asked: RefCell::default(),
+        switch: Switch::default(),
+    };
+    let cache = RefCell::new(CacheModel::new(machine));
+    let (probes, random) = (RefCell::default(), RefCell::new(Rng::new(1)));
+    let (now, carry_ps, horizon) = (Cell::new(0), Cell::new(0), Cell::new(u64::MAX));
+    let env = Env {
         cpu: CpuId(0),
-        now: Instant::ZERO,
-        carry_ps: 0,
-        horizon: Instant::from_ns(u64::MAX),
+        now: &now,
+        carry_ps: &carry_ps,
+        horizon: &horizon,
         path: LockPath::Wakeup,
         machine,
-        cache,
-        probes,
-        random,
-    }
+        cache: &cache,
+        probes: &probes,
+        random: &random,
+        kernel: &kernel,
+    };
+    let mut fiber = Fibers::new(&kernel.switch);
+    fiber.spawn(|| assert_eq!(policy.call(&env, op), 0));
+    assert_eq!(fiber.resume(0), State::Done);
+    drop(fiber);
+    kernel.asked.take()
 }
 
 #[test]
@@ -51,13 +86,9 @@ fn every_policy_loads_and_says_what_it_is() {
 fn vtime_inserts_by_virtual_time_with_the_slice_that_was_asked_for() {
     let machine = Machine::builtin("laptop").unwrap();
     let selection = schedlab_policies::select("vtime:slice_us=3000").unwrap();
-    let mut policy = selection.load(&machine, KernelVersion::V7_2).unwrap();
-    let mut cache = CacheModel::new(&machine);
-    let (mut probes, mut random) = (Probes::default(), Rng::new(1));
-    let mut env = env(&machine, &mut cache, &mut probes, &mut random);
-    let step = policy.call(&mut env, OpCall::Init);
-    assert_eq!(step, Step::Ask(Request::CreateDsq { dsq: 0, node: -1 }));
-    assert_eq!(policy.reply(&mut env, Reply::Int(0)), Step::Done(0));
+    let policy = selection.load(&machine, KernelVersion::V7_2).unwrap();
+    let asked = call(&machine, &policy, &OpCall::Init, Reply::Int(0));
+    assert_eq!(asked, [Request::CreateDsq { dsq: 0, node: -1 }]);
 
     let task = TaskId(3);
     let allowed = CpuSet::all(machine.topology.nr_cpus());
@@ -77,7 +108,8 @@ fn vtime_inserts_by_virtual_time_with_the_slice_that_was_asked_for() {
         },
     );
     policy.set_vtime(task, 7_000_000);
-    let step = policy.call(&mut env, OpCall::Enqueue { task, enq_flags: 1 });
+    let op = OpCall::Enqueue { task, enq_flags: 1 };
+    let asked = call(&machine, &policy, &op, Reply::Bool(true));
     let expected = Request::DsqInsert {
         task,
         dsq: 0,
@@ -85,8 +117,7 @@ fn vtime_inserts_by_virtual_time_with_the_slice_that_was_asked_for() {
         vtime: Some(7_000_000),
         enq_flags: 1,
     };
-    assert_eq!(step, Step::Ask(expected));
-    assert_eq!(policy.reply(&mut env, Reply::Bool(true)), Step::Done(0));
+    assert_eq!(asked, [expected]);
 }
 
 #[test]

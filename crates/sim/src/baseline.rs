@@ -1,6 +1,6 @@
 //! What the virtual kernel is given where no policy schedules: an empty ops table.
 
-use schedlab_engine::policy::{Env, OpCall, OpSet, OpsInfo, Policy, Reply, Step, TaskView};
+use schedlab_engine::policy::{Env, OpCall, OpSet, OpsInfo, Policy, TaskView};
 use schedlab_trace::{CpuId, TaskId};
 
 /// A policy without ops. The engine's own baseline never hands it a task, so nothing is kept of any.
@@ -23,31 +23,28 @@ impl Policy for NoPolicy {
         &self.0
     }
 
-    fn call(&mut self, _: &mut Env<'_>, op: OpCall) -> Step {
-        Step::Fault(format!("{op:?} was called where there is no policy"))
+    fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
+        env.kernel
+            .fault(format!("{op:?} was called where there is no policy"))
     }
 
-    fn reply(&mut self, _: &mut Env<'_>, reply: Reply) -> Step {
-        Step::Fault(format!("{reply:?} was given where there is no policy"))
-    }
+    fn sync_task(&self, _: TaskId, _: &TaskView<'_>) {}
 
-    fn sync_task(&mut self, _: TaskId, _: &TaskView<'_>) {}
+    fn set_task_cpu(&self, _: TaskId, _: CpuId) {}
 
-    fn set_task_cpu(&mut self, _: TaskId, _: CpuId) {}
-
-    fn drop_task(&mut self, _: TaskId) {}
+    fn drop_task(&self, _: TaskId) {}
 
     fn slice(&self, _: TaskId) -> u64 {
         0
     }
 
-    fn set_slice(&mut self, _: TaskId, _: u64) {}
+    fn set_slice(&self, _: TaskId, _: u64) {}
 
     fn vtime(&self, _: TaskId) -> u64 {
         0
     }
 
-    fn set_vtime(&mut self, _: TaskId, _: u64) {}
+    fn set_vtime(&self, _: TaskId, _: u64) {}
 
     fn disallowed(&self, _: TaskId) -> bool {
         false

@@ -32,7 +32,7 @@ pub struct Timers {
 // Model: scx_bpf_now() returns the run queue's clock, which stands still during an op; ours goes on.
 pub extern "C" fn now(context: Context) -> u64 {
     context.charge_kfunc();
-    context.env(|env| env.now.ns())
+    context.env(|env| env.now.get())
 }
 
 /// `bpf_get_prandom_u32()`.
@@ -40,7 +40,7 @@ pub extern "C" fn random(context: Context) -> u32 {
     context.charge_kfunc();
     // The stream belongs to all CPUs, so its order is the order of time.
     crate::primitives::sync(context);
-    context.env(|env| env.random.next_u32())
+    context.env(|env| env.random.borrow_mut().next_u32())
 }
 
 /// A timer's number is kept in its first word, one higher.

@@ -1,12 +1,16 @@
 //! A virtual kernel of one's own: tests answer a policy's requests themselves.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use schedlab_abi::{KernelVersion, NativePolicy, Object, ObjectError, compiler};
-use schedlab_engine::policy::{Env, OpCall, Policy as _, Probes, Reply, Request, Step, TaskView};
+use schedlab_engine::policy::{
+    Env, OpCall, Policy as _, Probes, Reply, Request, Service, TaskView,
+};
+use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_trace::{CpuId, CpuSet, Instant, LockPath, TaskId};
 use schedlab_workload::{Rng, SchedClass};
@@ -49,9 +53,9 @@ pub fn try_object(fixture: &str, cc: &str) -> Result<Arc<Object>, ObjectError> {
 pub struct Bench {
     pub policy: NativePolicy,
     pub machine: Machine,
-    pub cache: CacheModel,
-    pub probes: Probes,
-    pub random: Rng,
+    pub cache: RefCell<CacheModel>,
+    pub probes: RefCell<Probes>,
+    pub random: RefCell<Rng>,
     pub now: Instant,
     pub horizon: Instant,
     /// The CPU that executes.
@@ -77,10 +81,10 @@ impl Bench {
         let settings = object.settings(options).unwrap();
         Bench {
             policy: NativePolicy::load(object, &settings, &machine, KernelVersion::V7_2).unwrap(),
-            cache: CacheModel::new(&machine),
+            cache: RefCell::new(CacheModel::new(&machine)),
             machine,
-            probes: Probes::default(),
-            random: Rng::new(42),
+            probes: RefCell::default(),
+            random: RefCell::new(Rng::new(42)),
             now: Instant::ZERO,
             horizon: Instant::NEVER,
             cpu: CpuId(0),
@@ -88,44 +92,46 @@ impl Bench {
         }
     }
 
-    /// One resumption.
-    pub fn step(&mut self, input: Result<OpCall, Reply>) -> Step {
-        let mut env = Env {
-            cpu: self.cpu,
-            now: self.now,
-            carry_ps: 0,
-            horizon: self.horizon,
-            path: LockPath::Schedule,
-            machine: &self.machine,
-            cache: &mut self.cache,
-            probes: &mut self.probes,
-            random: &mut self.random,
-        };
-        let step = match input {
-            Ok(op) => self.policy.call(&mut env, op),
-            Err(reply) => self.policy.reply(&mut env, reply),
-        };
-        self.now = env.now;
-        step
-    }
-
     /// Runs an op to its end; `answer` is the virtual kernel. The error is a fault.
     pub fn run(
         &mut self,
         op: OpCall,
-        mut answer: impl FnMut(&Request) -> Reply,
+        answer: impl FnMut(&Request) -> Reply,
     ) -> Result<i64, String> {
-        let mut step = self.step(Ok(op));
-        loop {
-            match step {
-                Step::Done(result) => return Ok(result),
-                Step::Fault(message) => return Err(message),
-                Step::Ask(request) => {
-                    let reply = answer(&request);
-                    self.asked.push(request);
-                    step = self.step(Err(reply));
-                }
-            }
+        let switch = Switch::default();
+        let asked = RefCell::new(std::mem::take(&mut self.asked));
+        let kernel = Answers {
+            answer: RefCell::new(answer),
+            asked: &asked,
+            fault: RefCell::new(None),
+            switch: &switch,
+        };
+        let (now, carry) = (Cell::new(self.now.ns()), Cell::new(0));
+        let horizon = Cell::new(self.horizon.ns());
+        let env = Env {
+            cpu: self.cpu,
+            now: &now,
+            carry_ps: &carry,
+            horizon: &horizon,
+            path: LockPath::Schedule,
+            machine: &self.machine,
+            cache: &self.cache,
+            probes: &self.probes,
+            random: &self.random,
+            kernel: &kernel,
+        };
+        let result = Cell::new(0);
+        let mut fiber = Fibers::new(&switch);
+        fiber.spawn(|| result.set(self.policy.call(&env, &op)));
+        let state = fiber.resume(0);
+        drop(fiber);
+        let fault = kernel.fault.take();
+        self.now = Instant::from_ns(now.get());
+        self.asked = asked.into_inner();
+        match (state, fault) {
+            (State::Done, _) => Ok(result.get()),
+            (State::Trapped(trap), _) => Err(self.policy.describe(self.cpu, &trap)),
+            (State::Suspended, fault) => Err(fault.expect("only a fault suspends an op here")),
         }
     }
 
@@ -164,6 +170,33 @@ impl Bench {
         let mut all = [0; 8];
         all[..bytes.len()].copy_from_slice(&bytes);
         u64::from_le_bytes(all)
+    }
+}
+
+/// Answers requests by a function.
+struct Answers<'a, F> {
+    answer: RefCell<F>,
+    asked: &'a RefCell<Vec<Request>>,
+    fault: RefCell<Option<String>>,
+    switch: &'a Switch,
+}
+
+impl<F: FnMut(&Request) -> Reply> Service for Answers<'_, F> {
+    fn ask(&self, request: Request) -> Reply {
+        let reply = (self.answer.borrow_mut())(&request);
+        self.asked.borrow_mut().push(request);
+        reply
+    }
+
+    fn fault(&self, message: String) -> ! {
+        *self.fault.borrow_mut() = Some(message);
+        loop {
+            self.switch.suspend();
+        }
+    }
+
+    fn switch(&self) -> &Switch {
+        self.switch
     }
 }
 

@@ -1,9 +1,8 @@
-//! Faults in policy code: wild accesses, divisions by zero, a full stack, endless loops.
+//! Faults in foreign code: wild accesses, divisions by zero, a full stack, endless loops.
 //!
-//! A signal that strikes policy code ends its coroutine: the handler points the interrupted thread
-//! at corosensei's way out of it, so nothing unwinds through C and no Rust frame with a destructor
-//! is skipped, except where a kfunc of ours was handed a wild pointer (it leaks then, and the run
-//! is over). A signal that strikes anything else goes to whoever handled it before.
+//! A signal that strikes foreign code ends its fiber: the handler points the interrupted thread at
+//! corosensei's way out of it, so nothing unwinds through C. What the frames on the fiber's stack own
+//! leaks. A signal that strikes anything else goes to whoever handled it before.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -12,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use corosensei::trap::CoroutineTrapHandler;
+use crate::{Handler, Switch};
 
-/// How long one stretch of policy code may use the processor.
+/// How long one stretch of foreign code may use the processor.
 const LOOP_SECONDS: u64 = 5;
 
-/// What ended a coroutine.
+/// What ended a fiber.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trap {
     pub signal: c_int,
@@ -29,18 +28,31 @@ pub struct Trap {
     pub stack: bool,
 }
 
-/// The policy code that runs on a thread.
-pub struct Active {
-    pub handler: CoroutineTrapHandler<Trap>,
-    /// Addresses of the policy's copy.
-    pub code: (usize, usize),
-    pub watch: Arc<Watch>,
+/// Foreign code that runs on a thread now and then.
+pub struct Foreign {
+    /// The way out of the fiber that it runs on.
+    handler: Cell<Option<Handler>>,
+    /// Its addresses.
+    code: (usize, usize),
+    watch: Arc<Watch>,
+}
+
+impl Foreign {
+    /// Code at these addresses. Installs the handlers, gives this thread a stack for them, and
+    /// watches it.
+    pub fn new(code: (usize, usize)) -> Self {
+        Foreign {
+            handler: Cell::new(None),
+            code,
+            watch: watch_this_thread(),
+        }
+    }
 }
 
 /// What the watchdog looks at.
 #[derive(Debug, Default)]
-pub struct Watch {
-    /// Counts entries and exits: odd while policy code runs.
+struct Watch {
+    /// Counts entries and exits: odd while foreign code runs.
     beat: AtomicU64,
     /// The thread, as `pthread_self()`.
     thread: AtomicU64,
@@ -49,7 +61,7 @@ pub struct Watch {
 }
 
 thread_local! {
-    static ACTIVE: Cell<*const Active> = const { Cell::new(std::ptr::null()) };
+    static ACTIVE: Cell<*const Foreign> = const { Cell::new(std::ptr::null()) };
 }
 
 /// The signal with which the watchdog ends a loop.
@@ -57,34 +69,35 @@ fn watchdog_signal() -> c_int {
     libc::SIGRTMIN() + 7
 }
 
-/// Policy code begins to run on this thread. `active` must live until [`leave`].
+/// Foreign code begins to run on the running fiber of `switch`. Faults outside of fibers are not ours.
+///
+/// # Safety
+/// `foreign` must live until [`leave`], which must be called before the fiber is suspended.
 #[inline]
-pub fn enter(active: &Active) {
-    let beat = active.watch.beat.load(Ordering::Relaxed);
-    active
-        .watch
-        .beat
-        .store(beat.wrapping_add(1), Ordering::Relaxed);
-    ACTIVE.set(active);
+pub unsafe fn enter(foreign: &Foreign, switch: &Switch) {
+    foreign.handler.set(switch.handler());
+    count(&foreign.watch);
+    ACTIVE.set(foreign);
 }
 
 /// It does not run any more.
 #[inline]
-pub fn leave(active: &Active) {
+pub fn leave(foreign: &Foreign) {
     ACTIVE.set(std::ptr::null());
-    let beat = active.watch.beat.load(Ordering::Relaxed);
-    active
-        .watch
-        .beat
-        .store(beat.wrapping_add(1), Ordering::Relaxed);
+    count(&foreign.watch);
+}
+
+#[inline]
+fn count(watch: &Watch) {
+    let beat = watch.beat.load(Ordering::Relaxed);
+    watch.beat.store(beat.wrapping_add(1), Ordering::Relaxed);
 }
 
 static HANDLED: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
 static PREVIOUS: OnceLock<Vec<(c_int, libc::sigaction)>> = OnceLock::new();
 static WATCHED: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
 
-/// Installs the handlers, gives this thread a stack for them, and watches it.
-pub fn watch_this_thread() -> Arc<Watch> {
+fn watch_this_thread() -> Arc<Watch> {
     PREVIOUS.get_or_init(|| {
         let mut previous = Vec::new();
         for signal in HANDLED.into_iter().chain([watchdog_signal()]) {
@@ -142,7 +155,7 @@ fn give_signal_stack() {
 fn start_watchdog() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        let watchdog = std::thread::Builder::new().name("policy-watchdog".to_owned());
+        let watchdog = std::thread::Builder::new().name("watchdog".to_owned());
         // Without it an endless loop is endless; nothing else depends on it.
         let _ = watchdog.spawn(watchdog_loop);
     });
@@ -151,7 +164,7 @@ fn start_watchdog() {
 /// Processor time of a thread, in ms.
 fn thread_time_ms(thread: u64) -> Option<u64> {
     let mut clock = 0;
-    // SAFETY: the thread runs policy code at this moment, so it exists.
+    // SAFETY: the thread runs foreign code at this moment, so it exists.
     if unsafe { libc::pthread_getcpuclockid(thread as libc::pthread_t, &raw mut clock) } != 0 {
         return None;
     }
@@ -215,11 +228,13 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     // valid until `leave`, which has not been called on this thread.
     unsafe {
         let registers = Registers::of(context);
-        if !active.is_null()
-            && (*active).handler.stack_ptr_in_bounds(registers.sp)
-            && is_for_policy(&*active, signal, registers.pc)
+        let handler = active.as_ref().and_then(|active| active.handler.get());
+        if let Some(handler) = handler
+            && handler.stack_ptr_in_bounds(registers.sp)
+            && is_ours(&*active, signal, registers.pc)
         {
-            let handler = (*active).handler;
+            ACTIVE.set(std::ptr::null());
+            count(&(*active).watch);
             let address = (*info).si_addr() as usize;
             let trap = Trap {
                 signal,
@@ -229,7 +244,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
                     && address.abs_diff(registers.sp) < 2 * 4096
                     && handler.stack_ptr_in_bounds(address),
             };
-            let to = handler.setup_trap_handler(move || trap);
+            let to = handler.setup_trap_handler(move || Some(trap));
             Registers::set(context, &to);
             return;
         }
@@ -239,11 +254,11 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     }
 }
 
-fn is_for_policy(active: &Active, signal: c_int, pc: usize) -> bool {
+fn is_ours(active: &Foreign, signal: c_int, pc: usize) -> bool {
     if signal != watchdog_signal() {
         return true;
     }
-    // Only in the policy's own code; in a kfunc the watchdog tries again.
+    // Only in the foreign code itself; in what it calls the watchdog tries again.
     let beat = active.watch.beat.load(Ordering::Relaxed);
     active.watch.condemned.load(Ordering::Relaxed) == beat
         && (active.code.0..active.code.1).contains(&pc)

@@ -1,0 +1,213 @@
+//! Fibers: stacks of their own for virtual CPUs, on one thread, and what strikes code that runs there.
+//!
+//! A fiber runs until it [suspends](Switch::suspend) itself; who resumes it goes on then. So code can
+//! wait in the middle of a call, through C frames too, at the price of one switch of stacks.
+//! All of this crate's `unsafe` is behind a safe interface: a fiber suspends nobody but itself, and
+//! fibers are resumed from outside only.
+
+pub mod trap;
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use corosensei::stack::DefaultStack;
+use corosensei::trap::CoroutineTrapHandler;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+pub use trap::Trap;
+
+/// Address space of a fiber's stack; memory is used for what of it has been touched.
+pub const STACK_BYTES: usize = 256 << 10;
+
+/// The way out of a fiber that a fault takes.
+type Handler = CoroutineTrapHandler<Option<Trap>>;
+
+/// What is needed of a fiber while it runs.
+struct Running {
+    yielder: Cell<*const Yielder<(), ()>>,
+    handler: Handler,
+}
+
+/// Where the running fiber finds its way out. One for each [`Fibers`]; code on the fibers has it.
+pub struct Switch {
+    /// The fiber that runs; null while none does.
+    running: Cell<*const Running>,
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Switch {
+            running: Cell::new(std::ptr::null()),
+        }
+    }
+}
+
+impl Switch {
+    /// Suspends the fiber that runs, until somebody resumes it.
+    ///
+    /// # Panics
+    /// If no fiber runs.
+    #[inline]
+    pub fn suspend(&self) {
+        let running = self.running.replace(std::ptr::null());
+        assert!(!running.is_null(), "only a fiber can be suspended");
+        // SAFETY: `Fibers::resume` has set the pointer and waits for this very fiber, whose yielder
+        // lives as long as it runs. The pointer was taken, so nobody else can use it meanwhile.
+        unsafe { (*(*running).yielder.get()).suspend(()) }
+    }
+
+    /// The way out of the fiber that runs.
+    #[inline]
+    fn handler(&self) -> Option<Handler> {
+        // SAFETY: as in `suspend`.
+        unsafe { self.running.get().as_ref() }.map(|running| running.handler)
+    }
+}
+
+/// Why a fiber does not run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// It suspended itself.
+    Suspended,
+    /// It came to its end.
+    Done,
+    /// A fault ended it; nothing on its stack was unwound.
+    Trapped(Trap),
+}
+
+struct Fiber {
+    coroutine: Coroutine<(), (), Option<Trap>, DefaultStack>,
+    running: Running,
+    /// How it ended, if it has.
+    ended: Option<State>,
+}
+
+/// A set of fibers. Those that wait when the set is dropped are given up without unwinding: what
+/// their stacks own leaks.
+pub struct Fibers<'k> {
+    switch: &'k Switch,
+    fibers: Vec<Fiber>,
+    /// The bodies of the fibers borrow for this long.
+    bodies: PhantomData<&'k mut ()>,
+}
+
+impl<'k> Fibers<'k> {
+    /// No fibers yet.
+    pub fn new(switch: &'k Switch) -> Self {
+        Fibers {
+            switch,
+            fibers: Vec::new(),
+            bodies: PhantomData,
+        }
+    }
+
+    /// Adds a fiber; it begins when it is first resumed. Returns its number, counted from 0.
+    ///
+    /// # Panics
+    /// If there is no address space for its stack.
+    pub fn spawn(&mut self, body: impl FnOnce() + 'k) -> usize {
+        let stack = DefaultStack::new(STACK_BYTES).expect("address space for a stack");
+        let index = self.fibers.len();
+        let switch = self.switch;
+        // SAFETY: the coroutine, and with it the body, is dropped or given up with `self`, before
+        // `'k` ends.
+        let coroutine = unsafe {
+            Coroutine::with_stack_unchecked(stack, move |yielder: &Yielder<(), ()>, ()| {
+                // `resume` has put it there a moment ago.
+                (*switch.running.get()).yielder.set(yielder);
+                body();
+                None
+            })
+        };
+        let running = Running {
+            yielder: Cell::new(std::ptr::null()),
+            handler: coroutine.trap_handler(),
+        };
+        self.fibers.push(Fiber {
+            coroutine,
+            running,
+            ended: None,
+        });
+        index
+    }
+
+    /// Runs a fiber until it suspends itself or ends; one that has ended stays so.
+    ///
+    /// # Panics
+    /// If called from one of these fibers, or if the fiber panics.
+    #[inline]
+    pub fn resume(&mut self, index: usize) -> State {
+        let fiber = &mut self.fibers[index];
+        if let Some(ended) = fiber.ended {
+            return ended;
+        }
+        let before = self.switch.running.replace(&raw const fiber.running);
+        assert!(before.is_null(), "a fiber cannot resume another one");
+        let result = fiber.coroutine.resume(());
+        self.switch.running.set(std::ptr::null());
+        match result {
+            CoroutineResult::Yield(()) => State::Suspended,
+            CoroutineResult::Return(trap) => {
+                let state = trap.map_or(State::Done, State::Trapped);
+                fiber.ended = Some(state);
+                state
+            }
+        }
+    }
+}
+
+impl Drop for Fibers<'_> {
+    fn drop(&mut self) {
+        for fiber in &mut self.fibers {
+            // SAFETY: a waiting fiber may be in the middle of C code, which cannot be unwound. What
+            // its stack owns is leaked; nothing refers to the stack from outside but `Running`.
+            unsafe { fiber.coroutine.force_reset() };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn fibers_take_turns() {
+        let switch = Switch::default();
+        let log = RefCell::new(Vec::new());
+        let mut fibers = Fibers::new(&switch);
+        for fiber in 0..3 {
+            let (log, switch) = (&log, &switch);
+            fibers.spawn(move || {
+                for turn in 0..=fiber {
+                    log.borrow_mut().push((fiber, turn));
+                    switch.suspend();
+                }
+            });
+        }
+        let states: Vec<State> = [2, 0, 0, 1, 2, 0].map(|fiber| fibers.resume(fiber)).into();
+        drop(fibers);
+        use State::{Done, Suspended};
+        assert_eq!(
+            states,
+            [Suspended, Suspended, Done, Suspended, Suspended, Done]
+        );
+        assert_eq!(log.into_inner(), [(2, 0), (0, 0), (1, 0), (2, 1)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "only a fiber can be suspended")]
+    fn nobody_else_can_be_suspended() {
+        Switch::default().suspend();
+    }
+
+    #[test]
+    #[should_panic(expected = "in the middle")]
+    fn a_panic_reaches_who_resumed() {
+        let switch = Switch::default();
+        let mut fibers = Fibers::new(&switch);
+        fibers.spawn(|| panic!("in the middle"));
+        fibers.resume(0);
+    }
+}
