@@ -97,6 +97,16 @@ fn btf_of(object: &Object) -> Result<Btf<'_>> {
         })
 }
 
+/// Which tasks a policy schedules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tasks {
+    /// All but those of higher classes.
+    All,
+    /// Those that ask for it (`SCHED_EXT`). The others stay with the kernel's own scheduler, above
+    /// the policy: it never sees them (`SCX_OPS_SWITCH_PARTIAL`).
+    Asking,
+}
+
 impl Loaded {
     /// Loads and attaches a policy with its options, and makes sure that it really schedules.
     ///
@@ -104,6 +114,18 @@ impl Loaded {
     /// No sched_ext here, no permission, another scheduler is loaded, a wrong option, or the
     /// kernel's refusal with the one line that explains it.
     pub fn load(policy: &Object, settings: &[(String, String)]) -> Result<Loaded> {
+        Self::load_for(policy, settings, Tasks::All)
+    }
+
+    /// As [`Loaded::load`], for a part of the tasks.
+    ///
+    /// # Errors
+    /// As [`Loaded::load`].
+    pub fn load_for(
+        policy: &Object,
+        settings: &[(String, String)],
+        tasks: Tasks,
+    ) -> Result<Loaded> {
         match scx::state() {
             State::Disabled => {}
             State::Absent => {
@@ -120,16 +142,19 @@ impl Loaded {
             });
         }
         raise_memlock_limit();
-        verdict::listen(|| Self::load_logged(policy, settings))
+        verdict::listen(|| Self::load_logged(policy, settings, tasks))
     }
 
-    fn load_logged(policy: &Object, settings: &[(String, String)]) -> Result<Loaded> {
+    fn load_logged(policy: &Object, settings: &[(String, String)], tasks: Tasks) -> Result<Loaded> {
         let btf = btf_of(policy)?;
         let mut open = ObjectBuilder::default()
             .name("policy")
             .and_then(|builder| builder.open_memory(&policy.bytes))
             .map_err(|error| verdict::rejected(&policy.name, &error.to_string()))?;
         configure(policy, &btf, &mut open, settings)?;
+        if tasks == Tasks::Asking {
+            set_flag(policy, &btf, &mut open, "SCX_OPS_SWITCH_PARTIAL")?;
+        }
 
         let exit_info = vars::of_section(&btf, ".data")
             .into_iter()
@@ -267,6 +292,11 @@ impl Loaded {
         matches!(scx::state(), State::Loaded { state, name } if state == "enabled" && name == self.ops_name)
     }
 
+    /// A map of the policy, for programs that look on; `None` where it has no such map.
+    pub fn map(&self, name: &str) -> Option<libbpf_rs::Map<'_>> {
+        self.object.maps().find(|known| known.name() == name)
+    }
+
     /// The values of a per-CPU array map, `[entry][cpu]`; `None` where the policy has no such map.
     ///
     /// # Errors
@@ -280,7 +310,7 @@ impl Loaded {
     /// # Errors
     /// The map cannot be written.
     pub fn clear_per_cpu(&self, map: &str, entry: u32) -> Result<()> {
-        let Some(map) = self.object.maps().find(|known| known.name() == map) else {
+        let Some(map) = self.map(map) else {
             return Ok(());
         };
         let zero = vec![0; map.value_size() as usize];
@@ -447,6 +477,28 @@ fn configure(
             problem: "has no read-only data to set options in".to_owned(),
         })
     }
+}
+
+/// Sets a flag in `sched_ext_ops.flags` besides those of the policy.
+fn set_flag(policy: &Object, btf: &Btf<'_>, open: &mut OpenObject, flag: &str) -> Result<()> {
+    let value = kernel_constants()?.get(flag).copied();
+    let place = vars::member(btf, "sched_ext_ops", "flags");
+    let (Some(value), Some((offset, 8))) = (value, place) else {
+        return Err(Error::Option {
+            policy: policy.name.clone(),
+            problem: format!("this kernel or the policy's headers do not know {flag}"),
+        });
+    };
+    for mut map in open.maps_mut() {
+        if map.map_type() == MapType::StructOps
+            && let Some(ops) = map.initial_value_mut()
+            && let Some(field) = ops.get_mut(offset..offset + 8)
+        {
+            let flags = u64::from_ne_bytes(array(field)) | value;
+            field.copy_from_slice(&flags.to_ne_bytes());
+        }
+    }
+    Ok(())
 }
 
 /// Writes bytes at offsets of the read-only data; `false` if there is none to write to.

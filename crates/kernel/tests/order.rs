@@ -1,0 +1,223 @@
+//! The same order in both worlds: threads on one CPU that only yield run under a policy in a real kernel,
+//! and once more in the virtual kernel. Both must choose the same task every time, after looking at the
+//! same number of tasks.
+//!
+//! What makes it comparable:
+//! - one virtual CPU, and a policy that gets the yielders alone (`SCX_OPS_SWITCH_PARTIAL`): everything
+//!   else of the machine is of a higher class, and the policy never hears of it;
+//! - all yielders are there and asleep before the policy is loaded, so it knows the same of each, and
+//!   they are woken one after another by a task of a higher class, so that none begins before the last
+//!   one is queued;
+//! - slices that never end, for the timer's phase is nobody's choice;
+//! - time in the machine is counted in instructions, so that nothing of the host shows as a long turn;
+//! - how long a yielder ran is an input of a policy that goes by running time. It is measured with the
+//!   policy's own clock and given to the simulation, turn by turn. What the policies make of it, the
+//!   order, is compared, and nothing is tolerated.
+//!
+//! Where a task of a higher class gets in between the two steps of sched_yield(), the kernel asks the
+//! policy in another state than without it. Such a case is tried again.
+
+#[path = "order/guest.rs"]
+mod guest;
+#[path = "order/record.rs"]
+mod record;
+#[path = "order/simulated.rs"]
+mod simulated;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use record::{Case, End, POLICIES, SIZES, Turn, yields};
+use schedlab_kernel::vm::Vm;
+use schedlab_kernel::{Error, clang, policy};
+
+/// First argument of this program inside; the compiled recorder follows.
+const MARK: &str = "yielders-inside-the-virtual-machine";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|a| a == MARK) {
+        return match guest::run(Path::new(&arguments[1]), &arguments[2..]) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                println!("FAILED {why}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    // What cargo's own test harness would answer.
+    if arguments.iter().any(|a| a == "--list") {
+        println!("order: test");
+        return ExitCode::SUCCESS;
+    }
+    if let Err(why) = clang::find() {
+        skip(&format!("the same order in both worlds: skipped: {why}"));
+        return ExitCode::SUCCESS;
+    }
+    let filter: Vec<String> = arguments
+        .into_iter()
+        .filter(|a| !a.starts_with('-'))
+        .collect();
+    match in_the_kernel(&filter).and_then(|cases| judge(&cases, &filter)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Skipped(why)) => {
+            skip(&format!("the same order in both worlds: skipped: {why}"));
+            ExitCode::SUCCESS
+        }
+        Err(Failure::Failed(why)) => {
+            println!("FAILED {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+enum Failure {
+    Skipped(String),
+    Failed(String),
+}
+
+fn skip(why: &str) {
+    println!("{why}");
+    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
+        let line = fs::OpenOptions::new().append(true).create(true).open(file);
+        let written = line.and_then(|mut f| writeln!(f, "{why}"));
+        written.expect("the file of skipped tests can be written");
+    }
+}
+
+/// Boots one virtual machine and has every case run inside.
+fn in_the_kernel(filter: &[String]) -> Result<Vec<Case>, Failure> {
+    let failed = |why: String| Failure::Failed(why);
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/order/order.bpf.c");
+    let recorder = policy::compile(&source).map_err(|e| failed(e.to_string()))?;
+    let object = folder.path().join("order");
+    fs::write(&object, &recorder.bytes).expect("the temporary folder can be written");
+
+    let vm = Vm {
+        cpus: 1,
+        repeatable: true,
+        ..Vm::default()
+    };
+    let program = std::env::current_exe().expect("a running program has a path");
+    let mut command = vec![
+        program.into_os_string(),
+        OsString::from(MARK),
+        object.into(),
+    ];
+    command.extend(filter.iter().map(OsString::from));
+    let output = match vm.output(&command, &|note| println!("{note}")) {
+        Ok(output) => output,
+        Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
+            return Err(Failure::Skipped(error.to_string()));
+        }
+        Err(error) => return Err(failed(error.to_string())),
+    };
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let (cases, notes): (Vec<&str>, Vec<&str>) = stdout.lines().partition(|l| l.starts_with('{'));
+    notes.iter().for_each(|note| println!("{note}"));
+    if let Ok(file) = std::env::var("SCHEDLAB_ORDER_CASES") {
+        // For a look at what the kernel did.
+        fs::write(file, cases.join("\n")).expect("the file that was asked for can be written");
+    }
+    if output.code != 0 || output.kernel_log.contains("WARNING:") {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let log = output.kernel_log;
+        return Err(failed(format!(
+            "in the virtual machine\n{stderr}kernel log:\n{log}"
+        )));
+    }
+    let parse = |line: &&str| serde_json::from_str(line);
+    let cases: Result<Vec<Case>, _> = cases.iter().map(parse).collect();
+    cases.map_err(|e| failed(format!("the record cannot be read: {e}")))
+}
+
+/// Every case of every policy that was asked for is there, and the simulation agrees with each.
+fn judge(cases: &[Case], filter: &[String]) -> Result<(), Failure> {
+    let mut failures = Vec::new();
+    for (policy, options) in POLICIES {
+        if !filter.iter().all(|f| policy.contains(f.as_str())) {
+            continue;
+        }
+        let mut other_than_fifo = 0;
+        for size in SIZES {
+            let found = cases
+                .iter()
+                .find(|case| case.policy == policy && case.yielders == size);
+            let Some(case) = found else {
+                failures.push(format!("{policy}, {size} yielders: did not run"));
+                continue;
+            };
+            let result = complete(case)
+                .and_then(|()| simulated::simulate(case, policy, options))
+                .and_then(|turns| simulated::compare(&case.turns, &turns));
+            match result {
+                Ok(()) => println!("ok {}", summary(case)),
+                Err(why) => failures.push(format!("{policy}, {size} yielders: {why}")),
+            }
+            // The comparison tells policies apart, so it would tell a wrong order.
+            let (fifo, fifo_options) = POLICIES[0];
+            if policy != fifo
+                && simulated::simulate(case, fifo, fifo_options)
+                    .and_then(|turns| simulated::compare(&case.turns, &turns))
+                    .is_err()
+            {
+                other_than_fifo += 1;
+            }
+        }
+        if policy != POLICIES[0].0 && other_than_fifo < SIZES.len() - 1 {
+            let said = format!("only {other_than_fifo} of its orders are not those of fifo");
+            failures.push(format!("{policy}: {said}"));
+        }
+    }
+    if failures.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Failed(failures.join("\n")))
+    }
+}
+
+/// What a policy that counts ticks takes for one. None may end in a case: where exactly it ends in a turn
+/// cannot be measured.
+const TICK_NS: u64 = 10_000_000;
+
+/// Each yielder has done all its yields and waits; then the record is whole.
+fn complete(case: &Case) -> Result<(), String> {
+    for task in 0..case.yielders {
+        let turns: Vec<&Turn> = case.turns.iter().filter(|t| t.task == task).collect();
+        let done: u32 = turns.iter().map(|turn| turn.yields).sum();
+        let asked = yields(case.yielders);
+        if done != asked {
+            return Err(format!("yielder {task} yielded {done} times, not {asked}"));
+        }
+        let ran_ns: u64 = turns.iter().map(|turn| turn.ran_ns).sum();
+        if ran_ns > TICK_NS * 9 / 10 {
+            return Err(format!(
+                "yielder {task} ran {ran_ns} ns, nearly a tick of {TICK_NS} ns"
+            ));
+        }
+        let blocks = turns.iter().filter(|turn| turn.end == End::Block).count();
+        if blocks != 1 || turns.last().is_none_or(|turn| turn.end != End::Block) {
+            return Err(format!(
+                "yielder {task} waited {blocks} times, not once at its end"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn summary(case: &Case) -> String {
+    let turns = case.turns.len();
+    let examined: u64 = case.turns.iter().map(|turn| turn.examined).sum();
+    let interrupted = case.interruptions;
+    format!(
+        "{}, {} yielders: {turns} choices alike, {:.2} tasks examined each; {interrupted} interruptions, attempt {}",
+        case.policy,
+        case.yielders,
+        examined as f64 / turns as f64,
+        case.attempts
+    )
+}
