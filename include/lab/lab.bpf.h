@@ -3,6 +3,7 @@
  * The library that policies share: locks, probes, task contexts and run-queue
  * structures. A policy includes this file and, behind it, what only some need:
  * <lab/linux24.h>, what the schedulers that grew out of Linux 2.4 share.
+ * <lab/linux24_queue.h>, the ops of those that have one queue and one lock.
  *
  * It is the only code that knows which world it is compiled for. Under
  * __bpf__ it works on a BPF arena and counts in a per-CPU map; natively the

@@ -153,24 +153,25 @@ static __always_inline s32 linux24_collected(s32 counter, s32 childs)
 
 /*
  * Recalculates the counters of all tasks of the system, runnable or not, whose
- * contexts have @bytes; no lock is held. False: the policy has ended.
+ * contexts have @bytes. False: the policy has ended.
  */
 static __always_inline bool linux24_recalculate(u32 bytes, enum linux24_base base)
 {
+	u32 i, nr, done = 0;
 	linux24_task_t *t;
-	u32 i, nr;
 
 	lab_count(LAB_RECALCULATIONS, 1);
 	nr = lab_read(lab_tasks.nr);
-	for (i = 0; i < nr && can_loop; i++) {
+	bpf_for(i, 0, nr) {
 		t = (linux24_task_t *)lab_task_at(i, bytes);
+		done++;
 		if (!t->lab.pid)
 			continue;
 		lab_recalculated(t);
 		t->counter = linux24_recalculated(t->counter, t->nice, base);
 	}
-	if (i < nr) {
-		scx_bpf_error("recalculation: the loop budget ran out at task %u of %u", i, nr);
+	if (done < nr) {
+		scx_bpf_error("recalculation: the loop budget ran out at task %u of %u", done, nr);
 		return false;
 	}
 	return true;

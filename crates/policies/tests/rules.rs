@@ -113,3 +113,12 @@ rules! {
 rules! {
     prio_model: like_a_model, a_broken_link_is_found, a_wrong_bit_is_found, constant_cost,
 }
+
+rules! {
+    pls:
+        t1_affinity_wins_and_ends_the_search, t2_within_the_bonus, t2_equal_is_not_better,
+        t2_below_the_bonus, t3_recalculation, t3_idle, t3_idle_beside_expired, t3_expired_alone,
+        t4_yielder_last, t4_yielder_alone, yielder_and_expired, t5_no_bonus_for_the_address_space,
+        t6_fork, previous_task_first, not_schedulable, realtime_on_top, round_robin, tick_moves,
+        choice_moves, exit_moves, nice_moves, policy_moves, wakeup, blocking, late_mask, pinned,
+}

@@ -8,7 +8,7 @@
  * The policy is compiled into the test, so that its pure functions and its
  * state can be looked at. Its tunables, read-only in a policy, are variables
  * here. Before including this file: POLICY, the source file, and OPS, its
- * table.
+ * table; RECALCULATES_LOCKED if it keeps its lock while it recalculates.
  */
 #ifndef RULES_SCRIPT_H
 #define RULES_SCRIPT_H
@@ -143,7 +143,11 @@ static void script_look(struct lab_host *h, const volatile void *ctx, u32 index,
 
 static void script_recalculate(struct lab_host *h, const volatile void *ctx, u32 index)
 {
+#ifdef RECALCULATES_LOCKED
+	CHECK(script.nr_held == 1);
+#else
 	CHECK(!script.nr_held);
+#endif
 	script.altered++;
 }
 

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The ops of a scheduler that has all that Linux 2.4's had around its run
+ * queue, one lock included, and differs in that queue and in the choice from
+ * it only. A policy includes this behind what it defines:
+ *
+ *   threshold, base, charge	as in linux24.h: options or constants
+ *   rq.runqueue_lock		the lock
+ *   cpus			see linux24.h
+ *   LAB_TASKS()		its contexts begin with struct linux24_task `old`
+ *   RQ_KEEPS_RUNNING		1: running tasks stay in the queue, 0: they are out
+ *   int rq_init(void)		at the start; 0 or a negative errno
+ *   int rq_new_task(void)	for each new context, where pages can be allocated
+ *   s64 rq_nr(void)		tasks in the queue; read without the lock
+ *
+ * and, all of them called with the lock held:
+ *
+ *   void rq_add(task_t *t)	into the queue, ahead of its equals; sets old.linked
+ *   void rq_del(task_t *t)	out of it; clears old.linked
+ *   bool rq_misfiled(task_t *t)	it is not where rq_add() would put it now; may be
+ *				asked without the lock
+ *   void rq_prev(task_t *t, bool refilled)	a choice begins and its previous task is
+ *				still runnable; with a new round-robin quantum it goes
+ *				behind its equals
+ *   bool rq_choose(task_t *prev, s32 cpu, u64 mm, task_t **best, s32 *value)
+ *				the best task for that CPU, where that address space is
+ *				in use; `prev` is NULL or still runnable. A value of 0
+ *				asks for a recalculation and the same question again.
+ *				False: the loop budget ran out
+ *   bool rq_recalculate(void)	all counters; false: the policy has ended, the lock is free
+ */
+#ifndef LAB_LINUX24_QUEUE_H
+#define LAB_LINUX24_QUEUE_H
+
+static __always_inline void queue24_charge(task_t *t, u64 now)
+{
+	if (charge == CHARGE_RUNTIME)
+		linux24_charge(&t->old, now);
+}
+
+/* Out of the queue and of the policy's custody. Under the lock. */
+static __always_inline void queue24_unlink(task_t *t)
+{
+	if (t->old.linked) {
+		alter(t);
+		rq_del(t);
+	}
+	t->old.leaving = false;
+	t->old.takeable = false;
+}
+
+/* A blocked task leaves the queue once; `from` may have forgotten who it was. */
+static __always_inline void queue24_unlink_leaving(cpu_t *from)
+{
+	task_t *t = (task_t *)from->leaving;
+
+	from->leaving = NULL;
+	if (t && t->old.leaving)
+		queue24_unlink(t);
+}
+
+/* What decides a task's place in the queue has changed. Takes the lock if that matters. */
+static __always_inline void queue24_refile(task_t *t, bool surely)
+{
+	unsigned long flags;
+
+	if (!t->old.linked || !(surely || rq_misfiled(t)))
+		return;
+	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+		return;
+	if (t->old.linked && (surely || rq_misfiled(t))) {
+		rq_del(t);
+		rq_add(t);
+	}
+	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+}
+
+/* Only the previous CPU: where a task goes is settled under the lock, in enqueue. */
+s32 BPF_STRUCT_OPS(queue24_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		t->old.sync = wake_flags & SCX_WAKE_SYNC;
+	return prev_cpu;
+}
+
+/* A task that may run on one CPU only waits there, outside the queue. */
+static __always_inline void queue24_enqueue_pinned(struct task_struct *p, task_t *t, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	cpu_t *c = cpu_at(cpu);
+	linux24_task_t *curr = c->curr;
+	unsigned long flags;
+
+	if (t->old.linked) {
+		if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+			return;
+		queue24_unlink(t);
+		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+	}
+	t->old.on_cpu = false;
+	t->old.yielded = false;
+	lab_count(LAB_PINNED_LOCAL, 1);
+	if (curr && curr != &t->old &&
+	    linux24_goodness(&t->old, cpu, c->mm, base) -
+	    linux24_goodness(curr, cpu, c->mm, base) > (s32)threshold)
+		enq_flags |= SCX_ENQ_PREEMPT;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, enq_flags);
+}
+
+void BPF_STRUCT_OPS(queue24_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	s32 this_cpu = bpf_get_smp_processor_id();
+	task_t *t = task_of(p);
+	unsigned long flags;
+	bool sync, moved;
+
+	if (!t) {
+		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
+		return;
+	}
+	moved = t->old.policy != p->policy;
+	linux24_refresh(&t->old, p);
+	sync = t->old.sync;
+	t->old.sync = false;
+	if (p->nr_cpus_allowed == 1 && lab_nr_cpus > 1) {
+		queue24_enqueue_pinned(p, t, enq_flags);
+		return;
+	}
+	if (t->old.yielded && t->old.linked && t->old.on_cpu && !rq_misfiled(t)) {
+		/* Left the CPU after a yield: waits where it is; nobody is disturbed. */
+		alter(t);
+		t->old.yielded = false;
+		t->old.on_cpu = false;
+		lab_write(t->old.takeable, true);
+		return;
+	}
+	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+		return;
+	alter(t);
+	/* It did not leave the CPU because somebody is better, so it does not ask for another. */
+	if (t->old.yielded && t->old.on_cpu)
+		sync = true;
+	t->old.yielded = false;
+	t->old.on_cpu = false;
+	if (t->old.leaving || (t->old.linked && (moved || rq_misfiled(t))))
+		queue24_unlink(t);
+	if (!t->old.linked)
+		rq_add(t);
+	t->old.takeable = true;
+	if (!sync || !lab_allowed(&t->lab, this_cpu))
+		linux24_place(&t->old, threshold, base);
+	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+}
+
+/*
+ * A waiting task is taken away: an attribute of it changes. It keeps its place
+ * in the queue and cannot be chosen until it is enqueued again.
+ */
+void BPF_STRUCT_OPS(queue24_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+	unsigned long flags;
+
+	/* Tasks that dispatch has chosen come here too; they are no longer takeable. */
+	if (!t || !t->old.takeable)
+		return;
+	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+		return;
+	t->old.takeable = false;
+	if (deq_flags & SCX_DEQ_SLEEP)
+		queue24_unlink(t);
+	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+}
+
+/* schedule() */
+void BPF_STRUCT_OPS(queue24_dispatch, s32 cpu, struct task_struct *prev_p)
+{
+	cpu_t *c = cpu_at(cpu);
+	task_t *prev = NULL, *best;
+	struct task_struct *p;
+	u64 now = scx_bpf_now(), mm;
+	bool refilled = false;
+	unsigned long flags;
+	s32 value;
+
+	lab_use_arena();
+	if (prev_p) {
+		prev = task_of(prev_p);
+		if (prev && !prev->old.on_cpu)
+			prev = NULL;
+	}
+	if (prev) {
+		if (!lab_read(c->marked)) {
+			/* An IPI that came too late. */
+			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
+			return;
+		}
+		queue24_charge(prev, now);
+	}
+	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+		return;
+	lab_touch(&c->curr, true);
+	lab_count(LAB_SCHEDULES, 1);
+	queue24_unlink_leaving(c);
+	if (prev) {
+		if (prev->old.policy == LINUX24_RR && !prev->old.counter) {
+			prev->old.counter = linux24_recalculated(0, prev->old.nice, base);
+			refilled = true;
+		}
+		rq_prev(prev, refilled);
+	}
+	c->marked = false;
+	mm = c->mm;
+
+	do {
+		best = NULL;
+		value = LINUX24_IDLE_GOODNESS;
+		if (!rq_choose(prev, cpu, mm, &best, &value))
+			break;
+		if (!value) {
+			if (!rq_recalculate()) {
+				lab_irq_restore(flags);
+				return;
+			}
+			continue;
+		}
+		if (!best) {
+			if (c->curr)
+				c->last_schedule_ns = now;
+			c->curr = NULL;
+			lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+			return;
+		}
+		if (best == prev) {
+			/* The previous task goes on. */
+			prev->old.yielded = false;
+			if (!RQ_KEEPS_RUNNING && prev->old.linked)
+				rq_del(prev);
+			lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+			if (prev_p)
+				scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
+			return;
+		}
+		p = lab_task_claim(&best->lab, cpu);
+		if (!p)
+			continue;
+		if (best->lab.cpu != cpu)
+			lab_count(LAB_PICKED_ELSEWHERE, 1);
+		alter(best);
+		if (!RQ_KEEPS_RUNNING)
+			rq_del(best);
+		best->old.takeable = false;
+		linux24_switch_to(c, cpu, &best->old, now);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, 0);
+		bpf_task_release(p);
+		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+		return;
+	} while (can_loop);
+
+	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+	scx_bpf_error("schedule: the loop budget ran out before a choice");
+}
+
+void BPF_STRUCT_OPS(queue24_running, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+	unsigned long flags;
+
+	if (!t)
+		return;
+	linux24_running(&t->old, p);
+	if (RQ_KEEPS_RUNNING || !t->old.linked)
+		return;
+	/* An attribute of it changed while it ran: it was enqueued, but goes on. */
+	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+		return;
+	queue24_unlink(t);
+	t->old.on_cpu = true;
+	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+}
+
+void BPF_STRUCT_OPS(queue24_stopping, struct task_struct *p, bool runnable)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_charge(t, scx_bpf_now());
+}
+
+void BPF_STRUCT_OPS(queue24_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	cpu_t *c = cpu_at(bpf_get_smp_processor_id());
+	task_t *t = task_of(p);
+	unsigned long flags;
+
+	if (!t || !(deq_flags & SCX_DEQ_SLEEP))
+		return;
+	t->old.on_cpu = false;
+	t->old.yielded = false;
+	if (!t->old.linked)
+		return;
+	if (c->leaving) {
+		/* This CPU has run a task from its local queue since. */
+		if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+			return;
+		queue24_unlink_leaving(c);
+		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+	}
+	t->old.leaving = true;
+	c->leaving = &t->old;
+}
+
+void BPF_STRUCT_OPS(queue24_tick, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	linux24_tick(&t->old, p, charge);
+	queue24_refile(t, false);
+}
+
+/* sched_yield(): from 2.4 on only if somebody waits. The lock is not taken. */
+bool BPF_STRUCT_OPS(queue24_yield, struct task_struct *from, struct task_struct *to)
+{
+	task_t *t = task_of(from);
+	s64 waiting;
+	s32 cpu;
+	cpu_t *c;
+
+	if (!t || to)
+		return false;
+	if (base != BASE_2_3_99) {
+		waiting = rq_nr();
+		for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+			c = cpu_at(cpu);
+			lab_touch(&c->curr, false);
+			if (c->curr && c->curr->linked)
+				waiting--;
+		}
+		if (waiting <= 0)
+			return false;
+	}
+	if (!linux24_realtime(t->old.policy))
+		t->old.yielded = true;
+	c = cpu_at(bpf_get_smp_processor_id());
+	lab_write(c->marked, true);
+	scx_bpf_task_set_slice(from, 0);
+	return true;
+}
+
+void BPF_STRUCT_OPS(queue24_set_weight, struct task_struct *p, u32 weight)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	t->old.nice = p->static_prio - 120;
+	queue24_refile(t, false);
+}
+
+void BPF_STRUCT_OPS(queue24_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+/* fork(): parent and child share the parent's remaining ticks. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(queue24_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct task_struct *forker = bpf_get_current_task_btf();
+	task_t *t = task_new(p), *parent;
+	int error;
+
+	if (!t)
+		return -ENOMEM;
+	error = rq_new_task();
+	if (error)
+		return error;
+	parent = (task_t *)linux24_fork(&t->old, p, args, forker, base);
+	if (parent)
+		queue24_refile(parent, false);
+	return 0;
+}
+
+static __always_inline void queue24_forget(task_t *t)
+{
+	unsigned long flags;
+
+	t->old.on_cpu = false;
+	if (!t->old.linked)
+		return;
+	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+		return;
+	queue24_unlink(t);
+	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+}
+
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(queue24_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_forget(t);
+}
+
+/* exit(): what is left of the ticks goes back to the task that forked it. */
+void BPF_STRUCT_OPS(queue24_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_t *t = task_of(p), *parent;
+
+	if (!t)
+		return;
+	queue24_forget(t);
+	parent = task_at(t->old.parent);
+	if (linux24_collect(&t->old, &parent->old))
+		queue24_refile(parent, true);
+	lab_task_free(p);
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(queue24_init)
+{
+	int error = lab_init();
+
+	if (error)
+		return error;
+	lab_lock_init(&rq.runqueue_lock, LAB_LOCK_CLASS_RUN_QUEUE);
+	linux24_init_cpus();
+	return rq_init();
+}
+
+#endif /* LAB_LINUX24_QUEUE_H */
