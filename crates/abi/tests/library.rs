@@ -2,6 +2,8 @@
 //! it is all the same whichever compiler there was.
 
 mod common;
+#[path = "common/linux_source.rs"]
+mod linux_source;
 
 use common::{Bench, object, object_with, simple};
 use schedlab_abi::{OptionKind, compiler};
@@ -278,7 +280,7 @@ fn gcc_and_clang_measure_the_same() {
     let found: Vec<&str> = compilers.into_iter().filter(there).collect();
     let clang = found.iter().any(|cc| cc.starts_with("clang"));
     if !found.contains(&"gcc") || !clang {
-        skipped("gcc and clang measure the same: gcc or clang is not installed");
+        linux_source::skipped("gcc and clang measure the same: gcc or clang is not installed");
         return;
     }
     let first = measures(found[0]);
@@ -287,31 +289,13 @@ fn gcc_and_clang_measure_the_same() {
     }
 }
 
-/// Tells `make test` what could not be tested here.
-fn skipped(what: &str) {
-    println!("not tested: {what}");
-    if let Some(path) = std::env::var_os("SCHEDLAB_SKIPPED") {
-        use std::io::Write as _;
-        let file = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path);
-        writeln!(file.unwrap(), "{what}").unwrap();
-    }
-}
-
 /// The kernel tree's own examples, unmodified, where its source is on the machine.
 #[test]
 fn the_kernel_trees_examples_run_unmodified() {
-    let folder =
-        std::env::var_os("SCHEDLAB_LINUX_SOURCE").unwrap_or("/usr/src/linux-source-7.2".into());
-    let folder = std::path::Path::new(&folder).join("tools/sched_ext");
-    if !folder.join("scx_simple.bpf.c").exists() {
-        skipped(
-            "the kernel tree's scx_simple: its source is not here; name the tree in SCHEDLAB_LINUX_SOURCE",
-        );
+    let Some(tree) = linux_source::find("the kernel tree's examples") else {
         return;
-    }
+    };
+    let folder = tree.join("tools/sched_ext");
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for (name, options) in [
         ("scx_simple", ""),

@@ -1,12 +1,14 @@
 //! The rules of sched_ext hold in the virtual kernel (`docs/selftests.md`, `tests/misbehave/rules.toml`).
 
+#[path = "../../abi/tests/common/linux_source.rs"]
+mod linux_source;
 mod support;
 #[path = "support/run.rs"]
 mod virtual_kernel;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::path::Path;
+use std::sync::Arc;
 
 use schedlab_abi::Object;
 use schedlab_engine::{ExitKind, Hotplug, Mutation, Scenario};
@@ -324,78 +326,10 @@ fn each_mutation_breaks_its_rules() {
     }
 }
 
-/// The kernel's own source, where it is: SCHEDLAB_LINUX_SOURCE (a tree, or the archive that Debian's
-/// linux-source packages bring), or else what tools/fetch-linux-source has put into the cache.
-fn linux_source() -> Option<PathBuf> {
-    static TREE: OnceLock<Option<PathBuf>> = OnceLock::new();
-    TREE.get_or_init(find_linux_source).clone()
-}
-
-fn find_linux_source() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(named) = set("SCHEDLAB_LINUX_SOURCE").map(PathBuf::from) {
-        let tree = if named.is_file() {
-            unpacked(&named)
-        } else {
-            named.clone()
-        };
-        let usable = tree.join("tools/sched_ext").is_dir();
-        assert!(
-            usable,
-            "SCHEDLAB_LINUX_SOURCE: {} is no Linux source",
-            named.display()
-        );
-        return Some(tree);
-    }
-    let cache = set("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")))?;
-    Some(cache.join("schedlab/linux-source")).filter(|tree| tree.join("version").is_file())
-}
-
-/// What the tests read of an archive, unpacked into the build's folder for temporary files.
-fn unpacked(archive: &Path) -> PathBuf {
-    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("linux-source");
-    std::fs::create_dir_all(&to).expect("the folder can be made");
-    let tar = std::process::Command::new("tar")
-        .arg("-xf")
-        .arg(archive)
-        .arg("-C")
-        .arg(&to)
-        .args(["--strip-components=1", "--wildcards"])
-        .args([
-            "*/tools/sched_ext/*",
-            "*/tools/testing/selftests/sched_ext/*",
-        ])
-        .status();
-    assert!(
-        tar.as_ref().is_ok_and(std::process::ExitStatus::success),
-        "{} cannot be unpacked: {tar:?}",
-        archive.display()
-    );
-    to
-}
-
-fn skipped(test: &str) {
-    let line = format!(
-        "{test}: no kernel source here; run tools/fetch-linux-source, or set SCHEDLAB_LINUX_SOURCE to a tree of Linux 7.2"
-    );
-    println!("{line}");
-    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
-        use std::io::Write as _;
-        let file = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(file);
-        let written = file.and_then(|mut file| writeln!(file, "{line}"));
-        written.expect("the file of skipped tests can be written");
-    }
-}
-
 #[test]
 fn the_thirty_are_those_of_the_source() {
-    let Some(tree) = linux_source() else {
-        return skipped("the list of the kernel's selftests");
+    let Some(tree) = linux_source::find("the list of the kernel's selftests") else {
+        return;
     };
     // What belongs to the runner and is no test.
     const RUNNER: [&str; 2] = ["runner", "util"];
@@ -439,8 +373,8 @@ fn run_scx_simple(source: &Path, options: &str) {
 
 #[test]
 fn scx_simple_of_the_kernel_tree_runs_unmodified() {
-    let Some(tree) = linux_source() else {
-        return skipped("scx_simple.bpf.c of the kernel tree");
+    let Some(tree) = linux_source::find("scx_simple.bpf.c of the kernel tree") else {
+        return;
     };
     let source = tree.join("tools/sched_ext/scx_simple.bpf.c");
     run_scx_simple(&source, "");
