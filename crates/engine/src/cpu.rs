@@ -283,11 +283,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 _ => 100,
             });
             let end = c.now.get() + wall_ns(p.left_ns.get(), c.segment_pct.get());
-            c.wait.set(Wait::Segment);
-            self.set_event(c.id, CpuEvent::Main, end);
-            self.pause();
-            c.wait.set(Wait::Resume);
-            if c.woken_by_main.get() {
+            let undisturbed = self.is_before_all(c, end);
+            if undisturbed {
+                // Nothing happens anywhere meanwhile, so nothing can come in between.
+                c.now.set(end);
+                self.clock.set(end);
+            } else {
+                c.wait.set(Wait::Segment);
+                self.set_event(c.id, CpuEvent::Main, end);
+                self.pause();
+                c.wait.set(Wait::Resume);
+            }
+            if undisturbed || c.woken_by_main.get() {
                 p.left_ns.set(0);
                 self.evict(c, c.now.get() - c.segment_start.get());
             } else {

@@ -82,11 +82,41 @@ pub(crate) enum Event {
 const NEVER: u64 = u64::MAX;
 const ABSENT: u32 = u32::MAX;
 
-/// When the next event is due, and on which CPU.
+/// Bits of a CPU's number in a [`Head`].
+const CPU_BITS: u32 = 13;
+
+/// When the next event is due, and on which CPU: one word, so that comparing it is one comparison.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Head {
-    pub time: u64,
-    pub cpu: u32,
+pub(crate) struct Head(u64);
+
+impl Head {
+    /// Later than everything.
+    pub const NEVER: Head = Head(u64::MAX);
+
+    /// # Panics
+    /// If the time is beyond 26 days.
+    #[inline]
+    fn new(time: u64, cpu: u32) -> Head {
+        if time == NEVER {
+            return Head::NEVER;
+        }
+        assert!(time >> (64 - CPU_BITS) == 0, "a run ends before 26 days");
+        Head(time << CPU_BITS | u64::from(cpu))
+    }
+
+    #[inline]
+    pub fn time(self) -> u64 {
+        if self == Head::NEVER {
+            NEVER
+        } else {
+            self.0 >> CPU_BITS
+        }
+    }
+
+    #[inline]
+    pub fn cpu(self) -> u32 {
+        (self.0 & ((1 << CPU_BITS) - 1)) as u32
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -98,8 +128,14 @@ struct Entry {
 }
 
 impl Entry {
-    fn key(&self) -> (u64, u64) {
-        (self.time, self.tie)
+    #[inline]
+    fn key(&self) -> u128 {
+        u128::from(self.time) << 64 | u128::from(self.tie)
+    }
+
+    #[inline]
+    fn head(&self) -> Head {
+        Head::new(self.time, (self.tie >> SEQ_BITS) as u32)
     }
 }
 
@@ -109,7 +145,7 @@ pub(crate) struct EventQueue {
     /// Due times, by CPU and kind.
     due: Vec<[u64; KINDS]>,
     /// Tournament: `node[1]` is the winner of all, the children of `i` are `2i` and `2i + 1`, and the
-    /// CPUs are the upper half.
+    /// CPUs are the upper half. A change is played up to the first match whose winner stays the same.
     node: Vec<Head>,
     heap: Vec<Entry>,
     /// Place of each timer slot in the heap.
@@ -120,47 +156,28 @@ pub(crate) struct EventQueue {
 impl EventQueue {
     pub fn new(nr_cpus: usize) -> Self {
         let leaves = nr_cpus.next_power_of_two().max(2);
-        let never = |cpu: usize| Head {
-            time: NEVER,
-            cpu: cpu as u32,
-        };
-        let mut queue = EventQueue {
+        assert!(nr_cpus <= 1 << CPU_BITS, "too many CPUs");
+        EventQueue {
             due: vec![[NEVER; KINDS]; nr_cpus],
-            node: (0..2 * leaves).map(|at| never(at % leaves)).collect(),
+            node: vec![Head::NEVER; 2 * leaves],
             heap: Vec::new(),
             place: Vec::new(),
             seq: 0,
-        };
-        for at in (1..leaves).rev() {
-            queue.node[at] = queue.node[2 * at].min(queue.node[2 * at + 1]);
         }
-        queue
     }
 
     /// Plays the matches of `cpu` anew, from its own up to the first whose winner stays the same.
     #[inline]
     fn update_leaf(&mut self, cpu: usize, earliest: u64) {
+        let mut winner = Head::new(earliest, cpu as u32);
         let mut at = cpu + self.node.len() / 2;
-        if self.node[at].time == earliest {
-            return;
-        }
-        let mut winner = Head {
-            time: earliest,
-            cpu: cpu as u32,
-        };
-        self.node[at] = winner;
-        while at > 1 {
-            let other = self.node[at ^ 1];
-            // Ties go to the lower CPU, which is always on the left, at the even place.
-            if other.time < winner.time || (other.time == winner.time && at & 1 == 1) {
-                winner = other;
+        while self.node[at] != winner {
+            self.node[at] = winner;
+            if at == 1 {
+                break;
             }
+            winner = winner.min(self.node[at ^ 1]);
             at /= 2;
-            let before = &mut self.node[at];
-            if before.time == winner.time && before.cpu == winner.cpu {
-                return;
-            }
-            *before = winner;
         }
     }
 
@@ -184,13 +201,11 @@ impl EventQueue {
     }
 
     /// The earliest event's time and CPU.
+    #[inline]
     pub fn head(&self) -> Head {
         let of_cpus = self.node[1];
         match self.heap.first() {
-            Some(entry) => of_cpus.min(Head {
-                time: entry.time,
-                cpu: (entry.tie >> SEQ_BITS) as u32,
-            }),
+            Some(entry) => of_cpus.min(entry.head()),
             None => of_cpus,
         }
     }
@@ -198,29 +213,26 @@ impl EventQueue {
     /// Takes the earliest event; at one time and CPU those of the CPU come before timers.
     pub fn pop(&mut self) -> Option<(u64, Event)> {
         let of_cpus = self.node[1];
-        let cpu = of_cpus.cpu;
-        if let Some(entry) = self.heap.first() {
-            let of_timers = Head {
-                time: entry.time,
-                cpu: (entry.tie >> SEQ_BITS) as u32,
-            };
-            if of_timers < of_cpus {
-                let entry = *entry;
-                self.remove_at(0);
-                let event = Event::Timer(CpuId(of_timers.cpu), Timer::of_slot(entry.slot));
-                return Some((entry.time, event));
-            }
+        if let Some(&entry) = self.heap.first()
+            && entry.head() < of_cpus
+        {
+            self.remove_at(0);
+            let event = Event::Timer(CpuId(entry.head().cpu()), Timer::of_slot(entry.slot));
+            return Some((entry.time, event));
         }
-        if of_cpus.time == NEVER {
+        let (time, cpu) = (of_cpus.time(), of_cpus.cpu());
+        if of_cpus == Head::NEVER {
             return None;
         }
-        let due = &self.due[cpu as usize];
+        let due = &mut self.due[cpu as usize];
         let kind = CpuEvent::ALL
             .into_iter()
-            .find(|&kind| due[kind as usize] == of_cpus.time)
+            .find(|&kind| due[kind as usize] == time)
             .expect("a leaf is the minimum of its slots");
-        self.cancel(CpuId(cpu), kind);
-        Some((of_cpus.time, Event::Cpu(CpuId(cpu), kind)))
+        due[kind as usize] = NEVER;
+        let earliest = due[0].min(due[1]).min(due[2].min(due[3]));
+        self.update_leaf(cpu as usize, earliest);
+        Some((time, Event::Cpu(CpuId(cpu), kind)))
     }
 
     /// Sets when `timer` expires, on `cpu`, in place of what was set before.
@@ -354,7 +366,7 @@ mod tests {
             Some((6, Event::Timer(cpu(0), Timer::Task(TaskId(0)))))
         );
         assert_eq!(queue.pop(), None);
-        assert_eq!(queue.head().time, NEVER);
+        assert_eq!(queue.head(), Head::NEVER);
     }
 
     /// Against a sorted list, over many operations.

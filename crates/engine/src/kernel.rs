@@ -474,8 +474,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline]
     fn note_head(&self, head: Head) {
-        self.horizon.set(head.time);
-        self.head_cpu.set(head.cpu);
+        self.horizon.set(head.time());
+        self.head_cpu.set(head.cpu());
     }
 
     pub(crate) fn set_event(&self, cpu: CpuId, event: CpuEvent, time: u64) {
@@ -514,6 +514,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn must_wait(&self, c: &Cpu) -> bool {
         let (horizon, now) = (self.horizon.get(), c.now.get());
         (horizon < now || (horizon == now && self.head_cpu.get() < c.id.0)) && !self.alone.get()
+    }
+
+    /// Whether `c` may go on to `time` at once: no event comes before it there.
+    #[inline]
+    pub(crate) fn is_before_all(&self, c: &Cpu, time: u64) -> bool {
+        let horizon = self.horizon.get();
+        (time < horizon || (time == horizon && c.id.0 <= self.head_cpu.get()))
+            && !self.stopping.get()
     }
 
     /// Suspends the CPU that runs, until the executor resumes it.
@@ -565,8 +573,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         address::runqueue(cpu)
     }
 
-    /// Records an event of `c` at its local time.
-    #[inline]
+    /// Records an event of `c` at its local time. Inlined, so that the recorder's choice by kind of
+    /// event is made by the compiler.
+    #[inline(always)]
     pub(crate) fn record(&self, c: &Cpu, event: TraceEvent) {
         if !self.mute.get() {
             self.recorder

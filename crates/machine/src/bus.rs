@@ -50,13 +50,15 @@ impl Bus {
             return 0;
         }
         let first = now_ps / self.slot_ps;
+        // A power of two, which the compiler does not know.
         let words = self.ring.len() as u64;
+        let (mask, shift) = (words - 1, words.trailing_zeros());
         let first_word = first / SLOTS_PER_WORD;
         // Slots before the first one are none of ours.
         let mut passed = (1u64 << (first % SLOTS_PER_WORD)) - 1;
         for word in first_word..first_word + words {
-            let lap = word / words + 1;
-            let entry = &mut self.ring[(word % words) as usize];
+            let lap = (word >> shift) + 1;
+            let entry = &mut self.ring[(word & mask) as usize];
             let entry_lap = *entry >> 32;
             if entry_lap > lap {
                 // The window has moved on.

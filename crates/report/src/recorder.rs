@@ -223,6 +223,29 @@ impl MetricsRecorder {
         }
     }
 
+    fn schedule_enter(&mut self, at: Instant, cpu: CpuId, runnable: u32, queue: u32) {
+        self.schedule.calls += 1;
+        self.cpus[cpu.index()].schedule_entered = Some(at);
+        self.machine_queue.record(u64::from(runnable));
+        self.cpu_queue.record(u64::from(queue));
+        let spread = u64::from(queue) * self.cpus.len() as u64;
+        self.schedule.deviation += spread.abs_diff(u64::from(runnable));
+    }
+
+    fn schedule_exit(&mut self, at: Instant, cpu: CpuId, examined: u32, recalculations: u32) {
+        if let Some(entered) = self.cpus[cpu.index()].schedule_entered.take() {
+            let ns = at.since(entered).ns();
+            let schedule = &mut self.schedule;
+            schedule.completed += 1;
+            schedule.ns += ns;
+            schedule.ns_max = schedule.ns_max.max(ns);
+            schedule.examined += u64::from(examined);
+            schedule.examined_max = schedule.examined_max.max(u64::from(examined));
+            schedule.recalculations += u64::from(recalculations);
+        }
+    }
+
+    #[inline]
     fn mode(&mut self, at: Instant, cpu: CpuId, mode: CpuMode) {
         let cpu = &mut self.cpus[cpu.index()];
         cpu.mode_ns[cpu.mode as usize] += at.since(cpu.since).ns();
@@ -394,34 +417,19 @@ impl Recorder for MetricsRecorder {
         self.locks[lock.index()].class = class;
     }
 
-    #[inline]
+    // Inlined, the match disappears: every caller knows its event.
+    #[inline(always)]
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         self.latest = self.latest.max(at);
         match event {
             Event::Mode(mode) => self.mode(at, cpu, mode),
             Event::ScheduleEnter { runnable, queue } => {
-                self.schedule.calls += 1;
-                self.cpus[cpu.index()].schedule_entered = Some(at);
-                self.machine_queue.record(u64::from(runnable));
-                self.cpu_queue.record(u64::from(queue));
-                let spread = u64::from(queue) * self.cpus.len() as u64;
-                self.schedule.deviation += spread.abs_diff(u64::from(runnable));
+                self.schedule_enter(at, cpu, runnable, queue);
             }
             Event::ScheduleExit {
                 examined,
                 recalculations,
-            } => {
-                if let Some(entered) = self.cpus[cpu.index()].schedule_entered.take() {
-                    let ns = at.since(entered).ns();
-                    let schedule = &mut self.schedule;
-                    schedule.completed += 1;
-                    schedule.ns += ns;
-                    schedule.ns_max = schedule.ns_max.max(ns);
-                    schedule.examined += u64::from(examined);
-                    schedule.examined_max = schedule.examined_max.max(u64::from(examined));
-                    schedule.recalculations += u64::from(recalculations);
-                }
-            }
+            } => self.schedule_exit(at, cpu, examined, recalculations),
             Event::Switch {
                 prev,
                 prev_state,

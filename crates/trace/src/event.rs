@@ -170,6 +170,7 @@ pub trait Recorder {
 
 /// Listens to nothing.
 impl Recorder for () {
+    #[inline(always)]
     fn record(&mut self, _: Instant, _: CpuId, _: Event) {}
 }
 
@@ -187,6 +188,7 @@ impl<A: Recorder, B: Recorder> Recorder for (A, B) {
         self.0.define_lock(lock, name, class);
         self.1.define_lock(lock, name, class);
     }
+    #[inline(always)]
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         self.0.record(at, cpu, event);
         self.1.record(at, cpu, event);
@@ -203,6 +205,7 @@ impl<R: Recorder + ?Sized> Recorder for &mut R {
     fn define_lock(&mut self, lock: LockId, name: &str, class: LockClass) {
         (**self).define_lock(lock, name, class);
     }
+    #[inline(always)]
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         (**self).record(at, cpu, event);
     }
@@ -225,6 +228,7 @@ impl<R: Recorder> Recorder for Option<R> {
             recorder.define_lock(lock, name, class);
         }
     }
+    #[inline(always)]
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         if let Some(recorder) = self {
             recorder.record(at, cpu, event);

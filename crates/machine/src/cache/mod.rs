@@ -195,19 +195,14 @@ impl CacheModel {
         let index = self.directory.index(number);
         let line = self.directory.line(index);
         let sets = &mut self.sets[usize::from(me)];
-        let hit = Access {
-            cost_ps: self.hit_ps,
-            miss: false,
-        };
-        if (!write || line.owned_by(me)) && sets.is_first(number, line.version) {
-            line.dirty |= write;
-            return hit;
-        }
         let (way, valid) = sets.find(number, line.version);
         if valid && (!write || line.owned_by(me)) {
             line.dirty |= write;
             sets.put_first(way, number, line.version);
-            return hit;
+            return Access {
+                cost_ps: self.hit_ps,
+                miss: false,
+            };
         }
         let mine = Mine { me, way, valid };
         self.leave_the_cache(cpu, mine, now, address, index, write)

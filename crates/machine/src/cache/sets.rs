@@ -1,23 +1,45 @@
 //! The sets of one cache: LRU stacks of line copies, allocated when first touched, aged lazily.
 
-/// A copy that is not there.
-const FOREIGN: u64 = 0;
+/// A copy of a modelled line.
+#[derive(Clone, Copy, Debug)]
+struct Copy {
+    line: u32,
+    version: u32,
+    /// How many other lines, foreign ones included, were used in this set after it.
+    depth: u32,
+}
 
-/// Where a line is in its set, or would be.
+const NONE: Copy = Copy {
+    line: 0,
+    version: 0,
+    depth: 0,
+};
+
+/// One set.
+#[derive(Clone, Copy, Debug)]
+struct Set {
+    /// How many foreign lines it has taken in.
+    seen: u64,
+    /// How many modelled lines it holds.
+    len: u32,
+}
+
+/// Where a line is in its set, or that it is not there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
-    /// First copy of the set in [`Sets::rows`].
-    row: usize,
-    /// Which of the ways; the last one where the line is not there.
-    way: usize,
+    /// Index in [`Sets::sets`].
+    set: usize,
+    /// Which of the set's copies; their number where the line is not there.
+    copy: usize,
 }
 
 /// One cache.
 ///
-/// A set is a row of `1 + ways` words: how many foreign lines it has taken in, then its copies
-/// (`line << 32 | version`), the most recently used first. An application that streams through the
-/// cache puts its lines into the sets in turn, so the number that came into a set follows from the
-/// number that came into the cache, and a set can catch up when somebody looks at it.
+/// Of a set only the modelled lines are kept, the most recently used first, each with its depth in
+/// the LRU stack; foreign lines fill the rest. A line whose depth reaches the number of ways is gone.
+/// An application that streams through the cache puts its lines into the sets in turn, so the number
+/// that came into a set follows from the number that came into the cache, and a set can catch up when
+/// somebody looks at it.
 #[derive(Clone, Debug)]
 pub(super) struct Sets {
     /// Number of sets minus 1; a power of two minus 1.
@@ -25,9 +47,11 @@ pub(super) struct Sets {
     ways: u32,
     /// Binary logarithm of the number of sets.
     shift: u32,
-    /// Index in `rows` of the first copy of each set; 0 = not allocated. Empty until the first touch.
+    /// Index in `sets` of each set, plus 1; 0 = not allocated. Empty until the first touch.
     places: Vec<u32>,
-    rows: Vec<u64>,
+    sets: Vec<Set>,
+    /// `ways` for each of `sets`.
+    copies: Vec<Copy>,
     /// Foreign lines that came into the cache.
     foreign: u64,
     /// Rest of a line, in lines × ns per ms.
@@ -41,7 +65,8 @@ impl Sets {
             ways,
             shift: sets.trailing_zeros(),
             places: Vec::new(),
-            rows: Vec::new(),
+            sets: Vec::new(),
+            copies: Vec::new(),
             foreign: 0,
             foreign_rest: 0,
         }
@@ -55,38 +80,40 @@ impl Sets {
         self.foreign_rest = lines % 1_000_000;
     }
 
-    /// Whether the most recently used copy of a set is this version of `line`. If so nothing is left
-    /// to do for an access: it is first already.
-    #[inline]
-    pub fn is_first(&mut self, line: u32, version: u32) -> bool {
-        let row = self.row(line);
-        self.rows[row] == copy(line, version)
-    }
-
-    /// Looks for a copy of `line`: where it is, and whether it has this version. A line that is not
-    /// there is found in the least recently used way.
+    /// Looks for a copy of `line`: where it is, and whether it has this version.
     #[inline]
     pub fn find(&mut self, line: u32, version: u32) -> (Way, bool) {
-        let row = self.row(line);
-        let copies = &self.rows[row..row + self.ways as usize];
-        let is_it = |&other: &u64| (other >> 32) as u32 == line;
-        match copies.iter().position(is_it) {
-            Some(way) => (Way { row, way }, copies[way] == copy(line, version)),
-            None => {
-                let way = copies.len() - 1;
-                (Way { row, way }, false)
+        let set = self.set(line);
+        for (copy, other) in self.copies_of(set).iter().enumerate() {
+            if other.line == line {
+                return (Way { set, copy }, other.version == version);
             }
         }
+        let copy = self.sets[set].len as usize;
+        (Way { set, copy }, false)
     }
 
     /// Puts a copy of `line` first, in the place of what `way` holds. Nothing else may have happened
     /// to this cache since `way` was found.
     #[inline]
-    pub fn put_first(&mut self, Way { row, way }: Way, line: u32, version: u32) {
-        if way > 0 {
-            self.rows.copy_within(row..row + way, row + 1);
+    pub fn put_first(&mut self, Way { set, copy }: Way, line: u32, version: u32) {
+        let start = set * self.ways as usize;
+        let len = self.sets[set].len as usize;
+        if copy == len {
+            // The line comes in new: the least recently used of the set goes, if it is a modelled one.
+            let goes = len > 0 && self.copies[start + len - 1].depth + 1 == self.ways;
+            self.sets[set].len += u32::from(!goes);
         }
-        self.rows[row] = copy(line, version);
+        let mut carried = Copy {
+            line,
+            version,
+            depth: 0,
+        };
+        let last = copy.min(self.sets[set].len as usize - 1);
+        for place in &mut self.copies[start..=start + last] {
+            std::mem::swap(place, &mut carried);
+            carried.depth += 1;
+        }
     }
 
     /// Whether there is a copy of `line` of this version; changes nothing that matters.
@@ -94,49 +121,61 @@ impl Sets {
         self.find(line, version).1
     }
 
-    /// Index of the first copy in the set of `line`, foreign lines accounted for.
     #[inline]
-    fn row(&mut self, line: u32) -> usize {
-        let set = line & self.mask;
-        let row = match self.places.get(set as usize) {
-            Some(&row @ 1..) => row as usize,
-            _ => self.allocate(set),
-        };
-        // Set 0 takes the first foreign line, set 1 the second, and so on.
-        let came = (self.foreign + u64::from(self.mask ^ set)) >> self.shift;
-        if came != self.rows[row - 1] {
-            self.catch_up(row - 1, came);
-        }
-        row
+    fn copies_of(&self, set: usize) -> &[Copy] {
+        let start = set * self.ways as usize;
+        &self.copies[start..start + self.sets[set].len as usize]
     }
 
-    /// Puts the foreign lines that came into a set since it was last looked at first.
-    fn catch_up(&mut self, start: usize, came: u64) {
-        let (seen, row) = self.rows[start..=start + self.ways as usize].split_at_mut(1);
-        let new = (came - seen[0]).min(row.len() as u64) as usize;
-        seen[0] = came;
-        row.copy_within(..row.len() - new, new);
-        row[..new].fill(FOREIGN);
+    /// Index of the set of `line`, foreign lines accounted for.
+    #[inline]
+    fn set(&mut self, line: u32) -> usize {
+        let number = line & self.mask;
+        let set = match self.places.get(number as usize) {
+            Some(&place @ 1..) => place as usize - 1,
+            _ => self.allocate(number),
+        };
+        // Set 0 takes the first foreign line, set 1 the second, and so on.
+        let came = (self.foreign + u64::from(self.mask ^ number)) >> self.shift;
+        if came != self.sets[set].seen {
+            self.catch_up(set, came);
+        }
+        set
+    }
+
+    /// Puts the foreign lines that came into a set since it was last looked at on top.
+    fn catch_up(&mut self, set: usize, came: u64) {
+        let start = set * self.ways as usize;
+        let Set { seen, len } = &mut self.sets[set];
+        let new = (came - *seen).min(u64::from(self.ways)) as u32;
+        *seen = came;
+        let mut left = 0;
+        for copy in &mut self.copies[start..start + *len as usize] {
+            copy.depth += new;
+            left += u32::from(copy.depth < self.ways);
+        }
+        // The deepest are the last.
+        *len = left;
     }
 
     #[cold]
-    fn allocate(&mut self, set: u32) -> usize {
+    fn allocate(&mut self, number: u32) -> usize {
         if self.places.is_empty() {
             self.places = vec![0; self.mask as usize + 1];
         }
-        let row = self.rows.len() + 1;
-        self.places[set as usize] = u32::try_from(row).expect("a cache has fewer than 2^32 words");
+        let set = self.sets.len();
+        self.places[number as usize] =
+            u32::try_from(set + 1).expect("a cache has fewer than 2^32 sets");
         // An untouched set has nothing to lose to foreign lines: they find it empty.
-        self.rows.resize(row + self.ways as usize, FOREIGN);
-        row
+        self.sets.push(Set { seen: 0, len: 0 });
+        self.copies
+            .resize(self.copies.len() + self.ways as usize, NONE);
+        set
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.places.capacity() * size_of::<u32>() + self.rows.capacity() * size_of::<u64>()
+        self.places.capacity() * size_of::<u32>()
+            + self.sets.capacity() * size_of::<Set>()
+            + self.copies.capacity() * size_of::<Copy>()
     }
-}
-
-#[inline]
-fn copy(line: u32, version: u32) -> u64 {
-    u64::from(line) << 32 | u64::from(version)
 }
