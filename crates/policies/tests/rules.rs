@@ -122,3 +122,14 @@ rules! {
         t6_fork, previous_task_first, not_schedulable, realtime_on_top, round_robin, tick_moves,
         choice_moves, exit_moves, nice_moves, policy_moves, wakeup, blocking, late_mask, pinned,
 }
+
+rules! {
+    elsc:
+        t1_index, t2_limit, t3_tasks_with_ticks_first, t4_recalculation_moves_nobody,
+        t5_best_of_the_list, t5_uniprocessor, t5_previous_task_on_one_cpu, t6_only_the_top_list,
+        t7_yielder_beside_another, t7_yielder_alone_in_the_top_list, t7_lone_yielder,
+        yielder_below_the_top, yielder_expired, t8_beyond_the_limit, t9_idle, leaving_another_cpu,
+        yielder_in_its_own_list, realtime, round_robin, running_tasks_are_out, displaced,
+        charged_after_the_search, refiled, masks_do_not_count, masks_recalculation, masks_idle,
+        late_mask,
+}
