@@ -231,7 +231,7 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 {
 	cpu_t *c = cpu_at(cpu);
 	task_t *prev = NULL, *best, *t;
-	bool runnable = false, decided = false;
+	bool runnable = false, decided = false, yielded = false;
 	struct task_struct *p;
 	u64 now = scx_bpf_now(), mm;
 	s32 value, best_value;
@@ -256,7 +256,7 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 	lab_touch(&c->curr, true);
 	lab_count(LAB_SCHEDULES, 1);
 	if (runnable && prev->policy == LINUX24_RR && !prev->counter) {
-		prev->counter = linux24_quantum(prev->nice, LINUX24_HZ);
+		prev->counter = linux24_recalculated(0, prev->nice, base);
 		if (prev->linked) {
 			lab_list_del(&rq.list, &prev->lab.node);
 			lab_list_add_tail(&rq.list, &prev->lab.node);
@@ -274,8 +274,11 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 			examine(prev);
 			best = prev;
 			best_value = dss_goodness(prev, cpu, mm);
-			if (base == BASE_2_3_99)
+			if (base == BASE_2_3_99 && prev->yielded) {
+				/* That counts once; after a recalculation it is like the others. */
 				prev->yielded = false;
+				yielded = true;
+			}
 		}
 		lab_touch(&rq.list.head, false);
 		lab_list_for_each(pos, &rq.list) {
@@ -310,6 +313,8 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 			continue;
 		if (best->lab.cpu != cpu)
 			lab_count(LAB_PICKED_ELSEWHERE, 1);
+		if (yielded)
+			prev->yielded = true;
 		alter(best);
 		best->takeable = false;
 		linux24_switch_to(c, cpu, best, now);
@@ -385,7 +390,7 @@ void BPF_STRUCT_OPS(dss_tick, struct task_struct *p)
 		linux24_tick(t, p, charge);
 }
 
-/* sched_yield(): only if somebody waits. The lock is not taken, unless the list decides ties. */
+/* sched_yield(): from 2.4 on only if somebody waits. The lock is not taken, unless the list decides ties. */
 bool BPF_STRUCT_OPS(dss_yield, struct task_struct *from, struct task_struct *to)
 {
 	task_t *t = task_of(from);
@@ -402,7 +407,7 @@ bool BPF_STRUCT_OPS(dss_yield, struct task_struct *from, struct task_struct *to)
 		if (c->curr && c->curr->linked)
 			waiting--;
 	}
-	if (waiting <= 0)
+	if (waiting <= 0 && base != BASE_2_3_99)
 		return false;
 	if (ties == TIES_LIST && t->linked) {
 		if (!lab_lock_irqsave(&rq.runqueue_lock, flags))

@@ -95,7 +95,7 @@ rules! {
         t6_yield_alone, t6_only_yielders, yield_realtime, t7_fork, t8_exit, t9_tick,
         t9_running_time, t10_placement_idle, t10_placement_oldest, t11_placement_busy,
         t11_placement_first_of_equals, t11_threshold, t12_realtime_placement,
-        t13_2_3_99_lone_yielder, t14_round_robin, t15_quantum, wakeup, displaced,
+        t13_2_3_99_lone_yielder, t13_2_3_99_yielder, t14_round_robin, t15_quantum, wakeup, displaced,
         displaced_after_sync_wakeup, address_space, blocking, woken_before_it_left, late_interrupt,
         attribute_change, policy_change, pinned, one_cpu, late_mask, failed_lookup, yielders,
 }

@@ -479,13 +479,36 @@ static void t13_2_3_99_lone_yielder(void)
 	base = BASE_2_3_99;
 	p = running_on(0, 7, 0, M1);
 	sleeper = task(39, 0, 0, M2);
-	ctx(p)->yielded = true;
-	need_resched(0);
+	script_yield(0);
 	CHECK(script_schedule(0) == p);
 	EQUAL(ctx(p)->counter, 23);
 	EQUAL(ctx(sleeper)->counter, 39);
 	CHECK(!ctx(p)->yielded);
 	EQUAL(script.probes[LAB_RECALCULATIONS], 1);
+}
+
+/* A yielder with rivals counts as 0 once, and when it has left the CPU it disturbs nobody. */
+static void t13_2_3_99_yielder(void)
+{
+	struct task_struct *p, *x;
+
+	script_start(1);
+	base = BASE_2_3_99;
+	p = running_on(0, 30, 0, M1);
+	x = waiting(2, 0, 0, M2);
+	script_yield(0);
+	CHECK(script_schedule(0) == x);
+	EQUAL(script.probes[LAB_RECALCULATIONS], 0);
+	CHECK(!ctx(p)->yielded && ctx(p)->takeable);
+	EQUAL(script.nr_kicks[0], 0);
+	/* With rivals that have no ticks: 0 beside 0, all get new ones and it wins. */
+	script_block(0);
+	CHECK(script_schedule(0) == p);
+	waiting(0, 0, 0, M3);
+	script_yield(0);
+	CHECK(script_schedule(0) == p);
+	EQUAL(script.probes[LAB_RECALCULATIONS], 1);
+	EQUAL(ctx(p)->counter, 35);
 }
 
 static void t14_round_robin(void)
@@ -804,7 +827,7 @@ TESTS(TEST(t1_goodness), TEST(t2_choice), TEST(t3_tie), TEST(t3_tie_by_list),
       TEST(t9_tick), TEST(t9_running_time), TEST(t10_placement_idle),
       TEST(t10_placement_oldest), TEST(t11_placement_busy),
       TEST(t11_placement_first_of_equals), TEST(t11_threshold), TEST(t12_realtime_placement),
-      TEST(t13_2_3_99_lone_yielder), TEST(t14_round_robin), TEST(t15_quantum), TEST(wakeup),
+      TEST(t13_2_3_99_lone_yielder), TEST(t13_2_3_99_yielder), TEST(t14_round_robin), TEST(t15_quantum), TEST(wakeup),
       TEST(displaced), TEST(displaced_after_sync_wakeup), TEST(address_space), TEST(blocking),
       TEST(woken_before_it_left), TEST(late_interrupt), TEST(attribute_change),
       TEST(policy_change), TEST(pinned), TEST(one_cpu), TEST(late_mask), TEST(failed_lookup),
