@@ -74,8 +74,10 @@ static __always_inline bool lab_tas_trylock(lab_lock_t *lock)
  * iterator and the clock, not can_loop: in ops.dispatch() of Linux 7.2.13 waits
  * bounded by can_loop were seen to end after half a millisecond instead of a
  * quarter of a second (scx_cargo's queued lock does, see docs/schedulers/dss.md).
+ * With external linkage, so that the verifier checks the loops once and not at
+ * each place where a lock is taken.
  */
-static __noinline bool lab_tas_wait(lab_lock_t *lock)
+__weak __noinline bool lab_tas_wait(lab_lock_t *lock __arg_arena)
 {
 	u64 until = bpf_ktime_get_ns() + LAB_TAS_WAIT_NS;
 	u32 round, i;

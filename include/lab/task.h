@@ -289,7 +289,7 @@ static __always_inline void lab_task_free(struct task_struct *p)
 	{								\
 		return (task_t *)lab_task_of(p);			\
 	}								\
-	static __always_inline task_t *task_at(u32 index)		\
+	static __always_inline __maybe_unused task_t *task_at(u32 index)	\
 	{								\
 		return (task_t *)lab_task_at(index, sizeof(type));	\
 	}

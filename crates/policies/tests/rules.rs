@@ -133,3 +133,17 @@ rules! {
         charged_after_the_search, refiled, masks_do_not_count, masks_recalculation, masks_idle,
         late_mask,
 }
+
+rules! {
+    o1:
+        t1_no_sleep, t2_half_asleep, t3_always_asleep, t4_one_second, t5_stale_slot,
+        t6_active_before_expired, t7_slices, t8_balance_rate, history_of_running, expiry,
+        refreshed_by_tick, wakeup_preempts, fork_splits_slice, yield_steps_down,
+        balance_takes_expired, balance_threshold, balance_next_longest, balance_not_running,
+        idle_tick, constant_cost, fair_slices, nice_change, realtime_placement, realtime_locks,
+        realtime_mask, round_robin, late_interrupt, failed_lookup, random_operations,
+}
+
+rules! {
+    arrays_model: like_a_model, a_wrong_swap_is_found,
+}

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What schedulers with a run queue and a lock per CPU share: who is in whose
+ * queue, who may be taken, and how a queue's CPU is told. What a queue looks
+ * like inside, and the choice from it, is the policy's.
+ *
+ * A task that is runnable is linked in exactly one queue, its home, the task
+ * that runs included. The kernel's task_cpu() follows only when the task is
+ * dispatched, so a balancer that moves a waiting task changes its home alone.
+ *
+ * A policy includes this after <lab/lab.bpf.h>. Its contexts and queues are
+ *
+ *	struct its_task {			struct its_rq {
+ *		union {					struct lab_rq q;
+ *			struct lab_task lab;		...
+ *			struct lab_rq_task q;	};
+ *		};
+ *		...
+ *	};
+ *
+ * and it defines the functions under "Hooks".
+ */
+#ifndef LAB_PERCPU_H
+#define LAB_PERCPU_H
+
+/*
+ * Slice in the kernel's sense. Quanta are counted by the policy; the kernel
+ * must only never end one by itself. Finite, because SCX_SLICE_INF would stop
+ * the tick of nohz_full CPUs.
+ */
+#define LAB_LONG_SLICE_NS	(3600ull * 1000000000ull)
+
+/* Of the scheduling policies of Linux, those that are told apart. */
+#define LAB_SCHED_FIFO		1
+#define LAB_SCHED_RR		2
+
+struct lab_rq_task {
+	struct lab_task lab;
+	u64 started_ns;		/* charged up to here; while on a CPU */
+	s32 home;		/* CPU whose queue it is or was linked in */
+	s32 nice;		/* -20 to 19 */
+	u32 policy;		/* LAB_SCHED_FIFO, LAB_SCHED_RR or something else */
+	u32 rt_priority;	/* 1 to 99 for real-time tasks */
+	/* Under the lock of its home, but for on_cpu, which belongs to the CPU it is on. */
+	bool linked;		/* in a queue */
+	bool takeable;		/* in the policy's custody: waits to be chosen or moved */
+	bool leaving;		/* blocked; to be unlinked by the next choice of its CPU */
+	bool on_cpu;		/* running, or chosen to; until it blocks or is displaced */
+	bool asleep;		/* blocked since it was enqueued last */
+	bool fresh;		/* forked, and never enqueued yet */
+	bool sync;		/* woken by somebody who is about to sleep */
+	bool pad;
+	s32 waker;		/* CPU it was woken from last */
+	u32 pad2;
+};
+
+typedef struct lab_rq_task __arena lab_rq_task_t;
+
+struct lab_rq {
+	struct lab_lock lock;
+	/* Others read these without the lock, by lab_read(). */
+	u64 nr;			/* tasks that are linked, the running one included */
+	lab_rq_task_t *curr;	/* running task, NULL = idle */
+	u32 cpu;
+	bool online;
+	bool marked;		/* need_resched of the current task */
+	u8 pad[2];
+	lab_rq_task_t *leaving;	/* the task that blocked here and is still linked */
+} __attribute__((aligned(LAB_CACHELINE)));
+
+typedef struct lab_rq __arena lab_rq_t;
+
+struct lab_rqs {
+	lab_rq_t *at[LAB_MAX_CPUS];
+} __attribute__((aligned(LAB_CACHELINE)));
+
+struct lab_rqs __arena_global lab_rqs;
+
+/*
+ * Hooks, with the queue's lock held. They also count the task in `nr` by
+ * rq_count(); `linked` is set here.
+ */
+static void rq_link(lab_rq_t *rq, lab_rq_task_t *t);	/* into the queue, at the policy's place */
+static void rq_unlink(lab_rq_t *rq, lab_rq_task_t *t);	/* out of it */
+
+static __always_inline lab_rq_t *rq_at(s32 cpu)
+{
+	return lab_rqs.at[cpu & (LAB_MAX_CPUS - 1)];
+}
+
+static __always_inline lab_rq_t *rq_this(void)
+{
+	return rq_at(bpf_get_smp_processor_id());
+}
+
+/* ops.init: makes a queue of @bytes for every CPU; 0 or a negative errno after an error. */
+static __always_inline int rq_init(u32 bytes)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	lab_rq_t *rq;
+	int error = 0;
+	s32 cpu;
+
+	bpf_for(cpu, 0, lab_nr_cpus) {
+		rq = (lab_rq_t *)bpf_arena_alloc_pages(&arena, NULL, (bytes + 4095) / 4096,
+						       NUMA_NO_NODE, 0);
+		if (!rq) {
+			scx_bpf_error("no memory for the run queue of CPU %d", cpu);
+			error = -ENOMEM;
+			break;
+		}
+		lab_lock_init(&rq->lock, LAB_LOCK_CLASS_RUN_QUEUE);
+		rq->nr = 0;
+		rq->curr = NULL;
+		rq->leaving = NULL;
+		rq->cpu = cpu;
+		rq->marked = false;
+		rq->online = bpf_cpumask_test_cpu(cpu, online);
+		lab_rqs.at[cpu & (LAB_MAX_CPUS - 1)] = rq;
+	}
+	scx_bpf_put_cpumask(online);
+	return error;
+}
+
+/*
+ * Locks.
+ */
+
+/* Takes the lock of a task's home; NULL: the policy has ended. Interrupts are off. */
+static __always_inline lab_rq_t *rq_lock_home(lab_rq_task_t *t)
+{
+	lab_rq_t *rq;
+	s32 home;
+	u32 i __maybe_unused;
+
+	/* It can be moved only while it waits; nobody moves it that often. */
+	bpf_for(i, 0, 1024) {
+		home = lab_read(t->home);
+		rq = rq_at(home);
+		if (!lab_lock(&rq->lock))
+			return NULL;
+		if (t->home == home)
+			return rq;
+		lab_unlock(&rq->lock);
+	}
+	scx_bpf_error("a waiting task was moved between queues while they were locked");
+	return NULL;
+}
+
+/*
+ * Takes the lock of @other while that of @rq is held: the lower CPU's first. If
+ * that order is wrong and a try fails, the held lock is given up meanwhile.
+ * False: the policy has ended, no lock is held.
+ */
+static __always_inline bool rq_lock_second(lab_rq_t *rq, lab_rq_t *other)
+{
+	if (other->cpu > rq->cpu) {
+		if (lab_lock(&other->lock))
+			return true;
+		lab_unlock(&rq->lock);
+		return false;
+	}
+	if (lab_trylock(&other->lock))
+		return true;
+	lab_unlock(&rq->lock);
+	if (!lab_lock(&other->lock))
+		return false;
+	if (lab_lock(&rq->lock))
+		return true;
+	lab_unlock(&other->lock);
+	return false;
+}
+
+/*
+ * The queue.
+ */
+
+/* Tells a queue's CPU to choose again; SCX_KICK_IDLE does nothing to a CPU that has begun to. */
+static __always_inline void rq_mark(lab_rq_t *rq)
+{
+	bool was = lab_read(rq->marked);
+
+	lab_write(rq->marked, true);
+	if (rq->curr)
+		scx_bpf_kick_cpu(rq->cpu, SCX_KICK_PREEMPT);
+	else if (!was)
+		scx_bpf_kick_cpu(rq->cpu, SCX_KICK_IDLE);
+}
+
+static __always_inline void rq_count(lab_rq_t *rq, s64 n)
+{
+	lab_touch(&rq->nr, true);
+	lab_write(rq->nr, rq->nr + n);
+}
+
+static __always_inline void rq_add(lab_rq_t *rq, lab_rq_task_t *t)
+{
+	alter(t);
+	t->home = rq->cpu;
+	t->linked = true;
+	rq_link(rq, t);
+}
+
+static __always_inline void rq_del(lab_rq_t *rq, lab_rq_task_t *t)
+{
+	t->leaving = false;
+	t->takeable = false;
+	if (!t->linked)
+		return;
+	alter(t);
+	rq_unlink(rq, t);
+	t->linked = false;
+}
+
+/* A blocked task leaves the queue once; `rq` may have forgotten who it was. */
+static __always_inline void rq_del_leaving(lab_rq_t *rq)
+{
+	lab_rq_task_t *t = rq->leaving;
+
+	rq->leaving = NULL;
+	if (t && t->leaving && t->home == rq->cpu)
+		rq_del(rq, t);
+}
+
+/* Takes a task out of its home, wherever that is. Interrupts are on. */
+static __always_inline bool rq_del_anywhere(lab_rq_task_t *t)
+{
+	unsigned long flags;
+	lab_rq_t *rq;
+
+	lab_irq_save(flags);
+	rq = rq_lock_home(t);
+	if (rq) {
+		rq_del(rq, t);
+		lab_unlock(&rq->lock);
+	}
+	lab_irq_restore(flags);
+	return rq;
+}
+
+/* The CPU switches to a task of its queue. */
+static __always_inline void rq_switch_to(lab_rq_t *rq, lab_rq_task_t *t)
+{
+	if (t->lab.cpu != rq->cpu)
+		lab_count(LAB_PICKED_ELSEWHERE, 1);
+	alter(t);
+	t->takeable = false;
+	t->on_cpu = true;
+	t->lab.cpu = rq->cpu;
+	lab_write(rq->curr, t);
+}
+
+/*
+ * Takes a waiting task over from @from, both locks held: checked on the real
+ * task, as only that tells whether it may go there.
+ */
+static __always_inline bool rq_may_pull(lab_rq_task_t *t, lab_rq_t *to)
+{
+	struct task_struct *p;
+
+	consult(t);
+	if (!t->takeable || !lab_allowed(&t->lab, to->cpu))
+		return false;
+	p = lab_task_claim(&t->lab, to->cpu);
+	if (!p)
+		return false;
+	bpf_task_release(p);
+	return true;
+}
+
+static __always_inline void rq_pull(lab_rq_t *from, lab_rq_t *to, lab_rq_task_t *t)
+{
+	rq_del(from, t);
+	rq_add(to, t);
+	t->takeable = true;
+}
+
+/*
+ * Ops, as far as they do not depend on what a queue looks like.
+ */
+
+static __always_inline bool rq_realtime(u32 policy)
+{
+	return policy == LAB_SCHED_FIFO || policy == LAB_SCHED_RR;
+}
+
+/* Reads the real task's attributes. */
+static __always_inline void rq_refresh(lab_rq_task_t *t, struct task_struct *p)
+{
+	lab_task_refresh(&t->lab, p);
+	t->nice = p->static_prio - 120;
+	t->policy = p->policy;
+	t->rt_priority = p->rt_priority;
+}
+
+/*
+ * ops.select_cpu and the start of a life: what enqueue must know of a wakeup.
+ */
+static __always_inline void rq_woken(lab_rq_task_t *t, u64 wake_flags)
+{
+	t->sync = wake_flags & SCX_WAKE_SYNC;
+	t->waker = bpf_get_smp_processor_id();
+}
+
+/*
+ * ops.enqueue: true if the task stays where it is linked, having been displaced
+ * and unchanged. Otherwise it is linked nowhere, its attributes are read again
+ * and its home is chosen, to be linked by the policy.
+ */
+static __always_inline bool rq_enqueue_stays(lab_rq_task_t *t, struct task_struct *p)
+{
+	bool changed = t->nice != p->static_prio - 120 || t->policy != p->policy ||
+		       t->rt_priority != p->rt_priority;
+	s32 cpu = scx_bpf_task_cpu(p), home = t->home;
+
+	if (t->linked && !t->leaving && !changed) {
+		lab_task_refresh(&t->lab, p);
+		if (home == cpu) {
+			alter(t);
+			t->on_cpu = false;
+			/* Last: from here on another CPU may take it. */
+			lab_write(t->takeable, true);
+			return true;
+		}
+	}
+	if (t->linked && !rq_del_anywhere(t))
+		return true;
+	rq_refresh(t, p);
+	t->on_cpu = false;
+	t->home = cpu;
+	return false;
+}
+
+/* ops.dequeue: a waiting task is taken away; it is enqueued again when it is back. */
+static __always_inline void rq_dequeue(lab_rq_task_t *t, u64 deq_flags)
+{
+	unsigned long flags;
+	lab_rq_t *rq;
+
+	/* Tasks that dispatch has chosen come here too; they are no longer takeable. */
+	if (!lab_read(t->takeable))
+		return;
+	lab_irq_save(flags);
+	rq = rq_lock_home(t);
+	if (rq) {
+		if (!t->takeable) {
+			/* Chosen meanwhile by another CPU, which will find it gone. */
+		} else if (deq_flags & SCX_DEQ_CORE_SCHED_EXEC) {
+			/* An attribute of a running task was changed: it goes on. */
+			t->takeable = false;
+			t->on_cpu = true;
+		} else {
+			rq_del(rq, t);
+		}
+		lab_unlock(&rq->lock);
+	}
+	lab_irq_restore(flags);
+}
+
+/* ops.running: a task that did not come by a choice becomes the CPU's, too. */
+static __always_inline void rq_running(lab_rq_task_t *t, struct task_struct *p)
+{
+	lab_rq_t *rq = rq_this();
+	unsigned long flags;
+
+	t->started_ns = scx_bpf_now();
+	if (rq->curr == t && t->linked && t->home == rq->cpu)
+		return;
+	lab_count(LAB_PINNED_LOCAL, 1);
+	if (t->linked && t->home != rq->cpu && !rq_del_anywhere(t))
+		return;
+	if (!t->linked)
+		rq_refresh(t, p);
+	if (!lab_lock_irqsave(&rq->lock, flags))
+		return;
+	t->leaving = false;
+	if (!t->linked)
+		rq_add(rq, t);
+	t->takeable = false;
+	t->on_cpu = true;
+	t->lab.cpu = rq->cpu;
+	lab_write(rq->curr, t);
+	lab_unlock_irqrestore(&rq->lock, flags);
+}
+
+/* ops.quiescent: notes that a task blocked; the next choice of the CPU unlinks it. True: it did. */
+static __always_inline bool rq_quiescent(lab_rq_task_t *t, u64 deq_flags)
+{
+	lab_rq_t *rq = rq_this();
+	unsigned long flags;
+
+	if (!(deq_flags & SCX_DEQ_SLEEP))
+		return false;
+	t->on_cpu = false;
+	t->asleep = true;
+	if (!t->linked)
+		return true;
+	if (t->home != rq->cpu) {
+		rq_del_anywhere(t);
+		return true;
+	}
+	if (rq->leaving) {
+		/* This CPU has run a task from its local queue since. */
+		if (!lab_lock_irqsave(&rq->lock, flags))
+			return true;
+		rq_del_leaving(rq);
+		lab_unlock_irqrestore(&rq->lock, flags);
+	}
+	t->leaving = true;
+	rq->leaving = t;
+	return true;
+}
+
+/* Whether dispatch was called for the running task by an interrupt that came too late. */
+static __always_inline bool rq_late_interrupt(lab_rq_t *rq, lab_rq_task_t *prev)
+{
+	return prev && !lab_read(rq->marked);
+}
+
+/* ops.disable, ops.exit_task: the task is none of ours any more. */
+static __always_inline void rq_forget(lab_rq_task_t *t)
+{
+	t->on_cpu = false;
+	if (t->linked)
+		rq_del_anywhere(t);
+}
+
+#endif /* LAB_PERCPU_H */
