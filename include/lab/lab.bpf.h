@@ -2,8 +2,9 @@
 /*
  * The library that policies share: locks, probes, task contexts and run-queue
  * structures. A policy includes this file and, behind it, what only some need:
- * <lab/linux24.h>, what the schedulers that grew out of Linux 2.4 share.
- * <lab/linux24_queue.h>, the ops of those that have one queue and one lock.
+ * <lab/linux24.h>, what the schedulers that grew out of Linux 2.4 share;
+ * <lab/linux24_queue.h>, the ops of those that have one queue and one lock;
+ * <lab/mq.h>, the multi-queue scheduler, whose pools make three policies.
  *
  * It is the only code that knows which world it is compiled for. Under
  * __bpf__ it works on a BPF arena and counts in a per-CPU map; natively the
@@ -48,6 +49,20 @@ struct {
 #define lab_use_arena() do { asm volatile("" :: "r"(&arena)); } while (0)
 #else
 #define lab_use_arena() do { } while (0)
+#endif
+
+/*
+ * LAB_PART int f(...) - a part of an op that the verifier looks at by itself,
+ * once, instead of at each call with all that led there. Its parameters are
+ * numbers and pointers into the arena (each `type *name LAB_ARENA_ARG`), its
+ * value is a number, and it begins with lab_use_arena().
+ */
+#ifdef __bpf__
+#define LAB_PART	__noinline
+#define LAB_ARENA_ARG	__attribute__((btf_decl_tag("arg:arena")))
+#else
+#define LAB_PART	static __attribute__((noinline))
+#define LAB_ARENA_ARG
 #endif
 
 /*

@@ -91,6 +91,7 @@ struct linux24_cpu {
 	u64 last_schedule_ns;	/* last real context switch */
 	u64 mm;			/* address space in use, borrowed by kernel threads */
 	linux24_task_t *leaving; /* the task that blocked here and is still linked */
+	s32 na;			/* goodness of curr without its bonuses; of mq only */
 	bool marked;		/* need_resched of the current task */
 	bool online;
 } __attribute__((aligned(LAB_CACHELINE)));
@@ -125,11 +126,26 @@ static __always_inline s32 linux24_quantum(s32 nice, u32 hz)
 	return x + 1;
 }
 
+static __always_inline s32 linux24_added(s32 nice, enum linux24_base base)
+{
+	return base == BASE_2_3_99 ? 20 - nice : linux24_quantum(nice, LINUX24_HZ);
+}
+
 static __always_inline s32 linux24_recalculated(s32 counter, s32 nice, enum linux24_base base)
 {
-	s32 added = base == BASE_2_3_99 ? 20 - nice : linux24_quantum(nice, LINUX24_HZ);
+	return (counter >> 1) + linux24_added(nice, base);
+}
 
-	return (counter >> 1) + added;
+/*
+ * The same @times over. A recalculation halves, downwards, what the counter is
+ * away from twice the quantum.
+ */
+static __always_inline s32 linux24_recalculated_times(s32 counter, s32 nice, u32 times,
+						      enum linux24_base base)
+{
+	s32 limit = 2 * linux24_added(nice, base);
+
+	return limit + ((counter - limit) >> (times < 31 ? times : 31));
 }
 
 /* The ticks of a forking task are shared: the child gets the odd one. */
@@ -206,13 +222,18 @@ static __always_inline bool linux24_realtime(u32 policy)
  * of any other 0 without ticks, else ticks and 20 - nice. Whether it has
  * yielded is the caller's business.
  */
-static __always_inline s32 linux24_na_goodness(linux24_task_t *t)
+static __always_inline s32 linux24_na_goodness_with(linux24_task_t *t, s32 counter)
 {
 	if (linux24_realtime(t->policy))
 		return LINUX24_RT_BASE + t->rt_priority;
-	if (!t->counter)
+	if (!counter)
 		return 0;
-	return t->counter + 20 - t->nice;
+	return counter + 20 - t->nice;
+}
+
+static __always_inline s32 linux24_na_goodness(linux24_task_t *t)
+{
+	return linux24_na_goodness_with(t, t->counter);
 }
 
 static __always_inline s32 linux24_cpu_bonus(linux24_task_t *t, s32 cpu)
@@ -226,18 +247,24 @@ static __always_inline s32 linux24_mm_bonus(linux24_task_t *t, u64 mm)
 	return t->lab.mm == mm || !t->lab.mm ? LINUX24_SAME_MM_BONUS : 0;
 }
 
-/* goodness() of a task on `cpu` beside a task whose address space is `mm`. */
-static __always_inline s32 linux24_goodness(linux24_task_t *t, s32 cpu, u64 mm,
-					    enum linux24_base base)
+/* goodness() of a task on `cpu` beside a task whose address space is `mm`, if it had `counter` ticks. */
+static __always_inline s32 linux24_goodness_with(linux24_task_t *t, s32 counter, s32 cpu, u64 mm,
+						 enum linux24_base base)
 {
 	s32 value;
 
 	if (t->yielded)
 		return base == BASE_2_3_99 ? 0 : -1;
-	value = linux24_na_goodness(t);
+	value = linux24_na_goodness_with(t, counter);
 	if (!value || linux24_realtime(t->policy))
 		return value;
 	return value + linux24_cpu_bonus(t, cpu) + linux24_mm_bonus(t, mm);
+}
+
+static __always_inline s32 linux24_goodness(linux24_task_t *t, s32 cpu, u64 mm,
+					    enum linux24_base base)
+{
+	return linux24_goodness_with(t, t->counter, cpu, mm, base);
 }
 
 /*

@@ -189,6 +189,27 @@ static __always_inline void lab_disallow(lab_task_t *t, u32 cpu)
 }
 
 /*
+ * lab_charge_recalculation - the time that a sweep over the counters of all
+ * tasks takes in the virtual kernel, for a policy whose original makes one and
+ * which need not. @bytes: the size of a context.
+ */
+#ifdef __bpf__
+#define lab_charge_recalculation(bytes)	((void)(bytes))
+#else
+static __always_inline void lab_charge_recalculation(u32 bytes)
+{
+	u32 i, nr = lab_read(lab_tasks.nr);
+	lab_task_t *t;
+
+	for (i = 0; i < nr && can_loop; i++) {
+		t = lab_task_at(i, bytes);
+		if (t->pid)
+			lab_host_recalculate(t, t->task);
+	}
+}
+#endif
+
+/*
  * lab_task_claim - the real task of a context that a choice on @cpu has come
  * upon, for scx_bpf_dsq_insert() to the local queue; the caller releases it.
  * The masks in the arena only filter: the real task decides. NULL: it is gone

@@ -147,3 +147,15 @@ rules! {
 rules! {
     arrays_model: like_a_model, a_wrong_swap_is_found,
 }
+
+rules! {
+    mq:
+        t1_local, t1_order, add_publishes, t2_stolen, t2_repaired, t3_lock_not_free, t4_next_best,
+        t4_best, t4_equals, t4_all_busy, t5_strict, t5_one_more, t6_expired_elsewhere, t6_void,
+        recheck, t7_idle_longest, t7_last_cpu_first, t7_lock_not_free, t8_busy, t8_verified,
+        t8_own_first, t8_threshold, t8_out_of_date, t9_mask, premature_idle, idle, missed,
+        missed_asleep, recalculated_once, tie_goes_on, displaced, sync_only_adds,
+        woken_before_it_left, yield_with_nobody_waiting, yield_to_another_queue,
+        yield_beside_expired, tick, realtime, realtime_placement, round_robin, policy_change,
+        affinity_change, attribute_change, late_mask, pinned, cache_lines,
+}

@@ -90,6 +90,7 @@ static struct script_task *script_of(struct task_struct *p)
 }
 
 static void script_sync(struct lab_host *h) { }
+static void script_atomic(struct lab_host *h, const volatile void *address) { }
 
 static bool script_holds(void *word)
 {
@@ -291,6 +292,7 @@ static void script_start(u32 nr_cpus)
 	/* What is not here is NULL: a policy that needs it ends the test. */
 	script.host = (struct lab_host){
 		.sync = script_sync,
+		.atomic = script_atomic,
 		.lock = script_lock,
 		.unlock = script_unlock,
 		.trylock = script_trylock,
