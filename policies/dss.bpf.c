@@ -282,7 +282,7 @@ void BPF_STRUCT_OPS(dss_dispatch, s32 cpu, struct task_struct *prev_p)
 		}
 		lab_touch(&rq.list.head, false);
 		lab_list_for_each(pos, &rq.list) {
-			t = lab_entry(pos, task_t, lab.node);
+			t = lab_entry(pos, struct linux24_task, lab.node);
 			if (t == prev && (ties == TIES_PREV || !runnable))
 				continue;
 			examine(t);

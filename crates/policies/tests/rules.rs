@@ -159,3 +159,17 @@ rules! {
         yield_beside_expired, tick, realtime, realtime_placement, round_robin, policy_change,
         affinity_change, attribute_change, late_mask, pinned, cache_lines,
 }
+
+rules! {
+    mq_local:
+        rmq_t1_idle_beside_a_queue, rmq_t2_inversion, wakeup, fork_stays, realtime, yield_locally,
+        recalculation,
+}
+
+rules! {
+    mq_pool:
+        pool_t1_not_from_another_pool, pool_t2_all_is_mq, pool_t2_one_is_mq_local,
+        pools_follow_nodes, placement, realtime, balance_timer, no_balance, balance_moves,
+        balance_two_tasks, balance_not_one_task, balance_not_a_quarter, balance_more_than_a_quarter,
+        balance_by_cpus, balance_not_allowed, balance_lock_not_free, balance_most_loaded,
+}

@@ -60,6 +60,7 @@ struct script {
 	u64 now_ns;
 	s32 cpu;			/* which executes */
 	u32 nr_cpus, nr_tasks;
+	u32 node_cpus;			/* CPUs of a NUMA node; 0 = there is one node */
 	struct script_task *tasks[SCRIPT_TASKS];
 	struct task_struct *curr[SCRIPT_CPUS];	/* NULL = idle */
 	struct task_struct *local[SCRIPT_CPUS];	/* local queue of at most one task */
@@ -199,6 +200,7 @@ static const struct cpumask *script_online_mask(struct lab_host *h)
 
 static void script_put_mask(struct lab_host *h, const struct cpumask *mask) { }
 static u32 script_nr_cpu_ids(struct lab_host *h) { return script.nr_cpus; }
+static s32 script_cpu_node(struct lab_host *h, s32 cpu) { return script.node_cpus ? cpu / script.node_cpus : 0; }
 static u32 script_smp_processor_id(struct lab_host *h) { return script.cpu; }
 
 static struct task_struct *script_current_task(struct lab_host *h)
@@ -309,6 +311,7 @@ static void script_start(u32 nr_cpus)
 		.online_mask = script_online_mask,
 		.put_mask = script_put_mask,
 		.nr_cpu_ids = script_nr_cpu_ids,
+		.cpu_node = script_cpu_node,
 		.smp_processor_id = script_smp_processor_id,
 		.current_task = script_current_task,
 		.task_from_pid = script_task_from_pid,

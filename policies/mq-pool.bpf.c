@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The multi-queue scheduler with pools of CPUs.
+ *
+ * Idea: mq, but the global phase of a choice, and the search for a CPU, stay
+ * inside a pool of CPUs: a NUMA node, unless one says otherwise. Now and then
+ * tasks are moved from the most loaded pool to others.
+ *
+ * Good for: more CPUs than mq can look at in each choice; nodes whose memory
+ * is dear to leave; anything between each CPU for itself and all together.
+ *
+ * Bad for: loads that come and go faster than the balancing.
+ *
+ * Source: pools: M. Kravetz, H. Franke, S. Nagar and R. Ravindran, Enhancing
+ * Linux Scheduler Scalability, 2001; balancing between them: H. Franke et al.,
+ * PMQS: Scalable Linux Scheduling for High End Servers, 2001;
+ * docs/schedulers/mq-pool.md restates the rules.
+ *
+ * Simplifications: besides what mq says
+ * - When the balancer moves what is not published; the rule is our proposal.
+ *   It runs on the CPU that set the timer, for all pools.
+ * - New tasks are not placed in the least loaded pool, as a mail of the
+ *   authors has it: they start where they were forked.
+ * - Memory does not follow a task to another node.
+ */
+#include <lab/lab.bpf.h>
+#include <lab/linux24.h>
+
+/* Goodness by which a woken task must exceed the running one. */
+const volatile u32 threshold = 1;
+
+/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+const volatile enum linux24_charge charge = CHARGE_RUNTIME;
+
+#include <lab/mq.h>
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+enum mq_repairing { REPAIR_NONE, REPAIR_FIRST };
+
+/* CPUs of a pool, which have consecutive numbers; 0: the CPUs of a NUMA node. */
+const volatile u32 size = 0;
+
+/* Time between two balancings of the pools, in milliseconds; 0: they are not balanced. */
+const volatile u32 balance_ms = 500;
+
+/* What a queue publishes after it was robbed: nothing, or the first task with ticks (later patches). */
+const volatile enum mq_repairing repair = REPAIR_NONE;
+
+/* Tasks that a pool must have more than another for some to move, and percent of the load. */
+#define POOL_TASKS_MIN		2
+#define POOL_PERCENT_MIN	25
+
+static __always_inline u32 mq_pool_of(s32 cpu)
+{
+	return size ? cpu / size : __COMPAT_scx_bpf_cpu_node(cpu);
+}
+
+static __always_inline bool mq_repairs(void)
+{
+	return repair == REPAIR_FIRST;
+}
+
+struct pool_timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct pool_timer);
+} pool_timers SEC(".maps");
+
+/* Runnable tasks in the queues of a pool, and its longest and shortest queue. */
+struct pool_load {
+	u32 nr;
+	u32 cpus;		/* online */
+	s32 longest;
+	s32 shortest;
+	u32 longest_nr;
+	u32 shortest_nr;
+} __attribute__((aligned(LAB_CACHELINE)));
+
+typedef struct pool_load __arena load_t;
+
+struct pool_load __arena_global loads[LAB_MAX_CPUS];
+
+static __always_inline load_t *load_at(u32 pool)
+{
+	return &loads[pool & (LAB_MAX_CPUS - 1)];
+}
+
+/* Reads the lengths of a pool's queues. */
+LAB_PART int pool_measure(u32 number)
+{
+	load_t *load = load_at(number);
+	pool_t *pool = pool_at(number);
+	queue_t *q;
+	u32 i, nr;
+	s32 cpu;
+
+	lab_use_arena();
+	load->nr = load->cpus = load->longest_nr = 0;
+	load->shortest_nr = ~0u;
+	load->longest = load->shortest = -1;
+	for (i = pool->begin; i < pool->end && can_loop; i++) {
+		cpu = cpu_in_order(i);
+		if (!cpu_at(cpu)->online)
+			continue;
+		q = queue_at(cpu);
+		lab_touch(&q->list.nr, false);
+		nr = lab_read(q->list.nr);
+		load->nr += nr;
+		load->cpus++;
+		if (nr > load->longest_nr) {
+			load->longest_nr = nr;
+			load->longest = cpu;
+		}
+		if (nr < load->shortest_nr) {
+			load->shortest_nr = nr;
+			load->shortest = cpu;
+		}
+	}
+	return 0;
+}
+
+/* How many tasks should go from one pool to another. */
+static __always_inline u32 pool_surplus(load_t *from, load_t *to)
+{
+	u64 share;
+
+	if (!from->cpus || !to->cpus)
+		return 0;
+	/* What `from` would have with the load of `to`. */
+	share = (u64)to->nr * from->cpus / to->cpus;
+	if (from->nr < share + POOL_TASKS_MIN)
+		return 0;
+	if ((u64)from->nr * 100 <= share * (100 + POOL_PERCENT_MIN))
+		return 0;
+	return (from->nr - share) / 2;
+}
+
+/* The last task of a queue that waits and may run on another CPU goes there. */
+LAB_PART int pool_move(s32 from, s32 to, u32 number)
+{
+	queue_t *q = queue_at(from);
+	cpu_t *c = cpu_at(to);
+	unsigned long flags;
+	bool moved = false;
+	lab_node_t *pos;
+	task_t *t;
+
+	lab_use_arena();
+	if (!lab_lock_irqsave(&q->lock, flags))
+		return 0;
+	if (!lab_trylock(&queue_at(to)->lock)) {
+		lab_unlock_irqrestore(&q->lock, flags);
+		return 0;
+	}
+	for (pos = q->list.head.prev; pos != &q->list.head && can_loop; pos = pos->prev) {
+		t = lab_entry(pos, struct mq_task, lab.node);
+		consult(t);
+		if (!t->old.takeable || !lab_allowed(&t->lab, to))
+			continue;
+		mq_move(t, to, number);
+		moved = true;
+		if (!c->curr)
+			linux24_mark(to, true);
+		else if (mq_advantage(t, (task_t *)c->curr, to, number) > (s32)threshold)
+			linux24_mark(to, false);
+		break;
+	}
+	lab_unlock(&queue_at(to)->lock);
+	lab_unlock_irqrestore(&q->lock, flags);
+	return moved;
+}
+
+/* One pool gets what it should have of another. */
+LAB_PART int pool_pull(u32 from, u32 to)
+{
+	u32 surplus = pool_surplus(load_at(from), load_at(to)), number = mq_number();
+
+	lab_use_arena();
+	while (surplus-- > 0 && can_loop) {
+		if (load_at(from)->longest < 0 || load_at(to)->shortest < 0 ||
+		    !pool_move(load_at(from)->longest, load_at(to)->shortest, number))
+			break;
+		pool_measure(from);
+		pool_measure(to);
+	}
+	return 0;
+}
+
+/* The pool with the most tasks per CPU; one without CPUs has no tasks. */
+LAB_PART int pool_busiest(u32 pool, u32 nr)
+{
+	u32 other;
+
+	lab_use_arena();
+	bpf_for(other, 0, nr) {
+		if ((u64)load_at(other)->nr * load_at(pool)->cpus >
+		    (u64)load_at(pool)->nr * load_at(other)->cpus)
+			pool = other;
+	}
+	return pool;
+}
+
+/* Balances the pools: each pulls from the most loaded. */
+static int pool_balance(void *map, u32 *key, struct pool_timer *value)
+{
+	u32 pool, busiest, nr = 0;
+
+	lab_use_arena();
+	bpf_for(pool, 0, lab_nr_cpus) {
+		pool_measure(pool);
+		if (load_at(pool)->cpus)
+			nr = pool + 1;
+	}
+	bpf_for(pool, 0, nr) {
+		busiest = pool_busiest(pool, nr);
+		if (busiest != pool)
+			pool_pull(busiest, pool);
+	}
+	bpf_timer_start(&value->timer, balance_ms * 1000000ull, 0);
+	return 0;
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(mq_init)
+{
+	struct pool_timer *value;
+	int error = mq_init_queues();
+	u32 key = 0;
+
+	if (error || !balance_ms)
+		return error;
+	value = bpf_map_lookup_elem(&pool_timers, &key);
+	if (!value)
+		return -ENOENT;
+	error = bpf_timer_init(&value->timer, &pool_timers, CLOCK_MONOTONIC);
+	if (!error)
+		error = bpf_timer_set_callback(&value->timer, pool_balance);
+	if (!error)
+		error = bpf_timer_start(&value->timer, balance_ms * 1000000ull, 0);
+	return error;
+}
+
+void BPF_STRUCT_OPS(mq_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+MQ_OPS(mq_pool_ops, "mq_pool", mq_init, mq_exit);
