@@ -173,3 +173,12 @@ rules! {
         balance_two_tasks, balance_not_one_task, balance_not_a_quarter, balance_more_than_a_quarter,
         balance_by_cpus, balance_not_allowed, balance_lock_not_free, balance_most_loaded,
 }
+
+rules! {
+    o1_26:
+        t1_slices, t2_bonus, t3_interactive_sleep, t4_granularity, t5_wakeup_gain, t6_running_costs,
+        interactive, wait_counts, expiry, starvation, starvation_bound, starvation_by_nice, granularity,
+        fork_splits_slice, exit_returns, yield_expires, wake_affine, wake_idle, wakeup_preempts,
+        load, imbalance, balance, balance_keeps_array, balance_interval, balance_nodes, idle_tick,
+        realtime, constant_cost, fair_slices, nice_change, random_operations,
+}

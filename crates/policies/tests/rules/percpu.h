@@ -4,10 +4,15 @@
  * yields, forks, exits, changes of attributes and choices in any order. After
  * each every runnable task is linked once, in its home; no other is; the queues'
  * counts are right; nobody runs twice or where he may not. The test's file
- * defines queue() and task().
+ * defines queue() and task(), and RANDOM_START where a plain script_start() will
+ * not do.
  */
 #ifndef RULES_PERCPU_H
 #define RULES_PERCPU_H
+
+#ifndef RANDOM_START
+#define RANDOM_START	script_start
+#endif
 
 #define RANDOM_CPUS	4
 #define RANDOM_TASKS	16
@@ -41,8 +46,7 @@ static void random_check(struct task_struct **tasks, u32 nr)
 		}
 		/* One that has just blocked may still be there, to leave with the next choice. */
 		CHECK(runnable || t->q.leaving);
-		if (!rq_realtime(t->q.policy))
-			linked[t->q.home]++;
+		linked[t->q.home]++;
 		CHECK(t->lab.node.next->prev == &t->lab.node);
 		CHECK(t->lab.node.prev->next == &t->lab.node);
 		if (on)
@@ -82,7 +86,7 @@ static void random_operations(void)
 	struct task_struct *tasks[RANDOM_TASKS], *p;
 	u32 round, i, cpu, idle = 0, served = 0;
 
-	script_start(RANDOM_CPUS);
+	RANDOM_START(RANDOM_CPUS);
 	for (i = 0; i < RANDOM_TASKS; i++)
 		tasks[i] = task(draw(RANDOM_CPUS), (s32)draw(40) - 20, 50);
 	for (round = 0; round < 30000; round++) {

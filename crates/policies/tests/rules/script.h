@@ -289,7 +289,8 @@ static void script_error(struct lab_host *h, const char *fmt, const u64 *args, u
 	script.error = true;
 }
 
-static void script_start(u32 nr_cpus)
+/* The table and the CPUs; a test may add to the table before it calls ops.init(). */
+static void script_prepare(u32 nr_cpus)
 {
 	/* What is not here is NULL: a policy that needs it ends the test. */
 	script.host = (struct lab_host){
@@ -329,6 +330,11 @@ static void script_start(u32 nr_cpus)
 	};
 	script.nr_cpus = nr_cpus;
 	lab_host = &script.host;
+}
+
+static void script_start(u32 nr_cpus)
+{
+	script_prepare(nr_cpus);
 	EQUAL(OPS.init(), 0);
 }
 
