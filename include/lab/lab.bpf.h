@@ -4,6 +4,7 @@
  * structures. A policy includes this file and, behind it, what only some need:
  * <lab/linux24.h>, what the schedulers that grew out of Linux 2.4 share;
  * <lab/linux24_queue.h>, the ops of those that have one queue and one lock;
+ * <lab/heap.h>, a heap;
  * <lab/mq.h>, the multi-queue scheduler, whose pools make three policies.
  *
  * It is the only code that knows which world it is compiled for. Under

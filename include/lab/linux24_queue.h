@@ -249,8 +249,13 @@ void BPF_STRUCT_OPS(queue24_dispatch, s32 cpu, struct task_struct *prev_p)
 		if (best->lab.cpu != cpu)
 			lab_count(LAB_PICKED_ELSEWHERE, 1);
 		alter(best);
-		if (!RQ_KEEPS_RUNNING)
+		if (!RQ_KEEPS_RUNNING) {
 			rq_del(best);
+			/* It will be here anyway, and the lock is held now. */
+			if (prev && !prev->old.linked &&
+			    (lab_nr_cpus == 1 || prev_p->nr_cpus_allowed > 1))
+				rq_add(prev);
+		}
 		best->old.takeable = false;
 		linux24_switch_to(c, cpu, &best->old, now);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, 0);

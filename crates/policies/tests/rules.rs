@@ -1,6 +1,8 @@
 //! Runs the C tests of the policies' rules and of the policy library: `rules/*.c`, where a scripted
 //! kernel calls one op after another. Each is a test here under its own name.
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -20,34 +22,8 @@ impl Program {
     }
 
     fn path(&self) -> &Path {
-        self.built.get_or_init(|| {
-            let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-            let include = package.join("../../include");
-            let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(self.source);
-            let compiler = std::env::var("SCHEDLAB_CC").unwrap_or_else(|_| "cc".to_owned());
-            let output = Command::new(&compiler)
-                .current_dir(package.join("tests/rules"))
-                .args(["-std=gnu11", "-g", "-O1", "-Wall", "-Werror"])
-                // Tunables are made writable, so some `const` is lost.
-                .args(["-Wno-unused-function", "-Wno-unknown-warning-option"])
-                .args(["-Wno-discarded-qualifiers"])
-                .arg("-Wno-incompatible-pointer-types-discards-qualifiers")
-                .arg("-I")
-                .arg(include.join("native"))
-                .arg("-I")
-                .arg(&include)
-                .arg(format!("{}.c", self.source))
-                .arg("-o")
-                .arg(&program)
-                .output()
-                .unwrap_or_else(|error| panic!("{compiler}: {error}"));
-            assert!(
-                output.status.success(),
-                "{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-            program
-        })
+        self.built
+            .get_or_init(|| support::compile("rules", self.source))
     }
 
     fn run(&self, test: &str) {
@@ -181,4 +157,16 @@ rules! {
         fork_splits_slice, exit_returns, yield_expires, wake_affine, wake_idle, wakeup_preempts,
         load, imbalance, balance, balance_keeps_array, balance_interval, balance_nodes, idle_tick,
         realtime, constant_cost, fair_slices, nice_change, random_operations,
+}
+
+rules! {
+    elsc_heap:
+        a_heap_for_each_cpu_and_address_space, the_firsts_only, t2_choice, t3_previous_task_first,
+        the_newest_of_equals, t4_recalculation, t4_recalculation_beside_others, t6_yield,
+        t6_only_yielders, realtime, not_schedulable, nobody_schedulable, refiled, room_for_all,
+        one_chain, late_mask, displaced,
+}
+
+rules! {
+    heap_model: like_an_array, a_broken_tree_is_found, logarithmic, budget,
 }

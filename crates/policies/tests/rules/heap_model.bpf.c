@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The library's heap against a plain array of keys, by random operations, in
+ * whatever world this policy is loaded: ops.init() makes them and fails on the
+ * first difference. It schedules by the global queue.
+ */
+#include <lab/lab.bpf.h>
+#include <lab/heap.h>
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+#define NODES	64
+
+/* Operations to make. */
+const volatile u32 rounds = 1500;
+
+struct item {
+	u64 linked;
+	struct lab_heap_node node;
+};
+
+struct world {
+	struct lab_heap heap;
+	struct item items[NODES];
+	u64 model[NODES];	/* keys; 0: the item is not in the heap */
+	u32 nr;
+	u32 seed;
+	u32 done;
+};
+
+struct world __arena_global world;
+
+static __noinline u32 draw(u32 below)
+{
+	u32 x;
+
+	lab_use_arena();
+	x = world.seed;
+	x ^= x << 13;
+	x ^= x >> 17;
+	x ^= x << 5;
+	world.seed = x;
+	return x % below;
+}
+
+static __always_inline u64 rank_of(lab_heap_node_t *node)
+{
+	return node ? node->rank : 0;
+}
+
+/* Whether the node of an item is where a node of such a tree can be. */
+static __noinline bool in_order(u32 i)
+{
+	lab_heap_node_t *node, *parent;
+	u64 left, right;
+	u32 steps;
+
+	lab_use_arena();
+	node = &world.items[i & (NODES - 1)].node;
+	left = rank_of(node->left);
+	right = rank_of(node->right);
+	if (node->key != world.model[i & (NODES - 1)] || left < right || node->rank != right + 1)
+		return false;
+	/* All ways lead to the root, through greater keys and true parents. */
+	for (steps = 0; steps < NODES && can_loop; steps++) {
+		parent = node->parent;
+		if (!parent)
+			break;
+		if (parent->key < node->key || (parent->left != node && parent->right != node))
+			return false;
+		node = parent;
+	}
+	return node == world.heap.root;
+}
+
+static __noinline bool same(void)
+{
+	u64 greatest = 0;
+	u32 i, nr = 0;
+
+	lab_use_arena();
+	bpf_for(i, 0, NODES) {
+		if (!world.model[i & (NODES - 1)])
+			continue;
+		nr++;
+		if (world.model[i & (NODES - 1)] > greatest)
+			greatest = world.model[i & (NODES - 1)];
+		if (!in_order(i))
+			return false;
+	}
+	if (nr != world.nr || world.heap.nr != nr)
+		return false;
+	if (!nr)
+		return !lab_heap_first(&world.heap);
+	return lab_heap_first(&world.heap)->key == greatest;
+}
+
+/* Adds or takes out an item; every other time the greatest. False: the heap gave up. */
+static __noinline bool step(void)
+{
+	lab_heap_node_t *first;
+	u32 i, n;
+
+	lab_use_arena();
+	n = draw(NODES);
+	first = lab_heap_first(&world.heap);
+	if (first && draw(3) == 0) {
+		/* The keys are few, so there are equals: which of them is the heap's choice. */
+		bpf_for(i, 0, NODES) {
+			if (first == &world.items[i & (NODES - 1)].node)
+				n = i;
+		}
+	}
+	if (world.model[n & (NODES - 1)]) {
+		world.model[n & (NODES - 1)] = 0;
+		world.nr--;
+		return lab_heap_del(&world.heap, &world.items[n & (NODES - 1)].node);
+	}
+	world.model[n & (NODES - 1)] = 1 + draw(40);
+	world.nr++;
+	return lab_heap_add(&world.heap, &world.items[n & (NODES - 1)].node,
+			    world.model[n & (NODES - 1)]);
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(heap_model_init)
+{
+	u32 i;
+	int error = lab_init();
+
+	if (error)
+		return error;
+	lab_heap_init(&world.heap);
+	world.seed = 2463534242u;
+	bpf_for(i, 0, rounds) {
+		if (!same()) {
+			scx_bpf_error("the heap differs from the array after %u operations", i);
+			return -EINVAL;
+		}
+		if (!step()) {
+			scx_bpf_error("operation %u gave up", i);
+			return -EINVAL;
+		}
+		world.done++;
+	}
+	if (world.done != rounds) {
+		scx_bpf_error("%u of %u operations were made", world.done, rounds);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+void BPF_STRUCT_OPS(heap_model_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+SCX_OPS_DEFINE(heap_model_ops,
+	       .init	= (void *)heap_model_init,
+	       .exit	= (void *)heap_model_exit,
+	       .name	= "heap_model");

@@ -1,0 +1,34 @@
+//! Compiles C programs of the tests that contain a policy.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The program of `tests/FOLDER/SOURCE.c`, or what the compiler said as a panic.
+pub fn compile(folder: &str, source: &str) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let include = package.join("../../include");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{folder}-{source}"));
+    let compiler = std::env::var("SCHEDLAB_CC").unwrap_or_else(|_| "cc".to_owned());
+    let output = Command::new(&compiler)
+        .current_dir(package.join("tests").join(folder))
+        .args(["-std=gnu11", "-g", "-O1", "-Wall", "-Werror"])
+        // Tunables are made writable, so some `const` is lost.
+        .args(["-Wno-unused-function", "-Wno-unknown-warning-option"])
+        .args(["-Wno-discarded-qualifiers"])
+        .arg("-Wno-incompatible-pointer-types-discards-qualifiers")
+        .arg("-I")
+        .arg(include.join("native"))
+        .arg("-I")
+        .arg(&include)
+        .arg(format!("{source}.c"))
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap_or_else(|error| panic!("{compiler}: {error}"));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    program
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Heaps of static goodness, which ELSC's authors propose: the choice of Linux 2.4 without its search.
+ *
+ * Idea: what a waiting task's goodness consists of, ticks left and priority,
+ * does not change while it waits, and the bonuses are the same for all tasks
+ * that last ran on one CPU and share an address space. So there is a heap for
+ * each CPU and address space that has waiting tasks, and nobody but the first
+ * of each heap can be the best. The choice is that of Linux 2.4 exactly.
+ *
+ * Good for: servers with thousands of threads in a few processes.
+ *
+ * Bad for: processes of one thread: then there are as many heaps as tasks. More
+ * than about four CPUs, as the one lock stays.
+ *
+ * Source: S. Molloy and P. Honeyman, Scalable Linux Scheduling, 2001, where it
+ * is proposed in a few lines; the heaps' form and the rest are ours.
+ * docs/schedulers/elsc-heap.md has the rules.
+ *
+ * Simplifications: those of dss, and
+ * - Among waiting equals the one that was queued last is first, as at the head
+ *   of Linux 2.4's list; but a displaced task is queued anew and keeps no place.
+ * - A task that may not run here is set aside while the others of its heap are
+ *   looked at, which costs two changes of the heap.
+ * - Recalculation keeps the lock, because counters and heaps have to agree, and
+ *   builds all heaps anew.
+ */
+#include <lab/lab.bpf.h>
+#include <lab/linux24.h>
+#include <lab/heap.h>
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+/* Goodness by which a woken task must exceed the running one: 1 up to 2.4.7, 0 in 2.4.13. */
+const volatile u32 threshold = 1;
+
+/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+const volatile enum linux24_charge charge = CHARGE_RUNTIME;
+
+/* The arithmetic is 2.4's. */
+static const enum linux24_base base = BASE_LINUX_2_4;
+
+/* Chains in which heaps are found by CPU and address space. */
+#define HEAP_CHAINS_LOG2	12
+#define HEAP_CHAINS		(1 << HEAP_CHAINS_LOG2)
+
+/* Of a key, the lower bits tell when the task was queued; static goodness is above. */
+#define HEAP_AGE_BITS		48
+
+/* The waiting tasks that last ran on a CPU and have an address space. */
+struct cpu_heap {
+	struct lab_node link;		/* in rq.heaps or rq.spare */
+	struct lab_heap heap;
+	struct cpu_heap __arena *next;	/* in its chain */
+	u64 mm;
+	s64 cpu;
+} __attribute__((aligned(LAB_CACHELINE)));
+
+typedef struct cpu_heap __arena heap_t;
+
+#define HEAPS_PER_CHUNK		(LAB_CHUNK_BYTES / sizeof(struct cpu_heap))
+
+struct heap_task {
+	union {
+		struct lab_task lab;
+		struct linux24_task old;
+	};
+	struct lab_heap_node node;
+	heap_t *heap;			/* the one it is in */
+};
+
+LAB_TASKS(struct heap_task);
+
+struct heap_queue {
+	struct lab_lock runqueue_lock;
+	struct lab_list heaps;		/* those with tasks */
+	struct lab_list aside;		/* tasks taken out of their heaps during a choice */
+	s64 nr;				/* tasks in heaps */
+	u64 queued;			/* tasks ever queued */
+	u64 room;			/* heaps there are, at least one for each context */
+	struct lab_list spare;
+	heap_t *chains[HEAP_CHAINS];
+} __attribute__((aligned(LAB_CACHELINE)));
+
+struct heap_queue __arena_global rq;
+struct linux24_cpu __arena_global cpus[LAB_MAX_CPUS];
+
+/*
+ * Heaps by CPU and address space.
+ */
+
+static __always_inline heap_t *heap_entry(lab_node_t *link)
+{
+	return lab_entry(link, struct cpu_heap, link);
+}
+
+static __always_inline task_t *heap_task(lab_heap_node_t *node)
+{
+	return lab_entry(node, struct heap_task, node);
+}
+
+static __always_inline u32 heap_chain(u64 mm, s64 cpu)
+{
+	return ((mm ^ ((u64)cpu << 48)) * 0x9e3779b97f4a7c15ull) >> (64 - HEAP_CHAINS_LOG2);
+}
+
+/* The heap of a CPU and address space; it gets one if it has none. */
+static __always_inline heap_t *heap_get(u64 mm, s64 cpu)
+{
+	u32 chain = heap_chain(mm, cpu);
+	lab_node_t *link;
+	heap_t *h;
+
+	lab_touch(&rq.chains[chain], false);
+	for (h = rq.chains[chain]; h && can_loop; h = h->next) {
+		lab_touch(h, false);
+		if (h->mm == mm && h->cpu == cpu)
+			return h;
+	}
+	link = rq.spare.head.next;
+	if (h || link == &rq.spare.head)
+		return NULL;
+	lab_list_del(&rq.spare, link);
+	h = heap_entry(link);
+	lab_heap_init(&h->heap);
+	h->mm = mm;
+	h->cpu = cpu;
+	h->next = rq.chains[chain];
+	rq.chains[chain] = h;
+	lab_list_add_head(&rq.heaps, link);
+	return h;
+}
+
+/* A heap without tasks is given back. */
+static __always_inline void heap_put(heap_t *h)
+{
+	u32 chain = heap_chain(h->mm, h->cpu);
+	heap_t *before = NULL, *at;
+
+	lab_touch(&rq.chains[chain], true);
+	for (at = rq.chains[chain]; at && at != h && can_loop; at = at->next) {
+		lab_touch(at, false);
+		before = at;
+	}
+	if (before)
+		before->next = h->next;
+	else
+		rq.chains[chain] = h->next;
+	lab_list_del(&rq.heaps, &h->link);
+	lab_list_add_head(&rq.spare, &h->link);
+}
+
+/* Static goodness and age of a task: a newer one is ahead of its equals. */
+static __always_inline u64 heap_key(task_t *t, u64 queued)
+{
+	return (u64)linux24_na_goodness(&t->old) << HEAP_AGE_BITS | queued;
+}
+
+static __always_inline u64 heap_age(task_t *t)
+{
+	return t->node.key & ((1ull << HEAP_AGE_BITS) - 1);
+}
+
+/* Into the heap of its CPU and address space. False: something ran out. */
+__noinline bool heap_file(u32 task)
+{
+	task_t *t;
+	heap_t *h;
+
+	lab_use_arena();
+	t = task_at(task);
+	h = heap_get(t->lab.mm, t->lab.cpu);
+	t->heap = h;
+	if (!h)
+		return false;
+	lab_touch(h, true);
+	rq.nr++;
+	rq.queued++;
+	return lab_heap_add(&h->heap, &t->node, heap_key(t, rq.queued));
+}
+
+__noinline bool heap_unfile(u32 task)
+{
+	task_t *t;
+	heap_t *h;
+
+	lab_use_arena();
+	t = task_at(task);
+	h = t->heap;
+	lab_touch(h, true);
+	rq.nr--;
+	if (!lab_heap_del(&h->heap, &t->node))
+		return false;
+	if (!lab_heap_first(&h->heap))
+		heap_put(h);
+	return true;
+}
+
+/* Out of its heap for a while, which stays where it is. */
+__noinline bool heap_set_aside(u32 task)
+{
+	task_t *t;
+
+	lab_use_arena();
+	t = task_at(task);
+	lab_list_add_head(&rq.aside, &t->lab.node);
+	return lab_heap_del(&t->heap->heap, &t->node);
+}
+
+/* Those that were set aside go back. */
+__noinline bool heap_take_back(void)
+{
+	lab_node_t *pos;
+	task_t *t;
+
+	lab_use_arena();
+	for (pos = rq.aside.head.next; pos != &rq.aside.head && can_loop;
+	     pos = rq.aside.head.next) {
+		lab_list_del(&rq.aside, pos);
+		t = lab_entry(pos, struct heap_task, lab.node);
+		if (!lab_heap_add(&t->heap->heap, &t->node, t->node.key))
+			return false;
+	}
+	return !rq.aside.nr;
+}
+
+/* A task whose goodness has changed, into a heap that was emptied. */
+__noinline bool heap_file_again(u32 task)
+{
+	task_t *t;
+
+	lab_use_arena();
+	t = task_at(task);
+	if (!t->old.linked)
+		return true;
+	return lab_heap_add(&t->heap->heap, &t->node, heap_key(t, heap_age(t)));
+}
+
+/*
+ * What linux24_queue.h asks for.
+ */
+
+#define RQ_KEEPS_RUNNING 0
+
+static __always_inline int rq_init(void)
+{
+	lab_list_init(&rq.heaps);
+	lab_list_init(&rq.aside);
+	lab_list_init(&rq.spare);
+	return 0;
+}
+
+/* There are never more heaps in use than tasks. */
+static __always_inline int rq_new_task(void)
+{
+	char __arena *chunk;
+	unsigned long flags;
+	heap_t *h;
+	u32 i;
+
+	if (lab_read(rq.room) >= lab_read(lab_tasks.nr))
+		return 0;
+	chunk = bpf_arena_alloc_pages(&arena, NULL, LAB_CHUNK_PAGES, NUMA_NO_NODE, 0);
+	if (!chunk) {
+		scx_bpf_error("out of heaps after %llu", rq.room);
+		return -ENOMEM;
+	}
+	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+		return -EBUSY;
+	bpf_for(i, 0, HEAPS_PER_CHUNK) {
+		h = (heap_t *)(chunk + i * sizeof(struct cpu_heap));
+		lab_list_add_tail(&rq.spare, &h->link);
+	}
+	rq.room += HEAPS_PER_CHUNK;
+	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+	return 0;
+}
+
+static __always_inline s64 rq_nr(void)
+{
+	return lab_read(rq.nr);
+}
+
+static __always_inline void rq_add(task_t *t)
+{
+	if (!heap_file(t->lab.index))
+		scx_bpf_error("task %d: no heap, or the loop budget ran out", t->lab.pid);
+	t->old.linked = true;
+}
+
+static __always_inline void rq_del(task_t *t)
+{
+	if (!heap_unfile(t->lab.index))
+		scx_bpf_error("task %d: the loop budget ran out in its heap", t->lab.pid);
+	t->old.linked = false;
+}
+
+static __always_inline bool rq_misfiled(task_t *t)
+{
+	return heap_key(t, heap_age(t)) != t->node.key || t->heap->mm != t->lab.mm ||
+	       t->heap->cpu != t->lab.cpu;
+}
+
+/* The previous task is looked at first, outside of all heaps. */
+static __always_inline void rq_prev(task_t *prev, bool refilled)
+{
+	if (prev->old.linked)
+		rq_del(prev);
+}
+
+/* The best of the first ones of all heaps. False: a loop budget ran out. */
+static __always_inline bool heap_search(task_t *prev, s32 cpu, u64 mm, task_t **best,
+					s32 *best_value)
+{
+	lab_heap_node_t *first;
+	u64 best_age = ~0ull;
+	lab_node_t *pos;
+	s32 value;
+	task_t *t;
+	heap_t *h;
+
+	lab_touch(&rq.heaps, false);
+	for (pos = rq.heaps.head.next; pos != &rq.heaps.head && can_loop;) {
+		h = heap_entry(pos);
+		lab_touch(h, false);
+		first = lab_heap_first(&h->heap);
+		if (!first) {
+			pos = pos->next;
+			continue;
+		}
+		t = heap_task(first);
+		examine(t);
+		if (!t->old.takeable || !lab_allowed(&t->lab, cpu)) {
+			/* Then the next one of the same heap. */
+			if (!heap_set_aside(t->lab.index))
+				return false;
+			continue;
+		}
+		value = linux24_goodness(&t->old, cpu, mm, base);
+		if (value > *best_value || (value == *best_value && heap_age(t) > best_age)) {
+			*best = t;
+			*best_value = value;
+			best_age = heap_age(t);
+		}
+		pos = pos->next;
+	}
+	return lab_list_ended(pos, &rq.heaps);
+}
+
+static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, task_t **best, s32 *value)
+{
+	if (prev) {
+		examine(prev);
+		*best = prev;
+		*value = linux24_goodness(&prev->old, cpu, mm, base);
+	}
+	if (!heap_search(prev, cpu, mm, best, value))
+		return false;
+	return !rq.aside.nr || heap_take_back();
+}
+
+/* The counters of all tasks of the system, then all heaps anew. */
+static __always_inline bool rq_recalculate(void)
+{
+	lab_node_t *pos;
+	u32 i, nr;
+
+	if (!linux24_recalculate(sizeof(task_t), base)) {
+		lab_unlock(&rq.runqueue_lock);
+		return false;
+	}
+	lab_list_for_each(pos, &rq.heaps)
+		lab_heap_init(&heap_entry(pos)->heap);
+	nr = lab_read(lab_tasks.nr);
+	bpf_for(i, 0, nr) {
+		if (heap_file_again(i))
+			continue;
+		lab_unlock(&rq.runqueue_lock);
+		scx_bpf_error("recalculation: the loop budget ran out in the heap of task %u", i);
+		return false;
+	}
+	return true;
+}
+
+#include <lab/linux24_queue.h>
+
+void BPF_STRUCT_OPS(elsc_heap_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+SCX_OPS_DEFINE(elsc_heap_ops,
+	       .select_cpu		= (void *)queue24_select_cpu,
+	       .enqueue			= (void *)queue24_enqueue,
+	       .dequeue			= (void *)queue24_dequeue,
+	       .dispatch		= (void *)queue24_dispatch,
+	       .tick			= (void *)queue24_tick,
+	       .running			= (void *)queue24_running,
+	       .stopping		= (void *)queue24_stopping,
+	       .quiescent		= (void *)queue24_quiescent,
+	       .yield			= (void *)queue24_yield,
+	       .set_weight		= (void *)queue24_set_weight,
+	       .set_cpumask		= (void *)queue24_set_cpumask,
+	       .init_task		= (void *)queue24_init_task,
+	       .exit_task		= (void *)queue24_exit_task,
+	       .disable			= (void *)queue24_disable,
+	       .init			= (void *)queue24_init,
+	       .exit			= (void *)elsc_heap_exit,
+	       .name			= "elsc_heap");
