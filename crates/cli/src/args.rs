@@ -200,6 +200,7 @@ Examples:
   sudo schedlab run -s dss,kernel chat:rooms=2
   schedlab run --vm -s dss,fifo,kernel chat:rooms=2
   schedlab run --vm -s ./mine.bpf.c -- perf bench sched messaging
+  schedlab run --vm -s fifo --trace chat.pftrace chat:rooms=1,messages=20
 
 `kernel` is the kernel's own scheduler.")]
 pub struct RunArgs {
@@ -227,6 +228,12 @@ pub struct RunArgs {
     /// Write results as JSON; `-` for standard output instead of the table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
+    /// Write a Perfetto trace of the run (https://ui.perfetto.dev)
+    ///
+    /// It shows when the workload's tasks ran, were woken and waited. What else runs on the machine
+    /// shows as idle time.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub trace: Option<PathBuf>,
     /// The command to run
     #[arg(last = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,

@@ -193,3 +193,21 @@ fn a_run_that_fails_says_so_and_how_to_repeat_it() {
         assert!(document["results"][0]["measures"]["score"].is_null());
     }
 }
+
+/// Told before a machine is booted or a scheduler loaded.
+#[cfg(feature = "kernel")]
+#[test]
+fn what_a_run_cannot_record_is_told_at_once() {
+    let folder = folder();
+    for (line, words) in [
+        ("run --vm -s fifo,vtime --trace DIR/t cpu", "one run"),
+        ("run --vm -s fifo --repeat 2 --trace DIR/t cpu", "one run"),
+        ("run --vm -s fifo --trace DIR/none/trace cpu", "none/trace"),
+    ] {
+        let output = schedlab(line, folder.path());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
+        assert!(stderr.contains(words), "{line}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{line}: {stderr}");
+    }
+}

@@ -80,6 +80,17 @@ impl RawEvent {
     }
 }
 
+/// One more than the greatest CPU that the events name.
+pub fn nr_cpus(events: &[RawEvent]) -> usize {
+    let named = |event: &RawEvent| match event.kind {
+        RawKind::Wakeup | RawKind::WakeupNew => event.cpu.max(event.other),
+        RawKind::Migrate => event.cpu.max(event.from).max(event.other),
+        _ => event.cpu,
+    };
+    let last = events.iter().map(named).max();
+    last.map_or(0, |last| last as usize + 1)
+}
+
 /// Tells a recorder what the workload's tasks did. Time 0 is the first event. Tasks are numbered
 /// in the order in which they appear; switches to and from tasks that are no part of the workload
 /// are told as switches to and from idle. Answers the pid of each task.
@@ -89,16 +100,21 @@ pub fn replay(events: &[RawEvent], recorder: &mut dyn Recorder) -> Vec<u32> {
     let Some(start) = events.first().map(|e| e.at_ns) else {
         return Vec::new();
     };
+    // A name is told where a task begins and where it is switched to; the last one is its own.
+    let mut names: BTreeMap<u32, String> = BTreeMap::new();
+    for event in events {
+        let named = match event.kind {
+            RawKind::Fork => event.pid,
+            RawKind::Switch => event.other,
+            _ => continue,
+        };
+        names.insert(named, event.comm());
+    }
     // Whoever is forked, woken or migrated in the events is of the workload: others are not told.
     for event in events {
-        match event.kind {
-            RawKind::Switch => {}
-            RawKind::Fork => {
-                tasks.id(event.pid, &event.comm(), recorder);
-            }
-            _ => {
-                tasks.id(event.pid, "", recorder);
-            }
+        if event.kind != RawKind::Switch {
+            let name = names.get(&event.pid).map_or("", String::as_str);
+            tasks.id(event.pid, name, recorder);
         }
     }
     for event in events {

@@ -3,6 +3,7 @@
 
 pub mod programs;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -16,6 +17,8 @@ use schedlab_kernel::measure::Want;
 use schedlab_kernel::policy::{self, Object, POLICIES};
 use schedlab_kernel::run::{self, Job, Outcome, Scheduler};
 use schedlab_kernel::scx::{self, State};
+use schedlab_report::export::perfetto::PerfettoWriter;
+use schedlab_trace::{CpuId, Event, Recorder, TaskId, TaskMeta};
 
 /// First argument of this program inside; the directory of compiled test policies follows.
 pub const MARK: &str = "inside-the-virtual-machine";
@@ -44,6 +47,7 @@ const CHECKS: &[(&str, Check)] = &[
         "yields_are_told_from_preemptions",
         yields_are_told_from_preemptions,
     ),
+    ("events_make_a_whole_trace", events_make_a_whole_trace),
     (
         "failures_of_programs_are_told",
         failures_of_programs_are_told,
@@ -413,6 +417,73 @@ impl schedlab_trace::Recorder for Count {
         {
             self.yields += 1;
         }
+    }
+}
+
+/// What `run --trace` writes comes from these events: every CPU goes on from the task that it was switched
+/// to, no task is on two CPUs at once, and every task has its name.
+fn events_make_a_whole_trace(_: &Inside<'_>) -> Result<String, String> {
+    let outcome = measured("fifo", &["pingpong", "100"], true)?;
+    let lost = outcome.measures.number("lost_records");
+    ensure(lost.is_none(), || format!("{lost:?} records were lost"))?;
+    let mut trace = Trace::default();
+    let pids = schedlab_kernel::trace::replay(&outcome.events, &mut trace);
+    ensure(trace.wrong.is_empty(), || trace.wrong.join("; "))?;
+    ensure(trace.names.len() == pids.len(), || {
+        format!("{:?} for {} tasks", trace.names, pids.len())
+    })?;
+    let named = |name: &String| name == "vm" || name.starts_with("vm-");
+    ensure(trace.names.iter().all(named), || {
+        format!("names are {:?}", trace.names)
+    })?;
+    // From one thread to the other and back, a hundred times.
+    ensure(trace.switches > 200, || {
+        format!("{} switches", trace.switches)
+    })?;
+    let cpus = schedlab_kernel::trace::nr_cpus(&outcome.events);
+    let mut writer = PerfettoWriter::new(Vec::new(), cpus, "7.2.0");
+    schedlab_kernel::trace::replay(&outcome.events, &mut writer);
+    let bytes = writer.finish().map_err(|e| e.to_string())?;
+    // A switch takes at least a time stamp, two names and six numbers.
+    let least = trace.switches * 30;
+    ensure(bytes.len() > least, || format!("{} bytes", bytes.len()))?;
+    Ok(format!(
+        "{} switches, {} bytes, {:?}",
+        trace.switches,
+        bytes.len(),
+        trace.names
+    ))
+}
+
+#[derive(Default)]
+struct Trace {
+    names: Vec<String>,
+    on_cpu: BTreeMap<u32, Option<TaskId>>,
+    switches: usize,
+    wrong: Vec<String>,
+}
+
+impl Recorder for Trace {
+    fn define_task(&mut self, _: TaskId, meta: &TaskMeta) {
+        self.names.push(meta.comm.clone());
+    }
+
+    fn record(&mut self, at: schedlab_trace::Instant, cpu: CpuId, event: Event) {
+        let Event::Switch { prev, next, .. } = event else {
+            return;
+        };
+        self.switches += 1;
+        // The first event of a CPU may be in the middle of a task's turn.
+        let before = self.on_cpu.insert(cpu.0, None).unwrap_or(prev);
+        if before != prev {
+            self.wrong
+                .push(format!("{at:?} {cpu}: {before:?} ran, {prev:?} leaves"));
+        }
+        if next.is_some() && self.on_cpu.values().any(|&running| running == next) {
+            self.wrong
+                .push(format!("{at:?} {cpu}: {next:?} runs elsewhere, too"));
+        }
+        self.on_cpu.insert(cpu.0, next);
     }
 }
 

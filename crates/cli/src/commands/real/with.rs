@@ -9,12 +9,14 @@ use anyhow::{Context as _, anyhow, bail};
 use schedlab_kernel::doctor::{self, Status as Found};
 use schedlab_kernel::experiment::{Experiment, Load, Run};
 use schedlab_kernel::vm::{self, Stream, Vm};
+use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
 
 use crate::args::{RunArgs, VmArgs};
 use crate::commands::{Status, deliver, json_output, width};
 use crate::cpus;
+use crate::output::Output;
 use crate::progress::Progress;
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
@@ -41,6 +43,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         }
         None => Load::Command(args.command.iter().map(OsString::from).collect()),
     };
+    if args.trace.is_some() && (schedulers.len() != 1 || args.repeat != 1) {
+        bail!("--trace records one run: choose one scheduler and no --repeat");
+    }
     if args.vm && !vm::inside() {
         return again_in_vm(args);
     }
@@ -50,24 +55,43 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         repeat: args.repeat,
         seed: args.seed,
         time_limit: Duration::from_secs(args.time_limit),
-        events: false,
+        events: args.trace.is_some(),
     };
     let json = json_output(args.json.as_deref())?;
+    let mut trace = args.trace.as_deref().map(Output::create).transpose()?;
     let runs = experiment.schedulers.len() * args.repeat as usize;
     let mut progress = Progress::new(runs);
     let mut done = 0;
+    let mut traced = Ok(());
     let results = experiment.run(&mut |run| {
         done += 1;
         progress.update(done);
         complain(run);
+        if let Some(output) = trace.take() {
+            traced = write_trace(output, run);
+        }
     })?;
     drop(progress);
+    traced?;
     deliver(
         &results,
         &table::render(&results, width()),
         args.json.as_deref(),
         json,
     )
+}
+
+/// The events of a run as a Perfetto trace.
+fn write_trace(output: Output, run: &Run) -> anyhow::Result<()> {
+    if run.result.measures.get("lost_records").is_some() {
+        eprintln!("schedlab: the trace has gaps: events came faster than they could be read");
+    }
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .context("cannot read the kernel's release")?;
+    let cpus = schedlab_kernel::trace::nr_cpus(&run.events).max(run.result.cpus as usize);
+    let mut writer = PerfettoWriter::new(output, cpus, release.trim());
+    schedlab_kernel::trace::replay(&run.events, &mut writer);
+    writer.finish().context("cannot write the trace")?.commit()
 }
 
 /// What a program wrote is shown where it failed.
@@ -86,9 +110,10 @@ fn again_in_vm(args: &RunArgs) -> anyhow::Result<Status> {
     let runs = u64::from(args.repeat) * (args.schedulers.split(',').count() as u64).max(1);
     let mut machine = machine(args.cpus.as_deref())?;
     machine.timeout = Duration::from_secs((args.time_limit + 60).saturating_mul(runs));
-    if let Some(path) = args.json.as_deref().filter(|path| path.as_os_str() != "-") {
+    let json = args.json.as_deref().filter(|path| path.as_os_str() != "-");
+    for path in json.into_iter().chain(args.trace.as_deref()) {
         // Checked here, and the guest may write into its folder.
-        drop(json_output(Some(path))?);
+        drop(Output::create(path)?);
         let folder = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
