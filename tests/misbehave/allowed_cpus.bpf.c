@@ -16,8 +16,9 @@ static inline void check(struct task_struct *p, const struct cpumask *allowed, s
 {
 	if (!bpf_cpumask_test_cpu(cpu, allowed) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 		rule_broken("CPU %d is not allowed for %s[%d]", cpu, p->comm, p->pid);
+	/* A CPU that looks again and stays idle counts as idle anew (__scx_update_idle()). */
 	if (scx_bpf_test_and_clear_cpu_idle(cpu))
-		rule_broken("CPU %d was picked and still counts as idle", cpu);
+		rule_broken_or_raced("CPU %d was picked and still counts as idle", cpu);
 }
 
 s32 BPF_STRUCT_OPS(allowed_cpus_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)

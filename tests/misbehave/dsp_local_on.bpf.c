@@ -10,8 +10,13 @@ char _license[] SEC("license") = "GPL";
 #define REMOTE_WANTED 100
 
 static struct rule_ring ring;
-/* Where a task was sent, by slot; -1: nowhere. */
+/* By slot: the CPU that a task was sent to plus 1, or 0. */
 s32 target[RULE_TASKS];
+/*
+ * By slot: the task is in the ring. One whose attributes change is enqueued again and then stands there
+ * twice; who takes it first clears this.
+ */
+u32 queued[RULE_TASKS];
 u32 nr_remote;
 
 s32 BPF_STRUCT_OPS(dsp_local_on_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -21,7 +26,8 @@ s32 BPF_STRUCT_OPS(dsp_local_on_select_cpu, struct task_struct *p, s32 prev_cpu,
 
 void BPF_STRUCT_OPS(dsp_local_on_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	target[slot_of(p)] = -1;
+	target[slot_of(p)] = 0;
+	queued[slot_of(p)] = 1;
 	rule_ring_push(&ring, p->pid);
 }
 
@@ -30,7 +36,7 @@ void BPF_STRUCT_OPS(dsp_local_on_dispatch, s32 cpu, struct task_struct *prev)
 	s32 pid = rule_ring_pop(&ring), to;
 	struct task_struct *p;
 
-	if (!pid)
+	if (!pid || !__sync_val_compare_and_swap(&queued[(u32)pid % RULE_TASKS], 1, 0))
 		return;
 	p = bpf_task_from_pid(pid);
 	if (!p) {
@@ -40,7 +46,7 @@ void BPF_STRUCT_OPS(dsp_local_on_dispatch, s32 cpu, struct task_struct *prev)
 	to = bpf_get_prandom_u32() % scx_bpf_nr_cpu_ids();
 	if (is_migration_disabled(p) || !bpf_cpumask_test_cpu(to, p->cpus_ptr))
 		to = scx_bpf_task_cpu(p);
-	target[slot_of(p)] = to;
+	target[slot_of(p)] = to + 1;
 	if (to != cpu)
 		__sync_fetch_and_add(&nr_remote, 1);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | to, SCX_SLICE_DFL, 0);
@@ -51,10 +57,10 @@ void BPF_STRUCT_OPS(dsp_local_on_running, struct task_struct *p)
 {
 	s32 cpu = bpf_get_smp_processor_id(), to = target[slot_of(p)];
 
-	if (to >= 0 && to != cpu)
-		rule_broken("%s[%d] was sent to CPU %d and runs on %d", p->comm, p->pid, to, cpu);
+	if (to && to - 1 != cpu)
+		rule_broken("%s[%d] was sent to CPU %d and runs on %d", p->comm, p->pid, to - 1, cpu);
 	/* The next time it may come without having been sent: exiting, or bound to its CPU for a while. */
-	target[slot_of(p)] = -1;
+	target[slot_of(p)] = 0;
 	if (nr_remote >= REMOTE_WANTED)
 		rule_holds("%d tasks sent to other CPUs", REMOTE_WANTED);
 }

@@ -27,8 +27,9 @@ void BPF_STRUCT_OPS(enq_select_cpu_enqueue, struct task_struct *p, u64 enq_flags
 	}
 	if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 		rule_broken("CPU %d is none of %s[%d]'s", cpu, p->comm, p->pid);
+	/* A CPU that looks again and stays idle counts as idle anew (__scx_update_idle()). */
 	if (scx_bpf_test_and_clear_cpu_idle(cpu))
-		rule_broken("CPU %d was chosen and still counts as idle", cpu);
+		rule_broken_or_raced("CPU %d was chosen and still counts as idle", cpu);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, SCX_SLICE_DFL, enq_flags);
 	if (__sync_add_and_fetch(&nr_found, 1) == FOUND_WANTED)
 		rule_holds("%d idle CPUs found from enqueue", FOUND_WANTED);

@@ -15,9 +15,12 @@ bool went;
 
 void BPF_STRUCT_OPS(hotplug_cbs_running, struct task_struct *p)
 {
-	/* A CPU's own threads are still needed to take it down. */
+	/*
+	 * A CPU's own threads are still needed to take it down, and a task that waits there is picked
+	 * once more to be pushed away (balance_push()).
+	 */
 	if (went && p->nr_cpus_allowed > 1 && bpf_get_smp_processor_id() == 1)
-		rule_broken("%s[%d] runs on an offline CPU", p->comm, p->pid);
+		rule_broken_or_raced("%s[%d] runs on an offline CPU", p->comm, p->pid);
 }
 
 void BPF_STRUCT_OPS_SLEEPABLE(hotplug_cbs_cpu_offline, s32 cpu)

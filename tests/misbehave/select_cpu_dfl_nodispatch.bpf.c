@@ -42,7 +42,7 @@ void BPF_STRUCT_OPS(select_cpu_dfl_nodispatch_enqueue, struct task_struct *p, u6
 
 void BPF_STRUCT_OPS(select_cpu_dfl_nodispatch_running, struct task_struct *p)
 {
-	if (awaited[slot_of(p)])
+	if (awaited[slot_of(p)] && !(p->flags & PF_EXITING))
 		rule_broken("%s[%d] runs without having been enqueued", p->comm, p->pid);
 }
 

@@ -62,10 +62,18 @@ void BPF_STRUCT_OPS(select_cpu_dispatch_running, struct task_struct *p)
 		rule_holds("%d tasks sent to another CPU", MOVED_WANTED);
 }
 
+/* It sleeps, or is taken out because an attribute changes: what it was inserted for is void. */
+void BPF_STRUCT_OPS(select_cpu_dispatch_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	target[slot_of(p)] = 0;
+	inserted[slot_of(p)] = false;
+}
+
 SCX_OPS_DEFINE(select_cpu_dispatch_ops,
 	       .select_cpu = (void *)select_cpu_dispatch_select_cpu,
 	       .enqueue = (void *)select_cpu_dispatch_enqueue,
 	       .running = (void *)select_cpu_dispatch_running,
+	       .quiescent = (void *)select_cpu_dispatch_quiescent,
 	       .timeout_ms = 1000U,
 	       .exit = (void *)rule_exit,
 	       .name = "select_dispatch");

@@ -98,13 +98,24 @@ fn btf_of(object: &Object) -> Result<Btf<'_>> {
 }
 
 /// Which tasks a policy schedules.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tasks {
     /// All but those of higher classes.
+    #[default]
     All,
     /// Those that ask for it (`SCHED_EXT`). The others stay with the kernel's own scheduler, above
     /// the policy: it never sees them (`SCX_OPS_SWITCH_PARTIAL`).
     Asking,
+}
+
+/// On which terms a policy is loaded, where they are not its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Terms {
+    /// Which tasks it schedules.
+    pub tasks: Tasks,
+    /// How long a runnable task may wait before the policy is ejected, in ms (`timeout_ms`, at most
+    /// 30,000); `None`: what the policy says.
+    pub timeout_ms: Option<u32>,
 }
 
 impl Loaded {
@@ -114,18 +125,14 @@ impl Loaded {
     /// No sched_ext here, no permission, another scheduler is loaded, a wrong option, or the
     /// kernel's refusal with the one line that explains it.
     pub fn load(policy: &Object, settings: &[(String, String)]) -> Result<Loaded> {
-        Self::load_for(policy, settings, Tasks::All)
+        Self::load_on(policy, settings, Terms::default())
     }
 
-    /// As [`Loaded::load`], for a part of the tasks.
+    /// As [`Loaded::load`], on other terms.
     ///
     /// # Errors
     /// As [`Loaded::load`].
-    pub fn load_for(
-        policy: &Object,
-        settings: &[(String, String)],
-        tasks: Tasks,
-    ) -> Result<Loaded> {
+    pub fn load_on(policy: &Object, settings: &[(String, String)], terms: Terms) -> Result<Loaded> {
         match scx::state() {
             State::Disabled => {}
             State::Absent => {
@@ -142,18 +149,22 @@ impl Loaded {
             });
         }
         raise_memlock_limit();
-        verdict::listen(|| Self::load_logged(policy, settings, tasks))
+        verdict::listen(|| Self::load_logged(policy, settings, terms))
     }
 
-    fn load_logged(policy: &Object, settings: &[(String, String)], tasks: Tasks) -> Result<Loaded> {
+    fn load_logged(policy: &Object, settings: &[(String, String)], terms: Terms) -> Result<Loaded> {
         let btf = btf_of(policy)?;
         let mut open = ObjectBuilder::default()
             .name("policy")
             .and_then(|builder| builder.open_memory(&policy.bytes))
             .map_err(|error| verdict::rejected(&policy.name, &error.to_string()))?;
         configure(policy, &btf, &mut open, settings)?;
-        if tasks == Tasks::Asking {
-            set_flag(policy, &btf, &mut open, "SCX_OPS_SWITCH_PARTIAL")?;
+        if terms.tasks == Tasks::Asking {
+            let partial = constant(policy, "SCX_OPS_SWITCH_PARTIAL")?;
+            change_ops(policy, &btf, &mut open, "flags", |flags| flags | partial)?;
+        }
+        if let Some(ms) = terms.timeout_ms {
+            change_ops(policy, &btf, &mut open, "timeout_ms", |_| ms.into())?;
         }
 
         let exit_info = vars::of_section(&btf, ".data")
@@ -479,23 +490,42 @@ fn configure(
     }
 }
 
-/// Sets a flag in `sched_ext_ops.flags` besides those of the policy.
-fn set_flag(policy: &Object, btf: &Btf<'_>, open: &mut OpenObject, flag: &str) -> Result<()> {
-    let value = kernel_constants()?.get(flag).copied();
-    let place = vars::member(btf, "sched_ext_ops", "flags");
-    let (Some(value), Some((offset, 8))) = (value, place) else {
+/// An enumerator of the running kernel.
+fn constant(policy: &Object, name: &str) -> Result<u64> {
+    let value = kernel_constants()?.get(name).copied();
+    value.ok_or_else(|| Error::Option {
+        policy: policy.name.clone(),
+        problem: format!("this kernel has no {name}"),
+    })
+}
+
+/// Changes a number in the policy's `sched_ext_ops`.
+fn change_ops(
+    policy: &Object,
+    btf: &Btf<'_>,
+    open: &mut OpenObject,
+    member: &str,
+    change: impl Fn(u64) -> u64,
+) -> Result<()> {
+    let place = vars::member(btf, "sched_ext_ops", member);
+    let Some((offset, size @ (4 | 8))) = place else {
         return Err(Error::Option {
             policy: policy.name.clone(),
-            problem: format!("this kernel or the policy's headers do not know {flag}"),
+            problem: format!("was compiled with headers that have no number ops.{member}"),
         });
     };
     for mut map in open.maps_mut() {
         if map.map_type() == MapType::StructOps
             && let Some(ops) = map.initial_value_mut()
-            && let Some(field) = ops.get_mut(offset..offset + 8)
+            && let Some(field) = ops.get_mut(offset..offset + size)
         {
-            let flags = u64::from_ne_bytes(array(field)) | value;
-            field.copy_from_slice(&flags.to_ne_bytes());
+            if size == 8 {
+                let value = change(u64::from_ne_bytes(array(field)));
+                field.copy_from_slice(&value.to_ne_bytes());
+            } else {
+                let value = change(u32::from_ne_bytes(array(field)).into()) as u32;
+                field.copy_from_slice(&value.to_ne_bytes());
+            }
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore as _, MapFlags, ObjectBuilder};
-use schedlab_kernel::load::{Loaded, Tasks};
+use schedlab_kernel::load::{Loaded, Tasks, Terms};
 use schedlab_kernel::policy;
 
 use super::record::{Case, End, POLICIES, SIZES, Turn, yields};
@@ -107,7 +107,11 @@ fn attempt_all(
         .iter()
         .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
         .collect();
-    let loaded = Loaded::load_for(&object, &settings, Tasks::Asking).map_err(text)?;
+    let terms = Terms {
+        tasks: Tasks::Asking,
+        ..Terms::default()
+    };
+    let loaded = Loaded::load_on(&object, &settings, terms).map_err(text)?;
     let recorder = Recorder::attach(recorder, &loaded)?;
     let mut cases = Vec::new();
     for (&size, group) in sizes.iter().zip(&groups) {

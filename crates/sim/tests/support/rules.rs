@@ -58,6 +58,7 @@ pub struct Rule {
     pub mutation: Option<String>,
     #[serde(default = "once")]
     pub loads: u32,
+    pub simulation_only: Option<String>,
 }
 
 fn laptop() -> String {
