@@ -243,6 +243,8 @@ __noinline bool heap_file_again(u32 task)
  */
 
 #define RQ_KEEPS_RUNNING 0
+#define RQ_SORTED 1
+#define RQ_YIELD_GOES_LAST 0
 
 static __always_inline int rq_init(void)
 {
@@ -349,7 +351,8 @@ static __always_inline bool heap_search(task_t *prev, s32 cpu, u64 mm, task_t **
 	return lab_list_ended(pos, &rq.heaps);
 }
 
-static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, task_t **best, s32 *value)
+static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalculated,
+				      task_t **best, s32 *value)
 {
 	if (prev) {
 		examine(prev);

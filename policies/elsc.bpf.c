@@ -197,6 +197,8 @@ static __always_inline void elsc_add(task_t *t, bool last)
  */
 
 #define RQ_KEEPS_RUNNING 0
+#define RQ_SORTED 1
+#define RQ_YIELD_GOES_LAST 0
 
 static __always_inline int rq_init(void)
 {
@@ -331,7 +333,8 @@ static __always_inline bool elsc_expired_here(task_t *prev, s32 cpu)
 	return false;
 }
 
-static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, task_t **best, s32 *value)
+static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalculated,
+				      task_t **best, s32 *value)
 {
 	s32 list;
 

@@ -96,6 +96,8 @@ static __always_inline u32 pls_level(u32 list)
  */
 
 #define RQ_KEEPS_RUNNING 1
+#define RQ_SORTED 1
+#define RQ_YIELD_GOES_LAST 0
 
 static __always_inline int rq_init(void)
 {
@@ -201,7 +203,8 @@ static __always_inline bool pls_search(task_t *prev, s32 cpu, s32 bottom, task_t
 	return level == LAB_PRIO_NONE;
 }
 
-static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, task_t **best, s32 *value)
+static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalculated,
+				      task_t **best, s32 *value)
 {
 	s32 bottom = PLS_EXPIRED + 1;
 	lab_node_t *pos;

@@ -9,6 +9,8 @@
  *   cpus			see linux24.h
  *   LAB_TASKS()		its contexts begin with struct linux24_task `old`
  *   RQ_KEEPS_RUNNING		1: running tasks stay in the queue, 0: they are out
+ *   RQ_SORTED			1: a task's place depends on its ticks
+ *   RQ_YIELD_GOES_LAST		whether sched_yield() moves a task behind its equals
  *   int rq_init(void)		at the start; 0 or a negative errno
  *   int rq_new_task(void)	for each new context, where pages can be allocated
  *   s64 rq_nr(void)		tasks in the queue; read without the lock
@@ -19,14 +21,14 @@
  *   void rq_del(task_t *t)	out of it; clears old.linked
  *   bool rq_misfiled(task_t *t)	it is not where rq_add() would put it now; may be
  *				asked without the lock
- *   void rq_prev(task_t *t, bool refilled)	a choice begins and its previous task is
- *				still runnable; with a new round-robin quantum it goes
- *				behind its equals
- *   bool rq_choose(task_t *prev, s32 cpu, u64 mm, task_t **best, s32 *value)
+ *   void rq_prev(task_t *t, bool goes_last)	a choice begins and its previous task is
+ *				still runnable; with a new round-robin quantum, or if
+ *				RQ_YIELD_GOES_LAST, it goes behind its equals
+ *   bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalculated, task_t **best, s32 *value)
  *				the best task for that CPU, where that address space is
  *				in use; `prev` is NULL or still runnable. A value of 0
- *				asks for a recalculation and the same question again.
- *				False: the loop budget ran out
+ *				asks for a recalculation and the same question again,
+ *				`recalculated`. False: the loop budget ran out
  *   bool rq_recalculate(void)	all counters; false: the policy has ended, the lock is free
  */
 #ifndef LAB_LINUX24_QUEUE_H
@@ -181,7 +183,7 @@ void BPF_STRUCT_OPS(queue24_dispatch, s32 cpu, struct task_struct *prev_p)
 	task_t *prev = NULL, *best;
 	struct task_struct *p;
 	u64 now = scx_bpf_now(), mm;
-	bool refilled = false;
+	bool refilled = false, recalculated = false;
 	unsigned long flags;
 	s32 value;
 
@@ -217,13 +219,14 @@ void BPF_STRUCT_OPS(queue24_dispatch, s32 cpu, struct task_struct *prev_p)
 	do {
 		best = NULL;
 		value = LINUX24_IDLE_GOODNESS;
-		if (!rq_choose(prev, cpu, mm, &best, &value))
+		if (!rq_choose(prev, cpu, mm, recalculated, &best, &value))
 			break;
 		if (!value) {
 			if (!rq_recalculate()) {
 				lab_irq_restore(flags);
 				return;
 			}
+			recalculated = true;
 			continue;
 		}
 		if (!best) {
@@ -327,10 +330,11 @@ void BPF_STRUCT_OPS(queue24_tick, struct task_struct *p)
 	queue24_refile(t, false);
 }
 
-/* sched_yield(): from 2.4 on only if somebody waits. The lock is not taken. */
+/* sched_yield(): from 2.4 on only if somebody waits. The lock is taken only if the task moves. */
 bool BPF_STRUCT_OPS(queue24_yield, struct task_struct *from, struct task_struct *to)
 {
 	task_t *t = task_of(from);
+	unsigned long flags;
 	s64 waiting;
 	s32 cpu;
 	cpu_t *c;
@@ -347,6 +351,12 @@ bool BPF_STRUCT_OPS(queue24_yield, struct task_struct *from, struct task_struct 
 		}
 		if (waiting <= 0)
 			return false;
+	}
+	if (RQ_YIELD_GOES_LAST && t->old.linked) {
+		if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+			return false;
+		rq_prev(t, true);
+		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 	}
 	if (!linux24_realtime(t->old.policy))
 		t->old.yielded = true;
@@ -425,7 +435,7 @@ void BPF_STRUCT_OPS(queue24_exit_task, struct task_struct *p, struct scx_exit_ta
 	queue24_forget(t);
 	parent = task_at(t->old.parent);
 	if (linux24_collect(&t->old, &parent->old))
-		queue24_refile(parent, true);
+		queue24_refile(parent, RQ_SORTED);
 	lab_task_free(p);
 }
 

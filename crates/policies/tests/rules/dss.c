@@ -19,7 +19,7 @@ static struct task_struct *task(s32 counter, s32 nice, s32 last, u64 mm)
 {
 	struct task_struct *p = script_fork(NULL, nice, mm);
 
-	ctx(p)->counter = counter;
+	ctx(p)->old.counter = counter;
 	ctx(p)->lab.cpu = last;
 	p->__lab_cpu = last;
 	return p;
@@ -28,7 +28,7 @@ static struct task_struct *task(s32 counter, s32 nice, s32 last, u64 mm)
 static void link_tail(struct task_struct *p)
 {
 	lab_list_add_tail(&rq.list, &ctx(p)->lab.node);
-	ctx(p)->linked = true;
+	ctx(p)->old.linked = true;
 	script_of(p)->runnable = true;
 	p->scx.flags |= SCX_TASK_QUEUED;
 }
@@ -39,7 +39,7 @@ static struct task_struct *waiting(s32 counter, s32 nice, s32 last, u64 mm)
 	struct task_struct *p = task(counter, nice, last, mm);
 
 	link_tail(p);
-	ctx(p)->takeable = true;
+	ctx(p)->old.takeable = true;
 	script_of(p)->in_custody = true;
 	return p;
 }
@@ -50,9 +50,9 @@ static struct task_struct *running_on(s32 cpu, s32 counter, s32 nice, u64 mm)
 	struct task_struct *p = task(counter, nice, cpu, mm);
 
 	link_tail(p);
-	cpus[cpu].curr = ctx(p);
+	cpus[cpu].curr = &ctx(p)->old;
 	cpus[cpu].mm = mm;
-	ctx(p)->on_cpu = true;
+	ctx(p)->old.on_cpu = true;
 	script.curr[cpu] = p;
 	script.cpu = cpu;
 	p->scx.slice = 1;
@@ -63,8 +63,8 @@ static struct task_struct *running_on(s32 cpu, s32 counter, s32 nice, u64 mm)
 
 static struct task_struct *make_rt(struct task_struct *p, u32 policy, u32 prio)
 {
-	p->policy = ctx(p)->policy = policy;
-	p->rt_priority = ctx(p)->rt_priority = prio;
+	p->policy = ctx(p)->old.policy = policy;
+	p->rt_priority = ctx(p)->old.rt_priority = prio;
 	return p;
 }
 
@@ -98,7 +98,7 @@ static void t1_goodness(void)
 	EQUAL(dss_goodness(ctx(make_rt(task(5, 0, 0, M1), LINUX24_FIFO, 1)), 0, M1), 1001);
 	EQUAL(dss_goodness(ctx(make_rt(task(0, 0, 1, M1), LINUX24_RR, 99)), 0, M1), 1099);
 	p = task(6, 0, 0, M1);
-	ctx(p)->yielded = true;
+	ctx(p)->old.yielded = true;
 	EQUAL(dss_goodness(ctx(p), 0, M1), -1);
 }
 
@@ -164,12 +164,12 @@ static void t4_recalculation(void)
 	v = task(3, 10, 0, M5);
 	u = task(21, -20, 0, M6);
 	CHECK(script_schedule(0) == x);
-	EQUAL(ctx(x)->counter, 6);
-	EQUAL(ctx(y)->counter, 6);
-	EQUAL(ctx(z)->counter, 8);
-	EQUAL(ctx(w)->counter, 11);
-	EQUAL(ctx(v)->counter, 4);
-	EQUAL(ctx(u)->counter, 21);
+	EQUAL(ctx(x)->old.counter, 6);
+	EQUAL(ctx(y)->old.counter, 6);
+	EQUAL(ctx(z)->old.counter, 8);
+	EQUAL(ctx(w)->old.counter, 11);
+	EQUAL(ctx(v)->old.counter, 4);
+	EQUAL(ctx(u)->old.counter, 21);
 	EQUAL(script.probes[LAB_RECALCULATIONS], 1);
 	EQUAL(script.altered, 6);
 	EQUAL(script.probes[LAB_EXAMINED], 4);
@@ -211,13 +211,13 @@ static void t6_yield(void)
 	p = running_on(0, 4, 0, M1);
 	x = waiting(0, 0, 0, M2);
 	script_yield(0);
-	CHECK(ctx(p)->yielded && cpus[0].marked && !p->scx.slice);
+	CHECK(ctx(p)->old.yielded && cpus[0].marked && !p->scx.slice);
 	CHECK(script_schedule(0) == x);
-	EQUAL(ctx(p)->counter, 8);
-	EQUAL(ctx(x)->counter, 6);
+	EQUAL(ctx(p)->old.counter, 8);
+	EQUAL(ctx(x)->old.counter, 6);
 	EQUAL(script.probes[LAB_RECALCULATIONS], 1);
 	/* The bit goes with the CPU, and nobody is disturbed. */
-	CHECK(!ctx(p)->yielded && ctx(p)->takeable);
+	CHECK(!ctx(p)->old.yielded && ctx(p)->old.takeable);
 	EQUAL(script.nr_kicks[0], 0);
 	/* One lock for the choice, one taken again after the recalculation. */
 	EQUAL(script.nr_locks, 2);
@@ -230,12 +230,12 @@ static void t6_yield_alone(void)
 	script_start(2);
 	p = running_on(0, 4, 0, M1);
 	script_yield(0);
-	CHECK(!ctx(p)->yielded && !cpus[0].marked && p->scx.slice);
+	CHECK(!ctx(p)->old.yielded && !cpus[0].marked && p->scx.slice);
 	CHECK(script_schedule(0) == p);
 	/* A task that runs on another CPU does not wait. */
 	running_on(1, 4, 0, M2);
 	script_yield(0);
-	CHECK(!ctx(p)->yielded && p->scx.slice);
+	CHECK(!ctx(p)->old.yielded && p->scx.slice);
 	EQUAL(script.nr_locks, 0);
 }
 
@@ -248,11 +248,11 @@ static void t6_only_yielders(void)
 	x = waiting(6, 0, 0, M2);
 	script_yield(0);
 	/* X vanishes before the choice. */
-	dss_unlink(ctx(x));
+	queue24_unlink(ctx(x));
 	CHECK(script_schedule(0) == p);
 	EQUAL(script.probes[LAB_RECALCULATIONS], 0);
-	EQUAL(ctx(p)->counter, 4);
-	CHECK(!ctx(p)->yielded && p->scx.slice);
+	EQUAL(ctx(p)->old.counter, 4);
+	CHECK(!ctx(p)->old.yielded && p->scx.slice);
 }
 
 /* A real-time task that yields keeps its value: it is only moved, by 2.4.16. */
@@ -264,11 +264,11 @@ static void yield_realtime(void)
 	p = make_rt(running_on(0, 4, 0, M1), LINUX24_FIFO, 5);
 	peer = make_rt(waiting(4, 0, 0, M2), LINUX24_FIFO, 5);
 	script_yield(0);
-	CHECK(!ctx(p)->yielded);
+	CHECK(!ctx(p)->old.yielded);
 	CHECK(script_schedule(0) == p);
 	ties = TIES_LIST;
 	script_yield(0);
-	CHECK(!ctx(p)->yielded);
+	CHECK(!ctx(p)->old.yielded);
 	CHECK(script_schedule(0) == peer);
 }
 
@@ -279,22 +279,22 @@ static void t7_fork(void)
 	script_start(2);
 	parent = running_on(1, 7, 0, M1);
 	child = script_fork(parent, 0, M2);
-	EQUAL(ctx(child)->counter, 4);
-	EQUAL(ctx(parent)->counter, 3);
+	EQUAL(ctx(child)->old.counter, 4);
+	EQUAL(ctx(parent)->old.counter, 3);
 	EQUAL(ctx(child)->lab.cpu, 1);
 	CHECK(!cpus[1].marked);
 
-	ctx(parent)->counter = 1;
+	ctx(parent)->old.counter = 1;
 	child = script_fork(parent, 0, M2);
-	EQUAL(ctx(child)->counter, 1);
-	EQUAL(ctx(parent)->counter, 0);
+	EQUAL(ctx(child)->old.counter, 1);
+	EQUAL(ctx(parent)->old.counter, 0);
 	CHECK(cpus[1].marked);
 	EQUAL(script.kicks[1], SCX_KICK_PREEMPT);
 
 	cpus[1].marked = false;
 	child = script_fork(parent, 0, M2);
-	EQUAL(ctx(child)->counter, 0);
-	EQUAL(ctx(parent)->counter, 0);
+	EQUAL(ctx(child)->old.counter, 0);
+	EQUAL(ctx(parent)->old.counter, 0);
 	CHECK(cpus[1].marked);
 }
 
@@ -308,9 +308,9 @@ static void t8_exit(void)
 	EQUAL(linux24_collected(21, 0), 20);
 	parent = running_on(0, 8, 0, M1);
 	child = script_fork(parent, 0, M2);
-	ctx(parent)->counter = 9;
+	ctx(parent)->old.counter = 9;
 	script_exit_task(child);
-	EQUAL(ctx(parent)->counter, 13);
+	EQUAL(ctx(parent)->old.counter, 13);
 	/* The parent's context is another task's by now: nobody gets the ticks. */
 	child = script_fork(parent, 0, M2);
 	script.curr[0] = NULL;
@@ -318,7 +318,7 @@ static void t8_exit(void)
 	parent = task(5, 0, 0, M3);
 	EQUAL(ctx(parent)->lab.index, 0);
 	script_exit_task(child);
-	EQUAL(ctx(parent)->counter, 5);
+	EQUAL(ctx(parent)->old.counter, 5);
 }
 
 static void t9_tick(void)
@@ -329,22 +329,22 @@ static void t9_tick(void)
 	charge = CHARGE_TICKS;
 	p = running_on(0, 2, 0, M1);
 	script_tick(0);
-	EQUAL(ctx(p)->counter, 1);
+	EQUAL(ctx(p)->old.counter, 1);
 	CHECK(!cpus[0].marked && p->scx.slice);
 	script_tick(0);
-	EQUAL(ctx(p)->counter, 0);
+	EQUAL(ctx(p)->old.counter, 0);
 	CHECK(cpus[0].marked && !p->scx.slice);
 	cpus[0].marked = false;
 	p->scx.slice = 1;
 	script_tick(0);
-	EQUAL(ctx(p)->counter, 0);
+	EQUAL(ctx(p)->old.counter, 0);
 	CHECK(cpus[0].marked && !p->scx.slice);
 	/* A real-time task of the kind that never ends its quantum is charged, too. */
 	make_rt(p, LINUX24_FIFO, 3);
-	ctx(p)->counter = 1;
+	ctx(p)->old.counter = 1;
 	cpus[0].marked = false;
 	script_tick(0);
-	EQUAL(ctx(p)->counter, 0);
+	EQUAL(ctx(p)->old.counter, 0);
 	CHECK(cpus[0].marked);
 }
 
@@ -359,24 +359,24 @@ static void t9_running_time(void)
 	for (i = 0; i < 7; i++) {
 		script.now_ns += 4000000;
 		script_tick(0);
-		EQUAL(ctx(p)->counter, 3 - (i + 1) * 4 / 10);
+		EQUAL(ctx(p)->old.counter, 3 - (i + 1) * 4 / 10);
 		CHECK(!cpus[0].marked);
 	}
 	script.now_ns += 4000000;
 	script_tick(0);
-	EQUAL(ctx(p)->counter, 0);
+	EQUAL(ctx(p)->old.counter, 0);
 	CHECK(cpus[0].marked && !p->scx.slice);
 	/* What it waits is not charged; what it ran before counts. */
-	EQUAL(ctx(p)->ran_ns, 2000000);
+	EQUAL(ctx(p)->old.ran_ns, 2000000);
 	script_block(0);
 	script_schedule(0);
 	script.now_ns += 1000000000;
-	ctx(p)->counter = 2;
+	ctx(p)->old.counter = 2;
 	script_wake(p, 0, 0);
 	script_schedule(0);
 	script.now_ns += 8000000;
 	script_tick(0);
-	EQUAL(ctx(p)->counter, 1);
+	EQUAL(ctx(p)->old.counter, 1);
 }
 
 static void t10_placement_idle(void)
@@ -481,9 +481,9 @@ static void t13_2_3_99_lone_yielder(void)
 	sleeper = task(39, 0, 0, M2);
 	script_yield(0);
 	CHECK(script_schedule(0) == p);
-	EQUAL(ctx(p)->counter, 23);
-	EQUAL(ctx(sleeper)->counter, 39);
-	CHECK(!ctx(p)->yielded);
+	EQUAL(ctx(p)->old.counter, 23);
+	EQUAL(ctx(sleeper)->old.counter, 39);
+	CHECK(!ctx(p)->old.yielded);
 	EQUAL(script.probes[LAB_RECALCULATIONS], 1);
 }
 
@@ -499,7 +499,7 @@ static void t13_2_3_99_yielder(void)
 	script_yield(0);
 	CHECK(script_schedule(0) == x);
 	EQUAL(script.probes[LAB_RECALCULATIONS], 0);
-	CHECK(!ctx(p)->yielded && ctx(p)->takeable);
+	CHECK(!ctx(p)->old.yielded && ctx(p)->old.takeable);
 	EQUAL(script.nr_kicks[0], 0);
 	/* With rivals that have no ticks: 0 beside 0, all get new ones and it wins. */
 	script_block(0);
@@ -508,7 +508,7 @@ static void t13_2_3_99_yielder(void)
 	script_yield(0);
 	CHECK(script_schedule(0) == p);
 	EQUAL(script.probes[LAB_RECALCULATIONS], 1);
-	EQUAL(ctx(p)->counter, 35);
+	EQUAL(ctx(p)->old.counter, 35);
 }
 
 static void t14_round_robin(void)
@@ -520,16 +520,16 @@ static void t14_round_robin(void)
 	peer = make_rt(waiting(3, 0, 0, M2), LINUX24_RR, 5);
 	need_resched(0);
 	CHECK(script_schedule(0) == prev);
-	EQUAL(ctx(prev)->counter, 6);
+	EQUAL(ctx(prev)->old.counter, 6);
 	CHECK(rq.list.head.prev == &ctx(prev)->lab.node);
 
 	ties = TIES_LIST;
-	ctx(prev)->counter = 0;
-	ctx(prev)->nice = 10;
+	ctx(prev)->old.counter = 0;
+	ctx(prev)->old.nice = 10;
 	prev->static_prio = 130;
 	need_resched(0);
 	CHECK(script_schedule(0) == peer);
-	EQUAL(ctx(prev)->counter, 3);
+	EQUAL(ctx(prev)->old.counter, 3);
 }
 
 static void t15_quantum(void)
@@ -590,7 +590,7 @@ static void displaced(void)
 	q = waiting(11, 0, 0, M3);
 	need_resched(0);
 	CHECK(script_schedule(0) == q);
-	CHECK(ctx(p)->takeable && !ctx(p)->on_cpu);
+	CHECK(ctx(p)->old.takeable && !ctx(p)->old.on_cpu);
 	/* 23 against 1 + 1 + 15 + 1 */
 	EQUAL(script.kicks[1], SCX_KICK_PREEMPT);
 	EQUAL(script.nr_kicks[0], 0);
@@ -709,7 +709,7 @@ static void attribute_change(void)
 	script.cpu = 0;
 	a->static_prio = 130;
 	script_enqueue(a, 0);
-	EQUAL(ctx(a)->nice, 10);
+	EQUAL(ctx(a)->old.nice, 10);
 	CHECK(rq.list.head.next == &ctx(a)->lab.node);
 	EQUAL(rq.list.nr, 2);
 }
@@ -748,7 +748,7 @@ static void pinned(void)
 	EQUAL(rq.list.nr, 1);
 	need_resched(0);
 	CHECK(script_schedule(0) == p);
-	CHECK(cpus[0].curr == ctx(p));
+	CHECK(cpus[0].curr == &ctx(p)->old);
 
 	/* It preempts by the same rule. */
 	p = task(11, -20, 0, M0);
@@ -797,7 +797,7 @@ static void failed_lookup(void)
 	EQUAL(script.probes[LAB_FAILED_LOOKUPS], 1);
 	/* It is still there, and the watchdog will name it. */
 	EQUAL(rq.list.nr, 1);
-	CHECK(ctx(p)->linked);
+	CHECK(ctx(p)->old.linked);
 }
 
 /* Always-runnable yielders on one CPU take turns from the head of the list. */
