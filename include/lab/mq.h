@@ -148,6 +148,23 @@ static __always_inline void mq_catch_up(task_t *t, u32 number)
 }
 
 /*
+ * What the queues of idle CPUs have published is void: whoever waits there, by
+ * a synchronous wakeup, would not be seen. Such a CPU looks itself.
+ */
+LAB_PART int mq_wake_idle(void)
+{
+	s32 cpu;
+
+	lab_use_arena();
+	bpf_for(cpu, 0, lab_nr_cpus) {
+		lab_touch(&cpu_at(cpu)->curr, false);
+		if (!lab_read(cpu_at(cpu)->curr) && queue_at(cpu)->list.nr)
+			linux24_mark(cpu, true);
+	}
+	return 0;
+}
+
+/*
  * All counters of the system are recalculated, unless somebody did that since
  * the number was @seen. The lock is dropped meanwhile. False: the policy has ended.
  */
@@ -158,6 +175,7 @@ static __always_inline bool mq_recalculate(queue_t *q, u32 seen)
 	if (__sync_val_compare_and_swap(&sweeps.number, seen, seen + 1) == seen) {
 		lab_count(LAB_RECALCULATIONS, 1);
 		lab_charge_recalculation(sizeof(struct mq_task));
+		mq_wake_idle();
 	}
 	return lab_lock(&q->lock);
 }
@@ -259,8 +277,12 @@ static __always_inline void mq_delete(task_t *t)
 		lab_touch(&list->head, true);
 		lab_list_del(list, &t->lab.node);
 		t->old.linked = false;
-		if (t->home >= 0 && q->published.task == t)
+		if (t->home >= 0 && q->published.task == t) {
 			mq_publish(q, NULL, 0, q->published.number);
+			/* Nobody else sees those that are left; an idle CPU must look itself. */
+			if (!cpu_at(t->home)->curr && q->list.nr)
+				linux24_mark(t->home, true);
+		}
 	}
 	t->old.leaving = false;
 	t->old.takeable = false;
@@ -698,7 +720,8 @@ void BPF_STRUCT_OPS(mq_enqueue, struct task_struct *p, u64 enq_flags)
 	cpu = t->lab.cpu;
 	realtime = linux24_realtime(t->old.policy);
 	home = realtime ? -1 - (s32)pool_of_cpu(cpu) : cpu;
-	sync = sync && lab_allowed(&t->lab, this_cpu);
+	/* The waker's next choice sees it only if that is in the same pool. */
+	sync = sync && lab_allowed(&t->lab, this_cpu) && pool_of_cpu(this_cpu) == pool_of_cpu(cpu);
 	if (t->old.linked && (moved || t->home != home || (realtime && t->old.leaving)))
 		mq_detach(t);
 	if (realtime) {

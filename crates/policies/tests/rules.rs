@@ -130,16 +130,17 @@ rules! {
         t4_best, t4_equals, t4_all_busy, t5_strict, t5_one_more, t6_expired_elsewhere, t6_void,
         recheck, t7_idle_longest, t7_last_cpu_first, t7_lock_not_free, t8_busy, t8_verified,
         t8_own_first, t8_threshold, t8_out_of_date, t9_mask, premature_idle, idle, missed,
-        missed_asleep, recalculated_once, tie_goes_on, displaced, sync_only_adds,
-        woken_before_it_left, yield_with_nobody_waiting, yield_to_another_queue,
-        yield_beside_expired, tick, realtime, realtime_placement, round_robin, policy_change,
-        affinity_change, attribute_change, late_mask, pinned, cache_lines,
+        missed_asleep, recalculated_once, tie_goes_on, displaced, sync_only_adds, robbed_while_idle,
+        recalculated_while_idle, woken_before_it_left, yield_with_nobody_waiting,
+        yield_to_another_queue, yield_beside_expired, tick, realtime, realtime_placement,
+        round_robin, policy_change, affinity_change, attribute_change, late_mask, pinned,
+        cache_lines,
 }
 
 rules! {
     mq_local:
-        rmq_t1_idle_beside_a_queue, rmq_t2_inversion, wakeup, fork_stays, realtime, yield_locally,
-        recalculation,
+        rmq_t1_idle_beside_a_queue, rmq_t2_inversion, wakeup, sync_from_another_cpu, fork_stays,
+        realtime, yield_locally, recalculation,
 }
 
 rules! {

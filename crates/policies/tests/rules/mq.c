@@ -492,6 +492,40 @@ static void sync_only_adds(void)
 	EQUAL(script.nr_kicks[0] + script.nr_kicks[1], 0);
 }
 
+/* Two tasks come to an idle CPU by synchronous wakeups; one is taken away: the CPU looks after the other. */
+static void robbed_while_idle(void)
+{
+	script_start(2);
+	running_on(0, 6, 0, M1);
+	a = task(6, 0, 1, M2);
+	b = task(7, 0, 1, M2);
+	script_wake(a, 0, SCX_WAKE_SYNC);
+	script_wake(b, 0, SCX_WAKE_SYNC);
+	EQUAL(script.nr_kicks[1], 0);
+	script.cpu = 0;
+	script_block(0);
+	CHECK(script_schedule(0) == b);
+	EQUAL(script.kicks[1], SCX_KICK_IDLE);
+	CHECK(script_schedule(1) == a);
+}
+
+/* After a recalculation nobody sees who waits on an idle CPU but that CPU. */
+static void recalculated_while_idle(void)
+{
+	script_start(3);
+	running_on(0, 0, 0, M1);
+	a = task(6, 0, 1, M2);
+	script_wake(a, 0, SCX_WAKE_SYNC);
+	EQUAL(script.nr_kicks[1], 0);
+	CHECK(lab_lock(&queues[0].lock));
+	CHECK(mq_recalculate(&queues[0], 0));
+	lab_unlock(&queues[0].lock);
+	EQUAL(script.kicks[1], SCX_KICK_IDLE);
+	EQUAL(script.nr_kicks[0] + script.nr_kicks[2], 0);
+	CHECK(script_schedule(1) == a);
+	EQUAL(ctx(a)->old.counter, 9);
+}
+
 static void woken_before_it_left(void)
 {
 	struct task_struct *p;
@@ -719,7 +753,8 @@ TESTS(TEST(t1_local), TEST(t1_order), TEST(add_publishes), TEST(t2_stolen), TEST
       TEST(t7_lock_not_free), TEST(t8_busy), TEST(t8_verified), TEST(t8_own_first),
       TEST(t8_threshold), TEST(t8_out_of_date), TEST(t9_mask), TEST(premature_idle),
       TEST(idle), TEST(missed), TEST(missed_asleep), TEST(recalculated_once),
-      TEST(tie_goes_on), TEST(displaced), TEST(sync_only_adds), TEST(woken_before_it_left),
+      TEST(tie_goes_on), TEST(displaced), TEST(sync_only_adds), TEST(robbed_while_idle),
+      TEST(recalculated_while_idle), TEST(woken_before_it_left),
       TEST(yield_with_nobody_waiting), TEST(yield_to_another_queue),
       TEST(yield_beside_expired), TEST(tick), TEST(realtime), TEST(realtime_placement),
       TEST(round_robin), TEST(policy_change), TEST(affinity_change), TEST(attribute_change),

@@ -54,6 +54,21 @@ static void wakeup(void)
 	EQUAL(queues[0].list.nr, 3);
 }
 
+/* The waker's choice does not see another CPU's queue: a hint that it is about to sleep is none. */
+static void sync_from_another_cpu(void)
+{
+	struct task_struct *p;
+
+	script_start(2);
+	running_on(0, 6, 0, M1);
+	p = task(6, 0, 1, M1);
+	script_wake(p, 0, SCX_WAKE_SYNC);
+	EQUAL(script.kicks[1], SCX_KICK_IDLE);
+	p = task(20, 0, 0, M1);
+	script_wake(p, 0, SCX_WAKE_SYNC);
+	EQUAL(script.nr_kicks[0], 0);
+}
+
 static void fork_stays(void)
 {
 	struct task_struct *p, *child;
@@ -120,5 +135,5 @@ static void recalculation(void)
 	EQUAL(ctx(other)->old.counter, 8);
 }
 
-TESTS(TEST(rmq_t1_idle_beside_a_queue), TEST(rmq_t2_inversion), TEST(wakeup), TEST(fork_stays),
+TESTS(TEST(rmq_t1_idle_beside_a_queue), TEST(rmq_t2_inversion), TEST(wakeup), TEST(sync_from_another_cpu), TEST(fork_stays),
       TEST(realtime), TEST(yield_locally), TEST(recalculation))
