@@ -1,0 +1,768 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Balanced multi-queue scheduler, first version, for Linux 2.4.13.
+ *
+ * Idea: a run queue, a lock and a list of all its tasks for each CPU. A choice
+ * looks at the own queue only and, when everybody's ticks are used up,
+ * recalculates the own tasks only. What a task is worth on its CPU for having
+ * run there is not a constant: the longer it ran the more, and less with each
+ * tick since. Forks go to the shortest queue. A CPU that becomes idle asks the
+ * longest queue for a task by marking it; that queue's CPU hands it over when
+ * it would run it next.
+ *
+ * Good for: many CPUs, no lock of which two need at once; caches that need
+ * time to fill.
+ *
+ * Bad for: wakeups while another CPU is idle: the task waits for its own.
+ *
+ * Source: D. Libenzi, xsched, patch and description for Linux 2.4.13, 29
+ * October 2001; docs/schedulers/bmqs.md restates the rules.
+ *
+ * Simplifications: besides what dss says about sched_ext, ticks and exits
+ * - Version 1. Of the version of December 2001 nothing is here.
+ * - A tick of the history is 10 ms since the policy was loaded.
+ * - A CPU balances when it becomes idle and not again while it is: there is no
+ *   idle loop here.
+ * - If the queue of the CPU that a task is to be handed to is locked, the task
+ *   runs once more where it is.
+ * - A task that may no more run on its CPU is placed as a new one. Its history
+ *   goes with it, as with one that is handed over: the source has no rule.
+ */
+#include <lab/lab.bpf.h>
+#include <lab/linux24.h>
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+/* Goodness by which a woken task must exceed the running one. */
+const volatile u32 threshold = 0;
+
+/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+const volatile enum linux24_charge charge = CHARGE_RUNTIME;
+
+/* Nobody wants the task. */
+#define BMQS_NOBODY	(-1)
+
+struct bmqs_task {
+	union {
+		struct lab_task lab;
+		struct linux24_task old;
+	};
+	struct lab_node member;	/* in the list of all tasks of its CPU */
+	s64 horizon;		/* tick at which its history is worth nothing */
+	u64 in_ns;		/* when it was switched in */
+	s32 home;		/* CPU it belongs to */
+	s32 wanted;		/* CPU that asks for it, or BMQS_NOBODY; under the lock of home */
+	bool is_member;
+	bool pad[7];
+};
+
+LAB_TASKS(struct bmqs_task);
+
+struct bmqs_queue {
+	struct lab_lock lock;
+	struct lab_list list;		/* runnable tasks, the running one included */
+	struct lab_list members;	/* all tasks that belong to the CPU */
+} __attribute__((aligned(LAB_CACHELINE)));
+
+typedef struct bmqs_queue __arena queue_t;
+
+/* What the parts of a choice tell each other; its CPU's, under the lock of its queue. */
+struct bmqs_choice {
+	task_t *best;
+	s32 value;
+} __attribute__((aligned(LAB_CACHELINE)));
+
+typedef struct bmqs_choice __arena choice_t;
+
+struct bmqs_queue __arena_global queues[LAB_MAX_CPUS];
+struct linux24_cpu __arena_global cpus[LAB_MAX_CPUS];
+struct bmqs_choice __arena_global choices[LAB_MAX_CPUS];
+
+static __always_inline queue_t *queue_at(s32 cpu)
+{
+	return &queues[cpu & (LAB_MAX_CPUS - 1)];
+}
+
+static __always_inline choice_t *choice_at(s32 cpu)
+{
+	return &choices[cpu & (LAB_MAX_CPUS - 1)];
+}
+
+/*
+ * The rules. Ticks are those of LINUX24_HZ.
+ */
+
+/* The horizon of a task that ran from one tick to another. */
+static __always_inline s64 bmqs_horizon(s64 horizon, s64 in, s64 out)
+{
+	s64 residual = horizon > in ? (horizon - in) / 2 : 0;
+
+	return residual + (out - in) + out;
+}
+
+/* What having run here is worth at a tick. */
+static __always_inline s32 bmqs_weight(s64 horizon, s64 tick)
+{
+	return horizon > tick ? horizon - tick : 0;
+}
+
+static __always_inline s32 bmqs_goodness(task_t *t, u64 mm, s64 tick)
+{
+	s32 value;
+
+	if (t->old.yielded)
+		return -1;
+	value = linux24_na_goodness(&t->old);
+	if (!value || linux24_realtime(t->old.policy))
+		return value;
+	return value + bmqs_weight(t->horizon, tick) + linux24_mm_bonus(&t->old, mm);
+}
+
+/*
+ * Queues. The lock of the task's CPU is held.
+ */
+
+static __always_inline void bmqs_link(task_t *t)
+{
+	queue_t *q = queue_at(t->home);
+
+	if (!t->old.linked) {
+		lab_touch(&q->list.head, true);
+		lab_list_add_head(&q->list, &t->lab.node);
+		t->old.linked = true;
+	}
+	t->old.takeable = true;
+}
+
+static __always_inline void bmqs_unlink(task_t *t)
+{
+	queue_t *q = queue_at(t->home);
+
+	if (t->old.linked) {
+		alter(t);
+		lab_touch(&q->list.head, true);
+		lab_list_del(&q->list, &t->lab.node);
+		t->old.linked = false;
+	}
+	t->old.leaving = false;
+	t->old.takeable = false;
+	t->wanted = BMQS_NOBODY;
+}
+
+/* The task belongs to a CPU from now on. */
+static __always_inline void bmqs_join(task_t *t, s32 cpu)
+{
+	queue_t *q = queue_at(cpu);
+
+	t->home = cpu;
+	t->lab.cpu = cpu;
+	t->wanted = BMQS_NOBODY;
+	lab_touch(&q->members.head, true);
+	lab_list_add_head(&q->members, &t->member);
+	t->is_member = true;
+}
+
+/* The task belongs to no CPU. */
+static __always_inline void bmqs_part(task_t *t)
+{
+	queue_t *q = queue_at(t->home);
+
+	bmqs_unlink(t);
+	if (t->is_member) {
+		lab_touch(&q->members.head, true);
+		lab_list_del(&q->members, &t->member);
+		t->is_member = false;
+	}
+}
+
+/* Takes the lock of the CPU that a task belongs to, which may change until one has it. */
+static __always_inline lab_lock_t *bmqs_lock_home(task_t *t)
+{
+	lab_lock_t *lock;
+	s32 home;
+
+	do {
+		home = lab_read(t->home);
+		lock = &queue_at(home)->lock;
+		if (!lab_lock(lock))
+			return NULL;
+		if (t->home == home)
+			return lock;
+		lab_unlock(lock);
+	} while (can_loop);
+	scx_bpf_error("a task changed its CPU again and again");
+	return NULL;
+}
+
+/* The task leaves its CPU's lists: the run queue's, or also that of all its tasks. No lock is held. */
+LAB_PART int bmqs_leave(task_t *t LAB_ARENA_ARG, bool part)
+{
+	unsigned long flags;
+	lab_lock_t *lock;
+
+	lab_use_arena();
+	lab_irq_save(flags);
+	lock = bmqs_lock_home(t);
+	if (lock) {
+		if (part)
+			bmqs_part(t);
+		else
+			bmqs_unlink(t);
+		lab_unlock(lock);
+	}
+	lab_irq_restore(flags);
+	return 0;
+}
+
+/* A blocked task leaves its queue once. */
+static __always_inline void bmqs_unlink_leaving(cpu_t *c, s32 cpu)
+{
+	task_t *t = (task_t *)c->leaving;
+
+	c->leaving = NULL;
+	if (t && t->old.leaving && t->home == cpu)
+		bmqs_unlink(t);
+}
+
+/* Where a new task goes: the CPU with the fewest runnable tasks, then that with the fewest tasks, then this one. */
+LAB_PART int bmqs_shortest(task_t *t LAB_ARENA_ARG, s32 this_cpu)
+{
+	u64 nr, members, least = ~0ull, least_members = ~0ull;
+	s32 cpu, best = this_cpu;
+	queue_t *q;
+
+	lab_use_arena();
+	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+		if (!cpu_at(cpu)->online || !lab_allowed(&t->lab, cpu))
+			continue;
+		q = queue_at(cpu);
+		lab_touch(&q->list.nr, false);
+		nr = lab_read(q->list.nr);
+		members = lab_read(q->members.nr);
+		if (nr < least || (nr == least && members < least_members) ||
+		    (nr == least && members == least_members && cpu == this_cpu)) {
+			least = nr;
+			least_members = members;
+			best = cpu;
+		}
+	}
+	return best;
+}
+
+/* The task belongs to a CPU it may run on. No lock is held. */
+LAB_PART int bmqs_settle(task_t *t LAB_ARENA_ARG, s32 cpu)
+{
+	unsigned long flags;
+
+	lab_use_arena();
+	if (t->is_member)
+		bmqs_leave(t, true);
+	if (!lab_lock_irqsave(&queue_at(cpu)->lock, flags))
+		return 0;
+	bmqs_join(t, cpu);
+	lab_unlock_irqrestore(&queue_at(cpu)->lock, flags);
+	return 0;
+}
+
+/*
+ * The choice. The lock of the CPU is held.
+ */
+
+/* The best of the own queue, the previous task first if it may go on. False: the budget ran out. */
+LAB_PART int bmqs_choose(s32 cpu, task_t *prev LAB_ARENA_ARG, s64 tick)
+{
+	choice_t *choice = choice_at(cpu);
+	queue_t *q = queue_at(cpu);
+	lab_node_t *pos;
+	s32 value;
+	task_t *t;
+	u64 mm;
+
+	lab_use_arena();
+	mm = cpu_at(cpu)->mm;
+	choice->best = NULL;
+	choice->value = LINUX24_IDLE_GOODNESS;
+	if (prev) {
+		examine(prev);
+		choice->best = prev;
+		choice->value = bmqs_goodness(prev, mm, tick);
+	}
+	lab_touch(&q->list.head, false);
+	lab_list_for_each(pos, &q->list) {
+		t = lab_entry(pos, struct bmqs_task, lab.node);
+		if (t == prev)
+			continue;
+		examine(t);
+		if (!t->old.takeable || !lab_allowed(&t->lab, cpu))
+			continue;
+		value = bmqs_goodness(t, mm, tick);
+		if (value > choice->value) {
+			choice->best = t;
+			choice->value = value;
+		}
+	}
+	return lab_list_ended(pos, &q->list);
+}
+
+/* The counters of all tasks that belong to the CPU. False: the policy has ended. */
+LAB_PART int bmqs_recalculate(s32 cpu)
+{
+	queue_t *q = queue_at(cpu);
+	lab_node_t *pos;
+	task_t *t;
+
+	lab_use_arena();
+	lab_count(LAB_RECALCULATIONS, 1);
+	lab_list_for_each(pos, &q->members) {
+		t = lab_entry(pos, struct bmqs_task, member);
+		lab_recalculated(t);
+		t->old.counter = linux24_recalculated(t->old.counter, t->old.nice, BASE_LINUX_2_4);
+	}
+	if (lab_list_ended(pos, &q->members))
+		return true;
+	scx_bpf_error("recalculation: the loop budget ran out");
+	return false;
+}
+
+/* The task goes to the CPU that asks for it. False: that CPU's queue is locked. */
+LAB_PART int bmqs_hand_over(task_t *t LAB_ARENA_ARG, s64 tick)
+{
+	s32 to = t->wanted;
+	cpu_t *c = cpu_at(to);
+	queue_t *q = queue_at(to);
+	task_t *curr;
+
+	lab_use_arena();
+	if (!lab_trylock(&q->lock))
+		return false;
+	bmqs_part(t);
+	bmqs_join(t, to);
+	alter(t);
+	bmqs_link(t);
+	curr = (task_t *)c->curr;
+	if (!curr)
+		linux24_mark(to, true);
+	else if (bmqs_goodness(t, c->mm, tick) - bmqs_goodness(curr, c->mm, tick) > (s32)threshold)
+		linux24_mark(to, false);
+	lab_unlock(&q->lock);
+	return true;
+}
+
+/* An idle CPU asks the longest queue for its first task that may come and that nobody else wants. No lock is held. */
+LAB_PART int bmqs_balance(s32 cpu)
+{
+	u64 nr, most = lab_read(queue_at(cpu)->list.nr) + 1;
+	unsigned long flags;
+	s32 other, longest = -1;
+	lab_node_t *pos;
+	queue_t *q;
+	task_t *t;
+
+	lab_use_arena();
+	for (other = 0; other < lab_nr_cpus && can_loop; other++) {
+		q = queue_at(other);
+		lab_touch(&q->list.nr, false);
+		nr = lab_read(q->list.nr);
+		if (nr > most) {
+			most = nr;
+			longest = other;
+		}
+	}
+	if (longest < 0)
+		return 0;
+	q = queue_at(longest);
+	if (!lab_lock_irqsave(&q->lock, flags))
+		return 0;
+	lab_list_for_each(pos, &q->list) {
+		t = lab_entry(pos, struct bmqs_task, lab.node);
+		consult(t);
+		if (t->old.takeable && t->wanted == BMQS_NOBODY && lab_allowed(&t->lab, cpu)) {
+			t->wanted = cpu;
+			break;
+		}
+	}
+	lab_unlock_irqrestore(&q->lock, flags);
+	return 0;
+}
+
+/*
+ * Ops, in the order of a task's life.
+ */
+
+/* Only the previous CPU: where a task goes is settled under the lock, in enqueue. */
+s32 BPF_STRUCT_OPS(bmqs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		t->old.sync = wake_flags & SCX_WAKE_SYNC;
+	return prev_cpu;
+}
+
+/* A task that may run on one CPU only waits there, outside the queue. */
+static __always_inline void bmqs_enqueue_pinned(struct task_struct *p, task_t *t, u64 enq_flags,
+						s64 tick)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	cpu_t *c = cpu_at(cpu);
+	task_t *curr = (task_t *)c->curr;
+
+	if (t->home != cpu)
+		bmqs_settle(t, cpu);
+	else if (t->old.linked)
+		bmqs_leave(t, false);
+	t->old.on_cpu = false;
+	t->old.yielded = false;
+	lab_count(LAB_PINNED_LOCAL, 1);
+	if (curr && curr != t &&
+	    bmqs_goodness(t, c->mm, tick) - bmqs_goodness(curr, c->mm, tick) > (s32)threshold)
+		enq_flags |= SCX_ENQ_PREEMPT;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, enq_flags);
+}
+
+void BPF_STRUCT_OPS(bmqs_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	s64 tick = scx_bpf_now() / LINUX24_TICK_NS;
+	s32 this_cpu = bpf_get_smp_processor_id();
+	task_t *t = task_of(p), *curr;
+	bool quiet, moved;
+	unsigned long flags;
+	lab_lock_t *lock;
+	cpu_t *c;
+
+	if (!t) {
+		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
+		return;
+	}
+	moved = t->old.policy != p->policy;
+	linux24_refresh(&t->old, p);
+	/* A displaced task is not placed, nor one whose waker is about to sleep. */
+	quiet = t->old.sync || t->old.on_cpu;
+	t->old.sync = false;
+	if (p->nr_cpus_allowed == 1 && lab_nr_cpus > 1) {
+		bmqs_enqueue_pinned(p, t, enq_flags, tick);
+		return;
+	}
+	if (!lab_allowed(&t->lab, t->home))
+		bmqs_settle(t, bmqs_shortest(t, this_cpu));
+	lab_irq_save(flags);
+	lock = bmqs_lock_home(t);
+	if (!lock) {
+		lab_irq_restore(flags);
+		return;
+	}
+	alter(t);
+	t->old.yielded = false;
+	t->old.on_cpu = false;
+	if (t->old.leaving || (t->old.linked && moved))
+		bmqs_unlink(t);
+	bmqs_link(t);
+	c = cpu_at(t->home);
+	lab_touch(&c->curr, false);
+	curr = (task_t *)c->curr;
+	if (!curr) {
+		linux24_mark(t->home, true);
+	} else if (!quiet && curr != t) {
+		consult(curr);
+		if (bmqs_goodness(t, c->mm, tick) - bmqs_goodness(curr, c->mm, tick) > (s32)threshold)
+			linux24_mark(t->home, false);
+	}
+	lab_unlock_irqrestore(lock, flags);
+}
+
+/*
+ * A waiting task is taken away: an attribute of it changes. It keeps its place
+ * in the list and cannot be chosen until it is enqueued again.
+ */
+void BPF_STRUCT_OPS(bmqs_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+	unsigned long flags;
+	lab_lock_t *lock;
+
+	/* Tasks that dispatch has chosen come here too; they are no longer takeable. */
+	if (!t || !lab_read(t->old.takeable))
+		return;
+	lab_irq_save(flags);
+	lock = bmqs_lock_home(t);
+	if (lock) {
+		t->old.takeable = false;
+		if (deq_flags & SCX_DEQ_SLEEP)
+			bmqs_unlink(t);
+		lab_unlock(lock);
+	}
+	lab_irq_restore(flags);
+}
+
+/* schedule() */
+void BPF_STRUCT_OPS(bmqs_dispatch, s32 cpu, struct task_struct *prev_p)
+{
+	choice_t *choice = choice_at(cpu);
+	cpu_t *c = cpu_at(cpu);
+	queue_t *q = queue_at(cpu);
+	u64 now = scx_bpf_now();
+	task_t *prev = NULL, *best = NULL;
+	s64 tick = now / LINUX24_TICK_NS;
+	struct task_struct *p;
+	bool decided = false;
+	unsigned long flags;
+
+	lab_use_arena();
+	if (prev_p) {
+		prev = task_of(prev_p);
+		if (prev && !prev->old.on_cpu)
+			prev = NULL;
+	}
+	if (prev) {
+		if (!lab_read(c->marked)) {
+			/* An IPI that came too late. */
+			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
+			return;
+		}
+		if (charge == CHARGE_RUNTIME)
+			linux24_charge(&prev->old, now);
+	}
+	if (!lab_lock_irqsave(&q->lock, flags))
+		return;
+	lab_touch(&c->curr, true);
+	lab_count(LAB_SCHEDULES, 1);
+	c->marked = false;
+	if (prev && prev->old.policy == LINUX24_RR && !prev->old.counter) {
+		prev->old.counter = linux24_quantum(prev->old.nice, LINUX24_HZ);
+		if (prev->old.linked) {
+			lab_list_del(&q->list, &prev->lab.node);
+			lab_list_add_tail(&q->list, &prev->lab.node);
+		}
+	}
+	bmqs_unlink_leaving(c, cpu);
+
+	do {
+		if (!bmqs_choose(cpu, prev, tick))
+			break;
+		best = choice->best;
+		if (best && !choice->value) {
+			if (!bmqs_recalculate(cpu)) {
+				lab_unlock_irqrestore(&q->lock, flags);
+				return;
+			}
+			continue;
+		}
+		if (!best || best == prev) {
+			decided = true;
+			break;
+		}
+		/* Somebody has asked for it: it runs there, another one here. */
+		if (best->wanted != BMQS_NOBODY && lab_allowed(&best->lab, best->wanted) &&
+		    bmqs_hand_over(best, tick))
+			continue;
+		p = lab_task_claim(&best->lab, cpu);
+		if (!p)
+			continue;
+		if (best->lab.cpu != cpu)
+			lab_count(LAB_PICKED_ELSEWHERE, 1);
+		alter(best);
+		best->old.takeable = false;
+		best->wanted = BMQS_NOBODY;
+		linux24_switch_to(c, cpu, &best->old, now);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, 0);
+		bpf_task_release(p);
+		lab_unlock_irqrestore(&q->lock, flags);
+		return;
+	} while (can_loop);
+
+	if (!decided) {
+		lab_unlock_irqrestore(&q->lock, flags);
+		scx_bpf_error("schedule: the loop budget ran out before a choice");
+		return;
+	}
+	if (best) {
+		/* The previous task goes on. */
+		best->old.yielded = false;
+		lab_unlock_irqrestore(&q->lock, flags);
+		if (prev_p)
+			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
+		return;
+	}
+	if (c->curr)
+		c->last_schedule_ns = now;
+	lab_write(c->curr, NULL);
+	lab_unlock_irqrestore(&q->lock, flags);
+	bmqs_balance(cpu);
+}
+
+void BPF_STRUCT_OPS(bmqs_running, struct task_struct *p)
+{
+	cpu_t *c = cpu_at(bpf_get_smp_processor_id());
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	/* It came by the local queue; it may still be linked where it blocked. */
+	if (c->curr != &t->old && t->old.linked)
+		bmqs_leave(t, false);
+	linux24_running(&t->old, p);
+	t->in_ns = t->old.started_ns;
+}
+
+void BPF_STRUCT_OPS(bmqs_stopping, struct task_struct *p, bool runnable)
+{
+	u64 now = scx_bpf_now();
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	if (charge == CHARGE_RUNTIME)
+		linux24_charge(&t->old, now);
+	t->horizon = bmqs_horizon(t->horizon, t->in_ns / LINUX24_TICK_NS, now / LINUX24_TICK_NS);
+}
+
+void BPF_STRUCT_OPS(bmqs_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+	queue_t *q = queue_at(cpu);
+	cpu_t *c = cpu_at(cpu);
+	task_t *t = task_of(p);
+	unsigned long flags;
+
+	if (!t || !(deq_flags & SCX_DEQ_SLEEP))
+		return;
+	t->old.on_cpu = false;
+	t->old.yielded = false;
+	if (!t->old.linked)
+		return;
+	if (c->leaving) {
+		/* This CPU has run a task from its local queue since. */
+		if (!lab_lock_irqsave(&q->lock, flags))
+			return;
+		bmqs_unlink_leaving(c, cpu);
+		lab_unlock_irqrestore(&q->lock, flags);
+	}
+	t->old.leaving = true;
+	c->leaving = &t->old;
+}
+
+void BPF_STRUCT_OPS(bmqs_tick, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		linux24_tick(&t->old, p, charge);
+}
+
+/* sched_yield(): only if somebody else waits on this CPU. */
+bool BPF_STRUCT_OPS(bmqs_yield, struct task_struct *from, struct task_struct *to)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+	task_t *t = task_of(from);
+
+	if (!t || to)
+		return false;
+	if (lab_read(queue_at(cpu)->list.nr) <= (t->old.linked ? 1 : 0))
+		return false;
+	if (!linux24_realtime(t->old.policy))
+		t->old.yielded = true;
+	lab_write(cpu_at(cpu)->marked, true);
+	scx_bpf_task_set_slice(from, 0);
+	return true;
+}
+
+/* Nice levels change without any queueing. */
+void BPF_STRUCT_OPS(bmqs_set_weight, struct task_struct *p, u32 weight)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		t->old.nice = p->static_prio - 120;
+}
+
+void BPF_STRUCT_OPS(bmqs_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+/* fork(): parent and child share the parent's remaining ticks; the child goes to the shortest queue. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(bmqs_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct task_struct *forker = bpf_get_current_task_btf();
+	task_t *t = task_new(p);
+	s32 cpu;
+
+	if (!t)
+		return -ENOMEM;
+	linux24_fork(&t->old, p, args, forker, BASE_LINUX_2_4);
+	cpu = args->fork ? bmqs_shortest(t, t->lab.cpu) : t->lab.cpu;
+	bmqs_settle(t, cpu);
+	return 0;
+}
+
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(bmqs_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	t->old.on_cpu = false;
+	if (t->old.linked)
+		bmqs_leave(t, false);
+}
+
+/* exit(): what is left of the ticks goes back to the task that forked it. */
+void BPF_STRUCT_OPS(bmqs_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	t->old.on_cpu = false;
+	if (t->is_member)
+		bmqs_leave(t, true);
+	linux24_collect(&t->old, (linux24_task_t *)task_at(t->old.parent));
+	lab_task_free(p);
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(bmqs_init)
+{
+	int error = lab_init();
+	s32 cpu;
+
+	if (error)
+		return error;
+	linux24_init_cpus();
+	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+		lab_lock_init(&queue_at(cpu)->lock, LAB_LOCK_CLASS_RUN_QUEUE);
+		lab_list_init(&queue_at(cpu)->list);
+		lab_list_init(&queue_at(cpu)->members);
+	}
+	return 0;
+}
+
+void BPF_STRUCT_OPS(bmqs_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+SCX_OPS_DEFINE(bmqs_ops,
+	       .select_cpu		= (void *)bmqs_select_cpu,
+	       .enqueue			= (void *)bmqs_enqueue,
+	       .dequeue			= (void *)bmqs_dequeue,
+	       .dispatch		= (void *)bmqs_dispatch,
+	       .tick			= (void *)bmqs_tick,
+	       .running			= (void *)bmqs_running,
+	       .stopping		= (void *)bmqs_stopping,
+	       .quiescent		= (void *)bmqs_quiescent,
+	       .yield			= (void *)bmqs_yield,
+	       .set_weight		= (void *)bmqs_set_weight,
+	       .set_cpumask		= (void *)bmqs_set_cpumask,
+	       .init_task		= (void *)bmqs_init_task,
+	       .exit_task		= (void *)bmqs_exit_task,
+	       .disable			= (void *)bmqs_disable,
+	       .init			= (void *)bmqs_init,
+	       .exit			= (void *)bmqs_exit,
+	       .name			= "bmqs");
