@@ -25,6 +25,8 @@ struct world {
 	struct lab_heap heap;
 	struct item items[NODES];
 	u64 model[NODES];	/* keys; 0: the item is not in the heap */
+	u64 greatest;
+	u32 counted;
 	u32 nr;
 	u32 seed;
 	u32 done;
@@ -32,7 +34,7 @@ struct world {
 
 struct world __arena_global world;
 
-static __noinline u32 draw(u32 below)
+__noinline u32 draw(u32 below)
 {
 	u32 x;
 
@@ -51,7 +53,7 @@ static __always_inline u64 rank_of(lab_heap_node_t *node)
 }
 
 /* Whether the node of an item is where a node of such a tree can be. */
-static __noinline bool in_order(u32 i)
+__noinline bool in_order(u32 i)
 {
 	lab_heap_node_t *node, *parent;
 	u64 left, right;
@@ -75,30 +77,32 @@ static __noinline bool in_order(u32 i)
 	return node == world.heap.root;
 }
 
-static __noinline bool same(void)
+__noinline bool same(void)
 {
-	u64 greatest = 0;
-	u32 i, nr = 0;
+	u32 i;
 
 	lab_use_arena();
+	/* In the arena, where the verifier does not follow them. */
+	world.counted = 0;
+	world.greatest = 0;
 	bpf_for(i, 0, NODES) {
 		if (!world.model[i & (NODES - 1)])
 			continue;
-		nr++;
-		if (world.model[i & (NODES - 1)] > greatest)
-			greatest = world.model[i & (NODES - 1)];
+		world.counted++;
+		if (world.model[i & (NODES - 1)] > world.greatest)
+			world.greatest = world.model[i & (NODES - 1)];
 		if (!in_order(i))
 			return false;
 	}
-	if (nr != world.nr || world.heap.nr != nr)
+	if (world.counted != world.nr || world.heap.nr != world.nr)
 		return false;
-	if (!nr)
+	if (!world.nr)
 		return !lab_heap_first(&world.heap);
-	return lab_heap_first(&world.heap)->key == greatest;
+	return lab_heap_first(&world.heap)->key == world.greatest;
 }
 
 /* Adds or takes out an item; every other time the greatest. False: the heap gave up. */
-static __noinline bool step(void)
+__noinline bool step(void)
 {
 	lab_heap_node_t *first;
 	u32 i, n;
