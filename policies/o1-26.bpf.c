@@ -133,7 +133,6 @@ struct o26_rq {
 	u32 best_expired;	/* best static priority in the expired array */
 	s32 node;
 	u64 moved;		/* tasks that the balancing under way has moved */
-	bool idle_tick;		/* woken by the timer */
 	struct o26_domain domains[DOMAINS];
 	struct lab_arrays arrays;
 	struct lab_list lists[2 * O26_LEVELS];
@@ -143,9 +142,6 @@ typedef struct o26_rq __arena rq_t;
 
 static u32 nr_online;
 static u32 nr_nodes;
-
-/* Where the timer begins to look for idle CPUs, so that none is always the first. */
-static u32 rotor;
 
 /*
  * The rules. Pure functions of numbers, so that they can be tested one by one.
@@ -402,13 +398,6 @@ static __always_inline void o26_swap_if_empty(rq_t *rq)
 	rq->best_expired = O26_LEVELS;
 }
 
-/* The running task shall make way: its CPU asks for the next one. */
-static __always_inline void o26_mark_current(rq_t *rq, struct task_struct *p)
-{
-	lab_write(rq->q.marked, true);
-	scx_bpf_task_set_slice(p, 0);
-}
-
 /*
  * Balancing. Functions with external linkage are checked by the verifier once,
  * and not again at each call.
@@ -645,34 +634,17 @@ static __always_inline bool o26_rebalance(rq_t *rq, task_t *curr, u64 now)
 	return true;
 }
 
-/* In place of the idle CPUs' ticks: wakes as many as there are tasks that wait. */
 static void o26_idle_tick(void)
 {
-	u64 waiting = 0, nr;
-	u32 i, cpu;
 	rq_t *rq;
+	u32 i;
 
 	bpf_for(i, 0, lab_nr_cpus) {
 		rq = o26_rq(rq_at(i));
-		nr = lab_read(rq->q.nr);
-		if (nr > 1)
-			waiting += nr - 1;
-		else if (!nr)
+		if (!lab_read(rq->q.nr))
 			rq->load >>= O26_IDLE_NS / O26_TICK_NS;
 	}
-	if (!waiting)
-		return;
-	rotor++;
-	bpf_for(i, 0, lab_nr_cpus) {
-		cpu = (i + rotor) % lab_nr_cpus;
-		rq = o26_rq(rq_at(cpu));
-		if (!rq->q.online || lab_read(rq->q.nr) || lab_read(rq->q.curr))
-			continue;
-		lab_write(rq->idle_tick, true);
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		if (!--waiting)
-			return;
-	}
+	rq_wake_idle();
 }
 
 LAB_PERIODIC(o26_idle, o26_idle_tick, O26_IDLE_NS);
@@ -681,33 +653,15 @@ LAB_PERIODIC(o26_idle, o26_idle_tick, O26_IDLE_NS);
  * The choice.
  */
 
-/* Address of the first task of an array that the CPU may run, which is its first task. */
-__noinline u64 o26_first(lab_prio_array_t *array __arg_arena, lab_rq_t *q __arg_arena,
-			 task_t *prev __arg_arena)
+static __always_inline task_t *o26_first(rq_t *rq, u32 array, task_t *prev)
 {
-	lab_list_t *list;
-	lab_node_t *pos;
-	task_t *t;
-	s32 level;
-
-	lab_use_arena();
-	for (level = lab_prio_first(array); level >= 0 && can_loop;
-	     level = lab_prio_next(array, level + 1)) {
-		list = lab_prio_list(array, level);
-		lab_list_for_each(pos, list) {
-			t = lab_entry(pos, struct o26_task, lab.node);
-			examine(t);
-			if (t == prev || (t->q.takeable && lab_allowed(&t->lab, q->cpu)))
-				return (u64)t;
-		}
-	}
-	return 0;
+	return (task_t *)rq_first(&rq->q, lab_arrays_at(&rq->arrays, array), 0, &prev->q);
 }
 
 /* False: the policy has ended, no lock is held. */
 static __always_inline bool o26_choose(rq_t *rq, task_t *prev, task_t **chosen)
 {
-	bool idle_tick = lab_read(rq->idle_tick);
+	bool idle_tick = lab_read(rq->q.idle_tick);
 	task_t *t = NULL;
 
 	if (!rq->q.nr) {
@@ -717,15 +671,12 @@ static __always_inline bool o26_choose(rq_t *rq, task_t *prev, task_t **chosen)
 			return false;
 	}
 	if (idle_tick)
-		lab_write(rq->idle_tick, false);
+		lab_write(rq->q.idle_tick, false);
 	if (rq->q.nr) {
 		o26_swap_if_empty(rq);
-		t = (task_t *)o26_first(lab_arrays_at(&rq->arrays, lab_arrays_active(&rq->arrays)),
-					&rq->q, prev);
+		t = o26_first(rq, lab_arrays_active(&rq->arrays), prev);
 		if (!t)
-			t = (task_t *)o26_first(lab_arrays_at(&rq->arrays,
-							      lab_arrays_expired(&rq->arrays)),
-						&rq->q, prev);
+			t = o26_first(rq, lab_arrays_expired(&rq->arrays), prev);
 	}
 	*chosen = t;
 	return true;
@@ -992,16 +943,16 @@ static __always_inline void o26_tick_task(rq_t *rq, task_t *t, struct task_struc
 		t->left_ns = o26_full_slice(t);
 		t->first_slice = false;
 		o26_requeue(rq, t, t->array);
-		o26_mark_current(rq, p);
+		rq_mark_current(&rq->q, p);
 		return;
 	}
 	if (t->array != lab_arrays_active(&rq->arrays)) {
-		o26_mark_current(rq, p);
+		rq_mark_current(&rq->q, p);
 		return;
 	}
 	if (!t->left_ns) {
 		o26_expire(rq, t, now);
-		o26_mark_current(rq, p);
+		rq_mark_current(&rq->q, p);
 		return;
 	}
 	if (!o26_interactive(t->q.nice, t->prio))
@@ -1014,7 +965,7 @@ static __always_inline void o26_tick_task(rq_t *rq, task_t *t, struct task_struc
 	    (full - before_ns) / granularity == (full - t->left_ns) / granularity)
 		return;
 	o26_requeue(rq, t, t->array);
-	o26_mark_current(rq, p);
+	rq_mark_current(&rq->q, p);
 }
 
 void BPF_STRUCT_OPS(o26_tick, struct task_struct *p)
@@ -1055,7 +1006,7 @@ bool BPF_STRUCT_OPS(o26_yield, struct task_struct *from, struct task_struct *to)
 		return false;
 	if (t->q.linked && t->q.home == rq->q.cpu)
 		o26_requeue(rq, t, o26_is_rt(t) ? t->array : lab_arrays_expired(&rq->arrays));
-	o26_mark_current(rq, from);
+	rq_mark_current(&rq->q, from);
 	lab_unlock_irqrestore(&rq->q.lock, flags);
 	return true;
 }
@@ -1167,7 +1118,6 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(o26_init)
 		rq->expired_ns = 0;
 		rq->best_expired = O26_LEVELS;
 		rq->node = scx_bpf_cpu_node(cpu);
-		rq->idle_tick = false;
 		rq->domains[DOMAIN_CPU].last_ns = rq->domains[DOMAIN_NODE].last_ns = 0;
 		rq->domains[DOMAIN_CPU].failed = rq->domains[DOMAIN_NODE].failed = 0;
 		rq->domains[DOMAIN_CPU].interval_ms = 1;

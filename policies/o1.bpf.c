@@ -105,9 +105,6 @@ struct o1_rt {
 
 struct o1_rt __arena_global rt;
 
-/* Where the timer begins to look for idle CPUs, so that none is always the first. */
-static u32 rotor;
-
 /*
  * The rules. Pure functions of numbers, so that they can be tested one by one.
  */
@@ -317,13 +314,6 @@ static __always_inline void o1_expire(rq_t *rq, task_t *t)
 	o1_requeue(rq, t, lab_arrays_expired(&rq->arrays), t->prio);
 }
 
-/* The running task shall make way: its CPU asks for the next one. */
-static __always_inline void o1_mark_current(rq_t *rq, struct task_struct *p)
-{
-	lab_write(rq->q.marked, true);
-	scx_bpf_task_set_slice(p, 0);
-}
-
 /*
  * Balancing. Functions with external linkage are checked by the verifier once,
  * and not again at each call.
@@ -424,30 +414,9 @@ __noinline bool o1_balance(rq_t *rq __arg_arena, task_t *curr __arg_arena)
 	return true;
 }
 
-/* In place of the idle CPUs' ticks: wakes as many as there are tasks that wait. */
 static void o1_idle_tick(void)
 {
-	u64 waiting = 0, nr;
-	lab_rq_t *q;
-	u32 i, cpu;
-
-	bpf_for(i, 0, lab_nr_cpus) {
-		nr = lab_read(rq_at(i)->nr);
-		if (nr > 1)
-			waiting += nr - 1;
-	}
-	if (!waiting)
-		return;
-	rotor++;
-	bpf_for(i, 0, lab_nr_cpus) {
-		cpu = (i + rotor) % lab_nr_cpus;
-		q = rq_at(cpu);
-		if (!q->online || lab_read(q->nr) || lab_read(q->curr))
-			continue;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		if (!--waiting)
-			return;
-	}
+	rq_wake_idle();
 }
 
 LAB_PERIODIC(o1_idle, o1_idle_tick, O1_TICK_NS);
@@ -455,37 +424,6 @@ LAB_PERIODIC(o1_idle, o1_idle_tick, O1_TICK_NS);
 /*
  * The choice.
  */
-
-/* Whether this CPU may run a linked task: the one it runs, or one that waits. */
-static __always_inline bool o1_eligible(task_t *t, lab_rq_t *q, task_t *prev)
-{
-	examine(t);
-	if (t == prev)
-		return true;
-	return t->q.takeable && lab_allowed(&t->lab, q->cpu);
-}
-
-/* Address of the first task of an array that the CPU may run, which is its first task. */
-__noinline u64 o1_first(lab_prio_array_t *array __arg_arena, lab_rq_t *q __arg_arena,
-			task_t *prev __arg_arena)
-{
-	lab_list_t *list;
-	lab_node_t *pos;
-	task_t *t;
-	s32 level;
-
-	lab_use_arena();
-	for (level = lab_prio_first(array); level >= 0 && can_loop;
-	     level = lab_prio_next(array, level + 1)) {
-		list = lab_prio_list(array, level);
-		lab_list_for_each(pos, list) {
-			t = lab_entry(pos, struct o1_task, lab.node);
-			if (o1_eligible(t, q, prev))
-				return (u64)t;
-		}
-	}
-	return 0;
-}
 
 __noinline bool o1_lock_all(void)
 {
@@ -527,13 +465,18 @@ static __always_inline bool o1_choose_rt(lab_rq_t *q, task_t *prev, task_t **cho
 	lab_unlock(&q->lock);
 	if (!o1_lock_all())
 		return false;
-	t = (task_t *)o1_first(&rt.array, q, prev);
+	t = (task_t *)rq_first(q, &rt.array, 0, &prev->q);
 	/* It is this queue's business from here on: the others need its lock to take it. */
 	if (t)
 		t->q.home = q->cpu;
 	o1_unlock_others(q->cpu);
 	*chosen = t;
 	return true;
+}
+
+static __always_inline task_t *o1_first(rq_t *rq, u32 array, task_t *prev)
+{
+	return (task_t *)rq_first(&rq->q, lab_arrays_at(&rq->arrays, array), 0, &prev->q);
 }
 
 /* False: the policy has ended, no lock is held. */
@@ -545,11 +488,9 @@ static __always_inline bool o1_choose(rq_t *rq, task_t *prev, task_t **chosen)
 		return false;
 	if (rq->q.nr) {
 		lab_arrays_swap_if_empty(&rq->arrays);
-		t = (task_t *)o1_first(lab_arrays_at(&rq->arrays, lab_arrays_active(&rq->arrays)), &rq->q,
-			     prev);
+		t = o1_first(rq, lab_arrays_active(&rq->arrays), prev);
 		if (!t)
-			t = (task_t *)o1_first(lab_arrays_at(&rq->arrays, lab_arrays_expired(&rq->arrays)),
-				     &rq->q, prev);
+			t = o1_first(rq, lab_arrays_expired(&rq->arrays), prev);
 	}
 	*chosen = t;
 	return true;
@@ -734,7 +675,7 @@ static __always_inline void o1_tick_rt(rq_t *rq, task_t *t, struct task_struct *
 	lab_prio_del(&rt.array, t->level, &t->lab.node);
 	lab_prio_add_tail(&rt.array, t->level, &t->lab.node);
 	lab_unlock(&rt.lock);
-	o1_mark_current(rq, p);
+	rq_mark_current(&rq->q, p);
 }
 
 void BPF_STRUCT_OPS(o1_tick, struct task_struct *p)
@@ -754,10 +695,10 @@ void BPF_STRUCT_OPS(o1_tick, struct task_struct *p)
 		if (t->realtime) {
 			o1_tick_rt(rq, t, p);
 		} else if (t->array != lab_arrays_active(&rq->arrays)) {
-			o1_mark_current(rq, p);
+			rq_mark_current(&rq->q, p);
 		} else if (!t->left) {
 			o1_expire(rq, t);
-			o1_mark_current(rq, p);
+			rq_mark_current(&rq->q, p);
 		} else if (t->updated != tick) {
 			o1_deactivate(t, tick);
 			o1_activate(t, tick);
@@ -799,7 +740,7 @@ bool BPF_STRUCT_OPS(o1_yield, struct task_struct *from, struct task_struct *to)
 			o1_requeue(rq, t, t->array, t->prio);
 		}
 	}
-	o1_mark_current(rq, from);
+	rq_mark_current(&rq->q, from);
 	lab_unlock_irqrestore(&rq->q.lock, flags);
 	return true;
 }

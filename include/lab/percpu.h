@@ -64,7 +64,8 @@ struct lab_rq {
 	u32 cpu;
 	bool online;
 	bool marked;		/* need_resched of the current task */
-	u8 pad[2];
+	bool idle_tick;		/* woken by rq_wake_idle() since it chose last */
+	u8 pad;
 	lab_rq_task_t *leaving;	/* the task that blocked here and is still linked */
 } __attribute__((aligned(LAB_CACHELINE)));
 
@@ -115,6 +116,7 @@ static __always_inline int rq_init(u32 bytes)
 		rq->leaving = NULL;
 		rq->cpu = cpu;
 		rq->marked = false;
+		rq->idle_tick = false;
 		rq->online = bpf_cpumask_test_cpu(cpu, online);
 		lab_rqs.at[cpu & (LAB_MAX_CPUS - 1)] = rq;
 	}
@@ -185,6 +187,74 @@ static __always_inline void rq_mark(lab_rq_t *rq)
 		scx_bpf_kick_cpu(rq->cpu, SCX_KICK_PREEMPT);
 	else if (!was)
 		scx_bpf_kick_cpu(rq->cpu, SCX_KICK_IDLE);
+}
+
+/* The running task shall make way: its CPU, which is this one, asks for the next. */
+static __always_inline void rq_mark_current(lab_rq_t *rq, struct task_struct *p)
+{
+	lab_write(rq->marked, true);
+	scx_bpf_task_set_slice(p, 0);
+}
+
+/* Where rq_wake_idle() begins to look, so that no CPU is always the first. */
+static u32 rq_rotor;
+
+/*
+ * In place of the ticks of idle CPUs, which sched_ext has not: wakes as many of
+ * them as there are tasks that wait behind others.
+ */
+static __always_inline void rq_wake_idle(void)
+{
+	u64 waiting = 0, nr;
+	lab_rq_t *rq;
+	u32 i, cpu;
+
+	bpf_for(i, 0, lab_nr_cpus) {
+		nr = lab_read(rq_at(i)->nr);
+		if (nr > 1)
+			waiting += nr - 1;
+	}
+	if (!waiting)
+		return;
+	rq_rotor++;
+	bpf_for(i, 0, lab_nr_cpus) {
+		cpu = (i + rq_rotor) % lab_nr_cpus;
+		rq = rq_at(cpu);
+		if (!rq->online || lab_read(rq->nr) || lab_read(rq->curr))
+			continue;
+		lab_write(rq->idle_tick, true);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		if (!--waiting)
+			return;
+	}
+}
+
+/*
+ * Address of the first task of an array, from a level on, that the queue's CPU
+ * may run: one that waits, or @prev, which it runs. That is the first task,
+ * unless a mask forbids it. With external linkage, so that the verifier checks
+ * the loops once and not at each call.
+ */
+__weak __noinline u64 rq_first(lab_rq_t *rq __arg_arena, lab_prio_array_t *array __arg_arena,
+			       u32 from, lab_rq_task_t *prev __arg_arena)
+{
+	lab_rq_task_t *t;
+	lab_list_t *list;
+	lab_node_t *pos;
+	s32 level;
+
+	lab_use_arena();
+	for (level = lab_prio_next(array, from); level >= 0 && can_loop;
+	     level = lab_prio_next(array, level + 1)) {
+		list = lab_prio_list(array, level);
+		lab_list_for_each(pos, list) {
+			t = lab_entry(pos, struct lab_rq_task, lab.node);
+			examine(t);
+			if (t == prev || (t->takeable && lab_allowed(&t->lab, rq->cpu)))
+				return (u64)t;
+		}
+	}
+	return 0;
 }
 
 static __always_inline void rq_count(lab_rq_t *rq, s64 n)
