@@ -331,11 +331,13 @@ static __always_inline bool rq_may_pull(lab_rq_task_t *t, lab_rq_t *to)
 	consult(t);
 	if (!t->takeable || !lab_allowed(&t->lab, to->cpu))
 		return false;
+	/* In a timer's function nobody else has taken it. */
+	bpf_rcu_read_lock();
 	p = lab_task_claim(&t->lab, to->cpu);
-	if (!p)
-		return false;
-	bpf_task_release(p);
-	return true;
+	if (p)
+		bpf_task_release(p);
+	bpf_rcu_read_unlock();
+	return p;
 }
 
 static __always_inline void rq_pull(lab_rq_t *from, lab_rq_t *to, lab_rq_task_t *t)

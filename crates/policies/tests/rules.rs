@@ -181,3 +181,11 @@ rules! {
         hand_over_lock_not_free, tick, exit_of_a_child, round_robin, blocking, woken_before_it_left,
         affinity_change, attribute_change, late_mask, pinned,
 }
+
+rules! {
+    ule:
+        t1_score, t2_priority, t3_calendar, t4_slices, t5_balance_period, t6_balance, t6_balanced,
+        t6_one_move, balance_next_receiver, t7_history, cpu_use, preemption, notify, choice, slice_and_preemption,
+        calendar_clock, fork_and_exit, wakeup_refills, placement_warm, placement_busy, steal, yield_stays_in_the_slot,
+        constant_cost, random_operations,
+}

@@ -5,13 +5,19 @@
  * each every runnable task is linked once, in its home; no other is; the queues'
  * counts are right; nobody runs twice or where he may not. The test's file
  * defines queue() and task(), and RANDOM_START where a plain script_start() will
- * not do.
+ * not do, and RANDOM_LISTED.
  */
 #ifndef RULES_PERCPU_H
 #define RULES_PERCPU_H
 
 #ifndef RANDOM_START
 #define RANDOM_START	script_start
+#endif
+
+/* Whether a linked task is in a list, as a running one may not be. */
+#ifndef RANDOM_LISTED
+#define RANDOM_LISTED(t)	true
+#define RANDOM_LISTED_RUNNING	true
 #endif
 
 #define RANDOM_CPUS	4
@@ -47,8 +53,14 @@ static void random_check(struct task_struct **tasks, u32 nr)
 		/* One that has just blocked may still be there, to leave with the next choice. */
 		CHECK(runnable || t->q.leaving);
 		linked[t->q.home]++;
-		CHECK(t->lab.node.next->prev == &t->lab.node);
-		CHECK(t->lab.node.prev->next == &t->lab.node);
+		if (on)
+			EQUAL(RANDOM_LISTED(t), RANDOM_LISTED_RUNNING);
+		if (RANDOM_LISTED(t)) {
+			CHECK(t->lab.node.next->prev == &t->lab.node);
+			CHECK(t->lab.node.prev->next == &t->lab.node);
+		} else {
+			CHECK(!t->lab.node.next && !t->lab.node.prev && !t->q.takeable);
+		}
 		if (on)
 			EQUAL(t->q.home, t->lab.cpu);
 		else if (runnable)
