@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The ops of the multi-queue scheduler, which mq.h includes: wakeup, choice,
+ * blocking, ticks, forks, exits and the start. What they do it with is there.
+ */
+#ifndef LAB_MQ_OPS_H
+#define LAB_MQ_OPS_H
+
+/*
+ * Ops, in the order of a task's life.
+ */
+
+/* Only the previous CPU: where a task goes is settled under the locks, in enqueue. */
+s32 BPF_STRUCT_OPS(mq_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		t->old.sync = wake_flags & SCX_WAKE_SYNC;
+	return prev_cpu;
+}
+
+/* A task that may run on one CPU only waits there, outside the queues. */
+static __always_inline void mq_enqueue_pinned(struct task_struct *p, task_t *t, u64 enq_flags,
+					      u32 number)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	task_t *curr = (task_t *)cpu_at(cpu)->curr;
+
+	if (t->old.linked)
+		mq_detach(t);
+	t->old.on_cpu = false;
+	t->old.yielded = false;
+	lab_count(LAB_PINNED_LOCAL, 1);
+	if (curr && curr != t && mq_advantage(t, curr, cpu, number) > (s32)threshold)
+		enq_flags |= SCX_ENQ_PREEMPT;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, enq_flags);
+}
+
+/* Real-time tasks of a pool wait in one list, whichever CPU of it they ran on. */
+LAB_PART int mq_enqueue_realtime(task_t *t LAB_ARENA_ARG, bool place)
+{
+	u32 number = pool_of_cpu(t->lab.cpu), at = ~0u;
+	pool_t *pool = pool_at(number);
+	s64 key = MQ_FIRST_KEY;
+	unsigned long flags;
+	s32 target;
+
+	lab_use_arena();
+	if (!lab_lock_irqsave(&pool->lock, flags))
+		return 0;
+	alter(t);
+	if (!t->old.linked) {
+		lab_touch(&pool->realtime.head, true);
+		lab_list_add_head(&pool->realtime, &t->lab.node);
+		t->old.linked = true;
+		t->home = -1 - (s32)number;
+	}
+	t->old.takeable = true;
+	lab_unlock_irqrestore(&pool->lock, flags);
+	if (!place)
+		return 0;
+	target = t->lab.cpu;
+	if (!lab_allowed(&t->lab, target) || cpu_at(target)->curr)
+		target = mq_next_target(t, mq_na(t), true, &key, &at);
+	if (target >= 0) {
+		/* Its queue's lock is not held: it may be about to forget its mark. */
+		lab_write(cpu_at(target)->marked, true);
+		scx_bpf_kick_cpu(target, SCX_KICK_PREEMPT);
+	}
+	return 0;
+}
+
+/* The first CPU a task may run on, if its last one is no more among them. */
+static __always_inline void mq_allowed_home(task_t *t)
+{
+	s32 cpu;
+
+	if (lab_allowed(&t->lab, t->lab.cpu))
+		return;
+	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+		if (lab_allowed(&t->lab, cpu) && cpu_at(cpu)->online) {
+			t->lab.cpu = cpu;
+			return;
+		}
+	}
+}
+
+void BPF_STRUCT_OPS(mq_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	s32 this_cpu = bpf_get_smp_processor_id(), cpu, home;
+	task_t *t = task_of(p);
+	unsigned long flags;
+	bool sync, moved, realtime;
+	u32 number;
+
+	if (!t) {
+		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
+		return;
+	}
+	number = mq_number();
+	mq_catch_up(t, number);
+	moved = t->old.policy != p->policy;
+	linux24_refresh(&t->old, p);
+	sync = t->old.sync;
+	t->old.sync = false;
+	if (p->nr_cpus_allowed == 1 && lab_nr_cpus > 1) {
+		mq_enqueue_pinned(p, t, enq_flags, number);
+		return;
+	}
+	if (t->old.yielded && t->old.linked && t->old.on_cpu &&
+	    lab_allowed(&t->lab, t->lab.cpu)) {
+		/* Left the CPU after a yield: waits where it is; nobody is disturbed. */
+		alter(t);
+		t->old.yielded = false;
+		t->old.on_cpu = false;
+		lab_write(t->old.takeable, true);
+		return;
+	}
+	t->old.yielded = false;
+	t->old.on_cpu = false;
+	mq_allowed_home(t);
+	cpu = t->lab.cpu;
+	realtime = linux24_realtime(t->old.policy);
+	home = realtime ? -1 - (s32)pool_of_cpu(cpu) : cpu;
+	/* The waker's next choice sees it only if that is in the same pool. */
+	sync = sync && lab_allowed(&t->lab, this_cpu) && pool_of_cpu(this_cpu) == pool_of_cpu(cpu);
+	if (t->old.linked && (moved || t->home != home || (realtime && t->old.leaving)))
+		mq_detach(t);
+	if (realtime) {
+		mq_enqueue_realtime(t, !sync);
+		return;
+	}
+	if (!lab_lock_irqsave(&queue_at(cpu)->lock, flags))
+		return;
+	if (t->old.leaving)
+		mq_delete(t);
+	if (sync || !mq_place(t, cpu, number))
+		mq_add(t, cpu, number);
+	lab_unlock_irqrestore(&queue_at(cpu)->lock, flags);
+}
+
+/*
+ * A waiting task is taken away: an attribute of it changes. It keeps its place
+ * in the list and cannot be chosen until it is enqueued again.
+ */
+void BPF_STRUCT_OPS(mq_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+	unsigned long flags;
+	lab_lock_t *lock;
+	bool done;
+	s32 home;
+
+	/* Tasks that dispatch has chosen come here too; they are no longer takeable. */
+	if (!t)
+		return;
+	do {
+		if (!lab_read(t->old.takeable))
+			return;
+		home = t->home;
+		lock = mq_lock_of(home);
+		if (!lab_lock_irqsave(lock, flags))
+			return;
+		done = t->home == home;
+		if (done) {
+			t->old.takeable = false;
+			if (deq_flags & SCX_DEQ_SLEEP)
+				mq_delete(t);
+		}
+		lab_unlock_irqrestore(lock, flags);
+	} while (!done && can_loop);
+}
+
+/* schedule() */
+void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
+{
+	cpu_t *c = cpu_at(cpu);
+	queue_t *q = queue_at(cpu);
+	pool_t *pool;
+	task_t *prev = NULL, *best, *stolen = NULL;
+	choice_t *choice = choice_at(cpu);
+	bool decided = false, scanned, realtime = false;
+	u32 number, repeats = 0;
+	s32 value;
+	struct task_struct *p;
+	u64 now = scx_bpf_now();
+	unsigned long flags;
+
+	lab_use_arena();
+	pool = pool_at(pool_of_cpu(cpu));
+	if (prev_p) {
+		prev = task_of(prev_p);
+		if (prev && !prev->old.on_cpu)
+			prev = NULL;
+	}
+	if (prev) {
+		if (!lab_read(c->marked)) {
+			/* An IPI that came too late. */
+			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
+			return;
+		}
+		mq_catch_up(prev, mq_number());
+		if (charge == CHARGE_RUNTIME)
+			linux24_charge(&prev->old, now);
+		realtime = linux24_realtime(prev->old.policy);
+	}
+	if (!lab_lock_irqsave(&q->lock, flags))
+		return;
+	lab_touch(&c->curr, true);
+	lab_count(LAB_SCHEDULES, 1);
+	c->marked = false;
+	if (!mq_delete_leaving(c, cpu)) {
+		lab_unlock_irqrestore(&q->lock, flags);
+		return;
+	}
+
+	do {
+		number = mq_number();
+		best = NULL;
+		p = NULL;
+
+		lab_touch(&pool->realtime.nr, false);
+		if (realtime || lab_read(pool->realtime.nr)) {
+			if (!lab_lock(&pool->lock)) {
+				lab_unlock_irqrestore(&q->lock, flags);
+				return;
+			}
+			if (realtime && prev->old.policy == LINUX24_RR && !prev->old.counter) {
+				prev->old.counter = linux24_quantum(prev->old.nice, LINUX24_HZ);
+				if (prev->old.linked) {
+					lab_list_del(&pool->realtime, &prev->lab.node);
+					lab_list_add_tail(&pool->realtime, &prev->lab.node);
+				}
+			}
+			mq_best_realtime(cpu, realtime ? prev : NULL);
+			best = choice->best;
+			if (best && best != prev) {
+				p = lab_task_claim(&best->lab, cpu);
+				if (p)
+					best->old.takeable = false;
+			}
+			lab_unlock(&pool->lock);
+			if (best && best != prev && !p)
+				continue;
+		}
+
+		scanned = !best || mq_published(q, number) == MQ_NOTHING;
+		if (scanned && !mq_local(cpu, realtime ? NULL : prev, number)) {
+			if (p)
+				bpf_task_release(p);
+			break;
+		}
+		if (!best) {
+			best = choice->best;
+			value = choice->value;
+			if (mq_global(cpu, value, number)) {
+				best = stolen = choice->stolen;
+				value = mq_na(best);
+			}
+			if (best && !value) {
+				if (!mq_recalculate(q, number)) {
+					lab_irq_restore(flags);
+					return;
+				}
+				continue;
+			}
+			if (!best && choice->failed) {
+				/* What is there may be missed: look again. */
+				mq_publish(q, NULL, 0, number);
+				if (repeats++ < MQ_REPEATS)
+					continue;
+				linux24_mark(cpu, true);
+			}
+			if (best && best != prev) {
+				p = lab_task_claim(&best->lab, cpu);
+				if (!p)
+					continue;
+			}
+		}
+		if (scanned) {
+			if (choice->best && choice->best != best)
+				mq_consider_second(choice, choice->best, mq_na(choice->best));
+			mq_publish(q, choice->second, choice->second_na, number);
+		}
+		decided = true;
+		if (!p)
+			break;
+
+		if (best == stolen || best->lab.cpu != cpu)
+			lab_count(LAB_PICKED_ELSEWHERE, 1);
+		alter(best);
+		lab_write(c->na, mq_na(best));
+		best->old.takeable = false;
+		linux24_switch_to(c, cpu, &best->old, now);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, 0);
+		bpf_task_release(p);
+		lab_unlock_irqrestore(&q->lock, flags);
+		return;
+	} while (can_loop);
+
+	if (!decided) {
+		lab_unlock_irqrestore(&q->lock, flags);
+		scx_bpf_error("schedule: the loop budget ran out before a choice");
+		return;
+	}
+	if (best) {
+		/* The previous task goes on. */
+		best->old.yielded = false;
+		lab_write(c->na, mq_na(best));
+		lab_unlock_irqrestore(&q->lock, flags);
+		if (prev_p)
+			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
+		return;
+	}
+	if (c->curr)
+		c->last_schedule_ns = now;
+	lab_write(c->curr, NULL);
+	c->na = MQ_NOTHING;
+	lab_unlock_irqrestore(&q->lock, flags);
+}
+
+void BPF_STRUCT_OPS(mq_running, struct task_struct *p)
+{
+	cpu_t *c = cpu_at(bpf_get_smp_processor_id());
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	if (c->curr != &t->old) {
+		/* It came by the local queue; it may still be linked where it blocked. */
+		if (t->old.linked)
+			mq_detach(t);
+		mq_catch_up(t, mq_number());
+		c->na = mq_na(t);
+	}
+	linux24_running(&t->old, p);
+}
+
+void BPF_STRUCT_OPS(mq_stopping, struct task_struct *p, bool runnable)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	mq_catch_up(t, mq_number());
+	if (charge == CHARGE_RUNTIME)
+		linux24_charge(&t->old, scx_bpf_now());
+}
+
+void BPF_STRUCT_OPS(mq_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+	queue_t *q = queue_at(cpu);
+	cpu_t *c = cpu_at(cpu);
+	task_t *t = task_of(p);
+	unsigned long flags;
+
+	if (!t || !(deq_flags & SCX_DEQ_SLEEP))
+		return;
+	t->old.on_cpu = false;
+	t->old.yielded = false;
+	if (!t->old.linked)
+		return;
+	if (c->leaving) {
+		/* This CPU has run a task from its local queue since. */
+		if (!lab_lock_irqsave(&q->lock, flags))
+			return;
+		mq_delete_leaving(c, cpu);
+		lab_unlock_irqrestore(&q->lock, flags);
+	}
+	t->old.leaving = true;
+	c->leaving = &t->old;
+}
+
+void BPF_STRUCT_OPS(mq_tick, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	mq_catch_up(t, mq_number());
+	linux24_tick(&t->old, p, charge);
+	lab_write(cpu_at(bpf_get_smp_processor_id())->na, mq_na(t));
+}
+
+/* sched_yield(): only if somebody waits in the pool. No lock is taken. */
+bool BPF_STRUCT_OPS(mq_yield, struct task_struct *from, struct task_struct *to)
+{
+	s32 cpu = bpf_get_smp_processor_id(), waiting;
+	pool_t *pool = pool_at(pool_of_cpu(cpu));
+	task_t *t = task_of(from);
+	queue_t *q;
+	cpu_t *c;
+	u32 i;
+
+	if (!t || to)
+		return false;
+	waiting = lab_read(pool->realtime.nr);
+	for (i = pool->begin; i < pool->end && can_loop; i++) {
+		q = queue_at(cpu_in_order(i));
+		c = cpu_at(cpu_in_order(i));
+		lab_touch(&q->list.nr, false);
+		waiting += lab_read(q->list.nr);
+		lab_touch(&c->curr, false);
+		if (c->curr && c->curr->linked)
+			waiting--;
+	}
+	if (waiting <= 0)
+		return false;
+	if (!linux24_realtime(t->old.policy))
+		t->old.yielded = true;
+	lab_write(cpu_at(cpu)->marked, true);
+	scx_bpf_task_set_slice(from, 0);
+	return true;
+}
+
+/* Nice levels change without any queueing. */
+void BPF_STRUCT_OPS(mq_set_weight, struct task_struct *p, u32 weight)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	mq_catch_up(t, mq_number());
+	t->old.nice = p->static_prio - 120;
+}
+
+void BPF_STRUCT_OPS(mq_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+/* fork(): parent and child share the parent's remaining ticks. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(mq_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct task_struct *forker = bpf_get_current_task_btf();
+	u32 number = mq_number();
+	task_t *t = task_new(p), *parent;
+
+	if (!t)
+		return -ENOMEM;
+	t->number = number;
+	if (args->fork && forker && forker->pid) {
+		parent = task_of(forker);
+		if (parent)
+			mq_catch_up(parent, number);
+	}
+	linux24_fork(&t->old, p, args, forker, BASE_LINUX_2_4);
+	t->home = t->lab.cpu;
+	return 0;
+}
+
+static __always_inline void mq_forget(task_t *t)
+{
+	t->old.on_cpu = false;
+	if (t->old.linked)
+		mq_detach(t);
+}
+
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(mq_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		mq_forget(t);
+}
+
+/* exit(): what is left of the ticks goes back to the task that forked it. */
+void BPF_STRUCT_OPS(mq_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_t *t = task_of(p), *parent;
+	u32 number;
+
+	if (!t)
+		return;
+	mq_forget(t);
+	number = mq_number();
+	mq_catch_up(t, number);
+	parent = task_at(t->old.parent);
+	if (t->old.has_parent && parent->lab.pid && parent->lab.life == t->old.parent_life)
+		mq_catch_up(parent, number);
+	linux24_collect(&t->old, &parent->old);
+	lab_task_free(p);
+}
+
+/* Puts the CPUs in the order of their pools. */
+static __always_inline void mq_init_pools(void)
+{
+	u32 number, at = 0;
+	pool_t *pool;
+	s32 cpu;
+
+	/* First `end` counts a pool's CPUs, then those that have their place. */
+	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+		number = mq_pool_of(cpu);
+		pool_of[cpu & (LAB_MAX_CPUS - 1)] = number;
+		pool_at(number)->end++;
+	}
+	for (number = 0; number < LAB_MAX_CPUS && can_loop; number++) {
+		pool = pool_at(number);
+		pool->begin = at;
+		at += pool->end;
+		pool->end = pool->begin;
+	}
+	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+		pool = pool_at(pool_of_cpu(cpu));
+		order[pool->end & (LAB_MAX_CPUS - 1)] = cpu;
+		pool->end++;
+	}
+}
+
+/* The policy's ops.init() calls it; 0 or a negative errno after an error. */
+static __always_inline s32 mq_init_queues(void)
+{
+	int error = lab_init();
+	s32 cpu;
+
+	if (error)
+		return error;
+	mq_init_pools();
+	linux24_init_cpus();
+	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+		lab_lock_init(&queue_at(cpu)->lock, LAB_LOCK_CLASS_RUN_QUEUE);
+		lab_list_init(&queue_at(cpu)->list);
+		queue_at(cpu)->published.max_na = MQ_NOTHING;
+		lab_lock_init(&pool_at(cpu)->lock, LAB_LOCK_CLASS_RUN_QUEUE);
+		lab_list_init(&pool_at(cpu)->realtime);
+		cpu_at(cpu)->na = MQ_NOTHING;
+	}
+	return 0;
+}
+
+#define MQ_OPS(ops, title, initialize, finish)				\
+	SCX_OPS_DEFINE(ops,						\
+		       .select_cpu	= (void *)mq_select_cpu,	\
+		       .enqueue		= (void *)mq_enqueue,		\
+		       .dequeue		= (void *)mq_dequeue,		\
+		       .dispatch	= (void *)mq_dispatch,		\
+		       .tick		= (void *)mq_tick,		\
+		       .running		= (void *)mq_running,		\
+		       .stopping	= (void *)mq_stopping,		\
+		       .quiescent	= (void *)mq_quiescent,		\
+		       .yield		= (void *)mq_yield,		\
+		       .set_weight	= (void *)mq_set_weight,	\
+		       .set_cpumask	= (void *)mq_set_cpumask,	\
+		       .init_task	= (void *)mq_init_task,		\
+		       .exit_task	= (void *)mq_exit_task,		\
+		       .disable		= (void *)mq_disable,		\
+		       .init		= (void *)initialize,		\
+		       .exit		= (void *)finish,		\
+		       .name		= title)
+
+#endif /* LAB_MQ_OPS_H */
