@@ -132,7 +132,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 } else {
                     PrevState::Blocked
                 };
-                // try_to_block_task()
+                // try_to_block_task(). Without run queue locks the ops that are called on the way, which may
+                // take a policy's locks, do not keep wakers off: these wait until it is off the CPU.
+                if !self.machine.sched_ext.rq_locks {
+                    p.on_rq.set(OnRq::No);
+                }
                 self.dequeue_task(c, c, p, deq::SLEEP | deq::NOCLOCK);
                 p.on_rq.set(OnRq::No);
                 self.nr_runnable.set(self.nr_runnable.get() - 1);
