@@ -74,6 +74,7 @@ table! {
     nr_cpu_ids: fn() -> u32 = kfuncs::cpu::nr_cpu_ids;
     nr_node_ids: fn() -> u32 = kfuncs::cpu::nr_node_ids;
     cpu_node: fn(i32) -> i32 = kfuncs::cpu::node;
+    cpu_place: fn(i32, u32) -> u32 = kfuncs::cpu::place;
     smp_processor_id: fn() -> u32 = kfuncs::cpu::smp_processor_id;
     cpumask_create: fn() -> *mut CpuMask = kfuncs::cpu::mask_create;
     cpumask_acquire: fn(*mut CpuMask) = kfuncs::cpu::mask_acquire;

@@ -63,6 +63,8 @@ struct lab_host {
 	u32 (*nr_cpu_ids)(struct lab_host *h);
 	u32 (*nr_node_ids)(struct lab_host *h);
 	s32 (*cpu_node)(struct lab_host *h, s32 cpu);
+	/* which core (0), last-level cache (1), node (2) a CPU is in */
+	u32 (*cpu_place)(struct lab_host *h, s32 cpu, u32 level);
 	u32 (*smp_processor_id)(struct lab_host *h);
 	struct bpf_cpumask *(*cpumask_create)(struct lab_host *h);
 	void (*cpumask_acquire)(struct lab_host *h, struct bpf_cpumask *mask);

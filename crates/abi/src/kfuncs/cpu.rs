@@ -154,6 +154,21 @@ pub extern "C" fn node(context: Context, cpu: i32) -> i32 {
     -1
 }
 
+/// Which core (0), last-level cache (1) or node (2) a CPU is in; of `include/lab/topology.h`, which
+/// reads the kernel's variables where there is a kernel. Costs nothing: policies ask once, at the start.
+pub extern "C" fn place(context: Context, cpu: i32, level: u32) -> u32 {
+    let nr_cpus = context.with(|host| host.nr_cpus);
+    if !usize::try_from(cpu).is_ok_and(|cpu| cpu < nr_cpus) {
+        context.fault(format!("the place of CPU {cpu} of {nr_cpus} was asked for"));
+    }
+    let place = context.env(|env| env.machine.topology.cpu(CpuId(cpu as u32)));
+    match level {
+        0 => place.core,
+        1 => place.llc,
+        _ => place.node,
+    }
+}
+
 /// `bpf_get_smp_processor_id()`; inlined by the JIT, so it costs nothing.
 pub extern "C" fn smp_processor_id(context: Context) -> u32 {
     context.with(|host| host.cpu as u32)

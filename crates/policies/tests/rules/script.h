@@ -201,6 +201,18 @@ static const struct cpumask *script_online_mask(struct lab_host *h)
 static void script_put_mask(struct lab_host *h, const struct cpumask *mask) { }
 static u32 script_nr_cpu_ids(struct lab_host *h) { return script.nr_cpus; }
 static s32 script_cpu_node(struct lab_host *h, s32 cpu) { return script.node_cpus ? cpu / script.node_cpus : 0; }
+/* Every CPU is a core; those of a node share a cache. */
+static u32 script_cpu_place(struct lab_host *h, s32 cpu, u32 level)
+{
+	return level ? script_cpu_node(h, cpu) : cpu;
+}
+
+/* None that the kernel knows to be idle. */
+static s32 script_pick_cpu(struct lab_host *h, const struct cpumask *allowed, bool on_node, s32 node,
+			   u64 flags, bool any)
+{
+	return -1;
+}
 static u32 script_smp_processor_id(struct lab_host *h) { return script.cpu; }
 
 static struct task_struct *script_current_task(struct lab_host *h)
@@ -313,6 +325,8 @@ static void script_prepare(u32 nr_cpus)
 		.put_mask = script_put_mask,
 		.nr_cpu_ids = script_nr_cpu_ids,
 		.cpu_node = script_cpu_node,
+		.cpu_place = script_cpu_place,
+		.pick_cpu = script_pick_cpu,
 		.smp_processor_id = script_smp_processor_id,
 		.current_task = script_current_task,
 		.task_from_pid = script_task_from_pid,
