@@ -43,6 +43,11 @@ struct {
 } arena SEC(".maps");
 
 #ifdef __bpf__
+/* A pointer argument of a global function, which the verifier looks at by itself. */
+#ifndef __arg_arena
+#define __arg_arena	__attribute__((btf_decl_tag("arg:arena")))
+#endif
+
 /*
  * The verifier gives a program its arena when it sees the map referenced; a
  * program that only follows pointers out of task storage would have none.

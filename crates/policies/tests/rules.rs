@@ -189,3 +189,11 @@ rules! {
         calendar_clock, fork_and_exit, wakeup_refills, placement_warm, placement_busy, steal, yield_stays_in_the_slot,
         constant_cost, random_operations,
 }
+
+rules! {
+    rb_model: like_a_sorted_array, a_wrong_colour_is_found, a_wrong_least_is_found, depth_is_bounded,
+}
+
+rules! {
+    skip_model: like_a_sorted_array, a_broken_link_is_found, cost,
+}
