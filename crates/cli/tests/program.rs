@@ -17,7 +17,7 @@ fn stdout(line: &str) -> String {
 }
 
 /// A simulation that takes no time.
-const SMALL: &str = "sim cpu:duration=20ms -s eevdf";
+const SMALL: &str = "sim cpu:duration=20ms -s kernel";
 
 #[test]
 fn a_table_of_80_columns_on_standard_output_and_nothing_else() {
@@ -29,7 +29,7 @@ fn a_table_of_80_columns_on_standard_output_and_nothing_else() {
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
     );
-    for cpus in ["   1  eevdf", "   2  eevdf", "   3  eevdf"] {
+    for cpus in ["   1  kernel", "   2  kernel", "   3  kernel"] {
         assert!(text.contains(cpus), "{text}");
     }
 }
@@ -72,7 +72,7 @@ fn the_same_command_gives_the_same_bytes_however_many_run_beside() {
 fn recording_and_checking_change_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.pftrace");
-    let line = "sim chat:rooms=1,messages=3 -s eevdf -c 2 --json -";
+    let line = "sim chat:rooms=1,messages=3 -s kernel -c 2 --json -";
     let measures = |line: &str| {
         let document: serde_json::Value = serde_json::from_str(&stdout(line)).unwrap();
         document["results"][0]["measures"].clone()

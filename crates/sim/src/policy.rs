@@ -14,8 +14,8 @@ use schedlab_workload::Counters;
 use crate::Scheduler;
 use crate::baseline::NoPolicy;
 
-/// The virtual kernel's own scheduler.
-const BASELINE: &str = "eevdf";
+/// The virtual kernel's own scheduler, as `run` calls the real kernel's.
+const BASELINE: &str = "kernel";
 
 /// A scheduler that can be asked for by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,7 +46,7 @@ pub fn schedulers() -> Vec<SchedulerInfo> {
     let baseline = SchedulerInfo {
         name: BASELINE.to_owned(),
         summary:
-            "EEVDF, the baseline of decisions: part of the virtual kernel, its queues cost nothing"
+            "The virtual kernel's own scheduler, a plain EEVDF: the baseline of decisions, its queues cost nothing"
                 .to_owned(),
         options: Vec::new(),
     };
