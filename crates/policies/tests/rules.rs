@@ -197,3 +197,11 @@ rules! {
 rules! {
     skip_model: like_a_sorted_array, a_broken_link_is_found, cost,
 }
+
+rules! {
+    bfs:
+        t1_ratios, t2_distances, t3_passed_deadline, t4_sleeper_keeps_its_deadline,
+        earliest_deadline, slice, alone, one_queue, cache_distance, levels, realtime_in_order,
+        placement, placement_by_level, affinity, fork_, yield_, iso_limit, bound_of_waiting,
+        attribute_change,
+}
