@@ -107,7 +107,7 @@ pub enum Rt {
 Examples:
   schedlab sim cpu -s fifo,vtime
   schedlab sim chat:rooms=20,messages=200 -s dss -c 2..8 -m netfinity-8500r
-  schedlab sim reflex -s dss:lock=queued,fifo -c 2,4,8 --repeat 10
+  schedlab sim reflex -s dss:ties=list,fifo -c 2,4,8 --repeat 10
   schedlab sim taskset.json -s ./mine.bpf.c --json results.json
   schedlab sim pipe -s vtime -c 2 --trace pipe.pftrace
 

@@ -249,6 +249,9 @@ fn failure_name(failure: &WorkloadFailure) -> &'static str {
     match failure {
         WorkloadFailure::Deadlock { .. } => "deadlock",
         WorkloadFailure::ZeroTimeLoop { .. } => "endless_loop",
+        WorkloadFailure::Endless { .. } => "endless",
+        WorkloadFailure::TooManyTasks { .. } => "too_many_tasks",
+        WorkloadFailure::ForkRefused { .. } => "fork_refused",
         _ => "workload",
     }
 }
