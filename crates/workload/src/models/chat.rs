@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn the_lock_is_counted() {
         let end = chat(
-            "rooms=1,users=5,messages=20,lock_hold=5us",
+            "rooms=1,users=5,messages=20,lock_hold=5us,take=1,wake=locked",
             Order::Random(3),
         );
         // Each delivery is one insertion and one removal, plus what found the queue empty or full.
