@@ -212,3 +212,11 @@ rules! {
         t2_not_interactive, t2_longer_queue, t3_order, recheck, first_at_hand, shared_queues,
         placement, sleeper_keeps_its_deadline, slice, round_robin, attribute_change,
 }
+
+rules! {
+    cfs:
+        t1_factor, t2_period, t3_slices, t4_virtual_time, t5_sleeper, t6_wakeup_preemption,
+        wakeup_preempts, least_virtual_time_runs, tick_ends_a_turn, tick_ends_a_lead, tick_alone,
+        fork_, fork_child_first, yield_, policies, moved, fairness_bound, idle_takes, idle_is_short,
+        balance, placement, fork_goes_to_the_idlest, attribute_change,
+}

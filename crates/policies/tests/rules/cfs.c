@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The rules of docs/schedulers/cfs.md, one test a rule. `cfs NAME` runs one. */
+#define POLICY "../../../../policies/cfs.bpf.c"
+#define OPS cfs_ops
+#include "script.h"
+#include "fair_script.h"
+
+#define MS	1000000ll
+#define US	1000ll
+
+static void t1_factor(void)
+{
+	static const u32 cpus[] = { 1, 2, 3, 4, 7, 8, 64 };
+	static const u32 factor[] = { 1, 2, 2, 3, 3, 4, 4 };
+	u32 i;
+
+	script_start(1);
+	for (i = 0; i < 7; i++) {
+		cfs_times(cpus[i]);
+		EQUAL(cfs_latency, factor[i] * 6 * MS);
+		EQUAL(cfs_min_granularity, factor[i] * 750 * US);
+		EQUAL(cfs_wakeup_granularity, factor[i] * 1 * MS);
+	}
+}
+
+static void t2_period(void)
+{
+	script_start(8);
+	EQUAL(cfs_slice(8, 1024, 8 * 1024), 3 * MS);
+	EQUAL(cfs_period(10), 30 * MS);
+	EQUAL(cfs_slice(10, 1024, 10 * 1024), 3 * MS);
+	EQUAL(cfs_period(1), 24 * MS);
+}
+
+static void t3_slices(void)
+{
+	u64 two = 1024 + 335, three = 3121 + 1024 + 335;
+
+	script_start(1);
+	EQUAL(cfs_slice(2, 1024, two) / US, 4520);	/* 4.521 ms, rounded */
+	EQUAL(cfs_slice(2, 335, two) / US, 1479);
+	EQUAL(cfs_share(3, 3121, three) / US, 4179);	/* 4.180 ms, rounded */
+	EQUAL(cfs_share(3, 1024, three) / US, 1371);
+	EQUAL(cfs_share(3, 335, three) / US, 448);	/* 0.449 ms, rounded */
+	EQUAL(cfs_slice(3, 335, three), 750 * US);
+}
+
+static void t4_virtual_time(void)
+{
+	script_start(1);
+	EQUAL(fair_virtual(MS, fair_weight(0, 0)), MS);
+	EQUAL(fair_virtual(MS, fair_weight(5, 0)) / 100, 30567);	/* 3.0567 ms */
+	EQUAL((fair_virtual(MS, fair_weight(-5, 0)) + 50) / 100, 3281);
+	EQUAL((fair_virtual(MS, fair_weight(19, 0)) + 500) / US, 68267);
+	EQUAL(fair_weight(-20, 0), 88761);
+	EQUAL(fair_weight(19, 0), 15);
+	EQUAL(fair_weight(0, FAIR_IDLE), 3);
+}
+
+static void t5_sleeper(void)
+{
+	script_start(1);
+	EQUAL(cfs_woken(50 * MS, 100 * MS, false), 97 * MS);
+	EQUAL(cfs_woken(99 * MS, 100 * MS, false), 99 * MS);
+	EQUAL(cfs_woken(50 * MS, 100 * MS, true), 100 * MS - 375 * US);
+	gentle = false;
+	EQUAL(cfs_woken(50 * MS, 100 * MS, false), 94 * MS);
+}
+
+static void t6_wakeup_preemption(void)
+{
+	script_start(1);
+	EQUAL(cfs_ahead(10 * MS, 89 * MS / 10, 1024), 1);
+	EQUAL(cfs_ahead(10 * MS, 91 * MS / 10, 1024), 0);
+	EQUAL(cfs_ahead(10 * MS, 10 * MS, 1024), -1);
+	EQUAL(cfs_ahead(10 * MS, 10 * MS - 3056 * US, 335), 0);
+	EQUAL(cfs_ahead(10 * MS, 10 * MS - 3058 * US, 335), 1);
+}
+
+/* The same by events: the CPU is interrupted or not. */
+static void wakeup_preempts(void)
+{
+	struct task_struct *curr, *p;
+
+	script_start(1);
+	curr = running_on(0, 0, 100 * MS);
+	p = sleeping(0, 0, 99 * MS + 100 * US);
+	wake(p, 0);
+	EQUAL(script.kicks[0], 0);
+	p = sleeping(0, 0, 98 * MS + 900 * US);
+	wake(p, 0);
+	EQUAL(script.kicks[0], SCX_KICK_PREEMPT);
+	/* It is the hint `next`, but its time is also the least. */
+	script_preempt(0);
+	CHECK(script_schedule(0) == p);
+	CHECK(curr);
+}
+
+static void least_virtual_time_runs(void)
+{
+	struct task_struct *a, *b, *c;
+
+	script_start(1);
+	a = waiting(0, 0, 103 * MS);
+	b = waiting(0, 0, 101 * MS);
+	c = waiting(0, 0, 102 * MS);
+	CHECK(script_schedule(0) == b);
+	script_block(0);
+	CHECK(script_schedule(0) == c);
+	/* Still runnable, it goes on until another one's time is less. */
+	need_resched(0);
+	CHECK(script_schedule(0) == c);
+	script.now_ns += 2 * MS;
+	need_resched(0);
+	CHECK(script_schedule(0) == a);
+	EQUAL(ctx(c)->vruntime, 104 * MS);
+}
+
+/* A turn ends when the slice is used up, or when the lead exceeds it; not before the least length. */
+static void tick_ends_a_turn(void)
+{
+	struct task_struct *a;
+
+	script_start(1);
+	a = running_on(0, 0, 100 * MS);
+	/* So far behind that the lead does not end the turn; a slice of two is 3 ms. */
+	waiting(0, 0, 103 * MS);
+	script.now_ns += 3 * MS;
+	script_tick(0);
+	CHECK(a->scx.slice);
+	script.now_ns += 1;
+	script_tick(0);
+	CHECK(!a->scx.slice);
+}
+
+static void tick_ends_a_lead(void)
+{
+	struct task_struct *a, *b;
+
+	script_start(1);
+	b = waiting(0, 0, 100 * MS);
+	a = running_on(0, 0, 105 * MS);
+	script.now_ns += 749 * US;
+	script_tick(0);
+	CHECK(a->scx.slice);
+	script.now_ns += 1 * US;
+	script_tick(0);
+	CHECK(!a->scx.slice);
+	CHECK(script_schedule(0) == b);
+}
+
+static void tick_alone(void)
+{
+	struct task_struct *a;
+
+	script_start(1);
+	a = running_on(0, 0, 100 * MS);
+	script.now_ns += 1000 * MS;
+	script_tick(0);
+	CHECK(a->scx.slice);
+}
+
+/* A child starts a slice of its own behind the clock, or where its parent is. */
+static void fork_(void)
+{
+	struct task_struct *parent, *child;
+
+	script_start(1);
+	parent = running_on(0, 0, 100 * MS);
+	child = script_fork(parent, 0, 1);
+	wake(child, 0);
+	EQUAL(ctx(child)->vruntime, 103 * MS);
+	parent = running_on(0, 0, 110 * MS);
+	rqs[0].min_v = 100 * MS;
+	child = script_fork(parent, 0, 1);
+	wake(child, 0);
+	EQUAL(ctx(child)->vruntime, 110 * MS);
+}
+
+static void fork_child_first(void)
+{
+	struct task_struct *parent, *child;
+
+	script_start(1);
+	child_runs_first = true;
+	parent = running_on(0, 0, 100 * MS);
+	child = script_fork(parent, 0, 1);
+	wake(child, 0);
+	EQUAL(ctx(child)->vruntime, 100 * MS);
+	EQUAL(ctx(parent)->vruntime, 103 * MS);
+	EQUAL(script.kicks[0], SCX_KICK_PREEMPT);
+	script_preempt(0);
+	CHECK(script_schedule(0) == child);
+}
+
+/* A yielding task lets the next one run, but loses no virtual time; alone it goes on. */
+static void yield_(void)
+{
+	struct task_struct *a, *b;
+
+	script_start(1);
+	a = running_on(0, 0, 100 * MS);
+	script_yield(0);
+	CHECK(a->scx.slice);
+	b = waiting(0, 0, 100 * MS + 500 * US);
+	script_yield(0);
+	CHECK(script_schedule(0) == b);
+	EQUAL(ctx(a)->vruntime, 100 * MS);
+	/* Until that becomes unfair by more than the wakeup granularity. */
+	script.now_ns += 400 * US;
+	need_resched(0);
+	CHECK(script_schedule(0) == b);
+	script.now_ns += 101 * US;
+	need_resched(0);
+	CHECK(script_schedule(0) == a);
+	EQUAL(ctx(a)->vruntime, 100 * MS);
+}
+
+/* Idle-policy tasks make way for others; they and batch tasks preempt nobody. */
+static void policies(void)
+{
+	struct task_struct *a, *p;
+
+	script_start(1);
+	a = running_on(0, 0, 100 * MS);
+	p = sleeping(0, 0, 90 * MS);
+	p->policy = FAIR_BATCH;
+	wake(p, 0);
+	EQUAL(script.kicks[0], 0);
+	p = sleeping(0, 0, 90 * MS);
+	p->policy = FAIR_IDLE;
+	wake(p, 0);
+	EQUAL(script.kicks[0], 0);
+	a->policy = ctx(a)->policy = FAIR_IDLE;
+	p = sleeping(0, 0, 200 * MS);
+	wake(p, 0);
+	EQUAL(script.kicks[0], SCX_KICK_PREEMPT);
+}
+
+/* A task that changes queues keeps its distance from the clock. */
+static void moved(void)
+{
+	struct task_struct *p;
+
+	script_start(2);
+	rqs[0].min_v = 1000 * MS;
+	rqs[1].min_v = 50 * MS;
+	running_on(1, 0, 50 * MS);
+	p = sleeping(0, 0, 1004 * MS);
+	p->__lab_cpu = 1;
+	ctx(p)->asleep = false;
+	script_of(p)->runnable = true;
+	script_enqueue(p, 0);
+	EQUAL(ctx(p)->vruntime, 54 * MS);
+	EQUAL(ctx(p)->home, 1);
+}
+
+/*
+ * The bound of fairness: of tasks that always want to run, no two virtual times
+ * are ever farther apart than a tick and a slice of the heavier in virtual time.
+ */
+static void fairness_bound(void)
+{
+	static const s32 nices[] = { 0, 0, -5, 5, 10 };
+	struct task_struct *p[5];
+	u64 ran[5] = {}, load = 0, total = 0;
+	u32 i, step;
+
+	script_start(1);
+	for (i = 0; i < 5; i++) {
+		p[i] = waiting(0, nices[i], 0);
+		load += ctx(p[i])->weight;
+	}
+	script_schedule(0);
+	for (step = 0; step < 100000; step++) {
+		s64 least, most, bound = 0;
+
+		for (i = 0; i < 5; i++) {
+			if (script.curr[0] == p[i])
+				ran[i] += 1 * MS;
+		}
+		total += 1 * MS;
+		script.now_ns += 1 * MS;
+		script_tick(0);
+		script_schedule(0);
+		least = most = ctx(p[0])->vruntime;
+		for (i = 0; i < 5; i++) {
+			s64 v = ctx(p[i])->vruntime, turn;
+
+			least = v < least ? v : least;
+			most = v > most ? v : most;
+			turn = fair_virtual(cfs_slice(5, ctx(p[i])->weight, load) + 1 * MS,
+					    ctx(p[i])->weight);
+			bound = turn > bound ? turn : bound;
+		}
+		CHECK(most - least <= bound);
+	}
+	/* And so each has its share, to 1 in 1000 of the whole. */
+	for (i = 0; i < 5; i++) {
+		s64 due = total * ctx(p[i])->weight / load;
+
+		CHECK(due - (s64)ran[i] < (s64)total / 1000);
+		CHECK((s64)ran[i] - due < (s64)total / 1000);
+	}
+}
+
+/* A CPU without work takes the task that has waited for longest in the busiest queue. */
+static void idle_takes(void)
+{
+	struct task_struct *a, *p;
+
+	script_start(2);
+	running_on(0, 0, 100 * MS);
+	a = waiting(0, 0, 100 * MS);
+	waiting(0, 0, 90 * MS);
+	p = script_schedule(1);
+	CHECK(p == a);
+	EQUAL(rqs[0].nr, 1);
+	EQUAL(ctx(a)->home, 1);
+	/* But not one that may not go there. */
+	script_block(1);
+	forbid(1);
+	CHECK(!script_schedule(1));
+	EQUAL(rqs[0].nr, 1);
+}
+
+/* ... unless its times of idleness are too short to be worth it. */
+static void idle_is_short(void)
+{
+	script_start(2);
+	running_on(0, 0, 100 * MS);
+	waiting(0, 0, 100 * MS);
+	rqs[1].idle_avg_ns = 100 * US;
+	CHECK(!script_schedule(1));
+	/* A busy CPU asks for it all the same. */
+	rqs[1].asked = true;
+	CHECK(script_schedule(1));
+}
+
+/* A busy CPU levels its queue with the busiest one. */
+static void balance(void)
+{
+	u32 i;
+
+	script_start(2);
+	running_on(0, 0, 100 * MS);
+	running_on(1, 0, 100 * MS);
+	for (i = 0; i < 4; i++)
+		waiting(0, 0, 100 * MS);
+	script.now_ns += 1000 * MS;
+	script_tick(1);
+	EQUAL(rqs[0].nr, 2);
+	EQUAL(rqs[1].nr, 2);
+	/* Level: nothing more to do. */
+	script.now_ns += 1000 * MS;
+	script_tick(0);
+	EQUAL(rqs[0].nr, 2);
+}
+
+/* The waker's CPU if the waker is about to sleep and alone; else the previous one if idle. */
+static void placement(void)
+{
+	struct task_struct *p;
+
+	script_start(4);
+	running_on(1, 0, 100 * MS);
+	running_on(3, 0, 100 * MS);
+	p = sleeping(0, 0, 100 * MS);
+	script.cpu = 1;
+	EQUAL(OPS.select_cpu(p, 0, 0), 0);
+	running_on(0, 0, 100 * MS);
+	/* Neither is idle: an idle one that shares the cache. */
+	EQUAL(OPS.select_cpu(p, 0, 0), 2);
+	running_on(2, 0, 100 * MS);
+	script.cpu = 1;
+	EQUAL(OPS.select_cpu(p, 0, 0), 0);
+	EQUAL(OPS.select_cpu(p, 0, SCX_WAKE_SYNC), 1);
+	waiting(0, 0, 100 * MS);
+	EQUAL(OPS.select_cpu(p, 0, 0), 1);
+}
+
+static void fork_goes_to_the_idlest(void)
+{
+	struct task_struct *parent, *child;
+
+	script_start(4);
+	parent = running_on(0, 0, 100 * MS);
+	waiting(1, 0, 100 * MS);
+	running_on(2, 0, 100 * MS);
+	child = script_fork(parent, 0, 1);
+	script.cpu = 0;
+	EQUAL(OPS.select_cpu(child, 0, SCX_WAKE_FORK), 3);
+}
+
+static void attribute_change(void)
+{
+	struct task_struct *p;
+
+	script_start(1);
+	running_on(0, 0, 100 * MS);
+	p = waiting(0, 0, 101 * MS);
+	script_change_begin(p);
+	EQUAL(rqs[0].nr, 0);
+	EQUAL(rqs[0].load, 0);
+	p->static_prio = 125;
+	OPS.set_weight(p, 36);
+	script_enqueue(p, 0);
+	EQUAL(rqs[0].load, 335);
+	EQUAL(ctx(p)->vruntime, 101 * MS);
+}
+
+TESTS(TEST(t1_factor), TEST(t2_period), TEST(t3_slices), TEST(t4_virtual_time), TEST(t5_sleeper),
+      TEST(t6_wakeup_preemption), TEST(wakeup_preempts), TEST(least_virtual_time_runs),
+      TEST(tick_ends_a_turn), TEST(tick_ends_a_lead), TEST(tick_alone), TEST(fork_),
+      TEST(fork_child_first), TEST(yield_), TEST(policies), TEST(moved), TEST(fairness_bound),
+      TEST(idle_takes), TEST(idle_is_short), TEST(balance), TEST(placement),
+      TEST(fork_goes_to_the_idlest), TEST(attribute_change))

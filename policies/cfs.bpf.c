@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The Completely Fair Scheduler of Linux 2.6.23 to 6.5.
+ *
+ * Idea: a task's virtual time grows while it runs, the slower the greater its
+ * weight. Each CPU keeps its tasks in a tree ordered by it and runs the one that
+ * has had the least. In a period every task has a turn of a length proportional
+ * to its weight. Who wakes is placed half a period behind the queue's clock at
+ * most, so that sleepers run soon but cannot hoard. Wakeups stay close to the
+ * waker or the previous CPU; queues are levelled per cache, node and machine.
+ *
+ * Good for: fair shares by nice level; desktops and servers with mixed work; many
+ * CPUs, as each has a queue and a lock of its own.
+ *
+ * Bad for: bounded latency (a task's turn comes when its virtual time is least,
+ * however urgent it is); queues that are uneven for less than a balancing period.
+ *
+ * Source: Linux 5.16 (kernel/sched/fair.c), without group scheduling and NUMA
+ * balancing; docs/schedulers/cfs.md restates the rules.
+ *
+ * Simplifications:
+ * - Load is the sum of the weights of runnable tasks now, not a decaying average
+ *   of them, and a queue is compared with the busiest one, not group with group.
+ *   Balancing so reacts faster and more to chance.
+ * - Nobody is pushed from a CPU while it runs (active balance).
+ * - A new task is placed on the queue it goes to, with its parent's virtual time
+ *   moved to that queue's clock, not on its parent's queue.
+ * - sched_ext has no tick on idle CPUs: the tick of a CPU where tasks wait wakes
+ *   one idle CPU, which takes a task from the busiest queue nearby.
+ * - Between the choice of another task and the context switch the previous one is
+ *   counted in no queue.
+ * - Real-time tasks never get here in a real kernel. Tasks that come by a CPU's
+ *   local queue (exiting and migration-disabled ones) run next; probes count them.
+ */
+#include <lab/lab.bpf.h>
+#include <lab/fair.h>
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+/* Period in which each task has a turn, if they are few, in µs; on one CPU, see `scale`. */
+const volatile u64 latency_us = 6000;
+
+/* Least length of a turn, in µs; on one CPU. */
+const volatile u64 min_granularity_us = 750;
+
+/* By how much a woken task must be behind to take the CPU, in µs; on one CPU. */
+const volatile u64 wakeup_granularity_us = 1000;
+
+/* Whether these times grow with the number of CPUs: 2 from 2, 3 from 4, 4 from 8 on. */
+const volatile bool scale = true;
+
+/* Whether a sleeper gets half a period only. */
+const volatile bool gentle = true;
+
+/* Whether a new task runs before its parent. */
+const volatile bool child_runs_first = false;
+
+/* The times on this machine, in ns. */
+static u64 cfs_latency, cfs_min_granularity, cfs_wakeup_granularity;
+
+static __always_inline void cfs_times(u32 nr_cpus)
+{
+	u64 factor = scale ? fair_factor(nr_cpus) : 1;
+
+	cfs_latency = latency_us * 1000 * factor;
+	cfs_min_granularity = min_granularity_us * 1000 * factor;
+	cfs_wakeup_granularity = wakeup_granularity_us * 1000 * factor;
+}
+
+/*
+ * The rules. Pure functions of numbers, so that they can be tested one by one.
+ */
+
+/* The time in which each of @nr tasks has a turn. */
+static __always_inline u64 cfs_period(u64 nr)
+{
+	u64 most = cfs_min_granularity ? cfs_latency / cfs_min_granularity : 0;
+
+	return nr > most ? nr * cfs_min_granularity : cfs_latency;
+}
+
+/* A task's part of the period, of @load in all. */
+static __always_inline u64 cfs_share(u64 nr, u64 weight, u64 load)
+{
+	return load ? cfs_period(nr) * weight / load : cfs_period(nr);
+}
+
+/* And how long its turn is. */
+static __always_inline u64 cfs_slice(u64 nr, u64 weight, u64 load)
+{
+	u64 share = cfs_share(nr, weight, load);
+
+	return share < cfs_min_granularity ? cfs_min_granularity : share;
+}
+
+/* Virtual time of a task that wakes beside a queue's clock. */
+static __always_inline s64 cfs_woken(s64 v, s64 min_v, bool idle_policy)
+{
+	u64 credit = idle_policy ? cfs_min_granularity : cfs_latency;
+
+	if (gentle)
+		credit /= 2;
+	return fair_later(v, min_v - credit);
+}
+
+/*
+ * Whether a task at @v takes the CPU from one at @curr_v: 1 yes; 0 it is ahead,
+ * but not by enough; -1 it is not ahead.
+ */
+static __always_inline s32 cfs_ahead(s64 curr_v, s64 v, u64 weight)
+{
+	s64 lead = (u64)curr_v - (u64)v;
+
+	if (lead <= 0)
+		return -1;
+	return lead > fair_virtual(cfs_wakeup_granularity, weight);
+}
+
+/*
+ * Hooks of <lab/fair.h>.
+ */
+
+static __always_inline s64 fair_key(task_t *t)
+{
+	return t->vruntime;
+}
+
+static __always_inline void fair_place(rq_t *rq, task_t *t, u64 now)
+{
+	u64 load = fair_load(rq) + t->weight;
+
+	if (t->home != rq->cpu)
+		t->vruntime += (u64)rq->min_v - (u64)lab_read(rq_at(t->home)->min_v);
+	if (t->fresh)
+		t->vruntime = fair_later(t->vruntime, rq->min_v +
+			fair_virtual(cfs_slice(fair_nr(rq) + 1, t->weight, load), t->weight));
+	else if (t->asleep)
+		t->vruntime = cfs_woken(t->vruntime, rq->min_v, t->policy == FAIR_IDLE);
+	if (t->fresh && child_runs_first && rq->curr) {
+		s64 v = fair_curr_v(rq, now), own = t->vruntime;
+
+		if (lab_rb_less(v, own)) {
+			t->vruntime = v;
+			rq->curr->vruntime += (u64)own - (u64)v;
+		}
+	}
+	t->home = rq->cpu;
+}
+
+static __always_inline void cfs_forget_hints(rq_t *rq, task_t *t)
+{
+	if (rq->next == t)
+		rq->next = NULL;
+	if (rq->last == t)
+		rq->last = NULL;
+	if (rq->skip == t)
+		rq->skip = NULL;
+}
+
+static __always_inline void fair_leave(rq_t *rq, task_t *t, u64 now)
+{
+	cfs_forget_hints(rq, t);
+}
+
+static __always_inline void fair_clock_moved(rq_t *rq, s64 by) { }
+static __always_inline void fair_counted(rq_t *rq, task_t *t, s64 sign) { }
+
+static __always_inline bool fair_preempts(rq_t *rq, task_t *t, bool fresh, u64 now)
+{
+	task_t *curr = rq->curr;
+
+	consult(curr);
+	if (curr->policy == FAIR_IDLE && t->policy != FAIR_IDLE)
+		return true;
+	if (t->policy == FAIR_BATCH || t->policy == FAIR_IDLE)
+		return false;
+	if (fresh && child_runs_first && lab_rb_less(t->vruntime, curr->vruntime))
+		return true;
+	if (cfs_ahead(fair_curr_v(rq, now), t->vruntime, t->weight) < 1)
+		return false;
+	rq->next = t;
+	/* With many tasks the one that is interrupted comes back soon: its cache is warm. */
+	if (cfs_min_granularity && fair_nr(rq) >= cfs_latency / cfs_min_granularity)
+		rq->last = curr;
+	return true;
+}
+
+static __always_inline task_t *cfs_task(lab_rb_node_t *node)
+{
+	return lab_entry(node, struct fair_task, tree);
+}
+
+/* Whether a hint is honoured: if that is not unfair to the one whose turn it is. */
+static __always_inline bool cfs_hint(task_t *hint, task_t *left)
+{
+	return hint && cfs_ahead(hint->vruntime, left->vruntime, left->weight) < 1;
+}
+
+static __always_inline task_t *fair_pick(rq_t *rq, task_t *prev)
+{
+	task_t *left = NULL, *second = NULL, *chosen;
+	lab_rb_node_t *first = rq->tree.first, *next;
+
+	if (first) {
+		left = cfs_task(first);
+		examine(left);
+	}
+	if (prev) {
+		examine(prev);
+		if (!left || lab_rb_less(prev->vruntime, left->vruntime))
+			left = prev;
+	}
+	if (!left)
+		return NULL;
+	chosen = left;
+	if (rq->skip == left) {
+		if (left == prev) {
+			if (first)
+				second = cfs_task(first);
+		} else {
+			next = lab_rb_next(first);
+			if (next)
+				second = cfs_task(next);
+			if (prev && (!second || lab_rb_less(prev->vruntime, second->vruntime)))
+				second = prev;
+		}
+		if (second) {
+			examine(second);
+			if (cfs_hint(second, left))
+				chosen = second;
+		}
+	}
+	if (cfs_hint(rq->next, left))
+		chosen = rq->next;
+	else if (cfs_hint(rq->last, left))
+		chosen = rq->last;
+	/* A hint must be one that can run here. */
+	if (chosen != prev && !chosen->queued)
+		chosen = left;
+	if (chosen == prev)
+		cfs_forget_hints(rq, prev);
+	return chosen;
+}
+
+static __always_inline void fair_begin(rq_t *rq, task_t *t)
+{
+	cfs_forget_hints(rq, t);
+}
+
+static __always_inline bool fair_turn_ends(rq_t *rq, task_t *t)
+{
+	u64 slice;
+	s64 lead;
+
+	if (!rq->nr)
+		return false;
+	slice = cfs_slice(fair_nr(rq), t->weight, fair_load(rq));
+	if (t->turn_ns > slice) {
+		cfs_forget_hints(rq, t);
+		return true;
+	}
+	if (t->turn_ns < cfs_min_granularity)
+		return false;
+	lead = (u64)t->vruntime - (u64)rq->tree.first->key;
+	return lead > (s64)slice;
+}
+
+/* sched_yield(): the others first, if that is fair; nothing is taken from the task. */
+bool BPF_STRUCT_OPS(cfs_yield, struct task_struct *from, struct task_struct *to)
+{
+	rq_t *rq = rq_at(bpf_get_smp_processor_id());
+	task_t *t = task_of(from);
+	unsigned long flags;
+	bool waits;
+
+	if (!t || to || !lab_lock_irqsave(&rq->lock, flags))
+		return false;
+	waits = rq->nr;
+	if (waits) {
+		cfs_forget_hints(rq, t);
+		if (t->policy != FAIR_BATCH)
+			rq->skip = t;
+	}
+	lab_unlock_irqrestore(&rq->lock, flags);
+	if (waits)
+		scx_bpf_task_set_slice(from, 0);
+	return waits;
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(cfs_init)
+{
+	int error = fair_init();
+
+	if (!error)
+		cfs_times(lab_nr_cpus);
+	return error;
+}
+
+void BPF_STRUCT_OPS(cfs_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+SCX_OPS_DEFINE(cfs_ops,
+	       FAIR_OPS,
+	       .yield			= (void *)cfs_yield,
+	       .init			= (void *)cfs_init,
+	       .exit			= (void *)cfs_exit,
+	       .name			= "cfs");
