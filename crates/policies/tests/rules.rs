@@ -220,3 +220,11 @@ rules! {
         fork_, fork_child_first, yield_, policies, moved, fairness_bound, idle_takes, idle_is_short,
         balance, placement, fork_goes_to_the_idlest, attribute_change,
 }
+
+rules! {
+    eevdf:
+        t1_eligible, t2_join, t2_negative_lag, t3_shorter_request_first, t4_deadline, slice,
+        slice_of_later_kernels, request_fulfilled, parity, parity_ends_with_eligibility,
+        short_request_preempts, short_request_off, sleep_keeps_lag, fork_, yield_, moved,
+        like_a_plain_search, fairness_bound,
+}

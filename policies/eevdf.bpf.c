@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Earliest eligible virtual deadline first, the fair scheduler of Linux 6.6 on.
+ *
+ * Idea: every task asks for a slice of CPU time again and again. By its weight it
+ * is due that time until a virtual deadline. Of the tasks that have had no more
+ * than their share (that are eligible), the one with the earliest deadline runs,
+ * and goes on until its request is fulfilled. What a task lacks or has had too
+ * much, its lag, it keeps while it sleeps.
+ *
+ * Good for: fair shares with a bound: no task is ever ahead or behind by much
+ * more than one request; latency by a short request rather than by a nice level.
+ *
+ * Bad for: sleepers, who get no credit: whoever wakes waits its turn behind the
+ * request that is being fulfilled.
+ *
+ * Source: I. Stoica and H. Abdel-Wahab, Earliest Eligible Virtual Deadline First,
+ * 1995; Linux 6.6 (kernel/sched/fair.c), without group scheduling and NUMA
+ * balancing; docs/schedulers/eevdf.md restates the rules.
+ *
+ * Simplifications:
+ * - sched_ext does not tell a policy what slice a task asked for by
+ *   sched_setattr(): all have the usual one.
+ * - A task that goes to sleep leaves the queue at once (no delayed dequeue).
+ * - A nice level that changes keeps the virtual time, not the lag.
+ * - Placement, load, balancing and the moments around a context switch as in cfs.
+ */
+#include <lab/lab.bpf.h>
+#include <lab/fair.h>
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+/* Length of a request, in µs; on one CPU, see `scale`. 700 in later kernels. */
+const volatile u64 base_slice_us = 750;
+
+/* Whether it grows with the number of CPUs: 2 from 2, 3 from 4, 4 from 8 on. */
+const volatile bool scale = true;
+
+/* Whether a running task is not replaced before its request is fulfilled, as long as it is eligible. */
+const volatile bool run_to_parity = true;
+
+/* Whether a woken task with a shorter request may replace it nevertheless. */
+const volatile bool preempt_short = true;
+
+/* Timer tick that bounds the lag of sleepers, in µs. */
+const volatile u64 tick_us = 4000;
+
+/* The usual request on this machine, in ns. */
+static u64 eevdf_slice;
+
+/*
+ * The rules. Pure functions of numbers, so that they can be tested one by one.
+ */
+
+static __always_inline s64 eevdf_divide(s64 sum, u64 by)
+{
+	/* Downwards. BPF has no signed division everywhere. */
+	return sum < 0 ? -(s64)(((u64)-sum + by - 1) / by) : (s64)((u64)sum / by);
+}
+
+static __always_inline u64 eevdf_request(task_t *t)
+{
+	return t->request_ns ? t->request_ns : eevdf_slice;
+}
+
+/* The lag that is remembered of a task: two requests or ticks in virtual time at most. */
+static __always_inline s64 eevdf_clamp(s64 lag, u64 request_ns, u64 weight)
+{
+	u64 tick_ns = tick_us * 1000;
+	s64 limit = fair_virtual(2 * (request_ns > tick_ns ? request_ns : tick_ns), weight);
+
+	return lag > limit ? limit : lag < -limit ? -limit : lag;
+}
+
+/* Where a task of @weight joins tasks of @load at average @avg, so that its lag is @lag afterwards. */
+static __always_inline s64 eevdf_join(s64 avg, s64 lag, u64 load, u64 weight)
+{
+	if (!load)
+		return avg;
+	return avg - eevdf_divide(lag * (s64)(load + weight), load);
+}
+
+static __always_inline s64 eevdf_deadline(s64 v, u64 request_ns, u64 weight)
+{
+	return v + fair_virtual(request_ns, weight);
+}
+
+/*
+ * The queue.
+ */
+
+/* Average virtual time of the runnable tasks, by weight. */
+static __always_inline s64 eevdf_average(rq_t *rq, u64 now)
+{
+	u64 load = rq->load;
+	s64 sum = rq->sum;
+
+	if (rq->curr) {
+		sum += (s64)((u64)fair_curr_v(rq, now) - (u64)rq->min_v) *
+		       (s64)rq->curr->weight;
+		load += rq->curr->weight;
+	}
+	return load ? rq->min_v + eevdf_divide(sum, load) : rq->min_v;
+}
+
+/* The running task's request is fulfilled: the next one. */
+static __always_inline bool eevdf_renew(task_t *t)
+{
+	if (lab_rb_less(t->vruntime, t->deadline))
+		return false;
+	t->deadline = eevdf_deadline(t->vruntime, eevdf_request(t), t->weight);
+	return true;
+}
+
+/*
+ * Who runs next: of the eligible tasks the one with the earliest deadline, @prev
+ * among them if it is not NULL; it is the current task, at @prev_v.
+ */
+static __always_inline task_t *eevdf_pick(rq_t *rq, task_t *prev, s64 prev_v, u64 now)
+{
+	s64 avg = eevdf_average(rq, now);
+	bool eligible = false;
+	lab_rb_node_t *node;
+	task_t *t = NULL;
+
+	if (prev) {
+		examine(prev);
+		eligible = !lab_rb_less(avg, prev_v);
+		if (eligible && run_to_parity && prev->protected == prev->deadline &&
+		    lab_rb_less(prev_v, prev->deadline))
+			return prev;
+	}
+	node = lab_rb_first_within(&rq->tree, avg);
+	if (!node && !eligible)
+		node = rq->tree.first;
+	if (node) {
+		t = lab_entry(node, struct fair_task, tree);
+		examine(t);
+		if (rq->tree.steps > 1)
+			lab_count(LAB_EXAMINED, rq->tree.steps - 1);
+	}
+	if (prev && (!t || (eligible && lab_rb_less(prev->deadline, t->deadline))))
+		return prev;
+	return t;
+}
+
+/*
+ * Hooks of <lab/fair.h>.
+ */
+
+static __always_inline s64 fair_key(task_t *t)
+{
+	return t->deadline;
+}
+
+static __always_inline void fair_place(rq_t *rq, task_t *t, u64 now)
+{
+	u64 request = eevdf_request(t), length = request;
+
+	if (t->fresh)
+		t->lag = 0;
+	if (!t->asleep && t->home == rq->cpu) {
+		/* Displaced, or an attribute of it has changed. */
+		eevdf_renew(t);
+		return;
+	}
+	t->vruntime = eevdf_join(eevdf_average(rq, now), t->lag, fair_load(rq), t->weight);
+	/* Who is new begins in the middle, as on average the others are. */
+	if (t->fresh)
+		length /= 2;
+	t->deadline = eevdf_deadline(t->vruntime, length, t->weight);
+	t->home = rq->cpu;
+}
+
+static __always_inline void fair_leave(rq_t *rq, task_t *t, u64 now)
+{
+	s64 lag = (u64)eevdf_average(rq, now) - (u64)t->vruntime;
+
+	t->lag = eevdf_clamp(lag, eevdf_request(t), t->weight);
+}
+
+static __always_inline void fair_clock_moved(rq_t *rq, s64 by)
+{
+	rq->sum -= by * (s64)rq->load;
+}
+
+static __always_inline void fair_counted(rq_t *rq, task_t *t, s64 sign)
+{
+	rq->sum += sign * (s64)((u64)t->vruntime - (u64)rq->min_v) * (s64)t->weight;
+}
+
+static __always_inline bool fair_preempts(rq_t *rq, task_t *t, bool fresh, u64 now)
+{
+	task_t *curr = rq->curr;
+	s64 curr_v = fair_curr_v(rq, now);
+
+	consult(curr);
+	if (curr->policy == FAIR_IDLE && t->policy != FAIR_IDLE)
+		return true;
+	if (t->policy == FAIR_BATCH || t->policy == FAIR_IDLE)
+		return false;
+	if (preempt_short && eevdf_request(t) < eevdf_request(curr) &&
+	    !lab_rb_less(eevdf_average(rq, now), t->vruntime) &&
+	    lab_rb_less(t->deadline, curr->deadline)) {
+		curr->protected = curr->deadline + 1;
+		return true;
+	}
+	return eevdf_pick(rq, curr, curr_v, now) == t;
+}
+
+static __always_inline task_t *fair_pick(rq_t *rq, task_t *prev)
+{
+	task_t *t;
+	u64 now = 0;
+	s64 v = 0;
+
+	if (prev) {
+		eevdf_renew(prev);
+		now = prev->started_ns;
+		v = prev->vruntime;
+	}
+	t = eevdf_pick(rq, prev, v, now);
+	if (t && t == prev)
+		t->protected = t->deadline;
+	return t;
+}
+
+static __always_inline void fair_begin(rq_t *rq, task_t *t)
+{
+	t->protected = t->deadline;
+}
+
+static __always_inline bool fair_turn_ends(rq_t *rq, task_t *t)
+{
+	return eevdf_renew(t) && rq->nr;
+}
+
+/* sched_yield(): the deadline is one request later. */
+bool BPF_STRUCT_OPS(eevdf_yield, struct task_struct *from, struct task_struct *to)
+{
+	rq_t *rq = rq_at(bpf_get_smp_processor_id());
+	task_t *t = task_of(from);
+	unsigned long flags;
+	bool waits;
+
+	if (!t || to || !lab_lock_irqsave(&rq->lock, flags))
+		return false;
+	waits = rq->nr;
+	if (waits) {
+		fair_charge(t, scx_bpf_now());
+		t->deadline += fair_virtual(eevdf_request(t), t->weight);
+	}
+	lab_unlock_irqrestore(&rq->lock, flags);
+	if (waits)
+		scx_bpf_task_set_slice(from, 0);
+	return waits;
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(eevdf_init)
+{
+	int error = fair_init();
+
+	if (!error)
+		eevdf_slice = base_slice_us * 1000 * (scale ? fair_factor(lab_nr_cpus) : 1);
+	return error;
+}
+
+void BPF_STRUCT_OPS(eevdf_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+SCX_OPS_DEFINE(eevdf_ops,
+	       FAIR_OPS,
+	       .yield			= (void *)eevdf_yield,
+	       .init			= (void *)eevdf_init,
+	       .exit			= (void *)eevdf_exit,
+	       .name			= "eevdf");
