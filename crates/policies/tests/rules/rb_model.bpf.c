@@ -26,6 +26,8 @@ struct world {
 	struct item items[NODES];
 	u32 model[NODES];	/* numbers of the linked items, in order */
 	u32 nr;
+	u32 place;		/* of the item that is added; here, as the verifier would follow a local */
+	u32 depth, blacks;	/* of the node that was looked at last; likewise */
 	u32 seed;
 	u32 done;
 	u32 deepest;
@@ -75,16 +77,16 @@ static __noinline bool sound(lab_rb_node_t *node)
 /* Black nodes from @node up to the root, or 0 if its depth exceeds what the colours allow. */
 static __noinline u32 blacks(lab_rb_node_t *node)
 {
-	u32 nr = 0, depth = 0;
-
 	lab_use_arena();
+	world.depth = 0;
+	world.blacks = 0;
 	for (; node && can_loop; node = node->parent) {
-		nr += !node->red;
-		depth++;
+		world.blacks += !node->red;
+		world.depth++;
 	}
-	if (depth > world.deepest)
-		world.deepest = depth;
-	return depth > 2 * nr ? 0 : nr;
+	if (world.depth > world.deepest)
+		world.deepest = world.depth;
+	return world.depth > 2 * world.blacks ? 0 : world.blacks;
 }
 
 /* The first of the model's nodes whose value is at most @bound. */
@@ -101,7 +103,7 @@ static __noinline lab_rb_node_t *model_within(s64 bound)
 }
 
 /* Whether the tree is the model. */
-static __noinline bool same(void)
+__weak bool same(void)
 {
 	lab_rb_node_t *pos, *want;
 	u32 i, height = 0, nr;
@@ -131,10 +133,11 @@ static __noinline bool same(void)
 	       world.tree.steps <= world.deepest;
 }
 
-static __noinline int step(void)
+/* Global, as same() is: the verifier looks at it by itself. */
+__weak int step(void)
 {
 	struct item __arena *item;
-	u32 number, place, i;
+	u32 number, i;
 
 	lab_use_arena();
 	number = draw(NODES);
@@ -155,13 +158,16 @@ static __noinline int step(void)
 	if (!lab_rb_add(&world.tree, &item->node))
 		return -1;
 	item->linked = true;
-	for (place = 0; place < world.nr && can_loop; place++) {
-		if (lab_rb_less(item->node.key, modelled(place)->key))
+	world.place = world.nr;
+	bpf_for(i, 0, world.nr) {
+		if (lab_rb_less(item->node.key, modelled(i)->key)) {
+			world.place = i;
 			break;
+		}
 	}
-	for (i = world.nr; i > place && can_loop; i--)
+	for (i = world.nr; i > world.place && can_loop; i--)
 		world.model[i & (NODES - 1)] = world.model[(i - 1) & (NODES - 1)];
-	world.model[place & (NODES - 1)] = number;
+	world.model[world.place & (NODES - 1)] = number;
 	world.nr++;
 	return 0;
 }
