@@ -230,8 +230,27 @@ static __always_inline struct task_struct *lab_task_claim(lab_task_t *t, s32 cpu
 		return p;
 	lab_count(LAB_LATE_MASKS, 1);
 	lab_disallow(t, cpu);
+	/* It may run on its own CPU alone, which need not know that it waits. */
+	if (is_migration_disabled(p))
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
 	bpf_task_release(p);
 	return NULL;
+}
+
+/*
+ * lab_task_home - sends a task that could not be claimed because it must not
+ * migrate to the local queue of its CPU, for a policy that has taken it off its
+ * queue: nothing enqueues it again. In ops.dispatch().
+ */
+static __always_inline void lab_task_home(lab_task_t *t, u64 slice_ns)
+{
+	struct task_struct *p = bpf_task_from_pid(t->pid);
+
+	if (!p)
+		return;
+	if (is_migration_disabled(p))
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p), slice_ns, 0);
+	bpf_task_release(p);
 }
 
 /* The context of @p, or NULL, which is counted. */
