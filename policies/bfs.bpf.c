@@ -214,12 +214,10 @@ void BPF_STRUCT_OPS(bfs_dispatch, s32 cpu, struct task_struct *prev_p)
 		if (!t || t == prev)
 			break;
 		p = lab_task_claim(&t->lab, cpu);
+		/* If not, whatever made it so enqueues it again. */
 		bfs_unlink(t);
-		if (!p) {
-			/* It must stay on its CPU, or whatever made it so enqueues it again. */
-			lab_task_home(&t->lab, DL_LONG_SLICE_NS);
+		if (!p)
 			continue;
-		}
 		if (t->lab.cpu != cpu)
 			lab_count(LAB_PICKED_ELSEWHERE, 1);
 		if (prev && dl_used_up(prev))

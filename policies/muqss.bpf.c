@@ -376,14 +376,12 @@ void BPF_STRUCT_OPS(muqss_dispatch, s32 cpu, struct task_struct *prev_p)
 			break;
 		}
 		p = lab_task_claim(&t->lab, cpu);
+		/* If not, whatever made it so enqueues it again. */
 		muqss_unlink(from, t);
 		if (from != own)
 			lab_unlock(&from->lock);
-		if (!p) {
-			/* It must stay on its CPU, or whatever made it so enqueues it again. */
-			lab_task_home(&t->lab, DL_LONG_SLICE_NS);
+		if (!p)
 			continue;
-		}
 		if (t->lab.cpu != cpu)
 			lab_count(LAB_PICKED_ELSEWHERE, 1);
 		if (prev && dl_used_up(&prev->dl))

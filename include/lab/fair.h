@@ -788,10 +788,9 @@ void BPF_STRUCT_OPS(fair_op_dispatch, s32 cpu, struct task_struct *prev_p)
 			break;
 		p = lab_task_claim(&t->lab, cpu);
 		if (!p) {
-			/* It must stay on its CPU, or whatever made it so enqueues it again. */
+			/* Whatever made it so enqueues it again. */
 			fair_leave(rq, t, now);
 			fair_unlink(rq, t);
-			lab_task_home(&t->lab, FAIR_LONG_SLICE_NS);
 			continue;
 		}
 		fair_unlink(rq, t);

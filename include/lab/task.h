@@ -160,6 +160,8 @@ static __always_inline void lab_task_refresh(lab_task_t *t, struct task_struct *
 {
 	u32 i, words = (lab_nr_cpus + 63) / 64;
 
+	/* A thread that is not the first takes the number of the process when it calls execve(). */
+	t->pid = p->pid;
 #ifdef __bpf__
 	u64 bits[LAB_MASK_WORDS] = {};
 
@@ -215,6 +217,12 @@ static __always_inline void lab_charge_recalculation(u32 bytes)
  * The masks in the arena only filter: the real task decides. NULL: it is gone
  * or may not run there, which is counted; until the next refresh its cached
  * mask does not let it on @cpu, so that the caller can choose again.
+ *
+ * Whether migration is disabled is not asked. The kernel keeps such a task to
+ * itself (SCX_OPS_ENQ_MIGRATION_DISABLED is not set), and the count cannot be
+ * read from another CPU: a BPF program raises it for the task it interrupts,
+ * so a task that its old CPU is still putting away, in ops.enqueue() here,
+ * looks as if it had to stay.
  */
 static __always_inline struct task_struct *lab_task_claim(lab_task_t *t, s32 cpu)
 {
@@ -225,32 +233,12 @@ static __always_inline struct task_struct *lab_task_claim(lab_task_t *t, s32 cpu
 		lab_disallow(t, cpu);
 		return NULL;
 	}
-	if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
-	    (scx_bpf_task_cpu(p) == cpu || !is_migration_disabled(p)))
+	if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 		return p;
 	lab_count(LAB_LATE_MASKS, 1);
 	lab_disallow(t, cpu);
-	/* It may run on its own CPU alone, which need not know that it waits. */
-	if (is_migration_disabled(p))
-		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
 	bpf_task_release(p);
 	return NULL;
-}
-
-/*
- * lab_task_home - sends a task that could not be claimed because it must not
- * migrate to the local queue of its CPU, for a policy that has taken it off its
- * queue: nothing enqueues it again. In ops.dispatch().
- */
-static __always_inline void lab_task_home(lab_task_t *t, u64 slice_ns)
-{
-	struct task_struct *p = bpf_task_from_pid(t->pid);
-
-	if (!p)
-		return;
-	if (is_migration_disabled(p))
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p), slice_ns, 0);
-	bpf_task_release(p);
 }
 
 /* The context of @p, or NULL, which is counted. */
@@ -295,7 +283,6 @@ static __always_inline lab_task_t *lab_task_new(struct task_struct *p, u32 bytes
 		((u64 __arena *)t)[i] = 0;
 	t->node.next = NULL;
 	t->node.prev = NULL;
-	t->pid = p->pid;
 #ifndef __bpf__
 	t->task = p->__lab_index;
 #endif

@@ -78,8 +78,8 @@ rules! {
 
 rules! {
     library:
-        list_like_an_array, list_budget, contexts_like_a_set, cached_mask, no_context_left,
-        too_many_cpus,
+        list_like_an_array, list_budget, contexts_like_a_set, cached_mask, claimed_while_put_away,
+        claimed_by_its_new_number, no_context_left, too_many_cpus,
 }
 
 rules! {

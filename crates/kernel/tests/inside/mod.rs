@@ -150,20 +150,9 @@ fn number(outcome: &Outcome, name: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{name} is absent"))
 }
 
-/// Policies that are known to leave a task waiting in a real kernel now and then; docs/schedulers tells
-/// when. The host names them among what was not run.
-pub const STALLS: &[&str] = &["bfs", "mq", "mq-local", "mq-pool", "muqss"];
-
-/// The policies that come with the program, but for those.
-fn checked() -> impl Iterator<Item = &'static policy::Embedded> {
-    POLICIES
-        .iter()
-        .filter(|policy| !STALLS.contains(&policy.name))
-}
-
 fn every_policy_schedules(_: &Inside<'_>) -> Result<String, String> {
     let mut told = Vec::new();
-    for embedded in checked() {
+    for embedded in POLICIES {
         let object = text(policy::resolve(embedded.name))?;
         let loaded = text(Loaded::load(&object, &[]))?;
         programs::compute(Duration::from_millis(300));
@@ -347,7 +336,10 @@ fn an_ejection_is_the_outcome(inside: &Inside<'_>) -> Result<String, String> {
 fn switches_of_pingpong_are_counted(_: &Inside<'_>) -> Result<String, String> {
     const TURNS: f64 = 500.0;
     let mut told = Vec::new();
-    for scheduler in ["default"].into_iter().chain(checked().map(|p| p.name)) {
+    for scheduler in ["default"]
+        .into_iter()
+        .chain(POLICIES.iter().map(|p| p.name))
+    {
         let outcome = measured(scheduler, &["pingpong", "500"], false)?;
         let voluntary = number(&outcome, "switches.voluntary")?;
         // One for each of two threads a turn, and a few to start and to end.
@@ -513,7 +505,10 @@ fn failures_of_programs_are_told(_: &Inside<'_>) -> Result<String, String> {
 
 fn policy_counters_rise(_: &Inside<'_>) -> Result<String, String> {
     let mut told = Vec::new();
-    for policy in checked().filter(|p| p.source.contains("lab/lab.bpf.h")) {
+    for policy in POLICIES
+        .iter()
+        .filter(|p| p.source.contains("lab/lab.bpf.h"))
+    {
         let outcome = measured(policy.name, &["compute", "500"], false)?;
         let choices = number(&outcome, "schedule.choices")?;
         let examined = number(&outcome, "schedule.examined_mean")?;

@@ -160,6 +160,50 @@ static void cached_mask(void)
 	CHECK(!lab_allowed(&t->lab, 67) && lab_allowed(&t->lab, 3));
 }
 
+/*
+ * A task that its old CPU is still putting away, in ops.enqueue() of this very
+ * policy, has its count of disabled migrations raised by the BPF program. It is
+ * in the policy's custody and may go anywhere.
+ */
+static void claimed_while_put_away(void)
+{
+	struct task_struct *p;
+	task_t *t;
+
+	script_start(2);
+	p = script_fork(NULL, 0, 1);
+	t = task_of(p);
+	script.nr_held = 1;
+	p->migration_disabled = 1;
+	CHECK(lab_task_claim(&t->lab, 1) == p);
+	CHECK(lab_task_claim(&t->lab, 0) == p);
+	CHECK(lab_allowed(&t->lab, 1));
+
+	/* Not so the real mask. */
+	script_of(p)->mask.bits[0] = 1;
+	CHECK(!lab_task_claim(&t->lab, 1));
+	CHECK(!lab_allowed(&t->lab, 1));
+	script.nr_held = 0;
+}
+
+/* execve() of a thread gives it another number. */
+static void claimed_by_its_new_number(void)
+{
+	struct task_struct *p;
+	task_t *t;
+
+	script_start(1);
+	p = script_fork(NULL, 0, 1);
+	t = task_of(p);
+	t->lab.pid = p->pid + 1;
+	script.nr_held = 1;
+	CHECK(!lab_task_claim(&t->lab, 0));
+	EQUAL(script.probes[LAB_FAILED_LOOKUPS], 1);
+	lab_task_refresh(&t->lab, p);
+	CHECK(lab_task_claim(&t->lab, 0) == p);
+	script.nr_held = 0;
+}
+
 static void *no_pages(struct lab_host *h, const void *map, void *addr, u32 pages)
 {
 	return NULL;
@@ -192,4 +236,5 @@ static void too_many_cpus(void)
 }
 
 TESTS(TEST(list_like_an_array), TEST(list_budget), TEST(contexts_like_a_set),
-      TEST(cached_mask), TEST(no_context_left), TEST(too_many_cpus))
+      TEST(cached_mask), TEST(claimed_while_put_away),
+      TEST(claimed_by_its_new_number), TEST(no_context_left), TEST(too_many_cpus))
