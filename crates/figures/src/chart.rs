@@ -1,0 +1,433 @@
+//! A chart with two axes: lines, points with their spread, and bars.
+
+use std::ops::Range;
+
+use plotters::chart::SeriesAnno;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+/// Two axes and what is drawn over them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Chart {
+    pub title: String,
+    pub x: Axis,
+    pub y: Axis,
+    pub series: Vec<Series>,
+}
+
+/// What an axis shows.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Axis {
+    /// With the unit.
+    pub label: String,
+    pub scale: Scale,
+}
+
+impl Axis {
+    /// An axis in equal steps.
+    pub fn linear(label: impl Into<String>) -> Axis {
+        Axis {
+            label: label.into(),
+            scale: Scale::Linear,
+        }
+    }
+
+    /// An axis in equal factors; values that are not above 0 are left out.
+    pub fn log(label: impl Into<String>) -> Axis {
+        Axis {
+            label: label.into(),
+            scale: Scale::Log,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scale {
+    /// From 0, or from the lowest value if that is below 0.
+    Linear,
+    /// To the base of 10.
+    Log,
+}
+
+/// Values that belong together.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Series {
+    /// For the legend.
+    pub name: String,
+    pub mark: Mark,
+    pub points: Vec<Point>,
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// Points joined by a line: what was computed.
+    Line,
+    /// Hollow points joined by a thin line: what somebody else has measured.
+    Hollow,
+    /// Points alone.
+    Dots,
+    /// Bars from 0, each as wide as the step to the next.
+    Bars,
+}
+
+/// One value.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Point {
+    pub x: f64,
+    pub y: f64,
+    /// Lowest and highest, drawn as a stroke.
+    pub spread: Option<(f64, f64)>,
+}
+
+impl From<(f64, f64)> for Point {
+    fn from((x, y): (f64, f64)) -> Point {
+        Point { x, y, spread: None }
+    }
+}
+
+/// Width and height of every chart, in CSS pixels.
+const SIZE: (u32, u32) = (640, 360);
+const FONT: &str = "sans-serif";
+const LABEL: i32 = 12;
+
+/// Wong's palette (Nature Methods 8, 441, 2011): tellable apart with any colour vision.
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 0, 0),
+];
+
+impl Chart {
+    /// The chart as an `<svg>` element. Values that are not finite, or not above 0 on a logarithmic axis, are
+    /// not drawn; without any value the chart says so.
+    pub fn svg(&self) -> String {
+        let mut svg = String::new();
+        {
+            let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+            // The only failure of this back end is that of a file, which there is none of.
+            self.draw(&area).expect("drawing into a string");
+        }
+        svg
+    }
+
+    fn draw<'a>(&self, area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>) -> Drawn<'a> {
+        area.fill(&WHITE)?;
+        let drawable = self.drawable();
+        let all = || drawable.iter().flat_map(|series| &series.points);
+        if all().next().is_none() {
+            let at = (SIZE.0 as i32 / 2, SIZE.1 as i32 / 2);
+            let style = (FONT, 14)
+                .into_font()
+                .color(&BLACK)
+                .pos(Pos::new(HPos::Center, VPos::Center));
+            let text = format!("{}: no values", self.title);
+            area.draw(&Text::new(text, at, style))?;
+            return area.present();
+        }
+        let bars = drawable.iter().any(|series| series.mark == Mark::Bars);
+        let step = if bars { smallest_step(&drawable) } else { 0.0 };
+        let x = bounds(all().map(|point| point.x), self.x.scale, step);
+        let y = bounds(
+            all().flat_map(|point| {
+                let (low, high) = point.spread.unwrap_or((point.y, point.y));
+                [point.y, low, high]
+            }),
+            self.y.scale,
+            0.0,
+        );
+        // Along x the shape counts, not the distance from 0.
+        let first = all().map(|point| point.x).fold(f64::INFINITY, f64::min);
+        let x = if self.x.scale == Scale::Linear && !bars && first < x.end {
+            first.max(x.start)..x.end
+        } else {
+            x
+        };
+        match (self.x.scale, self.y.scale) {
+            (Scale::Linear, Scale::Linear) => self.plot(area, &drawable, step, x, y),
+            (Scale::Log, Scale::Linear) => self.plot(area, &drawable, step, x.log_scale(), y),
+            (Scale::Linear, Scale::Log) => self.plot(area, &drawable, step, x, y.log_scale()),
+            (Scale::Log, Scale::Log) => {
+                self.plot(area, &drawable, step, x.log_scale(), y.log_scale())
+            }
+        }
+    }
+
+    /// The series without what cannot be drawn.
+    fn drawable(&self) -> Vec<Series> {
+        let fits =
+            |value: f64, scale: Scale| value.is_finite() && (scale == Scale::Linear || value > 0.0);
+        let series = self.series.iter().map(|series| Series {
+            points: series
+                .points
+                .iter()
+                .filter(|point| fits(point.x, self.x.scale) && fits(point.y, self.y.scale))
+                .map(|point| Point {
+                    spread: point
+                        .spread
+                        .filter(|&(low, high)| fits(low, self.y.scale) && high.is_finite()),
+                    ..*point
+                })
+                .collect(),
+            ..series.clone()
+        });
+        series.collect()
+    }
+
+    fn plot<'a, X, Y>(
+        &self,
+        area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
+        drawable: &[Series],
+        step: f64,
+        x: X,
+        y: Y,
+    ) -> Drawn<'a>
+    where
+        X: AsRangedCoord<Value = f64>,
+        X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let mut chart = ChartBuilder::on(area)
+            .caption(&self.title, (FONT, 15))
+            .margin(8)
+            .margin_right(20)
+            .x_label_area_size(40)
+            .y_label_area_size(64)
+            .build_cartesian_2d(x, y)?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_desc(&self.x.label)
+            .y_desc(&self.y.label)
+            .x_labels(10)
+            .y_labels(6)
+            .x_label_formatter(&|value| short(*value))
+            .y_label_formatter(&|value| short(*value))
+            .label_style((FONT, LABEL))
+            .draw()?;
+        for (index, series) in drawable.iter().enumerate() {
+            let colour = COLOURS[index % COLOURS.len()];
+            // After one round through the colours the strokes tell.
+            let stroke = colour.stroke_width(1 + u32::from(series.mark != Mark::Hollow));
+            let filled = if series.mark == Mark::Hollow {
+                colour.stroke_width(1)
+            } else {
+                colour.filled()
+            };
+            let radius = if series.points.len() > 60 { 1 } else { 3 };
+            match series.mark {
+                Mark::Bars => {
+                    let bars = series.points.iter().map(|point| {
+                        let left = point.x - step * 0.45;
+                        Rectangle::new(
+                            [(left, 0.0), (left + step * 0.9, point.y)],
+                            colour.mix(0.7).filled(),
+                        )
+                    });
+                    legend(chart.draw_series(bars)?, &series.name, colour);
+                }
+                Mark::Line | Mark::Hollow => {
+                    let line = series.points.iter().map(|point| (point.x, point.y));
+                    let drawn = chart.draw_series(LineSeries::new(line, stroke))?;
+                    legend(drawn, &series.name, colour);
+                    let dots = series.points.iter();
+                    chart.draw_series(
+                        dots.map(|point| Circle::new((point.x, point.y), radius, filled)),
+                    )?;
+                }
+                Mark::Dots => {
+                    let dots = series.points.iter();
+                    let drawn = chart.draw_series(
+                        dots.map(|point| Circle::new((point.x, point.y), radius, filled)),
+                    )?;
+                    legend(drawn, &series.name, colour);
+                }
+            }
+            let spreads = series.points.iter().filter_map(|point| {
+                let (low, high) = point.spread?;
+                Some(PathElement::new(
+                    vec![(point.x, low), (point.x, high)],
+                    colour.mix(0.6).stroke_width(1),
+                ))
+            });
+            chart.draw_series(spreads)?;
+        }
+        if drawable.len() > 1 {
+            chart
+                .configure_series_labels()
+                .position(SeriesLabelPosition::UpperLeft)
+                .background_style(WHITE.mix(0.8))
+                .border_style(BLACK.mix(0.2))
+                .label_font((FONT, LABEL))
+                .draw()?;
+        }
+        area.present()
+    }
+}
+
+type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
+
+fn legend<'a>(drawn: &mut SeriesAnno<'a, SVGBackend<'_>>, name: &str, colour: RGBColor) {
+    drawn
+        .label(name)
+        .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], colour.stroke_width(3)));
+}
+
+/// The range that shows all values, with `room` at both ends.
+fn bounds(values: impl Iterator<Item = f64>, scale: Scale, room: f64) -> Range<f64> {
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
+    match scale {
+        Scale::Linear => {
+            let low = (low - room).min(0.0);
+            let high = high + room;
+            if high > low {
+                low..high + (high - low) * 0.05
+            } else {
+                low..low + 1.0
+            }
+        }
+        Scale::Log => low / 1.2..high * 1.2,
+    }
+}
+
+/// The least distance between neighbours along x; 1 where there are none.
+fn smallest_step(series: &[Series]) -> f64 {
+    let mut all: Vec<f64> = series
+        .iter()
+        .flat_map(|series| series.points.iter().map(|point| point.x))
+        .collect();
+    all.sort_by(f64::total_cmp);
+    let steps = all.windows(2).map(|pair| pair[1] - pair[0]);
+    let least = steps
+        .filter(|&step| step > 0.0)
+        .fold(f64::INFINITY, f64::min);
+    if least.is_finite() { least } else { 1.0 }
+}
+
+/// A number for an axis: at most four digits that count, and k, M or G.
+fn short(value: f64) -> String {
+    let (scaled, unit) = match value.abs() {
+        size if size >= 1e9 => (value / 1e9, " G"),
+        size if size >= 1e6 => (value / 1e6, " M"),
+        size if size >= 1e4 => (value / 1e3, " k"),
+        _ => (value, ""),
+    };
+    let digits = match scaled.abs() {
+        0.0 => 0,
+        size if size >= 100.0 => 0,
+        size if size >= 1.0 => 2,
+        _ => 4,
+    };
+    let text = format!("{scaled:.digits$}");
+    let text = if digits > 0 {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    };
+    format!("{text}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(series: Vec<Series>) -> Chart {
+        Chart {
+            title: "Throughput".into(),
+            x: Axis::linear("CPUs"),
+            y: Axis::linear("messages/s"),
+            series,
+        }
+    }
+
+    fn line(points: &[(f64, f64)]) -> Series {
+        Series {
+            name: "dss".into(),
+            mark: Mark::Line,
+            points: points.iter().map(|&point| point.into()).collect(),
+        }
+    }
+
+    #[test]
+    fn numbers_of_axes_are_short() {
+        let all = [
+            0.0, 0.25, 1.0, 2.5, 100.0, 9_000.0, 12_500.0, 2e6, 3.5e9, -40.0,
+        ];
+        let told: Vec<String> = all.into_iter().map(short).collect();
+        let expected = [
+            "0", "0.25", "1", "2.5", "100", "9000", "12.5 k", "2 M", "3.5 G", "-40",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn values_lie_where_they_should() {
+        // The y axis ends 5 % above the highest value, so 100 is at 100/105 of the height, 50 at 50/105.
+        let svg = chart(vec![line(&[(1.0, 50.0), (2.0, 100.0)])]).svg();
+        let circles: Vec<(f64, f64)> = svg
+            .lines()
+            .filter(|line| line.contains("<circle"))
+            .map(|line| (attribute(line, "cx"), attribute(line, "cy")))
+            .collect();
+        assert_eq!(circles.len(), 2, "{svg}");
+        let plot_height = (circles[0].1 - circles[1].1) * 105.0 / 50.0;
+        let axis = circles[1].1 + plot_height * 100.0 / 105.0;
+        assert!((250.0..330.0).contains(&axis), "the axis is at {axis}");
+        assert!(circles[0].0 < circles[1].0);
+    }
+
+    fn attribute(element: &str, name: &str) -> f64 {
+        let from = element.find(&format!("{name}=\"")).expect(name) + name.len() + 2;
+        let value = &element[from..];
+        value[..value.find('"').unwrap()].parse().unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_left_out() {
+        let mut log = chart(vec![line(&[
+            (0.0, 1.0),
+            (1.0, f64::NAN),
+            (10.0, 2.0),
+            (20.0, 3.0),
+        ])]);
+        log.x = Axis::log("tasks");
+        assert_eq!(log.svg().matches("<circle").count(), 2);
+        let none = chart(vec![line(&[])]).svg();
+        assert!(none.contains("Throughput: no values"));
+    }
+
+    #[test]
+    fn one_value_is_a_chart() {
+        assert!(chart(vec![line(&[(3.0, 0.0)])]).svg().contains("<circle"));
+        let mut both = chart(vec![line(&[(3.0, 7.0)])]);
+        both.x = Axis::log("x");
+        both.y = Axis::log("y");
+        assert!(both.svg().contains("<circle"));
+    }
+
+    #[test]
+    fn the_same_chart_is_the_same_bytes() {
+        let chart = chart(vec![
+            line(&[(1.0, 50.0), (2.0, 100.0)]),
+            Series {
+                name: "published <&>".into(),
+                mark: Mark::Bars,
+                points: vec![Point {
+                    x: 1.0,
+                    y: 30.0,
+                    spread: Some((20.0, 40.0)),
+                }],
+            },
+        ]);
+        assert_eq!(chart.svg(), chart.svg());
+        assert!(chart.svg().contains("published &lt;&amp;&gt;"));
+    }
+}

@@ -1,0 +1,146 @@
+//! A page: sections of text, tables and charts.
+
+use minijinja::value::Value;
+use minijinja::{Environment, context};
+use serde::Serialize;
+
+use crate::Chart;
+
+/// A page of one HTML file.
+#[derive(Clone, Default, Debug)]
+pub struct Page {
+    pub title: String,
+    /// Paragraphs below the title.
+    pub lead: Vec<String>,
+    pub sections: Vec<Section>,
+}
+
+/// A part with a heading.
+#[derive(Clone, Default, Debug)]
+pub struct Section {
+    pub heading: String,
+    /// Paragraphs.
+    pub text: Vec<String>,
+    pub charts: Vec<Chart>,
+    pub tables: Vec<Table>,
+}
+
+/// Rows and columns. A cell that reads as a number is set to the right.
+#[derive(Clone, Default, Debug, Serialize)]
+pub struct Table {
+    pub caption: String,
+    pub head: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+}
+
+const TEMPLATE: &str = include_str!("page.html");
+
+impl Page {
+    /// The page. All text is escaped; nothing is fetched from anywhere.
+    pub fn html(&self) -> String {
+        let sections: Vec<Value> = self.sections.iter().map(section).collect();
+        let mut environment = Environment::new();
+        environment
+            .add_template("page.html", TEMPLATE)
+            .expect("the template is right: a test renders it");
+        let template = environment.get_template("page.html").expect("added above");
+        template
+            .render(context! { title => self.title.as_str(), lead => self.lead.clone(), sections => sections })
+            .expect("the template knows its variables: a test renders it")
+    }
+}
+
+fn section(section: &Section) -> Value {
+    let charts: Vec<Value> = section
+        .charts
+        .iter()
+        .map(|chart| {
+            context! { svg => Value::from_safe_string(chart.svg()), title => chart.title.as_str() }
+        })
+        .collect();
+    let tables: Vec<Value> = section
+        .tables
+        .iter()
+        .map(|table| {
+            let rows: Vec<Vec<Value>> = table
+                .rows
+                .iter()
+                .map(|row| {
+                    row.iter()
+                        .map(|cell| context! { text => cell, number => is_number(cell) })
+                        .collect()
+                })
+                .collect();
+            context! { caption => table.caption.as_str(), head => table.head.clone(), rows => rows }
+        })
+        .collect();
+    context! {
+        heading => section.heading.as_str(),
+        id => id(&section.heading),
+        text => section.text.clone(),
+        charts => charts,
+        tables => tables,
+    }
+}
+
+/// An anchor that a link can name.
+fn id(heading: &str) -> String {
+    let mut id = String::new();
+    for letter in heading.chars().flat_map(char::to_lowercase) {
+        if letter.is_alphanumeric() {
+            id.push(letter);
+        } else if !id.ends_with('-') {
+            id.push('-');
+        }
+    }
+    id.trim_matches('-').to_owned()
+}
+
+/// Whether a cell is a number, perhaps with a sign, a unit behind it or thousands apart.
+fn is_number(cell: &str) -> bool {
+    let digits = cell.trim_start_matches(['+', '-', '−', '×', '~', '<', '>', '±', ' ']);
+    digits.starts_with(|first: char| first.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Axis, Mark, Series};
+
+    #[test]
+    fn a_page_holds_what_it_was_given() {
+        let page = Page {
+            title: "Chat & more".into(),
+            lead: vec!["<b>not bold</b>".into()],
+            sections: vec![Section {
+                heading: "On 8 CPUs, then".into(),
+                text: vec!["A paragraph.".into()],
+                charts: vec![Chart {
+                    title: "Throughput".into(),
+                    x: Axis::linear("CPUs"),
+                    y: Axis::linear("messages/s"),
+                    series: vec![Series {
+                        name: "dss".into(),
+                        mark: Mark::Line,
+                        points: vec![(1.0, 2.0).into()],
+                    }],
+                }],
+                tables: vec![Table {
+                    caption: "Ratios".into(),
+                    head: vec!["CPUs".into(), "who".into()],
+                    rows: vec![vec!["−8.5 %".into(), "dss".into()]],
+                }],
+            }],
+        };
+        let html = page.html();
+        assert!(html.starts_with("<!doctype html>"), "{html}");
+        assert!(html.contains("<title>Chat &amp; more</title>"));
+        assert!(html.contains("&lt;b&gt;not bold"));
+        assert!(html.contains("id=\"on-8-cpus-then\""));
+        assert!(html.contains("<svg "));
+        assert!(html.contains("<td class=\"number\">−8.5 %</td>"));
+        assert!(html.contains("<td>dss</td>"));
+        assert!(!html.contains("<script") && !html.contains("src=\"http"));
+        assert_eq!(html, page.html());
+    }
+}
