@@ -176,20 +176,44 @@ __weak bool lab_rb_add(lab_rb_tree_t *tree __arg_arena, lab_rb_node_t *node __ar
 	return true;
 }
 
-/* The node behind another, NULL at the end. */
-static __noinline lab_rb_node_t *lab_rb_next(lab_rb_node_t *node)
+/* The next node on one side, in order: behind (1) or before (0); NULL at the end. */
+static __noinline lab_rb_node_t *lab_rb_beside(lab_rb_node_t *node, u32 side)
 {
 	lab_rb_node_t *pos;
 
 	lab_use_arena();
-	pos = node->child[1];
+	pos = node->child[side & 1];
 	if (pos) {
-		for (; pos->child[0] && can_loop; pos = pos->child[0])
+		for (; pos->child[!side] && can_loop; pos = pos->child[!side])
 			lab_touch(pos, false);
 		return pos;
 	}
-	for (pos = node->parent; pos && pos->child[1] == node && can_loop; pos = pos->parent)
+	for (pos = node->parent; pos && pos->child[side & 1] == node && can_loop; pos = pos->parent)
 		node = pos;
+	return pos;
+}
+
+/* The node behind another, NULL at the end. */
+static __always_inline lab_rb_node_t *lab_rb_next(lab_rb_node_t *node)
+{
+	return lab_rb_beside(node, 1);
+}
+
+/* The node before another, NULL at the begin. */
+static __always_inline __maybe_unused lab_rb_node_t *lab_rb_prev(lab_rb_node_t *node)
+{
+	return lab_rb_beside(node, 0);
+}
+
+/* The last node, NULL when empty. */
+static __noinline __maybe_unused lab_rb_node_t *lab_rb_last(lab_rb_tree_t *tree)
+{
+	lab_rb_node_t *pos;
+
+	lab_use_arena();
+	pos = tree->root;
+	for (; pos && pos->child[1] && can_loop; pos = pos->child[1])
+		lab_touch(pos, false);
 	return pos;
 }
 

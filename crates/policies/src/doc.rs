@@ -15,7 +15,12 @@ pub struct PolicyDoc {
     pub source: String,
     /// Where it differs from its source.
     pub simplifications: String,
+    /// Settings that have a name: (name, `key=value,…`). Most policies have none.
+    pub points: Vec<(String, String)>,
 }
+
+/// Head of the section of points, which a policy need not have: items `- NAME: key=value,…`.
+const POINTS: &str = "Points:";
 
 impl PolicyDoc {
     /// The names of the sections, as they stand in the comment.
@@ -29,7 +34,17 @@ impl PolicyDoc {
             return doc;
         };
         let mut current: Option<usize> = None;
+        let mut points = false;
         for line in comment {
+            if line == POINTS || (points && line.starts_with("- ")) {
+                points = true;
+                if let Some((name, options)) = line[1..].split_once(": ") {
+                    doc.points
+                        .push((name.trim().to_owned(), options.trim().to_owned()));
+                }
+                continue;
+            }
+            points = false;
             let begun = Self::SECTIONS.iter().enumerate().find_map(|(index, name)| {
                 let rest = line.strip_prefix(name)?.strip_prefix(':')?;
                 Some((index, rest.trim()))
@@ -128,5 +143,16 @@ mod tests {
         assert_eq!(doc.simplifications, "two.\n- f g");
         assert!(doc.missing().is_empty());
         assert_eq!(PolicyDoc::parse("int x;").missing().len(), 6);
+    }
+
+    #[test]
+    fn points_are_no_part_of_the_section_before() {
+        let doc = PolicyDoc::parse(
+            "/*\n * One.\n *\n * Source: e\n *\n * Points:\n * - a: x=1,y=2\n * - b: x=2\n *\n * Simplifications: s\n * - t: u\n */",
+        );
+        assert_eq!(doc.source.trim(), "e");
+        let point = |name: &str, options: &str| (name.to_owned(), options.to_owned());
+        assert_eq!(doc.points, [point("a", "x=1,y=2"), point("b", "x=2")]);
+        assert_eq!(doc.simplifications, "s\n- t: u");
     }
 }

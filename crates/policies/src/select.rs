@@ -1,5 +1,5 @@
 //! Choosing a scheduler as users write it: `name`, `name:key=value,…` or a path to a `.bpf.c` file
-//! with the same options.
+//! with the same options. A name may be that of a point, which stands for a policy with options.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -56,12 +56,36 @@ pub enum SelectError {
     Option(#[from] OptionError),
 }
 
+/// The policy and the options that the name of a point stands for; options that are given beside it come
+/// in place of its own. `None` where the name is not one of a point.
+pub fn point(name: &str, options: &str) -> Option<(&'static str, String)> {
+    let found = crate::builtin().iter().find_map(|file| {
+        let points = file.doc().points;
+        let point = points.into_iter().find(|(known, _)| known == name)?;
+        Some((file.name, point.1))
+    });
+    let (policy, own) = found?;
+    let key = |part: &str| part.split('=').next().unwrap_or_default().trim().to_owned();
+    let given: Vec<String> = options.split(',').map(key).collect();
+    let mut all: Vec<&str> = own
+        .split(',')
+        .filter(|part| !given.contains(&key(part)))
+        .collect();
+    all.extend(options.split(',').filter(|part| !part.is_empty()));
+    Some((policy, all.join(",")))
+}
+
 /// Finds or compiles the scheduler that `text` names and reads its options.
 ///
 /// # Errors
 /// If there is no such scheduler, it does not compile, or an option is wrong.
 pub fn select(text: &str) -> Result<Selection, SelectError> {
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
+    let found = point(name, options);
+    let (name, options) = match &found {
+        Some((policy, options)) => (*policy, options.as_str()),
+        None => (name, options),
+    };
     let object = if name.ends_with(".c") || name.contains('/') {
         compile(Path::new(name))?
     } else {

@@ -228,3 +228,14 @@ rules! {
         short_request_preempts, short_request_off, sleep_keeps_lag, fork_, yield_, moved,
         like_a_plain_search, fairness_bound,
 }
+
+rules! {
+    feature:
+        slices, out_of_balance, load_decays, rbtree_least_runtime, linkedlist_least_runtime, fifo_arrival,
+        election_cost, runtime_is_charged, slice_ends, slice_alone, slice_infinite, interrupted, yields,
+        no_wakeup_preemption, sleepers_do_not_hoard, moved_runtime, metric_runnable, metric_blocked,
+        metric_used, source, balance_not_running, balance_not_allowed, conflict_fails, idle_event,
+        periodic_never, periodic_random, periodic_nr_cores, executors_draw, executor_all,
+        executor_node, executor_core, nobody_waits, unblock_off, placement_reach,
+        placement_of_equals, placement_mask, random_rbtree, random_linkedlist, random_fifo,
+}

@@ -63,7 +63,15 @@ pub fn schedulers() -> Vec<SchedulerInfo> {
                 .to_owned(),
             options: file.object().options().iter().map(option).collect(),
         });
-    let mut all: Vec<_> = policies.chain([baseline]).collect();
+    let points = schedlab_policies::builtin().iter().flat_map(|file| {
+        let points = file.doc().points.into_iter();
+        points.map(|(name, options)| SchedulerInfo {
+            name,
+            summary: format!("{}:{options}", file.name),
+            options: Vec::new(),
+        })
+    });
+    let mut all: Vec<_> = policies.chain(points).chain([baseline]).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
@@ -223,6 +231,32 @@ fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> En
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn points_are_schedulers_with_options_of_their_own() {
+        let known = schedulers();
+        let mut points = 0;
+        for file in schedlab_policies::builtin() {
+            for (name, options) in file.doc().points {
+                let whole = find(&Scheduler::parse(&format!("{}:{options}", file.name))).unwrap();
+                let point = find(&Scheduler::parse(&name)).unwrap();
+                assert_eq!(
+                    point.as_ref().unwrap().settings,
+                    whole.as_ref().unwrap().settings
+                );
+                assert!(known.iter().any(|scheduler| scheduler.name == name));
+                // One of them changed; the rest stays.
+                let (key, value) = options.split_once(',').unwrap().0.split_once('=').unwrap();
+                let (policy, changed) =
+                    schedlab_policies::point(&name, &format!("{key}=x")).unwrap();
+                assert_eq!(policy, file.name);
+                let rest = options.replacen(&format!("{key}={value},"), "", 1);
+                assert_eq!(changed, format!("{rest},{key}=x"));
+                points += 1;
+            }
+        }
+        assert!(points > 0);
+    }
 
     #[test]
     fn defaults_are_values_that_options_take() {

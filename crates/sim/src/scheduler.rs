@@ -27,6 +27,17 @@ impl Scheduler {
         }
     }
 
+    /// With the name of a point replaced by the policy and the options that it stands for.
+    pub fn spelled_out(&self) -> Scheduler {
+        match schedlab_policies::point(&self.name, &self.options) {
+            Some((name, options)) => Scheduler {
+                name: name.to_owned(),
+                options,
+            },
+            None => self.clone(),
+        }
+    }
+
     /// A list of schedulers. A part between commas that has a `=` and no `:` before it is a further option
     /// of the scheduler before: `a:x=1,y=2,b` is `a` with `x` and `y`, and `b`.
     ///

@@ -20,6 +20,11 @@
 #define RANDOM_LISTED_RUNNING	true
 #endif
 
+/* Whether waiting tasks may be in a structure that does not link them by lab.node. */
+#ifndef RANDOM_ELSEWHERE
+#define RANDOM_ELSEWHERE	false
+#endif
+
 #define RANDOM_CPUS	4
 #define RANDOM_TASKS	16
 
@@ -59,7 +64,8 @@ static void random_check(struct task_struct **tasks, u32 nr)
 			CHECK(t->lab.node.next->prev == &t->lab.node);
 			CHECK(t->lab.node.prev->next == &t->lab.node);
 		} else {
-			CHECK(!t->lab.node.next && !t->lab.node.prev && !t->q.takeable);
+			CHECK(!t->lab.node.next && !t->lab.node.prev);
+			CHECK(!t->q.takeable || RANDOM_ELSEWHERE);
 		}
 		if (on)
 			EQUAL(t->q.home, t->lab.cpu);

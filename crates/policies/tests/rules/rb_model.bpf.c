@@ -123,8 +123,12 @@ __weak bool same(void)
 			height = nr;
 		}
 		pos = lab_rb_next(want);
+		if (lab_rb_prev(want) != (i ? modelled(i - 1) : NULL))
+			return false;
 	}
 	if (pos || world.tree.nr != world.nr)
+		return false;
+	if (lab_rb_last(&world.tree) != (world.nr ? modelled(world.nr - 1) : NULL))
 		return false;
 	if (world.tree.root && (world.tree.root->red || world.tree.root->parent))
 		return false;

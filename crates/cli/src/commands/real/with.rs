@@ -26,7 +26,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     let schedulers: Vec<String> = Scheduler::parse_list(&args.schedulers)
         .map_err(|error| anyhow!("-s: {error}"))?
         .iter()
-        .map(ToString::to_string)
+        .map(|scheduler| scheduler.spelled_out().to_string())
         .collect();
     // What is wrong with the command line is told before a machine is booted.
     for text in &schedulers {
