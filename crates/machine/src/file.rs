@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::profile::{Interference, Locks, Memory, Paths, Policy, SchedExt, TaskLayout};
+use crate::profile::{
+    Calibration, Interference, Locks, Memory, Paths, Policy, SchedExt, TaskLayout,
+};
 use crate::{Machine, ProfileError, Provenance, SourceKind, Topology};
 
 /// Keys that are about the profile and not of the machine.
@@ -33,7 +35,7 @@ const CPUS_MAX: usize = 8_192;
 struct ProfileFile {
     name: String,
     summary: String,
-    calibrated_on: Vec<String>,
+    calibrated_on: Vec<Calibration>,
     #[serde(default)]
     tuning_candidates: Vec<String>,
     clock_mhz: u32,

@@ -14,6 +14,6 @@ pub mod topology;
 pub use address::TaskAddresses;
 pub use cache::{Access, CacheModel, CacheStats};
 pub use file::Change;
-pub use profile::{LockKind, Machine, ProfileError};
+pub use profile::{Calibration, LockKind, Machine, ProfileError};
 pub use provenance::{Provenance, SourceKind};
 pub use topology::{Cpu, Topology};

@@ -177,7 +177,7 @@ pub struct Machine {
     /// Whether kernel mode can be preempted.
     pub preemptible_kernel: bool,
     /// Which published rows calibrate the profile; empty: *data sheet only*.
-    pub calibrated_on: Vec<String>,
+    pub calibrated_on: Vec<Calibration>,
     /// Fields that may be tuned on those rows, as `section.field`; all others stay as they are.
     pub tuning_candidates: Vec<String>,
     /// The CPUs.
@@ -223,6 +223,34 @@ impl Machine {
     /// Whether any published row calibrates the profile; if not it is made from data sheets only.
     pub fn is_calibrated(&self) -> bool {
         !self.calibrated_on.is_empty()
+    }
+}
+
+/// Published rows that a profile was fitted to, in the words of `published/default-scheduler.csv`.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// The workload with its options.
+    pub workload: String,
+    /// The study's name of the scheduler.
+    pub scheduler: String,
+    /// Numbers of CPUs.
+    pub cpus: Vec<u32>,
+    /// The study's names of the measures.
+    pub metrics: Vec<String>,
+}
+
+impl std::fmt::Display for Calibration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let cpus: Vec<String> = self.cpus.iter().map(u32::to_string).collect();
+        write!(
+            f,
+            "{} under {} on {} CPUs ({})",
+            self.workload,
+            self.scheduler,
+            cpus.join(", "),
+            self.metrics.join(", ")
+        )
     }
 }
 

@@ -47,7 +47,11 @@ fn render() -> String {
         let guesses = all.iter().filter(|one| one.kind == SourceKind::Guess);
         let rows = match machine.calibrated_on.as_slice() {
             [] => "nothing".to_owned(),
-            rows => rows.join("; "),
+            rows => rows
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; "),
         };
         let _ = writeln!(
             out,

@@ -200,7 +200,8 @@ fn machines() -> anyhow::Result<Vec<Item>> {
         .map(|name| {
             let machine = Machine::builtin(name)?;
             let calibration = if machine.is_calibrated() {
-                format!("calibrated on {}", machine.calibrated_on.join(", "))
+                let rows = machine.calibrated_on.iter().map(ToString::to_string);
+                format!("calibrated on {}", rows.collect::<Vec<_>>().join("; "))
             } else {
                 "data sheet only".to_owned()
             };
