@@ -7,9 +7,21 @@ macro_rules! models {
     };
 }
 
+mod parsec;
+mod phases;
+mod plan;
+mod pool;
+
 models! {
+    blackscholes,
+    bodytrack,
+    canneal,
     chat,
     cpu,
+    facesim,
+    ferret,
+    fluidanimate,
     pipe,
     reflex,
+    streamcluster,
 }
