@@ -513,6 +513,9 @@ static __noinline bool fair_balance_busy(rq_t *rq, u64 now)
  * Which CPU a task goes to.
  */
 
+/* A level below those of groups: every CPU by itself. */
+#define FAIR_LEVEL_CPU	LAB_NR_LEVELS
+
 /* Of the groups of @level in places [begin, end), where the one with the least load a CPU begins. */
 static __noinline u32 fair_idlest(struct task_struct *p, u32 range, u32 level, u32 own)
 {
@@ -535,8 +538,8 @@ static __noinline u32 fair_idlest(struct task_struct *p, u32 range, u32 level, u
 		if (rq->online && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			usable = true;
 		place = lab_place_of(cpu);
-		/* A group of CPUs ends here; level 0 is that of single CPUs. */
-		if (level && i + 1 < place->end[l])
+		/* A group of CPUs ends here. */
+		if (level != FAIR_LEVEL_CPU && i + 1 < place->end[l])
 			continue;
 		mean = load * FAIR_IMBALANCE / nr;
 		/* The own one stays unless another is clearly better. */
@@ -553,7 +556,7 @@ static __noinline u32 fair_idlest(struct task_struct *p, u32 range, u32 level, u
 	return best;
 }
 
-/* fork: the idlest node, in it the idlest cache, in it the idlest CPU. */
+/* fork: the idlest node, in it the idlest cache, in it the idlest core, of it the idlest CPU. */
 static __always_inline s32 fair_select_idlest(struct task_struct *p, s32 cpu)
 {
 	u32 own = lab_place_of(cpu)->at, at;
@@ -564,7 +567,11 @@ static __always_inline s32 fair_select_idlest(struct task_struct *p, s32 cpu)
 	at = fair_idlest(p, place->begin[LAB_LEVEL_NODE] << 16 | place->end[LAB_LEVEL_NODE],
 			 LAB_LEVEL_LLC, own);
 	place = lab_place_of(lab_cpu_at(at));
-	at = fair_idlest(p, place->begin[LAB_LEVEL_LLC] << 16 | place->end[LAB_LEVEL_LLC], 0, own);
+	at = fair_idlest(p, place->begin[LAB_LEVEL_LLC] << 16 | place->end[LAB_LEVEL_LLC],
+			 LAB_LEVEL_CORE, own);
+	place = lab_place_of(lab_cpu_at(at));
+	at = fair_idlest(p, place->begin[LAB_LEVEL_CORE] << 16 | place->end[LAB_LEVEL_CORE],
+			 FAIR_LEVEL_CPU, own);
 	return lab_cpu_at(at);
 }
 
