@@ -9,7 +9,7 @@ use schedlab_engine::policy::{Env, OpCall, OpsInfo, PolicyLock, Reply, Request};
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, Trap};
 use schedlab_machine::{Machine, TaskAddresses};
-use schedlab_trace::{CpuSet, TaskId};
+use schedlab_trace::{CpuSet, Instant, TaskId};
 
 use crate::image::Image;
 use crate::kfuncs::time::Timers;
@@ -30,6 +30,9 @@ pub struct Cpu {
     pub held: u32,
     /// `can_loop` steps of the op that runs.
     pub steps: u32,
+    /// When the fields of the candidate examined last had arrived, if the next one is then prefetched:
+    /// `None` at the beginning of a walk.
+    pub prefetch: Option<Instant>,
     /// Names of the ops that run, nested ones last.
     pub op: [&'static str; 4],
     pub depth: usize,
@@ -64,6 +67,7 @@ pub struct Host {
     pub log: VecDeque<String>,
     pub addresses: TaskAddresses,
     pub examine_bytes: u32,
+    pub prefetch: bool,
     pub op_ps: u64,
     pub kfunc_ps: u64,
     pub nr_cpus: usize,
@@ -291,6 +295,7 @@ impl Runner {
             log: VecDeque::new(),
             addresses: TaskAddresses::new(machine),
             examine_bytes: machine.task_layout.examine_bytes,
+            prefetch: machine.task_layout.prefetch,
             op_ps: machine.sched_ext.op_ns * 1_000,
             kfunc_ps: machine.sched_ext.kfunc_ns * 1_000,
             nr_cpus,
@@ -358,6 +363,7 @@ impl Cpu {
         Cpu {
             held: 0,
             steps: 0,
+            prefetch: None,
             op: [""; 4],
             depth: 0,
             distributed: 0,

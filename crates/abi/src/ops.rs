@@ -89,6 +89,7 @@ pub fn run(context: Context, op: &OpCall) -> i64 {
         if cpu.depth == 0 {
             cpu.steps = 0;
         }
+        cpu.prefetch = None;
         if let Some(slot) = cpu.op.get_mut(cpu.depth) {
             *slot = name;
         }

@@ -64,7 +64,9 @@ fn taken(context: Context, word: *mut u32) {
         if let Some(lock) = host.lock(word) {
             host.locks[lock.0 as usize].owner = Some(cpu);
         }
-        host.current().held += 1;
+        let current = host.current();
+        current.held += 1;
+        current.prefetch = None;
     });
 }
 
@@ -98,7 +100,9 @@ pub extern "C" fn unlock(context: Context, word: *mut u32) {
             return None;
         }
         state.owner = None;
-        host.current().held -= 1;
+        let current = host.current();
+        current.held -= 1;
+        current.prefetch = None;
         Some(lock)
     });
     match lock {
@@ -141,7 +145,36 @@ pub extern "C" fn examine(context: Context, place: *const c_void, index: u32) {
         env.probes.borrow_mut().examined += 1;
         env.charge_ps(env.machine.policy.examine_ps);
     });
-    look(context, place, index, false);
+    if context.with(|host| host.prefetch) {
+        examine_ahead(context, index);
+    } else {
+        look(context, place, index, false);
+    }
+}
+
+/// The fields of a candidate that were asked for as soon as those of the one before had arrived, as a
+/// list walk that prefetches does. The first candidate of an op, and the first after a lock was
+/// taken or released, comes unannounced.
+///
+/// Model: what a walk prefetches beyond its last candidate is not fetched.
+fn examine_ahead(context: Context, index: u32) {
+    let (address, bytes, asked) = context.with(|host| {
+        let address = host.addresses.of(TaskId(index));
+        (address, host.examine_bytes, host.current().prefetch)
+    });
+    let arrived = context.env(|env| {
+        let now = env.now();
+        let access = env.cache.borrow_mut().touch_prefetched(
+            env.cpu,
+            asked.unwrap_or(now),
+            now,
+            address,
+            bytes,
+        );
+        env.charge_ps(access.cost_ps);
+        env.now()
+    });
+    context.with(|host| host.current().prefetch = Some(arrived));
 }
 
 /// A sweep over all tasks rewrites a task's counter.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use schedlab_machine::Layout;
 
 /// Which CPU scheduler runs a workload best, and why
 #[derive(Parser, Debug)]
@@ -110,6 +111,7 @@ Examples:
   schedlab sim reflex -s dss:ties=list,fifo -c 2,4,8 --repeat 10
   schedlab sim taskset.json -s ./mine.bpf.c --json results.json
   schedlab sim pipe -s vtime -c 2 --trace pipe.pftrace
+  schedlab sim chat -s dss -m ppro-200x4 --task-layout plain,coloured,separate
 
 Schedulers are separated by commas; options follow a colon. A part with `=` in
 it belongs to the scheduler before: in `a:x=1,y=2,b`, y is an option of a.")]
@@ -128,6 +130,15 @@ pub struct SimArgs {
     /// Numbers of CPUs: 8, 2,4,8 or 2..8 (ends included) [default: all]
     #[arg(short, long, value_name = "N,…")]
     pub cpus: Option<String>,
+    /// Layouts of the task structure: plain, coloured[:N], separate, each also with +prefetch [default: the machine's]
+    ///
+    /// Where a task's scheduling fields lie, for the modelled caches: at the same offset in every task
+    /// structure (`plain`), shifted by one of N cache lines (`coloured:N`; 32 if N is not given), or side
+    /// by side outside of the structures (`separate`). With `+prefetch` the fields of the next candidate
+    /// are on their way while one is examined. The schedulers are the same. With this flag, results
+    /// tell bus transactions and misses by offset in the page.
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    pub task_layout: Vec<Layout>,
     /// Runs of each, in interleaved order, with the seeds SEED, SEED+1, …
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeat: u32,

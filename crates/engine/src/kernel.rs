@@ -150,6 +150,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             rt_mode,
             limits,
             mut hotplug,
+            count_by_offset,
             #[cfg(feature = "mutations")]
             mutation,
         } = scenario;
@@ -174,6 +175,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             },
         };
         hotplug.sort_by_key(|event| (event.at, event.cpu));
+        let mut cache = CacheModel::new(&machine);
+        if count_by_offset {
+            cache.count_by_offset();
+        }
         let kernel = Kernel {
             costs: Costs::new(&machine),
             addresses: TaskAddresses::new(&machine),
@@ -186,7 +191,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             policy,
             switch: Switch::default(),
             recorder: RefCell::new(recorder),
-            cache: RefCell::new(CacheModel::new(&machine)),
+            cache: RefCell::new(cache),
             policy_random: RefCell::new(stream(seed, STREAM_POLICY)),
             lock_random: RefCell::new(stream(seed, STREAM_LOCKS)),
             queue: RefCell::new(EventQueue::new(nr_cpus)),

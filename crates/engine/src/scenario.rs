@@ -80,6 +80,8 @@ pub struct Scenario {
     pub limits: Limits,
     /// CPUs that go and come, in any order.
     pub hotplug: Vec<Hotplug>,
+    /// Whether the cache model counts by offset in the page, too ([`CacheModel::by_offset`]).
+    pub count_by_offset: bool,
     /// A rule that the virtual kernel breaks on purpose.
     #[cfg(feature = "mutations")]
     pub mutation: Option<crate::Mutation>,
@@ -97,6 +99,7 @@ impl Scenario {
             rt_mode: RtMode::default(),
             limits: Limits::default(),
             hotplug: Vec::new(),
+            count_by_offset: false,
             #[cfg(feature = "mutations")]
             mutation: None,
         }

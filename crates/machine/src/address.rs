@@ -65,17 +65,33 @@ pub struct TaskAddresses {
     colours: u64,
 }
 
+/// Bytes from one entry to the next where the scheduling fields are stored separately: whole lines,
+/// so that no two tasks share one.
+fn separate_stride(machine: &Machine) -> u64 {
+    u64::from(machine.task_layout.examine_bytes)
+        .next_multiple_of(u64::from(machine.memory.line_bytes))
+}
+
 impl TaskAddresses {
     /// The addresses on `machine`.
     pub fn new(machine: &Machine) -> Self {
-        let memory = &machine.memory;
+        let (memory, layout) = (&machine.memory, &machine.task_layout);
+        let (stride, offset, colours) = if layout.separate {
+            (separate_stride(machine), 0, 1)
+        } else {
+            (
+                layout.stride_bytes.into(),
+                layout.offset_bytes.into(),
+                layout.colours.into(),
+            )
+        };
         TaskAddresses {
-            stride: machine.task_layout.stride_bytes.into(),
-            offset: machine.task_layout.offset_bytes.into(),
+            stride,
+            offset,
             // A way is a power of two: the profile's reader saw to it.
             way_shift: (memory.cache_bytes / u64::from(memory.ways)).trailing_zeros(),
             line_bytes: memory.line_bytes.into(),
-            colours: machine.task_layout.colours.into(),
+            colours,
         }
     }
 

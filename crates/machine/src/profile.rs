@@ -5,7 +5,7 @@
 //! it and travels with the machine ([`Machine::provenance`]). Reading and writing profile files
 //! is in [`crate::file`].
 
-use crate::{Provenance, Topology};
+use crate::{Layout, Provenance, Topology};
 
 /// How the machine's kernel waits for a contended lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
@@ -77,6 +77,11 @@ pub struct TaskLayout {
     /// Number of colours (line offsets that a structure is shifted by, from the address bits above
     /// the cache index); 1 = uncoloured.
     pub colours: u32,
+    /// Whether the scheduling fields lie apart from the structures, side by side, each task's on
+    /// lines of their own; distance, offset and colours are then of no effect.
+    pub separate: bool,
+    /// Whether the fields of the next candidate are prefetched while one is examined.
+    pub prefetch: bool,
 }
 
 /// Kernel paths.
@@ -267,6 +272,20 @@ pub enum ProfileError {
         line: usize,
         /// What is wrong and what to do.
         message: String,
+    },
+    /// The layout does not fit the machine's task structures.
+    #[error(
+        "{machine}: `{layout}` does not fit into task structures that lie {stride_bytes} bytes apart: at most {colours_max} colours do"
+    )]
+    Layout {
+        /// The profile.
+        machine: String,
+        /// What was asked for.
+        layout: Layout,
+        /// Distance of its task structures.
+        stride_bytes: u32,
+        /// The most colours that fit.
+        colours_max: u64,
     },
     /// The file cannot be read.
     #[error("{file}: {error}: give the path of a machine profile, or one of: {known}")]

@@ -390,6 +390,7 @@ mod tests {
             params: Vec::new(),
             scheduler: "a".into(),
             machine: "m".into(),
+            task_layout: None,
             cpus,
             seed,
             exit: "done".into(),

@@ -23,6 +23,9 @@ pub struct RunResult {
     pub scheduler: String,
     /// The machine profile, or `host` and `vm` for real kernels.
     pub machine: String,
+    /// Layout of the task structures (`plain`, `coloured:32` …); of simulations only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_layout: Option<String>,
     /// Number of CPUs.
     pub cpus: u32,
     /// The seed of the run.

@@ -53,6 +53,7 @@ fn spec(case: &Case) -> SimSpec {
         scheduler: Scheduler::parse("vtime"),
         machine: case.machine.to_owned(),
         cpus: Some(case.cpus),
+        task_layout: None,
         seed: 1,
         rt_policy: false,
         kernel: SimSpec::KERNEL.to_owned(),

@@ -4,7 +4,9 @@ use schedlab_engine::policy::Probes;
 use schedlab_engine::{
     ExitInfo, ExitKind, KernelVersion, NormalClass, RtMode, Scenario, WorkloadFailure,
 };
+use schedlab_machine::cache::{OffsetCounts, PAGE_BYTES};
 use schedlab_machine::{CacheModel, CacheStats, Machine, ProfileError};
+use schedlab_report::histogram::Buckets;
 use schedlab_report::{Measures, MetricsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
 use schedlab_trace::{CpuId, Duration, Recorder};
@@ -55,11 +57,14 @@ struct Prepared {
 }
 
 fn machine(spec: &SimSpec) -> Result<Machine, SimError> {
-    let machine = Machine::find(&spec.machine)?;
-    Ok(match spec.cpus {
-        Some(cpus) => machine.with_cpus(cpus)?,
-        None => machine,
-    })
+    let mut machine = Machine::find(&spec.machine)?;
+    if let Some(layout) = spec.task_layout {
+        machine = machine.with_layout(layout)?;
+    }
+    if let Some(cpus) = spec.cpus {
+        machine = machine.with_cpus(cpus)?;
+    }
+    Ok(machine)
 }
 
 fn prepare(spec: &SimSpec) -> Result<Prepared, SimError> {
@@ -137,6 +142,7 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
         params: workload.params.clone(),
         scheduler: spec.scheduler.to_string(),
         machine: spec.machine.clone(),
+        task_layout: Some(machine.layout().to_string()),
         cpus: u32::try_from(nr_cpus).expect("CPU numbers are 32 bits wide"),
         seed: spec.seed,
         exit: RunResult::DONE.to_owned(),
@@ -147,6 +153,7 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
     };
     let clock_mhz = machine.clock_mhz;
     let mut scenario = Scenario::new(machine, workload, spec.seed);
+    scenario.count_by_offset = spec.task_layout.is_some();
     scenario.version = version;
     scenario.normal_class = if baseline {
         NormalClass::Fair
@@ -195,6 +202,7 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
     cache_measures(&end.cache, nr_cpus, measures);
     measures.counters(end.counters.values(), end.counters.measures());
     result.histograms = vec![("runqueue.len".to_owned(), metrics.queue_histogram())];
+    result.histograms.extend(by_offset(&end.cache));
     Ok(result)
 }
 
@@ -254,6 +262,29 @@ fn failure_name(failure: &WorkloadFailure) -> &'static str {
         WorkloadFailure::ForkRefused { .. } => "fork_refused",
         _ => "workload",
     }
+}
+
+/// Where in their pages the lines lie that missed and that went over the bus: `[first byte, last byte,
+/// count]`. Nothing if it was not counted.
+fn by_offset(cache: &CacheModel) -> Vec<(String, Buckets)> {
+    let counts = cache.by_offset();
+    let Some(line_bytes) = PAGE_BYTES.checked_div(counts.len() as u64) else {
+        return Vec::new();
+    };
+    let histogram = |name: &str, of: fn(&OffsetCounts) -> u64| {
+        let lines = (0..).step_by(line_bytes as usize).zip(counts);
+        let buckets = lines
+            .filter(|(_, counts)| of(counts) > 0)
+            .map(|(offset, counts)| (offset, offset + line_bytes - 1, of(counts)))
+            .collect();
+        (name.to_owned(), buckets)
+    };
+    vec![
+        histogram("cache.misses_by_offset", |counts| counts.misses),
+        histogram("cache.bus_transactions_by_offset", |counts| {
+            counts.bus_transactions
+        }),
+    ]
 }
 
 fn cache_measures(cache: &CacheModel, nr_cpus: usize, measures: &mut Measures) {

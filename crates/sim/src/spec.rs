@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use schedlab_machine::Layout;
+
 use crate::Scheduler;
 
 /// One simulated run. The same specification always gives the same result, byte for byte.
@@ -15,6 +17,9 @@ pub struct SimSpec {
     pub machine: String,
     /// Number of CPUs; all of the machine's if `None`.
     pub cpus: Option<usize>,
+    /// Layout of the task structures, in the place of the profile's. The result then has the bus
+    /// transactions and misses by offset in the page, too.
+    pub task_layout: Option<Layout>,
     /// Seed of everything random.
     pub seed: u64,
     /// Whether real-time tasks are handed to the policy too, instead of running above it as in a kernel.
@@ -44,6 +49,9 @@ impl SimSpec {
             let _ = write!(command, " -c {cpus}");
         }
         let _ = write!(command, " -m {} --seed {}", quote(&self.machine), self.seed);
+        if let Some(layout) = self.task_layout {
+            let _ = write!(command, " --task-layout {layout}");
+        }
         if self.rt_policy {
             command.push_str(" --rt policy");
         }
@@ -81,6 +89,7 @@ mod tests {
             scheduler: Scheduler::parse("a:x=1,y=2"),
             machine: "laptop".into(),
             cpus: Some(4),
+            task_layout: None,
             seed: 7,
             rt_policy: false,
             kernel: SimSpec::KERNEL.into(),
@@ -93,13 +102,14 @@ mod tests {
         );
         spec.workload = "my file's.json".into();
         spec.cpus = None;
+        spec.task_layout = Some("coloured:4+prefetch".parse().unwrap());
         spec.rt_policy = true;
         spec.kernel = "6.18".into();
         spec.time_limit_s = 5;
         spec.check = true;
         assert_eq!(
             spec.replay_command(),
-            r"schedlab sim 'my file'\''s.json' -s a:x=1,y=2 -m laptop --seed 7 --rt policy --kernel 6.18 --time-limit 5 --check"
+            r"schedlab sim 'my file'\''s.json' -s a:x=1,y=2 -m laptop --seed 7 --task-layout coloured:4+prefetch --rt policy --kernel 6.18 --time-limit 5 --check"
         );
     }
 }

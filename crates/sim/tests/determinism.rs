@@ -35,6 +35,7 @@ fn specs() -> Vec<SimSpec> {
                 scheduler: Scheduler::parse(&scheduler.name),
                 machine: machine.to_owned(),
                 cpus: Some(cpus),
+                task_layout: None,
                 seed: 7,
                 rt_policy: false,
                 kernel: SimSpec::KERNEL.to_owned(),

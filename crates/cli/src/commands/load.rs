@@ -58,6 +58,7 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
         params: report.params.clone(),
         scheduler: "current".to_owned(),
         machine: "host".to_owned(),
+        task_layout: None,
         cpus: u32::try_from(schedlab_programs::nr_cpus()).unwrap_or(u32::MAX),
         seed: args.seed,
         exit: match message {

@@ -31,26 +31,40 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
             .map(Some)
             .collect(),
     };
+    for (index, layout) in args.task_layout.iter().enumerate() {
+        if args.task_layout[..index].contains(layout) {
+            bail!("--task-layout: `{layout}` is named twice; --repeat runs each several times");
+        }
+    }
+    let layouts: Vec<_> = match args.task_layout.as_slice() {
+        [] => vec![None],
+        some => some.iter().copied().map(Some).collect(),
+    };
     let mut specs = Vec::new();
     for repetition in 0..u64::from(args.repeat) {
         for &cpus in &cpus {
             for scheduler in &schedulers {
-                let seed = seed_of(args.common.seed, repetition)?;
-                specs.push(spec(
-                    &args.workload,
-                    scheduler,
-                    &args.machine,
-                    cpus,
-                    seed,
-                    &args.common,
-                ));
+                for &task_layout in &layouts {
+                    let seed = seed_of(args.common.seed, repetition)?;
+                    specs.push(SimSpec {
+                        task_layout,
+                        ..spec(
+                            &args.workload,
+                            scheduler,
+                            &args.machine,
+                            cpus,
+                            seed,
+                            &args.common,
+                        )
+                    });
+                }
             }
         }
     }
     check(&specs)?;
     if args.trace.is_some() && specs.len() != 1 {
         bail!(
-            "--trace records one run, and these are {}: choose one scheduler, one -c and no --repeat",
+            "--trace records one run, and these are {}: choose one scheduler, one -c, one --task-layout and no --repeat",
             specs.len()
         );
     }
@@ -88,6 +102,7 @@ pub fn spec(
         scheduler: scheduler.clone(),
         machine: machine.to_owned(),
         cpus,
+        task_layout: None,
         seed,
         rt_policy: common.rt == Rt::Policy,
         kernel: common.kernel.clone(),

@@ -73,7 +73,8 @@ pub struct OffsetCounts {
     pub bus_transactions: u64,
 }
 
-const PAGE_BYTES: u64 = 4_096;
+/// The page that [`CacheModel::by_offset`] counts within.
+pub const PAGE_BYTES: u64 = 4_096;
 
 /// Where a core's cache is, with what the hot path needs to know of it.
 #[derive(Clone, Copy, Debug)]
@@ -168,7 +169,8 @@ impl CacheModel {
         self.by_offset = Some(vec![OffsetCounts::default(); lines]);
     }
 
-    /// Counts for each line of a page, of all CPUs; empty unless asked for.
+    /// Counts for each line of a page, of all CPUs; empty unless asked for. As many as make a page of
+    /// 4,096 bytes.
     pub fn by_offset(&self) -> &[OffsetCounts] {
         self.by_offset.as_deref().unwrap_or_default()
     }
@@ -229,6 +231,30 @@ impl CacheModel {
             line += 1;
         }
         total
+    }
+
+    /// As [`CacheModel::touch_range`] for a read, of lines that were prefetched: asked for at `asked`
+    /// and needed at `now`. What is left of the time that they take is what it costs, but no less than
+    /// if they had been there all along.
+    #[inline]
+    pub fn touch_prefetched(
+        &mut self,
+        cpu: CpuId,
+        asked: Instant,
+        now: Instant,
+        address: u64,
+        bytes: u32,
+    ) -> Access {
+        let lines = ((address + u64::from(bytes.max(1)) - 1) >> self.line_shift)
+            - (address >> self.line_shift)
+            + 1;
+        let mut access = self.touch_range(cpu, asked, address, bytes, false);
+        let lead_ps = now.since(asked).ns() * 1_000;
+        access.cost_ps = access
+            .cost_ps
+            .saturating_sub(lead_ps)
+            .max(lines * self.hit_ps);
+        access
     }
 
     /// What needs another cache, the shared cache or memory.

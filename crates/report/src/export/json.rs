@@ -35,6 +35,7 @@ mod tests {
             ],
             scheduler: "a:x=1".into(),
             machine: "m".into(),
+            task_layout: None,
             cpus: 2,
             seed: u64::MAX,
             exit: "error_stall".into(),

@@ -14,7 +14,8 @@ pub const WIDTH: usize = 80;
 /// Runs of one scheduler on one number of CPUs.
 struct Cell<'a> {
     cpus: u32,
-    scheduler: &'a str,
+    /// The scheduler, and what else tells rows apart.
+    scheduler: String,
     /// In order of repetition.
     runs: Vec<&'a RunResult>,
 }
@@ -46,6 +47,8 @@ impl Column {
 }
 
 const ABSENT: &str = "-";
+/// The layout that goes without saying.
+const PLAIN: &str = "plain";
 const GAP: usize = 2;
 
 /// The table of all results, for a terminal of `width` columns.
@@ -55,7 +58,7 @@ pub fn render(results: &[RunResult], width: usize) -> String {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&title(group[0]));
+        text.push_str(&title(&group));
         text.push('\n');
         text.push_str(&body(&group, width));
         text.push_str(&failures(&group));
@@ -81,19 +84,43 @@ fn groups(results: &[RunResult]) -> Vec<Vec<&RunResult>> {
     groups
 }
 
-fn title(first: &RunResult) -> String {
-    format!("{} on {}\n", first.asked, first.machine)
+fn title(group: &[&RunResult]) -> String {
+    let first = group[0];
+    let layout = match &first.task_layout {
+        // The usual one, or in the rows.
+        Some(layout) if layout != PLAIN && !layouts_differ(group) => {
+            format!(", task structures {layout}")
+        }
+        _ => String::new(),
+    };
+    format!("{} on {}{layout}\n", first.asked, first.machine)
+}
+
+fn layouts_differ(group: &[&RunResult]) -> bool {
+    group
+        .iter()
+        .any(|run| run.task_layout != group[0].task_layout)
+}
+
+/// What a result is called in its row: its scheduler, and where they differ the layout of the task structures.
+fn label(run: &RunResult, layouts_differ: bool) -> String {
+    match &run.task_layout {
+        Some(layout) if layouts_differ => format!("{}, {layout}", run.scheduler),
+        _ => run.scheduler.clone(),
+    }
 }
 
 fn cells<'a>(group: &[&'a RunResult]) -> Vec<Cell<'a>> {
+    let layouts_differ = layouts_differ(group);
     let mut cells: Vec<Cell<'a>> = Vec::new();
     for &run in group {
-        let same = |cell: &&mut Cell<'_>| cell.cpus == run.cpus && cell.scheduler == run.scheduler;
+        let scheduler = label(run, layouts_differ);
+        let same = |cell: &&mut Cell<'_>| cell.cpus == run.cpus && cell.scheduler == scheduler;
         match cells.iter_mut().find(same) {
             Some(cell) => cell.runs.push(run),
             None => cells.push(Cell {
                 cpus: run.cpus,
-                scheduler: &run.scheduler,
+                scheduler,
                 runs: vec![run],
             }),
         }
@@ -213,7 +240,7 @@ fn columns_of(cells: &[Cell<'_>]) -> Vec<Column> {
         let max = cell.median("runqueue.len_max")?;
         Some(format!("{}/{}", digits(mean), grouped(max)))
     });
-    let mut schedulers = Column::new("", "scheduler", each(&|cell| Some(cell.scheduler.into())));
+    let mut schedulers = Column::new("", "scheduler", each(&|cell| Some(cell.scheduler.clone())));
     schedulers.left = true;
     let mut columns = vec![
         Column::new("", "cpus", each(&|cell| Some(cell.cpus.to_string()))),
@@ -312,14 +339,14 @@ fn score_column(cells: &[Cell<'_>]) -> Column {
 }
 
 fn difference_column(cells: &[Cell<'_>]) -> Column {
-    let first = cells[0].scheduler;
+    let first = &cells[0].scheduler;
     let texts = cells
         .iter()
         .map(|cell| {
             let base = cells
                 .iter()
-                .find(|other| other.cpus == cell.cpus && other.scheduler == first);
-            let Some(base) = base.filter(|_| cell.scheduler != first) else {
+                .find(|other| other.cpus == cell.cpus && other.scheduler == *first);
+            let Some(base) = base.filter(|_| cell.scheduler != *first) else {
                 return String::new();
             };
             let Some(difference) = cell.difference(base) else {
@@ -340,13 +367,18 @@ fn difference_column(cells: &[Cell<'_>]) -> Column {
 
 /// One block per run that did not end as it should: what, why, and the command that repeats it.
 fn failures(group: &[&RunResult]) -> String {
+    let layouts_differ = layouts_differ(group);
     let mut text = String::new();
     for run in group.iter().filter(|run| !run.is_done()) {
         let message = run.message.as_deref().unwrap_or("no message");
         let _ = write!(
             text,
             "! {} on {} CPUs, seed {}: {}: {message}\n  replay: {}\n",
-            run.scheduler, run.cpus, run.seed, run.exit, run.replay
+            label(run, layouts_differ),
+            run.cpus,
+            run.seed,
+            run.exit,
+            run.replay
         );
     }
     text
@@ -417,6 +449,7 @@ mod tests {
             ],
             scheduler: scheduler.into(),
             machine: "old".into(),
+            task_layout: None,
             cpus,
             seed,
             exit: "done".into(),
@@ -460,6 +493,26 @@ mod tests {
     fn assert_lines(found: &str, expected: &[&str]) {
         let found_lines: Vec<_> = found.lines().collect();
         assert_eq!(found_lines, expected, "\n{found}");
+    }
+
+    #[test]
+    fn layouts_that_differ_have_rows_of_their_own() {
+        let with = |layout: &str, score| {
+            let mut run = run("a", 2, 1, score);
+            run.task_layout = Some(layout.into());
+            run
+        };
+        let found = render(&[with("plain", 1_000.0), with("separate", 1_100.0)], 60);
+        assert!(found.starts_with("chat:rooms=20 on old\n\n"), "{found}");
+        assert!(found.contains("   2  a, plain"), "{found}");
+        let row = found.lines().find(|line| line.contains("a, separate"));
+        assert!(row.unwrap().contains("+10.0"), "{found}");
+        let found = render(&[with("plain", 1_000.0)], 60);
+        assert!(!found.contains("plain"), "{found}");
+        let found = render(&[with("coloured:4", 1_000.0)], 60);
+        let title = "chat:rooms=20 on old, task structures coloured:4\n\n";
+        assert!(found.starts_with(title), "{found}");
+        assert!(found.contains("   2  a  "), "{found}");
     }
 
     #[test]
