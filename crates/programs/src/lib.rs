@@ -84,7 +84,7 @@ impl Report {
     /// The score, where the run has one.
     pub fn score_value(&self) -> Option<f64> {
         let measured = schedlab_trace::Duration::from_ns(self.measured_ns);
-        self.score.value(self.work, measured)
+        self.score.value(self.work, measured, &self.counters)
     }
 
     /// Flat measures: the score under its own name and as `score`, times, work and counters.

@@ -265,7 +265,7 @@ impl Process {
             Action::Fork(spec) => {
                 if spec.address_space != self.address_space {
                     return Err(format!(
-                        "forks `{}` into another address space; real programs create threads of their own process only",
+                        "forks `{}` into another address space; real programs create threads of their own process only: run the real thing instead, for example `schedlab run -s … -- make -j4`",
                         spec.comm
                     ));
                 }

@@ -183,7 +183,7 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
     let measures = &mut result.measures;
     if result.exit == RunResult::DONE || result.exit == VIOLATION {
         let last = end.makespan.unwrap_or(end.end);
-        if let Some(value) = score.value(end.work, last.since(end.begun)) {
+        if let Some(value) = score.value(end.work, last.since(end.begun), &end.counters) {
             measures.float("score", value);
             measures.text("score_unit", score.unit);
             measures.text("score_better", score.better());

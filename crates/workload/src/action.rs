@@ -192,9 +192,11 @@ impl Score {
 
     /// The score of a run that did `work` units in `elapsed` ([`Action::Begin`], or the start, to the end of
     /// the last task); `None` where it would divide by zero.
-    pub fn value(&self, work: u64, elapsed: Duration) -> Option<f64> {
+    pub fn value(&self, work: u64, elapsed: Duration, counters: &Counters) -> Option<f64> {
         let (work, elapsed_ns) = (work as f64, elapsed.ns() as f64);
         match self.rule {
+            ScoreRule::WorkPerHour => (elapsed_ns > 0.0).then(|| work * 3_600e9 / elapsed_ns),
+            ScoreRule::Counter(name) => counters.number(name),
             ScoreRule::WorkPerSecond => (elapsed_ns > 0.0).then(|| work * 1e9 / elapsed_ns),
             ScoreRule::NsPerWork => (work > 0.0).then(|| elapsed_ns / work),
             ScoreRule::Makespan => Some(elapsed_ns),
@@ -207,10 +209,14 @@ impl Score {
 pub enum ScoreRule {
     /// Units of work ([`Action::Work`]) per second of the makespan.
     WorkPerSecond,
+    /// … per hour.
+    WorkPerHour,
     /// Makespan in ns divided by units of work.
     NsPerWork,
     /// Makespan in ns.
     Makespan,
+    /// What behaviours counted under this name, a ratio or a count; absent where they did not.
+    Counter(&'static str),
 }
 
 /// Tasks, what they share, and when the run is over.

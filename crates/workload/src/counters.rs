@@ -55,6 +55,15 @@ impl Counters {
         self.values.get(name).copied().unwrap_or(0)
     }
 
+    /// A count or a ratio as a number; `None` if nothing was counted under this name.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        if let Some((dividend, divisor)) = self.ratios.get(name) {
+            let divisor = self.get(divisor);
+            return (divisor > 0).then(|| self.get(dividend) as f64 / divisor as f64);
+        }
+        self.values.get(name).map(|&n| n as f64)
+    }
+
     /// Everything as flat measures: values, then ratios. A ratio whose divisor is 0 is absent.
     pub fn measures(&self) -> Vec<(String, f64)> {
         let values = self.values.iter().map(|(name, &n)| (name, n as f64));
@@ -122,6 +131,10 @@ mod tests {
             .map(|(name, value)| (name.to_owned(), value))
             .into();
         assert_eq!(counters.measures(), expected);
+        assert_eq!(counters.number("messages_per_read"), Some(3.5));
+        assert_eq!(counters.number("reads"), Some(2.0));
+        assert_eq!(counters.number("nothing"), None);
+        assert_eq!(counters.number("absent"), None);
     }
 
     #[test]

@@ -57,7 +57,8 @@ impl Workload {
     /// The workload that `text` asks for: `name`, `name:option=value,option=value`, or with the path of an
     /// rt-app file (`*.json`) in place of the name.
     ///
-    /// `nr_cpus` matters only to where tasks may run (`pin`, CPU lists), never to what they do. `seed` is
+    /// `nr_cpus` matters to where tasks may run (`pin`, CPU lists) and, where an option's default is "per CPU", to how
+    /// many there are; never to what a task does. `seed` is
     /// for models that draw while they are built; tasks draw from [`crate::stream`].
     ///
     /// # Errors

@@ -218,6 +218,16 @@ struct Connection {
 }
 
 fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
+    rooms(options, builder, None)
+}
+
+/// Rooms as `options` say. With `runs`, users send their messages that many times and meet at a barrier in
+/// between, and the first run does not count.
+pub(super) fn rooms(
+    options: &Options,
+    builder: &mut Builder,
+    runs: Option<u64>,
+) -> Result<Score, WorkloadError> {
     let buffer = options.bytes("socket_buffer") as u32;
     if options.choice("write") == "mutex" && options.choice("server") == "queue" {
         return Err(options.contradiction("write=mutex goes with server=direct only"));
@@ -229,7 +239,19 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     }
     let users = options.count("users") as usize;
     let nr_users = options.count("rooms") as usize * users;
-    let workload = Common::new(options);
+    let workload = Common::new(options, runs.unwrap_or(1));
+    let between = runs.map(|runs| client::Runs {
+        left: runs - 1,
+        warm_up: Some(client::WarmUp {
+            ended: builder.object(ObjectSpec::Semaphore { initial: 0 }),
+            go: builder.object(ObjectSpec::Barrier {
+                parties: 1 + 2 * nr_users as u32,
+            }),
+        }),
+        barrier: builder.object(ObjectSpec::Barrier {
+            parties: 2 * nr_users as u32,
+        }),
+    });
     let gate = client::Gate::new(builder, options, 2 * nr_users as u64);
     let mut client_side: Vec<TaskSpec> = Vec::with_capacity(2 * nr_users);
     let mut server_side: Vec<TaskSpec> = Vec::with_capacity(2 * nr_users);
@@ -249,9 +271,10 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
                 let working_set = options.bytes("working_set");
                 builder.spec(first + thread, comm, CLIENT_SPACE, working_set, behaviour)
             };
-            let send = client::Thread::sender(&workload, &gate, connection.up);
+            let send = client::Thread::sender(&workload, &gate, connection.up, between);
             client_side.push(client_thread(0, "s", send));
-            let receive = client::Thread::receiver(&workload, &gate, connection.down);
+            let receive =
+                client::Thread::receiver(&workload, &gate, connection.down, between);
             client_side.push(client_thread(1, "r", receive));
             server_side.extend(server.threads(builder, options, &workload, (first, room, user)));
         }
@@ -265,7 +288,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     let control = builder.object(ObjectSpec::Socket {
         capacity: CONTROL_BYTES,
     });
-    let main = client::Main::new(client_side, listen, control, &gate);
+    let main = client::Main::new(client_side, listen, control, &gate, between);
     builder.task("chat_c", CLIENT_SPACE, 0, main);
     let main = server::Main::new(server_side, listen, control);
     builder.task("chat_s", SERVER_SPACE, 0, main);
@@ -279,10 +302,12 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
 
 /// Options that client and server threads share.
 struct Common {
-    /// Messages a user sends.
+    /// Messages a user sends in a run.
     messages: u64,
-    /// Messages a user receives.
+    /// Messages a user receives in a run.
     deliveries: u64,
+    /// How often that happens.
+    runs: u64,
     bytes: u32,
     /// Most messages a read returns.
     read_limit: u32,
@@ -293,11 +318,12 @@ struct Common {
 }
 
 impl Common {
-    fn new(options: &Options) -> Common {
+    fn new(options: &Options, runs: u64) -> Common {
         let messages = options.count("messages");
         Common {
             messages,
             deliveries: messages * (options.count("users") - 1),
+            runs,
             bytes: options.bytes("message_bytes") as u32,
             read_limit: match options.choice("read") {
                 "one" => 1,

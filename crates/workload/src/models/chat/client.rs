@@ -53,6 +53,8 @@ pub(super) struct Main {
     listen: ObjectId,
     control: ObjectId,
     gate: Gate,
+    /// The first of several runs, whose end it waits for.
+    warm_up: Option<WarmUp>,
     step: MainStep,
 }
 
@@ -61,11 +63,21 @@ enum MainStep {
     Fork { second: bool },
     Begin,
     Open { posts: u64 },
+    /// The first run is under way; so many threads have not ended it.
+    WarmUp { threads: u64 },
+    BeginAgain,
 }
 
 impl Main {
-    pub fn new(threads: Vec<TaskSpec>, listen: ObjectId, control: ObjectId, gate: &Gate) -> Main {
+    pub fn new(
+        threads: Vec<TaskSpec>,
+        listen: ObjectId,
+        control: ObjectId,
+        gate: &Gate,
+        runs: Option<Runs>,
+    ) -> Main {
         Main {
+            warm_up: runs.and_then(|runs| runs.warm_up),
             threads,
             listen,
             control,
@@ -106,21 +118,68 @@ impl Behaviour for Main {
                 };
                 Action::Begin
             }
-            MainStep::Open { posts: 0 } => Action::Exit,
+            MainStep::Open { posts: 0 } => match self.warm_up {
+                Some(warm_up) => {
+                    self.step = MainStep::WarmUp {
+                        threads: self.gate.threads - 1,
+                    };
+                    Action::Acquire(warm_up.ended)
+                }
+                None => Action::Exit,
+            },
             MainStep::Open { posts } => {
                 self.step = MainStep::Open { posts: posts - 1 };
                 Action::Post(self.gate.semaphore)
             }
+            MainStep::WarmUp { threads: 0 } => {
+                self.step = MainStep::BeginAgain;
+                Action::Begin
+            }
+            MainStep::WarmUp { threads } => {
+                self.step = MainStep::WarmUp {
+                    threads: threads - 1,
+                };
+                let warm_up = self.warm_up.expect("it was there before");
+                Action::Acquire(warm_up.ended)
+            }
+            MainStep::BeginAgain => {
+                self.step = MainStep::Open { posts: 0 };
+                let warm_up = self.warm_up.take().expect("it was there before");
+                Action::Barrier(warm_up.go)
+            }
         }
     }
+}
+
+/// Several runs, one after another, with a barrier of all client threads before each but the first.
+#[derive(Clone, Copy)]
+pub(super) struct Runs {
+    /// Runs after this one.
+    pub left: u64,
+    /// The first run is under way, which does not count.
+    pub warm_up: Option<WarmUp>,
+    /// Between the others.
+    pub barrier: ObjectId,
+}
+
+/// How the first run ends: when all are done, the main thread starts the clock and lets them go on.
+#[derive(Clone, Copy)]
+pub(super) struct WarmUp {
+    /// Posted by each thread.
+    pub ended: ObjectId,
+    /// Entered by the main thread last.
+    pub go: ObjectId,
 }
 
 /// A user's sender or receiver.
 pub(super) struct Thread {
     gate: Gate,
     socket: ObjectId,
-    /// Messages still to be sent or received.
+    /// Messages still to be sent or received in this run.
     left: u64,
+    /// … and at its beginning.
+    per_run: u64,
+    runs: Option<Runs>,
     cpu: Duration,
     role: Role,
     step: Step,
@@ -140,14 +199,25 @@ enum Step {
     /// A read has returned.
     Received,
     Count(u32),
+    /// The main thread has been told that the first run is over.
+    WarmedUp,
+    /// All others have ended their runs too.
+    NextRun,
 }
 
 impl Thread {
-    pub fn sender(common: &Common, gate: &Gate, socket: ObjectId) -> Thread {
+    pub fn sender(
+        common: &Common,
+        gate: &Gate,
+        socket: ObjectId,
+        runs: Option<Runs>,
+    ) -> Thread {
         Thread {
             gate: gate.clone(),
             socket,
             left: common.messages,
+            per_run: common.messages,
+            runs,
             cpu: common.client_send_cpu,
             role: Role::Sender {
                 bytes: common.bytes,
@@ -157,11 +227,18 @@ impl Thread {
         }
     }
 
-    pub fn receiver(common: &Common, gate: &Gate, socket: ObjectId) -> Thread {
+    pub fn receiver(
+        common: &Common,
+        gate: &Gate,
+        socket: ObjectId,
+        runs: Option<Runs>,
+    ) -> Thread {
         Thread {
             gate: gate.clone(),
             socket,
             left: common.deliveries,
+            per_run: common.deliveries,
+            runs,
             cpu: common.client_receive_cpu,
             role: Role::Receiver {
                 limit: common.read_limit,
@@ -187,7 +264,29 @@ impl Behaviour for Thread {
                         return post;
                     }
                 }
-                Step::Turn if self.left == 0 => return Action::Exit,
+                Step::Turn if self.left == 0 => match &mut self.runs {
+                    Some(runs) if runs.left > 0 => {
+                        if let Some(warm_up) = runs.warm_up {
+                            self.step = Step::WarmedUp;
+                            return Action::Post(warm_up.ended);
+                        }
+                        runs.left -= 1;
+                        self.step = Step::NextRun;
+                        return Action::Barrier(runs.barrier);
+                    }
+                    _ => return Action::Exit,
+                },
+                Step::WarmedUp => {
+                    let runs = self.runs.as_mut().expect("there are runs after the first");
+                    runs.left -= 1;
+                    self.step = Step::NextRun;
+                    let warm_up = runs.warm_up.take().expect("it ends once");
+                    return Action::Barrier(warm_up.go);
+                }
+                Step::NextRun => {
+                    self.left = self.per_run;
+                    self.step = Step::Turn;
+                }
                 Step::Turn => match self.role {
                     Role::Sender { .. } => {
                         self.step = Step::Write;
@@ -232,6 +331,9 @@ impl Behaviour for Thread {
                 }
                 Step::Count(n) => {
                     self.step = Step::Turn;
+                    if self.runs.is_some_and(|runs| runs.warm_up.is_some()) {
+                        continue;
+                    }
                     return Action::Work(n);
                 }
             }

@@ -155,7 +155,7 @@ impl Room {
                 let receiver = DirectReceiver {
                     from: connections[user].0.up,
                     semaphore: received[user],
-                    left: common.messages,
+                    left: common.messages * common.runs,
                     limit: common.read_limit,
                     cpu: common.server_receive_cpu,
                     step: DirectReceiverStep::Read,
@@ -166,7 +166,7 @@ impl Room {
                 let sender = DirectSender {
                     semaphore: received[user],
                     to: others.map(|(_, &(connection, lock))| (connection.down, lock)).collect(),
-                    left: common.messages,
+                    left: common.messages * common.runs,
                     bytes: common.bytes,
                     cpu: common.server_send_cpu,
                     step: DirectSenderStep::Acquire,
@@ -322,7 +322,7 @@ impl Receiver {
             user,
             target: 0,
             batch: 0,
-            left: common.messages,
+            left: common.messages * common.runs,
             limit: common.read_limit,
             cpu: common.server_receive_cpu,
             hold: options.time("lock_hold"),
@@ -483,7 +483,7 @@ impl Sender {
         Sender {
             room: Arc::clone(room),
             user,
-            left: common.deliveries,
+            left: common.deliveries * common.runs,
             bytes: common.bytes,
             take: options.count("take") as u32,
             cpu: common.server_send_cpu,

@@ -1,0 +1,350 @@
+//! Message threads and workers with wakeup-latency percentiles, as schbench (Chris Mason, github.com/masoncl/schbench).
+//!
+//! A worker tells its message thread that it is idle and waits; the message thread notes the time and wakes every
+//! idle worker. The wakeup latency is from that note until the worker runs. Then the worker handles a request: it
+//! sleeps for `sleep`, as if for the network, computes `operations` times `operation`, and is idle again; the request
+//! latency is that of sleep and work.
+//!
+//! The score is the 99th percentile of the wakeup latency. Percentiles are exact to two significant digits, rounded
+//! up (buckets of 1/64 of a power of two).
+
+use std::sync::{Arc, Mutex};
+
+use schedlab_trace::{Duration, Instant};
+
+use super::plan::{Plan, Planned, Steps};
+use crate::{
+    Action, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options, Param, Score,
+    ScoreRule, TimeUnit, WorkloadError,
+};
+
+const TIME: Kind = Kind::Time {
+    bare: TimeUnit::Us,
+    max: Duration::from_secs(100),
+};
+
+pub(super) const MODEL: Model = Model {
+    name: "schbench",
+    summary: "message threads wake workers: wakeup-latency percentiles (schbench)",
+    params: &[
+        Param {
+            name: "message_threads",
+            kind: Kind::Count { min: 1, max: 1_000 },
+            default: "1",
+            doc: "message threads (the original's -m)",
+        },
+        Param {
+            name: "workers",
+            kind: Kind::Count {
+                min: 0,
+                max: 100_000,
+            },
+            default: "0",
+            doc: "workers of each message thread (the original's -t); 0 = as many as CPUs, shared out",
+        },
+        Param {
+            name: "sleep",
+            kind: TIME,
+            default: "100us",
+            doc: "sleep at the beginning of a request (the original's -s)",
+        },
+        Param {
+            name: "operations",
+            kind: Kind::Count {
+                min: 1,
+                max: 1_000_000,
+            },
+            default: "5",
+            doc: "operations of a request (the original's -n)",
+        },
+        Param {
+            name: "operation",
+            kind: TIME,
+            default: "400us",
+            doc: "CPU time of an operation (guess: a matrix multiplication of 256 KB)",
+        },
+        Param {
+            name: "working_set",
+            kind: Kind::Bytes {
+                min: 0,
+                max: 1 << 30,
+            },
+            default: "256K",
+            doc: "bytes of cache each worker needs to run at full speed (the original's -F)",
+        },
+        Param {
+            name: "duration",
+            kind: Kind::Time {
+                bare: TimeUnit::S,
+                max: Duration::from_secs(1_000_000),
+            },
+            default: "30s",
+            doc: "the run ends here (the original's -r)",
+        },
+    ],
+    build,
+};
+
+fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
+    let duration = options.time("duration");
+    if duration == Duration::ZERO {
+        return Err(options.contradiction("it would never end: give `duration`"));
+    }
+    let message_threads = options.count("message_threads");
+    let cpus = builder.placement().nr_cpus as u64;
+    let workers = match options.count("workers") {
+        0 => cpus.div_ceil(message_threads),
+        n => n,
+    };
+    let latencies = Arc::new(Latencies::default());
+    for m in 0..message_threads {
+        let posted = builder.object(ObjectSpec::Semaphore { initial: 0 });
+        let group = Arc::new(Group {
+            posted,
+            idle: Mutex::new(Vec::new()),
+        });
+        let message = MessageThread {
+            group: Arc::clone(&group),
+            latencies: (m == 0).then(|| Arc::clone(&latencies)),
+            waiting: false,
+        };
+        builder.task(format!("message-{m}"), 0, 0, Planned::new(message));
+        for w in 0..workers {
+            let worker = Worker {
+                group: Arc::clone(&group),
+                latencies: Arc::clone(&latencies),
+                own: Arc::new(Own {
+                    semaphore: builder.object(ObjectSpec::Semaphore { initial: 0 }),
+                    woken: Mutex::new(Instant::ZERO),
+                }),
+                sleep: options.time("sleep"),
+                operations: options.count("operations"),
+                operation: options.time("operation"),
+                step: Step::Idle,
+                begun: Instant::ZERO,
+            };
+            let working_set = options.bytes("working_set");
+            builder.task(format!("worker-{m}.{w}"), 0, working_set, Planned::new(worker));
+        }
+    }
+    builder.duration(duration);
+    Ok(Score {
+        name: "wakeup_ns_p99",
+        unit: "ns",
+        higher_is_better: false,
+        rule: ScoreRule::Counter("schbench.wakeup_ns_p99"),
+    })
+}
+
+/// A message thread and its workers. The locks are for real threads; nobody waits for anything else while it
+/// holds one.
+struct Group {
+    /// Posted by each worker that becomes idle.
+    posted: ObjectId,
+    idle: Mutex<Vec<Arc<Own>>>,
+}
+
+/// What belongs to one worker.
+struct Own {
+    semaphore: ObjectId,
+    /// When the message thread decided to wake it.
+    woken: Mutex<Instant>,
+}
+
+#[derive(Default)]
+struct Latencies {
+    wakeup: Mutex<Buckets>,
+    request: Mutex<Buckets>,
+}
+
+/// Takes a lock that no panicking thread can have held for long.
+fn held<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+struct MessageThread {
+    group: Arc<Group>,
+    /// The one that reports for all.
+    latencies: Option<Arc<Latencies>>,
+    waiting: bool,
+}
+
+impl Plan for MessageThread {
+    fn plan(&mut self, context: &mut Context<'_>, steps: &mut Steps) {
+        if std::mem::replace(&mut self.waiting, true) {
+            for worker in held(&self.group.idle).drain(..) {
+                *held(&worker.woken) = context.now;
+                steps.push(Action::Post(worker.semaphore));
+            }
+        }
+        steps.push(Action::Acquire(self.group.posted));
+    }
+
+    fn report(&self, counters: &mut Counters) {
+        let Some(latencies) = &self.latencies else {
+            return;
+        };
+        for (name, buckets) in [
+            ("wakeup", &latencies.wakeup),
+            ("request", &latencies.request),
+        ] {
+            let buckets = held(buckets);
+            counters.add(format!("schbench.{name}s"), buckets.count);
+            for (suffix, per_mille) in [("p50", 500), ("p90", 900), ("p99", 990), ("p99_9", 999)] {
+                if let Some(ns) = buckets.percentile(per_mille) {
+                    counters.add(format!("schbench.{name}_ns_{suffix}"), ns);
+                }
+            }
+            if buckets.count > 0 {
+                counters.max(format!("schbench.{name}_ns_max"), buckets.max as i64);
+            }
+        }
+    }
+}
+
+struct Worker {
+    group: Arc<Group>,
+    latencies: Arc<Latencies>,
+    own: Arc<Own>,
+    sleep: Duration,
+    operations: u64,
+    operation: Duration,
+    step: Step,
+    begun: Instant,
+}
+
+enum Step {
+    Idle,
+    Woken,
+    Done,
+}
+
+impl Plan for Worker {
+    fn plan(&mut self, context: &mut Context<'_>, steps: &mut Steps) {
+        loop {
+            match self.step {
+                Step::Idle => {
+                    self.step = Step::Woken;
+                    held(&self.group.idle).push(Arc::clone(&self.own));
+                    steps.push(Action::Post(self.group.posted));
+                    return steps.push(Action::Acquire(self.own.semaphore));
+                }
+                Step::Woken => {
+                    self.step = Step::Done;
+                    let woken = *held(&self.own.woken);
+                    self.begun = context.now;
+                    held(&self.latencies.wakeup).add(context.now.since(woken).ns());
+                    if self.sleep > Duration::ZERO {
+                        steps.push(Action::Sleep(self.sleep));
+                    }
+                    for _ in 0..self.operations {
+                        steps.compute(self.operation);
+                    }
+                    return steps.push(Action::Work(1));
+                }
+                Step::Done => {
+                    self.step = Step::Idle;
+                    held(&self.latencies.request).add(context.now.since(self.begun).ns());
+                }
+            }
+        }
+    }
+}
+
+/// Counts of times by size, in buckets of 1/64 of a power of two.
+#[derive(Default)]
+struct Buckets {
+    counts: Vec<u64>,
+    count: u64,
+    max: u64,
+}
+
+const BITS: u32 = 6;
+
+fn bucket(ns: u64) -> usize {
+    let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(BITS + 1);
+    ((u64::from(shift) << BITS) + (ns >> shift)) as usize
+}
+
+/// The largest time of a bucket.
+fn largest(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    let shift = (bucket >> BITS).saturating_sub(1);
+    let ns = bucket - (shift << BITS);
+    ((ns + 1) << shift) - 1
+}
+
+impl Buckets {
+    fn add(&mut self, ns: u64) {
+        let bucket = bucket(ns);
+        if self.counts.len() <= bucket {
+            self.counts.resize(bucket + 1, 0);
+        }
+        self.counts[bucket] += 1;
+        self.count += 1;
+        self.max = self.max.max(ns);
+    }
+
+    /// The least time that so many thousandths of all do not exceed.
+    fn percentile(&self, per_mille: u64) -> Option<u64> {
+        let wanted = (self.count * per_mille).div_ceil(1_000);
+        let mut seen = 0;
+        let found = self.counts.iter().position(|&n| {
+            seen += n;
+            n > 0 && seen >= wanted
+        })?;
+        Some(largest(found).min(self.max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Workload;
+    use crate::testing::{Order, run_in};
+
+    #[test]
+    fn buckets_hold_what_falls_into_them() {
+        for ns in (0..5_000).chain([1 << 20, (1 << 40) + 12_345, u64::MAX >> 1]) {
+            let top = largest(bucket(ns));
+            assert!(top >= ns && top - ns <= ns >> BITS, "{ns} {top}");
+        }
+        let mut buckets = Buckets::default();
+        assert_eq!(buckets.percentile(500), None);
+        for ns in 1..=100 {
+            buckets.add(ns);
+        }
+        assert_eq!(buckets.percentile(500), Some(50));
+        assert_eq!(buckets.percentile(990), Some(99));
+        assert_eq!(buckets.percentile(999), Some(100));
+    }
+
+    #[test]
+    fn workers_go_round_until_the_end() {
+        // One CPU and nothing costs time but the operations, 200 µs a request. Workers of a group that sleep together leave
+        // the CPU idle at times.
+        let text = "schbench:message_threads=2,workers=3,operation=100us,operations=2,duration=100ms";
+        for order in [Order::RoundRobin, Order::Random(8)] {
+            let end = run_in(Workload::parse(text, 1, 2).unwrap(), order);
+            assert!((400..=500).contains(&end.work), "{} {order:?}", end.work);
+            let wakeups = end.counters.get("schbench.wakeups") as u64;
+            assert!((end.work..=end.work + 6).contains(&wakeups));
+            assert!(end.counters.get("schbench.request_ns_p50") >= 300_000);
+        }
+    }
+
+    #[test]
+    fn the_latency_is_that_of_the_wait_for_the_cpu() {
+        // A single worker is alone on the CPU: it never waits, and a request is its sleep and its work.
+        let text = "schbench:workers=1,operation=100us,operations=2,duration=50ms";
+        let end = run_in(Workload::parse(text, 1, 2).unwrap(), Order::RoundRobin);
+        assert_eq!(end.counters.get("schbench.wakeup_ns_max"), 0);
+        assert_eq!(end.counters.get("schbench.request_ns_max"), 300_000);
+    }
+
+    #[test]
+    fn there_is_a_worker_a_cpu() {
+        let workload = Workload::parse("schbench:message_threads=2", 1, 8).unwrap();
+        assert_eq!(workload.tasks.len(), 2 + 8);
+    }
+}

@@ -1,0 +1,60 @@
+//! Every model, with options drawn at random: it ends, in any order, and does the same work each time.
+
+use schedlab_workload::testing::{Order, try_run};
+use schedlab_workload::{Kind, Rng, Workload, WorkloadError, below, list, stream};
+
+/// A small value of that kind; small, because the reference executor is asked thousands of times.
+fn value(name: &str, kind: Kind, rng: &mut Rng) -> String {
+    match kind {
+        _ if name == "duration" => "20ms".to_owned(),
+        Kind::Count { min, max } => {
+            let n = below(rng, 6);
+            (min + n).min(max).to_string()
+        }
+        Kind::Time { .. } => format!("{}us", below(rng, 150)),
+        Kind::Bytes { min, max } => (min + below(rng, 3_000)).min(max).to_string(),
+        Kind::Probability => format!("0.{}", below(rng, 10)),
+        Kind::Flag => (below(rng, 2) == 1).to_string(),
+        Kind::Choice(words) => words[below(rng, words.len() as u64) as usize].to_owned(),
+        Kind::NiceList => "-5/0/7".to_owned(),
+        Kind::Policy => "normal".to_owned(),
+    }
+}
+
+#[test]
+fn every_model_ends_whatever_its_options() {
+    let mut rng = stream(7, 7);
+    for model in list() {
+        let mut built = 0;
+        for draw in 0..40 {
+            let options: Vec<String> = model
+                .all_params()
+                .map(|param| format!("{}={}", param.name, value(param.name, param.kind, &mut rng)))
+                .collect();
+            let text = format!("{}:{}", model.name, options.join(","));
+            let parse = || Workload::parse(&text, draw, 3);
+            match parse() {
+                // Some options exclude each other; that is told, not built.
+                Err(WorkloadError::Contradiction { .. }) => continue,
+                Err(error) => panic!("{text}: {error}"),
+                Ok(_) => built += 1,
+            }
+            let timed = options.iter().any(|option| option.starts_with("duration="));
+            let mut work = None;
+            for order in [Order::RoundRobin, Order::Random(draw)] {
+                let end = try_run(parse().unwrap(), order);
+                assert!(end.stuck.is_empty(), "{text} {order:?}: {:?}", end.stuck);
+                // How much is done in a given time depends on the order; what there is to do does not.
+                if !timed {
+                    assert_eq!(*work.get_or_insert(end.work), end.work, "{text} {order:?}");
+                    assert!(end.work > 0, "{text}");
+                }
+            }
+        }
+        assert!(
+            built >= 10,
+            "{}: only {built} of 40 draws are possible",
+            model.name
+        );
+    }
+}
