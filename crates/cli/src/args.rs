@@ -30,12 +30,14 @@ pub struct Cli {
 /// Commands
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// List schedulers, workloads, machines or measures
+    /// List schedulers, workloads, machines, experiments or measures
     List(ListArgs),
     /// Simulate a workload under one or more schedulers
     Sim(SimArgs),
     /// Simulate what was published of a scheduler and show both figures
     Published(PublishedArgs),
+    /// Simulate the tables and figures of the studies
+    Reproduce(ReproduceArgs),
     /// Run a workload or a command under schedulers in a real kernel
     Run(RunArgs),
     /// Run a command in a virtual machine whose kernel has sched_ext
@@ -74,6 +76,8 @@ pub enum Kind {
     Workloads,
     /// Machine profiles
     Machines,
+    /// Tables and figures that can be reproduced
+    Experiments,
     /// What is measured
     Measures,
 }
@@ -200,6 +204,39 @@ pub struct PublishedArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub figures: Option<PathBuf>,
     /// Write results as JSON; `-` for standard output instead of the table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+}
+
+/// Arguments of `reproduce`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  schedlab reproduce --quick
+  schedlab reproduce chat-locks --html chat.html
+  schedlab list experiments
+
+Each published figure is printed beside the median of the simulated ones, with
+the lowest and the highest of all seeds and the ratio. Killed, the same command
+goes on where it was: finished runs are kept beside the page until it is
+written.")]
+pub struct ReproduceArgs {
+    /// Names of experiments, or paths of .toml files [default: all]
+    #[arg(value_name = "NAME", value_hint = ValueHint::FilePath)]
+    pub names: Vec<String>,
+    /// A first impression: smaller workloads, one seed
+    #[arg(long)]
+    pub quick: bool,
+    /// Seeds of each run [default: what the experiment says, mostly 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub seeds: Option<u64>,
+    /// Runs at the same time [default: one a core]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+    /// Where the page with all figures goes
+    #[arg(long, value_name = "FILE", default_value = "reproduce.html", value_hint = ValueHint::FilePath)]
+    pub html: PathBuf,
+    /// Write results as JSON; `-` for standard output instead of the tables
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
 }

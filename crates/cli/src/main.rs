@@ -5,6 +5,7 @@
 mod args;
 mod commands;
 mod cpus;
+mod journal;
 mod output;
 mod progress;
 

@@ -1,9 +1,11 @@
 //! A run's measures: flat, ordered, each a number or a word.
 
+use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The value of a measure.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Deserialize)]
+#[serde(untagged)]
 pub enum Value {
     /// A count or a time in nanoseconds.
     Int(u64),
@@ -121,6 +123,12 @@ impl Measures {
     /// All of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+}
+
+impl<'de> Deserialize<'de> for Measures {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        crate::result::from_map(deserializer).map(Measures)
     }
 }
 

@@ -246,6 +246,19 @@ impl Metric {
         METRICS.iter().find(|metric| metric.names.contains(&name))
     }
 
+    /// The measure that it is of, and what that is divided by to have the metric's unit.
+    pub fn measure(&self) -> (&'static str, f64) {
+        match self.origin {
+            Origin::Measure(name, scale) => (name, scale),
+            Origin::Speedup => ("score", 1.0),
+        }
+    }
+
+    /// Whether it is told in relation to 2 CPUs.
+    pub fn is_speedup(&self) -> bool {
+        self.origin == Origin::Speedup
+    }
+
     /// Its value of each run on so many CPUs.
     fn values(&self, runs: &[RunResult], cpus: u32) -> Vec<f64> {
         let on = |cpus: u32| {

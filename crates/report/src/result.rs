@@ -1,6 +1,10 @@
 //! The result of one run, and the document that results are handed on in.
 
-use serde::Serialize;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize as Read, Serialize};
 
 use crate::Measures;
 use crate::histogram::Buckets;
@@ -9,7 +13,7 @@ use crate::histogram::Buckets;
 pub const SCHEMA: u32 = 1;
 
 /// One run: what was run, how it ended and what was measured.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Read)]
 pub struct RunResult {
     /// Name of the workload.
     pub workload: String,
@@ -17,7 +21,7 @@ pub struct RunResult {
     #[serde(skip)]
     pub asked: String,
     /// Its parameters in effect, defaults included, in the workload's order.
-    #[serde(serialize_with = "as_map")]
+    #[serde(serialize_with = "as_map", deserialize_with = "from_map")]
     pub params: Vec<(String, String)>,
     /// The scheduler as it was asked for, options included.
     pub scheduler: String,
@@ -40,7 +44,12 @@ pub struct RunResult {
     /// What was measured.
     pub measures: Measures,
     /// Histograms by measure: `[smallest value, largest value, count]` of each bucket that is not empty.
-    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_map")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        serialize_with = "as_map",
+        deserialize_with = "from_map"
+    )]
     pub histograms: Vec<(String, Buckets)>,
 }
 
@@ -61,6 +70,32 @@ fn as_map<S: serde::Serializer, V: Serialize>(
     serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
+/// A map's entries, in their order.
+pub(crate) fn from_map<'de, D, V>(deserializer: D) -> Result<Vec<(String, V)>, D::Error>
+where
+    D: Deserializer<'de>,
+    V: Deserialize<'de>,
+{
+    struct Pairs<V>(PhantomData<V>);
+
+    impl<'de, V: Deserialize<'de>> Visitor<'de> for Pairs<V> {
+        type Value = Vec<(String, V)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut pairs = Vec::new();
+            while let Some(pair) = map.next_entry()? {
+                pairs.push(pair);
+            }
+            Ok(pairs)
+        }
+    }
+    deserializer.deserialize_map(Pairs(PhantomData))
+}
+
 /// All results of a command.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Document<'a> {
@@ -76,5 +111,35 @@ impl<'a> Document<'a> {
             schema: SCHEMA,
             results,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_survives_being_written_and_read() {
+        let mut measures = Measures::default();
+        measures.int("z", u64::MAX);
+        measures.float("a", 3.0);
+        measures.float("negative", -0.1);
+        measures.text("score_unit", "messages/s");
+        let result = RunResult {
+            workload: "chat".into(),
+            asked: String::new(),
+            params: vec![("rooms".into(), "2".into()), ("a".into(), "b".into())],
+            scheduler: "dss".into(),
+            machine: "laptop".into(),
+            cpus: 8,
+            seed: u64::MAX,
+            exit: "error_stall".into(),
+            message: Some("why".into()),
+            replay: "schedlab sim".into(),
+            measures,
+            histograms: vec![("runqueue.len".into(), vec![(1, 2, 3)])],
+        };
+        let text = serde_json::to_string(&result).unwrap();
+        assert_eq!(serde_json::from_str::<RunResult>(&text).unwrap(), result);
     }
 }

@@ -25,6 +25,7 @@ pub fn run(args: &ListArgs) -> anyhow::Result<Status> {
             Kind::Schedulers,
             Kind::Workloads,
             Kind::Machines,
+            Kind::Experiments,
             Kind::Measures,
         ],
     };
@@ -45,6 +46,7 @@ fn heading(kind: Kind) -> &'static str {
         Kind::Schedulers => "Schedulers:",
         Kind::Workloads => "Workloads:",
         Kind::Machines => "Machines:",
+        Kind::Experiments => "Experiments:",
         Kind::Measures => "Measures:",
     }
 }
@@ -54,6 +56,7 @@ fn list(kind: Kind, filter: Option<&str>, indent: bool) -> anyhow::Result<String
         Kind::Schedulers => schedulers(),
         Kind::Workloads => workloads(),
         Kind::Machines => machines()?,
+        Kind::Experiments => experiments()?,
         Kind::Measures => measures(),
     };
     if let Some(filter) = filter {
@@ -195,6 +198,21 @@ fn workloads() -> Vec<Item> {
     models.chain([files]).collect()
 }
 
+fn experiments() -> anyhow::Result<Vec<Item>> {
+    let mut items = Vec::new();
+    for name in schedlab_experiments::builtin_names() {
+        if let Some(experiment) = schedlab_experiments::builtin(name) {
+            let experiment = experiment?;
+            items.push(Item {
+                name: name.to_owned(),
+                summary: experiment.title,
+                details: vec![("source".to_owned(), experiment.source)],
+            });
+        }
+    }
+    Ok(items)
+}
+
 fn machines() -> anyhow::Result<Vec<Item>> {
     Machine::builtin_names()
         .map(|name| {
@@ -263,6 +281,7 @@ mod tests {
             Kind::Schedulers,
             Kind::Workloads,
             Kind::Machines,
+            Kind::Experiments,
             Kind::Measures,
         ] {
             assert!(list(kind, None, false).unwrap().lines().count() > 0);

@@ -5,6 +5,7 @@ mod list;
 mod load;
 mod published;
 mod real;
+mod reproduce;
 mod shell;
 mod sim;
 
@@ -38,6 +39,7 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
         Command::List(args) => list::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Published(args) => published::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Run(args) => real::run(&args),
         Command::Vm(args) => real::vm(&args),
         Command::Load(args) => load::run(&args),

@@ -125,12 +125,17 @@ pub fn check(specs: &[SimSpec]) -> Result<(), SimError> {
     Ok(())
 }
 
-/// Runs them all, as many at a time as there are cores.
-pub fn simulate(specs: &[SimSpec], common: &SimCommon) -> Result<Vec<RunResult>, SimError> {
-    let threads = match common.jobs {
+/// How many runs are under way at a time: as many as asked for, or one a core.
+pub fn threads(jobs: Option<u16>) -> usize {
+    match jobs {
         Some(jobs) => usize::from(jobs),
         None => thread::available_parallelism().map_or(1, usize::from),
-    };
+    }
+}
+
+/// Runs them all, as many at a time as there are cores.
+pub fn simulate(specs: &[SimSpec], common: &SimCommon) -> Result<Vec<RunResult>, SimError> {
+    let threads = threads(common.jobs);
     let mut progress = Progress::new(specs.len());
     batch::run_all(
         specs,

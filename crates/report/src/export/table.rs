@@ -390,7 +390,7 @@ fn us(ns: f64) -> String {
 }
 
 /// Three significant digits, all of an integer's.
-pub(crate) fn digits(x: f64) -> String {
+pub fn digits(x: f64) -> String {
     match x.abs() {
         a if a >= 99.95 => grouped(x.round()),
         a if a >= 9.995 => format!("{x:.1}"),
@@ -405,7 +405,7 @@ fn share(x: f64) -> String {
 }
 
 /// Thousands separated; below 1000 with three significant digits.
-pub(crate) fn grouped(x: f64) -> String {
+pub fn grouped(x: f64) -> String {
     if x.abs() < 999.5 {
         return if x.fract() == 0.0 {
             format!("{x:.0}")

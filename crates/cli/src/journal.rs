@@ -1,0 +1,191 @@
+//! Results that are kept while more are being computed, so that a killed command goes on where it was.
+//!
+//! One JSON document a line. The first names the program that computes: another build may compute something
+//! else, so its results are refused. A last line that was not finished is forgotten.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::hash::{DefaultHasher, Hasher as _};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use anyhow::{Context as _, bail};
+use schedlab_report::RunResult;
+use schedlab_sim::SimSpec;
+
+pub struct Journal {
+    path: PathBuf,
+    file: Mutex<File>,
+    /// By the command that repeats the run.
+    known: BTreeMap<String, RunResult>,
+}
+
+impl Journal {
+    /// Opens or begins the file.
+    ///
+    /// # Errors
+    /// If it cannot be written, or is not one that this build of the program has begun.
+    pub fn open(path: &Path) -> anyhow::Result<Journal> {
+        let name = path.display();
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .with_context(|| format!("cannot write {name}"))?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)
+            .with_context(|| format!("cannot read {name}"))?;
+        // What a kill has left unfinished.
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let program = program()?;
+        let mut lines = text[..whole].lines();
+        match lines.next() {
+            None => {
+                file.set_len(0)?;
+                file.rewind()?;
+                writeln!(file, "{program}").with_context(|| format!("cannot write {name}"))?;
+            }
+            Some(first) if first == program => {
+                file.set_len(whole as u64)?;
+                file.seek(SeekFrom::End(0))?;
+            }
+            Some(_) => bail!(
+                "{name} holds runs of another build of schedlab, or something else: remove it, or name another with --html"
+            ),
+        }
+        let mut known = BTreeMap::new();
+        for (index, line) in lines.enumerate() {
+            let result: RunResult = serde_json::from_str(line).map_err(|error| {
+                anyhow::anyhow!(
+                    "{name}:{}: no result of a run ({error}): remove the file",
+                    index + 2
+                )
+            })?;
+            known.insert(result.replay.clone(), result);
+        }
+        Ok(Journal {
+            path: path.to_owned(),
+            file: Mutex::new(file),
+            known,
+        })
+    }
+
+    /// The result of a run that was finished before.
+    pub fn find(&self, spec: &SimSpec) -> Option<RunResult> {
+        let mut result = self.known.get(&spec.replay_command())?.clone();
+        result.asked.clone_from(&spec.workload);
+        Some(result)
+    }
+
+    /// Keeps a result.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn keep(&self, result: &RunResult) -> anyhow::Result<()> {
+        let mut line = serde_json::to_string(result)?;
+        line.push('\n');
+        let mut file = self.file.lock().expect("no panic while it is held");
+        file.write_all(line.as_bytes())
+            .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    /// Everything is done: the file is not needed any more.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn finish(self) -> anyhow::Result<()> {
+        std::fs::remove_file(&self.path)
+            .with_context(|| format!("cannot remove {}", self.path.display()))
+    }
+}
+
+/// A line that stands for this build of the program.
+fn program() -> anyhow::Result<String> {
+    let path = std::env::current_exe()?;
+    let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&bytes);
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(format!(
+        "{{\"schedlab\":\"{version}\",\"build\":\"{:016x}\"}}",
+        hasher.finish()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_report::Measures;
+    use schedlab_sim::Scheduler;
+
+    fn spec(seed: u64) -> SimSpec {
+        SimSpec {
+            workload: "cpu:tasks=2".into(),
+            scheduler: Scheduler::parse("fifo"),
+            machine: "laptop".into(),
+            cpus: None,
+            seed,
+            rt_policy: false,
+            kernel: SimSpec::KERNEL.into(),
+            time_limit_s: SimSpec::TIME_LIMIT_S,
+            check: false,
+        }
+    }
+
+    fn result(seed: u64) -> RunResult {
+        let mut measures = Measures::default();
+        measures.float("score", 0.1 + seed as f64 / 3.0);
+        RunResult {
+            workload: "cpu".into(),
+            asked: spec(seed).workload,
+            params: Vec::new(),
+            scheduler: "fifo".into(),
+            machine: "laptop".into(),
+            cpus: 8,
+            seed,
+            exit: "done".into(),
+            message: None,
+            replay: spec(seed).replay_command(),
+            measures,
+            histograms: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_was_finished_is_found_again_and_a_torn_line_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        let journal = Journal::open(&path).unwrap();
+        journal.keep(&result(1)).unwrap();
+        journal.keep(&result(2)).unwrap();
+        drop(journal);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() - 10]).unwrap();
+
+        let journal = Journal::open(&path).unwrap();
+        assert_eq!(journal.find(&spec(1)), Some(result(1)));
+        assert_eq!(journal.find(&spec(2)), None);
+        journal.keep(&result(2)).unwrap();
+        drop(journal);
+        let journal = Journal::open(&path).unwrap();
+        assert_eq!(journal.find(&spec(2)), Some(result(2)));
+        journal.finish().unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn foreign_files_are_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        std::fs::write(&path, "something\nelse\n").unwrap();
+        let error = Journal::open(&path).err().unwrap().to_string();
+        assert!(error.contains("another build"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "something\nelse\n");
+        std::fs::write(&path, format!("{}\n{{}}\n", program().unwrap())).unwrap();
+        let error = Journal::open(&path).err().unwrap().to_string();
+        assert!(error.contains("j:2: no result"), "{error}");
+    }
+}

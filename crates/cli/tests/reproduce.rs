@@ -1,0 +1,125 @@
+//! `schedlab reproduce` as a user runs it.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const EXPERIMENT: &str = r#"
+title = "Hogs"
+source = "nobody"
+about = ["Two hogs."]
+[[runs]]
+machine = "netfinity-8500r"
+workloads = ["chat:rooms=2,messages=20"]
+schedulers = ["kernel", "dss"]
+cpus = [1, 2, 4]
+seeds = 4
+quick = { cpus = [2] }
+[[measures]]
+measure = "hold_mean"
+[[measures]]
+measure = "score"
+"#;
+
+fn command(folder: &Path, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    command.args(line.split_whitespace()).current_dir(folder);
+    command
+}
+
+fn run(folder: &Path, line: &str) -> Output {
+    command(folder, line).output().expect("the program starts")
+}
+
+fn read(folder: &Path, name: &str) -> String {
+    std::fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+#[test]
+fn killed_it_goes_on_where_it_was_and_ends_with_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("hogs.toml"), EXPERIMENT).unwrap();
+    let line = "reproduce hogs.toml -j 1 --html a.html --json a.json";
+    assert!(run(folder, line).status.success());
+    assert!(!folder.join("a.html.partial").exists());
+
+    let line = "reproduce hogs.toml -j 1 --html b.html --json b.json";
+    let mut child = command(folder, line)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let kept = || {
+        let text = std::fs::read_to_string(folder.join("b.html.partial"));
+        text.map_or(0, |text| text.lines().count())
+    };
+    let give_up = Instant::now() + Duration::from_secs(60);
+    // The heading and two runs of 24.
+    while kept() < 3 && Instant::now() < give_up {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().expect("it is still running");
+    child.wait().unwrap();
+    let before = kept();
+    assert!((3..25).contains(&before), "{before} lines are kept");
+    assert!(!folder.join("b.html").exists() && !folder.join("b.json").exists());
+
+    assert!(run(folder, line).status.success());
+    assert_eq!(read(folder, "a.json"), read(folder, "b.json"));
+    assert_eq!(read(folder, "a.html"), read(folder, "b.html"));
+    let mut left: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.starts_with(".schedlab-"))
+        .collect();
+    left.sort();
+    assert_eq!(left, ["a.html", "a.json", "b.html", "b.json", "hogs.toml"]);
+}
+
+#[test]
+fn the_tables_fit_and_the_page_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("hogs.toml"), EXPERIMENT).unwrap();
+    let output = run(folder, "reproduce hogs.toml --quick");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("hogs: Hogs\n"), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    assert!(text.contains("figures: reproduce.html"), "{text}");
+    let page = read(folder, "reproduce.html");
+    assert!(page.contains("chat:rooms=2,messages=20 on netfinity-8500r"));
+    assert!(
+        page.ends_with("</html>\n") || page.ends_with("</html>"),
+        "cut off"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let refused = |line: &str, expected: &str| {
+        let output = run(folder, line);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {told}");
+        assert!(told.contains(expected), "{line}: {told}");
+        assert!(!folder.join("reproduce.html").exists());
+    };
+    refused(
+        "reproduce nothing",
+        "unknown experiment `nothing`; there are: ",
+    );
+    refused("reproduce missing.toml", "cannot read missing.toml");
+    std::fs::write(folder.join("bad.toml"), EXPERIMENT.replace("dss", "dsss")).unwrap();
+    refused("reproduce bad.toml", "unknown scheduler `dsss`");
+    std::fs::write(folder.join("empty.toml"), "title = \"x\"").unwrap();
+    refused("reproduce empty.toml", "empty.toml: ");
+    std::fs::write(folder.join("hogs.toml"), EXPERIMENT).unwrap();
+    refused(
+        "reproduce hogs.toml --html missing/x.html",
+        "missing/x.html",
+    );
+}

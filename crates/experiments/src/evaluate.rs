@@ -1,0 +1,610 @@
+//! What the runs of an experiment say, beside what was published.
+
+use schedlab_machine::{Calibration, Machine};
+use schedlab_report::histogram::Buckets;
+use schedlab_report::published::{Figure, Metric};
+use schedlab_report::{RunResult, stats};
+use schedlab_workload::Workload;
+
+use crate::file::{Measured, PublishedAs};
+use crate::{Experiment, Planned};
+
+/// One measure of one workload on one machine: a row per scheduler, a column per number of CPUs or value of
+/// an option.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Panel {
+    /// What was run where.
+    pub title: String,
+    /// The measure, for people, with the unit.
+    pub heading: String,
+    /// What the columns are: `CPUs` or an option.
+    pub over: String,
+    /// Whether they are best drawn in equal factors.
+    pub log: bool,
+    /// Whether no published row has calibrated the machine.
+    pub data_sheet_only: bool,
+    /// Values of `over`, in ascending order.
+    pub columns: Vec<f64>,
+    pub rows: Vec<Row>,
+    /// Histograms of the runs, by the row's scheduler and column; only with the first measure of a workload.
+    pub histograms: Vec<Spectrum>,
+}
+
+/// A scheduler's values.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    pub scheduler: String,
+    /// One for each of the panel's columns.
+    pub cells: Vec<Cell>,
+}
+
+/// One value.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Cell {
+    pub simulated: Option<Summary>,
+    pub published: Option<f64>,
+    /// What the published value was used for, where there is one.
+    pub standing: Option<Standing>,
+}
+
+/// What a published value was used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// The machine profile was fitted to it.
+    Calibration,
+    /// Nothing was fitted to it: a prediction.
+    Predicted,
+}
+
+/// A value over seeds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Summary {
+    pub median: f64,
+    pub low: f64,
+    pub high: f64,
+    /// How many seeds.
+    pub seeds: usize,
+}
+
+/// A histogram of all seeds together.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Spectrum {
+    /// The measure.
+    pub measure: String,
+    pub scheduler: String,
+    /// Value of the panel's `over`.
+    pub column: f64,
+    pub buckets: Buckets,
+}
+
+impl Cell {
+    /// Simulated over published.
+    pub fn ratio(&self) -> Option<f64> {
+        let (published, simulated) = self.published.zip(self.simulated)?;
+        (published != 0.0).then(|| simulated.median / published)
+    }
+}
+
+impl Summary {
+    fn of(values: &[f64]) -> Option<Summary> {
+        let fold = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of);
+        Some(Summary {
+            median: stats::median(values)?,
+            low: fold(f64::min)?,
+            high: fold(f64::max)?,
+            seeds: values.len(),
+        })
+    }
+}
+
+/// One run with what it was planned for.
+struct Run<'a> {
+    planned: &'a Planned,
+    result: &'a RunResult,
+}
+
+/// Everything the experiment tells: a panel per measure, machine and workload. `results` are those of
+/// `planned`, in its order. Runs that failed are left out.
+pub fn evaluate(
+    experiment: &Experiment,
+    planned: &[Planned],
+    results: &[RunResult],
+    figures: &[Figure],
+) -> Vec<Panel> {
+    assert_eq!(planned.len(), results.len(), "a result for each run");
+    let runs: Vec<Run<'_>> = planned
+        .iter()
+        .zip(results)
+        .filter(|(_, result)| result.is_done())
+        .map(|(planned, result)| Run { planned, result })
+        .collect();
+    let mut panels = Vec::new();
+    let mut drawn: Vec<String> = Vec::new();
+    for measured in &experiment.measures {
+        for (title, group) in groups(&runs, &measured.over()) {
+            let mut panel = panel(experiment, measured, &title, &group, &runs, figures);
+            if panel.rows.iter().all(Row::is_empty) {
+                continue;
+            }
+            if !drawn.contains(&title) {
+                panel.histograms = spectra(experiment, &group, &measured.over());
+                drawn.push(title);
+            }
+            panels.push(panel);
+        }
+    }
+    panels
+}
+
+impl Row {
+    fn is_empty(&self) -> bool {
+        let has = |cell: &Cell| cell.simulated.is_some() || cell.published.is_some();
+        !self.cells.iter().any(has)
+    }
+}
+
+impl Measured {
+    fn over(&self) -> String {
+        self.over.clone().unwrap_or_else(|| "cpus".to_owned())
+    }
+
+    fn relative_to(&self) -> Option<(&str, &str)> {
+        let speedup = self.metric().is_some_and(Metric::is_speedup);
+        match &self.relative_to {
+            Some(base) => base.split_once('='),
+            None => speedup.then_some(("cpus", "2")),
+        }
+    }
+
+    /// The measure's name in results, and what it is divided by.
+    fn origin(&self) -> (&str, f64) {
+        let (name, scale) = match self.metric() {
+            Some(metric) => metric.measure(),
+            None => (self.measure.as_str(), 1.0),
+        };
+        (name, self.unit.unwrap_or(scale))
+    }
+}
+
+/// Runs that are told together, which differ in scheduler, seed and `over`.
+fn groups<'a, 'b>(runs: &'b [Run<'a>], over: &str) -> Vec<(String, Vec<&'b Run<'a>>)> {
+    let mut groups: Vec<(String, Vec<&Run<'_>>)> = Vec::new();
+    for run in runs {
+        let mut title = format!(
+            "{} on {}",
+            without(&run.result.asked, over),
+            run.result.machine
+        );
+        if over != "cpus" {
+            let cpus = run.result.cpus;
+            title += &format!(", {cpus} CPU{}", if cpus == 1 { "" } else { "s" });
+        }
+        match groups.iter_mut().find(|(known, _)| *known == title) {
+            Some((_, group)) => group.push(run),
+            None => groups.push((title, vec![run])),
+        }
+    }
+    groups
+}
+
+/// A workload as it was asked for, without one of its options.
+fn without(asked: &str, option: &str) -> String {
+    let Some((name, options)) = asked.split_once(':') else {
+        return asked.to_owned();
+    };
+    let others: Vec<&str> = options
+        .split(',')
+        .filter(|part| part.split('=').next() != Some(option))
+        .collect();
+    if others.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}:{}", others.join(","))
+    }
+}
+
+/// Where a run stands along an axis.
+fn place(result: &RunResult, over: &str) -> Option<f64> {
+    if over == "cpus" {
+        return Some(f64::from(result.cpus));
+    }
+    let (_, value) = result.params.iter().find(|(name, _)| name == over)?;
+    let digits = value.trim_end_matches(|c: char| !c.is_ascii_digit());
+    digits.parse().ok()
+}
+
+fn panel(
+    experiment: &Experiment,
+    measured: &Measured,
+    title: &str,
+    group: &[&Run<'_>],
+    all: &[Run<'_>],
+    figures: &[Figure],
+) -> Panel {
+    let over = measured.over();
+    let mut columns: Vec<f64> = group
+        .iter()
+        .filter_map(|run| place(run.result, &over))
+        .collect();
+    columns.sort_by(f64::total_cmp);
+    columns.dedup();
+    let mut schedulers: Vec<&str> = Vec::new();
+    for run in group {
+        if !schedulers.contains(&run.result.scheduler.as_str()) {
+            schedulers.push(&run.result.scheduler);
+        }
+    }
+    let machine = group
+        .first()
+        .and_then(|run| Machine::find(&run.result.machine).ok());
+    let rows = schedulers.iter().map(|scheduler| {
+        let cells = columns.iter().map(|&column| {
+            let mine: Vec<&&Run<'_>> = group
+                .iter()
+                .filter(|run| {
+                    run.result.scheduler == *scheduler && place(run.result, &over) == Some(column)
+                })
+                .collect();
+            let values: Vec<f64> = mine
+                .iter()
+                .filter_map(|run| value(measured, run.result, all))
+                .collect();
+            let published = mine
+                .first()
+                .and_then(|run| published(experiment, measured, run, figures));
+            Cell {
+                simulated: Summary::of(&values),
+                published: published.map(|figure| figure.value),
+                standing: published.zip(mine.first()).map(|(figure, run)| {
+                    let rows = machine.as_ref().map_or(&[][..], |m| &m.calibrated_on);
+                    standing(figure, run.result, rows)
+                }),
+            }
+        });
+        Row {
+            scheduler: (*scheduler).to_owned(),
+            cells: cells.collect(),
+        }
+    });
+    Panel {
+        title: title.to_owned(),
+        heading: measured.heading(),
+        log: measured.log,
+        data_sheet_only: !machine.as_ref().is_some_and(Machine::is_calibrated),
+        rows: rows.collect(),
+        columns,
+        over: if over == "cpus" {
+            "CPUs".to_owned()
+        } else {
+            over
+        },
+        histograms: Vec::new(),
+    }
+}
+
+/// A measure of a run, in relation to its base where it has one.
+fn value(measured: &Measured, result: &RunResult, all: &[Run<'_>]) -> Option<f64> {
+    let (name, unit) = measured.origin();
+    let value = result.measures.number(name)? / unit;
+    let Some((option, wanted)) = measured.relative_to() else {
+        return Some(value);
+    };
+    let wanted: f64 = wanted.parse().ok()?;
+    let base = all.iter().map(|run| run.result).find(|other| {
+        place(other, option) == Some(wanted)
+            && other.seed == result.seed
+            && other.scheduler == result.scheduler
+            && other.machine == result.machine
+            && (option == "cpus" || other.cpus == result.cpus)
+            && without(&other.asked, option) == without(&result.asked, option)
+    })?;
+    let base = base.measures.number(name)? / unit;
+    (base != 0.0).then(|| value / base)
+}
+
+/// What was published of just this measure, machine, workload, scheduler and number of CPUs.
+fn published<'a>(
+    experiment: &Experiment,
+    measured: &Measured,
+    run: &Run<'_>,
+    figures: &'a [Figure],
+) -> Option<&'a Figure> {
+    let result = run.result;
+    let known_as = known_as(&experiment.runs[run.planned.runs].published_as, result)?;
+    figures.iter().find(|figure| {
+        let same_metric = match (measured.metric(), Metric::find(&figure.metric)) {
+            (Some(mine), Some(theirs)) => mine.heading == theirs.heading,
+            _ => figure.metric == measured.measure,
+        };
+        same_metric
+            && figure.machine == result.machine
+            && figure.cpus == Some(result.cpus)
+            && figure.scheduler == known_as
+            && is_of(&figure.workload, result)
+    })
+}
+
+/// The study's name of a run's scheduler; `None` where the file says that it has none.
+fn known_as(named: &[PublishedAs], result: &RunResult) -> Option<String> {
+    let mine = || named.iter().filter(|one| one.scheduler == result.scheduler);
+    if mine().next().is_none() {
+        return Some(result.scheduler.to_uppercase());
+    }
+    let fits = |only: &String| {
+        let (option, value) = only.split_once('=').unwrap_or((only, "true"));
+        result.params.iter().any(|(n, v)| n == option && v == value)
+    };
+    mine()
+        .find(|one| one.only.as_ref().is_none_or(fits))
+        .map(|one| one.name.clone())
+}
+
+/// Whether a run is of a published workload: every option that the study names has the same value.
+fn is_of(workload: &str, result: &RunResult) -> bool {
+    let (name, options) = workload.split_once(':').unwrap_or((workload, ""));
+    if name != result.workload {
+        return false;
+    }
+    // Parsed, so that 0 and 0us are the same.
+    let Ok(theirs) = Workload::parse(workload, 1, result.cpus as usize) else {
+        return false;
+    };
+    options
+        .split(',')
+        .filter_map(|part| part.split_once('='))
+        .all(|(option, _)| {
+            let of = |params: &[(String, String)]| {
+                let found = params.iter().find(|(name, _)| name == option);
+                found.map(|(_, value)| value.clone())
+            };
+            of(&theirs.params) == of(&result.params)
+        })
+}
+
+fn standing(figure: &Figure, result: &RunResult, rows: &[Calibration]) -> Standing {
+    let fitted = rows.iter().any(|row| {
+        row.scheduler == figure.scheduler
+            && row.metrics.contains(&figure.metric)
+            && row.cpus.contains(&result.cpus)
+            && is_of(&row.workload, result)
+    });
+    if fitted {
+        Standing::Calibration
+    } else {
+        Standing::Predicted
+    }
+}
+
+fn spectra(experiment: &Experiment, group: &[&Run<'_>], over: &str) -> Vec<Spectrum> {
+    let mut spectra: Vec<Spectrum> = Vec::new();
+    for measure in &experiment.histograms {
+        for run in group {
+            let found = run
+                .result
+                .histograms
+                .iter()
+                .find(|(name, _)| name == measure);
+            let (Some((_, buckets)), Some(column)) = (found, place(run.result, over)) else {
+                continue;
+            };
+            let same = |one: &&mut Spectrum| {
+                one.measure == *measure
+                    && one.scheduler == run.result.scheduler
+                    && one.column == column
+            };
+            match spectra.iter_mut().find(same) {
+                Some(spectrum) => add(&mut spectrum.buckets, buckets),
+                None => spectra.push(Spectrum {
+                    measure: measure.clone(),
+                    scheduler: run.result.scheduler.clone(),
+                    column,
+                    buckets: buckets.clone(),
+                }),
+            }
+        }
+    }
+    spectra
+}
+
+/// Adds counts bucket by bucket. The limits of buckets depend on nothing but the value, except that the last
+/// of a histogram ends at its greatest value.
+fn add(to: &mut Buckets, from: &Buckets) {
+    for &(low, high, count) in from {
+        match to.binary_search_by_key(&low, |bucket| bucket.0) {
+            Ok(at) => {
+                to[at].1 = to[at].1.max(high);
+                to[at].2 += count;
+            }
+            Err(at) => to.insert(at, (low, high, count)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan;
+    use schedlab_report::Measures;
+    use schedlab_report::published;
+
+    const CHAT: &str = r#"
+title = "T"
+source = "s"
+about = []
+histograms = ["runqueue.len"]
+[[runs]]
+machine = "netfinity-8500r"
+workloads = ["chat:rooms=10,messages=200", "chat:rooms=20,messages=200"]
+schedulers = ["dss", "mq"]
+cpus = [2, 3]
+seeds = 3
+[[measures]]
+measure = "hold_mean"
+[[measures]]
+measure = "speedup_vs_2way"
+[[measures]]
+measure = "score"
+over = "rooms"
+relative_to = "rooms=10"
+heading = "scaling"
+"#;
+
+    /// hold = 1 µs × CPUs × seed; score = rooms × CPUs × 10 + seed.
+    fn results(planned: &[Planned]) -> Vec<RunResult> {
+        let one = |planned: &Planned| {
+            let spec = &planned.spec;
+            let cpus = spec.cpus.unwrap();
+            let workload = Workload::parse(&spec.workload, 1, cpus).unwrap();
+            let rooms: u64 = workload.params[0].1.parse().unwrap();
+            let mut measures = Measures::default();
+            let hold = 1_000 * cpus as u64 * spec.seed;
+            measures.int("lock.runqueue.hold_ns_mean", hold);
+            measures.int("score", rooms * cpus as u64 * 10 + spec.seed);
+            RunResult {
+                workload: workload.name.clone(),
+                asked: spec.workload.clone(),
+                params: workload.params.clone(),
+                scheduler: spec.scheduler.to_string(),
+                machine: spec.machine.clone(),
+                cpus: cpus as u32,
+                seed: spec.seed,
+                exit: "done".into(),
+                message: None,
+                replay: String::new(),
+                measures,
+                histograms: vec![("runqueue.len".into(), vec![(1, 1, spec.seed), (2, 2, 5)])],
+            }
+        };
+        planned.iter().map(one).collect()
+    }
+
+    fn evaluated(results_of: impl Fn(&[Planned]) -> Vec<RunResult>) -> Vec<Panel> {
+        let experiment = Experiment::read("x.toml", CHAT).unwrap();
+        let planned = plan(&experiment, false, None);
+        let figures = published::read(published::BUILTIN_NAME, published::BUILTIN).unwrap();
+        evaluate(&experiment, &planned, &results_of(&planned), &figures)
+    }
+
+    #[test]
+    fn medians_and_spreads_stand_beside_what_was_published() {
+        let panels = evaluated(results);
+        let panel = panels
+            .iter()
+            .find(|p| p.heading == "mean hold, µs" && p.title.starts_with("chat:rooms=20"))
+            .unwrap();
+        assert_eq!(panel.title, "chat:rooms=20,messages=200 on netfinity-8500r");
+        assert_eq!(
+            (panel.over.as_str(), panel.columns.as_slice()),
+            ("CPUs", &[2.0, 3.0][..])
+        );
+        assert!(!panel.data_sheet_only);
+        let summary = |median, low, high| {
+            Some(Summary {
+                median,
+                low,
+                high,
+                seeds: 3,
+            })
+        };
+        // Published: 15 µs on 2 CPUs, which the profile was fitted to, and 13 on 3, which it was not.
+        let dss = &panel.rows[0];
+        assert_eq!(dss.scheduler, "dss");
+        assert_eq!(dss.cells[0].simulated, summary(4.0, 2.0, 6.0));
+        assert_eq!(dss.cells[0].published, Some(15.0));
+        assert_eq!(dss.cells[0].standing, Some(Standing::Calibration));
+        assert_eq!(dss.cells[0].ratio(), Some(4.0 / 15.0));
+        assert_eq!(dss.cells[1].published, Some(13.0));
+        assert_eq!(dss.cells[1].standing, Some(Standing::Predicted));
+        // Nobody published that of 10 rooms, or of MQ.
+        assert_eq!(panel.rows[1].cells[0].published, None);
+        assert_eq!(panel.rows[1].cells[0].simulated, summary(4.0, 2.0, 6.0));
+        let ten = panels
+            .iter()
+            .find(|p| p.title.starts_with("chat:rooms=10"))
+            .unwrap();
+        assert!(
+            ten.rows
+                .iter()
+                .flat_map(|row| &row.cells)
+                .all(|c| c.published.is_none())
+        );
+    }
+
+    #[test]
+    fn a_value_is_divided_by_that_of_its_base_with_the_same_seed() {
+        let panels = evaluated(results);
+        let speedup = panels
+            .iter()
+            .find(|p| p.heading.starts_with("speedup") && p.title.starts_with("chat:rooms=10"))
+            .unwrap();
+        // (10·3·10 + seed) / (10·2·10 + seed) of seeds 1 to 3.
+        let of = |seed: f64| (300.0 + seed) / (200.0 + seed);
+        let cell = speedup.rows[0].cells[1].simulated.unwrap();
+        assert_eq!(
+            (cell.median, cell.low, cell.high),
+            (of(2.0), of(3.0), of(1.0))
+        );
+        let scaling = panels.iter().find(|p| p.heading == "scaling").unwrap();
+        assert_eq!(
+            scaling.title,
+            "chat:messages=200 on netfinity-8500r, 2 CPUs"
+        );
+        assert_eq!(
+            (scaling.over.as_str(), scaling.columns.as_slice()),
+            ("rooms", &[10.0, 20.0][..])
+        );
+        let cell = scaling.rows[0].cells[1].simulated.unwrap();
+        assert_eq!(cell.median, 402.0 / 202.0);
+    }
+
+    #[test]
+    fn histograms_are_added_over_seeds_and_told_once() {
+        let panels = evaluated(results);
+        let with: Vec<_> = panels.iter().filter(|p| !p.histograms.is_empty()).collect();
+        // Two workloads over CPUs, and over rooms two numbers of CPUs.
+        assert_eq!(with.len(), 4);
+        let one = &with[0].histograms[0];
+        assert_eq!(one.buckets, [(1, 1, 1 + 2 + 3), (2, 2, 15)]);
+        assert_eq!((one.scheduler.as_str(), one.column), ("dss", 2.0));
+    }
+
+    #[test]
+    fn failed_runs_are_left_out() {
+        let panels = evaluated(|planned| {
+            let mut results = results(planned);
+            for result in results.iter_mut().filter(|r| r.seed == 1) {
+                result.exit = "error_stall".into();
+            }
+            results
+        });
+        let cell = panels[0].rows[0].cells[0].simulated.unwrap();
+        assert_eq!((cell.seeds, cell.low), (2, 4.0));
+    }
+
+    #[test]
+    fn options_are_compared_by_value() {
+        assert_eq!(without("a:x=1,y=2", "x"), "a:y=2");
+        assert_eq!(without("a:x=1", "x"), "a");
+        assert_eq!(without("a", "x"), "a");
+    }
+
+    /// A calibrated row that is not in the published file, or misspelt, would never be recognised.
+    #[test]
+    fn what_a_profile_was_calibrated_on_was_published() {
+        let figures = published::read(published::BUILTIN_NAME, published::BUILTIN).unwrap();
+        for name in Machine::builtin_names() {
+            for row in Machine::builtin(name).unwrap().calibrated_on {
+                for metric in &row.metrics {
+                    assert!(
+                        figures.iter().any(|figure| figure.machine == name
+                            && figure.workload == row.workload
+                            && figure.scheduler == row.scheduler
+                            && figure.metric == *metric
+                            && figure.cpus.is_some_and(|cpus| row.cpus.contains(&cpus))),
+                        "{name}: {metric} of {row}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Experiments: the tables and figures of the studies, as files that name what has to be run, and what the
+//! runs say beside what was published.
+//!
+//! [`Experiment`] is a file of `experiments/`. [`plan`] says which simulations it needs; [`evaluate`] turns
+//! their results into [`Panel`]s, which [`text`] prints and [`page`] draws. Nothing here runs anything.
+
+mod evaluate;
+mod file;
+mod page;
+mod plan;
+mod text;
+
+pub use evaluate::{Cell, Panel, Row, Standing, Summary, evaluate};
+pub use file::{Experiment, FileError, Measured, Runs, builtin, builtin_names};
+pub use page::page;
+pub use plan::{Planned, plan};
+pub use text::text;

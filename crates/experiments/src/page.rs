@@ -1,0 +1,170 @@
+//! Experiments as a page: charts with the spread over seeds, and every figure in a table.
+
+use schedlab_figures::{Axis, Chart, Mark, Page, Point, Scale, Section, Series, Table};
+use schedlab_report::export::table::{digits, grouped};
+
+use crate::Experiment;
+use crate::evaluate::{Cell, Panel, Spectrum, Standing};
+
+/// The page of these experiments and what their runs said.
+pub fn page(experiments: &[(Experiment, Vec<Panel>)], lead: Vec<String>) -> Page {
+    let title = match experiments {
+        [(only, _)] => only.title.clone(),
+        _ => "Published and simulated".to_owned(),
+    };
+    Page {
+        title,
+        lead,
+        sections: experiments.iter().map(section).collect(),
+    }
+}
+
+fn section((experiment, panels): &(Experiment, Vec<Panel>)) -> Section {
+    let mut text = experiment.about.clone();
+    text.push(format!("Source: {}.", experiment.source));
+    let sheets: Vec<&str> = panels
+        .iter()
+        .filter(|panel| panel.data_sheet_only)
+        .filter_map(|panel| panel.title.split(" on ").nth(1)?.split(',').next())
+        .collect();
+    if let Some(machine) = sheets.first() {
+        text.push(format!(
+            "Data sheet only: no published row has calibrated {machine}, so its absolute figures are worth less than their relations."
+        ));
+    }
+    let mut charts = Vec::new();
+    for panel in panels {
+        if panel.columns.len() > 1 {
+            charts.push(chart(panel));
+        }
+        charts.extend(
+            panel
+                .histograms
+                .chunk_by(same_place)
+                .map(|group| histogram(panel, group)),
+        );
+    }
+    Section {
+        heading: experiment.title.clone(),
+        text,
+        charts,
+        tables: panels.iter().map(table).collect(),
+    }
+}
+
+fn chart(panel: &Panel) -> Chart {
+    let mut series = Vec::new();
+    for row in &panel.rows {
+        let at = || panel.columns.iter().zip(&row.cells);
+        let simulated = at().filter_map(|(&x, cell)| {
+            let summary = cell.simulated?;
+            Some(Point {
+                x,
+                y: summary.median,
+                spread: (summary.seeds > 1).then_some((summary.low, summary.high)),
+            })
+        });
+        series.push(Series {
+            name: row.scheduler.clone(),
+            mark: Mark::Line,
+            points: simulated.collect(),
+        });
+    }
+    for row in &panel.rows {
+        let at = || panel.columns.iter().zip(&row.cells);
+        let published: Vec<Point> = at()
+            .filter_map(|(&x, cell)| Some(Point::from((x, cell.published?))))
+            .collect();
+        if !published.is_empty() {
+            series.push(Series {
+                name: format!("{}, published", row.scheduler),
+                mark: Mark::Hollow,
+                points: published,
+            });
+        }
+    }
+    Chart {
+        title: panel.title.clone(),
+        x: Axis {
+            label: panel.over.clone(),
+            scale: if panel.log { Scale::Log } else { Scale::Linear },
+        },
+        y: Axis::linear(&panel.heading),
+        series,
+    }
+}
+
+fn same_place(a: &Spectrum, b: &Spectrum) -> bool {
+    a.measure == b.measure && a.column == b.column
+}
+
+/// The share of each value, so that schedulers with more or fewer calls can be compared.
+fn histogram(panel: &Panel, group: &[Spectrum]) -> Chart {
+    let first = &group[0];
+    let series = group.iter().map(|spectrum| {
+        let all: u64 = spectrum.buckets.iter().map(|bucket| bucket.2).sum();
+        let points = spectrum.buckets.iter().map(|&(low, high, count)| {
+            // A bucket of several values counts for each of them.
+            let width = (high - low + 1) as f64;
+            let share = 100.0 * count as f64 / all.max(1) as f64 / width;
+            Point::from(((low + high) as f64 / 2.0, share))
+        });
+        Series {
+            name: spectrum.scheduler.clone(),
+            mark: Mark::Line,
+            points: points.collect(),
+        }
+    });
+    Chart {
+        title: format!("{}, {} {}", panel.title, first.column, panel.over),
+        x: Axis::linear(&first.measure),
+        y: Axis::linear("% of entries into schedule()"),
+        series: series.collect(),
+    }
+}
+
+fn table(panel: &Panel) -> Table {
+    let head = [
+        "scheduler",
+        &panel.over,
+        "published",
+        "simulated",
+        "lowest",
+        "highest",
+        "seeds",
+        "ratio",
+        "published value",
+    ];
+    let mut rows = Vec::new();
+    for row in &panel.rows {
+        for (&column, cell) in panel.columns.iter().zip(&row.cells) {
+            rows.push(table_row(&row.scheduler, column, cell));
+        }
+    }
+    Table {
+        caption: format!("{}: {}", panel.title, panel.heading),
+        head: head.map(str::to_owned).to_vec(),
+        rows,
+    }
+}
+
+fn table_row(scheduler: &str, column: f64, cell: &Cell) -> Vec<String> {
+    let number = |value: Option<f64>| value.map(grouped).unwrap_or_default();
+    let standing = match cell.standing {
+        Some(Standing::Calibration) => "used for calibration",
+        Some(Standing::Predicted) => "predicted",
+        None => "",
+    };
+    let simulated = cell.simulated;
+    vec![
+        scheduler.to_owned(),
+        grouped(column),
+        number(cell.published),
+        number(simulated.map(|s| s.median)),
+        number(simulated.map(|s| s.low)),
+        number(simulated.map(|s| s.high)),
+        simulated.map(|s| s.seeds.to_string()).unwrap_or_default(),
+        cell.ratio().map(digits).unwrap_or_default(),
+        standing.to_owned(),
+    ]
+}

@@ -1,0 +1,95 @@
+//! Which simulations an experiment needs.
+
+use schedlab_sim::{Scheduler, SimSpec};
+
+use crate::Experiment;
+
+/// One simulation, and what of its file it is for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Planned {
+    pub spec: SimSpec,
+    /// Index of the file's `[[runs]]`.
+    pub runs: usize,
+}
+
+/// All simulations of an experiment, the seeds interleaved, so that an end before the last leaves whole
+/// repetitions. `quick`: what the file has for a first impression. `seeds` replaces the file's number.
+pub fn plan(experiment: &Experiment, quick: bool, seeds: Option<u64>) -> Vec<Planned> {
+    let mut planned = Vec::new();
+    for (index, runs) in experiment.runs.iter().enumerate() {
+        let runs = if quick {
+            match runs.quick() {
+                Some(runs) => runs,
+                None => continue,
+            }
+        } else {
+            runs.clone()
+        };
+        let cpus: Vec<Option<usize>> = match runs.cpus.as_slice() {
+            [] => vec![None],
+            cpus => cpus.iter().copied().map(Some).collect(),
+        };
+        for seed in 1..=seeds.unwrap_or(runs.seeds) {
+            for workload in &runs.workloads {
+                for &cpus in &cpus {
+                    for scheduler in &runs.schedulers {
+                        let spec = SimSpec {
+                            workload: workload.clone(),
+                            scheduler: Scheduler::parse(scheduler),
+                            machine: runs.machine.clone(),
+                            cpus,
+                            seed,
+                            rt_policy: false,
+                            kernel: SimSpec::KERNEL.to_owned(),
+                            time_limit_s: SimSpec::TIME_LIMIT_S,
+                            check: false,
+                        };
+                        planned.push(Planned { spec, runs: index });
+                    }
+                }
+            }
+        }
+    }
+    planned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_run_with_everything() {
+        let text = r#"
+title = "T"
+source = "s"
+about = []
+[[runs]]
+machine = "laptop"
+workloads = ["cpu", "pipe"]
+schedulers = ["a", "b"]
+cpus = [1, 2]
+seeds = 3
+[[runs]]
+machine = "uniprocessor"
+workloads = ["cpu"]
+schedulers = ["a"]
+quick = {}
+[[measures]]
+measure = "score"
+"#;
+        let experiment = Experiment::read("x.toml", text).unwrap();
+        let whole = plan(&experiment, false, None);
+        assert_eq!(whole.len(), 3 * 2 * 2 * 2 + 5);
+        let names: Vec<String> = whole[..8]
+            .iter()
+            .map(|p| format!("{} {} {:?}", p.spec.workload, p.spec.scheduler, p.spec.cpus))
+            .collect();
+        let mut distinct = names.clone();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 8, "{names:?}");
+        assert!(whole[..8].iter().all(|p| p.spec.seed == 1));
+        assert_eq!(plan(&experiment, true, None).len(), 1);
+        assert_eq!(plan(&experiment, false, Some(1)).len(), 8 + 1);
+    }
+}

@@ -1,0 +1,198 @@
+//! An experiment for a terminal: a block per panel, a column per number of CPUs.
+
+use std::fmt::Write as _;
+
+use schedlab_report::export::table::{digits, grouped};
+
+use crate::Experiment;
+use crate::evaluate::{Cell, Panel, Standing};
+
+/// Width of the first column.
+const LABEL: usize = 16;
+/// Width of the others, with the gap.
+const COLUMN: usize = 8;
+
+/// The experiment as text of at most `width` columns.
+pub fn text(experiment: &Experiment, panels: &[Panel], width: usize) -> String {
+    let mut out = format!("{}: {}\n", experiment.name, experiment.title);
+    let mut title = "";
+    for panel in panels {
+        if panel.title != title {
+            title = &panel.title;
+            let _ = write!(out, "\n{title}");
+            if panel.data_sheet_only {
+                let _ = write!(out, " (data sheet only)");
+            }
+            out.push('\n');
+        }
+        let per_block = (width.saturating_sub(LABEL) / COLUMN).max(1);
+        for start in (0..panel.columns.len()).step_by(per_block) {
+            let end = (start + per_block).min(panel.columns.len());
+            block(&mut out, panel, start..end);
+        }
+    }
+    if panels.is_empty() {
+        out.push_str("\nnothing could be measured\n");
+    }
+    let cells = || {
+        panels
+            .iter()
+            .flat_map(|p| &p.rows)
+            .flat_map(|row| &row.cells)
+    };
+    let count = |standing| {
+        cells()
+            .filter(|cell| cell.standing == Some(standing))
+            .count()
+    };
+    let (fitted, predicted) = (count(Standing::Calibration), count(Standing::Predicted));
+    if fitted + predicted > 0 {
+        let _ = writeln!(
+            out,
+            "\n{fitted} published values were used for calibration (ratio marked c), {predicted} are predicted"
+        );
+    }
+    out
+}
+
+fn block(out: &mut String, panel: &Panel, columns: std::ops::Range<usize>) {
+    let _ = writeln!(out, "  {}", panel.heading);
+    line(
+        out,
+        &format!("    {}", panel.over),
+        &panel.columns[columns.clone()],
+        |&x| Some(short(x)),
+    );
+    for row in &panel.rows {
+        let cells = &row.cells[columns.clone()];
+        if cells.iter().any(|cell| cell.published.is_some()) {
+            line(out, "    published", cells, |cell| {
+                cell.published.map(grouped)
+            });
+        }
+        line(out, &format!("    {}", row.scheduler), cells, |cell| {
+            cell.simulated.map(|simulated| grouped(simulated.median))
+        });
+        let repeated = |cell: &Cell| cell.simulated.is_some_and(|simulated| simulated.seeds > 1);
+        if cells.iter().any(repeated) {
+            line(out, "      lowest", cells, |cell| {
+                Some(grouped(cell.simulated?.low))
+            });
+            line(out, "      highest", cells, |cell| {
+                Some(grouped(cell.simulated?.high))
+            });
+        }
+        if cells.iter().any(|cell| cell.ratio().is_some()) {
+            line(out, "      ratio", cells, |cell| {
+                let mark = match cell.standing {
+                    Some(Standing::Calibration) => "c",
+                    _ => "",
+                };
+                Some(format!("{}{mark}", digits(cell.ratio()?)))
+            });
+        }
+    }
+}
+
+/// A value of an axis: whole numbers without a point.
+fn short(x: f64) -> String {
+    if x.fract() == 0.0 {
+        format!("{x:.0}")
+    } else {
+        digits(x)
+    }
+}
+
+fn line<T>(out: &mut String, label: &str, items: &[T], of: impl Fn(&T) -> Option<String>) {
+    let mut line = format!("{label:LABEL$}");
+    if line.chars().count() > LABEL {
+        // A long name has a line of its own.
+        out.push_str(line.trim_end());
+        out.push('\n');
+        line = " ".repeat(LABEL);
+    }
+    for item in items {
+        let word = of(item).unwrap_or_default();
+        // The mark of calibration hangs over, so that numbers stay below each other.
+        let over = usize::from(word.ends_with('c'));
+        let used = line.chars().count();
+        let start = LABEL + (used - LABEL).div_ceil(COLUMN) * COLUMN;
+        let width = (start + COLUMN).saturating_sub(used + 1 - over);
+        let _ = write!(line, "{word:>width$}");
+        if over == 0 {
+            line.push(' ');
+        }
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evaluate::{Row, Summary};
+
+    #[test]
+    fn a_block_reads_like_a_table() {
+        let cell = |median: f64, published, standing| Cell {
+            simulated: Some(Summary {
+                median,
+                low: median - 1.0,
+                high: median + 1.0,
+                seeds: 2,
+            }),
+            published,
+            standing,
+        };
+        let panel = Panel {
+            title: "chat on netfinity-8500r".into(),
+            heading: "mean hold, µs".into(),
+            over: "CPUs".into(),
+            log: false,
+            data_sheet_only: true,
+            columns: vec![2.0, 8.0],
+            rows: vec![
+                Row {
+                    scheduler: "dss".into(),
+                    cells: vec![
+                        cell(15.0, Some(30.0), Some(Standing::Calibration)),
+                        cell(22.0, Some(11.0), Some(Standing::Predicted)),
+                    ],
+                },
+                Row {
+                    scheduler: "a-scheduler-of-some-length".into(),
+                    cells: vec![cell(1_234.0, None, None), Cell::default()],
+                },
+            ],
+            histograms: Vec::new(),
+        };
+        let experiment = Experiment {
+            name: "x".into(),
+            title: "Chat".into(),
+            source: "s".into(),
+            about: Vec::new(),
+            runs: Vec::new(),
+            measures: Vec::new(),
+            histograms: Vec::new(),
+        };
+        let expected = "\
+x: Chat
+
+chat on netfinity-8500r (data sheet only)
+  mean hold, µs
+    CPUs              2       8
+    published        30      11
+    dss              15      22
+      lowest         14      21
+      highest        16      23
+      ratio        0.50c   2.00
+    a-scheduler-of-some-length
+                  1,234
+      lowest      1,233
+      highest     1,235
+
+1 published values were used for calibration (ratio marked c), 1 are predicted
+";
+        assert_eq!(text(&experiment, &[panel], 80), expected);
+    }
+}
