@@ -147,7 +147,13 @@ fn help_has_examples_completions_complete_and_man_pages_are_written() {
 #[test]
 fn lists_fit_80_columns() {
     let text = stdout("list");
-    for heading in ["Schedulers:", "Workloads:", "Machines:", "Measures:"] {
+    for heading in [
+        "Schedulers:",
+        "Workloads:",
+        "Machines:",
+        "Experiments:",
+        "Measures:",
+    ] {
         assert!(text.contains(heading));
     }
     assert!(

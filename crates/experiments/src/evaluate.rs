@@ -33,6 +33,7 @@ pub struct Panel {
 /// A scheduler's values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
+    /// With the layout of the task structures where the experiment names one.
     pub scheduler: String,
     /// One for each of the panel's columns.
     pub cells: Vec<Cell>,
@@ -101,6 +102,16 @@ impl Summary {
 struct Run<'a> {
     planned: &'a Planned,
     result: &'a RunResult,
+}
+
+impl Run<'_> {
+    /// What it is called in its row.
+    fn label(&self) -> String {
+        match self.planned.spec.task_layout {
+            Some(layout) => format!("{}, {layout}", self.result.scheduler),
+            None => self.result.scheduler.clone(),
+        }
+    }
 }
 
 /// Everything the experiment tells: a panel per measure, machine and workload. `results` are those of
@@ -228,10 +239,10 @@ fn panel(
         .collect();
     columns.sort_by(f64::total_cmp);
     columns.dedup();
-    let mut schedulers: Vec<&str> = Vec::new();
+    let mut schedulers: Vec<String> = Vec::new();
     for run in group {
-        if !schedulers.contains(&run.result.scheduler.as_str()) {
-            schedulers.push(&run.result.scheduler);
+        if !schedulers.contains(&run.label()) {
+            schedulers.push(run.label());
         }
     }
     let machine = group
@@ -241,13 +252,11 @@ fn panel(
         let cells = columns.iter().map(|&column| {
             let mine: Vec<&&Run<'_>> = group
                 .iter()
-                .filter(|run| {
-                    run.result.scheduler == *scheduler && place(run.result, &over) == Some(column)
-                })
+                .filter(|run| run.label() == *scheduler && place(run.result, &over) == Some(column))
                 .collect();
             let values: Vec<f64> = mine
                 .iter()
-                .filter_map(|run| value(measured, run.result, all))
+                .filter_map(|run| value(measured, run, all))
                 .collect();
             let published = mine
                 .first()
@@ -262,7 +271,7 @@ fn panel(
             }
         });
         Row {
-            scheduler: (*scheduler).to_owned(),
+            scheduler: scheduler.clone(),
             cells: cells.collect(),
         }
     });
@@ -283,22 +292,24 @@ fn panel(
 }
 
 /// A measure of a run, in relation to its base where it has one.
-fn value(measured: &Measured, result: &RunResult, all: &[Run<'_>]) -> Option<f64> {
+fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>]) -> Option<f64> {
+    let result = run.result;
     let (name, unit) = measured.origin();
     let value = result.measures.number(name)? / unit;
     let Some((option, wanted)) = measured.relative_to() else {
         return Some(value);
     };
     let wanted: f64 = wanted.parse().ok()?;
-    let base = all.iter().map(|run| run.result).find(|other| {
+    let base = all.iter().find(|base| {
+        let other = base.result;
         place(other, option) == Some(wanted)
+            && base.label() == run.label()
             && other.seed == result.seed
-            && other.scheduler == result.scheduler
             && other.machine == result.machine
             && (option == "cpus" || other.cpus == result.cpus)
             && without(&other.asked, option) == without(&result.asked, option)
     })?;
-    let base = base.measures.number(name)? / unit;
+    let base = base.result.measures.number(name)? / unit;
     (base != 0.0).then(|| value / base)
 }
 
@@ -388,15 +399,13 @@ fn spectra(experiment: &Experiment, group: &[&Run<'_>], over: &str) -> Vec<Spect
                 continue;
             };
             let same = |one: &&mut Spectrum| {
-                one.measure == *measure
-                    && one.scheduler == run.result.scheduler
-                    && one.column == column
+                one.measure == *measure && one.scheduler == run.label() && one.column == column
             };
             match spectra.iter_mut().find(same) {
                 Some(spectrum) => add(&mut spectrum.buckets, buckets),
                 None => spectra.push(Spectrum {
                     measure: measure.clone(),
-                    scheduler: run.result.scheduler.clone(),
+                    scheduler: run.label(),
                     column,
                     buckets: buckets.clone(),
                 }),
@@ -467,6 +476,7 @@ heading = "scaling"
                 scheduler: spec.scheduler.to_string(),
                 machine: spec.machine.clone(),
                 cpus: cpus as u32,
+                task_layout: None,
                 seed: spec.seed,
                 exit: "done".into(),
                 message: None,

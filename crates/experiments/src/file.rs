@@ -1,6 +1,7 @@
 //! The files of `experiments/`.
 
 use include_dir::{Dir, include_dir};
+use schedlab_machine::Layout;
 use schedlab_report::published::Metric;
 use serde::Deserialize;
 
@@ -40,6 +41,10 @@ pub struct Runs {
     /// Numbers of CPUs; all of the machine's where it is absent.
     #[serde(default)]
     pub cpus: Vec<usize>,
+    /// Layouts of the task structures, as `schedlab sim --task-layout` takes them; the machine's own where it is
+    /// absent.
+    #[serde(default, deserialize_with = "layouts")]
+    pub task_layouts: Vec<Layout>,
     /// Repetitions, with the seeds 1, 2, …
     #[serde(default = "five")]
     pub seeds: u64,
@@ -48,6 +53,14 @@ pub struct Runs {
     pub published_as: Vec<PublishedAs>,
     /// What is run instead for a first impression; nothing where it is absent.
     pub quick: Option<Quick>,
+}
+
+fn layouts<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Layout>, D::Error> {
+    let names: Vec<String> = Vec::deserialize(deserializer)?;
+    names
+        .iter()
+        .map(|name| name.parse().map_err(serde::de::Error::custom))
+        .collect()
 }
 
 fn five() -> u64 {

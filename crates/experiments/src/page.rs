@@ -84,7 +84,7 @@ fn chart(panel: &Panel) -> Chart {
         }
     }
     Chart {
-        title: panel.title.clone(),
+        title: format!("{} — {}", panel.heading, panel.title),
         x: Axis {
             label: panel.over.clone(),
             scale: if panel.log { Scale::Log } else { Scale::Linear },
@@ -118,7 +118,7 @@ fn histogram(panel: &Panel, group: &[Spectrum]) -> Chart {
     Chart {
         title: format!("{}, {} {}", panel.title, first.column, panel.over),
         x: Axis::linear(&first.measure),
-        y: Axis::linear("% of entries into schedule()"),
+        y: Axis::linear("share, %"),
         series: series.collect(),
     }
 }

@@ -29,15 +29,23 @@ pub fn plan(experiment: &Experiment, quick: bool, seeds: Option<u64>) -> Vec<Pla
             [] => vec![None],
             cpus => cpus.iter().copied().map(Some).collect(),
         };
+        let layouts: Vec<_> = match runs.task_layouts.as_slice() {
+            [] => vec![None],
+            layouts => layouts.iter().copied().map(Some).collect(),
+        };
         for seed in 1..=seeds.unwrap_or(runs.seeds) {
             for workload in &runs.workloads {
                 for &cpus in &cpus {
-                    for scheduler in &runs.schedulers {
+                    let pairs = layouts
+                        .iter()
+                        .flat_map(|layout| runs.schedulers.iter().map(move |one| (layout, one)));
+                    for (&task_layout, scheduler) in pairs {
                         let spec = SimSpec {
                             workload: workload.clone(),
                             scheduler: Scheduler::parse(scheduler),
                             machine: runs.machine.clone(),
                             cpus,
+                            task_layout,
                             seed,
                             rt_policy: false,
                             kernel: SimSpec::KERNEL.to_owned(),

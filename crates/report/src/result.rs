@@ -132,6 +132,7 @@ mod tests {
             scheduler: "dss".into(),
             machine: "laptop".into(),
             cpus: 8,
+            task_layout: Some("coloured:32".into()),
             seed: u64::MAX,
             exit: "error_stall".into(),
             message: Some("why".into()),

@@ -111,6 +111,13 @@ fn column_of<'a>(names: impl Iterator<Item = &'a str>, indent: usize) -> usize {
     widths.max().unwrap_or(0) + indent + 2
 }
 
+/// A word that fits into a line, or a list of options in parts that do.
+fn breakable(word: &str) -> impl Iterator<Item = &str> {
+    const WIDE: usize = 40;
+    let ends = if word.len() > WIDE { ',' } else { ' ' };
+    word.split_inclusive(ends)
+}
+
 /// `name  explanation`, the explanation wrapped in its column.
 fn entry(text: &mut String, indent: usize, column: usize, name: &str, explanation: &str) {
     let mut line = format!("{:indent$}{name}", "");
@@ -119,7 +126,10 @@ fn entry(text: &mut String, indent: usize, column: usize, name: &str, explanatio
         text.push('\n');
         line.clear();
     }
-    let mut words = explanation.split_whitespace().peekable();
+    let mut words = explanation
+        .split_whitespace()
+        .flat_map(breakable)
+        .peekable();
     if words.peek().is_none() {
         text.push_str(line.trim_end());
         text.push('\n');
