@@ -17,6 +17,7 @@ Examples:
   schedlab sim chat:rooms=10 -s dss,fifo -c 2..8 -m netfinity-8500r
   schedlab sim cpu -s vtime --trace cpu.pftrace
   schedlab run --vm -s dss,kernel chat
+  schedlab sweep chat:rooms=2 --space feature --sample 100 --out chat100
 
 Exit status: 0 done; 1 a run failed or its scheduler was ejected (results are
 complete and say so); 2 the command line or an input is wrong."
@@ -34,6 +35,8 @@ pub enum Command {
     List(ListArgs),
     /// Simulate a workload under one or more schedulers
     Sim(SimArgs),
+    /// Simulate every combination of a scheduler's options
+    Sweep(SweepArgs),
     /// Simulate what was published of a scheduler and show both figures
     Published(PublishedArgs),
     /// Simulate the tables and figures of the studies
@@ -154,7 +157,54 @@ pub struct SimArgs {
     pub trace: Option<PathBuf>,
 }
 
-/// What `sim` and `published` share
+/// Arguments of `sweep`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  schedlab sweep chat:rooms=2 --space feature --sample 100 --out chat100
+  schedlab sweep cpu reflex --space feature --fix slice=split --out both
+  schedlab sweep chat --space feature --shard 3/8 --out /shared/chat
+
+Every option of the scheduler that has alternatives varies, unless it is fixed.
+Results are kept in FOLDER as they come, one Parquet file a shard. A sweep that
+was interrupted in any way goes on where it was when it is started again, and
+ends with the same files. `schedlab analyze FOLDER` says what they mean.")]
+pub struct SweepArgs {
+    /// Workloads, WORKLOAD[:option=value,…]
+    #[arg(required = true, value_name = "WORKLOAD", value_hint = ValueHint::FilePath)]
+    pub workloads: Vec<String>,
+    /// The scheduler whose options are swept: a name, or the path of a .bpf.c file
+    #[arg(long, value_name = "SCHEDULER", value_hint = ValueHint::FilePath)]
+    pub space: String,
+    /// The folder for the results
+    #[arg(short, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub out: PathBuf,
+    /// Give an option one value throughout; may be repeated
+    #[arg(long, value_name = "OPTION=VALUE")]
+    pub fix: Vec<String>,
+    /// Only so many combinations, drawn so that each alternative is as frequent
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub sample: Option<u64>,
+    /// Runs of each, with the seeds SEED, SEED+1, …
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat: u32,
+    /// Write results every so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub keep: u64,
+    /// Only the I-th of N parts of the runs, for batch systems
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<String>,
+    /// Machine profile: a name, or the path of a .toml file
+    #[arg(short, long, value_name = "MACHINE", default_value = "laptop", value_hint = ValueHint::FilePath)]
+    pub machine: String,
+    /// Number of CPUs [default: all]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub cpus: Option<u32>,
+    #[command(flatten)]
+    pub common: SimCommon,
+}
+
+/// What `sim`, `sweep` and `published` share
 #[derive(Args, Debug)]
 pub struct SimCommon {
     /// Seed of everything random

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use schedlab_abi::{LoadError, NativePolicy, PolicyOption};
+use schedlab_abi::{LoadError, NativePolicy, OptionKind, PolicyOption};
 use schedlab_engine::policy::{Policy, Probes};
 use schedlab_engine::{ExitInfo, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
@@ -37,8 +37,22 @@ pub struct OptionInfo {
     pub default: String,
     /// What values it takes.
     pub values: String,
+    /// All of its values, where they can be listed.
+    pub choices: Vec<String>,
     /// What it does.
     pub doc: Option<String>,
+}
+
+/// The options of a scheduler, in the order of its source.
+///
+/// # Errors
+/// If there is no such scheduler or its source cannot be used.
+pub fn options(scheduler: &Scheduler) -> Result<Vec<OptionInfo>, SchedulerError> {
+    let found = find(scheduler)?;
+    let policy = found.iter();
+    Ok(policy
+        .flat_map(|selection| selection.object.options().iter().map(option))
+        .collect())
 }
 
 /// Every scheduler that has a name, in alphabetical order.
@@ -81,6 +95,11 @@ fn option(option: &PolicyOption) -> OptionInfo {
         name: option.name.clone(),
         default: option.default_text(),
         values: option.kind.to_string(),
+        choices: match &option.kind {
+            OptionKind::Bool => vec!["false".to_owned(), "true".to_owned()],
+            OptionKind::Choice(words) => words.iter().map(|(word, _)| word.clone()).collect(),
+            OptionKind::Integer { .. } => Vec::new(),
+        },
         doc: option.doc.clone(),
     }
 }

@@ -4,6 +4,8 @@
 //! SCHEDLAB_PROPERTY_CASES and SCHEDLAB_PROPERTY_SEED choose how many and which. Scenarios that failed
 //! once stand in `properties.seeds` and are tried first.
 
+#[path = "support/case.rs"]
+mod random;
 mod support;
 #[path = "support/run.rs"]
 mod virtual_kernel;
@@ -11,134 +13,12 @@ mod virtual_kernel;
 use std::sync::Arc;
 use std::thread;
 
-use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, RngSeed, TestRunner};
+use random::{Case, case};
 use schedlab_abi::Object;
-use schedlab_engine::{ExitKind, Scenario};
-use schedlab_trace::{CpuId, CpuSet, Duration, Instant};
-use support::script::{self, Kind, Step};
-use virtual_kernel::{Bytes, checkers, machine, run, violations};
-
-/// A scenario without its policy.
-#[derive(Clone, Debug)]
-struct Case {
-    machine: &'static str,
-    cpus: usize,
-    seed: u64,
-    tasks: Vec<Kind>,
-    child: Kind,
-}
-
-impl Case {
-    fn scenario(&self) -> Scenario {
-        let children = std::slice::from_ref(&self.child);
-        let workload = script::workload("random", &self.tasks, children);
-        Scenario::new(machine(self.machine, self.cpus), workload, self.seed)
-    }
-}
-
-fn duration(us_max: u64) -> impl Strategy<Value = Duration> {
-    // Uneven numbers: tasks that march in step meet few others.
-    (1..us_max * 1_000).prop_map(Duration::from_ns)
-}
-
-fn some_cpus(cpus: usize) -> impl Strategy<Value = CpuSet> {
-    (1..1_u32 << cpus).prop_map(move |bits| {
-        let mut set = CpuSet::empty(cpus);
-        for cpu in (0..cpus as u32).filter(|cpu| bits & 1 << cpu != 0) {
-            set.insert(CpuId(cpu));
-        }
-        set
-    })
-}
-
-fn step(cpus: usize, forks: bool) -> impl Strategy<Value = Step> {
-    prop_oneof![
-        6 => duration(3_000).prop_map(Step::Compute),
-        4 => duration(2_000).prop_map(Step::Sleep),
-        2 => Just(Step::Yield),
-        1 => (-20_i8..20).prop_map(Step::Nice),
-        1 => some_cpus(cpus).prop_map(Step::Cpus),
-        1 => Just(if forks { Step::Fork("child".to_owned()) } else { Step::Work(1) }),
-    ]
-}
-
-/// One kind of task; its first step takes time, so that no loop is without any.
-fn kind(cpus: usize, comm: &'static str, forks: bool) -> impl Strategy<Value = Kind> {
-    (
-        1..4_u32,
-        1..12_u32,
-        duration(500),
-        vec(step(cpus, forks), 0..5),
-        vec(some_cpus(cpus), 0..2),
-        vec(-20_i8..20, 0..3),
-        0..5_000_000_u64,
-    )
-        .prop_map(
-            move |(count, repeat, first, mut steps, cpus, nice, start)| {
-                steps.insert(0, Step::Compute(first));
-                Kind {
-                    comm: comm.to_owned(),
-                    count,
-                    repeat,
-                    steps,
-                    cpus,
-                    nice,
-                    start: Instant::from_ns(start),
-                }
-            },
-        )
-}
-
-/// A writer and a reader of pipe `pipe` that agree on the number of messages.
-fn pair(pipe: u32) -> impl Strategy<Value = [Kind; 2]> {
-    (1..40_u32, duration(200), duration(200)).prop_map(move |(messages, writes, reads)| {
-        let one = |comm: &str, steps: Vec<Step>| Kind {
-            comm: comm.to_owned(),
-            count: 1,
-            repeat: messages,
-            steps,
-            cpus: Vec::new(),
-            nice: Vec::new(),
-            start: Instant::ZERO,
-        };
-        [
-            one("writer", vec![Step::Compute(writes), Step::Write(pipe)]),
-            one("reader", vec![Step::Read(pipe), Step::Compute(reads)]),
-        ]
-    })
-}
-
-fn case() -> impl Strategy<Value = Case> {
-    let machines = prop_oneof![
-        Just("laptop"),
-        Just("netfinity-8500r"),
-        Just("numa-8x64x2"),
-        Just("server-2x96x2"),
-        Just("xeon-e5645-2x6x2"),
-    ];
-    (machines, 1..=8_usize, any::<u64>(), 0..3_usize).prop_flat_map(
-        |(machine, cpus, seed, pairs)| {
-            let pairs: Vec<_> = (0..pairs as u32).map(pair).collect();
-            (
-                vec(kind(cpus, "task", true), 1..5),
-                pairs,
-                kind(cpus, "child", false),
-            )
-                .prop_map(move |(mut tasks, pairs, child)| {
-                    tasks.extend(pairs.into_iter().flatten());
-                    Case {
-                        machine,
-                        cpus,
-                        seed,
-                        tasks,
-                        child,
-                    }
-                })
-        },
-    )
-}
+use schedlab_engine::ExitKind;
+use virtual_kernel::{Bytes, checkers, run, violations};
 
 /// Runs a case; the events as bytes, or what is wrong.
 fn events(case: &Case, object: &Arc<Object>) -> Result<Vec<u8>, String> {

@@ -8,6 +8,7 @@ mod real;
 mod reproduce;
 mod shell;
 mod sim;
+mod sweep;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -38,6 +39,7 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
     match command {
         Command::List(args) => list::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Published(args) => published::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Run(args) => real::run(&args),

@@ -24,7 +24,19 @@ pub fn run<R: Recorder>(
     scenario: Scenario,
     recorder: R,
 ) -> RunEnd<NativePolicy, R> {
-    let settings = object.settings("").expect("defaults are fine");
+    run_with(object, "", scenario, recorder)
+}
+
+/// The same with `options`.
+pub fn run_with<R: Recorder>(
+    object: &Arc<Object>,
+    options: &str,
+    scenario: Scenario,
+    recorder: R,
+) -> RunEnd<NativePolicy, R> {
+    let settings = object
+        .settings(options)
+        .unwrap_or_else(|error| panic!("{error}"));
     let policy = NativePolicy::load(
         object,
         &settings,

@@ -1,0 +1,152 @@
+//! `sweep`: every combination of a scheduler's options.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use schedlab_sim::Scheduler;
+use schedlab_sweep::{Asked, Definition, Options, Progress, Shard, Space, Summary};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use super::{Status, sim};
+use crate::args::SweepArgs;
+
+pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
+    let fixed: Vec<(String, String)> = args
+        .fix
+        .iter()
+        .flat_map(|text| text.split(','))
+        .map(|text| {
+            let (key, value) = text
+                .split_once('=')
+                .ok_or_else(|| anyhow!("--fix {text}: write OPTION=VALUE"))?;
+            Ok((key.to_owned(), value.to_owned()))
+        })
+        .collect::<anyhow::Result<_>>()?;
+    for (index, workload) in args.workloads.iter().enumerate() {
+        if args.workloads[..index].contains(workload) {
+            bail!("{workload} is named twice; --repeat runs everything several times");
+        }
+    }
+    sim::seed_of(args.common.seed, u64::from(args.repeat))?;
+    let space = Space::of(&args.space, &fixed)?;
+    let shard = match &args.shard {
+        Some(text) => Shard::parse(text)?,
+        None => Shard::WHOLE,
+    };
+    let anybody = Scheduler::parse(&args.space);
+    let cpus = args.cpus.map(|cpus| cpus as usize);
+    let like = sim::spec(
+        &args.workloads[0],
+        &anybody,
+        &args.machine,
+        cpus,
+        args.common.seed,
+        &args.common,
+    );
+    let definition = Definition::new(Asked {
+        workloads: args.workloads.clone(),
+        space,
+        sample: args.sample,
+        repeat: args.repeat,
+        run: like,
+        seed: args.common.seed,
+    })?;
+    let threads = match args.common.jobs {
+        Some(jobs) => usize::from(jobs),
+        None => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let options = Options {
+        threads,
+        keep_after: Duration::from_secs(args.keep),
+    };
+    let stop = stop_on_signals().context("cannot listen to signals")?;
+    let mut bar = Bar::new();
+    let summary = schedlab_sweep::run(&definition, &args.out, shard, options, &stop, |progress| {
+        bar.update(progress);
+    })?;
+    drop(bar);
+    let text = report(&summary, shard, &args.out.display().to_string());
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(if summary.stopped || summary.progress.failed > 0 {
+        Status::Failed
+    } else {
+        Status::Done
+    })
+}
+
+/// The first signal stops after the runs under way, the second one at once.
+fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
+        flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// Progress on a terminal: done, time left, the best so far.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new() -> Bar {
+        let style = ProgressStyle::with_template("{bar:20} {pos}/{len} runs, {msg}")
+            .expect("a constant template is valid");
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        bar.set_style(style);
+        Bar(bar)
+    }
+
+    fn update(&mut self, progress: &Progress) {
+        self.0.set_length(progress.jobs);
+        self.0.set_position(progress.done);
+        let mut message = match progress.left {
+            Some(left) => format!(
+                "{} left",
+                HumanDuration(Duration::from_secs(left.as_secs()))
+            ),
+            None => "…".to_owned(),
+        };
+        if progress.failed > 0 {
+            let _ = write!(message, ", {} failed", progress.failed);
+        }
+        if let Some((scheduler, score)) = progress.best.get(&progress.workload) {
+            let _ = write!(message, "; best {score:.4}: {scheduler}");
+        }
+        self.0.set_message(message);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn report(summary: &Summary, shard: Shard, folder: &str) -> String {
+    let Summary {
+        progress,
+        new,
+        stopped,
+    } = summary;
+    let mut text = format!("{} of {} runs done", progress.done, progress.jobs);
+    if shard != Shard::WHOLE {
+        let _ = write!(text, " of shard {}/{}", shard.index, shard.count);
+    }
+    let _ = writeln!(text, ", {new} of them now; {} failed", progress.failed);
+    for (workload, (scheduler, score)) in &progress.best {
+        let _ = writeln!(text, "best on {workload}: {score:.6} {scheduler}");
+    }
+    if *stopped {
+        text.push_str("stopped: the same command goes on where it was\n");
+    } else {
+        let _ = writeln!(text, "results in {folder}; next: schedlab analyze {folder}");
+    }
+    text
+}

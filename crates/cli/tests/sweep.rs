@@ -1,0 +1,193 @@
+//! Sweeps as a user runs them, and what becomes of them: kills, signals, a full disk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SWEEP: &[&str] = &[
+    "sweep",
+    "chat:rooms=1,users=4,messages=20",
+    "cpu:duration=100ms",
+    "--space",
+    "feature",
+    "--sample",
+    "200",
+    "-c",
+    "4",
+];
+
+fn schedlab(folder: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    command.args(SWEEP).args(more).arg("--out").arg(folder);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn complete(folder: &Path) -> Output {
+    let output = schedlab(folder, &[]).output().expect("the program starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    output
+}
+
+/// Every file that is not hidden, with its bytes.
+fn bytes(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return BTreeMap::new();
+    };
+    entries
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
+        .filter(|(name, _)| !name.starts_with('.'))
+        .map(|(name, path)| (name, fs::read(path).unwrap()))
+        .collect()
+}
+
+fn parts(folder: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return 0;
+    };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names
+        .filter(|name| name.contains(".part-") && !name.starts_with('.'))
+        .count()
+}
+
+/// Files that were not completed.
+fn unfinished(folder: &Path) -> usize {
+    let names = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    names
+        .filter(|name| name.to_string_lossy().starts_with(".schedlab-"))
+        .count()
+}
+
+/// Starts it and waits until it has written so many parts more. `None`: it was complete before.
+fn under_way(folder: &Path, more: usize) -> Option<Child> {
+    let before = parts(folder);
+    let mut child = schedlab(folder, &["--keep", "0", "--jobs", "1"])
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while parts(folder) < before + more {
+        if child.try_wait().unwrap().is_some() {
+            return None;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(120),
+            "it does not get on"
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
+    Some(child)
+}
+
+#[test]
+fn kills_and_signals_leave_no_trace_in_the_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    let output = complete(&whole);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.starts_with("400 of 400 runs done, 400 of them now; 0 failed\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("best on chat:rooms=1,users=4,messages=20: "),
+        "{text}"
+    );
+
+    let pieces = folder.path().join("pieces");
+    for _ in 0..3 {
+        let mut child = under_way(&pieces, 3).expect("it takes longer than that");
+        // SIGKILL: nothing can be tidied up.
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let child = under_way(&pieces, 3).expect("it takes longer than that");
+    let signal = format!("kill -INT {}", child.id());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &signal])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("stopped: the same command goes on where it was"),
+        "{text}"
+    );
+    assert!(parts(&pieces) >= 12);
+
+    // As if a file had been half written when the process was killed.
+    fs::write(pieces.join(".schedlab-shard-1-of-1.part-x"), "PAR1").unwrap();
+    let output = complete(&pieces);
+    assert_eq!(unfinished(&pieces), 0);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("400 of 400 runs done, "), "{text}");
+    assert!(!text.contains(" 400 of them now"), "{text}");
+    assert!(
+        bytes(&pieces) == bytes(&whole),
+        "{:?}",
+        bytes(&pieces).keys()
+    );
+}
+
+#[test]
+fn a_full_disk_is_an_error_after_which_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, full) = (folder.path().join("whole"), folder.path().join("full"));
+    let sweep = |before: &str, folder: &Path| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{before} exec \"$@\""), "sh"]);
+        shell.arg(env!("CARGO_BIN_EXE_schedlab"));
+        shell.args(["sweep", "cpu:duration=2ms", "--space", "feature", "-c", "2"]);
+        shell.args(["--keep", "1", "--out"]).arg(folder);
+        shell.output().unwrap()
+    };
+    assert!(sweep("", &whole).status.success());
+    // No file may grow beyond 400 kB (or 800, by the shell): the results of all runs are 900 kB.
+    let output = sweep("trap '' XFSZ; ulimit -f 800;", &full);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains("shard-1-of-1.p") && stderr.contains("File too large"),
+        "{stderr}"
+    );
+    assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
+    assert_eq!(unfinished(&full), 0);
+    let output = sweep("", &full);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(bytes(&full) == bytes(&whole));
+}
+
+#[test]
+fn wrong_arguments_are_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    for (more, expected) in [
+        (vec!["--shard", "3/2"], "--shard 3/2"),
+        (vec!["--fix", "slice"], "write OPTION=VALUE"),
+        (vec!["--fix", "slices=1"], "no option `slices`"),
+        (vec!["--fix", "slice=x"], "`x` is no value of `slice`"),
+        (vec!["--kernel", "5.0"], "kernel `5.0`"),
+    ] {
+        let output = schedlab(&out, &more).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        assert!(stderr.contains(expected), "{more:?}: {stderr}");
+        assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
+        assert!(!out.exists());
+    }
+}

@@ -1,0 +1,240 @@
+//! What a sweep is: from this alone follow its jobs, their order and the specification of each run.
+
+use schedlab_sim::{Scheduler, SimSpec};
+use serde::{Deserialize, Serialize};
+
+use crate::{Space, SweepError};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Workloads, `name:option=value,…`.
+    pub workloads: Vec<String>,
+    /// Whose options are swept.
+    pub space: Space,
+    /// Only so many points.
+    pub sample: Option<u64>,
+    /// Runs of each point, with the seeds `seed`, `seed` + 1, …
+    pub repeat: u32,
+    /// Everything else that determines a run; its workload, scheduler and seed are not looked at.
+    pub run: SimSpec,
+    /// The first seed; the sample is drawn from it, too.
+    pub seed: u64,
+}
+
+/// A sweep.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Definition {
+    /// Version of this document.
+    pub schema: u32,
+    /// Version of the program.
+    pub version: String,
+    /// Workloads.
+    pub workloads: Vec<String>,
+    /// The space.
+    pub space: Space,
+    /// Number of the points that were drawn from it; absent: all.
+    pub sample: Option<u64>,
+    /// Runs of each point.
+    pub repeat: u32,
+    /// First seed.
+    pub seed: u64,
+    /// Machine profile.
+    pub machine: String,
+    /// CPUs of it; absent: all.
+    pub cpus: Option<usize>,
+    /// Whether real-time tasks are handed to the policy.
+    pub rt_policy: bool,
+    /// Which kernel's sched_ext.
+    pub kernel: String,
+    /// Simulated seconds after which a run is given up.
+    pub time_limit_s: u64,
+    /// Whether invariants are checked.
+    pub check: bool,
+    #[serde(skip)]
+    points: Vec<u64>,
+}
+
+const SCHEMA: u32 = 1;
+
+impl Definition {
+    /// Makes sure that each workload can be run.
+    ///
+    /// # Errors
+    /// If a name or option is wrong.
+    pub fn new(asked: Asked) -> Result<Definition, SweepError> {
+        let Asked {
+            workloads,
+            space,
+            sample,
+            repeat,
+            run,
+            seed,
+        } = asked;
+        let mut definition = Definition {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            workloads,
+            space,
+            sample,
+            repeat,
+            seed,
+            machine: run.machine,
+            cpus: run.cpus,
+            rt_policy: run.rt_policy,
+            kernel: run.kernel,
+            time_limit_s: run.time_limit_s,
+            check: run.check,
+            points: Vec::new(),
+        };
+        definition.draw();
+        for index in 0..definition.workloads.len() {
+            let job = definition.job(0, index, 0);
+            schedlab_sim::check(&definition.spec(job))?;
+        }
+        Ok(definition)
+    }
+
+    /// Reads what [`Definition::to_json`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_json(text: &str) -> Result<Definition, String> {
+        let mut definition: Definition =
+            serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if definition.schema != SCHEMA {
+            return Err(format!("its schema is {}, not {SCHEMA}", definition.schema));
+        }
+        definition.draw();
+        Ok(definition)
+    }
+
+    /// As a document.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data") + "\n"
+    }
+
+    fn draw(&mut self) {
+        let size = self.sample.unwrap_or(u64::MAX);
+        self.points = self.space.sample(size, self.seed);
+    }
+
+    /// In what two definitions differ first; `None` if in nothing.
+    pub fn difference(&self, other: &Definition) -> Option<String> {
+        let fields = |definition: &Definition| match serde_json::to_value(definition) {
+            Ok(serde_json::Value::Object(fields)) => fields,
+            _ => unreachable!("a definition is an object"),
+        };
+        let (own, others) = (fields(self), fields(other));
+        own.into_iter()
+            .find(|(name, value)| others.get(name) != Some(value))
+            .map(|(name, _)| name)
+    }
+
+    /// The points that are run.
+    pub fn points(&self) -> &[u64] {
+        &self.points
+    }
+
+    /// Number of jobs.
+    pub fn jobs(&self) -> u64 {
+        self.points.len() as u64 * self.workloads.len() as u64 * u64::from(self.repeat)
+    }
+
+    /// The job that runs a point (by its place among [`Definition::points`]) on a workload. Jobs of one
+    /// workload follow each other, then come the other workloads, then the next repetition.
+    pub fn job(&self, place: usize, workload: usize, repetition: u32) -> u64 {
+        let turn = u64::from(repetition) * self.workloads.len() as u64 + workload as u64;
+        turn * self.points.len() as u64 + place as u64
+    }
+
+    /// What job it is: (place of its point, workload, repetition).
+    pub fn parts(&self, job: u64) -> (usize, usize, u32) {
+        let points = self.points.len() as u64;
+        let workloads = self.workloads.len() as u64;
+        let turn = job / points;
+        (
+            (job % points) as usize,
+            (turn % workloads) as usize,
+            u32::try_from(turn / workloads).expect("repetitions are 32 bits wide"),
+        )
+    }
+
+    /// The scheduler of a job.
+    pub fn scheduler(&self, job: u64) -> Scheduler {
+        self.space.scheduler(self.points[self.parts(job).0])
+    }
+
+    /// The run that a job is.
+    pub fn spec(&self, job: u64) -> SimSpec {
+        let (_, workload, repetition) = self.parts(job);
+        SimSpec {
+            workload: self.workloads[workload].clone(),
+            scheduler: self.scheduler(job),
+            machine: self.machine.clone(),
+            cpus: self.cpus,
+            task_layout: None,
+            seed: self.seed.wrapping_add(u64::from(repetition)),
+            rt_policy: self.rt_policy,
+            kernel: self.kernel.clone(),
+            time_limit_s: self.time_limit_s,
+            check: self.check,
+        }
+    }
+}
+
+/// A part of a sweep's jobs: every n-th.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    /// Which, from 1.
+    pub index: u64,
+    /// Of how many.
+    pub count: u64,
+}
+
+impl Shard {
+    /// All of it.
+    pub const WHOLE: Shard = Shard { index: 1, count: 1 };
+
+    /// Reads `I/N`.
+    ///
+    /// # Errors
+    /// If it is anything else.
+    pub fn parse(text: &str) -> Result<Shard, SweepError> {
+        let read = || {
+            let (index, count) = text.split_once('/')?;
+            let (index, count) = (index.parse().ok()?, count.parse().ok()?);
+            (1 <= index && index <= count).then_some(Shard { index, count })
+        };
+        read().ok_or_else(|| SweepError::Shard {
+            text: text.to_owned(),
+        })
+    }
+
+    /// Whether a job belongs to it.
+    pub fn has(self, job: u64) -> bool {
+        job % self.count == self.index - 1
+    }
+
+    /// How its files begin.
+    pub fn stem(self) -> String {
+        format!("shard-{}-of-{}", self.index, self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_read_and_share_out_all_jobs() {
+        assert_eq!(Shard::parse("3/8").unwrap(), Shard { index: 3, count: 8 });
+        for text in ["", "3", "0/8", "9/8", "a/b", "1/0", "-1/2"] {
+            assert!(Shard::parse(text).is_err(), "{text}");
+        }
+        for job in 0..100 {
+            let owners = (1..=7).filter(|&index| Shard { index, count: 7 }.has(job));
+            assert_eq!(owners.count(), 1);
+        }
+    }
+}

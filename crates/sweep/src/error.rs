@@ -1,0 +1,99 @@
+//! What can go wrong, each in one line.
+
+use std::path::PathBuf;
+
+use schedlab_sim::SimError;
+
+/// Why a sweep could not be defined, run or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SweepError {
+    /// The space has no such feature.
+    #[error("{scheduler} has no option `{option}`; there are: {known}")]
+    Option {
+        /// Whose space it is.
+        scheduler: String,
+        /// What was asked for.
+        option: String,
+        /// What there is.
+        known: String,
+    },
+    /// No option of the scheduler has values that can be listed.
+    #[error("{scheduler} has no options with alternatives that could be swept")]
+    NoSpace {
+        /// The scheduler.
+        scheduler: String,
+    },
+    /// A scheduler that is no point of the space.
+    #[error("`{text}` is no point of the space of {scheduler}: {why}")]
+    Point {
+        /// What was asked for.
+        text: String,
+        /// Whose space it is.
+        scheduler: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A shard that cannot be.
+    #[error("--shard {text}: write I/N with 1 ≤ I ≤ N, for example 3/8")]
+    Shard {
+        /// What was asked for.
+        text: String,
+    },
+    /// A run cannot be begun.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// The folder holds another sweep.
+    #[error("{path} holds another sweep: its {what} differs; choose another folder")]
+    Other {
+        /// The file that says so.
+        path: PathBuf,
+        /// In what it differs.
+        what: String,
+    },
+    /// The folder holds no sweep.
+    #[error("{path} holds no sweep: there is no sweep.json in it")]
+    None {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file is not what it should be.
+    #[error(
+        "{path} is no results file of this sweep: {why}; move it away, and its runs are made again"
+    )]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Somebody else is at it.
+    #[error("{path}: another process runs this shard")]
+    Busy {
+        /// Its lock.
+        path: PathBuf,
+    },
+    /// A file cannot be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Says which file it was.
+pub trait At<T> {
+    /// Names the file.
+    fn at(self, path: impl Into<PathBuf>) -> Result<T, SweepError>;
+}
+
+impl<T> At<T> for Result<T, std::io::Error> {
+    fn at(self, path: impl Into<PathBuf>) -> Result<T, SweepError> {
+        self.map_err(|source| SweepError::File {
+            path: path.into(),
+            source,
+        })
+    }
+}

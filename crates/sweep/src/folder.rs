@@ -1,0 +1,256 @@
+//! A sweep's folder: `sweep.json`, one Parquet file a shard, and while a shard is under way its parts.
+//!
+//! Files appear complete or not at all: they are written beside their place, flushed to disk and renamed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::At as _;
+use crate::table;
+use crate::{Definition, Row, Shard, SweepError};
+
+const DEFINITION: &str = "sweep.json";
+const ENDING: &str = ".parquet";
+/// How files begin that are not complete.
+const UNFINISHED: &str = ".schedlab-";
+/// Between a shard's stem and the number of a part.
+const PART: &str = ".part-";
+
+/// Puts a file into its place.
+fn put(
+    path: &Path,
+    write: impl FnOnce(&mut io::BufWriter<&File>) -> io::Result<()>,
+) -> Result<(), SweepError> {
+    let folder = path.parent().expect("it lies in the sweep's folder");
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let place = || -> io::Result<()> {
+        let file = tempfile::Builder::new()
+            .prefix(&format!("{UNFINISHED}{name}-"))
+            .tempfile_in(folder)?;
+        let mut buffer = io::BufWriter::with_capacity(1 << 16, file.as_file());
+        write(&mut buffer)?;
+        buffer
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?;
+        file.as_file().sync_all()?;
+        readable(file.as_file())?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    place().at(path)
+}
+
+/// Temporary files are their owner's alone; results are as readable as other files.
+#[cfg(unix)]
+fn readable(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn readable(_: &File) -> io::Result<()> {
+    Ok(())
+}
+
+fn stored(folder: &Path) -> Result<Option<Definition>, SweepError> {
+    let path = folder.join(DEFINITION);
+    match fs::read_to_string(&path) {
+        Ok(text) => match Definition::from_json(&text) {
+            Ok(definition) => Ok(Some(definition)),
+            Err(why) => Err(SweepError::Broken { path, why }),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(SweepError::Broken {
+            path,
+            why: "it is no text".to_owned(),
+        }),
+        Err(error) => Err(error).at(path),
+    }
+}
+
+/// The sweep of a folder and the rows that are there, in the order of jobs.
+///
+/// # Errors
+/// If the folder holds none, or a file in it is broken or of another sweep.
+pub fn read(folder: &Path) -> Result<(Definition, Vec<Row>), SweepError> {
+    let definition = stored(folder)?.ok_or_else(|| SweepError::None {
+        path: folder.to_owned(),
+    })?;
+    let mut rows = BTreeMap::new();
+    for (path, _) in files(folder)? {
+        collect(&definition, &path, &mut rows)?;
+    }
+    Ok((definition, rows.into_values().collect()))
+}
+
+/// The Parquet files of a folder with their stems, by name.
+fn files(folder: &Path) -> Result<Vec<(PathBuf, String)>, SweepError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).at(folder)? {
+        let name = entry.at(folder)?.file_name();
+        let Some(stem) = name.to_str().and_then(|name| name.strip_suffix(ENDING)) else {
+            continue;
+        };
+        if !stem.starts_with('.') {
+            found.push((folder.join(&name), stem.to_owned()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Adds a file's rows. A job may be in two files if the process that merged them was killed; then it has
+/// the same row in both.
+fn collect(
+    definition: &Definition,
+    path: &Path,
+    rows: &mut BTreeMap<u64, Row>,
+) -> Result<(), SweepError> {
+    for row in table::read(definition, path)? {
+        let job = row.job;
+        match rows.get(&job) {
+            Some(known) if *known != row => {
+                return Err(SweepError::Broken {
+                    path: path.to_owned(),
+                    why: format!("another file has another result for its job {job}"),
+                });
+            }
+            _ => drop(rows.insert(job, row)),
+        }
+    }
+    Ok(())
+}
+
+/// A shard under way. Nobody else works at it meanwhile.
+pub struct Work<'a> {
+    definition: &'a Definition,
+    folder: &'a Path,
+    shard: Shard,
+    /// What is there already.
+    pub rows: BTreeMap<u64, Row>,
+    parts: Vec<PathBuf>,
+    next_part: u64,
+    _lock: File,
+}
+
+impl<'a> Work<'a> {
+    /// Begins or goes on.
+    ///
+    /// # Errors
+    /// If the folder holds another sweep or a broken file, somebody else is at it, or it cannot be written.
+    pub fn begin(
+        definition: &'a Definition,
+        folder: &'a Path,
+        shard: Shard,
+    ) -> Result<Work<'a>, SweepError> {
+        fs::create_dir_all(folder).at(folder)?;
+        match stored(folder)? {
+            Some(other) => {
+                if let Some(what) = definition.difference(&other) {
+                    return Err(SweepError::Other {
+                        path: folder.join(DEFINITION),
+                        what,
+                    });
+                }
+            }
+            // Of shards that begin at the same time each writes the same.
+            None => put(&folder.join(DEFINITION), |file| {
+                io::Write::write_all(file, definition.to_json().as_bytes())
+            })?,
+        }
+        let lock = lock(&folder.join(format!(".{}.lock", shard.stem())))?;
+        let stem = shard.stem();
+        tidy(folder, &format!("{UNFINISHED}{stem}."))?;
+        let (mut rows, mut parts, mut next_part) = (BTreeMap::new(), Vec::new(), 0);
+        for (path, name) in files(folder)? {
+            if name == stem {
+                collect(definition, &path, &mut rows)?;
+                continue;
+            }
+            let Some(number) = name
+                .strip_prefix(&stem)
+                .and_then(|rest| rest.strip_prefix(PART))
+            else {
+                continue;
+            };
+            collect(definition, &path, &mut rows)?;
+            next_part = next_part.max(number.parse::<u64>().unwrap_or(0) + 1);
+            parts.push(path);
+        }
+        Ok(Work {
+            definition,
+            folder,
+            shard,
+            rows,
+            parts,
+            next_part,
+            _lock: lock,
+        })
+    }
+
+    /// Keeps what has been done since the last time.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn keep(&mut self, rows: Vec<Row>) -> Result<(), SweepError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let name = format!("{}{PART}{:06}{ENDING}", self.shard.stem(), self.next_part);
+        let path = self.folder.join(name);
+        put(&path, |file| table::write(self.definition, &rows, file))?;
+        self.next_part += 1;
+        self.parts.push(path);
+        self.rows.extend(rows.into_iter().map(|row| (row.job, row)));
+        Ok(())
+    }
+
+    /// The shard is complete: one file in place of its parts.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn finish(self) -> Result<(), SweepError> {
+        let path = self.folder.join(self.shard.stem() + ENDING);
+        if self.parts.is_empty() && path.exists() {
+            return Ok(());
+        }
+        let rows: Vec<Row> = self.rows.into_values().collect();
+        put(&path, |file| table::write(self.definition, &rows, file))?;
+        for part in &self.parts {
+            fs::remove_file(part).at(part)?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes what a killed process left unfinished.
+fn tidy(folder: &Path, prefix: &str) -> Result<(), SweepError> {
+    for entry in fs::read_dir(folder).at(folder)? {
+        let name = entry.at(folder)?.file_name();
+        if name.to_string_lossy().starts_with(prefix) {
+            let path = folder.join(name);
+            fs::remove_file(&path).at(path)?;
+        }
+    }
+    Ok(())
+}
+
+fn lock(path: &Path) -> Result<File, SweepError> {
+    let file = File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(path)
+        .at(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(SweepError::Busy {
+            path: path.to_owned(),
+        }),
+        // Some network file systems have no locks.
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(file),
+        Err(TryLockError::Error(error)) => Err(error).at(path),
+    }
+}

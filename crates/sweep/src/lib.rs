@@ -1,0 +1,19 @@
+//! Sweeps: every combination of a scheduler's options on one or more workloads, in simulation.
+//!
+//! A sweep is a list of jobs that its definition alone determines. Jobs are spread over threads, over
+//! processes (shards) and over machines; whoever runs a job gets the same row, so the final files have
+//! the same bytes however often a sweep was interrupted. It decides nothing about what rows mean.
+
+mod definition;
+mod error;
+mod folder;
+mod run;
+mod space;
+mod table;
+
+pub use definition::{Asked, Definition, Shard};
+pub use error::SweepError;
+pub use folder::read;
+pub use run::{Options, Progress, Summary, run};
+pub use space::{Feature, Space};
+pub use table::{MEASURES, Row};

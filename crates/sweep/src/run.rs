@@ -1,0 +1,189 @@
+//! Runs what is missing of a shard, on as many threads as one likes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use schedlab_sim::SimError;
+
+use crate::folder::Work;
+use crate::{Definition, Row, Shard, SweepError};
+
+/// How often `progress` hears that nothing changed.
+const HEARTBEAT: Duration = Duration::from_millis(200);
+/// Results are kept when there are so many, if not before.
+const KEEP_ROWS: usize = 4_096;
+
+/// How a sweep is run; nothing of this shows in its results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Runs at a time.
+    pub threads: usize,
+    /// Results are kept after so long: what a kill can cost.
+    pub keep_after: Duration,
+}
+
+/// How far a sweep is.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Progress {
+    /// Jobs of the shard that are done.
+    pub done: u64,
+    /// All of them.
+    pub jobs: u64,
+    /// Jobs that did not end as they should.
+    pub failed: u64,
+    /// Time that is left at the pace so far; `None` before there is a pace.
+    pub left: Option<Duration>,
+    /// Workload of the newest result.
+    pub workload: String,
+    /// The best so far on each workload: (scheduler, score).
+    pub best: BTreeMap<String, (String, f64)>,
+}
+
+impl Progress {
+    fn add(&mut self, row: &Row) {
+        self.done += 1;
+        self.failed += u64::from(!row.is_done());
+        self.workload.clone_from(&row.workload);
+        let (Some(score), true) = (row.value("score"), row.is_done()) else {
+            return;
+        };
+        let higher = row.score_better.as_deref() != Some("lower");
+        let best = self.best.get(&row.workload);
+        if best.is_none_or(|(_, known)| {
+            if higher {
+                score > *known
+            } else {
+                score < *known
+            }
+        }) {
+            let entry = (row.scheduler.clone(), score);
+            self.best.insert(row.workload.clone(), entry);
+        }
+    }
+}
+
+/// How a sweep ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Summary {
+    /// Where it stands.
+    pub progress: Progress,
+    /// Runs made this time.
+    pub new: u64,
+    /// It was stopped before it was complete.
+    pub stopped: bool,
+}
+
+/// Runs what is missing of a shard until `stop`.
+///
+/// # Errors
+/// If the folder cannot be used, a run cannot be begun, or results cannot be written. What was done
+/// before is kept.
+pub fn run(
+    definition: &Definition,
+    folder: &Path,
+    shard: Shard,
+    options: Options,
+    stop: &AtomicBool,
+    mut progress: impl FnMut(&Progress),
+) -> Result<Summary, SweepError> {
+    let mut work = Work::begin(definition, folder, shard)?;
+    let mine: Vec<u64> = (0..definition.jobs())
+        .filter(|&job| shard.has(job))
+        .collect();
+    let mut state = Progress {
+        jobs: mine.len() as u64,
+        ..Progress::default()
+    };
+    for row in work.rows.values() {
+        state.add(row);
+    }
+    let missing: Vec<u64> = mine
+        .into_iter()
+        .filter(|job| !work.rows.contains_key(job))
+        .collect();
+    progress(&state);
+    let end = AtomicBool::new(false);
+    let next = AtomicUsize::new(0);
+    // Bounded: where the disk is slow the runs wait, so that a kill costs no more than it should.
+    let (sender, receiver) = mpsc::sync_channel(options.threads);
+    let mut fresh: Vec<Row> = Vec::new();
+    let mut new = 0;
+    let outcome = thread::scope(|scope| {
+        let mut outcome = Ok(());
+        for _ in 0..options.threads.clamp(1, missing.len().max(1)) {
+            let (sender, next, missing, end) = (sender.clone(), &next, &missing, &end);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) && !end.load(Ordering::Relaxed) {
+                    let Some(&job) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                        return;
+                    };
+                    // Nobody listens any more only when the scope is left by a panic.
+                    let _ = sender.send(one(definition, job));
+                }
+            });
+        }
+        drop(sender);
+        let (begun, mut kept) = (Instant::now(), Instant::now());
+        loop {
+            match receiver.recv_timeout(HEARTBEAT) {
+                Ok(Ok(row)) => {
+                    state.add(&row);
+                    fresh.push(row);
+                    new += 1;
+                }
+                Ok(Err(error)) => {
+                    outcome = outcome.and(Err(error.into()));
+                    end.store(true, Ordering::Relaxed);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if outcome.is_ok() && (fresh.len() >= KEEP_ROWS || kept.elapsed() >= options.keep_after)
+            {
+                outcome = work.keep(std::mem::take(&mut fresh));
+                kept = Instant::now();
+                if outcome.is_err() {
+                    end.store(true, Ordering::Relaxed);
+                }
+            }
+            state.left = left(begun.elapsed(), new, state.jobs - state.done);
+            progress(&state);
+        }
+        outcome
+    });
+    let last = work.keep(fresh);
+    outcome.and(last)?;
+    let complete = state.done == state.jobs;
+    if complete {
+        work.finish()?;
+    }
+    Ok(Summary {
+        progress: state,
+        new,
+        stopped: !complete,
+    })
+}
+
+/// Runs one job.
+fn one(definition: &Definition, job: u64) -> Result<Row, SimError> {
+    let result = schedlab_sim::run(&definition.spec(job), ())?;
+    Ok(Row::new(definition, job, &result))
+}
+
+fn left(passed: Duration, done: u64, to_do: u64) -> Option<Duration> {
+    (done > 0).then(|| passed.mul_f64(to_do as f64 / done as f64))
+}
+
+impl Definition {
+    /// Runs one job, here and now.
+    ///
+    /// # Errors
+    /// If it cannot be begun.
+    pub fn run_job(&self, job: u64) -> Result<Row, SweepError> {
+        Ok(one(self, job)?)
+    }
+}

@@ -1,0 +1,363 @@
+//! The space that is swept: the product of a scheduler's options that have alternatives.
+
+use std::collections::BTreeSet;
+
+use rand_core::{RngCore as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg;
+use schedlab_sim::Scheduler;
+use serde::{Deserialize, Serialize};
+
+use crate::SweepError;
+
+/// A feature with its alternatives.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Feature {
+    /// Name of the option.
+    pub name: String,
+    /// Its values.
+    pub alternatives: Vec<String>,
+}
+
+/// All combinations of the alternatives of some features of a scheduler.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Space {
+    /// Name of the scheduler, or the path of its source.
+    pub scheduler: String,
+    /// What varies. The last one varies fastest.
+    pub features: Vec<Feature>,
+    /// Options that have one value throughout, `key=value,…`.
+    pub fixed: String,
+}
+
+impl Space {
+    /// The space of a scheduler, with some options fixed.
+    ///
+    /// # Errors
+    /// If there is no such scheduler or option, or nothing that varies.
+    pub fn of(scheduler: &str, fixed: &[(String, String)]) -> Result<Space, SweepError> {
+        let asked = Scheduler::parse(scheduler).spelled_out();
+        let bare = Scheduler {
+            name: asked.name.clone(),
+            options: String::new(),
+        };
+        let known = schedlab_sim::options(&bare).map_err(schedlab_sim::SimError::from)?;
+        for (option, _) in fixed {
+            if !known.iter().any(|known| known.name == *option) {
+                return Err(SweepError::Option {
+                    scheduler: asked.name,
+                    option: option.clone(),
+                    known: names(known.iter().map(|option| &option.name)),
+                });
+            }
+        }
+        // What is given with the scheduler is fixed as well.
+        let mut all: Vec<String> = asked
+            .options
+            .split(',')
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect();
+        all.extend(fixed.iter().map(|(key, value)| format!("{key}={value}")));
+        let fixed = all.join(",");
+        // Wrong values are told now.
+        schedlab_sim::options(&Scheduler {
+            name: bare.name.clone(),
+            options: fixed.clone(),
+        })
+        .map_err(schedlab_sim::SimError::from)?;
+        let is_fixed = |name: &str| {
+            all.iter()
+                .any(|part| part.split('=').next().map(str::trim) == Some(name))
+        };
+        let features: Vec<Feature> = known
+            .into_iter()
+            .filter(|option| option.choices.len() > 1 && !is_fixed(&option.name))
+            .map(|option| Feature {
+                name: option.name,
+                alternatives: option.choices,
+            })
+            .collect();
+        if features.is_empty() {
+            return Err(SweepError::NoSpace {
+                scheduler: bare.name,
+            });
+        }
+        Ok(Space {
+            scheduler: bare.name,
+            features,
+            fixed,
+        })
+    }
+
+    /// Number of points.
+    pub fn len(&self) -> u64 {
+        let sizes = self.features.iter();
+        sizes
+            .map(|feature| feature.alternatives.len() as u64)
+            .product()
+    }
+
+    /// Never: a space has at least one feature.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The alternative of each feature at a point.
+    pub fn choices(&self, point: u64) -> Vec<usize> {
+        let mut rest = point;
+        let mut choices: Vec<usize> = self
+            .features
+            .iter()
+            .rev()
+            .map(|feature| {
+                let size = feature.alternatives.len() as u64;
+                let choice = rest % size;
+                rest /= size;
+                choice as usize
+            })
+            .collect();
+        choices.reverse();
+        choices
+    }
+
+    /// The point with these alternatives.
+    pub fn point(&self, choices: &[usize]) -> u64 {
+        self.features
+            .iter()
+            .zip(choices)
+            .fold(0, |point, (feature, &choice)| {
+                point * feature.alternatives.len() as u64 + choice as u64
+            })
+    }
+
+    /// The scheduler at a point, every feature named.
+    pub fn scheduler(&self, point: u64) -> Scheduler {
+        let chosen = self.features.iter().zip(self.choices(point));
+        let mut options: Vec<String> = chosen
+            .map(|(feature, choice)| format!("{}={}", feature.name, feature.alternatives[choice]))
+            .collect();
+        if !self.fixed.is_empty() {
+            options.push(self.fixed.clone());
+        }
+        Scheduler {
+            name: self.scheduler.clone(),
+            options: options.join(","),
+        }
+    }
+
+    /// The point that a scheduler stands for; features that it does not name have their defaults.
+    ///
+    /// # Errors
+    /// If it is another scheduler, or has an option or value that is not of this space.
+    pub fn find(&self, scheduler: &Scheduler) -> Result<u64, SweepError> {
+        let refuse = |why: String| SweepError::Point {
+            text: scheduler.to_string(),
+            scheduler: self.scheduler.clone(),
+            why,
+        };
+        let asked = scheduler.spelled_out();
+        if asked.name != self.scheduler {
+            return Err(refuse("it is another scheduler".to_owned()));
+        }
+        let bare = Scheduler {
+            name: asked.name,
+            options: String::new(),
+        };
+        let known = schedlab_sim::options(&bare).map_err(schedlab_sim::SimError::from)?;
+        let mut values: Vec<Option<String>> = self
+            .features
+            .iter()
+            .map(|feature| {
+                let option = known.iter().find(|option| option.name == feature.name)?;
+                Some(option.default.clone())
+            })
+            .collect();
+        for part in asked.options.split(',').filter(|part| !part.is_empty()) {
+            if self.fixed.split(',').any(|fixed| fixed == part) {
+                continue;
+            }
+            let (key, value) = part.split_once('=').unwrap_or((part, "true"));
+            match self.features.iter().position(|f| f.name == key.trim()) {
+                Some(index) => values[index] = Some(value.trim().to_owned()),
+                None => return Err(refuse(format!("`{key}` does not vary in it"))),
+            }
+        }
+        let mut choices = Vec::new();
+        for (feature, value) in self.features.iter().zip(values) {
+            let value = value.unwrap_or_default();
+            let choice = feature.alternatives.iter().position(|word| *word == value);
+            choices.push(choice.ok_or_else(|| {
+                refuse(format!(
+                    "`{value}` is no alternative of `{}`; there are: {}",
+                    feature.name,
+                    names(&feature.alternatives)
+                ))
+            })?);
+        }
+        Ok(self.point(&choices))
+    }
+
+    /// `size` different points, in rising order, drawn from `seed` so that each alternative of a feature
+    /// is taken equally often, as far as that is possible. All points if there are no more.
+    pub fn sample(&self, size: u64, seed: u64) -> Vec<u64> {
+        if size >= self.len() {
+            return (0..self.len()).collect();
+        }
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let count = usize::try_from(size).expect("a sample fits into memory");
+        // A column a feature: its alternatives in turn, shuffled.
+        let mut columns: Vec<Vec<usize>> = self
+            .features
+            .iter()
+            .map(|feature| {
+                let mut column: Vec<usize> =
+                    (0..count).map(|i| i % feature.alternatives.len()).collect();
+                shuffle(&mut column, &mut random);
+                column
+            })
+            .collect();
+        // Rows that are alike exchange an alternative with another row, which keeps the columns' counts.
+        loop {
+            let mut seen = BTreeSet::new();
+            let row = |columns: &[Vec<usize>], i: usize| -> Vec<usize> {
+                columns.iter().map(|column| column[i]).collect()
+            };
+            let double = (0..count).find(|&i| !seen.insert(row(&columns, i)));
+            let Some(i) = double else {
+                return seen.iter().map(|choices| self.point(choices)).collect();
+            };
+            let column = below(&mut random, columns.len());
+            let other = below(&mut random, count);
+            columns[column].swap(i, other);
+        }
+    }
+}
+
+fn names<'a>(all: impl IntoIterator<Item = &'a String>) -> String {
+    let all: Vec<&str> = all.into_iter().map(String::as_str).collect();
+    all.join(", ")
+}
+
+/// A number below `limit`; the bias of the remainder is less than 2^-32.
+fn below(random: &mut Pcg64Mcg, limit: usize) -> usize {
+    (random.next_u64() % limit as u64) as usize
+}
+
+fn shuffle(values: &mut [usize], random: &mut Pcg64Mcg) {
+    for last in (1..values.len()).rev() {
+        values.swap(last, below(random, last + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> Space {
+        Space::of("feature", &[]).unwrap()
+    }
+
+    #[test]
+    fn the_tree_has_5832_schedulers_whose_names_lead_back_to_them() {
+        let space = tree();
+        assert_eq!(space.len(), 5_832);
+        let sizes: Vec<usize> = space
+            .features
+            .iter()
+            .map(|f| f.alternatives.len())
+            .collect();
+        assert_eq!(sizes, [3, 3, 3, 3, 2, 2, 3, 2, 3]);
+        let mut names = BTreeSet::new();
+        for point in 0..space.len() {
+            let scheduler = space.scheduler(point);
+            let text = scheduler.to_string();
+            assert_eq!(
+                space.find(&Scheduler::parse(&text)).unwrap(),
+                point,
+                "{text}"
+            );
+            assert!(schedlab_sim::options(&scheduler).is_ok(), "{text}");
+            assert_eq!(space.point(&space.choices(point)), point);
+            names.insert(text);
+        }
+        assert_eq!(names.len(), 5_832);
+    }
+
+    #[test]
+    fn points_with_names_are_found() {
+        let space = tree();
+        let find = |text: &str| space.find(&Scheduler::parse(text));
+        let default = find("feature").unwrap();
+        assert_eq!(find("cfs-like").unwrap(), default);
+        let other = find("ule-like").unwrap();
+        assert_ne!(other, default);
+        assert_eq!(
+            space
+                .scheduler(find("feature:slice=fixed").unwrap())
+                .options,
+            space
+                .scheduler(default)
+                .options
+                .replace("slice=split", "slice=fixed")
+        );
+        for (text, why) in [
+            ("dss", "another scheduler"),
+            ("feature:slice=long", "no alternative of `slice`"),
+            ("feature:fixed_us=5", "does not vary"),
+        ] {
+            let error = find(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn fixed_options_do_not_vary() {
+        let fix = |pairs: &[(&str, &str)]| {
+            let pairs: Vec<_> = pairs
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect();
+            Space::of("feature", &pairs)
+        };
+        let space = fix(&[("slice", "fixed"), ("fixed_us", "5000")]).unwrap();
+        assert_eq!(space.len(), 5_832 / 3);
+        let scheduler = space.scheduler(7);
+        assert!(scheduler.options.ends_with(",slice=fixed,fixed_us=5000"));
+        assert_eq!(space.find(&scheduler).unwrap(), 7);
+        for (pair, expected) in [
+            (("slices", "x"), "no option `slices`"),
+            (("slice", "x"), "`x`"),
+        ] {
+            let error = fix(&[pair]).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(Space::of("vtime", &[]).is_err());
+        // A scheduler may come with options of its own.
+        assert_eq!(
+            Space::of("feature:slice=fixed", &[]).unwrap().len(),
+            5_832 / 3
+        );
+    }
+
+    #[test]
+    fn a_sample_covers_every_alternative_equally() {
+        let space = tree();
+        for (size, seed) in [(100, 1), (100, 2), (3, 1), (1_000, 9)] {
+            let sample = space.sample(size, seed);
+            assert_eq!(sample.len() as u64, size);
+            assert!(sample.is_sorted_by(|a, b| a < b));
+            assert_eq!(sample, space.sample(size, seed));
+            for (index, feature) in space.features.iter().enumerate() {
+                for choice in 0..feature.alternatives.len() {
+                    let chosen = sample
+                        .iter()
+                        .filter(|&&p| space.choices(p)[index] == choice);
+                    let (nr, all) = (chosen.count() as u64, feature.alternatives.len() as u64);
+                    assert!(nr == size / all || nr == size.div_ceil(all));
+                }
+            }
+        }
+        assert_ne!(space.sample(100, 1), space.sample(100, 2));
+        assert_eq!(space.sample(10_000, 1).len(), 5_832);
+    }
+}

@@ -1,0 +1,419 @@
+//! Rows and their Parquet files. The same rows always give the same bytes.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::basic::{LogicalType, Repetition, Type as Physical};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{Type, TypePtr};
+use schedlab_report::RunResult;
+
+use crate::{Definition, SweepError};
+
+/// The measures that rows keep, by their names in results. What a run did not measure is absent.
+pub const MEASURES: &[&str] = &[
+    "score",
+    "makespan_ns",
+    "work",
+    "wakeup.latency_ns_mean",
+    "wakeup.latency_ns_p50",
+    "wakeup.latency_ns_p99",
+    "wakeup.latency_ns_p99_9",
+    "wakeup.latency_ns_max",
+    "switches.total",
+    "switches.involuntary",
+    "migrations.total",
+    "migrations.smt",
+    "migrations.llc",
+    "migrations.node",
+    "migrations.remote",
+    "schedule.calls",
+    "schedule.time_ns_mean",
+    "runqueue.cpu_deviation_mean",
+    "lock.runqueue.contention_pct",
+    "lock.runqueue.wait_ns_mean",
+    "cpu.idle_pct",
+    "cpu.user_pct",
+    "sched.share_of_all_pct",
+    "fairness.jain",
+];
+
+/// The result of one job.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// Number of the job.
+    pub job: u64,
+    /// Workload as asked for.
+    pub workload: String,
+    /// The scheduler with all its options.
+    pub scheduler: String,
+    /// The alternative of each feature.
+    pub choices: Vec<String>,
+    /// Seed.
+    pub seed: u64,
+    /// How the run ended: `done` if well.
+    pub exit: String,
+    /// What there is to say of that.
+    pub message: Option<String>,
+    /// Unit of the score.
+    pub score_unit: Option<String>,
+    /// `higher` or `lower`.
+    pub score_better: Option<String>,
+    /// The values of [`MEASURES`].
+    pub values: Vec<Option<f64>>,
+}
+
+impl Row {
+    /// The row of a job's result.
+    pub fn new(definition: &Definition, job: u64, result: &RunResult) -> Row {
+        let (place, workload, _) = definition.parts(job);
+        let choices = definition.space.choices(definition.points()[place]);
+        let features = definition.space.features.iter();
+        let text = |name: &str| match result.measures.get(name) {
+            Some(schedlab_report::Value::Text(text)) => Some(text.clone()),
+            _ => None,
+        };
+        Row {
+            job,
+            workload: definition.workloads[workload].clone(),
+            scheduler: definition.scheduler(job).to_string(),
+            choices: features
+                .zip(choices)
+                .map(|(feature, choice)| feature.alternatives[choice].clone())
+                .collect(),
+            seed: result.seed,
+            exit: result.exit.clone(),
+            message: result.message.clone(),
+            score_unit: text("score_unit"),
+            score_better: text("score_better"),
+            values: MEASURES
+                .iter()
+                .map(|name| result.measures.number(name))
+                .collect(),
+        }
+    }
+
+    /// A measure of [`MEASURES`].
+    pub fn value(&self, name: &str) -> Option<f64> {
+        let index = MEASURES.iter().position(|known| *known == name)?;
+        self.values[index]
+    }
+
+    /// Whether the run ended as it should.
+    pub fn is_done(&self) -> bool {
+        self.exit == RunResult::DONE
+    }
+}
+
+/// Under which the definition stands in a file.
+const KEY: &str = "schedlab.sweep";
+/// Rows of a row group.
+const GROUP: usize = 1 << 14;
+
+type GetText = Box<dyn Fn(&Row) -> Option<&str>>;
+type SetText = Box<dyn Fn(&mut Row, Option<String>)>;
+
+/// What stands in a column, and how rows give and take it.
+enum Column {
+    Number(fn(&Row) -> u64, fn(&mut Row, u64)),
+    Text(GetText, SetText, Repetition),
+    Value(usize),
+}
+
+fn text(
+    get: impl Fn(&Row) -> &String + 'static,
+    of: impl Fn(&mut Row) -> &mut String + 'static,
+) -> Column {
+    Column::Text(
+        Box::new(move |row| Some(get(row))),
+        Box::new(move |row, value| *of(row) = value.unwrap_or_default()),
+        Repetition::REQUIRED,
+    )
+}
+
+fn maybe(
+    get: impl Fn(&Row) -> &Option<String> + 'static,
+    of: impl Fn(&mut Row) -> &mut Option<String> + 'static,
+) -> Column {
+    Column::Text(
+        Box::new(move |row| get(row).as_deref()),
+        Box::new(move |row, value| *of(row) = value),
+        Repetition::OPTIONAL,
+    )
+}
+
+/// The columns, in order. A feature that is called like one of ours gets a `_` behind its name.
+fn columns(definition: &Definition) -> Vec<(String, Column)> {
+    let mut columns: Vec<(String, Column)> = vec![
+        (
+            "job".into(),
+            Column::Number(|row| row.job, |row, n| row.job = n),
+        ),
+        (
+            "seed".into(),
+            Column::Number(|row| row.seed, |row, n| row.seed = n),
+        ),
+        (
+            "workload".into(),
+            text(|row| &row.workload, |row| &mut row.workload),
+        ),
+        (
+            "scheduler".into(),
+            text(|row| &row.scheduler, |row| &mut row.scheduler),
+        ),
+        ("exit".into(), text(|row| &row.exit, |row| &mut row.exit)),
+        (
+            "message".into(),
+            maybe(|row| &row.message, |row| &mut row.message),
+        ),
+        (
+            "score_unit".into(),
+            maybe(|row| &row.score_unit, |row| &mut row.score_unit),
+        ),
+        (
+            "score_better".into(),
+            maybe(|row| &row.score_better, |row| &mut row.score_better),
+        ),
+    ];
+    let measures = MEASURES.iter().enumerate();
+    columns.extend(measures.map(|(index, name)| ((*name).to_owned(), Column::Value(index))));
+    for (index, feature) in definition.space.features.iter().enumerate() {
+        let mut name = feature.name.clone();
+        while columns.iter().any(|(known, _)| *known == name) {
+            name.push('_');
+        }
+        let column = text(
+            move |row| &row.choices[index],
+            move |row| &mut row.choices[index],
+        );
+        columns.push((name, column));
+    }
+    columns
+}
+
+fn schema(columns: &[(String, Column)]) -> Result<TypePtr, ParquetError> {
+    let mut fields = Vec::new();
+    for (name, column) in columns {
+        let (physical, repetition) = match column {
+            Column::Number(..) => (Physical::INT64, Repetition::REQUIRED),
+            Column::Text(_, _, repetition) => (Physical::BYTE_ARRAY, *repetition),
+            Column::Value(_) => (Physical::DOUBLE, Repetition::OPTIONAL),
+        };
+        let logical = match column {
+            Column::Number(..) => Some(LogicalType::integer(64, false)),
+            Column::Text(..) => Some(LogicalType::String),
+            Column::Value(_) => None,
+        };
+        let field = Type::primitive_type_builder(name, physical)
+            .with_repetition(repetition)
+            .with_logical_type(logical)
+            .build()?;
+        fields.push(Arc::new(field));
+    }
+    let all = Type::group_type_builder("sweep")
+        .with_fields(fields)
+        .build()?;
+    Ok(Arc::new(all))
+}
+
+/// Writes a file.
+///
+/// # Errors
+/// As the file's.
+pub fn write(
+    definition: &Definition,
+    rows: &[Row],
+    file: impl Write + Send,
+) -> Result<(), std::io::Error> {
+    write_parquet(definition, rows, file).map_err(|error| match error {
+        ParquetError::External(error) => match error.downcast::<std::io::Error>() {
+            Ok(error) => *error,
+            Err(error) => std::io::Error::other(error),
+        },
+        error => std::io::Error::other(error),
+    })
+}
+
+fn write_parquet(
+    definition: &Definition,
+    rows: &[Row],
+    file: impl Write + Send,
+) -> Result<(), ParquetError> {
+    let columns = columns(definition);
+    let key = KeyValue::new(KEY.to_owned(), definition.to_json());
+    let properties = WriterProperties::builder()
+        .set_key_value_metadata(Some(vec![key]))
+        .build();
+    let mut writer = SerializedFileWriter::new(file, schema(&columns)?, Arc::new(properties))?;
+    for group in rows.chunks(GROUP) {
+        let mut out = writer.next_row_group()?;
+        for (_, column) in &columns {
+            let mut into = out.next_column()?.expect("a column for each of the schema");
+            match column {
+                Column::Number(get, _) => {
+                    let values: Vec<i64> = group.iter().map(|row| get(row) as i64).collect();
+                    into.typed::<Int64Type>().write_batch(&values, None, None)?;
+                }
+                Column::Text(get, _, repetition) => {
+                    let there: Vec<Option<&str>> = group.iter().map(get).collect();
+                    let levels: Vec<i16> = there.iter().map(|text| text.is_some().into()).collect();
+                    let values: Vec<ByteArray> = there
+                        .iter()
+                        .flatten()
+                        .map(|text| ByteArray::from(*text))
+                        .collect();
+                    let levels = (*repetition == Repetition::OPTIONAL).then_some(&levels[..]);
+                    into.typed::<ByteArrayType>()
+                        .write_batch(&values, levels, None)?;
+                }
+                Column::Value(index) => {
+                    let there = group.iter().map(|row| row.values[*index]);
+                    let levels: Vec<i16> = there.clone().map(|x| x.is_some().into()).collect();
+                    let values: Vec<f64> = there.flatten().collect();
+                    into.typed::<DoubleType>()
+                        .write_batch(&values, Some(&levels), None)?;
+                }
+            }
+            into.close()?;
+        }
+        out.close()?;
+    }
+    writer.close()?;
+    Ok(())
+}
+
+/// Reads a file of a sweep.
+///
+/// # Errors
+/// If it cannot be read or is not one of this sweep.
+pub fn read(definition: &Definition, path: &Path) -> Result<Vec<Row>, SweepError> {
+    let broken = |why: String| SweepError::Broken {
+        path: path.to_owned(),
+        why,
+    };
+    let file = File::open(path).map_err(|source| SweepError::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    let reader = SerializedFileReader::new(file).map_err(|error| broken(one_line(&error)))?;
+    let metadata = reader.metadata().file_metadata();
+    let own = metadata
+        .key_value_metadata()
+        .and_then(|all| all.iter().find(|entry| entry.key == KEY))
+        .and_then(|entry| entry.value.as_deref())
+        .ok_or_else(|| broken("schedlab did not write it".to_owned()))?;
+    let own = Definition::from_json(own).map_err(&broken)?;
+    if let Some(what) = own.difference(definition) {
+        return Err(broken(format!(
+            "it is of another sweep, whose {what} differs"
+        )));
+    }
+    let columns = columns(definition);
+    let expected = schema(&columns).map_err(|error| broken(one_line(&error)))?;
+    if metadata.schema().get_fields() != expected.get_fields() {
+        return Err(broken("its columns are others".to_owned()));
+    }
+    let rows =
+        read_rows(definition, &columns, &reader).map_err(|error| broken(one_line(&error)))?;
+    let jobs = definition.jobs();
+    for row in &rows {
+        if row.job >= jobs {
+            return Err(broken(format!("it has job {} of {jobs}", row.job)));
+        }
+    }
+    Ok(rows)
+}
+
+fn one_line(error: &ParquetError) -> String {
+    error.to_string().replace('\n', " ")
+}
+
+fn read_rows(
+    definition: &Definition,
+    columns: &[(String, Column)],
+    reader: &SerializedFileReader<File>,
+) -> Result<Vec<Row>, ParquetError> {
+    let empty = Row {
+        job: 0,
+        workload: String::new(),
+        scheduler: String::new(),
+        choices: vec![String::new(); definition.space.features.len()],
+        seed: 0,
+        exit: String::new(),
+        message: None,
+        score_unit: None,
+        score_better: None,
+        values: vec![None; MEASURES.len()],
+    };
+    let mut rows = Vec::new();
+    for index in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(index)?;
+        let count = group.metadata().num_rows() as usize;
+        let begin = rows.len();
+        rows.resize(begin + count, empty.clone());
+        let rows = &mut rows[begin..];
+        for (number, (name, column)) in columns.iter().enumerate() {
+            match (column, group.get_column_reader(number)?) {
+                (Column::Number(_, set), ColumnReader::Int64ColumnReader(mut reader)) => {
+                    let mut values = Vec::with_capacity(count);
+                    reader.read_records(count, None, None, &mut values)?;
+                    all_there(name, count, values.len())?;
+                    for (row, value) in rows.iter_mut().zip(values) {
+                        set(row, value as u64);
+                    }
+                }
+                (
+                    Column::Text(_, set, repetition),
+                    ColumnReader::ByteArrayColumnReader(mut reader),
+                ) => {
+                    let (mut values, mut levels) = (Vec::with_capacity(count), Vec::new());
+                    let optional = *repetition == Repetition::OPTIONAL;
+                    reader.read_records(
+                        count,
+                        optional.then_some(&mut levels),
+                        None,
+                        &mut values,
+                    )?;
+                    if !optional {
+                        levels = vec![1; values.len()];
+                    }
+                    all_there(name, count, levels.len())?;
+                    let mut values = values.into_iter();
+                    for (row, level) in rows.iter_mut().zip(levels) {
+                        let value = if level == 1 { values.next() } else { None };
+                        let text = value.map(|bytes| bytes.as_utf8().map(str::to_owned));
+                        set(row, text.transpose()?);
+                    }
+                }
+                (Column::Value(index), ColumnReader::DoubleColumnReader(mut reader)) => {
+                    let (mut values, mut levels) = (Vec::with_capacity(count), Vec::new());
+                    reader.read_records(count, Some(&mut levels), None, &mut values)?;
+                    all_there(name, count, levels.len())?;
+                    let mut values = values.into_iter();
+                    for (row, level) in rows.iter_mut().zip(levels) {
+                        row.values[*index] = if level == 1 { values.next() } else { None };
+                    }
+                }
+                _ => unreachable!("the schema was compared"),
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn all_there(name: &str, expected: usize, found: usize) -> Result<(), ParquetError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(ParquetError::General(format!(
+        "column {name} has {found} of {expected} values"
+    )))
+}

@@ -1,0 +1,243 @@
+//! A sweep's folder: the same bytes whoever ran what when, and nothing foreign is taken for a result.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use schedlab_sim::{Scheduler, SimSpec};
+use schedlab_sweep::{Asked, Definition, Options, Row, Shard, Space, SweepError, read, run};
+
+fn asked(workloads: &[&str], sample: u64, seed: u64) -> Asked {
+    Asked {
+        workloads: workloads.iter().map(|text| text.to_string()).collect(),
+        space: Space::of("feature", &[]).unwrap(),
+        sample: Some(sample),
+        repeat: 2,
+        run: SimSpec {
+            workload: String::new(),
+            scheduler: Scheduler::parse("feature"),
+            machine: "laptop".into(),
+            cpus: Some(2),
+            task_layout: None,
+            seed: 0,
+            rt_policy: false,
+            kernel: SimSpec::KERNEL.into(),
+            time_limit_s: SimSpec::TIME_LIMIT_S,
+            check: false,
+        },
+        seed,
+    }
+}
+
+fn small() -> Definition {
+    let asked = asked(
+        &["cpu:duration=20ms", "chat:rooms=1,users=2,messages=2"],
+        15,
+        1,
+    );
+    Definition::new(asked).unwrap()
+}
+
+fn options(threads: usize) -> Options {
+    Options {
+        threads,
+        keep_after: Duration::from_secs(10),
+    }
+}
+
+/// Runs until so many more jobs are done.
+fn some(definition: &Definition, folder: &Path, shard: Shard, more: u64) -> bool {
+    let stop = AtomicBool::new(false);
+    let mut first = None;
+    let options = Options {
+        threads: 1,
+        keep_after: Duration::ZERO,
+    };
+    let summary = run(definition, folder, shard, options, &stop, |progress| {
+        let first = *first.get_or_insert(progress.done);
+        if progress.done >= first + more {
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    summary.unwrap().stopped
+}
+
+fn all(definition: &Definition, folder: &Path, shard: Shard, threads: usize) {
+    let never = AtomicBool::new(false);
+    let summary = run(definition, folder, shard, options(threads), &never, |_| ()).unwrap();
+    assert!(!summary.stopped);
+    assert_eq!(summary.progress.done, summary.progress.jobs);
+}
+
+/// Every file that is not hidden, with its bytes.
+fn bytes(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
+        .filter(|(name, _)| !name.starts_with('.'))
+        .map(|(name, path)| (name, fs::read(path).unwrap()))
+        .collect()
+}
+
+#[test]
+fn rows_are_those_of_single_runs_and_are_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let definition = small();
+    all(&definition, folder.path(), Shard::WHOLE, 2);
+    let (stored, rows) = read(folder.path()).unwrap();
+    assert_eq!(stored, definition);
+    assert_eq!(rows.len() as u64, definition.jobs());
+    assert_eq!(definition.jobs(), 15 * 2 * 2);
+    for (job, row) in rows.iter().enumerate() {
+        assert_eq!(row.job, job as u64);
+        let result = schedlab_sim::run(&definition.spec(row.job), ()).unwrap();
+        assert_eq!(*row, Row::new(&definition, row.job, &result));
+        assert!(row.is_done() && row.value("score").is_some());
+        assert_eq!(
+            definition
+                .space
+                .scheduler(definition.points()[job % 15])
+                .to_string(),
+            row.scheduler
+        );
+    }
+    // Two workloads and two seeds.
+    assert_ne!(rows[0].workload, rows[15].workload);
+    assert_eq!((rows[0].seed, rows[30].seed), (1, 2));
+}
+
+#[test]
+fn interruptions_and_threads_leave_no_trace() {
+    let definition = small();
+    let whole = tempfile::tempdir().unwrap();
+    all(&definition, whole.path(), Shard::WHOLE, 1);
+    let expected = bytes(whole.path());
+    assert_eq!(expected.len(), 2, "{:?}", expected.keys());
+
+    let pieces = tempfile::tempdir().unwrap();
+    let mut times = 0;
+    while some(&definition, pieces.path(), Shard::WHOLE, 7) {
+        times += 1;
+        assert!(bytes(pieces.path()).len() > 1, "parts are there meanwhile");
+        let (_, rows) = read(pieces.path()).unwrap();
+        assert!(rows.len() as u64 >= 7 * times && (rows.len() as u64) < definition.jobs());
+    }
+    assert!(times > 3, "it was interrupted {times} times");
+    assert_eq!(bytes(pieces.path()), expected);
+
+    let threads = tempfile::tempdir().unwrap();
+    all(&definition, threads.path(), Shard::WHOLE, 5);
+    assert_eq!(bytes(threads.path()), expected);
+    // Once more: nothing is left to do.
+    all(&definition, threads.path(), Shard::WHOLE, 5);
+    assert_eq!(bytes(threads.path()), expected);
+}
+
+#[test]
+fn shards_make_one_sweep() {
+    let definition = small();
+    let whole = tempfile::tempdir().unwrap();
+    all(&definition, whole.path(), Shard::WHOLE, 2);
+    let shards = tempfile::tempdir().unwrap();
+    for index in [3, 1, 2] {
+        all(&definition, shards.path(), Shard { index, count: 3 }, 2);
+    }
+    assert_eq!(bytes(shards.path()).len(), 4);
+    let (one, many) = (read(whole.path()).unwrap(), read(shards.path()).unwrap());
+    assert_eq!(one.1, many.1);
+}
+
+/// The error of going on in the folder.
+fn refused(definition: &Definition, folder: &Path) -> String {
+    let never = AtomicBool::new(false);
+    let error = run(definition, folder, Shard::WHOLE, options(1), &never, |_| ()).unwrap_err();
+    let text = error.to_string();
+    assert!(!text.contains('\n'), "{text}");
+    text
+}
+
+#[test]
+fn broken_and_foreign_files_are_errors() {
+    let definition = small();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    assert!(matches!(read(path), Err(SweepError::None { .. })));
+    assert!(some(&definition, path, Shard::WHOLE, 5));
+    let part = path.join("shard-1-of-1.part-000000.parquet");
+    let good = fs::read(&part).unwrap();
+
+    // Every way of being cut short, and a changed byte in the middle of the footer.
+    for length in (0..good.len()).step_by(97) {
+        fs::write(&part, &good[..length]).unwrap();
+        assert!(
+            refused(&definition, path).contains("is no results file"),
+            "{length}"
+        );
+        assert!(read(path).is_err(), "{length}");
+    }
+    fs::write(&part, "job,score\n1,2\n").unwrap();
+    assert!(refused(&definition, path).contains("move it away"));
+    fs::write(&part, &good).unwrap();
+
+    // Another sweep's results, and another sweep's folder.
+    let other = Definition::new(asked(&["cpu:duration=20ms"], 15, 1)).unwrap();
+    assert!(refused(&other, path).contains("another sweep: its workloads differs"));
+    let elsewhere = tempfile::tempdir().unwrap();
+    assert!(some(&other, elsewhere.path(), Shard::WHOLE, 5));
+    let foreign = elsewhere.path().join("shard-1-of-1.part-000000.parquet");
+    fs::copy(foreign, path.join("shard-1-of-1.part-000009.parquet")).unwrap();
+    let text = refused(&definition, path);
+    assert!(
+        text.contains("part-000009") && text.contains("another sweep"),
+        "{text}"
+    );
+    fs::remove_file(path.join("shard-1-of-1.part-000009.parquet")).unwrap();
+
+    // A part that is there twice is the same part.
+    fs::write(path.join("shard-1-of-1.part-000007.parquet"), &good).unwrap();
+    fs::write(path.join("sweep.json"), "{").unwrap();
+    assert!(refused(&definition, path).contains("sweep.json"));
+    fs::write(path.join("sweep.json"), definition.to_json()).unwrap();
+    all(&definition, path, Shard::WHOLE, 2);
+    let whole = tempfile::tempdir().unwrap();
+    all(&definition, whole.path(), Shard::WHOLE, 1);
+    assert_eq!(bytes(path), bytes(whole.path()));
+}
+
+#[test]
+fn two_do_not_write_the_same_shard() {
+    let definition = small();
+    let folder = tempfile::tempdir().unwrap();
+    let never = AtomicBool::new(false);
+    let mut tried = false;
+    run(
+        &definition,
+        folder.path(),
+        Shard::WHOLE,
+        options(1),
+        &never,
+        |_| {
+            if !tried {
+                tried = true;
+                assert!(refused(&definition, folder.path()).contains("another process"));
+            }
+        },
+    )
+    .unwrap();
+    assert!(tried);
+}
+
+#[test]
+fn what_cannot_be_run_is_told_before_anything_is_run() {
+    for (workloads, expected) in [
+        (["cpu", "nothing"], "nothing"),
+        (["cpu", "chat:rooms=x"], "rooms"),
+    ] {
+        let error = Definition::new(asked(&workloads, 3, 1))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
