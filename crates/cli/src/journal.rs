@@ -153,6 +153,7 @@ mod tests {
             replay: spec(seed).replay_command(),
             measures,
             histograms: Vec::new(),
+            series: Vec::new(),
         }
     }
 

@@ -483,6 +483,7 @@ heading = "scaling"
                 replay: String::new(),
                 measures,
                 histograms: vec![("runqueue.len".into(), vec![(1, 1, spec.seed), (2, 2, 5)])],
+                series: Vec::new(),
             }
         };
         planned.iter().map(one).collect()

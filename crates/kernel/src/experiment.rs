@@ -148,6 +148,7 @@ impl Experiment {
             replay: self.replay(scheduler, seed, cpus),
             measures: Measures::default(),
             histograms: vec![("wakeup.latency_ns".to_owned(), outcome.wakeup_latency)],
+            series: Vec::new(),
         };
         let mut stdout = outcome.stdout;
         match &self.load {
@@ -273,6 +274,7 @@ mod tests {
             replay: String::new(),
             measures: Measures::default(),
             histograms: Vec::new(),
+            series: Vec::new(),
         }
     }
 

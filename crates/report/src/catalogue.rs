@@ -249,6 +249,11 @@ pub const ENTRIES: &[Entry] = &[
         "accesses that had to leave the last-level cache",
     ),
     entry(
+        "cache.bus_transactions_per_work",
+        "",
+        "… per unit of the workload's work (request, message …)",
+    ),
+    entry(
         "cache.bus_wait_ns",
         "ns",
         "time that accesses waited for the bus, in total",

@@ -13,10 +13,12 @@ pub mod recorder;
 pub mod result;
 pub mod stats;
 mod task_stats;
+pub mod timeline;
 pub mod weight;
 
 pub use histogram::Histogram;
 pub use lock_stats::LockStats;
 pub use measures::{Measures, Value};
 pub use recorder::{MetricsRecorder, Sources};
-pub use result::{Document, RunResult};
+pub use result::{Document, Points, RunResult};
+pub use timeline::Timeline;

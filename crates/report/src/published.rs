@@ -411,6 +411,7 @@ mod tests {
             replay: String::new(),
             measures,
             histograms: Vec::new(),
+            series: Vec::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use schedlab_trace::{
 
 use crate::histogram::Buckets;
 use crate::task_stats::{Task, jain};
-use crate::{Histogram, LockStats, Measures};
+use crate::{Histogram, LockStats, Measures, Points, Timeline};
 
 /// Which events the world behind a run can show. A measure whose events it cannot show is absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,6 +123,8 @@ pub struct MetricsRecorder {
     switches: Switches,
     machine_queue: Histogram,
     cpu_queue: Histogram,
+    /// For the first CPUs: the length of its queue · number of CPUs − machine-wide length.
+    deviations: Vec<Timeline>,
     wakeup_latency: Histogram,
     migrations: [u64; REACHES.len()],
     ipis: u64,
@@ -141,6 +143,8 @@ const REACHES: [(MigrationReach, &str); 4] = [
 
 /// Latencies above this (17 minutes) fall into one bucket.
 const LATENCY_NS_MAX: u64 = 1 << 40;
+/// CPUs whose queues are followed over time: more lines nobody can read.
+const TIMELINES_MAX: usize = 16;
 /// Queues longer than this fall into one bucket.
 const LENGTH_MAX: u64 = 1 << 20;
 
@@ -163,6 +167,7 @@ impl MetricsRecorder {
             switches: Switches::default(),
             machine_queue: Histogram::new(LENGTH_MAX),
             cpu_queue: Histogram::new(LENGTH_MAX),
+            deviations: vec![Timeline::default(); nr_cpus.min(TIMELINES_MAX)],
             wakeup_latency: Histogram::new(LATENCY_NS_MAX),
             migrations: [0; REACHES.len()],
             ipis: 0,
@@ -187,6 +192,23 @@ impl MetricsRecorder {
     /// world does not show it.
     pub fn queue_histogram(&self) -> Buckets {
         self.machine_queue.coarse()
+    }
+
+    /// Measures over time: by how much the queue of each of the first CPUs is longer than the mean of all queues.
+    /// Empty where the world does not show it.
+    pub fn series(&self) -> Vec<(String, Points)> {
+        let nr_cpus = self.cpus.len() as f64;
+        self.deviations
+            .iter()
+            .enumerate()
+            .map(|(cpu, timeline)| {
+                (
+                    format!("runqueue.deviation.cpu{cpu}"),
+                    timeline.points(nr_cpus),
+                )
+            })
+            .filter(|(_, points)| !points.is_empty())
+            .collect()
     }
 
     fn task(&mut self, task: TaskId) -> &mut Task {
@@ -230,6 +252,9 @@ impl MetricsRecorder {
         self.cpu_queue.record(u64::from(queue));
         let spread = u64::from(queue) * self.cpus.len() as u64;
         self.schedule.deviation += spread.abs_diff(u64::from(runnable));
+        if let Some(timeline) = self.deviations.get_mut(cpu.index()) {
+            timeline.record(at, spread as i64 - i64::from(runnable));
+        }
     }
 
     fn schedule_exit(&mut self, at: Instant, cpu: CpuId, examined: u32, recalculations: u32) {

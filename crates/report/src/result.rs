@@ -51,7 +51,18 @@ pub struct RunResult {
         deserialize_with = "from_map"
     )]
     pub histograms: Vec<(String, Buckets)>,
+    /// Measures over time: `[ns since the start of the run, value]`, a few hundred points each.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        serialize_with = "as_map",
+        deserialize_with = "from_map"
+    )]
+    pub series: Vec<(String, Points)>,
 }
+
+/// A measure over time: `(ns since the start of the run, value)`.
+pub type Points = Vec<(u64, f64)>;
 
 impl RunResult {
     /// `exit` of a run that ended as it should.
@@ -139,6 +150,7 @@ mod tests {
             replay: "schedlab sim".into(),
             measures,
             histograms: vec![("runqueue.len".into(), vec![(1, 2, 3)])],
+            series: vec![("runqueue.deviation.cpu0".into(), vec![(5, -0.25)])],
         };
         let text = serde_json::to_string(&result).unwrap();
         assert_eq!(serde_json::from_str::<RunResult>(&text).unwrap(), result);

@@ -104,6 +104,12 @@ fn schedule_and_queue_lengths() {
         recorder.queue_histogram(),
         [(4, 4, 1), (5, 5, 1), (9, 9, 1)]
     );
+    // All in the first stretch of 1 ms: 3 − 2 and 9 − 4.5 on CPU 0, 1 − 2.5 on CPU 1.
+    let expected = [
+        ("runqueue.deviation.cpu0".to_owned(), vec![(500_000, 2.75)]),
+        ("runqueue.deviation.cpu1".to_owned(), vec![(500_000, -1.5)]),
+    ];
+    assert_eq!(recorder.series(), expected);
 }
 
 #[test]

@@ -150,6 +150,7 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
         replay: spec.replay_command(),
         measures: Measures::default(),
         histograms: Vec::new(),
+        series: Vec::new(),
     };
     let clock_mhz = machine.clock_mhz;
     let mut scenario = Scenario::new(machine, workload, spec.seed);
@@ -203,6 +204,14 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
     measures.counters(end.counters.values(), end.counters.measures());
     result.histograms = vec![("runqueue.len".to_owned(), metrics.queue_histogram())];
     result.histograms.extend(by_offset(&end.cache));
+    result.series = metrics.series();
+    if let (Some(transactions), 1..) = (result.measures.number("cache.bus_transactions"), end.work)
+    {
+        let per_work = transactions / end.work as f64;
+        result
+            .measures
+            .float("cache.bus_transactions_per_work", per_work);
+    }
     Ok(result)
 }
 

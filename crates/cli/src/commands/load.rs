@@ -74,5 +74,6 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
         ),
         measures,
         histograms: Vec::new(),
+        series: Vec::new(),
     }
 }

@@ -43,6 +43,7 @@ mod tests {
             replay: "schedlab sim".into(),
             measures,
             histograms: vec![("runqueue.len".into(), vec![(1, 1, 3)])],
+            series: Vec::new(),
         };
         let mut bytes = Vec::new();
         write(&[result], &mut bytes).unwrap();

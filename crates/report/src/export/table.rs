@@ -457,6 +457,7 @@ mod tests {
             replay: "schedlab sim chat -s b -c 8".into(),
             measures,
             histograms: Vec::new(),
+            series: Vec::new(),
         }
     }
 
