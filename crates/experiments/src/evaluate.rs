@@ -3,7 +3,7 @@
 use schedlab_machine::{Calibration, Machine};
 use schedlab_report::histogram::Buckets;
 use schedlab_report::published::{Figure, Metric};
-use schedlab_report::{RunResult, stats};
+use schedlab_report::{RunResult, Value, stats};
 use schedlab_workload::Workload;
 
 use crate::file::{Measured, PublishedAs};
@@ -144,6 +144,9 @@ pub fn evaluate(
             panels.push(panel);
         }
     }
+    // Everything about one workload together.
+    let titles: Vec<String> = panels.iter().map(|panel| panel.title.clone()).collect();
+    panels.sort_by_key(|panel| titles.iter().position(|title| *title == panel.title));
     panels
 }
 
@@ -277,7 +280,7 @@ fn panel(
     });
     Panel {
         title: title.to_owned(),
-        heading: measured.heading(),
+        heading: heading(measured, group),
         log: measured.log,
         data_sheet_only: !machine.as_ref().is_some_and(Machine::is_calibrated),
         rows: rows.collect(),
@@ -288,6 +291,17 @@ fn panel(
             over
         },
         histograms: Vec::new(),
+    }
+}
+
+/// A score has the unit that the workload gives it.
+fn heading(measured: &Measured, group: &[&Run<'_>]) -> String {
+    let unit = group
+        .first()
+        .and_then(|run| run.result.measures.get("score_unit"));
+    match (measured.measure.as_str(), &measured.heading, unit) {
+        ("score", None, Some(Value::Text(unit))) => format!("score, {unit}"),
+        _ => measured.heading(),
     }
 }
 
@@ -321,7 +335,13 @@ fn published<'a>(
     figures: &'a [Figure],
 ) -> Option<&'a Figure> {
     let result = run.result;
-    let known_as = known_as(&experiment.runs[run.planned.runs].published_as, result)?;
+    let named = &experiment.runs[run.planned.runs].published_as;
+    let known_as = known_as(named, result)?;
+    // What tells the study's names apart is no option of its workloads.
+    let but: Vec<&str> = named
+        .iter()
+        .filter_map(|one| one.only.as_ref()?.split('=').next())
+        .collect();
     figures.iter().find(|figure| {
         let same_metric = match (measured.metric(), Metric::find(&figure.metric)) {
             (Some(mine), Some(theirs)) => mine.heading == theirs.heading,
@@ -331,7 +351,7 @@ fn published<'a>(
             && figure.machine == result.machine
             && figure.cpus == Some(result.cpus)
             && figure.scheduler == known_as
-            && is_of(&figure.workload, result)
+            && is_of(&figure.workload, result, &but)
     })
 }
 
@@ -343,6 +363,9 @@ fn known_as(named: &[PublishedAs], result: &RunResult) -> Option<String> {
     }
     let fits = |only: &String| {
         let (option, value) = only.split_once('=').unwrap_or((only, "true"));
+        if option == "cpus" {
+            return value.parse() == Ok(result.cpus);
+        }
         result.params.iter().any(|(n, v)| n == option && v == value)
     };
     mine()
@@ -350,26 +373,19 @@ fn known_as(named: &[PublishedAs], result: &RunResult) -> Option<String> {
         .map(|one| one.name.clone())
 }
 
-/// Whether a run is of a published workload: every option that the study names has the same value.
-fn is_of(workload: &str, result: &RunResult) -> bool {
-    let (name, options) = workload.split_once(':').unwrap_or((workload, ""));
-    if name != result.workload {
-        return false;
-    }
-    // Parsed, so that 0 and 0us are the same.
+/// Whether a run is of a published workload: every option has the same value, those in `but` apart.
+fn is_of(workload: &str, result: &RunResult, but: &[&str]) -> bool {
+    // Parsed, so that 0 and 0us are the same, and an option at its default need not be named.
     let Ok(theirs) = Workload::parse(workload, 1, result.cpus as usize) else {
         return false;
     };
-    options
-        .split(',')
-        .filter_map(|part| part.split_once('='))
-        .all(|(option, _)| {
-            let of = |params: &[(String, String)]| {
-                let found = params.iter().find(|(name, _)| name == option);
-                found.map(|(_, value)| value.clone())
-            };
-            of(&theirs.params) == of(&result.params)
-        })
+    let count = |(name, _): &&(String, String)| !but.contains(&name.as_str());
+    theirs.name == result.workload
+        && theirs
+            .params
+            .iter()
+            .filter(count)
+            .eq(result.params.iter().filter(count))
 }
 
 fn standing(figure: &Figure, result: &RunResult, rows: &[Calibration]) -> Standing {
@@ -377,7 +393,7 @@ fn standing(figure: &Figure, result: &RunResult, rows: &[Calibration]) -> Standi
         row.scheduler == figure.scheduler
             && row.metrics.contains(&figure.metric)
             && row.cpus.contains(&result.cpus)
-            && is_of(&row.workload, result)
+            && is_of(&row.workload, result, &[])
     });
     if fitted {
         Standing::Calibration
@@ -566,6 +582,52 @@ heading = "scaling"
         );
         let cell = scaling.rows[0].cells[1].simulated.unwrap();
         assert_eq!(cell.median, 402.0 / 202.0);
+    }
+
+    /// A smaller workload is not what was published, but a pinned one may be.
+    #[test]
+    fn a_published_workload_has_the_same_options() {
+        let experiment = Experiment::read("x.toml", CHAT).unwrap();
+        let planned = plan(&experiment, false, None);
+        let mut result = results(&planned).remove(0);
+        assert!(is_of("chat:messages=200", &result, &[]));
+        assert!(is_of(
+            "chat:messages=200,client_send_cpu=1000ns",
+            &result,
+            &[]
+        ));
+        assert!(!is_of("chat", &result, &[]));
+        assert!(!is_of("reflex", &result, &[]));
+        assert!(!is_of("chat:no=1", &result, &[]));
+        let pin = result
+            .params
+            .iter_mut()
+            .find(|(name, _)| name == "pin")
+            .unwrap();
+        pin.1 = "true".into();
+        assert!(!is_of("chat:messages=200", &result, &[]));
+        assert!(is_of("chat:messages=200", &result, &["pin"]));
+    }
+
+    #[test]
+    fn a_study_may_have_several_names_for_a_scheduler() {
+        let experiment = Experiment::read("x.toml", CHAT).unwrap();
+        let mut result = results(&plan(&experiment, false, None)).remove(0);
+        let name = |name: &str, only: Option<&str>| PublishedAs {
+            scheduler: "dss".into(),
+            name: name.into(),
+            only: only.map(Into::into),
+        };
+        let named = [
+            name("UP", Some("cpus=1")),
+            name("PIN", Some("pin=true")),
+            name("SMP", None),
+        ];
+        assert_eq!(known_as(&named, &result).as_deref(), Some("SMP"));
+        result.cpus = 1;
+        assert_eq!(known_as(&named, &result).as_deref(), Some("UP"));
+        assert_eq!(known_as(&named[1..2], &result), None);
+        assert_eq!(known_as(&[], &result).as_deref(), Some("DSS"));
     }
 
     #[test]

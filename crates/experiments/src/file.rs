@@ -75,7 +75,7 @@ pub struct PublishedAs {
     pub scheduler: String,
     /// The study's name of it.
     pub name: String,
-    /// Only for workloads with this option, for example `pin=true`.
+    /// Only for workloads with this option, for example `pin=true`, or for this number of CPUs, `cpus=1`.
     pub only: Option<String>,
 }
 

@@ -232,6 +232,12 @@ pub const METRICS: &[Metric] = &[
         None,
     ),
     metric(
+        "context switch, µs",
+        &["switch_us"],
+        Origin::Measure("switch_ns", 1e3),
+        None,
+    ),
+    metric(
         "tasks examined per call",
         &[],
         Origin::Measure("schedule.examined_mean", 1.0),
