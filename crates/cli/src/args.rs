@@ -37,6 +37,8 @@ pub enum Command {
     Sim(SimArgs),
     /// Simulate every combination of a scheduler's options
     Sweep(SweepArgs),
+    /// Say what a sweep means
+    Analyze(AnalyzeArgs),
     /// Simulate what was published of a scheduler and show both figures
     Published(PublishedArgs),
     /// Simulate the tables and figures of the studies
@@ -202,6 +204,45 @@ pub struct SweepArgs {
     pub cpus: Option<u32>,
     #[command(flatten)]
     pub common: SimCommon,
+}
+
+/// Arguments of `analyze`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  schedlab analyze chat100
+  schedlab analyze both --html both.html --json both.json
+  schedlab analyze chat --measure wakeup.latency_ns_p99
+
+Shards are read from the folder together; a sweep need not be complete.")]
+pub struct AnalyzeArgs {
+    /// The folder of a sweep
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+    /// Which measure is to be good
+    #[arg(long, value_name = "MEASURE", default_value = "score")]
+    pub measure: String,
+    /// Write a page to be read in a browser; `-` for standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Write everything as JSON; `-` for standard output instead of the text
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// A scheduler is good if it is at most so many percent worse than the best
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    pub within: f64,
+    /// An alternative is good if more than so many percent of the good schedulers have it
+    #[arg(long, value_name = "PERCENT", default_value_t = 80.0)]
+    pub good: f64,
+    /// An alternative is bad if less than so many percent of them have it
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    pub bad: f64,
+    /// A standard deviation of more percent of the mean excludes a scheduler
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    pub deviation: f64,
+    /// Over- and under-represented means a difference of more points
+    #[arg(long, value_name = "POINTS", default_value_t = 10.0)]
+    pub points: f64,
 }
 
 /// What `sim`, `sweep` and `published` share

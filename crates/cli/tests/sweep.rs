@@ -191,3 +191,73 @@ fn wrong_arguments_are_one_line() {
         assert!(!out.exists());
     }
 }
+
+#[test]
+fn a_sweep_is_analysed_into_text_page_and_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = folder.path().join("sweep");
+    complete(&sweep);
+    let analyze = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+        let output = command
+            .arg("analyze")
+            .arg(&sweep)
+            .args(more)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            stderr,
+        )
+    };
+    let html = folder.path().join("page.html");
+    let (code, text, stderr) = analyze(&["--html", html.to_str().unwrap()]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert!(
+        text.starts_with("chat:rooms=1,users=4,messages=20\n\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("of 200 schedulers come within reach of the best"),
+        "{text}"
+    );
+    assert!(text.contains("\nAll together\n"), "{text}");
+    let page = fs::read_to_string(html).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("<svg "));
+    assert!(!page.contains("src=\"http") && !page.contains("<script"));
+    let (code, text, stderr) = analyze(&["--json", "-", "--measure", "wakeup.latency_ns_p99"]);
+    assert_eq!(code, Some(0));
+    // Hogs are never woken.
+    assert!(
+        stderr.contains("no run of cpu:duration=100ms has the measure"),
+        "{stderr}"
+    );
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let workloads = document["workloads"].as_array().unwrap();
+    assert_eq!(workloads.len(), 1);
+    assert_eq!(workloads[0]["measure"], "wakeup.latency_ns_p99");
+    assert_eq!(
+        workloads[0]["study"]["alternatives"]
+            .as_array()
+            .unwrap()
+            .len(),
+        24
+    );
+    for (more, expected) in [
+        (["--measure", "speed"], "no measure `speed`"),
+        (["--within=-1", "--json=-"], "--within"),
+    ] {
+        let (code, _, stderr) = analyze(&more);
+        assert_eq!(code, Some(2));
+        assert!(
+            stderr.contains(expected) && stderr.trim_end().lines().count() == 1,
+            "{stderr}"
+        );
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    let output = command.arg("analyze").arg(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("holds no sweep"));
+}

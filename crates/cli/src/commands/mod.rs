@@ -1,5 +1,6 @@
 //! One file per command, and what they share.
 
+mod analyze;
 mod calibrate;
 mod list;
 mod load;
@@ -40,6 +41,7 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
         Command::List(args) => list::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Analyze(args) => analyze::run(&args),
         Command::Published(args) => published::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Run(args) => real::run(&args),

@@ -1,0 +1,96 @@
+//! Across workloads: the scheduler that serves all of them.
+
+use serde::Serialize;
+
+use crate::{Analysis, Verdict};
+
+/// A scheduler on all workloads.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Compromise {
+    /// Who.
+    pub scheduler: String,
+    /// Its worst workload: its result relative to the best one's, in percent.
+    pub worst_pct: f64,
+    /// The mean over workloads, in percent.
+    pub mean_pct: f64,
+}
+
+/// What several workloads say together.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Across {
+    /// In words.
+    pub words: String,
+    /// The scheduler whose worst workload is best.
+    pub compromise: Compromise,
+    /// Alternatives that are good (or bad) for a workload, with the workloads' names.
+    pub good: Vec<(String, Vec<String>)>,
+    /// See there.
+    pub bad: Vec<(String, Vec<String>)>,
+}
+
+impl Across {
+    /// Compares; `None` for fewer than two workloads, or if no scheduler ran them all.
+    pub fn new(analyses: &[Analysis], scheduler: impl Fn(usize) -> String) -> Option<Across> {
+        let [first, _, ..] = analyses else {
+            return None;
+        };
+        let mut best: Option<(usize, f64, f64)> = None;
+        for point in 0..first.relative.len() {
+            let all: Option<Vec<f64>> = analyses
+                .iter()
+                .map(|analysis| analysis.relative[point])
+                .collect();
+            let Some(all) = all else {
+                continue;
+            };
+            let worst = all.iter().copied().fold(f64::INFINITY, f64::min);
+            let mean = all.iter().sum::<f64>() / all.len() as f64;
+            let better = |&(_, known, known_mean): &(usize, f64, f64)| {
+                worst > known || (worst == known && mean > known_mean)
+            };
+            if best.as_ref().is_none_or(better) {
+                best = Some((point, worst, mean));
+            }
+        }
+        let (point, worst, mean) = best?;
+        let compromise = Compromise {
+            scheduler: scheduler(point),
+            worst_pct: 100.0 * worst,
+            mean_pct: 100.0 * mean,
+        };
+        let named = |verdict: Verdict| {
+            let mut found: Vec<(String, Vec<String>)> = Vec::new();
+            for analysis in analyses {
+                let chosen = analysis.study.alternatives.iter();
+                for one in chosen.filter(|one| one.significant && one.verdict == verdict) {
+                    let name = format!("{}={}", one.feature, one.alternative);
+                    match found.iter_mut().find(|(known, _)| *known == name) {
+                        Some((_, workloads)) => workloads.push(analysis.workload.clone()),
+                        None => found.push((name, vec![analysis.workload.clone()])),
+                    }
+                }
+            }
+            found.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then(a.0.cmp(&b.0)));
+            found
+        };
+        let (good, bad) = (named(Verdict::Good), named(Verdict::Bad));
+        let mut words = format!(
+            "The scheduler whose worst workload is best reaches {:.0} % of the best on that one and {:.0} % on average: {}.",
+            compromise.worst_pct, compromise.mean_pct, compromise.scheduler
+        );
+        let torn: Vec<&str> = good
+            .iter()
+            .filter(|(name, _)| bad.iter().any(|(other, _)| other == name))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if !torn.is_empty() {
+            words += &format!(" Good for some and bad for others: {}.", torn.join(", "));
+        }
+        Some(Across {
+            words,
+            compromise,
+            good,
+            bad,
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! What a sweep says: which features a workload needs, which do not matter, and which only together.
+//!
+//! First the study's own method (`study.rs`), then what it lacks: an exact decomposition of the variance
+//! with interactions (`variance.rs`), alternatives that are one (`mute.rs`), a tree small enough to read
+//! (`tree.rs`), the Pareto front of two measures (`pareto.rs`). What chance alone would give now and then
+//! is not called a finding. It runs nothing and reads no files.
+
+mod across;
+mod data;
+mod mute;
+mod page;
+mod pareto;
+mod study;
+mod tree;
+mod variance;
+mod words;
+mod workload;
+
+pub use across::{Across, Compromise};
+pub use data::{Data, Metric};
+pub use mute::{Condition, Mute};
+pub use page::page;
+pub use pareto::Front;
+pub use study::{Alternative, Study, Verdict};
+pub use tree::Node;
+pub use variance::{Effect, Interaction, Level, Variance};
+pub use workload::{Analysis, analyse};
+
+use serde::Serialize;
+
+/// What the study left open, with its defaults.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Bounds {
+    /// A scheduler belongs to the good ones if it is at most so much worse than the best, in percent.
+    pub within_pct: f64,
+    /// An alternative that more of them have is good, in percent.
+    pub good_pct: f64,
+    /// One that fewer of them have is bad, in percent.
+    pub bad_pct: f64,
+    /// A standard deviation above this part of the mean excludes a scheduler, in percent.
+    pub deviation_pct: f64,
+    /// Over- and under-represented means a difference of more points than this.
+    pub points: f64,
+    /// The probability that chance gives any finding at all where there is none.
+    pub alpha: f64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds {
+            within_pct: 10.0,
+            good_pct: 80.0,
+            bad_pct: 10.0,
+            deviation_pct: 10.0,
+            points: 10.0,
+            alpha: 0.01,
+        }
+    }
+}
+
+/// Why there is nothing to analyse.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnalysisError {
+    /// No such measure.
+    #[error("rows have no measure `{asked}`; there are: {known}")]
+    Measure {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        known: String,
+    },
+    /// Nothing to look at.
+    #[error("{workload}: no run has the measure `{measure}`")]
+    Empty {
+        /// The workload.
+        workload: String,
+        /// The measure.
+        measure: String,
+    },
+}

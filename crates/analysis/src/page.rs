@@ -1,0 +1,350 @@
+//! The analysis as a page.
+
+use schedlab_figures::{Axis, Chart, Mark, Page, Section, Series, Table};
+
+use crate::study::Set;
+use crate::words::number;
+use crate::{Across, Analysis, Verdict};
+
+/// Columns of the picture: more dots than this of a set would lie upon each other.
+const COLUMNS: usize = 600;
+/// Dots of the cloud beside the front.
+const CLOUD_MAX: usize = 1_000;
+/// Rows of the table of pairs.
+const PAIRS_MAX: usize = 10;
+
+/// All of it in one page.
+pub fn page(title: &str, analyses: &[Analysis], across: Option<&Across>) -> Page {
+    let mut sections = Vec::new();
+    if let Some(across) = across {
+        sections.push(together(across, analyses));
+    }
+    for analysis in analyses {
+        sections.extend(workload(analysis));
+    }
+    Page {
+        title: title.to_owned(),
+        lead: vec![
+            "B: schedulers within reach of the best. Good and bad: alternatives that most of B has, or hardly any. \
+             F: schedulers with every good alternative and no bad one. FB: those of F that are in B."
+                .to_owned(),
+            "“Significant” is what chance alone would hardly give; only that is called a finding.".to_owned(),
+        ],
+        sections,
+    }
+}
+
+fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
+    all.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn together(across: &Across, analyses: &[Analysis]) -> Section {
+    let rows = |named: &[(String, Vec<String>)]| {
+        named
+            .iter()
+            .map(|(name, workloads)| {
+                vec![
+                    name.clone(),
+                    format!("{} of {}", workloads.len(), analyses.len()),
+                    workloads.join(", "),
+                ]
+            })
+            .collect()
+    };
+    let table = |caption: &str, named: &[(String, Vec<String>)]| Table {
+        caption: caption.to_owned(),
+        head: strings(["alternative", "workloads", "which"]),
+        rows: rows(named),
+    };
+    Section {
+        heading: "Across workloads".to_owned(),
+        text: vec![across.words.clone()],
+        charts: Vec::new(),
+        tables: vec![
+            table("Good alternatives", &across.good),
+            table("Bad alternatives", &across.bad),
+        ],
+    }
+}
+
+fn workload(analysis: &Analysis) -> Vec<Section> {
+    let study = &analysis.study;
+    let mut text = vec![analysis.words.clone()];
+    if study.failed > 0 {
+        text.push(format!(
+            "{} schedulers did not end their runs and are left out.",
+            study.failed
+        ));
+    }
+    if study.excluded > 0 {
+        text.push(format!(
+            "{} are left out because their runs differ too much.",
+            study.excluded
+        ));
+    }
+    vec![
+        Section {
+            heading: analysis.workload.clone(),
+            text,
+            charts: vec![picture(analysis), front(analysis)],
+            tables: vec![sets(analysis), alternatives(analysis)],
+        },
+        Section {
+            heading: format!("{}: where the differences come from", analysis.workload),
+            text: variance_text(analysis),
+            charts: Vec::new(),
+            tables: vec![
+                effects(analysis),
+                pairs(analysis),
+                tree(analysis),
+                mute(analysis),
+            ],
+        },
+    ]
+}
+
+fn picture(analysis: &Analysis) -> Chart {
+    let all = &analysis.study.picture;
+    let step = all.len().div_ceil(COLUMNS).max(1);
+    let of = |set: Set, name: &str| {
+        let ranks = all.iter().enumerate().filter(|(_, (_, own))| *own == set);
+        let values = ranks.filter_map(|(rank, (point, _))| {
+            let relative = analysis.relative[*point]?;
+            Some((rank, 100.0 * relative))
+        });
+        // One dot a column of the picture.
+        let mut last = usize::MAX;
+        let thinned = values.filter(|(rank, _)| {
+            let fresh = rank / step != last;
+            last = rank / step;
+            fresh
+        });
+        Series {
+            name: name.to_owned(),
+            mark: Mark::Dots,
+            points: thinned
+                .map(|(rank, value)| (rank as f64, value).into())
+                .collect(),
+        }
+    };
+    Chart {
+        title: "Every scheduler, from the best to the worst".to_owned(),
+        x: Axis::linear("rank"),
+        y: Axis::linear("% of the best"),
+        series: vec![
+            of(Set::Fb, "FB"),
+            of(Set::F, "F, not in B"),
+            of(Set::B, "B, not in F"),
+            of(Set::Rest, "neither"),
+        ],
+    }
+}
+
+fn front(analysis: &Analysis) -> Chart {
+    let step = analysis.both.len().div_ceil(CLOUD_MAX).max(1);
+    let cloud = analysis.both.iter().step_by(step);
+    Chart {
+        title: "Two measures: the front that nobody beats in both".to_owned(),
+        x: Axis::linear(format!("{} {}", analysis.measure, analysis.unit)),
+        y: Axis::log(format!("{} (less is better)", analysis.second_measure)),
+        series: vec![
+            Series {
+                name: "front".to_owned(),
+                mark: Mark::Line,
+                points: analysis
+                    .front
+                    .iter()
+                    .map(|one| (one.first, one.second).into())
+                    .collect(),
+            },
+            Series {
+                name: "schedulers".to_owned(),
+                mark: Mark::Dots,
+                points: cloud.map(|&both| both.into()).collect(),
+            },
+        ],
+    }
+}
+
+fn sets(analysis: &Analysis) -> Table {
+    let study = &analysis.study;
+    let row = |name: &str, [b, f, fb]: [usize; 3]| {
+        let part = |part: usize, whole: usize| {
+            if whole == 0 {
+                "–".to_owned()
+            } else {
+                format!("{:.1}", 100.0 * part as f64 / whole as f64)
+            }
+        };
+        vec![
+            name.to_owned(),
+            b.to_string(),
+            f.to_string(),
+            fb.to_string(),
+            part(f - fb, f),
+            part(fb, b),
+        ]
+    };
+    Table {
+        caption: format!(
+            "{} schedulers, {} that differ",
+            study.schedulers, analysis.mute.distinct
+        ),
+        head: strings([
+            "round",
+            "|B|",
+            "|F|",
+            "|FB|",
+            "false positives in F, %",
+            "B covered, %",
+        ]),
+        rows: vec![row("first", study.first), row("second", study.second)],
+    }
+}
+
+fn alternatives(analysis: &Analysis) -> Table {
+    let verdict = |verdict: Verdict| match verdict {
+        Verdict::Good => "good",
+        Verdict::Bad => "bad",
+        Verdict::BadInSecondRound => "bad (second round)",
+        Verdict::Neutral => "",
+    };
+    let maybe = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
+    let rows = analysis.study.alternatives.iter().map(|one| {
+        vec![
+            one.feature.clone(),
+            one.alternative.clone(),
+            format!("{:.1}", one.in_b_pct),
+            maybe(one.in_f_pct),
+            maybe(one.in_fb_pct),
+            verdict(one.verdict).to_owned(),
+            if one.significant { "yes" } else { "" }.to_owned(),
+        ]
+    });
+    Table {
+        caption: "Alternatives: share of the sets that has them".to_owned(),
+        head: strings([
+            "feature",
+            "alternative",
+            "B, %",
+            "F, %",
+            "FB, %",
+            "verdict",
+            "significant",
+        ]),
+        rows: rows.collect(),
+    }
+}
+
+fn variance_text(analysis: &Analysis) -> Vec<String> {
+    let variance = &analysis.variance;
+    let mut text = vec![format!(
+        "Standard deviation over schedulers: {:.2} % of the mean, {} {}.",
+        variance.deviation_pct,
+        number(variance.mean),
+        analysis.unit
+    )];
+    if variance.exact {
+        text.push(format!(
+            "Every combination was run, so the parts are exact. Three and more features together, and chance: {:.1} %.",
+            variance.rest_pct
+        ));
+    } else {
+        text.push(
+            "Not every combination was run: these are estimates, of single features only."
+                .to_owned(),
+        );
+    }
+    match variance.noise_pct {
+        Some(noise) => text.push(format!("Chance alone, from the seeds: {noise:.1} %.")),
+        None => text.push("One seed: there are no intervals.".to_owned()),
+    }
+    text
+}
+
+fn effects(analysis: &Analysis) -> Table {
+    let seeds = analysis.variance.noise_pct.is_some();
+    let mut head = strings([
+        "feature",
+        "share, %",
+        "significant",
+        "alternative",
+        "better than the mean, %",
+    ]);
+    if seeds {
+        head.push("95 % interval".to_owned());
+    }
+    let mut rows = Vec::new();
+    for effect in &analysis.variance.effects {
+        for (index, level) in effect.levels.iter().enumerate() {
+            let first = |text: String| if index == 0 { text } else { String::new() };
+            let mut row = vec![
+                first(effect.feature.clone()),
+                first(format!("{:.2}", effect.share_pct)),
+                first(if effect.significant { "yes" } else { "" }.to_owned()),
+                level.alternative.clone(),
+                format!("{:+.2}", level.better_pct),
+            ];
+            if seeds {
+                row.push(level.interval_pct.map_or("–".to_owned(), |[low, high]| {
+                    format!("{low:+.2} to {high:+.2}")
+                }));
+            }
+            rows.push(row);
+        }
+    }
+    Table {
+        caption: "Single features".to_owned(),
+        head,
+        rows,
+    }
+}
+
+fn pairs(analysis: &Analysis) -> Table {
+    let rows = analysis
+        .variance
+        .interactions
+        .iter()
+        .take(PAIRS_MAX)
+        .map(|pair| {
+            vec![
+                pair.features.join(" × "),
+                format!("{:.2}", pair.share_pct),
+                if pair.significant { "yes" } else { "" }.to_owned(),
+            ]
+        });
+    Table {
+        caption: "Pairs: what they do beyond each by itself".to_owned(),
+        head: strings(["features", "share, %", "significant"]),
+        rows: rows.collect(),
+    }
+}
+
+fn tree(analysis: &Analysis) -> Table {
+    let lines = analysis.tree.lines();
+    Table {
+        caption: "Which schedulers are in B".to_owned(),
+        head: strings(["question"]),
+        // Spaces at the begin of a cell are not shown.
+        rows: lines
+            .iter()
+            .map(|line| vec![line.replace("    ", "\u{2003}\u{2003}")])
+            .collect(),
+    }
+}
+
+fn mute(analysis: &Analysis) -> Table {
+    let rows = analysis.mute.conditions.iter().map(|condition| {
+        let with = if condition.with.is_empty() {
+            "everywhere".to_owned()
+        } else {
+            condition.with.join(" and ")
+        };
+        vec![condition.feature.clone(), with]
+    });
+    Table {
+        caption: "Features that say nothing".to_owned(),
+        head: strings(["feature", "where"]),
+        rows: rows.collect(),
+    }
+}

@@ -1,0 +1,169 @@
+//! `analyze`: what a sweep means.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use schedlab_analysis::{Across, Analysis, AnalysisError, Bounds, Verdict, analyse, page};
+use serde_json::json;
+
+use super::{Status, is_stdout};
+use crate::args::AnalyzeArgs;
+use crate::output::Output;
+
+pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
+    let bounds = Bounds {
+        within_pct: args.within,
+        good_pct: args.good,
+        bad_pct: args.bad,
+        deviation_pct: args.deviation,
+        points: args.points,
+        ..Bounds::default()
+    };
+    for (flag, value) in [
+        ("--within", args.within),
+        ("--good", args.good),
+        ("--bad", args.bad),
+        ("--deviation", args.deviation),
+        ("--points", args.points),
+    ] {
+        if !value.is_finite() || value < 0.0 {
+            bail!("{flag} {value}: it is a part in percent, 0 or more");
+        }
+    }
+    if args.html.as_deref().is_some_and(is_stdout) && args.json.as_deref().is_some_and(is_stdout) {
+        bail!("--html - and --json -: only one of them can be written to standard output");
+    }
+    let (definition, rows) = schedlab_sweep::read(&args.folder)?;
+    if rows.is_empty() {
+        bail!("{}: the sweep has no results yet", args.folder.display());
+    }
+    let missing = definition.jobs() - rows.len() as u64;
+    let mut analyses: Vec<Analysis> = Vec::new();
+    let mut without: Vec<&str> = Vec::new();
+    for workload in &definition.workloads {
+        if !rows.iter().any(|row| row.workload == *workload) {
+            continue;
+        }
+        match analyse(&definition, &rows, workload, &args.measure, &bounds) {
+            Ok(analysis) => analyses.push(analysis),
+            // One without wakeups, say, has no wakeup latency.
+            Err(AnalysisError::Empty { .. }) => without.push(workload),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if analyses.is_empty() {
+        bail!("no run has the measure `{}`", args.measure);
+    }
+    if !without.is_empty() {
+        eprintln!(
+            "schedlab: no run of {} has the measure `{}`",
+            without.join(", "),
+            args.measure
+        );
+    }
+    let scheduler = |point: usize| definition.space.scheduler(point as u64).to_string();
+    let across = Across::new(&analyses, scheduler);
+    if missing > 0 {
+        eprintln!(
+            "schedlab: {missing} of {} runs are still missing",
+            definition.jobs()
+        );
+    }
+    let mut taken = false;
+    if let Some(path) = &args.html {
+        let title = format!(
+            "{} schedulers: {}",
+            definition.space.scheduler,
+            definition.workloads.join(", ")
+        );
+        taken |= is_stdout(path);
+        write(path, &page(&title, &analyses, across.as_ref()).html())?;
+    }
+    if let Some(path) = &args.json {
+        let document = json!({
+            "schema": 1,
+            "sweep": definition,
+            "missing": missing,
+            "bounds": bounds,
+            "workloads": analyses,
+            "across": across,
+        });
+        taken |= is_stdout(path);
+        write(path, &(serde_json::to_string_pretty(&document)? + "\n"))?;
+    }
+    if !taken {
+        std::io::stdout().write_all(text(&analyses, across.as_ref()).as_bytes())?;
+    }
+    Ok(Status::Done)
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if is_stdout(path) {
+        return Ok(std::io::stdout().write_all(text.as_bytes())?);
+    }
+    let mut output = Output::create(path)?;
+    output
+        .write_all(text.as_bytes())
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    output.commit()
+}
+
+fn text(analyses: &[Analysis], across: Option<&Across>) -> String {
+    let mut text = String::new();
+    for analysis in analyses {
+        let study = &analysis.study;
+        let _ = writeln!(
+            text,
+            "{}\n\n{}\n",
+            analysis.workload,
+            wrapped(&analysis.words)
+        );
+        let _ = writeln!(text, "best: {}", study.best_scheduler);
+        for (name, [b, f, fb]) in [("first", study.first), ("second", study.second)] {
+            let _ = writeln!(text, "{name} round: |B| {b}, |F| {f}, |FB| {fb}");
+        }
+        for (word, verdict) in [
+            ("good", Verdict::Good),
+            ("bad", Verdict::Bad),
+            ("bad in the second round", Verdict::BadInSecondRound),
+        ] {
+            let chosen = study
+                .alternatives
+                .iter()
+                .filter(|one| one.verdict == verdict);
+            let names: Vec<String> = chosen
+                .map(|one| format!("{}={}", one.feature, one.alternative))
+                .collect();
+            if !names.is_empty() {
+                let _ = writeln!(text, "{word}: {}", names.join(", "));
+            }
+        }
+        for line in analysis.tree.lines() {
+            let _ = writeln!(text, "  {line}");
+        }
+        text.push('\n');
+    }
+    if let Some(across) = across {
+        let _ = writeln!(text, "All together\n\n{}", wrapped(&across.words));
+    }
+    text
+}
+
+/// Broken into lines of 80 columns at most, where words allow.
+fn wrapped(paragraph: &str) -> String {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in paragraph.split_whitespace() {
+        let line = lines.last_mut().expect("there is one");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > 80 {
+            lines.push(word.to_owned());
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.join("\n")
+}
