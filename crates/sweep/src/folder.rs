@@ -124,9 +124,9 @@ fn collect(
 }
 
 /// A shard under way. Nobody else works at it meanwhile.
-pub struct Work<'a> {
-    definition: &'a Definition,
-    folder: &'a Path,
+pub struct Work {
+    definition: Definition,
+    folder: PathBuf,
     shard: Shard,
     /// What is there already.
     pub rows: BTreeMap<u64, Row>,
@@ -135,16 +135,12 @@ pub struct Work<'a> {
     _lock: File,
 }
 
-impl<'a> Work<'a> {
+impl Work {
     /// Begins or goes on.
     ///
     /// # Errors
     /// If the folder holds another sweep or a broken file, somebody else is at it, or it cannot be written.
-    pub fn begin(
-        definition: &'a Definition,
-        folder: &'a Path,
-        shard: Shard,
-    ) -> Result<Work<'a>, SweepError> {
+    pub fn begin(definition: &Definition, folder: &Path, shard: Shard) -> Result<Work, SweepError> {
         fs::create_dir_all(folder).at(folder)?;
         match stored(folder)? {
             Some(other) => {
@@ -180,14 +176,21 @@ impl<'a> Work<'a> {
             parts.push(path);
         }
         Ok(Work {
-            definition,
-            folder,
+            definition: definition.clone(),
+            folder: folder.to_owned(),
             shard,
             rows,
             parts,
             next_part,
             _lock: lock,
         })
+    }
+
+    /// The jobs of the shard that are not done, in their order.
+    pub fn missing(&self) -> Vec<u64> {
+        (0..self.definition.jobs())
+            .filter(|job| self.shard.has(*job) && !self.rows.contains_key(job))
+            .collect()
     }
 
     /// Keeps what has been done since the last time.
@@ -200,7 +203,7 @@ impl<'a> Work<'a> {
         }
         let name = format!("{}{PART}{:06}{ENDING}", self.shard.stem(), self.next_part);
         let path = self.folder.join(name);
-        put(&path, |file| table::write(self.definition, &rows, file))?;
+        put(&path, |file| table::write(&self.definition, &rows, file))?;
         self.next_part += 1;
         self.parts.push(path);
         self.rows.extend(rows.into_iter().map(|row| (row.job, row)));
@@ -217,7 +220,7 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         let rows: Vec<Row> = self.rows.into_values().collect();
-        put(&path, |file| table::write(self.definition, &rows, file))?;
+        put(&path, |file| table::write(&self.definition, &rows, file))?;
         for part in &self.parts {
             fs::remove_file(part).at(part)?;
         }

@@ -13,7 +13,7 @@ mod table;
 
 pub use definition::{Asked, Definition, Shard};
 pub use error::SweepError;
-pub use folder::read;
+pub use folder::{Work, read};
 pub use run::{Options, Progress, Summary, run};
 pub use space::{Feature, Space};
 pub use table::{MEASURES, Row};

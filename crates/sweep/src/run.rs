@@ -91,20 +91,14 @@ pub fn run(
     mut progress: impl FnMut(&Progress),
 ) -> Result<Summary, SweepError> {
     let mut work = Work::begin(definition, folder, shard)?;
-    let mine: Vec<u64> = (0..definition.jobs())
-        .filter(|&job| shard.has(job))
-        .collect();
+    let missing = work.missing();
     let mut state = Progress {
-        jobs: mine.len() as u64,
+        jobs: (work.rows.len() + missing.len()) as u64,
         ..Progress::default()
     };
     for row in work.rows.values() {
         state.add(row);
     }
-    let missing: Vec<u64> = mine
-        .into_iter()
-        .filter(|job| !work.rows.contains_key(job))
-        .collect();
     progress(&state);
     let end = AtomicBool::new(false);
     let next = AtomicUsize::new(0);

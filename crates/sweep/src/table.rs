@@ -15,6 +15,7 @@ use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 use schedlab_report::RunResult;
+use serde::{Deserialize, Serialize};
 
 use crate::{Definition, SweepError};
 
@@ -47,7 +48,7 @@ pub const MEASURES: &[&str] = &[
 ];
 
 /// The result of one job.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Number of the job.
     pub job: u64,

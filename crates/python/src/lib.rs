@@ -1,0 +1,207 @@
+//! The Python module `schedlab._engine`: simulations and sweeps in the process that calls. What people use
+//! of it is in `python/schedlab`.
+//!
+//! Results cross the border as JSON, which Python reads fast enough: a run takes far longer.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use pyo3::exceptions::{PyIndexError, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use schedlab_sim::{Scheduler, SimSpec};
+use schedlab_sweep::{Asked, Definition, Row, Shard, Space, SweepError, Work};
+
+fn wrong(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// A file that cannot be read or written is an `OSError`, all else a `ValueError`.
+fn raised(error: SweepError) -> PyErr {
+    match error {
+        SweepError::File { .. } => PyOSError::new_err(error.to_string()),
+        _ => wrong(error),
+    }
+}
+
+fn specification(
+    workload: &str,
+    scheduler: &str,
+    machine: &str,
+    cpus: Option<usize>,
+    seed: u64,
+) -> SimSpec {
+    SimSpec {
+        workload: workload.to_owned(),
+        scheduler: Scheduler::parse(scheduler),
+        machine: machine.to_owned(),
+        cpus,
+        task_layout: None,
+        seed,
+        rt_policy: false,
+        kernel: SimSpec::KERNEL.to_owned(),
+        time_limit_s: SimSpec::TIME_LIMIT_S,
+        check: false,
+    }
+}
+
+/// One simulated run as a JSON document.
+#[pyfunction]
+#[pyo3(signature = (workload, scheduler, machine, cpus, seed))]
+fn simulate(
+    py: Python<'_>,
+    workload: &str,
+    scheduler: &str,
+    machine: &str,
+    cpus: Option<usize>,
+    seed: u64,
+) -> PyResult<String> {
+    let spec = specification(workload, scheduler, machine, cpus, seed);
+    let result = py.detach(|| schedlab_sim::run(&spec, ())).map_err(wrong)?;
+    serde_json::to_string(&result).map_err(wrong)
+}
+
+/// What a sweep is: its jobs, and what each of them runs.
+#[pyclass(frozen, name = "Definition", module = "schedlab._engine")]
+struct PyDefinition(Definition);
+
+#[pymethods]
+impl PyDefinition {
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python names them")]
+    #[pyo3(signature = (workloads, space, fix, sample, repeat, machine, cpus, seed))]
+    fn new(
+        workloads: Vec<String>,
+        space: &str,
+        fix: BTreeMap<String, String>,
+        sample: Option<u64>,
+        repeat: u32,
+        machine: &str,
+        cpus: Option<usize>,
+        seed: u64,
+    ) -> PyResult<PyDefinition> {
+        let (Some(first), 1..) = (workloads.first(), repeat) else {
+            return Err(wrong(
+                "a sweep needs a workload, and repeat must be at least 1",
+            ));
+        };
+        let fixed: Vec<(String, String)> = fix.into_iter().collect();
+        let run = specification(first, space, machine, cpus, seed);
+        let space = Space::of(space, &fixed).map_err(raised)?;
+        Definition::new(Asked {
+            workloads,
+            space,
+            sample,
+            repeat,
+            run,
+            seed,
+        })
+        .map(PyDefinition)
+        .map_err(raised)
+    }
+
+    /// Reads what `to_json` wrote.
+    #[staticmethod]
+    fn from_json(text: &str) -> PyResult<PyDefinition> {
+        Definition::from_json(text).map(PyDefinition).map_err(wrong)
+    }
+
+    fn to_json(&self) -> String {
+        self.0.to_json()
+    }
+
+    /// Number of jobs.
+    fn __len__(&self) -> usize {
+        self.0.jobs() as usize
+    }
+
+    /// The scheduler of a job.
+    fn scheduler(&self, job: u64) -> PyResult<String> {
+        self.has(job)?;
+        Ok(self.0.scheduler(job).to_string())
+    }
+
+    /// Runs jobs, one after another; their rows as a JSON array.
+    fn run(&self, py: Python<'_>, jobs: Vec<u64>) -> PyResult<String> {
+        let mut rows = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            self.has(job)?;
+            // A long list can be interrupted between two runs.
+            py.check_signals()?;
+            rows.push(py.detach(|| self.0.run_job(job)).map_err(raised)?);
+        }
+        serde_json::to_string(&rows).map_err(wrong)
+    }
+}
+
+impl PyDefinition {
+    fn has(&self, job: u64) -> PyResult<()> {
+        if job < self.0.jobs() {
+            return Ok(());
+        }
+        let jobs = self.0.jobs();
+        Err(PyIndexError::new_err(format!(
+            "there is no job {job}: the sweep has {jobs}"
+        )))
+    }
+}
+
+/// A sweep's folder that results are put into. Nobody else works at it meanwhile.
+#[pyclass(frozen, name = "Folder", module = "schedlab._engine")]
+struct PyFolder(Mutex<Option<Work>>);
+
+#[pymethods]
+impl PyFolder {
+    #[new]
+    fn new(definition: &PyDefinition, path: PathBuf) -> PyResult<PyFolder> {
+        let work = Work::begin(&definition.0, &path, Shard::WHOLE).map_err(raised)?;
+        Ok(PyFolder(Mutex::new(Some(work))))
+    }
+
+    /// The jobs that are not done.
+    fn missing(&self) -> PyResult<Vec<u64>> {
+        self.with(|work| Ok(work.missing()))
+    }
+
+    /// Keeps rows that `Definition.run` gave, on the disk when it returns.
+    fn keep(&self, rows: &str) -> PyResult<()> {
+        let rows: Vec<Row> = serde_json::from_str(rows).map_err(wrong)?;
+        self.with(|work| work.keep(rows).map_err(raised))
+    }
+
+    /// Everything is done: one file instead of parts. The folder is not used any more.
+    fn finish(&self) -> PyResult<()> {
+        let missing = self.with(|work| Ok(work.missing().len()))?;
+        if missing > 0 {
+            return Err(wrong(format!("{missing} jobs are not done")));
+        }
+        match self.lock().take() {
+            Some(work) => work.finish().map_err(raised),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves the folder to others; what was kept is there.
+    fn close(&self) {
+        self.lock().take();
+    }
+}
+
+impl PyFolder {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Work>> {
+        self.0.lock().expect("no panic while it is held")
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Work) -> PyResult<T>) -> PyResult<T> {
+        match self.lock().as_mut() {
+            Some(work) => act(work),
+            None => Err(wrong("the folder is closed")),
+        }
+    }
+}
+
+#[pymodule]
+mod _engine {
+    #[pymodule_export]
+    use super::{PyDefinition, PyFolder, simulate};
+}

@@ -1,0 +1,119 @@
+"""The laboratory for CPU schedulers: simulations and sweeps in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
+from typing import Any
+
+from . import _engine
+
+__all__ = ["Sweep", "simulate"]
+
+
+def simulate(
+    workload: str,
+    scheduler: str,
+    *,
+    machine: str = "laptop",
+    cpus: int | None = None,
+    seed: int = 1,
+) -> dict[str, Any]:
+    """Simulate one run and return its result, as `schedlab sim --json` writes it.
+
+    Raises ValueError where a name or an option is wrong. A run that failed is no error: its `exit` says so.
+    """
+    return json.loads(_engine.simulate(workload, scheduler, machine, cpus, seed))
+
+
+class Sweep:
+    """Every combination of a scheduler's options on some workloads: a list of jobs, numbered from 0.
+
+    Arguments are those of `schedlab sweep`. Two sweeps of the same arguments are the same, wherever they are
+    made, so a sweep can be pickled and its jobs run anywhere.
+    """
+
+    def __init__(
+        self,
+        workloads: Iterable[str],
+        *,
+        space: str = "feature",
+        fix: Mapping[str, str] | None = None,
+        sample: int | None = None,
+        repeat: int = 1,
+        machine: str = "laptop",
+        cpus: int | None = None,
+        seed: int = 1,
+    ) -> None:
+        if isinstance(workloads, str):
+            raise ValueError(f"workloads must be a list: write [{workloads!r}]")
+        self._definition = _engine.Definition(
+            list(workloads), space, dict(fix or {}), sample, repeat, machine, cpus, seed
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Sweep:
+        """The sweep of a folder's `sweep.json`."""
+        sweep = cls.__new__(cls)
+        sweep._definition = _engine.Definition.from_json(text)
+        return sweep
+
+    def to_json(self) -> str:
+        """What a folder's `sweep.json` holds."""
+        return self._definition.to_json()
+
+    def __reduce__(self) -> tuple[Callable[[str], Sweep], tuple[str]]:
+        return Sweep.from_json, (self.to_json(),)
+
+    def __len__(self) -> int:
+        """Number of jobs."""
+        return len(self._definition)
+
+    def scheduler(self, job: int) -> str:
+        """The scheduler of a job, with its options."""
+        return self._definition.scheduler(job)
+
+    def rows(self, jobs: Iterable[int]) -> list[dict[str, Any]]:
+        """Run jobs here and return their rows."""
+        return json.loads(self._run(list(jobs)))
+
+    def run(self, out: str | PathLike[str]) -> None:
+        """Run here, one job after another, what the folder `out` does not hold yet."""
+        with Folder(self, out) as folder:
+            missing = folder.missing()
+            for start in range(0, len(missing), _KEEP):
+                folder.keep(self._run(missing[start : start + _KEEP]))
+            folder.finish()
+
+    def _run(self, jobs: list[int]) -> str:
+        return self._definition.run(jobs)
+
+
+# Rows that are kept at a time: what a kill can cost.
+_KEEP = 256
+
+
+class Folder:
+    """A sweep's folder while results are put into it; nobody else can use it meanwhile."""
+
+    def __init__(self, sweep: Sweep, path: str | PathLike[str]) -> None:
+        self._folder = _engine.Folder(sweep._definition, path)
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.close()
+
+    def missing(self) -> list[int]:
+        """The jobs whose rows are not there."""
+        return self._folder.missing()
+
+    def keep(self, rows: str) -> None:
+        """Put rows in, on the disk when this returns."""
+        self._folder.keep(rows)
+
+    def finish(self) -> None:
+        """Make one file of all parts. Raises ValueError if jobs are missing."""
+        self._folder.finish()

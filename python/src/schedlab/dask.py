@@ -1,0 +1,69 @@
+"""Sweeps on a Dask cluster, of any kind that `dask.distributed` has a client for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from distributed import as_completed
+
+from . import Folder, Sweep
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+__all__ = ["run"]
+
+
+def run(
+    client: Client,
+    sweep: Sweep,
+    out: str | PathLike[str],
+    *,
+    chunk: int = 16,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Run what the folder `out` does not hold yet on the workers of `client`, `chunk` jobs to a task.
+
+    The folder is written here; the workers need schedlab, but no common file system. A task whose worker dies
+    runs on another one; a call that was killed goes on where it was. `progress` is told (done, all) after each
+    task. An error in a job, which can only be one of the sweep itself, is raised here.
+    """
+    if chunk < 1:
+        raise ValueError("chunk must be at least 1")
+    definition = sweep.to_json()
+    with Folder(sweep, out) as folder:
+        missing = folder.missing()
+        left = len(missing)
+        chunks = iter([missing[i : i + chunk] for i in range(0, len(missing), chunk)])
+
+        sizes: dict[str, int] = {}
+
+        def submit(count: int) -> list[Future]:
+            futures = []
+            for part in islice(chunks, count):
+                # Not pure: the scheduler would keep results to answer the same call again.
+                future = client.submit(_rows, definition, part, pure=False, retries=3)
+                sizes[future.key] = len(part)
+                futures.append(future)
+            return futures
+
+        # Enough that no worker waits, and no more than fits into the scheduler.
+        workers = max(1, sum(client.nthreads().values()))
+        running = as_completed(submit(4 * workers), with_results=True)
+        for future, rows in running:
+            folder.keep(rows)
+            left -= sizes.pop(future.key)
+            future.release()
+            for more in submit(1):
+                running.add(more)
+            if progress is not None:
+                progress(len(sweep) - left, len(sweep))
+        folder.finish()
+
+
+def _rows(definition: str, jobs: list[int]) -> str:
+    """What a worker does."""
+    return Sweep.from_json(definition)._run(jobs)

@@ -1,0 +1,121 @@
+"""Runs and sweeps from Python are those of the program, byte for byte, on a cluster too."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from distributed import Client, LocalCluster
+
+import schedlab
+from schedlab import Folder, Sweep
+from schedlab.dask import run as run_on
+
+# Three applications of five points of the tree: enough that a worker can die in between.
+WORKLOADS = ["cpu:duration=50ms", "chat:rooms=1,messages=20", "pipe:loops=500"]
+ASKED = {"sample": 15, "machine": "laptop", "cpus": 4, "seed": 3}
+
+
+def program(*arguments: str) -> str:
+    """The program, which the caller of these tests has built."""
+    return subprocess.run(
+        [os.environ["SCHEDLAB"], *arguments], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What a sweep has left in its folder, locks apart."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith(".lock")}
+
+
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files that the program writes."""
+    out = tmp_path_factory.mktemp("program") / "out"
+    program(
+        "sweep", *WORKLOADS, "--space", "feature", "--sample", "15", "-m", "laptop", "-c", "4",
+        "--seed", "3", "--out", str(out),
+    )  # fmt: skip
+    found = files(out)
+    assert len(found) == 2 and "sweep.json" in found, found.keys()
+    return found
+
+
+def test_a_run_is_the_programs() -> None:
+    theirs = json.loads(
+        program("sim", "chat:rooms=1", "-s", "dss", "-m", "netfinity-8500r", "-c", "2", "--seed", "7", "--json", "-")
+    )
+    ours = schedlab.simulate("chat:rooms=1", "dss", machine="netfinity-8500r", cpus=2, seed=7)
+    assert ours == theirs["results"][0]
+    assert ours["measures"]["score"] > 0
+
+
+def test_what_is_wrong_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="unknown scheduler `nobody`"):
+        schedlab.simulate("cpu", "nobody")
+    with pytest.raises(ValueError, match="has no option `nothing`"):
+        Sweep(["cpu"], fix={"nothing": "x"})
+    with pytest.raises(ValueError, match="must be a list"):
+        Sweep("cpu")
+    with pytest.raises(ValueError, match="needs a workload"):
+        Sweep([])
+    with pytest.raises(IndexError, match="there is no job 1"):
+        Sweep(["cpu:duration=1ms"], sample=1).rows([1])
+
+
+def test_a_sweep_can_be_sent_elsewhere() -> None:
+    sweep = Sweep(WORKLOADS, **ASKED)
+    assert len(sweep) == 45
+    other = pickle.loads(pickle.dumps(sweep))
+    assert other.to_json() == sweep.to_json()
+    assert other.rows([4, 2]) == sweep.rows([4, 2])
+    assert [row["job"] for row in sweep.rows([4, 2])] == [4, 2]
+
+
+def test_here_it_is_the_programs(tmp_path: Path, wanted: dict[str, bytes]) -> None:
+    out = tmp_path / "out"
+    sweep = Sweep(WORKLOADS, **ASKED)
+    # As if a call had been killed after a few.
+    with Folder(sweep, out) as folder:
+        folder.keep(sweep._run([7, 3]))
+        with pytest.raises(ValueError, match="43 jobs are not done"):
+            folder.finish()
+    sweep.run(out)
+    assert files(out) == wanted
+
+
+def test_a_folder_belongs_to_one(tmp_path: Path) -> None:
+    sweep = Sweep(WORKLOADS, **ASKED)
+    with Folder(sweep, tmp_path):
+        with pytest.raises(ValueError):
+            Folder(sweep, tmp_path)
+    with pytest.raises(ValueError, match="another sweep"):
+        Folder(Sweep(WORKLOADS, **{**ASKED, "seed": 4}), tmp_path)
+
+
+def test_on_a_cluster_it_is_the_programs_though_a_worker_is_killed(
+    tmp_path: Path, wanted: dict[str, bytes]
+) -> None:
+    out = tmp_path / "out"
+    sweep = Sweep(WORKLOADS, **ASKED)
+    told: list[tuple[int, int]] = []
+    killed: list[int] = []
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+    ) as cluster, Client(cluster) as client:  # fmt: skip
+        workers = list(client.run(os.getpid).values())
+        assert len(set(workers)) == 2 and os.getpid() not in workers
+
+        def progress(done: int, jobs: int) -> None:
+            told.append((done, jobs))
+            if not killed:
+                os.kill(workers[0], signal.SIGKILL)
+                killed.append(done)
+
+        run_on(client, sweep, out, chunk=1, progress=progress)
+    assert killed[0] < 45, "the worker was killed before the end"
+    assert [done for done, _ in told] == list(range(1, 46))
+    assert files(out) == wanted
