@@ -1,8 +1,8 @@
 //! Decision-support queries over data in memory, as TPC-H on a parallel database.
 //!
 //! A query is a sequence of operators. For each, `degree` scanning processes read their part of the data batch by
-//! batch and pass each batch over a bounded queue to one of `degree` joining processes; when all of that is
-//! done, everybody meets at a barrier and a coordinator combines the results alone. So about half of the processes
+//! batch, which they get from a dispenser under a latch (a mutex that sleeps), and pass each batch over a bounded
+//! queue to one of `degree` joining processes; when all of that is done, everybody meets at a barrier and a coordinator combines the results alone. So about half of the processes
 //! are runnable at a time, and they switch because queues are full or empty, not because their time is up. Disk
 //! I/O is negligible, as in the study.
 //!
@@ -43,12 +43,13 @@ pub(super) const MODEL: Model = Model {
         param("queries", count(1, 1_000_000), "22", "queries of a stream"),
         param("degree", count(0, 10_000), "0", "parallelism of an operator; 0 = 2 per CPU"),
         param("operators", count(1, 1_000), "3", "operators of a query (guess)"),
-        param("batches", count(1, 10_000_000), "200", "batches that each scanning process reads in an operator of a query of mean size (guess)"),
-        param("scan", TIME, "130us", "CPU time of reading a batch (fitted, see docs/calibration.md)"),
-        param("join", TIME, "110us", "CPU time of joining a batch (fitted, see docs/calibration.md)"),
-        param("combine", TIME, "2ms", "CPU time of the coordinator after an operator (guess)"),
+        param("batches", count(1, 1_000_000_000), "4800", "batches of an operator of a query of mean size, shared out among the scanning processes (fitted, see docs/calibration.md)"),
+        param("latch", TIME, "600ns", "CPU time that a scanning process holds the latch from which it gets its next batch (fitted, see docs/calibration.md)"),
+        param("scan", TIME, "15us", "CPU time of reading a batch (fitted, see docs/calibration.md)"),
+        param("join", TIME, "45us", "CPU time of joining a batch (fitted, see docs/calibration.md)"),
+        param("combine", TIME, "1ms", "CPU time of the coordinator after an operator (guess)"),
         param("imbalance", count(0, 100), "60", "percent by which these times are drawn shorter or longer (guess)"),
-        param("queue", count(1, 1_000_000), "4", "batches that fit into a queue between two processes (guess)"),
+        param("queue", count(1, 1_000_000), "3", "batches that fit into a queue between two processes (fitted, see docs/calibration.md)"),
         param(
             "working_set",
             Kind::Bytes { min: 0, max: 1 << 30 },
@@ -89,6 +90,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         let barrier = builder.object(ObjectSpec::Barrier {
             parties: 2 * degree as u32 + 1,
         });
+        let latch = builder.object(ObjectSpec::Mutex);
         let agent = |role| Agent {
             role,
             queues: queues.clone(),
@@ -107,7 +109,13 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         task(builder, format!("query-{stream}"), 0, Planned::new(coordinator));
         for i in 0..degree {
             let scan = options.time("scan");
-            let scanner = agent(Role::Scanner { i, scan, left: 0 });
+            let scanner = agent(Role::Scanner {
+                i,
+                scan,
+                latch,
+                hold: options.time("latch"),
+                left: 0,
+            });
             task(builder, format!("scan-{stream}.{i}"), working_set, Planned::new(scanner));
         }
         for i in 0..degree {
@@ -132,7 +140,7 @@ struct Agent {
     /// Of a query.
     operators: u64,
     queries: u64,
-    /// That a scanner reads in an operator of mean size.
+    /// Of an operator of mean size.
     batches: u64,
     imbalance_pct: u64,
     /// The next operator, counted through all queries.
@@ -145,7 +153,13 @@ struct Agent {
 
 enum Role {
     Coordinator { combine: Duration },
-    Scanner { i: u64, scan: Duration, left: u64 },
+    Scanner {
+        i: u64,
+        scan: Duration,
+        latch: ObjectId,
+        hold: Duration,
+        left: u64,
+    },
     Joiner { i: u64, join: Duration, left: u64 },
 }
 
@@ -153,7 +167,8 @@ impl Agent {
     /// Batches that each scanner reads in an operator.
     fn batches_of(&self, operator: u64) -> u64 {
         let query = (operator / self.operators) as usize;
-        (self.batches * SIZES_PCT[query % SIZES_PCT.len()]).div_ceil(100)
+        let all = self.batches * SIZES_PCT[query % SIZES_PCT.len()];
+        all.div_ceil(100 * self.queues.len() as u64)
     }
 
     /// The end of an operator: everybody is there, then the coordinator works, then everybody goes on.
@@ -189,7 +204,13 @@ impl Plan for Agent {
                 }
                 steps.push(Action::Barrier(self.barrier));
             }
-            Role::Scanner { i, scan, left } => {
+            Role::Scanner {
+                i,
+                scan,
+                latch,
+                hold,
+                left,
+            } => {
                 if *left == 0 {
                     if over {
                         return;
@@ -200,6 +221,11 @@ impl Plan for Agent {
                 *left -= 1;
                 let to = self.queues[((*i + batches - 1 - *left) % degree) as usize];
                 let last = *left == 0;
+                if *hold > Duration::ZERO {
+                    steps.push(Action::Lock(*latch));
+                    steps.compute(*hold);
+                    steps.push(Action::Unlock(*latch));
+                }
                 steps.compute(drawn(*scan, imbalance_pct, context.rng));
                 steps.push(Action::Write {
                     to,
@@ -284,9 +310,9 @@ mod tests {
                 // Two operators of the first three queries, for each scanner of two streams.
                 let per_scanner: u64 = SIZES_PCT[..3]
                     .iter()
-                    .map(|size| 2 * (batches * size).div_ceil(100))
+                    .map(|size| 2 * (batches * size).div_ceil(100 * degree))
                     .sum();
-                let expected = 2 * degree * per_scanner as i64;
+                let expected = (2 * degree * per_scanner) as i64;
                 assert_eq!(end.counters.get("tpch.batches_scanned"), expected);
                 assert_eq!(end.counters.get("tpch.batches_joined"), expected);
                 assert_eq!(end.counters.get("tpch.operators"), 2 * 3 * 2);
