@@ -3,7 +3,7 @@
 use schedlab_machine::{Calibration, Machine};
 use schedlab_report::histogram::Buckets;
 use schedlab_report::published::{Figure, Metric};
-use schedlab_report::{RunResult, Value, stats};
+use schedlab_report::{Points, RunResult, Value, stats};
 use schedlab_workload::Workload;
 
 use crate::file::{Measured, PublishedAs};
@@ -28,6 +28,8 @@ pub struct Panel {
     pub rows: Vec<Row>,
     /// Histograms of the runs, by the row's scheduler and column; only with the first measure of a workload.
     pub histograms: Vec<Spectrum>,
+    /// Measures over time of the first seed; as the histograms only once.
+    pub timelines: Vec<Timeline>,
 }
 
 /// A scheduler's values.
@@ -76,6 +78,18 @@ pub struct Spectrum {
     /// Value of the panel's `over`.
     pub column: f64,
     pub buckets: Buckets,
+}
+
+/// Measures over time of one run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Timeline {
+    /// What they have in common.
+    pub measure: String,
+    pub scheduler: String,
+    /// Value of the panel's `over`.
+    pub column: f64,
+    /// The rest of each name (`cpu0`) and its points.
+    pub lines: Vec<(String, Points)>,
 }
 
 impl Cell {
@@ -139,6 +153,7 @@ pub fn evaluate(
             }
             if !drawn.contains(&title) {
                 panel.histograms = spectra(experiment, &group, &measured.over());
+                panel.timelines = timelines(experiment, &group, &measured.over());
                 drawn.push(title);
             }
             panels.push(panel);
@@ -291,6 +306,7 @@ fn panel(
             over
         },
         histograms: Vec::new(),
+        timelines: Vec::new(),
     }
 }
 
@@ -431,6 +447,42 @@ fn spectra(experiment: &Experiment, group: &[&Run<'_>], over: &str) -> Vec<Spect
     spectra
 }
 
+/// The series that the experiment names, of the first seed of each scheduler and column.
+fn timelines(experiment: &Experiment, group: &[&Run<'_>], over: &str) -> Vec<Timeline> {
+    let mut timelines: Vec<Timeline> = Vec::new();
+    for measure in &experiment.series {
+        for run in group {
+            let Some(column) = place(run.result, over) else {
+                continue;
+            };
+            let drawn = |one: &Timeline| {
+                one.measure == *measure && one.scheduler == run.label() && one.column == column
+            };
+            if timelines.iter().any(drawn) {
+                continue;
+            }
+            let lines: Vec<_> = run
+                .result
+                .series
+                .iter()
+                .filter_map(|(name, points)| {
+                    let rest = name.strip_prefix(measure)?.strip_prefix('.')?;
+                    Some((rest.to_owned(), points.clone()))
+                })
+                .collect();
+            if !lines.is_empty() {
+                timelines.push(Timeline {
+                    measure: measure.clone(),
+                    scheduler: run.label(),
+                    column,
+                    lines,
+                });
+            }
+        }
+    }
+    timelines
+}
+
 /// Adds counts bucket by bucket. The limits of buckets depend on nothing but the value, except that the last
 /// of a histogram ends at its greatest value.
 fn add(to: &mut Buckets, from: &Buckets) {
@@ -457,6 +509,7 @@ title = "T"
 source = "s"
 about = []
 histograms = ["runqueue.len"]
+series = ["runqueue.deviation"]
 [[runs]]
 machine = "netfinity-8500r"
 workloads = ["chat:rooms=10,messages=200", "chat:rooms=20,messages=200"]
@@ -499,7 +552,13 @@ heading = "scaling"
                 replay: String::new(),
                 measures,
                 histograms: vec![("runqueue.len".into(), vec![(1, 1, spec.seed), (2, 2, 5)])],
-                series: Vec::new(),
+                series: vec![
+                    (
+                        "runqueue.deviation.cpu0".into(),
+                        vec![(5, spec.seed as f64)],
+                    ),
+                    ("runqueue.deviations".into(), vec![(5, 0.0)]),
+                ],
             }
         };
         planned.iter().map(one).collect()
@@ -628,6 +687,18 @@ heading = "scaling"
         assert_eq!(known_as(&named, &result).as_deref(), Some("UP"));
         assert_eq!(known_as(&named[1..2], &result), None);
         assert_eq!(known_as(&[], &result).as_deref(), Some("DSS"));
+    }
+
+    #[test]
+    fn series_are_those_of_the_first_seed() {
+        let panels = evaluated(results);
+        let with: Vec<_> = panels.iter().filter(|p| !p.timelines.is_empty()).collect();
+        // As for histograms; in each of the first two a chart for either scheduler on either number of CPUs.
+        assert_eq!(with.len(), 4);
+        assert_eq!(with[0].timelines.len(), 4);
+        let one = &with[0].timelines[0];
+        assert_eq!((one.scheduler.as_str(), one.column), ("dss", 2.0));
+        assert_eq!(one.lines, [("cpu0".to_owned(), vec![(5, 1.0)])]);
     }
 
     #[test]

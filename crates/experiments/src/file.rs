@@ -26,6 +26,10 @@ pub struct Experiment {
     /// Histograms that are drawn (`runqueue.len`).
     #[serde(default)]
     pub histograms: Vec<String>,
+    /// Series over time that are drawn, by the beginning of their names (`runqueue.deviation`): of the first seed,
+    /// a chart for each scheduler.
+    #[serde(default)]
+    pub series: Vec<String>,
 }
 
 /// Every workload under every scheduler on every number of CPUs.

@@ -4,7 +4,7 @@ use schedlab_figures::{Axis, Chart, Mark, Page, Point, Scale, Section, Series, T
 use schedlab_report::export::table::{digits, grouped};
 
 use crate::Experiment;
-use crate::evaluate::{Cell, Panel, Spectrum, Standing};
+use crate::evaluate::{Cell, Panel, Spectrum, Standing, Timeline};
 
 /// The page of these experiments and what their runs said.
 pub fn page(experiments: &[(Experiment, Vec<Panel>)], lead: Vec<String>) -> Page {
@@ -43,6 +43,7 @@ fn section((experiment, panels): &(Experiment, Vec<Panel>)) -> Section {
                 .chunk_by(same_place)
                 .map(|group| histogram(panel, group)),
         );
+        charts.extend(panel.timelines.iter().map(|one| timeline(panel, one)));
     }
     Section {
         heading: experiment.title.clone(),
@@ -119,6 +120,27 @@ fn histogram(panel: &Panel, group: &[Spectrum]) -> Chart {
         title: format!("{}, {} {}", panel.title, first.column, panel.over),
         x: Axis::linear(&first.measure),
         y: Axis::linear("share, %"),
+        series: series.collect(),
+    }
+}
+
+/// Lines over time of one run.
+fn timeline(panel: &Panel, timeline: &Timeline) -> Chart {
+    let series = timeline.lines.iter().map(|(name, points)| Series {
+        name: name.clone(),
+        mark: Mark::Line,
+        points: points
+            .iter()
+            .map(|&(ns, value)| Point::from((ns as f64 / 1e9, value)))
+            .collect(),
+    });
+    Chart {
+        title: format!(
+            "{} — {}, {} {}",
+            timeline.scheduler, panel.title, timeline.column, panel.over
+        ),
+        x: Axis::linear("time, s"),
+        y: Axis::linear(&timeline.measure),
         series: series.collect(),
     }
 }

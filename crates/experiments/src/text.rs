@@ -165,6 +165,7 @@ mod tests {
                 },
             ],
             histograms: Vec::new(),
+            timelines: Vec::new(),
         };
         let experiment = Experiment {
             name: "x".into(),
@@ -174,6 +175,7 @@ mod tests {
             runs: Vec::new(),
             measures: Vec::new(),
             histograms: Vec::new(),
+            series: Vec::new(),
         };
         let expected = "\
 x: Chat
