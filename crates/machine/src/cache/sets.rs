@@ -1,34 +1,42 @@
 //! The sets of one cache: LRU stacks of line copies, allocated when first touched, aged lazily.
 
-/// A copy of a modelled line.
+/// The head of a set or one of its copies. All of a set lies side by side, so that looking at it is looking
+/// at one place of the host's memory.
 #[derive(Clone, Copy, Debug)]
-struct Copy {
+struct Slot {
+    /// Of a copy its line; of a head the lower half of the number of foreign lines the set has taken in.
     line: u32,
+    /// Of a copy the line's version; of a head the upper half of that number.
     version: u32,
-    /// How many other lines, foreign ones included, were used in this set after it.
+    /// Of a copy how many other lines, foreign ones included, were used in its set after it; of a head how many
+    /// modelled lines the set holds.
     depth: u32,
 }
 
-const NONE: Copy = Copy {
+/// A set that is empty and has taken in nothing, and what stands where there is no copy.
+const NONE: Slot = Slot {
     line: 0,
     version: 0,
     depth: 0,
 };
 
-/// One set.
-#[derive(Clone, Copy, Debug)]
-struct Set {
-    /// How many foreign lines it has taken in.
-    seen: u64,
-    /// How many modelled lines it holds.
-    len: u32,
+impl Slot {
+    #[inline]
+    fn seen(&self) -> u64 {
+        u64::from(self.version) << 32 | u64::from(self.line)
+    }
+
+    fn set_seen(&mut self, seen: u64) {
+        self.line = seen as u32;
+        self.version = (seen >> 32) as u32;
+    }
 }
 
 /// Where a line is in its set, or that it is not there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
-    /// Index in [`Sets::sets`].
-    set: usize,
+    /// Index in [`Sets::slots`] of the set's head.
+    head: usize,
     /// Which of the set's copies; their number where the line is not there.
     copy: usize,
 }
@@ -47,11 +55,10 @@ pub(super) struct Sets {
     ways: u32,
     /// Binary logarithm of the number of sets.
     shift: u32,
-    /// Index in `sets` of each set, plus 1; 0 = not allocated. Empty until the first touch.
-    places: Vec<u32>,
-    sets: Vec<Set>,
-    /// `ways` for each of `sets`.
-    copies: Vec<Copy>,
+    /// Index in `slots` of each set's head, plus 1; 0 = not allocated. Empty until the first touch.
+    heads: Vec<u32>,
+    /// A head and `ways` copies for each set that was touched.
+    slots: Vec<Slot>,
     /// Foreign lines that came into the cache.
     foreign: u64,
     /// Rest of a line, in lines × ns per ms.
@@ -64,9 +71,8 @@ impl Sets {
             mask: sets - 1,
             ways,
             shift: sets.trailing_zeros(),
-            places: Vec::new(),
-            sets: Vec::new(),
-            copies: Vec::new(),
+            heads: Vec::new(),
+            slots: Vec::new(),
             foreign: 0,
             foreign_rest: 0,
         }
@@ -83,34 +89,37 @@ impl Sets {
     /// Looks for a copy of `line`: where it is, and whether it has this version.
     #[inline]
     pub fn find(&mut self, line: u32, version: u32) -> (Way, bool) {
-        let set = self.set(line);
-        for (copy, other) in self.copies_of(set).iter().enumerate() {
+        let head = self.head(line);
+        let copies = self.copies_of(head);
+        for (copy, other) in copies.iter().enumerate() {
             if other.line == line {
-                return (Way { set, copy }, other.version == version);
+                return (Way { head, copy }, other.version == version);
             }
         }
-        let copy = self.sets[set].len as usize;
-        (Way { set, copy }, false)
+        let copy = copies.len();
+        (Way { head, copy }, false)
     }
 
     /// Puts a copy of `line` first, in the place of what `way` holds. Nothing else may have happened
     /// to this cache since `way` was found.
     #[inline]
-    pub fn put_first(&mut self, Way { set, copy }: Way, line: u32, version: u32) {
-        let start = set * self.ways as usize;
-        let len = self.sets[set].len as usize;
+    pub fn put_first(&mut self, Way { head, copy }: Way, line: u32, version: u32) {
+        let ways = self.ways;
+        let set = &mut self.slots[head..=head + ways as usize];
+        let (head, copies) = set.split_first_mut().expect("a set has a head");
+        let len = head.depth as usize;
         if copy == len {
             // The line comes in new: the least recently used of the set goes, if it is a modelled one.
-            let goes = len > 0 && self.copies[start + len - 1].depth + 1 == self.ways;
-            self.sets[set].len += u32::from(!goes);
+            let goes = len > 0 && copies[len - 1].depth + 1 == ways;
+            head.depth += u32::from(!goes);
         }
-        let mut carried = Copy {
+        let mut carried = Slot {
             line,
             version,
             depth: 0,
         };
-        let last = copy.min(self.sets[set].len as usize - 1);
-        for place in &mut self.copies[start..=start + last] {
+        let last = copy.min(head.depth as usize - 1);
+        for place in &mut copies[..=last] {
             std::mem::swap(place, &mut carried);
             carried.depth += 1;
         }
@@ -122,60 +131,57 @@ impl Sets {
     }
 
     #[inline]
-    fn copies_of(&self, set: usize) -> &[Copy] {
-        let start = set * self.ways as usize;
-        &self.copies[start..start + self.sets[set].len as usize]
+    fn copies_of(&self, head: usize) -> &[Slot] {
+        let len = self.slots[head].depth as usize;
+        &self.slots[head + 1..head + 1 + len]
     }
 
-    /// Index of the set of `line`, foreign lines accounted for.
+    /// Index of the head of the set of `line`, foreign lines accounted for.
     #[inline]
-    fn set(&mut self, line: u32) -> usize {
+    fn head(&mut self, line: u32) -> usize {
         let number = line & self.mask;
-        let set = match self.places.get(number as usize) {
-            Some(&place @ 1..) => place as usize - 1,
+        let head = match self.heads.get(number as usize) {
+            Some(&head @ 1..) => head as usize - 1,
             _ => self.allocate(number),
         };
         // Set 0 takes the first foreign line, set 1 the second, and so on.
         let came = (self.foreign + u64::from(self.mask ^ number)) >> self.shift;
-        if came != self.sets[set].seen {
-            self.catch_up(set, came);
+        if came != self.slots[head].seen() {
+            self.catch_up(head, came);
         }
-        set
+        head
     }
 
     /// Puts the foreign lines that came into a set since it was last looked at on top.
-    fn catch_up(&mut self, set: usize, came: u64) {
-        let start = set * self.ways as usize;
-        let Set { seen, len } = &mut self.sets[set];
-        let new = (came - *seen).min(u64::from(self.ways)) as u32;
-        *seen = came;
+    fn catch_up(&mut self, head: usize, came: u64) {
+        let ways = self.ways;
+        let set = &mut self.slots[head..=head + ways as usize];
+        let (head, copies) = set.split_first_mut().expect("a set has a head");
+        let new = (came - head.seen()).min(u64::from(ways)) as u32;
+        head.set_seen(came);
         let mut left = 0;
-        for copy in &mut self.copies[start..start + *len as usize] {
+        for copy in &mut copies[..head.depth as usize] {
             copy.depth += new;
-            left += u32::from(copy.depth < self.ways);
+            left += u32::from(copy.depth < ways);
         }
         // The deepest are the last.
-        *len = left;
+        head.depth = left;
     }
 
     #[cold]
     fn allocate(&mut self, number: u32) -> usize {
-        if self.places.is_empty() {
-            self.places = vec![0; self.mask as usize + 1];
+        if self.heads.is_empty() {
+            self.heads = vec![0; self.mask as usize + 1];
         }
-        let set = self.sets.len();
-        self.places[number as usize] =
-            u32::try_from(set + 1).expect("a cache has fewer than 2^32 sets");
+        let head = self.slots.len();
+        self.heads[number as usize] =
+            u32::try_from(head + 1).expect("a cache has fewer than 2^32 lines");
         // An untouched set has nothing to lose to foreign lines: they find it empty.
-        self.sets.push(Set { seen: 0, len: 0 });
-        self.copies
-            .resize(self.copies.len() + self.ways as usize, NONE);
-        set
+        self.slots.resize(head + 1 + self.ways as usize, NONE);
+        head
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.places.capacity() * size_of::<u32>()
-            + self.sets.capacity() * size_of::<Set>()
-            + self.copies.capacity() * size_of::<Copy>()
+        self.heads.capacity() * size_of::<u32>() + self.slots.capacity() * size_of::<Slot>()
     }
 }
