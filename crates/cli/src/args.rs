@@ -395,12 +395,24 @@ pub struct VmArgs {
 /// Arguments of `load`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Example:
-  schedlab load chat:rooms=2 --json -")]
+Examples:
+  schedlab load chat:rooms=2 --json -
+  schedlab load hackbench:groups=4 --original
+  schedlab load kbuild:jobs=8 --original --source ~/linux
+  schedlab run --vm -s dss,kernel -- schedlab load pipe --original")]
 pub struct LoadArgs {
     /// WORKLOAD[:option=value,…], or the path of an rt-app file (*.json)
     #[arg(value_hint = ValueHint::FilePath)]
     pub workload: String,
+    /// Run the well-known program that the workload is a model of
+    ///
+    /// hackbench and pipe: perf bench; httpd: apache2 and wrk; kbuild: make. A program that is not
+    /// installed is told with its package.
+    #[arg(long)]
+    pub original: bool,
+    /// The source tree that `kbuild --original` builds
+    #[arg(long, value_name = "FOLDER", requires = "original", value_hint = ValueHint::DirPath)]
+    pub source: Option<PathBuf>,
     /// Seed of the workload
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,

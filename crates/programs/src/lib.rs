@@ -20,6 +20,7 @@
 
 pub mod load;
 mod objects;
+pub mod original;
 mod process;
 mod sys;
 mod thread;

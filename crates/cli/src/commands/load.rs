@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use schedlab_programs::{End, Options, Report};
+use schedlab_programs::{End, Options, Report, original};
 use schedlab_report::export::table;
 use schedlab_report::{Measures, RunResult};
 
@@ -11,6 +11,15 @@ use crate::args::LoadArgs;
 
 pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
     let json = json_output(args.json.as_deref())?;
+    if args.original {
+        let results = [original(args)?];
+        return deliver(
+            &results,
+            &table::render(&results, width()),
+            args.json.as_deref(),
+            json,
+        );
+    }
     let options = Options {
         seed: args.seed,
         limit: Duration::from_secs(args.time_limit),
@@ -27,6 +36,44 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
         args.json.as_deref(),
         json,
     )
+}
+
+/// The program that the workload is a model of.
+fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
+    let limit = Duration::from_secs(args.time_limit);
+    let figure = original::run(&args.workload, args.source.as_deref(), limit)?;
+    let mut measures = Measures::default();
+    measures.float("score", figure.value);
+    measures.text("score_unit", figure.score.unit);
+    measures.text("score_better", figure.score.better());
+    measures.float(figure.score.name, figure.value);
+    measures.int("makespan_ns", figure.makespan_ns);
+    let mut replay = format!(
+        "schedlab load {} --original",
+        schedlab_sim::quote(&args.workload)
+    );
+    if let Some(source) = &args.source {
+        replay += &format!(
+            " --source {}",
+            schedlab_sim::quote(&source.to_string_lossy())
+        );
+    }
+    Ok(RunResult {
+        workload: figure.workload,
+        asked: args.workload.clone(),
+        params: figure.params,
+        scheduler: "current".to_owned(),
+        machine: "host".to_owned(),
+        task_layout: None,
+        cpus: u32::try_from(schedlab_programs::nr_cpus()).unwrap_or(u32::MAX),
+        seed: args.seed,
+        exit: RunResult::DONE.to_owned(),
+        message: None,
+        replay,
+        measures,
+        histograms: Vec::new(),
+        series: Vec::new(),
+    })
 }
 
 fn result(report: &Report, args: &LoadArgs) -> RunResult {

@@ -1,0 +1,527 @@
+//! Workloads by the well-known programs that they are models of, where a distribution packages one.
+//!
+//! The program is started as it is, under whatever schedules, and its own figure becomes the workload's score. An
+//! option that the program does not have is refused, not ignored; a program that is not installed is told with its
+//! package.
+
+use std::fs;
+use std::io::Read as _;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use schedlab_workload::{Score, Workload, list};
+
+use crate::{ProgramError, nr_cpus};
+
+/// A workload that a well-known program is.
+#[derive(Clone, Copy, Debug)]
+pub struct Original {
+    /// Its name here.
+    pub workload: &'static str,
+    /// What is run.
+    pub program: &'static str,
+    /// Options that the program has, too.
+    options: &'static [&'static str],
+    /// Programs and the Debian packages that they are in.
+    needs: &'static [(&'static str, &'static str)],
+    run: fn(&Given<'_>) -> Result<f64, ProgramError>,
+}
+
+/// All there are.
+pub const ORIGINALS: &[Original] = &[
+    Original {
+        workload: "hackbench",
+        program: "perf bench sched messaging",
+        options: &["groups", "loops", "pipe", "threads"],
+        needs: &[("perf", "linux-perf")],
+        run: hackbench,
+    },
+    Original {
+        workload: "httpd",
+        program: "apache2 (prefork) under wrk",
+        options: &["workers", "connections", "duration"],
+        needs: &[("apache2", "apache2-bin"), ("wrk", "wrk")],
+        run: httpd,
+    },
+    Original {
+        workload: "kbuild",
+        program: "make",
+        options: &["jobs"],
+        needs: &[("make", "make"), ("gcc", "gcc")],
+        run: kbuild,
+    },
+    Original {
+        workload: "pipe",
+        program: "perf bench sched pipe",
+        options: &["loops", "threads"],
+        needs: &[("perf", "linux-perf")],
+        run: pipe,
+    },
+];
+
+/// What a run of an original came to.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Name of the workload.
+    pub workload: String,
+    /// The parameters that the program has, as they were in effect.
+    pub params: Vec<(String, String)>,
+    /// What the score means.
+    pub score: Score,
+    /// The score, as the program told it.
+    pub value: f64,
+    /// From the start of the program to its end, in ns.
+    pub makespan_ns: u64,
+}
+
+/// What a run was asked for.
+struct Given<'a> {
+    params: &'a [(String, String)],
+    source: Option<&'a Path>,
+    deadline: Instant,
+}
+
+impl Given<'_> {
+    fn text(&self, name: &str) -> &str {
+        let found = self.params.iter().find(|(known, _)| known == name);
+        &found.expect("the model declares it").1
+    }
+
+    fn is(&self, name: &str) -> bool {
+        self.text(name) == "true"
+    }
+}
+
+fn error(message: impl Into<String>) -> ProgramError {
+    ProgramError::Task(message.into())
+}
+
+/// Runs the program that the workload `text` is a model of; `source` is the source tree for `kbuild`.
+///
+/// # Errors
+/// If the workload has no such program, the program lacks an option that was given, is not installed, fails, does
+/// not end within `limit`, or tells no figure.
+pub fn run(text: &str, source: Option<&Path>, limit: Duration) -> Result<Figure, ProgramError> {
+    let workload = Workload::parse(text, 1, nr_cpus())?;
+    let Some(original) = ORIGINALS.iter().find(|one| one.workload == workload.name) else {
+        let known: Vec<&str> = ORIGINALS.iter().map(|one| one.workload).collect();
+        return Err(error(format!(
+            "no packaged program is known for `{}`; there is one for {}",
+            workload.name,
+            known.join(", ")
+        )));
+    };
+    original.refuse_others(&workload)?;
+    for (program, package) in original.needs {
+        if find(program).is_none() {
+            return Err(error(format!(
+                "`{program}` is not installed: apt-get install {package}"
+            )));
+        }
+    }
+    let started = Instant::now();
+    let value = (original.run)(&Given {
+        params: &workload.params,
+        source,
+        deadline: started + limit,
+    })?;
+    Ok(Figure {
+        workload: workload.name,
+        params: workload
+            .params
+            .into_iter()
+            .filter(|(name, _)| original.options.contains(&name.as_str()))
+            .collect(),
+        score: workload.score,
+        value,
+        makespan_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+    })
+}
+
+impl Original {
+    /// An option that differs from its default must be one that the program has.
+    fn refuse_others(&self, workload: &Workload) -> Result<(), ProgramError> {
+        let model = list().iter().find(|model| model.name == self.workload);
+        for param in model.expect("originals are of models").all_params() {
+            let plain = Workload::parse(self.workload, 1, nr_cpus())?.params;
+            let of = |params: &[(String, String)]| {
+                let found = params.iter().find(|(name, _)| name == param.name);
+                found.map(|(_, value)| value.clone())
+            };
+            if !self.options.contains(&param.name) && of(&plain) != of(&workload.params) {
+                return Err(error(format!(
+                    "`{}` has no option for `{}`; it has {}",
+                    self.program,
+                    param.name,
+                    self.options.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The program's file, as a shell finds it, and where Debian puts servers.
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin")])
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+fn command(program: &str) -> Command {
+    Command::new(find(program).unwrap_or_else(|| PathBuf::from(program)))
+}
+
+/// A process with everything it starts; gone when this is dropped.
+struct Group(Child);
+
+impl Group {
+    fn start(command: &mut Command, deadline: Instant) -> Result<Group, ProgramError> {
+        if Instant::now() >= deadline {
+            return Err(error("no time is left"));
+        }
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command
+            .stdin(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(|cause| error(format!("cannot start {name}: {cause}")))?;
+        Ok(Group(child))
+    }
+}
+
+/// How long a program that is told to end gets to do so.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+impl Group {
+    /// Whether the process has ended; it stays unreaped, so that its number means it and its group.
+    fn has_ended(&self) -> bool {
+        // SAFETY: an all-zero siginfo_t is valid, and only written to.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: a plain system call about a child of ours; `info` outlives it.
+        let result = unsafe { libc::waitid(libc::P_PID, self.0.id(), &mut info, flags) };
+        // SAFETY: waitid() has filled it in, or left it zero where nothing has ended.
+        result != 0 || unsafe { info.si_pid() } != 0
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.has_ended() && !matches!(self.0.try_wait(), Ok(None)) {
+            return;
+        }
+        let pid = self.0.id() as i32;
+        // A server ends and waits for its workers if it is asked to.
+        // SAFETY: a plain system call; the child has not been waited for.
+        unsafe { libc::kill(pid, libc::SIGTERM) };
+        let asked = Instant::now();
+        while !self.has_ended() && asked.elapsed() < FAREWELL {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // SAFETY: a plain system call; the group is that of a child that has not been waited for.
+        unsafe { libc::kill(-pid, libc::SIGKILL) };
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a command to its end and returns what it wrote to standard output.
+fn output(command: &mut Command, deadline: Instant) -> Result<String, ProgramError> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.stdout(Stdio::piped());
+    let mut group = Group::start(command, deadline)?;
+    let mut pipe = group.0.stdout.take().expect("it was asked for");
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        // What is no text has no figure in it either.
+        let _ = pipe.read_to_string(&mut text);
+        text
+    });
+    let status = loop {
+        match group.0.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() >= deadline => {
+                return Err(error(format!(
+                    "{name} has not ended in time: give it more with --time-limit"
+                )));
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+            Err(cause) => return Err(error(format!("cannot wait for {name}: {cause}"))),
+        }
+    };
+    let text = reader.join().unwrap_or_default();
+    match status.success() {
+        true => Ok(text),
+        false => Err(error(format!("{name}: {status}"))),
+    }
+}
+
+/// The one number that `perf bench --format=simple` prints.
+fn one_number(text: &str) -> Result<f64, ProgramError> {
+    text.split_whitespace()
+        .rev()
+        .find_map(|word| word.parse().ok())
+        .filter(|x: &f64| x.is_finite() && *x > 0.0)
+        .ok_or_else(|| error(format!("no figure in `{}`", text.trim())))
+}
+
+fn perf_bench(given: &Given<'_>, arguments: &[&str]) -> Result<f64, ProgramError> {
+    let mut perf = command("perf");
+    perf.args(["bench", "--format=simple", "sched"])
+        .args(arguments);
+    one_number(&output(&mut perf, given.deadline)?)
+}
+
+/// Seconds, told in ns.
+fn hackbench(given: &Given<'_>) -> Result<f64, ProgramError> {
+    let mut arguments = vec![
+        "messaging",
+        "-g",
+        given.text("groups"),
+        "-l",
+        given.text("loops"),
+    ];
+    if given.is("pipe") {
+        arguments.push("-p");
+    }
+    if given.is("threads") {
+        arguments.push("-t");
+    }
+    Ok(perf_bench(given, &arguments)? * 1e9)
+}
+
+/// Seconds of all round trips, told in ns of one.
+fn pipe(given: &Given<'_>) -> Result<f64, ProgramError> {
+    let loops = given.text("loops");
+    let mut arguments = vec!["pipe", "-l", loops];
+    if given.is("threads") {
+        arguments.push("-T");
+    }
+    let seconds = perf_bench(given, &arguments)?;
+    Ok(seconds * 1e9 / loops.parse::<f64>().expect("a count"))
+}
+
+/// The time of `make -jN` in a source tree that was cleaned before, in ns.
+fn kbuild(given: &Given<'_>) -> Result<f64, ProgramError> {
+    let source = given.source.ok_or_else(|| {
+        error("name a configured source tree with --source, for example that of `apt-get source linux` after `make defconfig`")
+    })?;
+    let make = |arguments: &[&str]| {
+        let mut make = command("make");
+        make.arg("-s").arg("-C").arg(source).args(arguments);
+        output(&mut make, given.deadline)
+    };
+    make(&["clean"])?;
+    let jobs = format!("-j{}", given.text("jobs"));
+    let started = Instant::now();
+    make(&[&jobs])?;
+    Ok(started.elapsed().as_nanos() as f64)
+}
+
+/// A time as a workload shows it, in whole seconds as wrk takes it.
+fn whole_seconds(text: &str) -> Option<u64> {
+    text.strip_suffix('s')?.parse().ok().filter(|&n| n > 0)
+}
+
+/// The requests a second that wrk counted.
+fn requests_per_second(text: &str) -> Option<f64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Requests/sec:"))?;
+    line.trim().parse().ok().filter(|x: &f64| *x > 0.0)
+}
+
+/// apache2 with its pre-forked workers on loopback and wrk against it, as one user and in a folder of its own.
+fn httpd(given: &Given<'_>) -> Result<f64, ProgramError> {
+    let seconds = whole_seconds(given.text("duration"))
+        .ok_or_else(|| error("wrk measures whole seconds: give duration as `5s`"))?;
+    let folder = Folder::create()?;
+    let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.0.display()));
+    // Bound for a moment to find a free port; apache2 binds it right after.
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map_err(fail)?
+        .port();
+    let modules = Path::new("/usr/lib/apache2/modules");
+    let configuration = apache_configuration(&folder.0, modules, port, given.text("workers"));
+    let file = folder.0.join("apache2.conf");
+    fs::write(&file, configuration).map_err(fail)?;
+    fs::write(folder.0.join("index.html"), "schedlab\n").map_err(fail)?;
+    let mut apache = command("apache2");
+    apache.arg("-DFOREGROUND").arg("-f").arg(&file);
+    let mut server = Group::start(&mut apache, given.deadline)?;
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        if let Ok(Some(status)) = server.0.try_wait() {
+            let log = fs::read_to_string(folder.0.join("error.log")).unwrap_or_default();
+            let said = log.lines().last().unwrap_or_default().to_owned();
+            return Err(error(format!("apache2: {status}: {said}")));
+        }
+        if Instant::now() >= given.deadline {
+            return Err(error("apache2 does not answer"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut wrk = command("wrk");
+    wrk.args([
+        "-t1",
+        "-c",
+        given.text("connections"),
+        "-d",
+        &format!("{seconds}s"),
+    ]);
+    wrk.arg(format!("http://127.0.0.1:{port}/index.html"));
+    let text = output(&mut wrk, given.deadline)?;
+    requests_per_second(&text).ok_or_else(|| error(format!("wrk tells no figure: {}", text.trim())))
+}
+
+/// The smallest configuration that serves one file by pre-forked workers.
+fn apache_configuration(folder: &Path, modules: &Path, port: u16, workers: &str) -> String {
+    let (folder, modules) = (folder.display(), modules.display());
+    format!(
+        "ServerRoot {folder}
+ServerName localhost
+Listen 127.0.0.1:{port}
+PidFile {folder}/pid
+ErrorLog {folder}/error.log
+LoadModule mpm_prefork_module {modules}/mod_mpm_prefork.so
+LoadModule authz_core_module {modules}/mod_authz_core.so
+DocumentRoot {folder}
+ServerLimit {workers}
+StartServers {workers}
+MinSpareServers 1
+MaxSpareServers {workers}
+MaxRequestWorkers {workers}
+KeepAlive Off
+User daemon
+Group daemon
+"
+    )
+}
+
+/// A folder that everybody can read and that is gone afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn create() -> Result<Folder, ProgramError> {
+        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+        let path = std::env::temp_dir().join(format!("schedlab-httpd-{}", std::process::id()));
+        let made = fs::DirBuilder::new()
+            .mode(0o755)
+            .create(&path)
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)));
+        made.map_err(|cause| error(format!("cannot make {}: {cause}", path.display())))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn originals_are_of_models_and_have_their_options() {
+        for original in ORIGINALS {
+            let model = list().iter().find(|model| model.name == original.workload);
+            let names: Vec<_> = model
+                .unwrap()
+                .params
+                .iter()
+                .map(|param| param.name)
+                .collect();
+            for option in original.options {
+                assert!(names.contains(option), "{} {option}", original.workload);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_original_lacks_is_refused() {
+        let told = |text: &str| {
+            run(text, None, Duration::from_secs(10))
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(told("chat").contains("there is one for hackbench, httpd, kbuild, pipe"));
+        assert!(told("hackbench:fds=3").contains("has no option for `fds`"));
+        assert!(told("hackbench:nice=5").contains("has no option for `nice`"));
+        // What is given with its default is no wish.
+        let workload = Workload::parse("hackbench:fds=20,groups=1", 1, 2).unwrap();
+        assert!(ORIGINALS[0].refuse_others(&workload).is_ok());
+    }
+
+    #[test]
+    fn figures_are_read() {
+        assert_eq!(one_number("0.020\n").unwrap(), 0.02);
+        assert!(one_number("no time\n").is_err());
+        assert!(one_number("0.000\n").is_err());
+        let wrk = "Running 1s test\n  1 threads\nRequests/sec:   1234.50\nTransfer/sec: 1MB\n";
+        assert_eq!(requests_per_second(wrk), Some(1234.5));
+        assert_eq!(requests_per_second("unable to connect"), None);
+        assert_eq!(whole_seconds("5s"), Some(5));
+        assert_eq!(whole_seconds("500ms"), None);
+        assert_eq!(whole_seconds("0"), None);
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_ended() {
+        let started = Instant::now();
+        let mut sleep = Command::new("sh");
+        sleep.args(["-c", "sleep 60 & sleep 60"]);
+        let told = output(&mut sleep, started + Duration::from_millis(200)).unwrap_err();
+        assert!(told.to_string().contains("not ended in time"), "{told}");
+        assert!(started.elapsed() < Duration::from_secs(20));
+    }
+
+    /// A tree whose build takes a known time.
+    #[test]
+    fn a_build_is_timed_after_it_was_cleaned() {
+        if find("make").is_none() || find("gcc").is_none() {
+            eprintln!("not checked: make and gcc are not installed");
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("schedlab-make-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(
+            folder.join("Makefile"),
+            "all: a b\na b:\n\tsleep 0.3; touch $@\nclean:\n\trm -f a b\n",
+        )
+        .unwrap();
+        // Built already: without `clean` there would be nothing to do.
+        fs::write(folder.join("a"), "").unwrap();
+        fs::write(folder.join("b"), "").unwrap();
+        let time = |jobs: u32| {
+            let text = format!("kbuild:jobs={jobs}");
+            run(&text, Some(&folder), Duration::from_secs(60))
+                .unwrap()
+                .value
+        };
+        let (one, two) = (time(1), time(2));
+        assert!(one >= 0.6e9 && two >= 0.3e9, "{one} {two}");
+        assert!(one > two, "{one} {two}");
+        fs::remove_dir_all(&folder).unwrap();
+        let told = run("kbuild", None, Duration::from_secs(1)).unwrap_err();
+        assert!(told.to_string().contains("--source"), "{told}");
+    }
+
+    #[test]
+    fn perf_tells_a_time() {
+        if find("perf").is_none() {
+            eprintln!("not checked: perf is not installed");
+            return;
+        }
+        let figure = run("pipe:loops=1000", None, Duration::from_secs(60)).unwrap();
+        assert!((100.0..1e8).contains(&figure.value), "{}", figure.value);
+        assert_eq!(figure.score.name, "round_trip_ns_mean");
+    }
+}
