@@ -763,9 +763,7 @@ void BPF_STRUCT_OPS(feature_dispatch, s32 cpu, struct task_struct *prev_p)
 	}
 	if (!lab_lock_irqsave(&rq->q.lock, flags))
 		return;
-	lab_count(LAB_SCHEDULES, 1);
-	rq_del_leaving(&rq->q);
-	lab_write(rq->q.marked, false);
+	rq_begin_choice(&rq->q);
 	if (prev)
 		feature_put_prev(rq, prev, now);
 	if (idle == SWITCH_ON && !rq->q.nr && !feature_balance_idle(rq)) {
@@ -789,15 +787,8 @@ void BPF_STRUCT_OPS(feature_dispatch, s32 cpu, struct task_struct *prev_p)
 	if (p) {
 		feature_use(rq, next, now, true);
 		feature_recount(rq, next, next->load);
-		rq_switch_to(&rq->q, &next->q);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LAB_LONG_SLICE_NS, 0);
-		bpf_task_release(p);
-	} else if (prev_p && prev) {
-		/* The previous thread goes on. */
-		scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
-	} else {
-		lab_write(rq->q.curr, NULL);
 	}
+	rq_end_choice(&rq->q, &next->q, p, prev_p, prev);
 	lab_unlock_irqrestore(&rq->q.lock, flags);
 }
 

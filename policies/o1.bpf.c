@@ -575,13 +575,7 @@ void BPF_STRUCT_OPS(o1_enqueue, struct task_struct *p, u64 enq_flags)
 		o1_broadcast();
 }
 
-void BPF_STRUCT_OPS(o1_dequeue, struct task_struct *p, u64 deq_flags)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		rq_dequeue(&t->q, deq_flags);
-}
+RQ_PLAIN_OPS(o1)
 
 /* schedule() */
 void BPF_STRUCT_OPS(o1_dispatch, s32 cpu, struct task_struct *prev_p)
@@ -607,9 +601,7 @@ void BPF_STRUCT_OPS(o1_dispatch, s32 cpu, struct task_struct *prev_p)
 	}
 	if (!lab_lock_irqsave(&rq->q.lock, flags))
 		return;
-	lab_count(LAB_SCHEDULES, 1);
-	rq_del_leaving(&rq->q);
-	lab_write(rq->q.marked, false);
+	rq_begin_choice(&rq->q);
 	do {
 		next = NULL;
 		if (lab_read(rt.nr) && !o1_choose_rt(&rq->q, prev, &next)) {
@@ -627,16 +619,7 @@ void BPF_STRUCT_OPS(o1_dispatch, s32 cpu, struct task_struct *prev_p)
 			break;
 	} while (can_loop);
 
-	if (p) {
-		rq_switch_to(&rq->q, &next->q);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LAB_LONG_SLICE_NS, 0);
-		bpf_task_release(p);
-	} else if (prev_p && prev) {
-		/* The previous task goes on. */
-		scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
-	} else {
-		lab_write(rq->q.curr, NULL);
-	}
+	rq_end_choice(&rq->q, &next->q, p, prev_p, prev);
 	lab_unlock_irqrestore(&rq->q.lock, flags);
 }
 
@@ -745,14 +728,6 @@ bool BPF_STRUCT_OPS(o1_yield, struct task_struct *from, struct task_struct *to)
 	return true;
 }
 
-void BPF_STRUCT_OPS(o1_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		lab_task_refresh(&t->lab, p);
-}
-
 /* fork(): parent and child share what is left of the slice. */
 static __always_inline void o1_fork(task_t *t, task_t *parent, u64 now)
 {
@@ -793,9 +768,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(o1_init_task, struct task_struct *p, struct scx_ini
 
 	if (!t)
 		return -ENOMEM;
-	rq_refresh(&t->q, p);
-	t->q.home = scx_bpf_task_cpu(p);
-	t->q.asleep = true;
+	rq_new_task(&t->q, p);
 	t->left = o1_slice(t->q.nice);
 	t->prio = o1_static_prio(t->q.nice);
 	t->prio_nice = t->q.nice;
@@ -806,15 +779,6 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(o1_init_task, struct task_struct *p, struct scx_ini
 	if (parent)
 		o1_fork(t, parent, now);
 	return 0;
-}
-
-/* It leaves for a scheduling class that is not ours. */
-void BPF_STRUCT_OPS(o1_disable, struct task_struct *p)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		rq_forget(&t->q);
 }
 
 void BPF_STRUCT_OPS(o1_exit_task, struct task_struct *p, struct scx_exit_task_args *args)

@@ -851,13 +851,7 @@ void BPF_STRUCT_OPS(ule_enqueue, struct task_struct *p, u64 enq_flags)
 	lab_unlock_irqrestore(&rq->q.lock, flags);
 }
 
-void BPF_STRUCT_OPS(ule_dequeue, struct task_struct *p, u64 deq_flags)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		rq_dequeue(&t->q, deq_flags);
-}
+RQ_PLAIN_OPS(ule)
 
 void BPF_STRUCT_OPS(ule_dispatch, s32 cpu, struct task_struct *prev_p)
 {
@@ -882,9 +876,7 @@ void BPF_STRUCT_OPS(ule_dispatch, s32 cpu, struct task_struct *prev_p)
 	}
 	if (!lab_lock_irqsave(&rq->q.lock, flags))
 		return;
-	lab_count(LAB_SCHEDULES, 1);
-	rq_del_leaving(&rq->q);
-	lab_write(rq->q.marked, false);
+	rq_begin_choice(&rq->q);
 	if (prev && prev->q.linked && prev->q.home == cpu && prev->queue == QUEUE_NONE) {
 		/* It waits with the others, and may be chosen again. */
 		if (prev->slice_end)
@@ -913,16 +905,7 @@ void BPF_STRUCT_OPS(ule_dispatch, s32 cpu, struct task_struct *prev_p)
 	} else if (!prev) {
 		lab_write(rq->lowpri, ULE_NONE);
 	}
-	if (p) {
-		rq_switch_to(&rq->q, &next->q);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LAB_LONG_SLICE_NS, 0);
-		bpf_task_release(p);
-	} else if (prev_p && prev) {
-		/* The previous task goes on. */
-		scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
-	} else {
-		lab_write(rq->q.curr, NULL);
-	}
+	rq_end_choice(&rq->q, &next->q, p, prev_p, prev);
 	lab_unlock_irqrestore(&rq->q.lock, flags);
 }
 
@@ -1018,14 +1001,6 @@ bool BPF_STRUCT_OPS(ule_yield, struct task_struct *from, struct task_struct *to)
 	return true;
 }
 
-void BPF_STRUCT_OPS(ule_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		lab_task_refresh(&t->lab, p);
-}
-
 s32 BPF_STRUCT_OPS_SLEEPABLE(ule_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
 {
@@ -1035,9 +1010,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ule_init_task, struct task_struct *p,
 
 	if (!t)
 		return -ENOMEM;
-	rq_refresh(&t->q, p);
-	t->q.home = scx_bpf_task_cpu(p);
-	t->q.asleep = true;
+	rq_new_task(&t->q, p);
 	t->stopped_ns = now;
 	t->first_us = t->last_us = now / 1000;
 	t->left_ns = ULE_SLICE * ULE_STAT_NS;
@@ -1062,15 +1035,6 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ule_init_task, struct task_struct *p,
 	ule_fade(parent);
 	ule_update_pri(parent);
 	return 0;
-}
-
-/* It leaves for a scheduling class that is not ours. */
-void BPF_STRUCT_OPS(ule_disable, struct task_struct *p)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		rq_forget(&t->q);
 }
 
 /* exit(): a parent answers for what its child ran. */

@@ -483,6 +483,40 @@ static __always_inline bool rq_quiescent(lab_rq_task_t *t, u64 deq_flags)
 	return true;
 }
 
+/* ops.init_task, the beginning: a task's attributes; it has never run. */
+static __always_inline void rq_new_task(lab_rq_task_t *t, struct task_struct *p)
+{
+	rq_refresh(t, p);
+	t->home = scx_bpf_task_cpu(p);
+	t->asleep = true;
+}
+
+/* ops.dispatch, once the lock is held: the choice of the queue's CPU begins. */
+static __always_inline void rq_begin_choice(lab_rq_t *rq)
+{
+	lab_count(LAB_SCHEDULES, 1);
+	rq_del_leaving(rq);
+	lab_write(rq->marked, false);
+}
+
+/*
+ * ops.dispatch, at its end: the CPU goes on with @next, which was claimed as
+ * @p, or with the task that it ran, if @goes_on; otherwise it is idle.
+ */
+static __always_inline void rq_end_choice(lab_rq_t *rq, lab_rq_task_t *next, struct task_struct *p,
+					  struct task_struct *prev, bool goes_on)
+{
+	if (p) {
+		rq_switch_to(rq, next);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LAB_LONG_SLICE_NS, 0);
+		bpf_task_release(p);
+	} else if (prev && goes_on) {
+		scx_bpf_task_set_slice(prev, LAB_LONG_SLICE_NS);
+	} else {
+		lab_write(rq->curr, NULL);
+	}
+}
+
 /* Whether dispatch was called for the running task by an interrupt that came too late. */
 static __always_inline bool rq_late_interrupt(lab_rq_t *rq, lab_rq_task_t *prev)
 {
@@ -495,6 +529,37 @@ static __always_inline void rq_forget(lab_rq_task_t *t)
 	t->on_cpu = false;
 	if (t->linked)
 		rq_del_anywhere(t);
+}
+
+/*
+ * The ops that are no more than a function above, under the policy's prefix:
+ * PREFIX_dequeue, PREFIX_set_cpumask and PREFIX_disable, which is called where
+ * a task leaves for a scheduling class that is not ours.
+ */
+#define RQ_PLAIN_OPS(prefix)							\
+void BPF_STRUCT_OPS(prefix##_dequeue, struct task_struct *p, u64 deq_flags)	\
+{										\
+	task_t *t = task_of(p);							\
+										\
+	if (t)									\
+		rq_dequeue(&t->q, deq_flags);					\
+}										\
+										\
+void BPF_STRUCT_OPS(prefix##_set_cpumask, struct task_struct *p,		\
+		    const struct cpumask *cpumask)				\
+{										\
+	task_t *t = task_of(p);							\
+										\
+	if (t)									\
+		lab_task_refresh(&t->lab, p);					\
+}										\
+										\
+void BPF_STRUCT_OPS(prefix##_disable, struct task_struct *p)			\
+{										\
+	task_t *t = task_of(p);							\
+										\
+	if (t)									\
+		rq_forget(&t->q);						\
 }
 
 #endif /* LAB_PERCPU_H */
