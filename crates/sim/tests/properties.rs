@@ -4,6 +4,8 @@
 //! SCHEDLAB_PROPERTY_CASES and SCHEDLAB_PROPERTY_SEED choose how many and which. Scenarios that failed
 //! once stand in `properties.seeds` and are tried first.
 
+#[path = "support/example.rs"]
+mod example;
 #[path = "support/case.rs"]
 mod random;
 mod support;
@@ -61,30 +63,50 @@ fn runner(cases: u64) -> TestRunner {
     })
 }
 
+/// Runs a policy in random scenarios.
+fn keeps_the_invariants_and_repeats_to_the_byte(name: &str, object: &Arc<Object>) {
+    println!("{name}");
+    let result = runner(100).run(&case(), |case| {
+        let first = events(&case, object).map_err(TestCaseError::fail)?;
+        // Again, beside another run of the same and this thread's own third.
+        let (second, third) = thread::scope(|scope| {
+            let beside = scope.spawn(|| events(&case, object));
+            let here = events(&case, object);
+            (here, beside.join().expect("a run does not panic"))
+        });
+        prop_assert!(Ok(&first) == second.as_ref(), "the second run differs");
+        prop_assert!(
+            Ok(&first) == third.as_ref(),
+            "the run in another thread differs"
+        );
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{name}: {error}");
+    }
+}
+
 #[test]
 fn every_policy_keeps_the_invariants_and_repeats_to_the_byte() {
     let policies = schedlab_policies::builtin();
     assert!(!policies.is_empty());
-
     for policy in policies {
-        let object = policy.object();
-        let result = runner(100).run(&case(), |case| {
-            let first = events(&case, &object).map_err(TestCaseError::fail)?;
-            // Again, beside another run of the same and this thread's own third.
-            let (second, third) = thread::scope(|scope| {
-                let beside = scope.spawn(|| events(&case, &object));
-                let here = events(&case, &object);
-                (here, beside.join().expect("a run does not panic"))
-            });
-            prop_assert!(Ok(&first) == second.as_ref(), "the second run differs");
-            prop_assert!(
-                Ok(&first) == third.as_ref(),
-                "the run in another thread differs"
-            );
-            Ok(())
-        });
-        if let Err(error) = result {
-            panic!("{}: {error}", policy.name);
-        }
+        keeps_the_invariants_and_repeats_to_the_byte(policy.name, &policy.object());
     }
+}
+
+/// The scheduler that CONTRIBUTING.md walks through, as somebody would type it in.
+#[test]
+fn the_example_for_contributors_does_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let (name, source) = example::of_contributing();
+    let path = folder.path().join(&name);
+    std::fs::write(&path, &source).unwrap();
+    let object = schedlab_policies::compile(&path).unwrap_or_else(|error| panic!("{error}"));
+    let doc = schedlab_policies::PolicyDoc::parse(&source);
+    assert_eq!(doc.missing(), Vec::<&str>::new());
+    let names: Vec<_> = object.options().iter().map(|one| &one.name).collect();
+    assert_eq!(names, ["slice_us", "patience"]);
+    assert!(object.options().iter().all(|option| option.doc.is_some()));
+    keeps_the_invariants_and_repeats_to_the_byte(&name, &object);
 }

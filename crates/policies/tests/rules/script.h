@@ -45,7 +45,9 @@ do {									\
 } while (0)
 
 #define SCRIPT_CPUS	LAB_MAX_CPUS
+#ifndef SCRIPT_TASKS
 #define SCRIPT_TASKS	1024
+#endif
 
 struct script_task {
 	struct task_struct p;
