@@ -1,11 +1,14 @@
 # Two commands do everything: `make demo` and `make test`. Both fetch what is missing (see tools/setup).
-.PHONY: help demo test check lint docs bench clean
+.PHONY: help demo test check lint docs bench bench-decisions soak vm-cost clean
 
 help:
 	@echo "make demo   set up, build, compare schedulers in simulation and in a real kernel"
 	@echo "make test   set up, run the whole test suite, virtual machine included"
 	@echo "make check  format, lints and the tests that need no virtual machine"
 	@echo "make bench  switches per second and peak memory of the simulator"
+	@echo "make soak   every scheduler under real programs in virtual machines, a minute each"
+	@echo "make vm-cost  cost of schedulers in a virtual machine that counts instructions"
+	@echo "make bench-decisions  what a choice of each scheduler costs (docs/decision-cost.md)"
 
 demo:
 	@tools/setup demo
@@ -24,6 +27,17 @@ lint:
 
 bench:
 	@tools/bench
+
+soak:
+	@tools/setup soak
+	@tools/soak
+
+vm-cost:
+	@tools/setup soak
+	@tools/vm-cost
+
+bench-decisions:
+	@cargo bench --locked --quiet -p schedlab-sim --bench decisions
 
 clean:
 	cargo clean

@@ -132,8 +132,34 @@ impl Outcome {
 /// measured. What happens to a run under way is part of its outcome.
 pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
     find_program(&job.command)?;
-    let mut measurement = Measurement::attach(job.want)?;
+    let measurement = Measurement::attach(job.want)?;
     let policy = scheduler.load()?;
+    let observed = observe(policy.as_ref(), job, measurement)?;
+    let exit = policy.map(Loaded::unload).transpose()?;
+    Ok(observed.judge(exit, job))
+}
+
+/// As [`run`], under a policy that is loaded and stays so.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_under(policy: &Loaded, job: &Job) -> Result<Outcome> {
+    find_program(&job.command)?;
+    let measurement = Measurement::attach(job.want)?;
+    let observed = observe(Some(policy), job, measurement)?;
+    let exit = (!policy.is_running()).then(|| policy.exit());
+    Ok(observed.judge(exit, job))
+}
+
+/// What there is to judge when a program has ended.
+struct Observed {
+    end: End,
+    counted: Counted,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+fn observe(policy: Option<&Loaded>, job: &Job, mut measurement: Measurement) -> Result<Observed> {
     let mut stdout = tempfile::tempfile().at(std::env::temp_dir())?;
     let mut stderr = tempfile::tempfile().at(std::env::temp_dir())?;
 
@@ -146,7 +172,7 @@ pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
         .stdout(stdout.try_clone().at("standard output")?)
         .stderr(stderr.try_clone().at("standard error")?);
     let mut group = Group::spawn(&mut command, None)?;
-    let before = match &policy {
+    let before = match policy {
         Some(policy) => {
             Reading::clear_maxima(policy)?;
             Reading::take(policy)?
@@ -159,39 +185,34 @@ pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
         go.write_all(b"go\n").at("the program's standard input")?;
     }
 
-    let end = wait(
-        &mut group,
-        &measurement,
-        policy.as_ref(),
-        started,
-        job.timeout,
-    )?;
-    let after = match &policy {
+    let end = wait(&mut group, &measurement, policy, started, job.timeout)?;
+    let after = match policy {
         Some(policy) => Reading::take(policy)?,
         None => None,
     };
-    let counted = measurement.end()?;
+    let mut counted = measurement.end()?;
     group.stop();
-    let exit = policy.map(Loaded::unload).transpose()?;
-
-    let stdout = contents(&mut stdout)?;
-    let stderr = contents(&mut stderr)?;
-    let mut outcome = judge(end, exit, &stderr, job);
-    let Counted {
-        mut measures,
-        wakeup_latency,
-        events,
-        ..
-    } = counted;
     if let (Some(after), Some(before)) = (after, before) {
-        after.since(&before).measures(&mut measures);
+        after.since(&before).measures(&mut counted.measures);
     }
-    outcome.stdout = stdout;
-    outcome.stderr = stderr;
-    outcome.measures = measures;
-    outcome.wakeup_latency = wakeup_latency;
-    outcome.events = events;
-    Ok(outcome)
+    Ok(Observed {
+        end,
+        counted,
+        stdout: contents(&mut stdout)?,
+        stderr: contents(&mut stderr)?,
+    })
+}
+
+impl Observed {
+    fn judge(self, exit: Option<Exit>, job: &Job) -> Outcome {
+        let mut outcome = judge(self.end, exit, &self.stderr, job);
+        outcome.stdout = self.stdout;
+        outcome.stderr = self.stderr;
+        outcome.measures = self.counted.measures;
+        outcome.wakeup_latency = self.counted.wakeup_latency;
+        outcome.events = self.counted.events;
+        outcome
+    }
 }
 
 /// Why waiting ended.

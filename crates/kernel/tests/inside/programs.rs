@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ pub fn run(arguments: &[String]) -> Option<()> {
         "compute" => compute(Duration::from_millis(number()?.into())),
         "pingpong" => pingpong(number()?),
         "yielders" => yielders(number()?, arguments.get(2)?.parse().ok()?),
+        "shuffle" => shuffle(Duration::from_millis(number()?.into())),
+        "storm" => storm(Duration::from_millis(number()?.into())),
         "fail" => std::process::exit(3),
         "sleep" => thread::sleep(Duration::from_secs(number()?.into())),
         _ => return None,
@@ -48,6 +51,71 @@ pub fn compute(time: Duration) {
         .collect();
     for thread in threads {
         thread.join().expect("computing does not panic");
+    }
+}
+
+/// Threads that compute and sleep while somebody changes their allowed CPUs and their nice levels.
+fn shuffle(time: Duration) {
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let end = Instant::now() + time;
+    let (tell, told) = std::sync::mpsc::channel();
+    let threads: Vec<_> = (0..2 * cpus)
+        .map(|number| {
+            let tell = tell.clone();
+            thread::spawn(move || {
+                tell.send(nix::unistd::gettid()).expect("somebody listens");
+                let mut rounds = 0_u64;
+                while Instant::now() < end {
+                    for _ in 0..20_000 {
+                        rounds = std::hint::black_box(rounds + 1);
+                    }
+                    // Half of them never sleep.
+                    if number % 2 == 0 {
+                        thread::sleep(Duration::from_micros(300));
+                    }
+                }
+            })
+        })
+        .collect();
+    let ids: Vec<Pid> = told.iter().take(threads.len()).collect();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut draw = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as usize % below
+    };
+    while Instant::now() < end {
+        let id = ids[draw(ids.len())];
+        let mut allowed = CpuSet::new();
+        let first = draw(cpus);
+        for cpu in first..=first + draw(cpus) {
+            allowed.set(cpu % cpus).expect("the CPU exists");
+        }
+        // Its thread may have ended meanwhile.
+        let changed = sched_setaffinity(id, &allowed);
+        assert!(changed.is_ok() || Instant::now() >= end, "{changed:?}");
+        let nice = draw(40) as i32 - 20;
+        // SAFETY: takes three numbers.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, id.as_raw() as u32, nice) };
+        thread::sleep(Duration::from_millis(1));
+    }
+    for thread in threads {
+        thread.join().expect("computing does not panic");
+    }
+}
+
+/// Wave after wave of processes that begin, do next to nothing and end.
+fn storm(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        let wave: Vec<_> = (0..30)
+            .map(|_| Command::new("/bin/true").spawn().expect("/bin/true starts"))
+            .collect();
+        for mut child in wave {
+            let status = child.wait().expect("it is our child");
+            assert!(status.success(), "{status}");
+        }
     }
 }
 
