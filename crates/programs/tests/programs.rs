@@ -75,10 +75,81 @@ fn cpu_tasks_do_their_loops_or_run_their_time() {
     assert!(report.work > 100, "{}", report.work);
 }
 
+/// Each with the work that there is to do; `None`: as much as its time allows.
+const SMALL: &[(&str, Option<u64>)] = &[
+    (
+        "blackscholes:threads=3,iterations=4,phase=1ms,serial=1ms",
+        Some(4),
+    ),
+    (
+        "bodytrack:threads=3,iterations=3,kernels=2,tickets=5,task=200us,frame=1ms,serial=1ms",
+        Some(3),
+    ),
+    (
+        "canneal:threads=3,iterations=20,phase=200us,serial=1ms",
+        Some(20),
+    ),
+    (
+        "facesim:threads=3,iterations=3,phases=4,tasks=4,task=200us,frame=1ms,serial=1ms",
+        Some(3),
+    ),
+    (
+        "ferret:threads=2,iterations=30,queue=2,load=100us,segment=100us,index=200us,rank=500us,serial=1ms",
+        Some(30),
+    ),
+    (
+        "fluidanimate:threads=3,iterations=3,phases=4,phase=500us,serial=1ms",
+        Some(3),
+    ),
+    ("hackbench:groups=2,fds=3,loops=10", Some(2 * 3 * 3 * 10)),
+    (
+        "hackbench:groups=1,fds=3,loops=10,pipe=true,threads=true",
+        Some(3 * 3 * 10),
+    ),
+    ("httpd:workers=6,connections=4,duration=300ms", None),
+    (
+        "lat_ctx:processes=3,rounds=50,samples=3,background=2",
+        Some(150),
+    ),
+    ("schbench:workers=3,duration=300ms,operation=100us", None),
+    (
+        "streamcluster:threads=3,iterations=20,phase=200us,serial=1ms",
+        Some(20),
+    ),
+    ("tpch:degree=2,queries=2,operators=2,batches=20", Some(2)),
+    // Two rooms of three users, five messages to two others, two runs that count.
+    (
+        "volano:rooms=2,users=3,messages=5,runs=3",
+        Some(2 * 3 * 5 * 2 * 2),
+    ),
+];
+
 #[test]
-fn every_model_is_covered_here() {
-    let names: Vec<&str> = list().iter().map(|model| model.name).collect();
-    assert_eq!(names, ["chat", "cpu", "pipe", "reflex"]);
+fn every_model_runs_as_real_threads() {
+    for (text, work) in SMALL {
+        let report = check(text);
+        match work {
+            Some(work) => assert_eq!(report.work, *work, "{text}"),
+            None => assert!(report.work > 10, "{text}: {}", report.work),
+        }
+        assert!(report.score_value().is_some(), "{text}");
+    }
+    let mut covered = vec!["chat", "cpu", "kbuild", "pipe", "reflex"];
+    covered.extend(SMALL.iter().filter_map(|(text, _)| text.split(':').next()));
+    for model in list() {
+        assert!(
+            covered.contains(&model.name),
+            "{} is not run here",
+            model.name
+        );
+    }
+}
+
+/// Its compilers are processes of their own: the real side is make.
+#[test]
+fn kbuild_says_what_to_run_instead() {
+    let error = run("kbuild:units=2,parse=0", &options(60)).unwrap_err();
+    assert!(error.to_string().contains("-- make -j4"), "{error}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use schedlab_trace::Duration;
 use super::parsec::{self, COUNTS, Idle, Program};
 use super::plan::{Plan, Steps, drawn};
 use crate::{
-    Action, Builder, Context, Counters, Model, ObjectId, ObjectSpec, Options, Score, WorkloadError,
+    Action, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options, Param, Score, WorkloadError,
 };
 
 const NAME: &str = "fluidanimate";
@@ -31,7 +31,7 @@ pub(super) const MODEL: Model = Model {
             "CPU time of a thread in a phase (fitted, see docs/calibration.md)",
         ),
         parsec::imbalance("15", "percent by which a phase is drawn shorter or longer (guess: cells hold different numbers of particles)"),
-        parsec::count("locks", "8", "times a thread takes a border's mutex in a phase (guess, see the model's limits)"),
+        Param { name: "locks", kind: Kind::Count { min: 1, max: 10_000 }, default: "8", doc: "times a thread takes a border's mutex in a phase (guess, see the model's limits)" },
         parsec::time("hold", "5us", "CPU time in a border's mutex (guess)"),
         parsec::time("serial", "1s", "CPU time of reading the particles (guess)"),
         parsec::working_set("256K", "bytes of cache a thread needs to run at full speed (guess: all of the private cache)"),

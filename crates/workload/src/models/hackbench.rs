@@ -2,6 +2,8 @@
 //! hackbench: in each group every sender writes `loops` messages to every receiver. The time is that from the
 //! word to start until the last of them has ended.
 
+use std::sync::Arc;
+
 use super::pipe::PIPE_BYTES;
 use super::plan::{Plan, Planned, Steps};
 use crate::{
@@ -104,7 +106,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         number
     };
     for group in 0..groups {
-        let channels: Vec<ObjectId> = (0..fds).map(|_| builder.object(channel)).collect();
+        let channels: Arc<[ObjectId]> = (0..fds).map(|_| builder.object(channel)).collect();
         for (i, &from) in channels.iter().enumerate() {
             let receiver = Receiver {
                 start: Some(start),
@@ -118,7 +120,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         for i in 0..fds {
             let sender = Sender {
                 start: Some(start),
-                to: channels.clone(),
+                to: Arc::clone(&channels),
                 bytes,
                 left: loops,
             };
@@ -169,7 +171,7 @@ impl Plan for Parent {
 
 struct Sender {
     start: Option<Start>,
-    to: Vec<ObjectId>,
+    to: Arc<[ObjectId]>,
     bytes: u32,
     left: u64,
 }
@@ -181,7 +183,7 @@ impl Plan for Sender {
         }
         if self.left > 0 {
             self.left -= 1;
-            for &to in &self.to {
+            for &to in self.to.iter() {
                 steps.push(Action::Write {
                     to,
                     bytes: self.bytes,

@@ -9,6 +9,8 @@
 //! The database and its parameters are not published; what the study tells is the mean run queue (5 to 8), its
 //! maximum, the calls of schedule() and the lock statistics on 2, 4 and 8 CPUs under the default scheduler.
 
+use std::sync::Arc;
+
 use schedlab_trace::Duration;
 
 use super::plan::{Plan, Planned, Steps, drawn};
@@ -80,7 +82,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         space += 1;
     };
     for stream in 0..options.count("streams") {
-        let queues: Vec<ObjectId> = (0..degree)
+        let queues: Arc<[ObjectId]> = (0..degree)
             .map(|_| {
                 builder.object(ObjectSpec::Pipe {
                     capacity: BATCH_BYTES * options.count("queue") as u32,
@@ -93,7 +95,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         let latch = builder.object(ObjectSpec::Mutex);
         let agent = |role| Agent {
             role,
-            queues: queues.clone(),
+            queues: Arc::clone(&queues),
             barrier,
             operators: options.count("operators"),
             queries: options.count("queries"),
@@ -135,7 +137,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
 /// A process of a stream. All of them count operators alike, so that nobody has to tell.
 struct Agent {
     role: Role,
-    queues: Vec<ObjectId>,
+    queues: Arc<[ObjectId]>,
     barrier: ObjectId,
     /// Of a query.
     operators: u64,

@@ -10,7 +10,8 @@
 //! of the other ten; connections stay. Here the runs follow each other in one simulation: throughput is that of
 //! all but the first. The scaling factor of the studies is the throughput with 20 rooms divided by that with 5.
 //!
-//! VolanoMark's source is not public: sizes and CPU times are guesses.
+//! VolanoMark's source is not public: sizes and CPU times are guesses, or fitted to what was published of the
+//! default scheduler: by how much throughput falls from 5 to 25 rooms, and the scheduler's share of kernel time.
 
 use schedlab_trace::Duration;
 
@@ -46,13 +47,13 @@ pub(super) const MODEL: Model = Model {
         param(
             "socket_buffer",
             Kind::Bytes { min: 1, max: 1 << 30 },
-            "8K",
-            "message bytes that fit into a connection per direction (guess: some 160 messages, as for chat)",
+            "500",
+            "message bytes that fit into a connection per direction (fitted, see docs/calibration.md: ten messages)",
         ),
         param("server", Kind::Choice(&["queue", "direct"]), "queue", "as for chat"),
         param("read", Kind::Choice(&["all", "one"]), "one", "one read returns one message (blocking streams), or all"),
         param("start", Kind::Choice(&["chain", "together"]), "together", "how the clients are released, as for chat"),
-        param("queue", count(1, 1_000_000), "100", "messages that a user's send queue holds (guess)"),
+        param("queue", count(1, 1_000_000), "10", "messages that a user's send queue holds (fitted, see docs/calibration.md)"),
         param("full", Kind::Choice(&["block", "yield"]), "block", "a thread that finds the queue full blocks, or yields"),
         param("take", count(1, 1_000_000), "1", "messages that the writing thread takes out of its queue at once (guess)"),
         param("wake", Kind::Choice(&["locked", "unlocked"]), "unlocked", "whether a waiter is woken inside the monitor (guess)"),
@@ -61,10 +62,10 @@ pub(super) const MODEL: Model = Model {
         param("lock_yields", count(0, 1_000_000), "50", "sched_yield() calls on a busy monitor before a sleep (guess: as LinuxThreads)"),
         param("lock_sleep", CPU_TIME, "2000001ns", "that sleep (LinuxThreads, SPIN_SLEEP_DURATION)"),
         param("lock_hold", CPU_TIME, "3us", "CPU time inside the monitor per queue operation (guess for 400 MHz)"),
-        param("client_send_cpu", CPU_TIME, "30us", "user CPU time per message in the client's writing thread (guess: Java on 400 MHz)"),
-        param("client_receive_cpu", CPU_TIME, "30us", "user CPU time per message in the client's reading thread (guess)"),
-        param("server_receive_cpu", CPU_TIME, "30us", "user CPU time per message in the server's reading thread, besides the queues (guess)"),
-        param("server_send_cpu", CPU_TIME, "20us", "user CPU time per message in the server's writing thread (guess)"),
+        param("client_send_cpu", CPU_TIME, "90us", "user CPU time per message in the client's writing thread (fitted, see docs/calibration.md: Java on 400 MHz)"),
+        param("client_receive_cpu", CPU_TIME, "90us", "user CPU time per message in the client's reading thread (guess)"),
+        param("server_receive_cpu", CPU_TIME, "90us", "user CPU time per message in the server's reading thread, besides the queues (guess)"),
+        param("server_send_cpu", CPU_TIME, "60us", "user CPU time per message in the server's writing thread (guess)"),
         param("working_set", Kind::Bytes { min: 0, max: 1 << 30 }, "8K", "bytes of cache each thread needs to run at full speed (guess)"),
     ],
     build,
