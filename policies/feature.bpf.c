@@ -237,13 +237,15 @@ static __always_inline void feature_recount(rq_t *rq, task_t *t, u32 share)
 
 static __always_inline u64 feature_load(rq_t *rq)
 {
+	if (metric == METRIC_USED_TIME) {
+		lab_touch(&rq->load, false);
+		return lab_read(rq->load);
+	}
 	lab_touch(&rq->q.nr, false);
 	if (metric == METRIC_NR_RUN)
 		return lab_read(rq->q.nr);
-	lab_touch(&rq->load, false);
-	if (metric == METRIC_NR_RUN_BLOCK)
-		return lab_read(rq->q.nr) + lab_read(rq->blocked);
-	return lab_read(rq->load);
+	lab_touch(&rq->blocked, false);
+	return lab_read(rq->q.nr) + lab_read(rq->blocked);
 }
 
 static __always_inline void feature_count_blocked(rq_t *rq, task_t *t)

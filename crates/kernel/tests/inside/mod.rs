@@ -4,7 +4,7 @@
 mod calls;
 pub mod programs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -19,6 +19,7 @@ use schedlab_kernel::policy::{self, Object, POLICIES};
 use schedlab_kernel::run::{self, Job, Outcome, Scheduler};
 use schedlab_kernel::scx::{self, State};
 use schedlab_report::export::perfetto::PerfettoWriter;
+use schedlab_sweep::Space;
 use schedlab_trace::{CpuId, Event, Recorder, TaskId, TaskMeta};
 
 /// First argument of this program inside; the directory of compiled test policies follows.
@@ -35,6 +36,10 @@ type Check = fn(&Inside<'_>) -> Result<String, String>;
 
 const CHECKS: &[(&str, Check)] = &[
     ("every_policy_schedules", every_policy_schedules),
+    (
+        "points_of_the_feature_tree_schedule",
+        points_of_the_feature_tree_schedule,
+    ),
     ("options_reach_the_policy", options_reach_the_policy),
     ("another_scheduler_is_refused", another_scheduler_is_refused),
     ("killing_the_loader_unloads", killing_the_loader_unloads),
@@ -186,6 +191,33 @@ fn every_policy_schedules(_: &Inside<'_>) -> Result<String, String> {
     }
     ensure(!told.is_empty(), || "no policies are built in".to_owned())?;
     Ok(told.join(", "))
+}
+
+/// Points of the sample, and the seed that it is drawn from.
+const SAMPLE: (u64, u64) = (100, 5_832);
+
+fn points_of_the_feature_tree_schedule(_: &Inside<'_>) -> Result<String, String> {
+    let space = Space::of("feature", &[]).map_err(|error| error.to_string())?;
+    let object = text(policy::resolve(&space.scheduler))?;
+    let points = space.sample(SAMPLE.0, SAMPLE.1);
+    let mut alternatives = BTreeSet::new();
+    for &point in &points {
+        let scheduler = Scheduler::parse(&space.scheduler(point).to_string());
+        alternatives.extend(scheduler.options.iter().cloned());
+        let said = |what: String| format!("{}: {what}", space.scheduler(point));
+        let loaded = text(Loaded::load(&object, &scheduler.options)).map_err(said)?;
+        programs::compute(Duration::from_millis(100));
+        ensure(loaded.is_running(), || {
+            said(format!("ejected: {:?}", loaded.exit()))
+        })?;
+        let exit = text(loaded.unload()).map_err(said)?;
+        ensure(exit.is_normal(), || said(format!("ended by {exit:?}")))?;
+    }
+    let all: usize = space.features.iter().map(|f| f.alternatives.len()).sum();
+    ensure(alternatives.len() == all, || {
+        format!("{} of {all} alternatives were there", alternatives.len())
+    })?;
+    Ok(format!("{} points, {all} alternatives", points.len()))
 }
 
 fn options_reach_the_policy(inside: &Inside<'_>) -> Result<String, String> {
