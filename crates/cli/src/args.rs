@@ -406,8 +406,8 @@ pub struct LoadArgs {
     pub workload: String,
     /// Run the well-known program that the workload is a model of
     ///
-    /// hackbench and pipe: perf bench; httpd: apache2 and wrk; kbuild: make. A program that is not
-    /// installed is told with its package.
+    /// hackbench and pipe: perf bench; httpd: apache2 and wrk; kbuild: make; of the same kind as
+    /// bodytrack and ferret: x264 and pbzip2. A program that is not installed is told with its package.
     #[arg(long)]
     pub original: bool,
     /// The source tree that `kbuild --original` builds

@@ -1,11 +1,14 @@
 //! Workloads by the well-known programs that they are models of, where a distribution packages one.
 //!
+//! For two of the PARSEC applications, which no distribution packages, it is a program of the same kind; its time
+//! is no figure of theirs, only something that their model's shape can be compared with.
+//!
 //! The program is started as it is, under whatever schedules, and its own figure becomes the workload's score. An
 //! option that the program does not have is refused, not ignored; a program that is not installed is told with its
 //! package.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{BufWriter, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -32,6 +35,20 @@ pub struct Original {
 
 /// All there are.
 pub const ORIGINALS: &[Original] = &[
+    Original {
+        workload: "bodytrack",
+        program: "x264 (a program of the same kind: a pool of threads over frames)",
+        options: &["threads", "iterations"],
+        needs: &[("x264", "x264")],
+        run: x264,
+    },
+    Original {
+        workload: "ferret",
+        program: "pbzip2 (a program of the same kind: reader, workers and writer with bounded queues)",
+        options: &["threads", "iterations"],
+        needs: &[("pbzip2", "pbzip2")],
+        run: pbzip2,
+    },
     Original {
         workload: "hackbench",
         program: "perf bench sched messaging",
@@ -73,7 +90,7 @@ pub struct Figure {
     pub score: Score,
     /// The score, as the program told it.
     pub value: f64,
-    /// From the start of the program to its end, in ns.
+    /// From beginning to end, what was made ready for the program included, in ns.
     pub makespan_ns: u64,
 }
 
@@ -323,6 +340,80 @@ fn kbuild(given: &Given<'_>) -> Result<f64, ProgramError> {
     Ok(started.elapsed().as_nanos() as f64)
 }
 
+/// Size of a video's frame: brightness, and two planes of colour of a quarter each.
+const FRAME: (usize, usize) = (320, 180);
+
+/// The time of encoding `iterations` frames of a pattern that moves, in ns.
+fn x264(given: &Given<'_>) -> Result<f64, ProgramError> {
+    let folder = Folder::create("x264")?;
+    let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.0.display()));
+    let frames: usize = given.text("iterations").parse().expect("a count");
+    let file = folder.0.join("pattern.yuv");
+    let mut video = BufWriter::new(fs::File::create(&file).map_err(fail)?);
+    let (width, height) = FRAME;
+    let mut frame = vec![128_u8; width * height * 3 / 2];
+    let mut noise = Noise(1);
+    for number in 0..frames {
+        for (at, pixel) in frame[..width * height].iter_mut().enumerate() {
+            let (x, y) = (at % width + 3 * number, at / width + number);
+            *pixel = ((x ^ y) as u8 & 0xf0) | (noise.next() as u8 & 0x0f);
+        }
+        video.write_all(&frame).map_err(fail)?;
+    }
+    video.flush().map_err(fail)?;
+    let mut x264 = command("x264");
+    x264.args([
+        "--quiet",
+        "--threads",
+        given.text("threads"),
+        "--output",
+        "/dev/null",
+    ]);
+    x264.args(["--input-res", &format!("{width}x{height}"), "--fps", "25"]);
+    timed(x264.arg(&file).stderr(Stdio::null()), given)
+}
+
+/// The time of compressing `iterations` blocks of 100 kB of words, in ns.
+fn pbzip2(given: &Given<'_>) -> Result<f64, ProgramError> {
+    let folder = Folder::create("pbzip2")?;
+    let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.0.display()));
+    let blocks: usize = given.text("iterations").parse().expect("a count");
+    let file = folder.0.join("words");
+    let mut words = BufWriter::new(fs::File::create(&file).map_err(fail)?);
+    let mut noise = Noise(2);
+    for _ in 0..blocks * 100_000 / 8 {
+        // Eight bytes of few kinds, so that there is something to compress.
+        let word = (noise.next() % 50_000) * 7_919;
+        words
+            .write_all(format!("{:07} ", word % 10_000_000).as_bytes())
+            .map_err(fail)?;
+    }
+    words.flush().map_err(fail)?;
+    let mut pbzip2 = command("pbzip2");
+    pbzip2.arg(format!("-p{}", given.text("threads")));
+    pbzip2.args(["-b1", "-1", "-k", "-q", "-f"]);
+    timed(pbzip2.arg(&file), given)
+}
+
+fn timed(command: &mut Command, given: &Given<'_>) -> Result<f64, ProgramError> {
+    let started = Instant::now();
+    output(command, given.deadline)?;
+    Ok(started.elapsed().as_nanos() as f64)
+}
+
+/// Numbers for input files, the same each time (Steele, Lea, Flood: SplitMix64).
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
 /// A time as a workload shows it, in whole seconds as wrk takes it.
 fn whole_seconds(text: &str) -> Option<u64> {
     text.strip_suffix('s')?.parse().ok().filter(|&n| n > 0)
@@ -340,7 +431,7 @@ fn requests_per_second(text: &str) -> Option<f64> {
 fn httpd(given: &Given<'_>) -> Result<f64, ProgramError> {
     let seconds = whole_seconds(given.text("duration"))
         .ok_or_else(|| error("wrk measures whole seconds: give duration as `5s`"))?;
-    let folder = Folder::create()?;
+    let folder = Folder::create("httpd")?;
     let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.0.display()));
     // Bound for a moment to find a free port; apache2 binds it right after.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
@@ -407,9 +498,9 @@ Group daemon
 struct Folder(PathBuf);
 
 impl Folder {
-    fn create() -> Result<Folder, ProgramError> {
+    fn create(what: &str) -> Result<Folder, ProgramError> {
         use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-        let path = std::env::temp_dir().join(format!("schedlab-httpd-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("schedlab-{what}-{}", std::process::id()));
         let made = fs::DirBuilder::new()
             .mode(0o755)
             .create(&path)
@@ -452,12 +543,16 @@ mod tests {
                 .unwrap_err()
                 .to_string()
         };
-        assert!(told("chat").contains("there is one for hackbench, httpd, kbuild, pipe"));
+        assert!(
+            told("chat")
+                .contains("there is one for bodytrack, ferret, hackbench, httpd, kbuild, pipe")
+        );
         assert!(told("hackbench:fds=3").contains("has no option for `fds`"));
         assert!(told("hackbench:nice=5").contains("has no option for `nice`"));
         // What is given with its default is no wish.
         let workload = Workload::parse("hackbench:fds=20,groups=1", 1, 2).unwrap();
-        assert!(ORIGINALS[0].refuse_others(&workload).is_ok());
+        let hackbench = ORIGINALS.iter().find(|one| one.workload == "hackbench");
+        assert!(hackbench.unwrap().refuse_others(&workload).is_ok());
     }
 
     #[test]
@@ -512,6 +607,25 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         let told = run("kbuild", None, Duration::from_secs(1)).unwrap_err();
         assert!(told.to_string().contains("--source"), "{told}");
+    }
+
+    #[test]
+    fn programs_of_the_same_kind_end() {
+        for (program, text) in [
+            ("x264", "bodytrack:threads=2,iterations=5"),
+            ("pbzip2", "ferret:threads=2,iterations=5"),
+        ] {
+            if find(program).is_none() {
+                eprintln!("not checked: {program} is not installed");
+                continue;
+            }
+            let figure = run(text, None, Duration::from_secs(60)).unwrap();
+            assert_eq!(figure.score.name, "completion_ns");
+            assert!(figure.value > 1e6, "{text}: {}", figure.value);
+            let expected = [("threads", "2"), ("iterations", "5")];
+            let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            assert_eq!(figure.params, expected);
+        }
     }
 
     #[test]
