@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use schedlab_kernel::Error;
 use schedlab_kernel::policy;
@@ -43,6 +44,8 @@ fn main() -> ExitCode {
     }
     let vm = Vm {
         cpus: 4,
+        // A minute on a quiet machine is ten on one that is shared.
+        timeout: Duration::from_secs(2_400),
         ..Vm::default()
     };
     let program = std::env::current_exe().expect("a running program has a path");
