@@ -90,10 +90,10 @@ const volatile u32 fixed_us = 10000;
 /* The time that split slices share out, in µs. */
 const volatile u32 split_us = 24000;
 
-/* Among more threads than this ... */
+/* How many threads may share it out; among more, split slices have their least length. */
 const volatile u32 split_nr = 8;
 
-/* ... a split slice has this length, in µs. */
+/* Least length of split slices, in µs. */
 const volatile u32 split_min_us = 3000;
 
 #define MS			1000000ull
@@ -156,14 +156,17 @@ static __always_inline rq_t *feature_rq(s32 cpu)
  * The rules. Pure functions of numbers, so that they can be tested one by one.
  */
 
-/* Length of a slice in a queue of @nr threads, the running one included; ns. */
+/* Length of a slice in a queue of @nr threads, the running one included; ns, never 0. */
 static __always_inline u64 feature_slice(u64 nr)
 {
-	if (slice == SLICE_SPLIT && nr > split_nr)
-		return split_min_us * 1000ull;
+	u64 us = fixed_us;
+
 	if (slice == SLICE_SPLIT)
-		return split_us * 1000ull / (nr ? nr : 1);
-	return fixed_us * 1000ull;
+		us = nr > split_nr ? split_min_us : split_us;
+	us = us ? us : 1;
+	if (slice == SLICE_SPLIT && nr && nr <= split_nr)
+		return us * 1000 / nr;
+	return us * 1000;
 }
 
 /* Whether load @x of a source and @y of a destination are out of balance. */

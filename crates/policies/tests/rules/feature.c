@@ -116,6 +116,14 @@ static void slices(void)
 	EQUAL(feature_slice(8), 3 * MS);
 	EQUAL(feature_slice(9), 3 * MS);
 	EQUAL(feature_slice(100), 3 * MS);
+	/* Nobody asks for that, but it can be written. */
+	split_us = split_min_us = fixed_us = 0;
+	split_nr = ~0u;
+	CHECK(feature_slice(1000) > 0);
+	split_nr = 0;
+	CHECK(feature_slice(0) > 0 && feature_slice(1000) > 0);
+	slice = SLICE_FIXED;
+	CHECK(feature_slice(1) > 0);
 }
 
 static void out_of_balance(void)
