@@ -28,6 +28,7 @@ fn definition(workloads: &[&str], repeat: u32, sample: Option<u64>) -> Definitio
             check: false,
         },
         seed: 1,
+        live: false,
     };
     Definition::new(asked).unwrap()
 }

@@ -193,6 +193,15 @@ pub struct SweepArgs {
     /// Write results every so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub keep: u64,
+    /// Run the workloads' real programs in this kernel, one after another in random order
+    ///
+    /// Each scheduler is loaded, the workload runs, and it is unloaded. Before the first run every workload
+    /// runs once and is not counted.
+    #[arg(long)]
+    pub live: bool,
+    /// In a virtual machine with -c CPUs instead of this machine's kernel; with --live
+    #[arg(long, requires = "live")]
+    pub vm: bool,
     /// Only the I-th of N parts of the runs, for batch systems
     #[arg(long, value_name = "I/N")]
     pub shard: Option<String>,

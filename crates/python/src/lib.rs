@@ -95,6 +95,7 @@ impl PyDefinition {
             repeat,
             run,
             seed,
+            live: false,
         })
         .map(PyDefinition)
         .map_err(raised)

@@ -20,6 +20,8 @@ pub struct Asked {
     pub run: SimSpec,
     /// The first seed; the sample is drawn from it, too.
     pub seed: u64,
+    /// In a real kernel instead of in simulation.
+    pub live: bool,
 }
 
 /// A sweep.
@@ -51,6 +53,9 @@ pub struct Definition {
     pub time_limit_s: u64,
     /// Whether invariants are checked.
     pub check: bool,
+    /// Whether the runs are made in a real kernel; then nothing of the simulated machine counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub live: bool,
     #[serde(skip)]
     points: Vec<u64>,
 }
@@ -70,6 +75,7 @@ impl Definition {
             repeat,
             run,
             seed,
+            live,
         } = asked;
         let mut definition = Definition {
             schema: SCHEMA,
@@ -85,6 +91,7 @@ impl Definition {
             kernel: run.kernel,
             time_limit_s: run.time_limit_s,
             check: run.check,
+            live,
             points: Vec::new(),
         };
         definition.draw();

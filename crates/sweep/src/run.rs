@@ -9,7 +9,11 @@ use std::time::{Duration, Instant};
 
 use schedlab_sim::SimError;
 
+use rand_core::SeedableRng as _;
+use rand_pcg::Pcg64Mcg;
+
 use crate::folder::Work;
+use crate::space::shuffle;
 use crate::{Definition, Row, Shard, SweepError};
 
 /// How often `progress` hears that nothing changed.
@@ -88,10 +92,31 @@ pub fn run(
     shard: Shard,
     options: Options,
     stop: &AtomicBool,
-    mut progress: impl FnMut(&Progress),
+    progress: impl FnMut(&Progress),
 ) -> Result<Summary, SweepError> {
+    let one = |job| one(definition, job).map_err(SweepError::from);
+    run_by(definition, folder, shard, options, stop, &one, progress)
+}
+
+/// The same where somebody else makes the runs: `one` answers with the row of a job. The jobs of a live
+/// sweep come in a random order, so that what changes slowly on the machine changes for all of them.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_by<E: From<SweepError> + Send>(
+    definition: &Definition,
+    folder: &Path,
+    shard: Shard,
+    options: Options,
+    stop: &AtomicBool,
+    one: &(dyn Fn(u64) -> Result<Row, E> + Sync),
+    mut progress: impl FnMut(&Progress),
+) -> Result<Summary, E> {
     let mut work = Work::begin(definition, folder, shard)?;
-    let missing = work.missing();
+    let mut missing = work.missing();
+    if definition.live {
+        shuffle(&mut missing, &mut Pcg64Mcg::seed_from_u64(definition.seed));
+    }
     let mut state = Progress {
         jobs: (work.rows.len() + missing.len()) as u64,
         ..Progress::default()
@@ -116,7 +141,7 @@ pub fn run(
                         return;
                     };
                     // Nobody listens any more only when the scope is left by a panic.
-                    let _ = sender.send(one(definition, job));
+                    let _ = sender.send(one(job));
                 }
             });
         }
@@ -130,7 +155,7 @@ pub fn run(
                     new += 1;
                 }
                 Ok(Err(error)) => {
-                    outcome = outcome.and(Err(error.into()));
+                    outcome = outcome.and(Err(error));
                     end.store(true, Ordering::Relaxed);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -138,7 +163,7 @@ pub fn run(
             }
             if outcome.is_ok() && (fresh.len() >= KEEP_ROWS || kept.elapsed() >= options.keep_after)
             {
-                outcome = work.keep(std::mem::take(&mut fresh));
+                outcome = work.keep(std::mem::take(&mut fresh)).map_err(E::from);
                 kept = Instant::now();
                 if outcome.is_err() {
                     end.store(true, Ordering::Relaxed);
@@ -150,7 +175,7 @@ pub fn run(
         outcome
     });
     let last = work.keep(fresh);
-    outcome.and(last)?;
+    outcome.and(last.map_err(E::from))?;
     let complete = state.done == state.jobs;
     if complete {
         work.finish()?;

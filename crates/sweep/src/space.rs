@@ -243,7 +243,8 @@ fn below(random: &mut Pcg64Mcg, limit: usize) -> usize {
     (random.next_u64() % limit as u64) as usize
 }
 
-fn shuffle(values: &mut [usize], random: &mut Pcg64Mcg) {
+/// In a random order.
+pub(crate) fn shuffle<T>(values: &mut [T], random: &mut Pcg64Mcg) {
     for last in (1..values.len()).rev() {
         values.swap(last, below(random, last + 1));
     }

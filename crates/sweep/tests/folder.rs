@@ -28,6 +28,7 @@ fn asked(workloads: &[&str], sample: u64, seed: u64) -> Asked {
             check: false,
         },
         seed,
+        live: false,
     }
 }
 

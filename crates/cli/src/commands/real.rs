@@ -3,14 +3,17 @@
 #[cfg(feature = "kernel")]
 mod with;
 #[cfg(feature = "kernel")]
-pub use with::{doctor, run, vm};
+pub use with::{doctor, is_inside, run, run_once, sweep_in_vm, vm};
 
 #[cfg(not(feature = "kernel"))]
-pub use without::{doctor, run, vm};
+pub use without::{doctor, is_inside, run, run_once, sweep_in_vm, vm};
 
 #[cfg(not(feature = "kernel"))]
 mod without {
+    use std::path::Path;
+
     use anyhow::bail;
+    use schedlab_report::RunResult;
 
     use crate::args::{RunArgs, VmArgs};
     use crate::commands::Status;
@@ -23,6 +26,18 @@ mod without {
     }
 
     pub fn vm(_: &VmArgs) -> anyhow::Result<Status> {
+        bail!("{REMEDY}")
+    }
+
+    pub fn is_inside() -> bool {
+        false
+    }
+
+    pub fn sweep_in_vm(_: &Path, _: Option<u32>, _: u64, _: u64) -> anyhow::Result<Status> {
+        bail!("{REMEDY}")
+    }
+
+    pub fn run_once(_: &str, _: &str, _: u64, _: u64) -> anyhow::Result<RunResult> {
         bail!("{REMEDY}")
     }
 

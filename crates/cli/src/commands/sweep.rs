@@ -10,11 +10,11 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use schedlab_sim::Scheduler;
-use schedlab_sweep::{Asked, Definition, Options, Progress, Shard, Space, Summary};
+use schedlab_sweep::{Asked, Definition, Options, Progress, Row, Shard, Space, Summary};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::{Status, sim};
+use super::{Status, real, sim};
 use crate::args::SweepArgs;
 
 pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
@@ -57,7 +57,19 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         repeat: args.repeat,
         run: like,
         seed: args.common.seed,
+        live: args.live,
     })?;
+    if args.vm && !real::is_inside() {
+        return real::sweep_in_vm(
+            &args.out,
+            args.cpus,
+            definition.jobs(),
+            args.common.time_limit,
+        );
+    }
+    if args.live && !args.vm && args.cpus.is_some() {
+        bail!("-c sets the CPUs of a simulated or virtual machine: add --vm");
+    }
     let threads = match args.common.jobs {
         Some(jobs) => usize::from(jobs),
         None => thread::available_parallelism().map_or(1, usize::from),
@@ -68,9 +80,13 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     };
     let stop = stop_on_signals().context("cannot listen to signals")?;
     let mut bar = Bar::new();
-    let summary = schedlab_sweep::run(&definition, &args.out, shard, options, &stop, |progress| {
-        bar.update(progress);
-    })?;
+    let summary = if args.live {
+        live(&definition, args, shard, options, &stop, &mut bar)?
+    } else {
+        schedlab_sweep::run(&definition, &args.out, shard, options, &stop, |progress| {
+            bar.update(progress);
+        })?
+    };
     drop(bar);
     let text = report(&summary, shard, &args.out.display().to_string());
     std::io::stdout().write_all(text.as_bytes())?;
@@ -79,6 +95,42 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     } else {
         Status::Done
     })
+}
+
+/// Every run in the kernel that is running, one at a time.
+fn live(
+    definition: &Definition,
+    args: &SweepArgs,
+    shard: Shard,
+    options: Options,
+    stop: &AtomicBool,
+    bar: &mut Bar,
+) -> anyhow::Result<Summary> {
+    let one = |job: u64| -> anyhow::Result<Row> {
+        let spec = definition.spec(job);
+        let scheduler = spec.scheduler.to_string();
+        let result = real::run_once(&spec.workload, &scheduler, spec.seed, spec.time_limit_s)?;
+        Ok(Row::new(definition, job, &result))
+    };
+    // The program and its files come into the caches before anything is measured.
+    for workload in 0..definition.workloads.len() {
+        drop(one(definition.job(0, workload, 0))?);
+    }
+    let options = Options {
+        threads: 1,
+        ..options
+    };
+    schedlab_sweep::run_by(
+        definition,
+        &args.out,
+        shard,
+        options,
+        stop,
+        &one,
+        |progress| {
+            bar.update(progress);
+        },
+    )
 }
 
 /// The first signal stops after the runs under way, the second one at once.

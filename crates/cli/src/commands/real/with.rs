@@ -9,6 +9,7 @@ use anyhow::{Context as _, anyhow, bail};
 use schedlab_kernel::doctor::{self, Status as Found};
 use schedlab_kernel::experiment::{Experiment, Load, Run};
 use schedlab_kernel::vm::{self, Stream, Vm};
+use schedlab_report::RunResult;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
@@ -79,6 +80,56 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         args.json.as_deref(),
         json,
     )
+}
+
+/// Whether this program runs in a virtual machine of its own.
+pub fn is_inside() -> bool {
+    vm::inside()
+}
+
+/// One run of a workload under one scheduler of this kernel.
+pub fn run_once(
+    workload: &str,
+    scheduler: &str,
+    seed: u64,
+    time_limit_s: u64,
+) -> anyhow::Result<RunResult> {
+    let experiment = Experiment {
+        schedulers: vec![scheduler.to_owned()],
+        load: Load::Workload {
+            text: workload.to_owned(),
+            program: std::env::current_exe().context("cannot find this program's file")?,
+        },
+        repeat: 1,
+        seed,
+        time_limit: Duration::from_secs(time_limit_s),
+        events: false,
+    };
+    let mut results = experiment.run(&mut |run| complain(run))?;
+    results.pop().context("a run has a result")
+}
+
+/// The same sweep in a virtual machine, which writes into its folder.
+pub fn sweep_in_vm(
+    folder: &Path,
+    cpus: Option<u32>,
+    runs: u64,
+    time_limit_s: u64,
+) -> anyhow::Result<Status> {
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot write {}", folder.display()))?;
+    let default = Vm::default();
+    let machine = Vm {
+        cpus: cpus.unwrap_or(default.cpus),
+        timeout: Duration::from_secs(time_limit_s.saturating_add(60).saturating_mul(runs)),
+        writable: vec![folder.to_owned()],
+        ..default
+    };
+    let program = std::env::current_exe().context("cannot find this program's file")?;
+    let command: Vec<OsString> = std::iter::once(program.into_os_string())
+        .chain(std::env::args_os().skip(1))
+        .collect();
+    forward(&machine, &command)
 }
 
 /// The events of a run as a Perfetto trace.
