@@ -605,6 +605,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             _ => return Effect::Wrong(condition),
         }
         match self.unlock_mutex(c, mutex) {
+            // Somebody has signalled while the mutex was let go of (futex_wait() finds its word changed).
+            Effect::Done(_) if p.granted.get() => self.wait_condition(c, p, condition, mutex),
             Effect::Done(_) => Effect::Wait,
             wrong => wrong,
         }

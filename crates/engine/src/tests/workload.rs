@@ -3,6 +3,7 @@
 use schedlab_trace::{Duration, Event, Instant};
 use schedlab_workload::{Action, ObjectId, ObjectSpec, Outcome, TaskSpec};
 
+use crate::consts::dsq_id;
 use crate::policy::OpCall;
 use crate::policy::OpKind::*;
 use crate::testing::*;
@@ -136,6 +137,72 @@ fn conditions_barriers_semaphores_and_events() {
     .end;
     assert_eq!((end.failure, end.work), (None, 2));
     assert!(end.makespan.unwrap().ns() > 3_000_000);
+}
+
+/// Whoever waits for a condition lets go of the mutex first, which may wake somebody and takes time. A signal
+/// that falls into that time finds the waiter still running, and must not be lost.
+#[test]
+fn a_signal_while_the_waiter_still_lets_go_of_the_mutex_is_not_lost() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    for delay_ns in (0..20_000).step_by(100) {
+        let said = Arc::new(AtomicBool::new(false));
+        let heard = Arc::clone(&said);
+        let waiter = task("waiter", move |n, _| {
+            Some(match n {
+                0 => Action::Lock(A),
+                1 => us(20),
+                2 if heard.load(Relaxed) => us(1),
+                2 => Action::Wait {
+                    condition: B,
+                    mutex: A,
+                },
+                3 => Action::Unlock(A),
+                _ => return None,
+            })
+        });
+        // Blocked on the mutex when the waiter lets go of it.
+        let contender = task("contender", |n, _| {
+            Some(match n {
+                0 => us(5),
+                1 => Action::Lock(A),
+                2 => Action::Unlock(A),
+                _ => return None,
+            })
+        });
+        let signaller = task("signaller", move |n, _| {
+            Some(match n {
+                0 => Action::Compute(Duration::from_ns(15_000 + delay_ns)),
+                1 => Action::Lock(A),
+                2 => {
+                    said.store(true, Relaxed);
+                    Action::Signal(B)
+                }
+                3 => Action::Unlock(A),
+                _ => return None,
+            })
+        });
+        let tasks = vec![
+            on_cpus(waiter, "0"),
+            on_cpus(contender, "1"),
+            on_cpus(signaller, "2"),
+        ];
+        let objects = vec![ObjectSpec::Mutex, ObjectSpec::Condition];
+        // The waiter's own wakeup takes longer than all that the signaller does.
+        let slow_on_0 = Stub::new(&[Enqueue], |a, op| async move {
+            if let OpCall::Enqueue { task, enq_flags } = op {
+                // Of another task: a wakeup.
+                if a.cpu() == 0 && task.0 != 0 {
+                    a.spend(20_000);
+                }
+                a.insert(task, dsq_id::GLOBAL, 5_000_000, enq_flags).await;
+            }
+            0
+        });
+        let end = run_checked(with_objects(3, objects, tasks), slow_on_0).end;
+        assert_eq!(end.failure, None, "{delay_ns} ns");
+    }
 }
 
 #[test]
