@@ -259,10 +259,12 @@ static __always_inline int rq_new_task(void)
 {
 	char __arena *chunk;
 	unsigned long flags;
+	u64 room;
 	heap_t *h;
 	u32 i;
 
-	if (lab_read(rq.room) >= lab_read(lab_tasks.nr))
+	room = lab_read(rq.room);
+	if (room >= lab_read(lab_tasks.nr))
 		return 0;
 	chunk = bpf_arena_alloc_pages(&arena, NULL, LAB_CHUNK_PAGES, NUMA_NO_NODE, 0);
 	if (!chunk) {

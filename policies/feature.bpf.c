@@ -240,15 +240,18 @@ static __always_inline void feature_recount(rq_t *rq, task_t *t, u32 share)
 
 static __always_inline u64 feature_load(rq_t *rq)
 {
+	u64 load;
+
 	if (metric == METRIC_USED_TIME) {
 		lab_touch(&rq->load, false);
 		return lab_read(rq->load);
 	}
 	lab_touch(&rq->q.nr, false);
+	load = lab_read(rq->q.nr);
 	if (metric == METRIC_NR_RUN)
-		return lab_read(rq->q.nr);
+		return load;
 	lab_touch(&rq->blocked, false);
-	return lab_read(rq->q.nr) + lab_read(rq->blocked);
+	return load + lab_read(rq->blocked);
 }
 
 static __always_inline void feature_count_blocked(rq_t *rq, task_t *t)
@@ -462,10 +465,14 @@ __noinline s32 feature_source(rq_t *to __arg_arena)
 /* Moves a thread, both locks held, if the two are still out of balance. */
 __noinline bool feature_move(rq_t *from __arg_arena, rq_t *to __arg_arena)
 {
+	u64 theirs, own;
 	task_t *t;
 
 	lab_use_arena();
-	if (!feature_imbalanced(feature_load(from), feature_load(to)))
+	/* One after the other: C leaves the order of arguments open, and with it what each look costs. */
+	theirs = feature_load(from);
+	own = feature_load(to);
+	if (!feature_imbalanced(theirs, own))
 		return false;
 	t = (task_t *)feature_movable(from, &to->q);
 	if (!t)

@@ -683,7 +683,7 @@ __noinline s32 ule_lowest_cpu(task_t *t __arg_arena, s32 limit)
 __noinline s32 ule_pick_cpu(task_t *t __arg_arena, s32 last, s32 this_cpu, u64 now)
 {
 	rq_t *rq, *here;
-	u64 found;
+	u64 found, nr;
 	s32 cpu;
 
 	lab_use_arena();
@@ -706,8 +706,9 @@ __noinline s32 ule_pick_cpu(task_t *t __arg_arena, s32 last, s32 this_cpu, u64 n
 		return last;
 	rq = ule_rq(rq_at(cpu));
 	here = ule_rq(rq_at(this_cpu));
+	nr = lab_read(rq->q.nr);
 	if (lab_allowed(&t->lab, this_cpu) && lab_read(here->lowpri) > t->pri &&
-	    lab_read(rq->lowpri) < ULE_IDLE && lab_read(here->q.nr) <= lab_read(rq->q.nr) + 1)
+	    lab_read(rq->lowpri) < ULE_IDLE && lab_read(here->q.nr) <= nr + 1)
 		return this_cpu;
 	return cpu;
 }

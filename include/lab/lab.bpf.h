@@ -74,7 +74,9 @@ struct {
 /*
  * A word that other CPUs write without the lock that the reader holds, or the
  * other way round. Natively each such access waits until no CPU is earlier in
- * virtual time, so that nobody reads a word out of his future.
+ * virtual time, so that nobody reads a word out of his future. C leaves the
+ * order of operands and arguments open: two such accesses in one expression
+ * stand on either side of && or ||, or compilers come to different results.
  */
 #ifdef __bpf__
 #define lab_read(lvalue)		(*(volatile typeof(lvalue) *)&(lvalue))
