@@ -1,7 +1,7 @@
 //! The pending events, in the order of (time, CPU, sequence), with true cancellation.
 //!
-//! Two parts. Every CPU has one slot per kind of event; a tournament tree over the CPUs keeps the
-//! earliest, so setting and cancelling cost one path of the tree. Timers (sleeping tasks and few
+//! Two parts. Every CPU has one slot per kind of event; a tournament of four at a time over the CPUs
+//! keeps the earliest, so setting and cancelling cost a few matches. Timers (sleeping tasks and few
 //! others) lie in an indexed 4-ary heap. Neither allocates once it has grown to its size.
 
 use schedlab_trace::{CpuId, TaskId};
@@ -79,7 +79,6 @@ pub(crate) enum Event {
     Timer(CpuId, Timer),
 }
 
-const NEVER: u64 = u64::MAX;
 const ABSENT: u32 = u32::MAX;
 
 /// Bits of a CPU's number in a [`Head`].
@@ -93,24 +92,19 @@ impl Head {
     /// Later than everything.
     pub const NEVER: Head = Head(u64::MAX);
 
-    /// # Panics
-    /// If the time is beyond 26 days.
+    /// The last instant, after 26 days.
+    pub const LAST: u64 = (1 << (64 - CPU_BITS)) - 2;
+
+    /// What is due after [`Head::LAST`] counts as due then: no run lasts that long.
     #[inline]
     fn new(time: u64, cpu: u32) -> Head {
-        if time == NEVER {
-            return Head::NEVER;
-        }
-        assert!(time >> (64 - CPU_BITS) == 0, "a run ends before 26 days");
-        Head(time << CPU_BITS | u64::from(cpu))
+        Head(time.min(Head::LAST) << CPU_BITS | u64::from(cpu))
     }
 
+    /// The time in nanoseconds; of [`Head::NEVER`] one that no run gets to.
     #[inline]
     pub fn time(self) -> u64 {
-        if self == Head::NEVER {
-            NEVER
-        } else {
-            self.0 >> CPU_BITS
-        }
+        self.0 >> CPU_BITS
     }
 
     #[inline]
@@ -121,118 +115,140 @@ impl Head {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    time: u64,
-    /// CPU in the upper 24 bits, sequence number below: first come, first served.
-    tie: u64,
+    head: Head,
+    /// First come, first served.
+    seq: u64,
     slot: u32,
 }
 
 impl Entry {
     #[inline]
-    fn key(&self) -> u128 {
-        u128::from(self.time) << 64 | u128::from(self.tie)
-    }
-
-    #[inline]
-    fn head(&self) -> Head {
-        Head::new(self.time, (self.tie >> SEQ_BITS) as u32)
+    fn key(&self) -> (Head, u64) {
+        (self.head, self.seq)
     }
 }
 
-const SEQ_BITS: u32 = 40;
+/// How many play in a match of the tournament.
+const PLAYERS: usize = 4;
 
 pub(crate) struct EventQueue {
-    /// Due times, by CPU and kind.
-    due: Vec<[u64; KINDS]>,
-    /// Tournament: `node[1]` is the winner of all, the children of `i` are `2i` and `2i + 1`, and the
-    /// CPUs are the upper half. A change is played up to the first match whose winner stays the same.
-    node: Vec<Head>,
+    /// When the events of each CPU are due, by kind.
+    due: Vec<[Head; KINDS]>,
+    /// The matches of all rounds, the CPUs' own first. The winners of four neighbouring matches meet in the
+    /// next round.
+    matches: Vec<[Head; PLAYERS]>,
+    /// Where each round begins in `matches`.
+    rounds: Vec<usize>,
+    /// The winner of the last round: the earliest event of all CPUs.
+    first: Head,
     heap: Vec<Entry>,
     /// Place of each timer slot in the heap.
     place: Vec<u32>,
     seq: u64,
 }
 
+/// The earliest of four.
+#[inline]
+fn winner(players: &[Head; PLAYERS]) -> Head {
+    let [a, b, c, d] = *players;
+    a.min(b).min(c.min(d))
+}
+
 impl EventQueue {
     pub fn new(nr_cpus: usize) -> Self {
-        let leaves = nr_cpus.next_power_of_two().max(2);
         assert!(nr_cpus <= 1 << CPU_BITS, "too many CPUs");
+        let mut rounds = Vec::new();
+        let mut matches = 0;
+        let mut players = nr_cpus;
+        loop {
+            rounds.push(matches);
+            players = players.div_ceil(PLAYERS);
+            matches += players;
+            if players <= 1 {
+                break;
+            }
+        }
         EventQueue {
-            due: vec![[NEVER; KINDS]; nr_cpus],
-            node: vec![Head::NEVER; 2 * leaves],
+            due: vec![[Head::NEVER; KINDS]; nr_cpus],
+            matches: vec![[Head::NEVER; PLAYERS]; matches],
+            rounds,
+            first: Head::NEVER,
             heap: Vec::new(),
             place: Vec::new(),
             seq: 0,
         }
     }
 
-    /// Plays the matches of `cpu` anew, from its own up to the first whose winner stays the same.
+    /// Plays the matches of `cpu` anew, up to the first whose winner stays the same.
     #[inline]
-    fn update_leaf(&mut self, cpu: usize, earliest: u64) {
-        let mut winner = Head::new(earliest, cpu as u32);
-        let mut at = cpu + self.node.len() / 2;
-        while self.node[at] != winner {
-            self.node[at] = winner;
-            if at == 1 {
-                break;
+    fn play(&mut self, cpu: usize) {
+        let mut earliest = winner(&self.due[cpu]);
+        let mut player = cpu;
+        for &begin in &self.rounds {
+            let players = &mut self.matches[begin + player / PLAYERS];
+            let place = &mut players[player % PLAYERS];
+            if *place == earliest {
+                return;
             }
-            winner = winner.min(self.node[at ^ 1]);
-            at /= 2;
+            *place = earliest;
+            earliest = winner(players);
+            player /= PLAYERS;
         }
+        self.first = earliest;
     }
 
     /// Sets when `event` is due on `cpu`, in place of what was set before.
+    #[inline]
     pub fn set(&mut self, cpu: CpuId, event: CpuEvent, time: u64) {
-        let due = &mut self.due[cpu.index()];
-        due[event as usize] = time;
-        let earliest = due[0].min(due[1]).min(due[2].min(due[3]));
-        self.update_leaf(cpu.index(), earliest);
+        self.due[cpu.index()][event as usize] = Head::new(time, cpu.0);
+        self.play(cpu.index());
     }
 
     /// When `event` is due on `cpu`, if it is pending.
     pub fn due(&self, cpu: CpuId, event: CpuEvent) -> Option<u64> {
-        let time = self.due[cpu.index()][event as usize];
-        (time != NEVER).then_some(time)
+        let head = self.due[cpu.index()][event as usize];
+        (head != Head::NEVER).then(|| head.time())
     }
 
     /// Makes `event` void.
+    #[inline]
     pub fn cancel(&mut self, cpu: CpuId, event: CpuEvent) {
-        self.set(cpu, event, NEVER);
+        self.due[cpu.index()][event as usize] = Head::NEVER;
+        self.play(cpu.index());
     }
 
     /// The earliest event's time and CPU.
     #[inline]
     pub fn head(&self) -> Head {
-        let of_cpus = self.node[1];
         match self.heap.first() {
-            Some(entry) => of_cpus.min(entry.head()),
-            None => of_cpus,
+            Some(entry) => self.first.min(entry.head),
+            None => self.first,
         }
     }
 
     /// Takes the earliest event; at one time and CPU those of the CPU come before timers.
+    #[inline]
     pub fn pop(&mut self) -> Option<(u64, Event)> {
-        let of_cpus = self.node[1];
-        if let Some(&entry) = self.heap.first()
-            && entry.head() < of_cpus
+        let first = self.first;
+        if let Some(&Entry { head, slot, .. }) = self.heap.first()
+            && head < first
         {
             self.remove_at(0);
-            let event = Event::Timer(CpuId(entry.head().cpu()), Timer::of_slot(entry.slot));
-            return Some((entry.time, event));
+            let event = Event::Timer(CpuId(head.cpu()), Timer::of_slot(slot));
+            return Some((head.time(), event));
         }
-        let (time, cpu) = (of_cpus.time(), of_cpus.cpu());
-        if of_cpus == Head::NEVER {
+        if first == Head::NEVER {
             return None;
         }
+        let cpu = first.cpu();
         let due = &mut self.due[cpu as usize];
         let kind = CpuEvent::ALL
             .into_iter()
-            .find(|&kind| due[kind as usize] == time)
-            .expect("a leaf is the minimum of its slots");
-        due[kind as usize] = NEVER;
-        let earliest = due[0].min(due[1]).min(due[2].min(due[3]));
-        self.update_leaf(cpu as usize, earliest);
-        Some((time, Event::Cpu(CpuId(cpu), kind)))
+            .find(|&kind| due[kind as usize] == first)
+            .expect("a CPU's player is the earliest of its events");
+        due[kind as usize] = Head::NEVER;
+        self.play(cpu as usize);
+        Some((first.time(), Event::Cpu(CpuId(cpu), kind)))
     }
 
     /// Sets when `timer` expires, on `cpu`, in place of what was set before.
@@ -243,8 +259,8 @@ impl EventQueue {
         }
         self.seq += 1;
         let entry = Entry {
-            time,
-            tie: u64::from(cpu.0) << SEQ_BITS | self.seq,
+            head: Head::new(time, cpu.0),
+            seq: self.seq,
             slot,
         };
         let place = self.place[slot as usize];
@@ -262,7 +278,7 @@ impl EventQueue {
     /// When `timer` expires, if it is set.
     pub fn timer_due(&self, timer: Timer) -> Option<u64> {
         match self.place.get(timer.slot() as usize) {
-            Some(&place) if place != ABSENT => Some(self.heap[place as usize].time),
+            Some(&place) if place != ABSENT => Some(self.heap[place as usize].head.time()),
             _ => None,
         }
     }
@@ -367,6 +383,21 @@ mod tests {
         );
         assert_eq!(queue.pop(), None);
         assert_eq!(queue.head(), Head::NEVER);
+    }
+
+    #[test]
+    fn what_is_due_after_the_last_instant_comes_last() {
+        let mut queue = EventQueue::new(2);
+        queue.set_timer(Timer::Task(TaskId(0)), cpu(0), u64::MAX);
+        queue.set(cpu(1), CpuEvent::Main, Head::LAST - 1);
+        assert_eq!(
+            queue.pop(),
+            Some((Head::LAST - 1, Event::Cpu(cpu(1), CpuEvent::Main)))
+        );
+        assert_eq!(
+            queue.pop(),
+            Some((Head::LAST, Event::Timer(cpu(0), Timer::Task(TaskId(0)))))
+        );
     }
 
     /// Against a sorted list, over many operations.

@@ -149,7 +149,8 @@ impl Directory {
 
     #[cold]
     fn insert(&mut self, number: u32) -> usize {
-        if (self.used + 1) * 8 > self.slots.len() * 7 {
+        // At most 5/8 full, so that most lines are at home.
+        if (self.used + 1) * 8 > self.slots.len() * 5 {
             self.grow();
         }
         self.used += 1;

@@ -1,53 +1,51 @@
 //! The sets of one cache: LRU stacks of line copies, allocated when first touched, aged lazily.
 
-/// The head of a set or one of its copies. All of a set lies side by side, so that looking at it is looking
-/// at one place of the host's memory.
+/// A copy of a line.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
-    /// Of a copy its line; of a head the lower half of the number of foreign lines the set has taken in.
+struct LineCopy {
     line: u32,
-    /// Of a copy the line's version; of a head the upper half of that number.
+    /// The line's version when it was read or written here.
     version: u32,
-    /// Of a copy how many other lines, foreign ones included, were used in its set after it; of a head how many
-    /// modelled lines the set holds.
-    depth: u32,
+    /// How many foreign lines its set had taken in when it was last used.
+    seen: u32,
 }
 
-/// A set that is empty and has taken in nothing, and what stands where there is no copy.
-const NONE: Slot = Slot {
+/// What stands where there is no copy.
+const NONE: LineCopy = LineCopy {
     line: 0,
     version: 0,
-    depth: 0,
+    seen: 0,
 };
 
-impl Slot {
-    #[inline]
-    fn seen(&self) -> u64 {
-        u64::from(self.version) << 32 | u64::from(self.line)
-    }
-
-    fn set_seen(&mut self, seen: u64) {
-        self.line = seen as u32;
-        self.version = (seen >> 32) as u32;
-    }
+/// A set.
+#[derive(Clone, Copy, Debug, Default)]
+struct Set {
+    /// Index in [`Sets::copies`] of its first copy, plus 1; 0 = not allocated.
+    begin: u32,
+    /// Copies kept; the last of them may be gone already.
+    len: u32,
 }
 
 /// Where a line is in its set, or that it is not there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
-    /// Index in [`Sets::slots`] of the set's head.
-    head: usize,
-    /// Which of the set's copies; their number where the line is not there.
-    copy: usize,
+    /// The set's number.
+    set: u32,
+    /// How many foreign lines the set has taken in.
+    came: u32,
+    /// Which of the set's copies; where the line is not there, how many copies there are.
+    place: u32,
+    found: bool,
 }
 
 /// One cache.
 ///
-/// Of a set only the modelled lines are kept, the most recently used first, each with its depth in
-/// the LRU stack; foreign lines fill the rest. A line whose depth reaches the number of ways is gone.
+/// Of a set only the modelled lines are kept, the most recently used first; foreign lines fill the rest.
+/// The depth of a copy in the LRU stack is the number of copies before it and of foreign lines that came
+/// since its last use. A copy whose depth reaches the number of ways is gone, and so are all behind it.
 /// An application that streams through the cache puts its lines into the sets in turn, so the number
-/// that came into a set follows from the number that came into the cache, and a set can catch up when
-/// somebody looks at it.
+/// that came into a set follows from the number that came into the cache: nothing is to be done when they
+/// come.
 #[derive(Clone, Debug)]
 pub(super) struct Sets {
     /// Number of sets minus 1; a power of two minus 1.
@@ -55,10 +53,10 @@ pub(super) struct Sets {
     ways: u32,
     /// Binary logarithm of the number of sets.
     shift: u32,
-    /// Index in `slots` of each set's head, plus 1; 0 = not allocated. Empty until the first touch.
-    heads: Vec<u32>,
-    /// A head and `ways` copies for each set that was touched.
-    slots: Vec<Slot>,
+    /// Empty until the first touch.
+    sets: Vec<Set>,
+    /// `ways` copies for each set that was touched.
+    copies: Vec<LineCopy>,
     /// Foreign lines that came into the cache.
     foreign: u64,
     /// Rest of a line, in lines × ns per ms.
@@ -71,8 +69,8 @@ impl Sets {
             mask: sets - 1,
             ways,
             shift: sets.trailing_zeros(),
-            heads: Vec::new(),
-            slots: Vec::new(),
+            sets: Vec::new(),
+            copies: Vec::new(),
             foreign: 0,
             foreign_rest: 0,
         }
@@ -88,100 +86,105 @@ impl Sets {
 
     /// Looks for a copy of `line`: where it is, and whether it has this version.
     #[inline]
-    pub fn find(&mut self, line: u32, version: u32) -> (Way, bool) {
-        let head = self.head(line);
-        let copies = self.copies_of(head);
-        for (copy, other) in copies.iter().enumerate() {
-            if other.line == line {
-                return (Way { head, copy }, other.version == version);
+    pub fn find(&self, line: u32, version: u32) -> (Way, bool) {
+        let number = line & self.mask;
+        let mut way = Way {
+            set: number,
+            came: self.came(number),
+            place: 0,
+            found: false,
+        };
+        let Some(&Set {
+            begin: begin @ 1..,
+            len,
+        }) = self.sets.get(number as usize)
+        else {
+            return (way, false);
+        };
+        let begin = begin as usize - 1;
+        for copy in &self.copies[begin..begin + len as usize] {
+            if copy.line == line {
+                way.found = self.depth(way.place, copy, way.came) < self.ways;
+                return (way, way.found && copy.version == version);
             }
+            way.place += 1;
         }
-        let copy = copies.len();
-        (Way { head, copy }, false)
+        (way, false)
     }
 
     /// Puts a copy of `line` first, in the place of what `way` holds. Nothing else may have happened
     /// to this cache since `way` was found.
     #[inline]
-    pub fn put_first(&mut self, Way { head, copy }: Way, line: u32, version: u32) {
-        let ways = self.ways;
-        let set = &mut self.slots[head..=head + ways as usize];
-        let (head, copies) = set.split_first_mut().expect("a set has a head");
-        let len = head.depth as usize;
-        if copy == len {
-            // The line comes in new: the least recently used of the set goes, if it is a modelled one.
-            let goes = len > 0 && copies[len - 1].depth + 1 == ways;
-            head.depth += u32::from(!goes);
+    pub fn put_first(&mut self, way: Way, line: u32, version: u32) {
+        let last = if way.found {
+            way.place as usize
+        } else {
+            self.make_room(way)
+        };
+        let begin = self.sets[way.set as usize].begin as usize - 1;
+        let copies = &mut self.copies[begin..=begin + last];
+        if last > 0 {
+            copies.copy_within(..last, 1);
         }
-        let mut carried = Slot {
+        copies[0] = LineCopy {
             line,
             version,
-            depth: 0,
+            seen: way.came,
         };
-        let last = copy.min(head.depth as usize - 1);
-        for place in &mut copies[..=last] {
-            std::mem::swap(place, &mut carried);
-            carried.depth += 1;
-        }
     }
 
-    /// Whether there is a copy of `line` of this version; changes nothing that matters.
-    pub fn peek(&mut self, line: u32, version: u32) -> bool {
+    /// Which copy of the set makes room for a line that comes in: an unused one, unless the set is full of
+    /// other lines and the least recently used of them is a modelled one.
+    fn make_room(&mut self, way: Way) -> usize {
+        let number = way.set as usize;
+        if self.sets.get(number).is_none_or(|set| set.begin == 0) {
+            self.allocate(number);
+        }
+        let Set { begin, mut len } = self.sets[number];
+        let begin = begin as usize - 1;
+        let depth_of = |place: u32| {
+            let copy = &self.copies[begin + place as usize];
+            self.depth(place, copy, way.came)
+        };
+        // Those that are gone are the last.
+        while len > 0 && depth_of(len - 1) >= self.ways {
+            len -= 1;
+        }
+        let is_full = len > 0 && depth_of(len - 1) == self.ways - 1;
+        len += u32::from(!is_full);
+        self.sets[number].len = len;
+        len as usize - 1
+    }
+
+    /// Whether there is a copy of `line` of this version.
+    pub fn peek(&self, line: u32, version: u32) -> bool {
         self.find(line, version).1
     }
 
+    /// How many other lines, foreign ones included, were used in its set after the copy at `place`.
     #[inline]
-    fn copies_of(&self, head: usize) -> &[Slot] {
-        let len = self.slots[head].depth as usize;
-        &self.slots[head + 1..head + 1 + len]
+    fn depth(&self, place: u32, copy: &LineCopy, came: u32) -> u32 {
+        // Counts modulo 2^32: a copy that saw so many lines go by would be found again, and none is kept.
+        place.saturating_add(came.wrapping_sub(copy.seen))
     }
 
-    /// Index of the head of the set of `line`, foreign lines accounted for.
+    /// How many foreign lines came into a set. Set 0 takes the first, set 1 the second, and so on.
     #[inline]
-    fn head(&mut self, line: u32) -> usize {
-        let number = line & self.mask;
-        let head = match self.heads.get(number as usize) {
-            Some(&head @ 1..) => head as usize - 1,
-            _ => self.allocate(number),
-        };
-        // Set 0 takes the first foreign line, set 1 the second, and so on.
-        let came = (self.foreign + u64::from(self.mask ^ number)) >> self.shift;
-        if came != self.slots[head].seen() {
-            self.catch_up(head, came);
-        }
-        head
-    }
-
-    /// Puts the foreign lines that came into a set since it was last looked at on top.
-    fn catch_up(&mut self, head: usize, came: u64) {
-        let ways = self.ways;
-        let set = &mut self.slots[head..=head + ways as usize];
-        let (head, copies) = set.split_first_mut().expect("a set has a head");
-        let new = (came - head.seen()).min(u64::from(ways)) as u32;
-        head.set_seen(came);
-        let mut left = 0;
-        for copy in &mut copies[..head.depth as usize] {
-            copy.depth += new;
-            left += u32::from(copy.depth < ways);
-        }
-        // The deepest are the last.
-        head.depth = left;
+    fn came(&self, set: u32) -> u32 {
+        ((self.foreign + u64::from(self.mask ^ set)) >> self.shift) as u32
     }
 
     #[cold]
-    fn allocate(&mut self, number: u32) -> usize {
-        if self.heads.is_empty() {
-            self.heads = vec![0; self.mask as usize + 1];
+    fn allocate(&mut self, set: usize) {
+        if self.sets.is_empty() {
+            self.sets = vec![Set::default(); self.mask as usize + 1];
         }
-        let head = self.slots.len();
-        self.heads[number as usize] =
-            u32::try_from(head + 1).expect("a cache has fewer than 2^32 lines");
-        // An untouched set has nothing to lose to foreign lines: they find it empty.
-        self.slots.resize(head + 1 + self.ways as usize, NONE);
-        head
+        let begin = self.copies.len() + 1;
+        self.sets[set].begin = u32::try_from(begin).expect("a cache has fewer than 2^32 lines");
+        self.copies.resize(begin - 1 + self.ways as usize, NONE);
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.heads.capacity() * size_of::<u32>() + self.slots.capacity() * size_of::<Slot>()
+        self.sets.capacity() * size_of::<Set>() + self.copies.capacity() * size_of::<LineCopy>()
     }
 }
