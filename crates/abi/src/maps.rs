@@ -69,7 +69,8 @@ pub fn check(map: &MapDef) -> Result<(), String> {
 /// Memory for values of one size, aligned to 8 bytes, zeroed, never moving.
 struct Slab {
     words: usize,
-    per_chunk: usize,
+    /// Binary logarithm of the number of values in a chunk.
+    chunk_bits: u32,
     chunks: Vec<Box<[u64]>>,
 }
 
@@ -78,20 +79,19 @@ impl Slab {
         let words = value_size.div_ceil(8) as usize;
         Slab {
             words,
-            per_chunk: (8192 / words).clamp(1, expected.max(1)),
+            chunk_bits: (8192 / words).clamp(1, expected.max(1)).ilog2(),
             chunks: Vec::new(),
         }
     }
 
     fn get(&mut self, index: usize) -> *mut u8 {
-        while self.chunks.len() <= index / self.per_chunk {
-            let chunk = vec![0u64; self.per_chunk * self.words];
-            self.chunks.push(chunk.into_boxed_slice());
+        let chunk = index.wrapping_shr(self.chunk_bits);
+        while self.chunks.len() <= chunk {
+            let values = vec![0u64; self.words << self.chunk_bits];
+            self.chunks.push(values.into_boxed_slice());
         }
-        let at = index % self.per_chunk * self.words;
-        self.chunks[index / self.per_chunk][at..]
-            .as_mut_ptr()
-            .cast()
+        let at = (index - (chunk << self.chunk_bits)) * self.words;
+        self.chunks[chunk][at..].as_mut_ptr().cast()
     }
 }
 
@@ -456,7 +456,7 @@ impl Map {
                 let mut chunks = slab.chunks.iter().enumerate();
                 chunks.find_map(|(index, chunk)| {
                     let offset = within(chunk.as_ptr(), chunk.len())?;
-                    Some((index * slab.per_chunk * slab.words * 8) as u64 + offset)
+                    Some(((index << slab.chunk_bits) * slab.words * 8) as u64 + offset)
                 })
             }
             _ => None,

@@ -144,7 +144,7 @@ impl Directory {
     /// Fibonacci hashing: the golden ratio spreads the regular distances of structures.
     #[inline]
     fn home(&self, number: u32) -> usize {
-        (number.wrapping_mul(0x9E37_79B9) >> self.shift) as usize
+        number.wrapping_mul(0x9E37_79B9).wrapping_shr(self.shift) as usize
     }
 
     #[cold]

@@ -184,13 +184,12 @@ impl CacheModel {
     ///
     /// CPUs may call a little out of the order of their times: ownership follows the order of the
     /// calls, the wait for the bus that of the times (see [`crate::bus`]).
-    #[inline]
     pub fn touch(&mut self, cpu: CpuId, now: Instant, address: u64, write: bool) -> Access {
         assert!(
             address < crate::address::END,
             "{address:#x} is outside of the modelled space"
         );
-        let number = (address >> self.line_shift) as u32;
+        let number = self.line_of(address);
         let of_cpu = &mut self.cpus[cpu.index()];
         of_cpu.stats.accesses += 1;
         let me = of_cpu.cache;
@@ -210,6 +209,12 @@ impl CacheModel {
         self.leave_the_cache(cpu, mine, now, address, index, write)
     }
 
+    /// The number of the line that holds `address`.
+    #[inline]
+    fn line_of(&self, address: u64) -> u32 {
+        address.wrapping_shr(self.line_shift) as u32
+    }
+
     /// `cpu` accesses every line of `bytes` bytes from `address`, one after another.
     #[inline]
     pub fn touch_range(
@@ -220,15 +225,17 @@ impl CacheModel {
         bytes: u32,
         write: bool,
     ) -> Access {
+        let first = self.line_of(address);
+        let last = self.line_of(address + u64::from(bytes.max(1)) - 1);
+        if first == last {
+            return self.touch(cpu, now, address, write);
+        }
         let mut total = Access::default();
-        let mut line = address >> self.line_shift;
-        let last = (address + u64::from(bytes.max(1)) - 1) >> self.line_shift;
-        while line <= last {
+        for line in first..=last {
             let now = Instant::from_ns(now.ns() + total.cost_ps / 1_000);
-            let access = self.touch(cpu, now, line << self.line_shift, write);
+            let access = self.touch(cpu, now, u64::from(line) << self.line_shift, write);
             total.cost_ps += access.cost_ps;
             total.miss |= access.miss;
-            line += 1;
         }
         total
     }
@@ -245,9 +252,8 @@ impl CacheModel {
         address: u64,
         bytes: u32,
     ) -> Access {
-        let lines = ((address + u64::from(bytes.max(1)) - 1) >> self.line_shift)
-            - (address >> self.line_shift)
-            + 1;
+        let last = self.line_of(address + u64::from(bytes.max(1)) - 1);
+        let lines = u64::from(last - self.line_of(address)) + 1;
         let mut access = self.touch_range(cpu, asked, address, bytes, false);
         let lead_ps = now.since(asked).ns() * 1_000;
         access.cost_ps = access
@@ -267,7 +273,7 @@ impl CacheModel {
         index: usize,
         write: bool,
     ) -> Access {
-        let number = (address >> self.line_shift) as u32;
+        let number = self.line_of(address);
         let place = self.places[usize::from(me)];
         let line = self.directory.line(index);
         let stats = &mut self.cpus[cpu.index()].stats;

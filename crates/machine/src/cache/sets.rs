@@ -171,7 +171,7 @@ impl Sets {
     /// How many foreign lines came into a set. Set 0 takes the first, set 1 the second, and so on.
     #[inline]
     fn came(&self, set: u32) -> u32 {
-        ((self.foreign + u64::from(self.mask ^ set)) >> self.shift) as u32
+        (self.foreign + u64::from(self.mask ^ set)).wrapping_shr(self.shift) as u32
     }
 
     #[cold]
