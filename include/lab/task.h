@@ -162,19 +162,22 @@ static __always_inline void lab_task_refresh(lab_task_t *t, struct task_struct *
 
 	/* A thread that is not the first takes the number of the process when it calls execve(). */
 	t->pid = p->pid;
+	t->mm = (u64)(unsigned long)p->mm;
 #ifdef __bpf__
-	u64 bits[LAB_MASK_WORDS] = {};
+	/* At each enqueue, so without a call where there is one word; those beyond stay 0. */
+	t->allowed[0] = p->cpus_ptr->bits[0];
+	if (words > 1) {
+		u64 bits[LAB_MASK_WORDS] = {};
 
-	if (words > LAB_MASK_WORDS)
-		words = LAB_MASK_WORDS;
-	bpf_probe_read_kernel(bits, words * sizeof(u64), p->cpus_ptr);
-	t->mm = (u64)BPF_CORE_READ(p, mm);
-	bpf_for(i, 0, LAB_MASK_WORDS)
-		t->allowed[i] = bits[i];
+		if (words > LAB_MASK_WORDS)
+			words = LAB_MASK_WORDS;
+		bpf_probe_read_kernel(bits, words * sizeof(u64), p->cpus_ptr);
+		bpf_for(i, 1, words)
+			t->allowed[i & (LAB_MASK_WORDS - 1)] = bits[i & (LAB_MASK_WORDS - 1)];
+	}
 #else
 	for (i = 0; i < words; i++)
 		t->allowed[i] = p->cpus_ptr->bits[i];
-	t->mm = (u64)(unsigned long)p->mm;
 #endif
 }
 
