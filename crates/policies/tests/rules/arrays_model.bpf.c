@@ -6,10 +6,7 @@
  */
 #include <lab/lab.bpf.h>
 #include <lab/arrays.h>
-
-char _license[] SEC("license") = "GPL";
-
-UEI_DEFINE(uei);
+#include "model.h"
 
 #define NODES	4
 #define LEVELS	70
@@ -33,25 +30,10 @@ struct world {
 	struct lab_list lists[2 * LEVELS];
 	struct item items[NODES];
 	u64 clock;
-	u32 seed;
-	u32 done;
 	u32 swaps;
 };
 
 struct world __arena_global world;
-
-static __noinline u32 draw(u32 below)
-{
-	u32 x;
-
-	lab_use_arena();
-	x = world.seed;
-	x ^= x << 13;
-	x ^= x >> 17;
-	x ^= x << 5;
-	world.seed = x;
-	return x % below;
-}
 
 /* Number of the item that comes next in the active or the expired queue, NODES = none. */
 static __noinline u32 model_first(bool expired)
@@ -138,37 +120,21 @@ static __noinline int step(void)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(arrays_model_init)
 {
-	u32 i;
 	int error = lab_init();
+	u32 i;
 
 	if (error)
 		return error;
 	if (!lab_arrays_init(&world.arrays, world.lists, LEVELS))
 		return -EINVAL;
-	world.seed = 2463534242u;
 	bpf_for(i, 0, NODES)
 		world.items[i & (NODES - 1)].number = i;
-	bpf_for(i, 0, rounds) {
-		if (step() || !same()) {
-			scx_bpf_error("the arrays differ from the model after %u operations", i);
-			return -EINVAL;
-		}
-		world.done++;
+	error = model_make(rounds, !step() && same());
+	if (!error && world.swaps < 50) {
+		scx_bpf_error("only %u swaps", world.swaps);
+		error = -EINVAL;
 	}
-	if (world.done != rounds || world.swaps < 50) {
-		scx_bpf_error("%u of %u operations were made, %u swaps", world.done, rounds,
-			      world.swaps);
-		return -EINVAL;
-	}
-	return 0;
+	return error;
 }
 
-void BPF_STRUCT_OPS(arrays_model_exit, struct scx_exit_info *ei)
-{
-	UEI_RECORD(uei, ei);
-}
-
-SCX_OPS_DEFINE(arrays_model_ops,
-	       .init	= (void *)arrays_model_init,
-	       .exit	= (void *)arrays_model_exit,
-	       .name	= "arrays_model");
+MODEL_OPS(arrays_model);

@@ -7,7 +7,7 @@
 static void like_a_model(void)
 {
 	script_start(1);
-	EQUAL(world.done, 3000);
+	EQUAL(model_run.done, 3000);
 	CHECK(world.swaps >= 50);
 }
 

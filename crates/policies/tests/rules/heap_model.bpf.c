@@ -6,10 +6,7 @@
  */
 #include <lab/lab.bpf.h>
 #include <lab/heap.h>
-
-char _license[] SEC("license") = "GPL";
-
-UEI_DEFINE(uei);
+#include "model.h"
 
 #define NODES	64
 
@@ -28,24 +25,9 @@ struct world {
 	u64 greatest;
 	u32 counted;
 	u32 nr;
-	u32 seed;
-	u32 done;
 };
 
 struct world __arena_global world;
-
-__noinline u32 draw(u32 below)
-{
-	u32 x;
-
-	lab_use_arena();
-	x = world.seed;
-	x ^= x << 13;
-	x ^= x >> 17;
-	x ^= x << 5;
-	world.seed = x;
-	return x % below;
-}
 
 static __always_inline u64 rank_of(lab_heap_node_t *node)
 {
@@ -130,37 +112,12 @@ __noinline bool step(void)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(heap_model_init)
 {
-	u32 i;
 	int error = lab_init();
 
 	if (error)
 		return error;
 	lab_heap_init(&world.heap);
-	world.seed = 2463534242u;
-	bpf_for(i, 0, rounds) {
-		if (!same()) {
-			scx_bpf_error("the heap differs from the array after %u operations", i);
-			return -EINVAL;
-		}
-		if (!step()) {
-			scx_bpf_error("operation %u gave up", i);
-			return -EINVAL;
-		}
-		world.done++;
-	}
-	if (world.done != rounds) {
-		scx_bpf_error("%u of %u operations were made", world.done, rounds);
-		return -EINVAL;
-	}
-	return 0;
+	return model_make(rounds, same() && step());
 }
 
-void BPF_STRUCT_OPS(heap_model_exit, struct scx_exit_info *ei)
-{
-	UEI_RECORD(uei, ei);
-}
-
-SCX_OPS_DEFINE(heap_model_ops,
-	       .init	= (void *)heap_model_init,
-	       .exit	= (void *)heap_model_exit,
-	       .name	= "heap_model");
+MODEL_OPS(heap_model);

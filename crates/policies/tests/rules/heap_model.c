@@ -7,7 +7,7 @@
 static void like_an_array(void)
 {
 	script_start(1);
-	EQUAL(world.done, 1500);
+	EQUAL(model_run.done, 1500);
 }
 
 static void a_broken_tree_is_found(void)

@@ -5,10 +5,7 @@
  * difference. It schedules by the global queue.
  */
 #include <lab/lab.bpf.h>
-
-char _license[] SEC("license") = "GPL";
-
-UEI_DEFINE(uei);
+#include "model.h"
 
 #define NODES	16
 
@@ -24,26 +21,10 @@ struct item {
 struct world {
 	struct lab_list list;
 	struct item items[NODES];
-	u32 model[NODES];
-	u32 nr;
-	u32 seed;
-	u32 done;
+	struct model_array model;
 };
 
 struct world __arena_global world;
-
-static __noinline u32 draw(u32 below)
-{
-	u32 x;
-
-	lab_use_arena();
-	x = world.seed;
-	x ^= x << 13;
-	x ^= x >> 17;
-	x ^= x << 5;
-	world.seed = x;
-	return x % below;
-}
 
 /* Whether the list, walked both ways, is the array. */
 static __noinline bool same(void)
@@ -54,42 +35,34 @@ static __noinline bool same(void)
 	lab_use_arena();
 	back = &world.list.head;
 	lab_list_for_each(pos, &world.list) {
-		if (i >= world.nr || pos->prev != back)
+		if (i >= world.model.nr || pos->prev != back)
 			return false;
-		if (lab_entry(pos, struct item, node)->number != world.model[i & (NODES - 1)])
+		if (lab_entry(pos, struct item, node)->number != model_at(&world.model, i))
 			return false;
 		back = pos;
 		i++;
 	}
 	return lab_list_ended(pos, &world.list) && world.list.head.prev == back &&
-	       i == world.nr && world.list.nr == world.nr;
+	       i == world.model.nr && world.list.nr == world.model.nr;
 }
 
 static __noinline int step(void)
 {
 	struct item __arena *item;
-	u32 number, i;
+	u32 number;
 
 	lab_use_arena();
 	number = draw(NODES);
 	item = &world.items[number & (NODES - 1)];
 	if (item->linked) {
 		lab_list_del(&world.list, &item->node);
-		for (i = 0; i < world.nr && world.model[i & (NODES - 1)] != number && can_loop; i++)
-			;
-		world.nr--;
-		for (; i < world.nr && can_loop; i++)
-			world.model[i & (NODES - 1)] = world.model[(i + 1) & (NODES - 1)];
+		model_remove(&world.model, number);
 	} else if (draw(2)) {
 		lab_list_add_tail(&world.list, &item->node);
-		world.model[world.nr & (NODES - 1)] = number;
-		world.nr++;
+		model_insert(&world.model, world.model.nr, number);
 	} else {
 		lab_list_add_head(&world.list, &item->node);
-		for (i = world.nr; i > 0 && can_loop; i--)
-			world.model[i & (NODES - 1)] = world.model[(i - 1) & (NODES - 1)];
-		world.model[0] = number;
-		world.nr++;
+		model_insert(&world.model, 0, number);
 	}
 	item->linked = !item->linked;
 	return 0;
@@ -97,36 +70,15 @@ static __noinline int step(void)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(list_model_init)
 {
-	u32 i;
 	int error = lab_init();
+	u32 i;
 
 	if (error)
 		return error;
 	lab_list_init(&world.list);
-	world.seed = 2463534242u;
 	bpf_for(i, 0, NODES)
 		world.items[i & (NODES - 1)].number = i;
-	bpf_for(i, 0, rounds) {
-		if (!same()) {
-			scx_bpf_error("the list differs from the array after %u operations", i);
-			return -EINVAL;
-		}
-		step();
-		world.done++;
-	}
-	if (world.done != rounds) {
-		scx_bpf_error("%u of %u operations were made", world.done, rounds);
-		return -EINVAL;
-	}
-	return 0;
+	return model_make(rounds, same() && !step());
 }
 
-void BPF_STRUCT_OPS(list_model_exit, struct scx_exit_info *ei)
-{
-	UEI_RECORD(uei, ei);
-}
-
-SCX_OPS_DEFINE(list_model_ops,
-	       .init	= (void *)list_model_init,
-	       .exit	= (void *)list_model_exit,
-	       .name	= "list_model");
+MODEL_OPS(list_model);

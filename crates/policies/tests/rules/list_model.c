@@ -7,14 +7,14 @@
 static void like_an_array(void)
 {
 	script_start(1);
-	EQUAL(world.done, 2000);
+	EQUAL(model_run.done, 2000);
 }
 
 static void a_broken_link_is_found(void)
 {
 	script_start(1);
 	CHECK(same());
-	world.items[world.model[0]].node.prev = NULL;
+	world.items[model_at(&world.model, 0)].node.prev = NULL;
 	CHECK(!same());
 }
 

@@ -5,10 +5,7 @@
  * them and fails on the first difference. It schedules by the global queue.
  */
 #include <lab/lab.bpf.h>
-
-char _license[] SEC("license") = "GPL";
-
-UEI_DEFINE(uei);
+#include "model.h"
 
 #define NODES	16
 #define LEVELS	140
@@ -26,26 +23,10 @@ struct world {
 	struct lab_prio_array array;
 	struct lab_list lists[LEVELS];
 	struct item items[NODES];
-	u32 model[NODES];	/* numbers of the linked items; equals of a level in its order */
-	u32 nr;
-	u32 seed;
-	u32 done;
+	struct model_array model;	/* the linked items; equals of a level in its order */
 };
 
 struct world __arena_global world;
-
-static __noinline u32 draw(u32 below)
-{
-	u32 x;
-
-	lab_use_arena();
-	x = world.seed;
-	x ^= x << 13;
-	x ^= x >> 17;
-	x ^= x << 5;
-	world.seed = x;
-	return x % below;
-}
 
 /* Levels in which much happens: the ends of the bitmap's words, and any. */
 static __noinline u32 draw_level(void)
@@ -63,7 +44,7 @@ static __noinline u32 draw_level(void)
 
 static __always_inline struct item __arena *modelled(u32 i)
 {
-	return &world.items[world.model[i & (NODES - 1)] & (NODES - 1)];
+	return &world.items[model_at(&world.model, i) & (NODES - 1)];
 }
 
 /* Whether the item at place i of the model has the neighbours it should have. */
@@ -82,7 +63,7 @@ static __noinline bool in_place(u32 i)
 	head = &list->head;
 	before = head;
 	after = head;
-	bpf_for(j, 0, world.nr) {
+	bpf_for(j, 0, world.model.nr) {
 		if (modelled(j)->level != item->level)
 			continue;
 		nr++;
@@ -102,7 +83,7 @@ static __noinline s32 model_next(u32 level)
 	u32 i;
 
 	lab_use_arena();
-	bpf_for(i, 0, world.nr) {
+	bpf_for(i, 0, world.model.nr) {
 		if (modelled(i)->level >= level &&
 		    (best == LAB_PRIO_NONE || modelled(i)->level < best))
 			best = modelled(i)->level;
@@ -118,7 +99,7 @@ static __noinline bool same(void)
 	u32 i, level;
 
 	lab_use_arena();
-	bpf_for(i, 0, world.nr) {
+	bpf_for(i, 0, world.model.nr) {
 		if (!in_place(i))
 			return false;
 		level = modelled(i)->level;
@@ -135,7 +116,7 @@ static __noinline bool same(void)
 			return false;
 	}
 	level = draw_level();
-	return used == world.nr && world.array.nr == world.nr &&
+	return used == world.model.nr && world.array.nr == world.model.nr &&
 	       lab_prio_first(&world.array) == model_next(0) &&
 	       lab_prio_next(&world.array, level) == model_next(level) &&
 	       lab_prio_next(&world.array, LEVELS) == LAB_PRIO_NONE;
@@ -144,47 +125,37 @@ static __noinline bool same(void)
 static __noinline int step(void)
 {
 	struct item __arena *item;
-	u32 number, place, i;
+	u32 number, place;
 
 	lab_use_arena();
 	number = draw(NODES);
 	item = &world.items[number & (NODES - 1)];
 	if (item->linked) {
 		lab_prio_del(&world.array, item->level, &item->node);
-		for (i = 0; i < world.nr && world.model[i & (NODES - 1)] != number && can_loop; i++)
-			;
-		world.nr--;
-		for (; i < world.nr && can_loop; i++)
-			world.model[i & (NODES - 1)] = world.model[(i + 1) & (NODES - 1)];
+		model_remove(&world.model, number);
 		item->linked = false;
 		return 0;
 	}
 	item->level = draw_level();
 	item->linked = true;
-	if (world.nr && !draw(3)) {
-		place = draw(world.nr);
+	if (world.model.nr && !draw(3)) {
+		place = draw(world.model.nr);
 		item->level = modelled(place)->level;
 		lab_prio_add_before(&world.array, item->level, &item->node,
 				    &modelled(place)->node);
-		for (i = world.nr; i > place && can_loop; i--)
-			world.model[i & (NODES - 1)] = world.model[(i - 1) & (NODES - 1)];
-		world.model[place & (NODES - 1)] = number;
+		model_insert(&world.model, place, number);
 	} else if (draw(2)) {
 		lab_prio_add_tail(&world.array, item->level, &item->node);
-		world.model[world.nr & (NODES - 1)] = number;
+		model_insert(&world.model, world.model.nr, number);
 	} else {
 		lab_prio_add_head(&world.array, item->level, &item->node);
-		for (i = world.nr; i > 0 && can_loop; i--)
-			world.model[i & (NODES - 1)] = world.model[(i - 1) & (NODES - 1)];
-		world.model[0] = number;
+		model_insert(&world.model, 0, number);
 	}
-	world.nr++;
 	return 0;
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(prio_model_init)
 {
-	u32 i;
 	int error = lab_init();
 
 	if (error)
@@ -194,28 +165,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(prio_model_init)
 		scx_bpf_error("an array of %u levels is refused, or one of too many is not", LEVELS);
 		return -EINVAL;
 	}
-	world.seed = 2463534242u;
-	bpf_for(i, 0, rounds) {
-		if (!same()) {
-			scx_bpf_error("the array differs from the model after %u operations", i);
-			return -EINVAL;
-		}
-		step();
-		world.done++;
-	}
-	if (world.done != rounds) {
-		scx_bpf_error("%u of %u operations were made", world.done, rounds);
-		return -EINVAL;
-	}
-	return 0;
+	return model_make(rounds, same() && !step());
 }
 
-void BPF_STRUCT_OPS(prio_model_exit, struct scx_exit_info *ei)
-{
-	UEI_RECORD(uei, ei);
-}
-
-SCX_OPS_DEFINE(prio_model_ops,
-	       .init	= (void *)prio_model_init,
-	       .exit	= (void *)prio_model_exit,
-	       .name	= "prio_model");
+MODEL_OPS(prio_model);

@@ -7,7 +7,7 @@
 static void like_a_model(void)
 {
 	script_start(1);
-	EQUAL(world.done, 2000);
+	EQUAL(model_run.done, 2000);
 }
 
 static void a_broken_link_is_found(void)

@@ -6,10 +6,7 @@
  */
 #include <lab/lab.bpf.h>
 #include <lab/rbtree.h>
-
-char _license[] SEC("license") = "GPL";
-
-UEI_DEFINE(uei);
+#include "model.h"
 
 #define NODES	32
 
@@ -24,33 +21,17 @@ struct item {
 struct world {
 	struct lab_rb_tree tree;
 	struct item items[NODES];
-	u32 model[NODES];	/* numbers of the linked items, in order */
-	u32 nr;
+	struct model_array model;	/* the linked items, in order */
 	u32 place;		/* of the item that is added; here, as the verifier would follow a local */
 	u32 depth, blacks;	/* of the node that was looked at last; likewise */
-	u32 seed;
-	u32 done;
 	u32 deepest;
 };
 
 struct world __arena_global world;
 
-static __noinline u32 draw(u32 below)
-{
-	u32 x;
-
-	lab_use_arena();
-	x = world.seed;
-	x ^= x << 13;
-	x ^= x >> 17;
-	x ^= x << 5;
-	world.seed = x;
-	return x % below;
-}
-
 static __always_inline lab_rb_node_t *modelled(u32 i)
 {
-	return &world.items[world.model[i & (NODES - 1)] & (NODES - 1)].node;
+	return &world.items[model_at(&world.model, i) & (NODES - 1)].node;
 }
 
 /* Whether @node's children, colour and least value are as they must be. */
@@ -95,7 +76,7 @@ static __noinline lab_rb_node_t *model_within(s64 bound)
 	u32 i;
 
 	lab_use_arena();
-	bpf_for(i, 0, world.nr) {
+	bpf_for(i, 0, world.model.nr) {
 		if (!lab_rb_less(bound, modelled(i)->value))
 			return modelled(i);
 	}
@@ -111,7 +92,7 @@ __weak bool same(void)
 
 	lab_use_arena();
 	pos = world.tree.first;
-	bpf_for(i, 0, world.nr) {
+	bpf_for(i, 0, world.model.nr) {
 		want = modelled(i);
 		if (pos != want || !sound(want))
 			return false;
@@ -126,9 +107,9 @@ __weak bool same(void)
 		if (lab_rb_prev(want) != (i ? modelled(i - 1) : NULL))
 			return false;
 	}
-	if (pos || world.tree.nr != world.nr)
+	if (pos || world.tree.nr != world.model.nr)
 		return false;
-	if (lab_rb_last(&world.tree) != (world.nr ? modelled(world.nr - 1) : NULL))
+	if (lab_rb_last(&world.tree) != (world.model.nr ? modelled(world.model.nr - 1) : NULL))
 		return false;
 	if (world.tree.root && (world.tree.root->red || world.tree.root->parent))
 		return false;
@@ -148,11 +129,7 @@ __weak int step(void)
 	item = &world.items[number & (NODES - 1)];
 	if (item->linked) {
 		lab_rb_del(&world.tree, &item->node);
-		for (i = 0; i < world.nr && world.model[i & (NODES - 1)] != number && can_loop; i++)
-			;
-		world.nr--;
-		for (; i < world.nr && can_loop; i++)
-			world.model[i & (NODES - 1)] = world.model[(i + 1) & (NODES - 1)];
+		model_remove(&world.model, number);
 		item->linked = false;
 		return 0;
 	}
@@ -162,49 +139,25 @@ __weak int step(void)
 	if (!lab_rb_add(&world.tree, &item->node))
 		return -1;
 	item->linked = true;
-	world.place = world.nr;
-	bpf_for(i, 0, world.nr) {
+	world.place = world.model.nr;
+	bpf_for(i, 0, world.model.nr) {
 		if (lab_rb_less(item->node.key, modelled(i)->key)) {
 			world.place = i;
 			break;
 		}
 	}
-	for (i = world.nr; i > world.place && can_loop; i--)
-		world.model[i & (NODES - 1)] = world.model[(i - 1) & (NODES - 1)];
-	world.model[world.place & (NODES - 1)] = number;
-	world.nr++;
+	model_insert(&world.model, world.place, number);
 	return 0;
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(rb_model_init)
 {
 	int error = lab_init();
-	u32 i;
 
 	if (error)
 		return error;
 	lab_rb_init(&world.tree);
-	world.seed = 2463534242u;
-	bpf_for(i, 0, rounds) {
-		if (!same() || step()) {
-			scx_bpf_error("the tree differs from the model after %u operations", i);
-			return -EINVAL;
-		}
-		world.done++;
-	}
-	if (world.done != rounds) {
-		scx_bpf_error("%u of %u operations were made", world.done, rounds);
-		return -EINVAL;
-	}
-	return 0;
+	return model_make(rounds, same() && !step());
 }
 
-void BPF_STRUCT_OPS(rb_model_exit, struct scx_exit_info *ei)
-{
-	UEI_RECORD(uei, ei);
-}
-
-SCX_OPS_DEFINE(rb_model_ops,
-	       .init	= (void *)rb_model_init,
-	       .exit	= (void *)rb_model_exit,
-	       .name	= "rb_model");
+MODEL_OPS(rb_model);

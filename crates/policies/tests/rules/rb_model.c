@@ -7,7 +7,7 @@
 static void like_a_sorted_array(void)
 {
 	script_start(1);
-	EQUAL(world.done, 3000);
+	EQUAL(model_run.done, 3000);
 	/* Deep enough that both children of an inner node were taken out, too. */
 	CHECK(world.deepest >= 5);
 }
@@ -18,12 +18,12 @@ static void a_wrong_colour_is_found(void)
 
 	script_start(1);
 	CHECK(same());
-	for (i = 0; i < world.nr; i++) {
+	for (i = 0; i < world.model.nr; i++) {
 		modelled(i)->red ^= 1;
 		found += !same();
 		modelled(i)->red ^= 1;
 	}
-	EQUAL(found, world.nr);
+	EQUAL(found, world.model.nr);
 }
 
 static void a_wrong_least_is_found(void)

@@ -6,10 +6,7 @@
  */
 #include <lab/lab.bpf.h>
 #include <lab/skiplist.h>
-
-char _license[] SEC("license") = "GPL";
-
-UEI_DEFINE(uei);
+#include "model.h"
 
 #define NODES	32
 
@@ -24,32 +21,16 @@ struct item {
 struct world {
 	struct lab_skip_list list;
 	struct item items[NODES];
-	u32 model[NODES];	/* numbers of the linked items, in order */
-	u32 nr;
+	struct model_array model;	/* the linked items, in order */
 	u32 place;		/* of the item that is added; here, as the verifier would follow a local */
-	u32 seed;
-	u32 done;
 	u32 highest;
 };
 
 struct world __arena_global world;
 
-static __noinline u32 draw(u32 below)
-{
-	u32 x;
-
-	lab_use_arena();
-	x = world.seed;
-	x ^= x << 13;
-	x ^= x >> 17;
-	x ^= x << 5;
-	world.seed = x;
-	return x % below;
-}
-
 static __always_inline lab_skip_node_t *modelled(u32 i)
 {
-	return &world.items[world.model[i & (NODES - 1)] & (NODES - 1)].node;
+	return &world.items[model_at(&world.model, i) & (NODES - 1)].node;
 }
 
 /* Whether level @level holds the model's nodes that are so high, in order. */
@@ -60,7 +41,7 @@ static __noinline bool level_is_right(u32 level)
 
 	lab_use_arena();
 	pos = &world.list.head;
-	bpf_for(i, 0, world.nr) {
+	bpf_for(i, 0, world.model.nr) {
 		node = modelled(i);
 		if (node->levels < 1 || node->levels > world.list.levels)
 			return false;
@@ -90,12 +71,12 @@ __weak bool same(void)
 			return false;
 	}
 	pos = lab_skip_first(&world.list);
-	bpf_for(i, 0, world.nr) {
+	bpf_for(i, 0, world.model.nr) {
 		if (pos != modelled(i))
 			return false;
 		pos = lab_skip_next(&world.list, pos);
 	}
-	return !pos && world.list.nr == world.nr;
+	return !pos && world.list.nr == world.model.nr;
 }
 
 /* Global, as same() is: the verifier looks at it by itself. */
@@ -109,11 +90,7 @@ __weak int step(void)
 	item = &world.items[number & (NODES - 1)];
 	if (item->linked) {
 		lab_skip_del(&world.list, &item->node);
-		for (i = 0; i < world.nr && world.model[i & (NODES - 1)] != number && can_loop; i++)
-			;
-		world.nr--;
-		for (; i < world.nr && can_loop; i++)
-			world.model[i & (NODES - 1)] = world.model[(i + 1) & (NODES - 1)];
+		model_remove(&world.model, number);
 		item->linked = false;
 		return 0;
 	}
@@ -122,49 +99,25 @@ __weak int step(void)
 	if (!lab_skip_add(&world.list, &item->node))
 		return -1;
 	item->linked = true;
-	world.place = world.nr;
-	bpf_for(i, 0, world.nr) {
+	world.place = world.model.nr;
+	bpf_for(i, 0, world.model.nr) {
 		if (item->node.key < modelled(i)->key) {
 			world.place = i;
 			break;
 		}
 	}
-	for (i = world.nr; i > world.place && can_loop; i--)
-		world.model[i & (NODES - 1)] = world.model[(i - 1) & (NODES - 1)];
-	world.model[world.place & (NODES - 1)] = number;
-	world.nr++;
+	model_insert(&world.model, world.place, number);
 	return 0;
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(skip_model_init)
 {
 	int error = lab_init();
-	u32 i;
 
 	if (error)
 		return error;
 	lab_skip_init(&world.list, 1);
-	world.seed = 2463534242u;
-	bpf_for(i, 0, rounds) {
-		if (!same() || step()) {
-			scx_bpf_error("the list differs from the model after %u operations", i);
-			return -EINVAL;
-		}
-		world.done++;
-	}
-	if (world.done != rounds) {
-		scx_bpf_error("%u of %u operations were made", world.done, rounds);
-		return -EINVAL;
-	}
-	return 0;
+	return model_make(rounds, same() && !step());
 }
 
-void BPF_STRUCT_OPS(skip_model_exit, struct scx_exit_info *ei)
-{
-	UEI_RECORD(uei, ei);
-}
-
-SCX_OPS_DEFINE(skip_model_ops,
-	       .init	= (void *)skip_model_init,
-	       .exit	= (void *)skip_model_exit,
-	       .name	= "skip_model");
+MODEL_OPS(skip_model);

@@ -7,7 +7,7 @@
 static void like_a_sorted_array(void)
 {
 	script_start(1);
-	EQUAL(world.done, 3000);
+	EQUAL(model_run.done, 3000);
 	CHECK(world.highest >= 5);
 }
 
@@ -17,7 +17,7 @@ static void a_broken_link_is_found(void)
 
 	script_start(1);
 	CHECK(same());
-	for (i = 0; i < world.nr; i++) {
+	for (i = 0; i < world.model.nr; i++) {
 		lab_skip_node_t *node = modelled(i), *prev = node->prev[node->levels - 1];
 
 		node->prev[node->levels - 1] = node;
