@@ -37,8 +37,9 @@ const CASES: &[Case] = &[
         cpus: 64,
     },
     Case {
+        // Until every task has run: with one queue for 1,024 CPUs more than a second.
         name: "million-1024",
-        workload: "cpu:tasks=1000000,run=50us,sleep=200us,duration=100ms",
+        workload: "cpu:tasks=1000000,run=50us,sleep=200us,loops=1,duration=0",
         machine: "numa-8x64x2",
         cpus: 1024,
     },
@@ -68,10 +69,12 @@ fn run(case: &Case) -> (f64, f64) {
     let result = schedlab_sim::run(&spec(case), ()).expect("the case names what exists");
     let seconds = start.elapsed().as_secs_f64();
     assert_eq!(result.exit, "done", "{}: {:?}", case.name, result.message);
-    let switches = result
-        .measures
-        .number("switches.total")
-        .expect("the simulator counts switches");
+    let measure = |name| result.measures.number(name);
+    if case.workload.contains("duration=0") {
+        let all_ended = measure("makespan_ns").is_some();
+        assert!(all_ended, "{}: a task has not run", case.name);
+    }
+    let switches = measure("switches.total").expect("the simulator counts switches");
     (switches, seconds)
 }
 
