@@ -121,7 +121,7 @@ impl Space {
     }
 
     /// The point with these alternatives.
-    pub fn point(&self, choices: &[usize]) -> u64 {
+    pub fn point<'a>(&self, choices: impl IntoIterator<Item = &'a usize>) -> u64 {
         self.features
             .iter()
             .zip(choices)
@@ -203,6 +203,18 @@ impl Space {
         if size >= self.len() {
             return (0..self.len()).collect();
         }
+        // Of more than half, what is left out is drawn: it is as even, and has far fewer doubles to resolve.
+        if size > self.len() / 2 {
+            let left_out: BTreeSet<u64> = self.draw(self.len() - size, seed).into_iter().collect();
+            return (0..self.len())
+                .filter(|point| !left_out.contains(point))
+                .collect();
+        }
+        self.draw(size, seed)
+    }
+
+    /// The same of at most half of the points.
+    fn draw(&self, size: u64, seed: u64) -> Vec<u64> {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let count = usize::try_from(size).expect("a sample fits into memory");
         // A column a feature: its alternatives in turn, shuffled.
@@ -217,19 +229,33 @@ impl Space {
             })
             .collect();
         // Rows that are alike exchange an alternative with another row, which keeps the columns' counts.
-        loop {
-            let mut seen = BTreeSet::new();
-            let row = |columns: &[Vec<usize>], i: usize| -> Vec<usize> {
-                columns.iter().map(|column| column[i]).collect()
-            };
-            let double = (0..count).find(|&i| !seen.insert(row(&columns, i)));
-            let Some(i) = double else {
-                return seen.iter().map(|choices| self.point(choices)).collect();
-            };
+        let mut doubles = self.doubles(&columns);
+        while let Some(&i) = doubles.1.first() {
             let column = below(&mut random, columns.len());
             let other = below(&mut random, count);
             columns[column].swap(i, other);
+            let now = self.doubles(&columns);
+            // Where many points are taken, most exchanges would make more rows alike than they resolve.
+            if now.1.len() > doubles.1.len() {
+                columns[column].swap(i, other);
+            } else {
+                doubles = now;
+            }
         }
+        doubles.0.into_iter().collect()
+    }
+
+    /// The points that rows stand for, and the rows whose point an earlier one has.
+    fn doubles(&self, columns: &[Vec<usize>]) -> (BTreeSet<u64>, Vec<usize>) {
+        let mut seen = BTreeSet::new();
+        let rows = 0..columns.first().map_or(0, Vec::len);
+        let again = rows
+            .filter(|&row| {
+                let choices = columns.iter().map(|column| &column[row]);
+                !seen.insert(self.point(choices))
+            })
+            .collect();
+        (seen, again)
     }
 }
 
@@ -343,7 +369,17 @@ mod tests {
     #[test]
     fn a_sample_covers_every_alternative_equally() {
         let space = tree();
-        for (size, seed) in [(100, 1), (100, 2), (3, 1), (1_000, 9)] {
+        // Half and more of the points, too.
+        let sizes = [
+            (100, 1),
+            (100, 2),
+            (3, 1),
+            (1_000, 9),
+            (2_916, 1),
+            (4_000, 1),
+            (5_831, 1),
+        ];
+        for (size, seed) in sizes {
             let sample = space.sample(size, seed);
             assert_eq!(sample.len() as u64, size);
             assert!(sample.is_sorted_by(|a, b| a < b));
@@ -359,6 +395,7 @@ mod tests {
             }
         }
         assert_ne!(space.sample(100, 1), space.sample(100, 2));
+        assert_eq!(space.sample(0, 1), [0; 0]);
         assert_eq!(space.sample(10_000, 1).len(), 5_832);
     }
 }
