@@ -80,9 +80,9 @@ impl PyDefinition {
         cpus: Option<usize>,
         seed: u64,
     ) -> PyResult<PyDefinition> {
-        let (Some(first), 1..) = (workloads.first(), repeat) else {
+        let (Some(first), 1.., 1..) = (workloads.first(), repeat, sample.unwrap_or(1)) else {
             return Err(wrong(
-                "a sweep needs a workload, and repeat must be at least 1",
+                "a sweep needs a workload, and repeat and sample must be at least 1",
             ));
         };
         let fixed: Vec<(String, String)> = fix.into_iter().collect();

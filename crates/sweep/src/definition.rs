@@ -113,6 +113,11 @@ impl Definition {
             return Err(format!("its schema is {}, not {SCHEMA}", definition.schema));
         }
         definition.draw();
+        if definition.jobs() == 0 {
+            return Err(
+                "it has no runs: `workloads`, `sample` or `repeat` is empty or 0".to_owned(),
+            );
+        }
         Ok(definition)
     }
 
