@@ -109,12 +109,24 @@ impl Data {
         self.values.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// How much worse a value is than the best, as a part of the best.
+    /// How much worse a value is than the best, as a part of the best; infinite for any value worse than a
+    /// best of zero.
     pub fn loss(&self, value: f64, best: f64) -> f64 {
         if self.metric.higher {
-            1.0 - value / best
+            part(best - value, best)
         } else {
-            value / best - 1.0
+            part(value - best, best)
+        }
+    }
+
+    /// A value relative to the best one, which is 1; worse ones are below.
+    pub fn relative(&self, value: f64, best: f64) -> f64 {
+        if value == best {
+            1.0
+        } else if self.metric.higher {
+            value / best
+        } else {
+            best / value
         }
     }
 
@@ -151,6 +163,16 @@ fn metric_of(measure: &str, row: &Row) -> Metric {
         name: measure.to_owned(),
         unit: unit.to_owned(),
         higher: matches!(measure, "work" | "fairness.jain" | "cpu.user_pct"),
+    }
+}
+
+/// A difference as a part of the size of something. No difference is no part, even of zero: a sweep in which
+/// nobody migrates has 0 everywhere.
+pub fn part(difference: f64, of: f64) -> f64 {
+    if difference == 0.0 {
+        0.0
+    } else {
+        difference / of.abs()
     }
 }
 

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF as _, FisherSnedecor, StudentsT};
 
-use crate::data::{deviation, mean};
+use crate::data::{deviation, mean, part};
 use crate::{Bounds, Data, Mute};
 
 /// An alternative's mean over all schedulers that have it.
@@ -185,7 +185,7 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
                     .map(|(choice, name)| Level {
                         alternative: name.clone(),
                         mean: marginal[f].0[choice],
-                        better_pct: sign * 100.0 * (marginal[f].0[choice] - grand) / grand.abs(),
+                        better_pct: sign * 100.0 * part(marginal[f].0[choice] - grand, grand),
                         interval_pct: interval(
                             &points,
                             &seeds,
@@ -233,7 +233,7 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
     Variance {
         exact,
         mean: grand,
-        deviation_pct: 100.0 * (total / (values.len() as f64 - 1.0).max(1.0)).sqrt() / grand.abs(),
+        deviation_pct: 100.0 * part((total / (values.len() as f64 - 1.0).max(1.0)).sqrt(), grand),
         rest_pct: share(&rest),
         noise_pct: noise
             .filter(|_| !nothing)
@@ -276,7 +276,7 @@ fn interval(
             let all = mean(values);
             let own = points.iter().zip(values).filter(|(point, _)| has(**point));
             let own: Vec<f64> = own.map(|(_, value)| *value).collect();
-            sign * 100.0 * (mean(&own) - all) / all.abs()
+            sign * 100.0 * part(mean(&own) - all, all)
         })
         .collect();
     let count = effects.len() as f64;

@@ -1,5 +1,6 @@
 //! The analysis in one paragraph that a performance engineer can act on.
 
+use crate::data::part;
 use crate::{Analysis, Interaction, Verdict};
 
 /// Shares below this are not worth a word, in percent.
@@ -103,18 +104,20 @@ pub fn paragraph(analysis: &Analysis) -> String {
 
 fn spread(analysis: &Analysis) -> String {
     let study = &analysis.study;
-    let worst = if analysis.higher_is_better {
-        100.0 * (1.0 - study.worst / study.best)
-    } else {
-        100.0 * (study.worst / study.best - 1.0)
-    };
     let compared = if analysis.higher_is_better {
         "less"
     } else {
         "more"
     };
+    let worst = 100.0 * part((study.worst - study.best).abs(), study.best);
+    let worst = if worst.is_finite() {
+        format!("{worst:.0} % {compared}")
+    } else {
+        // Nothing is a percentage of nothing.
+        number(study.worst)
+    };
     format!(
-        "{} of {} schedulers come within reach of the best ({} {}); the worst has {worst:.0} % {compared}.",
+        "{} of {} schedulers come within reach of the best ({} {}); the worst has {worst}.",
         study.second[0],
         study.schedulers,
         number(study.best),
@@ -179,10 +182,9 @@ fn or(words: &[String]) -> String {
 
 /// Four significant digits.
 pub fn number(value: f64) -> String {
-    let digits = (3 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
     if value == 0.0 {
-        "0".to_owned()
-    } else {
-        format!("{value:.digits$}")
+        return "0".to_owned();
     }
+    let digits = (3 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    format!("{value:.digits$}")
 }

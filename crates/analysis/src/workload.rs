@@ -77,14 +77,7 @@ pub(crate) fn of(data: &Data, second: Option<&Data>, workload: &str, bounds: &Bo
     let front = second.map(|second| pareto::front(data, second));
     let relative = (0..data.values.len()).map(|point| {
         let there = !data.values[point].is_empty();
-        there.then(|| {
-            let mean = data.mean(point);
-            if data.metric.higher {
-                mean / study.best
-            } else {
-                study.best / mean
-            }
-        })
+        there.then(|| data.relative(data.mean(point), study.best))
     });
     let both = second.map(|second| {
         let points = data

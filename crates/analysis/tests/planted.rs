@@ -428,6 +428,45 @@ fn the_front_is_what_nobody_beats() {
     assert!(front.iter().all(|one| one.scheduler.contains("idle=on")));
 }
 
+/// Nobody migrates, or some do: a best value of zero is nothing that others can be a percentage of.
+#[test]
+fn zero_may_be_the_best_value() {
+    let definition = definition(&["cpu"], 2, None);
+    let nobody = analysis(&definition, &rows(&definition, |_, _| (0.0, 1.0)));
+    assert_eq!(nobody.study.first[0], 5_832);
+    assert_eq!(nobody.variance.deviation_pct, 0.0);
+    assert!(nobody.relative.iter().all(|part| *part == Some(1.0)));
+    for level in nobody.variance.effects.iter().flat_map(|e| &e.levels) {
+        assert_eq!(
+            (level.better_pct, level.interval_pct),
+            (0.0, Some([0.0, 0.0]))
+        );
+    }
+    assert!(
+        nobody.words.contains("(0 s); the worst has 0 % more."),
+        "{}",
+        nobody.words
+    );
+
+    let some = analysis(
+        &definition,
+        &rows(&definition, |of, _| match of("slice").as_str() {
+            "split" => (0.0, 1.0),
+            _ => (7.0, 1.0),
+        }),
+    );
+    assert_eq!(some.study.first, [5_832 / 3; 3]);
+    assert_eq!(some.study.covered_pct, 100.0);
+    let one_third = some.relative.iter().filter(|part| **part == Some(1.0));
+    assert_eq!(one_third.count(), 5_832 / 3);
+    assert!(some.relative.iter().all(|part| *part >= Some(0.0)));
+    assert!(
+        some.words.contains("(0 s); the worst has 7.000."),
+        "{}",
+        some.words
+    );
+}
+
 #[test]
 fn the_tree_tells_who_is_good() {
     let definition = definition(&["cpu"], 1, None);
