@@ -74,12 +74,12 @@ pub enum SweepError {
         path: PathBuf,
     },
     /// A file cannot be read or written.
-    #[error("{path}: {source}")]
+    #[error("{path}: {cause}")]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
-        source: std::io::Error,
+        /// Why; told with the message, so it is no `source()` that would be told once more.
+        cause: std::io::Error,
     },
 }
 
@@ -91,9 +91,9 @@ pub trait At<T> {
 
 impl<T> At<T> for Result<T, std::io::Error> {
     fn at(self, path: impl Into<PathBuf>) -> Result<T, SweepError> {
-        self.map_err(|source| SweepError::File {
+        self.map_err(|cause| SweepError::File {
             path: path.into(),
-            source,
+            cause,
         })
     }
 }

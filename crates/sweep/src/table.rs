@@ -300,9 +300,9 @@ pub fn read(definition: &Definition, path: &Path) -> Result<Vec<Row>, SweepError
         path: path.to_owned(),
         why,
     };
-    let file = File::open(path).map_err(|source| SweepError::File {
+    let file = File::open(path).map_err(|cause| SweepError::File {
         path: path.to_owned(),
-        source,
+        cause,
     })?;
     let reader = SerializedFileReader::new(file).map_err(|error| broken(one_line(&error)))?;
     let metadata = reader.metadata().file_metadata();

@@ -65,12 +65,12 @@ pub enum WorkloadError {
         message: String,
     },
     /// A workload file could not be read.
-    #[error("cannot read the workload file `{path}`: {source}")]
+    #[error("cannot read the workload file `{path}`: {cause}")]
     Unreadable {
         /// The file.
         path: String,
-        /// Why.
-        source: std::io::Error,
+        /// Why; told with the message, so it is no `source()` that would be told once more.
+        cause: std::io::Error,
     },
 }
 

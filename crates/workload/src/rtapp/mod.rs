@@ -53,9 +53,9 @@ pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
 
 /// Reads a file; the only input and output of this crate.
 pub(crate) fn load(path: &str, options: &str, nr_cpus: usize) -> Result<Workload, WorkloadError> {
-    let unreadable = |source| WorkloadError::Unreadable {
+    let unreadable = |cause| WorkloadError::Unreadable {
         path: path.to_owned(),
-        source,
+        cause,
     };
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     parse(path, &text, options, nr_cpus)
