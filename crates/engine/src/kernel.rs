@@ -2,7 +2,7 @@
 //!
 //! Every virtual CPU is one fiber ([`Kernel::cpu_main`]) that runs the kernel's paths as straight-line
 //! code on its own local clock. It suspends where CPUs meet ([`Kernel::sync`], locks)
-//! and where it runs a task or idles. [`Kernel::run`] takes the earliest event, ties by CPU number,
+//! and where it runs a task or idles. [`Kernel::execute`] takes the earliest event, ties by CPU number,
 //! and resumes whom it concerns. So what a CPU reads at its local time was written before it.
 
 use std::cell::{Cell, RefCell};

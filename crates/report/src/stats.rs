@@ -1,5 +1,5 @@
-//! Statistics over repeated runs: exact, without assumptions on the distribution, and without drawing
-//! random numbers, so that the same results always give the same intervals.
+//! Statistics over repeated runs, without assuming a family of distributions and without drawing random
+//! numbers, so that the same results always give the same intervals.
 //!
 //! - The centre of a measure is its **median**; the 95 % interval of the median is bounded by two order
 //!   statistics, chosen from the binomial distribution (Conover, *Practical Nonparametric Statistics*).

@@ -83,7 +83,7 @@ pub enum MigrationReach {
     Remote,
 }
 
-/// One event. All but [`Event::Exit`] happen on a CPU.
+/// One event; each happens on a CPU.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Event {
     /// The CPU changes what it spends its time on; every CPU starts in [`CpuMode::Idle`] at time 0.
