@@ -306,6 +306,10 @@ fn what_is_wrong_is_told_with_its_place() {
     );
     check(&task("\"instance\": 0, \"run\": 1"), &["nothing runs"]);
     check(
+        &task("\"instance\": 2000000000, \"run\": 1"),
+        &["`tasks.t.instance`", "10000000"],
+    );
+    check(
         &task("\"cpus\": [2], \"run\": 1"),
         &["asks for CPU 2, but the machine has 2"],
     );

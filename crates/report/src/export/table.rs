@@ -389,13 +389,15 @@ fn us(ns: f64) -> String {
     digits(ns / 1_000.0)
 }
 
-/// Three significant digits, all of an integer's.
+/// Three significant digits, two below 1, all of an integer's.
 pub fn digits(x: f64) -> String {
     match x.abs() {
         a if a >= 99.95 => grouped(x.round()),
         a if a >= 9.995 => format!("{x:.1}"),
+        a if a >= 0.0995 => format!("{x:.2}"),
+        a if a >= 0.009_95 => format!("{x:.3}"),
         0.0 => "0".to_owned(),
-        _ => format!("{x:.2}"),
+        _ => format!("{x:.4}"),
     }
 }
 

@@ -14,6 +14,9 @@ use super::values::{
 };
 use crate::SchedClass;
 
+/// Most instances of a task: as many as the largest models have.
+const INSTANCES_MAX: i64 = 10_000_000;
+
 const MEM_BUFFER_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Understands a whole file.
@@ -268,7 +271,9 @@ impl Reader {
             }
             seen.push(key);
             match key {
-                "instance" => task.instances = unsigned(&member.node, &here)? as u32,
+                "instance" => {
+                    task.instances = integer(&member.node, &here, 0, INSTANCES_MAX)? as u32;
+                }
                 "delay" => task.delay_us = unsigned(&member.node, &here)?,
                 "phases" => {}
                 "cpus" => task.cpus = Some(self.cpus(&member.node, &here)?),
