@@ -92,6 +92,9 @@ const SIZE: (u32, u32) = (640, 360);
 const FONT: &str = "sans-serif";
 const LABEL: i32 = 12;
 
+/// Room for a legend beside a chart, in pixels.
+const LEGEND_WIDTH: u32 = 130;
+
 /// Wong's palette (Nature Methods 8, 441, 2011): tellable apart with any colour vision.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
@@ -193,7 +196,12 @@ impl Chart {
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
-        let mut chart = ChartBuilder::on(area)
+        // A legend of many lines would hide what it is a legend of.
+        let beside = drawable.len() > COLOURS.len();
+        let width = area.dim_in_pixel().0;
+        let (plotted, margin) =
+            area.split_horizontally(width - if beside { LEGEND_WIDTH } else { 0 });
+        let mut chart = ChartBuilder::on(&plotted)
             .caption(&self.title, (FONT, 15))
             .margin(8)
             .margin_right(20)
@@ -214,6 +222,7 @@ impl Chart {
         for (index, series) in drawable.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
             // After one round through the colours the strokes tell.
+            let dashed = index >= COLOURS.len();
             let stroke = colour.stroke_width(1 + u32::from(series.mark != Mark::Hollow));
             let filled = if series.mark == Mark::Hollow {
                 colour.stroke_width(1)
@@ -234,7 +243,11 @@ impl Chart {
                 }
                 Mark::Line | Mark::Hollow => {
                     let line = series.points.iter().map(|point| (point.x, point.y));
-                    let drawn = chart.draw_series(LineSeries::new(line, stroke))?;
+                    let drawn = if dashed {
+                        chart.draw_series(DashedLineSeries::new(line, 5, 4, stroke))?
+                    } else {
+                        chart.draw_series(LineSeries::new(line, stroke))?
+                    };
                     legend(drawn, &series.name, colour);
                     let dots = series.points.iter();
                     chart.draw_series(
@@ -258,7 +271,9 @@ impl Chart {
             });
             chart.draw_series(spreads)?;
         }
-        if drawable.len() > 1 {
+        if beside {
+            legend_beside(&margin, drawable)?;
+        } else if drawable.len() > 1 {
             chart
                 .configure_series_labels()
                 .position(SeriesLabelPosition::UpperLeft)
@@ -277,6 +292,32 @@ fn legend<'a>(drawn: &mut SeriesAnno<'a, SVGBackend<'_>>, name: &str, colour: RG
     drawn
         .label(name)
         .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], colour.stroke_width(3)));
+}
+
+/// Names of the series from top to bottom, each behind a piece of its line.
+fn legend_beside<'a>(
+    area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
+    drawable: &[Series],
+) -> Drawn<'a> {
+    let mut y = 40;
+    for (index, series) in drawable.iter().enumerate() {
+        let style = COLOURS[index % COLOURS.len()].stroke_width(3);
+        let pieces: &[(i32, i32)] = if index < COLOURS.len() {
+            &[(0, 18)]
+        } else {
+            &[(0, 7), (11, 18)]
+        };
+        for &(from, to) in pieces {
+            area.draw(&PathElement::new(vec![(from, y), (to, y)], style))?;
+        }
+        area.draw(&Text::new(
+            series.name.clone(),
+            (26, y - LABEL / 2),
+            (FONT, LABEL).into_font(),
+        ))?;
+        y += 17;
+    }
+    Ok(())
 }
 
 /// The range that shows all values, with `room` at both ends.

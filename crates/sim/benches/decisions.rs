@@ -3,7 +3,7 @@
 //! schedule() in the same situation. Writes `docs/decision-cost.md` with its data and pictures.
 //!
 //! `make bench-decisions`, or `cargo bench -p schedlab-sim --bench decisions -- dss,o1` for some
-//! policies only, which writes nothing but prints.
+//! policies only, which writes nothing but prints; `-- --redraw` draws the pictures of the last measurement.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -57,6 +57,10 @@ type Costs = BTreeMap<u32, Cost>;
 
 fn main() {
     check_the_fit();
+    if env::args().any(|argument| argument == "--redraw") {
+        draw(&read());
+        return;
+    }
     // cargo adds arguments of its own.
     let only: Option<Vec<String>> = env::args()
         .skip(1)
@@ -394,19 +398,19 @@ fn table(all: &BTreeMap<&str, Costs>) -> String {
     text
 }
 
-/// Charts of what grows with the number of tasks, and of what does not.
+/// Charts of policies that look at every task, and of the others.
 fn charts(all: &BTreeMap<&str, Costs>) -> Vec<(&'static str, Chart)> {
-    let grows = |costs: &Costs| {
-        fit_of(costs, |cost| Some(cost.simulated_ns))
-            .is_some_and(|fit| fit.growth == Growth::Linear)
+    let looks_at_all = |costs: &Costs| {
+        let most = costs.last_key_value();
+        most.is_some_and(|(&tasks, cost)| cost.examined > 0.5 * f64::from(tasks))
     };
-    let chart = |title: &str, linear: bool, value: &dyn Fn(&Cost) -> Option<[f64; 3]>| Chart {
+    let chart = |title: &str, every: bool, value: &dyn Fn(&Cost) -> Option<[f64; 3]>| Chart {
         title: title.to_owned(),
         x: Axis::log("tasks that wait"),
         y: Axis::log("ns a choice"),
         series: all
             .iter()
-            .filter(|(_, costs)| grows(costs) == linear)
+            .filter(|(_, costs)| looks_at_all(costs) == every)
             .map(|(policy, costs)| Series {
                 name: (*policy).to_owned(),
                 mark: Mark::Line,
@@ -447,8 +451,51 @@ fn charts(all: &BTreeMap<&str, Costs>) -> Vec<(&'static str, Chart)> {
     ]
 }
 
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// What was measured last.
+fn read() -> BTreeMap<&'static str, Costs> {
+    let text = fs::read_to_string(docs().join("decision-cost/costs.csv")).expect("it is there");
+    let mut all: BTreeMap<&str, Costs> = BTreeMap::new();
+    for line in text.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let number = |index: usize| cells[index].parse::<f64>().ok();
+        let policy = schedlab_policies::builtin()
+            .iter()
+            .find(|policy| policy.name == cells[0])
+            .expect("a policy that there is");
+        let cost = Cost {
+            ns: number(2)
+                .zip(number(3))
+                .zip(number(4))
+                .map(|((ns, low), high)| [ns, low, high]),
+            instructions: number(5),
+            simulated_ns: number(6).expect("a number"),
+            examined: number(7).expect("a number"),
+        };
+        let tasks = cells[1].parse().expect("a number");
+        all.entry(policy.name).or_default().insert(tasks, cost);
+    }
+    all
+}
+
+/// Writes the charts; answers their names and titles.
+fn draw(all: &BTreeMap<&str, Costs>) -> Vec<(&'static str, String)> {
+    let folder = docs().join("decision-cost");
+    charts(all)
+        .into_iter()
+        .map(|(name, chart)| {
+            fs::write(folder.join(format!("{name}.svg")), chart.svg())
+                .expect("docs/ can be written");
+            (name, chart.title)
+        })
+        .collect()
+}
+
 fn write_documents(all: &BTreeMap<&str, Costs>, fits: &str) {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let docs = docs();
     let folder = docs.join("decision-cost");
     fs::create_dir_all(&folder).expect("docs/ can be written");
     let mut data = format!("{HEADER}\n");
@@ -460,9 +507,8 @@ fn write_documents(all: &BTreeMap<&str, Costs>, fits: &str) {
     }
     fs::write(folder.join("costs.csv"), data).expect("docs/ can be written");
     let mut pictures = String::new();
-    for (name, chart) in charts(all) {
-        fs::write(folder.join(format!("{name}.svg")), chart.svg()).expect("docs/ can be written");
-        let _ = writeln!(pictures, "![{}](decision-cost/{name}.svg)", chart.title);
+    for (name, title) in draw(all) {
+        let _ = writeln!(pictures, "![{title}](decision-cost/{name}.svg)");
     }
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let processor = cpuinfo
