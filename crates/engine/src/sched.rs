@@ -402,6 +402,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         match change {
             Change::Nice(nice) => {
                 p.nice.set(nice);
+                self.define_task(p);
                 self.reweight_task(c, p);
             }
             Change::Affinity(set) => {
@@ -412,6 +413,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Change::Class(policy) => {
                 p.policy.set(policy);
                 p.class.set(new_class);
+                self.define_task(p);
                 if new_class == Class::Ext && old_class != Class::Ext {
                     self.switching_to_scx(c, p);
                 } else {

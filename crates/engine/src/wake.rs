@@ -133,14 +133,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Tells recorder and policy of a new task.
     pub(crate) fn introduce_task(&self, c: &Cpu, p: &Task) {
-        let affinity = p.affinity.borrow().clone();
-        let meta = TaskMeta {
-            comm: p.comm.to_string(),
-            nice: p.nice.get(),
-            affinity: affinity.unwrap_or_else(|| self.all_cpus.clone()),
-            realtime: p.is_realtime(),
-        };
-        self.recorder.borrow_mut().define_task(p.id, &meta);
+        self.define_task(p);
         self.record(
             c,
             Event::TaskNew {
@@ -151,6 +144,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.weight.set(crate::consts::cgroup_weight(p.load_weight()));
         self.sync_task(p);
         self.policy.set_task_cpu(p.id, p.cpu.get());
+    }
+
+    /// Tells the recorder what a task is.
+    pub(crate) fn define_task(&self, p: &Task) {
+        let affinity = p.affinity.borrow().clone();
+        let meta = TaskMeta {
+            comm: p.comm.to_string(),
+            nice: p.nice.get(),
+            affinity: affinity.unwrap_or_else(|| self.all_cpus.clone()),
+            rt_priority: p.rt_priority(),
+        };
+        self.recorder.borrow_mut().define_task(p.id, &meta);
     }
 
     /// `wake_up_new_task()`.

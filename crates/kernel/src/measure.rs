@@ -360,6 +360,9 @@ impl Measurement {
             return Ok(m);
         }
         m.int("schedule.picked_elsewhere", sum("elsewhere"));
+        if cpus.len() <= MAX_CPUS {
+            m.int("schedule.priority_inversions", sum("inversions"));
+        }
         if self.rq_locks_known && self.has(&["on_contention", "on_contention_end"]) {
             let waits = sum("rq_contentions");
             m.int("lock.rq.queued_waits", waits);

@@ -194,7 +194,7 @@ impl Tasks {
             comm: comm.to_owned(),
             nice: 0,
             affinity: CpuSet::all(topology::possible_cpus()),
-            realtime: false,
+            rt_priority: 0,
         };
         recorder.define_task(task, &meta);
         task

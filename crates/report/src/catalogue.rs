@@ -78,6 +78,11 @@ pub const ENTRIES: &[Entry] = &[
         "starts of a task that last ran on another CPU",
     ),
     entry(
+        "schedule.priority_inversions",
+        "",
+        "starts of a task while another one of a higher priority (nice level or real-time priority) waited, anywhere on the machine, that may run on that CPU",
+    ),
+    entry(
         "runqueue.len_mean",
         "",
         "runnable tasks of the machine at an entry into schedule(): running ones count, idle tasks do not, and the previous task is not yet removed",

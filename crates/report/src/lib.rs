@@ -6,6 +6,7 @@
 pub mod catalogue;
 pub mod export;
 pub mod histogram;
+mod inversions;
 pub mod lock_stats;
 pub mod measures;
 pub mod published;

@@ -1,11 +1,12 @@
 //! Measures from a run's events while it is under way. No event is kept.
 
 use schedlab_trace::{
-    CpuId, CpuMode, Event, Instant, LockClass, LockId, LockPath, MigrationReach, PrevState,
+    CpuId, CpuMode, CpuSet, Event, Instant, LockClass, LockId, LockPath, MigrationReach, PrevState,
     Recorder, TaskId, TaskMeta,
 };
 
 use crate::histogram::Buckets;
+use crate::inversions::Inversions;
 use crate::task_stats::{Task, jain};
 use crate::{Histogram, LockStats, Measures, Points, Timeline};
 
@@ -24,6 +25,8 @@ pub struct Sources {
     pub modes: bool,
     /// [`Event::Switch`] distinguishes a yield from a preemption.
     pub yields: bool,
+    /// Nice levels, real-time priorities and allowed CPUs.
+    pub priorities: bool,
     /// [`Event::Migrate`].
     pub migrations: bool,
     /// [`Event::Ipi`].
@@ -41,6 +44,7 @@ impl Sources {
         kernel_locks: true,
         modes: true,
         yields: true,
+        priorities: true,
         migrations: true,
         ipis: true,
         work: true,
@@ -53,6 +57,7 @@ impl Sources {
         kernel_locks: false,
         modes: false,
         yields: false,
+        priorities: false,
         migrations: false,
         ipis: false,
         work: false,
@@ -126,6 +131,7 @@ pub struct MetricsRecorder {
     /// For the first CPUs: the length of its queue · number of CPUs − machine-wide length.
     deviations: Vec<Timeline>,
     wakeup_latency: Histogram,
+    inversions: Inversions,
     migrations: [u64; REACHES.len()],
     ipis: u64,
     ticks: u64,
@@ -169,6 +175,7 @@ impl MetricsRecorder {
             cpu_queue: Histogram::new(LENGTH_MAX),
             deviations: vec![Timeline::default(); nr_cpus.min(TIMELINES_MAX)],
             wakeup_latency: Histogram::new(LATENCY_NS_MAX),
+            inversions: Inversions::default(),
             migrations: [0; REACHES.len()],
             ipis: 0,
             ticks: 0,
@@ -234,8 +241,14 @@ impl MetricsRecorder {
                 self.switches.voluntary += 1;
             }
             self.task(prev).stop(at, runnable);
+            if runnable && self.inversions.is_mixed() {
+                self.inversions.waits(prev);
+            }
         }
         if let Some(next) = next {
+            if self.inversions.is_mixed() {
+                self.inversions.starts(next, cpu);
+            }
             self.switches.starts += 1;
             let start = self.task(next).start(at, cpu);
             self.switches.elsewhere += u64::from(start.elsewhere);
@@ -289,6 +302,9 @@ impl MetricsRecorder {
             self.schedule_measures(clock_mhz, &mut measures);
         }
         measures.int("schedule.picked_elsewhere", self.switches.elsewhere);
+        if self.sources.priorities {
+            measures.int("schedule.priority_inversions", self.inversions.count());
+        }
         self.lock_measures(&mut measures);
         self.switch_measures(&mut measures);
         self.time_measures(&mut measures);
@@ -429,6 +445,17 @@ impl MetricsRecorder {
 impl Recorder for MetricsRecorder {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         self.task(task).define(meta);
+        if self.inversions.define(task, meta, self.cpus.len()) {
+            for (index, task) in self.tasks.iter().enumerate() {
+                if task.waits() {
+                    self.inversions.waits(TaskId(index as u32));
+                }
+            }
+        }
+    }
+
+    fn define_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
+        self.inversions.allow(task, allowed, self.cpus.len());
     }
 
     fn define_lock(&mut self, lock: LockId, _name: &str, class: LockClass) {
@@ -460,7 +487,12 @@ impl Recorder for MetricsRecorder {
                 prev_state,
                 next,
             } => self.switch(at, cpu, prev.map(|prev| (prev, prev_state)), next),
-            Event::Wakeup { task, .. } => self.task(task).wake(at),
+            Event::Wakeup { task, .. } => {
+                self.task(task).wake(at);
+                if self.inversions.is_mixed() && self.task(task).waits() {
+                    self.inversions.waits(task);
+                }
+            }
             Event::LockAcquired {
                 lock,
                 path,

@@ -72,12 +72,17 @@ impl Task {
         self.weighted_ns += self.weighted(self.cpu_ns);
         self.cpu_ns = 0;
         self.weight = weight::of_nice(meta.nice);
-        self.realtime = meta.realtime;
+        self.realtime = meta.is_realtime();
     }
 
     fn weighted(&self, cpu_ns: u64) -> u64 {
         let scaled = u128::from(cpu_ns) * 1024 / u128::from(self.weight);
         u64::try_from(scaled).expect("a run of less than 270 years")
+    }
+
+    /// Whether it is runnable and not on a CPU.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.state, State::Woken | State::Created | State::Preempted)
     }
 
     pub(crate) fn wake(&mut self, at: Instant) {
@@ -180,7 +185,7 @@ mod tests {
             comm: String::new(),
             nice,
             affinity: Default::default(),
-            realtime: false,
+            rt_priority: 0,
         };
         let mut task = Task::default();
         task.define(&meta(0));

@@ -13,12 +13,12 @@ const RT: TaskId = TaskId(2);
 /// A recorder for two CPUs that knows the tasks: A at nice 0, B at nice 5 (weight 335), RT real-time.
 fn recorder(sources: Sources) -> MetricsRecorder {
     let mut recorder = MetricsRecorder::new(2, sources);
-    for (task, nice, realtime) in [(A, 0, false), (B, 5, false), (RT, 0, true)] {
+    for (task, nice, rt_priority) in [(A, 0, 0), (B, 5, 0), (RT, 0, 10)] {
         let meta = TaskMeta {
             comm: format!("{task:?}"),
             nice,
             affinity: CpuSet::all(2),
-            realtime,
+            rt_priority,
         };
         recorder.define_task(task, &meta);
     }
@@ -263,6 +263,86 @@ fn switches_latencies_and_migrations() {
             ("wakeup.latency_ns_max", 300.0),
         ],
     );
+}
+
+#[test]
+fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
+    let mut recorder = recorder(Sources::ALL);
+    use PrevState::{Blocked, Preempted};
+    play(
+        &mut recorder,
+        &[
+            (100, 0, wakeup(B, 0)),
+            (110, 0, switch(None, Some(B))), // nobody else waits
+            (120, 0, wakeup(A, 0)),
+            (130, 0, wakeup(RT, 0)),
+            (140, 0, switch(Some((B, Preempted)), Some(A))), // RT waits: 1
+            (150, 1, switch(None, Some(B))),                 // RT waits: 2
+            (160, 1, switch(Some((B, Preempted)), Some(RT))), // only B waits, which is worse
+            (170, 1, switch(Some((RT, Blocked)), Some(B))),  // A runs, RT sleeps
+            (180, 0, switch(Some((A, Preempted)), None)),
+        ],
+    );
+    check(&recorder, &[("schedule.priority_inversions", 2.0)]);
+    // A waits, but may not run where B starts.
+    recorder.define_affinity(A, &CpuSet::single(2, CpuId(0)));
+    play(
+        &mut recorder,
+        &[
+            (200, 1, switch(Some((B, Preempted)), None)),
+            (210, 1, switch(None, Some(B))),
+        ],
+    );
+    check(&recorder, &[("schedule.priority_inversions", 2.0)]);
+    // On CPU 0 it may: 3. B is made better than A while it runs, so its next start is none.
+    play(
+        &mut recorder,
+        &[
+            (300, 1, switch(Some((B, Preempted)), None)),
+            (310, 0, switch(None, Some(B))),
+        ],
+    );
+    check(&recorder, &[("schedule.priority_inversions", 3.0)]);
+    let better = TaskMeta {
+        comm: "B".into(),
+        nice: -1,
+        affinity: CpuSet::all(2),
+        rt_priority: 0,
+    };
+    recorder.define_task(B, &better);
+    play(
+        &mut recorder,
+        &[
+            (400, 0, switch(Some((B, Preempted)), None)),
+            (410, 0, switch(None, Some(B))),
+            (420, 0, switch(Some((B, Preempted)), None)),
+            (430, 0, switch(None, Some(A))), // B waits: 4
+        ],
+    );
+    check(&recorder, &[("schedule.priority_inversions", 4.0)]);
+}
+
+/// Tasks that wait when the first one of another priority is defined are known.
+#[test]
+fn inversions_are_seen_from_the_first_different_task_on() {
+    let meta = |nice| TaskMeta {
+        comm: "t".into(),
+        nice,
+        affinity: CpuSet::all(2),
+        rt_priority: 0,
+    };
+    let mut recorder = MetricsRecorder::new(2, Sources::ALL);
+    recorder.define_task(A, &meta(0));
+    recorder.define_task(B, &meta(0));
+    play(&mut recorder, &[(0, 0, wakeup(A, 0)), (0, 0, wakeup(B, 0))]);
+    play(&mut recorder, &[(10, 0, switch(None, Some(A)))]);
+    recorder.define_task(RT, &meta(3));
+    play(
+        &mut recorder,
+        &[(20, 1, wakeup(RT, 1)), (30, 1, switch(None, Some(RT)))],
+    );
+    // B has waited since before.
+    check(&recorder, &[("schedule.priority_inversions", 1.0)]);
 }
 
 #[test]

@@ -142,7 +142,7 @@ pub enum Event {
     End,
 }
 
-/// What a task is, told once, before its first event.
+/// What a task is, told before its first event and when it changes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TaskMeta {
     /// Name as in `/proc/PID/comm`.
@@ -151,13 +151,20 @@ pub struct TaskMeta {
     pub nice: i8,
     /// CPUs the task may run on.
     pub affinity: CpuSet,
+    /// Real-time priority, 1 (lowest) to 99; 0: not a real-time task.
+    pub rt_priority: u8,
+}
+
+impl TaskMeta {
     /// Whether it is a real-time task.
-    pub realtime: bool,
+    pub fn is_realtime(&self) -> bool {
+        self.rt_priority > 0
+    }
 }
 
 /// Listens to a run. Recording never influences the run.
 pub trait Recorder {
-    /// A task that events will name.
+    /// A task that events will name, and each time its nice level or real-time priority has changed.
     fn define_task(&mut self, _task: TaskId, _meta: &TaskMeta) {}
     /// A task's new set of allowed CPUs, before [`Event::Affinity`].
     fn define_affinity(&mut self, _task: TaskId, _allowed: &CpuSet) {}

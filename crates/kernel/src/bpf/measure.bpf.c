@@ -40,6 +40,8 @@ struct task_note {
 	bool waiting;	/* runnable and not running */
 	bool woken;	/* waiting since a wakeup from sleep */
 	bool yielding;	/* inside sched_yield() */
+	/* Which element of better_waits counts this task; 0: none. */
+	u32 counted_at;
 };
 
 struct {
@@ -76,6 +78,18 @@ struct {
 	__uint(max_entries, 16 * 1024 * 1024);
 } events SEC(".maps");
 
+/*
+ * Tasks of the workload that wait, by the CPUs they may run on and by prio (the lower, the better;
+ * 0 to 139 as in the kernel). Row 0: every CPU; row n + 1: CPU n alone. Others are not counted.
+ * Neither are those of the worst prio seen so far, whom nobody can start before wrongly: where all
+ * have the same, CPUs write nothing here.
+ */
+enum { PRIOS = 140, WAIT_ROWS = MAX_CPUS + 1, PRIO_WORDS = 3 };
+u32 waits_of[WAIT_ROWS * PRIOS] SEC(".bss.waits");
+/* Bit p % 64 of word p / 64: a task of that prio was counted. */
+u64 prios_seen[PRIO_WORDS] SEC(".bss.waits");
+u32 worst_prio SEC(".bss.waits");
+
 extern struct rq runqueues __ksym __weak;
 
 static struct cpu_counters *mine(void)
@@ -88,6 +102,68 @@ static struct cpu_counters *mine(void)
 static struct task_note *note_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&notes, p, NULL, 0);
+}
+
+static void begins_to_wait(struct task_struct *p, struct task_note *note)
+{
+	u32 prio = p->prio, row, at;
+
+	if (note->counted_at || prio >= PRIOS)
+		return;
+	/* A race of two CPUs costs at most the next few waits. */
+	if (prio >= worst_prio) {
+		if (prio > worst_prio)
+			worst_prio = prio;
+		return;
+	}
+	if (p->nr_cpus_allowed >= nr_cpus)
+		row = 0;
+	else if (p->nr_cpus_allowed == 1 && p->thread_info.cpu < MAX_CPUS)
+		row = p->thread_info.cpu + 1;
+	else
+		return;
+	at = row * PRIOS + prio;
+	if (at >= WAIT_ROWS * PRIOS)
+		return;
+	__sync_fetch_and_add(&waits_of[at], 1);
+	if (!(prios_seen[prio / 64] & (1ULL << (prio % 64))))
+		__sync_fetch_and_or(&prios_seen[prio / 64], 1ULL << (prio % 64));
+	note->counted_at = at + 1;
+}
+
+static void waits_no_more(struct task_note *note)
+{
+	u32 at = note->counted_at - 1;
+
+	if (at >= WAIT_ROWS * PRIOS)
+		return;
+	__sync_fetch_and_add(&waits_of[at], -1);
+	note->counted_at = 0;
+}
+
+/* Whether a task that is better than @prio waits and may run on @cpu. */
+static bool better_one_waits(u32 prio, u32 cpu)
+{
+	u32 word, bit, better, at;
+	u64 bits;
+
+	bpf_for(word, 0, PRIO_WORDS) {
+		bits = prios_seen[word];
+		bpf_for(bit, 0, 64) {
+			if (!bits)
+				break;
+			better = word * 64 + __builtin_ctzll(bits);
+			if (better >= prio || better >= PRIOS)
+				return false;
+			if (waits_of[better])
+				return true;
+			at = (cpu + 1) * PRIOS + better;
+			if (at < WAIT_ROWS * PRIOS && waits_of[at])
+				return true;
+			bits &= bits - 1;
+		}
+	}
+	return false;
 }
 
 /* The histogram bucket of @ns, the inverse of measure.rs' bucket(). */
@@ -225,6 +301,7 @@ static int woken(struct task_struct *p, u32 kind)
 		note->waiting = true;
 		note->woken = kind == EVENT_WAKEUP;
 		note->since_ns = now;
+		begins_to_wait(p, note);
 	}
 	e = new_event(c, kind, now);
 	if (e) {
@@ -345,6 +422,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		from->waiting = preempt || !prev_state;
 		from->woken = false;
 		from->since_ns = now;
+		if (from->waiting)
+			begins_to_wait(prev, from);
 		if (preempt || !prev_state) {
 			c->switches_involuntary++;
 			left = LEFT_PREEMPTED;
@@ -363,6 +442,9 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		u32 cpu = bpf_get_smp_processor_id();
 
 		c->switches_in++;
+		waits_no_more(to);
+		if (better_one_waits(next->prio, cpu))
+			c->inversions++;
 		if (to->ran && to->last_cpu != cpu)
 			c->elsewhere++;
 		waited = to->waiting ? now - to->since_ns : 0;

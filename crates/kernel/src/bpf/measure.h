@@ -43,6 +43,7 @@ struct cpu_counters {
 	__u64 switches_yielded;		/* the part of those that had called sched_yield() */
 	__u64 switches_in;		/* to a workload task */
 	__u64 elsewhere;		/* the part of those that last ran on another CPU */
+	__u64 inversions;		/* the part of those while a better one waited that may run there */
 	__u64 switches_all;		/* to any task but the idle task */
 	__u64 wakeups;
 	__u64 migrations[NR_REACHES];

@@ -53,6 +53,10 @@ const CHECKS: &[(&str, Check)] = &[
         "yields_are_told_from_preemptions",
         yields_are_told_from_preemptions,
     ),
+    (
+        "starts_before_a_better_task_are_inversions",
+        starts_before_a_better_task_are_inversions,
+    ),
     ("events_make_a_whole_trace", events_make_a_whole_trace),
     (
         "failures_of_programs_are_told",
@@ -438,6 +442,25 @@ fn yields_are_told_from_preemptions(_: &Inside<'_>) -> Result<String, String> {
     })?;
     ensure(recorder.ordered, || "events are out of order".to_owned())?;
     Ok(format!("{yielded} of {involuntary}"))
+}
+
+/// Two hogs take turns on one CPU: where their nice levels differ, the better one waits at each start of the
+/// other, and nothing else is an inversion.
+fn starts_before_a_better_task_are_inversions(_: &Inside<'_>) -> Result<String, String> {
+    let same = measured("fifo", &["hogs", "600", "0"], false)?;
+    let none = number(&same, "schedule.priority_inversions")?;
+    ensure(none == 0.0, || {
+        format!("{none} inversions among tasks of one priority")
+    })?;
+    let differ = measured("fifo", &["hogs", "600", "10"], false)?;
+    let inversions = number(&differ, "schedule.priority_inversions")?;
+    let turns = number(&differ, "switches.involuntary")?;
+    // Half of the turns, but for the first ones, and what other tasks of the system interrupt.
+    ensure(
+        turns >= 8.0 && (0.25 * turns..=0.6 * turns + 2.0).contains(&inversions),
+        || format!("{inversions} inversions in {turns} turns"),
+    )?;
+    Ok(format!("{inversions} in {turns} turns"))
 }
 
 #[derive(Default)]

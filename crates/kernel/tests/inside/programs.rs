@@ -18,6 +18,10 @@ pub fn run(arguments: &[String]) -> Option<()> {
         "compute" => compute(Duration::from_millis(number()?.into())),
         "pingpong" => pingpong(number()?),
         "yielders" => yielders(number()?, arguments.get(2)?.parse().ok()?),
+        "hogs" => hogs(
+            Duration::from_millis(number()?.into()),
+            arguments.get(2)?.parse().ok()?,
+        ),
         "shuffle" => shuffle(Duration::from_millis(number()?.into())),
         "storm" => storm(Duration::from_millis(number()?.into())),
         "fail" => std::process::exit(3),
@@ -45,6 +49,30 @@ pub fn compute(time: Duration) {
                         rounds = std::hint::black_box(rounds + 1);
                     }
                     thread::sleep(Duration::from_micros(200));
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("computing does not panic");
+    }
+}
+
+/// Two threads that share one CPU and never sleep; the second one has the nice level.
+fn hogs(time: Duration, nice: i32) {
+    on_cpu_0();
+    let end = Instant::now() + time;
+    let threads: Vec<_> = [0, nice]
+        .into_iter()
+        .map(|nice| {
+            thread::spawn(move || {
+                let id = nix::unistd::gettid().as_raw() as u32;
+                // SAFETY: takes three numbers.
+                let set = unsafe { libc::setpriority(libc::PRIO_PROCESS, id, nice) };
+                assert_eq!(set, 0, "a worse nice level is anybody's right");
+                let mut rounds = 0_u64;
+                while Instant::now() < end {
+                    rounds = std::hint::black_box(rounds + 1);
                 }
             })
         })

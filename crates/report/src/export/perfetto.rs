@@ -395,8 +395,8 @@ impl<W: Write> Recorder for PerfettoWriter<W> {
         self.tasks[task.index()] = Task {
             comm: meta.comm.clone(),
             // The kernel's scale: 120 is nice 0, below 100 is real-time.
-            prio: if meta.realtime {
-                99
+            prio: if meta.is_realtime() {
+                99 - i32::from(meta.rt_priority)
             } else {
                 120 + i32::from(meta.nice)
             },
@@ -523,7 +523,7 @@ mod tests {
             comm: "sender".into(),
             nice: -5,
             affinity: CpuSet::all(2),
-            realtime: false,
+            rt_priority: 0,
         };
         let lock = LockId(0);
         let path = LockPath::Schedule;

@@ -70,7 +70,7 @@ mod tests {
                 comm: "a".into(),
                 nice: 0,
                 affinity: "1".parse().unwrap(),
-                realtime: false,
+                rt_priority: 0,
             },
         );
         check.record(Instant::ZERO, CpuId(1), switch(None, Some(A)));

@@ -1,0 +1,145 @@
+//! Priority inversions: a task starts although one of a higher priority waits that could run there.
+
+use schedlab_trace::{CpuId, CpuSet, TaskId, TaskMeta};
+
+/// Counts priority inversions.
+///
+/// Every task of most runs has the same priority; then nothing is kept but the number of definitions.
+/// From the second priority on, the waiting tasks are kept by level.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inversions {
+    count: u64,
+    tasks: Vec<Place>,
+    /// The levels there are, ascending, each with its waiting tasks in no order.
+    levels: Vec<(u8, Vec<TaskId>)>,
+}
+
+/// One task.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    level: u8,
+    waits: bool,
+    /// Where in its level's list.
+    index: usize,
+    /// CPUs it may run on; `None`: all.
+    allowed: Option<Box<CpuSet>>,
+}
+
+/// Nice 19 to −20, then real-time priorities 1 to 99.
+fn level(meta: &TaskMeta) -> u8 {
+    match meta.rt_priority {
+        0 => 19_i8.saturating_sub(meta.nice).clamp(0, 39).unsigned_abs(),
+        priority => 39 + priority.min(99),
+    }
+}
+
+impl Inversions {
+    /// Starts of a task while one of a higher level waited that could have run there.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether tasks of different levels are there, so that waiting tasks must be told.
+    #[inline]
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.levels.len() > 1
+    }
+
+    /// A task that is new or has another level now. True if from now on waiting tasks must be told; those that
+    /// wait already, at once.
+    pub(crate) fn define(&mut self, task: TaskId, meta: &TaskMeta, nr_cpus: usize) -> bool {
+        let level = level(meta);
+        let was_mixed = self.is_mixed();
+        if let Err(at) = self.levels.binary_search_by_key(&level, |one| one.0) {
+            self.levels.insert(at, (level, Vec::new()));
+        }
+        let waits = self.place(task).waits;
+        self.stops_waiting(task);
+        self.place(task).level = level;
+        self.allow(task, &meta.affinity, nr_cpus);
+        if waits {
+            self.waits(task);
+        }
+        self.is_mixed() && !was_mixed
+    }
+
+    /// The CPUs that a task may use from now on.
+    pub(crate) fn allow(&mut self, task: TaskId, allowed: &CpuSet, nr_cpus: usize) {
+        let all = allowed.len() >= nr_cpus;
+        self.place(task).allowed = (!all).then(|| Box::new(allowed.clone()));
+    }
+
+    fn place(&mut self, task: TaskId) -> &mut Place {
+        if task.index() >= self.tasks.len() {
+            self.tasks.resize(task.index() + 1, Place::default());
+        }
+        &mut self.tasks[task.index()]
+    }
+
+    /// A task waits for a CPU. Only where [`Inversions::is_mixed`].
+    pub(crate) fn waits(&mut self, task: TaskId) {
+        let place = self.place(task);
+        if place.waits {
+            return;
+        }
+        place.waits = true;
+        let level = place.level;
+        let position = self.position(level);
+        let list = &mut self.levels[position].1;
+        list.push(task);
+        let index = list.len() - 1;
+        self.place(task).index = index;
+    }
+
+    fn position(&self, level: u8) -> usize {
+        let position = self.levels.binary_search_by_key(&level, |one| one.0);
+        position.expect("every task that waits was defined")
+    }
+
+    fn stops_waiting(&mut self, task: TaskId) {
+        let place = self.place(task);
+        if !place.waits {
+            return;
+        }
+        place.waits = false;
+        let (level, index) = (place.level, place.index);
+        let position = self.position(level);
+        let list = &mut self.levels[position].1;
+        list.swap_remove(index);
+        if let Some(&moved) = list.get(index) {
+            self.place(moved).index = index;
+        }
+    }
+
+    /// A task starts on a CPU. Only where [`Inversions::is_mixed`].
+    pub(crate) fn starts(&mut self, task: TaskId, cpu: CpuId) {
+        self.stops_waiting(task);
+        let level = self.place(task).level;
+        let allows = |waiting: &TaskId| {
+            let allowed = &self.tasks[waiting.index()].allowed;
+            allowed.as_ref().is_none_or(|set| set.contains(cpu))
+        };
+        let above = self.levels.iter().rev().take_while(|one| one.0 > level);
+        let inverted = above.flat_map(|one| &one.1).any(allows);
+        self.count += u64::from(inverted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_those_of_the_kernel() {
+        let of = |nice, rt_priority| {
+            level(&TaskMeta {
+                comm: String::new(),
+                nice,
+                affinity: CpuSet::default(),
+                rt_priority,
+            })
+        };
+        assert_eq!((of(19, 0), of(0, 0), of(-20, 0)), (0, 19, 39));
+        assert_eq!((of(19, 1), of(-20, 99)), (40, 138));
+    }
+}
