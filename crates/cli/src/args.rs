@@ -408,6 +408,7 @@ Examples:
   schedlab load chat:rooms=2 --json -
   schedlab load hackbench:groups=4 --original
   schedlab load kbuild:jobs=8 --original --source ~/linux
+  schedlab load tpch:degree=2 --original --scale 0.1
   schedlab run --vm -s dss,kernel -- schedlab load pipe --original")]
 pub struct LoadArgs {
     /// WORKLOAD[:option=value,…], or the path of an rt-app file (*.json)
@@ -415,13 +416,16 @@ pub struct LoadArgs {
     pub workload: String,
     /// Run the well-known program that the workload is a model of
     ///
-    /// hackbench and pipe: perf bench; httpd: apache2 and wrk; kbuild: make; of the same kind as
-    /// bodytrack and ferret: x264 and pbzip2. A program that is not installed is told with its package.
+    /// hackbench and pipe: perf bench; httpd: apache2 and wrk; kbuild: make; tpch: DuckDB; of the same kind
+    /// as bodytrack and ferret: x264 and pbzip2. A program that is not installed is told with its package.
     #[arg(long)]
     pub original: bool,
-    /// The source tree that `kbuild --original` builds
+    /// The source tree that `kbuild --original` builds; where `tpch --original` finds or puts its data
     #[arg(long, value_name = "FOLDER", requires = "original", value_hint = ValueHint::DirPath)]
     pub source: Option<PathBuf>,
+    /// Scale of the data of `tpch --original`, in GB [default: 1]
+    #[arg(long, value_name = "N", requires = "original", value_parser = scale)]
+    pub scale: Option<f64>,
     /// Seed of the workload
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
@@ -431,6 +435,12 @@ pub struct LoadArgs {
     /// Write the result as JSON; `-` for standard output instead of the table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
+}
+
+/// A scale of data between 1 MB and 1 TB.
+fn scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse().ok().filter(|n| (0.001..=1_000.0).contains(n));
+    scale.ok_or_else(|| "write a number from 0.001 to 1000".to_owned())
 }
 
 /// Arguments of `calibrate`

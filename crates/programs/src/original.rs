@@ -7,6 +7,8 @@
 //! option that the program does not have is refused, not ignored; a program that is not installed is told with its
 //! package.
 
+mod tpch;
+
 use std::fs;
 use std::io::{BufWriter, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -28,8 +30,10 @@ pub struct Original {
     pub program: &'static str,
     /// Options that the program has, too.
     options: &'static [&'static str],
-    /// Programs and the Debian packages that they are in.
+    /// What must be there, and the command that installs it.
     needs: &'static [(&'static str, &'static str)],
+    /// Which of the extra arguments it takes.
+    takes: &'static [&'static str],
     run: fn(&Given<'_>) -> Result<f64, ProgramError>,
 }
 
@@ -39,45 +43,83 @@ pub const ORIGINALS: &[Original] = &[
         workload: "bodytrack",
         program: "x264 (a program of the same kind: a pool of threads over frames)",
         options: &["threads", "iterations"],
-        needs: &[("x264", "x264")],
+        needs: &[("x264", "apt-get install x264")],
+        takes: &[],
         run: x264,
     },
     Original {
         workload: "ferret",
         program: "pbzip2 (a program of the same kind: reader, workers and writer with bounded queues)",
         options: &["threads", "iterations"],
-        needs: &[("pbzip2", "pbzip2")],
+        needs: &[("pbzip2", "apt-get install pbzip2")],
+        takes: &[],
         run: pbzip2,
     },
     Original {
         workload: "hackbench",
         program: "perf bench sched messaging",
         options: &["groups", "loops", "pipe", "threads"],
-        needs: &[("perf", "linux-perf")],
+        needs: &[("perf", "apt-get install linux-perf")],
+        takes: &[],
         run: hackbench,
     },
     Original {
         workload: "httpd",
         program: "apache2 (prefork) under wrk",
         options: &["workers", "connections", "duration"],
-        needs: &[("apache2", "apache2-bin"), ("wrk", "wrk")],
+        needs: &[
+            ("apache2", "apt-get install apache2-bin"),
+            ("wrk", "apt-get install wrk"),
+        ],
+        takes: &[],
         run: httpd,
     },
     Original {
         workload: "kbuild",
         program: "make",
         options: &["jobs"],
-        needs: &[("make", "make"), ("gcc", "gcc")],
+        needs: &[
+            ("make", "apt-get install make"),
+            ("gcc", "apt-get install gcc"),
+        ],
+        takes: &[SOURCE],
         run: kbuild,
     },
     Original {
         workload: "pipe",
         program: "perf bench sched pipe",
         options: &["loops", "threads"],
-        needs: &[("perf", "linux-perf")],
+        needs: &[("perf", "apt-get install linux-perf")],
+        takes: &[],
         run: pipe,
     },
+    Original {
+        workload: "tpch",
+        program: "DuckDB with TPC-H's queries on data of tpchgen-cli",
+        options: &["streams", "queries", "degree"],
+        needs: &[
+            ("tpchgen-cli", "pip install tpchgen-cli duckdb"),
+            ("python3", "apt-get install python3"),
+        ],
+        takes: &[SOURCE, SCALE],
+        run: tpch::run,
+    },
 ];
+
+const SOURCE: &str = "source";
+const SCALE: &str = "scale";
+
+/// What only some of the programs need.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extra<'a> {
+    /// `kbuild`: the source tree. `tpch`: the folder of the data, which is generated where it is not there.
+    pub source: Option<&'a Path>,
+    /// `tpch`: the scale of the data, of 1 GB; [`SCALE_DEFAULT`] where it is absent.
+    pub scale: Option<f64>,
+}
+
+/// Scale of TPC-H's data.
+pub const SCALE_DEFAULT: f64 = 1.0;
 
 /// What a run of an original came to.
 #[derive(Clone, Debug)]
@@ -97,7 +139,7 @@ pub struct Figure {
 /// What a run was asked for.
 struct Given<'a> {
     params: &'a [(String, String)],
-    source: Option<&'a Path>,
+    extra: Extra<'a>,
     deadline: Instant,
 }
 
@@ -116,12 +158,26 @@ fn error(message: impl Into<String>) -> ProgramError {
     ProgramError::Task(message.into())
 }
 
-/// Runs the program that the workload `text` is a model of; `source` is the source tree for `kbuild`.
+/// What is not installed of what the programs need, each with the command that installs it.
+pub fn missing() -> Vec<(&'static str, &'static str)> {
+    let mut missing: Vec<(&str, &str)> = Vec::new();
+    for &(program, remedy) in ORIGINALS.iter().flat_map(|one| one.needs) {
+        if find(program).is_none() && !missing.contains(&(program, remedy)) {
+            missing.push((program, remedy));
+        }
+    }
+    if find("python3").is_some() && tpch::python().is_err() {
+        missing.push(("duckdb for python3", tpch::REMEDY));
+    }
+    missing
+}
+
+/// Runs the program that the workload `text` is a model of.
 ///
 /// # Errors
 /// If the workload has no such program, the program lacks an option that was given, is not installed, fails, does
 /// not end within `limit`, or tells no figure.
-pub fn run(text: &str, source: Option<&Path>, limit: Duration) -> Result<Figure, ProgramError> {
+pub fn run(text: &str, extra: Extra<'_>, limit: Duration) -> Result<Figure, ProgramError> {
     let workload = Workload::parse(text, 1, nr_cpus())?;
     let Some(original) = ORIGINALS.iter().find(|one| one.workload == workload.name) else {
         let known: Vec<&str> = ORIGINALS.iter().map(|one| one.workload).collect();
@@ -132,25 +188,36 @@ pub fn run(text: &str, source: Option<&Path>, limit: Duration) -> Result<Figure,
         )));
     };
     original.refuse_others(&workload)?;
-    for (program, package) in original.needs {
+    for (given, name) in [
+        (extra.source.is_some(), SOURCE),
+        (extra.scale.is_some(), SCALE),
+    ] {
+        if given && !original.takes.contains(&name) {
+            return Err(error(format!("`{}` takes no --{name}", original.program)));
+        }
+    }
+    for (program, remedy) in original.needs {
         if find(program).is_none() {
-            return Err(error(format!(
-                "`{program}` is not installed: apt-get install {package}"
-            )));
+            return Err(error(format!("`{program}` is not installed: {remedy}")));
         }
     }
     let started = Instant::now();
     let value = (original.run)(&Given {
         params: &workload.params,
-        source,
+        extra,
         deadline: started + limit,
     })?;
+    let scale = original.takes.contains(&SCALE).then(|| {
+        let scale = extra.scale.unwrap_or(SCALE_DEFAULT);
+        (SCALE.to_owned(), scale.to_string())
+    });
     Ok(Figure {
         workload: workload.name,
         params: workload
             .params
             .into_iter()
             .filter(|(name, _)| original.options.contains(&name.as_str()))
+            .chain(scale)
             .collect(),
         score: workload.score,
         value,
@@ -325,7 +392,7 @@ fn pipe(given: &Given<'_>) -> Result<f64, ProgramError> {
 
 /// The time of `make -jN` in a source tree that was cleaned before, in ns.
 fn kbuild(given: &Given<'_>) -> Result<f64, ProgramError> {
-    let source = given.source.ok_or_else(|| {
+    let source = given.extra.source.ok_or_else(|| {
         error("name a configured source tree with --source, for example that of `apt-get source linux` after `make defconfig`")
     })?;
     let make = |arguments: &[&str]| {
@@ -539,15 +606,23 @@ mod tests {
     #[test]
     fn what_the_original_lacks_is_refused() {
         let told = |text: &str| {
-            run(text, None, Duration::from_secs(10))
+            run(text, Extra::default(), Duration::from_secs(10))
                 .unwrap_err()
                 .to_string()
         };
         assert!(
-            told("chat")
-                .contains("there is one for bodytrack, ferret, hackbench, httpd, kbuild, pipe")
+            told("chat").contains(
+                "there is one for bodytrack, ferret, hackbench, httpd, kbuild, pipe, tpch"
+            )
         );
         assert!(told("hackbench:fds=3").contains("has no option for `fds`"));
+        assert!(told("tpch:scan=3us").contains("has no option for `scan`"));
+        let source = Extra {
+            source: Some(Path::new("/nowhere")),
+            scale: None,
+        };
+        let refused = run("pipe", source, Duration::from_secs(10)).unwrap_err();
+        assert!(refused.to_string().contains("takes no --source"));
         assert!(told("hackbench:nice=5").contains("has no option for `nice`"));
         // What is given with its default is no wish.
         let workload = Workload::parse("hackbench:fds=20,groups=1", 1, 2).unwrap();
@@ -597,15 +672,17 @@ mod tests {
         fs::write(folder.join("b"), "").unwrap();
         let time = |jobs: u32| {
             let text = format!("kbuild:jobs={jobs}");
-            run(&text, Some(&folder), Duration::from_secs(60))
-                .unwrap()
-                .value
+            let extra = Extra {
+                source: Some(&folder),
+                ..Extra::default()
+            };
+            run(&text, extra, Duration::from_secs(60)).unwrap().value
         };
         let (one, two) = (time(1), time(2));
         assert!(one >= 0.6e9 && two >= 0.3e9, "{one} {two}");
         assert!(one > two, "{one} {two}");
         fs::remove_dir_all(&folder).unwrap();
-        let told = run("kbuild", None, Duration::from_secs(1)).unwrap_err();
+        let told = run("kbuild", Extra::default(), Duration::from_secs(1)).unwrap_err();
         assert!(told.to_string().contains("--source"), "{told}");
     }
 
@@ -619,7 +696,7 @@ mod tests {
                 eprintln!("not checked: {program} is not installed");
                 continue;
             }
-            let figure = run(text, None, Duration::from_secs(60)).unwrap();
+            let figure = run(text, Extra::default(), Duration::from_secs(60)).unwrap();
             assert_eq!(figure.score.name, "completion_ns");
             assert!(figure.value > 1e6, "{text}: {}", figure.value);
             let expected = [("threads", "2"), ("iterations", "5")];
@@ -634,7 +711,7 @@ mod tests {
             eprintln!("not checked: perf is not installed");
             return;
         }
-        let figure = run("pipe:loops=1000", None, Duration::from_secs(60)).unwrap();
+        let figure = run("pipe:loops=1000", Extra::default(), Duration::from_secs(60)).unwrap();
         assert!((100.0..1e8).contains(&figure.value), "{}", figure.value);
         assert_eq!(figure.score.name, "round_trip_ns_mean");
     }

@@ -41,7 +41,11 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
 /// The program that the workload is a model of.
 fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
     let limit = Duration::from_secs(args.time_limit);
-    let figure = original::run(&args.workload, args.source.as_deref(), limit)?;
+    let extra = original::Extra {
+        source: args.source.as_deref(),
+        scale: args.scale,
+    };
+    let figure = original::run(&args.workload, extra, limit)?;
     let mut measures = Measures::default();
     measures.float("score", figure.value);
     measures.text("score_unit", figure.score.unit);
@@ -57,6 +61,9 @@ fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
             " --source {}",
             schedlab_sim::quote(&source.to_string_lossy())
         );
+    }
+    if let Some(scale) = args.scale {
+        replay += &format!(" --scale {scale}");
     }
     Ok(RunResult {
         workload: figure.workload,
