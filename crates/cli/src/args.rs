@@ -47,6 +47,9 @@ pub enum Command {
     Run(RunArgs),
     /// Run a command in a virtual machine whose kernel has sched_ext
     Vm(VmArgs),
+    /// What `reproduce --vm` starts in a virtual machine
+    #[command(hide = true)]
+    Emulate(EmulateArgs),
     /// Run a workload's real program here, under whatever schedules now
     Load(LoadArgs),
     /// Measure this machine into a machine profile
@@ -314,6 +317,8 @@ pub struct PublishedArgs {
 Examples:
   schedlab reproduce --quick
   schedlab reproduce chat-locks --html chat.html
+  schedlab reproduce reflex-locks --quick --vm
+  schedlab reproduce chat-throughput -m server-2x96x2 -c 8,96,384
   schedlab list experiments
 
 Each published figure is printed beside the median of the simulated ones, with
@@ -327,6 +332,21 @@ pub struct ReproduceArgs {
     /// A first impression: smaller workloads, one seed
     #[arg(long)]
     pub quick: bool,
+    /// Run the real programs, too, in virtual machines of up to 8 CPUs
+    ///
+    /// The same workloads under the same schedulers in a real kernel. Emulated CPUs say who wins and by how
+    /// many decisions, not how fast a machine is; these figures are marked.
+    #[arg(long)]
+    pub vm: bool,
+    /// Give a run in a virtual machine up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "vm", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub time_limit: u64,
+    /// Simulate another machine than that of the study
+    #[arg(short, long, value_name = "MACHINE", value_hint = ValueHint::FilePath)]
+    pub machine: Option<String>,
+    /// Other numbers of CPUs than those of the study: 8, 2,4,8 or 2..8
+    #[arg(short, long, value_name = "N,…")]
+    pub cpus: Option<String>,
     /// Seeds of each run [default: what the experiment says, mostly 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub seeds: Option<u64>,
@@ -399,6 +419,16 @@ pub struct VmArgs {
     /// The command to run
     #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
+}
+
+/// Arguments of `emulate`
+#[derive(Args, Debug)]
+pub struct EmulateArgs {
+    /// Where the jobs are and the results go
+    pub folder: PathBuf,
+    /// Give a run up after so many seconds
+    #[arg(long, default_value_t = 600)]
+    pub time_limit: u64,
 }
 
 /// Arguments of `load`

@@ -80,6 +80,13 @@ impl Journal {
         Some(result)
     }
 
+    /// The result of a real run that was finished before, by the command that repeats it.
+    pub fn find_real(&self, command: &str, workload: &str) -> Option<RunResult> {
+        let mut result = self.known.get(command)?.clone();
+        result.asked = workload.to_owned();
+        Some(result)
+    }
+
     /// Keeps a result.
     ///
     /// # Errors

@@ -45,6 +45,8 @@ pub struct Row {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Cell {
     pub simulated: Option<Summary>,
+    /// The real program in a real kernel, in a virtual machine.
+    pub real: Option<Summary>,
     pub published: Option<f64>,
     /// What the published value was used for, where there is one.
     pub standing: Option<Standing>,
@@ -116,6 +118,8 @@ impl Summary {
 struct Run<'a> {
     planned: &'a Planned,
     result: &'a RunResult,
+    /// The same in a real kernel, where that was run.
+    real: Option<&'a RunResult>,
 }
 
 impl Run<'_> {
@@ -128,20 +132,36 @@ impl Run<'_> {
     }
 }
 
-/// Everything the experiment tells: a panel per measure, machine and workload. `results` are those of
-/// `planned`, in its order. Runs that failed are left out.
-pub fn evaluate(
-    experiment: &Experiment,
-    planned: &[Planned],
-    results: &[RunResult],
-    figures: &[Figure],
-) -> Vec<Panel> {
-    assert_eq!(planned.len(), results.len(), "a result for each run");
+/// What was run for an experiment, in the order of its plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Results<'a> {
+    /// What was planned.
+    pub planned: &'a [Planned],
+    /// Its simulations.
+    pub simulated: &'a [RunResult],
+    /// The same in a real kernel, as far as they were run; empty where none was.
+    pub real: &'a [Option<RunResult>],
+}
+
+/// Everything the experiment tells: a panel per measure, machine and workload. Runs that failed are left out.
+pub fn evaluate(experiment: &Experiment, results: Results<'_>, figures: &[Figure]) -> Vec<Panel> {
+    let Results {
+        planned,
+        simulated,
+        real,
+    } = results;
+    assert_eq!(planned.len(), simulated.len(), "a result for each run");
+    let done = |result: &&RunResult| result.is_done();
     let runs: Vec<Run<'_>> = planned
         .iter()
-        .zip(results)
-        .filter(|(_, result)| result.is_done())
-        .map(|(planned, result)| Run { planned, result })
+        .zip(simulated)
+        .enumerate()
+        .filter(|(_, (_, result))| result.is_done())
+        .map(|(index, (planned, result))| Run {
+            planned,
+            result,
+            real: real.get(index).and_then(Option::as_ref).filter(done),
+        })
         .collect();
     let mut panels = Vec::new();
     let mut drawn: Vec<String> = Vec::new();
@@ -167,7 +187,9 @@ pub fn evaluate(
 
 impl Row {
     fn is_empty(&self) -> bool {
-        let has = |cell: &Cell| cell.simulated.is_some() || cell.published.is_some();
+        let has = |cell: &Cell| {
+            cell.simulated.is_some() || cell.real.is_some() || cell.published.is_some()
+        };
         !self.cells.iter().any(has)
     }
 }
@@ -272,15 +294,18 @@ fn panel(
                 .iter()
                 .filter(|run| run.label() == *scheduler && place(run.result, &over) == Some(column))
                 .collect();
-            let values: Vec<f64> = mine
-                .iter()
-                .filter_map(|run| value(measured, run, all))
-                .collect();
+            let summary = |side: Side| {
+                let values = mine
+                    .iter()
+                    .filter_map(|run| value(measured, run, all, side));
+                Summary::of(&values.collect::<Vec<f64>>())
+            };
             let published = mine
                 .first()
                 .and_then(|run| published(experiment, measured, run, figures));
             Cell {
-                simulated: Summary::of(&values),
+                simulated: summary(|run| Some(run.result)),
+                real: summary(|run| run.real),
                 published: published.map(|figure| figure.value),
                 standing: published.zip(mine.first()).map(|(figure, run)| {
                     let rows = machine.as_ref().map_or(&[][..], |m| &m.calibrated_on);
@@ -321,11 +346,14 @@ fn heading(measured: &Measured, group: &[&Run<'_>]) -> String {
     }
 }
 
+/// Which of a run's results is meant.
+type Side = for<'a> fn(&Run<'a>) -> Option<&'a RunResult>;
+
 /// A measure of a run, in relation to its base where it has one.
-fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>]) -> Option<f64> {
+fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Option<f64> {
     let result = run.result;
     let (name, unit) = measured.origin();
-    let value = result.measures.number(name)? / unit;
+    let value = side(run)?.measures.number(name)? / unit;
     let Some((option, wanted)) = measured.relative_to() else {
         return Some(value);
     };
@@ -339,7 +367,7 @@ fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>]) -> Option<f64> {
             && (option == "cpus" || other.cpus == result.cpus)
             && without(&other.asked, option) == without(&result.asked, option)
     })?;
-    let base = base.result.measures.number(name)? / unit;
+    let base = side(base)?.measures.number(name)? / unit;
     (base != 0.0).then(|| value / base)
 }
 
@@ -568,7 +596,12 @@ heading = "scaling"
         let experiment = Experiment::read("x.toml", CHAT).unwrap();
         let planned = plan(&experiment, false, None);
         let figures = published::read(published::BUILTIN_NAME, published::BUILTIN).unwrap();
-        evaluate(&experiment, &planned, &results_of(&planned), &figures)
+        let results = Results {
+            planned: &planned,
+            simulated: &results_of(&planned),
+            real: &[],
+        };
+        evaluate(&experiment, results, &figures)
     }
 
     #[test]
@@ -641,6 +674,47 @@ heading = "scaling"
         );
         let cell = scaling.rows[0].cells[1].simulated.unwrap();
         assert_eq!(cell.median, 402.0 / 202.0);
+    }
+
+    #[test]
+    fn real_runs_stand_beside_the_simulated_ones() {
+        let experiment = Experiment::read("x.toml", CHAT).unwrap();
+        let planned = plan(&experiment, false, None);
+        let simulated = results(&planned);
+        // Only on 2 CPUs and under DSS: twice the hold. One run failed.
+        let real: Vec<Option<RunResult>> = simulated
+            .iter()
+            .map(|result| {
+                let mut real = result.clone();
+                real.machine = "vm".into();
+                let hold = real.measures.number("lock.runqueue.hold_ns_mean").unwrap();
+                real.measures
+                    .int("lock.runqueue.hold_ns_mean", 2 * hold as u64);
+                if real.seed == 3 {
+                    real.exit = "error_stall".into();
+                }
+                (real.cpus == 2 && real.scheduler == "dss").then_some(real)
+            })
+            .collect();
+        let results = Results {
+            planned: &planned,
+            simulated: &simulated,
+            real: &real,
+        };
+        let panels = evaluate(&experiment, results, &[]);
+        let hold = &panels[0].rows;
+        let cell = hold[0].cells[0];
+        assert_eq!(cell.simulated.unwrap().median, 4.0);
+        // 2 CPUs, seeds 1 and 2: 4 and 8 µs.
+        let real = cell.real.unwrap();
+        assert_eq!((real.median, real.seeds), (6.0, 2));
+        assert_eq!(hold[0].cells[1].real, None);
+        assert_eq!(hold[1].cells[0].real, None);
+        // A speedup needs its base in the same world.
+        let speedup = panels.iter().find(|p| p.heading.starts_with("speedup"));
+        let cells = &speedup.unwrap().rows[0].cells;
+        assert_eq!(cells[0].real.unwrap().median, 1.0);
+        assert_eq!(cells[1].real, None);
     }
 
     /// A smaller workload is not what was published, but a pinned one may be.

@@ -10,8 +10,8 @@ mod page;
 mod plan;
 mod text;
 
-pub use evaluate::{Cell, Panel, Row, Standing, Summary, evaluate};
+pub use evaluate::{Cell, Panel, Results, Row, Standing, Summary, evaluate};
 pub use file::{Experiment, FileError, Measured, Runs, builtin, builtin_names};
 pub use page::page;
-pub use plan::{Planned, plan};
+pub use plan::{Elsewhere, Planned, plan, plan_elsewhere};
 pub use text::text;

@@ -73,6 +73,26 @@ fn chart(panel: &Panel) -> Chart {
     }
     for row in &panel.rows {
         let at = || panel.columns.iter().zip(&row.cells);
+        let real: Vec<Point> = at()
+            .filter_map(|(&x, cell)| {
+                let summary = cell.real?;
+                Some(Point {
+                    x,
+                    y: summary.median,
+                    spread: (summary.seeds > 1).then_some((summary.low, summary.high)),
+                })
+            })
+            .collect();
+        if !real.is_empty() {
+            series.push(Series {
+                name: format!("{}, emulated", row.scheduler),
+                mark: Mark::Dots,
+                points: real,
+            });
+        }
+    }
+    for row in &panel.rows {
+        let at = || panel.columns.iter().zip(&row.cells);
         let published: Vec<Point> = at()
             .filter_map(|(&x, cell)| Some(Point::from((x, cell.published?))))
             .collect();
@@ -146,7 +166,9 @@ fn timeline(panel: &Panel, timeline: &Timeline) -> Chart {
 }
 
 fn table(panel: &Panel) -> Table {
-    let head = [
+    let cells = || panel.rows.iter().flat_map(|row| &row.cells);
+    let emulated = cells().any(|cell| cell.real.is_some());
+    let mut head = vec![
         "scheduler",
         &panel.over,
         "published",
@@ -157,15 +179,23 @@ fn table(panel: &Panel) -> Table {
         "ratio",
         "published value",
     ];
+    if emulated {
+        head.insert(7, "emulated");
+    }
     let mut rows = Vec::new();
     for row in &panel.rows {
         for (&column, cell) in panel.columns.iter().zip(&row.cells) {
-            rows.push(table_row(&row.scheduler, column, cell));
+            let mut words = table_row(&row.scheduler, column, cell);
+            if emulated {
+                let median = cell.real.map(|real| grouped(real.median));
+                words.insert(7, median.unwrap_or_default());
+            }
+            rows.push(words);
         }
     }
     Table {
         caption: format!("{}: {}", panel.title, panel.heading),
-        head: head.map(str::to_owned).to_vec(),
+        head: head.into_iter().map(str::to_owned).collect(),
         rows,
     }
 }

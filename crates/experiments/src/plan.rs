@@ -15,6 +15,26 @@ pub struct Planned {
 /// All simulations of an experiment, the seeds interleaved, so that an end before the last leaves whole
 /// repetitions. `quick`: what the file has for a first impression. `seeds` replaces the file's number.
 pub fn plan(experiment: &Experiment, quick: bool, seeds: Option<u64>) -> Vec<Planned> {
+    plan_elsewhere(experiment, quick, seeds, &Elsewhere::default())
+}
+
+/// What is run instead of what the file says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Elsewhere {
+    /// The machine.
+    pub machine: Option<String>,
+    /// Numbers of CPUs; the file's where it is empty.
+    pub cpus: Vec<usize>,
+}
+
+/// [`plan`], on another machine or on other numbers of CPUs. Experiments that compare layouts of task
+/// structures keep them.
+pub fn plan_elsewhere(
+    experiment: &Experiment,
+    quick: bool,
+    seeds: Option<u64>,
+    elsewhere: &Elsewhere,
+) -> Vec<Planned> {
     let mut planned = Vec::new();
     for (index, runs) in experiment.runs.iter().enumerate() {
         let runs = if quick {
@@ -25,6 +45,13 @@ pub fn plan(experiment: &Experiment, quick: bool, seeds: Option<u64>) -> Vec<Pla
         } else {
             runs.clone()
         };
+        let mut runs = runs;
+        if !elsewhere.cpus.is_empty() {
+            runs.cpus.clone_from(&elsewhere.cpus);
+        }
+        if let Some(machine) = &elsewhere.machine {
+            runs.machine.clone_from(machine);
+        }
         let cpus: Vec<Option<usize>> = match runs.cpus.as_slice() {
             [] => vec![None],
             cpus => cpus.iter().copied().map(Some).collect(),
@@ -98,6 +125,16 @@ measure = "score"
         assert_eq!(distinct.len(), 8, "{names:?}");
         assert!(whole[..8].iter().all(|p| p.spec.seed == 1));
         assert_eq!(plan(&experiment, true, None).len(), 1);
+        let elsewhere = Elsewhere {
+            machine: Some("server-2x96x2".into()),
+            cpus: vec![384],
+        };
+        let other = plan_elsewhere(&experiment, true, None, &elsewhere);
+        let spec = &other[0].spec;
+        assert_eq!(
+            (spec.machine.as_str(), spec.cpus, other.len()),
+            ("server-2x96x2", Some(384), 1)
+        );
         assert_eq!(plan(&experiment, false, Some(1)).len(), 8 + 1);
     }
 }

@@ -34,12 +34,16 @@ pub fn text(experiment: &Experiment, panels: &[Panel], width: usize) -> String {
     if panels.is_empty() {
         out.push_str("\nnothing could be measured\n");
     }
+    let emulated = |cell: &Cell| cell.real.is_some();
     let cells = || {
         panels
             .iter()
             .flat_map(|p| &p.rows)
             .flat_map(|row| &row.cells)
     };
+    if cells().any(emulated) {
+        out.push_str("\nemulated: the real program in a real kernel, in a virtual machine (compare\ncounts and orders, not times)\n");
+    }
     let count = |standing| {
         cells()
             .filter(|cell| cell.standing == Some(standing))
@@ -80,6 +84,11 @@ fn block(out: &mut String, panel: &Panel, columns: std::ops::Range<usize>) {
             });
             line(out, "      highest", cells, |cell| {
                 Some(grouped(cell.simulated?.high))
+            });
+        }
+        if cells.iter().any(|cell| cell.real.is_some()) {
+            line(out, "      emulated", cells, |cell| {
+                Some(grouped(cell.real?.median))
             });
         }
         if cells.iter().any(|cell| cell.ratio().is_some()) {
@@ -141,10 +150,11 @@ mod tests {
                 high: median + 1.0,
                 seeds: 2,
             }),
+            real: None,
             published,
             standing,
         };
-        let panel = Panel {
+        let mut panel = Panel {
             title: "chat on netfinity-8500r".into(),
             heading: "mean hold, µs".into(),
             over: "CPUs".into(),
@@ -195,6 +205,22 @@ chat on netfinity-8500r (data sheet only)
 
 1 published values were used for calibration (ratio marked c), 1 are predicted
 ";
-        assert_eq!(text(&experiment, &[panel], 80), expected);
+        let printed = text(&experiment, std::slice::from_ref(&panel), 80);
+        assert_eq!(printed, expected);
+
+        panel.rows[0].cells[1].real = Some(Summary {
+            median: 47.0,
+            low: 47.0,
+            high: 47.0,
+            seeds: 1,
+        });
+        let beside = "
+      highest        16      23
+      emulated               47
+      ratio        0.50c   2.00
+";
+        let printed = text(&experiment, &[panel], 80);
+        assert!(printed.contains(beside), "{printed}");
+        assert!(printed.contains("in a virtual machine"), "{printed}");
     }
 }

@@ -16,6 +16,7 @@ use std::path::Path;
 
 use schedlab_report::RunResult;
 use schedlab_report::export::{json, table};
+use serde::{Deserialize, Serialize};
 
 use crate::args::Command;
 use crate::output::Output;
@@ -32,6 +33,31 @@ pub enum Status {
     Code(u8),
 }
 
+/// A run of a workload's real program.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+struct Job {
+    workload: String,
+    scheduler: String,
+    seed: u64,
+}
+
+/// What became of it in a virtual machine.
+#[derive(Clone, Debug)]
+#[cfg_attr(
+    not(feature = "kernel"),
+    expect(
+        dead_code,
+        reason = "without the kernel's side there is no virtual machine"
+    )
+)]
+enum Emulated {
+    Done(Box<RunResult>),
+    /// It could not be run at all, and why.
+    Refused(String),
+    /// The machine ended before it did.
+    Missing,
+}
+
 /// Carries a command out.
 ///
 /// # Errors
@@ -46,6 +72,7 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Run(args) => real::run(&args),
         Command::Vm(args) => real::vm(&args),
+        Command::Emulate(args) => real::inside(&args),
         Command::Load(args) => load::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Doctor => real::doctor(),

@@ -1,12 +1,14 @@
 //! `run`, `vm` and `doctor`: the real kernel's side, where this program was built with it.
 
 #[cfg(feature = "kernel")]
+mod jobs;
+#[cfg(feature = "kernel")]
 mod with;
 #[cfg(feature = "kernel")]
-pub use with::{doctor, is_inside, run, run_once, sweep_in_vm, vm};
+pub use with::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm, vm};
 
 #[cfg(not(feature = "kernel"))]
-pub use without::{doctor, is_inside, run, run_once, sweep_in_vm, vm};
+pub use without::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm, vm};
 
 #[cfg(not(feature = "kernel"))]
 mod without {
@@ -15,8 +17,8 @@ mod without {
     use anyhow::bail;
     use schedlab_report::RunResult;
 
-    use crate::args::{RunArgs, VmArgs};
-    use crate::commands::Status;
+    use crate::args::{EmulateArgs, RunArgs, VmArgs};
+    use crate::commands::{Emulated, Job, Status};
 
     /// How to get what is missing.
     const REMEDY: &str = "this schedlab was built without the real kernel's side: install clang-22, libelf-dev and zlib1g-dev, then `cargo build --release -p schedlab --features kernel` (`make demo` does both)";
@@ -26,6 +28,14 @@ mod without {
     }
 
     pub fn vm(_: &VmArgs) -> anyhow::Result<Status> {
+        bail!("{REMEDY}")
+    }
+
+    pub fn emulate(_: u32, _: &[Job], _: u64) -> anyhow::Result<Vec<Emulated>> {
+        bail!("{REMEDY}")
+    }
+
+    pub fn inside(_: &EmulateArgs) -> anyhow::Result<Status> {
         bail!("{REMEDY}")
     }
 
@@ -45,6 +55,9 @@ mod without {
     pub fn doctor() -> anyhow::Result<Status> {
         println!("simulation    ready");
         println!("real kernel   {REMEDY}");
+        for (program, remedy) in schedlab_programs::original::missing() {
+            println!("not there     {program}, for `load --original`: {remedy}");
+        }
         Ok(Status::Done)
     }
 }

@@ -5,23 +5,31 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
-use schedlab_experiments::{self as experiments, Experiment, Planned};
+use anyhow::{Context as _, anyhow, bail};
+use schedlab_experiments::{self as experiments, Elsewhere, Experiment, Planned};
 use schedlab_report::RunResult;
 use schedlab_report::published;
-use schedlab_sim::{SimSpec, batch};
+use schedlab_sim::{SimSpec, batch, quote};
 
-use super::{Status, deliver, is_stdout, json_output, sim, width};
+use super::{Emulated, Job, Status, deliver, is_stdout, json_output, real, sim, width};
 use crate::args::ReproduceArgs;
+use crate::cpus;
 use crate::journal::Journal;
 use crate::output::Output;
 use crate::progress::Progress;
 
 pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     let chosen = chosen(&args.names)?;
+    let elsewhere = Elsewhere {
+        machine: args.machine.clone(),
+        cpus: match &args.cpus {
+            Some(text) => cpus::parse(text).map_err(|error| anyhow!("-c: {error}"))?,
+            None => Vec::new(),
+        },
+    };
     let plans: Vec<Vec<Planned>> = chosen
         .iter()
-        .map(|experiment| experiments::plan(experiment, args.quick, args.seeds))
+        .map(|one| experiments::plan_elsewhere(one, args.quick, args.seeds, &elsewhere))
         .collect();
     // What several experiments need is run once.
     let mut specs: Vec<SimSpec> = Vec::new();
@@ -42,6 +50,10 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     let json = json_output(args.json.as_deref())?;
     let journal = Journal::open(&partial(&args.html))?;
     let results = simulate(&specs, &journal, args.jobs)?;
+    let mut real = Real::default();
+    if args.vm {
+        real.run(&specs, &results, &journal, args.time_limit)?;
+    }
 
     let figures = published::read(published::BUILTIN_NAME, published::BUILTIN)?;
     let mut text = String::new();
@@ -51,19 +63,34 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
             .iter()
             .map(|planned| results[place[&planned.spec.replay_command()]].clone())
             .collect();
-        let panels = experiments::evaluate(&experiment, planned, &mine, &figures);
+        let emulated: Vec<Option<RunResult>> = planned
+            .iter()
+            .zip(&mine)
+            .map(|(planned, simulated)| real.of(&planned.spec, simulated).cloned())
+            .collect();
+        let results = experiments::Results {
+            planned,
+            simulated: &mine,
+            real: &emulated,
+        };
+        let panels = experiments::evaluate(&experiment, results, &figures);
         if !text.is_empty() {
             text.push('\n');
         }
         text.push_str(&experiments::text(&experiment, &panels, width()));
         told.push((experiment, panels));
     }
-    for run in results.iter().filter(|run| !run.is_done()) {
+    let mut all = results;
+    all.extend(real.done.into_values());
+    for note in &real.notes {
+        let _ = writeln!(text, "! {note}");
+    }
+    for run in all.iter().filter(|run| !run.is_done()) {
         let why = run.message.as_deref().unwrap_or_default();
         let _ = writeln!(text, "! {} {why}\n  replay: {}", run.exit, run.replay);
     }
     write_page(html, &told, args)?;
-    let status = deliver(&results, &text, args.json.as_deref(), json)?;
+    let status = deliver(&all, &text, args.json.as_deref(), json)?;
     if !args.json.as_deref().is_some_and(is_stdout) {
         println!("\nfigures: {}", args.html.display());
     }
@@ -79,6 +106,12 @@ fn write_page(
     let mut lead = vec![
         "Medians of simulated runs; strokes reach from the lowest to the highest of all seeds. Hollow points were published. Whether a published value was used to calibrate the machine or is predicted stands in the tables.".to_owned(),
     ];
+    if args.vm {
+        lead.push("Emulated: the workload's real program under the same scheduler in a real kernel, in a virtual machine. Its CPUs are emulated, slower than any that was studied and more than the host's cores: counts and orders can be compared, times and rates cannot.".to_owned());
+    }
+    if let Some(machine) = &args.machine {
+        lead.push(format!("Simulated on {machine}, not on the machines of the studies: nothing that was published can stand beside it."));
+    }
     if args.quick {
         lead.push("A first impression (--quick): smaller workloads and one seed. What was published of larger ones is not shown beside them.".to_owned());
     }
@@ -86,6 +119,103 @@ fn write_page(
     html.write_all(page.as_bytes())
         .with_context(|| format!("cannot write {}", args.html.display()))?;
     html.commit()
+}
+
+/// CPUs of the largest virtual machine: more of them than cores, and emulated, tell little.
+const EMULATED_CPUS_MAX: u32 = 8;
+
+/// Real programs in virtual machines.
+#[derive(Default)]
+struct Real {
+    /// By the command that repeats it.
+    done: BTreeMap<String, RunResult>,
+    /// What could not be run, and why.
+    notes: Vec<String>,
+}
+
+impl Real {
+    /// What repeats the real side of a simulation; `None` where there is none.
+    fn command(spec: &SimSpec, simulated: &RunResult) -> Option<String> {
+        // Layouts are the modelled caches' alone.
+        let there_is_one = simulated.cpus <= EMULATED_CPUS_MAX && spec.task_layout.is_none();
+        there_is_one.then(|| {
+            format!(
+                "schedlab run --vm -c {} -s {} --seed {} {}",
+                simulated.cpus,
+                quote(&spec.scheduler.to_string()),
+                spec.seed,
+                quote(&spec.workload)
+            )
+        })
+    }
+
+    fn of(&self, spec: &SimSpec, simulated: &RunResult) -> Option<&RunResult> {
+        self.done.get(&Self::command(spec, simulated)?)
+    }
+
+    /// Runs the real side of all these simulations: a machine for each number of CPUs.
+    fn run(
+        &mut self,
+        specs: &[SimSpec],
+        simulated: &[RunResult],
+        journal: &Journal,
+        time_limit_s: u64,
+    ) -> anyhow::Result<()> {
+        let mut machines: BTreeMap<u32, Vec<(String, Job)>> = BTreeMap::new();
+        for (spec, simulated) in specs.iter().zip(simulated) {
+            let Some(command) = Self::command(spec, simulated) else {
+                continue;
+            };
+            if let Some(known) = journal.find_real(&command, &spec.workload) {
+                self.done.insert(command, known);
+                continue;
+            }
+            let jobs = machines.entry(simulated.cpus).or_default();
+            // Two machines' simulations may have the same real side.
+            if jobs.iter().all(|(known, _)| *known != command) {
+                let job = Job {
+                    workload: spec.workload.clone(),
+                    scheduler: spec.scheduler.to_string(),
+                    seed: spec.seed,
+                };
+                jobs.push((command, job));
+            }
+        }
+        for (cpus, jobs) in machines {
+            let (commands, jobs): (Vec<String>, Vec<Job>) = jobs.into_iter().unzip();
+            let outcomes = real::emulate(cpus, &jobs, time_limit_s)?;
+            for ((command, job), outcome) in commands.into_iter().zip(&jobs).zip(outcomes) {
+                self.keep(command, job, outcome, journal)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(
+        &mut self,
+        command: String,
+        job: &Job,
+        outcome: Emulated,
+        journal: &Journal,
+    ) -> anyhow::Result<()> {
+        let why = match outcome {
+            Emulated::Done(result) => {
+                let mut result = *result;
+                result.replay.clone_from(&command);
+                result.scheduler.clone_from(&job.scheduler);
+                journal.keep(&result)?;
+                self.done.insert(command, result);
+                return Ok(());
+            }
+            Emulated::Refused(why) => why,
+            Emulated::Missing => "the virtual machine ended before it did".to_owned(),
+        };
+        let note = format!("not emulated: {}: {why}", job.workload);
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+        Ok(())
+    }
 }
 
 /// Where finished runs are kept until the page is written.

@@ -20,6 +20,8 @@ use crate::cpus;
 use crate::output::Output;
 use crate::progress::Progress;
 
+pub use super::jobs::{emulate, inside};
+
 pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     if args.cpus.is_some() && !args.vm {
         bail!("-c sets the CPUs of a virtual machine: add --vm");
@@ -197,7 +199,7 @@ fn machine(cpus: Option<&str>) -> anyhow::Result<Vm> {
 }
 
 /// Runs a command in a virtual machine; its output and exit code become ours.
-fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Status> {
+pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Status> {
     let loud = std::io::stderr().is_terminal();
     let note = |text: &str| {
         // Downloads take minutes: they are told wherever somebody reads.
@@ -277,6 +279,11 @@ pub fn doctor() -> anyhow::Result<Status> {
         if !finding.remedy.is_empty() {
             writeln!(stdout, "{:<8}{:<20} -> {}", "", "", finding.remedy)?;
         }
+    }
+    for (program, remedy) in schedlab_programs::original::missing() {
+        let what = "for load --original";
+        writeln!(stdout, "{:<8}{what:<20} {program} is not there", "note")?;
+        writeln!(stdout, "{:<8}{:<20} -> {remedy}", "", "")?;
     }
     // A machine that cannot is no failure of the command, as long as one way is open.
     Ok(if report.can_run_here || report.can_run_in_vm {

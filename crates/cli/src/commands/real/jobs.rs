@@ -1,0 +1,106 @@
+//! Many runs in one virtual machine: a machine takes longer to boot than most runs take.
+//!
+//! The host writes the jobs into a folder, this same program runs them inside and writes a line for each beside
+//! them, so that what was done before a machine broke down is kept.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use schedlab_kernel::vm::{self, Vm};
+use schedlab_report::RunResult;
+use serde::{Deserialize, Serialize};
+
+use super::super::{Emulated, Job, Status};
+use super::with::{forward, run_once};
+use crate::args::EmulateArgs;
+
+const JOBS: &str = "jobs.json";
+const DONE: &str = "done.jsonl";
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    job: usize,
+    result: Option<RunResult>,
+    refused: Option<String>,
+}
+
+/// Runs jobs in a virtual machine with `cpus` CPUs. A job that is missing at the end was not begun or not finished.
+///
+/// # Errors
+/// If there can be no virtual machine.
+pub fn emulate(cpus: u32, jobs: &[Job], time_limit_s: u64) -> anyhow::Result<Vec<Emulated>> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let file = folder.path().join(JOBS);
+    fs::write(&file, serde_json::to_vec(jobs)?)
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    let machine = Vm {
+        cpus,
+        timeout: Duration::from_secs((time_limit_s + 60).saturating_mul(jobs.len() as u64)),
+        writable: vec![folder.path().to_owned()],
+        ..Vm::default()
+    };
+    let program = std::env::current_exe().context("cannot find this program's file")?;
+    let words = ["emulate", "--time-limit", &time_limit_s.to_string()].map(OsString::from);
+    let command: Vec<OsString> = std::iter::once(program.into_os_string())
+        .chain(words)
+        .chain([folder.path().into()])
+        .collect();
+    let status = forward(&machine, &command)?;
+    let mut emulated: Vec<Emulated> = vec![Emulated::Missing; jobs.len()];
+    let text = fs::read_to_string(folder.path().join(DONE)).unwrap_or_default();
+    for line in text.lines() {
+        // The last line may be cut off.
+        let Ok(line) = serde_json::from_str::<Line>(line) else {
+            break;
+        };
+        let Some(job) = jobs.get(line.job) else {
+            continue;
+        };
+        emulated[line.job] = match (line.result, line.refused) {
+            (Some(mut result), _) => {
+                result.asked.clone_from(&job.workload);
+                Emulated::Done(Box::new(result))
+            }
+            (None, why) => Emulated::Refused(why.unwrap_or_default()),
+        };
+    }
+    if !matches!(status, Status::Done) && text.is_empty() {
+        return Err(anyhow!("nothing ran in the virtual machine"));
+    }
+    Ok(emulated)
+}
+
+/// Inside: runs what the folder asks for.
+pub fn inside(args: &EmulateArgs) -> anyhow::Result<Status> {
+    if !vm::inside() {
+        return Err(anyhow!("this is for virtual machines of schedlab alone"));
+    }
+    let read =
+        |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let jobs: Vec<Job> = serde_json::from_slice(&read(&args.folder.join(JOBS))?)?;
+    let mut done = File::create(args.folder.join(DONE)).context("cannot write results")?;
+    for (index, job) in jobs.iter().enumerate() {
+        let outcome = run_once(&job.workload, &job.scheduler, job.seed, args.time_limit);
+        let line = match outcome {
+            Ok(result) => Line {
+                job: index,
+                result: Some(result),
+                refused: None,
+            },
+            Err(error) => Line {
+                job: index,
+                result: None,
+                refused: Some(format!("{error:#}")),
+            },
+        };
+        let mut text = serde_json::to_string(&line)?;
+        text.push('\n');
+        done.write_all(text.as_bytes())
+            .context("cannot write results")?;
+    }
+    Ok(Status::Done)
+}
