@@ -188,6 +188,21 @@ pub enum WorkloadFailure {
     },
 }
 
+impl WorkloadFailure {
+    /// Its name in results.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            WorkloadFailure::Deadlock { .. } => "deadlock",
+            WorkloadFailure::ZeroTimeLoop { .. } => "endless_loop",
+            WorkloadFailure::Endless { .. } => "endless",
+            WorkloadFailure::TooManyTasks { .. } => "too_many_tasks",
+            WorkloadFailure::ForkRefused { .. } => "fork_refused",
+            WorkloadFailure::WrongObject { .. } => "wrong_object",
+            WorkloadFailure::NoCpu { .. } => "no_cpu",
+        }
+    }
+}
+
 /// What a run leaves behind.
 #[derive(Debug)]
 pub struct RunEnd<P, R> {

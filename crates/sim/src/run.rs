@@ -1,9 +1,7 @@
 //! A specification becomes a scenario, the scenario a result.
 
 use schedlab_engine::policy::Probes;
-use schedlab_engine::{
-    ExitInfo, ExitKind, KernelVersion, NormalClass, RtMode, Scenario, WorkloadFailure,
-};
+use schedlab_engine::{ExitInfo, ExitKind, KernelVersion, NormalClass, RtMode, Scenario};
 use schedlab_machine::cache::{OffsetCounts, PAGE_BYTES};
 use schedlab_machine::{CacheModel, CacheStats, Machine, ProfileError};
 use schedlab_report::histogram::Buckets;
@@ -218,7 +216,7 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
 /// How a run ended: the exit's name and its explanation.
 fn exit<R>(end: &Ended<R>, time_limit_s: Option<u64>) -> (String, Option<String>) {
     if let Some(failure) = &end.failure {
-        return (failure_name(failure).to_owned(), Some(failure.to_string()));
+        return (failure.name().to_owned(), Some(failure.to_string()));
     }
     let ExitInfo {
         kind,
@@ -227,10 +225,11 @@ fn exit<R>(end: &Ended<R>, time_limit_s: Option<u64>) -> (String, Option<String>
         ..
     } = &end.exit;
     if *kind != ExitKind::Done {
-        let text = if message.is_empty() {
-            reason.clone()
-        } else {
-            format!("{reason} ({message})")
+        let text = match kind {
+            _ if message.is_empty() => reason.clone(),
+            // The exit's name says it already.
+            ExitKind::Fault => message.clone(),
+            _ => format!("{reason} ({message})"),
         };
         return (exit_name(*kind).to_owned(), Some(text));
     }
@@ -259,17 +258,6 @@ fn exit_name(kind: ExitKind) -> &'static str {
         ExitKind::ErrorBpf => "error_bpf",
         ExitKind::ErrorStall => "error_stall",
         ExitKind::Fault => "fault",
-    }
-}
-
-fn failure_name(failure: &WorkloadFailure) -> &'static str {
-    match failure {
-        WorkloadFailure::Deadlock { .. } => "deadlock",
-        WorkloadFailure::ZeroTimeLoop { .. } => "endless_loop",
-        WorkloadFailure::Endless { .. } => "endless",
-        WorkloadFailure::TooManyTasks { .. } => "too_many_tasks",
-        WorkloadFailure::ForkRefused { .. } => "fork_refused",
-        _ => "workload",
     }
 }
 
