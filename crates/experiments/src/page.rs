@@ -36,6 +36,7 @@ fn section((experiment, panels): &(Experiment, Vec<Panel>)) -> Section {
     for panel in panels {
         if panel.columns.len() > 1 {
             charts.push(chart(panel));
+            charts.extend(emulated(panel));
         }
         charts.extend(
             panel
@@ -73,26 +74,6 @@ fn chart(panel: &Panel) -> Chart {
     }
     for row in &panel.rows {
         let at = || panel.columns.iter().zip(&row.cells);
-        let real: Vec<Point> = at()
-            .filter_map(|(&x, cell)| {
-                let summary = cell.real?;
-                Some(Point {
-                    x,
-                    y: summary.median,
-                    spread: (summary.seeds > 1).then_some((summary.low, summary.high)),
-                })
-            })
-            .collect();
-        if !real.is_empty() {
-            series.push(Series {
-                name: format!("{}, emulated", row.scheduler),
-                mark: Mark::Dots,
-                points: real,
-            });
-        }
-    }
-    for row in &panel.rows {
-        let at = || panel.columns.iter().zip(&row.cells);
         let published: Vec<Point> = at()
             .filter_map(|(&x, cell)| Some(Point::from((x, cell.published?))))
             .collect();
@@ -115,6 +96,37 @@ fn chart(panel: &Panel) -> Chart {
     }
 }
 
+/// The real runs in a chart of their own: emulated CPUs are of another order of magnitude.
+fn emulated(panel: &Panel) -> Option<Chart> {
+    let series: Vec<Series> = panel
+        .rows
+        .iter()
+        .map(|row| Series {
+            name: row.scheduler.clone(),
+            mark: Mark::Line,
+            points: panel
+                .columns
+                .iter()
+                .zip(&row.cells)
+                .filter_map(|(&x, cell)| {
+                    let real = cell.real?;
+                    Some(Point {
+                        x,
+                        y: real.median,
+                        spread: (real.seeds > 1).then_some((real.low, real.high)),
+                    })
+                })
+                .collect(),
+        })
+        .collect();
+    let several = series.iter().any(|series| series.points.len() > 1);
+    several.then(|| Chart {
+        title: format!("emulated: {} — {}", panel.heading, panel.title),
+        series,
+        ..chart(panel)
+    })
+}
+
 fn same_place(a: &Spectrum, b: &Spectrum) -> bool {
     a.measure == b.measure && a.column == b.column
 }
@@ -122,18 +134,28 @@ fn same_place(a: &Spectrum, b: &Spectrum) -> bool {
 /// The share of each value, so that schedulers with more or fewer calls can be compared.
 fn histogram(panel: &Panel, group: &[Spectrum]) -> Chart {
     let first = &group[0];
+    let lows = group.iter().filter_map(|one| one.buckets.first());
+    let first_low = lows.map(|bucket| bucket.0).min().unwrap_or(0);
     let series = group.iter().map(|spectrum| {
         let all: u64 = spectrum.buckets.iter().map(|bucket| bucket.2).sum();
-        let points = spectrum.buckets.iter().map(|&(low, high, count)| {
+        let mut points: Vec<Point> = Vec::new();
+        let mut after = first_low;
+        for &(low, high, count) in &spectrum.buckets {
+            // What is not there was not seen: the line goes down to 0 between.
+            if low > after {
+                points.push(Point::from((after as f64, 0.0)));
+                points.push(Point::from((low as f64 - 1.0, 0.0)));
+            }
             // A bucket of several values counts for each of them.
             let width = (high - low + 1) as f64;
             let share = 100.0 * count as f64 / all.max(1) as f64 / width;
-            Point::from(((low + high) as f64 / 2.0, share))
-        });
+            points.push(Point::from(((low + high) as f64 / 2.0, share)));
+            after = high + 1;
+        }
         Series {
             name: spectrum.scheduler.clone(),
             mark: Mark::Line,
-            points: points.collect(),
+            points,
         }
     });
     Chart {

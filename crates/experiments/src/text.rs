@@ -7,10 +7,44 @@ use schedlab_report::export::table::{digits, grouped};
 use crate::Experiment;
 use crate::evaluate::{Cell, Panel, Standing};
 
-/// Width of the first column.
+/// Width of the first column, unless a name is longer; those beyond the other number have a line of their own.
 const LABEL: usize = 16;
-/// Width of the others, with the gap.
+const LABEL_MAX: usize = 28;
+/// Width of the others with the gap, unless a number is longer.
 const COLUMN: usize = 8;
+
+/// Widths of a panel's columns.
+#[derive(Clone, Copy)]
+struct Widths {
+    label: usize,
+    column: usize,
+}
+
+impl Widths {
+    fn of(panel: &Panel) -> Widths {
+        let labels = panel
+            .rows
+            .iter()
+            .map(|row| 4 + row.scheduler.chars().count());
+        let numbers = panel
+            .rows
+            .iter()
+            .flat_map(|row| &row.cells)
+            .flat_map(|cell| {
+                let summaries = [cell.simulated, cell.real].into_iter().flatten();
+                let values = summaries.flat_map(|one| [one.median, one.low, one.high]);
+                values.chain(cell.published)
+            });
+        let numbers = numbers.map(|value| grouped(value).chars().count() + 1);
+        Widths {
+            label: labels
+                .map(|label| label + 1)
+                .filter(|&label| label <= LABEL_MAX)
+                .fold(LABEL, usize::max),
+            column: numbers.fold(COLUMN, usize::max),
+        }
+    }
+}
 
 /// The experiment as text of at most `width` columns.
 pub fn text(experiment: &Experiment, panels: &[Panel], width: usize) -> String {
@@ -25,10 +59,11 @@ pub fn text(experiment: &Experiment, panels: &[Panel], width: usize) -> String {
             }
             out.push('\n');
         }
-        let per_block = (width.saturating_sub(LABEL) / COLUMN).max(1);
+        let widths = Widths::of(panel);
+        let per_block = (width.saturating_sub(widths.label) / widths.column).max(1);
         for start in (0..panel.columns.len()).step_by(per_block) {
             let end = (start + per_block).min(panel.columns.len());
-            block(&mut out, panel, start..end);
+            block(&mut out, panel, widths, start..end);
         }
     }
     if panels.is_empty() {
@@ -59,10 +94,11 @@ pub fn text(experiment: &Experiment, panels: &[Panel], width: usize) -> String {
     out
 }
 
-fn block(out: &mut String, panel: &Panel, columns: std::ops::Range<usize>) {
+fn block(out: &mut String, panel: &Panel, widths: Widths, columns: std::ops::Range<usize>) {
     let _ = writeln!(out, "  {}", panel.heading);
     line(
         out,
+        widths,
         &format!("    {}", panel.over),
         &panel.columns[columns.clone()],
         |&x| Some(short(x)),
@@ -70,29 +106,33 @@ fn block(out: &mut String, panel: &Panel, columns: std::ops::Range<usize>) {
     for row in &panel.rows {
         let cells = &row.cells[columns.clone()];
         if cells.iter().any(|cell| cell.published.is_some()) {
-            line(out, "    published", cells, |cell| {
+            line(out, widths, "    published", cells, |cell| {
                 cell.published.map(grouped)
             });
         }
-        line(out, &format!("    {}", row.scheduler), cells, |cell| {
-            cell.simulated.map(|simulated| grouped(simulated.median))
-        });
+        line(
+            out,
+            widths,
+            &format!("    {}", row.scheduler),
+            cells,
+            |cell| cell.simulated.map(|simulated| grouped(simulated.median)),
+        );
         let repeated = |cell: &Cell| cell.simulated.is_some_and(|simulated| simulated.seeds > 1);
         if cells.iter().any(repeated) {
-            line(out, "      lowest", cells, |cell| {
+            line(out, widths, "      lowest", cells, |cell| {
                 Some(grouped(cell.simulated?.low))
             });
-            line(out, "      highest", cells, |cell| {
+            line(out, widths, "      highest", cells, |cell| {
                 Some(grouped(cell.simulated?.high))
             });
         }
         if cells.iter().any(|cell| cell.real.is_some()) {
-            line(out, "      emulated", cells, |cell| {
+            line(out, widths, "      emulated", cells, |cell| {
                 Some(grouped(cell.real?.median))
             });
         }
         if cells.iter().any(|cell| cell.ratio().is_some()) {
-            line(out, "      ratio", cells, |cell| {
+            line(out, widths, "      ratio", cells, |cell| {
                 let mark = match cell.standing {
                     Some(Standing::Calibration) => "c",
                     _ => "",
@@ -112,25 +152,31 @@ fn short(x: f64) -> String {
     }
 }
 
-fn line<T>(out: &mut String, label: &str, items: &[T], of: impl Fn(&T) -> Option<String>) {
-    let mut line = format!("{label:LABEL$}");
-    if line.chars().count() > LABEL {
+fn line<T>(
+    out: &mut String,
+    widths: Widths,
+    label: &str,
+    items: &[T],
+    of: impl Fn(&T) -> Option<String>,
+) {
+    let Widths {
+        label: first,
+        column,
+    } = widths;
+    let mut line = format!("{label:first$}");
+    if line.chars().count() > first {
         // A long name has a line of its own.
         out.push_str(line.trim_end());
         out.push('\n');
-        line = " ".repeat(LABEL);
+        line = " ".repeat(first);
     }
-    for item in items {
+    for (index, item) in items.iter().enumerate() {
         let word = of(item).unwrap_or_default();
         // The mark of calibration hangs over, so that numbers stay below each other.
         let over = usize::from(word.ends_with('c'));
-        let used = line.chars().count();
-        let start = LABEL + (used - LABEL).div_ceil(COLUMN) * COLUMN;
-        let width = (start + COLUMN).saturating_sub(used + 1 - over);
+        let end = first + (index + 1) * column - 1 + over;
+        let width = end.saturating_sub(line.chars().count());
         let _ = write!(line, "{word:>width$}");
-        if over == 0 {
-            line.push(' ');
-        }
     }
     out.push_str(line.trim_end());
     out.push('\n');

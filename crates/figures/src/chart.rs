@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use plotters::chart::SeriesAnno;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -64,7 +63,8 @@ pub struct Series {
 pub enum Mark {
     /// Points joined by a line: what was computed.
     Line,
-    /// Hollow points joined by a thin line: what somebody else has measured.
+    /// Hollow points joined by a thin line: what somebody else has measured. In the colour of the series whose name
+    /// begins its own (`dss` of `dss, published`).
     Hollow,
     /// Points alone.
     Dots,
@@ -92,9 +92,6 @@ const SIZE: (u32, u32) = (640, 360);
 const FONT: &str = "sans-serif";
 const LABEL: i32 = 12;
 
-/// Room for a legend beside a chart, in pixels.
-const LEGEND_WIDTH: u32 = 130;
-
 /// Wong's palette (Nature Methods 8, 441, 2011): tellable apart with any colour vision.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
@@ -112,11 +109,61 @@ impl Chart {
     pub fn svg(&self) -> String {
         let mut svg = String::new();
         {
-            let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+            let rows = self.legend();
+            let size = (SIZE.0, SIZE.1 + rows.len() as u32 * LEGEND_ROW);
+            let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+            let (chart, below) = area.split_vertically(SIZE.1);
             // The only failure of this back end is that of a file, which there is none of.
-            self.draw(&area).expect("drawing into a string");
+            self.draw(&chart).expect("drawing into a string");
+            draw_legend(&below, &rows).expect("drawing into a string");
+            area.present().expect("drawing into a string");
         }
         svg
+    }
+
+    /// The names below the chart, in rows; none where there is only one.
+    fn legend(&self) -> Vec<Vec<Item<'_>>> {
+        let mut rows: Vec<Vec<Item<'_>>> = Vec::new();
+        let named: Vec<_> = self.drawable_names().collect();
+        if named.len() < 2 {
+            return rows;
+        }
+        let mut next = SIZE.0;
+        for (index, series) in named {
+            let width = LEGEND_MARK + series.name.chars().count() as u32 * LEGEND_LETTER;
+            if next + width > SIZE.0 || rows.is_empty() {
+                rows.push(Vec::new());
+                next = LEGEND_LEFT;
+            }
+            let item = Item {
+                x: next,
+                name: &series.name,
+                mark: series.mark,
+                colour: self.colour(index),
+                dashed: index >= COLOURS.len(),
+            };
+            rows.last_mut().expect("one was begun").push(item);
+            next += width;
+        }
+        rows
+    }
+
+    fn drawable_names(&self) -> impl Iterator<Item = (usize, &Series)> {
+        let all = self.series.iter().enumerate();
+        all.filter(|(_, series)| !series.points.is_empty())
+    }
+
+    fn colour(&self, index: usize) -> RGBColor {
+        let series = &self.series[index];
+        let begins = |other: &Series| {
+            let rest = series.name.strip_prefix(other.name.as_str());
+            rest.is_some_and(|rest| rest.starts_with(','))
+        };
+        let like = match series.mark {
+            Mark::Hollow => self.series.iter().position(begins),
+            _ => None,
+        };
+        COLOURS[like.unwrap_or(index) % COLOURS.len()]
     }
 
     fn draw<'a>(&self, area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>) -> Drawn<'a> {
@@ -131,7 +178,7 @@ impl Chart {
                 .pos(Pos::new(HPos::Center, VPos::Center));
             let text = format!("{}: no values", self.title);
             area.draw(&Text::new(text, at, style))?;
-            return area.present();
+            return Ok(());
         }
         let bars = drawable.iter().any(|series| series.mark == Mark::Bars);
         let step = if bars { smallest_step(&drawable) } else { 0.0 };
@@ -196,12 +243,7 @@ impl Chart {
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
-        // A legend of many lines would hide what it is a legend of.
-        let beside = drawable.len() > COLOURS.len();
-        let width = area.dim_in_pixel().0;
-        let (plotted, margin) =
-            area.split_horizontally(width - if beside { LEGEND_WIDTH } else { 0 });
-        let mut chart = ChartBuilder::on(&plotted)
+        let mut chart = ChartBuilder::on(area)
             .caption(&self.title, (FONT, 15))
             .margin(8)
             .margin_right(20)
@@ -220,7 +262,7 @@ impl Chart {
             .label_style((FONT, LABEL))
             .draw()?;
         for (index, series) in drawable.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
+            let colour = self.colour(index);
             // After one round through the colours the strokes tell.
             let dashed = index >= COLOURS.len();
             let stroke = colour.stroke_width(1 + u32::from(series.mark != Mark::Hollow));
@@ -239,16 +281,15 @@ impl Chart {
                             colour.mix(0.7).filled(),
                         )
                     });
-                    legend(chart.draw_series(bars)?, &series.name, colour);
+                    chart.draw_series(bars)?;
                 }
                 Mark::Line | Mark::Hollow => {
                     let line = series.points.iter().map(|point| (point.x, point.y));
-                    let drawn = if dashed {
-                        chart.draw_series(DashedLineSeries::new(line, 5, 4, stroke))?
+                    if dashed {
+                        chart.draw_series(DashedLineSeries::new(line, 5, 4, stroke))?;
                     } else {
-                        chart.draw_series(LineSeries::new(line, stroke))?
-                    };
-                    legend(drawn, &series.name, colour);
+                        chart.draw_series(LineSeries::new(line, stroke))?;
+                    }
                     let dots = series.points.iter();
                     chart.draw_series(
                         dots.map(|point| Circle::new((point.x, point.y), radius, filled)),
@@ -256,10 +297,9 @@ impl Chart {
                 }
                 Mark::Dots => {
                     let dots = series.points.iter();
-                    let drawn = chart.draw_series(
+                    chart.draw_series(
                         dots.map(|point| Circle::new((point.x, point.y), radius, filled)),
                     )?;
-                    legend(drawn, &series.name, colour);
                 }
             }
             let spreads = series.points.iter().filter_map(|point| {
@@ -271,51 +311,55 @@ impl Chart {
             });
             chart.draw_series(spreads)?;
         }
-        if beside {
-            legend_beside(&margin, drawable)?;
-        } else if drawable.len() > 1 {
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperLeft)
-                .background_style(WHITE.mix(0.8))
-                .border_style(BLACK.mix(0.2))
-                .label_font((FONT, LABEL))
-                .draw()?;
-        }
-        area.present()
+        Ok(())
     }
 }
 
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
-fn legend<'a>(drawn: &mut SeriesAnno<'a, SVGBackend<'_>>, name: &str, colour: RGBColor) {
-    drawn
-        .label(name)
-        .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], colour.stroke_width(3)));
+/// A name of the legend.
+struct Item<'a> {
+    x: u32,
+    name: &'a str,
+    mark: Mark,
+    colour: RGBColor,
+    /// A second round through the colours.
+    dashed: bool,
 }
 
-/// Names of the series from top to bottom, each behind a piece of its line.
-fn legend_beside<'a>(
+/// Heights and widths of the legend. A letter is counted as wide as the widest common ones.
+const LEGEND_ROW: u32 = 18;
+const LEGEND_LEFT: u32 = 64;
+const LEGEND_MARK: u32 = 40;
+const LEGEND_LETTER: u32 = 7;
+
+fn draw_legend<'a>(
     area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
-    drawable: &[Series],
+    rows: &[Vec<Item<'_>>],
 ) -> Drawn<'a> {
-    let mut y = 40;
-    for (index, series) in drawable.iter().enumerate() {
-        let style = COLOURS[index % COLOURS.len()].stroke_width(3);
-        let pieces: &[(i32, i32)] = if index < COLOURS.len() {
-            &[(0, 18)]
-        } else {
-            &[(0, 7), (11, 18)]
-        };
-        for &(from, to) in pieces {
-            area.draw(&PathElement::new(vec![(from, y), (to, y)], style))?;
+    area.fill(&WHITE)?;
+    for (row, items) in rows.iter().enumerate() {
+        let y = (row as u32 * LEGEND_ROW) as i32 + 8;
+        for item in items {
+            let x = item.x as i32;
+            let hollow = item.mark == Mark::Hollow;
+            let stroke = item.colour.stroke_width(if hollow { 1 } else { 3 });
+            let pieces: &[(i32, i32)] = match item.dashed {
+                true => &[(0, 7), (11, 18)],
+                false => &[(0, 18)],
+            };
+            for &(from, to) in pieces {
+                area.draw(&PathElement::new(vec![(x + from, y), (x + to, y)], stroke))?;
+            }
+            if hollow {
+                area.draw(&Circle::new((x + 9, y), 3, item.colour.stroke_width(1)))?;
+            }
+            let style = (FONT, LABEL)
+                .into_font()
+                .color(&BLACK)
+                .pos(Pos::new(HPos::Left, VPos::Center));
+            area.draw(&Text::new(item.name, (x + 24, y), style))?;
         }
-        area.draw(&Text::new(
-            series.name.clone(),
-            (26, y - LABEL / 2),
-            (FONT, LABEL).into_font(),
-        ))?;
-        y += 17;
     }
     Ok(())
 }
@@ -443,6 +487,41 @@ mod tests {
         assert_eq!(log.svg().matches("<circle").count(), 2);
         let none = chart(vec![line(&[])]).svg();
         assert!(none.contains("Throughput: no values"));
+    }
+
+    #[test]
+    fn names_stand_below_the_chart_in_rows() {
+        let named = |name: &str, mark| Series {
+            name: name.into(),
+            mark,
+            ..line(&[(1.0, 2.0)])
+        };
+        let chart = chart(vec![
+            named("dss", Mark::Line),
+            named(
+                "a scheduler with a name that takes very nearly all of its own row",
+                Mark::Line,
+            ),
+            named("mq", Mark::Line),
+            named("dss, published", Mark::Hollow),
+        ]);
+        let rows = chart.legend();
+        let names: Vec<Vec<&str>> = rows
+            .iter()
+            .map(|row| row.iter().map(|item| item.name).collect())
+            .collect();
+        assert_eq!(names[0], ["dss", chart.series[1].name.as_str()]);
+        assert_eq!(names[1], ["mq", "dss, published"]);
+        assert_eq!(rows[1][1].colour, rows[0][0].colour);
+        assert_ne!(rows[1][0].colour, rows[0][0].colour);
+        let height = SIZE.1 + 2 * LEGEND_ROW;
+        assert!(chart.svg().contains(&format!("height=\"{height}\"")));
+        // One name is no news.
+        let alone = Chart {
+            series: chart.series[..1].to_vec(),
+            ..chart.clone()
+        };
+        assert!(alone.legend().is_empty());
     }
 
     #[test]
