@@ -74,7 +74,7 @@ fn run_keeping(given: &Given<'_>, answers: Option<&Path>) -> Result<f64, Program
 /// Generates the tables, unless the folder has all of them. Whether they are of this scale `run.py` looks at.
 fn generate(data: &Path, scale: f64, given: &Given<'_>) -> Result<(), ProgramError> {
     let there = |table: &&str| data.join(format!("{table}.parquet")).is_file();
-    if TABLES.iter().all(|table| there(&table)) {
+    if TABLES.iter().all(there) {
         return Ok(());
     }
     let fail = |cause: std::io::Error| error(format!("{}: {cause}", data.display()));

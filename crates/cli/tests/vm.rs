@@ -1,0 +1,119 @@
+//! What the program does with virtual machines; where there can be none, the file that `make test` repeats at its
+//! end says so.
+#![cfg(feature = "kernel")]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn schedlab(folder: &Path, line: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(line.split_whitespace())
+        .current_dir(folder)
+        .output()
+        .expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether `doctor` says that there can be a virtual machine.
+fn there_is_a_machine(folder: &Path, test: &str) -> bool {
+    let told = text(&schedlab(folder, "doctor").stdout);
+    let line = told.lines().find(|line| line.starts_with("virtual"));
+    let line = line.expect("a line about virtual machines");
+    if line.ends_with("ready") {
+        return true;
+    }
+    let why = format!("{test}: skipped: {line}");
+    println!("{why}");
+    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file);
+        let written = file.and_then(|mut file| writeln!(file, "{why}"));
+        written.expect("the file of skipped tests can be written");
+    }
+    false
+}
+
+/// Two of the feature tree's schedulers, each once; asked again, nothing is left to do. With infinite slices, hogs
+/// would keep the kernel's own threads from running, which it does not forgive.
+#[test]
+fn a_sweep_runs_in_a_real_kernel() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    if !there_is_a_machine(folder, "sweep --live --vm") {
+        return;
+    }
+    let line = "sweep cpu:duration=300ms --space feature --fix slice=fixed --sample 2 --live --vm -c 2 --out live";
+    let output = schedlab(folder, line);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
+    assert!(
+        stdout.starts_with("2 of 2 runs done, 2 of them now; 0 failed"),
+        "{stdout}"
+    );
+    assert!(folder.join("live/shard-1-of-1.parquet").is_file());
+    let output = schedlab(folder, "analyze live --json -");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document.to_string().contains("feature"), "{document}");
+    let output = schedlab(folder, line);
+    let stdout = text(&output.stdout);
+    assert!(
+        stdout.starts_with("2 of 2 runs done, 0 of them now"),
+        "{stdout}"
+    );
+}
+
+const EXPERIMENT: &str = r#"
+title = "Tokens"
+source = "nobody"
+about = ["Two sets."]
+measures = [{ measure = "score" }, { measure = "work" }]
+[[runs]]
+machine = "laptop"
+workloads = ["reflex:active_sets=2,rounds=500"]
+schedulers = ["fifo"]
+cpus = [2, 9]
+seeds = 1
+"#;
+
+/// The figure of the real program stands beside the simulated one; nine CPUs are simulated alone.
+#[test]
+fn an_experiment_is_emulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    if !there_is_a_machine(folder, "reproduce --vm") {
+        return;
+    }
+    std::fs::write(folder.join("tokens.toml"), EXPERIMENT).unwrap();
+    let line = "reproduce tokens.toml --vm --html page.html --json all.json";
+    let output = schedlab(folder, line);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
+    let document = std::fs::read_to_string(folder.join("all.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    let of: Vec<(&str, u64)> = document["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| {
+            (
+                run["machine"].as_str().unwrap(),
+                run["cpus"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(of, [("laptop", 2), ("laptop", 9), ("vm", 2)]);
+    // The same rounds are done in both worlds.
+    let work = |index: usize| document["results"][index]["measures"]["work"].as_u64();
+    assert!(work(0).is_some_and(|work| work > 0));
+    assert_eq!(work(2), work(0));
+    assert_eq!(stdout.matches("      emulated").count(), 2, "{stdout}");
+    let page = std::fs::read_to_string(folder.join("page.html")).unwrap();
+    assert!(page.contains(">emulated<"), "no column");
+}
