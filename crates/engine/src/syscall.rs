@@ -485,6 +485,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.wake(c, task, 0);
     }
 
+    /// How pipes and sockets wake.
+    fn channel_wake(&self) -> u64 {
+        if self.machine.sync_wakeups {
+            wake::SYNC
+        } else {
+            0
+        }
+    }
+
     fn write(&self, c: &Cpu, p: &Task, to: ObjectId, bytes: u32) -> Effect {
         let (reader, writer) = {
             let mut objects = self.objects.borrow_mut();
@@ -511,10 +520,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             (channel.readers.pop_front(), writer)
         };
         if let Some(reader) = reader {
-            self.wake(c, reader, wake::SYNC);
+            self.wake(c, reader, self.channel_wake());
         }
         if let Some(writer) = writer {
-            self.wake(c, writer, wake::SYNC);
+            self.wake(c, writer, self.channel_wake());
         }
         Effect::Done(Outcome::Done)
     }
@@ -545,10 +554,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             (count as u32, reader, channel.writers.pop_front())
         };
         if let Some(writer) = writer {
-            self.wake(c, writer, wake::SYNC);
+            self.wake(c, writer, self.channel_wake());
         }
         if let Some(reader) = reader {
-            self.wake(c, reader, wake::SYNC);
+            self.wake(c, reader, self.channel_wake());
         }
         Effect::Done(Outcome::Messages(count))
     }

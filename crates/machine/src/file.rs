@@ -41,6 +41,7 @@ struct ProfileFile {
     clock_mhz: u32,
     hz: u32,
     preemptible_kernel: bool,
+    sync_wakeups: bool,
     topology: TopologyFile,
     locks: Locks,
     memory: Memory,
@@ -209,6 +210,7 @@ fn parse(text: &str) -> Result<Machine, Fault> {
         clock_mhz: file.clock_mhz,
         hz: file.hz,
         preemptible_kernel: file.preemptible_kernel,
+        sync_wakeups: file.sync_wakeups,
         calibrated_on: file.calibrated_on,
         tuning_candidates: file.tuning_candidates,
         topology: topology(&file.topology)
@@ -488,6 +490,7 @@ impl From<&Machine> for ProfileFile {
             clock_mhz: machine.clock_mhz,
             hz: machine.hz,
             preemptible_kernel: machine.preemptible_kernel,
+            sync_wakeups: machine.sync_wakeups,
             topology: TopologyFile::from(&machine.topology),
             locks: machine.locks,
             memory: machine.memory,

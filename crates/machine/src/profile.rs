@@ -181,6 +181,10 @@ pub struct Machine {
     pub hz: u32,
     /// Whether kernel mode can be preempted.
     pub preemptible_kernel: bool,
+    /// Whether pipes and sockets wake who waits for them synchronously, as by somebody who is about to
+    /// sleep (`wake_up_interruptible_sync_poll()` in `pipe_write()` and `sock_def_readable()` today). Linux
+    /// 2.4 did not: there each of these wakeups looks for a CPU.
+    pub sync_wakeups: bool,
     /// Which published rows calibrate the profile; empty: *data sheet only*.
     pub calibrated_on: Vec<Calibration>,
     /// Fields that may be tuned on those rows, as `section.field`; all others stay as they are.

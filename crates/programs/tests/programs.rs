@@ -38,10 +38,11 @@ fn a_chat_room_of_twenty_delivers_38_000_messages() {
 #[test]
 fn small_chats_deliver_everything_whatever_the_options() {
     for shape in [
-        "read=one",
-        "start=together,take=4",
-        "queue=1,full=yield",
-        "wake=unlocked,queue=2",
+        "read=all",
+        "server=queue,read=one",
+        "server=queue,start=together,take=4",
+        "server=queue,queue=1,full=yield",
+        "server=queue,wake=unlocked,queue=2",
         "socket_buffer=100",
     ] {
         let report = check(&format!("chat:rooms=2,users=4,messages=25,{shape}"));

@@ -1,9 +1,12 @@
 //! What tasks do, and workloads that cannot end.
 
-use schedlab_trace::{Duration, Event, Instant};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use schedlab_trace::{Duration, Event, Instant, TaskId};
 use schedlab_workload::{Action, ObjectId, ObjectSpec, Outcome, TaskSpec};
 
-use crate::consts::dsq_id;
+use crate::consts::{dsq_id, wake};
 use crate::policy::OpCall;
 use crate::policy::OpKind::*;
 use crate::testing::*;
@@ -331,4 +334,44 @@ fn a_kernel_without_preemption_keeps_its_task_until_the_system_call_ends() {
         checked.ran_on(0).iter().filter(|&&task| task == 0).count()
     };
     assert!(forks(true) > forks(false));
+}
+
+#[test]
+fn pipes_and_sockets_wake_as_the_machines_kernel_does() {
+    let flags_of = |sync_wakeups: bool, object: ObjectSpec| {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let log = Rc::clone(&seen);
+        let policy = Stub::new(&[SelectCpu], move |_, op| {
+            if let OpCall::SelectCpu {
+                task: TaskId(1),
+                wake_flags,
+                ..
+            } = op
+            {
+                log.borrow_mut().push(wake_flags);
+            }
+            async { 0 }
+        });
+        let writer = task("writer", |n, _| match n {
+            0 => Some(Action::Sleep(Duration::from_ms(1))),
+            1 => Some(Action::Write { to: A, bytes: 1 }),
+            _ => None,
+        });
+        let reader = task("reader", |n, _| {
+            (n == 0).then_some(Action::Read { from: A, limit: 1 })
+        });
+        // A task that may run on one CPU only is not asked about.
+        let mut scenario = with_objects(2, vec![object], vec![writer, reader]);
+        scenario.machine.sync_wakeups = sync_wakeups;
+        assert!(run_checked(scenario, policy).end.makespan.is_some());
+        let woken = seen.borrow().last().copied();
+        woken.expect("the reader is woken") & wake::SYNC
+    };
+    for object in [
+        ObjectSpec::Pipe { capacity: 500 },
+        ObjectSpec::Socket { capacity: 500 },
+    ] {
+        assert_eq!(flags_of(true, object), wake::SYNC);
+        assert_eq!(flags_of(false, object), 0);
+    }
 }

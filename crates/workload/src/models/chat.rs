@@ -7,18 +7,19 @@
 //! `chat_c` and `chat_s` are two processes of `CLONE_VM` threads).
 //!
 //! Two servers:
+//! - `server=direct` with `read=one`, the default, as the original's source (Hartner, IBM, 10 Dec 2000,
+//!   version 1.0.1) has it: the receive thread reads one message at a time (`MSG_WAITALL`) and posts its user's
+//!   semaphore; that user's send thread writes the message to the sockets of all the others, one after another.
+//!   As long as messages are waiting, all send threads of the server are runnable: that is where the
+//!   published run queues, longer than there are users, come from.
 //! - `server=queue`: the receive thread puts the message into each recipient's bounded queue, guarded by a
 //!   user-level test-and-set lock that yields when it is busy, as LinuxThreads' spinlocks do; the
-//!   recipient's send thread takes messages out and writes them to its socket.
-//! - `server=direct`: as the original's source (Hartner, IBM, 10 Dec 2000, version 1.0.1) does it: the receive
-//!   thread posts its user's semaphore and that user's send thread writes the message to the sockets of all
-//!   the others, one after another. The original also reads one message at a time (`MSG_WAITALL`):
-//!   `read=one`.
+//!   recipient's send thread takes messages out and writes them to its socket. VolanoMark's shape; for `chat`
+//!   usually with `read=all`.
 //!
-//! Nothing here depends on the number of CPUs. What makes throughput depend on it: one read returns all
-//! queued messages, so threads that wait long handle many per wakeup; every wakeup done under a user-level
-//! lock prolongs it by the scheduler's own delay, and who finds it busy yields, which enters the scheduler
-//! again.
+//! Nothing here depends on the number of CPUs. What makes throughput depend on it: a receiver that is kept
+//! waiting finds many messages and blocks once for all of them, one that runs at once blocks for each. The
+//! more of them block, the more wakeups and choices there are, and the longer everybody waits for the scheduler.
 //!
 //! All connections stand before the clock starts ([`Action::Begin`]), as in the original. There the clients
 //! are released by one System V semaphore operation, which in Linux 2.4 wakes one waiter at a time, each
@@ -82,20 +83,20 @@ pub(super) const MODEL: Model = Model {
                 min: 1,
                 max: 1 << 30,
             },
-            default: "16K",
-            doc: "message bytes that fit into a connection per direction (guess: Linux 2.4 accounts a small message as about 0.5 KB of its 87,380-byte tcp_rmem, so some 170 of 100 bytes fit)",
+            default: "24K",
+            doc: "message bytes that fit into a connection per direction (tuned on netfinity-8500r's published rows, see docs/calibration.md; Linux 2.4 accounts a small message as about 0.5 KB of its 87,380-byte tcp_rmem, which would be some 170 of 100 bytes, and the sender's side holds more)",
         },
         Param {
             name: "server",
             kind: Kind::Choice(&["queue", "direct"]),
-            default: "queue",
-            doc: "queue: bounded queue per user with a yielding lock; direct: the send thread writes to everybody itself",
+            default: "direct",
+            doc: "direct: the send thread writes to everybody itself (the original's source); queue: bounded queue per user with a yielding lock",
         },
         Param {
             name: "read",
             kind: Kind::Choice(&["all", "one"]),
-            default: "all",
-            doc: "one read returns every complete message that is queued, or one (the original's MSG_WAITALL)",
+            default: "one",
+            doc: "one read returns one message (the original's MSG_WAITALL), or every complete one that is queued",
         },
         Param {
             name: "start",
@@ -125,7 +126,7 @@ pub(super) const MODEL: Model = Model {
                 max: 1_000_000,
             },
             default: "24",
-            doc: "messages that the send thread takes out of its queue per lock acquisition (tuned on netfinity-8500r's published rows of 20 rooms and 200 messages, see docs/calibration.md)",
+            doc: "server=queue: messages that the send thread takes out of its queue per lock acquisition (guess)",
         },
         Param {
             name: "wake",
@@ -196,8 +197,8 @@ pub(super) const MODEL: Model = Model {
                 min: 0,
                 max: 1 << 30,
             },
-            default: "4K",
-            doc: "bytes of cache each thread needs to run at full speed (guess: stack and socket buffers)",
+            default: "1K",
+            doc: "bytes of cache each thread needs to run at full speed (tuned on netfinity-8500r's published rows, see docs/calibration.md: stack and socket)",
         },
     ],
     build,
@@ -371,7 +372,7 @@ mod tests {
     fn every_message_arrives_in_any_order() {
         let shapes = [
             "",
-            ",read=one",
+            ",read=all",
             ",start=together",
             ",queue=1",
             ",queue=1,full=yield",
@@ -417,14 +418,15 @@ mod tests {
                 .unwrap();
             *value
         };
-        assert!(per_read("rooms=1") > 1.5);
-        assert_eq!(per_read("rooms=1,read=one").to_bits(), 1.0_f64.to_bits());
+        assert!(per_read("rooms=1,read=all") > 1.5);
+        assert!(per_read("rooms=1,read=all,server=queue") > 1.5);
+        assert_eq!(per_read("rooms=1").to_bits(), 1.0_f64.to_bits());
     }
 
     #[test]
     fn the_lock_is_counted() {
         let end = chat(
-            "rooms=1,users=5,messages=20,lock_hold=5us,take=1,wake=locked",
+            "rooms=1,users=5,messages=20,server=queue,lock_hold=5us,take=1,wake=locked",
             Order::Random(3),
         );
         // Each delivery is one insertion and one removal, plus what found the queue empty or full.
@@ -444,7 +446,7 @@ mod tests {
 
     #[test]
     fn what_can_never_work_is_refused() {
-        for text in ["chat:message_bytes=200,socket_buffer=100", "chat:write=mutex"] {
+        for text in ["chat:message_bytes=200,socket_buffer=100", "chat:server=queue,write=mutex"] {
             let error = Workload::parse(text, 1, 1);
             assert!(matches!(error, Err(WorkloadError::Contradiction { .. })));
         }

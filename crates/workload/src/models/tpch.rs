@@ -45,7 +45,7 @@ pub(super) const MODEL: Model = Model {
         param("queries", count(1, 1_000_000), "22", "queries of a stream"),
         param("degree", count(0, 10_000), "0", "parallelism of an operator; 0 = 2 per CPU"),
         param("operators", count(1, 1_000), "3", "operators of a query (guess)"),
-        param("batches", count(1, 1_000_000_000), "4800", "batches of an operator of a query of mean size, shared out among the scanning processes (fitted, see docs/calibration.md)"),
+        param("batches", count(1, 1_000_000_000), "3850", "batches of an operator of a query of mean size, shared out among the scanning processes (fitted, see docs/calibration.md)"),
         param("latch", TIME, "600ns", "CPU time that a scanning process holds the latch from which it gets its next batch (fitted, see docs/calibration.md)"),
         param("scan", TIME, "15us", "CPU time of reading a batch (fitted, see docs/calibration.md)"),
         param("join", TIME, "45us", "CPU time of joining a batch (fitted, see docs/calibration.md)"),
