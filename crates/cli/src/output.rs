@@ -1,16 +1,27 @@
 //! Files that are complete or not there: written beside their place and renamed at the end.
+//!
+//! What is there already and is no regular file (a pipe, `/dev/null`, `/dev/stdout`) is written to and stays what
+//! it is: renaming over it would replace the device for everybody.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use tempfile::NamedTempFile;
 
-/// A file in the making. Dropped before [`Output::commit`], it leaves nothing behind.
+/// A file in the making. Dropped before [`Output::commit`], it leaves nothing behind, unless it is a pipe or a device.
 pub struct Output {
     path: PathBuf,
-    file: BufWriter<NamedTempFile>,
+    file: BufWriter<Target>,
+}
+
+/// Where bytes go until [`Output::commit`].
+enum Target {
+    /// A file beside the one to be.
+    Beside(NamedTempFile),
+    /// A pipe or a device, in place.
+    InPlace(File),
 }
 
 impl Output {
@@ -25,18 +36,33 @@ impl Output {
                 path.display()
             );
         }
+        let cannot = || format!("cannot write {}", path.display());
+        if path.metadata().is_ok_and(|there| !there.is_file()) {
+            let file = OpenOptions::new().write(true).open(path);
+            return Ok(Self::to(path, Target::InPlace(file.with_context(cannot)?)));
+        }
+        // A link stays one: what it leads to is replaced.
+        let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
+        if !folder.is_dir() {
+            anyhow::bail!("{}: there is no folder {}", cannot(), folder.display());
+        }
         let file = tempfile::Builder::new()
             .prefix(".schedlab-")
             .tempfile_in(folder)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Output {
+            .map_err(without_place)
+            .with_context(cannot)?;
+        Ok(Self::to(path, Target::Beside(file)))
+    }
+
+    fn to(path: &Path, target: Target) -> Self {
+        Output {
             path: path.to_owned(),
-            file: BufWriter::with_capacity(1 << 16, file),
-        })
+            file: BufWriter::with_capacity(1 << 16, target),
+        }
     }
 
     /// Puts the file in its place.
@@ -49,12 +75,26 @@ impl Output {
             .file
             .into_inner()
             .map_err(io::IntoInnerError::into_error);
-        file.and_then(|file| {
-            make_readable(file.as_file())?;
-            file.persist(&path).map_err(|error| error.error)
+        file.and_then(|target| match target {
+            Target::Beside(file) => {
+                make_readable(file.as_file())?;
+                file.persist(&path).map_err(|error| error.error)?;
+                Ok(())
+            }
+            Target::InPlace(_) => Ok(()),
         })
+        .map_err(without_place)
         .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(())
+    }
+}
+
+/// The error without the random name of the file beside, which helps nobody.
+fn without_place(error: io::Error) -> io::Error {
+    if error.raw_os_error().is_some() {
+        error
+    } else {
+        error.kind().into()
     }
 }
 
@@ -62,6 +102,22 @@ impl Output {
 fn make_readable(file: &File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     file.set_permissions(std::fs::Permissions::from_mode(0o644))
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Target::Beside(file) => file.write(bytes).map_err(without_place),
+            Target::InPlace(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Target::Beside(file) => file.flush().map_err(without_place),
+            Target::InPlace(file) => file.flush(),
+        }
+    }
 }
 
 impl Write for Output {
@@ -100,11 +156,42 @@ mod tests {
     }
 
     #[test]
+    fn a_device_stays_one() {
+        use std::os::unix::fs::FileTypeExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        let reader = {
+            let fifo = fifo.clone();
+            std::thread::spawn(move || std::fs::read(fifo).unwrap())
+        };
+        let mut output = Output::create(&fifo).unwrap();
+        output.write_all(b"abc").unwrap();
+        output.commit().unwrap();
+        assert_eq!(reader.join().unwrap(), b"abc");
+        assert!(fifo.metadata().unwrap().file_type().is_fifo());
+    }
+
+    #[test]
+    fn a_link_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, b"old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mut output = Output::create(&link).unwrap();
+        output.write_all(b"new").unwrap();
+        output.commit().unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&file).unwrap(), b"new");
+    }
+
+    #[test]
     fn places_that_cannot_be_written_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("missing/x");
         let error = format!("{:#}", Output::create(&path).err().unwrap());
-        assert!(error.contains("missing/x"), "{error}");
+        assert!(error.contains("missing/x: there is no folder"), "{error}");
         let error = Output::create(folder.path()).err().unwrap().to_string();
         assert!(error.contains("it is a folder"), "{error}");
     }
