@@ -101,15 +101,16 @@ fn deliver(
     json_path: Option<&Path>,
     json_file: Option<Output>,
 ) -> anyhow::Result<Status> {
+    // First the file: it is asked for whether or not anybody still reads standard output (`| head`).
+    if let Some(mut file) = json_file {
+        json::write(results, &mut file)?;
+        file.commit()?;
+    }
     let mut stdout = std::io::stdout().lock();
     if json_path.is_some_and(is_stdout) {
         json::write(results, &mut stdout)?;
     } else {
         stdout.write_all(text.as_bytes())?;
-    }
-    if let Some(mut file) = json_file {
-        json::write(results, &mut file)?;
-        file.commit()?;
     }
     let failed: Vec<_> = results.iter().filter(|result| !result.is_done()).collect();
     if json_path.is_some_and(is_stdout) {
