@@ -21,6 +21,13 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
+        // Nothing asked for: what there is, rather than that something is missing.
+        Err(help)
+            if help.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
+        {
+            let _ = help.print();
+            return ExitCode::from(USAGE);
+        }
         Err(error) if error.use_stderr() => {
             eprintln!("schedlab: {}", usage_line(&error.to_string()));
             return ExitCode::from(USAGE);
@@ -39,7 +46,7 @@ fn main() -> ExitCode {
         // A reader that has seen enough (`| head`) is no error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("schedlab: {}", one_line(&format!("{error:#}")));
+            eprintln!("schedlab: {}", one_line(&chain(&error)));
             ExitCode::from(USAGE)
         }
     }
@@ -51,6 +58,19 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
             .downcast_ref::<std::io::Error>()
             .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
     })
+}
+
+/// An error with its causes, leaving out those that the one before has told already.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// An error as one line: what is wrong is worth more than where lines were broken.
@@ -78,6 +98,14 @@ fn usage_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let error = anyhow::Error::new(cause).context("x.json: entity not found");
+        assert_eq!(chain(&error), "x.json: entity not found");
+        assert_eq!(chain(&error.context("y")), "y: x.json: entity not found");
+    }
 
     #[test]
     fn clap_errors_become_one_line() {
