@@ -7,7 +7,7 @@ use schedlab_abi::{LoadError, NativePolicy, OptionKind, PolicyOption};
 use schedlab_engine::policy::{Policy, Probes};
 use schedlab_engine::{ExitInfo, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_policies::{SelectError, Selection};
+use schedlab_policies::{PolicyDoc, SelectError, Selection};
 use schedlab_trace::{Instant, Recorder, TaskId};
 use schedlab_workload::Counters;
 
@@ -24,6 +24,8 @@ pub struct SchedulerInfo {
     pub name: String,
     /// One line for people.
     pub summary: String,
+    /// What the head of its source says besides: (section, text). Only schedulers that are a file have that.
+    pub about: Vec<(&'static str, String)>,
     /// What it takes.
     pub options: Vec<OptionInfo>,
 }
@@ -62,6 +64,7 @@ pub fn schedulers() -> Vec<SchedulerInfo> {
         summary:
             "The virtual kernel's own scheduler, a plain EEVDF: the baseline of decisions, its queues cost nothing"
                 .to_owned(),
+        about: Vec::new(),
         options: Vec::new(),
     };
     let policies = schedlab_policies::builtin()
@@ -75,6 +78,7 @@ pub fn schedulers() -> Vec<SchedulerInfo> {
                 .next()
                 .unwrap_or_default()
                 .to_owned(),
+            about: about(file.doc()),
             options: file.object().options().iter().map(option).collect(),
         });
     let points = schedlab_policies::builtin().iter().flat_map(|file| {
@@ -82,12 +86,24 @@ pub fn schedulers() -> Vec<SchedulerInfo> {
         points.map(|(name, options)| SchedulerInfo {
             name,
             summary: format!("{}:{options}", file.name),
+            about: Vec::new(),
             options: Vec::new(),
         })
     });
     let mut all: Vec<_> = policies.chain(points).chain([baseline]).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
+}
+
+fn about(doc: PolicyDoc) -> Vec<(&'static str, String)> {
+    let texts = [
+        doc.idea,
+        doc.good_for,
+        doc.bad_for,
+        doc.source,
+        doc.simplifications,
+    ];
+    PolicyDoc::SECTIONS.into_iter().zip(texts).collect()
 }
 
 fn option(option: &PolicyOption) -> OptionInfo {

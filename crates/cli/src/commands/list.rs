@@ -14,6 +14,8 @@ use crate::args::{Kind, ListArgs};
 struct Item {
     name: String,
     summary: String,
+    /// Paragraphs, each with its heading; shown where the item is the only one.
+    about: Vec<(&'static str, String)>,
     /// Options or further facts, each with its explanation; shown where the item is the only one.
     details: Vec<(String, String)>,
 }
@@ -94,6 +96,9 @@ fn list(kind: Kind, filter: Option<&str>, indent: bool) -> anyhow::Result<String
             &item.summary,
         );
         if detailed {
+            for (heading, paragraph) in &item.about {
+                entry(&mut text, 2, 4, &format!("{heading}:"), paragraph);
+            }
             let column = column_of(item.details.iter().map(|(name, _)| name.as_str()), 2);
             for (name, explanation) in &item.details {
                 entry(&mut text, 2, column, name, explanation);
@@ -167,6 +172,7 @@ fn schedulers() -> Vec<Item> {
         .map(|scheduler| Item {
             name: scheduler.name,
             summary: scheduler.summary,
+            about: scheduler.about,
             details: scheduler
                 .options
                 .into_iter()
@@ -190,6 +196,7 @@ fn workloads() -> Vec<Item> {
     let models = schedlab_workload::list().iter().map(|model| Item {
         name: model.name.to_owned(),
         summary: model.summary.to_owned(),
+        about: Vec::new(),
         details: model
             .all_params()
             .map(|param| {
@@ -203,6 +210,7 @@ fn workloads() -> Vec<Item> {
     let files = Item {
         name: "FILE.json".to_owned(),
         summary: "an rt-app task set".to_owned(),
+        about: Vec::new(),
         details: Vec::new(),
     };
     models.chain([files]).collect()
@@ -216,6 +224,7 @@ fn experiments() -> anyhow::Result<Vec<Item>> {
             items.push(Item {
                 name: name.to_owned(),
                 summary: experiment.title,
+                about: Vec::new(),
                 details: vec![("source".to_owned(), experiment.source)],
             });
         }
@@ -236,6 +245,7 @@ fn machines() -> anyhow::Result<Vec<Item>> {
             Ok(Item {
                 name: name.to_owned(),
                 summary: format!("{} ({calibration})", machine.summary),
+                about: Vec::new(),
                 details: vec![
                     ("CPUs".to_owned(), machine.topology.nr_cpus().to_string()),
                     ("clock".to_owned(), format!("{} MHz", machine.clock_mhz)),
@@ -255,6 +265,7 @@ fn measures() -> Vec<Item> {
                 "" => entry.meaning.to_owned(),
                 unit => format!("{} ({unit})", entry.meaning),
             },
+            about: Vec::new(),
             details: Vec::new(),
         })
         .collect()
@@ -299,5 +310,17 @@ mod tests {
         let chat = list(Kind::Workloads, Some("chat"), false).unwrap();
         assert!(chat.contains("rooms="), "{chat}");
         assert!(list(Kind::Machines, Some("pdp"), false).is_err());
+        let vtime = list(Kind::Schedulers, Some("vtime"), false).unwrap();
+        for section in [
+            "Idea:",
+            "Good for:",
+            "Bad for:",
+            "Source:",
+            "Simplifications:",
+        ] {
+            let mut below = vtime.lines().skip_while(|line| line.trim() != section);
+            let text = below.nth(1).unwrap_or_default();
+            assert!(text.starts_with("    "), "{section}\n{vtime}");
+        }
     }
 }
