@@ -119,8 +119,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         self.scx_enabled.set(true);
-        let interval = self.watchdog_interval_ns();
-        self.set_timer(Timer::Watchdog, CpuId(0), interval);
+        if self.machine.sched_ext.watchdog {
+            let interval = self.watchdog_interval_ns();
+            self.set_timer(Timer::Watchdog, CpuId(0), interval);
+        }
     }
 
     /// `ops_sanitize_err()`.

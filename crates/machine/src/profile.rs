@@ -132,6 +132,9 @@ pub struct Paths {
 pub struct SchedExt {
     /// Whether the kernel takes its per-CPU rq locks (and they can be contended).
     pub rq_locks: bool,
+    /// Whether the kernel ejects a policy under which a runnable task waits longer than `ops.timeout_ms`.
+    /// Where there was no sched_ext, nobody looked.
+    pub watchdog: bool,
     /// Calling an op.
     pub op_ns: u64,
     /// Calling a kfunc or helper.

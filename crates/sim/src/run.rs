@@ -128,7 +128,11 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
         0 => TIMEOUT_MS,
         ms => ms,
     };
-    let bound = Duration::from_us(u64::from(timeout_ms) * 10 * WATCHDOG_SLACK_PCT);
+    let bound = if machine.sched_ext.watchdog {
+        Duration::from_us(u64::from(timeout_ms) * 10 * WATCHDOG_SLACK_PCT)
+    } else {
+        Duration::from_ns(u64::MAX)
+    };
     let checkers = spec
         .check
         .then(|| Checkers::new(nr_cpus, Start::Idle, bound));

@@ -276,6 +276,17 @@ fn a_task_that_is_forgotten() {
 }
 
 #[test]
+fn a_kernel_without_a_watchdog_forgets_with_the_policy() {
+    let policy = Stub::new(&[OpKind::Enqueue], |_, _| async { 0 }).timeout_ms(1_000);
+    let mut scenario = scenario(1, vec![hog("lost", 5)]);
+    scenario.machine.sched_ext.watchdog = false;
+    scenario.workload.duration = Some(schedlab_trace::Duration::from_secs(3));
+    let end = run(scenario, policy, ());
+    assert_eq!(end.exit.kind, ExitKind::Done);
+    assert_eq!((end.end.ns(), end.unfinished.len()), (3_000_000_000, 1));
+}
+
+#[test]
 fn kfuncs_where_the_verifier_refuses_them() {
     let policy = Stub::new(&[OpKind::Running], |a, op| async move {
         if let OpCall::Running { task } = op {
