@@ -136,6 +136,11 @@ fn histogram(panel: &Panel, group: &[Spectrum]) -> Chart {
     let first = &group[0];
     let lows = group.iter().filter_map(|one| one.buckets.first());
     let first_low = lows.map(|bucket| bucket.0).min().unwrap_or(0);
+    // Where buckets are of different width, they are compared by what each of their values has.
+    let mut widths = group.iter().flat_map(|one| &one.buckets).map(width);
+    let common = widths
+        .next()
+        .filter(|&width| widths.all(|other| other == width));
     let series = group.iter().map(|spectrum| {
         let all: u64 = spectrum.buckets.iter().map(|bucket| bucket.2).sum();
         let mut points: Vec<Point> = Vec::new();
@@ -146,9 +151,8 @@ fn histogram(panel: &Panel, group: &[Spectrum]) -> Chart {
                 points.push(Point::from((after as f64, 0.0)));
                 points.push(Point::from((low as f64 - 1.0, 0.0)));
             }
-            // A bucket of several values counts for each of them.
-            let width = (high - low + 1) as f64;
-            let share = 100.0 * count as f64 / all.max(1) as f64 / width;
+            let parts = if common.is_some() { 1 } else { high - low + 1 };
+            let share = 100.0 * count as f64 / all.max(1) as f64 / parts as f64;
             points.push(Point::from(((low + high) as f64 / 2.0, share)));
             after = high + 1;
         }
@@ -161,9 +165,17 @@ fn histogram(panel: &Panel, group: &[Spectrum]) -> Chart {
     Chart {
         title: format!("{}, {} {}", panel.title, first.column, panel.over),
         x: Axis::linear(&first.measure),
-        y: Axis::linear("share, %"),
+        y: Axis::linear(match common {
+            Some(1) | None => "share of each value, %".to_owned(),
+            Some(width) => format!("share of each {width}, %"),
+        }),
         series: series.collect(),
     }
+}
+
+/// How many values a bucket counts.
+fn width(&(low, high, _): &(u64, u64, u64)) -> u64 {
+    high - low + 1
 }
 
 /// Lines over time of one run.

@@ -1,8 +1,12 @@
 //! What a sweep is: from this alone follow its jobs, their order and the specification of each run.
 
+use std::collections::BTreeMap;
+use std::fs;
+
 use schedlab_sim::{Scheduler, SimSpec};
 use serde::{Deserialize, Serialize};
 
+use crate::error::At as _;
 use crate::{Space, SweepError};
 
 /// What is asked for.
@@ -56,6 +60,9 @@ pub struct Definition {
     /// Whether the runs are made in a real kernel; then nothing of the simulated machine counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub live: bool,
+    /// Check sums of the files that it names: other contents are another sweep.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
     #[serde(skip)]
     points: Vec<u64>,
 }
@@ -92,6 +99,7 @@ impl Definition {
             time_limit_s: run.time_limit_s,
             check: run.check,
             live,
+            files: BTreeMap::new(),
             points: Vec::new(),
         };
         definition.draw();
@@ -99,7 +107,25 @@ impl Definition {
             let job = definition.job(0, index, 0);
             schedlab_sim::check(&definition.spec(job))?;
         }
+        definition.sum_files()?;
         Ok(definition)
+    }
+
+    fn sum_files(&mut self) -> Result<(), SweepError> {
+        let machine = self.machine.as_str();
+        let scheduler = self.space.scheduler.as_str();
+        let workloads = self.workloads.iter().map(String::as_str);
+        // Names of what is built in have neither a dot nor a slash.
+        let paths = workloads
+            .chain([machine, scheduler])
+            .filter_map(|name| name.split(':').next())
+            .filter(|name| name.contains(['.', '/']));
+        for path in paths {
+            let contents = fs::read(path).at(path)?;
+            let sum = format!("crc32 {:08x}", crc32fast::hash(&contents));
+            self.files.insert(path.to_owned(), sum);
+        }
+        Ok(())
     }
 
     /// Reads what [`Definition::to_json`] wrote.

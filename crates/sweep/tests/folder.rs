@@ -185,6 +185,19 @@ fn broken_and_foreign_files_are_errors() {
     // Another sweep's results, and another sweep's folder.
     let other = Definition::new(asked(&["cpu:duration=20ms"], 15, 1)).unwrap();
     assert!(refused(&other, path).contains("another sweep: its workloads differs"));
+    let profiles = tempfile::tempdir().unwrap();
+    let profile = profiles.path().join("machine.toml");
+    let laptop = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/laptop.toml");
+    let on_profile = |text: String| {
+        fs::write(&profile, text).unwrap();
+        let mut asked = asked(&["cpu:duration=20ms"], 15, 1);
+        asked.run.machine = profile.display().to_string();
+        Definition::new(asked).unwrap()
+    };
+    let text = fs::read_to_string(laptop).unwrap();
+    let before = on_profile(text.clone());
+    let after = on_profile(text + "\n# another file\n");
+    assert_eq!(before.difference(&after).as_deref(), Some("files"));
     let elsewhere = tempfile::tempdir().unwrap();
     assert!(some(&other, elsewhere.path(), Shard::WHOLE, 5));
     let foreign = elsewhere.path().join("shard-1-of-1.part-000000.parquet");

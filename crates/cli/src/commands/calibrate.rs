@@ -21,7 +21,7 @@ pub fn run(args: &CalibrateArgs) -> anyhow::Result<Status> {
             file.write_all(text.as_bytes())?;
             file.commit()?;
             for note in &report.notes {
-                println!("{note}");
+                writeln!(std::io::stdout(), "{note}")?;
             }
         }
     }

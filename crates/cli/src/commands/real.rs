@@ -12,6 +12,7 @@ pub use without::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm
 
 #[cfg(not(feature = "kernel"))]
 mod without {
+    use std::io::Write as _;
     use std::path::Path;
 
     use anyhow::bail;
@@ -53,10 +54,14 @@ mod without {
 
     /// Simulation needs nothing of the kernel, so its absence is told, not complained about.
     pub fn doctor() -> anyhow::Result<Status> {
-        println!("simulation    ready");
-        println!("real kernel   {REMEDY}");
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "simulation    ready")?;
+        writeln!(out, "real kernel   {REMEDY}")?;
         for (program, remedy) in schedlab_programs::original::missing() {
-            println!("not there     {program}, for `load --original`: {remedy}");
+            writeln!(
+                out,
+                "not there     {program}, for `load --original`: {remedy}"
+            )?;
         }
         Ok(Status::Done)
     }

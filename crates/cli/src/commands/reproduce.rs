@@ -92,7 +92,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     write_page(html, &told, args)?;
     let status = deliver(&all, &text, args.json.as_deref(), json)?;
     if !args.json.as_deref().is_some_and(is_stdout) {
-        println!("\nfigures: {}", args.html.display());
+        writeln!(std::io::stdout(), "\nfigures: {}", args.html.display())?;
     }
     journal.finish()?;
     Ok(status)
