@@ -261,3 +261,33 @@ fn a_sweep_is_analysed_into_text_page_and_document() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("holds no sweep"));
 }
+
+#[test]
+fn the_first_failure_is_told_with_its_replay() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    command.args([
+        "sweep",
+        "cpu:loops=1000000,duration=0",
+        "--space",
+        "feature",
+    ]);
+    command.args(["--sample", "2", "-c", "2", "--time-limit", "1", "--out"]);
+    let output = command.arg(folder.path()).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    let (_, told) = stdout
+        .split_once("the first that failed: feature:")
+        .unwrap();
+    assert!(
+        told.contains(" on cpu:loops=1000000,duration=0: "),
+        "{told}"
+    );
+    let (_, replay) = told.split_once("  replay: schedlab ").unwrap();
+    let replayed = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(replay.split_whitespace())
+        .output()
+        .unwrap();
+    assert_eq!(replayed.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&replayed.stdout).contains("after 1 s of simulated time"));
+}

@@ -120,6 +120,13 @@ fn text(analyses: &[Analysis], across: Option<&Across>) -> String {
             analysis.workload,
             wrapped(&analysis.words)
         );
+        if study.failed > 0 {
+            let _ = writeln!(
+                text,
+                "left out: {} that did not end their runs",
+                study.failed
+            );
+        }
         let _ = writeln!(text, "best: {}", study.best_scheduler);
         for (name, [b, f, fb]) in [("first", study.first), ("second", study.second)] {
             let _ = writeln!(text, "{name} round: |B| {b}, |F| {f}, |FB| {fb}");

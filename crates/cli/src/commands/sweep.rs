@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -88,7 +89,10 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         })?
     };
     drop(bar);
-    let text = report(&summary, shard, &args.out.display().to_string());
+    let mut text = report(&summary, shard, &args.out.display().to_string());
+    if summary.progress.failed > 0 {
+        text.push_str(&first_failure(&definition, &args.out)?);
+    }
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(if summary.stopped || summary.progress.failed > 0 {
         Status::Failed
@@ -179,6 +183,27 @@ impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
+}
+
+/// The first run that failed, and the command that replays it.
+fn first_failure(definition: &Definition, folder: &Path) -> anyhow::Result<String> {
+    let (_, rows) = schedlab_sweep::read(folder)?;
+    let Some(row) = rows.iter().find(|row| !row.is_done()) else {
+        return Ok(String::new());
+    };
+    let why = row.message.as_deref().unwrap_or_default();
+    let mut text = format!(
+        "the first that failed: {} on {}: {}: {why}\n",
+        row.scheduler, row.workload, row.exit
+    );
+    if !definition.live {
+        let _ = writeln!(
+            text,
+            "  replay: {}",
+            definition.spec(row.job).replay_command()
+        );
+    }
+    Ok(text)
 }
 
 fn report(summary: &Summary, shard: Shard, folder: &str) -> String {
