@@ -260,8 +260,23 @@ fn place(result: &RunResult, over: &str) -> Option<f64> {
         return Some(f64::from(result.cpus));
     }
     let (_, value) = result.params.iter().find(|(name, _)| name == over)?;
-    let digits = value.trim_end_matches(|c: char| !c.is_ascii_digit());
-    digits.parse().ok()
+    number(value)
+}
+
+/// The value of an option that is a count, a time (in ns) or a number of bytes.
+fn number(value: &str) -> Option<f64> {
+    let unit = value.trim_start_matches(|c: char| c.is_ascii_digit());
+    let factor = match unit {
+        "" | "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "K" => 1024.0,
+        "M" => 1_048_576.0,
+        _ => return None,
+    };
+    let digits: f64 = value.strip_suffix(unit)?.parse().ok()?;
+    Some(digits * factor)
 }
 
 fn panel(
@@ -531,6 +546,27 @@ mod tests {
     use crate::plan;
     use schedlab_report::Measures;
     use schedlab_report::published;
+
+    #[test]
+    fn options_with_units_are_numbers_of_one_unit() {
+        let values = [
+            "16", "500us", "1ms", "2s", "7ns", "24K", "1M", "true", "-3", "",
+        ];
+        let numbers = values.map(number);
+        let expected = [
+            Some(16.0),
+            Some(500_000.0),
+            Some(1_000_000.0),
+            Some(2e9),
+            Some(7.0),
+            Some(24_576.0),
+            Some(1_048_576.0),
+            None,
+            None,
+            None,
+        ];
+        assert_eq!(numbers, expected);
+    }
 
     const CHAT: &str = r#"
 title = "T"

@@ -105,7 +105,7 @@ pub struct Measured {
     pub unit: Option<f64>,
     /// The same measure of this run divides it: `cpus=2`, or an option of the workload, `rooms=5`.
     pub relative_to: Option<String>,
-    /// What it is drawn over: `cpus`, or an option of the workload that is a number.
+    /// What it is drawn over: `cpus`, or an option of the workload that is a number. Times count in ns.
     pub over: Option<String>,
     /// Whether the axis it is drawn over is logarithmic.
     #[serde(default)]
