@@ -37,7 +37,7 @@ const CASES: &[Case] = &[
         cpus: 64,
     },
     Case {
-        // Until every task has run: with one queue for 1,024 CPUs more than a second.
+        // Until every task has run: with one queue for 1,024 CPUs 0.9 s.
         name: "million-1024",
         workload: "cpu:tasks=1000000,run=50us,sleep=200us,loops=1,duration=0",
         machine: "numa-8x64x2",
