@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::load::Exit;
+
 /// Why something on the real kernel's side was not done.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
@@ -71,6 +73,14 @@ pub enum Error {
         policy: String,
         /// What the kernel says.
         problem: String,
+    },
+    /// The policy went in and was thrown out before anybody could look.
+    #[error("'{policy}' was loaded, but the kernel ejected it at once: {} ({})", exit.reason, exit.message)]
+    Ejected {
+        /// The policy.
+        policy: String,
+        /// What it left.
+        exit: Box<Exit>,
     },
     /// A workload cannot be run as it was asked for.
     #[error("{0}")]

@@ -209,13 +209,9 @@ impl Loaded {
         match ops.attach_struct_ops() {
             Ok(link) => self.link = Some(link),
             Err(error) => {
-                let exit = self.exit();
-                let said = if exit.kind == 0 {
-                    error.to_string()
-                } else {
-                    format!("{} ({})", exit.reason, exit.message)
-                };
-                return Err(verdict::rejected(&policy.name, &said));
+                return Err(self
+                    .ejected()
+                    .unwrap_or_else(|| verdict::rejected(&policy.name, &error.to_string())));
             }
         }
         match scx::state() {
@@ -229,21 +225,15 @@ impl Loaded {
                     thread::sleep(Duration::from_millis(5));
                     other = scx::state();
                 }
-                let exit = self.exit();
-                let problem = match (exit.kind, other) {
-                    (0, State::Loaded { state, name }) => {
-                        format!("the kernel is '{state}' with '{name}'")
-                    }
-                    (0, _) => "sched_ext is not enabled".to_owned(),
-                    _ => format!(
-                        "the kernel ejected it at once: {} ({})",
-                        exit.reason, exit.message
-                    ),
-                };
-                return Err(Error::NotAttached {
+                return Err(self.ejected().unwrap_or_else(|| Error::NotAttached {
                     policy: policy.name.clone(),
-                    problem,
-                });
+                    problem: match other {
+                        State::Loaded { state, name } => {
+                            format!("the kernel is '{state}' with '{name}'")
+                        }
+                        _ => "sched_ext is not enabled".to_owned(),
+                    },
+                }));
             }
         }
         if seq.is_some() && scx::enable_seq() == seq {
@@ -263,6 +253,15 @@ impl Loaded {
     /// Its `ops.name`, under which the kernel knows it.
     pub fn ops_name(&self) -> &str {
         &self.ops_name
+    }
+
+    /// The error of a policy that has ended while it was loaded.
+    fn ejected(&self) -> Option<Error> {
+        let exit = self.exit();
+        (exit.kind != 0).then(|| Error::Ejected {
+            policy: self.name.clone(),
+            exit: Box::new(exit),
+        })
     }
 
     /// Why it ended; kind 0 while it runs.

@@ -207,6 +207,8 @@ fn check(rules: &Rules, rule: &Rule, objects: &Path) -> Result<String, String> {
         ..Terms::default()
     };
     let outcome = match Loaded::load_on(&object, &settings, terms) {
+        // It came to its end before its loader could look.
+        Err(Error::Ejected { exit, .. }) => Ok(*exit),
         Err(error) => Err(error.to_string()),
         Ok(loaded) => {
             let (tasks, children) = rules.kinds(rule);
@@ -272,11 +274,6 @@ fn judge(rule: &Rule, outcome: Result<Exit, String>) -> Result<String, String> {
         Err(refusal) if rule.expect == Expect::Fault => {
             return Ok(refusal.lines().next().unwrap_or_default().to_owned());
         }
-        // Ejected before the loader could look: its words hold the kernel's.
-        Err(refusal) if ejected(rule).is_some_and(|reason| refusal.contains(reason)) => {
-            let told = rule.expect == Expect::ErrorBpf || refusal.contains(&wanted);
-            return if told { Ok(refusal) } else { Err(refusal) };
-        }
         Err(refusal) => return Err(format!("not loaded: {refusal}")),
         Ok(exit) => exit,
     };
@@ -308,16 +305,6 @@ fn judge(rule: &Rule, outcome: Result<Exit, String>) -> Result<String, String> {
         Err(format!(
             "ended by {kind} ({reason}), code {code}: {message}"
         ))
-    }
-}
-
-/// The kernel's text for the end that is expected, where the policy may come to it while it is loaded.
-fn ejected(rule: &Rule) -> Option<&'static str> {
-    match rule.expect {
-        Expect::Error => Some("runtime error"),
-        Expect::ErrorBpf => Some("scx_bpf_error"),
-        Expect::UnregBpf => Some("unregistered from BPF"),
-        _ => None,
     }
 }
 
