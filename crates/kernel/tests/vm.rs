@@ -79,12 +79,21 @@ fn main() -> ExitCode {
     }
 }
 
-/// Compiles `tests/policies` here: inside it would take minutes.
+/// Compiles `tests/policies` and the models of the policy library here: inside it would take minutes.
 fn compile_test_policies(to: &Path) -> schedlab_kernel::Result<()> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/policies");
-    for entry in std::fs::read_dir(dir).expect("the test policies are there") {
-        let object = policy::compile(&entry.expect("readable").path())?;
-        std::fs::write(to.join(&object.name), &object.bytes).expect("a temporary file");
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (folder, ending) in [
+        ("tests/policies", ".bpf.c"),
+        ("../policies/tests/rules", inside::MODEL_SOURCE),
+    ] {
+        let folder = package.join(folder);
+        for entry in std::fs::read_dir(folder).expect("the test policies are there") {
+            let path = entry.expect("readable").path();
+            if path.to_string_lossy().ends_with(ending) {
+                let object = policy::compile(&path)?;
+                std::fs::write(to.join(&object.name), &object.bytes).expect("a temporary file");
+            }
+        }
     }
     Ok(())
 }

@@ -83,11 +83,11 @@ rules! {
 }
 
 rules! {
-    list_model: like_an_array, a_broken_link_is_found,
+    list_model: like_an_array, a_planted_fault_is_found, a_broken_link_is_found,
 }
 
 rules! {
-    prio_model: like_a_model, a_broken_link_is_found, a_wrong_bit_is_found, constant_cost,
+    prio_model: like_a_model, a_planted_fault_is_found, a_broken_link_is_found, a_wrong_bit_is_found, constant_cost,
 }
 
 rules! {
@@ -121,7 +121,7 @@ rules! {
 }
 
 rules! {
-    arrays_model: like_a_model, a_wrong_swap_is_found,
+    arrays_model: like_a_model, a_planted_fault_is_found, a_wrong_swap_is_found,
 }
 
 rules! {
@@ -169,7 +169,7 @@ rules! {
 }
 
 rules! {
-    heap_model: like_an_array, a_broken_tree_is_found, logarithmic, budget,
+    heap_model: like_an_array, a_planted_fault_is_found, a_broken_tree_is_found, logarithmic, budget,
 }
 
 rules! {
@@ -191,11 +191,11 @@ rules! {
 }
 
 rules! {
-    rb_model: like_a_sorted_array, a_wrong_colour_is_found, a_wrong_least_is_found, depth_is_bounded,
+    rb_model: like_a_sorted_array, a_planted_fault_is_found, a_wrong_colour_is_found, a_wrong_least_is_found, depth_is_bounded,
 }
 
 rules! {
-    skip_model: like_a_sorted_array, a_broken_link_is_found, cost,
+    skip_model: like_a_sorted_array, a_planted_fault_is_found, a_broken_link_is_found, cost,
 }
 
 rules! {

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use schedlab_kernel::error::Error;
-use schedlab_kernel::load::{self, Loaded};
+use schedlab_kernel::load::{self, Exit, Loaded};
 use schedlab_kernel::measure::Want;
 use schedlab_kernel::policy::{self, Object, POLICIES};
 use schedlab_kernel::run::{self, Job, Outcome, Scheduler};
@@ -28,9 +28,16 @@ pub const MARK: &str = "inside-the-virtual-machine";
 /// First argument of this program where it loads a policy and waits to be killed.
 pub const HOLD: &str = "hold-a-policy";
 
+/// How a source ends that compares a structure of the policy library with a plain model.
+pub const MODEL_SOURCE: &str = "_model.bpf.c";
+
 struct Inside<'a> {
     objects: &'a Path,
 }
+
+/// `enum scx_exit_kind`: the policy ended itself, and it failed by its own word.
+const UNREG_BPF: i32 = 65;
+const ERROR_BPF: i32 = 1025;
 
 type Check = fn(&Inside<'_>) -> Result<String, String>;
 
@@ -39,6 +46,10 @@ const CHECKS: &[(&str, Check)] = &[
     (
         "points_of_the_feature_tree_schedule",
         points_of_the_feature_tree_schedule,
+    ),
+    (
+        "structures_are_like_their_models",
+        structures_are_like_their_models,
     ),
     ("options_reach_the_policy", options_reach_the_policy),
     ("another_scheduler_is_refused", another_scheduler_is_refused),
@@ -224,6 +235,74 @@ fn points_of_the_feature_tree_schedule(_: &Inside<'_>) -> Result<String, String>
     Ok(format!("{} points, {all} alternatives", points.len()))
 }
 
+/// Loads a policy that comes to its end by itself, maybe while it is still being attached.
+fn end_of(policy: &Object, settings: &[(String, String)]) -> Result<Exit, String> {
+    let exit = match Loaded::load(policy, settings) {
+        Ok(loaded) => {
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while loaded.is_running() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(10));
+            }
+            text(loaded.unload())?
+        }
+        Err(Error::Ejected { exit, .. }) => *exit,
+        Err(error) => return Err(error.to_string()),
+    };
+    until(|state| *state == State::Disabled)?;
+    Ok(exit)
+}
+
+/// Waits until sched_ext is as wanted.
+fn until(wanted: fn(&State) -> bool) -> Result<(), String> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !wanted(&scx::state()) {
+        if Instant::now() > deadline {
+            return Err(format!("sched_ext is {:?}", scx::state()));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// The operation before which a structure is broken on purpose.
+const FAULT_BEFORE: i64 = 1000;
+
+/// The library's structures, as BPF: the random operations that crates/policies/tests/rules.rs makes natively.
+fn structures_are_like_their_models(inside: &Inside<'_>) -> Result<String, String> {
+    let mut models = Vec::new();
+    for entry in fs::read_dir(inside.objects).map_err(|e| e.to_string())? {
+        let name = entry.map_err(|e| e.to_string())?.file_name();
+        let name = name.to_string_lossy().into_owned();
+        if format!("{name}.bpf.c").ends_with(MODEL_SOURCE) {
+            models.push(name);
+        }
+    }
+    models.sort();
+    let fault = [("fault_before".to_owned(), FAULT_BEFORE.to_string())];
+    let mut told = Vec::new();
+    for name in models {
+        let model = inside.object(&name)?;
+        let exit = end_of(&model, &[])?;
+        let made = exit.code;
+        ensure(
+            exit.kind == UNREG_BPF
+                && made > FAULT_BEFORE
+                && exit.message == format!("{made} operations, all as in the model"),
+            || format!("{name}: {exit:?}"),
+        )?;
+        let exit = end_of(&model, &fault)?;
+        // A place in the source stands before it.
+        let found = format!(": it differs from the model after {FAULT_BEFORE} operations");
+        ensure(
+            exit.kind == ERROR_BPF && exit.message.ends_with(&found),
+            || format!("{name}, broken on purpose: {exit:?}"),
+        )?;
+        told.push(format!("{name} {made}"));
+    }
+    ensure(!told.is_empty(), || "there are no models".to_owned())?;
+    Ok(format!("operations: {}", told.join(", ")))
+}
+
 fn options_reach_the_policy(inside: &Inside<'_>) -> Result<String, String> {
     let knobs = inside.object("knobs")?;
     let set = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
@@ -246,20 +325,11 @@ fn options_reach_the_policy(inside: &Inside<'_>) -> Result<String, String> {
         ("negative", "-7"),
         ("kind", "second"),
     ]);
-    // It may end itself while it is still being attached.
-    match Loaded::load(&knobs, &settings) {
-        Ok(loaded) => {
-            let deadline = Instant::now() + Duration::from_secs(10);
-            while loaded.is_running() && Instant::now() < deadline {
-                thread::sleep(Duration::from_millis(10));
-            }
-            let exit = text(loaded.unload())?;
-            ensure(exit.kind == 65 && exit.code == 4251, || format!("{exit:?}"))?;
-        }
-        Err(error) => {
-            ensure(error.to_string().contains("told"), || error.to_string())?;
-        }
-    }
+    let exit = end_of(&knobs, &settings)?;
+    ensure(
+        exit.kind == UNREG_BPF && exit.code == 4251 && exit.message == "told",
+        || format!("{exit:?}"),
+    )?;
     for (wrong, expected) in [
         (("numbre", "1"), "unknown option"),
         (("number", "many"), "integer"),
@@ -322,16 +392,6 @@ fn killing_the_loader_unloads(inside: &Inside<'_>) -> Result<String, String> {
         .stdout(Stdio::null())
         .spawn()
         .map_err(|e| e.to_string())?;
-    let until = |wanted: fn(&State) -> bool| {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !wanted(&scx::state()) {
-            if Instant::now() > deadline {
-                return Err(format!("sched_ext is {:?}", scx::state()));
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    };
     let loaded = until(|s| matches!(s, State::Loaded { state, .. } if state == "enabled"));
     let killed = loader.kill().and_then(|()| loader.wait());
     let start = Instant::now();

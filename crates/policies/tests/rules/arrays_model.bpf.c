@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The library's pair of priority arrays against two plain queues of numbers, by
- * random operations, in whatever world this policy is loaded: ops.init() makes
- * them and fails on the first difference. It schedules by the global queue.
+ * random operations, in whatever world this policy is loaded (model.h).
  */
 #include <lab/lab.bpf.h>
 #include <lab/arrays.h>
@@ -118,13 +117,18 @@ static __noinline int step(void)
 	return 0;
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(arrays_model_init)
+__weak int plant(void)
 {
-	int error = lab_init();
+	lab_use_arena();
+	world.arrays.active = !world.arrays.active;
+	return 0;
+}
+
+static __always_inline int arrays_model_make(void)
+{
+	int error;
 	u32 i;
 
-	if (error)
-		return error;
 	if (!lab_arrays_init(&world.arrays, world.lists, LEVELS))
 		return -EINVAL;
 	bpf_for(i, 0, NODES)

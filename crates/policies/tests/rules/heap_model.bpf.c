@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The library's heap against a plain array of keys, by random operations, in
- * whatever world this policy is loaded: ops.init() makes them and fails on the
- * first difference. It schedules by the global queue.
+ * whatever world this policy is loaded (model.h).
  */
 #include <lab/lab.bpf.h>
 #include <lab/heap.h>
@@ -110,12 +109,15 @@ __noinline bool step(void)
 			    world.model[n & (NODES - 1)]);
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(heap_model_init)
+__weak int plant(void)
 {
-	int error = lab_init();
+	lab_use_arena();
+	world.heap.root->rank++;
+	return 0;
+}
 
-	if (error)
-		return error;
+static __always_inline int heap_model_make(void)
+{
 	lab_heap_init(&world.heap);
 	return model_make(rounds, same() && step());
 }

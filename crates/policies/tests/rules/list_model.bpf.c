@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The library's list against a plain array, by random operations, in whatever
- * world this policy is loaded: ops.init() makes them and fails on the first
- * difference. It schedules by the global queue.
+ * world this policy is loaded (model.h).
  */
 #include <lab/lab.bpf.h>
 #include "model.h"
@@ -68,13 +67,17 @@ static __noinline int step(void)
 	return 0;
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(list_model_init)
+__weak int plant(void)
 {
-	int error = lab_init();
+	lab_use_arena();
+	world.items[model_at(&world.model, 0) & (NODES - 1)].node.prev = NULL;
+	return 0;
+}
+
+static __always_inline int list_model_make(void)
+{
 	u32 i;
 
-	if (error)
-		return error;
 	lab_list_init(&world.list);
 	bpf_for(i, 0, NODES)
 		world.items[i & (NODES - 1)].number = i;

@@ -2,8 +2,10 @@
 /*
  * What the tests of the library's structures against plain models share: random
  * numbers, an array that items enter and leave at any place, and ops.init(),
- * which makes the operations and fails on the first difference. A test includes
- * this after the structure, and ends with MODEL_OPS().
+ * which makes the operations and fails on the first difference; after the last
+ * one the policy ends itself with their number, so that whoever loads it sees
+ * that they were made. A test includes this after the structure, defines plant()
+ * and NAME_make(), and ends with MODEL_OPS(NAME).
  */
 #ifndef RULES_MODEL_H
 #define RULES_MODEL_H
@@ -11,6 +13,12 @@
 char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
+
+/* The structure is broken before the operation of this number; 0: never. */
+const volatile u32 fault_before;
+
+/* Breaks the structure, so that the next comparison must see it. */
+int plant(void);
 
 /* In the arena, where the verifier does not follow values. */
 struct model_run {
@@ -83,6 +91,8 @@ static __always_inline void model_remove(model_array_t *array, u32 number)
 										\
 	model_run.seed = 2463534242u;						\
 	bpf_for(___i, 0, rounds) {						\
+		if (fault_before && ___i == fault_before)			\
+			plant();						\
 		if (!(operation)) {						\
 			scx_bpf_error("it differs from the model after %u operations", ___i); \
 			___error = -EINVAL;					\
@@ -98,6 +108,18 @@ static __always_inline void model_remove(model_array_t *array, u32 number)
 })
 
 #define MODEL_OPS(test)								\
+s32 BPF_STRUCT_OPS_SLEEPABLE(test##_init)					\
+{										\
+	int error = lab_init();							\
+										\
+	if (!error)								\
+		error = test##_make();						\
+	if (!error)								\
+		scx_bpf_exit(model_run.done, "%u operations, all as in the model", \
+			     model_run.done);					\
+	return error;								\
+}										\
+										\
 void BPF_STRUCT_OPS(test##_exit, struct scx_exit_info *ei)			\
 {										\
 	UEI_RECORD(uei, ei);							\

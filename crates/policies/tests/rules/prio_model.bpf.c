@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The library's priority array against a plain array of (item, level) pairs, by
- * random operations, in whatever world this policy is loaded: ops.init() makes
- * them and fails on the first difference. It schedules by the global queue.
+ * random operations, in whatever world this policy is loaded (model.h).
  */
 #include <lab/lab.bpf.h>
 #include "model.h"
@@ -154,12 +153,15 @@ static __noinline int step(void)
 	return 0;
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(prio_model_init)
+__weak int plant(void)
 {
-	int error = lab_init();
+	lab_use_arena();
+	modelled(0)->node.prev = NULL;
+	return 0;
+}
 
-	if (error)
-		return error;
+static __always_inline int prio_model_make(void)
+{
 	if (lab_prio_init(&world.array, world.lists, LAB_PRIO_LEVELS_MAX + 1) ||
 	    !lab_prio_init(&world.array, world.lists, LEVELS)) {
 		scx_bpf_error("an array of %u levels is refused, or one of too many is not", LEVELS);

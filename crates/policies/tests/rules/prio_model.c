@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* prio_model.bpf.c natively; in a virtual machine it is loaded as a policy. */
+/* prio_model.bpf.c natively; crates/kernel/tests/vm.rs loads it in a virtual machine. */
 #define POLICY "prio_model.bpf.c"
 #define OPS prio_model_ops
-#include "script.h"
+#include "model_script.h"
 
 static void like_a_model(void)
 {
-	script_start(1);
-	EQUAL(model_run.done, 2000);
+	model_holds(2000);
 }
 
 static void a_broken_link_is_found(void)
 {
-	script_start(1);
+	model_start();
 	CHECK(same());
 	modelled(0)->node.prev = NULL;
 	CHECK(!same());
@@ -22,7 +21,7 @@ static void a_wrong_bit_is_found(void)
 {
 	u32 word, bit;
 
-	script_start(1);
+	model_start();
 	/* A bit too many counts at once: a choice would take the head of an empty list. */
 	for (word = 0; word < LAB_PRIO_WORDS; word++) {
 		for (bit = 0; bit < 64 && word * 64 + bit < LEVELS; bit++) {
@@ -51,7 +50,7 @@ static void constant_cost(void)
 {
 	u32 i;
 
-	script_start(1);
+	model_start();
 	script.host.touch = count_touches;
 	for (i = 0; i < NODES; i++) {
 		if (!world.items[i].linked)
@@ -62,5 +61,5 @@ static void constant_cost(void)
 	}
 }
 
-TESTS(TEST(like_a_model), TEST(a_broken_link_is_found), TEST(a_wrong_bit_is_found),
+TESTS(TEST(like_a_model), TEST(a_planted_fault_is_found), TEST(a_broken_link_is_found), TEST(a_wrong_bit_is_found),
       TEST(constant_cost))

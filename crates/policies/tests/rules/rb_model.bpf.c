@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The library's red-black tree against a plain sorted array, by random
- * operations, in whatever world this policy is loaded: ops.init() makes them and
- * fails on the first difference. It schedules by the global queue.
+ * operations, in whatever world this policy is loaded (model.h).
  */
 #include <lab/lab.bpf.h>
 #include <lab/rbtree.h>
@@ -150,12 +149,15 @@ __weak int step(void)
 	return 0;
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(rb_model_init)
+__weak int plant(void)
 {
-	int error = lab_init();
+	lab_use_arena();
+	world.tree.root->least++;
+	return 0;
+}
 
-	if (error)
-		return error;
+static __always_inline int rb_model_make(void)
+{
 	lab_rb_init(&world.tree);
 	return model_make(rounds, same() && !step());
 }

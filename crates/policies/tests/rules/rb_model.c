@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* rb_model.bpf.c natively; in a virtual machine it is loaded as a policy. */
+/* rb_model.bpf.c natively; crates/kernel/tests/vm.rs loads it in a virtual machine. */
 #define POLICY "rb_model.bpf.c"
 #define OPS rb_model_ops
-#include "script.h"
+#include "model_script.h"
 
 static void like_a_sorted_array(void)
 {
-	script_start(1);
-	EQUAL(model_run.done, 3000);
+	model_holds(3000);
 	/* Deep enough that both children of an inner node were taken out, too. */
 	CHECK(world.deepest >= 5);
 }
@@ -16,7 +15,7 @@ static void a_wrong_colour_is_found(void)
 {
 	u32 i, found = 0;
 
-	script_start(1);
+	model_start();
 	CHECK(same());
 	for (i = 0; i < world.model.nr; i++) {
 		modelled(i)->red ^= 1;
@@ -28,7 +27,7 @@ static void a_wrong_colour_is_found(void)
 
 static void a_wrong_least_is_found(void)
 {
-	script_start(1);
+	model_start();
 	CHECK(same());
 	world.tree.root->least++;
 	CHECK(!same());
@@ -42,7 +41,7 @@ static void depth_is_bounded(void)
 	u32 i, depth, deepest = 0;
 	lab_rb_node_t *pos;
 
-	script_start(1);
+	model_start();
 	lab_rb_init(&tree);
 	for (i = 0; i < 4095; i++) {
 		nodes[i].key = i;
@@ -56,5 +55,5 @@ static void depth_is_bounded(void)
 	CHECK(deepest >= 12 && deepest <= 24);
 }
 
-TESTS(TEST(like_a_sorted_array), TEST(a_wrong_colour_is_found), TEST(a_wrong_least_is_found),
+TESTS(TEST(like_a_sorted_array), TEST(a_planted_fault_is_found), TEST(a_wrong_colour_is_found), TEST(a_wrong_least_is_found),
       TEST(depth_is_bounded))

@@ -77,6 +77,7 @@ struct script {
 	u64 probes[LAB_NR_SHARED];
 	u64 altered;
 	bool error;
+	s64 exit_code;			/* of scx_bpf_exit() */
 	bool fail_lookups;		/* bpf_task_from_pid() finds nothing */
 	bool fail_trylocks;		/* every lock is held by somebody else */
 	int (*timer)(void *map, void *key, void *value);	/* callback of the one timer */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The library's skip list against a plain sorted array, by random operations, in
- * whatever world this policy is loaded: ops.init() makes them and fails on the
- * first difference. It schedules by the global queue.
+ * whatever world this policy is loaded (model.h).
  */
 #include <lab/lab.bpf.h>
 #include <lab/skiplist.h>
@@ -110,12 +109,15 @@ __weak int step(void)
 	return 0;
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(skip_model_init)
+__weak int plant(void)
 {
-	int error = lab_init();
+	lab_use_arena();
+	modelled(0)->prev[0] = NULL;
+	return 0;
+}
 
-	if (error)
-		return error;
+static __always_inline int skip_model_make(void)
+{
 	lab_skip_init(&world.list, 1);
 	return model_make(rounds, same() && !step());
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* skip_model.bpf.c natively; in a virtual machine it is loaded as a policy. */
+/* skip_model.bpf.c natively; crates/kernel/tests/vm.rs loads it in a virtual machine. */
 #define POLICY "skip_model.bpf.c"
 #define OPS skip_model_ops
-#include "script.h"
+#include "model_script.h"
 
 static void like_a_sorted_array(void)
 {
-	script_start(1);
-	EQUAL(model_run.done, 3000);
+	model_holds(3000);
 	CHECK(world.highest >= 5);
 }
 
@@ -15,7 +14,7 @@ static void a_broken_link_is_found(void)
 {
 	u32 i;
 
-	script_start(1);
+	model_start();
 	CHECK(same());
 	for (i = 0; i < world.model.nr; i++) {
 		lab_skip_node_t *node = modelled(i), *prev = node->prev[node->levels - 1];
@@ -41,7 +40,7 @@ static void cost(void)
 	static struct lab_skip_list list;
 	u32 i, most = 0, sum = 0;
 
-	script_start(1);
+	model_start();
 	script.host.touch = count_touches;
 	lab_skip_init(&list, 1);
 	for (i = 0; i < 512; i++) {
@@ -62,4 +61,4 @@ static void cost(void)
 	EQUAL(list.levels, 1);
 }
 
-TESTS(TEST(like_a_sorted_array), TEST(a_broken_link_is_found), TEST(cost))
+TESTS(TEST(like_a_sorted_array), TEST(a_planted_fault_is_found), TEST(a_broken_link_is_found), TEST(cost))
