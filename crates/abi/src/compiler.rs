@@ -26,6 +26,8 @@ const FLAGS: &[&str] = &[
     "-fno-strict-aliasing",
     "-fwrapv",
     "-fno-stack-protector",
+    // A frame larger than a fiber's stack meets the guard page and does not jump over it.
+    "-fstack-clash-protection",
     "-fno-math-errno",
     // BPF headers of others ask which side they are on.
     "-D__BPF__",

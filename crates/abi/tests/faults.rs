@@ -68,10 +68,12 @@ fn arithmetic_and_stack() {
         "divide",
         "it divides by zero at tests/fixtures/faults.bpf.c:",
     );
-    check(
-        "stack",
-        "it uses more than the 256 KB of stack at tests/fixtures/faults.bpf.c:",
-    );
+    for kind in ["stack", "frame"] {
+        check(
+            kind,
+            "it uses more than the 256 KB of stack at tests/fixtures/faults.bpf.c:",
+        );
+    }
 }
 
 #[test]
@@ -106,7 +108,7 @@ fn kfuncs_say_what_they_cannot_do() {
 #[test]
 fn faults_on_several_threads_at_once() {
     std::thread::scope(|scope| {
-        for kind in ["null", "divide", "stack", "wild"] {
+        for kind in ["null", "divide", "stack", "frame", "wild"] {
             scope.spawn(move || {
                 for _ in 0..20 {
                     fault(kind);
