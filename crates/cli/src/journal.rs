@@ -130,16 +130,8 @@ mod tests {
 
     fn spec(seed: u64) -> SimSpec {
         SimSpec {
-            workload: "cpu:tasks=2".into(),
-            scheduler: Scheduler::parse("fifo"),
-            machine: "laptop".into(),
-            cpus: None,
-            task_layout: None,
             seed,
-            rt_policy: false,
-            kernel: SimSpec::KERNEL.into(),
-            time_limit_s: SimSpec::TIME_LIMIT_S,
-            check: false,
+            ..SimSpec::new("cpu:tasks=2", Scheduler::parse("fifo"), "laptop")
         }
     }
 

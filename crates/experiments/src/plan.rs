@@ -68,16 +68,10 @@ pub fn plan_elsewhere(
                         .flat_map(|layout| runs.schedulers.iter().map(move |one| (layout, one)));
                     for (&task_layout, scheduler) in pairs {
                         let spec = SimSpec {
-                            workload: workload.clone(),
-                            scheduler: Scheduler::parse(scheduler),
-                            machine: runs.machine.clone(),
                             cpus,
                             task_layout,
                             seed,
-                            rt_policy: false,
-                            kernel: SimSpec::KERNEL.to_owned(),
-                            time_limit_s: SimSpec::TIME_LIMIT_S,
-                            check: false,
+                            ..SimSpec::new(workload, Scheduler::parse(scheduler), &runs.machine)
                         };
                         planned.push(Planned { spec, runs: index });
                     }

@@ -214,16 +214,12 @@ fn simulate(policy: &str, tasks: u32) -> Cost {
 /// Calls of schedule(), and sums over them: time in ns, tasks examined, runnable tasks.
 fn sums(policy: &str, tasks: u32, ms: u32) -> [f64; 4] {
     let spec = SimSpec {
-        workload: format!("cpu:tasks={},run=1ms,sleep=1us,duration={ms}ms", tasks + 1),
-        scheduler: Scheduler::parse(policy),
-        machine: MACHINE.to_owned(),
         cpus: Some(1),
-        task_layout: None,
-        seed: 1,
-        rt_policy: false,
-        kernel: SimSpec::KERNEL.to_owned(),
-        time_limit_s: SimSpec::TIME_LIMIT_S,
-        check: false,
+        ..SimSpec::new(
+            format!("cpu:tasks={},run=1ms,sleep=1us,duration={ms}ms", tasks + 1),
+            Scheduler::parse(policy),
+            MACHINE,
+        )
     };
     let result = schedlab_sim::run(&spec, ()).unwrap_or_else(|error| panic!("{error}"));
     assert!(result.is_done(), "{policy}: {:?}", result.message);

@@ -50,16 +50,8 @@ const CHILD: &str = "SCHEDLAB_BENCH_CASE";
 
 fn spec(case: &Case) -> SimSpec {
     SimSpec {
-        workload: case.workload.to_owned(),
-        scheduler: Scheduler::parse("vtime"),
-        machine: case.machine.to_owned(),
         cpus: Some(case.cpus),
-        task_layout: None,
-        seed: 1,
-        rt_policy: false,
-        kernel: SimSpec::KERNEL.to_owned(),
-        time_limit_s: SimSpec::TIME_LIMIT_S,
-        check: false,
+        ..SimSpec::new(case.workload, Scheduler::parse("vtime"), case.machine)
     }
 }
 

@@ -38,6 +38,26 @@ impl SimSpec {
     /// Default of `time_limit_s`: longer than any built-in workload takes with its default options.
     pub const TIME_LIMIT_S: u64 = 3_600;
 
+    /// The run with seed 1 and everything else by default; `machine` with all its CPUs.
+    pub fn new(
+        workload: impl Into<String>,
+        scheduler: Scheduler,
+        machine: impl Into<String>,
+    ) -> SimSpec {
+        SimSpec {
+            workload: workload.into(),
+            scheduler,
+            machine: machine.into(),
+            cpus: None,
+            task_layout: None,
+            seed: 1,
+            rt_policy: false,
+            kernel: Self::KERNEL.to_owned(),
+            time_limit_s: Self::TIME_LIMIT_S,
+            check: false,
+        }
+    }
+
     /// The command that repeats this run alone.
     pub fn replay_command(&self) -> String {
         let mut command = format!(
@@ -85,16 +105,9 @@ mod tests {
     #[test]
     fn a_replay_names_all_that_is_not_the_default() {
         let mut spec = SimSpec {
-            workload: "chat:rooms=2".into(),
-            scheduler: Scheduler::parse("a:x=1,y=2"),
-            machine: "laptop".into(),
             cpus: Some(4),
-            task_layout: None,
             seed: 7,
-            rt_policy: false,
-            kernel: SimSpec::KERNEL.into(),
-            time_limit_s: SimSpec::TIME_LIMIT_S,
-            check: false,
+            ..SimSpec::new("chat:rooms=2", Scheduler::parse("a:x=1,y=2"), "laptop")
         };
         assert_eq!(
             spec.replay_command(),

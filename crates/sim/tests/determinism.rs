@@ -31,16 +31,10 @@ fn specs() -> Vec<SimSpec> {
     for scheduler in schedulers() {
         for (workload, machine, cpus) in RUNS {
             specs.push(SimSpec {
-                workload: workload.to_owned(),
-                scheduler: Scheduler::parse(&scheduler.name),
-                machine: machine.to_owned(),
                 cpus: Some(cpus),
-                task_layout: None,
                 seed: 7,
-                rt_policy: false,
-                kernel: SimSpec::KERNEL.to_owned(),
-                time_limit_s: SimSpec::TIME_LIMIT_S,
                 check: true,
+                ..SimSpec::new(workload, Scheduler::parse(&scheduler.name), machine)
             });
         }
     }

@@ -6,16 +6,13 @@ use schedlab_sim::{Scheduler, SimSpec};
 /// Chat with 200 tasks on 4 CPUs whose caches hold the scheduling fields of 64 in the plain layout.
 fn run(layout: Option<&str>) -> RunResult {
     let spec = SimSpec {
-        workload: "chat:rooms=10,messages=60".to_owned(),
-        scheduler: Scheduler::parse("dss"),
-        machine: "ppro-200x4".to_owned(),
-        cpus: None,
         task_layout: layout.map(|text| text.parse().unwrap()),
-        seed: 1,
-        rt_policy: false,
-        kernel: SimSpec::KERNEL.to_owned(),
-        time_limit_s: SimSpec::TIME_LIMIT_S,
         check: true,
+        ..SimSpec::new(
+            "chat:rooms=10,messages=60",
+            Scheduler::parse("dss"),
+            "ppro-200x4",
+        )
     };
     let result = schedlab_sim::run(&spec, ()).unwrap();
     assert!(result.is_done(), "{layout:?}: {:?}", result.message);

@@ -16,16 +16,8 @@ fn asked(workloads: &[&str], sample: u64, seed: u64) -> Asked {
         sample: Some(sample),
         repeat: 2,
         run: SimSpec {
-            workload: String::new(),
-            scheduler: Scheduler::parse("feature"),
-            machine: "laptop".into(),
             cpus: Some(2),
-            task_layout: None,
-            seed: 0,
-            rt_policy: false,
-            kernel: SimSpec::KERNEL.into(),
-            time_limit_s: SimSpec::TIME_LIMIT_S,
-            check: false,
+            ..SimSpec::new("", Scheduler::parse("feature"), "laptop")
         },
         seed,
         live: false,
