@@ -1,7 +1,5 @@
 //! Synthetic sweeps whose truth is known: what was planted is found, and nothing else.
 
-use std::time::Instant;
-
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use schedlab_analysis::{Analysis, Bounds, Verdict, analyse, page};
@@ -15,18 +13,7 @@ fn definition(workloads: &[&str], repeat: u32, sample: Option<u64>) -> Definitio
         space: Space::of("feature", &[]).unwrap(),
         sample,
         repeat,
-        run: SimSpec {
-            workload: String::new(),
-            scheduler: Scheduler::parse("feature"),
-            machine: "laptop".into(),
-            cpus: None,
-            task_layout: None,
-            seed: 0,
-            rt_policy: false,
-            kernel: SimSpec::KERNEL.into(),
-            time_limit_s: SimSpec::TIME_LIMIT_S,
-            check: false,
-        },
+        run: SimSpec::new("", Scheduler::parse("feature"), "laptop"),
         seed: 1,
         live: false,
     };
@@ -512,7 +499,7 @@ fn failed_runs_and_samples_are_said_to_be_no_full_factorial() {
 }
 
 #[test]
-fn a_whole_sweep_takes_seconds() {
+fn a_whole_sweep_is_one_page() {
     let names = [
         "cpu",
         "pipe",
@@ -525,7 +512,6 @@ fn a_whole_sweep_takes_seconds() {
     let definition = definition(&names, 1, None);
     let mut noise = Noise::new(1);
     let rows = rows(&definition, |of, _| planted(of, noise.draw()));
-    let begun = Instant::now();
     let analyses: Vec<Analysis> = names
         .iter()
         .map(|name| analyse(&definition, &rows, name, "score", &Bounds::default()).unwrap())
@@ -533,7 +519,6 @@ fn a_whole_sweep_takes_seconds() {
     let scheduler = |point: usize| definition.space.scheduler(point as u64).to_string();
     let across = schedlab_analysis::Across::new(&analyses, scheduler).unwrap();
     let html = page("sweep", &analyses, Some(&across)).html();
-    let took = begun.elapsed();
     assert!(html.contains("Across workloads") && html.contains("<svg "));
     assert!(across.compromise.scheduler.contains("slice=split"));
     assert!(
@@ -542,7 +527,5 @@ fn a_whole_sweep_takes_seconds() {
             .iter()
             .any(|(name, workloads)| name == "slice=split" && workloads.len() == 7)
     );
-    // Ten seconds in a release build; this one is slower, and may share the machine.
-    assert!(took.as_secs() < 60, "{took:?}");
     assert!(html.len() < 10_000_000, "{}", html.len());
 }
