@@ -572,6 +572,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .borrow_mut()
             .touch(c.id, self.now(c), address, write);
         self.charge_ps(c, access.cost_ps);
+        c.memory_wait_ps
+            .set(c.memory_wait_ps.get() + access.wait_ps);
     }
 
     pub(crate) fn rq_address(&self, cpu: CpuId) -> u64 {

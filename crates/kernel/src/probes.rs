@@ -138,6 +138,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use schedlab_report::catalogue;
 
     /// The order is written down in the header; here is the copy.
     #[test]
@@ -193,5 +194,15 @@ mod tests {
         assert_eq!(m.number("schedule.examined_mean"), Some(2.0));
         assert_eq!(m.number("lock.runqueue.contention_pct"), Some(25.0));
         assert_eq!(m.number("lock.runqueue.wait_ns_max"), Some(70.0));
+    }
+
+    #[test]
+    fn every_measure_is_documented() {
+        let mut m = Measures::default();
+        Reading([1; NR_PROBES]).measures(&mut m);
+        assert!(m.iter().count() >= NR_PROBES - 1);
+        for (name, _) in m.iter() {
+            assert!(catalogue::find(name).is_some(), "{name}");
+        }
     }
 }

@@ -33,6 +33,60 @@ pub const TASKS: u64 = 0x4_0000_0000;
 /// No address is at or above this one: even the numbers of 16-byte lines, the shortest, fit 32 bits.
 pub const END: u64 = 0xF_F000_0000;
 
+/// What lies at an address, by the region it is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Structure {
+    /// The policy's global variables, locks among them included.
+    Globals,
+    /// The kernel's per-CPU run queues with their locks.
+    RunQueue,
+    /// Dispatch queues with their locks.
+    Dsq,
+    /// Locks of the kernel that stand alone: those of pipes, sockets and other objects of the workload.
+    Lock,
+    /// The policy's arena: its queues, task contexts and the locks among them.
+    Arena,
+    /// The kernel's task structures.
+    Task,
+}
+
+impl Structure {
+    /// All of them, in the order of their discriminants and of their addresses.
+    pub const ALL: [Structure; 6] = [
+        Structure::Globals,
+        Structure::RunQueue,
+        Structure::Dsq,
+        Structure::Lock,
+        Structure::Arena,
+        Structure::Task,
+    ];
+
+    /// Name in measures.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Structure::Globals => "globals",
+            Structure::RunQueue => "rq",
+            Structure::Dsq => "dsq",
+            Structure::Lock => "lock",
+            Structure::Arena => "arena",
+            Structure::Task => "task",
+        }
+    }
+
+    /// What lies at `address`.
+    #[inline]
+    pub fn of(address: u64) -> Structure {
+        match address {
+            TASKS.. => Structure::Task,
+            ARENA.. => Structure::Arena,
+            LOCKS.. => Structure::Lock,
+            DSQS.. => Structure::Dsq,
+            RUNQUEUES.. => Structure::RunQueue,
+            _ => Structure::Globals,
+        }
+    }
+}
+
 /// Distance of the run queues: a page and a line, so that one CPU's look at all of them does not
 /// meet in one set.
 const RUNQUEUE_STRIDE: u64 = 4_096 + 64;
@@ -145,6 +199,30 @@ mod tests {
         let plain = addresses(512 << 10, 4, 1);
         assert_eq!(plain.of(TaskId(0)), TASKS + 0x20);
         assert_eq!(plain.of(TaskId(3)), TASKS + 3 * 8_192 + 0x20);
+    }
+
+    #[test]
+    fn a_structure_is_known_by_its_region() {
+        let machine = Machine::builtin("ppro-200x4").unwrap();
+        let task = TaskAddresses::new(&machine).of(TaskId(3));
+        for (address, structure) in [
+            (GLOBALS, Structure::Globals),
+            (RUNQUEUES - 1, Structure::Globals),
+            (runqueue(CpuId(0)), Structure::RunQueue),
+            (runqueue(CpuId(8_191)), Structure::RunQueue),
+            (dsq(0), Structure::Dsq),
+            (dsq(u32::MAX), Structure::Dsq),
+            (kernel_lock(0), Structure::Lock),
+            (kernel_lock(u32::MAX), Structure::Lock),
+            (ARENA, Structure::Arena),
+            (TASKS - 1, Structure::Arena),
+            (task, Structure::Task),
+        ] {
+            assert_eq!(Structure::of(address), structure, "{address:#x}");
+        }
+        for (index, structure) in Structure::ALL.into_iter().enumerate() {
+            assert_eq!(structure as usize, index);
+        }
     }
 
     #[test]

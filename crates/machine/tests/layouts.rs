@@ -146,6 +146,7 @@ fn a_prefetched_line_costs_what_is_left_of_its_way() {
             access,
             Access {
                 cost_ps,
+                wait_ps: cost_ps - 10_000,
                 miss: true
             },
             "{now}"
@@ -155,6 +156,7 @@ fn a_prefetched_line_costs_what_is_left_of_its_way() {
             again,
             Access {
                 cost_ps: 10_000,
+                wait_ps: 0,
                 miss: false
             }
         );
@@ -164,5 +166,6 @@ fn a_prefetched_line_costs_what_is_left_of_its_way() {
         let mut cache = CacheModel::new(&machine("plain+prefetch"));
         let access = cache.touch_prefetched(CpuId(0), ns(0), ns(now), 0x2000, 33);
         assert_eq!(access.cost_ps, cost_ps, "{now}");
+        assert_eq!(access.wait_ps, cost_ps - 20_000, "{now}");
     }
 }

@@ -19,7 +19,7 @@ const fn entry(name: &'static str, unit: &'static str, meaning: &'static str) ->
     }
 }
 
-/// Every measure, in the order of results. Those of `lock.runqueue` exist also as `lock.rq.…` (the
+/// Every measure of a simulation, in the order of results; most exist in a real kernel, too. Those of `lock.runqueue` exist also as `lock.rq.…` (the
 /// kernel's per-CPU runqueue locks) and split by the path that took the lock, for example
 /// `lock.runqueue.schedule.hold_ns_mean` ([`LOCK_PREFIXES`]).
 pub const ENTRIES: &[Entry] = &[
@@ -56,6 +56,16 @@ pub const ENTRIES: &[Entry] = &[
         "schedule.cycles_mean",
         "cycles",
         "the mean in cycles of the machine's clock",
+    ),
+    entry(
+        "schedule.memory_wait_ns_mean",
+        "ns",
+        "the part of schedule.time_ns_mean that accesses to the scheduler's lines took beyond those of hits: waits for memory, another cache or the bus. The hand-over of a lock is a wait for the lock and not in it",
+    ),
+    entry(
+        "schedule.memory_wait_pct",
+        "%",
+        "the same, as a share of the time in schedule()",
     ),
     entry(
         "schedule.examined_mean",
@@ -232,6 +242,21 @@ pub const ENTRIES: &[Entry] = &[
         "accesses of the scheduler to modelled cache lines",
     ),
     entry("cache.misses", "", "those that missed the CPU's cache"),
+    entry(
+        "cache.misses_first",
+        "",
+        "misses by cause: of lines that nobody had accessed before",
+    ),
+    entry(
+        "cache.misses_coherence",
+        "",
+        "… of lines that this cache still held, but another core had written since",
+    ),
+    entry(
+        "cache.misses_absent",
+        "",
+        "… of all other lines: the application's or other lines had replaced them in this cache, or it never had them",
+    ),
     entry("cache.from_memory", "", "misses that memory served"),
     entry(
         "cache.from_llc",
@@ -254,6 +279,31 @@ pub const ENTRIES: &[Entry] = &[
         "accesses that had to leave the last-level cache",
     ),
     entry(
+        "cache.bus_memory",
+        "",
+        "bus transactions by cause: to read a line from memory",
+    ),
+    entry(
+        "cache.bus_transfers",
+        "",
+        "… to read a line that a cache below another last-level cache held modified",
+    ),
+    entry(
+        "cache.bus_invalidations",
+        "",
+        "… to make copies below other last-level caches worthless, the data being there already",
+    ),
+    entry(
+        "cache.task.misses",
+        "",
+        "misses of the kernel's task structures",
+    ),
+    entry(
+        "cache.task.bus_transactions",
+        "",
+        "bus transactions for the kernel's task structures",
+    ),
+    entry(
         "cache.bus_transactions_per_work",
         "",
         "… per unit of the workload's work (request, message …)",
@@ -262,6 +312,50 @@ pub const ENTRIES: &[Entry] = &[
         "cache.bus_wait_ns",
         "ns",
         "time that accesses waited for the bus, in total",
+    ),
+];
+
+/// Measures that only a real kernel or real threads have.
+pub const REAL_ENTRIES: &[Entry] = &[
+    entry("tasks", "", "threads that there ever were"),
+    entry(
+        "schedule.choices",
+        "",
+        "choices that the policy made; schedule.examined_mean is per choice here",
+    ),
+    entry(
+        "policy.picked_elsewhere",
+        "",
+        "tasks that the policy chose for another CPU than their last",
+    ),
+    entry(
+        "policy.late_masks",
+        "",
+        "tasks that might not run on the CPU any more when the policy looked at their real mask",
+    ),
+    entry(
+        "lock.rq.queued_waits",
+        "",
+        "waits for a run-queue lock of the kernel behind another waiter",
+    ),
+    entry("lock.rq.queued_wait_ns_mean", "ns", "their mean"),
+    entry("lock.rq.queued_wait_ns_max", "ns", "the longest"),
+    entry(
+        "lock.spin.queued_waits",
+        "",
+        "the same for every other spin lock of the kernel",
+    ),
+    entry("lock.spin.queued_wait_ns_mean", "ns", "their mean"),
+    entry("lock.spin.queued_wait_ns_max", "ns", "the longest"),
+    entry(
+        "switches.system",
+        "",
+        "context switches of the whole machine, not of the workload's tasks alone",
+    ),
+    entry(
+        "lost_records",
+        "",
+        "events that could not be recorded: every measure that counts events is then absent",
     ),
 ];
 
@@ -277,21 +371,37 @@ pub const LOCK_PREFIXES: [&str; 8] = [
     "lock.rq.other",
 ];
 
-/// The entry that defines a measure; `None` for the workload's own ones.
+/// Prefixes of the cache measures by what lies in the line: those of `cache.task` exist for each.
+pub const CACHE_PREFIXES: [&str; 6] = [
+    "cache.globals",
+    "cache.rq",
+    "cache.dsq",
+    "cache.lock",
+    "cache.arena",
+    "cache.task",
+];
+
+/// The entry that defines a measure, be it of the simulator or of the real kernel; `None` for the workload's own ones.
 pub fn find(name: &str) -> Option<&'static Entry> {
-    let exact = |name: &str| ENTRIES.iter().find(|entry| entry.name == name);
+    let all = || ENTRIES.iter().chain(REAL_ENTRIES);
+    let exact = |name: &str| all().find(|entry| entry.name == name);
     exact(name).or_else(|| {
         let (prefix, measure) = name.rsplit_once('.')?;
-        LOCK_PREFIXES
-            .contains(&prefix)
-            .then(|| exact(&format!("lock.runqueue.{measure}")))?
+        let family = if LOCK_PREFIXES.contains(&prefix) {
+            "lock.runqueue"
+        } else if CACHE_PREFIXES.contains(&prefix) {
+            "cache.task"
+        } else {
+            return None;
+        };
+        exact(&format!("{family}.{measure}"))
     })
 }
 
-/// The list as a Markdown table.
-pub fn markdown() -> String {
-    let mut text = String::from("| measure | unit | meaning |\n|---|---|---|\n");
-    for entry in ENTRIES {
+/// A list as a Markdown table, its first column headed by `title`.
+pub fn markdown(title: &str, entries: &[Entry]) -> String {
+    let mut text = format!("| {title} | unit | meaning |\n|---|---|---|\n");
+    for entry in entries {
         let Entry {
             name,
             unit,
@@ -311,25 +421,39 @@ mod tests {
         for prefix in LOCK_PREFIXES {
             assert!(find(&format!("{prefix}.hold_cv")).is_some(), "{prefix}");
         }
+        for prefix in CACHE_PREFIXES {
+            assert!(find(&format!("{prefix}.misses")).is_some(), "{prefix}");
+        }
         assert!(find("lock.nothing.hold_cv").is_none());
+        assert!(find("cache.nothing.misses").is_none());
+        assert!(find("cache.dsq.hold_cv").is_none());
         assert!(find("messages_per_read").is_none());
     }
 
     #[test]
     fn names_are_unique() {
-        for (i, entry) in ENTRIES.iter().enumerate() {
-            assert!(ENTRIES[..i].iter().all(|other| other.name != entry.name));
+        let all: Vec<_> = ENTRIES.iter().chain(REAL_ENTRIES).collect();
+        for (i, entry) in all.iter().enumerate() {
+            assert!(all[..i].iter().all(|other| other.name != entry.name));
         }
     }
 
-    /// `docs/measures.md` holds this list. To renew it: `SCHEDLAB_BLESS=1 cargo test -p schedlab-report`.
+    /// `docs/measures.md` holds these lists. To renew it: `SCHEDLAB_BLESS=1 cargo test -p schedlab-report`.
     #[test]
     fn the_document_lists_every_measure() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measures.md");
         let text = std::fs::read_to_string(path).unwrap();
-        let (before, rest) = text.split_once("| measure |").expect("a table of measures");
-        let after = rest.split_once("\n\n").map_or("", |(_, after)| after);
-        let expected = format!("{before}{}\n{after}", markdown());
+        let mut expected = text.clone();
+        for (title, entries) in [
+            ("measure", ENTRIES),
+            ("measure of a real kernel", REAL_ENTRIES),
+        ] {
+            let (before, rest) = expected
+                .split_once(&format!("\n| {title} |"))
+                .unwrap_or_else(|| panic!("no table of {title}"));
+            let after = rest.split_once("\n\n").map_or("", |(_, after)| after);
+            expected = format!("{before}\n{}\n{after}", markdown(title, entries));
+        }
         if std::env::var_os("SCHEDLAB_BLESS").is_some() {
             std::fs::write(path, &expected).unwrap();
         } else {

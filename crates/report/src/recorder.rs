@@ -17,6 +17,8 @@ pub struct Sources {
     pub schedule: bool,
     /// What a choice examined and recalculated, in [`Event::ScheduleExit`].
     pub examined: bool,
+    /// What schedule() waited for memory, in [`Event::ScheduleExit`].
+    pub memory: bool,
     /// Locks of the classes [`LockClass::RunQueue`] and [`LockClass::Dsq`].
     pub policy_locks: bool,
     /// Locks of the class [`LockClass::KernelRq`].
@@ -40,6 +42,7 @@ impl Sources {
     pub const ALL: Sources = Sources {
         schedule: true,
         examined: true,
+        memory: true,
         policy_locks: true,
         kernel_locks: true,
         modes: true,
@@ -53,6 +56,7 @@ impl Sources {
     pub const SWITCHES: Sources = Sources {
         schedule: false,
         examined: false,
+        memory: false,
         policy_locks: false,
         kernel_locks: false,
         modes: false,
@@ -100,6 +104,7 @@ struct Schedule {
     examined: u64,
     examined_max: u64,
     recalculations: u64,
+    memory_wait_ps: u64,
     /// Σ |length of this CPU's queue · number of CPUs − machine-wide length|.
     deviation: u64,
 }
@@ -270,7 +275,14 @@ impl MetricsRecorder {
         }
     }
 
-    fn schedule_exit(&mut self, at: Instant, cpu: CpuId, examined: u32, recalculations: u32) {
+    fn schedule_exit(
+        &mut self,
+        at: Instant,
+        cpu: CpuId,
+        examined: u32,
+        recalculations: u32,
+        memory_wait_ps: u64,
+    ) {
         if let Some(entered) = self.cpus[cpu.index()].schedule_entered.take() {
             let ns = at.since(entered).ns();
             let schedule = &mut self.schedule;
@@ -280,6 +292,7 @@ impl MetricsRecorder {
             schedule.examined += u64::from(examined);
             schedule.examined_max = schedule.examined_max.max(u64::from(examined));
             schedule.recalculations += u64::from(recalculations);
+            schedule.memory_wait_ps += memory_wait_ps;
         }
     }
 
@@ -325,6 +338,14 @@ impl MetricsRecorder {
                     cycles_1000 as f64 / (1_000.0 * schedule.completed as f64),
                 );
             }
+        }
+        if self.sources.memory && schedule.ns > 0 {
+            let ps = schedule.memory_wait_ps as f64;
+            measures.float(
+                "schedule.memory_wait_ns_mean",
+                ps / (1_000.0 * schedule.completed as f64),
+            );
+            measures.float("schedule.memory_wait_pct", ps / (10.0 * schedule.ns as f64));
         }
         if self.sources.examined {
             measures.mean(
@@ -481,7 +502,8 @@ impl Recorder for MetricsRecorder {
             Event::ScheduleExit {
                 examined,
                 recalculations,
-            } => self.schedule_exit(at, cpu, examined, recalculations),
+                memory_wait_ps,
+            } => self.schedule_exit(at, cpu, examined, recalculations, memory_wait_ps),
             Event::Switch {
                 prev,
                 prev_state,

@@ -66,17 +66,18 @@ fn check(recorder: &MetricsRecorder, expected: &[(&str, f64)]) {
 fn schedule_and_queue_lengths() {
     let mut recorder = recorder(Sources::ALL);
     let enter = |runnable, queue| Event::ScheduleEnter { runnable, queue };
-    let exit = |examined, recalculations| Event::ScheduleExit {
+    let exit = |examined, recalculations, memory_wait_ps| Event::ScheduleExit {
         examined,
         recalculations,
+        memory_wait_ps,
     };
     play(
         &mut recorder,
         &[
             (1_000, 0, enter(4, 3)),
             (1_200, 1, enter(5, 1)),
-            (3_000, 0, exit(4, 0)),
-            (1_700, 1, exit(10, 2)),
+            (3_000, 0, exit(4, 0, 900_500)),
+            (1_700, 1, exit(10, 2, 99_500)),
             // The run ends inside this call: it counts as a call, not in the means.
             (4_000, 0, enter(9, 9)),
             (4_100, 0, Event::End),
@@ -89,6 +90,9 @@ fn schedule_and_queue_lengths() {
             ("schedule.time_ns_mean", (2_000.0 + 500.0) / 2.0),
             ("schedule.time_ns_max", 2_000.0),
             ("schedule.cycles_mean", 1_250.0 * 0.7),
+            // 1,000 of 2,500 ns.
+            ("schedule.memory_wait_ns_mean", 500.0),
+            ("schedule.memory_wait_pct", 40.0),
             ("schedule.examined_mean", 7.0),
             ("schedule.examined_max", 10.0),
             ("schedule.recalculations", 2.0),

@@ -2,12 +2,13 @@
 
 use schedlab_engine::policy::Probes;
 use schedlab_engine::{ExitInfo, ExitKind, KernelVersion, NormalClass, RtMode, Scenario};
-use schedlab_machine::cache::{OffsetCounts, PAGE_BYTES};
+use schedlab_machine::address::Structure;
+use schedlab_machine::cache::{LineCounts, PAGE_BYTES};
 use schedlab_machine::{CacheModel, CacheStats, Machine, ProfileError};
 use schedlab_report::histogram::Buckets;
 use schedlab_report::{Measures, MetricsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
-use schedlab_trace::{CpuId, Duration, Recorder};
+use schedlab_trace::{CpuId, Duration, Recorder, counted};
 use schedlab_workload::{Workload, WorkloadError};
 
 use crate::SimSpec;
@@ -122,6 +123,8 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
         kernel_locks: machine.sched_ext.rq_locks,
         policy_locks: !baseline,
         examined: !baseline,
+        // Its structures are not modelled line by line.
+        memory: !baseline,
         ..Sources::ALL
     };
     let timeout_ms = match policy.timeout_ms() {
@@ -239,9 +242,9 @@ fn exit<R>(end: &Ended<R>, time_limit_s: Option<u64>) -> (String, Option<String>
     }
     match time_limit_s {
         Some(seconds) if !end.unfinished.is_empty() => {
-            let count = end.unfinished.len();
+            let count = counted(end.unfinished.len() as u64, "task");
             let text = format!(
-                "{count} tasks had not ended after {seconds} s of simulated time: give it more with --time-limit, or the workload an end"
+                "{count} had not ended after {seconds} s of simulated time: give it more with --time-limit, or the workload an end"
             );
             (TIME_LIMIT.to_owned(), Some(text))
         }
@@ -272,7 +275,7 @@ fn by_offset(cache: &CacheModel) -> Vec<(String, Buckets)> {
     let Some(line_bytes) = PAGE_BYTES.checked_div(counts.len() as u64) else {
         return Vec::new();
     };
-    let histogram = |name: &str, of: fn(&OffsetCounts) -> u64| {
+    let histogram = |name: &str, of: fn(&LineCounts) -> u64| {
         let lines = (0..).step_by(line_bytes as usize).zip(counts);
         let buckets = lines
             .filter(|(_, counts)| of(counts) > 0)
@@ -296,6 +299,16 @@ fn cache_measures(cache: &CacheModel, nr_cpus: usize, measures: &mut Measures) {
     };
     measures.int("cache.accesses", sum(|stats| stats.accesses));
     measures.int("cache.misses", sum(|stats| stats.misses));
+    let (first, coherence) = (
+        sum(|stats| stats.misses_first),
+        sum(|stats| stats.misses_coherence),
+    );
+    measures.int("cache.misses_first", first);
+    measures.int("cache.misses_coherence", coherence);
+    measures.int(
+        "cache.misses_absent",
+        sum(|stats| stats.misses) - first - coherence,
+    );
     measures.int("cache.from_memory", sum(|stats| stats.from_memory));
     measures.int("cache.from_llc", sum(|stats| stats.from_llc));
     measures.int("cache.transfers", sum(|stats| stats.transfers));
@@ -304,5 +317,24 @@ fn cache_measures(cache: &CacheModel, nr_cpus: usize, measures: &mut Measures) {
         "cache.bus_transactions",
         sum(|stats| stats.bus_transactions),
     );
+    let (transfers, invalidations) = (
+        sum(|stats| stats.bus_transfers),
+        sum(|stats| stats.bus_invalidations),
+    );
+    measures.int(
+        "cache.bus_memory",
+        sum(|stats| stats.bus_transactions) - transfers - invalidations,
+    );
+    measures.int("cache.bus_transfers", transfers);
+    measures.int("cache.bus_invalidations", invalidations);
+    for structure in Structure::ALL {
+        let counts = cache.by_structure(structure);
+        let name = structure.name();
+        measures.int(format!("cache.{name}.misses"), counts.misses);
+        measures.int(
+            format!("cache.{name}.bus_transactions"),
+            counts.bus_transactions,
+        );
+    }
     measures.int("cache.bus_wait_ns", sum(|stats| stats.bus_wait_ps) / 1_000);
 }

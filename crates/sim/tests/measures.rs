@@ -1,6 +1,9 @@
 //! The names of the measures: every policy has all of them.
 
+use schedlab_report::RunResult;
+use schedlab_report::catalogue::{self, CACHE_PREFIXES};
 use schedlab_sim::{Scheduler, SimSpec};
+use schedlab_workload::list;
 
 /// What any run of any policy must tell. Not among them are the measures of what may not happen in a run: a wait
 /// where nobody waited has no mean.
@@ -41,22 +44,27 @@ const ALWAYS: &[&str] = &[
     "cache.misses",
     "cache.bus_transactions",
     "cache.bus_transactions_per_work",
+    "schedule.memory_wait_ns_mean",
+    "schedule.memory_wait_pct",
+    "cache.misses_first",
+    "cache.misses_coherence",
+    "cache.misses_absent",
+    "cache.bus_memory",
+    "cache.bus_transfers",
+    "cache.bus_invalidations",
 ];
 
-fn run(scheduler: &str, machine: &str) -> schedlab_report::RunResult {
+fn run(scheduler: &str, machine: &str) -> RunResult {
+    run_workload("chat:rooms=3,users=6,messages=10", scheduler, machine, 8)
+}
+
+fn run_workload(workload: &str, scheduler: &str, machine: &str, cpus: usize) -> RunResult {
     let spec = SimSpec {
-        workload: "chat:rooms=3,users=6,messages=10".to_owned(),
-        scheduler: Scheduler::parse(scheduler),
-        machine: machine.to_owned(),
-        cpus: Some(8),
-        task_layout: None,
-        seed: 1,
-        rt_policy: false,
-        kernel: SimSpec::KERNEL.to_owned(),
-        time_limit_s: 100,
+        cpus: Some(cpus),
         check: true,
+        ..SimSpec::new(workload, Scheduler::parse(scheduler), machine)
     };
-    schedlab_sim::run(&spec, ()).unwrap_or_else(|error| panic!("{scheduler}: {error}"))
+    schedlab_sim::run(&spec, ()).unwrap_or_else(|error| panic!("{workload}, {scheduler}: {error}"))
 }
 
 #[test]
@@ -76,6 +84,40 @@ fn every_policy_has_every_measure() {
                 measures.number("cache.bus_transactions_per_work"),
                 Some(per_work)
             );
+            // Causes and structures divide the whole, and what is waited for memory is a part of schedule().
+            let sum = |names: &[&str]| -> f64 {
+                names
+                    .iter()
+                    .map(|name| measures.number(name).unwrap())
+                    .sum()
+            };
+            let by_structure = |of: &str| -> f64 {
+                let names = CACHE_PREFIXES.map(|prefix| format!("{prefix}.{of}"));
+                sum(&names.each_ref().map(String::as_str))
+            };
+            let misses = sum(&["cache.misses"]);
+            assert!(misses > 0.0, "{}", policy.name);
+            assert_eq!(
+                misses,
+                sum(&[
+                    "cache.misses_first",
+                    "cache.misses_coherence",
+                    "cache.misses_absent"
+                ])
+            );
+            assert_eq!(misses, by_structure("misses"));
+            let bus = sum(&["cache.bus_transactions"]);
+            assert_eq!(
+                bus,
+                sum(&[
+                    "cache.bus_memory",
+                    "cache.bus_transfers",
+                    "cache.bus_invalidations"
+                ])
+            );
+            assert_eq!(bus, by_structure("bus_transactions"));
+            let share = sum(&["schedule.memory_wait_pct"]);
+            assert!(0.0 < share && share < 100.0, "{}: {share}", policy.name);
             // Where somebody waited, waits have a mean and a maximum.
             let contended = measures.number("lock.runqueue.contention_pct").unwrap() > 0.0;
             let failed_only = measures.number("lock.runqueue.nf_contention_pct") == Some(0.0);
@@ -98,4 +140,80 @@ fn every_policy_has_every_measure() {
             assert!((1..=8).contains(&result.series.len()), "{}", policy.name);
         }
     }
+}
+
+/// A short run of every workload, with the options that make it count what it can count.
+const WORKLOADS: &[&str] = &[
+    "blackscholes:iterations=2,threads=3,phase=1ms,serial=1ms",
+    "bodytrack:iterations=2,threads=3,serial=1ms",
+    "canneal:iterations=2,threads=3,phase=1ms,serial=1ms",
+    "chat:rooms=1,users=3,messages=5",
+    "chat:rooms=2,users=6,messages=20,server=queue,read=all,queue=1,lock_yields=0",
+    "cpu:tasks=3,run=1ms,sleep=1ms,duration=20ms",
+    "facesim:iterations=1,threads=3,phases=2,serial=1ms",
+    "ferret:iterations=3,threads=2,serial=1ms",
+    "fluidanimate:iterations=1,threads=3,serial=1ms",
+    "hackbench:groups=1,fds=2,loops=3",
+    "httpd:workers=3,connections=3,duration=20ms",
+    "kbuild:jobs=2,units=3",
+    "lat_ctx:rounds=3",
+    "pipe:loops=5",
+    "reflex:active_sets=2,rounds=20",
+    "schbench:workers=2,duration=50ms",
+    "streamcluster:iterations=3,threads=3,phase=1ms,serial=1ms",
+    "tpch:queries=1,operators=1,batches=20",
+    "volano:rooms=1,users=3,messages=5,runs=2",
+];
+
+/// Nobody has to guess what a name in results means, and nothing is explained that does not exist.
+#[test]
+fn every_measure_of_every_workload_is_documented() {
+    let mut seen = std::collections::BTreeSet::new();
+    for text in WORKLOADS {
+        let name = text.split(':').next().unwrap();
+        let model = list().iter().find(|model| model.name == name).unwrap();
+        let result = run_workload(text, "dss", "netfinity-8500r", 2);
+        assert!(result.is_done(), "{text}: {:?}", result.message);
+        for (measure, _) in result.measures.iter() {
+            let own = model.measures.iter().find(|own| own.is_called(measure));
+            assert!(
+                own.is_some() || catalogue::find(measure).is_some(),
+                "{text}: nothing tells what {measure} is"
+            );
+            seen.extend(own.map(|own| (name, own.name)));
+        }
+        // The score's own name is not taken by another measure.
+        let score = model.measures[0].name;
+        assert_eq!(
+            result.measures.number(score),
+            result.measures.number("score"),
+            "{text}"
+        );
+    }
+    for model in list() {
+        for own in model.measures {
+            // Volano's server always has queues, but its wait at a full one needs more messages than a short run.
+            let measured = seen.contains(&(model.name, own.name))
+                || model.name == "volano" && seen.contains(&("chat", own.name));
+            assert!(measured, "{}: no run has {}", model.name, own.name);
+        }
+    }
+}
+
+#[test]
+fn every_measure_of_an_rt_app_file_is_documented() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../workloads/rt-app/periodic.json"
+    );
+    let result = run_workload(file, "dss", "netfinity-8500r", 2);
+    assert!(result.is_done(), "{:?}", result.message);
+    let own = schedlab_workload::rtapp::MEASURES;
+    let mut seen = 0;
+    for (measure, _) in result.measures.iter() {
+        let is_own = own.iter().any(|own| own.is_called(measure));
+        assert!(is_own || catalogue::find(measure).is_some(), "{measure}");
+        seen += usize::from(measure.starts_with("rtapp."));
+    }
+    assert!(seen > 10, "{seen}");
 }

@@ -109,8 +109,13 @@ pub enum Event {
     /// schedule() was entered. `runnable` counts the runnable tasks of the machine, running ones
     /// included and idle tasks not, before the previous task is removed; `queue` the same for this CPU.
     ScheduleEnter { runnable: u32, queue: u32 },
-    /// schedule() chose: what the choice cost in tasks examined and counter recalculations.
-    ScheduleExit { examined: u32, recalculations: u32 },
+    /// schedule() chose: what the choice cost in tasks examined, counter recalculations and waits for memory
+    /// (picoseconds since the entry that accesses to the scheduler's lines took beyond those of hits).
+    ScheduleExit {
+        examined: u32,
+        recalculations: u32,
+        memory_wait_ps: u64,
+    },
     /// The CPU changes tasks; `None` is the idle task. Not emitted where a task continues.
     Switch {
         prev: Option<TaskId>,

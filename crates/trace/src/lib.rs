@@ -9,6 +9,7 @@ pub mod cpuset;
 pub mod event;
 pub mod id;
 pub mod time;
+pub mod words;
 
 pub use cpuset::CpuSet;
 pub use event::{
@@ -16,3 +17,4 @@ pub use event::{
 };
 pub use id::{CpuId, LockId, TaskId};
 pub use time::{Duration, Instant};
+pub use words::counted;

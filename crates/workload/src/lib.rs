@@ -12,6 +12,7 @@ pub mod action;
 mod builder;
 mod counters;
 mod error;
+pub mod measure;
 pub mod models;
 mod param;
 mod registry;
@@ -27,6 +28,7 @@ pub use action::{
 pub use builder::Builder;
 pub use counters::Counters;
 pub use error::WorkloadError;
+pub use measure::Measure;
 pub use param::{Kind, Options, Param, TimeUnit};
 pub use registry::{Model, common, list};
 pub use seed::{below, stream};

@@ -1,7 +1,7 @@
 //! Which workloads there are, and how one is asked for: `name:option=value,option=value`.
 
 use crate::action::{Score, Workload};
-use crate::{Builder, Kind, Options, Param, WorkloadError, models, rtapp};
+use crate::{Builder, Kind, Measure, Options, Param, WorkloadError, models, rtapp};
 
 /// A workload that is built from options.
 #[derive(Clone, Copy)]
@@ -12,6 +12,8 @@ pub struct Model {
     pub summary: &'static str,
     /// Its own options, without the [`common`] ones.
     pub params: &'static [Param],
+    /// What its results hold of its own: the score under its own name, `work`, and what its tasks count.
+    pub measures: &'static [Measure],
     /// Fills in tasks and objects.
     pub build: fn(&Options, &mut Builder) -> Result<Score, WorkloadError>,
 }

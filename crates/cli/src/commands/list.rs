@@ -257,18 +257,33 @@ fn machines() -> anyhow::Result<Vec<Item>> {
 }
 
 fn measures() -> Vec<Item> {
-    catalogue::ENTRIES
-        .iter()
-        .map(|entry| Item {
-            name: entry.name.to_owned(),
-            summary: match entry.unit {
-                "" => entry.meaning.to_owned(),
-                unit => format!("{} ({unit})", entry.meaning),
-            },
+    let item = |name: &str, unit: &str, meaning: &str, of: Option<&str>| {
+        let of = of.map(|of| format!("{of}: ")).unwrap_or_default();
+        let unit = match unit {
+            "" => String::new(),
+            unit => format!(" ({unit})"),
+        };
+        Item {
+            name: name.to_owned(),
+            summary: format!("{of}{meaning}{unit}"),
             about: Vec::new(),
             details: Vec::new(),
-        })
-        .collect()
+        }
+    };
+    let mut items: Vec<Item> = catalogue::ENTRIES
+        .iter()
+        .map(|entry| item(entry.name, entry.unit, entry.meaning, None))
+        .collect();
+    items.extend(
+        catalogue::REAL_ENTRIES
+            .iter()
+            .map(|entry| item(entry.name, entry.unit, entry.meaning, Some("real kernel"))),
+    );
+    for (workloads, measures) in schedlab_workload::measure::lists() {
+        let own = measures.iter();
+        items.extend(own.map(|one| item(one.name, one.unit, one.meaning, Some(&workloads))));
+    }
+    items
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod errors;
 mod idle;
 mod lifecycle;
 mod locks;
+mod memory;
 mod queues;
 mod slices;
 mod workload;

@@ -45,6 +45,11 @@ impl Line {
         self.sharing == Sharing::Owned && self.owner == cache
     }
 
+    /// Whether nobody has accessed it yet.
+    pub fn is_untouched(&self) -> bool {
+        self.sharing == Sharing::Untouched
+    }
+
     pub fn is_shared(&self) -> bool {
         self.sharing == Sharing::Shared
     }

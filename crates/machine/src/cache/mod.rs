@@ -28,6 +28,7 @@ mod tests;
 
 use schedlab_trace::{CpuId, Instant, MigrationReach};
 
+use crate::address::Structure;
 use crate::bus::Bus;
 use crate::{Machine, Topology};
 use directory::{Directory, Line};
@@ -38,6 +39,8 @@ use sets::{Sets, Way};
 pub struct Access {
     /// What it cost, waiting for the bus included.
     pub cost_ps: u64,
+    /// The part of it that a hit would not have cost: the CPU waited for memory, another cache or the bus.
+    pub wait_ps: u64,
     /// Whether it missed the CPU's cache.
     pub miss: bool,
 }
@@ -49,6 +52,10 @@ pub struct CacheStats {
     pub accesses: u64,
     /// Accesses that missed the CPU's cache: served by memory, by the shared cache or by a transfer.
     pub misses: u64,
+    /// Misses of lines that nobody had accessed before.
+    pub misses_first: u64,
+    /// Misses of lines that the CPU's cache still held, but another CPU had written since.
+    pub misses_coherence: u64,
     /// Misses that memory served.
     pub from_memory: u64,
     /// Misses that the shared last-level cache served.
@@ -59,14 +66,18 @@ pub struct CacheStats {
     pub invalidations: u64,
     /// Transactions on the bus: accesses that had to leave the last-level cache.
     pub bus_transactions: u64,
+    /// Those of them that brought the line from another CPU's cache.
+    pub bus_transfers: u64,
+    /// Those of them that only made copies below other last-level caches worthless.
+    pub bus_invalidations: u64,
     /// Time waited for the bus.
     pub bus_wait_ps: u64,
 }
 
-/// Counts by the place of the line within its 4 KB page: where every task structure keeps its
-/// scheduling fields at the same offset, they peak there.
+/// Counts of the lines of one kind: of those at one place within their 4 KB page, where the scheduling fields
+/// of all task structures peak if they have the same offset, or of those of one [`Structure`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OffsetCounts {
+pub struct LineCounts {
     /// Misses.
     pub misses: u64,
     /// Bus transactions.
@@ -119,7 +130,8 @@ pub struct CacheModel {
     sets: Vec<Sets>,
     directory: Directory,
     bus: Bus,
-    by_offset: Option<Vec<OffsetCounts>>,
+    by_offset: Option<Vec<LineCounts>>,
+    by_structure: [LineCounts; Structure::ALL.len()],
 }
 
 impl CacheModel {
@@ -160,19 +172,25 @@ impl CacheModel {
             directory: Directory::new(),
             bus: Bus::new(memory.bus_ps),
             by_offset: None,
+            by_structure: [LineCounts::default(); Structure::ALL.len()],
         }
     }
 
     /// From now on also counts by offset within the page ([`CacheModel::by_offset`]).
     pub fn count_by_offset(&mut self) {
         let lines = (PAGE_BYTES >> self.line_shift).max(1) as usize;
-        self.by_offset = Some(vec![OffsetCounts::default(); lines]);
+        self.by_offset = Some(vec![LineCounts::default(); lines]);
     }
 
     /// Counts for each line of a page, of all CPUs; empty unless asked for. As many as make a page of
     /// 4,096 bytes.
-    pub fn by_offset(&self) -> &[OffsetCounts] {
+    pub fn by_offset(&self) -> &[LineCounts] {
         self.by_offset.as_deref().unwrap_or_default()
+    }
+
+    /// Counts for the lines of a kind of structure, of all CPUs.
+    pub fn by_structure(&self, structure: Structure) -> &LineCounts {
+        &self.by_structure[structure as usize]
     }
 
     /// The counts of one CPU.
@@ -202,6 +220,7 @@ impl CacheModel {
             sets.put_first(way, number, line.version);
             return Access {
                 cost_ps: self.hit_ps,
+                wait_ps: 0,
                 miss: false,
             };
         }
@@ -235,6 +254,7 @@ impl CacheModel {
             let now = Instant::from_ns(now.ns() + total.cost_ps / 1_000);
             let access = self.touch(cpu, now, u64::from(line) << self.line_shift, write);
             total.cost_ps += access.cost_ps;
+            total.wait_ps += access.wait_ps;
             total.miss |= access.miss;
         }
         total
@@ -256,10 +276,9 @@ impl CacheModel {
         let lines = u64::from(last - self.line_of(address)) + 1;
         let mut access = self.touch_range(cpu, asked, address, bytes, false);
         let lead_ps = now.since(asked).ns() * 1_000;
-        access.cost_ps = access
-            .cost_ps
-            .saturating_sub(lead_ps)
-            .max(lines * self.hit_ps);
+        let hits_ps = lines * self.hit_ps;
+        access.cost_ps = access.cost_ps.saturating_sub(lead_ps).max(hits_ps);
+        access.wait_ps = access.cost_ps - hits_ps;
         access
     }
 
@@ -275,6 +294,7 @@ impl CacheModel {
     ) -> Access {
         let number = self.line_of(address);
         let place = self.places[usize::from(me)];
+        let structure = Structure::of(address);
         let line = self.directory.line(index);
         let stats = &mut self.cpus[cpu.index()].stats;
         let owner = line.owner;
@@ -285,15 +305,19 @@ impl CacheModel {
 
         let mut cost_ps = 0;
         let mut leaves_llc = false;
+        let mut bus_transfer = false;
         if valid {
             cost_ps += self.hit_ps;
         } else {
             stats.misses += 1;
+            stats.misses_first += u64::from(line.is_untouched());
+            stats.misses_coherence += u64::from(way.found());
             if owner_has_it && line.dirty {
                 stats.transfers += 1;
                 let distance = place.distance_to(&self.places[usize::from(owner)]);
                 cost_ps += self.transfer_ps[distance];
                 leaves_llc = distance > 0;
+                bus_transfer = leaves_llc;
             } else if self.llc_hit_ps > 0 && line.llcs & place.llc_bit != 0 {
                 stats.from_llc += 1;
                 cost_ps += self.llc_hit_ps;
@@ -315,6 +339,7 @@ impl CacheModel {
                 if valid || !line.dirty {
                     let distance = place.farthest(line.llcs);
                     cost_ps = cost_ps.max(self.transfer_ps[distance]);
+                    stats.bus_invalidations += u64::from(distance > 0 && !leaves_llc);
                     leaves_llc |= distance > 0;
                 }
             }
@@ -327,6 +352,7 @@ impl CacheModel {
 
         if leaves_llc {
             stats.bus_transactions += 1;
+            stats.bus_transfers += u64::from(bus_transfer);
             let wait = self.bus.transaction(now.ns() * 1_000);
             stats.bus_wait_ps += wait;
             cost_ps += wait;
@@ -336,8 +362,12 @@ impl CacheModel {
             count.misses += u64::from(!valid);
             count.bus_transactions += u64::from(leaves_llc);
         }
+        let count = &mut self.by_structure[structure as usize];
+        count.misses += u64::from(!valid);
+        count.bus_transactions += u64::from(leaves_llc);
         Access {
             cost_ps,
+            wait_ps: cost_ps.saturating_sub(self.hit_ps),
             miss: !valid,
         }
     }

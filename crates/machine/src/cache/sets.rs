@@ -38,6 +38,13 @@ pub(super) struct Way {
     found: bool,
 }
 
+impl Way {
+    /// Whether the line is there, of whatever version.
+    pub fn found(self) -> bool {
+        self.found
+    }
+}
+
 /// One cache.
 ///
 /// Of a set only the modelled lines are kept, the most recently used first; foreign lines fill the rest.

@@ -191,12 +191,12 @@ fn counts_by_offset_show_where_in_the_page_the_lines_lie() {
         cache.touch(CpuId(1), T0, 0x10_0000 + page * 0x1000 + 0x80, READ);
     }
     assert_eq!(cache.by_offset().len(), 64);
-    let peak = OffsetCounts {
+    let peak = LineCounts {
         misses: 20,
         bus_transactions: 10,
     };
     assert_eq!(cache.by_offset()[2], peak);
-    assert_eq!(cache.by_offset()[1], OffsetCounts::default());
+    assert_eq!(cache.by_offset()[1], LineCounts::default());
 }
 
 /// Misses of the second walk over `tasks` task structures.
@@ -256,6 +256,130 @@ fn memory_stays_small() {
     );
 }
 
+/// Why a line was not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Miss {
+    First,
+    Coherence,
+    Absent,
+}
+
+/// What for an access left the last-level cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum OnBus {
+    Memory,
+    Transfer,
+    Invalidation,
+}
+
+/// The causes of a single access between two states of the counts.
+fn causes(before: &CacheStats, after: &CacheStats) -> (Option<Miss>, Option<OnBus>) {
+    let more = |of: fn(&CacheStats) -> u64| of(after) - of(before);
+    let miss = match (
+        more(|stats| stats.misses),
+        more(|stats| stats.misses_first),
+        more(|stats| stats.misses_coherence),
+    ) {
+        (0, 0, 0) => None,
+        (1, 1, 0) => Some(Miss::First),
+        (1, 0, 1) => Some(Miss::Coherence),
+        (1, 0, 0) => Some(Miss::Absent),
+        impossible => panic!("{impossible:?}"),
+    };
+    let bus = match (
+        more(|stats| stats.bus_transactions),
+        more(|stats| stats.bus_transfers),
+        more(|stats| stats.bus_invalidations),
+    ) {
+        (0, 0, 0) => None,
+        (1, 0, 0) => Some(OnBus::Memory),
+        (1, 1, 0) => Some(OnBus::Transfer),
+        (1, 0, 1) => Some(OnBus::Invalidation),
+        impossible => panic!("{impossible:?}"),
+    };
+    (miss, bus)
+}
+
+#[test]
+fn causes_of_misses_and_of_bus_transactions() {
+    let mut cache = CacheModel::new(&machine());
+    let mut cause = |cpu: u32, line: u64, write: bool| {
+        let before = *cache.stats(CpuId(cpu));
+        cache.touch(CpuId(cpu), T0, line * 64, write);
+        causes(&before, cache.stats(CpuId(cpu)))
+    };
+    // CPUs 0 and 1 share a last-level cache, 2 is below another one, 4 in the other node.
+    assert_eq!(
+        cause(0, 0x40, READ),
+        (Some(Miss::First), Some(OnBus::Memory))
+    );
+    assert_eq!(cause(0, 0x40, READ), (None, None));
+    // Known to the machine, never in this cache; the last-level cache has it, that of CPU 4 does not.
+    assert_eq!(cause(1, 0x40, READ), (Some(Miss::Absent), None));
+    assert_eq!(
+        cause(4, 0x40, READ),
+        (Some(Miss::Absent), Some(OnBus::Memory))
+    );
+    // A write of a shared line: the data is there, copies elsewhere are not to stay.
+    assert_eq!(cause(0, 0x40, WRITE), (None, Some(OnBus::Invalidation)));
+    // CPU 4 still holds the copy that this write made worthless, and gets the line from CPU 0's cache.
+    assert_eq!(
+        cause(4, 0x40, READ),
+        (Some(Miss::Coherence), Some(OnBus::Transfer))
+    );
+    assert_eq!(cause(1, 0x40, READ), (Some(Miss::Coherence), None));
+    // A set has two ways: 0x44 and 0x48 replace 0x40 in CPU 0's cache; the last-level cache keeps it.
+    assert_eq!(
+        cause(0, 0x44, READ),
+        (Some(Miss::First), Some(OnBus::Memory))
+    );
+    assert_eq!(
+        cause(0, 0x48, READ),
+        (Some(Miss::First), Some(OnBus::Memory))
+    );
+    assert_eq!(cause(0, 0x40, READ), (Some(Miss::Absent), None));
+    // A write that misses: data from the last-level cache, the copy in the other node is invalidated.
+    assert_eq!(cause(1, 0x40, WRITE), (None, Some(OnBus::Invalidation)));
+    assert_eq!(
+        cause(4, 0x50, READ),
+        (Some(Miss::First), Some(OnBus::Memory))
+    );
+    assert_eq!(
+        cause(2, 0x50, READ),
+        (Some(Miss::Absent), Some(OnBus::Memory))
+    );
+    assert_eq!(
+        cause(3, 0x50, WRITE),
+        (Some(Miss::Absent), Some(OnBus::Invalidation))
+    );
+}
+
+#[test]
+fn counts_by_structure() {
+    use crate::address::{self, Structure};
+    let mut cache = CacheModel::new(&machine());
+    let task = TaskAddresses::new(&machine()).of(TaskId(7));
+    // Below one last-level cache: the second miss is none on the bus. A hit counts nowhere.
+    for (cpu, address) in [
+        (0, task),
+        (0, task),
+        (1, task),
+        (0, address::runqueue(CpuId(3))),
+        (0, address::dsq(1)),
+        (0, address::dsq(2)),
+    ] {
+        cache.touch(CpuId(cpu), T0, address, READ);
+    }
+    let of = |structure| {
+        let counts: &LineCounts = cache.by_structure(structure);
+        (counts.misses, counts.bus_transactions)
+    };
+    assert_eq!(
+        Structure::ALL.map(of),
+        [(0, 0), (1, 1), (2, 2), (0, 0), (0, 0), (2, 1)]
+    );
+}
+
 /// MESI, and a copy that somebody's write made worthless but that still has its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -267,6 +391,7 @@ enum State {
 
 #[derive(Clone, Default)]
 struct SlowLine {
+    touched: bool,
     llcs: BTreeSet<u32>,
     shared: bool,
 }
@@ -347,10 +472,16 @@ impl SlowModel {
         }
     }
 
-    /// The cost, and whether it was a miss and a bus transaction.
-    fn touch(&mut self, cpu: u32, line: u64, write: bool) -> (u64, bool, bool) {
+    /// The cost, and the causes of the miss and of the bus transaction, if it was one.
+    fn touch(&mut self, cpu: u32, line: u64, write: bool) -> (u64, Option<Miss>, Option<OnBus>) {
         use State::*;
         let me = self.core(cpu);
+        let miss = match self.state(me, line) {
+            Some(Stale) => Some(Miss::Coherence),
+            Some(_) => None,
+            None if self.lines[line as usize].touched => Some(Miss::Absent),
+            None => Some(Miss::First),
+        };
         let cores = self.sets.len();
         let my_llc = self.machine.topology.cpu(CpuId(me as u32)).llc;
         let others = |state: State, model: &SlowModel| {
@@ -368,14 +499,17 @@ impl SlowModel {
             .unwrap_or(0);
 
         let (mut cost, mut bus) = match (mine, modified) {
-            (Some(_), _) => (HIT, false),
+            (Some(_), _) => (HIT, None),
             (None, Some(owner)) => {
                 let llc = self.machine.topology.cpu(CpuId(owner as u32)).llc;
                 let distance = self.distance(me, llc);
-                (TRANSFER[distance], distance > 0)
+                (
+                    TRANSFER[distance],
+                    (distance > 0).then_some(OnBus::Transfer),
+                )
             }
-            (None, None) if llcs.contains(&my_llc) => (LLC, false),
-            (None, None) => (MEMORY, true),
+            (None, None) if llcs.contains(&my_llc) => (LLC, None),
+            (None, None) => (MEMORY, Some(OnBus::Memory)),
         };
         let state = match (mine, write) {
             (Some(Modified | Exclusive), true) => Modified,
@@ -383,7 +517,7 @@ impl SlowModel {
             (_, true) => {
                 if others_may && modified.is_none() {
                     cost = cost.max(TRANSFER[farthest]);
-                    bus |= farthest > 0;
+                    bus = bus.or((farthest > 0).then_some(OnBus::Invalidation));
                 }
                 for core in (0..cores).filter(|&core| core != me) {
                     self.set_state(core, line, Stale);
@@ -403,8 +537,9 @@ impl SlowModel {
             (None, false) => Exclusive,
         };
         self.lines[line as usize].llcs.insert(my_llc);
+        self.lines[line as usize].touched = true;
         self.bring(me, line, state);
-        (cost, mine.is_none(), bus)
+        (cost, miss, bus)
     }
 }
 
@@ -431,14 +566,16 @@ proptest! {
         for (index, step) in steps.iter().enumerate() {
             match *step {
                 Step::Touch(cpu, line, write) => {
-                    let before = fast.stats(CpuId(cpu)).bus_transactions;
+                    let before = *fast.stats(CpuId(cpu));
                     let access = fast.touch(CpuId(cpu), T0, line * 64, write);
-                    let bus = fast.stats(CpuId(cpu)).bus_transactions > before;
+                    let (miss, bus) = causes(&before, fast.stats(CpuId(cpu)));
                     prop_assert_eq!(
-                        (access.cost_ps, access.miss, bus),
+                        (access.cost_ps, miss, bus),
                         slow.touch(cpu, line, write),
                         "step {} of {:?}", index, steps
                     );
+                    prop_assert_eq!(access.miss, miss.is_some());
+                    prop_assert_eq!(access.wait_ps, access.cost_ps - HIT);
                 }
                 Step::Evict(cpu, ns) => {
                     fast.evict(CpuId(cpu), ns);

@@ -8,6 +8,7 @@
 
 use super::parsec::{self, Idle, Program};
 use super::phases::Phases;
+use crate::measure::measure;
 use crate::{Builder, Model, ObjectSpec, Options, Score, WorkloadError};
 
 const NAME: &str = "blackscholes";
@@ -26,6 +27,11 @@ pub(super) const MODEL: Model = Model {
         parsec::imbalance("2", "percent by which a phase is drawn shorter or longer (guess: parts are equal)"),
         parsec::time("serial", "5s", "CPU time of reading the input (guess: 10 million lines)"),
         parsec::working_set("32K", "bytes of cache a thread needs to run at full speed (guess: it streams)"),
+    ],
+    measures: &[
+        measure("completion_ns", "ns", "time until the last task has ended"),
+        measure("work", "", "iterations done"),
+        measure("blackscholes.barrier_waits", "", "arrivals of threads at the barrier"),
     ],
     build,
 };

@@ -7,6 +7,7 @@
 
 use super::parsec::{self, Program};
 use super::pool::{Pool, PoolMain, PoolWorker};
+use crate::measure::measure;
 use crate::{Builder, Model, Options, Score, WorkloadError};
 
 const NAME: &str = "bodytrack";
@@ -28,6 +29,11 @@ pub(super) const MODEL: Model = Model {
         parsec::time("frame", "30ms", "CPU time of the main thread alone in each frame (guess)"),
         parsec::time("serial", "200ms", "CPU time before the threads start (guess)"),
         parsec::working_set("128K", "bytes of cache a thread needs to run at full speed (guess)"),
+    ],
+    measures: &[
+        measure("completion_ns", "ns", "time until the last task has ended"),
+        measure("work", "", "frames done"),
+        measure("bodytrack.tasks", "", "tasks (tickets) that the workers took"),
     ],
     build,
 };

@@ -8,6 +8,7 @@
 
 use super::parsec::{self, Idle, Program};
 use super::phases::Phases;
+use crate::measure::measure;
 use crate::{Builder, Model, ObjectSpec, Options, Score, WorkloadError};
 
 const NAME: &str = "canneal";
@@ -26,6 +27,11 @@ pub(super) const MODEL: Model = Model {
         parsec::imbalance("10", "percent by which a phase is drawn shorter or longer (guess: cache misses of random accesses)"),
         parsec::time("serial", "10s", "CPU time of reading the netlist (guess)"),
         parsec::working_set("256K", "bytes of cache a thread needs to run at full speed (guess: all of the private cache)"),
+    ],
+    measures: &[
+        measure("completion_ns", "ns", "time until the last task has ended"),
+        measure("work", "", "temperature steps done"),
+        measure("canneal.barrier_waits", "", "arrivals of threads at the barrier"),
     ],
     build,
 };

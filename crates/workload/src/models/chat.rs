@@ -30,6 +30,7 @@ mod server;
 
 use schedlab_trace::Duration;
 
+use crate::measure::{Measure, measure};
 use crate::{
     Action, Builder, Kind, Model, ObjectId, ObjectSpec, Options, Param, Score, ScoreRule, TaskSpec,
     TimeUnit, WorkloadError,
@@ -39,6 +40,26 @@ const CPU_TIME: Kind = Kind::Time {
     bare: TimeUnit::Us,
     max: Duration::from_secs(1),
 };
+
+/// Those of `volano`, too.
+pub(super) const MEASURES: &[Measure] = &[
+    measure("throughput_per_s", "delivered messages/s", "messages delivered in a second, from when all connections stand; of volano from the end of the discarded first run"),
+    measure("work", "", "messages delivered, those of volano's first run not counted"),
+    measure("chat.messages_sent", "", "messages that the clients wrote"),
+    measure("chat.messages_delivered", "", "messages that the clients read, in all runs"),
+    measure("chat.reads", "", "reads of the clients that returned messages"),
+    measure("chat.messages_per_read", "", "messages that a client gets from a read"),
+    measure("chat.server_reads", "", "reads of the server that returned messages"),
+    measure("chat.server_messages_received", "", "messages that the server read"),
+    measure("chat.server_messages_per_read", "", "messages that the server gets from a read"),
+    measure("chat.lock_acquisitions", "", "acquisitions of user-level locks of the server; with `server=direct` only where its writers have such a lock"),
+    measure("chat.lock_busy", "", "attempts that found such a lock held"),
+    measure("chat.lock_sleeps", "", "sleeps after as many yields as `lock_yields` had not helped"),
+    measure("chat.lock_acquisitions_per_message", "", "acquisitions for each message delivered"),
+    measure("chat.lock_busy_per_acquisition", "", "busy attempts for each acquisition"),
+    measure("chat.queue_full", "", "times that a receive thread of the server waited because a recipient's queue was full (`server=queue`)"),
+    measure("chat.queue_empty", "", "times that a send thread of the server waited because its queue was empty (`server=queue`)"),
+];
 
 pub(super) const MODEL: Model = Model {
     name: "chat",
@@ -201,6 +222,7 @@ pub(super) const MODEL: Model = Model {
             doc: "bytes of cache each thread needs to run at full speed (tuned on netfinity-8500r's published rows, see docs/calibration.md: stack and socket)",
         },
     ],
+    measures: MEASURES,
     build,
 };
 

@@ -2,6 +2,7 @@
 
 use schedlab_trace::Duration;
 
+use crate::measure::measure;
 use crate::{
     Action, Behaviour, Builder, Context, Kind, Model, Options, Param, Rng, Score, ScoreRule,
     TimeUnit, WorkloadError, below,
@@ -77,6 +78,10 @@ pub(super) const MODEL: Model = Model {
             default: "0",
             doc: "bytes of cache each task needs to run at full speed",
         },
+    ],
+    measures: &[
+        measure("throughput_per_s", "bursts/s", "bursts of CPU time done in a second"),
+        measure("work", "", "bursts done"),
     ],
     build,
 };

@@ -6,6 +6,7 @@
 
 use super::parsec::{self, Program};
 use super::pool::{Pool, PoolMain, PoolWorker};
+use crate::measure::measure;
 use crate::{Builder, Model, Options, Score, WorkloadError};
 
 const NAME: &str = "facesim";
@@ -27,6 +28,11 @@ pub(super) const MODEL: Model = Model {
         parsec::time("frame", "150ms", "CPU time of the main thread alone in each frame (guess)"),
         parsec::time("serial", "5s", "CPU time of reading the mesh (guess)"),
         parsec::working_set("256K", "bytes of cache a thread needs to run at full speed (guess: all of the private cache)"),
+    ],
+    measures: &[
+        measure("completion_ns", "ns", "time until the last task has ended"),
+        measure("work", "", "frames done"),
+        measure("facesim.tasks", "", "tasks that the workers took"),
     ],
     build,
 };

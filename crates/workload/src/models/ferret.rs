@@ -12,6 +12,7 @@ use schedlab_trace::Duration;
 
 use super::parsec::{self, Idle, Program};
 use super::plan::{Plan, Steps, drawn};
+use crate::measure::measure;
 use crate::{
     Action, Builder, Context, Counters, Model, ObjectId, ObjectSpec, Options, Score, WorkloadError,
 };
@@ -38,6 +39,16 @@ pub(super) const MODEL: Model = Model {
         parsec::imbalance("30", "percent by which the work of a stage is drawn shorter or longer (guess: images differ)"),
         parsec::time("serial", "300ms", "CPU time of loading the tables (guess)"),
         parsec::working_set("256K", "bytes of cache a thread needs to run at full speed (guess: all of the private cache)"),
+    ],
+    measures: &[
+        measure("completion_ns", "ns", "time until the last task has ended"),
+        measure("work", "", "images whose result was written"),
+        measure("ferret.load_items", "", "images that the stage `load` has begun with"),
+        measure("ferret.segment_items", "", "images that the stage `segment` has begun with"),
+        measure("ferret.extract_items", "", "images that the stage `extract` has begun with"),
+        measure("ferret.index_items", "", "images that the stage `index` has begun with"),
+        measure("ferret.rank_items", "", "images that the stage `rank` has begun with"),
+        measure("ferret.output_items", "", "images that the stage `output` has begun with"),
     ],
     build,
 };

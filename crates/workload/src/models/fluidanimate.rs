@@ -12,6 +12,7 @@ use schedlab_trace::Duration;
 
 use super::parsec::{self, COUNTS, Idle, Program};
 use super::plan::{Plan, Steps, drawn};
+use crate::measure::measure;
 use crate::{
     Action, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options, Param, Score, WorkloadError,
 };
@@ -35,6 +36,12 @@ pub(super) const MODEL: Model = Model {
         parsec::time("hold", "5us", "CPU time in a border's mutex (guess)"),
         parsec::time("serial", "1s", "CPU time of reading the particles (guess)"),
         parsec::working_set("256K", "bytes of cache a thread needs to run at full speed (guess: all of the private cache)"),
+    ],
+    measures: &[
+        measure("completion_ns", "ns", "time until the last task has ended"),
+        measure("work", "", "frames done"),
+        measure("fluidanimate.barrier_waits", "", "arrivals of threads at the barrier"),
+        measure("fluidanimate.locks", "", "locks of borders taken"),
     ],
     build,
 };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::pipe::PIPE_BYTES;
 use super::plan::{Plan, Planned, Steps};
+use crate::measure::measure;
 use crate::{
     Action, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options, Outcome, Param,
     Score, ScoreRule, WorkloadError,
@@ -69,6 +70,11 @@ pub(super) const MODEL: Model = Model {
             default: "27K",
             doc: "message bytes that fit into a socket (guess: 212,992 bytes of net.core.wmem_default at 768 a small message)",
         },
+    ],
+    measures: &[
+        measure("completion_ns", "ns", "time from when all tasks are ready until the last has ended"),
+        measure("work", "", "messages received"),
+        measure("hackbench.messages_received", "", "the same, as the receivers counted them"),
     ],
     build,
 };

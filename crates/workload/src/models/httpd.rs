@@ -11,6 +11,7 @@
 use schedlab_trace::Duration;
 
 use super::plan::{Plan, Planned, Steps, drawn};
+use crate::measure::measure;
 use crate::{
     Action, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options, Outcome, Param,
     Score, ScoreRule, TimeUnit, WorkloadError, below,
@@ -82,6 +83,13 @@ pub(super) const MODEL: Model = Model {
             default: "16K",
             doc: "bytes of cache a worker needs to run at full speed (guess)",
         },
+    ],
+    measures: &[
+        measure("throughput_per_s", "requests/s", "requests answered in a second"),
+        measure("work", "", "requests answered"),
+        measure("httpd.requests_begun", "", "requests that a worker accepted"),
+        measure("httpd.waits", "", "times that requests wait for a file or the network"),
+        measure("httpd.waits_per_request", "", "waits of a request"),
     ],
     build,
 };

@@ -11,6 +11,7 @@
 use schedlab_trace::Duration;
 
 use super::plan::{Plan, Planned, Steps, drawn};
+use crate::measure::measure;
 use crate::{
     Action, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options, Param, Rng, Score,
     ScoreRule, TaskSpec, TimeUnit, WorkloadError, below, stream,
@@ -68,6 +69,11 @@ pub(super) const MODEL: Model = Model {
             default: "256K",
             doc: "bytes of cache a compiler needs to run at full speed (guess)",
         },
+    ],
+    measures: &[
+        measure("completion_ns", "ns", "time until the last task has ended"),
+        measure("work", "", "recipes done: compilations, joins of directories and the link"),
+        measure("kbuild.reads", "", "compilers and assemblers that waited for the disk"),
     ],
     build,
 };

@@ -13,6 +13,7 @@ use schedlab_trace::{Duration, Instant};
 
 use super::pipe::PIPE_BYTES;
 use super::plan::{Plan, Planned, Steps};
+use crate::measure::measure;
 use crate::{
     Action, Behaviour, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options,
     Outcome, Param, SchedClass, Score, ScoreRule, TimeUnit, WorkloadError,
@@ -76,6 +77,20 @@ pub(super) const MODEL: Model = Model {
             default: "1ms",
             doc: "CPU time after which a background process looks whether the ring has ended",
         },
+    ],
+    measures: &[
+        measure("switch_ns", "ns/switch", "the median of the samples: time of a hop, less what the same work costs one process alone"),
+        measure("work", "", "rounds of the token around the ring"),
+        measure("lat_ctx.hops", "", "hops of the token, in all samples"),
+        measure("lat_ctx.hops_ns", "ns", "time of all hops"),
+        measure("lat_ctx.alone_ns", "ns", "what the work of so many hops costs one process that passes the token to itself"),
+        measure("lat_ctx.switches_ns", "ns", "the difference of the two; below zero where the ring was faster"),
+        measure("lat_ctx.sample_hops", "", "hops of a sample"),
+        measure("lat_ctx.sample_switches_ns_median", "ns", "time of the hops of the median sample, less what they cost alone"),
+        measure("lat_ctx.hop_ns_mean", "ns", "time of a hop"),
+        measure("lat_ctx.overhead_ns_mean", "ns", "what the work of a hop costs one process alone"),
+        measure("lat_ctx.switch_ns_mean", "ns", "the difference: the mean of all samples, in which one long wait counts in full"),
+        measure("lat_ctx.switch_ns_median", "ns", "that of the median sample: the score"),
     ],
     build,
 };

@@ -2,6 +2,7 @@
 //! (tools/perf/bench/sched-pipe.c): one writes first and then reads, the other the reverse, and an
 //! operation is one round trip.
 
+use crate::measure::measure;
 use crate::{
     Action, Behaviour, Builder, Context, Kind, Model, ObjectId, ObjectSpec, Options, Param, Score,
     ScoreRule, WorkloadError,
@@ -26,6 +27,10 @@ pub(super) const MODEL: Model = Model {
             default: "false",
             doc: "two threads of one process instead of two processes (the original's -T)",
         },
+    ],
+    measures: &[
+        measure("round_trip_ns_mean", "ns/op", "time of a round trip between the two tasks"),
+        measure("work", "", "round trips"),
     ],
     build,
 };

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use schedlab_trace::Duration;
 
+use crate::measure::measure;
 use crate::{
     Action, Behaviour, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options,
     Param, Score, ScoreRule, TimeUnit, WorkloadError, below,
@@ -62,6 +63,12 @@ pub(super) const MODEL: Model = Model {
             default: "10000",
             doc: "rounds of each set; then its threads end (the published runs were timed: a guess)",
         },
+    ],
+    measures: &[
+        measure("round_ns_mean", "ns/round", "run time divided by the rounds of all threads"),
+        measure("work", "", "rounds of all threads"),
+        measure("reflex.yields", "", "rounds that ended with sched_yield()"),
+        measure("reflex.passes", "", "rounds that ended with the token passed on"),
     ],
     build,
 };

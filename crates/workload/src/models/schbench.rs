@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use schedlab_trace::{Duration, Instant};
 
 use super::plan::{Plan, Planned, Steps};
+use crate::measure::measure;
 use crate::{
     Action, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options, Param, Score,
     ScoreRule, TimeUnit, WorkloadError,
@@ -81,6 +82,22 @@ pub(super) const MODEL: Model = Model {
             default: "30s",
             doc: "the run ends here (the original's -r)",
         },
+    ],
+    measures: &[
+        measure("wakeup_ns_p99", "ns", "schbench.wakeup_ns_p99"),
+        measure("work", "", "requests done"),
+        measure("schbench.wakeups", "", "wakeups of workers by their message thread"),
+        measure("schbench.wakeup_ns_p50", "ns", "median of the time from the note of the message thread until the worker runs"),
+        measure("schbench.wakeup_ns_p90", "ns", "90th percentile of the time from the note of the message thread until the worker runs"),
+        measure("schbench.wakeup_ns_p99", "ns", "99th percentile of the time from the note of the message thread until the worker runs"),
+        measure("schbench.wakeup_ns_p99_9", "ns", "99.9th percentile of the time from the note of the message thread until the worker runs"),
+        measure("schbench.wakeup_ns_max", "ns", "maximum of the time from the note of the message thread until the worker runs"),
+        measure("schbench.requests", "", "requests whose time was taken"),
+        measure("schbench.request_ns_p50", "ns", "median of the time of a request, its sleep included"),
+        measure("schbench.request_ns_p90", "ns", "90th percentile of the time of a request, its sleep included"),
+        measure("schbench.request_ns_p99", "ns", "99th percentile of the time of a request, its sleep included"),
+        measure("schbench.request_ns_p99_9", "ns", "99.9th percentile of the time of a request, its sleep included"),
+        measure("schbench.request_ns_max", "ns", "maximum of the time of a request, its sleep included"),
     ],
     build,
 };

@@ -7,6 +7,7 @@
 
 use super::parsec::{self, Idle, Program};
 use super::phases::Phases;
+use crate::measure::measure;
 use crate::{Builder, Model, ObjectSpec, Options, Score, WorkloadError};
 
 const NAME: &str = "streamcluster";
@@ -30,6 +31,11 @@ pub(super) const MODEL: Model = Model {
         parsec::time("step", "40us", "CPU time of the first thread between two phases (guess)"),
         parsec::time("serial", "200ms", "CPU time before the threads start (guess: points are generated chunk by chunk)"),
         parsec::working_set("256K", "bytes of cache a thread needs to run at full speed (guess: all of the private cache)"),
+    ],
+    measures: &[
+        measure("completion_ns", "ns", "time until the last task has ended"),
+        measure("work", "", "phases done"),
+        measure("streamcluster.barrier_waits", "", "arrivals of threads at the barrier"),
     ],
     build,
 };

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use schedlab_trace::Duration;
 
 use super::plan::{Plan, Planned, Steps, drawn};
+use crate::measure::measure;
 use crate::{
     Action, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options, Param, Score,
     ScoreRule, TimeUnit, WorkloadError,
@@ -58,6 +59,13 @@ pub(super) const MODEL: Model = Model {
             "64K",
             "bytes of cache a process needs to run at full speed (guess)",
         ),
+    ],
+    measures: &[
+        measure("queries_per_hour", "queries/h", "queries done in an hour"),
+        measure("work", "", "queries done"),
+        measure("tpch.operators", "", "operators done, of all streams"),
+        measure("tpch.batches_scanned", "", "batches that scanning processes passed on"),
+        measure("tpch.batches_joined", "", "batches that joining processes took"),
     ],
     build,
 };

@@ -68,6 +68,7 @@ pub(super) const MODEL: Model = Model {
         param("server_send_cpu", CPU_TIME, "60us", "user CPU time per message in the server's writing thread (guess)"),
         param("working_set", Kind::Bytes { min: 0, max: 1 << 30 }, "8K", "bytes of cache each thread needs to run at full speed (guess)"),
     ],
+    measures: super::chat::MEASURES,
     build,
 };
 

@@ -25,7 +25,78 @@ mod values;
 use schedlab_trace::Duration;
 
 use crate::action::Workload;
+use crate::measure::{Measure, measure};
 use crate::{Builder, Kind, Options, Param, Score, ScoreRule, TimeUnit, WorkloadError, common};
+
+/// What files report; each thread has its own.
+pub const MEASURES: &[Measure] = &[
+    measure(
+        "throughput_per_s",
+        "phase iterations/s",
+        "iterations of phases in a second",
+    ),
+    measure("work", "", "iterations of phases"),
+    measure(
+        "rtapp.fork_limit_reached",
+        "",
+        "threads that ended because a task had been forked as often as rt-app allows",
+    ),
+    measure(
+        "rtapp.THREAD.iterations",
+        "",
+        "iterations of phases of that thread",
+    ),
+    measure(
+        "rtapp.THREAD.run_ns_sum",
+        "ns",
+        "time of its run events, waits for a CPU included",
+    ),
+    measure(
+        "rtapp.THREAD.period_ns_sum",
+        "ns",
+        "time of its iterations, from beginning to end",
+    ),
+    measure(
+        "rtapp.THREAD.run_ns_mean",
+        "ns",
+        "run_ns_sum for each iteration",
+    ),
+    measure(
+        "rtapp.THREAD.period_ns_mean",
+        "ns",
+        "period_ns_sum for each iteration",
+    ),
+    measure(
+        "rtapp.THREAD.timed_iterations",
+        "",
+        "iterations with a timer, which have a slack and a wakeup latency",
+    ),
+    measure(
+        "rtapp.THREAD.slack_ns_sum",
+        "ns",
+        "time left when it came to its timers; below zero where it came too late",
+    ),
+    measure(
+        "rtapp.THREAD.slack_ns_min",
+        "ns",
+        "the least of an iteration",
+    ),
+    measure(
+        "rtapp.THREAD.wakeup_latency_ns_sum",
+        "ns",
+        "time from the timers until it ran",
+    ),
+    measure(
+        "rtapp.THREAD.slack_ns_mean",
+        "ns",
+        "slack_ns_sum for each timed iteration",
+    ),
+    measure(
+        "rtapp.THREAD.wakeup_latency_ns_mean",
+        "ns",
+        "wakeup_latency_ns_sum for each timed iteration",
+    ),
+];
 
 /// How long a file runs that would go on until it is interrupted.
 pub const ENDLESS: Duration = Duration::from_secs(10);
