@@ -70,7 +70,6 @@ fn killed_it_goes_on_where_it_was_and_ends_with_the_same_bytes() {
     let mut left: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| !name.starts_with(".schedlab-"))
         .collect();
     left.sort();
     assert_eq!(left, ["a.html", "a.json", "b.html", "b.json", "hogs.toml"]);
@@ -122,4 +121,40 @@ fn what_is_wrong_is_told_in_one_line() {
         "reproduce hogs.toml --html missing/x.html",
         "missing/x.html",
     );
+}
+
+/// The studies' experiments on a machine of today: on all its CPUs, and said where they are too small for it.
+#[test]
+fn on_a_machine_of_today_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("hogs.toml"), EXPERIMENT).unwrap();
+    let line = "reproduce hogs.toml --quick -m server-2x96x2 -c 2,384 --json today.json";
+    let output = run(folder, line);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    let document: serde_json::Value = serde_json::from_str(&read(folder, "today.json")).unwrap();
+    let runs = document["results"].as_array().unwrap();
+    let cpus: Vec<_> = runs
+        .iter()
+        .map(|run| run["cpus"].as_u64().unwrap())
+        .collect();
+    assert_eq!(cpus, [2, 2, 384, 384]);
+    for run in runs {
+        assert_eq!(run["machine"], "server-2x96x2");
+        assert_eq!(run["exit"], "done");
+        // 2 rooms of 20 who hear 20 messages of each of the 19 others.
+        assert_eq!(run["measures"]["work"], 15_200);
+        let most = run["measures"]["runqueue.len_max"].as_u64().unwrap();
+        assert!((2..384).contains(&most), "{most}");
+    }
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("! chat:rooms=2,messages=20 never had more than "),
+        "{text}"
+    );
+    assert!(text.contains("on 384 CPUs: it is too small"), "{text}");
+    let page = read(folder, "reproduce.html");
+    assert!(page.contains("Simulated on server-2x96x2, not on the machines of the studies"));
+    assert!(page.contains("on 384 CPUs: it is too small"));
 }

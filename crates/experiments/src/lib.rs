@@ -8,10 +8,12 @@ mod evaluate;
 mod file;
 mod page;
 mod plan;
+mod sizes;
 mod text;
 
 pub use evaluate::{Cell, Panel, Results, Row, Standing, Summary, evaluate};
 pub use file::{Experiment, FileError, Measured, Runs, builtin, builtin_names};
 pub use page::page;
 pub use plan::{Elsewhere, Planned, plan, plan_elsewhere};
+pub use sizes::too_small;
 pub use text::text;

@@ -80,6 +80,14 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         text.push_str(&experiments::text(&experiment, &panels, width()));
         told.push((experiment, panels));
     }
+    // The sizes are those of the studies' machines.
+    let small = match args.machine.is_some() || args.cpus.is_some() {
+        true => experiments::too_small(&results),
+        false => Vec::new(),
+    };
+    for note in &small {
+        let _ = writeln!(text, "! {note}");
+    }
     let mut all = results;
     all.extend(real.done.into_values());
     for note in &real.notes {
@@ -89,7 +97,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         let why = run.message.as_deref().unwrap_or_default();
         let _ = writeln!(text, "! {} {why}\n  replay: {}", run.exit, run.replay);
     }
-    write_page(html, &told, args)?;
+    write_page(html, &told, args, small)?;
     let status = deliver(&all, &text, args.json.as_deref(), json)?;
     if !args.json.as_deref().is_some_and(is_stdout) {
         writeln!(std::io::stdout(), "\nfigures: {}", args.html.display())?;
@@ -102,6 +110,7 @@ fn write_page(
     mut html: Output,
     told: &[(Experiment, Vec<experiments::Panel>)],
     args: &ReproduceArgs,
+    small: Vec<String>,
 ) -> anyhow::Result<()> {
     let mut lead = vec![
         "Medians of simulated runs; strokes reach from the lowest to the highest of all seeds. Hollow points were published. Whether a published value was used to calibrate the machine or is predicted stands in the tables.".to_owned(),
@@ -115,6 +124,7 @@ fn write_page(
     if args.quick {
         lead.push("A first impression (--quick): smaller workloads and one seed. What was published of larger ones is not shown beside them.".to_owned());
     }
+    lead.extend(small);
     let page = experiments::page(told, lead).html();
     html.write_all(page.as_bytes())
         .with_context(|| format!("cannot write {}", args.html.display()))?;

@@ -1,0 +1,83 @@
+//! Workloads that are too small for a machine.
+
+use std::collections::BTreeMap;
+
+use schedlab_report::RunResult;
+use schedlab_trace::counted;
+
+/// Which workloads never had as many runnable tasks as there were CPUs, whoever scheduled: a sentence each.
+///
+/// The sizes of an experiment are those of its study. On a machine with many more CPUs the rest of them has nothing to
+/// do, and what differs between schedulers is where they put the few tasks.
+pub fn too_small(results: &[RunResult]) -> Vec<String> {
+    // Runnable tasks at most, by workload and number of CPUs.
+    let mut most: BTreeMap<&str, BTreeMap<u32, u64>> = BTreeMap::new();
+    for run in results.iter().filter(|run| run.is_done()) {
+        if let Some(length) = run.measures.number("runqueue.len_max") {
+            let by_cpus = most.entry(&run.asked).or_default();
+            let known = by_cpus.entry(run.cpus).or_default();
+            *known = (*known).max(length as u64);
+        }
+    }
+    most.into_iter()
+        .filter_map(|(workload, by_cpus)| {
+            let idle: Vec<(u32, u64)> = by_cpus
+                .into_iter()
+                .filter(|&(cpus, tasks)| tasks < u64::from(cpus))
+                .collect();
+            let tasks = idle.iter().map(|&(_, tasks)| tasks).max()?;
+            let cpus: Vec<String> = idle.iter().map(|(cpus, _)| cpus.to_string()).collect();
+            Some(format!(
+                "{workload} never had more than {} on {} CPUs: it is too small for so many, and the others had nothing to do",
+                counted(tasks, "runnable task"),
+                cpus.join(", ")
+            ))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_report::Measures;
+
+    fn run(workload: &str, cpus: u32, most: u64) -> RunResult {
+        let mut measures = Measures::default();
+        measures.int("runqueue.len_max", most);
+        RunResult {
+            workload: "w".into(),
+            asked: workload.into(),
+            params: Vec::new(),
+            scheduler: "s".into(),
+            machine: "m".into(),
+            task_layout: None,
+            cpus,
+            seed: 1,
+            exit: RunResult::DONE.into(),
+            message: None,
+            replay: String::new(),
+            measures,
+            histograms: Vec::new(),
+            series: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_workload_is_too_small_where_no_scheduler_ever_had_a_task_for_each_cpu() {
+        let results = [
+            run("a", 2, 2),
+            run("a", 8, 3),
+            run("a", 8, 5),
+            run("a", 96, 4),
+            run("b", 96, 96),
+            run("c", 8, 7),
+            run("c", 8, 8),
+        ];
+        assert_eq!(
+            too_small(&results),
+            [
+                "a never had more than 5 runnable tasks on 8, 96 CPUs: it is too small for so many, and the others had nothing to do"
+            ]
+        );
+    }
+}
