@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use tempfile::NamedTempFile;
 
 /// A file in the making. Dropped before [`Output::commit`], it leaves nothing behind, unless it is a pipe or a device.
+/// Nor does a process that is killed before the first bytes are written, which may be hours.
 pub struct Output {
     path: PathBuf,
     file: BufWriter<Target>,
@@ -18,6 +19,8 @@ pub struct Output {
 
 /// Where bytes go until [`Output::commit`].
 enum Target {
+    /// Nothing was written yet; the folder takes files.
+    Nothing(PathBuf),
     /// A file beside the one to be.
     Beside(NamedTempFile),
     /// A pipe or a device, in place.
@@ -50,12 +53,9 @@ impl Output {
         if !folder.is_dir() {
             anyhow::bail!("{}: there is no folder {}", cannot(), folder.display());
         }
-        let file = tempfile::Builder::new()
-            .prefix(".schedlab-")
-            .tempfile_in(folder)
-            .map_err(without_place)
-            .with_context(cannot)?;
-        Ok(Self::to(path, Target::Beside(file)))
+        // Whether the folder takes files is known once it has taken one.
+        drop(beside(folder).with_context(cannot)?);
+        Ok(Self::to(path, Target::Nothing(folder.to_owned())))
     }
 
     fn to(path: &Path, target: Target) -> Self {
@@ -75,16 +75,35 @@ impl Output {
             .file
             .into_inner()
             .map_err(io::IntoInnerError::into_error);
-        file.and_then(|target| match target {
-            Target::Beside(file) => {
+        file.and_then(|mut target| {
+            // Nothing may be all that there is to write.
+            target.begin()?;
+            if let Target::Beside(file) = target {
                 make_readable(file.as_file())?;
                 file.persist(&path).map_err(|error| error.error)?;
-                Ok(())
             }
-            Target::InPlace(_) => Ok(()),
+            Ok(())
         })
         .map_err(without_place)
         .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(())
+    }
+}
+
+/// A new file without a name that anybody would take for the finished one.
+fn beside(folder: &Path) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new()
+        .prefix(".schedlab-")
+        .tempfile_in(folder)
+        .map_err(without_place)
+}
+
+impl Target {
+    /// Makes the file, where there is none yet.
+    fn begin(&mut self) -> io::Result<()> {
+        if let Target::Nothing(folder) = self {
+            *self = Target::Beside(beside(folder)?);
+        }
         Ok(())
     }
 }
@@ -106,7 +125,9 @@ fn make_readable(file: &File) -> io::Result<()> {
 
 impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.begin()?;
         match self {
+            Target::Nothing(_) => Ok(0),
             Target::Beside(file) => file.write(bytes).map_err(without_place),
             Target::InPlace(file) => file.write(bytes),
         }
@@ -114,6 +135,7 @@ impl Write for Target {
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
+            Target::Nothing(_) => Ok(()),
             Target::Beside(file) => file.flush().map_err(without_place),
             Target::InPlace(file) => file.flush(),
         }
@@ -153,6 +175,23 @@ mod tests {
         output.write_all(b"abc").unwrap();
         drop(output);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// As if the process were killed: nothing is dropped.
+    #[test]
+    fn a_kill_before_the_first_bytes_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        std::mem::forget(Output::create(&folder.path().join("x")).unwrap());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_empty_file_is_one_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        Output::create(&path).unwrap().commit().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -131,6 +131,11 @@ const CASES: &[(&str, i32, &[&str])] = &[
     ("man DIR/none", 2, &["none"]),
     ("calibrate -o DIR/none/x.toml", 2, &["none/x.toml"]),
     ("load nosuch", 2, &["nosuch"]),
+    (
+        "sweep cpu --space feature --sample 0 --out DIR/none",
+        2,
+        &["--sample", "'0'"],
+    ),
 ];
 
 fn folder() -> tempfile::TempDir {

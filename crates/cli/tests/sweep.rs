@@ -158,7 +158,9 @@ fn a_full_disk_is_an_error_after_which_it_goes_on() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(
-        stderr.contains("shard-1-of-1.p") && stderr.contains("File too large"),
+        stderr.contains("shard-1-of-1.p")
+            && stderr.contains("File too large")
+            && stderr.contains("the same command goes on where it was"),
         "{stderr}"
     );
     assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
@@ -189,6 +191,30 @@ fn wrong_arguments_are_one_line() {
         assert!(stderr.contains(expected), "{more:?}: {stderr}");
         assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
         assert!(!out.exists());
+    }
+}
+
+/// What a kill or a full disk of another program can leave.
+#[test]
+fn a_definition_that_is_empty_or_cut_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = folder.path().join("sweep");
+    complete(&sweep);
+    let definition = sweep.join("sweep.json");
+    let whole = fs::read(&definition).unwrap();
+    for length in [0, 1, whole.len() / 2, whole.len() - 3] {
+        fs::write(&definition, &whole[..length]).unwrap();
+        let mut analyze = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+        analyze.arg("analyze").arg(&sweep);
+        for mut command in [analyze, schedlab(&sweep, &[])] {
+            let output = command.output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{length} bytes: {stderr}");
+            assert!(stderr.contains("sweep.json"), "{stderr}");
+            assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
+            assert!(output.stdout.is_empty());
+        }
+        assert_eq!(fs::read(&definition).unwrap(), &whole[..length]);
     }
 }
 
@@ -248,6 +274,7 @@ fn a_sweep_is_analysed_into_text_page_and_document() {
     for (more, expected) in [
         (["--measure", "speed"], "no measure `speed`"),
         (["--within=-1", "--json=-"], "--within"),
+        (["--good=5", "--bad=90"], "--bad 90 is above --good 5"),
     ] {
         let (code, _, stderr) = analyze(&more);
         assert_eq!(code, Some(2));

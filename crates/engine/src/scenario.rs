@@ -112,7 +112,7 @@ impl Scenario {
 pub enum WorkloadFailure {
     /// Every task waits for another one.
     #[error(
-        "deadlock at {at:?}: nothing is left that could wake {}; check the workload's locks, pipes and barriers",
+        "at {at:?} nothing is left that could wake {}; check the workload's locks, pipes and barriers",
         .blocked.join(", ")
     )]
     Deadlock {
@@ -135,8 +135,9 @@ pub enum WorkloadFailure {
     },
     /// The workload names no duration and does not end by itself.
     #[error(
-        "after {} s of simulated time {alive} tasks are still there; give the workload a duration, let its tasks exit, or raise the limit on simulated time",
-        .simulated.ns() / 1_000_000_000
+        "after {} s of simulated time {} left; give the workload a duration, let its tasks exit, or raise the limit on simulated time",
+        .simulated.ns() / 1_000_000_000,
+        schedlab_trace::counted(*.alive, "task")
     )]
     Endless {
         /// The limit ([`Limits::simulated`]).

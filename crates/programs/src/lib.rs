@@ -111,12 +111,12 @@ pub enum ProgramError {
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// The system refused something.
-    #[error("{doing}: {source}{remedy}")]
+    #[error("{doing}: {cause}{remedy}")]
     System {
         /// What was to be done.
         doing: String,
-        /// What the system said.
-        source: std::io::Error,
+        /// What the system said; told with the message, so it is no `source()` that would be told once more.
+        cause: std::io::Error,
         /// What to do about it, with a leading separator; may be empty.
         remedy: &'static str,
     },

@@ -583,6 +583,17 @@ impl Drop for Folder {
     }
 }
 
+/// Tells that a test did not check anything, also in the file that lists all that was skipped.
+#[cfg(test)]
+fn skip(why: &str) {
+    eprintln!("not checked: {why}");
+    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
+        let line = fs::OpenOptions::new().append(true).create(true).open(file);
+        let written = line.and_then(|mut file| writeln!(file, "original programs: {why}"));
+        written.expect("the file of skipped tests can be written");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -657,7 +668,7 @@ mod tests {
     #[test]
     fn a_build_is_timed_after_it_was_cleaned() {
         if find("make").is_none() || find("gcc").is_none() {
-            eprintln!("not checked: make and gcc are not installed");
+            skip("make and gcc are not installed");
             return;
         }
         let folder = std::env::temp_dir().join(format!("schedlab-make-{}", std::process::id()));
@@ -693,7 +704,7 @@ mod tests {
             ("pbzip2", "ferret:threads=2,iterations=5"),
         ] {
             if find(program).is_none() {
-                eprintln!("not checked: {program} is not installed");
+                skip(&format!("{program} is not installed"));
                 continue;
             }
             let figure = run(text, Extra::default(), Duration::from_secs(60)).unwrap();
@@ -708,7 +719,7 @@ mod tests {
     #[test]
     fn perf_tells_a_time() {
         if find("perf").is_none() {
-            eprintln!("not checked: perf is not installed");
+            skip("perf is not installed");
             return;
         }
         let figure = run("pipe:loops=1000", Extra::default(), Duration::from_secs(60)).unwrap();

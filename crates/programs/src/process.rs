@@ -32,10 +32,10 @@ struct Summary {
     failure: Option<String>,
 }
 
-fn system(doing: impl Into<String>, source: std::io::Error, remedy: &'static str) -> ProgramError {
+fn system(doing: impl Into<String>, cause: std::io::Error, remedy: &'static str) -> ProgramError {
     ProgramError::System {
         doing: doing.into(),
-        source,
+        cause,
         remedy,
     }
 }

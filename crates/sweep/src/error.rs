@@ -74,13 +74,24 @@ pub enum SweepError {
         path: PathBuf,
     },
     /// A file cannot be read or written.
-    #[error("{path}: {cause}")]
+    #[error("{path}: {cause}{}", remedy(.cause))]
     File {
         /// The file.
         path: PathBuf,
         /// Why; told with the message, so it is no `source()` that would be told once more.
         cause: std::io::Error,
     },
+}
+
+/// How to go on, where that is known.
+fn remedy(cause: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    match cause.kind() {
+        StorageFull | QuotaExceeded | FileTooLarge => {
+            "; once there is room again the same command goes on where it was"
+        }
+        _ => "",
+    }
 }
 
 /// Says which file it was.

@@ -14,6 +14,6 @@ mod table;
 pub use definition::{Asked, Definition, Shard};
 pub use error::SweepError;
 pub use folder::{Work, read};
-pub use run::{Options, Progress, Summary, run, run_by};
+pub use run::{Best, Options, Progress, Summary, run, run_by};
 pub use space::{Feature, Space};
 pub use table::{MEASURES, Row};

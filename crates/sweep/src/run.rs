@@ -43,8 +43,19 @@ pub struct Progress {
     pub left: Option<Duration>,
     /// Workload of the newest result.
     pub workload: String,
-    /// The best so far on each workload: (scheduler, score).
-    pub best: BTreeMap<String, (String, f64)>,
+    /// The best so far on each workload.
+    pub best: BTreeMap<String, Best>,
+}
+
+/// The best result on a workload.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Best {
+    /// The scheduler with its options.
+    pub scheduler: String,
+    /// Its score.
+    pub score: f64,
+    /// The score's unit; may be empty.
+    pub unit: String,
 }
 
 impl Progress {
@@ -57,14 +68,18 @@ impl Progress {
         };
         let higher = row.score_better.as_deref() != Some("lower");
         let best = self.best.get(&row.workload);
-        if best.is_none_or(|(_, known)| {
+        if best.is_none_or(|best| {
             if higher {
-                score > *known
+                score > best.score
             } else {
-                score < *known
+                score < best.score
             }
         }) {
-            let entry = (row.scheduler.clone(), score);
+            let entry = Best {
+                scheduler: row.scheduler.clone(),
+                score,
+                unit: row.score_unit.clone().unwrap_or_default(),
+            };
             self.best.insert(row.workload.clone(), entry);
         }
     }

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Definition, SweepError};
 
-/// The measures that rows keep, by their names in results. What a run did not measure is absent.
+/// The measures that rows keep, by their names in results. What a run did not measure is absent; so are all of a
+/// measure that the program did not keep yet when it wrote a file.
 pub const MEASURES: &[&str] = &[
     "score",
     "makespan_ns",
@@ -38,6 +39,7 @@ pub const MEASURES: &[&str] = &[
     "migrations.remote",
     "schedule.calls",
     "schedule.time_ns_mean",
+    "schedule.memory_wait_pct",
     "runqueue.cpu_deviation_mean",
     "lock.runqueue.contention_pct",
     "lock.runqueue.wait_ns_mean",
@@ -248,15 +250,23 @@ fn write_parquet(
     rows: &[Row],
     file: impl Write + Send,
 ) -> Result<(), ParquetError> {
-    let columns = columns(definition);
+    write_columns(definition, &columns(definition), rows, file)
+}
+
+fn write_columns(
+    definition: &Definition,
+    columns: &[(String, Column)],
+    rows: &[Row],
+    file: impl Write + Send,
+) -> Result<(), ParquetError> {
     let key = KeyValue::new(KEY.to_owned(), definition.to_json());
     let properties = WriterProperties::builder()
         .set_key_value_metadata(Some(vec![key]))
         .build();
-    let mut writer = SerializedFileWriter::new(file, schema(&columns)?, Arc::new(properties))?;
+    let mut writer = SerializedFileWriter::new(file, schema(columns)?, Arc::new(properties))?;
     for group in rows.chunks(GROUP) {
         let mut out = writer.next_row_group()?;
-        for (_, column) in &columns {
+        for (_, column) in columns {
             let mut into = out.next_column()?.expect("a column for each of the schema");
             match column {
                 Column::Number(get, _) => {
@@ -319,9 +329,8 @@ pub fn read(definition: &Definition, path: &Path) -> Result<Vec<Row>, SweepError
     }
     let columns = columns(definition);
     let expected = schema(&columns).map_err(|error| broken(one_line(&error)))?;
-    if metadata.schema().get_fields() != expected.get_fields() {
-        return Err(broken("its columns are others".to_owned()));
-    }
+    let columns = columns_of(metadata.schema(), columns, &expected)
+        .ok_or_else(|| broken("its columns are others".to_owned()))?;
     let rows =
         read_rows(definition, &columns, &reader).map_err(|error| broken(one_line(&error)))?;
     let jobs = definition.jobs();
@@ -331,6 +340,24 @@ pub fn read(definition: &Definition, path: &Path) -> Result<Vec<Row>, SweepError
         }
     }
     Ok(rows)
+}
+
+/// The columns that a file has: all, or in an older file all but measures that were not kept then.
+fn columns_of(
+    found: &Type,
+    columns: Vec<(String, Column)>,
+    expected: &Type,
+) -> Option<Vec<(String, Column)>> {
+    let mut fields = found.get_fields().iter().peekable();
+    let mut there = Vec::new();
+    for (column, expected) in columns.into_iter().zip(expected.get_fields()) {
+        if fields.next_if_eq(&expected).is_some() {
+            there.push(column);
+        } else if !matches!(column.1, Column::Value(_)) {
+            return None;
+        }
+    }
+    fields.next().is_none().then_some(there)
 }
 
 fn one_line(error: &ParquetError) -> String {
@@ -417,4 +444,108 @@ fn all_there(name: &str, expected: usize, found: usize) -> Result<(), ParquetErr
     Err(ParquetError::General(format!(
         "column {name} has {found} of {expected} values"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Asked, Space};
+    use schedlab_sim::{Scheduler, SimSpec};
+
+    fn definition() -> Definition {
+        Definition::new(Asked {
+            workloads: vec!["cpu".to_owned()],
+            space: Space::of("feature", &[]).unwrap(),
+            sample: Some(3),
+            repeat: 1,
+            run: SimSpec::new("", Scheduler::parse("feature"), "laptop"),
+            seed: 1,
+            live: false,
+        })
+        .unwrap()
+    }
+
+    fn row(definition: &Definition, job: u64) -> Row {
+        let choices = definition.space.choices(definition.points()[job as usize]);
+        let features = definition.space.features.iter().zip(choices);
+        Row {
+            job,
+            workload: "cpu".to_owned(),
+            scheduler: definition.scheduler(job).to_string(),
+            choices: features
+                .map(|(feature, choice)| feature.alternatives[choice].clone())
+                .collect(),
+            seed: 1,
+            exit: "done".to_owned(),
+            message: None,
+            score_unit: Some("s".to_owned()),
+            score_better: Some("lower".to_owned()),
+            values: (0..MEASURES.len())
+                .map(|n| Some((n as u64 + job) as f64))
+                .collect(),
+        }
+    }
+
+    /// Reads what was written with only some of the columns.
+    fn read_without(left_out: &[&str]) -> Result<Vec<Row>, SweepError> {
+        let definition = definition();
+        let rows: Vec<Row> = (0..3).map(|job| row(&definition, job)).collect();
+        let mut columns = columns(&definition);
+        columns.retain(|(name, _)| !left_out.contains(&name.as_str()));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        write_columns(&definition, &columns, &rows, file.as_file()).unwrap();
+        read(&definition, file.path())
+    }
+
+    /// A program that knew fewer measures wrote them.
+    #[test]
+    fn older_files_lack_measures_and_nothing_else() {
+        let definition = definition();
+        let whole: Vec<Row> = (0..3).map(|job| row(&definition, job)).collect();
+        assert_eq!(read_without(&[]).unwrap(), whole);
+        let older = read_without(&["schedule.memory_wait_pct", "fairness.jain"]).unwrap();
+        for (old, new) in older.iter().zip(&whole) {
+            for name in MEASURES {
+                let lacks = ["schedule.memory_wait_pct", "fairness.jain"].contains(name);
+                let expected = new.value(name).filter(|_| !lacks);
+                assert_eq!(old.value(name), expected, "{name}");
+            }
+            assert_eq!(old.choices, new.choices);
+            assert_eq!((&old.scheduler, old.job), (&new.scheduler, new.job));
+        }
+        let error = read_without(&["scheduler"]).unwrap_err().to_string();
+        assert!(error.contains("its columns are others"), "{error}");
+    }
+
+    #[test]
+    fn unknown_columns_are_refused() {
+        let definition = definition();
+        let columns = columns(&definition);
+        let of = |names: &[&str]| {
+            let fields = names.iter().map(|name| {
+                let field = Type::primitive_type_builder(name, Physical::DOUBLE)
+                    .with_repetition(Repetition::OPTIONAL);
+                Arc::new(field.build().unwrap())
+            });
+            Type::group_type_builder("sweep")
+                .with_fields(fields.collect())
+                .build()
+                .unwrap()
+        };
+        let expected = of(&["score", "work"]);
+        let two = || -> Vec<(String, Column)> {
+            vec![
+                ("score".into(), Column::Value(0)),
+                ("work".into(), Column::Value(2)),
+            ]
+        };
+        let left =
+            |found: &[&str]| columns_of(&of(found), two(), &expected).map(|there| there.len());
+        assert_eq!(left(&["score", "work"]), Some(2));
+        assert_eq!(left(&["work"]), Some(1));
+        // In another order, or with one that nobody knows.
+        assert_eq!(left(&["work", "score"]), None);
+        assert_eq!(left(&["score", "speed"]), None);
+        assert!(columns.len() > MEASURES.len());
+    }
 }

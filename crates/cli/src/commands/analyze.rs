@@ -32,6 +32,13 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
             bail!("{flag} {value}: it is a part in percent, 0 or more");
         }
     }
+    if args.bad > args.good {
+        bail!(
+            "--bad {} is above --good {}: an alternative could be both",
+            args.bad,
+            args.good
+        );
+    }
     if args.html.as_deref().is_some_and(is_stdout) && args.json.as_deref().is_some_and(is_stdout) {
         bail!("--html - and --json -: only one of them can be written to standard output");
     }

@@ -16,6 +16,7 @@ use std::path::Path;
 
 use schedlab_report::RunResult;
 use schedlab_report::export::{json, table};
+use schedlab_trace::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Command;
@@ -117,8 +118,12 @@ fn deliver(
         // The table would have told; here only the document does, which nobody reads by eye.
         for result in &failed {
             eprintln!(
-                "schedlab: {} on {} CPUs, seed {}: {}; replay: {}",
-                result.scheduler, result.cpus, result.seed, result.exit, result.replay
+                "schedlab: {} on {}, seed {}: {}; replay: {}",
+                result.scheduler,
+                counted(result.cpus, "CPU"),
+                result.seed,
+                result.exit,
+                result.replay
             );
         }
     }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use schedlab_report::export::table::{digits, grouped};
 use schedlab_sim::Scheduler;
-use schedlab_sweep::{Asked, Definition, Options, Progress, Row, Shard, Space, Summary};
+use schedlab_sweep::{Asked, Best, Definition, Options, Progress, Row, Shard, Space, Summary};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -172,8 +173,8 @@ impl Bar {
         if progress.failed > 0 {
             let _ = write!(message, ", {} failed", progress.failed);
         }
-        if let Some((scheduler, score)) = progress.best.get(&progress.workload) {
-            let _ = write!(message, "; best {score:.4}: {scheduler}");
+        if let Some(best) = progress.best.get(&progress.workload) {
+            let _ = write!(message, "; best {}: {}", score_of(best), best.scheduler);
         }
         self.0.set_message(message);
     }
@@ -206,6 +207,23 @@ fn first_failure(definition: &Definition, folder: &Path) -> anyhow::Result<Strin
     Ok(text)
 }
 
+/// A score for people: times in a unit that suits them.
+fn score_of(best: &Best) -> String {
+    let Best { score, unit, .. } = best;
+    match unit.strip_prefix("ns") {
+        Some(per) if per.is_empty() || per.starts_with('/') => {
+            let (value, prefix) = match score.abs() {
+                ns if ns >= 1e9 => (score / 1e9, ""),
+                ns if ns >= 1e6 => (score / 1e6, "m"),
+                ns if ns >= 1e3 => (score / 1e3, "µ"),
+                _ => (*score, "n"),
+            };
+            format!("{} {prefix}s{per}", digits(value))
+        }
+        _ => format!("{} {unit}", grouped(*score)).trim_end().to_owned(),
+    }
+}
+
 fn report(summary: &Summary, shard: Shard, folder: &str) -> String {
     let Summary {
         progress,
@@ -217,8 +235,9 @@ fn report(summary: &Summary, shard: Shard, folder: &str) -> String {
         let _ = write!(text, " of shard {}/{}", shard.index, shard.count);
     }
     let _ = writeln!(text, ", {new} of them now; {} failed", progress.failed);
-    for (workload, (scheduler, score)) in &progress.best {
-        let _ = writeln!(text, "best on {workload}: {score:.6} {scheduler}");
+    for (workload, best) in &progress.best {
+        let score = score_of(best);
+        let _ = writeln!(text, "best on {workload}: {score}: {}", best.scheduler);
     }
     if *stopped {
         text.push_str("stopped: the same command goes on where it was\n");

@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use schedlab_trace::counted;
+
 use crate::stats::{self, Difference, Interval};
 use crate::{RunResult, Value};
 
@@ -373,9 +375,9 @@ fn failures(group: &[&RunResult]) -> String {
         let message = run.message.as_deref().unwrap_or("no message");
         let _ = write!(
             text,
-            "! {} on {} CPUs, seed {}: {}: {message}\n  replay: {}\n",
+            "! {} on {}, seed {}: {}: {message}\n  replay: {}\n",
             label(run, layouts_differ),
-            run.cpus,
+            counted(run.cpus, "CPU"),
             run.seed,
             run.exit,
             run.replay

@@ -207,8 +207,8 @@ pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Stat
     };
     if loud {
         eprintln!(
-            "schedlab: starting a virtual machine with {} CPUs",
-            machine.cpus
+            "schedlab: starting a virtual machine with {}",
+            schedlab_trace::counted(machine.cpus, "CPU")
         );
     }
     let mut broken = None;
