@@ -163,6 +163,25 @@ fn lists_fit_80_columns() {
     assert!(stdout("list workloads cpu").contains("duration="));
 }
 
+/// Real threads report nothing that `list measures` does not explain, and the same as the model.
+#[test]
+fn every_measure_of_a_load_is_listed() {
+    let list = stdout("list measures");
+    let known: Vec<&str> = list
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    for load in ["load pipe:loops=20", "load chat:rooms=1,users=3,messages=5"] {
+        let text = stdout(&format!("{load} --json -"));
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let measures = document["results"][0]["measures"].as_object().unwrap();
+        assert!(measures.len() > 5, "{measures:?}");
+        for name in measures.keys() {
+            assert!(known.contains(&name.as_str()), "{load}: {name}");
+        }
+    }
+}
+
 #[test]
 fn the_doctor_tells_and_does_not_fail() {
     assert!(stdout("doctor").contains("simulation"));

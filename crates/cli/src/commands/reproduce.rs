@@ -119,7 +119,7 @@ fn write_page(
         lead.push("Emulated: the workload's real program under the same scheduler in a real kernel, in a virtual machine. Its CPUs are emulated, slower than any that was studied and more than the host's cores: counts and orders can be compared, times and rates cannot.".to_owned());
     }
     if let Some(machine) = &args.machine {
-        lead.push(format!("Simulated on {machine}, not on the machines of the studies: nothing that was published can stand beside it."));
+        lead.push(format!("Simulated on {machine}, not on the machines of the studies: nothing that was published can stand beside it, and the workloads take the CPU time that they took there."));
     }
     if args.quick {
         lead.push("A first impression (--quick): smaller workloads and one seed. What was published of larger ones is not shown beside them.".to_owned());

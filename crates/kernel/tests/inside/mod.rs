@@ -161,6 +161,10 @@ fn measured(scheduler: &str, arguments: &[&str], events: bool) -> Result<Outcome
     ensure(outcome.exit == Outcome::DONE, || {
         format!("{scheduler}: {} {:?}", outcome.exit, outcome.message)
     })?;
+    for (name, _) in outcome.measures.iter() {
+        let known = schedlab_report::catalogue::find(name).is_some();
+        ensure(known, || format!("nothing tells what {name} is"))?;
+    }
     Ok(outcome)
 }
 
