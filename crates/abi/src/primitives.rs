@@ -126,7 +126,7 @@ fn access(context: Context, address: u64, bytes: u32, write: bool) {
             .cache
             .borrow_mut()
             .touch_range(env.cpu, env.now(), address, bytes, write);
-        env.charge_access(access);
+        env.charge_ps(access.cost_ps);
     });
 }
 
@@ -171,7 +171,7 @@ fn examine_ahead(context: Context, index: u32) {
             address,
             bytes,
         );
-        env.charge_access(access);
+        env.charge_ps(access.cost_ps);
         env.now()
     });
     context.with(|host| host.current().prefetch = Some(arrived));

@@ -280,12 +280,10 @@ impl Service for Between<'_> {
 impl Between<'_> {
     fn run(&self, bench: &Bench, op: &OpCall) {
         let (now, carry_ps, horizon) = (Cell::new(0), Cell::new(0), Cell::new(u64::MAX));
-        let memory_wait_ps = Cell::new(0);
         let env = Env {
             cpu: CpuId(self.cpu),
             now: &now,
             carry_ps: &carry_ps,
-            memory_wait_ps: &memory_wait_ps,
             horizon: &horizon,
             path: LockPath::Schedule,
             machine: &bench.machine,

@@ -67,8 +67,6 @@ pub(crate) struct Cpu {
     /// The local clock in nanoseconds.
     pub now: Cell<u64>,
     pub carry_ps: Cell<u32>,
-    /// What its accesses to memory have taken so far beyond hits.
-    pub memory_wait_ps: Cell<u64>,
     pub mode: Cell<CpuMode>,
     pub wait: Cell<Wait>,
     pub woken_by_main: Cell<bool>,
@@ -149,7 +147,6 @@ impl Cpu {
             node: machine.topology.cpu(id).node,
             now: Cell::new(0),
             carry_ps: Cell::new(0),
-            memory_wait_ps: Cell::new(0),
             mode: Cell::new(CpuMode::Idle),
             wait: Cell::new(Wait::Idle),
             woken_by_main: Cell::new(false),

@@ -572,8 +572,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .borrow_mut()
             .touch(c.id, self.now(c), address, write);
         self.charge_ps(c, access.cost_ps);
-        c.memory_wait_ps
-            .set(c.memory_wait_ps.get() + access.wait_ps);
+    }
+
+    /// What accesses of `c` have cost so far beyond hits, in picoseconds.
+    pub(crate) fn memory_wait_ps(&self, c: &Cpu) -> u64 {
+        self.cache.borrow().stats(c.id).wait_ps
     }
 
     pub(crate) fn rq_address(&self, cpu: CpuId) -> u64 {

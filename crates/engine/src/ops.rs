@@ -125,7 +125,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             cpu: c.id,
             now: &c.now,
             carry_ps: &c.carry_ps,
-            memory_wait_ps: &c.memory_wait_ps,
             horizon: &self.horizon,
             path: c.lock_path.get(),
             machine: &self.machine,

@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 
 use schedlab_fiber::{Switch, Trap};
-use schedlab_machine::{Access, CacheModel, Machine};
+use schedlab_machine::{CacheModel, Machine};
 use schedlab_trace::{CpuId, CpuSet, Instant, LockClass, LockPath, TaskId};
 use schedlab_workload::SchedClass;
 
@@ -375,8 +375,6 @@ pub struct Env<'a> {
     pub now: &'a Cell<u64>,
     /// Picoseconds below a nanosecond that have not been added to `now` yet.
     pub carry_ps: &'a Cell<u32>,
-    /// What accesses of this CPU have taken so far beyond hits, in picoseconds.
-    pub memory_wait_ps: &'a Cell<u64>,
     /// Nothing else happens before this instant: a CPU that has not reached it may pass a
     /// [`Request::Sync`] without asking.
     pub horizon: &'a Cell<u64>,
@@ -407,14 +405,6 @@ impl Env<'_> {
         let total = u64::from(self.carry_ps.get()) + ps;
         self.now.set(self.now.get() + total / 1_000);
         self.carry_ps.set((total % 1_000) as u32);
-    }
-
-    /// Lets an access to memory pass on this CPU.
-    #[inline]
-    pub fn charge_access(&self, access: Access) {
-        self.charge_ps(access.cost_ps);
-        self.memory_wait_ps
-            .set(self.memory_wait_ps.get() + access.wait_ps);
     }
 }
 

@@ -112,7 +112,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             },
         );
         let before = *c.probes.borrow();
-        let memory_wait_ps = c.memory_wait_ps.get();
+        let memory_wait_ps = self.memory_wait_ps(c);
         self.charge(c, self.machine.paths.schedule_ns);
         c.was_idle.set(false);
         self.rq_lock(c, c);
@@ -164,7 +164,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Event::ScheduleExit {
                 examined: (after.examined - before.examined) as u32,
                 recalculations: (after.recalculations - before.recalculations) as u32,
-                memory_wait_ps: c.memory_wait_ps.get() - memory_wait_ps,
+                memory_wait_ps: self.memory_wait_ps(c) - memory_wait_ps,
             },
         );
         let switched = prev.map(|p| p.id) != next.map(|p| p.id);

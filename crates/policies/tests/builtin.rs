@@ -41,12 +41,10 @@ fn call(machine: &Machine, policy: &NativePolicy, op: &OpCall, answer: Reply) ->
     let cache = RefCell::new(CacheModel::new(machine));
     let (probes, random) = (RefCell::default(), RefCell::new(Rng::new(1)));
     let (now, carry_ps, horizon) = (Cell::new(0), Cell::new(0), Cell::new(u64::MAX));
-    let memory_wait_ps = Cell::new(0);
     let env = Env {
         cpu: CpuId(0),
         now: &now,
         carry_ps: &carry_ps,
-        memory_wait_ps: &memory_wait_ps,
         horizon: &horizon,
         path: LockPath::Wakeup,
         machine,

@@ -108,12 +108,10 @@ impl Bench {
         };
         let (now, carry) = (Cell::new(self.now.ns()), Cell::new(0));
         let horizon = Cell::new(self.horizon.ns());
-        let memory_wait_ps = Cell::new(0);
         let env = Env {
             cpu: self.cpu,
             now: &now,
             carry_ps: &carry,
-            memory_wait_ps: &memory_wait_ps,
             horizon: &horizon,
             path: LockPath::Schedule,
             machine: &self.machine,

@@ -39,8 +39,6 @@ use sets::{Sets, Way};
 pub struct Access {
     /// What it cost, waiting for the bus included.
     pub cost_ps: u64,
-    /// The part of it that a hit would not have cost: the CPU waited for memory, another cache or the bus.
-    pub wait_ps: u64,
     /// Whether it missed the CPU's cache.
     pub miss: bool,
 }
@@ -72,6 +70,8 @@ pub struct CacheStats {
     pub bus_invalidations: u64,
     /// Time waited for the bus.
     pub bus_wait_ps: u64,
+    /// What accesses cost beyond hits: the time waited for memory, other caches and the bus.
+    pub wait_ps: u64,
 }
 
 /// Counts of the lines of one kind: of those at one place within their 4 KB page, where the scheduling fields
@@ -220,7 +220,6 @@ impl CacheModel {
             sets.put_first(way, number, line.version);
             return Access {
                 cost_ps: self.hit_ps,
-                wait_ps: 0,
                 miss: false,
             };
         }
@@ -254,7 +253,6 @@ impl CacheModel {
             let now = Instant::from_ns(now.ns() + total.cost_ps / 1_000);
             let access = self.touch(cpu, now, u64::from(line) << self.line_shift, write);
             total.cost_ps += access.cost_ps;
-            total.wait_ps += access.wait_ps;
             total.miss |= access.miss;
         }
         total
@@ -274,12 +272,21 @@ impl CacheModel {
     ) -> Access {
         let last = self.line_of(address + u64::from(bytes.max(1)) - 1);
         let lines = u64::from(last - self.line_of(address)) + 1;
+        let waited_ps = self.stats(cpu).wait_ps;
         let mut access = self.touch_range(cpu, asked, address, bytes, false);
         let lead_ps = now.since(asked).ns() * 1_000;
         let hits_ps = lines * self.hit_ps;
         access.cost_ps = access.cost_ps.saturating_sub(lead_ps).max(hits_ps);
-        access.wait_ps = access.cost_ps - hits_ps;
+        self.cpus[cpu.index()].stats.wait_ps = waited_ps + (access.cost_ps - hits_ps);
         access
+    }
+
+    /// As [`CacheModel::touch`] for a write, where the way of the line is a part of something that is paid for
+    /// already: the hand-over of a lock. Nobody waits for memory.
+    pub fn take_over(&mut self, cpu: CpuId, now: Instant, address: u64) {
+        let waited_ps = self.stats(cpu).wait_ps;
+        self.touch(cpu, now, address, true);
+        self.cpus[cpu.index()].stats.wait_ps = waited_ps;
     }
 
     /// What needs another cache, the shared cache or memory.
@@ -357,6 +364,7 @@ impl CacheModel {
             stats.bus_wait_ps += wait;
             cost_ps += wait;
         }
+        stats.wait_ps += cost_ps.saturating_sub(self.hit_ps);
         if let Some(counts) = &mut self.by_offset {
             let count = &mut counts[((address % PAGE_BYTES) >> self.line_shift) as usize];
             count.misses += u64::from(!valid);
@@ -367,7 +375,6 @@ impl CacheModel {
         count.bus_transactions += u64::from(leaves_llc);
         Access {
             cost_ps,
-            wait_ps: cost_ps.saturating_sub(self.hit_ps),
             miss: !valid,
         }
     }

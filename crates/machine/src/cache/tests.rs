@@ -355,6 +355,24 @@ fn causes_of_misses_and_of_bus_transactions() {
 }
 
 #[test]
+fn what_an_access_costs_beyond_a_hit_is_waited() {
+    let mut cache = CacheModel::new(&machine());
+    cache.touch_range(CpuId(0), T0, 0x1000 + 60, 8, READ);
+    assert_eq!(cache.stats(CpuId(0)).wait_ps, 2 * (MEMORY - HIT));
+    cache.touch_range(CpuId(0), T0, 0x1000, 128, READ);
+    assert_eq!(cache.stats(CpuId(0)).wait_ps, 2 * (MEMORY - HIT));
+    // A hand-over is paid for otherwise; the line is the new owner's all the same.
+    cache.take_over(CpuId(2), T0, 0x1000);
+    assert_eq!(cache.stats(CpuId(2)).wait_ps, 0);
+    assert_eq!(cache.touch(CpuId(2), T0, 0x1000, WRITE).cost_ps, HIT);
+    assert_eq!(cache.touch(CpuId(0), T0, 0x1000, READ).cost_ps, TRANSFER[1]);
+    assert_eq!(
+        cache.stats(CpuId(0)).wait_ps,
+        2 * (MEMORY - HIT) + TRANSFER[1] - HIT
+    );
+}
+
+#[test]
 fn counts_by_structure() {
     use crate::address::{self, Structure};
     let mut cache = CacheModel::new(&machine());
@@ -575,7 +593,8 @@ proptest! {
                         "step {} of {:?}", index, steps
                     );
                     prop_assert_eq!(access.miss, miss.is_some());
-                    prop_assert_eq!(access.wait_ps, access.cost_ps - HIT);
+                    let waited = fast.stats(CpuId(cpu)).wait_ps - before.wait_ps;
+                    prop_assert_eq!(waited, access.cost_ps - HIT);
                 }
                 Step::Evict(cpu, ns) => {
                     fast.evict(CpuId(cpu), ns);
