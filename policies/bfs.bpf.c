@@ -302,13 +302,7 @@ void BPF_STRUCT_OPS(bfs_set_weight, struct task_struct *p, u32 weight)
 		t->nice = p->static_prio - 120;
 }
 
-void BPF_STRUCT_OPS(bfs_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		lab_task_refresh(&t->lab, p);
-}
+LAB_SET_CPUMASK(bfs)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(bfs_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)

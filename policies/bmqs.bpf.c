@@ -391,16 +391,6 @@ LAB_PART int bmqs_balance(s32 cpu)
  * Ops, in the order of a task's life.
  */
 
-/* Only the previous CPU: where a task goes is settled under the lock, in enqueue. */
-s32 BPF_STRUCT_OPS(bmqs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		t->old.sync = wake_flags & SCX_WAKE_SYNC;
-	return prev_cpu;
-}
-
 /* A task that may run on one CPU only waits there, outside the queue. */
 static __always_inline void bmqs_enqueue_pinned(struct task_struct *p, task_t *t, u64 enq_flags,
 						s64 tick)
@@ -510,17 +500,9 @@ void BPF_STRUCT_OPS(bmqs_dispatch, s32 cpu, struct task_struct *prev_p)
 	unsigned long flags;
 
 	lab_use_arena();
-	if (prev_p) {
-		prev = task_of(prev_p);
-		if (prev && !prev->old.on_cpu)
-			prev = NULL;
-	}
+	if (!linux24_previous(c, prev_p, (linux24_task_t **)&prev))
+		return;
 	if (prev) {
-		if (!lab_read(c->marked)) {
-			/* An IPI that came too late. */
-			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
-			return;
-		}
 		if (charge == CHARGE_RUNTIME)
 			linux24_charge(&prev->old, now);
 	}
@@ -563,11 +545,8 @@ void BPF_STRUCT_OPS(bmqs_dispatch, s32 cpu, struct task_struct *prev_p)
 		if (best->lab.cpu != cpu)
 			lab_count(LAB_PICKED_ELSEWHERE, 1);
 		alter(best);
-		best->old.takeable = false;
 		best->wanted = BMQS_NOBODY;
-		linux24_switch_to(c, cpu, &best->old, now);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, 0);
-		bpf_task_release(p);
+		linux24_dispatch(c, cpu, &best->old, p, now);
 		lab_unlock_irqrestore(&q->lock, flags);
 		return;
 	} while (can_loop);
@@ -677,14 +656,6 @@ void BPF_STRUCT_OPS(bmqs_set_weight, struct task_struct *p, u32 weight)
 		t->old.nice = p->static_prio - 120;
 }
 
-void BPF_STRUCT_OPS(bmqs_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		lab_task_refresh(&t->lab, p);
-}
-
 /* fork(): parent and child share the parent's remaining ticks; the child goes to the shortest queue. */
 s32 BPF_STRUCT_OPS_SLEEPABLE(bmqs_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
@@ -749,7 +720,7 @@ void BPF_STRUCT_OPS(bmqs_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(bmqs_ops,
-	       .select_cpu		= (void *)bmqs_select_cpu,
+	       .select_cpu		= (void *)linux24_select_cpu,
 	       .enqueue			= (void *)bmqs_enqueue,
 	       .dequeue			= (void *)bmqs_dequeue,
 	       .dispatch		= (void *)bmqs_dispatch,
@@ -759,7 +730,7 @@ SCX_OPS_DEFINE(bmqs_ops,
 	       .quiescent		= (void *)bmqs_quiescent,
 	       .yield			= (void *)bmqs_yield,
 	       .set_weight		= (void *)bmqs_set_weight,
-	       .set_cpumask		= (void *)bmqs_set_cpumask,
+	       .set_cpumask		= (void *)linux24_set_cpumask,
 	       .init_task		= (void *)bmqs_init_task,
 	       .exit_task		= (void *)bmqs_exit_task,
 	       .disable			= (void *)bmqs_disable,

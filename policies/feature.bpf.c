@@ -759,16 +759,9 @@ void BPF_STRUCT_OPS(feature_dispatch, s32 cpu, struct task_struct *prev_p)
 
 	lab_use_arena();
 	rq = feature_rq(cpu);
-	if (prev_p) {
-		prev = task_of(prev_p);
-		if (prev && !prev->q.on_cpu)
-			prev = NULL;
-	}
+	if (!rq_previous(&rq->q, prev_p, (lab_rq_task_t **)&prev))
+		return;
 	if (prev) {
-		if (rq_late_interrupt(&rq->q, &prev->q)) {
-			scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
-			return;
-		}
 		feature_charge(prev, now);
 	} else if (lab_read(rq->due)) {
 		feature_execute(cpu);
@@ -878,13 +871,7 @@ bool BPF_STRUCT_OPS(feature_yield, struct task_struct *from, struct task_struct 
 	return true;
 }
 
-void BPF_STRUCT_OPS(feature_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		lab_task_refresh(&t->lab, p);
-}
+LAB_SET_CPUMASK(feature)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(feature_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
@@ -963,20 +950,5 @@ void BPF_STRUCT_OPS(feature_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(feature_ops,
-	       .select_cpu		= (void *)feature_select_cpu,
-	       .enqueue			= (void *)feature_enqueue,
-	       .dequeue			= (void *)feature_dequeue,
-	       .dispatch		= (void *)feature_dispatch,
-	       .tick			= (void *)feature_tick,
-	       .running			= (void *)feature_running,
-	       .stopping		= (void *)feature_stopping,
-	       .quiescent		= (void *)feature_quiescent,
-	       .yield			= (void *)feature_yield,
-	       .set_cpumask		= (void *)feature_set_cpumask,
-	       .init_task		= (void *)feature_init_task,
-	       .exit_task		= (void *)feature_exit_task,
-	       .disable			= (void *)feature_disable,
-	       .init			= (void *)feature_init,
-	       .exit			= (void *)feature_exit,
-	       .flags			= SCX_OPS_ENQ_MIGRATION_DISABLED,
+	       RQ_OPS(feature),
 	       .name			= "feature");

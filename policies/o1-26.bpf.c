@@ -852,16 +852,9 @@ void BPF_STRUCT_OPS(o26_dispatch, s32 cpu, struct task_struct *prev_p)
 
 	lab_use_arena();
 	rq = o26_rq(rq_at(cpu));
-	if (prev_p) {
-		prev = task_of(prev_p);
-		if (prev && !prev->q.on_cpu)
-			prev = NULL;
-	}
+	if (!rq_previous(&rq->q, prev_p, (lab_rq_task_t **)&prev))
+		return;
 	if (prev) {
-		if (rq_late_interrupt(&rq->q, &prev->q)) {
-			scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
-			return;
-		}
 		o26_charge(prev, now);
 		o26_account(prev, now);
 	}
@@ -1100,20 +1093,5 @@ void BPF_STRUCT_OPS(o26_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(o1_26_ops,
-	       .select_cpu		= (void *)o26_select_cpu,
-	       .enqueue			= (void *)o26_enqueue,
-	       .dequeue			= (void *)o26_dequeue,
-	       .dispatch		= (void *)o26_dispatch,
-	       .tick			= (void *)o26_tick,
-	       .running			= (void *)o26_running,
-	       .stopping		= (void *)o26_stopping,
-	       .quiescent		= (void *)o26_quiescent,
-	       .yield			= (void *)o26_yield,
-	       .set_cpumask		= (void *)o26_set_cpumask,
-	       .init_task		= (void *)o26_init_task,
-	       .exit_task		= (void *)o26_exit_task,
-	       .disable			= (void *)o26_disable,
-	       .init			= (void *)o26_init,
-	       .exit			= (void *)o26_exit,
-	       .flags			= SCX_OPS_ENQ_MIGRATION_DISABLED,
+	       RQ_OPS(o26),
 	       .name			= "o1_26");

@@ -587,16 +587,9 @@ void BPF_STRUCT_OPS(o1_dispatch, s32 cpu, struct task_struct *prev_p)
 
 	lab_use_arena();
 	rq = o1_rq(rq_at(cpu));
-	if (prev_p) {
-		prev = task_of(prev_p);
-		if (prev && !prev->q.on_cpu)
-			prev = NULL;
-	}
+	if (!rq_previous(&rq->q, prev_p, (lab_rq_task_t **)&prev))
+		return;
 	if (prev) {
-		if (rq_late_interrupt(&rq->q, &prev->q)) {
-			scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
-			return;
-		}
 		o1_charge(prev, scx_bpf_now());
 	}
 	if (!lab_lock_irqsave(&rq->q.lock, flags))
@@ -819,20 +812,5 @@ void BPF_STRUCT_OPS(o1_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(o1_ops,
-	       .select_cpu		= (void *)o1_select_cpu,
-	       .enqueue			= (void *)o1_enqueue,
-	       .dequeue			= (void *)o1_dequeue,
-	       .dispatch		= (void *)o1_dispatch,
-	       .tick			= (void *)o1_tick,
-	       .running			= (void *)o1_running,
-	       .stopping		= (void *)o1_stopping,
-	       .quiescent		= (void *)o1_quiescent,
-	       .yield			= (void *)o1_yield,
-	       .set_cpumask		= (void *)o1_set_cpumask,
-	       .init_task		= (void *)o1_init_task,
-	       .exit_task		= (void *)o1_exit_task,
-	       .disable			= (void *)o1_disable,
-	       .init			= (void *)o1_init,
-	       .exit			= (void *)o1_exit,
-	       .flags			= SCX_OPS_ENQ_MIGRATION_DISABLED,
+	       RQ_OPS(o1),
 	       .name			= "o1");

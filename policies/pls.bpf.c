@@ -271,20 +271,6 @@ void BPF_STRUCT_OPS(pls_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(pls_ops,
-	       .select_cpu		= (void *)queue24_select_cpu,
-	       .enqueue			= (void *)queue24_enqueue,
-	       .dequeue			= (void *)queue24_dequeue,
-	       .dispatch		= (void *)queue24_dispatch,
-	       .tick			= (void *)queue24_tick,
-	       .running			= (void *)queue24_running,
-	       .stopping		= (void *)queue24_stopping,
-	       .quiescent		= (void *)queue24_quiescent,
-	       .yield			= (void *)queue24_yield,
-	       .set_weight		= (void *)queue24_set_weight,
-	       .set_cpumask		= (void *)queue24_set_cpumask,
-	       .init_task		= (void *)queue24_init_task,
-	       .exit_task		= (void *)queue24_exit_task,
-	       .disable			= (void *)queue24_disable,
-	       .init			= (void *)queue24_init,
+	       QUEUE24_OPS,
 	       .exit			= (void *)pls_exit,
 	       .name			= "pls");

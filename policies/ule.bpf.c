@@ -863,16 +863,9 @@ void BPF_STRUCT_OPS(ule_dispatch, s32 cpu, struct task_struct *prev_p)
 
 	lab_use_arena();
 	rq = ule_rq(rq_at(cpu));
-	if (prev_p) {
-		prev = task_of(prev_p);
-		if (prev && !prev->q.on_cpu)
-			prev = NULL;
-	}
+	if (!rq_previous(&rq->q, prev_p, (lab_rq_task_t **)&prev))
+		return;
 	if (prev) {
-		if (rq_late_interrupt(&rq->q, &prev->q)) {
-			scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
-			return;
-		}
 		ule_charge(prev, scx_bpf_now());
 	}
 	if (!lab_lock_irqsave(&rq->q.lock, flags))
@@ -1087,20 +1080,5 @@ void BPF_STRUCT_OPS(ule_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(ule_ops,
-	       .select_cpu		= (void *)ule_select_cpu,
-	       .enqueue			= (void *)ule_enqueue,
-	       .dequeue			= (void *)ule_dequeue,
-	       .dispatch		= (void *)ule_dispatch,
-	       .tick			= (void *)ule_tick,
-	       .running			= (void *)ule_running,
-	       .stopping		= (void *)ule_stopping,
-	       .quiescent		= (void *)ule_quiescent,
-	       .yield			= (void *)ule_yield,
-	       .set_cpumask		= (void *)ule_set_cpumask,
-	       .init_task		= (void *)ule_init_task,
-	       .exit_task		= (void *)ule_exit_task,
-	       .disable			= (void *)ule_disable,
-	       .init			= (void *)ule_init,
-	       .exit			= (void *)ule_exit,
-	       .flags			= SCX_OPS_ENQ_MIGRATION_DISABLED,
+	       RQ_OPS(ule),
 	       .name			= "ule");

@@ -314,28 +314,10 @@ __weak int fair_remove(task_t *t __arg_arena)
  * Balancing.
  */
 
-/*
- * Takes the lock of @other while that of @rq is held: the lower CPU's first. If
- * that order is wrong and a try fails, the held lock is given up meanwhile.
- * False: the policy has ended, no lock is held.
- */
+/* Takes the lock of @other while that of @rq is held, the lower CPU's first: lab_lock_second(). */
 static __always_inline bool fair_lock_second(rq_t *rq, rq_t *other)
 {
-	if (other->cpu > rq->cpu) {
-		if (lab_lock(&other->lock))
-			return true;
-		lab_unlock(&rq->lock);
-		return false;
-	}
-	if (lab_trylock(&other->lock))
-		return true;
-	lab_unlock(&rq->lock);
-	if (!lab_lock(&other->lock))
-		return false;
-	if (lab_lock(&rq->lock))
-		return true;
-	lab_unlock(&other->lock);
-	return false;
+	return lab_lock_second(&rq->lock, &other->lock, other->cpu > rq->cpu);
 }
 
 /* Whether the real task may run on @cpu; the cached mask is only a filter. */
@@ -928,13 +910,7 @@ void BPF_STRUCT_OPS(fair_op_tick, struct task_struct *p)
 	}
 }
 
-void BPF_STRUCT_OPS(fair_op_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		lab_task_refresh(&t->lab, p);
-}
+LAB_SET_CPUMASK(fair_op)
 
 /* Nice level and policy; a waiting task is enqueued again anyway. */
 void BPF_STRUCT_OPS(fair_op_set_weight, struct task_struct *p, u32 weight)

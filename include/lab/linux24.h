@@ -355,6 +355,44 @@ static __always_inline void linux24_refresh(linux24_task_t *t, struct task_struc
 	t->rt_priority = p->rt_priority;
 }
 
+/* Only the previous CPU: where a task goes is settled under a lock, in enqueue. */
+s32 BPF_STRUCT_OPS(linux24_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	linux24_task_t *t = (linux24_task_t *)lab_task_of(p);
+
+	if (t)
+		t->sync = wake_flags & SCX_WAKE_SYNC;
+	return prev_cpu;
+}
+
+LAB_SET_CPUMASK(linux24)
+
+/*
+ * ops.dispatch, at its beginning: the context of the previous task in @prev, NULL
+ * if it does not go on. False: it runs on, as an interrupt has come too late.
+ */
+static __always_inline bool linux24_previous(cpu_t *c, struct task_struct *prev_p,
+					     linux24_task_t **prev)
+{
+	*prev = prev_p ? (linux24_task_t *)lab_task_of(prev_p) : NULL;
+	if (*prev && !(*prev)->on_cpu)
+		*prev = NULL;
+	if (!*prev || lab_read(c->marked))
+		return true;
+	scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
+	return false;
+}
+
+/* ops.dispatch, at its end: the CPU goes on with a task that waited and was claimed as @p. */
+static __always_inline void linux24_dispatch(cpu_t *c, s32 cpu, linux24_task_t *t,
+					     struct task_struct *p, u64 now)
+{
+	t->takeable = false;
+	linux24_switch_to(c, cpu, t, now);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, 0);
+	bpf_task_release(p);
+}
+
 /* ops.running: a task that came by the local queue becomes the CPU's, too. */
 static __always_inline void linux24_running(linux24_task_t *t, struct task_struct *p)
 {

@@ -77,16 +77,6 @@ static __always_inline void queue24_refile(task_t *t, bool surely)
 	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 }
 
-/* Only the previous CPU: where a task goes is settled under the lock, in enqueue. */
-s32 BPF_STRUCT_OPS(queue24_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		t->old.sync = wake_flags & SCX_WAKE_SYNC;
-	return prev_cpu;
-}
-
 /* A task that may run on one CPU only waits there, outside the queue. */
 static __always_inline void queue24_enqueue_pinned(struct task_struct *p, task_t *t, u64 enq_flags)
 {
@@ -188,17 +178,9 @@ void BPF_STRUCT_OPS(queue24_dispatch, s32 cpu, struct task_struct *prev_p)
 	s32 value;
 
 	lab_use_arena();
-	if (prev_p) {
-		prev = task_of(prev_p);
-		if (prev && !prev->old.on_cpu)
-			prev = NULL;
-	}
+	if (!linux24_previous(c, prev_p, (linux24_task_t **)&prev))
+		return;
 	if (prev) {
-		if (!lab_read(c->marked)) {
-			/* An IPI that came too late. */
-			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
-			return;
-		}
 		queue24_charge(prev, now);
 	}
 	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
@@ -259,10 +241,7 @@ void BPF_STRUCT_OPS(queue24_dispatch, s32 cpu, struct task_struct *prev_p)
 			    (lab_nr_cpus == 1 || prev_p->nr_cpus_allowed > 1))
 				rq_add(prev);
 		}
-		best->old.takeable = false;
-		linux24_switch_to(c, cpu, &best->old, now);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, 0);
-		bpf_task_release(p);
+		linux24_dispatch(c, cpu, &best->old, p, now);
 		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 		return;
 	} while (can_loop);
@@ -376,14 +355,6 @@ void BPF_STRUCT_OPS(queue24_set_weight, struct task_struct *p, u32 weight)
 	queue24_refile(t, false);
 }
 
-void BPF_STRUCT_OPS(queue24_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		lab_task_refresh(&t->lab, p);
-}
-
 /* fork(): parent and child share the parent's remaining ticks. */
 s32 BPF_STRUCT_OPS_SLEEPABLE(queue24_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
@@ -449,5 +420,23 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(queue24_init)
 	linux24_init_cpus();
 	return rq_init();
 }
+
+/* All of a policy's table but ops.exit and its name. */
+#define QUEUE24_OPS							\
+	.select_cpu		= (void *)linux24_select_cpu,		\
+	.enqueue		= (void *)queue24_enqueue,		\
+	.dequeue		= (void *)queue24_dequeue,		\
+	.dispatch		= (void *)queue24_dispatch,		\
+	.tick			= (void *)queue24_tick,			\
+	.running		= (void *)queue24_running,		\
+	.stopping		= (void *)queue24_stopping,		\
+	.quiescent		= (void *)queue24_quiescent,		\
+	.yield			= (void *)queue24_yield,		\
+	.set_weight		= (void *)queue24_set_weight,		\
+	.set_cpumask		= (void *)linux24_set_cpumask,		\
+	.init_task		= (void *)queue24_init_task,		\
+	.exit_task		= (void *)queue24_exit_task,		\
+	.disable		= (void *)queue24_disable,		\
+	.init			= (void *)queue24_init
 
 #endif /* LAB_LINUX24_QUEUE_H */

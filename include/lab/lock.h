@@ -235,4 +235,28 @@ do {									\
 	lab_irq_restore(flags);						\
 } while (0)
 
+/*
+ * Takes @other while @held is held. @in_order: that is the order in which they
+ * are taken; otherwise, and if a try fails, @held is given up meanwhile. False:
+ * the policy has ended, neither is held.
+ */
+static __always_inline bool lab_lock_second(lab_lock_t *held, lab_lock_t *other, bool in_order)
+{
+	if (in_order) {
+		if (lab_lock(other))
+			return true;
+		lab_unlock(held);
+		return false;
+	}
+	if (lab_trylock(other))
+		return true;
+	lab_unlock(held);
+	if (!lab_lock(other))
+		return false;
+	if (lab_lock(held))
+		return true;
+	lab_unlock(other);
+	return false;
+}
+
 #endif /* LAB_LOCK_H */

@@ -10,16 +10,6 @@
  * Ops, in the order of a task's life.
  */
 
-/* Only the previous CPU: where a task goes is settled under the locks, in enqueue. */
-s32 BPF_STRUCT_OPS(mq_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		t->old.sync = wake_flags & SCX_WAKE_SYNC;
-	return prev_cpu;
-}
-
 /* A task that may run on one CPU only waits there, outside the queues. */
 static __always_inline void mq_enqueue_pinned(struct task_struct *p, task_t *t, u64 enq_flags,
 					      u32 number)
@@ -189,17 +179,9 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 
 	lab_use_arena();
 	pool = pool_at(pool_of_cpu(cpu));
-	if (prev_p) {
-		prev = task_of(prev_p);
-		if (prev && !prev->old.on_cpu)
-			prev = NULL;
-	}
+	if (!linux24_previous(c, prev_p, (linux24_task_t **)&prev))
+		return;
 	if (prev) {
-		if (!lab_read(c->marked)) {
-			/* An IPI that came too late. */
-			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
-			return;
-		}
 		mq_catch_up(prev, mq_number());
 		if (charge == CHARGE_RUNTIME)
 			linux24_charge(&prev->old, now);
@@ -291,10 +273,7 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 			lab_count(LAB_PICKED_ELSEWHERE, 1);
 		alter(best);
 		lab_write(c->na, mq_na(best));
-		best->old.takeable = false;
-		linux24_switch_to(c, cpu, &best->old, now);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, 0);
-		bpf_task_release(p);
+		linux24_dispatch(c, cpu, &best->old, p, now);
 		lab_unlock_irqrestore(&q->lock, flags);
 		return;
 	} while (can_loop);
@@ -426,14 +405,6 @@ void BPF_STRUCT_OPS(mq_set_weight, struct task_struct *p, u32 weight)
 	t->old.nice = p->static_prio - 120;
 }
 
-void BPF_STRUCT_OPS(mq_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		lab_task_refresh(&t->lab, p);
-}
-
 /* fork(): parent and child share the parent's remaining ticks. */
 s32 BPF_STRUCT_OPS_SLEEPABLE(mq_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
@@ -538,7 +509,7 @@ static __always_inline s32 mq_init_queues(void)
 
 #define MQ_OPS(ops, title, initialize, finish)				\
 	SCX_OPS_DEFINE(ops,						\
-		       .select_cpu	= (void *)mq_select_cpu,	\
+		       .select_cpu	= (void *)linux24_select_cpu,	\
 		       .enqueue		= (void *)mq_enqueue,		\
 		       .dequeue		= (void *)mq_dequeue,		\
 		       .dispatch	= (void *)mq_dispatch,		\
@@ -548,7 +519,7 @@ static __always_inline s32 mq_init_queues(void)
 		       .quiescent	= (void *)mq_quiescent,		\
 		       .yield		= (void *)mq_yield,		\
 		       .set_weight	= (void *)mq_set_weight,	\
-		       .set_cpumask	= (void *)mq_set_cpumask,	\
+		       .set_cpumask	= (void *)linux24_set_cpumask,	\
 		       .init_task	= (void *)mq_init_task,		\
 		       .exit_task	= (void *)mq_exit_task,		\
 		       .disable		= (void *)mq_disable,		\

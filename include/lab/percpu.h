@@ -149,28 +149,10 @@ static __always_inline lab_rq_t *rq_lock_home(lab_rq_task_t *t)
 	return NULL;
 }
 
-/*
- * Takes the lock of @other while that of @rq is held: the lower CPU's first. If
- * that order is wrong and a try fails, the held lock is given up meanwhile.
- * False: the policy has ended, no lock is held.
- */
+/* Takes the lock of @other while that of @rq is held, the lower CPU's first: lab_lock_second(). */
 static __always_inline bool rq_lock_second(lab_rq_t *rq, lab_rq_t *other)
 {
-	if (other->cpu > rq->cpu) {
-		if (lab_lock(&other->lock))
-			return true;
-		lab_unlock(&rq->lock);
-		return false;
-	}
-	if (lab_trylock(&other->lock))
-		return true;
-	lab_unlock(&rq->lock);
-	if (!lab_lock(&other->lock))
-		return false;
-	if (lab_lock(&rq->lock))
-		return true;
-	lab_unlock(&other->lock);
-	return false;
+	return lab_lock_second(&rq->lock, &other->lock, other->cpu > rq->cpu);
 }
 
 /*
@@ -491,6 +473,22 @@ static __always_inline void rq_new_task(lab_rq_task_t *t, struct task_struct *p)
 	t->asleep = true;
 }
 
+/*
+ * ops.dispatch, at its beginning: the context of the previous task in @prev, NULL
+ * if it does not go on. False: it runs on, as an interrupt has come too late.
+ */
+static __always_inline bool rq_previous(lab_rq_t *rq, struct task_struct *prev_p,
+					lab_rq_task_t **prev)
+{
+	*prev = prev_p ? (lab_rq_task_t *)lab_task_of(prev_p) : NULL;
+	if (*prev && !(*prev)->on_cpu)
+		*prev = NULL;
+	if (!*prev || lab_read(rq->marked))
+		return true;
+	scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
+	return false;
+}
+
 /* ops.dispatch, once the lock is held: the choice of the queue's CPU begins. */
 static __always_inline void rq_begin_choice(lab_rq_t *rq)
 {
@@ -517,12 +515,6 @@ static __always_inline void rq_end_choice(lab_rq_t *rq, lab_rq_task_t *next, str
 	}
 }
 
-/* Whether dispatch was called for the running task by an interrupt that came too late. */
-static __always_inline bool rq_late_interrupt(lab_rq_t *rq, lab_rq_task_t *prev)
-{
-	return prev && !lab_read(rq->marked);
-}
-
 /* ops.disable, ops.exit_task: the task is none of ours any more. */
 static __always_inline void rq_forget(lab_rq_task_t *t)
 {
@@ -545,14 +537,7 @@ void BPF_STRUCT_OPS(prefix##_dequeue, struct task_struct *p, u64 deq_flags)	\
 		rq_dequeue(&t->q, deq_flags);					\
 }										\
 										\
-void BPF_STRUCT_OPS(prefix##_set_cpumask, struct task_struct *p,		\
-		    const struct cpumask *cpumask)				\
-{										\
-	task_t *t = task_of(p);							\
-										\
-	if (t)									\
-		lab_task_refresh(&t->lab, p);					\
-}										\
+LAB_SET_CPUMASK(prefix)								\
 										\
 void BPF_STRUCT_OPS(prefix##_disable, struct task_struct *p)			\
 {										\
@@ -561,5 +546,24 @@ void BPF_STRUCT_OPS(prefix##_disable, struct task_struct *p)			\
 	if (t)									\
 		rq_forget(&t->q);						\
 }
+
+/* All of a policy's table but its name. */
+#define RQ_OPS(prefix)							\
+	.select_cpu		= (void *)prefix##_select_cpu,		\
+	.enqueue		= (void *)prefix##_enqueue,		\
+	.dequeue		= (void *)prefix##_dequeue,		\
+	.dispatch		= (void *)prefix##_dispatch,		\
+	.tick			= (void *)prefix##_tick,		\
+	.running		= (void *)prefix##_running,		\
+	.stopping		= (void *)prefix##_stopping,		\
+	.quiescent		= (void *)prefix##_quiescent,		\
+	.yield			= (void *)prefix##_yield,		\
+	.set_cpumask		= (void *)prefix##_set_cpumask,		\
+	.init_task		= (void *)prefix##_init_task,		\
+	.exit_task		= (void *)prefix##_exit_task,		\
+	.disable		= (void *)prefix##_disable,		\
+	.init			= (void *)prefix##_init,		\
+	.exit			= (void *)prefix##_exit,		\
+	.flags			= SCX_OPS_ENQ_MIGRATION_DISABLED
 
 #endif /* LAB_PERCPU_H */
