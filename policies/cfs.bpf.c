@@ -22,7 +22,10 @@
  * - Load is the sum of the weights of runnable tasks now, not a decaying average
  *   of them, and a queue is compared with the busiest one, not group with group.
  *   Balancing so reacts faster and more to chance.
- * - Nobody is pushed from a CPU while it runs (active balance).
+ * - Active balance is for threads of a core only: who runs alone on his CPU but
+ *   shares its core goes to an idle core, once his own tick has found that four
+ *   times in a row (five times, beyond the cache). Linux evens out the numbers of
+ *   running tasks of nodes in this way, too.
  * - A new task is placed on the queue it goes to, with its parent's virtual time
  *   moved to that queue's clock, not on its parent's queue.
  * - sched_ext has no tick on idle CPUs: the tick of a CPU where tasks wait wakes

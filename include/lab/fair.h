@@ -46,6 +46,14 @@
 /* A busy CPU balances this many times more rarely. */
 #define FAIR_BUSY_FACTOR	16
 
+/*
+ * A running task is pushed from a core that it shares to an idle one once that
+ * was found so many times in a row: one more than Linux's nr_balance_failed may
+ * be, cache_nice_tries + 2, within a cache and beyond it.
+ */
+#define FAIR_PUSH_LOOKS_LLC	4
+#define FAIR_PUSH_LOOKS_FAR	5
+
 struct fair_task {
 	struct lab_task lab;		/* node: among the waiting ones of its queue */
 	struct lab_rb_node tree;
@@ -60,10 +68,12 @@ struct fair_task {
 	u64 weight;			/* of its nice level */
 	u64 flips_ns;			/* when flips were halved last */
 	s32 home;			/* CPU whose queue it is or was in */
+	u32 to;				/* 1 + the CPU that it is being pushed to, or 0 */
 	s32 nice;			/* -20 to 19 */
 	u32 policy;			/* FAIR_BATCH, FAIR_IDLE or something else */
 	u32 flips;			/* how often it woke another task than before, halved each second */
 	u32 wakee;			/* number of the context that it woke last */
+	u32 pad;
 	bool queued;			/* in the queue of its home */
 	bool asleep;			/* blocked, or not enqueued yet */
 	bool fresh;			/* forked, and not enqueued yet */
@@ -82,6 +92,7 @@ struct fair_rq {
 	u32 cpu;
 	bool online;
 	bool asked;			/* woken to take tasks from others */
+	u32 push;			/* 1 + the CPU that the running task shall go to, or 0 */
 	/* Under the lock. */
 	struct lab_rb_tree tree __attribute__((aligned(LAB_CACHELINE)));
 	struct lab_list waiting;	/* the last one has waited for longest */
@@ -91,6 +102,8 @@ struct fair_rq {
 	u64 idle_avg_ns;		/* how long it is idle each time */
 	u64 balance_ns[LAB_NR_LEVELS];	/* when it balances next */
 	u32 failed;			/* balancings that found nothing to move */
+	u32 crowded[LAB_NR_LEVELS];	/* looks in a row that found the core shared and another idle */
+	u64 look_ns[LAB_NR_LEVELS];	/* when it looks next */
 } __attribute__((aligned(LAB_CACHELINE)));
 
 typedef struct fair_rq __arena rq_t;
@@ -557,8 +570,8 @@ static __always_inline s32 fair_select_idlest(struct task_struct *p, s32 cpu)
 	return lab_cpu_at(at);
 }
 
-/* An idle CPU that shares the cache of @target: of an idle core, else any; -1: none. */
-static __noinline s32 fair_idle_near(struct task_struct *p, s32 target)
+/* An idle CPU of those that share @level with @target: of an idle core, else any, if that will do; -1: none. */
+static __noinline s32 fair_idle_near(struct task_struct *p, s32 target, u32 level, bool any_will_do)
 {
 	u32 i, begin, end;
 	s32 cpu, core = -1, any = -1;
@@ -567,8 +580,8 @@ static __noinline s32 fair_idle_near(struct task_struct *p, s32 target)
 
 	lab_use_arena();
 	place = lab_place_of(target);
-	begin = place->begin[LAB_LEVEL_LLC];
-	end = place->end[LAB_LEVEL_LLC];
+	begin = place->begin[level & (LAB_NR_LEVELS - 1)];
+	end = place->end[level & (LAB_NR_LEVELS - 1)];
 	bpf_for(i, begin, end) {
 		cpu = lab_cpu_at(i);
 		place = lab_place_of(cpu);
@@ -585,7 +598,7 @@ static __noinline s32 fair_idle_near(struct task_struct *p, s32 target)
 		if (i + 1 == place->end[LAB_LEVEL_CORE] && whole && core >= 0)
 			return core;
 	}
-	return any;
+	return any_will_do ? any : -1;
 }
 
 /* Notes whom @waker wakes: one that wakes many in turn shall not gather them around itself. */
@@ -659,8 +672,82 @@ static __noinline s32 fair_select_cpu(struct task_struct *p, task_t *t, s32 prev
 	if (target != prev_cpu && lab_share(target, prev_cpu, LAB_LEVEL_LLC) &&
 	    fair_cpu_idle(prev_cpu) && bpf_cpumask_test_cpu(prev_cpu, p->cpus_ptr))
 		return prev_cpu;
-	cpu = fair_idle_near(p, target);
+	cpu = fair_idle_near(p, target, LAB_LEVEL_LLC, true);
 	return cpu >= 0 ? cpu : target;
+}
+
+/*
+ * Active balance: who runs alone on his CPU, but shares the core, goes to a core
+ * that is idle. Linux lets the idle CPU find him; here his own tick does, as
+ * sched_ext has none on idle CPUs.
+ */
+
+/* Whether another thread of the core runs a task that is not about to go. */
+static __always_inline bool fair_core_shared(s32 cpu)
+{
+	lab_place_t *place = lab_place_of(cpu);
+	u32 i, end = place->end[LAB_LEVEL_CORE];
+	rq_t *rq;
+
+	bpf_for(i, place->begin[LAB_LEVEL_CORE], end) {
+		rq = rq_at(lab_cpu_at(i));
+		if (rq->cpu == cpu)
+			continue;
+		lab_touch(&rq->nr, false);
+		if (lab_read(rq->curr) && !rq->push)
+			return true;
+	}
+	return false;
+}
+
+/* The tick of @p, beside which nobody waits: the CPU it shall go to, or -1. */
+static __noinline s32 fair_push_target(struct task_struct *p, s32 cpu, u64 now)
+{
+	rq_t *rq = rq_at(cpu);
+	u32 level, but, until, begin, end;
+	lab_place_t *place;
+	s32 idle;
+
+	lab_use_arena();
+	place = lab_place_of(cpu);
+	but = place->begin[LAB_LEVEL_CORE];
+	until = place->end[LAB_LEVEL_CORE];
+	if (until - but < 2 || p->nr_cpus_allowed == 1)
+		return -1;
+	bpf_for(level, LAB_LEVEL_LLC, LAB_NR_LEVELS) {
+		u32 l = level & (LAB_NR_LEVELS - 1);
+
+		begin = place->begin[l];
+		end = place->end[l];
+		if (end - begin == until - but)
+			continue;
+		but = begin;
+		until = end;
+		if (now < rq->look_ns[l])
+			continue;
+		rq->look_ns[l] = now + (end - begin) * 1000000ull;
+		idle = fair_core_shared(cpu) ? fair_idle_near(p, cpu, l, false) : -1;
+		rq->crowded[l] = idle < 0 ? 0 : rq->crowded[l] + 1;
+		if (rq->crowded[l] >= (l == LAB_LEVEL_LLC ? FAIR_PUSH_LOOKS_LLC :
+							    FAIR_PUSH_LOOKS_FAR)) {
+			rq->crowded[l] = 0;
+			return idle;
+		}
+	}
+	return -1;
+}
+
+/* Where a task that leaves the CPU is enqueued: at its CPU, or where it is being pushed to, if that is still idle. */
+static __always_inline s32 fair_destination(struct task_struct *p, task_t *t)
+{
+	s32 cpu = t->to - 1;
+
+	if (!t->to)
+		return scx_bpf_task_cpu(p);
+	t->to = 0;
+	if (fair_cpu_idle(cpu) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		return cpu;
+	return scx_bpf_task_cpu(p);
 }
 
 /*
@@ -699,12 +786,12 @@ __weak int fair_not_current(task_t *t __arg_arena)
 
 void BPF_STRUCT_OPS(fair_op_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	s32 cpu = scx_bpf_task_cpu(p);
 	u64 now = scx_bpf_now();
 	task_t *t = task_of(p);
 	unsigned long flags;
 	bool preempt, fresh, idle;
 	rq_t *rq;
+	s32 cpu;
 
 	if (!t) {
 		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
@@ -713,6 +800,7 @@ void BPF_STRUCT_OPS(fair_op_enqueue, struct task_struct *p, u64 enq_flags)
 	fair_remove(t);
 	/* It was chosen, but the choice came to nothing; or it was moved while it ran. */
 	fair_not_current(t);
+	cpu = fair_destination(p, t);
 	rq = rq_at(cpu);
 	if (!lab_lock_irqsave(&rq->lock, flags))
 		return;
@@ -751,6 +839,7 @@ void BPF_STRUCT_OPS(fair_op_dispatch, s32 cpu, struct task_struct *prev_p)
 	u64 now = scx_bpf_now();
 	struct task_struct *p;
 	unsigned long flags;
+	u32 push;
 
 	lab_use_arena();
 	if (prev_p && (prev_p->scx.flags & SCX_TASK_QUEUED))
@@ -770,6 +859,9 @@ void BPF_STRUCT_OPS(fair_op_dispatch, s32 cpu, struct task_struct *prev_p)
 		return;
 	}
 	rq->asked = false;
+	push = rq->push;
+	if (push)
+		lab_write(rq->push, 0);
 
 	while (can_loop) {
 		t = fair_pick(rq, prev);
@@ -800,6 +892,13 @@ void BPF_STRUCT_OPS(fair_op_dispatch, s32 cpu, struct task_struct *prev_p)
 		lab_unlock_irqrestore(&rq->lock, flags);
 		scx_bpf_error("the loop budget ran out before a choice");
 		return;
+	}
+	if (prev && push) {
+		/* With no slice left it is enqueued again: ops.enqueue sends it there. */
+		fair_leave(rq, prev, now);
+		prev->to = push;
+		lab_write(rq->curr, NULL);
+		prev = NULL;
 	}
 	if (!prev)
 		rq->idle_ns = now;
@@ -832,11 +931,13 @@ void BPF_STRUCT_OPS(fair_op_running, struct task_struct *p)
 	if (!t)
 		return;
 	t->started_ns = now;
+	t->to = 0;
 	fair_idle_ended(rq, now);
 	if (rq->curr == t)
 		return;
 	/* It came by the CPU's local queue without a choice. */
 	lab_count(LAB_PINNED_LOCAL, 1);
+	rq->push = 0;
 	fair_remove(t);
 	t->lab.cpu = cpu;
 	t->home = cpu;
@@ -898,6 +999,13 @@ void BPF_STRUCT_OPS(fair_op_tick, struct task_struct *p)
 	}
 	waits = rq->nr;
 	lab_unlock_irqrestore(&rq->lock, flags);
+	if (!waits) {
+		idle = fair_push_target(p, cpu, now);
+		if (idle >= 0) {
+			lab_write(rq->push, idle + 1);
+			ends = true;
+		}
+	}
 	if (ends)
 		scx_bpf_task_set_slice(p, 0);
 	if (!waits)
@@ -1023,6 +1131,7 @@ static __always_inline int fair_init(void)
 	.set_cpumask		= (void *)fair_op_set_cpumask,		\
 	.init_task		= (void *)fair_op_init_task,		\
 	.exit_task		= (void *)fair_op_exit_task,		\
-	.disable		= (void *)fair_op_disable
+	.disable		= (void *)fair_op_disable,		\
+	.flags			= SCX_OPS_ENQ_LAST
 
 #endif /* LAB_FAIR_H */

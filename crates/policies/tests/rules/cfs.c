@@ -392,6 +392,153 @@ static void fork_goes_to_the_idlest(void)
 	EQUAL(OPS.select_cpu(child, 0, SCX_WAKE_FORK), 3);
 }
 
+/* Two cores of two threads; tasks run on both of the first. */
+static struct task_struct *share_a_core(void)
+{
+	struct task_struct *p;
+
+	script.core_cpus = 2;
+	script_start(4);
+	p = running_on(0, 0, 100 * MS);
+	running_on(1, 0, 100 * MS);
+	return p;
+}
+
+/* Ticks of CPU 0 until its task is asked to go; 100: it is not. A look at four CPUs comes every 4 ms. */
+static u32 ticks_until_pushed(struct task_struct *p)
+{
+	u32 i;
+
+	for (i = 1; i < 100; i++) {
+		script.now_ns += 4 * MS;
+		script_tick(0);
+		if (!p->scx.slice)
+			break;
+	}
+	return i;
+}
+
+static void active_balance(void)
+{
+	struct task_struct *p = share_a_core();
+
+	EQUAL(ticks_until_pushed(p), FAIR_PUSH_LOOKS_LLC);
+	script_calm();
+	CHECK(!script_schedule(0));
+	CHECK(!rqs[0].curr);
+	EQUAL(rqs[0].push, 0);
+	EQUAL(rqs[2].nr + rqs[3].nr, 1);
+	CHECK(script.kicks[ctx(p)->home] == SCX_KICK_IDLE);
+	CHECK(script_schedule(ctx(p)->home) == p);
+	/* The one that is left has the core to itself. */
+	script.now_ns += 100 * MS;
+	script.cpu = 1;
+	EQUAL(fair_push_target(script.curr[1], 1, script.now_ns), -1);
+	EQUAL(rqs[1].crowded[LAB_LEVEL_LLC], 0);
+}
+
+static void active_balance_one_of_two(void)
+{
+	struct task_struct *p = share_a_core();
+	u32 i;
+
+	EQUAL(ticks_until_pushed(p), FAIR_PUSH_LOOKS_LLC);
+	/* It has not gone yet, but the other one knows. */
+	for (i = 0; i < 10; i++) {
+		script.now_ns += 4 * MS;
+		script_tick(1);
+	}
+	CHECK(script.curr[1]->scx.slice);
+}
+
+static void active_balance_by_mask(void)
+{
+	struct task_struct *p = share_a_core();
+
+	script_of(p)->mask.bits[0] = 0xb;
+	p->nr_cpus_allowed = 3;
+	OPS.set_cpumask(p, p->cpus_ptr);
+	EQUAL(ticks_until_pushed(p), FAIR_PUSH_LOOKS_LLC);
+	CHECK(!script_schedule(0));
+	EQUAL(ctx(p)->home, 3);
+	CHECK(script_schedule(3) == p);
+}
+
+static void active_balance_not_allowed(void)
+{
+	struct task_struct *p = share_a_core();
+
+	script_of(p)->mask.bits[0] = 3;
+	p->nr_cpus_allowed = 2;
+	OPS.set_cpumask(p, p->cpus_ptr);
+	EQUAL(ticks_until_pushed(p), 100);
+}
+
+static void active_balance_no_idle_core(void)
+{
+	struct task_struct *p = share_a_core();
+
+	running_on(3, 0, 100 * MS);
+	EQUAL(ticks_until_pushed(p), 100);
+}
+
+static void active_balance_own_core(void)
+{
+	struct task_struct *p;
+
+	script.core_cpus = 2;
+	script_start(4);
+	p = running_on(0, 0, 100 * MS);
+	EQUAL(ticks_until_pushed(p), 100);
+}
+
+/* It must be so every time: a core that is busy for a moment begins the count again. */
+static void active_balance_in_a_row(void)
+{
+	struct task_struct *p = share_a_core(), *other;
+
+	script.now_ns += 4 * MS;
+	script_tick(0);
+	EQUAL(rqs[0].crowded[LAB_LEVEL_LLC], 1);
+	other = running_on(2, 0, 100 * MS);
+	script.now_ns += 4 * MS;
+	script_tick(0);
+	EQUAL(rqs[0].crowded[LAB_LEVEL_LLC], 0);
+	script.cpu = 2;
+	script_of(other)->runnable = false;
+	other->scx.flags &= ~SCX_TASK_QUEUED;
+	OPS.stopping(other, false);
+	OPS.quiescent(other, SCX_DEQ_SLEEP);
+	script.curr[2] = NULL;
+	EQUAL(ticks_until_pushed(p), FAIR_PUSH_LOOKS_LLC);
+}
+
+/* Somebody else runs there by now: the task goes on where it was. */
+static void active_balance_too_late(void)
+{
+	struct task_struct *p = share_a_core();
+
+	EQUAL(ticks_until_pushed(p), FAIR_PUSH_LOOKS_LLC);
+	running_on(2, 0, 100 * MS);
+	running_on(3, 0, 100 * MS);
+	CHECK(!script_schedule(0));
+	EQUAL(ctx(p)->home, 0);
+	CHECK(script_schedule(0) == p);
+}
+
+/* Somebody waits for the CPU by now: he gets it, and the balancer has one to move. */
+static void active_balance_not_alone(void)
+{
+	struct task_struct *p = share_a_core(), *next;
+
+	EQUAL(ticks_until_pushed(p), FAIR_PUSH_LOOKS_LLC);
+	next = waiting(0, 0, 1 * MS);
+	CHECK(script_schedule(0) == next);
+	EQUAL(ctx(p)->home, 0);
+	EQUAL(ctx(p)->to, 0);
+	CHECK(ctx(p)->queued);
+}
+
 static void attribute_change(void)
 {
 	struct task_struct *p;
@@ -414,4 +561,8 @@ TESTS(TEST(t1_factor), TEST(t2_period), TEST(t3_slices), TEST(t4_virtual_time), 
       TEST(tick_ends_a_turn), TEST(tick_ends_a_lead), TEST(tick_alone), TEST(fork_),
       TEST(fork_child_first), TEST(yield_), TEST(policies), TEST(moved), TEST(fairness_bound),
       TEST(idle_takes), TEST(idle_is_short), TEST(balance), TEST(placement),
-      TEST(fork_goes_to_the_idlest), TEST(attribute_change))
+      TEST(fork_goes_to_the_idlest), TEST(active_balance), TEST(active_balance_one_of_two),
+      TEST(active_balance_by_mask), TEST(active_balance_not_allowed),
+      TEST(active_balance_no_idle_core), TEST(active_balance_own_core),
+      TEST(active_balance_in_a_row), TEST(active_balance_too_late), TEST(active_balance_not_alone),
+      TEST(attribute_change))

@@ -63,6 +63,7 @@ struct script {
 	s32 cpu;			/* which executes */
 	u32 nr_cpus, nr_tasks;
 	u32 node_cpus;			/* CPUs of a NUMA node; 0 = there is one node */
+	u32 core_cpus;			/* CPUs of a core; 0 = each is a core */
 	struct script_task *tasks[SCRIPT_TASKS];
 	struct task_struct *curr[SCRIPT_CPUS];	/* NULL = idle */
 	struct task_struct *local[SCRIPT_CPUS];	/* local queue of at most one task */
@@ -204,10 +205,12 @@ static const struct cpumask *script_online_mask(struct lab_host *h)
 static void script_put_mask(struct lab_host *h, const struct cpumask *mask) { }
 static u32 script_nr_cpu_ids(struct lab_host *h) { return script.nr_cpus; }
 static s32 script_cpu_node(struct lab_host *h, s32 cpu) { return script.node_cpus ? cpu / script.node_cpus : 0; }
-/* Every CPU is a core; those of a node share a cache. */
+/* The CPUs of a node share a cache. */
 static u32 script_cpu_place(struct lab_host *h, s32 cpu, u32 level)
 {
-	return level ? script_cpu_node(h, cpu) : cpu;
+	if (level)
+		return script_cpu_node(h, cpu);
+	return script.core_cpus ? cpu / script.core_cpus : cpu;
 }
 
 /* None that the kernel knows to be idle. */
@@ -484,11 +487,12 @@ static struct task_struct *script_schedule(s32 cpu)
 	script.local[cpu] = NULL;
 	if (runnable && (!next || prev->scx.slice)) {
 		CHECK(!next);
-		return prev;
+		if (prev->scx.slice || !(OPS.flags & SCX_OPS_ENQ_LAST))
+			return prev;
 	}
 	if (prev && runnable) {
 		OPS.stopping(prev, true);
-		script_enqueue(prev, 0);
+		script_enqueue(prev, next ? 0 : SCX_ENQ_LAST);
 	}
 	script.curr[cpu] = next;
 	if (next) {
