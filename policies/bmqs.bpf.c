@@ -605,11 +605,7 @@ void BPF_STRUCT_OPS(bmqs_quiescent, struct task_struct *p, u64 deq_flags)
 	task_t *t = task_of(p);
 	unsigned long flags;
 
-	if (!t || !(deq_flags & SCX_DEQ_SLEEP))
-		return;
-	t->old.on_cpu = false;
-	t->old.yielded = false;
-	if (!t->old.linked)
+	if (!t || !linux24_blocks(&t->old, deq_flags))
 		return;
 	if (c->leaving) {
 		/* This CPU has run a task from its local queue since. */
@@ -618,8 +614,7 @@ void BPF_STRUCT_OPS(bmqs_quiescent, struct task_struct *p, u64 deq_flags)
 		bmqs_unlink_leaving(c, cpu);
 		lab_unlock_irqrestore(&q->lock, flags);
 	}
-	t->old.leaving = true;
-	c->leaving = &t->old;
+	linux24_leaves(c, &t->old);
 }
 
 void BPF_STRUCT_OPS(bmqs_tick, struct task_struct *p)

@@ -364,8 +364,6 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 static __always_inline bool rq_recalculate(void)
 {
 	s32 top = rq.top;
-	u32 i, nr;
-	task_t *t;
 
 	if (!linux24_recalculate(sizeof(task_t), base)) {
 		lab_unlock(&rq.runqueue_lock);
@@ -376,14 +374,7 @@ static __always_inline bool rq_recalculate(void)
 	if (top == ELSC_NONE)
 		return true;
 	/* Some have ticks, but may not run where the choice is made; they may belong elsewhere now. */
-	nr = lab_read(lab_tasks.nr);
-	bpf_for(i, 0, nr) {
-		t = task_at(i);
-		if (t->old.linked && rq_misfiled(t)) {
-			rq_del(t);
-			rq_add(t);
-		}
-	}
+	linux24_refile_all();
 	return true;
 }
 

@@ -775,15 +775,7 @@ void BPF_STRUCT_OPS(feature_dispatch, s32 cpu, struct task_struct *prev_p)
 		lab_irq_restore(flags);
 		return;
 	}
-	do {
-		next = (task_t *)feature_elect(rq, prev);
-		if (!next || next == prev)
-			break;
-		p = lab_task_claim(&next->lab, cpu);
-		if (p)
-			break;
-	} while (can_loop);
-
+	rq_choose(next, prev, p, cpu, (next = (task_t *)feature_elect(rq, prev), true));
 	if (next) {
 		feature_take(rq, next);
 		next->yielded = false;

@@ -861,19 +861,10 @@ void BPF_STRUCT_OPS(o26_dispatch, s32 cpu, struct task_struct *prev_p)
 	if (!lab_lock_irqsave(&rq->q.lock, flags))
 		return;
 	rq_begin_choice(&rq->q);
-	do {
-		next = NULL;
-		if (!o26_choose(rq, prev, &next)) {
-			lab_irq_restore(flags);
-			return;
-		}
-		if (!next || next == prev)
-			break;
-		p = lab_task_claim(&next->lab, cpu);
-		if (p)
-			break;
-	} while (can_loop);
-
+	if (!rq_choose(next, prev, p, cpu, o26_choose(rq, prev, &next))) {
+		lab_irq_restore(flags);
+		return;
+	}
 	if (p)
 		o26_first_run(rq, next, now);
 	rq_end_choice(&rq->q, &next->q, p, prev_p, prev);

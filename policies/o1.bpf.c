@@ -575,6 +575,14 @@ void BPF_STRUCT_OPS(o1_enqueue, struct task_struct *p, u64 enq_flags)
 		o1_broadcast();
 }
 
+/* Real-time tasks first. False: the policy has ended, no lock is held. */
+static __always_inline bool o1_choose_any(rq_t *rq, task_t *prev, task_t **chosen)
+{
+	if (lab_read(rt.nr) && !o1_choose_rt(&rq->q, prev, chosen))
+		return false;
+	return *chosen || o1_choose(rq, prev, chosen);
+}
+
 RQ_PLAIN_OPS(o1)
 
 /* schedule() */
@@ -595,23 +603,10 @@ void BPF_STRUCT_OPS(o1_dispatch, s32 cpu, struct task_struct *prev_p)
 	if (!lab_lock_irqsave(&rq->q.lock, flags))
 		return;
 	rq_begin_choice(&rq->q);
-	do {
-		next = NULL;
-		if (lab_read(rt.nr) && !o1_choose_rt(&rq->q, prev, &next)) {
-			lab_irq_restore(flags);
-			return;
-		}
-		if (!next && !o1_choose(rq, prev, &next)) {
-			lab_irq_restore(flags);
-			return;
-		}
-		if (!next || next == prev)
-			break;
-		p = lab_task_claim(&next->lab, cpu);
-		if (p)
-			break;
-	} while (can_loop);
-
+	if (!rq_choose(next, prev, p, cpu, o1_choose_any(rq, prev, &next))) {
+		lab_irq_restore(flags);
+		return;
+	}
 	rq_end_choice(&rq->q, &next->q, p, prev_p, prev);
 	lab_unlock_irqrestore(&rq->q.lock, flags);
 }

@@ -245,21 +245,11 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 /* The counters of all tasks of the system, then the lists of the runnable ones. */
 static __always_inline bool rq_recalculate(void)
 {
-	u32 i, nr;
-	task_t *t;
-
 	if (!linux24_recalculate(sizeof(task_t), base)) {
 		lab_unlock(&rq.runqueue_lock);
 		return false;
 	}
-	nr = lab_read(lab_tasks.nr);
-	bpf_for(i, 0, nr) {
-		t = task_at(i);
-		if (t->old.linked && rq_misfiled(t)) {
-			rq_del(t);
-			rq_add(t);
-		}
-	}
+	linux24_refile_all();
 	return true;
 }
 

@@ -880,19 +880,10 @@ void BPF_STRUCT_OPS(ule_dispatch, s32 cpu, struct task_struct *prev_p)
 		prev->slice_end = false;
 		ule_put(rq, prev);
 	}
-	do {
-		next = NULL;
-		if (!ule_choose(rq, prev, &next)) {
-			lab_irq_restore(flags);
-			return;
-		}
-		if (!next || next == prev)
-			break;
-		p = lab_task_claim(&next->lab, cpu);
-		if (p)
-			break;
-	} while (can_loop);
-
+	if (!rq_choose(next, prev, p, cpu, ule_choose(rq, prev, &next))) {
+		lab_irq_restore(flags);
+		return;
+	}
 	if (next) {
 		ule_take(rq, next);
 		lab_write(rq->lowpri, next->pri);

@@ -277,26 +277,10 @@ __weak int fair_unlink(rq_t *rq __arg_arena, task_t *t __arg_arena)
 	return 0;
 }
 
-/* Takes the lock of a waiting task's home; NULL: the policy has ended. Interrupts are off. */
+/* Takes the lock of a waiting task's home: lab_lock_home(). */
 static __always_inline rq_t *fair_lock_home(task_t *t)
 {
-	rq_t *rq;
-	s32 home;
-	u32 i;
-
-	/* It can be moved only while it waits; nobody moves it that often. */
-	bpf_for(i, 0, 1024) {
-		(void)i;
-		home = lab_read(t->home);
-		rq = rq_at(home);
-		if (!lab_lock(&rq->lock))
-			return NULL;
-		if (t->home == home)
-			return rq;
-		lab_unlock(&rq->lock);
-	}
-	scx_bpf_error("a waiting task was moved between queues all the time");
-	return NULL;
+	return lab_lock_home(t, rq_at);
 }
 
 /* A task leaves the queue it waits in, if it does. */

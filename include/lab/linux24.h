@@ -193,6 +193,24 @@ static __always_inline bool linux24_recalculate(u32 bytes, enum linux24_base bas
 	return true;
 }
 
+/*
+ * Files those tasks of a queue again whose place depended on the ticks that they
+ * had; with the hooks of linux24_queue.h.
+ */
+#define linux24_refile_all()						\
+do {									\
+	u32 ___i, ___nr = lab_read(lab_tasks.nr);			\
+	task_t *___t;							\
+									\
+	bpf_for(___i, 0, ___nr) {					\
+		___t = task_at(___i);					\
+		if (___t->old.linked && rq_misfiled(___t)) {		\
+			rq_del(___t);					\
+			rq_add(___t);					\
+		}							\
+	}								\
+} while (0)
+
 /* Charges a running task up to now: a tick of the counter is 10 ms of running time. */
 static __always_inline void linux24_charge(linux24_task_t *t, u64 now)
 {
@@ -405,6 +423,23 @@ static __always_inline void linux24_running(linux24_task_t *t, struct task_struc
 	if (lab_nr_cpus == 1 || p->nr_cpus_allowed > 1)
 		lab_count(LAB_PINNED_LOCAL, 1);
 	linux24_switch_to(c, cpu, t, t->started_ns);
+}
+
+/* ops.quiescent: whether a task blocks that is still linked in a queue. */
+static __always_inline bool linux24_blocks(linux24_task_t *t, u64 deq_flags)
+{
+	if (!(deq_flags & SCX_DEQ_SLEEP))
+		return false;
+	t->on_cpu = false;
+	t->yielded = false;
+	return t->linked;
+}
+
+/* ops.quiescent: the next choice of the CPU unlinks it. It is the only one that does. */
+static __always_inline void linux24_leaves(cpu_t *c, linux24_task_t *t)
+{
+	t->leaving = true;
+	c->leaving = t;
 }
 
 /* ops.tick */

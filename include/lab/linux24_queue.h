@@ -282,11 +282,7 @@ void BPF_STRUCT_OPS(queue24_quiescent, struct task_struct *p, u64 deq_flags)
 	task_t *t = task_of(p);
 	unsigned long flags;
 
-	if (!t || !(deq_flags & SCX_DEQ_SLEEP))
-		return;
-	t->old.on_cpu = false;
-	t->old.yielded = false;
-	if (!t->old.linked)
+	if (!t || !linux24_blocks(&t->old, deq_flags))
 		return;
 	if (c->leaving) {
 		/* This CPU has run a task from its local queue since. */
@@ -295,8 +291,7 @@ void BPF_STRUCT_OPS(queue24_quiescent, struct task_struct *p, u64 deq_flags)
 		queue24_unlink_leaving(c);
 		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 	}
-	t->old.leaving = true;
-	c->leaving = &t->old;
+	linux24_leaves(c, &t->old);
 }
 
 void BPF_STRUCT_OPS(queue24_tick, struct task_struct *p)

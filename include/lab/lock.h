@@ -236,6 +236,35 @@ do {									\
 } while (0)
 
 /*
+ * Takes the lock of the queue that a task is in, queue_at(t->home), and gives
+ * that queue; NULL: the policy has ended. Interrupts are off.
+ */
+#define lab_lock_home(t, queue_at)					\
+({									\
+	typeof(queue_at(0)) ___queue, ___locked = NULL;			\
+	bool ___ended = false;						\
+	s32 ___home;							\
+	u32 ___i __maybe_unused;					\
+									\
+	/* It can be moved only while it waits; nobody moves it that often. */ \
+	bpf_for(___i, 0, 1024) {					\
+		___home = lab_read((t)->home);				\
+		___queue = queue_at(___home);				\
+		___ended = !lab_lock(&___queue->lock);			\
+		if (___ended)						\
+			break;						\
+		if ((t)->home == ___home) {				\
+			___locked = ___queue;				\
+			break;						\
+		}							\
+		lab_unlock(&___queue->lock);				\
+	}								\
+	if (!___locked && !___ended)					\
+		scx_bpf_error("a waiting task was moved between queues all the time"); \
+	___locked;							\
+})
+
+/*
  * Takes @other while @held is held. @in_order: that is the order in which they
  * are taken; otherwise, and if a try fails, @held is given up meanwhile. False:
  * the policy has ended, neither is held.

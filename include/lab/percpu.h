@@ -128,25 +128,10 @@ static __always_inline int rq_init(u32 bytes)
  * Locks.
  */
 
-/* Takes the lock of a task's home; NULL: the policy has ended. Interrupts are off. */
+/* Takes the lock of a task's home: lab_lock_home(). */
 static __always_inline lab_rq_t *rq_lock_home(lab_rq_task_t *t)
 {
-	lab_rq_t *rq;
-	s32 home;
-	u32 i __maybe_unused;
-
-	/* It can be moved only while it waits; nobody moves it that often. */
-	bpf_for(i, 0, 1024) {
-		home = lab_read(t->home);
-		rq = rq_at(home);
-		if (!lab_lock(&rq->lock))
-			return NULL;
-		if (t->home == home)
-			return rq;
-		lab_unlock(&rq->lock);
-	}
-	scx_bpf_error("a waiting task was moved between queues while they were locked");
-	return NULL;
+	return lab_lock_home(t, rq_at);
 }
 
 /* Takes the lock of @other while that of @rq is held, the lower CPU's first: lab_lock_second(). */
@@ -496,6 +481,25 @@ static __always_inline void rq_begin_choice(lab_rq_t *rq)
 	rq_del_leaving(rq);
 	lab_write(rq->marked, false);
 }
+
+/*
+ * ops.dispatch, the choice: asks until nobody is named, or the previous task, or
+ * one that can be claimed, as @p. `choice` is an expression that sets @next, which
+ * is NULL before; it is false if the policy has ended, and so is this then.
+ */
+#define rq_choose(next, prev, p, cpu, choice)					\
+({										\
+	bool ___goes_on;							\
+										\
+	do {									\
+		(next) = NULL;							\
+		___goes_on = (choice);						\
+		if (!___goes_on || !(next) || (next) == (prev))			\
+			break;							\
+		(p) = lab_task_claim(&(next)->lab, (cpu));			\
+	} while (!(p) && can_loop);						\
+	___goes_on;								\
+})
 
 /*
  * ops.dispatch, at its end: the CPU goes on with @next, which was claimed as
