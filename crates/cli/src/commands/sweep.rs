@@ -246,3 +246,30 @@ fn report(summary: &Summary, shard: Shard, folder: &str) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_have_units_that_suit_them() {
+        let told = |score: f64, unit: &str| {
+            score_of(&Best {
+                scheduler: String::new(),
+                score,
+                unit: unit.to_owned(),
+            })
+        };
+        assert_eq!(told(10_210_927_426.0, "ns"), "10.2 s");
+        assert_eq!(told(51_840_000.0, "ns"), "51.8 ms");
+        assert_eq!(told(1_198.0, "ns/round"), "1.20 µs/round");
+        assert_eq!(told(12.0, "ns/op"), "12.0 ns/op");
+        assert_eq!(
+            told(9_396_645.4, "delivered messages/s"),
+            "9,396,645 delivered messages/s"
+        );
+        // No time, whatever it begins with; and no unit at all.
+        assert_eq!(told(3.0, "nsomething"), "3 nsomething");
+        assert_eq!(told(3.0, ""), "3");
+    }
+}
