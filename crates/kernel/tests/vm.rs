@@ -44,6 +44,7 @@ fn main() -> ExitCode {
     }
     let vm = Vm {
         cpus: 4,
+        threads_per_core: 2,
         // A minute on a quiet machine is ten on one that is shared.
         timeout: Duration::from_secs(2_400),
         ..Vm::default()

@@ -46,6 +46,8 @@ pub enum Stream {
 pub struct Vm {
     /// Virtual CPUs, 1 to 255.
     pub cpus: u32,
+    /// How many of them share a core, at least 1; divides their number.
+    pub threads_per_core: u32,
     /// Memory in MiB.
     pub memory_mib: u32,
     /// A kernel's version, as `uname -r` says it; `None`: the default one.
@@ -66,6 +68,7 @@ impl Default for Vm {
     fn default() -> Vm {
         Vm {
             cpus: 2,
+            threads_per_core: 1,
             memory_mib: 2048,
             kernel: None,
             timeout: Duration::from_secs(600),
@@ -182,7 +185,7 @@ impl Vm {
         qemu.arg("--kimg")
             .arg(&kernel.image)
             .args(["--mods", "auto", "--force-9p", "--show-boot-console"])
-            .args(["--cpus", &self.cpus.to_string()])
+            .args(["--cpus", &self.topology()])
             .args(["--memory", &format!("{}M", self.memory_mib)])
             .arg("--rwdir")
             .arg(&share)
@@ -225,6 +228,18 @@ impl Vm {
             }
             other => other,
         })
+    }
+
+    /// QEMU's way to say how many CPUs there are.
+    fn topology(&self) -> String {
+        match self.threads_per_core {
+            0 | 1 => self.cpus.to_string(),
+            threads => format!(
+                "{},sockets=1,cores={},threads={threads}",
+                self.cpus,
+                self.cpus / threads
+            ),
+        }
     }
 
     fn wait(

@@ -1,6 +1,7 @@
 //! The checks that run inside the virtual machine. Each is a function; one that fails does not
 //! keep the others from running.
 
+mod apart;
 mod calls;
 pub mod programs;
 
@@ -74,6 +75,7 @@ const CHECKS: &[(&str, Check)] = &[
         failures_of_programs_are_told,
     ),
     ("policy_counters_rise", policy_counters_rise),
+    ("a_shared_core_is_left", a_shared_core_is_left),
 ];
 
 pub fn run(arguments: &[String]) -> ExitCode {
@@ -662,6 +664,29 @@ fn policy_counters_rise(_: &Inside<'_>) -> Result<String, String> {
             policy.name,
             outcome.measures.number("lock.runqueue.contention_pct")
         ));
+    }
+    Ok(told.join("; "))
+}
+
+/// Two threads that never sleep, on one core, do not stay there while another core is idle.
+fn a_shared_core_is_left(_: &Inside<'_>) -> Result<String, String> {
+    let siblings = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list";
+    let siblings = fs::read_to_string(siblings).map_err(|e| e.to_string())?;
+    ensure(matches!(siblings.trim(), "0-1" | "0,1"), || {
+        format!("CPU 0 shares its core with {siblings}")
+    })?;
+    let mut told = Vec::new();
+    for policy in ["cfs", "eevdf"] {
+        let loaded = text(Loaded::load(&text(policy::resolve(policy))?, &[]))?;
+        let times: Vec<u128> = (0..5)
+            .map(|_| apart::until_apart(Duration::from_secs(10)).as_millis())
+            .collect();
+        let exit = text(loaded.unload())?;
+        ensure(exit.is_normal(), || format!("{policy}: ended by {exit:?}"))?;
+        ensure(times.iter().all(|&ms| ms < 10_000), || {
+            format!("{policy}: together for {times:?} ms")
+        })?;
+        told.push(format!("{policy}: after {times:?} ms"));
     }
     Ok(told.join("; "))
 }

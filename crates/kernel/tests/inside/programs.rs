@@ -32,9 +32,16 @@ pub fn run(arguments: &[String]) -> Option<()> {
 }
 
 fn on_cpu_0() {
-    let mut cpus = CpuSet::new();
-    cpus.set(0).expect("CPU 0 exists");
-    sched_setaffinity(Pid::from_raw(0), &cpus).expect("CPU 0 is allowed");
+    on(0..1);
+}
+
+/// The thread that calls may run on these CPUs.
+pub fn on(cpus: std::ops::Range<usize>) {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(cpu).expect("the CPU exists");
+    }
+    sched_setaffinity(Pid::from_raw(0), &set).expect("the CPUs are allowed");
 }
 
 /// More threads than CPUs that compute and sleep for a while.
