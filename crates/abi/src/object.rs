@@ -73,6 +73,16 @@ pub enum ObjectError {
         /// What was found.
         found: String,
     },
+    /// The verifier takes struct_ops programs under the GPL only (`check_struct_ops_btf_id()`).
+    #[error(
+        "{policy}: {found}, and the kernel takes schedulers under the GPL only; write: char _license[] SEC(\"license\") = \"GPL\";"
+    )]
+    License {
+        /// The policy.
+        policy: String,
+        /// What was found.
+        found: String,
+    },
     /// A map that the virtual kernel does not have.
     #[error("{policy}: map `{map}`: {reason}")]
     Map {
@@ -96,8 +106,8 @@ impl Object {
     /// Reads a compiled policy.
     ///
     /// # Errors
-    /// If it is no ELF object with debug information, has not exactly one ops table, or a map of a
-    /// kind that the virtual kernel does not have.
+    /// If it is no ELF object with debug information, has not exactly one ops table, a licence that the
+    /// kernel does not take, or a map of a kind that the virtual kernel does not have.
     pub fn from_elf(name: &str, source: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectError> {
         let unreadable = |reason: String| ObjectError::Unreadable {
             policy: name.to_owned(),
@@ -121,6 +131,7 @@ impl Object {
                 unreadable("it was not compiled against include/native, or without -g".to_owned())
             })?;
         let ops = ops_table(name, &types, &variables)?;
+        check_license(name, &file)?;
         let maps = maps(name, &file, &types, &variables)?;
         let options = policy_options(&file, &types, &variables, source);
         let placed = place(&types, &variables);
@@ -231,6 +242,36 @@ impl Object {
         let within = offset - placed.address;
         (within < placed.bytes).then(|| placed.modelled + within)
     }
+}
+
+/// What `license_is_gpl_compatible()` takes (include/linux/license.h).
+const GPL_COMPATIBLE: [&str; 6] = [
+    "GPL",
+    "GPL v2",
+    "GPL and additional rights",
+    "Dual BSD/GPL",
+    "Dual MIT/GPL",
+    "Dual MPL/GPL",
+];
+
+fn check_license(policy: &str, file: &object::File<'_>) -> Result<(), ObjectError> {
+    let section = file.section_by_name("license");
+    let bytes = section
+        .and_then(|section| section.data().ok())
+        .unwrap_or_default();
+    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    let license = String::from_utf8_lossy(text);
+    if GPL_COMPATIBLE.contains(&license.as_ref()) {
+        return Ok(());
+    }
+    Err(ObjectError::License {
+        policy: policy.to_owned(),
+        found: if license.is_empty() {
+            "it names no licence".to_owned()
+        } else {
+            format!("its licence is '{license}'")
+        },
+    })
 }
 
 fn ops_table<'a>(
