@@ -68,6 +68,12 @@ pub fn compile(path: &Path) -> Result<Object> {
         .map(|n| n.to_string_lossy().into_owned())
         .unwrap_or_default();
     fs::metadata(path).at(path)?;
+    if path.extension().is_none_or(|ending| ending != "c") {
+        return Err(Error::Compile {
+            path: path.to_owned(),
+            diagnostics: "not a C file: a scheduler's path ends in .bpf.c".to_owned(),
+        });
+    }
     let clang = clang::find().map_err(|remedy| Error::Missing {
         what: "clang for BPF".to_owned(),
         remedy,

@@ -59,6 +59,12 @@ pub fn compile(path: &Path) -> Result<Arc<Object>, Diagnostics> {
 pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
     let one = |line: String| Diagnostics { lines: vec![line] };
     let io = |error: std::io::Error| one(format!("{}: {error}", path.display()));
+    if path.extension().is_none_or(|ending| ending != "c") {
+        return Err(one(format!(
+            "{}: not a C file: a scheduler's path ends in .bpf.c",
+            path.display()
+        )));
+    }
     let source = fs::read_to_string(path).map_err(io)?;
     let cid_form = source
         .lines()

@@ -147,3 +147,32 @@ fn what_is_no_policy_is_refused() {
         "{message}"
     );
 }
+
+#[test]
+fn licences_that_the_kernel_refuses_are_told() {
+    let enqueue = "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{\n}\n";
+    let source = Source::new("licence", &format!("{enqueue}{OPS}"));
+    let text = std::fs::read_to_string(source.path()).unwrap();
+    let told = |text: String| {
+        std::fs::write(source.path(), text).unwrap();
+        compile_with(&source.path(), "cc").map_err(|error| error.to_string())
+    };
+    let dual = told(text.replace("\"GPL\"", "\"Dual MIT/GPL\""));
+    assert!(dual.is_ok(), "{dual:?}");
+    let mit = told(text.replace("\"GPL\"", "\"MIT\"")).unwrap_err();
+    assert!(mit.starts_with("mine: its licence is 'MIT'"), "{mit}");
+    let none = told(text.replace("SEC(\"license\")", "")).unwrap_err();
+    assert!(none.starts_with("mine: it names no licence"), "{none}");
+}
+
+#[test]
+fn a_file_that_is_not_c_is_told() {
+    let source = Source::new("not-c", "");
+    let other = source.0.join("results.json");
+    std::fs::copy(source.path(), &other).unwrap();
+    let error = compile_with(&other, "cc").unwrap_err().to_string();
+    assert!(
+        error.ends_with("results.json: not a C file: a scheduler's path ends in .bpf.c"),
+        "{error}"
+    );
+}
