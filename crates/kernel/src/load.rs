@@ -50,6 +50,29 @@ impl Exit {
     }
 }
 
+/// Whether this process can load a policy into this kernel now.
+///
+/// # Errors
+/// No sched_ext, somebody else's policy is loaded, or no right to.
+pub fn ready() -> Result<()> {
+    match scx::state() {
+        State::Disabled => {}
+        State::Absent => {
+            return Err(Error::Kernel {
+                reason: "there is no /sys/kernel/sched_ext".to_owned(),
+            });
+        }
+        State::Loaded { name, .. } => return Err(Error::AlreadyLoaded { name }),
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::Missing {
+            what: "the right to load BPF programs".to_owned(),
+            remedy: "run as root, for example with sudo".to_owned(),
+        });
+    }
+    Ok(())
+}
+
 /// A policy that schedules this machine until it is dropped.
 pub struct Loaded {
     name: String,
@@ -133,21 +156,7 @@ impl Loaded {
     /// # Errors
     /// As [`Loaded::load`].
     pub fn load_on(policy: &Object, settings: &[(String, String)], terms: Terms) -> Result<Loaded> {
-        match scx::state() {
-            State::Disabled => {}
-            State::Absent => {
-                return Err(Error::Kernel {
-                    reason: "there is no /sys/kernel/sched_ext".to_owned(),
-                });
-            }
-            State::Loaded { name, .. } => return Err(Error::AlreadyLoaded { name }),
-        }
-        if !nix::unistd::geteuid().is_root() {
-            return Err(Error::Missing {
-                what: "the right to load BPF programs".to_owned(),
-                remedy: "run as root, for example with sudo".to_owned(),
-            });
-        }
+        ready()?;
         raise_memlock_limit();
         verdict::listen(|| Self::load_logged(policy, settings, terms))
     }

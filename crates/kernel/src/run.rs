@@ -132,6 +132,10 @@ impl Outcome {
 /// measured. What happens to a run under way is part of its outcome.
 pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
     find_program(&job.command)?;
+    if scheduler.name != DEFAULT {
+        // Before the measurement needs what such a kernel may lack, too.
+        load::ready()?;
+    }
     let measurement = Measurement::attach(job.want)?;
     let policy = scheduler.load()?;
     let observed = observe(policy.as_ref(), job, measurement)?;
