@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -79,7 +80,6 @@ impl Output {
             // Nothing may be all that there is to write.
             target.begin()?;
             if let Target::Beside(file) = target {
-                make_readable(file.as_file())?;
                 file.persist(&path).map_err(|error| error.error)?;
             }
             Ok(())
@@ -94,6 +94,8 @@ impl Output {
 fn beside(folder: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(".schedlab-")
+        // As readable as any other new file: the umask takes its share.
+        .permissions(std::fs::Permissions::from_mode(0o666))
         .tempfile_in(folder)
         .map_err(without_place)
 }
@@ -115,12 +117,6 @@ fn without_place(error: io::Error) -> io::Error {
     } else {
         error.kind().into()
     }
-}
-
-/// Temporary files are the owner's alone; the finished one is as readable as any other.
-fn make_readable(file: &File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    file.set_permissions(std::fs::Permissions::from_mode(0o644))
 }
 
 impl Write for Target {

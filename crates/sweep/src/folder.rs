@@ -26,33 +26,32 @@ fn put(
     let folder = path.parent().expect("it lies in the sweep's folder");
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let place = || -> io::Result<()> {
-        let file = tempfile::Builder::new()
-            .prefix(&format!("{UNFINISHED}{name}-"))
-            .tempfile_in(folder)?;
+        let prefix = format!("{UNFINISHED}{name}-");
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(&prefix);
+        as_others(&mut builder);
+        let file = builder.tempfile_in(folder)?;
         let mut buffer = io::BufWriter::with_capacity(1 << 16, file.as_file());
         write(&mut buffer)?;
         buffer
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
         file.as_file().sync_all()?;
-        readable(file.as_file())?;
         file.persist(path).map_err(|error| error.error)?;
         Ok(())
     };
     place().at(path)
 }
 
-/// Temporary files are their owner's alone; results are as readable as other files.
+/// Results are as readable as other new files, not their owner's alone: the umask takes its share.
 #[cfg(unix)]
-fn readable(file: &File) -> io::Result<()> {
+fn as_others(builder: &mut tempfile::Builder<'_, '_>) {
     use std::os::unix::fs::PermissionsExt as _;
-    file.set_permissions(fs::Permissions::from_mode(0o644))
+    builder.permissions(fs::Permissions::from_mode(0o666));
 }
 
 #[cfg(not(unix))]
-fn readable(_: &File) -> io::Result<()> {
-    Ok(())
-}
+fn as_others(_: &mut tempfile::Builder<'_, '_>) {}
 
 fn stored(folder: &Path) -> Result<Option<Definition>, SweepError> {
     let path = folder.join(DEFINITION);
