@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         cpus: 4,
         threads_per_core: 2,
         // A minute on a quiet machine is ten on one that is shared.
-        timeout: Duration::from_secs(2_400),
+        timeout: Duration::from_secs(3_600),
         ..Vm::default()
     };
     let program = std::env::current_exe().expect("a running program has a path");
