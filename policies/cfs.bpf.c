@@ -195,10 +195,15 @@ static __always_inline task_t *cfs_task(lab_rb_node_t *node)
 	return lab_entry(node, struct fair_task, tree);
 }
 
-/* Whether a hint is honoured: if that is not unfair to the one whose turn it is. */
-static __always_inline bool cfs_hint(task_t *hint, task_t *left)
+/*
+ * Whether a hint is honoured: if that is not unfair to the one whose turn it is. Who was
+ * taken from the CPU to another queue may still be one here; then it is none.
+ */
+static __always_inline bool cfs_hint(rq_t *rq, task_t *hint, task_t *prev, task_t *left)
 {
-	return hint && cfs_ahead(hint->vruntime, left->vruntime, left->weight) < 1;
+	if (!hint || (hint != prev && (!lab_read(hint->queued) || lab_read(hint->home) != rq->cpu)))
+		return false;
+	return cfs_ahead(hint->vruntime, left->vruntime, left->weight) < 1;
 }
 
 static __always_inline task_t *fair_pick(rq_t *rq, task_t *prev)
@@ -231,17 +236,14 @@ static __always_inline task_t *fair_pick(rq_t *rq, task_t *prev)
 		}
 		if (second) {
 			examine(second);
-			if (cfs_hint(second, left))
+			if (cfs_hint(rq, second, prev, left))
 				chosen = second;
 		}
 	}
-	if (cfs_hint(rq->next, left))
+	if (cfs_hint(rq, rq->next, prev, left))
 		chosen = rq->next;
-	else if (cfs_hint(rq->last, left))
+	else if (cfs_hint(rq, rq->last, prev, left))
 		chosen = rq->last;
-	/* A hint must be one that can run here. */
-	if (chosen != prev && !chosen->queued)
-		chosen = left;
 	if (chosen == prev)
 		cfs_forget_hints(rq, prev);
 	return chosen;

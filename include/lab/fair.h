@@ -911,6 +911,7 @@ void BPF_STRUCT_OPS(fair_op_running, struct task_struct *p)
 	u64 now = scx_bpf_now();
 	task_t *t = task_of(p);
 	rq_t *rq = rq_at(cpu);
+	unsigned long flags;
 
 	if (!t)
 		return;
@@ -923,10 +924,18 @@ void BPF_STRUCT_OPS(fair_op_running, struct task_struct *p)
 	lab_count(LAB_PINNED_LOCAL, 1);
 	rq->push = 0;
 	fair_remove(t);
+	if (!lab_lock_irqsave(&rq->lock, flags))
+		return;
+	if (t->asleep || t->fresh || t->home != cpu) {
+		fair_advance(rq, now);
+		fair_place(rq, t, now);
+		t->asleep = false;
+		t->fresh = false;
+	}
 	t->lab.cpu = cpu;
-	t->home = cpu;
 	t->turn_ns = 0;
 	lab_write(rq->curr, t);
+	lab_unlock_irqrestore(&rq->lock, flags);
 }
 
 void BPF_STRUCT_OPS(fair_op_stopping, struct task_struct *p, bool runnable)

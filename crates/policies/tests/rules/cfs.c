@@ -256,6 +256,74 @@ static void moved(void)
 }
 
 /*
+ * A task that is taken from its CPU while it runs may be interrupted by a wakeup on the way:
+ * the hint `last` is then one who waits in another queue, and must not be chosen here.
+ */
+static void hint_of_one_who_went_elsewhere(void)
+{
+	struct task_struct *gone, *first, *woken;
+
+	script_start(2);
+	min_granularity_us = latency_us;
+	cfs_times(2);
+	running_on(1, 0, 100 * MS);
+	gone = running_on(0, 0, 100 * MS);
+	first = waiting(0, 0, 100 * MS);
+	/* sched_setaffinity(): it is dequeued here ... */
+	OPS.stopping(gone, true);
+	OPS.quiescent(gone, 0);
+	script.curr[0] = NULL;
+	/* ... another wakes here ... */
+	woken = sleeping(0, 0, 90 * MS);
+	wake(woken, 0);
+	CHECK(rqs[0].last == ctx(gone));
+	CHECK(script_schedule(0) == woken);
+	/* ... and it is enqueued there. */
+	gone->__lab_cpu = 1;
+	script_enqueue(gone, 0);
+	EQUAL(rqs[1].nr, 1);
+	script.cpu = 0;
+	script_block(0);
+	CHECK(script_schedule(0) == first);
+	EQUAL(rqs[0].nr, 0);
+	EQUAL(rqs[1].nr, 1);
+	CHECK(ctx(gone)->queued);
+}
+
+/* So does one who comes to a CPU by its local queue, without a choice; and is awake then. */
+static void moved_by_the_local_queue(void)
+{
+	struct task_struct *p;
+
+	script_start(2);
+	rqs[0].min_v = 1000 * MS;
+	rqs[1].min_v = 50 * MS;
+	p = sleeping(0, 0, 1004 * MS);
+	ctx(p)->asleep = false;
+	p->__lab_cpu = 1;
+	script.curr[1] = p;
+	script.cpu = 1;
+	script_of(p)->runnable = true;
+	OPS.running(p);
+	EQUAL(ctx(p)->vruntime, 54 * MS);
+	EQUAL(ctx(p)->home, 1);
+	CHECK(rqs[1].curr == ctx(p));
+	/* Exiting, it sleeps and comes back by the local queue once more. */
+	script_block(1);
+	CHECK(!rqs[1].curr);
+	rqs[0].min_v = 2000 * MS;
+	p->__lab_cpu = 0;
+	script.curr[0] = p;
+	script.cpu = 0;
+	script_of(p)->runnable = true;
+	OPS.running(p);
+	EQUAL(ctx(p)->vruntime, 2000 * MS);
+	CHECK(!ctx(p)->asleep);
+	script_block(0);
+	CHECK(!rqs[0].curr);
+}
+
+/*
  * The bound of fairness: of tasks that always want to run, no two virtual times
  * are ever farther apart than a tick and a slice of the heavier in virtual time.
  */
@@ -559,7 +627,8 @@ static void attribute_change(void)
 TESTS(TEST(t1_factor), TEST(t2_period), TEST(t3_slices), TEST(t4_virtual_time), TEST(t5_sleeper),
       TEST(t6_wakeup_preemption), TEST(wakeup_preempts), TEST(least_virtual_time_runs),
       TEST(tick_ends_a_turn), TEST(tick_ends_a_lead), TEST(tick_alone), TEST(fork_),
-      TEST(fork_child_first), TEST(yield_), TEST(policies), TEST(moved), TEST(fairness_bound),
+      TEST(fork_child_first), TEST(yield_), TEST(policies), TEST(moved), TEST(hint_of_one_who_went_elsewhere),
+      TEST(moved_by_the_local_queue), TEST(fairness_bound),
       TEST(idle_takes), TEST(idle_is_short), TEST(balance), TEST(placement),
       TEST(fork_goes_to_the_idlest), TEST(active_balance), TEST(active_balance_one_of_two),
       TEST(active_balance_by_mask), TEST(active_balance_not_allowed),
