@@ -141,18 +141,14 @@ mod tests {
         RunResult {
             workload: "cpu".into(),
             asked: spec(seed).workload,
-            params: Vec::new(),
             scheduler: "fifo".into(),
             machine: "laptop".into(),
             cpus: 8,
-            task_layout: None,
             seed,
             exit: "done".into(),
-            message: None,
             replay: spec(seed).replay_command(),
             measures,
-            histograms: Vec::new(),
-            series: Vec::new(),
+            ..RunResult::default()
         }
     }
 

@@ -609,11 +609,8 @@ heading = "scaling"
                 scheduler: spec.scheduler.to_string(),
                 machine: spec.machine.clone(),
                 cpus: cpus as u32,
-                task_layout: None,
                 seed: spec.seed,
                 exit: "done".into(),
-                message: None,
-                replay: String::new(),
                 measures,
                 histograms: vec![("runqueue.len".into(), vec![(1, 1, spec.seed), (2, 2, 5)])],
                 series: vec![
@@ -623,6 +620,7 @@ heading = "scaling"
                     ),
                     ("runqueue.deviations".into(), vec![(5, 0.0)]),
                 ],
+                ..RunResult::default()
             }
         };
         planned.iter().map(one).collect()

@@ -47,18 +47,13 @@ mod tests {
         RunResult {
             workload: "w".into(),
             asked: workload.into(),
-            params: Vec::new(),
             scheduler: "s".into(),
             machine: "m".into(),
-            task_layout: None,
             cpus,
             seed: 1,
             exit: RunResult::DONE.into(),
-            message: None,
-            replay: String::new(),
             measures,
-            histograms: Vec::new(),
-            series: Vec::new(),
+            ..RunResult::default()
         }
     }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use schedlab_report::{Measures, RunResult, Value};
+use schedlab_report::{RunResult, Value};
 
 use crate::error::{At as _, Error, Result};
 use crate::measure::Want;
@@ -63,8 +63,6 @@ pub struct Run {
     pub result: RunResult,
     /// In the order of time.
     pub events: Vec<RawEvent>,
-    /// The kernel's debug dump of an ejection; empty where there is none.
-    pub dump: String,
     /// What the program wrote to standard output (a workload: nothing).
     pub stdout: Vec<u8>,
     /// What the program wrote to standard error.
@@ -135,20 +133,17 @@ impl Experiment {
     fn result(&self, scheduler: &str, seed: u64, outcome: Outcome) -> Result<Run> {
         let cpus = u32::try_from(topology::online().len()).unwrap_or(u32::MAX);
         let mut result = RunResult {
-            workload: String::new(),
             asked: self.load.to_string(),
-            params: Vec::new(),
             scheduler: scheduler.to_owned(),
             machine: if vm::inside() { "vm" } else { "host" }.to_owned(),
-            task_layout: None,
             cpus,
             seed,
             exit: outcome.exit,
             message: outcome.message,
+            dump: outcome.dump,
             replay: self.replay(scheduler, seed, cpus),
-            measures: Measures::default(),
             histograms: vec![("wakeup.latency_ns".to_owned(), outcome.wakeup_latency)],
-            series: Vec::new(),
+            ..RunResult::default()
         };
         let mut stdout = outcome.stdout;
         match &self.load {
@@ -188,7 +183,6 @@ impl Experiment {
         Ok(Run {
             result,
             events: outcome.events,
-            dump: outcome.dump,
             stdout,
             stderr: outcome.stderr,
         })
@@ -261,20 +255,12 @@ mod tests {
 
     fn result() -> RunResult {
         RunResult {
-            workload: String::new(),
-            asked: String::new(),
-            params: Vec::new(),
             scheduler: "x".to_owned(),
             machine: "host".to_owned(),
-            task_layout: None,
             cpus: 1,
             seed: 1,
             exit: RunResult::DONE.to_owned(),
-            message: None,
-            replay: String::new(),
-            measures: Measures::default(),
-            histograms: Vec::new(),
-            series: Vec::new(),
+            ..RunResult::default()
         }
     }
 

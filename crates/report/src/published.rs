@@ -406,18 +406,13 @@ mod tests {
         RunResult {
             workload: "chat".into(),
             asked: "chat".into(),
-            params: Vec::new(),
             scheduler: "a".into(),
             machine: "m".into(),
-            task_layout: None,
             cpus,
             seed,
             exit: "done".into(),
-            message: None,
-            replay: String::new(),
             measures,
-            histograms: Vec::new(),
-            series: Vec::new(),
+            ..RunResult::default()
         }
     }
 

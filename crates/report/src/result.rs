@@ -13,7 +13,7 @@ use crate::histogram::Buckets;
 pub const SCHEMA: u32 = 1;
 
 /// One run: what was run, how it ended and what was measured.
-#[derive(Clone, PartialEq, Debug, Serialize, Read)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Read)]
 pub struct RunResult {
     /// Name of the workload.
     pub workload: String,
@@ -39,6 +39,10 @@ pub struct RunResult {
     /// Why the policy was ejected, in the kernel's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// State of a real kernel's queues and tasks at an ejection, as the kernel prints it
+    /// (`scx_dump_state`, kernel/sched/ext.c); empty where there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub dump: String,
     /// The command that repeats this run alone.
     pub replay: String,
     /// What was measured.
@@ -147,6 +151,7 @@ mod tests {
             seed: u64::MAX,
             exit: "error_stall".into(),
             message: Some("why".into()),
+            dump: "CPU states".into(),
             replay: "schedlab sim".into(),
             measures,
             histograms: vec![("runqueue.len".into(), vec![(1, 2, 3)])],

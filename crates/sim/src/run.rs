@@ -151,11 +151,8 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
         cpus: u32::try_from(nr_cpus).expect("CPU numbers are 32 bits wide"),
         seed: spec.seed,
         exit: RunResult::DONE.to_owned(),
-        message: None,
         replay: spec.replay_command(),
-        measures: Measures::default(),
-        histograms: Vec::new(),
-        series: Vec::new(),
+        ..RunResult::default()
     };
     let clock_mhz = machine.clock_mhz;
     let mut scenario = Scenario::new(machine, workload, spec.seed);

@@ -71,15 +71,12 @@ fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
         params: figure.params,
         scheduler: "current".to_owned(),
         machine: "host".to_owned(),
-        task_layout: None,
         cpus: u32::try_from(schedlab_programs::nr_cpus()).unwrap_or(u32::MAX),
         seed: args.seed,
         exit: RunResult::DONE.to_owned(),
-        message: None,
         replay,
         measures,
-        histograms: Vec::new(),
-        series: Vec::new(),
+        ..RunResult::default()
     })
 }
 
@@ -112,7 +109,6 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
         params: report.params.clone(),
         scheduler: "current".to_owned(),
         machine: "host".to_owned(),
-        task_layout: None,
         cpus: u32::try_from(schedlab_programs::nr_cpus()).unwrap_or(u32::MAX),
         seed: args.seed,
         exit: match message {
@@ -127,7 +123,6 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
             args.time_limit
         ),
         measures,
-        histograms: Vec::new(),
-        series: Vec::new(),
+        ..RunResult::default()
     }
 }

@@ -35,7 +35,6 @@ mod tests {
             ],
             scheduler: "a:x=1".into(),
             machine: "m".into(),
-            task_layout: None,
             cpus: 2,
             seed: u64::MAX,
             exit: "error_stall".into(),
@@ -43,7 +42,7 @@ mod tests {
             replay: "schedlab sim".into(),
             measures,
             histograms: vec![("runqueue.len".into(), vec![(1, 1, 3)])],
-            series: Vec::new(),
+            ..RunResult::default()
         };
         let mut bytes = Vec::new();
         write(&[result], &mut bytes).unwrap();

@@ -453,15 +453,12 @@ mod tests {
             ],
             scheduler: scheduler.into(),
             machine: "old".into(),
-            task_layout: None,
             cpus,
             seed,
             exit: "done".into(),
-            message: None,
             replay: "schedlab sim chat -s b -c 8".into(),
             measures,
-            histograms: Vec::new(),
-            series: Vec::new(),
+            ..RunResult::default()
         }
     }
 
