@@ -21,6 +21,11 @@
  * - cfs-like: election=rbtree,slice=split,metric=used_time,periodic=nr_cores,idle=on,unblock=on,executor=all,imbalance=above_20pct,placement=llc
  * - ule-like: election=fifo,slice=split,metric=nr_run,periodic=random,idle=on,unblock=on,executor=core,imbalance=differs,placement=all
  *
+ * Mute:
+ * - executor: periodic=never
+ * - imbalance: periodic=never,idle=off
+ * - placement: unblock=off
+ *
  * Simplifications:
  * - The tree does not say, and it is so here: a balance moves one thread to its
  *   CPU, the last one in the order of election; of equal CPUs a placement takes

@@ -109,7 +109,10 @@ fn main() {
         Shard::WHOLE,
         options,
         &AtomicBool::new(false),
-        &|job| Ok::<Row, SweepError>(row(&definition, job)),
+        &|run| {
+            let jobs = definition.jobs_of(run);
+            Ok::<Vec<Row>, SweepError>(jobs.map(|job| row(&definition, job)).collect())
+        },
         |_| {},
     )
     .expect("a temporary folder can be written");

@@ -17,10 +17,12 @@ pub struct PolicyDoc {
     pub simplifications: String,
     /// Settings that have a name: (name, `key=value,…`). Most policies have none.
     pub points: Vec<(String, String)>,
+    /// Options that change nothing while others have certain values: (option, `key=value,…`).
+    pub mute: Vec<(String, String)>,
 }
 
-/// Head of the section of points, which a policy need not have: items `- NAME: key=value,…`.
-const POINTS: &str = "Points:";
+/// Heads of the lists that a policy need not have; their items are `- NAME: key=value,…`.
+const LISTS: [&str; 2] = ["Points:", "Mute:"];
 
 impl PolicyDoc {
     /// The names of the sections, as they stand in the comment.
@@ -34,17 +36,23 @@ impl PolicyDoc {
             return doc;
         };
         let mut current: Option<usize> = None;
-        let mut points = false;
+        let mut list: Option<usize> = None;
         for line in comment {
-            if line == POINTS || (points && line.starts_with("- ")) {
-                points = true;
-                if let Some((name, options)) = line[1..].split_once(": ") {
-                    doc.points
-                        .push((name.trim().to_owned(), options.trim().to_owned()));
+            if let Some(head) = LISTS.iter().position(|head| *head == line) {
+                list = Some(head);
+                continue;
+            }
+            if let (Some(head), Some(item)) = (list, line.strip_prefix("- ")) {
+                if let Some((name, options)) = item.split_once(": ") {
+                    let into = match head {
+                        0 => &mut doc.points,
+                        _ => &mut doc.mute,
+                    };
+                    into.push((name.trim().to_owned(), options.trim().to_owned()));
                 }
                 continue;
             }
-            points = false;
+            list = None;
             let begun = Self::SECTIONS.iter().enumerate().find_map(|(index, name)| {
                 let rest = line.strip_prefix(name)?.strip_prefix(':')?;
                 Some((index, rest.trim()))
@@ -146,13 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn points_are_no_part_of_the_section_before() {
+    fn lists_are_no_part_of_the_section_before() {
         let doc = PolicyDoc::parse(
-            "/*\n * One.\n *\n * Source: e\n *\n * Points:\n * - a: x=1,y=2\n * - b: x=2\n *\n * Simplifications: s\n * - t: u\n */",
+            "/*\n * One.\n *\n * Source: e\n *\n * Points:\n * - a: x=1,y=2\n * - b: x=2\n *\n * Mute:\n * - y: x=2\n *\n * Simplifications: s\n * - t: u\n */",
         );
         assert_eq!(doc.source.trim(), "e");
         let point = |name: &str, options: &str| (name.to_owned(), options.to_owned());
         assert_eq!(doc.points, [point("a", "x=1,y=2"), point("b", "x=2")]);
+        assert_eq!(doc.mute, [point("y", "x=2")]);
         assert_eq!(doc.simplifications, "s\n- t: u");
     }
 }

@@ -1,12 +1,14 @@
 //! Choosing a scheduler as users write it: `name`, `name:key=value,…` or a path to a `.bpf.c` file
 //! with the same options. A name may be that of a point, which stands for a policy with options.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use schedlab_abi::{KernelVersion, LoadError, NativePolicy, Object, OptionError, Settings};
 use schedlab_machine::Machine;
 
+use crate::PolicyDoc;
 use crate::compile::{Diagnostics, compile};
 
 /// A scheduler with its options, ready to be loaded as often as one likes.
@@ -73,6 +75,15 @@ pub fn point(name: &str, options: &str) -> Option<(&'static str, String)> {
         .collect();
     all.extend(options.split(',').filter(|part| !part.is_empty()));
     Some((policy, all.join(",")))
+}
+
+/// What the head of a policy's source says. `name` is a policy's or the path of one; nothing is said where
+/// it is neither.
+pub fn doc(name: &str) -> PolicyDoc {
+    match crate::find(name) {
+        Some(file) => file.doc(),
+        None => PolicyDoc::parse(&fs::read_to_string(name).unwrap_or_default()),
+    }
 }
 
 /// Finds or compiles the scheduler that `text` names and reads its options.

@@ -81,6 +81,11 @@ fn every_policy_loads_and_says_what_it_is() {
                 option.name
             );
         }
+        // What is mute, and while what, are values that there are.
+        for (name, while_) in file.doc().mute {
+            assert!(object.options().iter().any(|option| option.name == name));
+            schedlab_policies::select(&format!("{}:{while_}", file.name)).unwrap();
+        }
     }
 }
 

@@ -122,14 +122,30 @@ impl PyDefinition {
         Ok(self.0.scheduler(job).to_string())
     }
 
-    /// Runs jobs, one after another; their rows as a JSON array.
-    fn run(&self, py: Python<'_>, jobs: Vec<u64>) -> PyResult<String> {
+    /// Simulates jobs, one after another; their rows as a JSON array.
+    fn rows(&self, py: Python<'_>, jobs: Vec<u64>) -> PyResult<String> {
         let mut rows = Vec::with_capacity(jobs.len());
         for job in jobs {
             self.has(job)?;
             // A long list can be interrupted between two runs.
             py.check_signals()?;
-            rows.push(py.detach(|| self.0.run_job(job)).map_err(raised)?);
+            rows.push(py.detach(|| self.0.row(job)).map_err(raised)?);
+        }
+        serde_json::to_string(&rows).map_err(wrong)
+    }
+
+    /// Makes runs that `Folder.missing` named, one after another; the rows of their jobs as a JSON array.
+    fn run(&self, py: Python<'_>, runs: Vec<u64>) -> PyResult<String> {
+        let mut rows = Vec::new();
+        for run in runs {
+            let all = self.0.runs();
+            if run >= all {
+                return Err(PyIndexError::new_err(format!(
+                    "there is no run {run}: the sweep has {all}"
+                )));
+            }
+            py.check_signals()?;
+            rows.extend(py.detach(|| self.0.run(run)).map_err(raised)?);
         }
         serde_json::to_string(&rows).map_err(wrong)
     }
@@ -159,9 +175,14 @@ impl PyFolder {
         Ok(PyFolder(Mutex::new(Some(work))))
     }
 
-    /// The jobs that are not done.
+    /// The runs that are to be made.
     fn missing(&self) -> PyResult<Vec<u64>> {
         self.with(|work| Ok(work.missing()))
+    }
+
+    /// Number of jobs that are not done.
+    fn left(&self) -> PyResult<u64> {
+        self.with(|work| Ok(work.jobs() - work.rows.len() as u64))
     }
 
     /// Keeps rows that `Definition.run` gave, on the disk when it returns.
@@ -172,7 +193,7 @@ impl PyFolder {
 
     /// Everything is done: one file instead of parts. The folder is not used any more.
     fn finish(&self) -> PyResult<()> {
-        let missing = self.with(|work| Ok(work.missing().len()))?;
+        let missing = self.left()?;
         if missing > 0 {
             return Err(wrong(format!("{missing} jobs are not done")));
         }

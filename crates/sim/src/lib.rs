@@ -8,7 +8,7 @@ mod run;
 mod scheduler;
 mod spec;
 
-pub use policy::{OptionInfo, SchedulerError, SchedulerInfo, options, schedulers};
+pub use policy::{OptionInfo, SchedulerError, SchedulerInfo, mute, options, schedulers};
 pub use run::{SimError, check, nr_cpus, run};
 pub use scheduler::Scheduler;
 pub use spec::{SimSpec, quote};

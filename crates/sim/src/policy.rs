@@ -57,6 +57,12 @@ pub fn options(scheduler: &Scheduler) -> Result<Vec<OptionInfo>, SchedulerError>
         .collect())
 }
 
+/// Options of a scheduler that change nothing while others have certain values: (option, `key=value,…`), as
+/// the head of its source says.
+pub fn mute(scheduler: &Scheduler) -> Vec<(String, String)> {
+    schedlab_policies::doc(&scheduler.spelled_out().name).mute
+}
+
 /// Every scheduler that has a name, in alphabetical order.
 pub fn schedulers() -> Vec<SchedulerInfo> {
     let baseline = SchedulerInfo {

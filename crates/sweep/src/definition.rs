@@ -65,6 +65,9 @@ pub struct Definition {
     pub files: BTreeMap<String, String>,
     #[serde(skip)]
     points: Vec<u64>,
+    /// Places in `points` of those that are the same scheduler.
+    #[serde(skip)]
+    same: Vec<Vec<usize>>,
 }
 
 const SCHEMA: u32 = 1;
@@ -101,6 +104,7 @@ impl Definition {
             live,
             files: BTreeMap::new(),
             points: Vec::new(),
+            same: Vec::new(),
         };
         definition.draw();
         for index in 0..definition.workloads.len() {
@@ -155,6 +159,17 @@ impl Definition {
     fn draw(&mut self) {
         let size = self.sample.unwrap_or(u64::MAX);
         self.points = self.space.sample(size, self.seed);
+        let mut same: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for (place, &point) in self.points.iter().enumerate() {
+            // In a real kernel two runs of one scheduler differ: each is a measurement.
+            let first = if self.live {
+                point
+            } else {
+                self.space.same_as(point)
+            };
+            same.entry(first).or_default().push(place);
+        }
+        self.same = same.into_values().collect();
     }
 
     /// In what two definitions differ first; `None` if in nothing.
@@ -177,6 +192,19 @@ impl Definition {
     /// Number of jobs.
     pub fn jobs(&self) -> u64 {
         self.points.len() as u64 * self.workloads.len() as u64 * u64::from(self.repeat)
+    }
+
+    /// Number of runs. Jobs whose schedulers are the same by [`Space::same_as`] have one run together.
+    pub fn runs(&self) -> u64 {
+        self.same.len() as u64 * self.workloads.len() as u64 * u64::from(self.repeat)
+    }
+
+    /// The jobs of a run; the first one stands for all of them.
+    pub fn jobs_of(&self, run: u64) -> impl Iterator<Item = u64> {
+        let schedulers = self.same.len() as u64;
+        let places = &self.same[(run % schedulers) as usize];
+        let begin = run / schedulers * self.points.len() as u64;
+        places.iter().map(move |&place| begin + place as u64)
     }
 
     /// The job that runs a point (by its place among [`Definition::points`]) on a workload. Jobs of one
@@ -221,7 +249,7 @@ impl Definition {
     }
 }
 
-/// A part of a sweep's jobs: every n-th.
+/// A part of a sweep's runs: every n-th.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shard {
     /// Which, from 1.
@@ -249,9 +277,9 @@ impl Shard {
         })
     }
 
-    /// Whether a job belongs to it.
-    pub fn has(self, job: u64) -> bool {
-        job % self.count == self.index - 1
+    /// Whether a run belongs to it.
+    pub fn has(self, run: u64) -> bool {
+        run % self.count == self.index - 1
     }
 
     /// How its files begin.

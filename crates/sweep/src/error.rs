@@ -24,6 +24,16 @@ pub enum SweepError {
         /// The scheduler.
         scheduler: String,
     },
+    /// What the scheduler's source says of mute options cannot be.
+    #[error("{scheduler}: `Mute: {text}` in its source: {why}")]
+    Mute {
+        /// The scheduler.
+        scheduler: String,
+        /// The item.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A scheduler that is no point of the space.
     #[error("`{text}` is no point of the space of {scheduler}: {why}")]
     Point {

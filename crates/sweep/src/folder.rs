@@ -127,6 +127,7 @@ pub struct Work {
     definition: Definition,
     folder: PathBuf,
     shard: Shard,
+    jobs: u64,
     /// What is there already.
     pub rows: BTreeMap<u64, Row>,
     parts: Vec<PathBuf>,
@@ -174,22 +175,41 @@ impl Work {
             next_part = next_part.max(number.parse::<u64>().unwrap_or(0) + 1);
             parts.push(path);
         }
-        Ok(Work {
+        let mut work = Work {
             definition: definition.clone(),
             folder: folder.to_owned(),
             shard,
+            jobs: 0,
             rows,
             parts,
             next_part,
             _lock: lock,
-        })
+        };
+        let jobs = work
+            .runs()
+            .map(|run| definition.jobs_of(run).count() as u64);
+        work.jobs = jobs.sum();
+        Ok(work)
     }
 
     /// The jobs of the shard that are not done, in their order.
     pub fn missing(&self) -> Vec<u64> {
-        (0..self.definition.jobs())
-            .filter(|job| self.shard.has(*job) && !self.rows.contains_key(job))
-            .collect()
+        let is_done = |run| {
+            let mut jobs = self.definition.jobs_of(run);
+            jobs.all(|job| self.rows.contains_key(&job))
+        };
+        self.runs().filter(|run| !is_done(*run)).collect()
+    }
+
+    /// The runs of the shard.
+    fn runs(&self) -> impl Iterator<Item = u64> {
+        let shard = self.shard;
+        (0..self.definition.runs()).filter(move |run| shard.has(*run))
+    }
+
+    /// Number of the shard's jobs.
+    pub fn jobs(&self) -> u64 {
+        self.jobs
     }
 
     /// Keeps what has been done since the last time.

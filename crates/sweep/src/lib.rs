@@ -15,5 +15,5 @@ pub use definition::{Asked, Definition, Shard};
 pub use error::SweepError;
 pub use folder::{Work, read};
 pub use run::{Best, Options, Progress, Summary, run, run_by};
-pub use space::{Feature, Space};
+pub use space::{Feature, Mute, Space};
 pub use table::{MEASURES, Row};

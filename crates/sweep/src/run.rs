@@ -7,8 +7,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use schedlab_sim::SimError;
-
 use rand_core::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 
@@ -90,8 +88,10 @@ impl Progress {
 pub struct Summary {
     /// Where it stands.
     pub progress: Progress,
-    /// Runs made this time.
+    /// Jobs done this time.
     pub new: u64,
+    /// Runs made for them; fewer where schedulers are the same.
+    pub runs: u64,
     /// It was stopped before it was complete.
     pub stopped: bool,
 }
@@ -109,12 +109,12 @@ pub fn run(
     stop: &AtomicBool,
     progress: impl FnMut(&Progress),
 ) -> Result<Summary, SweepError> {
-    let one = |job| one(definition, job).map_err(SweepError::from);
+    let one = |run| definition.run(run);
     run_by(definition, folder, shard, options, stop, &one, progress)
 }
 
-/// The same where somebody else makes the runs: `one` answers with the row of a job. The jobs of a live
-/// sweep come in a random order, so that what changes slowly on the machine changes for all of them.
+/// The same where somebody else makes the runs: `one` answers with the rows of a run's jobs. The runs of a
+/// live sweep come in a random order, so that what changes slowly on the machine changes for all of them.
 ///
 /// # Errors
 /// As [`run`].
@@ -124,7 +124,7 @@ pub fn run_by<E: From<SweepError> + Send>(
     shard: Shard,
     options: Options,
     stop: &AtomicBool,
-    one: &(dyn Fn(u64) -> Result<Row, E> + Sync),
+    one: &(dyn Fn(u64) -> Result<Vec<Row>, E> + Sync),
     mut progress: impl FnMut(&Progress),
 ) -> Result<Summary, E> {
     let mut work = Work::begin(definition, folder, shard)?;
@@ -133,7 +133,7 @@ pub fn run_by<E: From<SweepError> + Send>(
         shuffle(&mut missing, &mut Pcg64Mcg::seed_from_u64(definition.seed));
     }
     let mut state = Progress {
-        jobs: (work.rows.len() + missing.len()) as u64,
+        jobs: work.jobs(),
         ..Progress::default()
     };
     for row in work.rows.values() {
@@ -145,18 +145,18 @@ pub fn run_by<E: From<SweepError> + Send>(
     // Bounded: where the disk is slow the runs wait, so that a kill costs no more than it should.
     let (sender, receiver) = mpsc::sync_channel(options.threads);
     let mut fresh: Vec<Row> = Vec::new();
-    let mut new = 0;
+    let (mut new, mut runs) = (0, 0);
     let outcome = thread::scope(|scope| {
         let mut outcome = Ok(());
         for _ in 0..options.threads.clamp(1, missing.len().max(1)) {
             let (sender, next, missing, end) = (sender.clone(), &next, &missing, &end);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) && !end.load(Ordering::Relaxed) {
-                    let Some(&job) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                    let Some(&run) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else {
                         return;
                     };
                     // Nobody listens any more only when the scope is left by a panic.
-                    let _ = sender.send(one(job));
+                    let _ = sender.send(one(run));
                 }
             });
         }
@@ -164,10 +164,15 @@ pub fn run_by<E: From<SweepError> + Send>(
         let (begun, mut kept) = (Instant::now(), Instant::now());
         loop {
             match receiver.recv_timeout(HEARTBEAT) {
-                Ok(Ok(row)) => {
-                    state.add(&row);
-                    fresh.push(row);
-                    new += 1;
+                Ok(Ok(rows)) => {
+                    runs += 1;
+                    for row in rows {
+                        if !work.rows.contains_key(&row.job) {
+                            state.add(&row);
+                            fresh.push(row);
+                            new += 1;
+                        }
+                    }
                 }
                 Ok(Err(error)) => {
                     outcome = outcome.and(Err(error));
@@ -184,7 +189,7 @@ pub fn run_by<E: From<SweepError> + Send>(
                     end.store(true, Ordering::Relaxed);
                 }
             }
-            state.left = left(begun.elapsed(), new, state.jobs - state.done);
+            state.left = left(begun.elapsed(), runs, missing.len() as u64 - runs);
             progress(&state);
         }
         outcome
@@ -198,14 +203,9 @@ pub fn run_by<E: From<SweepError> + Send>(
     Ok(Summary {
         progress: state,
         new,
+        runs,
         stopped: !complete,
     })
-}
-
-/// Runs one job.
-fn one(definition: &Definition, job: u64) -> Result<Row, SimError> {
-    let result = schedlab_sim::run(&definition.spec(job), ())?;
-    Ok(Row::new(definition, job, &result))
 }
 
 fn left(passed: Duration, done: u64, to_do: u64) -> Option<Duration> {
@@ -213,11 +213,23 @@ fn left(passed: Duration, done: u64, to_do: u64) -> Option<Duration> {
 }
 
 impl Definition {
-    /// Runs one job, here and now.
+    /// Simulates one job, here and now, alone.
     ///
     /// # Errors
     /// If it cannot be begun.
-    pub fn run_job(&self, job: u64) -> Result<Row, SweepError> {
-        Ok(one(self, job)?)
+    pub fn row(&self, job: u64) -> Result<Row, SweepError> {
+        let result = schedlab_sim::run(&self.spec(job), ())?;
+        Ok(Row::new(self, job, &result))
+    }
+
+    /// Makes one run, here and now: the rows of its jobs.
+    ///
+    /// # Errors
+    /// If it cannot be begun.
+    pub fn run(&self, run: u64) -> Result<Vec<Row>, SweepError> {
+        let mut jobs = self.jobs_of(run).peekable();
+        let first = *jobs.peek().expect("a run has a job");
+        let result = schedlab_sim::run(&self.spec(first), ())?;
+        Ok(jobs.map(|job| Row::new(self, job, &result)).collect())
     }
 }

@@ -18,6 +18,16 @@ pub struct Feature {
     pub alternatives: Vec<String>,
 }
 
+/// A feature whose alternatives are one while other features have certain alternatives, as the
+/// scheduler's source says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Mute {
+    /// Name of the feature.
+    pub feature: String,
+    /// All of which must be so: `feature=alternative,…`.
+    pub while_: String,
+}
+
 /// All combinations of the alternatives of some features of a scheduler.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Space {
@@ -27,6 +37,9 @@ pub struct Space {
     pub features: Vec<Feature>,
     /// Options that have one value throughout, `key=value,…`.
     pub fixed: String,
+    /// Which features are mute when. Points that differ in mute features alone are the same scheduler.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mute: Vec<Mute>,
 }
 
 impl Space {
@@ -82,11 +95,75 @@ impl Space {
                 scheduler: bare.name,
             });
         }
-        Ok(Space {
-            scheduler: bare.name,
+        let mut space = Space {
+            mute: Vec::new(),
+            scheduler: bare.name.clone(),
             features,
             fixed,
-        })
+        };
+        for (feature, while_) in schedlab_sim::mute(&bare) {
+            let mute = Mute { feature, while_ };
+            space.check(&mute, &bare)?;
+            // Where a feature is fixed there is nothing that could be mute.
+            if space.feature(&mute.feature).is_some() {
+                space.mute.push(mute);
+            }
+        }
+        Ok(space)
+    }
+
+    /// What a source says of mute features must be about features of the scheduler, and conditions must not
+    /// be mute themselves.
+    fn check(&self, mute: &Mute, bare: &Scheduler) -> Result<(), SweepError> {
+        let refuse = |why: String| SweepError::Mute {
+            scheduler: bare.name.clone(),
+            text: format!("{}: {}", mute.feature, mute.while_),
+            why,
+        };
+        let known = schedlab_sim::options(bare).map_err(schedlab_sim::SimError::from)?;
+        let choices = |name: &str| {
+            let option = known.iter().find(|option| option.name == name);
+            option.map(|option| option.choices.as_slice())
+        };
+        if choices(&mute.feature).is_none_or(<[String]>::is_empty) {
+            return Err(refuse(format!("`{}` is no feature", mute.feature)));
+        }
+        for part in mute.while_.split(',') {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            if !choices(name).is_some_and(|all| all.iter().any(|word| word == value)) {
+                return Err(refuse(format!("`{part}` is no alternative of a feature")));
+            }
+            if self.mute.iter().any(|other| other.feature == name) || name == mute.feature {
+                return Err(refuse(format!("`{name}` is mute itself")));
+            }
+        }
+        Ok(())
+    }
+
+    fn feature(&self, name: &str) -> Option<usize> {
+        self.features
+            .iter()
+            .position(|feature| feature.name == name)
+    }
+
+    /// The first point that is the same scheduler: every mute feature has its first alternative.
+    pub fn same_as(&self, point: u64) -> u64 {
+        let mut choices = self.choices(point);
+        for mute in &self.mute {
+            let holds = |part: &str| {
+                let (name, value) = part.split_once('=').unwrap_or((part, ""));
+                match self.feature(name) {
+                    Some(index) => self.features[index].alternatives[choices[index]] == value,
+                    None => self.fixed.split(',').any(|fixed| fixed == part),
+                }
+            };
+            if mute.while_.split(',').all(holds)
+                && let Some(index) = self.feature(&mute.feature)
+            {
+                choices[index] = 0;
+            }
+        }
+        self.point(&choices)
     }
 
     /// Number of points.
@@ -308,6 +385,47 @@ mod tests {
             names.insert(text);
         }
         assert_eq!(names.len(), 5_832);
+    }
+
+    #[test]
+    fn points_that_differ_in_mute_features_alone_are_one() {
+        let space = tree();
+        let same = |text: &str| {
+            let point = space.find(&Scheduler::parse(text)).unwrap();
+            space.scheduler(space.same_as(point)).options
+        };
+        let all: BTreeSet<u64> = (0..space.len()).map(|point| space.same_as(point)).collect();
+        // Per election, slice and metric (27): who balances when and how, never balancing (3) or
+        // periodically (24); and placements, none (1) or by distance (3).
+        assert_eq!(all.len(), 27 * (3 + 24) * (1 + 3));
+        assert!(all.iter().all(|&point| space.same_as(point) == point));
+        assert_eq!(
+            same("feature:periodic=never,executor=core"),
+            same("feature:periodic=never,executor=node")
+        );
+        assert_ne!(
+            same("feature:periodic=random,executor=core"),
+            same("feature:periodic=random,executor=node")
+        );
+        // One condition of two is not enough.
+        assert_ne!(
+            same("feature:periodic=never,idle=on,imbalance=differs"),
+            same("feature:periodic=never,idle=on,imbalance=above_20pct")
+        );
+        assert_eq!(
+            same("feature:periodic=never,idle=off,imbalance=differs"),
+            same("feature:periodic=never,idle=off,imbalance=above_20pct")
+        );
+        // A condition may be fixed, and so may a mute feature.
+        let fix = |text: &str| Space::of(text, &[]).unwrap();
+        let never = fix("feature:periodic=never");
+        let all: BTreeSet<u64> = (0..never.len()).map(|point| never.same_as(point)).collect();
+        assert_eq!(all.len(), 27 * 3 * 4);
+        assert_eq!(fix("feature:executor=node").mute.len(), 2);
+        assert_eq!(
+            Space::of("mq-pool", &[]).map_or(0, |space| space.mute.len()),
+            0
+        );
     }
 
     #[test]

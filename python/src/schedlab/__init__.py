@@ -76,21 +76,21 @@ class Sweep:
 
     def rows(self, jobs: Iterable[int]) -> list[dict[str, Any]]:
         """Run jobs here and return their rows."""
-        return json.loads(self._run(list(jobs)))
+        return json.loads(self._definition.rows(list(jobs)))
 
     def run(self, out: str | PathLike[str]) -> None:
-        """Run here, one job after another, what the folder `out` does not hold yet."""
+        """Run here, one after another, what the folder `out` does not hold yet."""
         with Folder(self, out) as folder:
             missing = folder.missing()
             for start in range(0, len(missing), _KEEP):
                 folder.keep(self._run(missing[start : start + _KEEP]))
             folder.finish()
 
-    def _run(self, jobs: list[int]) -> str:
-        return self._definition.run(jobs)
+    def _run(self, runs: list[int]) -> str:
+        return self._definition.run(runs)
 
 
-# Rows that are kept at a time: what a kill can cost.
+# Runs that are kept at a time: what a kill can cost.
 _KEEP = 256
 
 
@@ -107,8 +107,12 @@ class Folder:
         self._folder.close()
 
     def missing(self) -> list[int]:
-        """The jobs whose rows are not there."""
+        """The runs whose rows are not there. A run has the rows of all jobs whose schedulers are the same."""
         return self._folder.missing()
+
+    def left(self) -> int:
+        """Number of jobs whose rows are not there."""
+        return self._folder.left()
 
     def keep(self, rows: str) -> None:
         """Put rows in, on the disk when this returns."""

@@ -25,7 +25,7 @@ def run(
     chunk: int = 16,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Run what the folder `out` does not hold yet on the workers of `client`, `chunk` jobs to a task.
+    """Run what the folder `out` does not hold yet on the workers of `client`, `chunk` runs to a task.
 
     The folder is written here; the workers need schedlab, but no common file system. A task whose worker dies
     runs on another one; a call that was killed goes on where it was. `progress` is told (done, all) after each
@@ -36,34 +36,28 @@ def run(
     definition = sweep.to_json()
     with Folder(sweep, out) as folder:
         missing = folder.missing()
-        left = len(missing)
         chunks = iter([missing[i : i + chunk] for i in range(0, len(missing), chunk)])
 
-        sizes: dict[str, int] = {}
-
         def submit(count: int) -> list[Future]:
-            futures = []
-            for part in islice(chunks, count):
-                # Not pure: the scheduler would keep results to answer the same call again.
-                future = client.submit(_rows, definition, part, pure=False, retries=3)
-                sizes[future.key] = len(part)
-                futures.append(future)
-            return futures
+            # Not pure: the scheduler would keep results to answer the same call again.
+            return [
+                client.submit(_rows, definition, part, pure=False, retries=3)
+                for part in islice(chunks, count)
+            ]
 
         # Enough that no worker waits, and no more than fits into the scheduler.
         workers = max(1, sum(client.nthreads().values()))
         running = as_completed(submit(4 * workers), with_results=True)
         for future, rows in running:
             folder.keep(rows)
-            left -= sizes.pop(future.key)
             future.release()
             for more in submit(1):
                 running.add(more)
             if progress is not None:
-                progress(len(sweep) - left, len(sweep))
+                progress(len(sweep) - folder.left(), len(sweep))
         folder.finish()
 
 
-def _rows(definition: str, jobs: list[int]) -> str:
+def _rows(definition: str, runs: list[int]) -> str:
     """What a worker does."""
-    return Sweep.from_json(definition)._run(jobs)
+    return Sweep.from_json(definition)._run(runs)

@@ -111,14 +111,18 @@ fn live(
     stop: &AtomicBool,
     bar: &mut Bar,
 ) -> anyhow::Result<Summary> {
-    let one = |job: u64| -> anyhow::Result<Row> {
-        let spec = definition.spec(job);
-        let scheduler = spec.scheduler.to_string();
-        let result = real::run_once(&spec.workload, &scheduler, spec.seed, spec.time_limit_s)?;
-        Ok(Row::new(definition, job, &result))
+    let one = |run: u64| -> anyhow::Result<Vec<Row>> {
+        let rows = definition.jobs_of(run).map(|job| {
+            let spec = definition.spec(job);
+            let scheduler = spec.scheduler.to_string();
+            let result = real::run_once(&spec.workload, &scheduler, spec.seed, spec.time_limit_s)?;
+            Ok(Row::new(definition, job, &result))
+        });
+        rows.collect()
     };
     // The program and its files come into the caches before anything is measured.
     for workload in 0..definition.workloads.len() {
+        // Live, each job is a run of its own.
         drop(one(definition.job(0, workload, 0))?);
     }
     let options = Options {
@@ -228,13 +232,18 @@ fn report(summary: &Summary, shard: Shard, folder: &str) -> String {
     let Summary {
         progress,
         new,
+        runs,
         stopped,
     } = summary;
     let mut text = format!("{} of {} runs done", progress.done, progress.jobs);
     if shard != Shard::WHOLE {
         let _ = write!(text, " of shard {}/{}", shard.index, shard.count);
     }
-    let _ = writeln!(text, ", {new} of them now; {} failed", progress.failed);
+    let _ = write!(text, ", {new} of them now");
+    if runs < new {
+        let _ = write!(text, " by {runs} simulations");
+    }
+    let _ = writeln!(text, "; {} failed", progress.failed);
     for (workload, best) in &progress.best {
         let score = score_of(best);
         let _ = writeln!(text, "best on {workload}: {score}: {}", best.scheduler);
