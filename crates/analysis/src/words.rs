@@ -1,5 +1,7 @@
 //! The analysis in one paragraph that a performance engineer can act on.
 
+use schedlab_report::export::number::amount;
+
 use crate::data::part;
 use crate::{Analysis, Interaction, Verdict};
 
@@ -178,17 +180,6 @@ fn or(words: &[String]) -> String {
     joined(words, "or")
 }
 
-/// A value with its unit; times in the unit that needs the fewest digits.
-fn amount(value: f64, unit: &str) -> String {
-    let (value, unit) = match unit {
-        "ns" if value.abs() >= 1e9 => (value / 1e9, "s"),
-        "ns" if value.abs() >= 1e6 => (value / 1e6, "ms"),
-        "ns" if value.abs() >= 1e3 => (value / 1e3, "µs"),
-        unit => (value, unit),
-    };
-    format!("{} {unit}", number(value)).trim_end().to_owned()
-}
-
 /// Four significant digits.
 pub fn number(value: f64) -> String {
     if value == 0.0 {
@@ -196,18 +187,4 @@ pub fn number(value: f64) -> String {
     }
     let digits = (3 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
     format!("{value:.digits$}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::amount;
-
-    #[test]
-    fn amounts_have_the_unit_that_fits() {
-        assert_eq!(amount(10_209_824_705.0, "ns"), "10.21 s");
-        assert_eq!(amount(1_500_000.0, "ns"), "1.500 ms");
-        assert_eq!(amount(999.0, "ns"), "999.0 ns");
-        assert_eq!(amount(12_345.0, "messages/s"), "12345 messages/s");
-        assert_eq!(amount(0.0, ""), "0");
-    }
 }

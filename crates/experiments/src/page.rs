@@ -1,7 +1,7 @@
 //! Experiments as a page: charts with the spread over seeds, and every figure in a table.
 
 use schedlab_figures::{Axis, Chart, Mark, Page, Point, Scale, Section, Series, Table};
-use schedlab_report::export::table::{digits, grouped};
+use schedlab_report::export::number::{digits, grouped};
 
 use crate::Experiment;
 use crate::evaluate::{Cell, Panel, Spectrum, Standing, Timeline};

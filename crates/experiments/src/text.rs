@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use schedlab_report::export::table::{digits, grouped};
+use schedlab_report::export::number::{digits, grouped};
 
 use crate::Experiment;
 use crate::evaluate::{Cell, Panel, Standing};

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use schedlab_report::export::table::{digits, grouped};
+use schedlab_report::export::number::amount;
 use schedlab_sim::Scheduler;
-use schedlab_sweep::{Asked, Best, Definition, Options, Progress, Row, Shard, Space, Summary};
+use schedlab_sweep::{Asked, Definition, Options, Progress, Row, Shard, Space, Summary};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -178,7 +178,12 @@ impl Bar {
             let _ = write!(message, ", {} failed", progress.failed);
         }
         if let Some(best) = progress.best.get(&progress.workload) {
-            let _ = write!(message, "; best {}: {}", score_of(best), best.scheduler);
+            let _ = write!(
+                message,
+                "; best {}: {}",
+                amount(best.score, &best.unit),
+                best.scheduler
+            );
         }
         self.0.set_message(message);
     }
@@ -211,23 +216,6 @@ fn first_failure(definition: &Definition, folder: &Path) -> anyhow::Result<Strin
     Ok(text)
 }
 
-/// A score for people: times in a unit that suits them.
-fn score_of(best: &Best) -> String {
-    let Best { score, unit, .. } = best;
-    match unit.strip_prefix("ns") {
-        Some(per) if per.is_empty() || per.starts_with('/') => {
-            let (value, prefix) = match score.abs() {
-                ns if ns >= 1e9 => (score / 1e9, ""),
-                ns if ns >= 1e6 => (score / 1e6, "m"),
-                ns if ns >= 1e3 => (score / 1e3, "µ"),
-                _ => (*score, "n"),
-            };
-            format!("{} {prefix}s{per}", digits(value))
-        }
-        _ => format!("{} {unit}", grouped(*score)).trim_end().to_owned(),
-    }
-}
-
 fn report(summary: &Summary, shard: Shard, folder: &str) -> String {
     let Summary {
         progress,
@@ -245,7 +233,7 @@ fn report(summary: &Summary, shard: Shard, folder: &str) -> String {
     }
     let _ = writeln!(text, "; {} failed", progress.failed);
     for (workload, best) in &progress.best {
-        let score = score_of(best);
+        let score = amount(best.score, &best.unit);
         let _ = writeln!(text, "best on {workload}: {score}: {}", best.scheduler);
     }
     if *stopped {
@@ -254,31 +242,4 @@ fn report(summary: &Summary, shard: Shard, folder: &str) -> String {
         let _ = writeln!(text, "results in {folder}; next: schedlab analyze {folder}");
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scores_have_units_that_suit_them() {
-        let told = |score: f64, unit: &str| {
-            score_of(&Best {
-                scheduler: String::new(),
-                score,
-                unit: unit.to_owned(),
-            })
-        };
-        assert_eq!(told(10_210_927_426.0, "ns"), "10.2 s");
-        assert_eq!(told(51_840_000.0, "ns"), "51.8 ms");
-        assert_eq!(told(1_198.0, "ns/round"), "1.20 µs/round");
-        assert_eq!(told(12.0, "ns/op"), "12.0 ns/op");
-        assert_eq!(
-            told(9_396_645.4, "delivered messages/s"),
-            "9,396,645 delivered messages/s"
-        );
-        // No time, whatever it begins with; and no unit at all.
-        assert_eq!(told(3.0, "nsomething"), "3 nsomething");
-        assert_eq!(told(3.0, ""), "3");
-    }
 }

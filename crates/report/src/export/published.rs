@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::export::table::{digits, grouped};
+use crate::export::number::{digits, grouped};
 use crate::published::{Aim, Compared, Metric};
 
 /// Width of the first column.

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use schedlab_trace::counted;
 
+use crate::export::number::{digits, grouped};
 use crate::stats::{self, Difference, Interval};
 use crate::{RunResult, Value};
 
@@ -391,41 +392,9 @@ fn us(ns: f64) -> String {
     digits(ns / 1_000.0)
 }
 
-/// Three significant digits, two below 1, all of an integer's.
-pub fn digits(x: f64) -> String {
-    match x.abs() {
-        a if a >= 99.95 => grouped(x.round()),
-        a if a >= 9.995 => format!("{x:.1}"),
-        a if a >= 0.0995 => format!("{x:.2}"),
-        a if a >= 0.009_95 => format!("{x:.3}"),
-        0.0 => "0".to_owned(),
-        _ => format!("{x:.4}"),
-    }
-}
-
 /// A percentage.
 fn share(x: f64) -> String {
     format!("{x:.1}")
-}
-
-/// Thousands separated; below 1000 with three significant digits.
-pub fn grouped(x: f64) -> String {
-    if x.abs() < 999.5 {
-        return if x.fract() == 0.0 {
-            format!("{x:.0}")
-        } else {
-            digits(x)
-        };
-    }
-    let plain = format!("{:.0}", x.abs());
-    let mut text = String::from(if x < 0.0 { "-" } else { "" });
-    for (index, digit) in plain.chars().enumerate() {
-        if index > 0 && (plain.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -542,23 +511,6 @@ mod tests {
             for line in render(&results, width).lines() {
                 assert!(line.chars().count() <= width, "{width}: {line}");
             }
-        }
-    }
-
-    #[test]
-    fn numbers_for_people() {
-        for (x, text) in [
-            (0.0, "0"),
-            (7.0, "7"),
-            (0.123, "0.12"),
-            (9.996, "10.0"),
-            (99.96, "100"),
-            (999.4, "999"),
-            (999.6, "1,000"),
-            (1234567.0, "1,234,567"),
-            (-1234.0, "-1,234"),
-        ] {
-            assert_eq!(grouped(x), text, "{x}");
         }
     }
 }
