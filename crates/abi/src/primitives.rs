@@ -120,6 +120,7 @@ pub extern "C" fn touch(context: Context, place: *const c_void, bytes: u32, writ
     }
 }
 
+#[inline(always)]
 fn access(context: Context, address: u64, bytes: u32, write: bool) {
     context.env(|env| {
         let access = env
@@ -140,15 +141,19 @@ pub extern "C" fn look(context: Context, _: *const c_void, index: u32, write: bo
 }
 
 /// A choice looks at a candidate.
-pub extern "C" fn examine(context: Context, place: *const c_void, index: u32) {
+pub extern "C" fn examine(context: Context, _: *const c_void, index: u32) {
     context.env(|env| {
         env.probes.borrow_mut().examined += 1;
         env.charge_ps(env.machine.policy.examine_ps);
     });
-    if context.with(|host| host.prefetch) {
-        examine_ahead(context, index);
+    let (prefetch, address, bytes) = context.with(|host| {
+        let address = host.addresses.of(TaskId(index));
+        (host.prefetch, address, host.examine_bytes)
+    });
+    if prefetch {
+        examine_ahead(context, address, bytes);
     } else {
-        look(context, place, index, false);
+        access(context, address, bytes, false);
     }
 }
 
@@ -157,11 +162,8 @@ pub extern "C" fn examine(context: Context, place: *const c_void, index: u32) {
 /// taken or released, comes unannounced.
 ///
 /// Model: what a walk prefetches beyond its last candidate is not fetched.
-fn examine_ahead(context: Context, index: u32) {
-    let (address, bytes, asked) = context.with(|host| {
-        let address = host.addresses.of(TaskId(index));
-        (address, host.examine_bytes, host.current().prefetch)
-    });
+fn examine_ahead(context: Context, address: u64, bytes: u32) {
+    let asked = context.with(|host| host.current().prefetch);
     let arrived = context.env(|env| {
         let now = env.now();
         let access = env.cache.borrow_mut().touch_prefetched(

@@ -161,6 +161,10 @@ impl TaskAddresses {
     /// kernel scheduler by reducing cache misses*, FREENIX 2002, section 3).
     #[inline]
     fn colour_shift(&self, block: u64) -> u64 {
+        // A division is a tenth of the look at a task; most layouts have none to make.
+        if self.colours == 1 {
+            return 0;
+        }
         (block >> self.way_shift) % self.colours * self.line_bytes
     }
 }
