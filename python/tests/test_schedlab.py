@@ -80,7 +80,7 @@ def test_here_it_is_the_programs(tmp_path: Path, wanted: dict[str, bytes]) -> No
     sweep = Sweep(WORKLOADS, **ASKED)
     # As if a call had been killed after a few.
     with Folder(sweep, out) as folder:
-        folder.keep(sweep._run([7, 3]))
+        folder.keep(sweep.results([7, 3]))
         left = folder.left()
         assert left <= 43
         with pytest.raises(ValueError, match=f"{left} jobs are not done"):

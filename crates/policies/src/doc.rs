@@ -38,21 +38,24 @@ impl PolicyDoc {
         let mut current: Option<usize> = None;
         let mut list: Option<usize> = None;
         for line in comment {
-            if let Some(head) = LISTS.iter().position(|head| *head == line) {
-                list = Some(head);
-                continue;
-            }
-            if let (Some(head), Some(item)) = (list, line.strip_prefix("- ")) {
-                if let Some((name, options)) = item.split_once(": ") {
-                    let into = match head {
-                        0 => &mut doc.points,
-                        _ => &mut doc.mute,
-                    };
+            let begun = LISTS.iter().position(|head| line.starts_with(head));
+            let item = match begun {
+                Some(head) => Some(line[LISTS[head].len()..].trim()),
+                None => line.strip_prefix('-').map(str::trim),
+            };
+            list = begun.or(list.filter(|_| item.is_some() || line.is_empty()));
+            if let Some(head) = list {
+                let into = match head {
+                    0 => &mut doc.points,
+                    _ => &mut doc.mute,
+                };
+                // An item that is none is kept: whoever uses it says so.
+                if let Some(item) = item.filter(|item| !item.is_empty()) {
+                    let (name, options) = item.split_once(": ").unwrap_or((item, ""));
                     into.push((name.trim().to_owned(), options.trim().to_owned()));
                 }
                 continue;
             }
-            list = None;
             let begun = Self::SECTIONS.iter().enumerate().find_map(|(index, name)| {
                 let rest = line.strip_prefix(name)?.strip_prefix(':')?;
                 Some((index, rest.trim()))
@@ -162,6 +165,16 @@ mod tests {
         let point = |name: &str, options: &str| (name.to_owned(), options.to_owned());
         assert_eq!(doc.points, [point("a", "x=1,y=2"), point("b", "x=2")]);
         assert_eq!(doc.mute, [point("y", "x=2")]);
+        let mute = |text: &str| PolicyDoc::parse(&format!("/*\n * One.\n *\n{text} */")).mute;
+        assert_eq!(mute(" * Mute:\n *\n *  - y: x=2\n"), [point("y", "x=2")]);
+        assert_eq!(
+            mute(" * Mute: y: x=2\n * Idea: i\n * - a: b=1\n"),
+            [point("y", "x=2")]
+        );
+        assert_eq!(
+            mute(" * Mute:\n * - y x=2\n * - z:x=1\n"),
+            [point("y x=2", ""), point("z:x=1", "")]
+        );
         assert_eq!(doc.simplifications, "s\n- t: u");
     }
 }

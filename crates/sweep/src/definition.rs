@@ -179,9 +179,11 @@ impl Definition {
             _ => unreachable!("a definition is an object"),
         };
         let (own, others) = (fields(self), fields(other));
-        own.into_iter()
-            .find(|(name, value)| others.get(name) != Some(value))
-            .map(|(name, _)| name)
+        // What has its usual value is not written.
+        let mut names = own.keys().chain(others.keys());
+        names
+            .find(|name| own.get(*name) != others.get(*name))
+            .cloned()
     }
 
     /// The points that are run.

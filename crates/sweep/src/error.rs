@@ -25,7 +25,9 @@ pub enum SweepError {
         scheduler: String,
     },
     /// What the scheduler's source says of mute options cannot be.
-    #[error("{scheduler}: `Mute: {text}` in its source: {why}")]
+    #[error(
+        "{scheduler}: `{text}` under `Mute:` in its source: {why}; write `- OPTION: option=value,…`"
+    )]
     Mute {
         /// The scheduler.
         scheduler: String,

@@ -192,7 +192,7 @@ impl Work {
         Ok(work)
     }
 
-    /// The jobs of the shard that are not done, in their order.
+    /// The runs of the shard of which a job is not done, in their order.
     pub fn missing(&self) -> Vec<u64> {
         let is_done = |run| {
             let mut jobs = self.definition.jobs_of(run);

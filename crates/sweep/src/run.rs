@@ -48,6 +48,8 @@ pub struct Progress {
 /// The best result on a workload.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Best {
+    /// The job; the first one of equals.
+    pub job: u64,
     /// The scheduler with its options.
     pub scheduler: String,
     /// Its score.
@@ -67,13 +69,12 @@ impl Progress {
         let higher = row.score_better.as_deref() != Some("lower");
         let best = self.best.get(&row.workload);
         if best.is_none_or(|best| {
-            if higher {
-                score > best.score
-            } else {
-                score < best.score
-            }
+            let order = score.total_cmp(&best.score);
+            let order = if higher { order } else { order.reverse() };
+            order.then(best.job.cmp(&row.job)).is_gt()
         }) {
             let entry = Best {
+                job: row.job,
                 scheduler: row.scheduler.clone(),
                 score,
                 unit: row.score_unit.clone().unwrap_or_default(),

@@ -101,43 +101,16 @@ impl Space {
             features,
             fixed,
         };
-        for (feature, while_) in schedlab_sim::mute(&bare) {
-            let mute = Mute { feature, while_ };
-            space.check(&mute, &bare)?;
-            // Where a feature is fixed there is nothing that could be mute.
-            if space.feature(&mute.feature).is_some() {
-                space.mute.push(mute);
-            }
-        }
+        let mute = schedlab_sim::mute(&bare);
+        let mute: Vec<Mute> = mute
+            .into_iter()
+            .map(|(feature, while_)| Mute { feature, while_ })
+            .collect();
+        check(&mute, &bare)?;
+        // Where a feature is fixed there is nothing that could be mute.
+        let varies = |mute: &Mute| space.feature(&mute.feature).is_some();
+        space.mute = mute.into_iter().filter(varies).collect();
         Ok(space)
-    }
-
-    /// What a source says of mute features must be about features of the scheduler, and conditions must not
-    /// be mute themselves.
-    fn check(&self, mute: &Mute, bare: &Scheduler) -> Result<(), SweepError> {
-        let refuse = |why: String| SweepError::Mute {
-            scheduler: bare.name.clone(),
-            text: format!("{}: {}", mute.feature, mute.while_),
-            why,
-        };
-        let known = schedlab_sim::options(bare).map_err(schedlab_sim::SimError::from)?;
-        let choices = |name: &str| {
-            let option = known.iter().find(|option| option.name == name);
-            option.map(|option| option.choices.as_slice())
-        };
-        if choices(&mute.feature).is_none_or(<[String]>::is_empty) {
-            return Err(refuse(format!("`{}` is no feature", mute.feature)));
-        }
-        for part in mute.while_.split(',') {
-            let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            if !choices(name).is_some_and(|all| all.iter().any(|word| word == value)) {
-                return Err(refuse(format!("`{part}` is no alternative of a feature")));
-            }
-            if self.mute.iter().any(|other| other.feature == name) || name == mute.feature {
-                return Err(refuse(format!("`{name}` is mute itself")));
-            }
-        }
-        Ok(())
     }
 
     fn feature(&self, name: &str) -> Option<usize> {
@@ -336,6 +309,36 @@ impl Space {
     }
 }
 
+/// What a source says of mute features must be about features of the scheduler, and conditions must not
+/// be mute themselves.
+fn check(mute: &[Mute], bare: &Scheduler) -> Result<(), SweepError> {
+    let known = schedlab_sim::options(bare).map_err(schedlab_sim::SimError::from)?;
+    let choices = |name: &str| {
+        let option = known.iter().find(|option| option.name == name);
+        option.map_or(&[][..], |option| option.choices.as_slice())
+    };
+    for Mute { feature, while_ } in mute {
+        let refuse = |why: String| SweepError::Mute {
+            scheduler: bare.name.clone(),
+            text: format!("- {feature}: {while_}"),
+            why,
+        };
+        if choices(feature).is_empty() {
+            return Err(refuse(format!("`{feature}` is no feature")));
+        }
+        for part in while_.split(',') {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            if !choices(name).iter().any(|word| word == value) {
+                return Err(refuse(format!("`{part}` is no alternative of a feature")));
+            }
+            if mute.iter().any(|other| other.feature == name) {
+                return Err(refuse(format!("`{name}` is mute itself")));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn names<'a>(all: impl IntoIterator<Item = &'a String>) -> String {
     let all: Vec<&str> = all.into_iter().map(String::as_str).collect();
     all.join(", ")
@@ -426,6 +429,51 @@ mod tests {
             Space::of("mq-pool", &[]).map_or(0, |space| space.mute.len()),
             0
         );
+    }
+
+    #[test]
+    fn what_cannot_be_mute_is_refused() {
+        let refused = |items: &[(&str, &str)]| {
+            let items: Vec<Mute> = items
+                .iter()
+                .map(|(feature, while_)| Mute {
+                    feature: feature.to_string(),
+                    while_: while_.to_string(),
+                })
+                .collect();
+            let error = check(&items, &Scheduler::parse("feature")).unwrap_err();
+            error.to_string()
+        };
+        for (items, why) in [
+            (
+                &[("executors", "periodic=never")][..],
+                "`executors` is no feature",
+            ),
+            (
+                &[("fixed_us", "periodic=never")],
+                "`fixed_us` is no feature",
+            ),
+            (&[("executor periodic=never", "")], "is no feature; write"),
+            (&[("executor", "")], "`` is no alternative"),
+            (
+                &[("executor", "periodic=no")],
+                "`periodic=no` is no alternative",
+            ),
+            (&[("executor", "executor=all")], "`executor` is mute itself"),
+            // In either order.
+            (
+                &[("placement", "unblock=off"), ("unblock", "idle=off")],
+                "`unblock` is mute",
+            ),
+            (
+                &[("unblock", "idle=off"), ("placement", "unblock=off")],
+                "`unblock` is mute",
+            ),
+        ] {
+            let error = refused(items);
+            assert!(error.contains(why), "{error}");
+        }
+        assert!(check(&[], &Scheduler::parse("feature")).is_ok());
     }
 
     #[test]

@@ -247,3 +247,21 @@ fn what_cannot_be_run_is_told_before_anything_is_run() {
         assert!(error.contains(expected), "{error}");
     }
 }
+
+#[test]
+fn a_live_sweep_is_another_one() {
+    let simulated = small();
+    let live = Asked {
+        live: true,
+        ..asked(
+            &["cpu:duration=20ms", "chat:rooms=1,users=2,messages=2"],
+            15,
+            1,
+        )
+    };
+    let live = Definition::new(live).unwrap();
+    for (one, other) in [(&live, &simulated), (&simulated, &live)] {
+        assert_eq!(one.difference(other).as_deref(), Some("live"));
+    }
+    assert_eq!(live.runs(), live.jobs());
+}

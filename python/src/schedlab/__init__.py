@@ -83,11 +83,12 @@ class Sweep:
         with Folder(self, out) as folder:
             missing = folder.missing()
             for start in range(0, len(missing), _KEEP):
-                folder.keep(self._run(missing[start : start + _KEEP]))
+                folder.keep(self.results(missing[start : start + _KEEP]))
             folder.finish()
 
-    def _run(self, runs: list[int]) -> str:
-        return self._definition.run(runs)
+    def results(self, runs: Iterable[int]) -> str:
+        """Make runs that `Folder.missing` named; the rows of their jobs as `Folder.keep` takes them."""
+        return self._definition.run(list(runs))
 
 
 # Runs that are kept at a time: what a kill can cost.
@@ -107,7 +108,7 @@ class Folder:
         self._folder.close()
 
     def missing(self) -> list[int]:
-        """The runs whose rows are not there. A run has the rows of all jobs whose schedulers are the same."""
+        """The runs to be made, for `Sweep.results`. A run gives the rows of all jobs whose schedulers are the same."""
         return self._folder.missing()
 
     def left(self) -> int:

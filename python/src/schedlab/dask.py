@@ -60,4 +60,4 @@ def run(
 
 def _rows(definition: str, runs: list[int]) -> str:
     """What a worker does."""
-    return Sweep.from_json(definition)._run(runs)
+    return Sweep.from_json(definition).results(runs)
