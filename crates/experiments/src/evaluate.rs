@@ -452,7 +452,8 @@ fn standing(figure: &Figure, result: &RunResult, rows: &[Calibration]) -> Standi
         row.scheduler == figure.scheduler
             && row.metrics.contains(&figure.metric)
             && row.cpus.contains(&result.cpus)
-            && is_of(&row.workload, result, &[])
+            // Not the run's own text: what was published of pinned threads is a run with `pin=true`.
+            && row.workload == figure.workload
     });
     if fitted {
         Standing::Calibration
@@ -838,6 +839,27 @@ heading = "scaling"
         assert_eq!(without("a:x=1,y=2", "x"), "a:y=2");
         assert_eq!(without("a:x=1", "x"), "a");
         assert_eq!(without("a", "x"), "a");
+    }
+
+    #[test]
+    fn what_was_calibrated_is_no_prediction_under_whatever_name_it_runs() {
+        let figures = published::read(published::BUILTIN_NAME, published::BUILTIN).unwrap();
+        let rows = Machine::builtin("xeon-e5645-2x6x2").unwrap().calibrated_on;
+        let standing_of = |scheduler: &str| {
+            let figure = figures
+                .iter()
+                .find(|figure| figure.workload == "canneal" && figure.scheduler == scheduler)
+                .unwrap();
+            let result = RunResult {
+                workload: "canneal".into(),
+                params: vec![("pin".into(), "true".into())],
+                cpus: 24,
+                ..RunResult::default()
+            };
+            standing(figure, &result, &rows)
+        };
+        assert_eq!(standing_of("CFS+pin"), Standing::Calibration);
+        assert_eq!(standing_of("CFS"), Standing::Predicted);
     }
 
     /// A calibrated row that is not in the published file, or misspelt, would never be recognised.
