@@ -6,9 +6,10 @@
  * are held, a try-lock otherwise; no kfunc that can re-enter an op under one.
  *
  * The kind is chosen when the policy is loaded: `tas`, a test-and-test-and-set
- * word (Linux 2.4's, and robust where a waiting CPU may not be running, as in
- * a virtual machine), or `queued`, scx_cargo's arena spin lock, first come
- * first served, for large machines. Natively the machine profile has the kind
+ * word (as Linux 2.4's, and robust where a waiting CPU may not be running, as in
+ * a virtual machine) that nobody takes at once while others wait for it, or
+ * `queued`, scx_cargo's arena spin lock, first come first served, for large
+ * machines. Natively the machine profile has the kind
  * of its locks and the virtual kernel carries them out.
  *
  * An acquisition whose loop budget runs out ends the policy by scx_bpf_error()
@@ -39,7 +40,7 @@ enum lab_lock_kind {
 const volatile enum lab_lock_kind lab_lock_kind = LAB_LOCK_TAS;
 
 struct lab_lock {
-	u32 word;			/* tas: 1 while held */
+	u32 word;			/* tas: LAB_TAS_HELD, and how many wait times LAB_TAS_WAITER */
 	arena_spinlock_t queued;
 	u64 taken_ns;			/* when the holder took it; the holder's */
 } __attribute__((aligned(LAB_CACHELINE)));
@@ -52,10 +53,28 @@ struct arena_qnode __arena_global __hidden qnodes[_Q_MAX_CPUS][_Q_MAX_NODES];
 #define lab_irq_save(flags)	bpf_local_irq_save(&(flags))
 #define lab_irq_restore(flags)	bpf_local_irq_restore(&(flags))
 
+#define LAB_TAS_HELD	1u
+#define LAB_TAS_WAITER	2u
+
+/*
+ * Fails while others wait, too. MuQSS tries the locks of all queues in each
+ * choice: in a virtual machine whose CPUs take turns, a CPU that waited for its
+ * own queue found it taken at each of its turns, for 4 s.
+ */
 static __always_inline bool lab_tas_trylock(lab_lock_t *lock)
 {
 	return !*(volatile u32 __arena *)&lock->word &&
-	       !__sync_val_compare_and_swap(&lock->word, 0, 1);
+	       !__sync_val_compare_and_swap(&lock->word, 0, LAB_TAS_HELD);
+}
+
+/* One of those who wait takes it, if it is free. */
+static __always_inline bool lab_tas_taken_by_waiter(lab_lock_t *lock)
+{
+	u32 seen = *(volatile u32 __arena *)&lock->word;
+
+	return !(seen & LAB_TAS_HELD) &&
+	       __sync_val_compare_and_swap(&lock->word, seen,
+					   (seen - LAB_TAS_WAITER) | LAB_TAS_HELD) == seen;
 }
 
 /*
@@ -83,14 +102,17 @@ __weak __noinline bool lab_tas_wait(lab_lock_t *lock __arg_arena)
 	u32 round, i;
 
 	lab_use_arena();
+	__sync_fetch_and_add(&lock->word, LAB_TAS_WAITER);
 	bpf_for(round, 0, LAB_TAS_ROUNDS) {
 		bpf_for(i, 0, LAB_TAS_STEPS) {
-			if (lab_tas_trylock(lock))
+			if (lab_tas_taken_by_waiter(lock))
 				return true;
 			if (!(i & 0xfff) && bpf_ktime_get_ns() > until)
-				return false;
+				goto in_vain;
 		}
 	}
+in_vain:
+	__sync_fetch_and_sub(&lock->word, LAB_TAS_WAITER);
 	return false;
 }
 
@@ -165,8 +187,8 @@ static __always_inline void lab_unlock(lab_lock_t *lock)
 	if (lab_lock_kind == LAB_LOCK_QUEUED) {
 		arena_spin_unlock(&lock->queued);
 	} else {
-		/* x86 and BPF's JIT keep earlier stores before this exchange. */
-		__sync_lock_test_and_set(&lock->word, 0);
+		/* x86 and BPF's JIT keep earlier stores before this operation. */
+		__sync_fetch_and_sub(&lock->word, LAB_TAS_HELD);
 	}
 	lab_count(LAB_LOCK_HOLD_NS, held);
 	lab_count_max(LAB_LOCK_HOLD_NS_MAX, held);
