@@ -18,7 +18,8 @@
  * Simplifications:
  * - Soft real-time tasks (SCHED_ISO) are scheduled as the design says, but no
  *   kernel lets a task ask for that. Real-time tasks never get here either.
- * - Idle-priority tasks are not raised while they hold resources of the kernel.
+ * - Idle-priority tasks are raised not while they hold resources of the kernel,
+ *   which cannot be seen, but when they are a second beyond their deadline.
  * - Of the ways in which versions kept tasks near their caches there is the one of
  *   the design document: a deadline counts as farther away, twice where no cache is
  *   shared, four times on another node.
@@ -115,20 +116,37 @@ static __noinline task_t *bfs_best(u32 level, s32 cpu, u64 now)
 	return best;
 }
 
+/* Of the idle-priority tasks the one that has waited longest, if that was too long. */
+static __always_inline task_t *bfs_overdue(s32 cpu, u64 now)
+{
+	lab_list_t *list = lab_prio_list(&grq.array, DL_LEVEL_IDLE);
+	task_t *t;
+
+	if (!list->nr)
+		return NULL;
+	t = lab_entry(list->head.next, struct dl_task, lab.node);
+	examine(t);
+	return lab_allowed(&t->lab, cpu) && dl_before(t->deadline + DL_IDLE_NS, now) ? t : NULL;
+}
+
 /* Who runs next on a CPU: one that waits, or @prev, who is still runnable, or NULL. */
 static __always_inline task_t *bfs_choose(s32 cpu, task_t *prev, u64 now)
 {
-	task_t *t = NULL;
+	task_t *late = bfs_overdue(cpu, now), *t = NULL;
 	s32 level;
 
 	for (level = lab_prio_first(&grq.array); level >= 0 && can_loop;
 	     level = lab_prio_next(&grq.array, level + 1)) {
 		if (prev && level > prev->level)
 			break;
+		if (late && level >= DL_LEVEL_NORMAL)
+			break;
 		t = bfs_best(level, cpu, now);
 		if (t)
 			break;
 	}
+	if (!t && late && (!prev || prev->level >= DL_LEVEL_NORMAL))
+		return late;
 	if (!prev)
 		return t;
 	examine(prev);

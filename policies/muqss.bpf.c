@@ -79,8 +79,9 @@ static __always_inline u64 muqss_key(u32 level, u64 deadline)
 {
 	if (level <= DL_LEVEL_ISO)
 		return level;
-	deadline &= (1ull << 62) - 1;
-	return deadline | (level == DL_LEVEL_NORMAL ? 1ull << 62 : 1ull << 63);
+	if (level == DL_LEVEL_IDLE)
+		deadline += DL_IDLE_NS;
+	return (deadline & ((1ull << 62) - 1)) | 1ull << 62;
 }
 
 static __always_inline u64 muqss_key_of(task_t *t)

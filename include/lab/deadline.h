@@ -41,6 +41,14 @@ enum dl_level {
 /* What is left of a slice below this counts as used, in ns. */
 #define DL_RESCHED_NS		100000
 
+/*
+ * Idle-priority tasks run where nothing else waits. One that is this much beyond
+ * its deadline counts as normal: it may have been preempted within a read-side
+ * critical section of RCU, whose stall after 21 s ends the policy, as does a task
+ * that waits for 30 s. With 10 s here the stall was seen.
+ */
+#define DL_IDLE_NS		1000000000ull
+
 /* Soft real-time tasks may have their share of this time. */
 #define DL_ISO_PERIOD_NS	5000000000ull
 

@@ -171,6 +171,35 @@ static void levels(void)
 	CHECK(script_schedule(0) == idle);
 }
 
+/* It may hold what others wait for. */
+static void idle_priority_after_a_second(void)
+{
+	struct task_struct *p, *idle;
+
+	script_start(1);
+	p = running_on(0, 1 * MS);
+	idle = waiting_as(0, DL_SCHED_IDLE, 0, 5 * MS);
+	script.now_ns = 1005 * MS;
+	p->scx.slice = 0;
+	CHECK(script_schedule(0) == p);
+	script.now_ns = 1005 * MS + 1;
+	p->scx.slice = 0;
+	CHECK(script_schedule(0) == idle);
+	script_block(0);
+	/* A normal task that waits changes nothing. */
+	idle = waiting_as(0, DL_SCHED_IDLE, 0, 5 * MS);
+	CHECK(script_schedule(0) == idle);
+	script_block(0);
+	CHECK(script_schedule(0) == p);
+	/* Real time waits for nobody. */
+	waiting_as(0, DL_SCHED_IDLE, 0, 5 * MS);
+	script_block(0);
+	p = waiting_as(0, DL_SCHED_FIFO, 50, 30 * MS);
+	CHECK(script_schedule(0) == p);
+	p->scx.slice = 0;
+	CHECK(script_schedule(0) == p);
+}
+
 static void realtime_in_order(void)
 {
 	struct task_struct *a, *b, *better;
@@ -333,6 +362,6 @@ static void attribute_change(void)
 
 TESTS(TEST(t1_ratios), TEST(t2_distances), TEST(t3_passed_deadline),
       TEST(t4_sleeper_keeps_its_deadline), TEST(earliest_deadline), TEST(slice), TEST(alone),
-      TEST(one_queue), TEST(cache_distance), TEST(levels), TEST(realtime_in_order),
-      TEST(placement), TEST(placement_by_level), TEST(affinity), TEST(fork_), TEST(yield_),
-      TEST(iso_limit), TEST(bound_of_waiting), TEST(attribute_change))
+      TEST(one_queue), TEST(cache_distance), TEST(levels), TEST(idle_priority_after_a_second),
+      TEST(realtime_in_order), TEST(placement), TEST(placement_by_level), TEST(affinity),
+      TEST(fork_), TEST(yield_), TEST(iso_limit), TEST(bound_of_waiting), TEST(attribute_change))

@@ -124,6 +124,20 @@ static void t3_order(void)
 	CHECK(script_schedule(0) == idle);
 }
 
+/* It may hold what others wait for. */
+static void idle_priority_after_a_second(void)
+{
+	struct task_struct *idle, *normal;
+
+	start_apart(1);
+	idle = waiting_as(0, DL_SCHED_IDLE, 0, 5 * MS);
+	normal = waiting_as(0, 0, 0, 1004 * MS);
+	CHECK(script_schedule(0) == normal);
+	script_block(0);
+	waiting_as(0, 0, 0, 1006 * MS);
+	CHECK(script_schedule(0) == idle);
+}
+
 /* What a queue shows is not believed: under the lock the task may be gone or not allowed. */
 static void recheck(void)
 {
@@ -244,5 +258,6 @@ static void attribute_change(void)
 
 TESTS(TEST(t1_earliest_of_all), TEST(t1_lock_not_free), TEST(t1_no_lock_free),
       TEST(t1_previous_task), TEST(t2_not_interactive), TEST(t2_longer_queue), TEST(t3_order),
-      TEST(recheck), TEST(first_at_hand), TEST(shared_queues), TEST(placement),
-      TEST(sleeper_keeps_its_deadline), TEST(slice), TEST(round_robin), TEST(attribute_change))
+      TEST(idle_priority_after_a_second), TEST(recheck), TEST(first_at_hand),
+      TEST(shared_queues), TEST(placement), TEST(sleeper_keeps_its_deadline), TEST(slice),
+      TEST(round_robin), TEST(attribute_change))
