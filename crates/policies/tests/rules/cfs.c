@@ -290,6 +290,16 @@ static void hint_of_one_who_went_elsewhere(void)
 	CHECK(ctx(gone)->queued);
 }
 
+/* The kernel runs a task that was put into a CPU's local queue; the policy did not choose it. */
+static void run_by_the_local_queue(struct task_struct *p, s32 cpu)
+{
+	p->__lab_cpu = cpu;
+	script.curr[cpu] = p;
+	script.cpu = cpu;
+	script_of(p)->runnable = true;
+	OPS.running(p);
+}
+
 /* So does one who comes to a CPU by its local queue, without a choice; and is awake then. */
 static void moved_by_the_local_queue(void)
 {
@@ -300,11 +310,7 @@ static void moved_by_the_local_queue(void)
 	rqs[1].min_v = 50 * MS;
 	p = sleeping(0, 0, 1004 * MS);
 	ctx(p)->asleep = false;
-	p->__lab_cpu = 1;
-	script.curr[1] = p;
-	script.cpu = 1;
-	script_of(p)->runnable = true;
-	OPS.running(p);
+	run_by_the_local_queue(p, 1);
 	EQUAL(ctx(p)->vruntime, 54 * MS);
 	EQUAL(ctx(p)->home, 1);
 	CHECK(rqs[1].curr == ctx(p));
@@ -312,11 +318,7 @@ static void moved_by_the_local_queue(void)
 	script_block(1);
 	CHECK(!rqs[1].curr);
 	rqs[0].min_v = 2000 * MS;
-	p->__lab_cpu = 0;
-	script.curr[0] = p;
-	script.cpu = 0;
-	script_of(p)->runnable = true;
-	OPS.running(p);
+	run_by_the_local_queue(p, 0);
 	EQUAL(ctx(p)->vruntime, 2000 * MS);
 	CHECK(!ctx(p)->asleep);
 	script_block(0);
