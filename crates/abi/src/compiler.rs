@@ -71,8 +71,15 @@ pub fn run(job: &Job<'_>) -> Result<(), String> {
         )
     })?;
     if output.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        return Ok(());
     }
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.trim().is_empty() {
+        // A signal, to us as well as to it, leaves it no time to say anything.
+        return Err(format!(
+            "the C compiler `{}` said nothing: {}",
+            job.compiler, output.status
+        ));
+    }
+    Err(said.into_owned())
 }
