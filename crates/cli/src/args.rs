@@ -193,6 +193,9 @@ pub struct SweepArgs {
     /// Runs of each, with the seeds SEED, SEED+1, …
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub repeat: u32,
+    /// Simulate each combination, those that are the same by what the scheduler's source says (`Mute:`), too
+    #[arg(long)]
+    pub each: bool,
     /// Write results every so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub keep: u64,

@@ -87,6 +87,27 @@ fn under_way(folder: &Path, more: usize) -> Option<Child> {
 }
 
 #[test]
+fn each_combination_by_itself_has_the_rows_that_were_shared() {
+    let folder = tempfile::tempdir().unwrap();
+    let (shared, each) = (folder.path().join("shared"), folder.path().join("each"));
+    complete(&shared);
+    let output = schedlab(&each, &["--each"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.starts_with("400 of 400 runs done, 400 of them now; 0 failed\n"),
+        "{text}"
+    );
+    let rows = |folder: &Path| schedlab_sweep::read(folder).unwrap().1;
+    assert_eq!(rows(&shared), rows(&each));
+
+    // It is part of what is swept.
+    let output = schedlab(&each, &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("another sweep"), "{text}");
+}
+
+#[test]
 fn kills_and_signals_leave_no_trace_in_the_results() {
     let folder = tempfile::tempdir().unwrap();
     let whole = folder.path().join("whole");

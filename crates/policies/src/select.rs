@@ -1,9 +1,10 @@
 //! Choosing a scheduler as users write it: `name`, `name:key=value,…` or a path to a `.bpf.c` file
 //! with the same options. A name may be that of a point, which stands for a policy with options.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use schedlab_abi::{KernelVersion, LoadError, NativePolicy, Object, OptionError, Settings};
 use schedlab_machine::Machine;
@@ -77,13 +78,31 @@ pub fn point(name: &str, options: &str) -> Option<(&'static str, String)> {
     Some((policy, all.join(",")))
 }
 
-/// What the head of a policy's source says. `name` is a policy's or the path of one; nothing is said where
-/// it is neither.
-pub fn doc(name: &str) -> PolicyDoc {
-    match crate::find(name) {
-        Some(file) => file.doc(),
-        None => PolicyDoc::parse(&fs::read_to_string(name).unwrap_or_default()),
+/// What the head of a policy's source says; `name` is a policy's or the path of one.
+///
+/// # Errors
+/// If the path cannot be read.
+pub fn doc(name: &str) -> Result<PolicyDoc, SelectError> {
+    if let Some(file) = crate::find(name) {
+        return Ok(file.doc());
     }
+    let source = fs::read_to_string(name).map_err(|error| Diagnostics {
+        lines: vec![format!("{name}: {error}")],
+    })?;
+    Ok(PolicyDoc::parse(&source))
+}
+
+/// Compiles the policy at a path, once however often it is asked for with whatever options.
+fn compiled(path: &Path) -> Result<Arc<Object>, Diagnostics> {
+    static COMPILED: Mutex<BTreeMap<PathBuf, Arc<Object>>> = Mutex::new(BTreeMap::new());
+    // Whoever else asks for it meanwhile waits: to compile it twice takes longer.
+    let mut all = COMPILED.lock().expect("compiling does not panic");
+    if let Some(object) = all.get(path) {
+        return Ok(Arc::clone(object));
+    }
+    let object = compile(path)?;
+    all.insert(path.to_owned(), Arc::clone(&object));
+    Ok(object)
 }
 
 /// Finds or compiles the scheduler that `text` names and reads its options.
@@ -92,13 +111,17 @@ pub fn doc(name: &str) -> PolicyDoc {
 /// If there is no such scheduler, it does not compile, or an option is wrong.
 pub fn select(text: &str) -> Result<Selection, SelectError> {
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
-    let found = point(name, options);
+    // Nearly every name is a policy's.
+    let found = match crate::find(name) {
+        Some(_) => None,
+        None => point(name, options),
+    };
     let (name, options) = match &found {
         Some((policy, options)) => (*policy, options.as_str()),
         None => (name, options),
     };
     let object = if name.ends_with(".c") || name.contains('/') {
-        compile(Path::new(name))?
+        compiled(Path::new(name))?
     } else {
         match crate::find(name) {
             Some(file) => file.object(),

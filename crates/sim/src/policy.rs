@@ -1,8 +1,5 @@
 //! Who schedules: a policy by name or path, or the virtual kernel's own baseline.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-
 use schedlab_abi::{LoadError, NativePolicy, OptionKind, PolicyOption};
 use schedlab_engine::policy::{Policy, Probes};
 use schedlab_engine::{ExitInfo, RunEnd, Scenario, WorkloadFailure};
@@ -59,8 +56,11 @@ pub fn options(scheduler: &Scheduler) -> Result<Vec<OptionInfo>, SchedulerError>
 
 /// Options of a scheduler that change nothing while others have certain values: (option, `key=value,…`), as
 /// the head of its source says.
-pub fn mute(scheduler: &Scheduler) -> Vec<(String, String)> {
-    schedlab_policies::doc(&scheduler.spelled_out().name).mute
+///
+/// # Errors
+/// If its source cannot be read.
+pub fn mute(scheduler: &Scheduler) -> Result<Vec<(String, String)>, SchedulerError> {
+    Ok(schedlab_policies::doc(&scheduler.spelled_out().name)?.mute)
 }
 
 /// Every scheduler that has a name, in alphabetical order.
@@ -175,8 +175,6 @@ pub(crate) struct Ended<R> {
 
 /// Finds a scheduler, without loading it.
 fn find(scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
-    /// What was found before, so that a file is compiled once, not for each of its runs.
-    static FOUND: Mutex<BTreeMap<String, Selection>> = Mutex::new(BTreeMap::new());
     let Scheduler { name, options } = scheduler;
     if name == BASELINE {
         return if options.is_empty() {
@@ -185,12 +183,8 @@ fn find(scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
             Err(SchedulerError::NoOptions { name: name.clone() })
         };
     }
-    let text = scheduler.to_string();
-    let mut found = FOUND.lock().expect("nothing panics while it is held");
-    if let Some(selection) = found.get(&text) {
-        return Ok(Some(selection.clone()));
-    }
-    let selection = schedlab_policies::select(&text).map_err(|error| match error {
+    let selection = schedlab_policies::select(&scheduler.to_string());
+    let selection = selection.map_err(|error| match error {
         // The policies alone are not all there is.
         SelectError::Unknown { name, .. } => SchedulerError::Unknown {
             name,
@@ -202,7 +196,6 @@ fn find(scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
         },
         error => error.into(),
     })?;
-    found.insert(text, selection.clone());
     Ok(Some(selection))
 }
 

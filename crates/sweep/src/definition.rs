@@ -1,6 +1,6 @@
 //! What a sweep is: from this alone follow its jobs, their order and the specification of each run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use schedlab_sim::{Scheduler, SimSpec};
@@ -80,13 +80,17 @@ impl Definition {
     pub fn new(asked: Asked) -> Result<Definition, SweepError> {
         let Asked {
             workloads,
-            space,
+            mut space,
             sample,
             repeat,
             run,
             seed,
             live,
         } = asked;
+        if live {
+            // In a real kernel two runs of one scheduler differ: each is a measurement.
+            space.mute.clear();
+        }
         let mut definition = Definition {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -161,13 +165,9 @@ impl Definition {
         self.points = self.space.sample(size, self.seed);
         let mut same: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         for (place, &point) in self.points.iter().enumerate() {
-            // In a real kernel two runs of one scheduler differ: each is a measurement.
-            let first = if self.live {
-                point
-            } else {
-                self.space.same_as(point)
-            };
-            same.entry(first).or_default().push(place);
+            same.entry(self.space.same_as(point))
+                .or_default()
+                .push(place);
         }
         self.same = same.into_values().collect();
     }
@@ -180,7 +180,8 @@ impl Definition {
         };
         let (own, others) = (fields(self), fields(other));
         // What has its usual value is not written.
-        let mut names = own.keys().chain(others.keys());
+        let names: BTreeSet<&String> = own.keys().chain(others.keys()).collect();
+        let mut names = names.into_iter();
         names
             .find(|name| own.get(*name) != others.get(*name))
             .cloned()

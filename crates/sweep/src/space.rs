@@ -101,7 +101,7 @@ impl Space {
             features,
             fixed,
         };
-        let mute = schedlab_sim::mute(&bare);
+        let mute = schedlab_sim::mute(&bare).map_err(schedlab_sim::SimError::from)?;
         let mute: Vec<Mute> = mute
             .into_iter()
             .map(|(feature, while_)| Mute { feature, while_ })

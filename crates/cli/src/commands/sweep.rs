@@ -37,7 +37,10 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         }
     }
     sim::seed_of(args.common.seed, u64::from(args.repeat))?;
-    let space = Space::of(&args.space, &fixed)?;
+    let mut space = Space::of(&args.space, &fixed)?;
+    if args.each {
+        space.mute.clear();
+    }
     let shard = match &args.shard {
         Some(text) => Shard::parse(text)?,
         None => Shard::WHOLE,
