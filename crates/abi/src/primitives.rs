@@ -120,7 +120,7 @@ pub extern "C" fn touch(context: Context, place: *const c_void, bytes: u32, writ
     }
 }
 
-#[inline(always)]
+#[inline]
 fn access(context: Context, address: u64, bytes: u32, write: bool) {
     context.env(|env| {
         let access = env

@@ -161,7 +161,7 @@ impl TaskAddresses {
     /// kernel scheduler by reducing cache misses*, FREENIX 2002, section 3).
     #[inline]
     fn colour_shift(&self, block: u64) -> u64 {
-        // A division is a tenth of the look at a task; most layouts have none to make.
+        // Each look at a task comes here, and most layouts need no division.
         if self.colours == 1 {
             return 0;
         }

@@ -25,8 +25,6 @@ const WORDS: (u64, u64) = (256, 16_384);
 pub struct Bus {
     /// Length of a slot; 0 = the bus never saturates.
     slot_ps: u64,
-    /// (2^64 - 1) / `slot_ps`: a multiplication in the place of a division.
-    slot_inverse: u64,
     /// `lap << 32 | slots taken`. A word of an older lap counts as empty.
     ring: Box<[u64]>,
 }
@@ -42,17 +40,8 @@ impl Bus {
         };
         Bus {
             slot_ps,
-            slot_inverse: u64::MAX / slot_ps.max(1),
             ring: vec![0; words as usize].into_boxed_slice(),
         }
-    }
-
-    /// `now_ps / slot_ps`. The product is that or one less.
-    #[inline]
-    fn slot_of(&self, now_ps: u64) -> u64 {
-        let product = u128::from(now_ps) * u128::from(self.slot_inverse);
-        let slot = (product >> 64) as u64;
-        slot + u64::from(now_ps - slot * self.slot_ps >= self.slot_ps)
     }
 
     /// Books a transaction at `now_ps` and returns how long it waits for its slot.
@@ -60,7 +49,7 @@ impl Bus {
         if self.slot_ps == 0 {
             return 0;
         }
-        let first = self.slot_of(now_ps);
+        let first = now_ps / self.slot_ps;
         // A power of two, which the compiler does not know.
         let words = self.ring.len() as u64;
         let (mask, shift) = (words - 1, words.trailing_zeros());
@@ -95,24 +84,6 @@ impl Bus {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_slot_of_an_instant_is_the_quotient() {
-        for slot_ps in [1, 2, 3, 7, 1_000, 80_000, 99_991, u64::from(u32::MAX)] {
-            let bus = Bus::new(slot_ps);
-            for instant in [0, 1, 999, 1 << 40, 86_400_000_000_000_000, u64::MAX - 1] {
-                for now in [instant, instant / slot_ps * slot_ps, instant + 1] {
-                    assert_eq!(bus.slot_of(now), now / slot_ps, "{now} / {slot_ps}");
-                    let before = (now / slot_ps * slot_ps).saturating_sub(1);
-                    assert_eq!(
-                        bus.slot_of(before),
-                        before / slot_ps,
-                        "{before} / {slot_ps}"
-                    );
-                }
-            }
-        }
-    }
 
     #[test]
     fn an_idle_bus_delays_nobody_and_a_busy_one_queues() {
