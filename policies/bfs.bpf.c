@@ -19,7 +19,7 @@
  * - Soft real-time tasks (SCHED_ISO) are scheduled as the design says, but no
  *   kernel lets a task ask for that. Real-time tasks never get here either.
  * - Idle-priority tasks are raised not while they hold resources of the kernel,
- *   which cannot be seen, but when they are a second beyond their deadline.
+ *   which cannot be seen: they are normal tasks with deadlines a second later.
  * - Of the ways in which versions kept tasks near their caches there is the one of
  *   the design document: a deadline counts as farther away, twice where no cache is
  *   shared, four times on another node.
@@ -105,9 +105,9 @@ static __noinline task_t *bfs_best(u32 level, s32 cpu, u64 now)
 		if (!lab_allowed(&t->lab, cpu))
 			continue;
 		/* No deadlines there; and one that has passed cannot wait for the end of the search. */
-		if (level < DL_LEVEL_NORMAL || dl_before(t->deadline, now))
+		if (level < DL_LEVEL_NORMAL || dl_before(dl_due(t), now))
 			return t;
-		seen = bfs_seen(t->deadline, now, lab_distance(t->lab.cpu, cpu));
+		seen = bfs_seen(dl_due(t), now, lab_distance(t->lab.cpu, cpu));
 		if (!best || dl_before(seen, earliest)) {
 			best = t;
 			earliest = seen;
@@ -116,37 +116,20 @@ static __noinline task_t *bfs_best(u32 level, s32 cpu, u64 now)
 	return best;
 }
 
-/* Of the idle-priority tasks the one that has waited longest, if that was too long. */
-static __always_inline task_t *bfs_overdue(s32 cpu, u64 now)
-{
-	lab_list_t *list = lab_prio_list(&grq.array, DL_LEVEL_IDLE);
-	task_t *t;
-
-	if (!list->nr)
-		return NULL;
-	t = lab_entry(list->head.next, struct dl_task, lab.node);
-	examine(t);
-	return lab_allowed(&t->lab, cpu) && dl_before(t->deadline + DL_IDLE_NS, now) ? t : NULL;
-}
-
 /* Who runs next on a CPU: one that waits, or @prev, who is still runnable, or NULL. */
 static __always_inline task_t *bfs_choose(s32 cpu, task_t *prev, u64 now)
 {
-	task_t *late = bfs_overdue(cpu, now), *t = NULL;
+	task_t *t = NULL;
 	s32 level;
 
 	for (level = lab_prio_first(&grq.array); level >= 0 && can_loop;
 	     level = lab_prio_next(&grq.array, level + 1)) {
 		if (prev && level > prev->level)
 			break;
-		if (late && level >= DL_LEVEL_NORMAL)
-			break;
 		t = bfs_best(level, cpu, now);
 		if (t)
 			break;
 	}
-	if (!t && late && (!prev || prev->level >= DL_LEVEL_NORMAL))
-		return late;
 	if (!prev)
 		return t;
 	examine(prev);
@@ -157,10 +140,10 @@ static __always_inline task_t *bfs_choose(s32 cpu, task_t *prev, u64 now)
 	/* It would stand at the end of the list. */
 	if (prev->level < DL_LEVEL_NORMAL)
 		return dl_used_up(prev) ? t : prev;
-	if (dl_before(t->deadline, now) && !dl_before(prev->deadline, t->deadline))
+	if (dl_before(dl_due(t), now) && !dl_before(dl_due(prev), dl_due(t)))
 		return t;
-	return dl_before(prev->deadline,
-			 bfs_seen(t->deadline, now, lab_distance(t->lab.cpu, cpu))) ? prev : t;
+	return dl_before(dl_due(prev),
+			 bfs_seen(dl_due(t), now, lab_distance(t->lab.cpu, cpu))) ? prev : t;
 }
 
 /*
@@ -189,8 +172,9 @@ void BPF_STRUCT_OPS(bfs_enqueue, struct task_struct *p, u64 enq_flags)
 	if (!lab_lock_irqsave(&grq.lock, flags))
 		return;
 	woken = t->asleep;
-	t->asleep = false;
 	dl_refresh(t, p);
+	if (woken)
+		dl_wake(t);
 	bfs_link(t);
 	dl_tell(t, woken);
 	lab_unlock_irqrestore(&grq.lock, flags);

@@ -79,14 +79,12 @@ static __always_inline u64 muqss_key(u32 level, u64 deadline)
 {
 	if (level <= DL_LEVEL_ISO)
 		return level;
-	if (level == DL_LEVEL_IDLE)
-		deadline += DL_IDLE_NS;
 	return (deadline & ((1ull << 62) - 1)) | 1ull << 62;
 }
 
 static __always_inline u64 muqss_key_of(task_t *t)
 {
-	return muqss_key(t->dl.level, t->dl.deadline);
+	return muqss_key(t->dl.level, dl_due(&t->dl));
 }
 
 /*
@@ -324,9 +322,10 @@ void BPF_STRUCT_OPS(muqss_enqueue, struct task_struct *p, u64 enq_flags)
 	if (!lab_lock_irqsave(&q->lock, flags))
 		return;
 	woken = t->dl.asleep;
-	t->dl.asleep = false;
 	t->dl.home = home;
 	dl_refresh(&t->dl, p);
+	if (woken)
+		dl_wake(&t->dl);
 	muqss_link(q, t);
 	lab_unlock_irqrestore(&q->lock, flags);
 	dl_tell(&t->dl, woken);

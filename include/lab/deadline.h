@@ -27,11 +27,13 @@
 #define DL_SCHED_ISO		4
 #define DL_SCHED_IDLE		5
 
-/* Levels: 100 of real time, 0 the best, then these. */
+/*
+ * Levels: 100 of real time, 0 the best, then these. Idle priority has none of its
+ * own, see dl_due().
+ */
 enum dl_level {
 	DL_LEVEL_ISO = 100,
 	DL_LEVEL_NORMAL,
-	DL_LEVEL_IDLE,
 	DL_LEVELS,
 };
 
@@ -41,12 +43,7 @@ enum dl_level {
 /* What is left of a slice below this counts as used, in ns. */
 #define DL_RESCHED_NS		100000
 
-/*
- * Idle-priority tasks run where nothing else waits. One that is this much beyond
- * its deadline counts as normal: it may have been preempted within a read-side
- * critical section of RCU, whose stall after 21 s ends the policy, as does a task
- * that waits for 30 s. With 10 s here the stall was seen.
- */
+/* By how much the deadlines of idle-priority tasks are later than those of normal ones. */
 #define DL_IDLE_NS		1000000000ull
 
 /* Soft real-time tasks may have their share of this time. */
@@ -145,8 +142,6 @@ static __always_inline u32 dl_level(u32 policy, u32 rt_priority, bool refused)
 		return rt_priority < 100 ? 99 - rt_priority : 0;
 	case DL_SCHED_ISO:
 		return refused ? DL_LEVEL_NORMAL : DL_LEVEL_ISO;
-	case DL_SCHED_IDLE:
-		return DL_LEVEL_IDLE;
 	}
 	return DL_LEVEL_NORMAL;
 }
@@ -156,7 +151,7 @@ static __always_inline bool dl_beats(u32 level, u64 deadline, u32 other_level, u
 {
 	if (level != other_level)
 		return level < other_level;
-	return level >= DL_LEVEL_NORMAL && dl_before(deadline, other_deadline);
+	return level == DL_LEVEL_NORMAL && dl_before(deadline, other_deadline);
 }
 
 /*
@@ -210,6 +205,32 @@ static __always_inline void dl_renew(dl_task_t *t, u64 now)
 	t->deadline = now + dl_distance(t->nice);
 }
 
+/*
+ * The deadline by which a task competes. That of an idle-priority task is a second
+ * later, so that it runs where hardly anything else waits, but does run: it may
+ * have been preempted within a read-side critical section of RCU, whose stall after
+ * 21 s ends the policy, as does a task that waits for 30 s. (BFS raises such a task
+ * while it holds what others need, which a policy cannot see. With 10 s here RCU
+ * was seen to stall.)
+ */
+static __always_inline u64 dl_due(dl_task_t *t)
+{
+	return t->policy == DL_SCHED_IDLE ? t->deadline + DL_IDLE_NS : t->deadline;
+}
+
+/* A task wakes: what one of idle priority has slept does not make it due. */
+static __always_inline void dl_wake(dl_task_t *t)
+{
+	u64 now;
+
+	t->asleep = false;
+	if (t->policy != DL_SCHED_IDLE)
+		return;
+	now = scx_bpf_now();
+	if (dl_before(t->deadline, now))
+		t->deadline = now;
+}
+
 /* Charges a running task up to now. Interrupts are off. */
 static __always_inline void dl_charge(dl_task_t *t, u64 now)
 {
@@ -255,7 +276,7 @@ static __always_inline void dl_show(dl_cpu_t *c, dl_task_t *t)
 {
 	lab_touch(c, true);
 	if (t) {
-		c->deadline = t->deadline;
+		c->deadline = dl_due(t);
 		c->level = t->level;
 	}
 	lab_write(c->curr, t);
@@ -322,7 +343,7 @@ static __noinline s32 dl_preempted_cpu(dl_task_t *t)
 			deadline = c->deadline;
 		}
 	}
-	if (worst < 0 || !dl_beats(t->level, t->deadline, level, deadline))
+	if (worst < 0 || !dl_beats(t->level, dl_due(t), level, deadline))
 		return -1;
 	return worst;
 }

@@ -171,33 +171,70 @@ static void levels(void)
 	CHECK(script_schedule(0) == idle);
 }
 
-/* It may hold what others wait for. */
-static void idle_priority_after_a_second(void)
+/* A normal task with a deadline a second later: for the choice and for who is displaced. */
+static void idle_priority(void)
 {
 	struct task_struct *p, *idle;
 
 	script_start(1);
-	p = running_on(0, 1 * MS);
 	idle = waiting_as(0, DL_SCHED_IDLE, 0, 5 * MS);
-	script.now_ns = 1005 * MS;
-	p->scx.slice = 0;
+	p = waiting(0, 1004 * MS);
 	CHECK(script_schedule(0) == p);
-	script.now_ns = 1005 * MS + 1;
-	p->scx.slice = 0;
+	script_block(0);
+	waiting(0, 1006 * MS);
 	CHECK(script_schedule(0) == idle);
+	p = sleeping(0, 0, 1006 * MS);
+	wake(p);
+	EQUAL(script.kicks[0], 0);
+	p = sleeping(0, 0, 1004 * MS);
+	wake(p);
+	EQUAL(script.kicks[0], SCX_KICK_PREEMPT);
+	script_preempt(0);
+	CHECK(script_schedule(0) == p);
+	/* Displaced, it keeps its deadline. */
+	EQUAL(dl_due(ctx(idle)), 1005 * MS);
+}
+
+/* What it has slept does not make it due. */
+static void idle_priority_wakes(void)
+{
+	struct task_struct *p, *idle;
+
+	script_start(1);
+	script.now_ns = 3000 * MS;
+	idle = sleeping(0, 0, 5 * MS);
+	attribute(idle, DL_SCHED_IDLE, 0);
+	wake(idle);
+	EQUAL(dl_due(ctx(idle)), 4000 * MS);
+	p = waiting(0, 3999 * MS);
+	CHECK(script_schedule(0) == p);
 	script_block(0);
-	/* A normal task that waits changes nothing. */
-	idle = waiting_as(0, DL_SCHED_IDLE, 0, 5 * MS);
 	CHECK(script_schedule(0) == idle);
-	script_block(0);
-	CHECK(script_schedule(0) == p);
-	/* Real time waits for nobody. */
-	waiting_as(0, DL_SCHED_IDLE, 0, 5 * MS);
-	script_block(0);
-	p = waiting_as(0, DL_SCHED_FIFO, 50, 30 * MS);
-	CHECK(script_schedule(0) == p);
-	p->scx.slice = 0;
-	CHECK(script_schedule(0) == p);
+}
+
+/* However many of them are due, a normal task gets on, and they do. */
+static void idle_priority_bound(void)
+{
+	struct task_struct *p[20];
+	u64 ran[20] = {};
+	u32 i, step;
+
+	script_start(1);
+	rr_interval = 100;
+	p[0] = waiting(0, dl_distance(0));
+	for (i = 1; i < 20; i++)
+		p[i] = waiting_as(0, DL_SCHED_IDLE, 0, dl_distance(0));
+	script_schedule(0);
+	for (step = 0; step < 20000; step++) {
+		for (i = 0; i < 20; i++)
+			ran[i] += script.curr[0] == p[i];
+		script.now_ns += 1 * MS;
+		script_tick(0);
+		script_schedule(0);
+	}
+	CHECK(ran[0] >= 20000 / 20);
+	for (i = 1; i < 20; i++)
+		CHECK(ran[i] >= 100 && ran[i] < ran[0]);
 }
 
 static void realtime_in_order(void)
@@ -356,12 +393,12 @@ static void attribute_change(void)
 	EQUAL(grq.array.nr, 0);
 	p->policy = DL_SCHED_IDLE;
 	script_enqueue(p, 0);
-	EQUAL(lab_prio_first(&grq.array), DL_LEVEL_IDLE);
+	EQUAL(dl_due(ctx(p)), 1038 * MS);
 	EQUAL(ctx(p)->deadline, 38 * MS);
 }
 
 TESTS(TEST(t1_ratios), TEST(t2_distances), TEST(t3_passed_deadline),
       TEST(t4_sleeper_keeps_its_deadline), TEST(earliest_deadline), TEST(slice), TEST(alone),
-      TEST(one_queue), TEST(cache_distance), TEST(levels), TEST(idle_priority_after_a_second),
-      TEST(realtime_in_order), TEST(placement), TEST(placement_by_level), TEST(affinity),
+      TEST(one_queue), TEST(cache_distance), TEST(levels), TEST(idle_priority),
+      TEST(idle_priority_wakes), TEST(idle_priority_bound),      TEST(realtime_in_order), TEST(placement), TEST(placement_by_level), TEST(affinity),
       TEST(fork_), TEST(yield_), TEST(iso_limit), TEST(bound_of_waiting), TEST(attribute_change))

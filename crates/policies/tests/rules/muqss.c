@@ -124,18 +124,24 @@ static void t3_order(void)
 	CHECK(script_schedule(0) == idle);
 }
 
-/* It may hold what others wait for. */
-static void idle_priority_after_a_second(void)
+/* A normal task with a deadline a second later, but not before it woke. */
+static void idle_priority(void)
 {
-	struct task_struct *idle, *normal;
+	struct task_struct *p, *idle;
 
 	start_apart(1);
 	idle = waiting_as(0, DL_SCHED_IDLE, 0, 5 * MS);
-	normal = waiting_as(0, 0, 0, 1004 * MS);
-	CHECK(script_schedule(0) == normal);
+	p = waiting(0, 1004 * MS);
+	CHECK(script_schedule(0) == p);
 	script_block(0);
-	waiting_as(0, 0, 0, 1006 * MS);
+	p = waiting(0, 1006 * MS);
 	CHECK(script_schedule(0) == idle);
+	script_block(0);
+	CHECK(script_schedule(0) == p);
+	script_block(0);
+	script.now_ns = 3000 * MS;
+	wake(idle);
+	EQUAL(queue_at(0)->first, muqss_key(DL_LEVEL_NORMAL, 4000 * MS));
 }
 
 /* What a queue shows is not believed: under the lock the task may be gone or not allowed. */
@@ -253,11 +259,11 @@ static void attribute_change(void)
 	EQUAL(queue_at(0)->nr, 0);
 	p->policy = DL_SCHED_IDLE;
 	script_enqueue(p, 0);
-	EQUAL(queue_at(0)->first, muqss_key(DL_LEVEL_IDLE, 38 * MS));
+	EQUAL(queue_at(0)->first, muqss_key(DL_LEVEL_NORMAL, 1038 * MS));
 }
 
 TESTS(TEST(t1_earliest_of_all), TEST(t1_lock_not_free), TEST(t1_no_lock_free),
       TEST(t1_previous_task), TEST(t2_not_interactive), TEST(t2_longer_queue), TEST(t3_order),
-      TEST(idle_priority_after_a_second), TEST(recheck), TEST(first_at_hand),
+      TEST(idle_priority), TEST(recheck), TEST(first_at_hand),
       TEST(shared_queues), TEST(placement), TEST(sleeper_keeps_its_deadline), TEST(slice),
       TEST(round_robin), TEST(attribute_change))
