@@ -6,11 +6,12 @@
  * are held, a try-lock otherwise; no kfunc that can re-enter an op under one.
  *
  * The kind is chosen when the policy is loaded: `tas`, a test-and-test-and-set
- * word (as Linux 2.4's, and robust where a waiting CPU may not be running, as in
- * a virtual machine) that nobody takes at once while others wait for it, or
- * `queued`, scx_cargo's arena spin lock, first come first served, for large
- * machines. Natively the machine profile has the kind
- * of its locks and the virtual kernel carries them out.
+ * word that no try takes while others wait for it (otherwise Linux 2.4's, and
+ * robust where a waiting CPU may not be running, as in a virtual machine: then
+ * tries fail until it does, and whoever waits takes it), or `queued`, scx_cargo's
+ * arena spin lock, first come first served, for large machines. Natively the
+ * machine profile has the kind of its locks and the virtual kernel carries them
+ * out.
  *
  * An acquisition whose loop budget runs out ends the policy by scx_bpf_error()
  * with the lock's name, and returns false: the caller returns at once. There
@@ -75,6 +76,18 @@ static __always_inline bool lab_tas_taken_by_waiter(lab_lock_t *lock)
 	return !(seen & LAB_TAS_HELD) &&
 	       __sync_val_compare_and_swap(&lock->word, seen,
 					   (seen - LAB_TAS_WAITER) | LAB_TAS_HELD) == seen;
+}
+
+/* On x86 every atomic operation keeps earlier stores before it; elsewhere one that gives a value. */
+static __always_inline void lab_tas_unlock(lab_lock_t *lock)
+{
+#if defined(__TARGET_ARCH_x86)
+	__sync_fetch_and_sub(&lock->word, LAB_TAS_HELD);
+#else
+	u32 before = __sync_fetch_and_sub(&lock->word, LAB_TAS_HELD);
+
+	barrier_var(before);
+#endif
 }
 
 /*
@@ -187,8 +200,7 @@ static __always_inline void lab_unlock(lab_lock_t *lock)
 	if (lab_lock_kind == LAB_LOCK_QUEUED) {
 		arena_spin_unlock(&lock->queued);
 	} else {
-		/* x86 and BPF's JIT keep earlier stores before this operation. */
-		__sync_fetch_and_sub(&lock->word, LAB_TAS_HELD);
+		lab_tas_unlock(lock);
 	}
 	lab_count(LAB_LOCK_HOLD_NS, held);
 	lab_count_max(LAB_LOCK_HOLD_NS_MAX, held);
