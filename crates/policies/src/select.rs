@@ -92,16 +92,22 @@ pub fn doc(name: &str) -> Result<PolicyDoc, SelectError> {
     Ok(PolicyDoc::parse(&source))
 }
 
-/// Compiles the policy at a path, once however often it is asked for with whatever options.
+/// A policy's text, and what it was compiled to.
+type Compiled = (Vec<u8>, Arc<Object>);
+
+/// Compiles the policy at a path, once as long as its text stays the same, however often it is asked for
+/// with whatever options.
 fn compiled(path: &Path) -> Result<Arc<Object>, Diagnostics> {
-    static COMPILED: Mutex<BTreeMap<PathBuf, Arc<Object>>> = Mutex::new(BTreeMap::new());
-    // Whoever else asks for it meanwhile waits: to compile it twice takes longer.
+    static COMPILED: Mutex<BTreeMap<PathBuf, Compiled>> = Mutex::new(BTreeMap::new());
+    // Whoever else asks meanwhile waits: nearly always for the same, which would be compiled twice.
     let mut all = COMPILED.lock().expect("compiling does not panic");
-    if let Some(object) = all.get(path) {
+    // What cannot be read is told by whoever compiles it.
+    let text = fs::read(path).unwrap_or_default();
+    if let Some((_, object)) = all.get(path).filter(|(before, _)| *before == text) {
         return Ok(Arc::clone(object));
     }
     let object = compile(path)?;
-    all.insert(path.to_owned(), Arc::clone(&object));
+    all.insert(path.to_owned(), (text, Arc::clone(&object)));
     Ok(object)
 }
 
