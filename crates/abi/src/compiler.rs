@@ -74,10 +74,10 @@ pub fn run(job: &Job<'_>) -> Result<(), String> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    if said.trim().is_empty() {
-        // A signal, to us as well as to it, leaves it no time to say anything.
+    // A signal, to us as well as to it, leaves it no time to say what is wrong.
+    if said.trim().is_empty() || output.status.code().is_none() {
         return Err(format!(
-            "the C compiler `{}` said nothing: {}",
+            "the C compiler `{}` did not get to its end: {}",
             job.compiler, output.status
         ));
     }
