@@ -16,6 +16,7 @@ fn definition(workloads: &[&str], repeat: u32, sample: Option<u64>) -> Definitio
         run: SimSpec::new("", Scheduler::parse("feature"), "laptop"),
         seed: 1,
         live: false,
+        each: false,
     };
     Definition::new(asked).unwrap()
 }

@@ -33,6 +33,7 @@ fn definition() -> Result<Definition, SweepError> {
         run: SimSpec::new("", Scheduler::parse("feature"), "xeon-e5645-2x6x2"),
         seed: 1,
         live: false,
+        each: false,
     })
 }
 

@@ -69,7 +69,7 @@ struct PyDefinition(Definition);
 impl PyDefinition {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
-    #[pyo3(signature = (workloads, space, fix, sample, repeat, machine, cpus, seed))]
+    #[pyo3(signature = (workloads, space, fix, sample, repeat, machine, cpus, seed, each))]
     fn new(
         workloads: Vec<String>,
         space: &str,
@@ -79,6 +79,7 @@ impl PyDefinition {
         machine: &str,
         cpus: Option<usize>,
         seed: u64,
+        each: bool,
     ) -> PyResult<PyDefinition> {
         let (Some(first), 1.., 1..) = (workloads.first(), repeat, sample.unwrap_or(1)) else {
             return Err(wrong(
@@ -96,6 +97,7 @@ impl PyDefinition {
             run,
             seed,
             live: false,
+            each,
         })
         .map(PyDefinition)
         .map_err(raised)

@@ -26,6 +26,8 @@ pub struct Asked {
     pub seed: u64,
     /// In a real kernel instead of in simulation.
     pub live: bool,
+    /// Whether schedulers that are the same, by what the policy's source says, have a run each.
+    pub each: bool,
 }
 
 /// A sweep.
@@ -86,9 +88,10 @@ impl Definition {
             run,
             seed,
             live,
+            each,
         } = asked;
-        if live {
-            // In a real kernel two runs of one scheduler differ: each is a measurement.
+        // In a real kernel two runs of one scheduler differ: each is a measurement.
+        if live || each {
             space.mute.clear();
         }
         let mut definition = Definition {
@@ -179,7 +182,8 @@ impl Definition {
             _ => unreachable!("a definition is an object"),
         };
         let (own, others) = (fields(self), fields(other));
-        // What has its usual value is not written.
+        // What has its usual value is not written. In alphabetical order, so that the cause comes before what
+        // follows from it: `live` before `space`.
         let names: BTreeSet<&String> = own.keys().chain(others.keys()).collect();
         let mut names = names.into_iter();
         names

@@ -461,6 +461,7 @@ mod tests {
             run: SimSpec::new("", Scheduler::parse("feature"), "laptop"),
             seed: 1,
             live: false,
+            each: false,
         })
         .unwrap()
     }

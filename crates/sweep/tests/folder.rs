@@ -21,6 +21,7 @@ fn asked(workloads: &[&str], sample: u64, seed: u64) -> Asked {
         },
         seed,
         live: false,
+        each: false,
     }
 }
 

@@ -22,6 +22,7 @@ fn definition(fixed: &[(&str, &str)], workloads: &[&str]) -> Definition {
         run: SimSpec::new("", Scheduler::parse("feature"), MACHINE),
         seed: 3,
         live: false,
+        each: false,
     })
     .unwrap()
 }

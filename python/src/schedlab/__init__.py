@@ -45,11 +45,12 @@ class Sweep:
         machine: str = "laptop",
         cpus: int | None = None,
         seed: int = 1,
+        each: bool = False,
     ) -> None:
         if isinstance(workloads, str):
             raise ValueError(f"workloads must be a list: write [{workloads!r}]")
         self._definition = _engine.Definition(
-            list(workloads), space, dict(fix or {}), sample, repeat, machine, cpus, seed
+            list(workloads), space, dict(fix or {}), sample, repeat, machine, cpus, seed, each
         )
 
     @classmethod

@@ -37,10 +37,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         }
     }
     sim::seed_of(args.common.seed, u64::from(args.repeat))?;
-    let mut space = Space::of(&args.space, &fixed)?;
-    if args.each {
-        space.mute.clear();
-    }
+    let space = Space::of(&args.space, &fixed)?;
     let shard = match &args.shard {
         Some(text) => Shard::parse(text)?,
         None => Shard::WHOLE,
@@ -63,6 +60,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         run: like,
         seed: args.common.seed,
         live: args.live,
+        each: args.each,
     })?;
     if args.vm && !real::is_inside() {
         return real::sweep_in_vm(
