@@ -177,12 +177,7 @@ static void idle_priority(void)
 	struct task_struct *p, *idle;
 
 	script_start(1);
-	idle = waiting_as(0, DL_SCHED_IDLE, 0, 5 * MS);
-	p = waiting(0, 1004 * MS);
-	CHECK(script_schedule(0) == p);
-	script_block(0);
-	waiting(0, 1006 * MS);
-	CHECK(script_schedule(0) == idle);
+	idle = running_between_normal_ones();
 	p = sleeping(0, 0, 1006 * MS);
 	wake(p);
 	EQUAL(script.kicks[0], 0);

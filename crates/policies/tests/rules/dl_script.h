@@ -69,6 +69,23 @@ static struct task_struct *running_on(s32 cpu, u64 deadline)
 	return p;
 }
 
+/*
+ * Idle priority counts as normal with a deadline a second later: on the only CPU
+ * one that is due at 1,005 ms runs after a normal task of 1,004 ms and before one
+ * of 1,006 ms. Now it runs, and that one waits.
+ */
+static struct task_struct *running_between_normal_ones(void)
+{
+	struct task_struct *idle = waiting_as(0, DL_SCHED_IDLE, 0, 5 * MS);
+	struct task_struct *earlier = waiting(0, 1004 * MS);
+
+	waiting(0, 1006 * MS);
+	CHECK(script_schedule(0) == earlier);
+	script_block(0);
+	CHECK(script_schedule(0) == idle);
+	return idle;
+}
+
 /* It wakes where it was. */
 static void wake(struct task_struct *p)
 {
