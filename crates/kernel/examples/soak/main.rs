@@ -48,6 +48,9 @@ struct Arguments {
     /// Forget earlier results of what is asked for
     #[arg(long)]
     again: bool,
+    /// Run nothing; print what the file says of the policies as they are, as the table of docs/real-kernel.md
+    #[arg(long)]
+    table: bool,
     /// The program `schedlab`, for the real chat
     #[arg(long, value_name = "FILE")]
     schedlab: PathBuf,
@@ -101,6 +104,10 @@ fn soak(arguments: &Arguments) -> Result<bool, String> {
         .canonicalize()
         .map_err(|error| format!("{}: {error}", arguments.schedlab.display()))?;
     let known = read(&arguments.results)?;
+    if arguments.table {
+        print!("{}", markdown(&known, &policies));
+        return Ok(true);
+    }
     // A run that was killed may have left half a line.
     if fs::read(&arguments.results).is_ok_and(|bytes| bytes.last().is_some_and(|&b| b != b'\n')) {
         append(&arguments.results, "\n")?;
@@ -262,6 +269,25 @@ fn read(path: &Path) -> Result<BTreeMap<Key, Line>, String> {
         }
     }
     Ok(lines)
+}
+
+/// A row for each run of a policy as it is now.
+fn markdown(known: &BTreeMap<Key, Line>, policies: &[(String, String)]) -> String {
+    let mut text = "| policy | CPUs | seconds | calls |\n|---|---|---|---|\n".to_owned();
+    for ((name, cpus), line) in known {
+        let is_as_it_is = |(policy, fingerprint): &(String, String)| {
+            policy == name && *fingerprint == line.fingerprint
+        };
+        if !policies.iter().any(is_as_it_is) {
+            continue;
+        }
+        let what = match line.result.as_str() {
+            OK => &line.calls,
+            fault => fault,
+        };
+        let _ = writeln!(text, "| `{name}` | {cpus} | {} | {what} |", line.seconds);
+    }
+    text
 }
 
 fn table(lines: &BTreeMap<Key, String>, cpus: &[u32]) -> String {
