@@ -87,6 +87,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.task(task).migration_pending.set(true);
             self.schedule(c, true);
         }
+        // What came before it was gone is still its own: who sleeps here wakes, elsewhere.
+        self.handle_interrupts(c);
         self.cancel_event(c.id, CpuEvent::Tick);
         self.cancel_event(c.id, CpuEvent::Ipi);
         c.need_resched.set(false);

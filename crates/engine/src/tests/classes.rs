@@ -4,6 +4,7 @@ use schedlab_trace::{Duration, Instant};
 use schedlab_workload::{Action, SchedClass};
 
 use crate::consts::ops;
+use crate::policy::OpCall;
 use crate::policy::OpKind::*;
 use crate::testing::*;
 use crate::{ExitKind, Hotplug, NormalClass, RtMode, Scenario, run};
@@ -173,6 +174,39 @@ fn a_cpu_taken_away_runs_nothing() {
     assert!(runs(0, 10_000_000) > 0);
     assert_eq!(runs(10_100_000, 25_000_000), 0);
     assert!(runs(25_000_000, u64::MAX) > 0);
+}
+
+/// A CPU goes at any moment, also while it is in the policy's code and a sleep ends on it.
+#[test]
+fn whoever_sleeps_on_a_cpu_that_goes_wakes_elsewhere() {
+    for at in (0..1_000_000).step_by(1_777) {
+        let tasks = (0..4).map(|n| periodic("p", 20 + n, 8, 12)).collect();
+        let mut scenario = scenario(2, tasks);
+        scenario.hotplug = vec![Hotplug {
+            at: Instant::from_ns(at),
+            cpu: schedlab_trace::CpuId(1),
+            online: false,
+        }];
+        let ops = [Init, Enqueue, Dispatch, SelectCpu, CpuOnline, CpuOffline];
+        let policy = Stub::new(&ops, |a, op| async move {
+            a.spend(20_000);
+            match op {
+                OpCall::Init => return a.create_dsq(1).await,
+                OpCall::SelectCpu { prev_cpu, .. } => return i64::from(prev_cpu.0),
+                OpCall::Enqueue { task, enq_flags } => {
+                    a.insert(task, 1, 5_000_000, enq_flags).await
+                }
+                OpCall::Dispatch { .. } => {
+                    a.move_to_local(1).await;
+                }
+                _ => {}
+            }
+            0
+        });
+        let end = run_checked(scenario, policy).end;
+        assert_eq!(end.exit.kind, ExitKind::Done, "{at} ns: {:?}", end.exit);
+        assert!(end.makespan.is_some(), "{at} ns: {:?}", end.failure);
+    }
 }
 
 #[test]
