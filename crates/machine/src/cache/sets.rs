@@ -10,20 +10,45 @@ struct LineCopy {
     seen: u32,
 }
 
+/// No line has this number: the modelled space ends below it.
+const FREE: u32 = u32::MAX;
+
 /// What stands where there is no copy.
 const NONE: LineCopy = LineCopy {
-    line: 0,
+    line: FREE,
     version: 0,
     seen: 0,
 };
 
-/// A set.
-#[derive(Clone, Copy, Debug, Default)]
+/// A set. The copy used last is here, where most looks end; the others lie apart.
+#[derive(Clone, Copy, Debug)]
 struct Set {
-    /// Index in [`Sets::copies`] of its first copy, plus 1; 0 = not allocated.
-    begin: u32,
-    /// Copies kept; the last of them may be gone already.
-    len: u32,
+    first: LineCopy,
+    /// Copies kept besides, the last of which may be gone already: how many, and where in [`Sets::others`] they
+    /// begin, plus 1; 0 = not allocated.
+    others: u32,
+}
+
+/// Bits of the number in [`Set::others`]: a set has no more than 64 ways.
+const NR_BITS: u32 = 6;
+
+const EMPTY: Set = Set {
+    first: NONE,
+    others: 0,
+};
+
+impl Set {
+    /// Copies kept besides the first.
+    #[inline]
+    fn nr_others(self) -> u32 {
+        self.others % (1 << NR_BITS)
+    }
+
+    /// Where the others begin, plus 1.
+    #[inline]
+    fn begin(self) -> usize {
+        (self.others >> NR_BITS) as usize
+    }
 }
 
 /// Where a line is in its set, or that it is not there.
@@ -62,8 +87,8 @@ pub(super) struct Sets {
     shift: u32,
     /// Empty until the first touch.
     sets: Vec<Set>,
-    /// `ways` copies for each set that was touched.
-    copies: Vec<LineCopy>,
+    /// Blocks of `ways - 1` copies, for each set that had more than one.
+    others: Vec<LineCopy>,
     /// Foreign lines that came into the cache.
     foreign: u64,
     /// Rest of a line, in lines × ns per ms.
@@ -77,7 +102,7 @@ impl Sets {
             ways,
             shift: sets.trailing_zeros(),
             sets: Vec::new(),
-            copies: Vec::new(),
+            others: Vec::new(),
             foreign: 0,
             foreign_rest: 0,
         }
@@ -101,66 +126,96 @@ impl Sets {
             place: 0,
             found: false,
         };
-        let Some(&Set {
-            begin: begin @ 1..,
-            len,
-        }) = self.sets.get(number as usize)
-        else {
+        let Some(set) = self.sets.get(number as usize) else {
             return (way, false);
         };
-        let begin = begin as usize - 1;
-        for copy in &self.copies[begin..begin + len as usize] {
+        if set.first.line == line {
+            way.found = self.depth(0, &set.first, way.came) < self.ways;
+            return (way, way.found && set.first.version == version);
+        }
+        for copy in self.others_of(set) {
+            way.place += 1;
             if copy.line == line {
                 way.found = self.depth(way.place, copy, way.came) < self.ways;
                 return (way, way.found && copy.version == version);
             }
-            way.place += 1;
         }
         (way, false)
+    }
+
+    /// The copies of a set besides the first one.
+    #[inline]
+    fn others_of(&self, set: &Set) -> &[LineCopy] {
+        match set.begin() {
+            0 => &[],
+            begin => &self.others[begin - 1..begin - 1 + set.nr_others() as usize],
+        }
     }
 
     /// Puts a copy of `line` first, in the place of what `way` holds. Nothing else may have happened
     /// to this cache since `way` was found.
     #[inline]
     pub fn put_first(&mut self, way: Way, line: u32, version: u32) {
+        let copy = LineCopy {
+            line,
+            version,
+            seen: way.came,
+        };
+        if way.found && way.place == 0 {
+            self.sets[way.set as usize].first = copy;
+        } else {
+            self.push(way, copy);
+        }
+    }
+
+    /// [`Sets::put_first`] where another copy was the first.
+    fn push(&mut self, way: Way, copy: LineCopy) {
         let last = if way.found {
             way.place as usize
         } else {
             self.make_room(way)
         };
-        let begin = self.sets[way.set as usize].begin as usize - 1;
-        let copies = &mut self.copies[begin..=begin + last];
+        let set = &mut self.sets[way.set as usize];
+        let before = std::mem::replace(&mut set.first, copy);
         if last > 0 {
-            copies.copy_within(..last, 1);
+            let begin = set.begin() - 1;
+            let others = &mut self.others[begin..begin + last];
+            others.copy_within(..last - 1, 1);
+            others[0] = before;
         }
-        copies[0] = LineCopy {
-            line,
-            version,
-            seen: way.came,
-        };
     }
 
     /// Which copy of the set makes room for a line that comes in: an unused one, unless the set is full of
     /// other lines and the least recently used of them is a modelled one.
     fn make_room(&mut self, way: Way) -> usize {
         let number = way.set as usize;
-        if self.sets.get(number).is_none_or(|set| set.begin == 0) {
-            self.allocate(number);
+        if self.sets.is_empty() {
+            self.sets = vec![EMPTY; self.mask as usize + 1];
         }
-        let Set { begin, mut len } = self.sets[number];
-        let begin = begin as usize - 1;
-        let depth_of = |place: u32| {
-            let copy = &self.copies[begin + place as usize];
-            self.depth(place, copy, way.came)
-        };
+        let set = self.sets[number];
+        if set.first.line == FREE {
+            return 0;
+        }
+        let others = self.others_of(&set);
         // Those that are gone are the last.
-        while len > 0 && depth_of(len - 1) >= self.ways {
-            len -= 1;
+        let mut nr = set.nr_others();
+        while nr > 0 && self.depth(nr, &others[nr as usize - 1], way.came) >= self.ways {
+            nr -= 1;
         }
-        let is_full = len > 0 && depth_of(len - 1) == self.ways - 1;
-        len += u32::from(!is_full);
-        self.sets[number].len = len;
-        len as usize - 1
+        let last = match nr {
+            0 => &set.first,
+            _ => &others[nr as usize - 1],
+        };
+        // The last one makes room if it is gone as soon as another line is there; else they are one more.
+        if self.depth(nr, last, way.came) < self.ways - 1 {
+            nr += 1;
+        }
+        let begin = match set.begin() {
+            0 if nr > 0 => self.allocate(),
+            begin => begin as u32,
+        };
+        self.sets[number].others = begin << NR_BITS | nr;
+        nr as usize
     }
 
     /// Whether there is a copy of `line` of this version.
@@ -181,17 +236,81 @@ impl Sets {
         (self.foreign + u64::from(self.mask ^ set)).wrapping_shr(self.shift) as u32
     }
 
+    /// Makes room for the others of a set; returns where they begin, plus 1.
     #[cold]
-    fn allocate(&mut self, set: usize) {
-        if self.sets.is_empty() {
-            self.sets = vec![Set::default(); self.mask as usize + 1];
-        }
-        let begin = self.copies.len() + 1;
-        self.sets[set].begin = u32::try_from(begin).expect("a cache has fewer than 2^32 lines");
-        self.copies.resize(begin - 1 + self.ways as usize, NONE);
+    fn allocate(&mut self) -> u32 {
+        let begin = self.others.len() + 1;
+        assert!(
+            begin < 1 << (u32::BITS - NR_BITS),
+            "a cache has fewer lines"
+        );
+        self.others.resize(begin - 1 + self.ways as usize - 1, NONE);
+        begin as u32
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.sets.capacity() * size_of::<Set>() + self.copies.capacity() * size_of::<LineCopy>()
+        self.sets.capacity() * size_of::<Set>() + self.others.capacity() * size_of::<LineCopy>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One set as a list, the most recently used first.
+    struct Listed {
+        copies: Vec<LineCopy>,
+        ways: u32,
+    }
+
+    impl Listed {
+        /// Whether the line is there, and of this version; then it is the first.
+        fn touch(&mut self, copy: LineCopy) -> (bool, bool) {
+            let place = self.copies.iter().position(|other| other.line == copy.line);
+            let before = place.map(|place| (place, self.copies.remove(place)));
+            let ways = self.ways;
+            let is_there =
+                |place: usize, kept: &LineCopy| place as u32 + copy.seen - kept.seen < ways;
+            let found = before.filter(|(place, kept)| is_there(*place, kept));
+            self.copies.insert(0, copy);
+            let mut places = 0..;
+            self.copies
+                .retain(|kept| is_there(places.next().unwrap(), kept));
+            let valid = found.is_some_and(|(_, kept)| kept.version == copy.version);
+            (found.is_some(), valid)
+        }
+    }
+
+    proptest::proptest! {
+        /// Lines in any order while foreign ones come in.
+        #[test]
+        fn a_set_agrees_with_a_list(
+            ways in 1..20u32,
+            steps in proptest::collection::vec((0..24u32, 0..3u32, 0..4u64), 1..300),
+        ) {
+            let mut sets = Sets::new(1, ways);
+            let mut listed = Listed { copies: Vec::new(), ways };
+            for (line, version, foreign) in steps {
+                // Few of them, so that copies live for some steps.
+                sets.stream(u64::from(foreign == 0), 1_000_000);
+                let copy = LineCopy { line, version, seen: sets.came(0) };
+                let (way, valid) = sets.find(line, version);
+                proptest::prop_assert_eq!((way.found(), valid), listed.touch(copy));
+                proptest::prop_assert_eq!(sets.peek(line, version), valid);
+                sets.put_first(way, line, version);
+            }
+        }
+    }
+
+    #[test]
+    fn sets_do_not_share_their_ways() {
+        let mut sets = Sets::new(4, 2);
+        for line in (0..8).chain([8]) {
+            let (way, _) = sets.find(line, 1);
+            assert!(!way.found());
+            sets.put_first(way, line, 1);
+        }
+        let gone: Vec<u32> = (0..9).filter(|&line| !sets.peek(line, 1)).collect();
+        assert_eq!(gone, [0]);
     }
 }
