@@ -89,7 +89,7 @@ pub(super) struct Directory {
 const FIRST_BITS: u32 = 9;
 
 /// No line has this number: the modelled space ends below it.
-const FREE: u32 = u32::MAX;
+pub(super) const FREE: u32 = u32::MAX;
 
 const EMPTY: Line = Line {
     number: FREE,

@@ -1,5 +1,7 @@
 //! The sets of one cache: LRU stacks of line copies, allocated when first touched, aged lazily.
 
+use super::directory::FREE;
+
 /// A copy of a line.
 #[derive(Clone, Copy, Debug)]
 struct LineCopy {
@@ -9,9 +11,6 @@ struct LineCopy {
     /// How many foreign lines its set had taken in when it was last used.
     seen: u32,
 }
-
-/// No line has this number: the modelled space ends below it.
-const FREE: u32 = u32::MAX;
 
 /// What stands where there is no copy.
 const NONE: LineCopy = LineCopy {
