@@ -141,6 +141,7 @@ pub(crate) struct Stub {
     shared: Rc<Shared>,
     pub log: Log,
     disallowed: Vec<TaskId>,
+    op_ns: u64,
 }
 
 impl Stub {
@@ -171,6 +172,7 @@ impl Stub {
             }),
             log: Log::default(),
             disallowed: Vec::new(),
+            op_ns: 0,
         }
     }
 
@@ -213,6 +215,12 @@ impl Stub {
         self
     }
 
+    /// Each op takes this long.
+    pub fn op_ns(mut self, ns: u64) -> Stub {
+        self.op_ns = ns;
+        self
+    }
+
     pub fn disallow(mut self, task: TaskId) -> Stub {
         self.disallowed.push(task);
         self
@@ -227,6 +235,7 @@ impl Policy for Stub {
     fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
         let entry = (env.now.get(), env.cpu.0, op.clone());
         self.log.borrow_mut().push(entry);
+        env.charge_ps(self.op_ns * 1_000);
         let shared = &self.shared;
         let asker = Asker {
             shared: shared.clone(),

@@ -4,7 +4,6 @@ use schedlab_trace::{Duration, Instant};
 use schedlab_workload::{Action, SchedClass};
 
 use crate::consts::ops;
-use crate::policy::OpCall;
 use crate::policy::OpKind::*;
 use crate::testing::*;
 use crate::{ExitKind, Hotplug, NormalClass, RtMode, Scenario, run};
@@ -187,22 +186,7 @@ fn whoever_sleeps_on_a_cpu_that_goes_wakes_elsewhere() {
             cpu: schedlab_trace::CpuId(1),
             online: false,
         }];
-        let ops = [Init, Enqueue, Dispatch, SelectCpu, CpuOnline, CpuOffline];
-        let policy = Stub::new(&ops, |a, op| async move {
-            a.spend(20_000);
-            match op {
-                OpCall::Init => return a.create_dsq(1).await,
-                OpCall::SelectCpu { prev_cpu, .. } => return i64::from(prev_cpu.0),
-                OpCall::Enqueue { task, enq_flags } => {
-                    a.insert(task, 1, 5_000_000, enq_flags).await
-                }
-                OpCall::Dispatch { .. } => {
-                    a.move_to_local(1).await;
-                }
-                _ => {}
-            }
-            0
-        });
+        let policy = Stub::fifo(&[SelectCpu, CpuOnline, CpuOffline]).op_ns(20_000);
         let end = run_checked(scenario, policy).end;
         assert_eq!(end.exit.kind, ExitKind::Done, "{at} ns: {:?}", end.exit);
         assert!(end.makespan.is_some(), "{at} ns: {:?}", end.failure);

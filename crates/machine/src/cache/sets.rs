@@ -167,7 +167,7 @@ impl Sets {
         }
     }
 
-    /// [`Sets::put_first`] where another copy was the first.
+    /// [`Sets::put_first`] where the first copy is of another line, or gone, or there is none.
     fn push(&mut self, way: Way, copy: LineCopy) {
         let last = if way.found {
             way.place as usize

@@ -127,12 +127,13 @@ static void t3_order(void)
 /* A normal task with a deadline a second later, but not before it woke. */
 static void idle_priority(void)
 {
-	struct task_struct *idle;
+	struct task_struct *p, *idle;
 
 	start_apart(1);
 	idle = running_between_normal_ones();
 	script_block(0);
-	CHECK(script_schedule(0));
+	p = script_schedule(0);
+	CHECK(p && p != idle);
 	script_block(0);
 	script.now_ns = 3000 * MS;
 	wake(idle);
