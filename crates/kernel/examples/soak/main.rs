@@ -271,7 +271,7 @@ fn read(path: &Path) -> Result<BTreeMap<Key, Line>, String> {
     Ok(lines)
 }
 
-/// A row for each run of a policy as it is now.
+/// A row for each run of a policy as it is now; tells of those of other builds, which are left out.
 fn markdown(known: &BTreeMap<Key, Line>, policies: &[(String, String)]) -> String {
     let mut text = "| policy | CPUs | seconds | calls |\n|---|---|---|---|\n".to_owned();
     for ((name, cpus), line) in known {
@@ -279,6 +279,7 @@ fn markdown(known: &BTreeMap<Key, Line>, policies: &[(String, String)]) -> Strin
             policy == name && *fingerprint == line.fingerprint
         };
         if !policies.iter().any(is_as_it_is) {
+            eprintln!("{name} on {cpus} CPUs: left out, it was another build of it");
             continue;
         }
         let what = match line.result.as_str() {
