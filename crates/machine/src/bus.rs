@@ -27,6 +27,10 @@ pub struct Bus {
     slot_ps: u64,
     /// `lap << 32 | slots taken`. A word of an older lap counts as empty.
     ring: Box<[u64]>,
+    /// Number of words minus 1; a power of two minus 1.
+    mask: u64,
+    /// Its binary logarithm.
+    shift: u32,
 }
 
 impl Bus {
@@ -41,6 +45,8 @@ impl Bus {
         Bus {
             slot_ps,
             ring: vec![0; words as usize].into_boxed_slice(),
+            mask: words.saturating_sub(1),
+            shift: words.trailing_zeros(),
         }
     }
 
@@ -49,16 +55,33 @@ impl Bus {
         if self.slot_ps == 0 {
             return 0;
         }
-        let first = now_ps / self.slot_ps;
-        // A power of two, which the compiler does not know.
-        let words = self.ring.len() as u64;
-        let (mask, shift) = (words - 1, words.trailing_zeros());
+        let slot = now_ps / self.slot_ps;
+        let word = slot / SLOTS_PER_WORD;
+        let entry = &mut self.ring[(word & self.mask) as usize];
+        let bit = 1 << (slot % SLOTS_PER_WORD);
+        let lap = word.wrapping_shr(self.shift) + 1;
+        let entry_lap = *entry >> 32;
+        // Most transactions find the slot of their instant free.
+        if entry_lap < lap {
+            *entry = lap << 32 | bit;
+            return 0;
+        }
+        if entry_lap == lap && *entry & bit == 0 {
+            *entry |= bit;
+            return 0;
+        }
+        self.next_free(slot, now_ps)
+    }
+
+    /// Books the first free slot from `first` on.
+    fn next_free(&mut self, first: u64, now_ps: u64) -> u64 {
+        let words = self.mask + 1;
         let first_word = first / SLOTS_PER_WORD;
         // Slots before the first one are none of ours.
         let mut passed = (1u64 << (first % SLOTS_PER_WORD)) - 1;
         for word in first_word..first_word + words {
-            let lap = (word >> shift) + 1;
-            let entry = &mut self.ring[(word & mask) as usize];
+            let lap = (word >> self.shift) + 1;
+            let entry = &mut self.ring[(word & self.mask) as usize];
             let entry_lap = *entry >> 32;
             if entry_lap > lap {
                 // The window has moved on.
