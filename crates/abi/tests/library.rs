@@ -231,7 +231,7 @@ fn time_and_probes_come_from_the_profile() {
         .examine_bytes
         .div_ceil(bench.machine.memory.line_bytes);
     // The candidate, the touched word, the atomic operation.
-    assert_eq!(stats.accesses, u64::from(lines) + 2);
+    assert_eq!(stats.accesses(), u64::from(lines) + 2);
     let least = bench.machine.sched_ext.op_ns + 2 + bench.machine.memory.miss_ps / 1_000;
     assert!(bench.now.ns() >= least, "{:?} {least}", bench.now);
 }
@@ -254,7 +254,7 @@ fn prefetching_hides_what_the_examination_before_took() {
             bench.simply(OpCall::Tick { task: P }).unwrap();
             *ns = bench.now.since(before).ns();
         }
-        assert_eq!(bench.cache.borrow().stats(CpuId(0)).misses, 5, "{layout}");
+        assert_eq!(bench.cache.borrow().stats(CpuId(0)).misses(), 5, "{layout}");
         assert_eq!(bench.probes.borrow().examined, 10, "{layout}");
         ns
     };

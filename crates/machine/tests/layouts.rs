@@ -92,12 +92,12 @@ fn walks(layout: &str, tasks: u32) -> ([u64; 2], Vec<(u64, u64)>) {
     let addresses = TaskAddresses::new(&machine);
     let mut misses = [0; 2];
     for misses in &mut misses {
-        let before = cache.stats(CpuId(0)).misses;
+        let before = cache.stats(CpuId(0)).misses();
         cache.count_by_offset();
         for task in 0..tasks {
             cache.touch(CpuId(0), Instant::ZERO, addresses.of(TaskId(task)), false);
         }
-        *misses = cache.stats(CpuId(0)).misses - before;
+        *misses = cache.stats(CpuId(0)).misses() - before;
     }
     let counts = cache.by_offset().iter().enumerate();
     let places = counts

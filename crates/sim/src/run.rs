@@ -294,8 +294,8 @@ fn cache_measures(cache: &CacheModel, nr_cpus: usize, measures: &mut Measures) {
             .map(|cpu| of(cache.stats(CpuId(cpu as u32))))
             .sum()
     };
-    measures.int("cache.accesses", sum(|stats| stats.accesses));
-    measures.int("cache.misses", sum(|stats| stats.misses));
+    measures.int("cache.accesses", sum(|stats| stats.accesses()));
+    measures.int("cache.misses", sum(|stats| stats.misses()));
     let (first, coherence) = (
         sum(|stats| stats.misses_first),
         sum(|stats| stats.misses_coherence),
@@ -304,7 +304,7 @@ fn cache_measures(cache: &CacheModel, nr_cpus: usize, measures: &mut Measures) {
     measures.int("cache.misses_coherence", coherence);
     measures.int(
         "cache.misses_absent",
-        sum(|stats| stats.misses) - first - coherence,
+        sum(|stats| stats.misses()) - first - coherence,
     );
     measures.int("cache.from_memory", sum(|stats| stats.from_memory));
     measures.int("cache.from_llc", sum(|stats| stats.from_llc));
@@ -312,7 +312,7 @@ fn cache_measures(cache: &CacheModel, nr_cpus: usize, measures: &mut Measures) {
     measures.int("cache.invalidations", sum(|stats| stats.invalidations));
     measures.int(
         "cache.bus_transactions",
-        sum(|stats| stats.bus_transactions),
+        sum(|stats| stats.bus_transactions()),
     );
     let (transfers, invalidations) = (
         sum(|stats| stats.bus_transfers),
@@ -320,7 +320,7 @@ fn cache_measures(cache: &CacheModel, nr_cpus: usize, measures: &mut Measures) {
     );
     measures.int(
         "cache.bus_memory",
-        sum(|stats| stats.bus_transactions) - transfers - invalidations,
+        sum(|stats| stats.bus_transactions()) - transfers - invalidations,
     );
     measures.int("cache.bus_transfers", transfers);
     measures.int("cache.bus_invalidations", invalidations);

@@ -26,6 +26,8 @@ mod sets;
 #[cfg(test)]
 mod tests;
 
+use std::ops::RangeInclusive;
+
 use schedlab_trace::{CpuId, Instant, MigrationReach};
 
 use crate::address::Structure;
@@ -46,10 +48,10 @@ pub struct Access {
 /// Counts of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheStats {
-    /// Accesses.
-    pub accesses: u64,
-    /// Accesses that missed the CPU's cache: served by memory, by the shared cache or by a transfer.
-    pub misses: u64,
+    /// Accesses that the CPU's cache served alone.
+    pub hits: u64,
+    /// Writes of lines that the CPU's cache held, but others may have, too.
+    pub upgrades: u64,
     /// Misses of lines that nobody had accessed before.
     pub misses_first: u64,
     /// Misses of lines that the CPU's cache still held, but another CPU had written since.
@@ -62,16 +64,31 @@ pub struct CacheStats {
     pub transfers: u64,
     /// Writes that made other CPUs' copies worthless.
     pub invalidations: u64,
-    /// Transactions on the bus: accesses that had to leave the last-level cache.
-    pub bus_transactions: u64,
-    /// Those of them that brought the line from another CPU's cache.
+    /// Transactions on the bus that brought the line from another CPU's cache.
     pub bus_transfers: u64,
-    /// Those of them that only made copies below other last-level caches worthless.
+    /// Transactions on the bus that only made copies below other last-level caches worthless.
     pub bus_invalidations: u64,
     /// Time waited for the bus.
     pub bus_wait_ps: u64,
     /// What accesses cost beyond hits: the time waited for memory, other caches and the bus.
     pub wait_ps: u64,
+}
+
+impl CacheStats {
+    /// Accesses.
+    pub fn accesses(&self) -> u64 {
+        self.hits + self.upgrades + self.misses()
+    }
+
+    /// Accesses that missed the CPU's cache: served by memory, by the shared cache or by a transfer.
+    pub fn misses(&self) -> u64 {
+        self.from_memory + self.from_llc + self.transfers
+    }
+
+    /// Transactions on the bus: accesses that had to leave the last-level cache.
+    pub fn bus_transactions(&self) -> u64 {
+        self.from_memory + self.bus_transfers + self.bus_invalidations
+    }
 }
 
 /// Counts of the lines of one kind: of those at one place within their 4 KB page, where the scheduling fields
@@ -82,6 +99,14 @@ pub struct LineCounts {
     pub misses: u64,
     /// Bus transactions.
     pub bus_transactions: u64,
+}
+
+impl LineCounts {
+    #[inline]
+    fn add(&mut self, miss: bool, bus_transaction: bool) {
+        self.misses += u64::from(miss);
+        self.bus_transactions += u64::from(bus_transaction);
+    }
 }
 
 /// The page that [`CacheModel::by_offset`] counts within.
@@ -106,12 +131,20 @@ struct OfCpu {
     stats: CacheStats,
 }
 
-/// What a CPU's own cache knows of a line.
+/// An access that the CPU's own cache cannot serve alone.
 #[derive(Clone, Copy, Debug)]
-struct Mine {
+struct Miss {
+    cpu: CpuId,
+    now: Instant,
+    address: u64,
+    write: bool,
+    number: u32,
+    /// Where its entry in the directory is.
+    index: usize,
+    /// The CPU's cache.
     me: u16,
     way: Way,
-    /// Whether its copy is as the line was last written.
+    /// Whether the cache has a copy as the line was last written.
     valid: bool,
 }
 
@@ -209,13 +242,13 @@ impl CacheModel {
         );
         let number = self.line_of(address);
         let of_cpu = &mut self.cpus[cpu.index()];
-        of_cpu.stats.accesses += 1;
         let me = of_cpu.cache;
         let index = self.directory.index(number);
         let line = self.directory.line(index);
         let sets = &mut self.sets[usize::from(me)];
         let (way, valid) = sets.find(number, line.version);
         if valid && (!write || line.owned_by(me)) {
+            of_cpu.stats.hits += 1;
             line.dirty |= write;
             sets.put_first(way, number, line.version);
             return Access {
@@ -223,8 +256,17 @@ impl CacheModel {
                 miss: false,
             };
         }
-        let mine = Mine { me, way, valid };
-        self.leave_the_cache(cpu, mine, now, address, index, write)
+        self.leave_the_cache(&Miss {
+            cpu,
+            now,
+            address,
+            write,
+            number,
+            index,
+            me,
+            way,
+            valid,
+        })
     }
 
     /// The number of the line that holds `address`.
@@ -248,8 +290,19 @@ impl CacheModel {
         if first == last {
             return self.touch(cpu, now, address, write);
         }
+        self.touch_lines(cpu, now, first..=last, write)
+    }
+
+    #[inline(never)]
+    fn touch_lines(
+        &mut self,
+        cpu: CpuId,
+        now: Instant,
+        lines: RangeInclusive<u32>,
+        write: bool,
+    ) -> Access {
         let mut total = Access::default();
-        for line in first..=last {
+        for line in lines {
             let now = Instant::from_ns(now.ns() + total.cost_ps / 1_000);
             let access = self.touch(cpu, now, u64::from(line) << self.line_shift, write);
             total.cost_ps += access.cost_ps;
@@ -290,56 +343,52 @@ impl CacheModel {
     }
 
     /// What needs another cache, the shared cache or memory.
-    fn leave_the_cache(
-        &mut self,
-        cpu: CpuId,
-        Mine { me, way, valid }: Mine,
-        now: Instant,
-        address: u64,
-        index: usize,
-        write: bool,
-    ) -> Access {
-        let number = self.line_of(address);
-        let place = self.places[usize::from(me)];
-        let structure = Structure::of(address);
-        let line = self.directory.line(index);
-        let stats = &mut self.cpus[cpu.index()].stats;
+    fn leave_the_cache(&mut self, miss: &Miss) -> Access {
+        let &Miss {
+            number,
+            me,
+            way,
+            valid,
+            ..
+        } = miss;
+        let place = &self.places[usize::from(me)];
+        let line = self.directory.line(miss.index);
+        let stats = &mut self.cpus[miss.cpu.index()].stats;
         let owner = line.owner;
         // An owner that has lost the line to other lines is none.
         let owner_has_it = line.is_owned()
             && owner != me
             && self.sets[usize::from(owner)].peek(number, line.version);
 
-        let mut cost_ps = 0;
+        let mut cost_ps;
         let mut leaves_llc = false;
-        let mut bus_transfer = false;
         if valid {
-            cost_ps += self.hit_ps;
+            stats.upgrades += 1;
+            cost_ps = self.hit_ps;
         } else {
-            stats.misses += 1;
-            stats.misses_first += u64::from(line.is_untouched());
-            stats.misses_coherence += u64::from(way.found());
+            if line.is_untouched() {
+                stats.misses_first += 1;
+            }
+            if way.found() {
+                stats.misses_coherence += 1;
+            }
             if owner_has_it && line.dirty {
                 stats.transfers += 1;
                 let distance = place.distance_to(&self.places[usize::from(owner)]);
-                cost_ps += self.transfer_ps[distance];
+                cost_ps = self.transfer_ps[distance];
                 leaves_llc = distance > 0;
-                bus_transfer = leaves_llc;
+                stats.bus_transfers += u64::from(leaves_llc);
             } else if self.llc_hit_ps > 0 && line.llcs & place.llc_bit != 0 {
                 stats.from_llc += 1;
-                cost_ps += self.llc_hit_ps;
+                cost_ps = self.llc_hit_ps;
             } else {
                 stats.from_memory += 1;
-                cost_ps += self.miss_ps;
+                cost_ps = self.miss_ps;
                 leaves_llc = true;
             }
         }
-        let others_may_have_it = if line.is_owned() {
-            owner_has_it
-        } else {
-            line.is_shared()
-        };
-        if write {
+        let others_may_have_it = owner_has_it || line.is_shared();
+        if miss.write {
             if others_may_have_it {
                 stats.invalidations += 1;
                 // A dirty line's transfer is its invalidation too.
@@ -358,21 +407,18 @@ impl CacheModel {
         self.sets[usize::from(me)].put_first(way, number, version);
 
         if leaves_llc {
-            stats.bus_transactions += 1;
-            stats.bus_transfers += u64::from(bus_transfer);
-            let wait = self.bus.transaction(now.ns() * 1_000);
-            stats.bus_wait_ps += wait;
-            cost_ps += wait;
+            let wait = self.bus.transaction(miss.now.ns() * 1_000);
+            if wait > 0 {
+                stats.bus_wait_ps += wait;
+                cost_ps += wait;
+            }
         }
         stats.wait_ps += cost_ps.saturating_sub(self.hit_ps);
         if let Some(counts) = &mut self.by_offset {
-            let count = &mut counts[((address % PAGE_BYTES) >> self.line_shift) as usize];
-            count.misses += u64::from(!valid);
-            count.bus_transactions += u64::from(leaves_llc);
+            let line = (miss.address % PAGE_BYTES) >> self.line_shift;
+            counts[line as usize].add(!valid, leaves_llc);
         }
-        let count = &mut self.by_structure[structure as usize];
-        count.misses += u64::from(!valid);
-        count.bus_transactions += u64::from(leaves_llc);
+        self.by_structure[Structure::of(miss.address) as usize].add(!valid, leaves_llc);
         Access {
             cost_ps,
             miss: !valid,

@@ -6,6 +6,12 @@ use super::directory::FREE;
 #[derive(Clone, Copy, Debug)]
 struct LineCopy {
     line: u32,
+    copied: Copied,
+}
+
+/// What is known of a copy.
+#[derive(Clone, Copy, Debug)]
+struct Copied {
     /// The line's version when it was read or written here.
     version: u32,
     /// How many foreign lines its set had taken in when it was last used.
@@ -15,40 +21,23 @@ struct LineCopy {
 /// What stands where there is no copy.
 const NONE: LineCopy = LineCopy {
     line: FREE,
-    version: 0,
-    seen: 0,
+    copied: Copied {
+        version: 0,
+        seen: 0,
+    },
 };
 
 /// A set. The copy used last is here, where most looks end; the others lie apart.
 #[derive(Clone, Copy, Debug)]
 struct Set {
     first: LineCopy,
-    /// Copies kept besides, the last of which may be gone already: how many, and where in [`Sets::others`] they
-    /// begin, plus 1; 0 = not allocated.
-    others: u32,
+    others: Block,
 }
-
-/// Bits of the number in [`Set::others`]: a set has no more than 64 ways.
-const NR_BITS: u32 = 6;
 
 const EMPTY: Set = Set {
     first: NONE,
-    others: 0,
+    others: Block::EMPTY,
 };
-
-impl Set {
-    /// Copies kept besides the first.
-    #[inline]
-    fn nr_others(self) -> u32 {
-        self.others % (1 << NR_BITS)
-    }
-
-    /// Where the others begin, plus 1.
-    #[inline]
-    fn begin(self) -> usize {
-        (self.others >> NR_BITS) as usize
-    }
-}
 
 /// Where a line is in its set, or that it is not there.
 #[derive(Clone, Copy, Debug)]
@@ -57,13 +46,21 @@ pub(super) struct Way {
     set: u32,
     /// How many foreign lines the set has taken in.
     came: u32,
-    /// Which of the set's copies; where the line is not there, how many copies there are.
-    place: u32,
+    place: Place,
     found: bool,
+}
+
+/// Where a set keeps its copy of a line, there or gone.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    First,
+    Other(u32),
+    Nowhere,
 }
 
 impl Way {
     /// Whether the line is there, of whatever version.
+    #[inline]
     pub fn found(self) -> bool {
         self.found
     }
@@ -73,10 +70,14 @@ impl Way {
 ///
 /// Of a set only the modelled lines are kept, the most recently used first; foreign lines fill the rest.
 /// The depth of a copy in the LRU stack is the number of copies before it and of foreign lines that came
-/// since its last use. A copy whose depth reaches the number of ways is gone, and so are all behind it.
+/// since its last use. A copy whose depth reaches the number of ways is gone, and so are all behind it; it
+/// stays where it is until another takes its place.
 /// An application that streams through the cache puts its lines into the sets in turn, so the number
 /// that came into a set follows from the number that came into the cache: nothing is to be done when they
 /// come.
+///
+/// Looking at hundreds of candidates is what a simulation of one long run queue does most, so what every such look
+/// does is inlined by order, and what few do is not: a tenth fewer instructions (`tools/instructions`).
 #[derive(Clone, Debug)]
 pub(super) struct Sets {
     /// Number of sets minus 1; a power of two minus 1.
@@ -86,8 +87,7 @@ pub(super) struct Sets {
     shift: u32,
     /// Empty until the first touch.
     sets: Vec<Set>,
-    /// Blocks of `ways - 1` copies, for each set that had more than one.
-    others: Vec<LineCopy>,
+    others: Others,
     /// Foreign lines that came into the cache.
     foreign: u64,
     /// Rest of a line, in lines × ns per ms.
@@ -101,7 +101,7 @@ impl Sets {
             ways,
             shift: sets.trailing_zeros(),
             sets: Vec::new(),
-            others: Vec::new(),
+            others: Others::new(ways as usize - 1),
             foreign: 0,
             foreign_rest: 0,
         }
@@ -116,117 +116,67 @@ impl Sets {
     }
 
     /// Looks for a copy of `line`: where it is, and whether it has this version.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, line: u32, version: u32) -> (Way, bool) {
         let number = line & self.mask;
         let mut way = Way {
             set: number,
             came: self.came(number),
-            place: 0,
+            place: Place::Nowhere,
             found: false,
         };
         let Some(set) = self.sets.get(number as usize) else {
             return (way, false);
         };
-        if set.first.line == line {
-            way.found = self.depth(0, &set.first, way.came) < self.ways;
-            return (way, way.found && set.first.version == version);
-        }
-        for copy in self.others_of(set) {
-            way.place += 1;
-            if copy.line == line {
-                way.found = self.depth(way.place, copy, way.came) < self.ways;
-                return (way, way.found && copy.version == version);
-            }
-        }
-        (way, false)
-    }
-
-    /// The copies of a set besides the first one.
-    #[inline]
-    fn others_of(&self, set: &Set) -> &[LineCopy] {
-        match set.begin() {
-            0 => &[],
-            begin => &self.others[begin - 1..begin - 1 + set.nr_others() as usize],
-        }
+        let (copied, before) = if set.first.line == line {
+            way.place = Place::First;
+            (set.first.copied, 0)
+        } else if self.others.have(set.others, line) {
+            let (place, copied, before) = self.others.find(set.others, line);
+            way.place = Place::Other(place);
+            (copied, before + 1)
+        } else {
+            return (way, false);
+        };
+        // Counts modulo 2^32: a copy that saw so many lines go by would be found again, and none is kept.
+        let depth = before.saturating_add(way.came.wrapping_sub(copied.seen));
+        way.found = depth < self.ways;
+        (way, way.found && copied.version == version)
     }
 
     /// Puts a copy of `line` first, in the place of what `way` holds. Nothing else may have happened
     /// to this cache since `way` was found.
-    #[inline]
+    #[inline(always)]
     pub fn put_first(&mut self, way: Way, line: u32, version: u32) {
-        let copy = LineCopy {
-            line,
-            version,
-            seen: way.came,
-        };
-        if way.found && way.place == 0 {
-            self.sets[way.set as usize].first = copy;
-        } else {
-            self.push(way, copy);
-        }
-    }
-
-    /// [`Sets::put_first`] where the first copy is of another line, or gone, or there is none.
-    fn push(&mut self, way: Way, copy: LineCopy) {
-        let last = if way.found {
-            way.place as usize
-        } else {
-            self.make_room(way)
-        };
-        let set = &mut self.sets[way.set as usize];
-        let before = std::mem::replace(&mut set.first, copy);
-        if last > 0 {
-            let begin = set.begin() - 1;
-            let others = &mut self.others[begin..begin + last];
-            others.copy_within(..last - 1, 1);
-            others[0] = before;
-        }
-    }
-
-    /// Which copy of the set makes room for a line that comes in: an unused one, unless the set is full of
-    /// other lines and the least recently used of them is a modelled one.
-    fn make_room(&mut self, way: Way) -> usize {
-        let number = way.set as usize;
         if self.sets.is_empty() {
             self.sets = vec![EMPTY; self.mask as usize + 1];
         }
-        let set = self.sets[number];
-        if set.first.line == FREE {
-            return 0;
-        }
-        let others = self.others_of(&set);
-        // Those that are gone are the last.
-        let mut nr = set.nr_others();
-        while nr > 0 && self.depth(nr, &others[nr as usize - 1], way.came) >= self.ways {
-            nr -= 1;
-        }
-        let last = match nr {
-            0 => &set.first,
-            _ => &others[nr as usize - 1],
+        let copy = LineCopy {
+            line,
+            copied: Copied {
+                version,
+                seen: way.came,
+            },
         };
-        // The last one makes room if it is gone as soon as another line is there; else they are one more.
-        if self.depth(nr, last, way.came) < self.ways - 1 {
-            nr += 1;
+        let set = &mut self.sets[way.set as usize];
+        let before = std::mem::replace(&mut set.first, copy);
+        match way.place {
+            Place::First => {}
+            Place::Other(place) => self.others.replace(set.others, place, before),
+            Place::Nowhere => {
+                let depth = 1 + way.came.wrapping_sub(before.copied.seen);
+                // If it is gone now that a line came before it, so are all others.
+                if before.line != FREE && depth < self.ways {
+                    self.others.push(&mut set.others, before);
+                }
+            }
         }
-        let begin = match set.begin() {
-            0 if nr > 0 => self.allocate(),
-            begin => begin as u32,
-        };
-        self.sets[number].others = begin << NR_BITS | nr;
-        nr as usize
     }
 
     /// Whether there is a copy of `line` of this version.
+    #[inline(never)]
     pub fn peek(&self, line: u32, version: u32) -> bool {
         self.find(line, version).1
-    }
-
-    /// How many other lines, foreign ones included, were used in its set after the copy at `place`.
-    #[inline]
-    fn depth(&self, place: u32, copy: &LineCopy, came: u32) -> u32 {
-        // Counts modulo 2^32: a copy that saw so many lines go by would be found again, and none is kept.
-        place.saturating_add(came.wrapping_sub(copy.seen))
     }
 
     /// How many foreign lines came into a set. Set 0 takes the first, set 1 the second, and so on.
@@ -235,20 +185,154 @@ impl Sets {
         (self.foreign + u64::from(self.mask ^ set)).wrapping_shr(self.shift) as u32
     }
 
-    /// Makes room for the others of a set; returns where they begin, plus 1.
-    #[cold]
-    fn allocate(&mut self) -> u32 {
-        let begin = self.others.len() + 1;
-        assert!(
-            begin < 1 << (u32::BITS - NR_BITS),
-            "a cache has fewer lines"
-        );
-        self.others.resize(begin - 1 + self.ways as usize - 1, NONE);
-        begin as u32
+    pub fn memory_bytes(&self) -> usize {
+        self.sets.capacity() * size_of::<Set>() + self.others.memory_bytes()
+    }
+}
+
+/// Where the copies of a set besides the first one are: where their block in [`Others`] begins, and the place in it
+/// of the copy used last.
+#[derive(Clone, Copy, Debug)]
+struct Block(u32);
+
+impl Block {
+    /// Bits of the place: a set has no more than 64 ways.
+    const PLACE_BITS: u32 = 6;
+
+    /// The block in which no line is.
+    const EMPTY: Block = Block(0);
+
+    #[inline]
+    fn begin(self) -> usize {
+        (self.0 >> Self::PLACE_BITS) as usize
     }
 
-    pub fn memory_bytes(&self) -> usize {
-        self.sets.capacity() * size_of::<Set>() + self.others.capacity() * size_of::<LineCopy>()
+    #[inline]
+    fn first(self) -> usize {
+        (self.0 % (1 << Self::PLACE_BITS)) as usize
+    }
+}
+
+/// The copies of sets besides the first ones: a block for each set that had more than one.
+///
+/// A block is a ring of places: from that of the copy used last on to those used before it. It holds their
+/// lines, padded so that the host can compare [`LANES`] of them at once, and behind them what else is known of
+/// the copies.
+#[derive(Clone, Debug)]
+struct Others {
+    /// Places of a block.
+    nr: usize,
+    /// Units of a block that hold lines, and all of them.
+    line_units: usize,
+    units: usize,
+    /// Where the rest begins in a block, in words.
+    rest: usize,
+    /// All blocks, [`Block::EMPTY`] first.
+    blocks: Vec<[u32; LANES]>,
+}
+
+/// Lines that the host compares at once, and words of a unit.
+const LANES: usize = 4;
+
+impl Others {
+    fn new(nr: usize) -> Self {
+        let line_units = nr.div_ceil(LANES);
+        let units = line_units + (2 * nr).div_ceil(LANES);
+        Others {
+            nr,
+            line_units,
+            units,
+            rest: line_units * LANES,
+            blocks: vec![[FREE; LANES]; units],
+        }
+    }
+
+    /// Makes a block.
+    #[cold]
+    fn allocate(&mut self) -> Block {
+        let begin = self.blocks.len();
+        assert!(
+            begin < 1 << (u32::BITS - Block::PLACE_BITS),
+            "a cache has fewer lines"
+        );
+        self.blocks.resize(begin + self.units, [FREE; LANES]);
+        Block((begin as u32) << Block::PLACE_BITS)
+    }
+
+    /// Whether there is a copy of `line`, gone or not.
+    #[inline(always)]
+    fn have(&self, block: Block, line: u32) -> bool {
+        let units = &self.blocks[block.begin()..][..self.line_units];
+        // Without a way out within a unit the compiler compares its lines at once.
+        let is_in = |unit: &[u32; LANES]| {
+            unit.iter()
+                .fold(false, |found, &other| found | (other == line))
+        };
+        units.iter().any(is_in)
+    }
+
+    /// The place of the copy of `line`, which must be there or gone, what else is known of it, and how many of the
+    /// others were used after it.
+    #[inline(never)]
+    fn find(&self, block: Block, line: u32) -> (u32, Copied, u32) {
+        let words = self.blocks[block.begin()..][..self.units].as_flattened();
+        let place = words.iter().take_while(|&&other| other != line).count();
+        let rest = self.rest + 2 * place;
+        let copied = Copied {
+            version: words[rest],
+            seen: words[rest + 1],
+        };
+        let first = block.first();
+        let before = if place < first {
+            place + self.nr
+        } else {
+            place
+        } - first;
+        (place as u32, copied, before as u32)
+    }
+
+    /// Puts a copy first, in the place of the one used longest ago.
+    #[inline(always)]
+    fn push(&mut self, block: &mut Block, copy: LineCopy) {
+        if block.begin() == 0 {
+            *block = self.allocate();
+        }
+        // One place back in the ring.
+        block.0 = match block.first() {
+            0 => block.0 + self.nr as u32 - 1,
+            _ => block.0 - 1,
+        };
+        self.put(*block, block.first(), copy);
+    }
+
+    /// Puts a copy first, in the place of the one in `place`.
+    #[inline(never)]
+    fn replace(&mut self, block: Block, place: u32, mut copy: LineCopy) {
+        // All used after it go one place further.
+        let mut at = block.first();
+        while at != place as usize {
+            copy = self.put(block, at, copy);
+            at = if at + 1 == self.nr { 0 } else { at + 1 };
+        }
+        self.put(block, at, copy);
+    }
+
+    /// Puts a copy in a place; returns what was there.
+    #[inline(always)]
+    fn put(&mut self, block: Block, place: usize, copy: LineCopy) -> LineCopy {
+        let words = self.blocks[block.begin()..][..self.units].as_flattened_mut();
+        let rest = self.rest + 2 * place;
+        LineCopy {
+            line: std::mem::replace(&mut words[place], copy.line),
+            copied: Copied {
+                version: std::mem::replace(&mut words[rest], copy.copied.version),
+                seen: std::mem::replace(&mut words[rest + 1], copy.copied.seen),
+            },
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.blocks.capacity() * size_of::<[u32; LANES]>()
     }
 }
 
@@ -268,14 +352,15 @@ mod tests {
             let place = self.copies.iter().position(|other| other.line == copy.line);
             let before = place.map(|place| (place, self.copies.remove(place)));
             let ways = self.ways;
-            let is_there =
-                |place: usize, kept: &LineCopy| place as u32 + copy.seen - kept.seen < ways;
+            let is_there = |place: usize, kept: &LineCopy| {
+                place as u32 + copy.copied.seen - kept.copied.seen < ways
+            };
             let found = before.filter(|(place, kept)| is_there(*place, kept));
             self.copies.insert(0, copy);
             let mut places = 0..;
             self.copies
                 .retain(|kept| is_there(places.next().unwrap(), kept));
-            let valid = found.is_some_and(|(_, kept)| kept.version == copy.version);
+            let valid = found.is_some_and(|(_, kept)| kept.copied.version == copy.copied.version);
             (found.is_some(), valid)
         }
     }
@@ -292,7 +377,7 @@ mod tests {
             for (line, version, foreign) in steps {
                 // Few of them, so that copies live for some steps.
                 sets.stream(u64::from(foreign == 0), 1_000_000);
-                let copy = LineCopy { line, version, seen: sets.came(0) };
+                let copy = LineCopy { line, copied: Copied { version, seen: sets.came(0) } };
                 let (way, valid) = sets.find(line, version);
                 proptest::prop_assert_eq!((way.found(), valid), listed.touch(copy));
                 proptest::prop_assert_eq!(sets.peek(line, version), valid);

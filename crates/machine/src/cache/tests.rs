@@ -166,7 +166,7 @@ fn only_what_leaves_the_last_level_cache_is_on_the_bus() {
     assert_eq!(wait(1, 5, WRITE), 0); // transfer within the last-level cache
     assert_eq!(wait(2, 5, WRITE), 50); // transfer to another one: slot 1
     assert_eq!(wait(4, 6, READ), 100); // memory: slot 2
-    let of = |cpu| cache.stats(CpuId(cpu)).bus_transactions;
+    let of = |cpu| cache.stats(CpuId(cpu)).bus_transactions();
     assert_eq!([of(0), of(1), of(2), of(4)], [1, 0, 1, 1]);
 }
 
@@ -175,7 +175,7 @@ fn a_range_touches_each_of_its_lines_once() {
     let mut cache = CacheModel::new(&machine());
     let access = cache.touch_range(CpuId(0), T0, 0x1000 + 60, 8, READ);
     assert_eq!(access.cost_ps, 2 * MEMORY);
-    assert_eq!(cache.stats(CpuId(0)).accesses, 2);
+    assert_eq!(cache.stats(CpuId(0)).accesses(), 2);
     let access = cache.touch_range(CpuId(0), T0, 0x1000, 128, READ);
     assert_eq!((access.cost_ps, access.miss), (2 * HIT, false));
 }
@@ -205,11 +205,11 @@ fn misses_of_a_walk(machine: &Machine, tasks: u32) -> u64 {
     let addresses = TaskAddresses::new(machine);
     let mut misses = 0;
     for _ in 0..2 {
-        let before = cache.stats(CpuId(0)).misses;
+        let before = cache.stats(CpuId(0)).misses();
         for task in 0..tasks {
             cache.touch(CpuId(0), T0, addresses.of(TaskId(task)), READ);
         }
-        misses = cache.stats(CpuId(0)).misses - before;
+        misses = cache.stats(CpuId(0)).misses() - before;
     }
     misses
 }
@@ -276,7 +276,7 @@ enum OnBus {
 fn causes(before: &CacheStats, after: &CacheStats) -> (Option<Miss>, Option<OnBus>) {
     let more = |of: fn(&CacheStats) -> u64| of(after) - of(before);
     let miss = match (
-        more(|stats| stats.misses),
+        more(|stats| stats.misses()),
         more(|stats| stats.misses_first),
         more(|stats| stats.misses_coherence),
     ) {
@@ -287,7 +287,7 @@ fn causes(before: &CacheStats, after: &CacheStats) -> (Option<Miss>, Option<OnBu
         impossible => panic!("{impossible:?}"),
     };
     let bus = match (
-        more(|stats| stats.bus_transactions),
+        more(|stats| stats.bus_transactions()),
         more(|stats| stats.bus_transfers),
         more(|stats| stats.bus_invalidations),
     ) {
