@@ -120,13 +120,12 @@ pub extern "C" fn touch(context: Context, place: *const c_void, bytes: u32, writ
     }
 }
 
-#[inline]
+// Not inlined, as its callers are many and what they have of their own is short.
+#[inline(never)]
 fn access(context: Context, address: u64, bytes: u32, write: bool) {
     context.env(|env| {
-        let access = env
-            .cache
-            .borrow_mut()
-            .touch_range(env.cpu, env.now(), address, bytes, write);
+        let mut cache = env.cache.borrow_mut();
+        let access = cache.touch_range(env.cpu, env.now(), address, bytes, write);
         env.charge_ps(access.cost_ps);
     });
 }
@@ -162,6 +161,7 @@ pub extern "C" fn examine(context: Context, _: *const c_void, index: u32) {
 /// taken or released, comes unannounced.
 ///
 /// Model: what a walk prefetches beyond its last candidate is not fetched.
+#[inline(never)]
 fn examine_ahead(context: Context, address: u64, bytes: u32) {
     let asked = context.with(|host| host.current().prefetch);
     let arrived = context.env(|env| {

@@ -150,7 +150,7 @@ impl TaskAddresses {
     }
 
     /// The scheduling fields of `task`.
-    #[inline]
+    #[inline(always)]
     pub fn of(&self, task: TaskId) -> u64 {
         let block = TASKS + u64::from(task.0) * self.stride;
         block + self.offset + self.colour_shift(block)
@@ -159,7 +159,7 @@ impl TaskAddresses {
     /// By how many bytes the structure in `block` is shifted: the address bits just above the index
     /// of the cache choose the line (Yamamura, Hirai, Sato, Yamamoto, Naruse, Kumon: *Speeding up
     /// kernel scheduler by reducing cache misses*, FREENIX 2002, section 3).
-    #[inline]
+    #[inline(always)]
     fn colour_shift(&self, block: u64) -> u64 {
         // Each look at a task comes here, and most layouts need no division.
         if self.colours == 1 {
