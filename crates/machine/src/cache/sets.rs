@@ -164,7 +164,7 @@ impl Sets {
             Place::First => {}
             Place::Other(place) => self.others.replace(set.others, place, before),
             Place::Nowhere => {
-                let depth = 1 + way.came.wrapping_sub(before.copied.seen);
+                let depth = way.came.wrapping_sub(before.copied.seen).saturating_add(1);
                 // If it is gone now that a line came before it, so are all others.
                 if before.line != FREE && depth < self.ways {
                     self.others.push(&mut set.others, before);
