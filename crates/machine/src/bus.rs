@@ -139,6 +139,20 @@ mod tests {
         assert_eq!(bus.transaction(window + 5), 0);
         assert_eq!(bus.transaction(5), 0);
         assert_eq!(bus.transaction(window + 5), 999_995);
+        // Nor is it booked where its slot of the new lap is free.
+        assert_eq!(bus.transaction(2_000_000), 0);
+        assert_eq!(bus.transaction(window + 2_000_000), 0);
+    }
+
+    #[test]
+    fn nobody_queues_for_longer_than_a_window() {
+        let mut bus = Bus::new(1_000_000);
+        let slots = bus.ring.len() as u64 * SLOTS_PER_WORD;
+        for slot in 0..slots {
+            assert_eq!(bus.transaction(0), slot * 1_000_000);
+        }
+        assert_eq!(bus.transaction(0), slots * 1_000_000);
+        assert_eq!(bus.transaction(0), slots * 1_000_000);
     }
 
     #[test]

@@ -409,9 +409,9 @@ fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
     rule(
         memory.cache_bytes.is_multiple_of(way_bytes)
             && (memory.cache_bytes / way_bytes).is_power_of_two()
-            && memory.cache_bytes <= 1 << 30,
+            && memory.cache_bytes <= 1 << 29,
         "memory.cache_bytes",
-        "must be line_bytes × ways × a power of two, at most 1 GiB",
+        "must be line_bytes × ways × a power of two, at most 512 MiB",
     );
     rule(
         memory.llc_hit_ps == 0 || memory.llc_hit_ps >= memory.hit_ps,
