@@ -158,3 +158,14 @@ fn on_a_machine_of_today_too() {
     assert!(page.contains("Simulated on server-2x96x2, not on the machines of the studies"));
     assert!(page.contains("on 384 CPUs: it is too small"));
 }
+
+#[test]
+fn what_has_no_real_side_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), "reproduce feature-study --quick --vm");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("\n! not emulated: 2 runs on more than 8 CPUs\n"),
+        "{text}"
+    );
+}

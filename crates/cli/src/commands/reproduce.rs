@@ -144,23 +144,27 @@ struct Real {
 }
 
 impl Real {
-    /// What repeats the real side of a simulation; `None` where there is none.
-    fn command(spec: &SimSpec, simulated: &RunResult) -> Option<String> {
-        // Layouts are the modelled caches' alone.
-        let there_is_one = simulated.cpus <= EMULATED_CPUS_MAX && spec.task_layout.is_none();
-        there_is_one.then(|| {
-            format!(
-                "schedlab run --vm -c {} -s {} --seed {} {}",
-                simulated.cpus,
-                quote(&spec.scheduler.to_string()),
-                spec.seed,
-                quote(&spec.workload)
-            )
-        })
+    /// What repeats the real side of a simulation, or why it has none.
+    fn command(spec: &SimSpec, simulated: &RunResult) -> Result<String, String> {
+        if spec.task_layout.is_some() {
+            return Err(
+                "with a layout of task structures, which is the modelled caches' alone".to_owned(),
+            );
+        }
+        if simulated.cpus > EMULATED_CPUS_MAX {
+            return Err(format!("on more than {EMULATED_CPUS_MAX} CPUs"));
+        }
+        Ok(format!(
+            "schedlab run --vm -c {} -s {} --seed {} {}",
+            simulated.cpus,
+            quote(&spec.scheduler.to_string()),
+            spec.seed,
+            quote(&spec.workload)
+        ))
     }
 
     fn of(&self, spec: &SimSpec, simulated: &RunResult) -> Option<&RunResult> {
-        self.done.get(&Self::command(spec, simulated)?)
+        self.done.get(&Self::command(spec, simulated).ok()?)
     }
 
     /// Runs the real side of all these simulations: a machine for each number of CPUs.
@@ -172,9 +176,14 @@ impl Real {
         time_limit_s: u64,
     ) -> anyhow::Result<()> {
         let mut machines: BTreeMap<u32, Vec<(String, Job)>> = BTreeMap::new();
+        let mut without: BTreeMap<String, u32> = BTreeMap::new();
         for (spec, simulated) in specs.iter().zip(simulated) {
-            let Some(command) = Self::command(spec, simulated) else {
-                continue;
+            let command = match Self::command(spec, simulated) {
+                Ok(command) => command,
+                Err(why) => {
+                    *without.entry(why).or_default() += 1;
+                    continue;
+                }
             };
             if let Some(known) = journal.find_real(&command, &spec.workload) {
                 self.done.insert(command, known);
@@ -190,6 +199,10 @@ impl Real {
                 };
                 jobs.push((command, job));
             }
+        }
+        for (why, nr) in without {
+            let runs = if nr == 1 { "run" } else { "runs" };
+            self.notes.push(format!("not emulated: {nr} {runs} {why}"));
         }
         for (cpus, jobs) in machines {
             let (commands, jobs): (Vec<String>, Vec<Job>) = jobs.into_iter().unzip();
