@@ -80,6 +80,15 @@ fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
     })
 }
 
+/// The first few of a list, and how many more there are.
+fn some_of(list: &[String]) -> String {
+    const SHOWN: usize = 8;
+    match list.len().saturating_sub(SHOWN) {
+        0 => list.join(", "),
+        more => format!("{} and {more} more", list[..SHOWN].join(", ")),
+    }
+}
+
 fn result(report: &Report, args: &LoadArgs) -> RunResult {
     let mut measures = Measures::default();
     let message = match &report.end {
@@ -87,7 +96,7 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
         End::TimedOut(left) => Some(format!(
             "not finished after {} s: {}; give it more with --time-limit",
             args.time_limit,
-            left.join(", ")
+            some_of(left)
         )),
     };
     if message.is_none() {
@@ -124,5 +133,18 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
         ),
         measures,
         ..RunResult::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_list_some_are_named() {
+        let list = |nr: u32| (0..nr).map(|i| i.to_string()).collect::<Vec<_>>();
+        assert_eq!(some_of(&list(2)), "0, 1");
+        assert_eq!(some_of(&list(8)), "0, 1, 2, 3, 4, 5, 6, 7");
+        assert_eq!(some_of(&list(509)), "0, 1, 2, 3, 4, 5, 6, 7 and 501 more");
     }
 }
