@@ -363,6 +363,11 @@ impl Measurement {
         if cpus.len() <= MAX_CPUS {
             m.int("schedule.priority_inversions", sum("inversions"));
         }
+        let lengths = sum("lengths");
+        if lengths > 0 {
+            m.mean("runqueue.len_mean", sum("length_sum").into(), lengths);
+            m.int("runqueue.len_max", max("length_max"));
+        }
         if self.rq_locks_known && self.has(&["on_contention", "on_contention_end"]) {
             let waits = sum("rq_contentions");
             m.int("lock.rq.queued_waits", waits);

@@ -3,8 +3,8 @@
  * Measures what a scheduler does to a workload, from the kernel's own tracepoints.
  *
  * The workload is the process that the runner names in root_pid and everything it starts.
- * Counters are kept per CPU, so that measuring shares no cache line between CPUs; events are
- * streamed only where the runner asks for them.
+ * Counters are kept per CPU, so that measuring shares no cache line between CPUs but those of the
+ * number of runnable tasks and of who waits; events are streamed only where the runner asks for them.
  */
 #include <scx/common.bpf.h>
 #include "measure.h"
@@ -40,6 +40,7 @@ struct task_note {
 	bool waiting;	/* runnable and not running */
 	bool woken;	/* waiting since a wakeup from sleep */
 	bool yielding;	/* inside sched_yield() */
+	bool runnable;	/* counted in nr_runnable */
 	/* Which element of better_waits counts this task; 0: none. */
 	u32 counted_at;
 };
@@ -90,6 +91,9 @@ u32 waits_of[WAIT_ROWS * PRIOS] SEC(".bss.waits");
 u64 prios_seen[PRIO_WORDS] SEC(".bss.waits");
 u32 worst_prio SEC(".bss.waits");
 
+/* Runnable tasks of the workload, running ones included. */
+u64 nr_runnable SEC(".bss.waits");
+
 extern struct rq runqueues __ksym __weak;
 
 static struct cpu_counters *mine(void)
@@ -102,6 +106,33 @@ static struct cpu_counters *mine(void)
 static struct task_note *note_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&notes, p, NULL, 0);
+}
+
+static void becomes_runnable(struct task_note *note)
+{
+	if (note->runnable)
+		return;
+	note->runnable = true;
+	__sync_fetch_and_add(&nr_runnable, 1);
+}
+
+static void is_runnable_no_more(struct task_note *note)
+{
+	if (!note->runnable)
+		return;
+	note->runnable = false;
+	__sync_fetch_and_add(&nr_runnable, -1);
+}
+
+/* A switch finds this many; the task that leaves is not removed yet. */
+static void count_runnable(struct cpu_counters *c)
+{
+	u64 nr = nr_runnable;
+
+	c->lengths++;
+	c->length_sum += nr;
+	if (nr > c->length_max)
+		c->length_max = nr;
 }
 
 static void begins_to_wait(struct task_struct *p, struct task_note *note)
@@ -230,12 +261,16 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *p)
 {
 	struct cpu_counters *c = mine();
+	struct task_note *note;
 
 	if (!c || !root_pid || p->tgid != root_pid)
 		return 0;
 	if (!root_exec_ns)
 		root_exec_ns = bpf_ktime_get_ns();
-	if (!bpf_task_storage_get(&notes, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE))
+	note = bpf_task_storage_get(&notes, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (note)
+		becomes_runnable(note);
+	else
 		c->lost++;
 	return 0;
 }
@@ -296,6 +331,7 @@ static int woken(struct task_struct *p, u32 kind)
 	now = bpf_ktime_get_ns();
 	if (kind == EVENT_WAKEUP)
 		c->wakeups++;
+	becomes_runnable(note);
 	/* One that is woken before it has left its CPU does not wait. */
 	if (!note->running && !note->waiting) {
 		note->waiting = true;
@@ -414,6 +450,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	from = prev->pid ? note_of(prev) : NULL;
 	to = next->pid ? note_of(next) : NULL;
 	if (from) {
+		count_runnable(c);
 		if (from->running) {
 			from->ran_ns += now - from->since_ns;
 			from->wanted_ns += now - from->since_ns;
@@ -432,6 +469,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 				left = LEFT_YIELDED;
 			}
 		} else {
+			is_runnable_no_more(from);
 			c->switches_voluntary++;
 			/* TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE: kernel's include/linux/sched.h */
 			if (prev_state & (0x80 | 0x10 | 0x20))
@@ -442,6 +480,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		u32 cpu = bpf_get_smp_processor_id();
 
 		c->switches_in++;
+		if (!from)
+			count_runnable(c);
 		waits_no_more(to);
 		if (better_one_waits(next->prio, cpu))
 			c->inversions++;

@@ -44,6 +44,9 @@ struct cpu_counters {
 	__u64 switches_in;		/* to a workload task */
 	__u64 elsewhere;		/* the part of those that last ran on another CPU */
 	__u64 inversions;		/* the part of those while a better one waited that may run there */
+	__u64 lengths;			/* switches from or to a workload task */
+	__u64 length_sum;		/* over those: how many workload tasks were runnable */
+	__u64 length_max;
 	__u64 switches_all;		/* to any task but the idle task */
 	__u64 wakeups;
 	__u64 migrations[NR_REACHES];

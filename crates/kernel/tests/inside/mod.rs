@@ -69,6 +69,10 @@ const CHECKS: &[(&str, Check)] = &[
         "starts_before_a_better_task_are_inversions",
         starts_before_a_better_task_are_inversions,
     ),
+    (
+        "run_queues_are_as_long_as_known",
+        run_queues_are_as_long_as_known,
+    ),
     ("events_make_a_whole_trace", events_make_a_whole_trace),
     (
         "failures_of_programs_are_told",
@@ -527,6 +531,29 @@ fn starts_before_a_better_task_are_inversions(_: &Inside<'_>) -> Result<String, 
         || format!("{inversions} inversions in {turns} turns"),
     )?;
     Ok(format!("{inversions} in {turns} turns"))
+}
+
+/// On one CPU: of two who play ping-pong one has just been woken when the other leaves. Four yielders stay
+/// runnable until they end one after another.
+fn run_queues_are_as_long_as_known(_: &Inside<'_>) -> Result<String, String> {
+    let mut told = Vec::new();
+    for (arguments, length) in [
+        (vec!["pingpong", "500"], 2.0),
+        (vec!["yielders", "4", "500"], 4.0),
+    ] {
+        let outcome = measured("fifo", &arguments, false)?;
+        let (mean, max) = (
+            number(&outcome, "runqueue.len_mean")?,
+            number(&outcome, "runqueue.len_max")?,
+        );
+        // The main thread starts the others; in the end there are fewer.
+        ensure(
+            (length - 0.3..=length + 0.2).contains(&mean) && (length..=length + 1.0).contains(&max),
+            || format!("{arguments:?}: mean {mean}, most {max}"),
+        )?;
+        told.push(format!("{}: {mean:.2}", arguments[0]));
+    }
+    Ok(told.join("; "))
 }
 
 #[derive(Default)]
