@@ -168,4 +168,6 @@ fn what_has_no_real_side_is_told() {
         text.contains("\n! not emulated: 2 runs on more than 8 CPUs\n"),
         "{text}"
     );
+    let page = read(folder.path(), "reproduce.html");
+    assert!(page.contains("not emulated: 2 runs on more than 8 CPUs"));
 }

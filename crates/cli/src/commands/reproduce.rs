@@ -81,23 +81,21 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         told.push((experiment, panels));
     }
     // The sizes are those of the studies' machines.
-    let small = match args.machine.is_some() || args.cpus.is_some() {
+    let mut notes = match args.machine.is_some() || args.cpus.is_some() {
         true => experiments::too_small(&results),
         false => Vec::new(),
     };
-    for note in &small {
+    notes.append(&mut real.notes);
+    for note in &notes {
         let _ = writeln!(text, "! {note}");
     }
     let mut all = results;
     all.extend(real.done.into_values());
-    for note in &real.notes {
-        let _ = writeln!(text, "! {note}");
-    }
     for run in all.iter().filter(|run| !run.is_done()) {
         let why = run.message.as_deref().unwrap_or_default();
         let _ = writeln!(text, "! {} {why}\n  replay: {}", run.exit, run.replay);
     }
-    write_page(html, &told, args, small)?;
+    write_page(html, &told, args, notes)?;
     let status = deliver(&all, &text, args.json.as_deref(), json)?;
     if !args.json.as_deref().is_some_and(is_stdout) {
         writeln!(std::io::stdout(), "\nfigures: {}", args.html.display())?;
@@ -110,7 +108,7 @@ fn write_page(
     mut html: Output,
     told: &[(Experiment, Vec<experiments::Panel>)],
     args: &ReproduceArgs,
-    small: Vec<String>,
+    notes: Vec<String>,
 ) -> anyhow::Result<()> {
     let mut lead = vec![
         "Medians of simulated runs; strokes reach from the lowest to the highest of all seeds. Hollow points were published. Whether a published value was used to calibrate the machine or is predicted stands in the tables.".to_owned(),
@@ -124,7 +122,7 @@ fn write_page(
     if args.quick {
         lead.push("A first impression (--quick): smaller workloads and one seed. What was published of larger ones is not shown beside them.".to_owned());
     }
-    lead.extend(small);
+    lead.extend(notes);
     let page = experiments::page(told, lead).html();
     html.write_all(page.as_bytes())
         .with_context(|| format!("cannot write {}", args.html.display()))?;
