@@ -314,16 +314,13 @@ fn cache_measures(cache: &CacheModel, nr_cpus: usize, measures: &mut Measures) {
         "cache.bus_transactions",
         sum(|stats| stats.bus_transactions()),
     );
-    let (transfers, invalidations) = (
-        sum(|stats| stats.bus_transfers),
+    // Whatever memory serves has left the last-level cache.
+    measures.int("cache.bus_memory", sum(|stats| stats.from_memory));
+    measures.int("cache.bus_transfers", sum(|stats| stats.bus_transfers));
+    measures.int(
+        "cache.bus_invalidations",
         sum(|stats| stats.bus_invalidations),
     );
-    measures.int(
-        "cache.bus_memory",
-        sum(|stats| stats.bus_transactions()) - transfers - invalidations,
-    );
-    measures.int("cache.bus_transfers", transfers);
-    measures.int("cache.bus_invalidations", invalidations);
     for structure in Structure::ALL {
         let counts = cache.by_structure(structure);
         let name = structure.name();

@@ -41,7 +41,7 @@ struct task_note {
 	bool woken;	/* waiting since a wakeup from sleep */
 	bool yielding;	/* inside sched_yield() */
 	bool runnable;	/* counted in nr_runnable */
-	/* Which element of better_waits counts this task; 0: none. */
+	/* Which element of waits_of counts this task; 0: none. */
 	u32 counted_at;
 };
 
