@@ -660,7 +660,7 @@ heading = "scaling"
                 seeds: 3,
             })
         };
-        // Published: 15 µs on 2 CPUs, which the profile was fitted to, and 13 on 3, which it was not.
+        // Published: 15 µs on 2 CPUs and 13 on 3; the profile was fitted to both.
         let dss = &panel.rows[0];
         assert_eq!(dss.scheduler, "dss");
         assert_eq!(dss.cells[0].simulated, summary(4.0, 2.0, 6.0));
@@ -668,7 +668,7 @@ heading = "scaling"
         assert_eq!(dss.cells[0].standing, Some(Standing::Calibration));
         assert_eq!(dss.cells[0].ratio(), Some(4.0 / 15.0));
         assert_eq!(dss.cells[1].published, Some(13.0));
-        assert_eq!(dss.cells[1].standing, Some(Standing::Predicted));
+        assert_eq!(dss.cells[1].standing, Some(Standing::Calibration));
         // Nobody published that of 10 rooms, or of MQ.
         assert_eq!(panel.rows[1].cells[0].published, None);
         assert_eq!(panel.rows[1].cells[0].simulated, summary(4.0, 2.0, 6.0));
@@ -860,6 +860,33 @@ heading = "scaling"
         };
         assert_eq!(standing_of("CFS+pin"), Standing::Calibration);
         assert_eq!(standing_of("CFS"), Standing::Predicted);
+    }
+
+    #[test]
+    fn what_was_published_of_other_cpus_and_metrics_is_a_prediction() {
+        let figures = published::read(published::BUILTIN_NAME, published::BUILTIN).unwrap();
+        let mut rows = Machine::builtin("netfinity-8500r").unwrap().calibrated_on;
+        for row in &mut rows {
+            row.cpus = vec![2];
+            row.metrics.retain(|metric| metric == "hold_mean");
+        }
+        let standing_of = |metric: &str, cpus: u32| {
+            let figure = figures
+                .iter()
+                .find(|figure| {
+                    figure.workload.starts_with("chat:rooms=20,messages=200")
+                        && (figure.metric.as_str(), figure.cpus) == (metric, Some(cpus))
+                })
+                .unwrap();
+            let result = RunResult {
+                cpus,
+                ..RunResult::default()
+            };
+            standing(figure, &result, &rows)
+        };
+        assert_eq!(standing_of("hold_mean", 2), Standing::Calibration);
+        assert_eq!(standing_of("hold_mean", 3), Standing::Predicted);
+        assert_eq!(standing_of("hold_max", 2), Standing::Predicted);
     }
 
     /// A calibrated row that is not in the published file, or misspelt, would never be recognised.
