@@ -53,9 +53,13 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
             .filter(|(spec, _)| mine(spec))
             .map(|(_, result)| result.clone())
             .collect();
+        let of = match args.repeat {
+            1 => "one seed".to_owned(),
+            seeds => format!("medians of {seeds} seeds"),
+        };
         let title = format!(
-            "{} under {scheduler} on {}: published ({}) and simulated,\nmedians of {} seeds",
-            group.workload, group.machine, group.study, args.repeat
+            "{} under {scheduler} on {}:\npublished ({}) and simulated, {of}",
+            group.workload, group.machine, group.study
         );
         if !text.is_empty() {
             text.push('\n');

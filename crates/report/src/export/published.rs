@@ -6,9 +6,29 @@ use crate::export::number::{digits, grouped};
 use crate::published::{Aim, Compared, Metric};
 
 /// Width of the first column.
-const LABEL: usize = 14;
-/// Width of the others.
-const COLUMN: usize = 9;
+const LABEL: usize = 12;
+/// Between two columns. The mark of a miss hangs over into it, so that numbers stay below each other.
+const GAP: usize = 2;
+
+/// A line of the comparison: its label, and a word for each number of CPUs.
+struct Row {
+    label: &'static str,
+    words: Vec<String>,
+}
+
+impl Row {
+    fn new(
+        label: &'static str,
+        cells: &[Compared],
+        word: impl Fn(&Compared) -> Option<String>,
+    ) -> Self {
+        let words = cells.iter().map(|cell| word(cell).unwrap_or_default());
+        Row {
+            label,
+            words: words.collect(),
+        }
+    }
+}
 
 /// The comparison for a terminal. `*` marks a missed aim.
 pub fn render(title: &str, compared: &[(&Metric, Vec<Compared>)]) -> String {
@@ -17,53 +37,53 @@ pub fn render(title: &str, compared: &[(&Metric, Vec<Compared>)]) -> String {
         text.push_str("nothing to compare\n");
         return text;
     };
-    line(&mut text, "CPUs", first, |cell| Some(cell.cpus.to_string()));
-    let (mut met, mut aims) = (0, 0);
-    for (metric, row) in compared {
-        let _ = writeln!(text, "{}", metric.heading);
-        if row.iter().any(|cell| cell.published.is_some()) {
-            line(&mut text, "  published", row, |cell| {
-                cell.published.map(grouped)
-            });
-        }
-        line(&mut text, "  simulated", row, |cell| {
-            cell.simulated.map(grouped)
-        });
-        let (label, apart): (_, fn(f64, f64) -> String) = match metric.aim {
-            Some(Aim::Points(_)) => ("  difference", |a, b| format!("{:+.1}", b - a)),
-            _ => ("  ratio", |a, b| digits(b / a)),
-        };
-        if row.iter().any(|cell| cell.published.is_some()) {
-            line(&mut text, label, row, |cell| {
-                let (published, simulated) = cell.published.zip(cell.simulated)?;
-                let mark = if cell.met == Some(false) { "*" } else { "" };
-                Some(format!("{}{mark}", apart(published, simulated)))
-            });
-        }
-        aims += row.iter().filter(|cell| cell.met.is_some()).count();
-        met += row.iter().filter(|cell| cell.met == Some(true)).count();
+    let mut rows = vec![Row::new("CPUs", first, |cell| Some(cell.cpus.to_string()))];
+    for (metric, cells) in compared {
+        rows.extend(block(metric, cells));
     }
+    // As narrow as the numbers allow: seven numbers of CPUs fit into 80 columns.
+    let words = rows.iter().flat_map(|row| &row.words);
+    let width = words.map(|word| word.trim_end_matches('*').len()).max();
+    for row in &rows {
+        line(&mut text, row, GAP + width.unwrap_or_default());
+    }
+    let cells = || compared.iter().flat_map(|(_, cells)| cells);
+    let aims = cells().filter(|cell| cell.met.is_some()).count();
+    let met = cells().filter(|cell| cell.met == Some(true)).count();
     if aims > 0 {
         let _ = writeln!(text, "\n{met} of {aims} aims met; misses are marked *");
     }
     text
 }
 
-fn line(
-    text: &mut String,
-    label: &str,
-    row: &[Compared],
-    of: impl Fn(&Compared) -> Option<String>,
-) {
-    let mut line = format!("{label:LABEL$}");
-    for cell in row {
-        let word = of(cell).unwrap_or_default();
-        // The mark of a miss hangs over, so that numbers stay below each other.
-        let overhang = usize::from(word.ends_with('*'));
-        let _ = write!(line, "{word:>width$}", width = COLUMN + overhang);
-        if overhang == 0 {
-            line.push(' ');
-        }
+/// The lines of one metric, its heading first.
+fn block(metric: &Metric, cells: &[Compared]) -> Vec<Row> {
+    let simulated = Row::new("  simulated", cells, |cell| cell.simulated.map(grouped));
+    let heading = Row::new(metric.heading, &[], |_| None);
+    if cells.iter().all(|cell| cell.published.is_none()) {
+        return vec![heading, simulated];
+    }
+    let published = Row::new("  published", cells, |cell| cell.published.map(grouped));
+    let (label, apart): (_, fn(f64, f64) -> String) = match metric.aim {
+        Some(Aim::Points(_)) => ("  difference", |a, b| format!("{:+.1}", b - a)),
+        _ => ("  ratio", |a, b| digits(b / a)),
+    };
+    let apart = Row::new(label, cells, |cell| {
+        let (published, simulated) = cell.published.zip(cell.simulated)?;
+        let mark = if cell.met == Some(false) { "*" } else { "" };
+        Some(format!("{}{mark}", apart(published, simulated)))
+    });
+    vec![heading, published, simulated, apart]
+}
+
+fn line(text: &mut String, row: &Row, column: usize) {
+    let mut line = format!("{:LABEL$}", row.label);
+    let mut end = LABEL;
+    for word in &row.words {
+        end += column;
+        let number = word.trim_end_matches('*');
+        let space = end.saturating_sub(line.len() + number.len());
+        let _ = write!(line, "{:space$}{word}", "");
     }
     text.push_str(line.trim_end());
     text.push('\n');
@@ -103,18 +123,32 @@ mod tests {
         let expected = "\
 title
 
-CPUs                  2         8
+CPUs              2      8
 lock contention, %
-  published        18.3      86.6
-  simulated        30.1      80.1
-  difference      +11.8*     -6.5
+  published    18.3   86.6
+  simulated    30.1   80.1
+  difference  +11.8*  -6.5
 mean hold, µs
-  published          15
-  simulated        15.2     1,234
-  ratio            1.01
+  published      15
+  simulated    15.2  1,234
+  ratio        1.01
 
 2 of 3 aims met; misses are marked *
 ";
         assert_eq!(found, expected, "\n{found}");
+    }
+
+    #[test]
+    fn seven_numbers_of_cpus_fit_into_80_columns() {
+        let metric = Metric::find("hold_mean").unwrap();
+        let cell = |cpus| Compared {
+            cpus,
+            published: Some(144_429.0),
+            simulated: Some(288_858.0),
+            met: Some(false),
+        };
+        let text = render("title", &[(metric, (2..=8).map(cell).collect())]);
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{widest:?}\n{text}");
     }
 }
