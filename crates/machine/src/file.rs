@@ -434,6 +434,13 @@ fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
         "must not be below transfer_node_ps",
     );
     rule(
+        memory
+            .llcs_per_bus
+            .is_none_or(|llcs| llcs > 0 && machine.topology.nr_nodes() == 1),
+        "memory.llcs_per_bus",
+        "must be 1 or more, and the machine must have one node",
+    );
+    rule(
         layout.colours > 0,
         "task_layout.colours",
         "must be 1 or more",
@@ -612,6 +619,27 @@ mod tests {
             let broken = format!("{field} = {{ value = {value}, source = \"guess\" }}");
             let error = message(&line(&format!("{field} =")), &broken);
             assert!(error.contains(what), "{field} = {value}: {error}");
+        }
+    }
+
+    #[test]
+    fn several_buses_are_within_one_node() {
+        let with = |name: &str, llcs: u32| {
+            let machine = Machine::builtin(name).unwrap();
+            let line = format!("[memory]\nllcs_per_bus = {{ value = {llcs}, source = \"guess\" }}");
+            let text = machine.to_toml().replace("[memory]", &line);
+            Machine::from_toml("x.toml", &text)
+        };
+        let machine = with("laptop", 1).unwrap();
+        assert_eq!(machine.memory.llcs_per_bus, Some(1));
+        let again = Machine::from_toml("again", &machine.to_toml()).unwrap();
+        assert_eq!(again.memory, machine.memory);
+        for (name, llcs) in [("laptop", 0), ("server-2x96x2", 1)] {
+            let error = with(name, llcs).unwrap_err().to_string();
+            assert!(
+                error.contains("memory.llcs_per_bus: must be 1 or more"),
+                "{error}"
+            );
         }
     }
 

@@ -51,10 +51,14 @@ pub struct Memory {
     /// A miss served by another CPU's cache that holds the line modified, or making a line one's
     /// own that another has too, in the same last-level cache …
     pub transfer_llc_ps: u64,
-    /// … in the same node …
+    /// … in the same node and on the same processor bus …
     pub transfer_node_ps: u64,
-    /// … in another node.
+    /// … in another node or on another bus.
     pub transfer_remote_ps: u64,
+    /// Last-level caches on one processor bus, where a chip set joins several in one node; none: all
+    /// of a node are equally far from each other. Policies see nodes, not buses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub llcs_per_bus: Option<u32>,
     /// An uncontended atomic operation on an owned line, above the access itself.
     pub atomic_ps: u64,
     /// Time one transaction occupies what the last-level caches share (front-side bus, memory,

@@ -28,11 +28,11 @@ mod tests;
 
 use std::ops::RangeInclusive;
 
-use schedlab_trace::{CpuId, Instant, MigrationReach};
+use schedlab_trace::{CpuId, Instant};
 
+use crate::Machine;
 use crate::address::Structure;
 use crate::bus::Bus;
-use crate::{Machine, Topology};
 use directory::{Directory, Line};
 use sets::{Sets, Way};
 
@@ -116,11 +116,12 @@ pub const PAGE_BYTES: u64 = 4_096;
 #[derive(Clone, Copy, Debug)]
 struct Place {
     llc: u32,
-    node: u32,
+    /// Its node, or its processor bus where a node has several.
+    bus: u32,
     /// The bit of its last-level cache in [`Line::llcs`].
     llc_bit: u64,
-    /// The bits of all last-level caches of its node.
-    node_bits: u64,
+    /// The bits of all last-level caches of its bus.
+    bus_bits: u64,
 }
 
 /// What the model keeps of a CPU.
@@ -199,7 +200,7 @@ impl CacheModel {
                 })
                 .collect(),
             places: (0..nr_caches)
-                .map(|core| place(topology, cpu_of_core(core)))
+                .map(|core| place(machine, cpu_of_core(core)))
                 .collect(),
             sets: vec![Sets::new(sets as u32, memory.ways); nr_caches],
             directory: Directory::new(),
@@ -441,11 +442,11 @@ impl CacheModel {
 }
 
 impl Place {
-    /// 0 = same last-level cache, 1 = same node, 2 = another node.
+    /// 0 = same last-level cache, 1 = same bus, 2 = another bus or node.
     fn distance_to(&self, other: &Place) -> usize {
         if self.llc == other.llc {
             0
-        } else if self.node == other.node {
+        } else if self.bus == other.bus {
             1
         } else {
             2
@@ -454,7 +455,7 @@ impl Place {
 
     /// The distance of the farthest last-level cache in `llcs`.
     fn farthest(&self, llcs: u64) -> usize {
-        if llcs & !self.node_bits != 0 {
+        if llcs & !self.bus_bits != 0 {
             2
         } else if llcs & !self.llc_bit != 0 {
             1
@@ -464,18 +465,24 @@ impl Place {
     }
 }
 
-fn place(topology: &Topology, cpu: CpuId) -> Place {
+fn place(machine: &Machine, cpu: CpuId) -> Place {
+    let topology = &machine.topology;
+    let bus = |cpu| {
+        let at = topology.cpu(cpu);
+        let llcs_per_bus = machine.memory.llcs_per_bus;
+        llcs_per_bus.map_or(at.node, |llcs| at.llc / llcs)
+    };
     let here = topology.cpu(cpu);
-    let mut node_bits = 0;
+    let mut bus_bits = 0;
     for other in (0..topology.nr_cpus() as u32).map(CpuId) {
-        if other == cpu || topology.reach(cpu, other) != MigrationReach::Remote {
-            node_bits |= Line::llc_bit(topology.cpu(other).llc);
+        if bus(other) == bus(cpu) {
+            bus_bits |= Line::llc_bit(topology.cpu(other).llc);
         }
     }
     Place {
         llc: here.llc,
-        node: here.node,
+        bus: bus(cpu),
         llc_bit: Line::llc_bit(here.llc),
-        node_bits,
+        bus_bits,
     }
 }

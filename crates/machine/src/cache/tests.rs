@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use schedlab_trace::TaskId;
 
 use super::*;
-use crate::TaskAddresses;
+use crate::{TaskAddresses, Topology};
 
 const HIT: u64 = 10;
 const LLC: u64 = 100;
@@ -31,6 +31,14 @@ fn machine() -> Machine {
     machine.memory.transfer_remote_ps = TRANSFER[2];
     machine.memory.bus_ps = 0;
     machine.memory.evict_lines_per_ms = 1_000;
+    machine
+}
+
+/// As [`machine`], but one node with two processor buses, each as far from the other as a node.
+fn two_buses() -> Machine {
+    let mut machine = machine();
+    machine.topology = Topology::new(1, 4, 2, 2);
+    machine.memory.llcs_per_bus = Some(2);
     machine
 }
 
@@ -74,6 +82,23 @@ fn a_modified_line_costs_its_distance() {
             );
         }
     }
+}
+
+#[test]
+fn another_bus_is_as_far_as_another_node() {
+    // CPUs 0 and 1 share a last-level cache, 2 is on the same bus, 4 on the other one.
+    for (reader, cost) in [(1, TRANSFER[0]), (2, TRANSFER[1]), (4, TRANSFER[2])] {
+        let mut cache = CacheModel::new(&two_buses());
+        cache.touch(CpuId(0), T0, 0, WRITE);
+        assert_eq!(cache.touch(CpuId(reader), T0, 0, READ).cost_ps, cost);
+        // The other has a copy now: making the line one's own again goes as far.
+        assert_eq!(cache.touch(CpuId(0), T0, 0, WRITE).cost_ps, cost);
+    }
+    let mut one_bus = two_buses();
+    one_bus.memory.llcs_per_bus = None;
+    let mut cache = CacheModel::new(&one_bus);
+    cache.touch(CpuId(0), T0, 0, WRITE);
+    assert_eq!(cache.touch(CpuId(4), T0, 0, READ).cost_ps, TRANSFER[1]);
 }
 
 #[test]
@@ -578,9 +603,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn the_model_does_what_the_slow_one_does(steps in prop::collection::vec(step(), 1..400)) {
-        let mut fast = CacheModel::new(&machine());
-        let mut slow = SlowModel::new(machine());
+    fn the_model_does_what_the_slow_one_does(
+        steps in prop::collection::vec(step(), 1..400),
+        buses in any::<bool>(),
+    ) {
+        let machine = if buses { two_buses() } else { machine() };
+        let mut fast = CacheModel::new(&machine);
+        let mut slow = SlowModel::new(machine);
         for (index, step) in steps.iter().enumerate() {
             match *step {
                 Step::Touch(cpu, line, write) => {
