@@ -57,6 +57,7 @@ pub struct Memory {
     pub transfer_remote_ps: u64,
     /// Last-level caches on one processor bus, where a chip set joins several in one node; none: all
     /// of a node are equally far from each other. Policies see nodes, not buses.
+    /// Each bus has its own `bus_ps`; what concerns caches on another one occupies all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llcs_per_bus: Option<u32>,
     /// An uncontended atomic operation on an owned line, above the access itself.

@@ -163,7 +163,8 @@ pub struct CacheModel {
     places: Vec<Place>,
     sets: Vec<Sets>,
     directory: Directory,
-    bus: Bus,
+    /// One for the whole machine, or the processor buses of its node.
+    buses: Vec<Bus>,
     by_offset: Option<Vec<LineCounts>>,
     by_structure: [LineCounts; Structure::ALL.len()],
 }
@@ -181,6 +182,9 @@ impl CacheModel {
             let found = cpus.find(|&cpu| topology.cpu(cpu).core as usize == core);
             found.unwrap_or(CpuId(0))
         };
+        let nr_buses = memory
+            .llcs_per_bus
+            .map_or(1, |llcs| topology.nr_llcs().div_ceil(llcs));
         let sets = memory.cache_bytes / u64::from(memory.line_bytes) / u64::from(memory.ways);
         CacheModel {
             line_shift: memory.line_bytes.trailing_zeros(),
@@ -204,7 +208,7 @@ impl CacheModel {
                 .collect(),
             sets: vec![Sets::new(sets as u32, memory.ways); nr_caches],
             directory: Directory::new(),
-            bus: Bus::new(memory.bus_ps),
+            buses: vec![Bus::new(memory.bus_ps); nr_buses as usize],
             by_offset: None,
             by_structure: [LineCounts::default(); Structure::ALL.len()],
         }
@@ -363,6 +367,7 @@ impl CacheModel {
 
         let mut cost_ps;
         let mut leaves_llc = false;
+        let mut leaves_bus = false;
         if valid {
             stats.upgrades += 1;
             cost_ps = self.hit_ps;
@@ -378,6 +383,7 @@ impl CacheModel {
                 let distance = place.distance_to(&self.places[usize::from(owner)]);
                 cost_ps = self.transfer_ps[distance];
                 leaves_llc = distance > 0;
+                leaves_bus = distance > 1;
                 stats.bus_transfers += u64::from(leaves_llc);
             } else if self.llc_hit_ps > 0 && line.llcs & place.llc_bit != 0 {
                 stats.from_llc += 1;
@@ -398,6 +404,7 @@ impl CacheModel {
                     cost_ps = cost_ps.max(self.transfer_ps[distance]);
                     stats.bus_invalidations += u64::from(distance > 0 && !leaves_llc);
                     leaves_llc |= distance > 0;
+                    leaves_bus |= distance > 1;
                 }
             }
             line.become_modified(me, place.llc_bit);
@@ -408,7 +415,16 @@ impl CacheModel {
         self.sets[usize::from(me)].put_first(way, number, version);
 
         if leaves_llc {
-            let wait = self.bus.transaction(miss.now.ns() * 1_000);
+            let now_ps = miss.now.ns() * 1_000;
+            let wait = match self.buses.as_mut_slice() {
+                [bus] => bus.transaction(now_ps),
+                // What concerns caches on another bus is on all of them.
+                buses if leaves_bus => {
+                    let waits = buses.iter_mut().map(|bus| bus.transaction(now_ps));
+                    waits.max().unwrap_or_default()
+                }
+                buses => buses[place.bus as usize].transaction(now_ps),
+            };
             if wait > 0 {
                 stats.bus_wait_ps += wait;
                 cost_ps += wait;

@@ -196,6 +196,25 @@ fn only_what_leaves_the_last_level_cache_is_on_the_bus() {
 }
 
 #[test]
+fn each_bus_carries_its_own_and_both_what_crosses() {
+    let mut machine = two_buses();
+    machine.memory.bus_ps = 500;
+    let mut cache = CacheModel::new(&machine);
+    let mut cost = |cpu, line: u64, write| cache.touch(CpuId(cpu), T0, line * 64, write).cost_ps;
+    // From memory: CPUs 0 and 2 are on the same bus, 4 and 6 on the other one.
+    assert_eq!(cost(0, 0, WRITE), MEMORY);
+    assert_eq!(cost(4, 1, WRITE), MEMORY);
+    assert_eq!(cost(2, 2, READ), MEMORY + 500);
+    // Within a bus: on that one only.
+    assert_eq!(cost(2, 0, READ), TRANSFER[1] + 1_000);
+    assert_eq!(cost(6, 3, READ), MEMORY + 500);
+    // From the other bus: on both, and the busier one decides.
+    assert_eq!(cost(0, 1, READ), TRANSFER[2] + 1_500);
+    assert_eq!(cost(2, 4, READ), MEMORY + 2_000);
+    assert_eq!(cost(6, 5, READ), MEMORY + 1_500);
+}
+
+#[test]
 fn a_range_touches_each_of_its_lines_once() {
     let mut cache = CacheModel::new(&machine());
     let access = cache.touch_range(CpuId(0), T0, 0x1000 + 60, 8, READ);
