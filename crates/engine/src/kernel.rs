@@ -405,7 +405,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Ends what is recorded and counted.
     fn close(&self) {
-        let end = Instant::from_ns(self.clock.get());
+        let makespan = (self.nr_alive.get() == 0 && self.tasks.len() > 0)
+            .then(|| Instant::from_ns(self.last_exit.get()));
+        // The CPU on which the last task exits has run ahead of the executor's clock: the run ends there.
+        let clock = Instant::from_ns(self.clock.get());
+        let end = makespan.map_or(clock, |last| last.max(clock));
         for cpu in &self.cpus {
             // A CPU that ran ahead to its next synchronisation point has recorded up to there.
             let at = Instant::from_ns(cpu.now.get().max(end.ns()));
@@ -420,8 +424,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .collect();
         *self.summary.borrow_mut() = Some(Summary {
             end,
-            makespan: (self.nr_alive.get() == 0 && self.tasks.len() > 0)
-                .then(|| Instant::from_ns(self.last_exit.get())),
+            makespan,
             begun: Instant::from_ns(self.begun.get()),
             work: self.work.get(),
             switches: self.switches.get(),

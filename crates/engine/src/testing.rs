@@ -402,6 +402,10 @@ pub(crate) fn run_checked(scenario: Scenario, policy: Stub) -> Checked {
     let found: Vec<String> = violations.first().iter().map(ToString::to_string).collect();
     assert!(found.is_empty(), "{found:#?}");
     let events = std::mem::take(&mut end.recorder.1.events);
+    let ended = events.iter().filter(|(_, _, event)| *event == Event::End);
+    let ended = ended.map(|&(at, ..)| at).min().expect("every CPU ends");
+    assert!(ended >= end.end.ns(), "{ended} {:?}", end.end);
+    assert!(end.makespan.is_none_or(|last| last <= end.end));
     Checked { end, events }
 }
 

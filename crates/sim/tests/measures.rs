@@ -182,6 +182,9 @@ fn every_measure_of_every_workload_is_documented() {
             );
             seen.extend(own.map(|own| (name, own.name)));
         }
+        // No task ends after the run.
+        let ns = |name| result.measures.number(name).unwrap();
+        assert!(ns("makespan_ns") <= ns("end_ns"), "{text}");
         // The score's own name is not taken by another measure.
         let score = model.measures[0].name;
         assert_eq!(

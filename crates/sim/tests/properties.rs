@@ -35,6 +35,12 @@ fn events(case: &Case, object: &Arc<Object>) -> Result<Vec<u8>, String> {
     if !end.unfinished.is_empty() {
         return Err(format!("unfinished: {:?}", end.unfinished));
     }
+    if end.makespan.is_none_or(|last| last > end.end) {
+        return Err(format!(
+            "ends at {:?}, its last task at {:?}",
+            end.end, end.makespan
+        ));
+    }
     let (checkers, bytes) = end.recorder;
     match violations(checkers) {
         found if found.is_empty() => Ok(bytes.0),

@@ -35,6 +35,31 @@ fn a_task_that_sleeps_once_has_this_life() {
     assert_eq!(checked.life(0), expected);
 }
 
+/// `ops.exit_task()` of the last task lies after the last event of the executor's clock.
+#[test]
+fn the_run_lasts_until_its_last_task_is_gone() {
+    let ends = |exit_ns: u64| {
+        let policy = Stub::new(&[ExitTask], move |a, op| async move {
+            if let OpCall::ExitTask { .. } = op {
+                a.spend(exit_ns);
+            }
+            0
+        });
+        let checked = run_checked(scenario(2, vec![hog("p", 1)]), policy);
+        let idle = checked.events.iter().find_map(|&(at, cpu, event)| {
+            (cpu == 1 && event == schedlab_trace::Event::End).then_some(at)
+        });
+        let end = checked.end;
+        [end.makespan.unwrap().ns(), end.end.ns(), idle.unwrap()]
+    };
+    let (short, long) = (ends(0), ends(1_000_000));
+    // The task computes a millisecond, and leaving takes another one.
+    assert!(short[0] >= 1_000_000);
+    assert_eq!(long, short.map(|ns| ns + 1_000_000));
+    // CPU 1 idles to the end.
+    assert_eq!(short, [short[0]; 3]);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_events() {
     let once = || {
