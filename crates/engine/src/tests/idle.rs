@@ -25,9 +25,25 @@ fn choice(
     flags: u64,
     sync_from: Option<u32>,
 ) -> Option<u32> {
+    let all = CpuSet::all(machine.topology.nr_cpus());
+    choice_among(machine, &all, idle, prev, flags, sync_from)
+}
+
+/// The same for a task that may run on `allowed` only.
+fn choice_among(
+    machine: &Machine,
+    allowed: &CpuSet,
+    idle: &str,
+    prev: u32,
+    flags: u64,
+    sync_from: Option<u32>,
+) -> Option<u32> {
     let nr_cpus = machine.topology.nr_cpus();
     let all = CpuSet::all(nr_cpus);
-    let idle: CpuSet = idle.parse::<CpuSet>().unwrap().resized(nr_cpus);
+    let idle = match idle {
+        "" => CpuSet::empty(nr_cpus),
+        list => list.parse::<CpuSet>().unwrap().resized(nr_cpus),
+    };
     let mut masks = IdleMasks::new(machine);
     masks.enable(false, flags, &all);
     for cpu in all.iter().filter(|&cpu| !idle.contains(cpu)) {
@@ -40,7 +56,16 @@ fn choice(
         0
     };
     masks
-        .select(&this, CpuId(prev), wake_flags, &all, true, 0, false, 0)
+        .select(
+            &this,
+            CpuId(prev),
+            wake_flags,
+            allowed,
+            *allowed == all,
+            0,
+            false,
+            0,
+        )
         .map(|cpu| cpu.0)
 }
 
@@ -66,12 +91,12 @@ fn the_order_of_preference() {
         ("5", 0, Some(5), "anywhere"),
         ("", 0, None, "nowhere"),
     ] {
-        if idle.is_empty() {
-            assert_eq!(choice(&machine, "15", 0, 0, None), Some(15));
-            continue;
-        }
         assert_eq!(choice(&machine, idle, prev, 0, None), expected, "{why}");
     }
+    let few: CpuSet = "0-3".parse::<CpuSet>().unwrap().resized(16);
+    let among = |idle| choice_among(&machine, &few, idle, 0, 0, None);
+    assert_eq!(among("3,5"), Some(3), "where it may run");
+    assert_eq!(among("5,15"), None, "nowhere where it may run");
 }
 
 #[test]

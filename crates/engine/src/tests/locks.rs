@@ -1,14 +1,16 @@
 //! The lock model.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use schedlab_machine::LockKind;
-use schedlab_trace::{Event, LockClass};
+use schedlab_trace::{Event, LockClass, LockId};
 
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, PolicyLock, Request};
 use crate::testing::*;
 
 /// Every CPU's dispatch takes one lock and holds it for 10 µs.
-fn contending(kind: LockKind, handover_per_spinner_ns: u64) -> Checked {
+fn contending(kind: LockKind, handover_per_spinner_ns: u64, seed: u64) -> Checked {
     let policy = Stub::new(&[Dispatch], |a, op| async move {
         if let OpCall::Dispatch { .. } = op {
             let lock = PolicyLock(0);
@@ -25,6 +27,7 @@ fn contending(kind: LockKind, handover_per_spinner_ns: u64) -> Checked {
     });
     let tasks = (0..8).map(|_| periodic("p", 50, 100, 20)).collect();
     let mut scenario = scenario(8, tasks);
+    scenario.seed = seed;
     scenario.machine.locks.kind = kind;
     scenario.machine.locks.handover_ns = 100;
     scenario.machine.locks.handover_per_spinner_ns = handover_per_spinner_ns;
@@ -47,33 +50,99 @@ fn waits(checked: &Checked) -> Vec<u64> {
         .collect()
 }
 
+/// A lock that went to a CPU that spun for it.
+struct HandOver {
+    /// Spinners that were there when the one that got it came, and those of them that still spin.
+    before: u64,
+    overtaken: usize,
+    waited_ns: u64,
+    /// Spinners that did not get it, and the time from the release; unknown where the holder had released
+    /// it ahead of them.
+    others_and_ns: Option<(u64, u64)>,
+}
+
+fn hand_overs(checked: &Checked) -> Vec<HandOver> {
+    let mut spinners: BTreeMap<LockId, Vec<(u32, u64)>> = BTreeMap::new();
+    let mut released: BTreeMap<LockId, (u64, u64)> = BTreeMap::new();
+    let mut found = Vec::new();
+    for &(at, cpu, event) in &checked.events {
+        match event {
+            Event::LockContended { lock, .. } => {
+                let spinners = spinners.entry(lock).or_default();
+                spinners.push((cpu, spinners.len() as u64));
+            }
+            Event::LockReleased { lock, .. } => match spinners.get(&lock).map_or(0, Vec::len) {
+                0 => {}
+                nr => {
+                    released.insert(lock, (at, nr as u64 - 1));
+                }
+            },
+            Event::LockAcquired {
+                lock,
+                waited,
+                contended: true,
+                ..
+            } => {
+                let spinners = spinners.get_mut(&lock).expect("who spun");
+                let overtaken = spinners
+                    .iter()
+                    .position(|&(spinner, _)| spinner == cpu)
+                    .unwrap();
+                let (_, before) = spinners.remove(overtaken);
+                let others_and_ns = released
+                    .remove(&lock)
+                    .map(|(since, others)| (others, at - since));
+                found.push(HandOver {
+                    before,
+                    overtaken,
+                    waited_ns: waited.ns(),
+                    others_and_ns,
+                });
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether `over` waited longer than for the holder and the spinners before it, with 10 µs each and what
+/// taking and giving costs.
+fn waits_for_later_ones(over: &HandOver) -> bool {
+    over.waited_ns > (over.before + 1) * 11_000
+}
+
 #[test]
 fn queued_locks_wait_for_who_came_before_and_no_longer() {
-    let waits = waits(&contending(LockKind::Queued, 0));
-    assert!(waits.len() > 50, "{}", waits.len());
-    // Seven others with 10 µs each, and what taking and giving costs.
-    assert!(
-        waits.iter().all(|&wait| wait < 7 * 11_000),
-        "{:?}",
-        waits.iter().max()
-    );
+    let hand_overs = hand_overs(&contending(LockKind::Queued, 0, 1));
+    let several = hand_overs.iter().filter(|over| over.before > 1).count();
+    assert!(several > 50, "{several} of {}", hand_overs.len());
+    assert!(hand_overs.iter().all(|over| over.overtaken == 0));
+    assert!(!hand_overs.iter().any(waits_for_later_ones));
 }
 
 #[test]
 fn unfair_locks_can_wait_longer_and_depend_on_the_seed_only() {
-    let once = waits(&contending(LockKind::Tas, 50));
-    assert_eq!(once, waits(&contending(LockKind::Tas, 50)));
-    assert_ne!(once, waits(&contending(LockKind::Queued, 0)));
+    let once = waits(&contending(LockKind::Tas, 50, 1));
+    assert_eq!(once, waits(&contending(LockKind::Tas, 50, 1)));
+    assert_ne!(once, waits(&contending(LockKind::Tas, 50, 2)));
+    // The hand-over takes as long as that of a queued lock: what differs is who gets it.
+    let hand_overs = hand_overs(&contending(LockKind::Tas, 0, 1));
+    let overtakes = hand_overs.iter().filter(|over| over.overtaken > 0).count();
+    assert!(overtakes > 20, "{overtakes} of {}", hand_overs.len());
+    assert!(hand_overs.iter().any(waits_for_later_ones));
 }
 
 #[test]
 fn hand_over_grows_with_the_spinners() {
-    let sum = |per_spinner| {
-        waits(&contending(LockKind::Tas, per_spinner))
-            .iter()
-            .sum::<u64>()
-    };
-    assert!(sum(2_000) > sum(0));
+    let mut seen = BTreeSet::new();
+    for over in hand_overs(&contending(LockKind::Tas, 2_000, 1)) {
+        // A lone spinner may still be on its first look at the line.
+        if let Some((others @ 1.., ns)) = over.others_and_ns {
+            assert_eq!(ns, 100 + 2_000 * others, "{others} others");
+            seen.insert(others);
+        }
+    }
+    assert!(seen.len() >= 3, "{seen:?}");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Slices, ticks, yields, and what runs on without being asked.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use schedlab_trace::{Duration, Event, Instant, PrevState};
 use schedlab_workload::Action;
 
@@ -137,28 +140,49 @@ fn preemption_by_kick_and_by_insertion() {
 
 #[test]
 fn dispatch_is_called_only_where_the_cpu_has_nothing() {
-    // Two tasks on one CPU: dispatch comes once per schedule() that does not keep its task.
-    let checked = run_checked(
-        scenario(1, vec![hog("a", 40), hog("b", 40)]),
-        Stub::fifo(&[Stopping]),
-    );
+    let schedules = |checked: &Checked| {
+        let enters = checked.events.iter();
+        enters
+            .filter(|(_, _, event)| matches!(event, Event::ScheduleEnter { .. }))
+            .count()
+    };
+    // Two tasks that take turns on a CPU's local queue: the policy is asked only when one of them is left.
+    let queued = Rc::new(RefCell::new(Vec::new()));
+    let log = queued.clone();
+    let policy = Stub::new(&[Enqueue, Dispatch], move |a, op| {
+        let log = log.clone();
+        async move {
+            match op {
+                OpCall::Enqueue { task, .. } => a.insert(task, dsq_id::LOCAL, 5_000_000, 0).await,
+                OpCall::Dispatch { .. } => {
+                    let nr = a.nr_queued(dsq_id::LOCAL).await;
+                    log.borrow_mut().push(nr);
+                }
+                _ => {}
+            }
+            0
+        }
+    });
+    let checked = run_checked(scenario(1, vec![hog("a", 40), hog("b", 80)]), policy);
+    assert!(checked.ran_on(0).len() > 8, "{:?}", checked.ran_on(0));
+    let queued = queued.borrow();
+    assert!(!queued.is_empty() && queued.len() < schedules(&checked));
+    assert!(queued.iter().all(|&nr| nr == 0), "{queued:?}");
+    // A task whose CPU is asked to schedule at every tick, with all the time in the world: it goes on.
+    let policy = Stub::new(&[Enqueue, Dispatch, Tick], |a, op| async move {
+        match op {
+            OpCall::Enqueue { task, .. } => a.insert(task, dsq_id::LOCAL, SLICE_INF, 0).await,
+            OpCall::Tick { .. } => a.kick(0, 0).await,
+            _ => {}
+        }
+        0
+    });
+    let checked = run_checked(scenario(1, vec![hog("a", 100)]), policy);
+    assert!(schedules(&checked) > 20, "{}", schedules(&checked));
     for (at, op) in checked.ops(Dispatch) {
         let OpCall::Dispatch { prev, .. } = op else {
             unreachable!()
         };
-        let schedules = checked
-            .events
-            .iter()
-            .filter(|(when, _, event)| matches!(event, Event::ScheduleEnter { .. }) && *when <= at);
-        assert!(
-            schedules.count() > 0,
-            "dispatch outside of schedule() with {prev:?}"
-        );
+        assert!(prev.is_none() || at >= 100_000_000, "{prev:?} at {at} ns");
     }
-    let schedules = checked
-        .events
-        .iter()
-        .filter(|(_, _, event)| matches!(event, Event::ScheduleEnter { .. }))
-        .count();
-    assert!(checked.ops(Dispatch).len() <= schedules);
 }
