@@ -169,6 +169,29 @@ fn one_line_says_what_is_wrong() {
     assert_eq!(left, FILES.len(), "a file was half-written");
 }
 
+/// Tasks that wait for each other until the file's duration is over have done what the file says.
+#[test]
+fn a_circle_of_waits_lasts_until_the_duration_is_over_and_is_told() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../workloads/rt-app/locks.json"
+    );
+    let folder = folder();
+    let output = schedlab(&format!("sim {file} -s fifo,kernel -c 1,4"), folder.path());
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert_eq!(
+        stdout.matches("nothing is left that could wake").count(),
+        4,
+        "{stdout}"
+    );
+    let output = schedlab(&format!("sim {file} -s fifo -c 4 --json -"), folder.path());
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    for text in ["\"makespan_ns\": 1000000000", "\"exit\": \"done\""] {
+        assert!(stdout.contains(text), "{text}: {stdout}");
+    }
+}
+
 /// A run that fails is a result: exit code 1, a complete table and a command that repeats it.
 #[test]
 fn a_run_that_fails_says_so_and_how_to_repeat_it() {

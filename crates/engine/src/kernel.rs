@@ -102,6 +102,8 @@ pub(crate) struct Kernel<P, R> {
     pub bypassing: Cell<bool>,
     pub exit: RefCell<Option<ExitInfo>>,
     pub failure: RefCell<Option<WorkloadFailure>>,
+    /// What would have been a failure if the workload had no duration.
+    pub stuck: RefCell<Option<WorkloadFailure>>,
     /// The run is over as soon as no op is under way.
     pub stopping: Cell<bool>,
     /// The run is over for whoever measures: nothing more is recorded or counted.
@@ -217,6 +219,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             bypassing: Cell::new(false),
             exit: RefCell::new(None),
             failure: RefCell::new(None),
+            stuck: RefCell::new(None),
             stopping: Cell::new(false),
             closed: Cell::new(false),
             summary: RefCell::new(None),
@@ -367,7 +370,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The workload's duration is over, or the bound of one that names none.
     fn time_is_up(&self) {
-        if self.endless {
+        // A run that stops already, and waits for its last ops only, is not given up.
+        if self.endless && !self.stopping.get() {
             self.fail(WorkloadFailure::Endless {
                 simulated: self.limits.simulated,
                 alive: self.nr_alive.get(),
@@ -468,7 +472,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .cpus
             .iter()
             .all(|c| matches!(c.wait.get(), Wait::Idle | Wait::Offline) && c.pending.get() == 0);
-        if all_idle && !self.stopping.get() && self.nr_alive.get() > 0 {
+        let stuck = self.stuck.borrow().is_some();
+        if all_idle && !stuck && !self.stopping.get() && self.nr_alive.get() > 0 {
             self.deadlocked();
         }
     }
@@ -693,6 +698,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 message: String::new(),
             }),
             failure: self.failure.into_inner(),
+            stuck: self.stuck.into_inner(),
             end: summary.end,
             begun: summary.begun,
             makespan: summary.makespan,

@@ -110,7 +110,7 @@ impl Scenario {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadFailure {
-    /// Every task waits for another one.
+    /// Every task waits for another one, and the workload has no duration that ends that.
     #[error(
         "at {at:?} nothing is left that could wake {}; check the workload's locks, pipes and barriers",
         .blocked.join(", ")
@@ -211,6 +211,8 @@ pub struct RunEnd<P, R> {
     pub exit: ExitInfo,
     /// What was wrong with the workload.
     pub failure: Option<WorkloadFailure>,
+    /// Why nothing more could happen before the workload's duration was over: no failure, but worth telling.
+    pub stuck: Option<WorkloadFailure>,
     /// The last instant of the run.
     pub end: Instant,
     /// When the measured part began ([`schedlab_workload::Action::Begin`]), or the start.

@@ -676,7 +676,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// No task can go on by itself. Readers of pipes whose writers have all exited see the end of
-    /// the file; if there are none, the workload hangs for ever.
+    /// the file; if there are none, the workload hangs for ever, or until the duration that it names is
+    /// over: rt-app, for one, ends its threads' waits then.
     ///
     /// Model: the end of the file is seen when nothing else is left to happen, because a workload does
     /// not say who will write.
@@ -706,10 +707,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     format!("{} ({waits})", p.label())
                 })
                 .collect();
-            self.fail(WorkloadFailure::Deadlock {
+            let deadlock = WorkloadFailure::Deadlock {
                 at: Instant::from_ns(self.clock.get()),
                 blocked,
-            });
+            };
+            if self.endless {
+                self.fail(deadlock);
+            } else {
+                *self.stuck.borrow_mut() = Some(deadlock);
+            }
         }
     }
 }

@@ -406,6 +406,7 @@ pub(crate) fn run_checked(scenario: Scenario, policy: Stub) -> Checked {
     let ended = ended.map(|&(at, ..)| at).min().expect("every CPU ends");
     assert!(ended >= end.end.ns(), "{ended} {:?}", end.end);
     assert!(end.makespan.is_none_or(|last| last <= end.end));
+    assert_eq!(end.stuck, None);
     Checked { end, events }
 }
 

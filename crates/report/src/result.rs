@@ -36,7 +36,7 @@ pub struct RunResult {
     pub seed: u64,
     /// `done`, or the exit kind of the policy (`error_stall` …).
     pub exit: String,
-    /// Why the policy was ejected, in the kernel's words.
+    /// Why the policy was ejected, in the kernel's words; of a run that is done, what its user should know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// State of a real kernel's queues and tasks at an ejection, as the kernel prints it

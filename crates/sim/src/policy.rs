@@ -162,6 +162,7 @@ pub(crate) enum Loaded {
 pub(crate) struct Ended<R> {
     pub(crate) exit: ExitInfo,
     pub(crate) failure: Option<WorkloadFailure>,
+    pub(crate) stuck: Option<WorkloadFailure>,
     pub(crate) end: Instant,
     pub(crate) begun: Instant,
     pub(crate) makespan: Option<Instant>,
@@ -236,6 +237,7 @@ fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> En
     let RunEnd {
         exit,
         failure,
+        stuck,
         end,
         begun,
         makespan,
@@ -250,6 +252,7 @@ fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> En
     Ended {
         exit,
         failure,
+        stuck,
         end,
         begun,
         makespan,

@@ -1,7 +1,9 @@
 //! A specification becomes a scenario, the scenario a result.
 
 use schedlab_engine::policy::Probes;
-use schedlab_engine::{ExitInfo, ExitKind, KernelVersion, NormalClass, RtMode, Scenario};
+use schedlab_engine::{
+    ExitInfo, ExitKind, KernelVersion, NormalClass, RtMode, Scenario, WorkloadFailure,
+};
 use schedlab_machine::address::Structure;
 use schedlab_machine::cache::{LineCounts, PAGE_BYTES};
 use schedlab_machine::{CacheModel, CacheStats, Machine, ProfileError};
@@ -77,7 +79,8 @@ fn prepare(spec: &SimSpec) -> Result<Prepared, SimError> {
     let mut workload = Workload::parse(&spec.workload, spec.seed, machine.topology.nr_cpus())?;
     let limit = Duration::from_secs(spec.time_limit_s);
     let limited = workload.duration.is_none_or(|duration| duration > limit);
-    if limited {
+    // One without any is given up there, or at once where its tasks wait for each other.
+    if limited && workload.duration.is_some() {
         workload.duration = Some(limit);
     }
     Ok(Prepared {
@@ -158,6 +161,7 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
     let mut scenario = Scenario::new(machine, workload, spec.seed);
     scenario.count_by_offset = spec.task_layout.is_some();
     scenario.version = version;
+    scenario.limits.simulated = Duration::from_secs(spec.time_limit_s);
     scenario.normal_class = if baseline {
         NormalClass::Fair
     } else {
@@ -219,8 +223,10 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
 
 /// How a run ended: the exit's name and its explanation.
 fn exit<R>(end: &Ended<R>, time_limit_s: Option<u64>) -> (String, Option<String>) {
-    if let Some(failure) = &end.failure {
-        return (failure.name().to_owned(), Some(failure.to_string()));
+    match &end.failure {
+        // Without an end of its own the limit is the workload's.
+        None | Some(WorkloadFailure::Endless { .. }) => {}
+        Some(failure) => return (failure.name().to_owned(), Some(failure.to_string())),
     }
     let ExitInfo {
         kind,
@@ -245,7 +251,14 @@ fn exit<R>(end: &Ended<R>, time_limit_s: Option<u64>) -> (String, Option<String>
             );
             (TIME_LIMIT.to_owned(), Some(text))
         }
-        _ => (RunResult::DONE.to_owned(), None),
+        _ => {
+            let note = end.stuck.as_ref().map(|why| {
+                format!(
+                    "what was left of the tasks idled until the workload's duration was over: {why}"
+                )
+            });
+            (RunResult::DONE.to_owned(), note)
+        }
     }
 }
 

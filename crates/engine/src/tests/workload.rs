@@ -10,7 +10,7 @@ use crate::consts::{dsq_id, wake};
 use crate::policy::OpCall;
 use crate::policy::OpKind::*;
 use crate::testing::*;
-use crate::{Scenario, WorkloadFailure, run};
+use crate::{ExitKind, Scenario, WorkloadFailure, run};
 
 fn with_objects(nr_cpus: usize, objects: Vec<ObjectSpec>, tasks: Vec<TaskSpec>) -> Scenario {
     Scenario::new(machine(nr_cpus), workload(objects, tasks), 1)
@@ -255,7 +255,7 @@ fn a_new_affinity_moves_the_task() {
 }
 
 #[test]
-fn a_deadlock_is_a_failure_with_names() {
+fn a_deadlock_is_a_failure_with_names_unless_a_duration_ends_it() {
     let taker = |first: ObjectId, second: ObjectId| {
         task("taker", move |n, _| {
             Some(match n {
@@ -266,17 +266,25 @@ fn a_deadlock_is_a_failure_with_names() {
             })
         })
     };
-    let tasks = vec![taker(A, B), taker(B, A)];
-    let end = run(
-        with_objects(2, vec![ObjectSpec::Mutex; 2], tasks),
-        Stub::fifo(&[]),
-        (),
-    );
-    let Some(WorkloadFailure::Deadlock { at, blocked }) = end.failure else {
-        panic!("{:?}", end.failure);
+    let end = |duration| {
+        let tasks = vec![taker(A, B), taker(B, A)];
+        let mut scenario = with_objects(2, vec![ObjectSpec::Mutex; 2], tasks);
+        scenario.workload.duration = duration;
+        run(scenario, Stub::fifo(&[]), ())
     };
-    assert_eq!(blocked, ["taker[1000] (Lock)", "taker[1001] (Lock)"]);
-    assert!(at < Instant::from_ns(2_000_000), "{at:?}");
+    let endless = end(None);
+    let Some(WorkloadFailure::Deadlock { at, blocked }) = &endless.failure else {
+        panic!("{:?}", endless.failure);
+    };
+    assert_eq!(*blocked, ["taker[1000] (Lock)", "taker[1001] (Lock)"]);
+    assert!(*at < Instant::from_ns(2_000_000), "{at:?}");
+    assert_eq!((endless.end, &endless.stuck), (*at, &None));
+    // A workload that has a duration idles to its end, and it is told why.
+    let lasting = end(Some(Duration::from_ms(50)));
+    assert_eq!((lasting.failure, lasting.exit.kind), (None, ExitKind::Done));
+    assert_eq!(lasting.stuck, endless.failure);
+    assert_eq!(lasting.end.ns(), 50_000_000);
+    assert_eq!((lasting.makespan, lasting.unfinished.len()), (None, 2));
 }
 
 #[test]

@@ -368,21 +368,32 @@ fn difference_column(cells: &[Cell<'_>]) -> Column {
     Column::new("vs first", "%", texts)
 }
 
-/// One block per run that did not end as it should: what, why, and the command that repeats it.
+/// One block per run that did not end as it should: what, why, and the command that repeats it; and a line per
+/// run of which there is something to know.
 fn failures(group: &[&RunResult]) -> String {
     let layouts_differ = layouts_differ(group);
     let mut text = String::new();
-    for run in group.iter().filter(|run| !run.is_done()) {
-        let message = run.message.as_deref().unwrap_or("no message");
-        let _ = write!(
-            text,
-            "! {} on {}, seed {}: {}: {message}\n  replay: {}\n",
-            label(run, layouts_differ),
-            counted(run.cpus, "CPU"),
-            run.seed,
-            run.exit,
-            run.replay
-        );
+    for run in group {
+        let which = || {
+            format!(
+                "{} on {}, seed {}",
+                label(run, layouts_differ),
+                counted(run.cpus, "CPU"),
+                run.seed
+            )
+        };
+        if !run.is_done() {
+            let message = run.message.as_deref().unwrap_or("no message");
+            let _ = write!(
+                text,
+                "! {}: {}: {message}\n  replay: {}\n",
+                which(),
+                run.exit,
+                run.replay
+            );
+        } else if let Some(note) = &run.message {
+            let _ = writeln!(text, "- {}: {note}", which());
+        }
     }
     text
 }
@@ -458,6 +469,13 @@ mod tests {
                 "! b on 8 CPUs, seed 1: error_stall: runnable task stall",
                 "  replay: schedlab sim chat -s b -c 8",
             ],
+        );
+        let mut noted = run("a", 2, 1, 12_345.6);
+        noted.message = Some("two tasks were left".into());
+        let found = render(&[noted], 90);
+        assert!(
+            found.ends_with("\n- a on 2 CPUs, seed 1: two tasks were left\n"),
+            "{found}"
         );
     }
 
