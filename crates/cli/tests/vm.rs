@@ -69,6 +69,51 @@ fn a_sweep_runs_in_a_real_kernel() {
     );
 }
 
+/// Ends itself with an error in its first decision, which it makes while it is attached.
+const AT_ONCE: &str = r#"
+#include <scx/common.bpf.h>
+char _license[] SEC("license") = "GPL";
+UEI_DEFINE(uei);
+void BPF_STRUCT_OPS(at_once_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	scx_bpf_error("no longer");
+}
+void BPF_STRUCT_OPS(at_once_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+SCX_OPS_DEFINE(at_once_ops,
+	       .enqueue	= (void *)at_once_enqueue,
+	       .exit	= (void *)at_once_exit,
+	       .name	= "at_once");
+"#;
+
+/// A scheduler that the kernel ejects at once is a failed run among the others, whose results are kept.
+#[test]
+fn an_ejection_at_once_is_one_of_the_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    if !there_is_a_machine(folder, "run --vm with an ejection") {
+        return;
+    }
+    std::fs::write(folder.join("at-once.bpf.c"), AT_ONCE).unwrap();
+    let line = "run --vm -s kernel,./at-once.bpf.c,fifo -c 2 cpu:duration=300ms --json all.json";
+    let output = schedlab(folder, line);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stdout}{stderr}");
+    let document = std::fs::read_to_string(folder.join("all.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    let results = document["results"].as_array().unwrap();
+    let exits: Vec<_> = results.iter().map(|run| &run["exit"]).collect();
+    assert_eq!(exits, ["done", "error_bpf", "done"], "{stdout}{stderr}");
+    // One table: whoever was ejected stands beside the others.
+    assert_eq!(results[1]["params"], results[0]["params"]);
+    let message = results[1]["message"].as_str().unwrap();
+    assert!(message.contains("no longer"), "{message}");
+    let replay = "replay: schedlab run --vm --cpus 2 -s ./at-once.bpf.c";
+    assert!(stdout.contains(replay), "{stdout}{stderr}");
+}
+
 const EXPERIMENT: &str = r#"
 title = "Tokens"
 source = "nobody"

@@ -75,7 +75,7 @@ pub enum Error {
         problem: String,
     },
     /// The policy went in and was thrown out before anybody could look.
-    #[error("'{policy}' was loaded, but the kernel ejected it at once: {} ({})", exit.reason, exit.message)]
+    #[error("'{policy}' was loaded, but the kernel ejected it at once: {}", exit.told())]
     Ejected {
         /// The policy.
         policy: String,

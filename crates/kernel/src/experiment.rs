@@ -95,6 +95,7 @@ impl Experiment {
                 results.push(run.result);
             }
         }
+        name_alike(&mut results);
         Ok(results)
     }
 
@@ -212,6 +213,20 @@ impl Experiment {
     }
 }
 
+/// A workload that was stopped could not say what it is; those of the other runs are the same, and
+/// beside them its row belongs.
+fn name_alike(results: &mut [RunResult]) {
+    let known = results.iter().find(|run| !run.params.is_empty());
+    let Some((workload, params)) = known.map(|run| (run.workload.clone(), run.params.clone()))
+    else {
+        return;
+    };
+    for run in results.iter_mut().filter(|run| run.params.is_empty()) {
+        run.workload.clone_from(&workload);
+        run.params.clone_from(&params);
+    }
+}
+
 /// What `schedlab load --json -` wrote: one result with the workload's own measures.
 fn take_over(document: &[u8], result: &mut RunResult) -> Result<()> {
     let wrong = |what: &str| Error::Workload(format!("its result has no {what}"));
@@ -275,6 +290,23 @@ mod tests {
         assert_eq!(result.exit, "time_limit");
         assert_eq!(result.measures.number("score"), Some(1.5));
         assert_eq!(result.measures.get("work"), Some(&Value::Int(3)));
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_is_named_like_the_others() {
+        let mut ejected = result();
+        ejected.exit = "error_bpf".to_owned();
+        let mut results = [ejected.clone(), result(), ejected.clone()];
+        results[1].workload = "chat".to_owned();
+        results[1].params = vec![("rooms".to_owned(), "2".to_owned())];
+        name_alike(&mut results);
+        for run in &results {
+            assert_eq!(run.workload, "chat");
+            assert_eq!(run.params, results[1].params);
+        }
+        let mut alone = [ejected];
+        name_alike(&mut alone);
+        assert!(alone[0].params.is_empty());
     }
 
     #[test]

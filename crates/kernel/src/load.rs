@@ -48,6 +48,18 @@ impl Exit {
     pub fn is_normal(&self) -> bool {
         self.kind == EXIT_UNREG
     }
+
+    /// Why the kernel ended it, in words.
+    pub fn told(&self) -> String {
+        if self.kind == 0 {
+            // The kernel told only the policy, and that kept it for itself.
+            "the kernel ended the policy; it records no reason (UEI_DEFINE, UEI_RECORD)".to_owned()
+        } else if self.message.is_empty() {
+            self.reason.clone()
+        } else {
+            format!("{} ({})", self.reason, self.message)
+        }
+    }
 }
 
 /// Whether this process can load a policy into this kernel now.
@@ -234,13 +246,15 @@ impl Loaded {
                     thread::sleep(Duration::from_millis(5));
                     other = scx::state();
                 }
-                return Err(self.ejected().unwrap_or_else(|| Error::NotAttached {
-                    policy: policy.name.clone(),
-                    problem: match other {
-                        State::Loaded { state, name } => {
-                            format!("the kernel is '{state}' with '{name}'")
-                        }
-                        _ => "sched_ext is not enabled".to_owned(),
+                return Err(self.ejected().unwrap_or_else(|| match other {
+                    State::Loaded { state, name } => Error::NotAttached {
+                        policy: policy.name.clone(),
+                        problem: format!("the kernel is '{state}' with '{name}'"),
+                    },
+                    // It went in, is out again and left no word: one without UEI_RECORD.
+                    _ => Error::Ejected {
+                        policy: policy.name.clone(),
+                        exit: Box::default(),
                     },
                 }));
             }

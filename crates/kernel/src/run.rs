@@ -129,7 +129,8 @@ impl Outcome {
 ///
 /// # Errors
 /// Nothing ran: the scheduler cannot be loaded, the program cannot be started, or nothing can be
-/// measured. What happens to a run under way is part of its outcome.
+/// measured. What happens to a run under way is part of its outcome, and so is an ejection, however
+/// early.
 pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
     find_program(&job.command)?;
     if scheduler.name != DEFAULT {
@@ -137,7 +138,12 @@ pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
         load::ready()?;
     }
     let measurement = Measurement::attach(job.want)?;
-    let policy = scheduler.load()?;
+    let policy = match scheduler.load() {
+        // The kernel took it and threw it out before the program began: a run like one that was
+        // ended later, and what other runs have measured is kept.
+        Err(Error::Ejected { exit, .. }) => return Ok(judge(End::Ejected, Some(*exit), &[], job)),
+        loaded => loaded?,
+    };
     let observed = observe(policy.as_ref(), job, measurement)?;
     let exit = policy.map(Loaded::unload).transpose()?;
     Ok(observed.judge(exit, job))
@@ -268,19 +274,12 @@ fn judge(end: End, exit: Option<Exit>, stderr: &[u8], job: &Job) -> Outcome {
         // Ejected in the last moments counts too: the run may have been its doing.
         (_, Some(exit)) if exit.kind != 0 => {
             outcome.exit = kind_name(exit.kind).to_owned();
-            outcome.message = Some(if exit.message.is_empty() {
-                exit.reason
-            } else {
-                format!("{} ({})", exit.reason, exit.message)
-            });
+            outcome.message = Some(exit.told());
             outcome.dump = exit.dump;
         }
         (End::Ejected, _) => {
             outcome.exit = "ejected".to_owned();
-            outcome.message = Some(
-                "the kernel ended the policy; it records no reason (UEI_DEFINE, UEI_RECORD)"
-                    .to_owned(),
-            );
+            outcome.message = Some(Exit::default().told());
         }
         (End::TimedOut, _) => {
             outcome.exit = "timeout".to_owned();
@@ -365,6 +364,31 @@ mod tests {
             optioned.options,
             expected.map(|(k, v)| (k.to_owned(), v.to_owned()))
         );
+    }
+
+    /// A policy that the kernel ejects while it is attached, and one that it ejects later.
+    #[test]
+    fn an_ejection_is_told_alike_however_early() {
+        let job = Job {
+            command: vec!["true".into()],
+            timeout: Duration::from_secs(1),
+            want: Want::default(),
+        };
+        let exit = Exit {
+            kind: 1025,
+            reason: "scx_bpf_error".to_owned(),
+            message: "bad 0".to_owned(),
+            dump: "CPU states".to_owned(),
+            ..Exit::default()
+        };
+        let outcome = judge(End::Ejected, Some(exit), &[], &job);
+        assert_eq!(outcome.exit, "error_bpf");
+        assert_eq!(outcome.message.as_deref(), Some("scx_bpf_error (bad 0)"));
+        assert_eq!(outcome.dump, "CPU states");
+        assert_eq!(outcome.code, None);
+        let silent = judge(End::Ejected, Some(Exit::default()), &[], &job);
+        assert_eq!(silent.exit, "ejected");
+        assert!(silent.message.unwrap().contains("UEI_RECORD"));
     }
 
     #[test]
