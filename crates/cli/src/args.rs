@@ -151,7 +151,9 @@ pub struct SimArgs {
     /// tell bus transactions and misses by offset in the page.
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     pub task_layout: Vec<Layout>,
-    /// Runs of each, in interleaved order, with the seeds SEED, SEED+1, …
+    /// Runs of each, in interleaved order, with the seeds SEED, SEED+1, …; from 6 on with intervals
+    ///
+    /// With fewer than six runs no 95 % interval exists: a difference that the table shows may be chance.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeat: u32,
     /// Write results as JSON; `-` for standard output instead of the table
@@ -390,7 +392,9 @@ pub struct RunArgs {
     /// Seed of the workload
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
-    /// Runs of each, in interleaved order
+    /// Runs of each, in interleaved order; from 6 on with intervals
+    ///
+    /// With fewer than six runs no 95 % interval exists: a difference that the table shows may be chance.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeat: u32,
     /// Give a run up after so many seconds

@@ -64,6 +64,7 @@ pub fn render(results: &[RunResult], width: usize) -> String {
         text.push_str(&title(&group));
         text.push('\n');
         text.push_str(&body(&group, width));
+        text.push_str(&caution(&group));
         text.push_str(&failures(&group));
     }
     text
@@ -341,22 +342,27 @@ fn score_column(cells: &[Cell<'_>]) -> Column {
     Column::new(&word("score_unit").unwrap_or_default(), better, texts)
 }
 
-fn difference_column(cells: &[Cell<'_>]) -> Column {
+/// What a cell is compared with: the first scheduler on as many CPUs.
+fn base<'a, 'b>(cell: &Cell<'_>, cells: &'a [Cell<'b>]) -> Option<&'a Cell<'b>> {
     let first = &cells[0].scheduler;
+    cells
+        .iter()
+        .find(|other| other.cpus == cell.cpus && other.scheduler == *first)
+        .filter(|_| cell.scheduler != *first)
+}
+
+fn difference_column(cells: &[Cell<'_>]) -> Column {
     let texts = cells
         .iter()
         .map(|cell| {
-            let base = cells
-                .iter()
-                .find(|other| other.cpus == cell.cpus && other.scheduler == *first);
-            let Some(base) = base.filter(|_| cell.scheduler != *first) else {
+            let Some(base) = base(cell, cells) else {
                 return String::new();
             };
             let Some(difference) = cell.difference(base) else {
                 return ABSENT.to_owned();
             };
             match difference.interval {
-                // One run each: the difference itself is all there is to say.
+                // Too few runs: the difference itself is all there is to say; `caution` says so of several.
                 None => format!("{:+.1}", difference.estimate),
                 Some(_) if !difference.is_shown() => "~".to_owned(),
                 Some(Interval { low, high }) => {
@@ -366,6 +372,20 @@ fn difference_column(cells: &[Cell<'_>]) -> Column {
         })
         .collect();
     Column::new("vs first", "%", texts)
+}
+
+/// Repeated, but too seldom: a difference without an interval looks like one that the runs show.
+fn caution(group: &[&RunResult]) -> String {
+    let cells = cells(group);
+    let bare = |cell: &Cell<'_>| {
+        let difference = base(cell, &cells).and_then(|base| cell.difference(base));
+        cell.runs.len() > 1 && difference.is_some_and(|shown| shown.interval.is_none())
+    };
+    if !cells.iter().any(bare) {
+        return String::new();
+    }
+    let least = stats::RUNS_MIN;
+    format!("differences may be chance: intervals need {least} runs (--repeat {least})\n")
 }
 
 /// One block per run that did not end as it should: what, why, and the command that repeats it; and a line per
@@ -517,6 +537,27 @@ mod tests {
         assert!(text.contains("1,003 [1,000, 1,006]"), "{text}");
         assert!(text.contains("+19.9 [+19.9, +20.0]"), "{text}");
         assert!(text.contains(" ~ "), "{text}");
+    }
+
+    /// Two to five runs give no interval, and the table says what that means; one run says it by itself.
+    #[test]
+    fn differences_of_few_runs_come_with_a_caution() {
+        let table = |runs: u64, schedulers: &[&str]| {
+            let results: Vec<_> = (0..runs)
+                .flat_map(|seed| {
+                    schedulers
+                        .iter()
+                        .map(move |name| run(name, 2, seed, 1_000.0))
+                })
+                .collect();
+            render(&results, 60)
+        };
+        let caution = "differences may be chance: intervals need 6 runs (--repeat 6)";
+        for (runs, told) in [(1, false), (2, true), (5, true), (6, false)] {
+            let found = table(runs, &["a", "b"]);
+            assert_eq!(found.lines().any(|l| l == caution), told, "{runs}: {found}");
+        }
+        assert!(!table(5, &["a"]).contains(caution), "nothing is compared");
     }
 
     #[test]
