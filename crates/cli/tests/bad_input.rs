@@ -112,6 +112,16 @@ const CASES: &[(&str, i32, &[&str])] = &[
         2,
         &["none/trace"],
     ),
+    (
+        "sim cpu -s kernel --json DIR/one --trace DIR/./one",
+        2,
+        &["--json", "--trace", "one"],
+    ),
+    (
+        "reproduce --quick --html DIR/one --json DIR/one",
+        2,
+        &["--html", "--json", "one"],
+    ),
     ("sim cpu -s kernel --nosuch", 2, &["--nosuch", "--help"]),
     ("sim cpu", 2, &["--schedulers", "--help"]),
     ("sim -s kernel", 2, &["<WORKLOAD>", "--help"]),

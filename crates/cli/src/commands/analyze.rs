@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use schedlab_analysis::{Across, Analysis, AnalysisError, Bounds, Verdict, analyse, page};
 use serde_json::json;
 
-use super::{Status, is_stdout};
+use super::{Status, is_stdout, one_file_each};
 use crate::args::AnalyzeArgs;
 use crate::output::Output;
 
@@ -42,6 +42,10 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
     if args.html.as_deref().is_some_and(is_stdout) && args.json.as_deref().is_some_and(is_stdout) {
         bail!("--html - and --json -: only one of them can be written to standard output");
     }
+    one_file_each(&[
+        ("--html", args.html.as_deref()),
+        ("--json", args.json.as_deref()),
+    ])?;
     let (definition, rows) = schedlab_sweep::read(&args.folder)?;
     if rows.is_empty() {
         bail!("{}: the sweep has no results yet", args.folder.display());

@@ -12,8 +12,9 @@ mod sim;
 mod sweep;
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use anyhow::bail;
 use schedlab_report::RunResult;
 use schedlab_report::export::{json, table};
 use schedlab_trace::counted;
@@ -85,6 +86,44 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
 /// Whether a path stands for standard output.
 fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
+}
+
+/// Refuses two outputs to one file, of which only the later would be left. Devices and pipes take what comes.
+fn one_file_each(outputs: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
+    let mut taken: Vec<(&str, PathBuf)> = Vec::new();
+    for &(flag, path) in outputs {
+        let Some(path) = path.filter(|path| !is_stdout(path)) else {
+            continue;
+        };
+        if path.metadata().is_ok_and(|there| !there.is_file()) {
+            continue;
+        }
+        let place = place(path);
+        if let Some((other, _)) = taken.iter().find(|(_, known)| *known == place) {
+            bail!(
+                "{other} and {flag} both write {}: give each a file of its own",
+                path.display()
+            );
+        }
+        taken.push((flag, place));
+    }
+    Ok(())
+}
+
+/// Where a file is or will be, however its path is written.
+fn place(path: &Path) -> PathBuf {
+    if let Ok(there) = path.canonicalize() {
+        return there;
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        // Whoever writes there tells that there is no such folder.
+        _ => path.to_owned(),
+    }
 }
 
 /// Begins the JSON file before the work, so that a wrong path is told at once.

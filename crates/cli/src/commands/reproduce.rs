@@ -11,7 +11,9 @@ use schedlab_report::RunResult;
 use schedlab_report::published;
 use schedlab_sim::{SimSpec, batch, quote};
 
-use super::{Emulated, Job, Status, deliver, is_stdout, json_output, real, sim, width};
+use super::{
+    Emulated, Job, Status, deliver, is_stdout, json_output, one_file_each, real, sim, width,
+};
 use crate::args::ReproduceArgs;
 use crate::cpus;
 use crate::journal::Journal;
@@ -46,6 +48,10 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         bail!("nothing of that is run with --quick");
     }
     sim::check(&specs)?;
+    one_file_each(&[
+        ("--html", Some(&args.html)),
+        ("--json", args.json.as_deref()),
+    ])?;
     let html = Output::create(&args.html)?;
     let json = json_output(args.json.as_deref())?;
     let journal = Journal::open(&partial(&args.html))?;

@@ -9,7 +9,7 @@ use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::{Scheduler, SimError, SimSpec, batch};
 
-use super::{Status, deliver, json_output, width};
+use super::{Status, deliver, json_output, one_file_each, width};
 use crate::args::{Rt, SimArgs, SimCommon};
 use crate::cpus;
 use crate::output::Output;
@@ -68,6 +68,10 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
             specs.len()
         );
     }
+    one_file_each(&[
+        ("--json", args.json.as_deref()),
+        ("--trace", args.trace.as_deref()),
+    ])?;
     let json = json_output(args.json.as_deref())?;
     let results = match &args.trace {
         Some(path) => vec![traced(&specs[0], path)?],

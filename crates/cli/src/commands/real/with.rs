@@ -15,7 +15,7 @@ use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
 
 use crate::args::{RunArgs, VmArgs};
-use crate::commands::{Status, deliver, json_output, width};
+use crate::commands::{Status, deliver, json_output, one_file_each, width};
 use crate::cpus;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -49,6 +49,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     if args.trace.is_some() && (schedulers.len() != 1 || args.repeat != 1) {
         bail!("--trace records one run: choose one scheduler and no --repeat");
     }
+    one_file_each(&[
+        ("--json", args.json.as_deref()),
+        ("--trace", args.trace.as_deref()),
+    ])?;
     if args.vm && !vm::inside() {
         return again_in_vm(args);
     }
