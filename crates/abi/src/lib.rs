@@ -23,6 +23,7 @@ mod tasks;
 mod version;
 
 pub use image::LoadError;
+pub use layout::NR_CPUS_MAX;
 pub use object::{MapDef, Object, ObjectError};
 pub use options::{OptionError, OptionKind, PolicyOption, Settings};
 pub use policy::NativePolicy;

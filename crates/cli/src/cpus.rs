@@ -1,5 +1,7 @@
 //! Numbers of CPUs on the command line: `8`, `2,4,8`, `2..8` (ends included).
 
+use schedlab_sim::NR_CPUS_MAX;
+
 /// The numbers that `text` lists, in its order, each once.
 ///
 /// # Errors
@@ -27,13 +29,11 @@ pub fn parse(text: &str) -> Result<Vec<usize>, String> {
     Ok(numbers)
 }
 
-/// More CPUs than any profile has; keeps a typing error from taking all memory.
-const CPUS_MAX: usize = 65_536;
-
 fn number(text: &str, part: &str) -> Result<usize, String> {
     match part.trim().parse() {
         Ok(0) => Err("0 CPUs cannot run anything: write 1 or more".to_owned()),
-        Ok(n) if n > CPUS_MAX => Err(format!("{n} CPUs are too many: at most {CPUS_MAX}")),
+        // Told here, too: the numbers of a range are counted out before a machine is asked.
+        Ok(n) if n > NR_CPUS_MAX => Err(format!("{n} CPUs are too many: at most {NR_CPUS_MAX}")),
         Ok(n) => Ok(n),
         Err(_) => Err(format!(
             "`{text}` is no number of CPUs: write for example 8, 2,4,8 or 2..8"
@@ -62,6 +62,11 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text} was accepted");
         }
+        assert!(parse("8192").is_ok());
+        assert_eq!(
+            parse("8193"),
+            Err("8193 CPUs are too many: at most 8192".into())
+        );
         assert_eq!(parse("4..2"), Err("`4..2` counts down: write 2..4".into()));
     }
 }

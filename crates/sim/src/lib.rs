@@ -8,6 +8,9 @@ mod run;
 mod scheduler;
 mod spec;
 
+/// No machine that is modelled has more CPUs.
+pub use schedlab_abi::NR_CPUS_MAX;
+
 pub use policy::{OptionInfo, SchedulerError, SchedulerInfo, mute, options, schedulers};
 pub use run::{SimError, check, nr_cpus, run};
 pub use scheduler::Scheduler;
