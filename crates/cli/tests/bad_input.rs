@@ -249,6 +249,14 @@ fn what_a_run_cannot_record_is_told_at_once() {
         ("run --vm -s fifo,vtime --trace DIR/t cpu", "one run"),
         ("run --vm -s fifo --repeat 2 --trace DIR/t cpu", "one run"),
         ("run --vm -s fifo --trace DIR/none/trace cpu", "none/trace"),
+        (
+            "run --vm -s fifo --json DIR/one --trace DIR/one cpu",
+            "--json and --trace both write",
+        ),
+        (
+            "run --vm -s DIR/syntax.bpf.c cpu",
+            "syntax.bpf.c:2: expected",
+        ),
     ] {
         let output = schedlab(line, folder.path());
         let stderr = String::from_utf8(output.stderr).unwrap();

@@ -41,11 +41,11 @@ pub enum Error {
         known: String,
     },
     /// A policy's C file does not compile for BPF.
-    #[error("{} does not compile for BPF:\n{diagnostics}", path.display())]
+    #[error("{} does not compile for BPF: {diagnostics}", path.display())]
     Compile {
         /// The C file.
         path: PathBuf,
-        /// What the compiler said.
+        /// What the compiler said first, with its place, and what to do.
         diagnostics: String,
     },
     /// An option of a policy has a wrong name or value.

@@ -97,9 +97,7 @@ pub fn compile(path: &Path) -> Result<Object> {
     if !output.status.success() {
         return Err(Error::Compile {
             path: path.to_owned(),
-            diagnostics: String::from_utf8_lossy(&output.stderr)
-                .trim_end()
-                .to_owned(),
+            diagnostics: first_error(&String::from_utf8_lossy(&output.stderr)),
         });
     }
     // The linker drops the debug sections, which hold paths of this machine.
@@ -149,4 +147,69 @@ fn unpack_headers() -> Result<PathBuf> {
         Err(error) => return Err(error).at(&dir),
     }
     Ok(dir)
+}
+
+/// The first error of clang as `file:line: what`: those after it are mostly its consequences.
+fn first_error(said: &str) -> String {
+    const MARKS: [&str; 2] = [": error: ", ": fatal error: "];
+    let mut errors = said.lines().filter_map(|line| {
+        let parts = MARKS.iter().find_map(|mark| line.split_once(mark));
+        let (place, what) = parts?;
+        // The name of a flag, or a full stop, before what to do.
+        let what = what.split(" [-W").next().unwrap_or(what);
+        Some((place, what.trim_end_matches(['.', ' '])))
+    });
+    let Some((place, what)) = errors.next() else {
+        // Its back end has no place to tell.
+        let last = said.lines().rfind(|line| !line.trim().is_empty());
+        return last
+            .unwrap_or("clang fails without a word")
+            .trim()
+            .to_owned();
+    };
+    // file:line:column
+    let place = match place.rsplit_once(':') {
+        Some((line, column)) if line.contains(':') && column.parse::<u32>().is_ok() => line,
+        _ => place,
+    };
+    let remedy = match errors.count() {
+        0 => "correct it".to_owned(),
+        1 => "correct it first, 1 more error follows".to_owned(),
+        more => format!("correct it first, {more} more errors follow"),
+    };
+    format!("{place}: {what}: {remedy}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_errors_the_first_is_told_with_its_place() {
+        let said = "In file included from a.bpf.c:1:\n\
+                    a.bpf.c:40:1: error: unknown type name 's3x2'; did you mean 's32'?\n   \
+                    40 | s3x2 BPF_STRUCT_OPS(a)\n      | ^~~~\n\
+                    a.bpf.c:43:2: error: unknown type name 's3x2'\n\
+                    a.bpf.c:55:36: error: unknown type name 's3x2'\n\
+                    3 errors generated.\n";
+        assert_eq!(
+            first_error(said),
+            "a.bpf.c:40: unknown type name 's3x2'; did you mean 's32'?: correct it first, 2 more errors follow"
+        );
+        for (what, told) in [
+            ("fatal error: 'x.h' file not found", "'x.h' file not found"),
+            ("error: a call is not supported.", "a call is not supported"),
+            ("error: call to foo [-Wimplicit-foo]", "call to foo"),
+        ] {
+            assert_eq!(
+                first_error(&format!("a.bpf.c:2:10: {what}\n1 error generated.\n")),
+                format!("a.bpf.c:2: {told}: correct it")
+            );
+        }
+        assert_eq!(
+            first_error("error: unable to open output file\n\n"),
+            "error: unable to open output file"
+        );
+        assert_eq!(first_error(""), "clang fails without a word");
+    }
 }
