@@ -34,8 +34,13 @@ fn main() -> ExitCode {
         }
         // Help and version are errors only to clap.
         Err(help) => {
-            let _ = help.print();
-            return ExitCode::SUCCESS;
+            return match help.print() {
+                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                    eprintln!("schedlab: cannot write standard output: {error}");
+                    ExitCode::from(USAGE)
+                }
+                _ => ExitCode::SUCCESS,
+            };
         }
     };
     match commands::run(cli.command) {

@@ -240,6 +240,55 @@ fn a_run_that_fails_says_so_and_how_to_repeat_it() {
     }
 }
 
+/// Each output is named where it is full; a reader that has seen enough is no error.
+#[test]
+fn an_output_that_is_full_is_named() {
+    let folder = folder();
+    let into = |line: &str, stdout: &str| {
+        let file = std::fs::OpenOptions::new().write(true).open(stdout);
+        Command::new(env!("CARGO_BIN_EXE_schedlab"))
+            .args(line.split_whitespace())
+            .current_dir(folder.path())
+            .stdout(file.unwrap())
+            .output()
+            .expect("the program starts")
+    };
+    const RUN: &str = "sim cpu:duration=10ms -s kernel -c 1";
+    for (line, stdout, output) in [
+        ("list", "/dev/full", "standard output"),
+        ("--help", "/dev/full", "standard output"),
+        ("completions bash", "/dev/full", "standard output"),
+        ("doctor", "/dev/full", "standard output"),
+        (RUN, "/dev/full", "standard output"),
+        (&format!("{RUN} --json -"), "/dev/full", "standard output"),
+        (&format!("{RUN} --json /dev/full"), "/dev/null", "/dev/full"),
+        (
+            &format!("{RUN} --trace /dev/full"),
+            "/dev/null",
+            "/dev/full",
+        ),
+    ] {
+        let told = into(line, stdout);
+        let stderr = String::from_utf8(told.stderr).unwrap();
+        assert_eq!(told.status.code(), Some(2), "{line}: {stderr}");
+        let start = format!("schedlab: cannot write {output}: ");
+        assert!(stderr.starts_with(&start), "{line}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{line}: {stderr}");
+    }
+    for line in ["list", "--help", RUN, &format!("{RUN} --json -")] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+            .args(line.split_whitespace())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        drop(child.stdout.take());
+        let told = child.wait_with_output().unwrap();
+        assert!(told.stderr.is_empty(), "{line}: {told:?}");
+        assert!(told.status.success(), "{line}: {told:?}");
+    }
+}
+
 /// Told before a machine is booted or a scheduler loaded.
 #[cfg(feature = "kernel")]
 #[test]

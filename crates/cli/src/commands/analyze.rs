@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use schedlab_analysis::{Across, Analysis, AnalysisError, Bounds, Verdict, analyse, page};
 use serde_json::json;
 
-use super::{Status, is_stdout, one_file_each};
+use super::{Status, cannot_write, is_stdout, one_file_each, print};
 use crate::args::AnalyzeArgs;
 use crate::output::Output;
 
@@ -105,19 +105,19 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
         write(path, &(serde_json::to_string_pretty(&document)? + "\n"))?;
     }
     if !taken {
-        std::io::stdout().write_all(text(&analyses, across.as_ref()).as_bytes())?;
+        print(text(&analyses, across.as_ref()))?;
     }
     Ok(Status::Done)
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     if is_stdout(path) {
-        return Ok(std::io::stdout().write_all(text.as_bytes())?);
+        return print(text);
     }
     let mut output = Output::create(path)?;
     output
         .write_all(text.as_bytes())
-        .with_context(|| format!("cannot write {}", path.display()))?;
+        .with_context(|| cannot_write(path))?;
     output.commit()
 }
 

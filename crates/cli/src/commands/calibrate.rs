@@ -2,12 +2,15 @@
 
 use std::io::Write as _;
 
-use super::Status;
+use anyhow::Context as _;
+
+use super::{Status, cannot_write, print};
 use crate::args::CalibrateArgs;
 use crate::output::Output;
 
 pub fn run(args: &CalibrateArgs) -> anyhow::Result<Status> {
-    let file = args.output.as_deref().map(Output::create).transpose()?;
+    let begin = |path| Output::create(path).map(|file| (path, file));
+    let file = args.output.as_deref().map(begin).transpose()?;
     let spinner = indicatif::ProgressBar::new_spinner();
     let report = schedlab_calibrate::calibrate(|what| {
         spinner.set_message(format!("measuring {what}"));
@@ -16,13 +19,13 @@ pub fn run(args: &CalibrateArgs) -> anyhow::Result<Status> {
     spinner.finish_and_clear();
     let text = report.to_toml();
     match file {
-        None => std::io::stdout().write_all(text.as_bytes())?,
-        Some(mut file) => {
-            file.write_all(text.as_bytes())?;
+        None => print(text)?,
+        Some((path, mut file)) => {
+            file.write_all(text.as_bytes())
+                .with_context(|| cannot_write(path))?;
             file.commit()?;
-            for note in &report.notes {
-                writeln!(std::io::stdout(), "{note}")?;
-            }
+            let lines = report.notes.iter().map(|note| format!("{note}\n"));
+            print(lines.collect::<String>())?;
         }
     }
     Ok(Status::Done)

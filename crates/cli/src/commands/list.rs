@@ -1,13 +1,12 @@
 //! `list`: what there is to name on the command line, and what is measured.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use anyhow::bail;
 use schedlab_machine::Machine;
 use schedlab_report::catalogue;
 
-use super::{Status, width};
+use super::{Status, print, width};
 use crate::args::{Kind, ListArgs};
 
 /// A thing that can be named.
@@ -39,7 +38,7 @@ pub fn run(args: &ListArgs) -> anyhow::Result<Status> {
         }
         text.push_str(&list(*kind, args.name.as_deref(), kinds.len() > 1)?);
     }
-    std::io::stdout().write_all(text.as_bytes())?;
+    print(text)?;
     Ok(Status::Done)
 }
 

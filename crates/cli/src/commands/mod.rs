@@ -14,7 +14,7 @@ mod sweep;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use schedlab_report::RunResult;
 use schedlab_report::export::{json, table};
 use schedlab_trace::counted;
@@ -133,6 +133,24 @@ fn json_output(path: Option<&Path>) -> anyhow::Result<Option<Output>> {
         .transpose()
 }
 
+/// An output that cannot be written is named: there may be several.
+fn cannot_write(path: &Path) -> String {
+    if is_stdout(path) {
+        "cannot write standard output".to_owned()
+    } else {
+        format!("cannot write {}", path.display())
+    }
+}
+
+/// Writes to standard output, to the last byte: what is flushed at the end of a program fails unheard.
+fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(text.as_ref())
+        .and_then(|()| stdout.flush())
+        .with_context(|| cannot_write(Path::new("-")))
+}
+
 /// Prints `text`, the results as a table or otherwise, and writes them as JSON where that was asked for:
 /// with `--json -` instead of the text.
 fn deliver(
@@ -142,15 +160,14 @@ fn deliver(
     json_file: Option<Output>,
 ) -> anyhow::Result<Status> {
     // First the file: it is asked for whether or not anybody still reads standard output (`| head`).
-    if let Some(mut file) = json_file {
-        json::write(results, &mut file)?;
+    if let (Some(path), Some(mut file)) = (json_path, json_file) {
+        json::write(results, &mut file).with_context(|| cannot_write(path))?;
         file.commit()?;
     }
-    let mut stdout = std::io::stdout().lock();
-    if json_path.is_some_and(is_stdout) {
-        json::write(results, &mut stdout)?;
+    if let Some(path) = json_path.filter(|path| is_stdout(path)) {
+        json::write(results, std::io::stdout().lock()).with_context(|| cannot_write(path))?;
     } else {
-        stdout.write_all(text.as_bytes())?;
+        print(text)?;
     }
     let failed: Vec<_> = results.iter().filter(|result| !result.is_done()).collect();
     if json_path.is_some_and(is_stdout) {

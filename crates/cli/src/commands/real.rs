@@ -12,14 +12,14 @@ pub use without::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm
 
 #[cfg(not(feature = "kernel"))]
 mod without {
-    use std::io::Write as _;
+    use std::fmt::Write as _;
     use std::path::Path;
 
     use anyhow::bail;
     use schedlab_report::RunResult;
 
     use crate::args::{EmulateArgs, RunArgs, VmArgs};
-    use crate::commands::{Emulated, Job, Status};
+    use crate::commands::{Emulated, Job, Status, print};
 
     /// How to get what is missing.
     const REMEDY: &str = "this schedlab was built without the real kernel's side: install clang-22, libelf-dev and zlib1g-dev, then `cargo build --release -p schedlab --features kernel` (`make demo` does both)";
@@ -54,15 +54,14 @@ mod without {
 
     /// Simulation needs nothing of the kernel, so its absence is told, not complained about.
     pub fn doctor() -> anyhow::Result<Status> {
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "simulation    ready")?;
-        writeln!(out, "real kernel   {REMEDY}")?;
+        let mut text = format!("simulation    ready\nreal kernel   {REMEDY}\n");
         for (program, remedy) in schedlab_programs::original::missing() {
-            writeln!(
-                out,
+            let _ = writeln!(
+                text,
                 "not there     {program}, for `load --original`: {remedy}"
-            )?;
+            );
         }
+        print(text)?;
         Ok(Status::Done)
     }
 }

@@ -12,7 +12,7 @@ use schedlab_report::published;
 use schedlab_sim::{SimSpec, batch, quote};
 
 use super::{
-    Emulated, Job, Status, deliver, is_stdout, json_output, one_file_each, real, sim, width,
+    Emulated, Job, Status, deliver, is_stdout, json_output, one_file_each, print, real, sim, width,
 };
 use crate::args::ReproduceArgs;
 use crate::cpus;
@@ -104,7 +104,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     write_page(html, &told, args, notes)?;
     let status = deliver(&all, &text, args.json.as_deref(), json)?;
     if !args.json.as_deref().is_some_and(is_stdout) {
-        writeln!(std::io::stdout(), "\nfigures: {}", args.html.display())?;
+        print(format!("\nfigures: {}\n", args.html.display()))?;
     }
     journal.finish()?;
     Ok(status)

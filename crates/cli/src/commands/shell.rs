@@ -7,14 +7,14 @@ use anyhow::Context as _;
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::Status;
+use super::{Status, print};
 use crate::args::Cli;
 use crate::output::Output;
 
 pub fn completions(shell: Shell) -> anyhow::Result<Status> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "schedlab", &mut script);
-    std::io::stdout().write_all(&script)?;
+    print(script)?;
     Ok(Status::Done)
 }
 

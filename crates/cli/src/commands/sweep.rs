@@ -1,7 +1,6 @@
 //! `sweep`: every combination of a scheduler's options.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +15,7 @@ use schedlab_sweep::{Asked, Definition, Options, Progress, Row, Shard, Space, Su
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::{Status, real, sim};
+use super::{Status, print, real, sim};
 use crate::args::SweepArgs;
 
 pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
@@ -95,7 +94,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     if summary.progress.failed > 0 {
         text.push_str(&first_failure(&definition, &args.out)?);
     }
-    std::io::stdout().write_all(text.as_bytes())?;
+    print(text)?;
     Ok(if summary.stopped || summary.progress.failed > 0 {
         Status::Failed
     } else {

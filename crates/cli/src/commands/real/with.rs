@@ -1,6 +1,7 @@
 //! `run`, `vm` and `doctor` where this program was built with the real kernel's side.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
 
 use crate::args::{RunArgs, VmArgs};
-use crate::commands::{Status, deliver, json_output, one_file_each, width};
+use crate::commands::{Status, cannot_write, deliver, json_output, one_file_each, print, width};
 use crate::cpus;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -65,7 +66,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         events: args.trace.is_some(),
     };
     let json = json_output(args.json.as_deref())?;
-    let mut trace = args.trace.as_deref().map(Output::create).transpose()?;
+    let begin = |path| Output::create(path).map(|output| (path, output));
+    let mut trace = args.trace.as_deref().map(begin).transpose()?;
     let runs = experiment.schedulers.len() * args.repeat as usize;
     let mut progress = Progress::new(runs);
     let mut done = 0;
@@ -74,8 +76,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         done += 1;
         progress.update(done);
         complain(run);
-        if let Some(output) = trace.take() {
-            traced = write_trace(output, run);
+        if let Some((path, output)) = trace.take() {
+            traced = write_trace(output, path, run);
         }
     })?;
     drop(progress);
@@ -139,7 +141,7 @@ pub fn sweep_in_vm(
 }
 
 /// The events of a run as a Perfetto trace.
-fn write_trace(output: Output, run: &Run) -> anyhow::Result<()> {
+fn write_trace(output: Output, path: &Path, run: &Run) -> anyhow::Result<()> {
     if run.result.measures.get("lost_records").is_some() {
         eprintln!("schedlab: the trace has gaps: events came faster than they could be read");
     }
@@ -148,7 +150,10 @@ fn write_trace(output: Output, run: &Run) -> anyhow::Result<()> {
     let cpus = schedlab_kernel::trace::nr_cpus(&run.events).max(run.result.cpus as usize);
     let mut writer = PerfettoWriter::new(output, cpus, release.trim());
     schedlab_kernel::trace::replay(&run.events, &mut writer);
-    writer.finish().context("cannot write the trace")?.commit()
+    writer
+        .finish()
+        .with_context(|| cannot_write(path))?
+        .commit()
 }
 
 /// What a program wrote is shown where it failed.
@@ -218,18 +223,17 @@ pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Stat
     let mut broken = None;
     let (code, log) = machine.run(command, &note, &mut |stream, bytes| {
         let written = match stream {
-            Stream::Stdout => {
-                let mut stdout = std::io::stdout().lock();
-                stdout.write_all(bytes).and_then(|()| stdout.flush())
-            }
-            Stream::Stderr => std::io::stderr().write_all(bytes),
+            Stream::Stdout => print(bytes),
+            Stream::Stderr => std::io::stderr()
+                .write_all(bytes)
+                .context("cannot write standard error"),
         };
         if let Err(error) = written {
             broken.get_or_insert(error);
         }
     })?;
     if let Some(error) = broken {
-        return Err(error.into());
+        return Err(error);
     }
     for line in log
         .lines()
@@ -247,7 +251,7 @@ pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Stat
 /// What this machine can do, and the command that cures what it cannot.
 pub fn doctor() -> anyhow::Result<Status> {
     let report = doctor::examine();
-    let mut stdout = std::io::stdout().lock();
+    let mut text = String::new();
     let yes = |can: bool| {
         if can {
             "ready"
@@ -255,40 +259,37 @@ pub fn doctor() -> anyhow::Result<Status> {
             "not possible, see below"
         }
     };
-    writeln!(stdout, "{:<22} ready", "simulation")?;
-    writeln!(
-        stdout,
+    let _ = writeln!(text, "{:<22} ready", "simulation");
+    let _ = writeln!(
+        text,
         "{:<22} {}",
         "this kernel (run)",
         yes(report.can_run_here)
-    )?;
-    writeln!(
-        stdout,
+    );
+    let _ = writeln!(
+        text,
         "{:<22} {}",
         "virtual (run --vm)",
         yes(report.can_run_in_vm)
-    )?;
-    writeln!(stdout)?;
+    );
+    let _ = writeln!(text);
     for finding in &report.findings {
         let mark = match finding.status {
             Found::Ok => "ok",
             Found::Missing => "MISSING",
             Found::Note => "note",
         };
-        writeln!(
-            stdout,
-            "{mark:<8}{:<20} {}",
-            finding.subject, finding.detail
-        )?;
+        let _ = writeln!(text, "{mark:<8}{:<20} {}", finding.subject, finding.detail);
         if !finding.remedy.is_empty() {
-            writeln!(stdout, "{:<8}{:<20} -> {}", "", "", finding.remedy)?;
+            let _ = writeln!(text, "{:<8}{:<20} -> {}", "", "", finding.remedy);
         }
     }
     for (program, remedy) in schedlab_programs::original::missing() {
         let what = "for load --original";
-        writeln!(stdout, "{:<8}{what:<20} {program} is not there", "note")?;
-        writeln!(stdout, "{:<8}{:<20} -> {remedy}", "", "")?;
+        let _ = writeln!(text, "{:<8}{what:<20} {program} is not there", "note");
+        let _ = writeln!(text, "{:<8}{:<20} -> {remedy}", "", "");
     }
+    print(text)?;
     // A machine that cannot is no failure of the command, as long as one way is open.
     Ok(if report.can_run_here || report.can_run_in_vm {
         Status::Done
