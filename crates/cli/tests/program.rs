@@ -144,6 +144,20 @@ fn help_has_examples_completions_complete_and_man_pages_are_written() {
     }
 }
 
+/// What the table says below two to five runs, the help says before them.
+#[test]
+fn the_help_and_the_table_say_how_many_runs_give_intervals() {
+    for command in ["sim", "run"] {
+        let text = stdout(&format!("{command} --help"));
+        assert!(text.contains("from 6 on with intervals"), "{text}");
+    }
+    let line = "sim cpu:duration=10ms -s kernel,fifo -c 1 --repeat";
+    for (runs, told) in [(1, false), (5, true), (6, false)] {
+        let text = stdout(&format!("{line} {runs}"));
+        assert_eq!(text.contains("may be chance"), told, "{runs}: {text}");
+    }
+}
+
 #[test]
 fn lists_fit_80_columns() {
     let text = stdout("list");
