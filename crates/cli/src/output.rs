@@ -1,10 +1,10 @@
-//! Files that are complete or not there: written beside their place and renamed at the end.
+//! Files that are complete or not there: written without a name, and put in their place at the end.
 //!
 //! What is there already and is no regular file (a pipe, `/dev/null`, `/dev/stdout`) is written to and stays what
 //! it is: renaming over it would replace the device for everybody.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek as _, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use tempfile::NamedTempFile;
 
 /// A file in the making. Dropped before [`Output::commit`], it leaves nothing behind, unless it is a pipe or a device.
-/// Nor does a process that is killed before the first bytes are written, which may be hours.
+/// Nor does a process that is killed while it writes, which may be hours.
 pub struct Output {
     path: PathBuf,
     file: BufWriter<Target>,
@@ -22,8 +22,8 @@ pub struct Output {
 enum Target {
     /// Nothing was written yet; the folder takes files.
     Nothing(PathBuf),
-    /// A file beside the one to be.
-    Beside(NamedTempFile),
+    /// A file without a name in the folder of the one to be: the system forgets it with the process.
+    Unnamed { file: File, folder: PathBuf },
     /// A pipe or a device, in place.
     InPlace(File),
 }
@@ -79,8 +79,11 @@ impl Output {
         file.and_then(|mut target| {
             // Nothing may be all that there is to write.
             target.begin()?;
-            if let Target::Beside(file) = target {
-                file.persist(&path).map_err(|error| error.error)?;
+            if let Target::Unnamed { mut file, folder } = target {
+                let mut named = beside(&folder)?;
+                file.rewind()?;
+                io::copy(&mut file, named.as_file_mut())?;
+                named.persist(&path).map_err(|error| error.error)?;
             }
             Ok(())
         })
@@ -104,7 +107,10 @@ impl Target {
     /// Makes the file, where there is none yet.
     fn begin(&mut self) -> io::Result<()> {
         if let Target::Nothing(folder) = self {
-            *self = Target::Beside(beside(folder)?);
+            *self = Target::Unnamed {
+                file: tempfile::tempfile_in(&*folder).map_err(without_place)?,
+                folder: std::mem::take(folder),
+            };
         }
         Ok(())
     }
@@ -124,16 +130,14 @@ impl Write for Target {
         self.begin()?;
         match self {
             Target::Nothing(_) => Ok(0),
-            Target::Beside(file) => file.write(bytes).map_err(without_place),
-            Target::InPlace(file) => file.write(bytes),
+            Target::Unnamed { file, .. } | Target::InPlace(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Target::Nothing(_) => Ok(()),
-            Target::Beside(file) => file.flush().map_err(without_place),
-            Target::InPlace(file) => file.flush(),
+            Target::Unnamed { file, .. } | Target::InPlace(file) => file.flush(),
         }
     }
 }
@@ -175,9 +179,14 @@ mod tests {
 
     /// As if the process were killed: nothing is dropped.
     #[test]
-    fn a_kill_before_the_first_bytes_leaves_nothing() {
+    fn a_kill_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        std::mem::forget(Output::create(&folder.path().join("x")).unwrap());
+        let path = folder.path().join("x");
+        std::mem::forget(Output::create(&path).unwrap());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let mut output = Output::create(&path).unwrap();
+        output.write_all(&[0; 1 << 20]).unwrap();
+        std::mem::forget(output);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
