@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use object::{Object as _, ObjectSection as _, ObjectSegment as _};
+use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 use schedlab_machine::address;
 
 use crate::dwarf::{Shape, Types, Variable};
@@ -65,6 +65,14 @@ pub enum ObjectError {
         /// Why.
         reason: String,
     },
+    /// It calls what is neither a kfunc nor a helper.
+    #[error("{policy}: {function}() is not in the virtual kernel")]
+    Foreign {
+        /// The policy.
+        policy: String,
+        /// What it calls.
+        function: String,
+    },
     /// No ops table, or several.
     #[error("{policy}: {found}; a policy defines exactly one with SCX_OPS_DEFINE()")]
     Ops {
@@ -102,12 +110,32 @@ pub(crate) const MAP_VALUES: u64 = 0xc00_0000;
 /// A small global has a line of its own; the odd stride spreads them over the sets.
 const SMALL_STRIDE: u64 = 4_096 + 64;
 
+/// What compilers make calls of where the source has none: copies and comparisons of structures.
+const OF_THE_COMPILER: [&[u8]; 4] = [b"memcpy", b"memmove", b"memset", b"memcmp"];
+
+/// Refuses functions of the C library: they link, but in a kernel they are not.
+fn check_calls(policy: &str, file: &object::File<'_>) -> Result<(), ObjectError> {
+    let foreign = file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_undefined())
+        .filter_map(|symbol| symbol.name_bytes().ok())
+        .find(|name| !name.is_empty() && !OF_THE_COMPILER.contains(name));
+    match foreign {
+        None => Ok(()),
+        Some(name) => Err(ObjectError::Foreign {
+            policy: policy.to_owned(),
+            function: String::from_utf8_lossy(name).into_owned(),
+        }),
+    }
+}
+
 impl Object {
     /// Reads a compiled policy.
     ///
     /// # Errors
-    /// If it is no ELF object with debug information, has not exactly one ops table, a licence that the
-    /// kernel does not take, or a map of a kind that the virtual kernel does not have.
+    /// If it is no ELF object with debug information, calls what is not in the virtual kernel, has not exactly
+    /// one ops table, a licence that the kernel does not take, or a map of a kind that the virtual kernel does
+    /// not have.
     pub fn from_elf(name: &str, source: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectError> {
         let unreadable = |reason: String| ObjectError::Unreadable {
             policy: name.to_owned(),
@@ -130,6 +158,7 @@ impl Object {
             .ok_or_else(|| {
                 unreadable("it was not compiled against include/native, or without -g".to_owned())
             })?;
+        check_calls(name, &file)?;
         let ops = ops_table(name, &types, &variables)?;
         check_license(name, &file)?;
         let maps = maps(name, &file, &types, &variables)?;

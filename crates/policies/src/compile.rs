@@ -97,7 +97,12 @@ pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
     let elf = fs::read(&output).map_err(io)?;
     let name = file.to_string_lossy();
     let name = name.strip_suffix(".bpf.c").unwrap_or(&name);
-    Object::from_elf(name, &source, elf).map_err(|error| one(error.to_string()))
+    Object::from_elf(name, &source, elf).map_err(|error| {
+        // The file says more than its name.
+        let text = error.to_string();
+        let what = text.strip_prefix(&format!("{name}: ")).unwrap_or(&text);
+        one(format!("{}: {what}", path.display()))
+    })
 }
 
 /// More complaints than this tell nobody more.

@@ -131,14 +131,16 @@ fn what_is_no_policy_is_refused() {
     let message = error("none", "int x;", "cc");
     assert_eq!(
         message,
-        "mine: there is no `struct sched_ext_ops`; a policy defines exactly one with SCX_OPS_DEFINE()"
+        "DIR/mine.bpf.c: there is no `struct sched_ext_ops`; a policy defines exactly one with SCX_OPS_DEFINE()"
     );
     let maps = format!(
         "struct {{ __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); }} ring SEC(\".maps\");\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n}}\n{OPS}"
     );
     let message = error("ring", &maps, "cc");
     assert!(
-        message.starts_with("mine: map `ring`: maps of type 27 are not in the virtual kernel"),
+        message.starts_with(
+            "DIR/mine.bpf.c: map `ring`: maps of type 27 are not in the virtual kernel"
+        ),
         "{message}"
     );
     let message = error("compiler", "int x;", "no-such-compiler");
@@ -146,6 +148,25 @@ fn what_is_no_policy_is_refused() {
         message.starts_with("the C compiler `no-such-compiler` cannot be started"),
         "{message}"
     );
+}
+
+#[test]
+fn the_c_library_is_not_in_the_virtual_kernel() {
+    for cc in compilers() {
+        let calls = |declaration: &str, call: &str| {
+            let body = format!(
+                "{declaration}\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\t{call}\n}}\n{OPS}"
+            );
+            error("libc", &body, cc)
+        };
+        let said = calls("extern void exit(int);", "exit(0);");
+        assert_eq!(said, "DIR/mine.bpf.c: exit() is not in the virtual kernel");
+        let said = calls(
+            "extern long time(long *);",
+            "p->scx.slice = time((void *)0);",
+        );
+        assert_eq!(said, "DIR/mine.bpf.c: time() is not in the virtual kernel");
+    }
 }
 
 #[test]
@@ -160,9 +181,9 @@ fn licences_that_the_kernel_refuses_are_told() {
     let dual = told(text.replace("\"GPL\"", "\"Dual MIT/GPL\""));
     assert!(dual.is_ok(), "{dual:?}");
     let mit = told(text.replace("\"GPL\"", "\"MIT\"")).unwrap_err();
-    assert!(mit.starts_with("mine: its licence is 'MIT'"), "{mit}");
+    assert!(mit.contains("mine.bpf.c: its licence is 'MIT'"), "{mit}");
     let none = told(text.replace("SEC(\"license\")", "")).unwrap_err();
-    assert!(none.starts_with("mine: it names no licence"), "{none}");
+    assert!(none.contains("mine.bpf.c: it names no licence"), "{none}");
 }
 
 #[test]
