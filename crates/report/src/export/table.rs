@@ -53,6 +53,10 @@ const ABSENT: &str = "-";
 /// The layout that goes without saying.
 const PLAIN: &str = "plain";
 const GAP: usize = 2;
+/// The column of names.
+const SCHEDULER: usize = 1;
+/// Names keep so many characters on however narrow a terminal.
+const NAME_MIN: usize = 12;
 
 /// The table of all results, for a terminal of `width` columns.
 pub fn render(results: &[RunResult], width: usize) -> String {
@@ -170,10 +174,20 @@ fn body(group: &[&RunResult], width: usize) -> String {
     let cells = cells(group);
     let mut columns = Vec::new();
     let mut used = 0;
-    for (index, column) in columns_of(&cells).into_iter().enumerate() {
+    let mut all = columns_of(&cells);
+    // What the table is for; the others as far as there is room.
+    let needed = 3 + usize::from(are_compared(&cells));
+    let beside: usize = (0..needed)
+        .map(|index| match index {
+            SCHEDULER => GAP,
+            0 => all[0].width(),
+            _ => all[index].width() + GAP,
+        })
+        .sum();
+    shorten(&mut all[SCHEDULER].texts, width.saturating_sub(beside));
+    for (index, column) in all.into_iter().enumerate() {
         let wide = column.width() + if index == 0 { 0 } else { GAP };
-        // The first three columns are what the table is for; the others as far as there is room.
-        if index > 2 && (column.is_empty() || used + wide > width) {
+        if index >= needed && (column.is_empty() || used + wide > width) {
             continue;
         }
         used += wide;
@@ -190,6 +204,51 @@ fn body(group: &[&RunResult], width: usize) -> String {
         push_line(&mut text, &columns, |column| &column.texts[row]);
     }
     text
+}
+
+/// Takes what is too long for `room` out of the middle of names: a path's end tells most, options' beginning.
+/// Names that cannot be told apart any more are numbered in the order in which they were asked for.
+fn shorten(names: &mut [String], room: usize) {
+    let room = room.max(NAME_MIN);
+    let cut = |name: &str, room: usize| {
+        let chars: Vec<char> = name.chars().collect();
+        if chars.len() <= room {
+            return name.to_owned();
+        }
+        let kept = room - 1;
+        let end = chars.len() - kept.div_ceil(2);
+        let (head, tail) = (&chars[..kept / 2], &chars[end..]);
+        head.iter().chain(&['…']).chain(tail).collect()
+    };
+    let mut different: Vec<&String> = Vec::new();
+    for name in names.iter() {
+        if !different.contains(&name) {
+            different.push(name);
+        }
+    }
+    let mut short: Vec<String> = different.iter().map(|name| cut(name, room)).collect();
+    let is_twin = |name: &String| short.iter().filter(|other| *other == name).count() > 1;
+    if short.iter().any(is_twin) {
+        let numbered = different.iter().zip(1..);
+        short = numbered
+            .map(|(name, number)| {
+                let number = format!("{number} ");
+                number.clone() + &cut(name, room - number.len())
+            })
+            .collect();
+    }
+    let places: Vec<usize> = names
+        .iter()
+        .map(|name| {
+            different
+                .iter()
+                .position(|other| *other == name)
+                .expect("each is there")
+        })
+        .collect();
+    for (name, place) in names.iter_mut().zip(places) {
+        name.clone_from(&short[place]);
+    }
 }
 
 /// Whether blocks of rows with the same number of CPUs want a blank line between them.
@@ -251,10 +310,7 @@ fn columns_of(cells: &[Cell<'_>]) -> Vec<Column> {
         schedulers,
         score_column(cells),
     ];
-    if cells
-        .iter()
-        .any(|cell| cell.scheduler != cells[0].scheduler)
-    {
+    if are_compared(cells) {
         columns.push(difference_column(cells));
     }
     columns.extend([
@@ -303,6 +359,13 @@ fn columns_of(cells: &[Cell<'_>]) -> Vec<Column> {
         ),
     ]);
     columns
+}
+
+/// Whether there is more than one scheduler.
+fn are_compared(cells: &[Cell<'_>]) -> bool {
+    cells
+        .iter()
+        .any(|cell| cell.scheduler != cells[0].scheduler)
 }
 
 fn score_column(cells: &[Cell<'_>]) -> Column {
@@ -561,10 +624,31 @@ mod tests {
     }
 
     #[test]
+    fn long_names_leave_room_for_what_the_table_is_for() {
+        let long = "./a-folder/with-a-long-name/my-own-scheduler.bpf.c";
+        let results = [run("dss", 2, 1, 1_000.0), run(long, 2, 1, 1_100.0)];
+        let found = render(&results, 60);
+        let row = "   2  ./a-folder/wi…cheduler.bpf.c           1,100     +10.0";
+        assert_eq!(found.lines().last().unwrap(), row, "{found}");
+        assert!(render(&results, 100).contains(long));
+        // Alike at both ends.
+        let twins = [
+            "x".repeat(40) + "1" + &"y".repeat(40),
+            "x".repeat(40) + "2" + &"y".repeat(40),
+        ];
+        let results = twins.map(|name| run(&name, 2, 1, 1_000.0));
+        let found = render(&results, 60);
+        assert!(
+            found.contains("   2  1 xxx") && found.contains("   2  2 xxx"),
+            "{found}"
+        );
+    }
+
+    #[test]
     fn no_line_is_wider_than_the_terminal() {
         let results = [
             run("dss:threshold=0,ties=list", 64, 1, 1e9),
-            run("b", 64, 1, 1.0),
+            run(&"b".repeat(90), 64, 1, 1.0),
         ];
         for width in [60, 80, 100] {
             for line in render(&results, width).lines() {
