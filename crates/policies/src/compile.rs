@@ -132,11 +132,16 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
             let place = before.trim_end_matches([':', ' ']);
             let place = place.rsplit_once(": ").map_or(place, |(_, place)| place);
             let place = if place.contains(".c:") && !place.contains("(.text") {
-                place.to_owned()
+                as_asked(place, path)
             } else {
                 path.display().to_string()
             };
             push(format!("{place}: {}", missing(&symbol)));
+            continue;
+        }
+        // The compiler says of the linker only that it failed.
+        if line.starts_with("collect2: ") || line.contains("linker command failed") {
+            rest.push(line.to_owned());
             continue;
         }
         let Some((place, what)) = line.split_once(": error: ") else {
@@ -151,12 +156,7 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
                 // file:line:column
                 place.rsplit_once(':').map_or(place, |(place, _)| place)
             });
-        let place = match place.split_once(':') {
-            Some((file, number)) if path.ends_with(file.trim_start_matches("./")) => {
-                format!("{}:{number}", path.display())
-            }
-            _ => place.replace(&format!("{}/", headers.display()), ""),
-        };
+        let place = as_asked(place, path).replace(&format!("{}/", headers.display()), "");
         let inside = match &function {
             Some(function) => format!("in {function}(): "),
             None => String::new(),
@@ -180,6 +180,16 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
         lines.push(format!("and {more} more of this kind"));
     }
     Diagnostics { lines }
+}
+
+/// A place, `file:line`, with the policy's file as it was asked for: the compiler runs in its folder.
+fn as_asked(place: &str, path: &Path) -> String {
+    match place.split_once(':') {
+        Some((file, number)) if path.ends_with(file.trim_start_matches("./")) => {
+            format!("{}:{number}", path.display())
+        }
+        _ => place.to_owned(),
+    }
 }
 
 fn missing(function: &str) -> String {
@@ -220,8 +230,10 @@ mod tests {
     fn an_undefined_symbol_is_one_line() {
         let ld = "/usr/bin/ld: /tmp/ccX.o: in function `my_init':\n./b.bpf.c:9: undefined reference to `bpf_foo'\ncollect2: error: ld returned 1 exit status";
         assert_eq!(
-            lines(ld)[0],
-            "./b.bpf.c:9: bpf_foo() is not in the virtual kernel"
+            lines(ld),
+            ["a/b.bpf.c:9: bpf_foo() is not in the virtual kernel"]
         );
+        let failed = "collect2: error: ld returned 1 exit status";
+        assert_eq!(lines(failed), [failed], "all that is known");
     }
 }
