@@ -863,30 +863,35 @@ heading = "scaling"
     }
 
     #[test]
-    fn what_was_published_of_other_cpus_and_metrics_is_a_prediction() {
+    fn what_was_published_of_another_row_is_a_prediction() {
         let figures = published::read(published::BUILTIN_NAME, published::BUILTIN).unwrap();
         let mut rows = Machine::builtin("netfinity-8500r").unwrap().calibrated_on;
         for row in &mut rows {
             row.cpus = vec![2];
             row.metrics.retain(|metric| metric == "hold_mean");
         }
-        let standing_of = |metric: &str, cpus: u32| {
-            let figure = figures
-                .iter()
-                .find(|figure| {
-                    figure.workload.starts_with("chat:rooms=20,messages=200")
-                        && (figure.metric.as_str(), figure.cpus) == (metric, Some(cpus))
-                })
-                .unwrap();
+        let standing_of = |metric: &str, cpus: u32, other: fn(&mut Figure)| {
+            let figure = figures.iter().find(|figure| {
+                figure.workload.starts_with("chat:rooms=20,messages=200")
+                    && (figure.metric.as_str(), figure.cpus) == (metric, Some(cpus))
+            });
+            let mut figure = figure.unwrap().clone();
+            other(&mut figure);
             let result = RunResult {
                 cpus,
                 ..RunResult::default()
             };
-            standing(figure, &result, &rows)
+            standing(&figure, &result, &rows)
         };
-        assert_eq!(standing_of("hold_mean", 2), Standing::Calibration);
-        assert_eq!(standing_of("hold_mean", 3), Standing::Predicted);
-        assert_eq!(standing_of("hold_max", 2), Standing::Predicted);
+        assert_eq!(standing_of("hold_mean", 2, |_| ()), Standing::Calibration);
+        assert_eq!(standing_of("hold_mean", 3, |_| ()), Standing::Predicted);
+        assert_eq!(standing_of("hold_max", 2, |_| ()), Standing::Predicted);
+        let another_workload = |figure: &mut Figure| figure.workload.push_str(",users=1");
+        let of_another = standing_of("hold_mean", 2, another_workload);
+        assert_eq!(of_another, Standing::Predicted);
+        let another_scheduler = |figure: &mut Figure| figure.scheduler.push('x');
+        let of_another = standing_of("hold_mean", 2, another_scheduler);
+        assert_eq!(of_another, Standing::Predicted);
     }
 
     /// A calibrated row that is not in the published file, or misspelt, would never be recognised.

@@ -5,6 +5,8 @@
 //! it and travels with the machine ([`Machine::provenance`]). Reading and writing profile files
 //! is in [`crate::file`].
 
+use schedlab_trace::counted;
+
 use crate::{Layout, Provenance, Topology};
 
 /// How the machine's kernel waits for a contended lock.
@@ -318,7 +320,7 @@ pub enum ProfileError {
         known: String,
     },
     /// More CPUs asked for than the machine has, or none.
-    #[error("machine {machine} has {available} CPUs, not {asked}: choose 1 to {available}")]
+    #[error("machine {machine} has {}, not {asked}{}", counted(*.available as u64, "CPU"), choice(*.available))]
     Cpus {
         /// The profile.
         machine: String,
@@ -327,4 +329,12 @@ pub enum ProfileError {
         /// CPUs there are.
         available: usize,
     },
+}
+
+/// What could be asked for instead, where there is a choice.
+fn choice(available: usize) -> String {
+    match available {
+        1 => String::new(),
+        _ => format!(": choose 1 to {available}"),
+    }
 }
