@@ -94,15 +94,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let state = &mut locks.locks[lock.0 as usize];
         let since = c.now.get();
         let free = state.holder.is_none() && state.spinners.is_empty() && state.held_until <= since;
-        if !(free || self.alone.get()) {
+        if self.alone.get() {
+            state.holder = Some(c.id);
+            return true;
+        }
+        if !free {
             return false;
         }
         state.holder = Some(c.id);
-        if self.alone.get() {
-            return true;
-        }
-        self.touch(c, state.address, true);
-        self.charge_ps(c, self.costs.lock_ps);
+        let access = self
+            .cache
+            .borrow_mut()
+            .touch(c.id, self.now(c), state.address, true);
+        self.charge_ps(c, access.cost_ps + self.costs.lock_ps);
         state.acquired_at = c.now.get();
         drop(locks);
         self.record(
@@ -119,6 +123,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// The lock is held, or it is not this CPU's turn.
+    #[inline(never)]
     fn spin_lock_slow(&self, c: &Cpu, lock: LockIx) {
         if self.must_wait(c) {
             self.wait_for_turn(c);
@@ -278,6 +283,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Releases a lock that others spin for.
+    #[cold]
     fn spin_unlock_slow(&self, c: &Cpu, lock: LockIx) {
         let address = self.locks.borrow().locks[lock.0 as usize].address;
         self.touch(c, address, true);
@@ -335,6 +341,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Takes the run queue lock of `rq`, where the machine's kernel has one.
+    #[inline]
     pub(crate) fn rq_lock(&self, c: &Cpu, rq: &Cpu) {
         if self.machine.sched_ext.rq_locks {
             let lock = self.rq_lock_of(rq);
@@ -357,6 +364,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Releases the run queue lock of `rq`.
+    #[inline]
     pub(crate) fn rq_unlock(&self, c: &Cpu, rq: &Cpu) {
         if self.machine.sched_ext.rq_locks {
             let lock = self.rq_lock_of(rq);
@@ -364,17 +372,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
+    #[inline]
     fn rq_lock_of(&self, rq: &Cpu) -> LockIx {
-        match rq.rq_lock.get() {
-            Some(lock) => lock,
-            None => {
-                let name = format!("rq{}", rq.id);
-                let address = self.rq_address(rq.id);
-                let lock = self.new_lock(address, &name, LockClass::KernelRq);
-                rq.rq_lock.set(Some(lock));
-                lock
-            }
-        }
+        rq.rq_lock.get().unwrap_or_else(|| self.new_rq_lock(rq))
+    }
+
+    #[cold]
+    fn new_rq_lock(&self, rq: &Cpu) -> LockIx {
+        let name = format!("rq{}", rq.id);
+        let address = self.rq_address(rq.id);
+        let lock = self.new_lock(address, &name, LockClass::KernelRq);
+        rq.rq_lock.set(Some(lock));
+        lock
     }
 
     /// Sets on whose behalf locks are taken from now on and returns the former value.
