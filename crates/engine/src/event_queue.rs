@@ -117,12 +117,20 @@ impl Head {
 /// How many play in a match of the tournament.
 const PLAYERS: usize = 8;
 
-/// The earliest of several.
+/// The earliest of a match's players. In pairs, so that the comparisons need not wait for each other.
 #[inline]
-fn winner<const N: usize>(players: &[Head; N]) -> Head {
-    players
-        .iter()
-        .fold(Head::NEVER, |first, &head| first.min(head))
+fn winner(players: &[Head; PLAYERS]) -> Head {
+    let [a, b, c, d, e, f, g, h] = *players;
+    let left = a.min(b).min(c.min(d));
+    let right = e.min(f).min(g.min(h));
+    left.min(right)
+}
+
+/// The earliest of a CPU's events.
+#[inline]
+fn earliest(due: &[Head; KINDS]) -> Head {
+    let [main, ipi, tick, work] = *due;
+    main.min(ipi).min(tick.min(work))
 }
 
 pub(crate) struct EventQueue {
@@ -176,7 +184,7 @@ impl EventQueue {
 
     /// The earliest event of `cpu` is at `earliest` now: plays its matches anew, up to the first whose winner
     /// stays the same.
-    #[inline]
+    #[inline(always)]
     fn replay(&mut self, cpu: usize, mut earliest: Head) {
         let mut player = self.cpu_0 + cpu;
         loop {
@@ -195,6 +203,12 @@ impl EventQueue {
         self.first = earliest;
     }
 
+    /// An event of `cpu` is due later than before, or not at all.
+    fn later(&mut self, cpu: CpuId) {
+        let earliest = earliest(&self.due[cpu.index()]);
+        self.replay(cpu.index(), earliest);
+    }
+
     /// Sets when `event` is due on `cpu`, in place of what was set before.
     #[inline]
     pub fn set(&mut self, cpu: CpuId, event: CpuEvent, time: u64) {
@@ -204,8 +218,7 @@ impl EventQueue {
         if head <= before {
             self.sooner(cpu.index(), head);
         } else {
-            let earliest = winner(due);
-            self.replay(cpu.index(), earliest);
+            self.later(cpu);
         }
     }
 
@@ -218,10 +231,8 @@ impl EventQueue {
     /// Makes `event` void.
     #[inline]
     pub fn cancel(&mut self, cpu: CpuId, event: CpuEvent) {
-        let due = &mut self.due[cpu.index()];
-        due[event as usize] = Head::NEVER;
-        let earliest = winner(due);
-        self.replay(cpu.index(), earliest);
+        self.due[cpu.index()][event as usize] = Head::NEVER;
+        self.later(cpu);
     }
 
     /// The earliest event's time and CPU.
@@ -230,8 +241,25 @@ impl EventQueue {
         self.first.min(self.timers.first)
     }
 
+    /// Takes the earliest event if it is [`CpuEvent::Main`], as most are.
+    #[inline(always)]
+    pub fn pop_main(&mut self) -> Option<(u64, CpuId)> {
+        let first = self.first;
+        if self.timers.first < first || first == Head::NEVER {
+            return None;
+        }
+        let cpu = first.cpu();
+        let [main, others @ ..] = &mut self.due[cpu as usize];
+        if *main != first {
+            return None;
+        }
+        *main = Head::NEVER;
+        let [ipi, tick, work] = *others;
+        self.replay(cpu as usize, ipi.min(tick).min(work));
+        Some((first.time(), CpuId(cpu)))
+    }
+
     /// Takes the earliest event; at one time and CPU those of the CPU come before timers.
-    #[inline]
     pub fn pop(&mut self) -> Option<(u64, Event)> {
         let first = self.first;
         if self.timers.first < first {
@@ -249,12 +277,12 @@ impl EventQueue {
             .find(|&kind| due[kind as usize] == first)
             .expect("a CPU's player is the earliest of its events");
         due[kind as usize] = Head::NEVER;
-        let earliest = winner(due);
-        self.replay(cpu as usize, earliest);
+        self.later(CpuId(cpu));
         Some((first.time(), Event::Cpu(CpuId(cpu), kind)))
     }
 
     /// Sets when `timer` expires, on `cpu`, in place of what was set before.
+    #[inline]
     pub fn set_timer(&mut self, timer: Timer, cpu: CpuId, time: u64) {
         self.timers.set(timer.slot(), Head::new(time, cpu.0));
     }
@@ -330,7 +358,12 @@ impl Timers {
     /// Inserts behind those that expire at the same time.
     fn insert(&mut self, entry: Entry) {
         let goes_before = |other: &Entry| other.head <= entry.head;
-        let later = self.far.partition_point(|block| goes_before(&block[0]));
+        let later = match self.far.front() {
+            Some(block) if goes_before(&block[0]) => {
+                self.far.partition_point(|block| goes_before(&block[0]))
+            }
+            _ => 0,
+        };
         let block = match later.checked_sub(1) {
             Some(index) => &mut self.far[index],
             None => &mut self.near,
