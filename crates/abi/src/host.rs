@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, OpsInfo, PolicyLock, Reply, Request};
+use schedlab_engine::policy::{Env, OpCall, OpKind, OpsInfo, PolicyLock, Reply, Request};
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, Trap};
 use schedlab_machine::{Machine, TaskAddresses};
@@ -33,8 +33,8 @@ pub struct Cpu {
     /// When the fields of the candidate examined last had arrived, if the next one is then prefetched:
     /// `None` at the beginning of a walk.
     pub prefetch: Option<Instant>,
-    /// Names of the ops that run, nested ones last.
-    pub op: [&'static str; 4],
+    /// The ops that run, nested ones last.
+    pub op: [OpKind; 4],
     pub depth: usize,
     /// `bpf_cpumask_any_distribute()` begins behind this CPU.
     pub distributed: u32,
@@ -68,8 +68,8 @@ pub struct Host {
     pub addresses: TaskAddresses,
     pub examine_bytes: u32,
     pub prefetch: bool,
-    pub op_ps: u64,
-    pub kfunc_ps: u64,
+    pub op_ns: u64,
+    pub kfunc_ns: u64,
     pub nr_cpus: usize,
     pub nr_nodes: u32,
     pub version: KernelVersion,
@@ -104,8 +104,8 @@ impl Context {
     /// Lets the time of a kfunc pass.
     #[inline]
     pub fn charge_kfunc(self) {
-        let ps = self.with(|host| host.kfunc_ps);
-        self.env(|env| env.charge_ps(ps));
+        let ns = self.with(|host| host.kfunc_ns);
+        self.env(|env| env.charge_ns(ns));
     }
 
     /// Asks the virtual kernel, waits, and reads its answer by `read`. Ops that the virtual kernel calls
@@ -229,7 +229,7 @@ impl Host {
         match cpu.depth {
             0 => format!("{policy}: {message}"),
             depth => {
-                let op = cpu.op[(depth - 1).min(cpu.op.len() - 1)];
+                let op = cpu.op[(depth - 1).min(cpu.op.len() - 1)].name();
                 format!("{policy}: in ops.{op}: {message}")
             }
         }
@@ -280,7 +280,7 @@ impl Runner {
         // SAFETY: the object's debug information says that an ops table lies there.
         let ops = unsafe { image.pointer(object.ops).cast::<Ops>().read() };
         let base = image.pointer(0) as usize;
-        let host = Host {
+        let mut host = Host {
             table: Table::new(),
             env: std::ptr::null(),
             cpu: 0,
@@ -296,8 +296,8 @@ impl Runner {
             addresses: TaskAddresses::new(machine),
             examine_bytes: machine.task_layout.examine_bytes,
             prefetch: machine.task_layout.prefetch,
-            op_ps: machine.sched_ext.op_ns * 1_000,
-            kfunc_ps: machine.sched_ext.kfunc_ns * 1_000,
+            op_ns: machine.sched_ext.op_ns,
+            kfunc_ns: machine.sched_ext.kfunc_ns,
             nr_cpus,
             nr_nodes: machine.topology.nr_nodes(),
             version,
@@ -306,8 +306,9 @@ impl Runner {
             image,
         };
         // Each map's variable holds the map's number.
-        for (index, map) in object.maps().iter().enumerate() {
-            let variable = host.image.pointer(map.address).cast::<u64>();
+        for (index, map) in host.maps.list.iter_mut().enumerate() {
+            let variable = host.image.pointer(map.def.address).cast::<u64>();
+            map.variable = variable;
             // SAFETY: a map is a structure of pointers that nobody follows natively; the first is ours.
             unsafe { variable.write(index as u64) };
         }
@@ -359,12 +360,36 @@ impl Runner {
 }
 
 impl Cpu {
+    /// An op begins. Returns how many locks the CPU holds.
+    #[inline]
+    pub fn begin(&mut self, op: OpKind) -> u32 {
+        if self.depth == 0 {
+            self.steps = 0;
+        }
+        self.prefetch = None;
+        if let Some(slot) = self.op.get_mut(self.depth) {
+            *slot = op;
+        }
+        self.depth += 1;
+        self.held
+    }
+
+    /// The op returns, unless the CPU does not hold as many locks as when it began.
+    #[inline]
+    pub fn end(&mut self, held: u32) -> bool {
+        let balanced = self.held == held;
+        if balanced {
+            self.depth -= 1;
+        }
+        balanced
+    }
+
     fn new(cpu: i32) -> Self {
         Cpu {
             held: 0,
             steps: 0,
             prefetch: None,
-            op: [""; 4],
+            op: [OpKind::Init; 4],
             depth: 0,
             distributed: 0,
             run_queue: RunQueue {

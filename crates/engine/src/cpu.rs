@@ -119,8 +119,8 @@ pub(crate) struct Cpu {
     // The op under way.
     pub op: Cell<Option<OpKind>>,
     pub nested_op: Cell<Option<OpKind>>,
-    /// When the op under way began, and how often it has asked for something.
-    pub op_began: Cell<u64>,
+    /// When the op under way must have returned, and how often it has asked for something.
+    pub op_deadline: Cell<u64>,
     pub op_requests: Cell<u32>,
     /// Whose run queue's lock the op under way holds (`scx_locked_rq()`).
     pub locked_rq: Cell<Option<CpuId>>,
@@ -184,7 +184,7 @@ impl Cpu {
             distribute_prev: Cell::new(0),
             op: Cell::new(None),
             nested_op: Cell::new(None),
-            op_began: Cell::new(0),
+            op_deadline: Cell::new(0),
             op_requests: Cell::new(0),
             locked_rq: Cell::new(None),
             op_task: Cell::new(None),

@@ -399,7 +399,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if let Some((cpu, op)) = late {
                 self.policy_fault(format!(
                     "ops.{} has not returned {} ms after the run's end (CPU {cpu})",
-                    crate::op_context::op_name(op),
+                    op.name(),
                     GRACE_NS / 1_000_000,
                 ));
             }

@@ -70,33 +70,35 @@ pub(crate) fn refused_in(op: OpKind, request: &Request) -> Option<&'static str> 
     (!allowed).then_some(name)
 }
 
-/// The member of `struct sched_ext_ops`.
-pub(crate) fn op_name(op: OpKind) -> &'static str {
-    match op {
-        OpKind::SelectCpu => "select_cpu",
-        OpKind::Enqueue => "enqueue",
-        OpKind::Dequeue => "dequeue",
-        OpKind::Dispatch => "dispatch",
-        OpKind::Tick => "tick",
-        OpKind::Runnable => "runnable",
-        OpKind::Running => "running",
-        OpKind::Stopping => "stopping",
-        OpKind::Quiescent => "quiescent",
-        OpKind::Yield => "yield",
-        OpKind::CoreSchedBefore => "core_sched_before",
-        OpKind::SetWeight => "set_weight",
-        OpKind::SetCpumask => "set_cpumask",
-        OpKind::UpdateIdle => "update_idle",
-        OpKind::CpuAcquire => "cpu_acquire",
-        OpKind::CpuRelease => "cpu_release",
-        OpKind::InitTask => "init_task",
-        OpKind::ExitTask => "exit_task",
-        OpKind::Enable => "enable",
-        OpKind::Disable => "disable",
-        OpKind::CpuOnline => "cpu_online",
-        OpKind::CpuOffline => "cpu_offline",
-        OpKind::Init => "init",
-        OpKind::Exit => "exit",
-        OpKind::TimerCallback => "timer callback",
+impl OpKind {
+    /// The member of `struct sched_ext_ops`.
+    pub fn name(self) -> &'static str {
+        match self {
+            OpKind::SelectCpu => "select_cpu",
+            OpKind::Enqueue => "enqueue",
+            OpKind::Dequeue => "dequeue",
+            OpKind::Dispatch => "dispatch",
+            OpKind::Tick => "tick",
+            OpKind::Runnable => "runnable",
+            OpKind::Running => "running",
+            OpKind::Stopping => "stopping",
+            OpKind::Quiescent => "quiescent",
+            OpKind::Yield => "yield",
+            OpKind::CoreSchedBefore => "core_sched_before",
+            OpKind::SetWeight => "set_weight",
+            OpKind::SetCpumask => "set_cpumask",
+            OpKind::UpdateIdle => "update_idle",
+            OpKind::CpuAcquire => "cpu_acquire",
+            OpKind::CpuRelease => "cpu_release",
+            OpKind::InitTask => "init_task",
+            OpKind::ExitTask => "exit_task",
+            OpKind::Enable => "enable",
+            OpKind::Disable => "disable",
+            OpKind::CpuOnline => "cpu_online",
+            OpKind::CpuOffline => "cpu_offline",
+            OpKind::Init => "init",
+            OpKind::Exit => "exit",
+            OpKind::TimerCallback => "timer callback",
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::cpu::{Cpu, DirectDispatch, DispatchEntry};
 use crate::event_queue::Timer;
 use crate::kernel::Kernel;
 use crate::mutation::Mutation;
-use crate::op_context::{op_name, refused_in};
+use crate::op_context::refused_in;
 use crate::outcome::ExitKind;
 use crate::policy::{
     Env, OpCall, OpKind, Policy, PolicyLock, Reply, Request, Service, TaskView, TimerId,
@@ -67,7 +67,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if c.held.policy.get() > 0 && !self.policy_dead.get() {
                 self.policy_fault(format!(
                     "ops.{} returned on CPU {} with {} of the policy's locks held",
-                    kind.map_or("?", op_name),
+                    kind.map_or("?", OpKind::name),
                     c.id,
                     c.held.policy.get()
                 ));
@@ -79,19 +79,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// more than a program can: it would never return.
     fn bound_op(&self, c: &Cpu) {
         c.op_requests.set(c.op_requests.get() + 1);
-        let ran_ns = c.now.get() - c.op_began.get();
-        let bound_ms = u64::from(self.ops.timeout_ms);
-        let how = if ran_ns > bound_ms * 1_000_000 {
+        let late = c.now.get() > c.op_deadline.get();
+        if late || c.op_requests.get() > BPF_MAX_LOOPS {
+            self.end_unbounded_op(c, late);
+        }
+    }
+
+    #[cold]
+    fn end_unbounded_op(&self, c: &Cpu, late: bool) {
+        let how = if late {
+            let bound_ms = self.ops.timeout_ms;
             format!("has not returned after {bound_ms} ms, the watchdog's bound")
-        } else if c.op_requests.get() > BPF_MAX_LOOPS {
+        } else {
             format!(
                 "called the kernel more than {BPF_MAX_LOOPS} times, more than any loop may go round"
             )
-        } else {
-            return;
         };
         let kind = self.asking_op(c);
-        self.policy_fault(format!("ops.{} {how} (CPU {})", op_name(kind), c.id));
+        self.policy_fault(format!("ops.{} {how} (CPU {})", kind.name(), c.id));
     }
 
     /// Policy code broke in a way that leaves it unusable.
@@ -110,7 +115,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.charge(c, self.machine.sched_ext.op_ns);
         if c.op.get().is_none() {
             c.op.set(Some(kind));
-            c.op_began.set(c.now.get());
+            let bound_ns = u64::from(self.ops.timeout_ms) * 1_000_000;
+            c.op_deadline.set(c.now.get().saturating_add(bound_ns));
             c.op_requests.set(0);
             self.ops_under_way.set(self.ops_under_way.get() + 1);
         } else {
@@ -165,7 +171,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Some(kfunc) => {
                 self.policy_fault(format!(
                     "ops.{} called {kfunc}(), which the kernel's verifier refuses there",
-                    op_name(op)
+                    op.name()
                 ));
                 true
             }
@@ -189,7 +195,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     self.policy_fault(format!(
                         "CPU {} takes a lock that it holds already (AA deadlock) in ops.{}",
                         c.id,
-                        op_name(self.asking_op(c))
+                        self.asking_op(c).name()
                     ));
                     return Reply::Done;
                 }
@@ -224,7 +230,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     _ => self.policy_fault(format!(
                         "CPU {} releases a lock that it does not hold in ops.{}",
                         c.id,
-                        op_name(self.asking_op(c))
+                        self.asking_op(c).name()
                     )),
                 }
                 return Reply::Done;

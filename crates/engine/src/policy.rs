@@ -399,6 +399,12 @@ impl Env<'_> {
         Instant::from_ns(self.now.get())
     }
 
+    /// Lets `ns` nanoseconds pass on this CPU.
+    #[inline]
+    pub fn charge_ns(&self, ns: u64) {
+        self.now.set(self.now.get() + ns);
+    }
+
     /// Lets `ps` picoseconds pass on this CPU.
     #[inline]
     pub fn charge_ps(&self, ps: u64) {
