@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, OpKind, OpsInfo, PolicyLock, Reply, Request};
+use schedlab_engine::policy::{Env, OpCall, OpKind, OpsInfo, PolicyLock, Service};
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, Trap};
 use schedlab_machine::{Machine, TaskAddresses};
@@ -108,21 +108,21 @@ impl Context {
         self.env(|env| env.charge_ns(ns));
     }
 
-    /// Asks the virtual kernel, waits, and reads its answer by `read`. Ops that the virtual kernel calls
-    /// meanwhile run deeper on this stack.
+    /// Asks the virtual kernel and waits for its answer. Ops that the virtual kernel calls meanwhile run
+    /// deeper on this stack.
     #[inline(always)]
-    pub fn ask<R>(self, request: Request, read: impl FnOnce(&Reply) -> R) -> R {
+    pub fn ask<R>(self, request: impl FnOnce(&dyn Service) -> R) -> R {
         // SAFETY: as in `with` and `env`; what the virtual kernel changes meanwhile is put back.
         unsafe {
             let (env, cpu) = ((*self.0).env, (*self.0).cpu);
             trap::leave(&(*self.0).foreign);
             // Nothing may unwind through the policy's C frames.
-            let reply = catch_unwind(AssertUnwindSafe(|| (*env).kernel.ask(request)));
+            let answer = catch_unwind(AssertUnwindSafe(|| request((*env).kernel)));
             (*self.0).env = env;
             (*self.0).cpu = cpu;
             trap::enter(&(*self.0).foreign, (*env).kernel.switch());
-            match reply {
-                Ok(reply) => read(&reply),
+            match answer {
+                Ok(answer) => answer,
                 Err(_) => self.fault("the virtual kernel panicked: please report this".to_owned()),
             }
         }

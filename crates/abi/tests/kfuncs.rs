@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 
 use common::{Bench, simple};
 use schedlab_engine::ExitKind;
-use schedlab_engine::policy::{Env, IterId, OpCall, OpKind, Policy as _, Reply, Request, Service};
+use schedlab_engine::policy::{Answer, Env, IterId, OpCall, OpKind, Policy as _, Reply, Request};
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_trace::{CpuId, CpuSet, LockPath, TaskId};
 
@@ -258,8 +258,8 @@ struct Between<'a> {
     switch: &'a Switch,
 }
 
-impl Service for Between<'_> {
-    fn ask(&self, request: Request) -> Reply {
+impl Answer for Between<'_> {
+    fn answer(&self, request: Request) -> Reply {
         let first = self.asked.borrow().is_empty();
         self.asked.borrow_mut().push((self.cpu, request));
         if first {

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 
 use schedlab_abi::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, Policy as _, Reply, Request, Service, TaskView};
+use schedlab_engine::policy::{Answer, Env, OpCall, Policy as _, Reply, Request, TaskView};
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_trace::{CpuId, CpuSet, LockPath, TaskId};
@@ -18,8 +18,8 @@ struct Zero {
     requests: Cell<u64>,
 }
 
-impl Service for Zero {
-    fn ask(&self, _: Request) -> Reply {
+impl Answer for Zero {
+    fn answer(&self, _: Request) -> Reply {
         self.requests.set(self.requests.get() + 1);
         Reply::Int(0)
     }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use schedlab_abi::{KernelVersion, NativePolicy};
-use schedlab_engine::policy::{Env, OpCall, Policy as _, Reply, Request, Service, TaskView};
+use schedlab_engine::policy::{Answer, Env, OpCall, Policy as _, Reply, Request, TaskView};
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_trace::{CpuId, CpuSet, LockPath, TaskId};
@@ -16,8 +16,8 @@ struct Notes {
     switch: Switch,
 }
 
-impl Service for Notes {
-    fn ask(&self, request: Request) -> Reply {
+impl Answer for Notes {
+    fn answer(&self, request: Request) -> Reply {
         self.asked.borrow_mut().push(request);
         self.answer.clone()
     }
