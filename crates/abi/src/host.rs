@@ -33,12 +33,19 @@ pub struct Cpu {
     /// When the fields of the candidate examined last had arrived, if the next one is then prefetched:
     /// `None` at the beginning of a walk.
     pub prefetch: Option<Instant>,
-    /// The ops that run, nested ones last.
-    pub op: [OpKind; 4],
-    pub depth: usize,
+    /// The op that runs; of nested ones the inner one.
+    pub op: Option<OpKind>,
     /// `bpf_cpumask_any_distribute()` begins behind this CPU.
     pub distributed: u32,
     pub run_queue: RunQueue,
+}
+
+/// What a CPU was about when an op began there.
+pub struct Around {
+    /// The op that it is nested in.
+    op: Option<OpKind>,
+    /// Locks held.
+    held: u32,
 }
 
 /// A lock of the policy.
@@ -120,7 +127,7 @@ impl Context {
             let answer = catch_unwind(AssertUnwindSafe(|| request((*env).kernel)));
             (*self.0).env = env;
             (*self.0).cpu = cpu;
-            trap::enter(&(*self.0).foreign, (*env).kernel.switch());
+            trap::enter(&(*self.0).foreign, (*env).switch);
             match answer {
                 Ok(answer) => answer,
                 Err(_) => self.fault("the virtual kernel panicked: please report this".to_owned()),
@@ -143,17 +150,23 @@ impl Context {
     #[inline]
     pub fn task(self, task: *const Task, function: &str) -> TaskId {
         if task.is_null() {
-            self.fault(format!("{function}() was called with a NULL task"));
+            self.no_task(function, "a NULL");
         }
         // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
         let index = unsafe { (*task).lab_index };
         if index == Task::NOBODY {
-            self.fault(format!("{function}() was called with an idle task"));
+            self.no_task(function, "an idle");
         }
         TaskId(index)
     }
 
+    #[cold]
+    fn no_task(self, function: &str, what: &str) -> ! {
+        self.fault(format!("{function}() was called with {what} task"))
+    }
+
     /// The pointer that means a task.
+    #[inline]
     pub fn pointer(self, task: Option<TaskId>) -> *mut Task {
         match task {
             Some(task) => self.with(|host| host.tasks.pointer(task)),
@@ -225,13 +238,9 @@ impl Host {
     /// Adds the policy's name and the op that runs to a message.
     pub fn name_fault(&self, message: &str) -> String {
         let policy = self.image.object().name();
-        let cpu = &self.cpus[self.cpu];
-        match cpu.depth {
-            0 => format!("{policy}: {message}"),
-            depth => {
-                let op = cpu.op[(depth - 1).min(cpu.op.len() - 1)].name();
-                format!("{policy}: in ops.{op}: {message}")
-            }
+        match self.cpus[self.cpu].op {
+            None => format!("{policy}: {message}"),
+            Some(op) => format!("{policy}: in ops.{}: {message}", op.name()),
         }
     }
 
@@ -341,7 +350,7 @@ impl Runner {
     }
 
     /// Runs an op on `env.cpu`, on the fiber of the caller.
-    #[inline]
+    #[inline(always)]
     pub fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
         let host = self.host;
         // SAFETY: the host lives as long as we do. The environment outlives the call, and is
@@ -350,7 +359,7 @@ impl Runner {
         unsafe {
             (*host).env = std::ptr::from_ref(env).cast();
             (*host).cpu = env.cpu.index();
-            trap::enter(&(*host).foreign, env.kernel.switch());
+            trap::enter(&(*host).foreign, env.switch);
             let result = ops::run(Context(host), op);
             trap::leave(&(*host).foreign);
             (*host).env = std::ptr::null();
@@ -360,26 +369,25 @@ impl Runner {
 }
 
 impl Cpu {
-    /// An op begins. Returns how many locks the CPU holds.
+    /// An op begins.
     #[inline]
-    pub fn begin(&mut self, op: OpKind) -> u32 {
-        if self.depth == 0 {
+    pub fn begin(&mut self, op: OpKind) -> Around {
+        if self.op.is_none() {
             self.steps = 0;
         }
         self.prefetch = None;
-        if let Some(slot) = self.op.get_mut(self.depth) {
-            *slot = op;
+        Around {
+            op: self.op.replace(op),
+            held: self.held,
         }
-        self.depth += 1;
-        self.held
     }
 
     /// The op returns, unless the CPU does not hold as many locks as when it began.
     #[inline]
-    pub fn end(&mut self, held: u32) -> bool {
-        let balanced = self.held == held;
+    pub fn end(&mut self, around: Around) -> bool {
+        let balanced = self.held == around.held;
         if balanced {
-            self.depth -= 1;
+            self.op = around.op;
         }
         balanced
     }
@@ -389,8 +397,7 @@ impl Cpu {
             held: 0,
             steps: 0,
             prefetch: None,
-            op: [OpKind::Init; 4],
-            depth: 0,
+            op: None,
             distributed: 0,
             run_queue: RunQueue {
                 cpu,

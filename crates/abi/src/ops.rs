@@ -51,11 +51,12 @@ pub fn info(ops: &Ops) -> OpsInfo {
 }
 
 /// Runs an op on the current CPU.
+#[inline(always)]
 pub fn run(context: Context, op: &OpCall) -> i64 {
-    let (held, ns) = context.with(|host| (host.current().begin(op.kind()), host.op_ns));
+    let (around, ns) = context.with(|host| (host.current().begin(op.kind()), host.op_ns));
     context.env(|env| env.charge_ns(ns));
     let result = call(context, op);
-    if !context.with(|host| host.current().end(held)) {
+    if !context.with(|host| host.current().end(around)) {
         leaks_locks(context);
     }
     result

@@ -72,7 +72,7 @@ impl Policy for NativePolicy {
         &self.runner.host().info
     }
 
-    #[inline]
+    #[inline(always)]
     fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
         self.runner.call(env, op)
     }

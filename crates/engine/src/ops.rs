@@ -8,7 +8,6 @@
 //! Costs: the virtual kernel charges `op_ns` for each op and `kfunc_ns` for each request that is a
 //! kfunc or helper. What the policy's side answers by itself it charges itself.
 
-use schedlab_fiber::Switch;
 use schedlab_trace::{CpuId, CpuMode, CpuSet, LockClass, Recorder, TaskId};
 
 use crate::consts::{BPF_MAX_LOOPS, dsq_id, enq, errno, iter, kick, ops, reenq};
@@ -386,10 +385,6 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
         self.kernel.policy_fault(message);
         self.kernel.give_up()
     }
-
-    fn switch(&self) -> &Switch {
-        &self.kernel.switch
-    }
 }
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
@@ -397,21 +392,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn ops_callable(&self, c: &Cpu) -> bool {
         !self.policy_dead.get()
             && (!self.stopping.get() || self.alone.get() || c.op.get().is_some())
-    }
-
-    fn end_op(&self, c: &Cpu) {
-        if c.nested_op.take().is_none() {
-            let kind = c.op.take();
-            self.ops_under_way.set(self.ops_under_way.get() - 1);
-            if c.held.policy.get() > 0 && !self.policy_dead.get() {
-                self.policy_fault(format!(
-                    "ops.{} returned on CPU {} with {} of the policy's locks held",
-                    kind.map_or("?", OpKind::name),
-                    c.id,
-                    c.held.policy.get()
-                ));
-            }
-        }
     }
 
     /// Ends the run if the op under way on `c` goes on for longer than any task may wait, or asks for
@@ -445,24 +425,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.policy_dead.set(true);
     }
 
-    /// Calls an op. Returns what it returns.
+    /// Calls an op that is not called at every switch.
+    #[inline(never)]
+    pub(crate) fn call_rare_op(&self, c: &Cpu, op: OpCall) -> i64 {
+        self.call_op(c, op)
+    }
+
+    /// Calls an op. Returns what it returns. Inlined, so that the policy's side need not find out which
+    /// op it is.
+    #[inline(always)]
     pub(crate) fn call_op(&self, c: &Cpu, op: OpCall) -> i64 {
         if !self.ops_callable(c) {
             return 0;
         }
-        let kind = op.kind();
-        self.set_mode(c, CpuMode::Sched);
-        self.charge(c, self.machine.sched_ext.op_ns);
-        if c.op.get().is_none() {
-            c.op.set(Some(kind));
-            let bound_ns = u64::from(self.ops.timeout_ms) * 1_000_000;
-            c.op_deadline.set(c.now.get().saturating_add(bound_ns));
-            c.op_requests.set(0);
-            self.ops_under_way.set(self.ops_under_way.get() + 1);
-        } else {
-            debug_assert!(c.nested_op.get().is_none(), "ops nest once");
-            c.nested_op.set(Some(kind));
-        }
+        let around = self.begin_op(c, op.kind());
         let caller = Caller {
             kernel: self,
             cpu: c,
@@ -472,20 +448,65 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             now: &c.now,
             carry_ps: &c.carry_ps,
             horizon: &self.horizon,
-            path: c.lock_path.get(),
             machine: &self.machine,
             cache: &self.cache,
             probes: &c.probes,
             random: &self.policy_random,
+            switch: &self.switch,
             kernel: &caller,
         };
         let result = self.policy.call(&env, &op);
-        self.end_op(c);
+        self.end_op(c, around);
+        result
+    }
+
+    /// An op begins on `c`. Returns the op that it is nested in.
+    #[inline(always)]
+    fn begin_op(&self, c: &Cpu, kind: OpKind) -> Option<OpKind> {
+        if c.mode.get() != CpuMode::Sched {
+            self.enter_sched_mode(c);
+        }
+        self.charge(c, self.machine.sched_ext.op_ns);
+        let around = c.op.get();
+        if around.is_none() {
+            let bound_ns = u64::from(self.ops.timeout_ms) * 1_000_000;
+            c.op_deadline.set(c.now.get().saturating_add(bound_ns));
+            c.op_requests.set(0);
+            c.outermost_op.set(kind);
+        } else {
+            debug_assert_eq!(around, Some(c.outermost_op.get()), "ops nest once");
+        }
+        c.op.set(Some(kind));
+        around
+    }
+
+    #[inline(never)]
+    fn enter_sched_mode(&self, c: &Cpu) {
+        self.set_mode(c, CpuMode::Sched);
+    }
+
+    /// The op under way on `c` returns to the one that it is nested in.
+    #[inline]
+    fn end_op(&self, c: &Cpu, around: Option<OpKind>) {
+        let kind = c.op.replace(around);
+        if around.is_none() && c.held.policy.get() > 0 {
+            self.end_op_with_locks(c, kind);
+        }
         if self.policy_dead.get() {
-            // A lock held on return.
             self.give_up();
         }
-        result
+    }
+
+    #[cold]
+    fn end_op_with_locks(&self, c: &Cpu, kind: Option<OpKind>) {
+        if !self.policy_dead.get() {
+            self.policy_fault(format!(
+                "ops.{} returned on CPU {} with {} of the policy's locks held",
+                kind.map_or("?", OpKind::name),
+                c.id,
+                c.held.policy.get()
+            ));
+        }
     }
 
     /// The op under way ends where it is: its CPU is never resumed.
@@ -497,11 +518,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// The op that asks now.
+    #[inline]
     fn asking_op(&self, c: &Cpu) -> OpKind {
-        c.nested_op
-            .get()
-            .or(c.op.get())
-            .expect("requests come from ops")
+        c.op.get().expect("requests come from ops")
     }
 
     /// Ends the run: the op may not call this kfunc.
@@ -714,7 +733,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             };
             let mode = self.set_mode(c, CpuMode::Sched);
-            self.call_op(c, OpCall::TimerCallback { timer });
+            self.call_rare_op(c, OpCall::TimerCallback { timer });
             self.set_mode(c, mode);
         }
     }

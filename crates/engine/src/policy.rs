@@ -8,9 +8,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use schedlab_fiber::Trap;
+use schedlab_fiber::{Switch, Trap};
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_trace::{CpuId, CpuSet, Instant, LockPath, TaskId};
+use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 use schedlab_workload::SchedClass;
 
 use crate::outcome::ExitKind;
@@ -229,8 +229,6 @@ pub struct Env<'a> {
     /// Nothing else happens before this instant: a CPU that has not reached it may pass a
     /// [`Service::sync`] without asking.
     pub horizon: &'a Cell<u64>,
-    /// On whose behalf locks are taken.
-    pub path: LockPath,
     /// The machine.
     pub machine: &'a Machine,
     /// The caches.
@@ -239,6 +237,8 @@ pub struct Env<'a> {
     pub probes: &'a RefCell<Probes>,
     /// `bpf_get_prandom_u32()` of this run.
     pub random: &'a RefCell<schedlab_workload::Rng>,
+    /// The way out of the fiber that the op runs on.
+    pub switch: &'a Switch,
     /// The virtual kernel.
     pub kernel: &'a dyn Service,
 }

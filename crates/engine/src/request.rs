@@ -3,7 +3,6 @@
 //! Each request is a method of [`Service`]. [`Request`] and [`Reply`] are the same as values, for who notes
 //! requests or answers them all alike, as tests do: [`Answer`].
 
-use schedlab_fiber::Switch;
 use schedlab_trace::{CpuSet, LockClass, TaskId};
 
 use crate::policy::{DsqId, IterId, PolicyLock, TimerId};
@@ -27,9 +26,6 @@ macro_rules! requests {
             /// endless loop, a lock held on return, a kfunc that is not there). The run ends; the op is given
             /// up where it is.
             fn fault(&self, message: String) -> !;
-
-            /// The way out of the fiber that the op runs on.
-            fn switch(&self) -> &Switch;
         }
 
         /// A request as a value.
@@ -60,10 +56,6 @@ macro_rules! requests {
 
             fn fault(&self, message: String) -> ! {
                 Answer::fault(self, message)
-            }
-
-            fn switch(&self) -> &Switch {
-                Answer::switch(self)
             }
         }
     };
@@ -173,9 +165,6 @@ pub trait Answer {
 
     /// [`Service::fault`].
     fn fault(&self, message: String) -> !;
-
-    /// [`Service::switch`].
-    fn switch(&self) -> &Switch;
 }
 
 /// The answer to a request as a value.
