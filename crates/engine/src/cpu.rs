@@ -116,11 +116,11 @@ pub(crate) struct Cpu {
     pub kick_waits: RefCell<Vec<(CpuId, u64)>>,
     pub distribute_prev: Cell<u32>,
 
-    // The op under way.
+    // The op under way; where it is nested, the inner one.
     pub op: Cell<Option<OpKind>>,
-    pub nested_op: Cell<Option<OpKind>>,
-    /// When the op under way began, and how often it has asked for something.
-    pub op_began: Cell<u64>,
+    pub outermost_op: Cell<OpKind>,
+    /// When the op under way must have returned, and how often it has asked for something.
+    pub op_deadline: Cell<u64>,
     pub op_requests: Cell<u32>,
     /// Whose run queue's lock the op under way holds (`scx_locked_rq()`).
     pub locked_rq: Cell<Option<CpuId>>,
@@ -183,8 +183,8 @@ impl Cpu {
             kick_waits: RefCell::default(),
             distribute_prev: Cell::new(0),
             op: Cell::new(None),
-            nested_op: Cell::new(None),
-            op_began: Cell::new(0),
+            outermost_op: Cell::new(OpKind::Init),
+            op_deadline: Cell::new(0),
             op_requests: Cell::new(0),
             locked_rq: Cell::new(None),
             op_task: Cell::new(None),

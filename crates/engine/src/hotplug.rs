@@ -56,7 +56,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         if self.has_op(op) {
-            self.call_op(c, call);
+            self.call_rare_op(c, call);
         } else if !self.mutated(Mutation::HotplugIgnored) {
             self.exit_with(
                 ExitKind::UnregKern,

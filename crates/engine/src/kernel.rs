@@ -113,7 +113,6 @@ pub(crate) struct Kernel<P, R> {
     pub mute: Cell<bool>,
     /// Policy code cannot be called any more.
     pub policy_dead: Cell<bool>,
-    pub ops_under_way: Cell<u32>,
     pub nr_runnable: Cell<u32>,
     pub nr_alive: Cell<u32>,
     /// Some task has been in the baseline's class, or in the real-time class.
@@ -226,7 +225,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             mute: Cell::new(false),
             endless: workload.duration.is_none(),
             policy_dead: Cell::new(false),
-            ops_under_way: Cell::new(0),
             nr_runnable: Cell::new(0),
             nr_alive: Cell::new(0),
             has_fair: Cell::new(false),
@@ -418,16 +416,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.closed.get() {
             self.close();
         }
-        if self.ops_under_way.get() == 0 || self.policy_dead.get() {
+        let op_under_way = self.cpus.iter().any(|c| c.op.get().is_some());
+        if !op_under_way || self.policy_dead.get() {
             return true;
         }
         let end = self.summary.borrow().as_ref().map(|summary| summary.end);
         if end.is_some_and(|end| self.clock.get() > end.ns() + GRACE_NS) {
-            let late = self.cpus.iter().find_map(|c| Some((c.id, c.op.get()?)));
+            let late = self
+                .cpus
+                .iter()
+                .find_map(|c| c.op.get().map(|_| (c.id, c.outermost_op.get())));
             if let Some((cpu, op)) = late {
                 self.policy_fault(format!(
                     "ops.{} has not returned {} ms after the run's end (CPU {cpu})",
-                    crate::op_context::op_name(op),
+                    op.name(),
                     GRACE_NS / 1_000_000,
                 ));
             }

@@ -367,7 +367,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.record(c, Event::Affinity { task: p.id });
         self.sync_task(p);
         if p.class.get() == Class::Ext && self.has_op(OpKind::SetCpumask) {
-            self.call_op(c, OpCall::SetCpumask { task: p.id });
+            self.call_rare_op(c, OpCall::SetCpumask { task: p.id });
         }
     }
 
@@ -450,7 +450,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 task: p.id,
                 weight: p.weight.get(),
             };
-            self.call_op(c, op);
+            self.call_rare_op(c, op);
         }
     }
 

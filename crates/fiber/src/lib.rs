@@ -57,7 +57,6 @@ impl Switch {
     }
 
     /// The way out of the fiber that runs.
-    #[inline]
     fn handler(&self) -> Option<Handler> {
         // SAFETY: as in `suspend`.
         unsafe { self.running.get().as_ref() }.map(|running| running.handler)
