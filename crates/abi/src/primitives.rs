@@ -110,8 +110,8 @@ pub extern "C" fn touch(context: Context, place: *const c_void, bytes: u32, writ
 fn access(context: Context, address: u64, bytes: u32, write: bool) {
     context.env(|env| {
         let mut cache = env.cache.borrow_mut();
-        let access = cache.touch_range(env.cpu, env.now(), address, bytes, write);
-        env.charge_ps(access.cost_ps);
+        let cost_ps = cache.touch_range(env.cpu, env.now(), address, bytes, write);
+        env.charge_ps(cost_ps);
     });
 }
 
@@ -151,14 +151,14 @@ fn examine_ahead(context: Context, address: u64, bytes: u32) {
     let asked = context.with(|host| host.current().prefetch);
     let arrived = context.env(|env| {
         let now = env.now();
-        let access = env.cache.borrow_mut().touch_prefetched(
+        let cost_ps = env.cache.borrow_mut().touch_prefetched(
             env.cpu,
             asked.unwrap_or(now),
             now,
             address,
             bytes,
         );
-        env.charge_ps(access.cost_ps);
+        env.charge_ps(cost_ps);
         env.now()
     });
     context.with(|host| host.current().prefetch = Some(arrived));

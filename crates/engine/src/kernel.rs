@@ -615,11 +615,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `c` accesses the line at `address`.
     #[inline]
     pub(crate) fn touch(&self, c: &Cpu, address: u64, write: bool) {
-        let access = self
+        let cost_ps = self
             .cache
             .borrow_mut()
             .touch(c.id, self.now(c), address, write);
-        self.charge_ps(c, access.cost_ps);
+        self.charge_ps(c, cost_ps);
     }
 
     /// What accesses of `c` have cost so far beyond hits, in picoseconds.

@@ -155,7 +155,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         // The hand-over includes the way of the line: the access costs nothing more.
         let now = self.now(c);
-        self.cache.borrow_mut().take_over(c.id, now, address);
+        let line = self.cache.borrow_mut().line_at(address);
+        self.cache.borrow_mut().take_over(c.id, now, line);
         self.locks.borrow_mut().locks[lock.0 as usize].acquired_at = c.now.get();
         self.record(
             c,
