@@ -102,11 +102,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return false;
         }
         state.holder = Some(c.id);
-        let access = self
+        let access_ps = self
             .cache
             .borrow_mut()
             .touch(c.id, self.now(c), state.address, true);
-        self.charge_ps(c, access.cost_ps + self.costs.lock_ps);
+        self.charge_ps(c, access_ps + self.costs.lock_ps);
         state.acquired_at = c.now.get();
         drop(locks);
         self.record(
