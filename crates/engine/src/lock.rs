@@ -92,13 +92,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let mut locks = self.locks.borrow_mut();
         let state = &mut locks.locks[lock.0 as usize];
-        let since = c.now.get();
-        let free = state.holder.is_none() && state.spinners.is_empty() && state.held_until <= since;
         if self.alone.get() {
             state.holder = Some(c.id);
             return true;
         }
-        if !free {
+        let free = state.holder.is_none() && state.spinners.is_empty();
+        if !free || state.held_until > c.now.get() {
             return false;
         }
         state.holder = Some(c.id);
