@@ -130,9 +130,14 @@ impl Context {
             trap::enter(&(*self.0).foreign, (*env).switch);
             match answer {
                 Ok(answer) => answer,
-                Err(_) => self.fault("the virtual kernel panicked: please report this".to_owned()),
+                Err(_) => self.kernel_panicked(),
             }
         }
+    }
+
+    #[cold]
+    fn kernel_panicked(self) -> ! {
+        self.fault("the virtual kernel panicked: please report this".to_owned())
     }
 
     /// Ends the run. The op goes no further.

@@ -14,8 +14,13 @@ pub const STEPS_MAX: u32 = 8 << 20;
 /// Order only: nobody may read a word that was written in his future.
 pub extern "C" fn sync(context: Context) {
     if context.env(|env| env.now.get() >= env.horizon.get()) {
-        context.ask(|kernel| kernel.sync());
+        ask_sync(context);
     }
+}
+
+#[inline(never)]
+fn ask_sync(context: Context) {
+    context.ask(|kernel| kernel.sync());
 }
 
 fn class(number: u32) -> LockClass {
