@@ -121,22 +121,40 @@ impl Context {
     pub fn ask<R>(self, request: impl FnOnce(&dyn Service) -> R) -> R {
         // SAFETY: as in `with` and `env`; what the virtual kernel changes meanwhile is put back.
         unsafe {
-            let (env, cpu) = ((*self.0).env, (*self.0).cpu);
+            let env = (*self.0).env;
             trap::leave(&(*self.0).foreign);
             // Nothing may unwind through the policy's C frames.
-            let answer = catch_unwind(AssertUnwindSafe(|| request((*env).kernel)));
-            (*self.0).env = env;
-            (*self.0).cpu = cpu;
-            trap::enter(&(*self.0).foreign, (*env).switch);
-            match answer {
-                Ok(answer) => answer,
-                Err(_) => self.kernel_panicked(),
+            match catch_unwind(AssertUnwindSafe(|| request((*env).kernel))) {
+                Ok(answer) => {
+                    self.enter(env);
+                    answer
+                }
+                Err(_) => self.kernel_panicked(env),
             }
         }
     }
 
+    /// Policy code begins to run or goes on in this environment.
+    ///
+    /// # Safety
+    /// The environment must live until the policy code returns, and [`trap::leave`] must come before
+    /// its fiber is suspended.
+    #[inline(always)]
+    unsafe fn enter(self, env: *const Env<'static>) {
+        // SAFETY: the host lives as long as its policy's code is there, the environment as promised.
+        unsafe {
+            (*self.0).env = env;
+            (*self.0).cpu = (*env).cpu.index();
+            trap::enter(&(*self.0).foreign, (*env).switch);
+        }
+    }
+
+    /// # Safety
+    /// As [`Context::enter`].
     #[cold]
-    fn kernel_panicked(self) -> ! {
+    unsafe fn kernel_panicked(self, env: *const Env<'static>) -> ! {
+        // SAFETY: as promised.
+        unsafe { self.enter(env) };
         self.fault("the virtual kernel panicked: please report this".to_owned())
     }
 
@@ -362,10 +380,8 @@ impl Runner {
         // forgotten after it: where an op of this CPU waits, further up this stack, `ask` puts its
         // own back. An op that suspends leaves the code that is watched first (`ask`, `fault`).
         unsafe {
-            (*host).env = std::ptr::from_ref(env).cast();
-            (*host).cpu = env.cpu.index();
-            trap::enter(&(*host).foreign, env.switch);
-            let result = ops::run(Context(host), op);
+            Context(host).enter(std::ptr::from_ref(env).cast());
+            let result = ops::run(Context(host), env, op);
             trap::leave(&(*host).foreign);
             (*host).env = std::ptr::null();
             result
