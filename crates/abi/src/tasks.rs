@@ -18,6 +18,7 @@ const ADDRESS_SPACE_BYTES: usize = 64;
 
 /// The shadows; none ever moves.
 pub struct Tasks {
+    #[allow(clippy::vec_box, reason = "policies have pointers to them")]
     all: Vec<Box<UnsafeCell<Task>>>,
     /// Own masks of tasks that may not run everywhere.
     masks: BTreeMap<u32, Box<UnsafeCell<CpuMask>>>,
