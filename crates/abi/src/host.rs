@@ -24,6 +24,9 @@ use crate::tasks::Tasks;
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
 
+/// Places whose modelled address is kept.
+const PLACES: usize = 64;
+
 /// One virtual CPU.
 pub struct Cpu {
     /// Locks it holds.
@@ -71,6 +74,8 @@ pub struct Host {
     pub masks: MaskPool,
     pub timers: Timers,
     pub locks: Vec<Lock>,
+    /// Places whose modelled address was wanted lately, with it. Nothing that is modelled moves.
+    places: [(Option<usize>, u64); PLACES],
     pub log: VecDeque<String>,
     pub addresses: TaskAddresses,
     pub examine_bytes: u32,
@@ -228,7 +233,18 @@ impl Host {
 
     /// Where a place lies for the cache model; `None` for a place that is not modelled (the stack).
     #[inline]
-    pub fn modelled(&self, place: usize) -> Option<u64> {
+    pub fn modelled(&mut self, place: usize) -> Option<u64> {
+        let recent = &self.places[place / 8 % PLACES];
+        if recent.0 == Some(place) {
+            return Some(recent.1);
+        }
+        let address = self.find_modelled(place)?;
+        self.places[place / 8 % PLACES] = (Some(place), address);
+        Some(address)
+    }
+
+    #[inline(never)]
+    fn find_modelled(&self, place: usize) -> Option<u64> {
         if let Some(offset) = self.maps.arena_offset(place) {
             return Some(schedlab_machine::address::ARENA + offset);
         }
@@ -324,6 +340,7 @@ impl Runner {
             masks: MaskPool::new(nr_cpus),
             timers: Timers::default(),
             locks: Vec::new(),
+            places: [(None, 0); PLACES],
             log: VecDeque::new(),
             addresses: TaskAddresses::new(machine),
             examine_bytes: machine.task_layout.examine_bytes,

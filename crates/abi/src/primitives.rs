@@ -209,9 +209,14 @@ pub extern "C" fn step(context: Context) -> bool {
         cpu.steps
     });
     if steps > STEPS_MAX {
-        context.fault(format!("its loops took more than {STEPS_MAX} steps"));
+        too_many_steps(context);
     }
     true
+}
+
+#[cold]
+fn too_many_steps(context: Context) -> ! {
+    context.fault(format!("its loops took more than {STEPS_MAX} steps"))
 }
 
 /// An atomic operation on a word: waits for the CPU's turn, pays for the line.
