@@ -24,6 +24,9 @@ use crate::tasks::Tasks;
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
 
+/// Places whose modelled address is kept.
+const PLACES: usize = 64;
+
 /// One virtual CPU.
 pub struct Cpu {
     /// Locks it holds.
@@ -71,6 +74,8 @@ pub struct Host {
     pub masks: MaskPool,
     pub timers: Timers,
     pub locks: Vec<Lock>,
+    /// Places whose modelled address was wanted lately, with it. Nothing that is modelled moves.
+    places: [(Option<usize>, u64); PLACES],
     pub log: VecDeque<String>,
     pub addresses: TaskAddresses,
     pub examine_bytes: u32,
@@ -121,18 +126,41 @@ impl Context {
     pub fn ask<R>(self, request: impl FnOnce(&dyn Service) -> R) -> R {
         // SAFETY: as in `with` and `env`; what the virtual kernel changes meanwhile is put back.
         unsafe {
-            let (env, cpu) = ((*self.0).env, (*self.0).cpu);
+            let env = (*self.0).env;
             trap::leave(&(*self.0).foreign);
             // Nothing may unwind through the policy's C frames.
-            let answer = catch_unwind(AssertUnwindSafe(|| request((*env).kernel)));
-            (*self.0).env = env;
-            (*self.0).cpu = cpu;
-            trap::enter(&(*self.0).foreign, (*env).switch);
-            match answer {
-                Ok(answer) => answer,
-                Err(_) => self.fault("the virtual kernel panicked: please report this".to_owned()),
+            match catch_unwind(AssertUnwindSafe(|| request((*env).kernel))) {
+                Ok(answer) => {
+                    self.enter(env);
+                    answer
+                }
+                Err(_) => self.kernel_panicked(env),
             }
         }
+    }
+
+    /// Policy code begins to run or goes on in this environment.
+    ///
+    /// # Safety
+    /// The environment must live until the policy code returns, and [`trap::leave`] must come before
+    /// its fiber is suspended.
+    #[inline(always)]
+    unsafe fn enter(self, env: *const Env<'static>) {
+        // SAFETY: the host lives as long as its policy's code is there, the environment as promised.
+        unsafe {
+            (*self.0).env = env;
+            (*self.0).cpu = (*env).cpu.index();
+            trap::enter(&(*self.0).foreign, (*env).switch);
+        }
+    }
+
+    /// # Safety
+    /// As [`Context::enter`].
+    #[cold]
+    unsafe fn kernel_panicked(self, env: *const Env<'static>) -> ! {
+        // SAFETY: as promised.
+        unsafe { self.enter(env) };
+        self.fault("the virtual kernel panicked: please report this".to_owned())
     }
 
     /// Ends the run. The op goes no further.
@@ -205,7 +233,18 @@ impl Host {
 
     /// Where a place lies for the cache model; `None` for a place that is not modelled (the stack).
     #[inline]
-    pub fn modelled(&self, place: usize) -> Option<u64> {
+    pub fn modelled(&mut self, place: usize) -> Option<u64> {
+        let recent = &self.places[place / 8 % PLACES];
+        if recent.0 == Some(place) {
+            return Some(recent.1);
+        }
+        let address = self.find_modelled(place)?;
+        self.places[place / 8 % PLACES] = (Some(place), address);
+        Some(address)
+    }
+
+    #[inline(never)]
+    fn find_modelled(&self, place: usize) -> Option<u64> {
         if let Some(offset) = self.maps.arena_offset(place) {
             return Some(schedlab_machine::address::ARENA + offset);
         }
@@ -301,6 +340,7 @@ impl Runner {
             masks: MaskPool::new(nr_cpus),
             timers: Timers::default(),
             locks: Vec::new(),
+            places: [(None, 0); PLACES],
             log: VecDeque::new(),
             addresses: TaskAddresses::new(machine),
             examine_bytes: machine.task_layout.examine_bytes,
@@ -357,10 +397,8 @@ impl Runner {
         // forgotten after it: where an op of this CPU waits, further up this stack, `ask` puts its
         // own back. An op that suspends leaves the code that is watched first (`ask`, `fault`).
         unsafe {
-            (*host).env = std::ptr::from_ref(env).cast();
-            (*host).cpu = env.cpu.index();
-            trap::enter(&(*host).foreign, env.switch);
-            let result = ops::run(Context(host), op);
+            Context(host).enter(std::ptr::from_ref(env).cast());
+            let result = ops::run(Context(host), env, op);
             trap::leave(&(*host).foreign);
             (*host).env = std::ptr::null();
             result

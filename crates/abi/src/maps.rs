@@ -405,22 +405,19 @@ impl Map {
         }
     }
 
-    /// `bpf_task_storage_get()`: the value and whether it is new.
+    /// A task's value in task storage; null if there is none.
     #[inline]
-    pub fn storage_get(&mut self, task: usize, create: bool) -> (*mut u8, bool) {
-        let Store::TaskStorage { values, .. } = &self.store else {
-            return (std::ptr::null_mut(), false);
-        };
-        let value = values.get(task).copied().unwrap_or(std::ptr::null_mut());
-        if !value.is_null() || !create {
-            return (value, false);
+    pub fn storage(&self, task: usize) -> *mut u8 {
+        match &self.store {
+            Store::TaskStorage { values, .. } => {
+                values.get(task).copied().unwrap_or(std::ptr::null_mut())
+            }
+            _ => std::ptr::null_mut(),
         }
-        (self.storage_create(task), true)
     }
 
     /// A zeroed value for a task that has none.
-    #[cold]
-    fn storage_create(&mut self, task: usize) -> *mut u8 {
+    pub fn storage_create(&mut self, task: usize) -> *mut u8 {
         let Store::TaskStorage { values, slab } = &mut self.store else {
             return std::ptr::null_mut();
         };
@@ -571,14 +568,14 @@ mod tests {
     #[test]
     fn task_storage_is_zeroed_for_the_next_task() {
         let mut storage = map(kind::TASK_STORAGE);
-        assert!(storage.storage_get(5, false).0.is_null());
-        let (value, fresh) = storage.storage_get(5, true);
-        assert!(fresh);
+        assert!(storage.storage(5).is_null());
+        let value = storage.storage_create(5);
+        assert_eq!(storage.storage(5), value);
         // SAFETY: the value has 8 bytes.
         unsafe { value.write(9) };
         assert_eq!(storage.storage_delete(5), 0);
-        let (value, fresh) = storage.storage_get(5, true);
-        assert!(fresh);
+        assert!(storage.storage(5).is_null());
+        let value = storage.storage_create(5);
         // SAFETY: as above.
         assert_eq!(unsafe { value.read() }, 0);
     }

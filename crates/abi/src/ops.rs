@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use schedlab_engine::policy::{OpCall, OpKind, OpSet, OpsInfo};
+use schedlab_engine::policy::{Env, OpCall, OpKind, OpSet, OpsInfo};
 
 use crate::host::Context;
 use crate::layout::{CpuReleaseArgs, ExitInfo, ExitTaskArgs, InitTaskArgs, Ops};
@@ -50,13 +50,16 @@ pub fn info(ops: &Ops) -> OpsInfo {
     }
 }
 
-/// Runs an op on the current CPU.
+/// Runs an op on the current CPU, which is that of `env`.
 #[inline(always)]
-pub fn run(context: Context, op: &OpCall) -> i64 {
-    let (around, ns) = context.with(|host| (host.current().begin(op.kind()), host.op_ns));
-    context.env(|env| env.charge_ns(ns));
+pub fn run(context: Context, env: &Env<'_>, op: &OpCall) -> i64 {
+    let (cpu, ns) = context.with(|host| (std::ptr::from_mut(host.current()), host.op_ns));
+    // SAFETY: CPUs neither come nor go, and nobody else looks at this one now.
+    let around = unsafe { (*cpu).begin(op.kind()) };
+    env.charge_ns(ns);
     let result = call(context, op);
-    if !context.with(|host| host.current().end(around)) {
+    // SAFETY: as above.
+    if !unsafe { (*cpu).end(around) } {
         leaks_locks(context);
     }
     result

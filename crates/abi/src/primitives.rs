@@ -14,8 +14,13 @@ pub const STEPS_MAX: u32 = 8 << 20;
 /// Order only: nobody may read a word that was written in his future.
 pub extern "C" fn sync(context: Context) {
     if context.env(|env| env.now.get() >= env.horizon.get()) {
-        context.ask(|kernel| kernel.sync());
+        ask_sync(context);
     }
+}
+
+#[inline(never)]
+fn ask_sync(context: Context) {
+    context.ask(|kernel| kernel.sync());
 }
 
 fn class(number: u32) -> LockClass {
@@ -204,9 +209,14 @@ pub extern "C" fn step(context: Context) -> bool {
         cpu.steps
     });
     if steps > STEPS_MAX {
-        context.fault(format!("its loops took more than {STEPS_MAX} steps"));
+        too_many_steps(context);
     }
     true
+}
+
+#[cold]
+fn too_many_steps(context: Context) -> ! {
+    context.fault(format!("its loops took more than {STEPS_MAX} steps"))
 }
 
 /// An atomic operation on a word: waits for the CPU's turn, pays for the line.

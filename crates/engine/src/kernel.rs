@@ -583,7 +583,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.switch.suspend();
     }
 
-    /// Lets everything earlier happen first.
+    /// Lets everything earlier happen first. Not inlined, so that who need not wait saves no registers.
+    #[inline(never)]
     pub(crate) fn wait_for_turn(&self, c: &Cpu) {
         c.wait.set(Wait::Resume);
         self.set_event(c.id, CpuEvent::Main, c.now.get());

@@ -614,7 +614,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `scx_vet_enq_flags()`: adds what the ops flags imply, or refuses.
+    #[inline]
     pub(crate) fn vet_enq_flags(&self, dsq: u64, enq_flags: u64) -> Option<u64> {
+        if enq_flags & enq::IMMED == 0 && !self.has_flag(ops::ALWAYS_ENQ_IMMED) {
+            return Some(enq_flags);
+        }
+        self.vet_immed(dsq, enq_flags)
+    }
+
+    #[inline(never)]
+    fn vet_immed(&self, dsq: u64, enq_flags: u64) -> Option<u64> {
         let is_local = dsq == dsq_id::LOCAL || dsq_id::is_local_on(dsq);
         if enq_flags & enq::IMMED != 0 {
             if !self.version.has_immed() {
@@ -625,7 +634,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.scx_error(format!("SCX_ENQ_IMMED on a non-local DSQ {dsq:#x}"));
                 return None;
             }
-        } else if self.has_flag(ops::ALWAYS_ENQ_IMMED) && is_local {
+        } else if is_local {
             return Some(enq_flags | enq::IMMED);
         }
         Some(enq_flags)
