@@ -354,7 +354,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// An event happens at `time`.
     #[inline]
     fn happens(&self, time: u64) {
-        self.events.set(self.events.get() + 1);
+        // Counted one by one, so it never overflows.
+        self.events.set(self.events.get().wrapping_add(1));
         self.clock.set(time);
     }
 
