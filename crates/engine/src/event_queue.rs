@@ -372,13 +372,15 @@ impl Timers {
             self.make_room(later);
             return self.insert(entry);
         }
-        // Equal sleeps, one after another, end in the order in which they began.
-        let at = match block.last() {
-            Some(last) if !goes_before(last) => {
-                let taken = if later == 0 { self.taken } else { 0 };
-                taken + block[taken..].partition_point(goes_before)
+        let begin = if later == 0 { self.taken } else { 0 };
+        // Equal sleeps end in the order in which they began: then only the run's own timers are later.
+        let last = block.len().saturating_sub(FIXED as usize).max(begin);
+        let at = match last.checked_sub(1) {
+            Some(before) if goes_before(&block[before]) => {
+                let later = block[last..].iter().position(|other| !goes_before(other));
+                later.map_or(block.len(), |at| last + at)
             }
-            _ => block.len(),
+            _ => begin + block[begin..].partition_point(goes_before),
         };
         block.insert(at, entry);
     }
