@@ -532,8 +532,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn set_event(&self, cpu: CpuId, event: CpuEvent, time: u64) {
         let mut queue = self.queue.borrow_mut();
-        queue.set(cpu, event, time);
-        self.note_head(queue.head());
+        if queue.set(cpu, event, time) {
+            self.note_head(queue.head());
+        }
     }
 
     pub(crate) fn cancel_event(&self, cpu: CpuId, event: CpuEvent) {
