@@ -164,14 +164,15 @@ impl EventQueue {
         }
     }
 
-    /// An event of `cpu` is due at `head`, earlier than before: it goes up to the first match that it loses.
+    /// An event of `cpu` is due at `head`, earlier than before: it goes up to the first match that it loses. Tells
+    /// whether it wins all.
     #[inline]
-    fn sooner(&mut self, cpu: usize, head: Head) {
+    fn sooner(&mut self, cpu: usize, head: Head) -> bool {
         let mut player = self.cpu_0 + cpu;
         loop {
             let place = &mut self.matches[player / PLAYERS][player % PLAYERS];
             if *place <= head {
-                return;
+                return false;
             }
             *place = head;
             if player < PLAYERS {
@@ -179,7 +180,11 @@ impl EventQueue {
             }
             player = player / PLAYERS - 1;
         }
-        self.first = self.first.min(head);
+        let wins = head < self.first;
+        if wins {
+            self.first = head;
+        }
+        wins
     }
 
     /// The earliest event of `cpu` is at `earliest` now: plays its matches anew, up to the first whose winner
@@ -209,16 +214,18 @@ impl EventQueue {
         self.replay(cpu.index(), earliest);
     }
 
-    /// Sets when `event` is due on `cpu`, in place of what was set before.
+    /// Sets when `event` is due on `cpu`, in place of what was set before. Tells whether [`EventQueue::head`] may
+    /// have changed.
     #[inline]
-    pub fn set(&mut self, cpu: CpuId, event: CpuEvent, time: u64) {
+    pub fn set(&mut self, cpu: CpuId, event: CpuEvent, time: u64) -> bool {
         let head = Head::new(time, cpu.0);
         let due = &mut self.due[cpu.index()];
         let before = std::mem::replace(&mut due[event as usize], head);
         if head <= before {
-            self.sooner(cpu.index(), head);
+            self.sooner(cpu.index(), head)
         } else {
             self.later(cpu);
+            true
         }
     }
 
@@ -372,13 +379,15 @@ impl Timers {
             self.make_room(later);
             return self.insert(entry);
         }
-        // Equal sleeps, one after another, end in the order in which they began.
-        let at = match block.last() {
-            Some(last) if !goes_before(last) => {
-                let taken = if later == 0 { self.taken } else { 0 };
-                taken + block[taken..].partition_point(goes_before)
+        let begin = if later == 0 { self.taken } else { 0 };
+        // Equal sleeps end in the order in which they began: then only the run's own timers are later.
+        let last = block.len().saturating_sub(FIXED as usize).max(begin);
+        let at = match last.checked_sub(1) {
+            Some(before) if goes_before(&block[before]) => {
+                let later = block[last..].iter().position(|other| !goes_before(other));
+                later.map_or(block.len(), |at| last + at)
             }
-            _ => block.len(),
+            _ => begin + block[begin..].partition_point(goes_before),
         };
         block.insert(at, entry);
     }

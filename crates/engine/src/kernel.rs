@@ -352,7 +352,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// An event happens at `time`.
     #[inline]
     fn happens(&self, time: u64) {
-        self.events.set(self.events.get() + 1);
+        // Counted one by one, so it never overflows.
+        self.events.set(self.events.get().wrapping_add(1));
         self.clock.set(time);
     }
 
@@ -533,8 +534,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn set_event(&self, cpu: CpuId, event: CpuEvent, time: u64) {
         let mut queue = self.queue.borrow_mut();
-        queue.set(cpu, event, time);
-        self.note_head(queue.head());
+        if queue.set(cpu, event, time) {
+            self.note_head(queue.head());
+        }
     }
 
     pub(crate) fn cancel_event(&self, cpu: CpuId, event: CpuEvent) {

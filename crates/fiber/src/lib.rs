@@ -138,11 +138,12 @@ impl<'k> Fibers<'k> {
     #[inline(always)]
     pub fn resume(&mut self, index: usize) -> State {
         let fiber = &mut self.fibers[index];
-        if fiber.coroutine.done() {
-            return fiber.ended.expect("the fiber did not panic");
-        }
         let before = self.switch.running.replace(&raw const fiber.running);
         assert!(before.is_null(), "a fiber cannot resume another one");
+        if fiber.coroutine.done() {
+            self.switch.running.set(std::ptr::null());
+            return fiber.ended.expect("a fiber that panicked is not resumed");
+        }
         let result = fiber.coroutine.resume(());
         self.switch.running.set(std::ptr::null());
         match result {
