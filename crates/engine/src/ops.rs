@@ -335,7 +335,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.spin_lock(c, lock);
                 let task = self.dsqs.borrow_mut().iter_next(iter);
                 if let Some(task) = task {
-                    self.touch_task(c, task, false);
+                    self.read_line(c, self.task(task).line);
                 }
                 self.spin_unlock(c, lock);
                 Reply::Task(task)
