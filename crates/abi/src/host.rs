@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, OpsInfo, PolicyLock, Reply, Request};
+use schedlab_engine::policy::{Env, OpCall, OpKind, OpsInfo, PolicyLock, Service};
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, Trap};
 use schedlab_machine::{Machine, TaskAddresses};
@@ -33,12 +33,19 @@ pub struct Cpu {
     /// When the fields of the candidate examined last had arrived, if the next one is then prefetched:
     /// `None` at the beginning of a walk.
     pub prefetch: Option<Instant>,
-    /// Names of the ops that run, nested ones last.
-    pub op: [&'static str; 4],
-    pub depth: usize,
+    /// The op that runs; of nested ones the inner one.
+    pub op: Option<OpKind>,
     /// `bpf_cpumask_any_distribute()` begins behind this CPU.
     pub distributed: u32,
     pub run_queue: RunQueue,
+}
+
+/// What a CPU was about when an op began there.
+pub struct Around {
+    /// The op that it is nested in.
+    op: Option<OpKind>,
+    /// Locks held.
+    held: u32,
 }
 
 /// A lock of the policy.
@@ -68,8 +75,8 @@ pub struct Host {
     pub addresses: TaskAddresses,
     pub examine_bytes: u32,
     pub prefetch: bool,
-    pub op_ps: u64,
-    pub kfunc_ps: u64,
+    pub op_ns: u64,
+    pub kfunc_ns: u64,
     pub nr_cpus: usize,
     pub nr_nodes: u32,
     pub version: KernelVersion,
@@ -104,25 +111,25 @@ impl Context {
     /// Lets the time of a kfunc pass.
     #[inline]
     pub fn charge_kfunc(self) {
-        let ps = self.with(|host| host.kfunc_ps);
-        self.env(|env| env.charge_ps(ps));
+        let ns = self.with(|host| host.kfunc_ns);
+        self.env(|env| env.charge_ns(ns));
     }
 
-    /// Asks the virtual kernel, waits, and reads its answer by `read`. Ops that the virtual kernel calls
-    /// meanwhile run deeper on this stack.
+    /// Asks the virtual kernel and waits for its answer. Ops that the virtual kernel calls meanwhile run
+    /// deeper on this stack.
     #[inline(always)]
-    pub fn ask<R>(self, request: Request, read: impl FnOnce(&Reply) -> R) -> R {
+    pub fn ask<R>(self, request: impl FnOnce(&dyn Service) -> R) -> R {
         // SAFETY: as in `with` and `env`; what the virtual kernel changes meanwhile is put back.
         unsafe {
             let (env, cpu) = ((*self.0).env, (*self.0).cpu);
             trap::leave(&(*self.0).foreign);
             // Nothing may unwind through the policy's C frames.
-            let reply = catch_unwind(AssertUnwindSafe(|| (*env).kernel.ask(request)));
+            let answer = catch_unwind(AssertUnwindSafe(|| request((*env).kernel)));
             (*self.0).env = env;
             (*self.0).cpu = cpu;
-            trap::enter(&(*self.0).foreign, (*env).kernel.switch());
-            match reply {
-                Ok(reply) => read(&reply),
+            trap::enter(&(*self.0).foreign, (*env).switch);
+            match answer {
+                Ok(answer) => answer,
                 Err(_) => self.fault("the virtual kernel panicked: please report this".to_owned()),
             }
         }
@@ -143,17 +150,23 @@ impl Context {
     #[inline]
     pub fn task(self, task: *const Task, function: &str) -> TaskId {
         if task.is_null() {
-            self.fault(format!("{function}() was called with a NULL task"));
+            self.no_task(function, "a NULL");
         }
         // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
         let index = unsafe { (*task).lab_index };
         if index == Task::NOBODY {
-            self.fault(format!("{function}() was called with an idle task"));
+            self.no_task(function, "an idle");
         }
         TaskId(index)
     }
 
+    #[cold]
+    fn no_task(self, function: &str, what: &str) -> ! {
+        self.fault(format!("{function}() was called with {what} task"))
+    }
+
     /// The pointer that means a task.
+    #[inline]
     pub fn pointer(self, task: Option<TaskId>) -> *mut Task {
         match task {
             Some(task) => self.with(|host| host.tasks.pointer(task)),
@@ -225,13 +238,9 @@ impl Host {
     /// Adds the policy's name and the op that runs to a message.
     pub fn name_fault(&self, message: &str) -> String {
         let policy = self.image.object().name();
-        let cpu = &self.cpus[self.cpu];
-        match cpu.depth {
-            0 => format!("{policy}: {message}"),
-            depth => {
-                let op = cpu.op[(depth - 1).min(cpu.op.len() - 1)];
-                format!("{policy}: in ops.{op}: {message}")
-            }
+        match self.cpus[self.cpu].op {
+            None => format!("{policy}: {message}"),
+            Some(op) => format!("{policy}: in ops.{}: {message}", op.name()),
         }
     }
 
@@ -280,7 +289,7 @@ impl Runner {
         // SAFETY: the object's debug information says that an ops table lies there.
         let ops = unsafe { image.pointer(object.ops).cast::<Ops>().read() };
         let base = image.pointer(0) as usize;
-        let host = Host {
+        let mut host = Host {
             table: Table::new(),
             env: std::ptr::null(),
             cpu: 0,
@@ -296,8 +305,8 @@ impl Runner {
             addresses: TaskAddresses::new(machine),
             examine_bytes: machine.task_layout.examine_bytes,
             prefetch: machine.task_layout.prefetch,
-            op_ps: machine.sched_ext.op_ns * 1_000,
-            kfunc_ps: machine.sched_ext.kfunc_ns * 1_000,
+            op_ns: machine.sched_ext.op_ns,
+            kfunc_ns: machine.sched_ext.kfunc_ns,
             nr_cpus,
             nr_nodes: machine.topology.nr_nodes(),
             version,
@@ -306,8 +315,9 @@ impl Runner {
             image,
         };
         // Each map's variable holds the map's number.
-        for (index, map) in object.maps().iter().enumerate() {
-            let variable = host.image.pointer(map.address).cast::<u64>();
+        for (index, map) in host.maps.list.iter_mut().enumerate() {
+            let variable = host.image.pointer(map.def.address).cast::<u64>();
+            map.variable = variable;
             // SAFETY: a map is a structure of pointers that nobody follows natively; the first is ours.
             unsafe { variable.write(index as u64) };
         }
@@ -340,7 +350,7 @@ impl Runner {
     }
 
     /// Runs an op on `env.cpu`, on the fiber of the caller.
-    #[inline]
+    #[inline(always)]
     pub fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
         let host = self.host;
         // SAFETY: the host lives as long as we do. The environment outlives the call, and is
@@ -349,7 +359,7 @@ impl Runner {
         unsafe {
             (*host).env = std::ptr::from_ref(env).cast();
             (*host).cpu = env.cpu.index();
-            trap::enter(&(*host).foreign, env.kernel.switch());
+            trap::enter(&(*host).foreign, env.switch);
             let result = ops::run(Context(host), op);
             trap::leave(&(*host).foreign);
             (*host).env = std::ptr::null();
@@ -359,13 +369,35 @@ impl Runner {
 }
 
 impl Cpu {
+    /// An op begins.
+    #[inline]
+    pub fn begin(&mut self, op: OpKind) -> Around {
+        if self.op.is_none() {
+            self.steps = 0;
+        }
+        self.prefetch = None;
+        Around {
+            op: self.op.replace(op),
+            held: self.held,
+        }
+    }
+
+    /// The op returns, unless the CPU does not hold as many locks as when it began.
+    #[inline]
+    pub fn end(&mut self, around: Around) -> bool {
+        let balanced = self.held == around.held;
+        if balanced {
+            self.op = around.op;
+        }
+        balanced
+    }
+
     fn new(cpu: i32) -> Self {
         Cpu {
             held: 0,
             steps: 0,
             prefetch: None,
-            op: [""; 4],
-            depth: 0,
+            op: None,
             distributed: 0,
             run_queue: RunQueue {
                 cpu,

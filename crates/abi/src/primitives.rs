@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use schedlab_engine::policy::{Reply, Request};
+use schedlab_engine::policy::PolicyLock;
 use schedlab_trace::{LockClass, TaskId};
 
 use crate::host::Context;
@@ -14,7 +14,7 @@ pub const STEPS_MAX: u32 = 8 << 20;
 /// Order only: nobody may read a word that was written in his future.
 pub extern "C" fn sync(context: Context) {
     if context.env(|env| env.now.get() >= env.horizon.get()) {
-        context.ask(Request::Sync, |_| ());
+        context.ask(|kernel| kernel.sync());
     }
 }
 
@@ -27,8 +27,9 @@ fn class(number: u32) -> LockClass {
     }
 }
 
-/// The request for a lock, after the checks that the verifier or lockdep would make.
-fn prepare(context: Context, word: *mut u32, number: u32, wait: bool) -> Option<Request> {
+/// The lock of a word and its modelled address, after the checks that the verifier or lockdep would make.
+/// `None` if the CPU holds it already, which only who does not `wait` may try.
+fn prepare(context: Context, word: *mut u32, wait: bool) -> Option<(PolicyLock, u64)> {
     let Some(lock) = context.with(|host| host.lock(word)) else {
         context.fault("a lock lies neither in the arena nor in a global or map".to_owned())
     };
@@ -42,28 +43,12 @@ fn prepare(context: Context, word: *mut u32, number: u32, wait: bool) -> Option<
         }
         return None;
     }
-    let class = class(number);
-    Some(if wait {
-        Request::Lock {
-            lock,
-            address,
-            class,
-        }
-    } else {
-        Request::TryLock {
-            lock,
-            address,
-            class,
-        }
-    })
+    Some((lock, address))
 }
 
-fn taken(context: Context, word: *mut u32) {
+fn taken(context: Context, lock: PolicyLock) {
     context.with(|host| {
-        let cpu = host.cpu;
-        if let Some(lock) = host.lock(word) {
-            host.locks[lock.0 as usize].owner = Some(cpu);
-        }
+        host.locks[lock.0 as usize].owner = Some(host.cpu);
         let current = host.current();
         current.held += 1;
         current.prefetch = None;
@@ -72,20 +57,20 @@ fn taken(context: Context, word: *mut u32) {
 
 /// Takes a lock.
 pub extern "C" fn lock(context: Context, word: *mut u32, number: u32) {
-    if let Some(request) = prepare(context, word, number, true) {
-        context.ask(request, |_| ());
-        taken(context, word);
+    if let Some((lock, address)) = prepare(context, word, true) {
+        context.ask(|kernel| kernel.lock(lock, address, class(number)));
+        taken(context, lock);
     }
 }
 
 /// Tries to take a lock.
 pub extern "C" fn trylock(context: Context, word: *mut u32, number: u32) -> bool {
-    let Some(request) = prepare(context, word, number, false) else {
+    let Some((lock, address)) = prepare(context, word, false) else {
         return false;
     };
-    let got = context.ask(request, |reply| *reply == Reply::Bool(true));
+    let got = context.ask(|kernel| kernel.trylock(lock, address, class(number)));
     if got {
-        taken(context, word);
+        taken(context, lock);
     }
     got
 }
@@ -107,7 +92,7 @@ pub extern "C" fn unlock(context: Context, word: *mut u32) {
     });
     match lock {
         Some(lock) => {
-            context.ask(Request::Unlock { lock }, |_| ());
+            context.ask(|kernel| kernel.unlock(lock));
         }
         None => context.fault("it releases a lock that it does not hold".to_owned()),
     }

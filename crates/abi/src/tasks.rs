@@ -74,14 +74,21 @@ impl Tasks {
     }
 
     /// The shadow of `task`; it exists from then on.
+    #[inline]
     pub fn pointer_mut(&mut self, task: TaskId) -> *mut Task {
-        let index = task.index();
-        while self.chunks.len() <= index / CHUNK {
+        if self.chunks.len() <= task.index() / CHUNK {
+            self.add_chunks(task);
+        }
+        self.pointer(task)
+    }
+
+    #[cold]
+    fn add_chunks(&mut self, task: TaskId) {
+        while self.chunks.len() <= task.index() / CHUNK {
             self.chunks.push(Box::new(std::array::from_fn(|_| {
                 UnsafeCell::new(Task::new())
             })));
         }
-        self.chunks[index / CHUNK][index % CHUNK].get()
     }
 
     /// The shadow of `task`.
@@ -161,6 +168,7 @@ impl Tasks {
         task.set_comm(view.comm);
     }
 
+    #[inline]
     pub fn set_cpu(&mut self, id: TaskId, cpu: CpuId) {
         let pointer = self.pointer_mut(id);
         // SAFETY: as in `sync`.

@@ -35,19 +35,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         (dsq as usize) < self.cpus.len()
     }
 
+    #[inline]
     pub(crate) fn dsq_lock(&self, dsq: u32) -> LockIx {
         let known = self.dsqs.borrow().get(dsq).lock;
-        known.unwrap_or_else(|| {
-            let id = self.dsqs.borrow().get(dsq).id;
-            let name = if id == dsq_id::GLOBAL {
-                format!("global dsq {}", dsq - self.cpus.len() as u32)
-            } else {
-                format!("dsq {id:#x}")
-            };
-            let lock = self.new_lock(schedlab_machine::address::dsq(dsq), &name, LockClass::Dsq);
-            self.dsqs.borrow_mut().get_mut(dsq).lock = Some(lock);
-            lock
-        })
+        known.unwrap_or_else(|| self.new_dsq_lock(dsq))
+    }
+
+    #[cold]
+    fn new_dsq_lock(&self, dsq: u32) -> LockIx {
+        let id = self.dsqs.borrow().get(dsq).id;
+        let name = if id == dsq_id::GLOBAL {
+            format!("global dsq {}", dsq - self.cpus.len() as u32)
+        } else {
+            format!("dsq {id:#x}")
+        };
+        let lock = self.new_lock(schedlab_machine::address::dsq(dsq), &name, LockClass::Dsq);
+        self.dsqs.borrow_mut().get_mut(dsq).lock = Some(lock);
+        lock
     }
 
     /// Waits until another CPU has brought `p` out of `state` (`wait_ops_state()`).
@@ -739,7 +743,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn balance_one(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
         c.in_balance.set(true);
         if c.cpu_released.replace(false) && self.has_op(OpKind::CpuAcquire) {
-            self.call_op(c, OpCall::CpuAcquire { cpu: c.id });
+            self.call_rare_op(c, OpCall::CpuAcquire { cpu: c.id });
         }
         let verdict = self.balance_verdict(c, prev);
         if verdict != Verdict::None

@@ -93,15 +93,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let mut locks = self.locks.borrow_mut();
         let state = &mut locks.locks[lock.0 as usize];
-        let since = c.now.get();
-        let free = state.holder.is_none() && state.spinners.is_empty() && state.held_until <= since;
-        if !(free || self.alone.get()) {
+        if self.alone.get() {
+            state.holder = Some(c.id);
+            return true;
+        }
+        let free = state.holder.is_none() && state.spinners.is_empty();
+        if !free || state.held_until > c.now.get() {
             return false;
         }
         state.holder = Some(c.id);
-        if self.alone.get() {
-            return true;
-        }
         self.write_line(c, state.line, self.costs.lock_ps);
         state.acquired_at = c.now.get();
         drop(locks);
@@ -119,6 +119,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// The lock is held, or it is not this CPU's turn.
+    #[inline(never)]
     fn spin_lock_slow(&self, c: &Cpu, lock: LockIx) {
         if self.must_wait(c) {
             self.wait_for_turn(c);
@@ -277,6 +278,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Releases a lock that others spin for.
+    #[cold]
     fn spin_unlock_slow(&self, c: &Cpu, lock: LockIx) {
         let line = self.locks.borrow().locks[lock.0 as usize].line;
         self.write_line(c, line, 0);
@@ -334,6 +336,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Takes the run queue lock of `rq`, where the machine's kernel has one.
+    #[inline]
     pub(crate) fn rq_lock(&self, c: &Cpu, rq: &Cpu) {
         if self.machine.sched_ext.rq_locks {
             let lock = self.rq_lock_of(rq);
@@ -356,6 +359,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Releases the run queue lock of `rq`.
+    #[inline]
     pub(crate) fn rq_unlock(&self, c: &Cpu, rq: &Cpu) {
         if self.machine.sched_ext.rq_locks {
             let lock = self.rq_lock_of(rq);
@@ -363,17 +367,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
+    #[inline]
     fn rq_lock_of(&self, rq: &Cpu) -> LockIx {
-        match rq.rq_lock.get() {
-            Some(lock) => lock,
-            None => {
-                let name = format!("rq{}", rq.id);
-                let address = self.rq_address(rq.id);
-                let lock = self.new_lock(address, &name, LockClass::KernelRq);
-                rq.rq_lock.set(Some(lock));
-                lock
-            }
-        }
+        rq.rq_lock.get().unwrap_or_else(|| self.new_rq_lock(rq))
+    }
+
+    #[cold]
+    fn new_rq_lock(&self, rq: &Cpu) -> LockIx {
+        let name = format!("rq{}", rq.id);
+        let address = self.rq_address(rq.id);
+        let lock = self.new_lock(address, &name, LockClass::KernelRq);
+        rq.rq_lock.set(Some(lock));
+        lock
     }
 
     /// Sets on whose behalf locks are taken from now on and returns the former value.

@@ -284,7 +284,8 @@ impl Task {
 
 /// First chunk of the table; each further one is twice as large.
 const FIRST_CHUNK: u32 = 64;
-const CHUNKS: usize = 26;
+/// As many as the ids need, so that an id's chunk is always in the table.
+const CHUNKS: usize = (u32::BITS - FIRST_CHUNK.ilog2() + 1) as usize;
 
 /// All tasks by id. Grows in chunks, so that references stay valid while tasks are forked.
 pub(crate) struct TaskTable {
@@ -302,9 +303,10 @@ impl TaskTable {
 
     #[inline]
     fn place(index: u32) -> (usize, usize) {
-        let shifted = index + FIRST_CHUNK;
-        let chunk = shifted.ilog2() - FIRST_CHUNK.ilog2();
-        (chunk as usize, (shifted - (FIRST_CHUNK << chunk)) as usize)
+        let shifted = u64::from(index) + u64::from(FIRST_CHUNK);
+        let highest = shifted.ilog2();
+        let chunk = highest - FIRST_CHUNK.ilog2();
+        (chunk as usize, (shifted ^ 1 << highest) as usize)
     }
 
     pub fn len(&self) -> u32 {
@@ -324,9 +326,10 @@ impl TaskTable {
         task
     }
 
+    #[inline]
     pub fn get(&self, id: TaskId) -> Option<&Task> {
         let (chunk, offset) = Self::place(id.0);
-        self.chunks.get(chunk)?.get()?.get(offset)?.get()
+        self.chunks[chunk].get()?.get(offset)?.get()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Task> {

@@ -1,26 +1,48 @@
 //! Histograms with a bounded relative error.
 
-use hdrhistogram::Histogram as Hdr;
-
 use crate::Measures;
+use crate::count::count;
 
 /// `(smallest value, largest value, count)` of each bucket that is not empty, in ascending order.
 pub type Buckets = Vec<(u64, u64, u64)>;
 
+/// Values below 2^11 have a bucket each; above, each octave is divided into 2^10, so that three digits
+/// are significant.
+const OCTAVE_BITS: u32 = 10;
+
+/// The bucket of a value.
+#[inline]
+fn bucket_of(value: u64) -> usize {
+    let shift = (value | 1 << OCTAVE_BITS).ilog2() - OCTAVE_BITS;
+    ((u64::from(shift) << OCTAVE_BITS) + (value >> shift)) as usize
+}
+
+/// The greatest value of a bucket.
+fn greatest_in(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    let shift = (bucket >> OCTAVE_BITS).saturating_sub(1);
+    let top = bucket - (shift << OCTAVE_BITS);
+    (top << shift) + ((1 << shift) - 1)
+}
+
 /// Counts of values with three significant digits; mean and maximum are exact.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    buckets: Hdr<u64>,
+    limit: u64,
+    /// How many values there are in each bucket.
+    counts: Vec<u64>,
     sum: u128,
     max: u64,
 }
 
 impl Histogram {
-    /// For values up to `limit`. Greater ones are counted as `limit` in the percentiles; the mean and
-    /// the maximum stay exact.
+    /// For values up to `limit`. Those beyond its octave are counted as `limit` in the percentiles; the mean
+    /// and the maximum stay exact.
     pub fn new(limit: u64) -> Self {
+        let beyond = (limit + 1).next_power_of_two().max(2 << OCTAVE_BITS);
         Histogram {
-            buckets: Hdr::new_with_bounds(1, limit.max(2), 3).expect("constant bounds are valid"),
+            limit,
+            counts: vec![0; bucket_of(beyond)],
             sum: 0,
             max: 0,
         }
@@ -29,14 +51,17 @@ impl Histogram {
     /// Counts a value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        self.buckets.saturating_record(value);
+        match self.counts.get_mut(bucket_of(value)) {
+            Some(n) => count(n),
+            None => count(&mut self.counts[bucket_of(self.limit)]),
+        }
         self.sum += u128::from(value);
         self.max = self.max.max(value);
     }
 
     /// Number of values.
     pub fn len(&self) -> u64 {
-        self.buckets.len()
+        self.counts.iter().sum()
     }
 
     /// Whether nothing was counted.
@@ -52,12 +77,15 @@ impl Histogram {
     /// The smallest value that at least this share (in thousandths) of all values do not exceed, to
     /// three significant digits; `None` if nothing was counted.
     pub fn permille(&self, permille: u32) -> Option<u64> {
-        // The crate answers with the upper end of a bucket, which may lie above the greatest value.
-        (!self.is_empty()).then(|| {
-            self.buckets
-                .value_at_quantile(f64::from(permille) / 1_000.0)
-                .min(self.max)
-        })
+        let share = f64::from(permille) / 1_000.0 * self.len() as f64;
+        let wanted = (share.ceil() as u64).max(1);
+        let mut seen = 0;
+        let bucket = self.counts.iter().position(|n| {
+            seen += n;
+            seen >= wanted
+        })?;
+        // The bucket may end above the greatest value.
+        Some(greatest_in(bucket).min(self.max))
     }
 
     /// Writes `PREFIX_mean` and `PREFIX_max`, or nothing if nothing was counted.
@@ -71,11 +99,11 @@ impl Histogram {
     /// The counts in coarse buckets: values below 16 have one each; above, eight share an octave.
     pub fn coarse(&self) -> Buckets {
         let mut buckets = Buckets::new();
-        for step in self.buckets.iter_recorded() {
-            let (low, high) = bounds(step.value_iterated_to().min(self.max));
+        for (bucket, &n) in self.counts.iter().enumerate().filter(|(_, n)| **n > 0) {
+            let (low, high) = bounds(greatest_in(bucket).min(self.max));
             match buckets.last_mut() {
-                Some(last) if last.0 == low => last.2 += step.count_since_last_iteration(),
-                _ => buckets.push((low, high, step.count_since_last_iteration())),
+                Some(last) if last.0 == low => last.2 += n,
+                _ => buckets.push((low, high, n)),
             }
         }
         buckets
@@ -95,6 +123,17 @@ fn bounds(value: u64) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buckets_join_without_gaps_and_are_narrow() {
+        for bucket in 0..50_000 {
+            let (before, last) = (greatest_in(bucket), greatest_in(bucket + 1));
+            assert_eq!(bucket_of(before), bucket);
+            assert_eq!(bucket_of(before + 1), bucket + 1);
+            assert!((last - before) * 1_000 <= last || last - before == 1);
+        }
+        assert_eq!(greatest_in(bucket_of(u64::MAX)), u64::MAX);
+    }
 
     #[test]
     fn percentiles_are_within_a_thousandth() {

@@ -11,22 +11,19 @@ use crate::primitives;
 const CREATE: u64 = 1;
 
 /// The map behind a variable.
+#[inline]
 fn with<R>(context: Context, map: *const u64, f: impl FnOnce(&mut Map, usize) -> R) -> R {
     if map.is_null() {
         context.fault("a map helper was called with a NULL map".to_owned());
     }
     // SAFETY: the address of a map's variable; anything else is found out below, or faults.
     let number = unsafe { map.read() } as usize;
-    let place = context.with(|host| {
-        let known = host.image.object().maps().get(number)?;
-        let variable = host.image.pointer(known.address);
-        (variable.cast_const().cast() == map).then_some(number)
+    let result = context.with(|host| {
+        let known = host.maps.list.get_mut(number)?;
+        (known.variable == map).then(|| f(known, host.cpu))
     });
-    match place {
-        Some(number) => context.with(|host| {
-            let cpu = host.cpu;
-            f(&mut host.maps.list[number], cpu)
-        }),
+    match result {
+        Some(result) => result,
         None => context.fault("a map helper was called with something that is no map".to_owned()),
     }
 }
