@@ -635,7 +635,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     fn access(&self, c: &Cpu, line: LineRef, write: bool, work_ps: u64) {
         let mut cache = self.cache.borrow_mut();
-        let cost_ps = cache.touch_line(c.id, self.now(c), line, write);
+        let cost_ps = cache.touch_line(c.id, || self.now(c), line, write);
         self.charge_ps(c, cost_ps + work_ps);
     }
 

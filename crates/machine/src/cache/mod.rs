@@ -258,7 +258,7 @@ impl CacheModel {
     /// `cpu` accesses the line that holds `address`, as [`CacheModel::touch_line`].
     pub fn touch(&mut self, cpu: CpuId, now: Instant, address: u64, write: bool) -> u64 {
         let line = self.line_at(address);
-        self.touch_line(cpu, now, line, write)
+        self.touch_line(cpu, || now, line, write)
     }
 
     /// `cpu` accesses `line` at its local time `now`. Returns what it costs in picoseconds, waiting for the
@@ -267,9 +267,16 @@ impl CacheModel {
     /// CPUs may call a little out of the order of their times: ownership follows the order of the
     /// calls, the wait for the bus that of the times (see [`crate::bus`]).
     ///
-    /// Inlined, as callers know whether they write; what is rare is not ([`CacheModel::touch_other`]).
+    /// Inlined, as callers know whether they write; what is rare is not ([`CacheModel::touch_other`]). Most
+    /// accesses never ask for the time.
     #[inline(always)]
-    pub fn touch_line(&mut self, cpu: CpuId, now: Instant, line: LineRef, write: bool) -> u64 {
+    pub fn touch_line(
+        &mut self,
+        cpu: CpuId,
+        now: impl Fn() -> Instant,
+        line: LineRef,
+        write: bool,
+    ) -> u64 {
         let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
         let me = *me;
         let entry = self.directory.line(line);
@@ -314,7 +321,7 @@ impl CacheModel {
                 };
                 return self
                     .beyond
-                    .serve(now, entry, place, stats, self.hit_ps, served);
+                    .serve(&now, entry, place, stats, self.hit_ps, served);
             }
         } else if write && entry.holder == Holder::SHARED {
             let Cache { place, sets } = &mut self.caches[usize::from(me)];
@@ -336,10 +343,10 @@ impl CacheModel {
                 };
                 return self
                     .beyond
-                    .serve(now, entry, place, stats, self.hit_ps, served);
+                    .serve(&now, entry, place, stats, self.hit_ps, served);
             }
         }
-        self.touch_other(cpu, now, line, write)
+        self.touch_other(cpu, now(), line, write)
     }
 
     /// The number of the line that holds `address`.
@@ -409,7 +416,7 @@ impl CacheModel {
     /// for already: the hand-over of a lock. Nobody waits for memory.
     pub fn take_over(&mut self, cpu: CpuId, now: Instant, line: LineRef) {
         let waited_ps = self.stats(cpu).wait_ps;
-        self.touch_line(cpu, now, line, true);
+        self.touch_line(cpu, || now, line, true);
         self.cpus[cpu.index()].stats.wait_ps = waited_ps;
     }
 
@@ -485,7 +492,7 @@ impl CacheModel {
         let sets = &mut self.caches[usize::from(me)].sets;
         sets.put_first(&self.shape, way, line.number, line.version);
         self.beyond
-            .serve(now, line, &place, stats, self.hit_ps, served)
+            .serve(|| now, line, &place, stats, self.hit_ps, served)
     }
 
     /// `cpu` ran an application for `user_ns`, which brought lines of its own into the cache.
@@ -535,7 +542,7 @@ impl Beyond {
     #[inline(always)]
     fn serve(
         &mut self,
-        now: Instant,
+        now: impl FnOnce() -> Instant,
         line: &Line,
         place: &Place,
         stats: &mut CacheStats,
@@ -550,7 +557,7 @@ impl Beyond {
         if served.leaves_llc {
             count(&mut counts.bus_transactions);
             if !self.buses.is_empty() {
-                let wait_ps = self.wait_for_bus(now, place.bus, served.leaves_bus);
+                let wait_ps = self.wait_for_bus(now(), place.bus, served.leaves_bus);
                 stats.bus_wait_ps += wait_ps;
                 cost_ps += wait_ps;
             }
