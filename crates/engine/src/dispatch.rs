@@ -415,7 +415,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     break;
                 }
                 let p = self.task(task);
-                self.touch_task(c, task, false);
+                self.read_line(c, p.line);
                 if p.cpu.get() == rq.id {
                     // Without run queue locks another CPU may take it as soon as the queue is free.
                     self.task_unlink_from_dsq(c, p, dsq);
@@ -509,7 +509,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         // Who woke or ran the task has its line; the policy may have chosen one from elsewhere.
-        self.touch_task(c, p.id, true);
+        self.write_line(c, p.line, 0);
         let id = if self.mutated(Mutation::LocalOnIsHere) && dsq_id::is_local_on(entry.dsq) {
             dsq_id::LOCAL
         } else {

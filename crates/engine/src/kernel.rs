@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 
 use schedlab_fiber::{Fibers, State, Switch};
-use schedlab_machine::{CacheModel, Machine, TaskAddresses, address};
+use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, address};
 use schedlab_trace::{CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Recorder, TaskId};
 use schedlab_workload::{Counters, Rng, TaskSpec, stream};
 
@@ -24,7 +24,7 @@ use crate::object::Object;
 use crate::outcome::{ExitInfo, ExitKind};
 use crate::policy::{OpKind, OpSet, Policy};
 use crate::scenario::{Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure};
-use crate::task::{Task, TaskState, TaskTable};
+use crate::task::{Identity, Task, TaskState, TaskTable};
 use crate::version::KernelVersion;
 
 /// Streams of randomness of a run besides those of the tasks, which are numbered from 0.
@@ -292,7 +292,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
             };
             let rng = stream(self.seed, id.0);
-            Task::new(id, spec, parent, tgid, cpu, self.cpus.len(), rng)
+            let line = self.line_at(self.addresses.of(id));
+            let identity = Identity { id, parent, tgid };
+            Task::new(identity, spec, cpu, self.cpus.len(), line, rng)
         });
         self.dsqs.borrow_mut().add_task(task.id);
         self.nr_alive.set(self.nr_alive.get() + 1);
@@ -615,14 +617,29 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c.carry_ps.set((total % 1_000) as u32);
     }
 
-    /// `c` accesses the line at `address`.
-    #[inline]
-    pub(crate) fn touch(&self, c: &Cpu, address: u64, write: bool) {
-        let cost_ps = self
-            .cache
-            .borrow_mut()
-            .touch(c.id, self.now(c), address, write);
-        self.charge_ps(c, cost_ps);
+    /// The line at `address`.
+    pub(crate) fn line_at(&self, address: u64) -> LineRef {
+        self.cache.borrow_mut().line_at(address)
+    }
+
+    /// `c` reads `line`.
+    #[inline(never)]
+    pub(crate) fn read_line(&self, c: &Cpu, line: LineRef) {
+        self.access(c, line, false, 0);
+    }
+
+    /// `c` writes `line`, doing something that itself takes `work_ps`.
+    #[inline(never)]
+    pub(crate) fn write_line(&self, c: &Cpu, line: LineRef, work_ps: u64) {
+        self.access(c, line, true, work_ps);
+    }
+
+    /// All of an access, the cache model's usual cases included, in one function each for reads and writes.
+    #[inline(always)]
+    fn access(&self, c: &Cpu, line: LineRef, write: bool, work_ps: u64) {
+        let mut cache = self.cache.borrow_mut();
+        let cost_ps = cache.touch_line(c.id, || self.now(c), line, write);
+        self.charge_ps(c, cost_ps + work_ps);
     }
 
     /// What accesses of `c` have cost so far beyond hits, in picoseconds.

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use rand_core::RngCore;
-use schedlab_machine::LockKind;
+use schedlab_machine::{LineRef, LockKind};
 use schedlab_trace::{
     CpuId, CpuMode, Duration, Event, Instant, LockClass, LockId, LockPath, Recorder,
 };
@@ -22,7 +22,7 @@ use crate::policy::Policy;
 pub(crate) struct LockIx(pub u32);
 
 struct Lock {
-    address: u64,
+    line: LineRef,
     name: Box<str>,
     holder: Option<CpuId>,
     acquired_at: u64,
@@ -41,9 +41,9 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    pub fn add(&mut self, address: u64, name: &str) -> LockIx {
+    pub fn add(&mut self, line: LineRef, name: &str) -> LockIx {
         self.locks.push(Lock {
-            address,
+            line,
             name: name.into(),
             holder: None,
             acquired_at: 0,
@@ -69,7 +69,8 @@ pub(crate) struct Held {
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Gives a lock its identity for the recorder.
     pub(crate) fn new_lock(&self, address: u64, name: &str, class: LockClass) -> LockIx {
-        let lock = self.locks.borrow_mut().add(address, name);
+        let line = self.line_at(address);
+        let lock = self.locks.borrow_mut().add(line, name);
         self.recorder
             .borrow_mut()
             .define_lock(LockId(lock.0), name, class);
@@ -101,11 +102,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return false;
         }
         state.holder = Some(c.id);
-        let access_ps = self
-            .cache
-            .borrow_mut()
-            .touch(c.id, self.now(c), state.address, true);
-        self.charge_ps(c, access_ps + self.costs.lock_ps);
+        self.write_line(c, state.line, self.costs.lock_ps);
         state.acquired_at = c.now.get();
         drop(locks);
         self.record(
@@ -140,8 +137,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             },
         );
         let mode = self.set_mode(c, CpuMode::Spin);
-        let address = self.locks.borrow().locks[lock.0 as usize].address;
-        self.touch(c, address, false);
+        let line = self.locks.borrow().locks[lock.0 as usize].line;
+        self.read_line(c, line);
         self.begin_spin(c, lock);
         loop {
             c.wait.set(Wait::Resume);
@@ -154,7 +151,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         // The hand-over includes the way of the line: the access costs nothing more.
         let now = self.now(c);
-        let line = self.cache.borrow_mut().line_at(address);
         self.cache.borrow_mut().take_over(c.id, now, line);
         self.locks.borrow_mut().locks[lock.0 as usize].acquired_at = c.now.get();
         self.record(
@@ -186,9 +182,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.lock_at_once(c, lock, true) {
             return true;
         }
-        let address = self.locks.borrow().locks[lock.0 as usize].address;
-        self.touch(c, address, true);
-        self.charge_ps(c, self.machine.memory.atomic_ps);
+        let line = self.locks.borrow().locks[lock.0 as usize].line;
+        self.write_line(c, line, self.machine.memory.atomic_ps);
         self.record(
             c,
             Event::LockTryFailed {
@@ -285,8 +280,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Releases a lock that others spin for.
     #[cold]
     fn spin_unlock_slow(&self, c: &Cpu, lock: LockIx) {
-        let address = self.locks.borrow().locks[lock.0 as usize].address;
-        self.touch(c, address, true);
+        let line = self.locks.borrow().locks[lock.0 as usize].line;
+        self.write_line(c, line, 0);
         if self.must_wait(c) {
             self.wait_for_turn(c);
         }

@@ -205,7 +205,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
             kernel.spin_lock(c, lock);
             let task = kernel.dsqs.borrow_mut().iter_next(iter);
             if let Some(task) = task {
-                kernel.touch_task(c, task, false);
+                kernel.read_line(c, kernel.task(task).line);
             }
             kernel.spin_unlock(c, lock);
             task

@@ -289,7 +289,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(p) = next {
             p.on_cpu.set(true);
             self.switches.set(self.switches.get() + 1);
-            self.touch_task(c, p.id, true);
+            self.write_line(c, p.line, 0);
             if let Some(mm) = p.address_space
                 && c.last_mm.replace(Some(mm)) != Some(mm)
             {

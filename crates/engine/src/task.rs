@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 
+use schedlab_machine::LineRef;
 use schedlab_trace::{CpuId, CpuSet, TaskId};
 use schedlab_workload::{Action, Behaviour, Outcome, Rng, SchedClass, TaskSpec};
 
@@ -79,6 +80,14 @@ pub(crate) enum Exec {
 /// "No node" in the lists of [`crate::dsq`].
 pub(crate) const NIL: u32 = u32::MAX;
 
+/// Which task it is.
+pub(crate) struct Identity {
+    pub id: TaskId,
+    pub parent: Option<TaskId>,
+    /// The first task of its address space.
+    pub tgid: u32,
+}
+
 /// One task. Fields are cells because the virtual kernel's CPUs interleave; none is borrowed across
 /// a suspension.
 pub(crate) struct Task {
@@ -88,6 +97,8 @@ pub(crate) struct Task {
     pub tgid: u32,
     pub address_space: Option<u32>,
     pub working_set_bytes: u64,
+    /// Its scheduling fields.
+    pub line: LineRef,
     pub nice: Cell<i8>,
     pub policy: Cell<SchedClass>,
     /// Allowed CPUs; `None` = all.
@@ -162,12 +173,11 @@ pub(crate) struct Task {
 
 impl Task {
     pub fn new(
-        id: TaskId,
+        Identity { id, parent, tgid }: Identity,
         spec: TaskSpec,
-        parent: Option<TaskId>,
-        tgid: u32,
         cpu: CpuId,
         nr_cpus: usize,
+        line: LineRef,
         rng: Rng,
     ) -> Task {
         let affinity = spec.affinity.map(|set| set.resized(nr_cpus));
@@ -179,6 +189,7 @@ impl Task {
             tgid,
             address_space: spec.address_space,
             working_set_bytes: spec.working_set_bytes,
+            line,
             nice: Cell::new(spec.nice),
             policy: Cell::new(spec.class),
             affinity: RefCell::new(affinity),

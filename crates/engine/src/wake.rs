@@ -16,7 +16,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let path = self.set_lock_path(c, LockPath::Wakeup);
         self.charge(c, self.machine.paths.wakeup_ns);
         self.sync(c);
-        self.touch_task(c, p.id, true);
+        self.write_line(c, p.line, 0);
         let woken = self.ttwu(c, p, flags | wake::TTWU);
         self.set_lock_path(c, path);
         woken
@@ -164,7 +164,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let path = self.set_lock_path(c, LockPath::Wakeup);
         self.charge(c, self.machine.paths.wakeup_ns);
         self.sync(c);
-        self.touch_task(c, p.id, true);
+        self.write_line(c, p.line, 0);
         p.state.set(TaskState::Waking);
         let mut wake_flags = wake::FORK;
         let cpu = self.select_task_rq(c, p, p.cpu.get(), &mut wake_flags);

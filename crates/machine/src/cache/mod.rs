@@ -258,7 +258,7 @@ impl CacheModel {
     /// `cpu` accesses the line that holds `address`, as [`CacheModel::touch_line`].
     pub fn touch(&mut self, cpu: CpuId, now: Instant, address: u64, write: bool) -> u64 {
         let line = self.line_at(address);
-        self.touch_line(cpu, now, line, write)
+        self.touch_line(cpu, || now, line, write)
     }
 
     /// `cpu` accesses `line` at its local time `now`. Returns what it costs in picoseconds, waiting for the
@@ -266,21 +266,87 @@ impl CacheModel {
     ///
     /// CPUs may call a little out of the order of their times: ownership follows the order of the
     /// calls, the wait for the bus that of the times (see [`crate::bus`]).
-    pub fn touch_line(&mut self, cpu: CpuId, now: Instant, line: LineRef, write: bool) -> u64 {
-        let of_cpu = &mut self.cpus[cpu.index()];
-        let me = of_cpu.cache;
+    ///
+    /// Inlined, as callers know whether they write; what is rare is not ([`CacheModel::touch_other`]). Most
+    /// accesses never ask for the time.
+    #[inline(always)]
+    pub fn touch_line(
+        &mut self,
+        cpu: CpuId,
+        now: impl Fn() -> Instant,
+        line: LineRef,
+        write: bool,
+    ) -> u64 {
+        let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
+        let me = *me;
         let entry = self.directory.line(line);
-        if !entry.holder.lets(me, write) {
-            return self.leave_the_cache(cpu, now, line, write);
+        let (number, version) = (entry.number, entry.version);
+        let shape = &self.shape;
+        if entry.holder.lets(me, write) {
+            // Most hits are of the copy that its set used last.
+            let sets = &mut self.caches[usize::from(me)].sets;
+            if sets.use_first(shape, number, version) {
+                count(&mut stats.hits);
+                entry.dirty |= write;
+                return self.hit_ps;
+            }
+        } else if let Some(owner) = entry.holder.other_owner(me) {
+            // What one CPU tells another: most misses.
+            let Cache { place: from, sets } = &self.caches[usize::from(owner)];
+            if entry.dirty
+                && (sets.is_first(shape, number, version) || sets.peek(shape, number, version))
+            {
+                let from = *from;
+                let Cache { place, sets } = &mut self.caches[usize::from(me)];
+                let distance = place.distance_to(&from);
+                count(&mut stats.transfers);
+                if distance > 0 {
+                    count(&mut stats.bus_transfers);
+                }
+                if write {
+                    // The transfer is the invalidation too.
+                    count(&mut stats.invalidations);
+                    entry.become_modified(me, place.llc_bit);
+                } else {
+                    entry.add_reader(me, place.llc_bit, true);
+                }
+                if sets.renew(shape, number, entry.version) {
+                    count(&mut stats.misses_coherence);
+                }
+                let served = Served {
+                    cost_ps: self.transfer_ps[distance],
+                    miss: true,
+                    leaves_llc: distance > 0,
+                    leaves_bus: distance > 1,
+                };
+                return self
+                    .beyond
+                    .serve(&now, entry, place, stats, self.hit_ps, served);
+            }
+        } else if write && entry.holder == Holder::SHARED {
+            let Cache { place, sets } = &mut self.caches[usize::from(me)];
+            if sets.is_first(shape, number, version) {
+                // Read before, as a rule by the same CPU.
+                let distance = place.farthest(entry.llcs);
+                count(&mut stats.upgrades);
+                count(&mut stats.invalidations);
+                if distance > 0 {
+                    count(&mut stats.bus_invalidations);
+                }
+                entry.become_modified(me, place.llc_bit);
+                sets.renew(shape, number, entry.version);
+                let served = Served {
+                    cost_ps: self.hit_ps.max(self.transfer_ps[distance]),
+                    miss: false,
+                    leaves_llc: distance > 0,
+                    leaves_bus: distance > 1,
+                };
+                return self
+                    .beyond
+                    .serve(&now, entry, place, stats, self.hit_ps, served);
+            }
         }
-        // Most hits are of the copy that its set used last. This is all that they need.
-        let sets = &mut self.caches[usize::from(me)].sets;
-        if sets.use_first(&self.shape, entry.number, entry.version) {
-            count(&mut of_cpu.stats.hits);
-            entry.dirty |= write;
-            return self.hit_ps;
-        }
-        self.touch_other(cpu, now, line, write)
+        self.touch_other(cpu, now(), line, write)
     }
 
     /// The number of the line that holds `address`.
@@ -350,75 +416,8 @@ impl CacheModel {
     /// for already: the hand-over of a lock. Nobody waits for memory.
     pub fn take_over(&mut self, cpu: CpuId, now: Instant, line: LineRef) {
         let waited_ps = self.stats(cpu).wait_ps;
-        self.touch_line(cpu, now, line, true);
+        self.touch_line(cpu, || now, line, true);
         self.cpus[cpu.index()].stats.wait_ps = waited_ps;
-    }
-
-    /// As [`CacheModel::touch_line`], of a line that another cache has to give, or to give up.
-    #[inline(never)]
-    fn leave_the_cache(&mut self, cpu: CpuId, now: Instant, line: LineRef, write: bool) -> u64 {
-        let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
-        let me = *me;
-        let entry = self.directory.line(line);
-        let (number, version) = (entry.number, entry.version);
-        let shape = &self.shape;
-        if entry.dirty
-            && let Some(owner) = entry.holder.other_owner(me)
-        {
-            // What one CPU tells another: most of all misses.
-            let Cache { place: from, sets } = &self.caches[usize::from(owner)];
-            if sets.is_first(shape, number, version) || sets.peek(shape, number, version) {
-                let from = *from;
-                let Cache { place, sets } = &mut self.caches[usize::from(me)];
-                let distance = place.distance_to(&from);
-                count(&mut stats.transfers);
-                if distance > 0 {
-                    count(&mut stats.bus_transfers);
-                }
-                if write {
-                    // The transfer is the invalidation too.
-                    count(&mut stats.invalidations);
-                    entry.become_modified(me, place.llc_bit);
-                } else {
-                    entry.add_reader(me, place.llc_bit, true);
-                }
-                if sets.renew(shape, number, entry.version) {
-                    count(&mut stats.misses_coherence);
-                }
-                let served = Served {
-                    cost_ps: self.transfer_ps[distance],
-                    miss: true,
-                    leaves_llc: distance > 0,
-                    leaves_bus: distance > 1,
-                };
-                return self
-                    .beyond
-                    .serve(now, entry, place, stats, self.hit_ps, served);
-            }
-        } else if write && entry.holder == Holder::SHARED {
-            let Cache { place, sets } = &mut self.caches[usize::from(me)];
-            if sets.is_first(shape, number, version) {
-                // Read before, as a rule by the same CPU.
-                let distance = place.farthest(entry.llcs);
-                count(&mut stats.upgrades);
-                count(&mut stats.invalidations);
-                if distance > 0 {
-                    count(&mut stats.bus_invalidations);
-                }
-                entry.become_modified(me, place.llc_bit);
-                sets.renew(shape, number, entry.version);
-                let served = Served {
-                    cost_ps: self.hit_ps.max(self.transfer_ps[distance]),
-                    miss: false,
-                    leaves_llc: distance > 0,
-                    leaves_bus: distance > 1,
-                };
-                return self
-                    .beyond
-                    .serve(now, entry, place, stats, self.hit_ps, served);
-            }
-        }
-        self.touch_other(cpu, now, line, write)
     }
 
     /// As [`CacheModel::touch_line`], in all cases.
@@ -493,7 +492,7 @@ impl CacheModel {
         let sets = &mut self.caches[usize::from(me)].sets;
         sets.put_first(&self.shape, way, line.number, line.version);
         self.beyond
-            .serve(now, line, &place, stats, self.hit_ps, served)
+            .serve(|| now, line, &place, stats, self.hit_ps, served)
     }
 
     /// `cpu` ran an application for `user_ns`, which brought lines of its own into the cache.
@@ -543,7 +542,7 @@ impl Beyond {
     #[inline(always)]
     fn serve(
         &mut self,
-        now: Instant,
+        now: impl FnOnce() -> Instant,
         line: &Line,
         place: &Place,
         stats: &mut CacheStats,
@@ -558,7 +557,7 @@ impl Beyond {
         if served.leaves_llc {
             count(&mut counts.bus_transactions);
             if !self.buses.is_empty() {
-                let wait_ps = self.wait_for_bus(now, place.bus, served.leaves_bus);
+                let wait_ps = self.wait_for_bus(now(), place.bus, served.leaves_bus);
                 stats.bus_wait_ps += wait_ps;
                 cost_ps += wait_ps;
             }
