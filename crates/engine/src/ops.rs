@@ -5,8 +5,8 @@
 //! `ops.dispatch()` can itself call an op (`ops.dequeue()` where a task leaves the policy's custody):
 //! that one is nested, and may ask only for what calls no further op.
 //!
-//! Costs: the virtual kernel charges `op_ns` for each op and `kfunc_ns` for each request that is a
-//! kfunc or helper. What the policy's side answers by itself it charges itself.
+//! Costs: what a call costs, of an op and of a kfunc or helper, the policy's side charges, who knows which of
+//! them ask nothing here; what is done for it here costs what it costs wherever the kernel does it.
 
 use schedlab_trace::{CpuId, CpuMode, CpuSet, LockClass, Recorder, TaskId};
 
@@ -45,15 +45,6 @@ impl<P: Policy, R: Recorder> Caller<'_, P, R> {
         answer
     }
 
-    /// Carries out a kfunc or helper.
-    #[inline(always)]
-    fn kfunc<A>(&self, carry_out: impl FnOnce(&Kernel<P, R>, &Cpu) -> A) -> A {
-        self.ask(|kernel, c| {
-            kernel.charge(c, kernel.machine.sched_ext.kfunc_ns);
-            carry_out(kernel, c)
-        })
-    }
-
     /// Carries out a kfunc that only some ops may call.
     #[inline(always)]
     fn restricted<A>(
@@ -66,7 +57,6 @@ impl<P: Policy, R: Recorder> Caller<'_, P, R> {
             if !kfunc.ops.has(op) {
                 kernel.refuse(op, kfunc);
             }
-            kernel.charge(c, kernel.machine.sched_ext.kfunc_ns);
             carry_out(kernel, c)
         })
     }
@@ -74,7 +64,7 @@ impl<P: Policy, R: Recorder> Caller<'_, P, R> {
     /// Carries out a kfunc that looks at or changes what CPUs share: when it is this CPU's turn.
     #[inline(always)]
     fn shared<A>(&self, carry_out: impl FnOnce(&Kernel<P, R>, &Cpu) -> A) -> A {
-        self.kfunc(|kernel, c| {
+        self.ask(|kernel, c| {
             kernel.sync(c);
             carry_out(kernel, c)
         })
@@ -466,7 +456,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if c.mode.get() != CpuMode::Sched {
             self.enter_sched_mode(c);
         }
-        self.charge(c, self.machine.sched_ext.op_ns);
         let around = c.op.get();
         if around.is_none() {
             let bound_ns = u64::from(self.ops.timeout_ms) * 1_000_000;
