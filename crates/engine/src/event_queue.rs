@@ -1,9 +1,10 @@
 //! The pending events, in the order of (time, CPU, sequence), with true cancellation.
 //!
-//! Two parts. Every CPU has one slot per kind of event; a tournament of eight at a time over the CPUs
+//! Three parts. Every CPU has one slot per kind of event; a tournament of eight at a time over the CPUs
 //! keeps the earliest. An event that is set plays only as long as it wins, so most end at their first
-//! match; only when the earliest goes are matches played anew. Timers (sleeping tasks and few others)
-//! lie in order in blocks. Neither allocates once it has grown to its size.
+//! match; only when the earliest goes are matches played anew. CPUs that wait for their turn are few
+//! and wait for moments: a list in order. Timers (sleeping tasks and few others) lie in order in
+//! blocks. None allocates once it has grown to its size.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,7 @@ use crate::policy::TimerId;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum CpuEvent {
-    /// The CPU goes on: its segment ends, or it is its turn after a wait.
+    /// The CPU goes on: its segment ends.
     Main = 0,
     /// A reschedule interrupt arrives.
     Ipi = 1,
@@ -78,6 +79,8 @@ impl Timer {
 /// An event that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
+    /// A CPU that waited for its turn, or for a lock, goes on.
+    Turn(CpuId),
     Cpu(CpuId, CpuEvent),
     Timer(CpuId, Timer),
 }
@@ -143,8 +146,17 @@ pub(crate) struct EventQueue {
     cpu_0: usize,
     /// The winner of the last round: the earliest event of all CPUs.
     first: Head,
+    /// The turns of CPUs that wait, the earliest last.
+    turns: Vec<Head>,
+    /// The same by CPU.
+    turn_of: Vec<Head>,
+    /// The earliest of them.
+    turn: Head,
     timers: Timers,
 }
+
+/// In a list of this length or less a turn finds its place from the end.
+const SHORT: usize = 16;
 
 impl EventQueue {
     pub fn new(nr_cpus: usize) -> Self {
@@ -160,6 +172,9 @@ impl EventQueue {
             matches: vec![[Head::NEVER; PLAYERS]; (cpu_0 + nr_cpus).div_ceil(PLAYERS)],
             cpu_0,
             first: Head::NEVER,
+            turns: Vec::with_capacity(nr_cpus),
+            turn_of: vec![Head::NEVER; nr_cpus],
+            turn: Head::NEVER,
             timers: Timers::default(),
         }
     }
@@ -245,12 +260,59 @@ impl EventQueue {
     /// The earliest event's time and CPU.
     #[inline]
     pub fn head(&self) -> Head {
-        self.first.min(self.timers.first)
+        self.first.min(self.timers.first).min(self.turn)
     }
 
-    /// Takes the earliest event if it is [`CpuEvent::Main`], as most are.
+    /// Sets when it is the turn of `cpu`, in place of what was set before.
+    #[inline]
+    pub fn set_turn(&mut self, cpu: CpuId, time: u64) {
+        let head = Head::new(time, cpu.0);
+        let before = std::mem::replace(&mut self.turn_of[cpu.index()], head);
+        if before != Head::NEVER || self.turns.len() > SHORT {
+            self.insert_turn(before, head);
+        } else {
+            self.turns.push(head);
+            let mut rest = &mut self.turns[..];
+            while let [.., earlier, new] = rest
+                && *earlier < *new
+            {
+                std::mem::swap(earlier, new);
+                let end = rest.len() - 1;
+                rest = &mut rest[..end];
+            }
+        }
+        self.turn = self.turns.last().copied().unwrap_or(head);
+    }
+
+    /// Sets a turn in place of one that is pending, or among many.
+    #[cold]
+    fn insert_turn(&mut self, before: Head, head: Head) {
+        if before != Head::NEVER {
+            self.turns.retain(|&turn| turn != before);
+        }
+        let at = self.turns.partition_point(|&turn| turn > head);
+        self.turns.insert(at, head);
+    }
+
+    /// Takes the earliest event if it is a CPU's turn; that comes before the CPU's other events at the same time.
+    #[inline(always)]
+    fn pop_turn(&mut self) -> Option<(u64, CpuId)> {
+        let turn = self.turn;
+        if turn > self.first.min(self.timers.first) || turn == Head::NEVER {
+            return None;
+        }
+        self.turns.pop();
+        self.turn = self.turns.last().copied().unwrap_or(Head::NEVER);
+        self.turn_of[turn.cpu() as usize] = Head::NEVER;
+        Some((turn.time(), CpuId(turn.cpu())))
+    }
+
+    /// Takes the earliest event if it is a CPU's turn or [`CpuEvent::Main`], as most are.
     #[inline(always)]
     pub fn pop_main(&mut self) -> Option<(u64, CpuId)> {
+        if let Some(turn) = self.pop_turn() {
+            return Some(turn);
+        }
         let first = self.first;
         if self.timers.first < first || first == Head::NEVER {
             return None;
@@ -268,6 +330,9 @@ impl EventQueue {
 
     /// Takes the earliest event; at one time and CPU those of the CPU come before timers.
     pub fn pop(&mut self) -> Option<(u64, Event)> {
+        if let Some((time, cpu)) = self.pop_turn() {
+            return Some((time, Event::Turn(cpu)));
+        }
         let first = self.first;
         if self.timers.first < first {
             let Entry { head, slot } = self.timers.take_first();
@@ -526,7 +591,7 @@ mod tests {
     fn agrees_with_a_sorted_list() {
         const CPUS: u64 = 70;
         let mut queue = EventQueue::new(CPUS as usize);
-        // Time, CPU, kind (timers last), age, slot of a timer.
+        // Time, CPU, kind (turns first, timers last), age, slot of a timer.
         let mut model: Vec<(u64, u32, u32, u32, u32)> = Vec::new();
         let mut state = 1u64;
         let mut random = move |n: u64| {
@@ -542,9 +607,9 @@ mod tests {
             let on = random(CPUS) as u32;
             let kind = CpuEvent::ALL[random(KINDS as u64) as usize];
             let timer = Timer::Task(TaskId(slot));
-            let of_timer = |event: &(u64, u32, u32, u32, u32)| event.2 == 4 && event.4 == slot;
+            let of_timer = |event: &(u64, u32, u32, u32, u32)| event.2 == 5 && event.4 == slot;
             let of_cpu =
-                |event: &(u64, u32, u32, u32, u32)| (event.1, event.2) == (on, kind as u32);
+                |event: &(u64, u32, u32, u32, u32)| (event.1, event.2) == (on, 1 + kind as u32);
             match random(if age < 30_000 { 10 } else { 16 }) {
                 0 => {
                     let found = model.iter().any(of_timer);
@@ -558,13 +623,18 @@ mod tests {
                 }
                 2 | 3 => {
                     model.retain(|event| !of_cpu(event));
-                    model.push((time, on, kind as u32, age, 0));
+                    model.push((time, on, 1 + kind as u32, age, 0));
                     queue.set(cpu(on), kind, time);
                     assert_eq!(queue.due(cpu(on), kind), Some(time));
                 }
-                4..=8 => {
+                4 => {
+                    model.retain(|event| (event.1, event.2) != (on, 0));
+                    model.push((time, on, 0, age, 0));
+                    queue.set_turn(cpu(on), time);
+                }
+                5..=8 => {
                     model.retain(|event| !of_timer(event));
-                    model.push((time, on, 4, age, slot));
+                    model.push((time, on, 5, age, slot));
                     queue.set_timer(timer, cpu(on), time);
                     assert_eq!(queue.timer_due(timer), Some(time));
                 }
@@ -572,9 +642,10 @@ mod tests {
                     let first = model.iter().min().copied();
                     model.retain(|&event| Some(event) != first);
                     let expected = first.map(|(time, on, kind, _, slot)| {
-                        let event = match CpuEvent::ALL.get(kind as usize) {
-                            Some(&kind) => Event::Cpu(cpu(on), kind),
-                            None => Event::Timer(cpu(on), Timer::Task(TaskId(slot))),
+                        let event = match kind {
+                            0 => Event::Turn(cpu(on)),
+                            5 => Event::Timer(cpu(on), Timer::Task(TaskId(slot))),
+                            _ => Event::Cpu(cpu(on), CpuEvent::ALL[kind as usize - 1]),
                         };
                         (time, event)
                     });

@@ -315,7 +315,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.resume(&mut fibers, cpu.id);
             }
             while !self.is_over() {
-                // Most events are a CPU's turn: that way is short.
+                // Most events let a CPU go on and nothing else: that way is short.
                 if let Some((time, cpu)) = self.pop_main() {
                     self.happens(time);
                     let c = &self.cpus[cpu.index()];
@@ -362,7 +362,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// What an event does, up to the CPU that goes on because of it.
     fn take_place(&self, time: u64, event: Event) -> Option<CpuId> {
         match event {
-            Event::Cpu(cpu, CpuEvent::Main) => {
+            Event::Turn(cpu) | Event::Cpu(cpu, CpuEvent::Main) => {
                 let c = &self.cpus[cpu.index()];
                 c.now.set(c.now.get().max(time));
                 c.woken_by_main.set(true);
@@ -512,7 +512,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Takes the earliest event if it is [`CpuEvent::Main`].
+    /// Takes the earliest event if it is a CPU's turn or [`CpuEvent::Main`].
     #[inline(always)]
     fn pop_main(&self) -> Option<(u64, CpuId)> {
         let mut queue = self.queue.borrow_mut();
@@ -539,6 +539,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if queue.set(cpu, event, time) {
             self.note_head(queue.head());
         }
+    }
+
+    /// Sets when it is the turn of `cpu`, which waits for that or for a lock.
+    pub(crate) fn set_turn(&self, cpu: CpuId, time: u64) {
+        let mut queue = self.queue.borrow_mut();
+        queue.set_turn(cpu, time);
+        self.note_head(queue.head());
     }
 
     pub(crate) fn cancel_event(&self, cpu: CpuId, event: CpuEvent) {
@@ -591,7 +598,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(never)]
     pub(crate) fn wait_for_turn(&self, c: &Cpu) {
         c.wait.set(Wait::Resume);
-        self.set_event(c.id, CpuEvent::Main, c.now.get());
+        // Something earlier is pending, so the head stays.
+        self.queue.borrow_mut().set_turn(c.id, c.now.get());
         self.pause();
     }
 

@@ -13,7 +13,6 @@ use schedlab_trace::{
 };
 
 use crate::cpu::{Cpu, Wait};
-use crate::event_queue::CpuEvent;
 use crate::kernel::Kernel;
 use crate::policy::Policy;
 
@@ -235,7 +234,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let at = lock.held_until.max(c.now.get());
             drop(locks);
             c.now.set(at);
-            self.set_event(c.id, CpuEvent::Main, at);
+            self.set_turn(c.id, at);
         }
     }
 
@@ -332,7 +331,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let at = at.max(self.cpus[winner.index()].now.get());
         self.cpus[winner.index()].now.set(at);
         self.cpus[winner.index()].spins_for.set(None);
-        self.set_event(winner, CpuEvent::Main, at);
+        self.set_turn(winner, at);
     }
 
     /// Takes the run queue lock of `rq`, where the machine's kernel has one.

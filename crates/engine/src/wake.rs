@@ -4,7 +4,6 @@ use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskMeta};
 
 use crate::consts::{enq, wake};
 use crate::cpu::{Cpu, Wait};
-use crate::event_queue::CpuEvent;
 use crate::kernel::Kernel;
 use crate::policy::Policy;
 use crate::task::{Class, OnRq, Task, TaskState};
@@ -126,7 +125,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 waiter.awaits_off_cpu.set(None);
                 let at = c.now.get().max(waiter.now.get());
                 waiter.now.set(at);
-                self.set_event(waiter.id, CpuEvent::Main, at);
+                self.set_turn(waiter.id, at);
             }
         }
     }
