@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, OpsInfo, PolicyLock, Reply, Request};
+use schedlab_engine::policy::{Env, OpCall, OpKind, OpsInfo, PolicyLock, Service};
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, Trap};
 use schedlab_machine::{Machine, TaskAddresses};
@@ -24,6 +24,9 @@ use crate::tasks::Tasks;
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
 
+/// Places whose modelled address is kept.
+const PLACES: usize = 64;
+
 /// One virtual CPU.
 pub struct Cpu {
     /// Locks it holds.
@@ -33,12 +36,19 @@ pub struct Cpu {
     /// When the fields of the candidate examined last had arrived, if the next one is then prefetched:
     /// `None` at the beginning of a walk.
     pub prefetch: Option<Instant>,
-    /// Names of the ops that run, nested ones last.
-    pub op: [&'static str; 4],
-    pub depth: usize,
+    /// The op that runs; of nested ones the inner one.
+    pub op: Option<OpKind>,
     /// `bpf_cpumask_any_distribute()` begins behind this CPU.
     pub distributed: u32,
     pub run_queue: RunQueue,
+}
+
+/// What a CPU was about when an op began there.
+pub struct Around {
+    /// The op that it is nested in.
+    op: Option<OpKind>,
+    /// Locks held.
+    held: u32,
 }
 
 /// A lock of the policy.
@@ -64,12 +74,14 @@ pub struct Host {
     pub masks: MaskPool,
     pub timers: Timers,
     pub locks: Vec<Lock>,
+    /// Places whose modelled address was wanted lately, with it. Nothing that is modelled moves.
+    places: [(Option<usize>, u64); PLACES],
     pub log: VecDeque<String>,
     pub addresses: TaskAddresses,
     pub examine_bytes: u32,
     pub prefetch: bool,
-    pub op_ps: u64,
-    pub kfunc_ps: u64,
+    pub op_ns: u64,
+    pub kfunc_ns: u64,
     pub nr_cpus: usize,
     pub nr_nodes: u32,
     pub version: KernelVersion,
@@ -104,28 +116,51 @@ impl Context {
     /// Lets the time of a kfunc pass.
     #[inline]
     pub fn charge_kfunc(self) {
-        let ps = self.with(|host| host.kfunc_ps);
-        self.env(|env| env.charge_ps(ps));
+        let ns = self.with(|host| host.kfunc_ns);
+        self.env(|env| env.charge_ns(ns));
     }
 
-    /// Asks the virtual kernel, waits, and reads its answer by `read`. Ops that the virtual kernel calls
-    /// meanwhile run deeper on this stack.
+    /// Asks the virtual kernel and waits for its answer. Ops that the virtual kernel calls meanwhile run
+    /// deeper on this stack.
     #[inline(always)]
-    pub fn ask<R>(self, request: Request, read: impl FnOnce(&Reply) -> R) -> R {
+    pub fn ask<R>(self, request: impl FnOnce(&dyn Service) -> R) -> R {
         // SAFETY: as in `with` and `env`; what the virtual kernel changes meanwhile is put back.
         unsafe {
-            let (env, cpu) = ((*self.0).env, (*self.0).cpu);
+            let env = (*self.0).env;
             trap::leave(&(*self.0).foreign);
             // Nothing may unwind through the policy's C frames.
-            let reply = catch_unwind(AssertUnwindSafe(|| (*env).kernel.ask(request)));
-            (*self.0).env = env;
-            (*self.0).cpu = cpu;
-            trap::enter(&(*self.0).foreign, (*env).kernel.switch());
-            match reply {
-                Ok(reply) => read(&reply),
-                Err(_) => self.fault("the virtual kernel panicked: please report this".to_owned()),
+            match catch_unwind(AssertUnwindSafe(|| request((*env).kernel))) {
+                Ok(answer) => {
+                    self.enter(env);
+                    answer
+                }
+                Err(_) => self.kernel_panicked(env),
             }
         }
+    }
+
+    /// Policy code begins to run or goes on in this environment.
+    ///
+    /// # Safety
+    /// The environment must live until the policy code returns, and [`trap::leave`] must come before
+    /// its fiber is suspended.
+    #[inline(always)]
+    unsafe fn enter(self, env: *const Env<'static>) {
+        // SAFETY: the host lives as long as its policy's code is there, the environment as promised.
+        unsafe {
+            (*self.0).env = env;
+            (*self.0).cpu = (*env).cpu.index();
+            trap::enter(&(*self.0).foreign, (*env).switch);
+        }
+    }
+
+    /// # Safety
+    /// As [`Context::enter`].
+    #[cold]
+    unsafe fn kernel_panicked(self, env: *const Env<'static>) -> ! {
+        // SAFETY: as promised.
+        unsafe { self.enter(env) };
+        self.fault("the virtual kernel panicked: please report this".to_owned())
     }
 
     /// Ends the run. The op goes no further.
@@ -143,17 +178,23 @@ impl Context {
     #[inline]
     pub fn task(self, task: *const Task, function: &str) -> TaskId {
         if task.is_null() {
-            self.fault(format!("{function}() was called with a NULL task"));
+            self.no_task(function, "a NULL");
         }
         // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
         let index = unsafe { (*task).lab_index };
         if index == Task::NOBODY {
-            self.fault(format!("{function}() was called with an idle task"));
+            self.no_task(function, "an idle");
         }
         TaskId(index)
     }
 
+    #[cold]
+    fn no_task(self, function: &str, what: &str) -> ! {
+        self.fault(format!("{function}() was called with {what} task"))
+    }
+
     /// The pointer that means a task.
+    #[inline]
     pub fn pointer(self, task: Option<TaskId>) -> *mut Task {
         match task {
             Some(task) => self.with(|host| host.tasks.pointer(task)),
@@ -192,7 +233,18 @@ impl Host {
 
     /// Where a place lies for the cache model; `None` for a place that is not modelled (the stack).
     #[inline]
-    pub fn modelled(&self, place: usize) -> Option<u64> {
+    pub fn modelled(&mut self, place: usize) -> Option<u64> {
+        let recent = &self.places[place / 8 % PLACES];
+        if recent.0 == Some(place) {
+            return Some(recent.1);
+        }
+        let address = self.find_modelled(place)?;
+        self.places[place / 8 % PLACES] = (Some(place), address);
+        Some(address)
+    }
+
+    #[inline(never)]
+    fn find_modelled(&self, place: usize) -> Option<u64> {
         if let Some(offset) = self.maps.arena_offset(place) {
             return Some(schedlab_machine::address::ARENA + offset);
         }
@@ -225,13 +277,9 @@ impl Host {
     /// Adds the policy's name and the op that runs to a message.
     pub fn name_fault(&self, message: &str) -> String {
         let policy = self.image.object().name();
-        let cpu = &self.cpus[self.cpu];
-        match cpu.depth {
-            0 => format!("{policy}: {message}"),
-            depth => {
-                let op = cpu.op[(depth - 1).min(cpu.op.len() - 1)];
-                format!("{policy}: in ops.{op}: {message}")
-            }
+        match self.cpus[self.cpu].op {
+            None => format!("{policy}: {message}"),
+            Some(op) => format!("{policy}: in ops.{}: {message}", op.name()),
         }
     }
 
@@ -280,7 +328,7 @@ impl Runner {
         // SAFETY: the object's debug information says that an ops table lies there.
         let ops = unsafe { image.pointer(object.ops).cast::<Ops>().read() };
         let base = image.pointer(0) as usize;
-        let host = Host {
+        let mut host = Host {
             table: Table::new(),
             env: std::ptr::null(),
             cpu: 0,
@@ -292,12 +340,13 @@ impl Runner {
             masks: MaskPool::new(nr_cpus),
             timers: Timers::default(),
             locks: Vec::new(),
+            places: [(None, 0); PLACES],
             log: VecDeque::new(),
             addresses: TaskAddresses::new(machine),
             examine_bytes: machine.task_layout.examine_bytes,
             prefetch: machine.task_layout.prefetch,
-            op_ps: machine.sched_ext.op_ns * 1_000,
-            kfunc_ps: machine.sched_ext.kfunc_ns * 1_000,
+            op_ns: machine.sched_ext.op_ns,
+            kfunc_ns: machine.sched_ext.kfunc_ns,
             nr_cpus,
             nr_nodes: machine.topology.nr_nodes(),
             version,
@@ -306,8 +355,9 @@ impl Runner {
             image,
         };
         // Each map's variable holds the map's number.
-        for (index, map) in object.maps().iter().enumerate() {
-            let variable = host.image.pointer(map.address).cast::<u64>();
+        for (index, map) in host.maps.list.iter_mut().enumerate() {
+            let variable = host.image.pointer(map.def.address).cast::<u64>();
+            map.variable = variable;
             // SAFETY: a map is a structure of pointers that nobody follows natively; the first is ours.
             unsafe { variable.write(index as u64) };
         }
@@ -340,17 +390,15 @@ impl Runner {
     }
 
     /// Runs an op on `env.cpu`, on the fiber of the caller.
-    #[inline]
+    #[inline(always)]
     pub fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
         let host = self.host;
         // SAFETY: the host lives as long as we do. The environment outlives the call, and is
         // forgotten after it: where an op of this CPU waits, further up this stack, `ask` puts its
         // own back. An op that suspends leaves the code that is watched first (`ask`, `fault`).
         unsafe {
-            (*host).env = std::ptr::from_ref(env).cast();
-            (*host).cpu = env.cpu.index();
-            trap::enter(&(*host).foreign, env.kernel.switch());
-            let result = ops::run(Context(host), op);
+            Context(host).enter(std::ptr::from_ref(env).cast());
+            let result = ops::run(Context(host), env, op);
             trap::leave(&(*host).foreign);
             (*host).env = std::ptr::null();
             result
@@ -359,13 +407,35 @@ impl Runner {
 }
 
 impl Cpu {
+    /// An op begins.
+    #[inline]
+    pub fn begin(&mut self, op: OpKind) -> Around {
+        if self.op.is_none() {
+            self.steps = 0;
+        }
+        self.prefetch = None;
+        Around {
+            op: self.op.replace(op),
+            held: self.held,
+        }
+    }
+
+    /// The op returns, unless the CPU does not hold as many locks as when it began.
+    #[inline]
+    pub fn end(&mut self, around: Around) -> bool {
+        let balanced = self.held == around.held;
+        if balanced {
+            self.op = around.op;
+        }
+        balanced
+    }
+
     fn new(cpu: i32) -> Self {
         Cpu {
             held: 0,
             steps: 0,
             prefetch: None,
-            op: [""; 4],
-            depth: 0,
+            op: None,
             distributed: 0,
             run_queue: RunQueue {
                 cpu,

@@ -1,8 +1,8 @@
 //! The native world of policies: loads a compiled policy, calls its ops, and carries kfuncs
 //! between C and the virtual kernel. The `unsafe` code of the simulator is here and in `schedlab-fiber`.
 //!
-//! It decides nothing about scheduling: whatever several CPUs share becomes a
-//! [`schedlab_engine::policy::Request`].
+//! It decides nothing about scheduling: whatever several CPUs share is asked of a
+//! [`schedlab_engine::policy::Service`].
 
 mod arena;
 pub mod compiler;

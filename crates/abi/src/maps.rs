@@ -115,7 +115,8 @@ enum Store {
         first_out: bool,
     },
     TaskStorage {
-        present: Vec<bool>,
+        /// Each task's value, null where it has none.
+        values: Vec<*mut u8>,
         slab: Slab,
     },
     Arena(Arena),
@@ -123,6 +124,8 @@ enum Store {
 
 /// One map of one run.
 pub struct Map {
+    /// The policy's variable that stands for it.
+    pub variable: *const u64,
     pub def: MapDef,
     words: usize,
     store: Store,
@@ -177,7 +180,7 @@ impl Maps {
                     first_out: def.kind == kind::QUEUE,
                 },
                 kind::TASK_STORAGE => Store::TaskStorage {
-                    present: Vec::new(),
+                    values: Vec::new(),
                     slab: Slab::new(def.value_size, usize::MAX),
                 },
                 _ => {
@@ -186,6 +189,7 @@ impl Maps {
                 }
             };
             list.push(Map {
+                variable: std::ptr::null(),
                 def: def.clone(),
                 words,
                 store,
@@ -401,35 +405,40 @@ impl Map {
         }
     }
 
-    /// `bpf_task_storage_get()`: the value and whether it is new.
-    pub fn storage_get(&mut self, task: usize, create: bool) -> (*mut u8, bool) {
-        let Store::TaskStorage { present, slab } = &mut self.store else {
-            return (std::ptr::null_mut(), false);
+    /// A task's value in task storage; null if there is none.
+    #[inline]
+    pub fn storage(&self, task: usize) -> *mut u8 {
+        match &self.store {
+            Store::TaskStorage { values, .. } => {
+                values.get(task).copied().unwrap_or(std::ptr::null_mut())
+            }
+            _ => std::ptr::null_mut(),
+        }
+    }
+
+    /// A zeroed value for a task that has none.
+    pub fn storage_create(&mut self, task: usize) -> *mut u8 {
+        let Store::TaskStorage { values, slab } = &mut self.store else {
+            return std::ptr::null_mut();
         };
-        if present.get(task) == Some(&true) {
-            return (slab.get(task), false);
+        if values.len() <= task {
+            values.resize(task + 1, std::ptr::null_mut());
         }
-        if !create {
-            return (std::ptr::null_mut(), false);
-        }
-        if present.len() <= task {
-            present.resize(task + 1, false);
-        }
-        present[task] = true;
         let value = slab.get(task);
         // SAFETY: the slot is that long and nobody uses it yet.
         unsafe { value.write_bytes(0, self.words * 8) };
-        (value, true)
+        values[task] = value;
+        value
     }
 
     /// `bpf_task_storage_delete()`.
     pub fn storage_delete(&mut self, task: usize) -> i64 {
-        let Store::TaskStorage { present, .. } = &mut self.store else {
+        let Store::TaskStorage { values, .. } = &mut self.store else {
             return EINVAL;
         };
-        match present.get_mut(task) {
-            Some(present) if *present => {
-                *present = false;
+        match values.get_mut(task) {
+            Some(value) if !value.is_null() => {
+                *value = std::ptr::null_mut();
                 0
             }
             _ => ENOENT,
@@ -559,14 +568,14 @@ mod tests {
     #[test]
     fn task_storage_is_zeroed_for_the_next_task() {
         let mut storage = map(kind::TASK_STORAGE);
-        assert!(storage.storage_get(5, false).0.is_null());
-        let (value, fresh) = storage.storage_get(5, true);
-        assert!(fresh);
+        assert!(storage.storage(5).is_null());
+        let value = storage.storage_create(5);
+        assert_eq!(storage.storage(5), value);
         // SAFETY: the value has 8 bytes.
         unsafe { value.write(9) };
         assert_eq!(storage.storage_delete(5), 0);
-        let (value, fresh) = storage.storage_get(5, true);
-        assert!(fresh);
+        assert!(storage.storage(5).is_null());
+        let value = storage.storage_create(5);
         // SAFETY: as above.
         assert_eq!(unsafe { value.read() }, 0);
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use schedlab_engine::policy::{OpCall, OpKind, OpSet, OpsInfo};
+use schedlab_engine::policy::{Env, OpCall, OpKind, OpSet, OpsInfo};
 
 use crate::host::Context;
 use crate::layout::{CpuReleaseArgs, ExitInfo, ExitTaskArgs, InitTaskArgs, Ops};
@@ -50,69 +50,30 @@ pub fn info(ops: &Ops) -> OpsInfo {
     }
 }
 
-/// The op's name in `struct sched_ext_ops`.
-fn name(op: &OpCall) -> &'static str {
-    match op {
-        OpCall::SelectCpu { .. } => "select_cpu",
-        OpCall::Enqueue { .. } => "enqueue",
-        OpCall::Dequeue { .. } => "dequeue",
-        OpCall::Dispatch { .. } => "dispatch",
-        OpCall::Tick { .. } => "tick",
-        OpCall::Runnable { .. } => "runnable",
-        OpCall::Running { .. } => "running",
-        OpCall::Stopping { .. } => "stopping",
-        OpCall::Quiescent { .. } => "quiescent",
-        OpCall::Yield { .. } => "yield",
-        OpCall::SetWeight { .. } => "set_weight",
-        OpCall::SetCpumask { .. } => "set_cpumask",
-        OpCall::UpdateIdle { .. } => "update_idle",
-        OpCall::CpuAcquire { .. } => "cpu_acquire",
-        OpCall::CpuRelease { .. } => "cpu_release",
-        OpCall::InitTask { .. } => "init_task",
-        OpCall::ExitTask { .. } => "exit_task",
-        OpCall::Enable { .. } => "enable",
-        OpCall::Disable { .. } => "disable",
-        OpCall::CpuOnline { .. } => "cpu_online",
-        OpCall::CpuOffline { .. } => "cpu_offline",
-        OpCall::Init => "init",
-        OpCall::Exit { .. } => "exit",
-        OpCall::TimerCallback { .. } => "timer callback",
+/// Runs an op on the current CPU, which is that of `env`.
+#[inline(always)]
+pub fn run(context: Context, env: &Env<'_>, op: &OpCall) -> i64 {
+    let (cpu, ns) = context.with(|host| (std::ptr::from_mut(host.current()), host.op_ns));
+    // SAFETY: CPUs neither come nor go, and nobody else looks at this one now.
+    let around = unsafe { (*cpu).begin(op.kind()) };
+    env.charge_ns(ns);
+    let result = call(context, op);
+    // SAFETY: as above.
+    if !unsafe { (*cpu).end(around) } {
+        leaks_locks(context);
     }
+    result
 }
 
-/// Runs an op on the current CPU.
-pub fn run(context: Context, op: &OpCall) -> i64 {
-    let name = name(op);
-    let (ps, held) = context.with(|host| {
-        let ps = host.op_ps;
-        let cpu = host.current();
-        if cpu.depth == 0 {
-            cpu.steps = 0;
-        }
-        cpu.prefetch = None;
-        if let Some(slot) = cpu.op.get_mut(cpu.depth) {
-            *slot = name;
-        }
-        cpu.depth += 1;
-        (ps, cpu.held)
+#[cold]
+fn leaks_locks(context: Context) -> ! {
+    let locks = context.with(|host| {
+        let locks = host.locks.iter().enumerate();
+        let locks = locks.filter(|(_, lock)| lock.owner == Some(host.cpu));
+        let names: Vec<String> = locks.map(|(index, _)| format!("lock {index}")).collect();
+        names.join(", ")
     });
-    context.env(|env| env.charge_ps(ps));
-    let result = call(context, op);
-    let leaked = context.with(|host| {
-        let cpu = host.current();
-        (cpu.held != held).then(|| {
-            let here = host.cpu;
-            let names = host.locks.iter().enumerate();
-            let names = names.filter(|(_, lock)| lock.owner == Some(here));
-            let names: Vec<String> = names.map(|(index, _)| format!("lock {index}")).collect();
-            names.join(", ")
-        })
-    });
-    if let Some(locks) = leaked {
-        context.fault(format!("it returns with locks held: {locks}"));
-    }
-    context.with(|host| host.current().depth -= 1);
-    result
+    context.fault(format!("it returns with locks held: {locks}"))
 }
 
 #[inline(always)]

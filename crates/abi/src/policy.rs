@@ -72,7 +72,7 @@ impl Policy for NativePolicy {
         &self.runner.host().info
     }
 
-    #[inline]
+    #[inline(always)]
     fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
         self.runner.call(env, op)
     }
@@ -88,6 +88,7 @@ impl Policy for NativePolicy {
         self.runner.with(|host| host.tasks.sync(task, view));
     }
 
+    #[inline]
     fn set_task_cpu(&self, task: TaskId, cpu: CpuId) {
         self.runner.with(|host| host.tasks.set_cpu(task, cpu));
     }

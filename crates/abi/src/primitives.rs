@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use schedlab_engine::policy::{Reply, Request};
+use schedlab_engine::policy::PolicyLock;
 use schedlab_trace::{LockClass, TaskId};
 
 use crate::host::Context;
@@ -14,8 +14,13 @@ pub const STEPS_MAX: u32 = 8 << 20;
 /// Order only: nobody may read a word that was written in his future.
 pub extern "C" fn sync(context: Context) {
     if context.env(|env| env.now.get() >= env.horizon.get()) {
-        context.ask(Request::Sync, |_| ());
+        ask_sync(context);
     }
+}
+
+#[inline(never)]
+fn ask_sync(context: Context) {
+    context.ask(|kernel| kernel.sync());
 }
 
 fn class(number: u32) -> LockClass {
@@ -27,8 +32,9 @@ fn class(number: u32) -> LockClass {
     }
 }
 
-/// The request for a lock, after the checks that the verifier or lockdep would make.
-fn prepare(context: Context, word: *mut u32, number: u32, wait: bool) -> Option<Request> {
+/// The lock of a word and its modelled address, after the checks that the verifier or lockdep would make.
+/// `None` if the CPU holds it already, which only who does not `wait` may try.
+fn prepare(context: Context, word: *mut u32, wait: bool) -> Option<(PolicyLock, u64)> {
     let Some(lock) = context.with(|host| host.lock(word)) else {
         context.fault("a lock lies neither in the arena nor in a global or map".to_owned())
     };
@@ -42,28 +48,12 @@ fn prepare(context: Context, word: *mut u32, number: u32, wait: bool) -> Option<
         }
         return None;
     }
-    let class = class(number);
-    Some(if wait {
-        Request::Lock {
-            lock,
-            address,
-            class,
-        }
-    } else {
-        Request::TryLock {
-            lock,
-            address,
-            class,
-        }
-    })
+    Some((lock, address))
 }
 
-fn taken(context: Context, word: *mut u32) {
+fn taken(context: Context, lock: PolicyLock) {
     context.with(|host| {
-        let cpu = host.cpu;
-        if let Some(lock) = host.lock(word) {
-            host.locks[lock.0 as usize].owner = Some(cpu);
-        }
+        host.locks[lock.0 as usize].owner = Some(host.cpu);
         let current = host.current();
         current.held += 1;
         current.prefetch = None;
@@ -72,20 +62,20 @@ fn taken(context: Context, word: *mut u32) {
 
 /// Takes a lock.
 pub extern "C" fn lock(context: Context, word: *mut u32, number: u32) {
-    if let Some(request) = prepare(context, word, number, true) {
-        context.ask(request, |_| ());
-        taken(context, word);
+    if let Some((lock, address)) = prepare(context, word, true) {
+        context.ask(|kernel| kernel.lock(lock, address, class(number)));
+        taken(context, lock);
     }
 }
 
 /// Tries to take a lock.
 pub extern "C" fn trylock(context: Context, word: *mut u32, number: u32) -> bool {
-    let Some(request) = prepare(context, word, number, false) else {
+    let Some((lock, address)) = prepare(context, word, false) else {
         return false;
     };
-    let got = context.ask(request, |reply| *reply == Reply::Bool(true));
+    let got = context.ask(|kernel| kernel.trylock(lock, address, class(number)));
     if got {
-        taken(context, word);
+        taken(context, lock);
     }
     got
 }
@@ -107,7 +97,7 @@ pub extern "C" fn unlock(context: Context, word: *mut u32) {
     });
     match lock {
         Some(lock) => {
-            context.ask(Request::Unlock { lock }, |_| ());
+            context.ask(|kernel| kernel.unlock(lock));
         }
         None => context.fault("it releases a lock that it does not hold".to_owned()),
     }
@@ -125,8 +115,8 @@ pub extern "C" fn touch(context: Context, place: *const c_void, bytes: u32, writ
 fn access(context: Context, address: u64, bytes: u32, write: bool) {
     context.env(|env| {
         let mut cache = env.cache.borrow_mut();
-        let access = cache.touch_range(env.cpu, env.now(), address, bytes, write);
-        env.charge_ps(access.cost_ps);
+        let cost_ps = cache.touch_range(env.cpu, env.now(), address, bytes, write);
+        env.charge_ps(cost_ps);
     });
 }
 
@@ -166,14 +156,14 @@ fn examine_ahead(context: Context, address: u64, bytes: u32) {
     let asked = context.with(|host| host.current().prefetch);
     let arrived = context.env(|env| {
         let now = env.now();
-        let access = env.cache.borrow_mut().touch_prefetched(
+        let cost_ps = env.cache.borrow_mut().touch_prefetched(
             env.cpu,
             asked.unwrap_or(now),
             now,
             address,
             bytes,
         );
-        env.charge_ps(access.cost_ps);
+        env.charge_ps(cost_ps);
         env.now()
     });
     context.with(|host| host.current().prefetch = Some(arrived));
@@ -219,9 +209,14 @@ pub extern "C" fn step(context: Context) -> bool {
         cpu.steps
     });
     if steps > STEPS_MAX {
-        context.fault(format!("its loops took more than {STEPS_MAX} steps"));
+        too_many_steps(context);
     }
     true
+}
+
+#[cold]
+fn too_many_steps(context: Context) -> ! {
+    context.fault(format!("its loops took more than {STEPS_MAX} steps"))
 }
 
 /// An atomic operation on a word: waits for the CPU's turn, pays for the line.

@@ -9,6 +9,7 @@ use schedlab_workload::SchedClass;
 
 use crate::layout::{CpuMask, Task};
 
+/// Shadows are added by so many.
 const CHUNK: usize = 256;
 
 /// Where `mm` pointers of user tasks begin. Nothing is mapped there: they only tell address spaces apart.
@@ -17,7 +18,8 @@ const ADDRESS_SPACE_BYTES: usize = 64;
 
 /// The shadows; none ever moves.
 pub struct Tasks {
-    chunks: Vec<Box<[UnsafeCell<Task>; CHUNK]>>,
+    #[allow(clippy::vec_box, reason = "policies have pointers to them")]
+    all: Vec<Box<UnsafeCell<Task>>>,
     /// Own masks of tasks that may not run everywhere.
     masks: BTreeMap<u32, Box<UnsafeCell<CpuMask>>>,
     everywhere: Box<UnsafeCell<CpuMask>>,
@@ -53,7 +55,7 @@ impl Tasks {
         ancestor.set_comm("init");
         let ancestor = Box::new(UnsafeCell::new(ancestor));
         let tasks = Tasks {
-            chunks: Vec::new(),
+            all: Vec::new(),
             masks: BTreeMap::new(),
             everywhere,
             nr_cpus,
@@ -74,14 +76,19 @@ impl Tasks {
     }
 
     /// The shadow of `task`; it exists from then on.
+    #[inline]
     pub fn pointer_mut(&mut self, task: TaskId) -> *mut Task {
-        let index = task.index();
-        while self.chunks.len() <= index / CHUNK {
-            self.chunks.push(Box::new(std::array::from_fn(|_| {
-                UnsafeCell::new(Task::new())
-            })));
+        if self.all.len() <= task.index() {
+            self.add(task);
         }
-        self.chunks[index / CHUNK][index % CHUNK].get()
+        self.pointer(task)
+    }
+
+    #[cold]
+    fn add(&mut self, task: TaskId) {
+        let nr = (task.index() + 1).next_multiple_of(CHUNK);
+        self.all
+            .resize_with(nr, || Box::new(UnsafeCell::new(Task::new())));
     }
 
     /// The shadow of `task`.
@@ -90,8 +97,7 @@ impl Tasks {
     /// If the virtual kernel never told of it.
     #[inline]
     pub fn pointer(&self, task: TaskId) -> *mut Task {
-        let index = task.index();
-        self.chunks[index / CHUNK][index % CHUNK].get()
+        self.all[task.index()].get()
     }
 
     /// The idle task of a CPU.
@@ -161,6 +167,7 @@ impl Tasks {
         task.set_comm(view.comm);
     }
 
+    #[inline]
     pub fn set_cpu(&mut self, id: TaskId, cpu: CpuId) {
         let pointer = self.pointer_mut(id);
         // SAFETY: as in `sync`.

@@ -6,9 +6,9 @@ use std::cell::{Cell, RefCell};
 
 use common::{Bench, simple};
 use schedlab_engine::ExitKind;
-use schedlab_engine::policy::{Env, IterId, OpCall, OpKind, Policy as _, Reply, Request, Service};
+use schedlab_engine::policy::{Answer, Env, IterId, OpCall, OpKind, Policy as _, Reply, Request};
 use schedlab_fiber::{Fibers, State, Switch};
-use schedlab_trace::{CpuId, CpuSet, LockPath, TaskId};
+use schedlab_trace::{CpuId, CpuSet, TaskId};
 
 const P: TaskId = TaskId(4);
 
@@ -258,8 +258,8 @@ struct Between<'a> {
     switch: &'a Switch,
 }
 
-impl Service for Between<'_> {
-    fn ask(&self, request: Request) -> Reply {
+impl Answer for Between<'_> {
+    fn answer(&self, request: Request) -> Reply {
         let first = self.asked.borrow().is_empty();
         self.asked.borrow_mut().push((self.cpu, request));
         if first {
@@ -271,10 +271,6 @@ impl Service for Between<'_> {
     fn fault(&self, message: String) -> ! {
         panic!("{message}")
     }
-
-    fn switch(&self) -> &Switch {
-        self.switch
-    }
 }
 
 impl Between<'_> {
@@ -285,11 +281,11 @@ impl Between<'_> {
             now: &now,
             carry_ps: &carry_ps,
             horizon: &horizon,
-            path: LockPath::Schedule,
             machine: &bench.machine,
             cache: &bench.cache,
             probes: &bench.probes,
             random: &bench.random,
+            switch: self.switch,
             kernel: self,
         };
         assert_eq!(bench.policy.call(&env, op), 0);

@@ -10,9 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use schedlab_engine::policy::{
-    Env, OpCall, OpKind, OpSet, OpsInfo, Policy, Reply, Request, TaskView,
-};
+use schedlab_engine::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, Policy, TaskView};
 use schedlab_engine::{NormalClass, Scenario, consts, run};
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, Duration, Event, Instant, Recorder, TaskId};
@@ -70,51 +68,27 @@ impl Policy for Vtime {
         let kernel = env.kernel;
         match *op {
             OpCall::Init => {
-                kernel.ask(Request::CreateDsq {
-                    dsq: SHARED_DSQ,
-                    node: -1,
-                });
+                kernel.create_dsq(SHARED_DSQ, -1);
             }
             OpCall::SelectCpu {
                 task,
                 prev_cpu,
                 wake_flags,
             } => {
-                let request = Request::SelectCpuDfl {
-                    task,
-                    prev_cpu: prev_cpu.0 as i32,
-                    wake_flags,
-                };
-                let Reply::Cpu(cpu, idle) = kernel.ask(request) else {
-                    kernel.fault("no CPU was selected".to_owned())
-                };
+                let prev_cpu = prev_cpu.0 as i32;
+                let (cpu, idle) = kernel.select_cpu_dfl(task, prev_cpu, wake_flags);
                 if idle {
-                    kernel.ask(Request::DsqInsert {
-                        task,
-                        dsq: consts::dsq_id::LOCAL,
-                        slice: SLICE_NS,
-                        vtime: None,
-                        enq_flags: 0,
-                    });
+                    kernel.dsq_insert(task, consts::dsq_id::LOCAL, SLICE_NS, None, 0);
                 }
                 return i64::from(cpu);
             }
             OpCall::Enqueue { task, enq_flags } => {
                 let floor = self.vtime_now.get().saturating_sub(SLICE_NS);
                 let vtime = self.tasks.borrow()[task.index()].vtime.max(floor);
-                kernel.ask(Request::DsqInsert {
-                    task,
-                    dsq: SHARED_DSQ,
-                    slice: SLICE_NS,
-                    vtime: Some(vtime),
-                    enq_flags,
-                });
+                kernel.dsq_insert(task, SHARED_DSQ, SLICE_NS, Some(vtime), enq_flags);
             }
             OpCall::Dispatch { .. } => {
-                kernel.ask(Request::DsqMoveToLocal {
-                    dsq: SHARED_DSQ,
-                    enq_flags: 0,
-                });
+                kernel.dsq_move_to_local(SHARED_DSQ, 0);
             }
             OpCall::Running { task } => {
                 let vtime = self.tasks.borrow()[task.index()].vtime;

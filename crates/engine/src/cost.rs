@@ -1,7 +1,7 @@
 //! Cost arithmetic. The numbers come from the machine profile alone.
 
 use schedlab_machine::{Machine, address};
-use schedlab_trace::{CpuId, CpuMode, MigrationReach, Recorder, TaskId};
+use schedlab_trace::{CpuId, CpuMode, MigrationReach, Recorder};
 
 use crate::cpu::{Cpu, Wait, wall_ns};
 use crate::event_queue::CpuEvent;
@@ -53,16 +53,6 @@ pub(crate) fn tree_levels(n: u32) -> u64 {
 }
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
-    /// Modelled address of a task's scheduling fields.
-    pub(crate) fn task_address(&self, task: TaskId) -> u64 {
-        self.addresses.of(task)
-    }
-
-    /// `c` looks at (or changes) a task's scheduling fields.
-    pub(crate) fn touch_task(&self, c: &Cpu, task: TaskId, write: bool) {
-        self.touch(c, self.task_address(task), write);
-    }
-
     /// How fast `c` runs a task, in percent.
     pub(crate) fn user_speed_pct(&self, c: &Cpu) -> u32 {
         let siblings = &self.costs.siblings[c.id.index()];

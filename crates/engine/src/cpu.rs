@@ -116,11 +116,11 @@ pub(crate) struct Cpu {
     pub kick_waits: RefCell<Vec<(CpuId, u64)>>,
     pub distribute_prev: Cell<u32>,
 
-    // The op under way.
+    // The op under way; where it is nested, the inner one.
     pub op: Cell<Option<OpKind>>,
-    pub nested_op: Cell<Option<OpKind>>,
-    /// When the op under way began, and how often it has asked for something.
-    pub op_began: Cell<u64>,
+    pub outermost_op: Cell<OpKind>,
+    /// When the op under way must have returned, and how often it has asked for something.
+    pub op_deadline: Cell<u64>,
     pub op_requests: Cell<u32>,
     /// Whose run queue's lock the op under way holds (`scx_locked_rq()`).
     pub locked_rq: Cell<Option<CpuId>>,
@@ -183,8 +183,8 @@ impl Cpu {
             kick_waits: RefCell::default(),
             distribute_prev: Cell::new(0),
             op: Cell::new(None),
-            nested_op: Cell::new(None),
-            op_began: Cell::new(0),
+            outermost_op: Cell::new(OpKind::Init),
+            op_deadline: Cell::new(0),
             op_requests: Cell::new(0),
             locked_rq: Cell::new(None),
             op_task: Cell::new(None),
@@ -201,6 +201,12 @@ impl Cpu {
         }
     }
 
+    /// Something comes before its own work.
+    #[inline]
+    fn is_wanted(&self) -> bool {
+        self.pending.get() != 0 || !self.online.get()
+    }
+
     /// Index of its local DSQ.
     pub fn local_dsq(&self) -> u32 {
         self.id.0
@@ -211,17 +217,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The life of a CPU. Interrupts first, then the scheduler, then the current task.
     pub(crate) fn cpu_main(&self, c: &Cpu) {
         loop {
-            if c.pending.get() & irq::HOTPLUG != 0 {
-                c.pending.set(c.pending.get() & !irq::HOTPLUG);
-                if c.online.get() {
-                    self.cpu_down(c);
-                } else {
-                    self.cpu_up(c);
-                }
-            } else if !c.online.get() {
-                self.offline(c);
-            } else if c.pending.get() != 0 {
-                self.handle_interrupts(c);
+            if c.is_wanted() {
+                self.attend(c);
             } else if let Some(task) = c.curr.get() {
                 let p = self.task(task);
                 if c.need_resched.get() && self.may_preempt(p) {
@@ -235,6 +232,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             } else {
                 self.idle_wait(c);
             }
+        }
+    }
+
+    /// What comes before the CPU's own work: going off and online, and interrupts.
+    fn attend(&self, c: &Cpu) {
+        if c.pending.get() & irq::HOTPLUG != 0 {
+            c.pending.set(c.pending.get() & !irq::HOTPLUG);
+            if c.online.get() {
+                self.cpu_down(c);
+            } else {
+                self.cpu_up(c);
+            }
+        } else if !c.online.get() {
+            self.offline(c);
+        } else {
+            self.handle_interrupts(c);
         }
     }
 
@@ -258,18 +271,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Runs the current task until its next stage or an interrupt.
+    /// Runs the current task until something else is to be done on its CPU.
     fn run_task(&self, c: &Cpu, p: &Task) {
-        if self.closed.get() {
-            // What would be done from here on is not part of the run.
-            c.wait.set(Wait::Idle);
-            return self.pause();
-        }
-        match p.exec.get() {
-            Exec::Next => self.next_action(c, p),
-            Exec::User => self.segment(c, p, CpuMode::User),
-            Exec::Kernel => self.segment(c, p, CpuMode::Kernel),
-            Exec::Effect => self.take_effect(c, p),
+        loop {
+            if self.closed.get() {
+                // What would be done from here on is not part of the run.
+                c.wait.set(Wait::Idle);
+                return self.pause();
+            }
+            match p.exec.get() {
+                Exec::Next => self.next_action(c, p),
+                Exec::User => self.segment(c, p, CpuMode::User),
+                Exec::Kernel => self.segment(c, p, CpuMode::Kernel),
+                // Another task may run when this one has blocked.
+                Exec::Effect => return self.take_effect(c, p),
+            }
+            if c.is_wanted() || c.need_resched.get() {
+                return;
+            }
         }
     }
 

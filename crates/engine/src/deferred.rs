@@ -7,7 +7,7 @@ use crate::consts::{self, dsq_id, enq, reenq};
 use crate::cpu::{Cpu, irq};
 use crate::event_queue::CpuEvent;
 use crate::kernel::Kernel;
-use crate::policy::{Policy, Reply};
+use crate::policy::Policy;
 use crate::task::{NIL, OpsState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
@@ -46,10 +46,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `scx_bpf_dsq_reenq()`, and `scx_bpf_reenqueue_local()` as its special case.
-    pub(crate) fn dsq_reenq(&self, c: &Cpu, id: u64, flags: u64) -> Reply {
+    pub(crate) fn dsq_reenq(&self, c: &Cpu, id: u64, flags: u64) {
         if flags & !reenq::USER_MASK != 0 {
             self.scx_error(format!("invalid SCX_REENQ flags {flags:#x}"));
-            return Reply::Done;
+            return;
         }
         let flags = if flags & reenq::FILTER_MASK == 0 {
             flags | reenq::ANY
@@ -59,7 +59,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let here = c.locked_rq.get().map_or(c, |cpu| self.cpu(cpu));
         let dsq = self.find_dsq_for_dispatch(here, id, c.id);
         if self.bypassing.get() {
-            return Reply::Done;
+            return;
         }
         if (dsq as usize) < self.cpus.len() {
             let rq = &self.cpus[dsq as usize];
@@ -80,7 +80,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         } else {
             self.scx_error(format!("DSQ {:#x} not allowed for reenq", dsq_id::GLOBAL));
         }
-        Reply::Int(0)
     }
 
     /// `run_deferred()`: `rq` is locked on entry and on return.

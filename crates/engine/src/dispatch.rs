@@ -35,19 +35,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         (dsq as usize) < self.cpus.len()
     }
 
+    #[inline]
     pub(crate) fn dsq_lock(&self, dsq: u32) -> LockIx {
         let known = self.dsqs.borrow().get(dsq).lock;
-        known.unwrap_or_else(|| {
-            let id = self.dsqs.borrow().get(dsq).id;
-            let name = if id == dsq_id::GLOBAL {
-                format!("global dsq {}", dsq - self.cpus.len() as u32)
-            } else {
-                format!("dsq {id:#x}")
-            };
-            let lock = self.new_lock(schedlab_machine::address::dsq(dsq), &name, LockClass::Dsq);
-            self.dsqs.borrow_mut().get_mut(dsq).lock = Some(lock);
-            lock
-        })
+        known.unwrap_or_else(|| self.new_dsq_lock(dsq))
+    }
+
+    #[cold]
+    fn new_dsq_lock(&self, dsq: u32) -> LockIx {
+        let id = self.dsqs.borrow().get(dsq).id;
+        let name = if id == dsq_id::GLOBAL {
+            format!("global dsq {}", dsq - self.cpus.len() as u32)
+        } else {
+            format!("dsq {id:#x}")
+        };
+        let lock = self.new_lock(schedlab_machine::address::dsq(dsq), &name, LockClass::Dsq);
+        self.dsqs.borrow_mut().get_mut(dsq).lock = Some(lock);
+        lock
     }
 
     /// Waits until another CPU has brought `p` out of `state` (`wait_ops_state()`).
@@ -411,7 +415,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     break;
                 }
                 let p = self.task(task);
-                self.touch_task(c, task, false);
+                self.read_line(c, p.line);
                 if p.cpu.get() == rq.id {
                     // Without run queue locks another CPU may take it as soon as the queue is free.
                     self.task_unlink_from_dsq(c, p, dsq);
@@ -505,7 +509,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         // Who woke or ran the task has its line; the policy may have chosen one from elsewhere.
-        self.touch_task(c, p.id, true);
+        self.write_line(c, p.line, 0);
         let id = if self.mutated(Mutation::LocalOnIsHere) && dsq_id::is_local_on(entry.dsq) {
             dsq_id::LOCAL
         } else {
@@ -739,7 +743,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn balance_one(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
         c.in_balance.set(true);
         if c.cpu_released.replace(false) && self.has_op(OpKind::CpuAcquire) {
-            self.call_op(c, OpCall::CpuAcquire { cpu: c.id });
+            self.call_rare_op(c, OpCall::CpuAcquire { cpu: c.id });
         }
         let verdict = self.balance_verdict(c, prev);
         if verdict != Verdict::None

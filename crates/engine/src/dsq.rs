@@ -115,6 +115,13 @@ impl Dsq {
     pub fn first(&self) -> Option<TaskId> {
         (self.first != NIL).then_some(TaskId(self.first))
     }
+
+    /// Counts a task that comes in; tells its place in the order of insertion.
+    fn count_in(&mut self) -> u32 {
+        self.seq = self.seq.wrapping_add(1);
+        self.nr += 1;
+        self.seq
+    }
 }
 
 /// All queues of a run: the CPUs' local ones first, then the nodes' global ones, then the policy's.
@@ -255,52 +262,65 @@ impl Dsqs {
     }
 
     /// The list's order of insertion follows `enqueue` in the kernel's dispatch_enqueue().
+    #[inline]
     pub fn insert(&mut self, dsq: u32, task: TaskId, place: Place) -> Result<(), MixedOrder> {
+        match place {
+            Place::Vtime(vtime) => self.insert_by_vtime(dsq, task, vtime),
+            Place::Head => self.insert_in_turn(dsq, task, true),
+            Place::Tail => self.insert_in_turn(dsq, task, false),
+        }
+    }
+
+    fn insert_by_vtime(&mut self, dsq: u32, task: TaskId, vtime: u64) -> Result<(), MixedOrder> {
         let node = task.0;
         let queue = &self.queues[dsq as usize];
-        let (root, first, tail) = (queue.root, queue.first, queue.tail);
-        let mut result = Ok(());
-        match place {
-            Place::Vtime(vtime) => {
-                if root == NIL && first != NIL {
-                    result = Err(MixedOrder::AlreadyFifo);
-                }
-                let prev = self.tree_insert(dsq, node, vtime);
-                self.list_add(dsq, node, prev);
-                if prev == NIL {
-                    self.queues[dsq as usize].first = node;
-                }
-            }
-            Place::Head | Place::Tail => {
-                if root != NIL {
-                    result = Err(MixedOrder::AlreadyVtime);
-                }
-                if place == Place::Head {
-                    self.list_add(dsq, node, NIL);
-                    self.queues[dsq as usize].first = node;
-                } else {
-                    self.list_add(dsq, node, tail);
-                    if first == NIL {
-                        self.queues[dsq as usize].first = node;
-                    }
-                }
-            }
-        }
+        let mixed = queue.root == NIL && queue.first != NIL;
+        let prev = self.tree_insert(dsq, node, vtime);
+        self.list_add(dsq, node, prev);
         let queue = &mut self.queues[dsq as usize];
-        queue.seq = queue.seq.wrapping_add(1);
-        queue.nr += 1;
-        self.nodes[node as usize].seq = queue.seq;
-        result
+        if prev == NIL {
+            queue.first = node;
+        }
+        self.nodes[node as usize].seq = queue.count_in();
+        if mixed {
+            return Err(MixedOrder::AlreadyFifo);
+        }
+        Ok(())
+    }
+
+    fn insert_in_turn(&mut self, dsq: u32, task: TaskId, first: bool) -> Result<(), MixedOrder> {
+        let node = task.0;
+        let prev = if first {
+            NIL
+        } else {
+            self.queues[dsq as usize].tail
+        };
+        self.list_add(dsq, node, prev);
+        let queue = &mut self.queues[dsq as usize];
+        if first || queue.first == NIL {
+            queue.first = node;
+        }
+        self.nodes[node as usize].seq = queue.count_in();
+        if queue.root != NIL {
+            return Err(MixedOrder::AlreadyVtime);
+        }
+        Ok(())
     }
 
     /// `task_unlink_from_dsq()`.
     pub fn unlink(&mut self, dsq: u32, task: TaskId) {
         let node = task.0;
-        if self.nodes[node as usize].in_tree {
+        let Node { in_tree, link, .. } = self.nodes[node as usize];
+        if in_tree {
             self.tree_remove(dsq, node);
         }
         if self.queues[dsq as usize].first == node {
-            self.queues[dsq as usize].first = self.next_task(dsq, node, false);
+            let is_task = link.next & CURSOR == 0 || link.next == NIL;
+            self.queues[dsq as usize].first = if is_task {
+                link.next
+            } else {
+                self.next_task(dsq, node, false)
+            };
         }
         self.list_del(dsq, node);
         self.queues[dsq as usize].nr -= 1;

@@ -1,8 +1,12 @@
 //! The pending events, in the order of (time, CPU, sequence), with true cancellation.
 //!
-//! Two parts. Every CPU has one slot per kind of event; a tournament of four at a time over the CPUs
-//! keeps the earliest, so setting and cancelling cost a few matches. Timers (sleeping tasks and few
-//! others) lie in an indexed 4-ary heap. Neither allocates once it has grown to its size.
+//! Three parts. Every CPU has one slot per kind of event; a tournament of eight at a time over the CPUs
+//! keeps the earliest. An event that is set plays only as long as it wins, so most end at their first
+//! match; only when the earliest goes are matches played anew. CPUs that wait for their turn are few
+//! and wait for moments: a list in order. Timers (sleeping tasks and few others) lie in order in
+//! blocks. None allocates once it has grown to its size.
+
+use std::collections::VecDeque;
 
 use schedlab_trace::{CpuId, TaskId};
 
@@ -12,7 +16,7 @@ use crate::policy::TimerId;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum CpuEvent {
-    /// The CPU goes on: its segment ends, or it is its turn after a wait.
+    /// The CPU goes on: its segment ends.
     Main = 0,
     /// A reschedule interrupt arrives.
     Ipi = 1,
@@ -75,11 +79,11 @@ impl Timer {
 /// An event that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
+    /// A CPU that waited for its turn, or for a lock, goes on.
+    Turn(CpuId),
     Cpu(CpuId, CpuEvent),
     Timer(CpuId, Timer),
 }
-
-const ABSENT: u32 = u32::MAX;
 
 /// Bits of a CPU's number in a [`Head`].
 const CPU_BITS: u32 = 13;
@@ -113,95 +117,131 @@ impl Head {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Entry {
-    head: Head,
-    /// First come, first served.
-    seq: u64,
-    slot: u32,
-}
-
-impl Entry {
-    #[inline]
-    fn key(&self) -> (Head, u64) {
-        (self.head, self.seq)
-    }
-}
-
 /// How many play in a match of the tournament.
-const PLAYERS: usize = 4;
+const PLAYERS: usize = 8;
+
+/// The earliest of a match's players. In pairs, so that the comparisons need not wait for each other.
+#[inline]
+fn winner(players: &[Head; PLAYERS]) -> Head {
+    let [a, b, c, d, e, f, g, h] = *players;
+    let left = a.min(b).min(c.min(d));
+    let right = e.min(f).min(g.min(h));
+    left.min(right)
+}
+
+/// The earliest of a CPU's events.
+#[inline]
+fn earliest(due: &[Head; KINDS]) -> Head {
+    let [main, ipi, tick, work] = *due;
+    main.min(ipi).min(tick.min(work))
+}
 
 pub(crate) struct EventQueue {
     /// When the events of each CPU are due, by kind.
     due: Vec<[Head; KINDS]>,
-    /// The matches of all rounds, the CPUs' own first. The winners of four neighbouring matches meet in the
-    /// next round.
+    /// The matches of all rounds, the last round's first. The winner of match `m` is player `m - 1`, counted
+    /// through all matches; that of match 0 is `first`.
     matches: Vec<[Head; PLAYERS]>,
-    /// Where each round begins in `matches`.
-    rounds: Vec<usize>,
+    /// The player that CPU 0 is. The other CPUs follow.
+    cpu_0: usize,
     /// The winner of the last round: the earliest event of all CPUs.
     first: Head,
-    heap: Vec<Entry>,
-    /// Place of each timer slot in the heap.
-    place: Vec<u32>,
-    seq: u64,
+    /// The turns of CPUs that wait, the earliest last.
+    turns: Vec<Head>,
+    /// The same by CPU.
+    turn_of: Vec<Head>,
+    /// The earliest of them.
+    turn: Head,
+    timers: Timers,
 }
 
-/// The earliest of four.
-#[inline]
-fn winner(players: &[Head; PLAYERS]) -> Head {
-    let [a, b, c, d] = *players;
-    a.min(b).min(c.min(d))
-}
+/// In a list of this length or less a turn finds its place from the end.
+const SHORT: usize = 16;
 
 impl EventQueue {
     pub fn new(nr_cpus: usize) -> Self {
         assert!(nr_cpus <= 1 << CPU_BITS, "too many CPUs");
-        let mut rounds = Vec::new();
-        let mut matches = 0;
-        let mut players = nr_cpus;
-        loop {
-            rounds.push(matches);
-            players = players.div_ceil(PLAYERS);
-            matches += players;
-            if players <= 1 {
-                break;
-            }
+        let mut cpu_0 = 0;
+        let mut players = PLAYERS;
+        while players < nr_cpus {
+            cpu_0 += players;
+            players *= PLAYERS;
         }
         EventQueue {
             due: vec![[Head::NEVER; KINDS]; nr_cpus],
-            matches: vec![[Head::NEVER; PLAYERS]; matches],
-            rounds,
+            matches: vec![[Head::NEVER; PLAYERS]; (cpu_0 + nr_cpus).div_ceil(PLAYERS)],
+            cpu_0,
             first: Head::NEVER,
-            heap: Vec::new(),
-            place: Vec::new(),
-            seq: 0,
+            turns: Vec::with_capacity(nr_cpus),
+            turn_of: vec![Head::NEVER; nr_cpus],
+            turn: Head::NEVER,
+            timers: Timers::default(),
         }
     }
 
-    /// Plays the matches of `cpu` anew, up to the first whose winner stays the same.
+    /// An event of `cpu` is due at `head`, earlier than before: it goes up to the first match that it loses. Tells
+    /// whether it wins all.
     #[inline]
-    fn play(&mut self, cpu: usize) {
-        let mut earliest = winner(&self.due[cpu]);
-        let mut player = cpu;
-        for &begin in &self.rounds {
-            let players = &mut self.matches[begin + player / PLAYERS];
+    fn sooner(&mut self, cpu: usize, head: Head) -> bool {
+        let mut player = self.cpu_0 + cpu;
+        loop {
+            let place = &mut self.matches[player / PLAYERS][player % PLAYERS];
+            if *place <= head {
+                return false;
+            }
+            *place = head;
+            if player < PLAYERS {
+                break;
+            }
+            player = player / PLAYERS - 1;
+        }
+        let wins = head < self.first;
+        if wins {
+            self.first = head;
+        }
+        wins
+    }
+
+    /// The earliest event of `cpu` is at `earliest` now: plays its matches anew, up to the first whose winner
+    /// stays the same.
+    #[inline(always)]
+    fn replay(&mut self, cpu: usize, mut earliest: Head) {
+        let mut player = self.cpu_0 + cpu;
+        loop {
+            let players = &mut self.matches[player / PLAYERS];
             let place = &mut players[player % PLAYERS];
             if *place == earliest {
                 return;
             }
             *place = earliest;
             earliest = winner(players);
-            player /= PLAYERS;
+            if player < PLAYERS {
+                break;
+            }
+            player = player / PLAYERS - 1;
         }
         self.first = earliest;
     }
 
-    /// Sets when `event` is due on `cpu`, in place of what was set before.
+    /// An event of `cpu` is due later than before, or not at all.
+    fn later(&mut self, cpu: CpuId) {
+        let earliest = earliest(&self.due[cpu.index()]);
+        self.replay(cpu.index(), earliest);
+    }
+
+    /// Sets when `event` is due on `cpu`, in place of what was set before. Tells whether [`EventQueue::head`] may
+    /// have changed.
     #[inline]
-    pub fn set(&mut self, cpu: CpuId, event: CpuEvent, time: u64) {
-        self.due[cpu.index()][event as usize] = Head::new(time, cpu.0);
-        self.play(cpu.index());
+    pub fn set(&mut self, cpu: CpuId, event: CpuEvent, time: u64) -> bool {
+        let head = Head::new(time, cpu.0);
+        let due = &mut self.due[cpu.index()];
+        let before = std::mem::replace(&mut due[event as usize], head);
+        if head <= before {
+            self.sooner(cpu.index(), head)
+        } else {
+            self.later(cpu);
+            true
+        }
     }
 
     /// When `event` is due on `cpu`, if it is pending.
@@ -214,26 +254,88 @@ impl EventQueue {
     #[inline]
     pub fn cancel(&mut self, cpu: CpuId, event: CpuEvent) {
         self.due[cpu.index()][event as usize] = Head::NEVER;
-        self.play(cpu.index());
+        self.later(cpu);
     }
 
     /// The earliest event's time and CPU.
     #[inline]
     pub fn head(&self) -> Head {
-        match self.heap.first() {
-            Some(entry) => self.first.min(entry.head),
-            None => self.first,
+        self.first.min(self.timers.first).min(self.turn)
+    }
+
+    /// Sets when it is the turn of `cpu`, in place of what was set before.
+    #[inline]
+    pub fn set_turn(&mut self, cpu: CpuId, time: u64) {
+        let head = Head::new(time, cpu.0);
+        let before = std::mem::replace(&mut self.turn_of[cpu.index()], head);
+        if before != Head::NEVER || self.turns.len() > SHORT {
+            self.insert_turn(before, head);
+        } else {
+            self.turns.push(head);
+            let mut rest = &mut self.turns[..];
+            while let [.., earlier, new] = rest
+                && *earlier < *new
+            {
+                std::mem::swap(earlier, new);
+                let end = rest.len() - 1;
+                rest = &mut rest[..end];
+            }
         }
+        self.turn = self.turns.last().copied().unwrap_or(head);
+    }
+
+    /// Sets a turn in place of one that is pending, or among many.
+    #[cold]
+    fn insert_turn(&mut self, before: Head, head: Head) {
+        if before != Head::NEVER {
+            self.turns.retain(|&turn| turn != before);
+        }
+        let at = self.turns.partition_point(|&turn| turn > head);
+        self.turns.insert(at, head);
+    }
+
+    /// Takes the earliest event if it is a CPU's turn; that comes before the CPU's other events at the same time.
+    #[inline(always)]
+    fn pop_turn(&mut self) -> Option<(u64, CpuId)> {
+        let turn = self.turn;
+        if turn > self.first.min(self.timers.first) || turn == Head::NEVER {
+            return None;
+        }
+        self.turns.pop();
+        self.turn = self.turns.last().copied().unwrap_or(Head::NEVER);
+        self.turn_of[turn.cpu() as usize] = Head::NEVER;
+        Some((turn.time(), CpuId(turn.cpu())))
+    }
+
+    /// Takes the earliest event if it is a CPU's turn or [`CpuEvent::Main`], as most are.
+    #[inline(always)]
+    pub fn pop_main(&mut self) -> Option<(u64, CpuId)> {
+        if let Some(turn) = self.pop_turn() {
+            return Some(turn);
+        }
+        let first = self.first;
+        if self.timers.first < first || first == Head::NEVER {
+            return None;
+        }
+        let cpu = first.cpu();
+        let [main, others @ ..] = &mut self.due[cpu as usize];
+        if *main != first {
+            return None;
+        }
+        *main = Head::NEVER;
+        let [ipi, tick, work] = *others;
+        self.replay(cpu as usize, ipi.min(tick).min(work));
+        Some((first.time(), CpuId(cpu)))
     }
 
     /// Takes the earliest event; at one time and CPU those of the CPU come before timers.
-    #[inline]
     pub fn pop(&mut self) -> Option<(u64, Event)> {
+        if let Some((time, cpu)) = self.pop_turn() {
+            return Some((time, Event::Turn(cpu)));
+        }
         let first = self.first;
-        if let Some(&Entry { head, slot, .. }) = self.heap.first()
-            && head < first
-        {
-            self.remove_at(0);
+        if self.timers.first < first {
+            let Entry { head, slot } = self.timers.take_first();
             let event = Event::Timer(CpuId(head.cpu()), Timer::of_slot(slot));
             return Some((head.time(), event));
         }
@@ -247,95 +349,179 @@ impl EventQueue {
             .find(|&kind| due[kind as usize] == first)
             .expect("a CPU's player is the earliest of its events");
         due[kind as usize] = Head::NEVER;
-        self.play(cpu as usize);
+        self.later(CpuId(cpu));
         Some((first.time(), Event::Cpu(CpuId(cpu), kind)))
     }
 
     /// Sets when `timer` expires, on `cpu`, in place of what was set before.
+    #[inline]
     pub fn set_timer(&mut self, timer: Timer, cpu: CpuId, time: u64) {
-        let slot = timer.slot();
-        if self.place.len() <= slot as usize {
-            self.place.resize(slot as usize + 1, ABSENT);
-        }
-        self.seq += 1;
-        let entry = Entry {
-            head: Head::new(time, cpu.0),
-            seq: self.seq,
-            slot,
-        };
-        let place = self.place[slot as usize];
-        if place == ABSENT {
-            self.heap.push(entry);
-            self.sift_up(self.heap.len() - 1);
-        } else {
-            let place = place as usize;
-            self.heap[place] = entry;
-            let place = self.sift_up(place);
-            self.sift_down(place);
-        }
+        self.timers.set(timer.slot(), Head::new(time, cpu.0));
     }
 
     /// When `timer` expires, if it is set.
     pub fn timer_due(&self, timer: Timer) -> Option<u64> {
-        match self.place.get(timer.slot() as usize) {
-            Some(&place) if place != ABSENT => Some(self.heap[place as usize].head.time()),
-            _ => None,
-        }
+        self.timers.due(timer.slot()).map(Head::time)
     }
 
     /// Makes `timer` void; tells whether it was set.
     pub fn cancel_timer(&mut self, timer: Timer) -> bool {
-        match self.place.get(timer.slot() as usize) {
-            Some(&place) if place != ABSENT => {
-                self.remove_at(place as usize);
-                true
-            }
-            _ => false,
+        self.timers.cancel(timer.slot())
+    }
+}
+
+/// A timer that is set.
+#[derive(Clone, Copy)]
+struct Entry {
+    head: Head,
+    slot: u32,
+}
+
+/// Most timers in a block: few enough to make room among them at once, enough for a million in some
+/// ten thousand blocks.
+const BLOCK: usize = 128;
+
+/// The timers that are set, in order; at one time and CPU the one that was set first comes first.
+struct Timers {
+    /// When each expires, by slot; [`Head::NEVER`]: it is not set.
+    due: Vec<Head>,
+    /// The block with the earliest. The first `taken` of it have expired.
+    near: Vec<Entry>,
+    taken: usize,
+    /// The blocks after it, none of them empty.
+    far: VecDeque<Vec<Entry>>,
+    /// Blocks that are not used now.
+    spare: Vec<Vec<Entry>>,
+    /// The earliest.
+    first: Head,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Timers {
+            due: Vec::new(),
+            near: Vec::with_capacity(BLOCK),
+            taken: 0,
+            far: VecDeque::new(),
+            spare: Vec::new(),
+            first: Head::NEVER,
         }
     }
+}
 
-    fn remove_at(&mut self, place: usize) {
-        let removed = self.heap.swap_remove(place);
-        self.place[removed.slot as usize] = ABSENT;
-        if place < self.heap.len() {
-            let place = self.sift_up(place);
-            self.sift_down(place);
-        }
+impl Timers {
+    fn due(&self, slot: u32) -> Option<Head> {
+        let due = self.due.get(slot as usize).copied();
+        due.filter(|&head| head != Head::NEVER)
     }
 
-    fn sift_up(&mut self, mut place: usize) -> usize {
-        let entry = self.heap[place];
-        while place > 0 {
-            let parent = (place - 1) / 4;
-            if self.heap[parent].key() <= entry.key() {
-                break;
-            }
-            self.heap[place] = self.heap[parent];
-            self.place[self.heap[place].slot as usize] = place as u32;
-            place = parent;
+    fn set(&mut self, slot: u32, head: Head) {
+        if self.due.len() <= slot as usize {
+            self.due.resize(slot as usize + 1, Head::NEVER);
         }
-        self.heap[place] = entry;
-        self.place[entry.slot as usize] = place as u32;
-        place
+        if self.due[slot as usize] != Head::NEVER {
+            self.cancel(slot);
+        }
+        self.due[slot as usize] = head;
+        self.insert(Entry { head, slot });
+        self.first = self.first.min(head);
     }
 
-    fn sift_down(&mut self, mut place: usize) {
-        let entry = self.heap[place];
-        loop {
-            let first = 4 * place + 1;
-            let last = (first + 4).min(self.heap.len());
-            let Some(least) = (first..last).min_by_key(|&child| self.heap[child].key()) else {
-                break;
-            };
-            if entry.key() <= self.heap[least].key() {
-                break;
+    /// Inserts behind those that expire at the same time.
+    fn insert(&mut self, entry: Entry) {
+        let goes_before = |other: &Entry| other.head <= entry.head;
+        let later = match self.far.front() {
+            Some(block) if goes_before(&block[0]) => {
+                self.far.partition_point(|block| goes_before(&block[0]))
             }
-            self.heap[place] = self.heap[least];
-            self.place[self.heap[place].slot as usize] = place as u32;
-            place = least;
+            _ => 0,
+        };
+        let block = match later.checked_sub(1) {
+            Some(index) => &mut self.far[index],
+            None => &mut self.near,
+        };
+        if block.len() == BLOCK {
+            self.make_room(later);
+            return self.insert(entry);
         }
-        self.heap[place] = entry;
-        self.place[entry.slot as usize] = place as u32;
+        let begin = if later == 0 { self.taken } else { 0 };
+        // Equal sleeps end in the order in which they began: then only the run's own timers are later.
+        let last = block.len().saturating_sub(FIXED as usize).max(begin);
+        let at = match last.checked_sub(1) {
+            Some(before) if goes_before(&block[before]) => {
+                let later = block[last..].iter().position(|other| !goes_before(other));
+                later.map_or(block.len(), |at| last + at)
+            }
+            _ => begin + block[begin..].partition_point(goes_before),
+        };
+        block.insert(at, entry);
+    }
+
+    /// Makes room in the block before `far[later]`, which is full.
+    #[cold]
+    fn make_room(&mut self, later: usize) {
+        if later == 0 && self.taken > 0 {
+            self.near.drain(..self.taken);
+            self.taken = 0;
+            return;
+        }
+        let mut rest = self.spare.pop().unwrap_or(Vec::with_capacity(BLOCK));
+        let block = match later.checked_sub(1) {
+            Some(index) => &mut self.far[index],
+            None => &mut self.near,
+        };
+        rest.extend(block.drain(BLOCK / 2..));
+        self.far.insert(later, rest);
+    }
+
+    /// Takes the earliest. There must be one.
+    fn take_first(&mut self) -> Entry {
+        let entry = self.near[self.taken];
+        self.due[entry.slot as usize] = Head::NEVER;
+        self.taken += 1;
+        self.find_first();
+        entry
+    }
+
+    /// Tells anew which is the earliest.
+    fn find_first(&mut self) {
+        if self.taken == self.near.len() {
+            self.near.clear();
+            self.taken = 0;
+            if let Some(next) = self.far.pop_front() {
+                self.spare.push(std::mem::replace(&mut self.near, next));
+            }
+        }
+        self.first = self
+            .near
+            .get(self.taken)
+            .map_or(Head::NEVER, |entry| entry.head);
+    }
+
+    /// Makes a timer void; tells whether it was set.
+    fn cancel(&mut self, slot: u32) -> bool {
+        let Some(head) = self.due(slot) else {
+            return false;
+        };
+        self.due[slot as usize] = Head::NEVER;
+        let is_it = |entry: &Entry| entry.slot == slot;
+        // The block in which those of its time begin, and those after it where they go on.
+        let begin = self.far.partition_point(|block| block[0].head < head);
+        if begin == 0
+            && let Some(at) = self.near[self.taken..].iter().position(is_it)
+        {
+            self.near.remove(self.taken + at);
+        } else {
+            let (index, at) = (begin.saturating_sub(1)..self.far.len())
+                .find_map(|index| Some((index, self.far[index].iter().position(is_it)?)))
+                .expect("a timer that is set is in a block");
+            self.far[index].remove(at);
+            if self.far[index].is_empty() {
+                self.spare.extend(self.far.remove(index));
+            }
+        }
+        self.find_first();
+        true
     }
 }
 
@@ -403,8 +589,10 @@ mod tests {
     /// Against a sorted list, over many operations.
     #[test]
     fn agrees_with_a_sorted_list() {
-        let mut queue = EventQueue::new(5);
-        let mut model: Vec<(u64, u32, u32)> = Vec::new();
+        const CPUS: u64 = 70;
+        let mut queue = EventQueue::new(CPUS as usize);
+        // Time, CPU, kind (turns first, timers last), age, slot of a timer.
+        let mut model: Vec<(u64, u32, u32, u32, u32)> = Vec::new();
         let mut state = 1u64;
         let mut random = move |n: u64| {
             state = state
@@ -412,37 +600,61 @@ mod tests {
                 .wrapping_add(1);
             (state >> 33) % n
         };
-        for _ in 0..20_000 {
-            let slot = random(40) as u32;
-            let (timer, on) = (Timer::Task(TaskId(slot)), slot % 5);
-            match random(4) {
+        for age in 0..60_000 {
+            // Few different times, so that many are equal; at first many timers come, then many go.
+            let time = random(300);
+            let slot = random(2_000) as u32;
+            let on = random(CPUS) as u32;
+            let kind = CpuEvent::ALL[random(KINDS as u64) as usize];
+            let timer = Timer::Task(TaskId(slot));
+            let of_timer = |event: &(u64, u32, u32, u32, u32)| event.2 == 5 && event.4 == slot;
+            let of_cpu =
+                |event: &(u64, u32, u32, u32, u32)| (event.1, event.2) == (on, 1 + kind as u32);
+            match random(if age < 30_000 { 10 } else { 16 }) {
                 0 => {
-                    let found = model.iter().position(|&(_, _, s)| s == slot);
-                    assert_eq!(queue.cancel_timer(timer), found.is_some());
-                    model.retain(|&(_, _, s)| s != slot);
+                    let found = model.iter().any(of_timer);
+                    assert_eq!(queue.cancel_timer(timer), found);
+                    assert_eq!(queue.timer_due(timer), None);
+                    model.retain(|event| !of_timer(event));
                 }
                 1 => {
-                    model.sort();
-                    let expected = (!model.is_empty()).then(|| model.remove(0));
-                    let popped = queue.pop();
-                    assert_eq!(
-                        popped.map(|(time, _)| time),
-                        expected.map(|(time, _, _)| time)
-                    );
-                    if let (Some((_, Event::Timer(_, Timer::Task(task)))), Some(e)) =
-                        (popped, expected)
-                    {
-                        assert_eq!(task.0, e.2);
-                    }
+                    queue.cancel(cpu(on), kind);
+                    model.retain(|event| !of_cpu(event));
+                }
+                2 | 3 => {
+                    model.retain(|event| !of_cpu(event));
+                    model.push((time, on, 1 + kind as u32, age, 0));
+                    queue.set(cpu(on), kind, time);
+                    assert_eq!(queue.due(cpu(on), kind), Some(time));
+                }
+                4 => {
+                    model.retain(|event| (event.1, event.2) != (on, 0));
+                    model.push((time, on, 0, age, 0));
+                    queue.set_turn(cpu(on), time);
+                }
+                5..=8 => {
+                    model.retain(|event| !of_timer(event));
+                    model.push((time, on, 5, age, slot));
+                    queue.set_timer(timer, cpu(on), time);
+                    assert_eq!(queue.timer_due(timer), Some(time));
                 }
                 _ => {
-                    // Distinct times per slot, so that the model needs no sequence numbers.
-                    let time = random(1_000) * 64 + u64::from(slot);
-                    model.retain(|&(_, _, s)| s != slot);
-                    model.push((time, on, slot));
-                    queue.set_timer(timer, cpu(on), time);
+                    let first = model.iter().min().copied();
+                    model.retain(|&event| Some(event) != first);
+                    let expected = first.map(|(time, on, kind, _, slot)| {
+                        let event = match kind {
+                            0 => Event::Turn(cpu(on)),
+                            5 => Event::Timer(cpu(on), Timer::Task(TaskId(slot))),
+                            _ => Event::Cpu(cpu(on), CpuEvent::ALL[kind as usize - 1]),
+                        };
+                        (time, event)
+                    });
+                    assert_eq!(queue.pop(), expected);
                 }
             }
+            let first = model.iter().min();
+            let head = first.map_or(Head::NEVER, |&(time, on, ..)| Head::new(time, on));
+            assert_eq!(queue.head(), head);
         }
     }
 }

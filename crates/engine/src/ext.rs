@@ -269,7 +269,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 from: p.id,
                 to: None,
             };
-            self.call_op(c, op);
+            self.call_rare_op(c, op);
         } else {
             self.set_slice(p, 0);
         }
@@ -332,7 +332,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             && let Some(task) = next.task
         {
             let op = OpCall::CpuRelease { cpu: c.id, task };
-            self.call_op(c, op);
+            self.call_rare_op(c, op);
         }
     }
 

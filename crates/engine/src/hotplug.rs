@@ -11,30 +11,32 @@ use crate::outcome::ExitKind;
 use crate::policy::{OpCall, OpKind, Policy};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
-    /// The scenario's next hotplug event is due: the CPU it concerns carries it out.
-    pub(crate) fn hotplug_due(&self, time: u64, poll: &mut impl FnMut(CpuId)) {
+    /// The scenario's next hotplug event is due: the CPU it concerns carries it out, at once if it can go on.
+    #[cold]
+    pub(crate) fn hotplug_due(&self, time: u64) -> Option<CpuId> {
         let event = self.hotplug.borrow_mut().next();
         if let Some(next) = self.hotplug.borrow().as_slice().first() {
             self.set_timer(Timer::Hotplug, CpuId(0), next.at.ns().max(time));
         }
-        let Some(event) = event else { return };
+        let event = event?;
         let known = event.cpu.index() < self.cpus.len() && event.cpu != CpuId(0);
         if !known {
-            return;
+            return None;
         }
         let c = self.cpu(event.cpu);
         if c.online.get() == event.online {
-            return;
+            return None;
         }
         c.pending.set(c.pending.get() | irq::HOTPLUG);
-        if matches!(c.wait.get(), Wait::Segment | Wait::Idle | Wait::Offline) {
-            if c.wait.get() == Wait::Segment {
-                self.cancel_event(event.cpu, CpuEvent::Main);
-            }
-            c.now.set(c.now.get().max(time));
-            c.woken_by_main.set(false);
-            poll(event.cpu);
+        if !matches!(c.wait.get(), Wait::Segment | Wait::Idle | Wait::Offline) {
+            return None;
         }
+        if c.wait.get() == Wait::Segment {
+            self.cancel_event(event.cpu, CpuEvent::Main);
+        }
+        c.now.set(c.now.get().max(time));
+        c.woken_by_main.set(false);
+        Some(event.cpu)
     }
 
     /// `handle_hotplug()`: the policy hears of it, or is unloaded because it cannot.
@@ -54,7 +56,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         if self.has_op(op) {
-            self.call_op(c, call);
+            self.call_rare_op(c, call);
         } else if !self.mutated(Mutation::HotplugIgnored) {
             self.exit_with(
                 ExitKind::UnregKern,

@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 
 use schedlab_fiber::{Fibers, State, Switch};
-use schedlab_machine::{CacheModel, Machine, TaskAddresses, address};
+use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, address};
 use schedlab_trace::{CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Recorder, TaskId};
 use schedlab_workload::{Counters, Rng, TaskSpec, stream};
 
@@ -24,7 +24,7 @@ use crate::object::Object;
 use crate::outcome::{ExitInfo, ExitKind};
 use crate::policy::{OpKind, OpSet, Policy};
 use crate::scenario::{Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure};
-use crate::task::{Task, TaskState, TaskTable};
+use crate::task::{Identity, Task, TaskState, TaskTable};
 use crate::version::KernelVersion;
 
 /// Streams of randomness of a run besides those of the tasks, which are numbered from 0.
@@ -113,7 +113,6 @@ pub(crate) struct Kernel<P, R> {
     pub mute: Cell<bool>,
     /// Policy code cannot be called any more.
     pub policy_dead: Cell<bool>,
-    pub ops_under_way: Cell<u32>,
     pub nr_runnable: Cell<u32>,
     pub nr_alive: Cell<u32>,
     /// Some task has been in the baseline's class, or in the real-time class.
@@ -226,7 +225,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             mute: Cell::new(false),
             endless: workload.duration.is_none(),
             policy_dead: Cell::new(false),
-            ops_under_way: Cell::new(0),
             nr_runnable: Cell::new(0),
             nr_alive: Cell::new(0),
             has_fair: Cell::new(false),
@@ -294,7 +292,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
             };
             let rng = stream(self.seed, id.0);
-            Task::new(id, spec, parent, tgid, cpu, self.cpus.len(), rng)
+            let line = self.line_at(self.addresses.of(id));
+            let identity = Identity { id, parent, tgid };
+            Task::new(identity, spec, cpu, self.cpus.len(), line, rng)
         });
         self.dsqs.borrow_mut().add_task(task.id);
         self.nr_alive.set(self.nr_alive.get() + 1);
@@ -311,51 +311,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             for cpu in &self.cpus {
                 fibers.spawn(|| self.cpu_main(cpu));
             }
-            let mut poll = |cpu: CpuId| match fibers.resume(cpu.index()) {
-                State::Suspended => {}
-                State::Trapped(trap) => self.policy_fault(self.policy.describe(cpu, &trap)),
-                State::Done => unreachable!("a CPU never ends"),
-            };
             for cpu in &self.cpus {
-                poll(cpu.id);
+                self.resume(&mut fibers, cpu.id);
             }
             while !self.is_over() {
-                let Some((time, event)) = self.pop_event() else {
+                // Most events let a CPU go on and nothing else: that way is short.
+                if let Some((time, cpu)) = self.pop_main() {
+                    self.happens(time);
+                    let c = &self.cpus[cpu.index()];
+                    c.now.set(c.now.get().max(time));
+                    c.woken_by_main.set(true);
+                    self.resume(&mut fibers, cpu);
+                } else if let Some((time, event)) = self.pop_event() {
+                    self.happens(time);
+                    if let Some(cpu) = self.take_place(time, event) {
+                        self.resume(&mut fibers, cpu);
+                    }
+                } else {
                     break;
-                };
-                self.events.set(self.events.get() + 1);
-                self.clock.set(time);
-                match event {
-                    Event::Cpu(cpu, CpuEvent::Main) => {
-                        let c = &self.cpus[cpu.index()];
-                        c.now.set(c.now.get().max(time));
-                        c.woken_by_main.set(true);
-                        poll(cpu);
-                    }
-                    Event::Cpu(cpu, CpuEvent::Ipi) => {
-                        self.raise(cpu, crate::cpu::irq::RESCHED, time, &mut poll);
-                    }
-                    Event::Cpu(cpu, CpuEvent::Tick) => self.tick_due(cpu, time, &mut poll),
-                    Event::Cpu(cpu, CpuEvent::Work) => {
-                        self.raise(cpu, crate::cpu::irq::DEFERRED, time, &mut poll);
-                    }
-                    Event::Timer(cpu, Timer::Task(task)) => {
-                        self.task_timers.set(self.task_timers.get() - 1);
-                        let cpu = self.online_or_other(cpu);
-                        self.cpus[cpu.index()].expired.borrow_mut().push_back(task);
-                        self.raise(cpu, crate::cpu::irq::TIMER, time, &mut poll);
-                    }
-                    Event::Timer(cpu, Timer::Policy(timer)) => {
-                        let cpu = self.online_or_other(cpu);
-                        self.cpus[cpu.index()]
-                            .expired_policy
-                            .borrow_mut()
-                            .push_back(timer);
-                        self.raise(cpu, crate::cpu::irq::POLICY_TIMER, time, &mut poll);
-                    }
-                    Event::Timer(_, Timer::Watchdog) => self.watchdog(time),
-                    Event::Timer(_, Timer::Hotplug) => self.hotplug_due(time, &mut poll),
-                    Event::Timer(_, Timer::End) => self.time_is_up(),
                 }
                 if self.nr_runnable.get() == 0 && self.task_timers.get() == 0 {
                     self.check_deadlock();
@@ -366,6 +339,62 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.close();
         }
         self.unload();
+    }
+
+    /// Lets `cpu` go on until it suspends itself.
+    #[inline(always)]
+    fn resume(&self, fibers: &mut Fibers<'_>, cpu: CpuId) {
+        match fibers.resume(cpu.index()) {
+            State::Suspended => {}
+            State::Trapped(trap) => self.policy_fault(self.policy.describe(cpu, &trap)),
+            State::Done => unreachable!("a CPU never ends"),
+        }
+    }
+
+    /// An event happens at `time`.
+    #[inline]
+    fn happens(&self, time: u64) {
+        // Counted one by one, so it never overflows.
+        self.events.set(self.events.get().wrapping_add(1));
+        self.clock.set(time);
+    }
+
+    /// What an event does, up to the CPU that goes on because of it.
+    fn take_place(&self, time: u64, event: Event) -> Option<CpuId> {
+        match event {
+            Event::Turn(cpu) | Event::Cpu(cpu, CpuEvent::Main) => {
+                let c = &self.cpus[cpu.index()];
+                c.now.set(c.now.get().max(time));
+                c.woken_by_main.set(true);
+                Some(cpu)
+            }
+            Event::Cpu(cpu, CpuEvent::Ipi) => self.raise(cpu, crate::cpu::irq::RESCHED, time),
+            Event::Cpu(cpu, CpuEvent::Tick) => self.tick_due(cpu, time),
+            Event::Cpu(cpu, CpuEvent::Work) => self.raise(cpu, crate::cpu::irq::DEFERRED, time),
+            Event::Timer(cpu, Timer::Task(task)) => {
+                self.task_timers.set(self.task_timers.get() - 1);
+                let cpu = self.online_or_other(cpu);
+                self.cpus[cpu.index()].expired.borrow_mut().push_back(task);
+                self.raise(cpu, crate::cpu::irq::TIMER, time)
+            }
+            Event::Timer(cpu, Timer::Policy(timer)) => {
+                let cpu = self.online_or_other(cpu);
+                self.cpus[cpu.index()]
+                    .expired_policy
+                    .borrow_mut()
+                    .push_back(timer);
+                self.raise(cpu, crate::cpu::irq::POLICY_TIMER, time)
+            }
+            Event::Timer(_, Timer::Watchdog) => {
+                self.watchdog(time);
+                None
+            }
+            Event::Timer(_, Timer::Hotplug) => self.hotplug_due(time),
+            Event::Timer(_, Timer::End) => {
+                self.time_is_up();
+                None
+            }
+        }
     }
 
     /// The workload's duration is over, or the bound of one that names none.
@@ -390,16 +419,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.closed.get() {
             self.close();
         }
-        if self.ops_under_way.get() == 0 || self.policy_dead.get() {
+        let op_under_way = self.cpus.iter().any(|c| c.op.get().is_some());
+        if !op_under_way || self.policy_dead.get() {
             return true;
         }
         let end = self.summary.borrow().as_ref().map(|summary| summary.end);
         if end.is_some_and(|end| self.clock.get() > end.ns() + GRACE_NS) {
-            let late = self.cpus.iter().find_map(|c| Some((c.id, c.op.get()?)));
+            let late = self
+                .cpus
+                .iter()
+                .find_map(|c| c.op.get().map(|_| (c.id, c.outermost_op.get())));
             if let Some((cpu, op)) = late {
                 self.policy_fault(format!(
                     "ops.{} has not returned {} ms after the run's end (CPU {cpu})",
-                    crate::op_context::op_name(op),
+                    op.name(),
                     GRACE_NS / 1_000_000,
                 ));
             }
@@ -442,28 +475,29 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.mute.set(true);
     }
 
-    /// Marks an interrupt pending on `cpu` and resumes it if it can take interrupts now.
-    fn raise(&self, cpu: CpuId, irq: u32, time: u64, poll: &mut impl FnMut(CpuId)) {
+    /// Marks an interrupt pending on `cpu`, which goes on if it can take interrupts now.
+    fn raise(&self, cpu: CpuId, irq: u32, time: u64) -> Option<CpuId> {
         let c = &self.cpus[cpu.index()];
         c.pending.set(c.pending.get() | irq);
-        if matches!(c.wait.get(), Wait::Segment | Wait::Idle) {
-            if c.wait.get() == Wait::Segment {
-                self.cancel_event(cpu, CpuEvent::Main);
-            }
-            c.now.set(c.now.get().max(time));
-            c.woken_by_main.set(false);
-            poll(cpu);
+        if !matches!(c.wait.get(), Wait::Segment | Wait::Idle) {
+            return None;
         }
+        if c.wait.get() == Wait::Segment {
+            self.cancel_event(cpu, CpuEvent::Main);
+        }
+        c.now.set(c.now.get().max(time));
+        c.woken_by_main.set(false);
+        Some(cpu)
     }
 
-    fn tick_due(&self, cpu: CpuId, time: u64, poll: &mut impl FnMut(CpuId)) {
+    fn tick_due(&self, cpu: CpuId, time: u64) -> Option<CpuId> {
         let c = &self.cpus[cpu.index()];
         // An idle CPU has no tick: leaving idle starts it again.
         if c.curr.get().is_none() && c.wait.get() == Wait::Idle {
-            return;
+            return None;
         }
         self.set_event(cpu, CpuEvent::Tick, time + self.costs.tick_period_ns);
-        self.raise(cpu, crate::cpu::irq::TICK, time, poll);
+        self.raise(cpu, crate::cpu::irq::TICK, time)
     }
 
     /// No task is runnable and none sleeps: if nobody is about to wake one, they wait for each other.
@@ -476,6 +510,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if all_idle && !stuck && !self.stopping.get() && self.nr_alive.get() > 0 {
             self.deadlocked();
         }
+    }
+
+    /// Takes the earliest event if it is a CPU's turn or [`CpuEvent::Main`].
+    #[inline(always)]
+    fn pop_main(&self) -> Option<(u64, CpuId)> {
+        let mut queue = self.queue.borrow_mut();
+        let main = queue.pop_main()?;
+        self.note_head(queue.head());
+        Some(main)
     }
 
     fn pop_event(&self) -> Option<(u64, Event)> {
@@ -493,7 +536,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn set_event(&self, cpu: CpuId, event: CpuEvent, time: u64) {
         let mut queue = self.queue.borrow_mut();
-        queue.set(cpu, event, time);
+        if queue.set(cpu, event, time) {
+            self.note_head(queue.head());
+        }
+    }
+
+    /// Sets when it is the turn of `cpu`, which waits for that or for a lock.
+    pub(crate) fn set_turn(&self, cpu: CpuId, time: u64) {
+        let mut queue = self.queue.borrow_mut();
+        queue.set_turn(cpu, time);
         self.note_head(queue.head());
     }
 
@@ -543,10 +594,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.switch.suspend();
     }
 
-    /// Lets everything earlier happen first.
+    /// Lets everything earlier happen first. Not inlined, so that who need not wait saves no registers.
+    #[inline(never)]
     pub(crate) fn wait_for_turn(&self, c: &Cpu) {
         c.wait.set(Wait::Resume);
-        self.set_event(c.id, CpuEvent::Main, c.now.get());
+        // Something earlier is pending, so the head stays.
+        self.queue.borrow_mut().set_turn(c.id, c.now.get());
         self.pause();
     }
 
@@ -572,14 +625,29 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c.carry_ps.set((total % 1_000) as u32);
     }
 
-    /// `c` accesses the line at `address`.
-    #[inline]
-    pub(crate) fn touch(&self, c: &Cpu, address: u64, write: bool) {
-        let access = self
-            .cache
-            .borrow_mut()
-            .touch(c.id, self.now(c), address, write);
-        self.charge_ps(c, access.cost_ps);
+    /// The line at `address`.
+    pub(crate) fn line_at(&self, address: u64) -> LineRef {
+        self.cache.borrow_mut().line_at(address)
+    }
+
+    /// `c` reads `line`.
+    #[inline(never)]
+    pub(crate) fn read_line(&self, c: &Cpu, line: LineRef) {
+        self.access(c, line, false, 0);
+    }
+
+    /// `c` writes `line`, doing something that itself takes `work_ps`.
+    #[inline(never)]
+    pub(crate) fn write_line(&self, c: &Cpu, line: LineRef, work_ps: u64) {
+        self.access(c, line, true, work_ps);
+    }
+
+    /// All of an access, the cache model's usual cases included, in one function each for reads and writes.
+    #[inline(always)]
+    fn access(&self, c: &Cpu, line: LineRef, write: bool, work_ps: u64) {
+        let mut cache = self.cache.borrow_mut();
+        let cost_ps = cache.touch_line(c.id, || self.now(c), line, write);
+        self.charge_ps(c, cost_ps + work_ps);
     }
 
     /// What accesses of `c` have cost so far beyond hits, in picoseconds.

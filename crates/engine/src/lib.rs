@@ -26,6 +26,7 @@ mod op_context;
 mod ops;
 pub mod outcome;
 pub mod policy;
+mod request;
 mod rt;
 pub mod scenario;
 mod sched;

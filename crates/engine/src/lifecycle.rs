@@ -75,7 +75,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .borrow_mut()
             .enable(has_update_idle, self.ops.flags, &self.online.borrow());
         if self.has_op(OpKind::Init) {
-            let ret = self.call_op(c, OpCall::Init);
+            let ret = self.call_rare_op(c, OpCall::Init);
             if ret != 0 {
                 let ret = self.sanitize_err("init", ret);
                 self.scx_error(format!("ops.init() failed ({ret})"));
@@ -138,7 +138,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `__scx_init_task()`: 0 or a negative errno.
     fn scx_init_task(&self, c: &Cpu, p: &Task, fork: bool) -> i64 {
         if self.has_op(OpKind::InitTask) {
-            let ret = self.call_op(c, OpCall::InitTask { task: p.id, fork });
+            let ret = self.call_rare_op(c, OpCall::InitTask { task: p.id, fork });
             if ret != 0 {
                 return self.sanitize_err("init_task", ret);
             }
@@ -194,14 +194,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.weight.set(consts::cgroup_weight(p.load_weight()));
         self.sync_task(p);
         if self.has_op(OpKind::Enable) {
-            self.call_op(c, OpCall::Enable { task: p.id });
+            self.call_rare_op(c, OpCall::Enable { task: p.id });
         }
         if self.has_op(OpKind::SetWeight) && !self.mutated(Mutation::SetWeightNotTold) {
             let op = OpCall::SetWeight {
                 task: p.id,
                 weight: p.weight.get(),
             };
-            self.call_op(c, op);
+            self.call_rare_op(c, op);
         }
         p.scx_state.set(ScxState::Enabled);
     }
@@ -210,7 +210,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn switching_to_scx(&self, c: &Cpu, p: &Task) {
         self.scx_enable_task(c, p);
         if self.has_op(OpKind::SetCpumask) {
-            self.call_op(c, OpCall::SetCpumask { task: p.id });
+            self.call_rare_op(c, OpCall::SetCpumask { task: p.id });
         }
     }
 
@@ -218,7 +218,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn scx_disable_task(&self, c: &Cpu, p: &Task) {
         p.clear_direct_dispatch();
         if self.has_op(OpKind::Disable) && !self.mutated(Mutation::ExitWithoutDisable) {
-            self.call_op(c, OpCall::Disable { task: p.id });
+            self.call_rare_op(c, OpCall::Disable { task: p.id });
         }
         p.scx_state.set(ScxState::Ready);
         if self.version.resets_fields_on_disable() {
@@ -240,7 +240,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 task: p.id,
                 cancelled: false,
             };
-            self.call_op(c, op);
+            self.call_rare_op(c, op);
         }
         p.scx_state.set(ScxState::Dead);
     }
@@ -313,7 +313,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     message: String::new(),
                 },
             };
-            self.call_op(c, op);
+            self.call_rare_op(c, op);
         }
     }
 }

@@ -7,13 +7,12 @@
 use std::cell::Cell;
 
 use rand_core::RngCore;
-use schedlab_machine::LockKind;
+use schedlab_machine::{LineRef, LockKind};
 use schedlab_trace::{
     CpuId, CpuMode, Duration, Event, Instant, LockClass, LockId, LockPath, Recorder,
 };
 
 use crate::cpu::{Cpu, Wait};
-use crate::event_queue::CpuEvent;
 use crate::kernel::Kernel;
 use crate::policy::Policy;
 
@@ -22,7 +21,7 @@ use crate::policy::Policy;
 pub(crate) struct LockIx(pub u32);
 
 struct Lock {
-    address: u64,
+    line: LineRef,
     name: Box<str>,
     holder: Option<CpuId>,
     acquired_at: u64,
@@ -41,9 +40,9 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    pub fn add(&mut self, address: u64, name: &str) -> LockIx {
+    pub fn add(&mut self, line: LineRef, name: &str) -> LockIx {
         self.locks.push(Lock {
-            address,
+            line,
             name: name.into(),
             holder: None,
             acquired_at: 0,
@@ -69,7 +68,8 @@ pub(crate) struct Held {
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Gives a lock its identity for the recorder.
     pub(crate) fn new_lock(&self, address: u64, name: &str, class: LockClass) -> LockIx {
-        let lock = self.locks.borrow_mut().add(address, name);
+        let line = self.line_at(address);
+        let lock = self.locks.borrow_mut().add(line, name);
         self.recorder
             .borrow_mut()
             .define_lock(LockId(lock.0), name, class);
@@ -92,17 +92,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let mut locks = self.locks.borrow_mut();
         let state = &mut locks.locks[lock.0 as usize];
-        let since = c.now.get();
-        let free = state.holder.is_none() && state.spinners.is_empty() && state.held_until <= since;
-        if !(free || self.alone.get()) {
+        if self.alone.get() {
+            state.holder = Some(c.id);
+            return true;
+        }
+        let free = state.holder.is_none() && state.spinners.is_empty();
+        if !free || state.held_until > c.now.get() {
             return false;
         }
         state.holder = Some(c.id);
-        if self.alone.get() {
-            return true;
-        }
-        self.touch(c, state.address, true);
-        self.charge_ps(c, self.costs.lock_ps);
+        self.write_line(c, state.line, self.costs.lock_ps);
         state.acquired_at = c.now.get();
         drop(locks);
         self.record(
@@ -119,6 +118,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// The lock is held, or it is not this CPU's turn.
+    #[inline(never)]
     fn spin_lock_slow(&self, c: &Cpu, lock: LockIx) {
         if self.must_wait(c) {
             self.wait_for_turn(c);
@@ -136,8 +136,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             },
         );
         let mode = self.set_mode(c, CpuMode::Spin);
-        let address = self.locks.borrow().locks[lock.0 as usize].address;
-        self.touch(c, address, false);
+        let line = self.locks.borrow().locks[lock.0 as usize].line;
+        self.read_line(c, line);
         self.begin_spin(c, lock);
         loop {
             c.wait.set(Wait::Resume);
@@ -150,7 +150,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         // The hand-over includes the way of the line: the access costs nothing more.
         let now = self.now(c);
-        self.cache.borrow_mut().take_over(c.id, now, address);
+        self.cache.borrow_mut().take_over(c.id, now, line);
         self.locks.borrow_mut().locks[lock.0 as usize].acquired_at = c.now.get();
         self.record(
             c,
@@ -181,9 +181,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.lock_at_once(c, lock, true) {
             return true;
         }
-        let address = self.locks.borrow().locks[lock.0 as usize].address;
-        self.touch(c, address, true);
-        self.charge_ps(c, self.machine.memory.atomic_ps);
+        let line = self.locks.borrow().locks[lock.0 as usize].line;
+        self.write_line(c, line, self.machine.memory.atomic_ps);
         self.record(
             c,
             Event::LockTryFailed {
@@ -235,7 +234,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let at = lock.held_until.max(c.now.get());
             drop(locks);
             c.now.set(at);
-            self.set_event(c.id, CpuEvent::Main, at);
+            self.set_turn(c.id, at);
         }
     }
 
@@ -278,9 +277,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Releases a lock that others spin for.
+    #[cold]
     fn spin_unlock_slow(&self, c: &Cpu, lock: LockIx) {
-        let address = self.locks.borrow().locks[lock.0 as usize].address;
-        self.touch(c, address, true);
+        let line = self.locks.borrow().locks[lock.0 as usize].line;
+        self.write_line(c, line, 0);
         if self.must_wait(c) {
             self.wait_for_turn(c);
         }
@@ -331,10 +331,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let at = at.max(self.cpus[winner.index()].now.get());
         self.cpus[winner.index()].now.set(at);
         self.cpus[winner.index()].spins_for.set(None);
-        self.set_event(winner, CpuEvent::Main, at);
+        self.set_turn(winner, at);
     }
 
     /// Takes the run queue lock of `rq`, where the machine's kernel has one.
+    #[inline]
     pub(crate) fn rq_lock(&self, c: &Cpu, rq: &Cpu) {
         if self.machine.sched_ext.rq_locks {
             let lock = self.rq_lock_of(rq);
@@ -357,6 +358,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Releases the run queue lock of `rq`.
+    #[inline]
     pub(crate) fn rq_unlock(&self, c: &Cpu, rq: &Cpu) {
         if self.machine.sched_ext.rq_locks {
             let lock = self.rq_lock_of(rq);
@@ -364,17 +366,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
+    #[inline]
     fn rq_lock_of(&self, rq: &Cpu) -> LockIx {
-        match rq.rq_lock.get() {
-            Some(lock) => lock,
-            None => {
-                let name = format!("rq{}", rq.id);
-                let address = self.rq_address(rq.id);
-                let lock = self.new_lock(address, &name, LockClass::KernelRq);
-                rq.rq_lock.set(Some(lock));
-                lock
-            }
-        }
+        rq.rq_lock.get().unwrap_or_else(|| self.new_rq_lock(rq))
+    }
+
+    #[cold]
+    fn new_rq_lock(&self, rq: &Cpu) -> LockIx {
+        let name = format!("rq{}", rq.id);
+        let address = self.rq_address(rq.id);
+        let lock = self.new_lock(address, &name, LockClass::KernelRq);
+        rq.rq_lock.set(Some(lock));
+        lock
     }
 
     /// Sets on whose behalf locks are taken from now on and returns the former value.

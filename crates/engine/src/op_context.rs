@@ -1,6 +1,6 @@
 //! What kind of op a call is, what it is called, and which kfuncs it may call.
 
-use crate::policy::{OpCall, OpKind, Request};
+use crate::policy::{OpCall, OpKind, OpSet};
 
 impl OpCall {
     /// Which op it calls.
@@ -34,69 +34,84 @@ impl OpCall {
     }
 }
 
-/// The kfuncs that only some ops may call: the kernel's verifier refuses others
+/// A kfunc that only some ops may call: the kernel's verifier refuses others
 /// (`scx_kfunc_context_filter()`).
-pub(crate) fn refused_in(op: OpKind, request: &Request) -> Option<&'static str> {
-    use OpKind::*;
-    let unlocked = matches!(
-        op,
-        Init | Exit | InitTask | CpuOnline | CpuOffline | TimerCallback
-    );
-    let (name, allowed) = match request {
-        Request::DsqInsert { .. } => (
-            "scx_bpf_dsq_insert",
-            matches!(op, SelectCpu | Enqueue | Dispatch),
-        ),
-        Request::DsqMoveToLocal { .. } => ("scx_bpf_dsq_move_to_local", op == Dispatch),
-        Request::DispatchNrSlots => ("scx_bpf_dispatch_nr_slots", op == Dispatch),
-        Request::DispatchCancel => ("scx_bpf_dispatch_cancel", op == Dispatch),
-        Request::DsqMove { .. } => ("scx_bpf_dsq_move", op == Dispatch || unlocked),
-        Request::MoveSetSlice { .. } => ("scx_bpf_dsq_move_set_slice", op == Dispatch || unlocked),
-        Request::MoveSetVtime { .. } => ("scx_bpf_dsq_move_set_vtime", op == Dispatch || unlocked),
-        Request::SelectCpuDfl { .. } => (
-            "scx_bpf_select_cpu_dfl",
-            matches!(op, SelectCpu | Enqueue) || unlocked,
-        ),
-        Request::SelectCpuAnd { .. } => (
-            "scx_bpf_select_cpu_and",
-            matches!(op, SelectCpu | Enqueue) || unlocked,
-        ),
-        Request::CreateDsq { .. } => (
-            "scx_bpf_create_dsq",
-            matches!(op, Init | InitTask | CpuOnline | CpuOffline | Exit),
-        ),
-        _ => return None,
-    };
-    (!allowed).then_some(name)
+pub(crate) struct Restricted {
+    pub name: &'static str,
+    pub ops: OpSet,
 }
 
-/// The member of `struct sched_ext_ops`.
-pub(crate) fn op_name(op: OpKind) -> &'static str {
-    match op {
-        OpKind::SelectCpu => "select_cpu",
-        OpKind::Enqueue => "enqueue",
-        OpKind::Dequeue => "dequeue",
-        OpKind::Dispatch => "dispatch",
-        OpKind::Tick => "tick",
-        OpKind::Runnable => "runnable",
-        OpKind::Running => "running",
-        OpKind::Stopping => "stopping",
-        OpKind::Quiescent => "quiescent",
-        OpKind::Yield => "yield",
-        OpKind::CoreSchedBefore => "core_sched_before",
-        OpKind::SetWeight => "set_weight",
-        OpKind::SetCpumask => "set_cpumask",
-        OpKind::UpdateIdle => "update_idle",
-        OpKind::CpuAcquire => "cpu_acquire",
-        OpKind::CpuRelease => "cpu_release",
-        OpKind::InitTask => "init_task",
-        OpKind::ExitTask => "exit_task",
-        OpKind::Enable => "enable",
-        OpKind::Disable => "disable",
-        OpKind::CpuOnline => "cpu_online",
-        OpKind::CpuOffline => "cpu_offline",
-        OpKind::Init => "init",
-        OpKind::Exit => "exit",
-        OpKind::TimerCallback => "timer callback",
+impl Restricted {
+    const fn new(name: &'static str, ops: OpSet) -> Self {
+        Restricted { name, ops }
+    }
+}
+
+/// Ops that hold no run queue's lock.
+const UNLOCKED: OpSet = OpSet::NONE
+    .with(OpKind::Init)
+    .with(OpKind::Exit)
+    .with(OpKind::InitTask)
+    .with(OpKind::CpuOnline)
+    .with(OpKind::CpuOffline)
+    .with(OpKind::TimerCallback);
+const DISPATCH: OpSet = OpSet::NONE.with(OpKind::Dispatch);
+const SELECT: OpSet = UNLOCKED.with(OpKind::SelectCpu).with(OpKind::Enqueue);
+const MOVE: OpSet = UNLOCKED.with(OpKind::Dispatch);
+
+pub(crate) const DSQ_INSERT: Restricted = Restricted::new(
+    "scx_bpf_dsq_insert",
+    DISPATCH.with(OpKind::SelectCpu).with(OpKind::Enqueue),
+);
+pub(crate) const DSQ_MOVE_TO_LOCAL: Restricted =
+    Restricted::new("scx_bpf_dsq_move_to_local", DISPATCH);
+pub(crate) const DISPATCH_NR_SLOTS: Restricted =
+    Restricted::new("scx_bpf_dispatch_nr_slots", DISPATCH);
+pub(crate) const DISPATCH_CANCEL: Restricted = Restricted::new("scx_bpf_dispatch_cancel", DISPATCH);
+pub(crate) const DSQ_MOVE: Restricted = Restricted::new("scx_bpf_dsq_move", MOVE);
+pub(crate) const MOVE_SET_SLICE: Restricted = Restricted::new("scx_bpf_dsq_move_set_slice", MOVE);
+pub(crate) const MOVE_SET_VTIME: Restricted = Restricted::new("scx_bpf_dsq_move_set_vtime", MOVE);
+pub(crate) const SELECT_CPU_DFL: Restricted = Restricted::new("scx_bpf_select_cpu_dfl", SELECT);
+pub(crate) const SELECT_CPU_AND: Restricted = Restricted::new("scx_bpf_select_cpu_and", SELECT);
+pub(crate) const CREATE_DSQ: Restricted = Restricted::new(
+    "scx_bpf_create_dsq",
+    OpSet::NONE
+        .with(OpKind::Init)
+        .with(OpKind::InitTask)
+        .with(OpKind::CpuOnline)
+        .with(OpKind::CpuOffline)
+        .with(OpKind::Exit),
+);
+
+impl OpKind {
+    /// The member of `struct sched_ext_ops`.
+    pub fn name(self) -> &'static str {
+        match self {
+            OpKind::SelectCpu => "select_cpu",
+            OpKind::Enqueue => "enqueue",
+            OpKind::Dequeue => "dequeue",
+            OpKind::Dispatch => "dispatch",
+            OpKind::Tick => "tick",
+            OpKind::Runnable => "runnable",
+            OpKind::Running => "running",
+            OpKind::Stopping => "stopping",
+            OpKind::Quiescent => "quiescent",
+            OpKind::Yield => "yield",
+            OpKind::CoreSchedBefore => "core_sched_before",
+            OpKind::SetWeight => "set_weight",
+            OpKind::SetCpumask => "set_cpumask",
+            OpKind::UpdateIdle => "update_idle",
+            OpKind::CpuAcquire => "cpu_acquire",
+            OpKind::CpuRelease => "cpu_release",
+            OpKind::InitTask => "init_task",
+            OpKind::ExitTask => "exit_task",
+            OpKind::Enable => "enable",
+            OpKind::Disable => "disable",
+            OpKind::CpuOnline => "cpu_online",
+            OpKind::CpuOffline => "cpu_offline",
+            OpKind::Init => "init",
+            OpKind::Exit => "exit",
+            OpKind::TimerCallback => "timer callback",
+        }
     }
 }

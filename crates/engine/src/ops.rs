@@ -5,21 +5,24 @@
 //! `ops.dispatch()` can itself call an op (`ops.dequeue()` where a task leaves the policy's custody):
 //! that one is nested, and may ask only for what calls no further op.
 //!
-//! Costs: the virtual kernel charges `op_ns` for each op and `kfunc_ns` for each request that is a
-//! kfunc or helper. What the policy's side answers by itself it charges itself.
+//! Costs: what a call costs, of an op and of a kfunc or helper, the policy's side charges, who knows which of
+//! them ask nothing here; what is done for it here costs what it costs wherever the kernel does it.
 
-use schedlab_fiber::Switch;
-use schedlab_trace::{CpuId, CpuMode, Recorder, TaskId};
+use schedlab_trace::{CpuId, CpuMode, CpuSet, LockClass, Recorder, TaskId};
 
 use crate::consts::{BPF_MAX_LOOPS, dsq_id, enq, errno, iter, kick, ops, reenq};
 use crate::cpu::{Cpu, DirectDispatch, DispatchEntry};
 use crate::event_queue::Timer;
 use crate::kernel::Kernel;
+use crate::lock::LockIx;
 use crate::mutation::Mutation;
-use crate::op_context::{op_name, refused_in};
+use crate::op_context::{
+    CREATE_DSQ, DISPATCH_CANCEL, DISPATCH_NR_SLOTS, DSQ_INSERT, DSQ_MOVE, DSQ_MOVE_TO_LOCAL,
+    MOVE_SET_SLICE, MOVE_SET_VTIME, Restricted, SELECT_CPU_AND, SELECT_CPU_DFL,
+};
 use crate::outcome::ExitKind;
 use crate::policy::{
-    Env, OpCall, OpKind, Policy, PolicyLock, Reply, Request, Service, TaskView, TimerId,
+    DsqId, Env, IterId, OpCall, OpKind, Policy, PolicyLock, Service, TaskView, TimerId,
 };
 use crate::task::{OpsState, Task};
 
@@ -29,27 +32,348 @@ struct Caller<'k, P, R> {
     cpu: &'k Cpu,
 }
 
-impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
-    fn ask(&self, request: Request) -> Reply {
+impl<P: Policy, R: Recorder> Caller<'_, P, R> {
+    /// Carries out a request.
+    #[inline(always)]
+    fn ask<A>(&self, carry_out: impl FnOnce(&Kernel<P, R>, &Cpu) -> A) -> A {
         let (kernel, c) = (self.kernel, self.cpu);
         kernel.bound_op(c);
+        let answer = carry_out(kernel, c);
         if kernel.policy_dead.get() {
             kernel.give_up();
         }
-        let reply = kernel.carry_out(c, request);
-        if kernel.policy_dead.get() {
-            kernel.give_up();
-        }
-        reply
+        answer
+    }
+
+    /// Carries out a kfunc that only some ops may call.
+    #[inline(always)]
+    fn restricted<A>(
+        &self,
+        kfunc: &Restricted,
+        carry_out: impl FnOnce(&Kernel<P, R>, &Cpu) -> A,
+    ) -> A {
+        self.ask(|kernel, c| {
+            let op = kernel.asking_op(c);
+            if !kfunc.ops.has(op) {
+                kernel.refuse(op, kfunc);
+            }
+            carry_out(kernel, c)
+        })
+    }
+
+    /// Carries out a kfunc that looks at or changes what CPUs share: when it is this CPU's turn.
+    #[inline(always)]
+    fn shared<A>(&self, carry_out: impl FnOnce(&Kernel<P, R>, &Cpu) -> A) -> A {
+        self.ask(|kernel, c| {
+            kernel.sync(c);
+            carry_out(kernel, c)
+        })
+    }
+
+    /// Both of the latter.
+    #[inline(always)]
+    fn restricted_shared<A>(
+        &self,
+        kfunc: &Restricted,
+        carry_out: impl FnOnce(&Kernel<P, R>, &Cpu) -> A,
+    ) -> A {
+        self.restricted(kfunc, |kernel, c| {
+            kernel.sync(c);
+            carry_out(kernel, c)
+        })
+    }
+}
+
+impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
+    fn sync(&self) {
+        self.ask(|kernel, c| kernel.sync(c));
+    }
+
+    fn lock(&self, lock: PolicyLock, address: u64, class: LockClass) {
+        self.ask(|kernel, c| {
+            let lock = kernel.policy_lock(lock, address, class);
+            if kernel.locks.borrow().holder(lock) == Some(c.id) {
+                kernel.policy_fault(format!(
+                    "CPU {} takes a lock that it holds already (AA deadlock) in ops.{}",
+                    c.id,
+                    kernel.asking_op(c).name()
+                ));
+                return;
+            }
+            kernel.spin_lock(c, lock);
+            c.held.policy.set(c.held.policy.get() + 1);
+        });
+    }
+
+    fn unlock(&self, lock: PolicyLock) {
+        self.ask(|kernel, c| match kernel.known_policy_lock(lock) {
+            Some(lock) if kernel.locks.borrow().holder(lock) == Some(c.id) => {
+                c.held.policy.set(c.held.policy.get() - 1);
+                kernel.spin_unlock(c, lock);
+            }
+            _ => kernel.policy_fault(format!(
+                "CPU {} releases a lock that it does not hold in ops.{}",
+                c.id,
+                kernel.asking_op(c).name()
+            )),
+        });
+    }
+
+    fn trylock(&self, lock: PolicyLock, address: u64, class: LockClass) -> bool {
+        self.ask(|kernel, c| {
+            let lock = kernel.policy_lock(lock, address, class);
+            let taken = kernel.spin_trylock(c, lock);
+            if taken {
+                c.held.policy.set(c.held.policy.get() + 1);
+            }
+            taken
+        })
+    }
+
+    fn create_dsq(&self, dsq: DsqId, node: i32) -> i64 {
+        self.restricted_shared(&CREATE_DSQ, |kernel, _| kernel.create_dsq(dsq, node))
+    }
+
+    fn destroy_dsq(&self, dsq: DsqId) {
+        self.shared(|kernel, _| {
+            if kernel.mutated(Mutation::DestroyedDsqKeepsId) {
+                return;
+            }
+            if let Err(nr) = kernel.dsqs.borrow_mut().destroy(dsq) {
+                kernel.scx_error(format!(
+                    "attempting to destroy in-use dsq {dsq:#018x} (nr={nr})"
+                ));
+            }
+        });
+    }
+
+    fn dsq_insert(
+        &self,
+        task: TaskId,
+        dsq: DsqId,
+        slice: u64,
+        vtime: Option<u64>,
+        enq_flags: u64,
+    ) -> bool {
+        // Recorded for this CPU alone until the op returns: no other CPU is concerned.
+        self.restricted(&DSQ_INSERT, |kernel, c| {
+            kernel.dsq_insert(c, kernel.task(task), dsq, slice, vtime, enq_flags)
+        })
+    }
+
+    fn dsq_move_to_local(&self, dsq: DsqId, enq_flags: u64) -> bool {
+        self.restricted(&DSQ_MOVE_TO_LOCAL, |kernel, c| {
+            kernel.dsq_move_to_local(c, dsq, enq_flags)
+        })
+    }
+
+    fn dsq_nr_queued(&self, dsq: DsqId) -> i64 {
+        self.shared(|kernel, c| kernel.dsq_nr_queued(c, dsq))
+    }
+
+    fn dsq_peek(&self, dsq: DsqId) -> Option<TaskId> {
+        self.shared(|kernel, _| kernel.dsq_peek(dsq))
+    }
+
+    fn iter_new(&self, dsq: DsqId, flags: u64) -> Result<IterId, i64> {
+        self.shared(|kernel, _| {
+            if flags & !iter::USER_FLAGS != 0 {
+                return Err(-errno::EINVAL);
+            }
+            let mut dsqs = kernel.dsqs.borrow_mut();
+            match dsqs.find_user(dsq) {
+                Some(index) => Ok(dsqs.iter_new(index, flags)),
+                None => Err(-errno::ENOENT),
+            }
+        })
+    }
+
+    fn iter_next(&self, iter: IterId) -> Option<TaskId> {
+        self.shared(|kernel, c| {
+            let dsq = kernel.dsqs.borrow().iter_dsq(iter)?;
+            let lock = kernel.dsq_lock(dsq);
+            kernel.spin_lock(c, lock);
+            let task = kernel.dsqs.borrow_mut().iter_next(iter);
+            if let Some(task) = task {
+                kernel.read_line(c, kernel.task(task).line);
+            }
+            kernel.spin_unlock(c, lock);
+            task
+        })
+    }
+
+    fn iter_destroy(&self, iter: IterId) {
+        self.shared(|kernel, _| kernel.dsqs.borrow_mut().iter_destroy(iter));
+    }
+
+    fn move_set_slice(&self, iter: IterId, slice: u64) {
+        self.restricted_shared(&MOVE_SET_SLICE, |kernel, _| {
+            kernel.dsqs.borrow_mut().iter_set_slice(iter, slice);
+        });
+    }
+
+    fn move_set_vtime(&self, iter: IterId, vtime: u64) {
+        self.restricted_shared(&MOVE_SET_VTIME, |kernel, _| {
+            kernel.dsqs.borrow_mut().iter_set_vtime(iter, vtime);
+        });
+    }
+
+    fn dsq_move(&self, iter: IterId, task: TaskId, dsq: DsqId, enq_flags: u64, priq: bool) -> bool {
+        self.restricted(&DSQ_MOVE, |kernel, c| {
+            let priq = if priq { enq::DSQ_PRIQ } else { 0 };
+            kernel.scx_dsq_move(c, iter, kernel.task(task), dsq, enq_flags | priq)
+        })
+    }
+
+    fn dispatch_nr_slots(&self) -> i64 {
+        self.restricted(&DISPATCH_NR_SLOTS, |kernel, c| {
+            let used = c.dispatch_buf.borrow().len() as i64;
+            i64::from(kernel.ops.max_batch) - used
+        })
+    }
+
+    fn dispatch_cancel(&self) {
+        self.restricted(&DISPATCH_CANCEL, |kernel, c| {
+            if c.dispatch_buf.borrow_mut().pop().is_none() {
+                kernel.scx_error("dispatch buffer underflow".to_owned());
+            }
+        });
+    }
+
+    fn reenqueue(&self, dsq: DsqId, flags: u64) -> i64 {
+        self.shared(|kernel, c| {
+            if kernel.version.has_immed() {
+                kernel.dsq_reenq(c, dsq, flags);
+                0
+            } else {
+                // 6.18: scx_bpf_reenqueue_local(), at once, only in ops.cpu_release().
+                i64::from(kernel.reenq_local(c, c, reenq::ANY))
+            }
+        })
+    }
+
+    fn kick(&self, cpu: i32, flags: u64) {
+        self.shared(|kernel, c| {
+            if kernel.cpu_valid(cpu, "") {
+                kernel.scx_kick_cpu(c, CpuId(cpu as u32), flags);
+            }
+        });
+    }
+
+    fn select_cpu_dfl(&self, task: TaskId, prev_cpu: i32, wake_flags: u64) -> (i32, bool) {
+        self.restricted_shared(&SELECT_CPU_DFL, |kernel, c| {
+            let p = kernel.task(task);
+            match kernel.select_cpu_from_kfunc(c, p, prev_cpu, wake_flags, None, 0) {
+                cpu if cpu >= 0 => {
+                    if kernel.mutated(Mutation::SelectKfuncInserts) {
+                        p.ddsp_dsq_id.set(dsq_id::LOCAL);
+                    }
+                    (cpu as i32, true)
+                }
+                _ => (prev_cpu, false),
+            }
+        })
+    }
+
+    fn select_cpu_and(
+        &self,
+        task: TaskId,
+        prev_cpu: i32,
+        wake_flags: u64,
+        allowed: CpuSet,
+        flags: u64,
+    ) -> i64 {
+        self.restricted_shared(&SELECT_CPU_AND, |kernel, c| {
+            let p = kernel.task(task);
+            let allowed =
+                Some(&allowed).filter(|_| !kernel.mutated(Mutation::SelectAndIgnoresMask));
+            kernel.select_cpu_from_kfunc(c, p, prev_cpu, wake_flags, allowed, flags)
+        })
+    }
+
+    fn test_and_clear_idle(&self, cpu: i32) -> bool {
+        self.shared(|kernel, _| {
+            kernel.check_builtin_idle_enabled()
+                && kernel.cpu_valid(cpu, "")
+                && kernel.idle.borrow_mut().test_and_clear(CpuId(cpu as u32))
+        })
+    }
+
+    fn pick_cpu(&self, allowed: CpuSet, node: Option<i32>, flags: u64, any: bool) -> i64 {
+        self.shared(|kernel, c| kernel.pick_cpu(c, &allowed, node, flags, any))
+    }
+
+    fn idle_mask(&self, node: Option<i32>, smt: bool) -> CpuSet {
+        self.shared(|kernel, _| kernel.idle_mask(node, smt))
+    }
+
+    fn online_mask(&self) -> CpuSet {
+        self.shared(|kernel, _| kernel.online.borrow().clone())
+    }
+
+    fn task_running(&self, task: TaskId) -> bool {
+        self.shared(|kernel, _| {
+            let cpu = kernel.task(task).cpu.get();
+            kernel.cpu(cpu).curr.get() == Some(task)
+        })
+    }
+
+    fn task_cpu(&self, task: TaskId) -> i64 {
+        self.shared(|kernel, _| i64::from(kernel.task(task).cpu.get().0))
+    }
+
+    fn cpu_curr(&self, cpu: i32) -> Option<TaskId> {
+        self.shared(|kernel, _| {
+            if kernel.cpu_valid(cpu, "") {
+                kernel.cpu(CpuId(cpu as u32)).curr.get()
+            } else {
+                None
+            }
+        })
+    }
+
+    fn task_from_pid(&self, pid: i32) -> Option<TaskId> {
+        self.shared(|kernel, _| kernel.task_from_pid(pid))
+    }
+
+    fn task_set(&self, task: TaskId, slice: Option<u64>, vtime: Option<u64>) -> bool {
+        self.shared(|kernel, _| {
+            if let Some(slice) = slice {
+                kernel.policy.set_slice(task, slice);
+            }
+            if let Some(vtime) = vtime {
+                kernel.policy.set_vtime(task, vtime);
+            }
+            true
+        })
+    }
+
+    fn timer_start(&self, timer: TimerId, delay_ns: u64, _: u64) -> i64 {
+        self.shared(|kernel, c| kernel.timer_start(c, timer, delay_ns))
+    }
+
+    fn timer_cancel(&self, timer: TimerId) -> i64 {
+        self.shared(|kernel, _| i64::from(kernel.cancel_timer(Timer::Policy(timer))))
+    }
+
+    fn error(&self, message: String) {
+        self.shared(|kernel, _| kernel.exit_with(ExitKind::ErrorBpf, 0, message));
+    }
+
+    fn exit_policy(&self, code: i64, message: String) {
+        self.shared(|kernel, _| {
+            let code = if kernel.mutated(Mutation::ExitCodeLost) {
+                0
+            } else {
+                code
+            };
+            kernel.exit_with(ExitKind::UnregBpf, code, message);
+        });
     }
 
     fn fault(&self, message: String) -> ! {
         self.kernel.policy_fault(message);
         self.kernel.give_up()
-    }
-
-    fn switch(&self) -> &Switch {
-        &self.kernel.switch
     }
 }
 
@@ -60,38 +384,29 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             && (!self.stopping.get() || self.alone.get() || c.op.get().is_some())
     }
 
-    fn end_op(&self, c: &Cpu) {
-        if c.nested_op.take().is_none() {
-            let kind = c.op.take();
-            self.ops_under_way.set(self.ops_under_way.get() - 1);
-            if c.held.policy.get() > 0 && !self.policy_dead.get() {
-                self.policy_fault(format!(
-                    "ops.{} returned on CPU {} with {} of the policy's locks held",
-                    kind.map_or("?", op_name),
-                    c.id,
-                    c.held.policy.get()
-                ));
-            }
-        }
-    }
-
     /// Ends the run if the op under way on `c` goes on for longer than any task may wait, or asks for
     /// more than a program can: it would never return.
     fn bound_op(&self, c: &Cpu) {
         c.op_requests.set(c.op_requests.get() + 1);
-        let ran_ns = c.now.get() - c.op_began.get();
-        let bound_ms = u64::from(self.ops.timeout_ms);
-        let how = if ran_ns > bound_ms * 1_000_000 {
+        let late = c.now.get() > c.op_deadline.get();
+        if late || c.op_requests.get() > BPF_MAX_LOOPS {
+            self.end_unbounded_op(c, late);
+        }
+    }
+
+    #[cold]
+    fn end_unbounded_op(&self, c: &Cpu, late: bool) -> ! {
+        let how = if late {
+            let bound_ms = self.ops.timeout_ms;
             format!("has not returned after {bound_ms} ms, the watchdog's bound")
-        } else if c.op_requests.get() > BPF_MAX_LOOPS {
+        } else {
             format!(
                 "called the kernel more than {BPF_MAX_LOOPS} times, more than any loop may go round"
             )
-        } else {
-            return;
         };
         let kind = self.asking_op(c);
-        self.policy_fault(format!("ops.{} {how} (CPU {})", op_name(kind), c.id));
+        self.policy_fault(format!("ops.{} {how} (CPU {})", kind.name(), c.id));
+        self.give_up()
     }
 
     /// Policy code broke in a way that leaves it unusable.
@@ -100,23 +415,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.policy_dead.set(true);
     }
 
-    /// Calls an op. Returns what it returns.
+    /// Calls an op that is not called at every switch.
+    #[inline(never)]
+    pub(crate) fn call_rare_op(&self, c: &Cpu, op: OpCall) -> i64 {
+        self.call_op(c, op)
+    }
+
+    /// Calls an op. Returns what it returns. Inlined, so that the policy's side need not find out which
+    /// op it is.
+    #[inline(always)]
     pub(crate) fn call_op(&self, c: &Cpu, op: OpCall) -> i64 {
         if !self.ops_callable(c) {
             return 0;
         }
-        let kind = op.kind();
-        self.set_mode(c, CpuMode::Sched);
-        self.charge(c, self.machine.sched_ext.op_ns);
-        if c.op.get().is_none() {
-            c.op.set(Some(kind));
-            c.op_began.set(c.now.get());
-            c.op_requests.set(0);
-            self.ops_under_way.set(self.ops_under_way.get() + 1);
-        } else {
-            debug_assert!(c.nested_op.get().is_none(), "ops nest once");
-            c.nested_op.set(Some(kind));
-        }
+        let around = self.begin_op(c, op.kind());
         let caller = Caller {
             kernel: self,
             cpu: c,
@@ -126,23 +438,68 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             now: &c.now,
             carry_ps: &c.carry_ps,
             horizon: &self.horizon,
-            path: c.lock_path.get(),
             machine: &self.machine,
             cache: &self.cache,
             probes: &c.probes,
             random: &self.policy_random,
+            switch: &self.switch,
             kernel: &caller,
         };
         let result = self.policy.call(&env, &op);
-        self.end_op(c);
-        if self.policy_dead.get() {
-            // A lock held on return.
-            self.give_up();
-        }
+        self.end_op(c, around);
         result
     }
 
+    /// An op begins on `c`. Returns the op that it is nested in.
+    #[inline(always)]
+    fn begin_op(&self, c: &Cpu, kind: OpKind) -> Option<OpKind> {
+        if c.mode.get() != CpuMode::Sched {
+            self.enter_sched_mode(c);
+        }
+        let around = c.op.get();
+        if around.is_none() {
+            let bound_ns = u64::from(self.ops.timeout_ms) * 1_000_000;
+            c.op_deadline.set(c.now.get().saturating_add(bound_ns));
+            c.op_requests.set(0);
+            c.outermost_op.set(kind);
+        } else {
+            debug_assert_eq!(around, Some(c.outermost_op.get()), "ops nest once");
+        }
+        c.op.set(Some(kind));
+        around
+    }
+
+    #[inline(never)]
+    fn enter_sched_mode(&self, c: &Cpu) {
+        self.set_mode(c, CpuMode::Sched);
+    }
+
+    /// The op under way on `c` returns to the one that it is nested in.
+    #[inline]
+    fn end_op(&self, c: &Cpu, around: Option<OpKind>) {
+        let kind = c.op.replace(around);
+        if around.is_none() && c.held.policy.get() > 0 {
+            self.end_op_with_locks(c, kind);
+        }
+        if self.policy_dead.get() {
+            self.give_up();
+        }
+    }
+
+    #[cold]
+    fn end_op_with_locks(&self, c: &Cpu, kind: Option<OpKind>) {
+        if !self.policy_dead.get() {
+            self.policy_fault(format!(
+                "ops.{} returned on CPU {} with {} of the policy's locks held",
+                kind.map_or("?", OpKind::name),
+                c.id,
+                c.held.policy.get()
+            ));
+        }
+    }
+
     /// The op under way ends where it is: its CPU is never resumed.
+    #[cold]
     fn give_up(&self) -> ! {
         loop {
             self.switch.suspend();
@@ -150,325 +507,30 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// The op that asks now.
+    #[inline]
     fn asking_op(&self, c: &Cpu) -> OpKind {
-        c.nested_op
-            .get()
-            .or(c.op.get())
-            .expect("requests come from ops")
+        c.op.get().expect("requests come from ops")
     }
 
-    /// Ends the run if the op under way may not call this kfunc.
-    fn refuse(&self, c: &Cpu, request: &Request) -> bool {
-        let op = self.asking_op(c);
-        match refused_in(op, request) {
-            None => false,
-            Some(kfunc) => {
-                self.policy_fault(format!(
-                    "ops.{} called {kfunc}(), which the kernel's verifier refuses there",
-                    op_name(op)
-                ));
-                true
-            }
-        }
+    /// Ends the run: the op may not call this kfunc.
+    #[cold]
+    fn refuse(&self, op: OpKind, kfunc: &Restricted) -> ! {
+        self.policy_fault(format!(
+            "ops.{} called {}(), which the kernel's verifier refuses there",
+            op.name(),
+            kfunc.name
+        ));
+        self.give_up()
     }
 
-    /// Carries out a request.
-    fn carry_out(&self, c: &Cpu, request: Request) -> Reply {
-        match request {
-            Request::Sync => {
-                self.sync(c);
-                return Reply::Done;
-            }
-            Request::Lock {
-                lock,
-                address,
-                class,
-            } => {
-                let lock = self.policy_lock(lock, address, class);
-                if self.locks.borrow().holder(lock) == Some(c.id) {
-                    self.policy_fault(format!(
-                        "CPU {} takes a lock that it holds already (AA deadlock) in ops.{}",
-                        c.id,
-                        op_name(self.asking_op(c))
-                    ));
-                    return Reply::Done;
-                }
-                self.spin_lock(c, lock);
-                c.held.policy.set(c.held.policy.get() + 1);
-                return Reply::Done;
-            }
-            Request::TryLock {
-                lock,
-                address,
-                class,
-            } => {
-                let lock = self.policy_lock(lock, address, class);
-                let taken = self.spin_trylock(c, lock);
-                if taken {
-                    c.held.policy.set(c.held.policy.get() + 1);
-                }
-                return Reply::Bool(taken);
-            }
-            Request::Unlock { lock } => {
-                let known = self
-                    .policy_locks
-                    .borrow()
-                    .get(lock.0 as usize)
-                    .copied()
-                    .flatten();
-                match known {
-                    Some(lock) if self.locks.borrow().holder(lock) == Some(c.id) => {
-                        c.held.policy.set(c.held.policy.get() - 1);
-                        self.spin_unlock(c, lock);
-                    }
-                    _ => self.policy_fault(format!(
-                        "CPU {} releases a lock that it does not hold in ops.{}",
-                        c.id,
-                        op_name(self.asking_op(c))
-                    )),
-                }
-                return Reply::Done;
-            }
-            _ => {}
-        }
-        if self.refuse(c, &request) {
-            return Reply::Done;
-        }
-        self.charge(c, self.machine.sched_ext.kfunc_ns);
-        match request {
-            Request::DsqInsert {
-                task,
-                dsq,
-                slice,
-                vtime,
-                enq_flags,
-            } => {
-                // Recorded for this CPU alone until the op returns: no other CPU is concerned.
-                let inserted = self.dsq_insert(c, self.task(task), dsq, slice, vtime, enq_flags);
-                Reply::Bool(inserted)
-            }
-            Request::DispatchNrSlots => {
-                let used = c.dispatch_buf.borrow().len() as i64;
-                Reply::Int(i64::from(self.ops.max_batch) - used)
-            }
-            Request::DispatchCancel => {
-                if c.dispatch_buf.borrow_mut().pop().is_none() {
-                    self.scx_error("dispatch buffer underflow".to_owned());
-                }
-                Reply::Done
-            }
-            Request::DsqMoveToLocal { dsq, enq_flags } => {
-                Reply::Bool(self.dsq_move_to_local(c, dsq, enq_flags))
-            }
-            Request::DsqMove {
-                iter,
-                task,
-                dsq,
-                enq_flags,
-                priq,
-            } => {
-                let enq_flags = if priq {
-                    enq_flags | enq::DSQ_PRIQ
-                } else {
-                    enq_flags
-                };
-                Reply::Bool(self.scx_dsq_move(c, iter, self.task(task), dsq, enq_flags))
-            }
-            request => {
-                self.sync(c);
-                self.carry_out_shared(c, request)
-            }
-        }
+    fn known_policy_lock(&self, lock: PolicyLock) -> Option<LockIx> {
+        let locks = self.policy_locks.borrow();
+        locks.get(lock.0 as usize).copied().flatten()
     }
 
-    /// Requests that look at or change what CPUs share. It is this CPU's turn.
-    fn carry_out_shared(&self, c: &Cpu, request: Request) -> Reply {
-        match request {
-            Request::CreateDsq { dsq, node } => Reply::Int(self.create_dsq(dsq, node)),
-            Request::DestroyDsq { .. } if self.mutated(Mutation::DestroyedDsqKeepsId) => {
-                Reply::Done
-            }
-            Request::DestroyDsq { dsq } => {
-                if let Err(nr) = self.dsqs.borrow_mut().destroy(dsq) {
-                    self.scx_error(format!(
-                        "attempting to destroy in-use dsq {dsq:#018x} (nr={nr})"
-                    ));
-                }
-                Reply::Done
-            }
-            Request::DsqNrQueued { dsq } => Reply::Int(self.dsq_nr_queued(c, dsq)),
-            Request::DsqPeek { dsq } => {
-                if dsq & dsq_id::FLAG_BUILTIN != 0 {
-                    self.scx_error(format!("peek disallowed on builtin DSQ {dsq:#x}"));
-                    return Reply::Task(None);
-                }
-                let dsqs = self.dsqs.borrow();
-                match dsqs.find_user(dsq) {
-                    Some(index) if self.mutated(Mutation::PeekShowsTail) => {
-                        let first = dsqs.get(index).first();
-                        Reply::Task(
-                            std::iter::successors(first, |&task| dsqs.next(index, task)).last(),
-                        )
-                    }
-                    Some(index) => Reply::Task(dsqs.get(index).first()),
-                    None => {
-                        self.scx_error(format!("peek on non-existent DSQ {dsq:#x}"));
-                        Reply::Task(None)
-                    }
-                }
-            }
-            Request::IterNew { dsq, flags } => {
-                if flags & !iter::USER_FLAGS != 0 {
-                    return Reply::Int(-errno::EINVAL);
-                }
-                let mut dsqs = self.dsqs.borrow_mut();
-                match dsqs.find_user(dsq) {
-                    Some(index) => Reply::Iter(dsqs.iter_new(index, flags)),
-                    None => Reply::Int(-errno::ENOENT),
-                }
-            }
-            Request::IterNext { iter } => {
-                let Some(dsq) = self.dsqs.borrow().iter_dsq(iter) else {
-                    return Reply::Task(None);
-                };
-                let lock = self.dsq_lock(dsq);
-                self.spin_lock(c, lock);
-                let task = self.dsqs.borrow_mut().iter_next(iter);
-                if let Some(task) = task {
-                    self.touch_task(c, task, false);
-                }
-                self.spin_unlock(c, lock);
-                Reply::Task(task)
-            }
-            Request::IterDestroy { iter } => {
-                self.dsqs.borrow_mut().iter_destroy(iter);
-                Reply::Done
-            }
-            Request::MoveSetSlice { iter, slice } => {
-                self.dsqs.borrow_mut().iter_set_slice(iter, slice);
-                Reply::Done
-            }
-            Request::MoveSetVtime { iter, vtime } => {
-                self.dsqs.borrow_mut().iter_set_vtime(iter, vtime);
-                Reply::Done
-            }
-            // 6.18: scx_bpf_reenqueue_local(), at once, only in ops.cpu_release().
-            Request::Reenqueue { .. } if !self.version.has_immed() => {
-                Reply::Int(i64::from(self.reenq_local(c, c, reenq::ANY)))
-            }
-            Request::Reenqueue { dsq, flags } => self.dsq_reenq(c, dsq, flags),
-            Request::Kick { cpu, flags } => {
-                if self.cpu_valid(cpu, "") {
-                    self.scx_kick_cpu(c, CpuId(cpu as u32), flags);
-                }
-                Reply::Done
-            }
-            Request::SelectCpuDfl {
-                task,
-                prev_cpu,
-                wake_flags,
-            } => {
-                let p = self.task(task);
-                match self.select_cpu_from_kfunc(c, p, prev_cpu, wake_flags, None, 0) {
-                    cpu if cpu >= 0 => {
-                        if self.mutated(Mutation::SelectKfuncInserts) {
-                            p.ddsp_dsq_id.set(dsq_id::LOCAL);
-                        }
-                        Reply::Cpu(cpu as i32, true)
-                    }
-                    _ => Reply::Cpu(prev_cpu, false),
-                }
-            }
-            Request::SelectCpuAnd {
-                task,
-                prev_cpu,
-                wake_flags,
-                allowed,
-                flags,
-            } => {
-                let p = self.task(task);
-                let allowed =
-                    Some(&allowed).filter(|_| !self.mutated(Mutation::SelectAndIgnoresMask));
-                Reply::Int(self.select_cpu_from_kfunc(c, p, prev_cpu, wake_flags, allowed, flags))
-            }
-            Request::TestAndClearIdle { cpu } => {
-                if !self.check_builtin_idle_enabled() || !self.cpu_valid(cpu, "") {
-                    return Reply::Bool(false);
-                }
-                let cpu = CpuId(cpu as u32);
-                Reply::Bool(self.idle.borrow_mut().test_and_clear(cpu))
-            }
-            Request::PickCpu {
-                allowed,
-                node,
-                flags,
-                any,
-            } => Reply::Int(self.pick_cpu(c, &allowed, node, flags, any)),
-            Request::IdleMask { node, smt } => Reply::Mask(self.idle_mask(node, smt)),
-            Request::OnlineMask => Reply::Mask(self.online.borrow().clone()),
-            Request::TaskRunning { task } => {
-                let p = self.task(task);
-                Reply::Bool(self.cpu(p.cpu.get()).curr.get() == Some(task))
-            }
-            Request::TaskCpu { task } => Reply::Int(i64::from(self.task(task).cpu.get().0)),
-            Request::CpuCurr { cpu } => {
-                if !self.cpu_valid(cpu, "") {
-                    return Reply::Task(None);
-                }
-                Reply::Task(self.cpu(CpuId(cpu as u32)).curr.get())
-            }
-            Request::TaskFromPid { pid } => Reply::Task(self.task_from_pid(pid)),
-            Request::TaskSet { task, slice, vtime } => {
-                let policy = &self.policy;
-                if let Some(slice) = slice {
-                    policy.set_slice(task, slice);
-                }
-                if let Some(vtime) = vtime {
-                    policy.set_vtime(task, vtime);
-                }
-                Reply::Bool(true)
-            }
-            Request::TimerStart {
-                timer, delay_ns, ..
-            } => Reply::Int(self.timer_start(c, timer, delay_ns)),
-            Request::TimerCancel { timer } => {
-                let was_set = self.cancel_timer(Timer::Policy(timer));
-                Reply::Int(i64::from(was_set))
-            }
-            Request::Error { message } => {
-                self.exit_with(ExitKind::ErrorBpf, 0, message);
-                Reply::Done
-            }
-            Request::ExitPolicy { code, message } => {
-                let code = if self.mutated(Mutation::ExitCodeLost) {
-                    0
-                } else {
-                    code
-                };
-                self.exit_with(ExitKind::UnregBpf, code, message);
-                Reply::Done
-            }
-            Request::Sync
-            | Request::Lock { .. }
-            | Request::Unlock { .. }
-            | Request::TryLock { .. }
-            | Request::DsqInsert { .. }
-            | Request::DsqMoveToLocal { .. }
-            | Request::DsqMove { .. }
-            | Request::DispatchNrSlots
-            | Request::DispatchCancel => unreachable!("carried out before"),
-        }
-    }
-
-    fn policy_lock(
-        &self,
-        lock: PolicyLock,
-        address: u64,
-        class: schedlab_trace::LockClass,
-    ) -> crate::lock::LockIx {
-        let index = lock.0 as usize;
-        let known = self.policy_locks.borrow().get(index).copied().flatten();
-        known.unwrap_or_else(|| {
+    fn policy_lock(&self, lock: PolicyLock, address: u64, class: LockClass) -> LockIx {
+        self.known_policy_lock(lock).unwrap_or_else(|| {
+            let index = lock.0 as usize;
             let new = self.new_lock(address, &format!("policy lock {}", lock.0), class);
             let mut locks = self.policy_locks.borrow_mut();
             if locks.len() <= index {
@@ -499,6 +561,26 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
+    /// `scx_bpf_dsq_peek()`.
+    fn dsq_peek(&self, dsq: u64) -> Option<TaskId> {
+        if dsq & dsq_id::FLAG_BUILTIN != 0 {
+            self.scx_error(format!("peek disallowed on builtin DSQ {dsq:#x}"));
+            return None;
+        }
+        let dsqs = self.dsqs.borrow();
+        match dsqs.find_user(dsq) {
+            Some(index) if self.mutated(Mutation::PeekShowsTail) => {
+                let first = dsqs.get(index).first();
+                std::iter::successors(first, |&task| dsqs.next(index, task)).last()
+            }
+            Some(index) => dsqs.get(index).first(),
+            None => {
+                self.scx_error(format!("peek on non-existent DSQ {dsq:#x}"));
+                None
+            }
+        }
+    }
+
     /// `scx_bpf_dsq_nr_queued()`.
     fn dsq_nr_queued(&self, c: &Cpu, id: u64) -> i64 {
         let dsqs = self.dsqs.borrow();
@@ -521,7 +603,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `scx_vet_enq_flags()`: adds what the ops flags imply, or refuses.
+    #[inline]
     pub(crate) fn vet_enq_flags(&self, dsq: u64, enq_flags: u64) -> Option<u64> {
+        if enq_flags & enq::IMMED == 0 && !self.has_flag(ops::ALWAYS_ENQ_IMMED) {
+            return Some(enq_flags);
+        }
+        self.vet_immed(dsq, enq_flags)
+    }
+
+    #[inline(never)]
+    fn vet_immed(&self, dsq: u64, enq_flags: u64) -> Option<u64> {
         let is_local = dsq == dsq_id::LOCAL || dsq_id::is_local_on(dsq);
         if enq_flags & enq::IMMED != 0 {
             if !self.version.has_immed() {
@@ -532,7 +623,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.scx_error(format!("SCX_ENQ_IMMED on a non-local DSQ {dsq:#x}"));
                 return None;
             }
-        } else if self.has_flag(ops::ALWAYS_ENQ_IMMED) && is_local {
+        } else if is_local {
             return Some(enq_flags | enq::IMMED);
         }
         Some(enq_flags)
@@ -640,7 +731,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             };
             let mode = self.set_mode(c, CpuMode::Sched);
-            self.call_op(c, OpCall::TimerCallback { timer });
+            self.call_rare_op(c, OpCall::TimerCallback { timer });
             self.set_mode(c, mode);
         }
     }

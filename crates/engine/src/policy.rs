@@ -1,19 +1,20 @@
 //! The contract between the virtual kernel and a policy.
 //!
 //! The virtual kernel calls ops ([`OpCall`]) on the calling CPU's fiber. What several CPUs share a
-//! policy asks for by a typed [`Request`] ([`Service::ask`]). The virtual kernel carries it out when
-//! no CPU is earlier in virtual time, other CPUs running meanwhile, and returns a [`Reply`]. So locks
-//! are contended, try-locks fail and IPIs come late exactly when virtual time says so. Things of one
-//! CPU alone (time spent, the cache model) are reached through [`Env`] without a detour.
+//! policy asks for by a method of [`Service`]. The virtual kernel carries it out when no CPU is earlier in
+//! virtual time, other CPUs running meanwhile, and then returns. So locks are contended, try-locks fail
+//! and IPIs come late exactly when virtual time says so. Things of one CPU alone (time spent, the cache
+//! model) are reached through [`Env`] without a detour.
 
 use std::cell::{Cell, RefCell};
 
 use schedlab_fiber::{Switch, Trap};
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_trace::{CpuId, CpuSet, Instant, LockClass, LockPath, TaskId};
+use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 use schedlab_workload::SchedClass;
 
 use crate::outcome::ExitKind;
+pub use crate::request::{Answer, Reply, Request, Service};
 
 /// A dispatch queue's 64-bit id, as policies give it (`SCX_DSQ_*` included).
 pub type DsqId = u64;
@@ -62,6 +63,9 @@ pub enum OpKind {
 pub struct OpSet(u32);
 
 impl OpSet {
+    /// No op.
+    pub const NONE: Self = OpSet(0);
+
     /// Adds an op.
     #[must_use]
     pub const fn with(self, op: OpKind) -> Self {
@@ -198,144 +202,6 @@ pub struct TimerId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IterId(pub u32);
 
-/// Something shared between CPUs that a policy asks for. Each names the kfunc or helper it carries out.
-#[derive(Clone, PartialEq, Debug)]
-#[allow(missing_docs, reason = "fields are named as the kfuncs' parameters")]
-pub enum Request {
-    /// Only order: nobody may read a word that was written in his future.
-    Sync,
-    /// Takes a policy lock, interrupts off. `address` is the modelled address of the lock word.
-    Lock {
-        lock: PolicyLock,
-        address: u64,
-        class: LockClass,
-    },
-    /// Releases a policy lock.
-    Unlock { lock: PolicyLock },
-    /// Tries to take a policy lock. Answered by [`Reply::Bool`].
-    TryLock {
-        lock: PolicyLock,
-        address: u64,
-        class: LockClass,
-    },
-    /// `scx_bpf_create_dsq()`. Answered by [`Reply::Int`].
-    CreateDsq { dsq: DsqId, node: i32 },
-    /// `scx_bpf_destroy_dsq()`.
-    DestroyDsq { dsq: DsqId },
-    /// `scx_bpf_dsq_insert()`, and with `vtime` `scx_bpf_dsq_insert_vtime()`. Answered by [`Reply::Bool`].
-    DsqInsert {
-        task: TaskId,
-        dsq: DsqId,
-        slice: u64,
-        vtime: Option<u64>,
-        enq_flags: u64,
-    },
-    /// `scx_bpf_dsq_move_to_local()`. Answered by [`Reply::Bool`].
-    DsqMoveToLocal { dsq: DsqId, enq_flags: u64 },
-    /// `scx_bpf_dsq_nr_queued()`. Answered by [`Reply::Int`].
-    DsqNrQueued { dsq: DsqId },
-    /// `scx_bpf_dsq_peek()`. Answered by [`Reply::Task`].
-    DsqPeek { dsq: DsqId },
-    /// `bpf_iter_scx_dsq_new()`. Answered by [`Reply::Iter`] or a negative [`Reply::Int`].
-    IterNew { dsq: DsqId, flags: u64 },
-    /// `bpf_iter_scx_dsq_next()`. Answered by [`Reply::Task`].
-    IterNext { iter: IterId },
-    /// `bpf_iter_scx_dsq_destroy()`.
-    IterDestroy { iter: IterId },
-    /// `scx_bpf_dsq_move_set_slice()`.
-    MoveSetSlice { iter: IterId, slice: u64 },
-    /// `scx_bpf_dsq_move_set_vtime()`.
-    MoveSetVtime { iter: IterId, vtime: u64 },
-    /// `scx_bpf_dsq_move()` and, with `priq`, `scx_bpf_dsq_move_vtime()`. Answered by [`Reply::Bool`].
-    DsqMove {
-        iter: IterId,
-        task: TaskId,
-        dsq: DsqId,
-        enq_flags: u64,
-        priq: bool,
-    },
-    /// `scx_bpf_dispatch_nr_slots()`. Answered by [`Reply::Int`].
-    DispatchNrSlots,
-    /// `scx_bpf_dispatch_cancel()`.
-    DispatchCancel,
-    /// `scx_bpf_reenqueue_local()` / `scx_bpf_dsq_reenq()`. Answered by [`Reply::Int`].
-    Reenqueue { dsq: DsqId, flags: u64 },
-    /// `scx_bpf_kick_cpu()`.
-    Kick { cpu: i32, flags: u64 },
-    /// `scx_bpf_select_cpu_dfl()`. Answered by [`Reply::Cpu`] (the flag says whether it was idle).
-    SelectCpuDfl {
-        task: TaskId,
-        prev_cpu: i32,
-        wake_flags: u64,
-    },
-    /// `scx_bpf_select_cpu_and()`. Answered by [`Reply::Int`].
-    SelectCpuAnd {
-        task: TaskId,
-        prev_cpu: i32,
-        wake_flags: u64,
-        allowed: CpuSet,
-        flags: u64,
-    },
-    /// `scx_bpf_test_and_clear_cpu_idle()`. Answered by [`Reply::Bool`].
-    TestAndClearIdle { cpu: i32 },
-    /// `scx_bpf_pick_idle_cpu[_node]()` / `scx_bpf_pick_any_cpu[_node]()`. Answered by [`Reply::Int`].
-    PickCpu {
-        allowed: CpuSet,
-        node: Option<i32>,
-        flags: u64,
-        any: bool,
-    },
-    /// `scx_bpf_get_idle_cpumask[_node]()`, with `smt` the `_smtmask` ones. Answered by [`Reply::Mask`].
-    IdleMask { node: Option<i32>, smt: bool },
-    /// `scx_bpf_get_online_cpumask()`. Answered by [`Reply::Mask`].
-    OnlineMask,
-    /// `scx_bpf_task_running()`. Answered by [`Reply::Bool`].
-    TaskRunning { task: TaskId },
-    /// `scx_bpf_task_cpu()`. Answered by [`Reply::Int`].
-    TaskCpu { task: TaskId },
-    /// `scx_bpf_cpu_curr()` / `scx_bpf_cpu_rq()->curr`. Answered by [`Reply::Task`] (`None` = idle).
-    CpuCurr { cpu: i32 },
-    /// `bpf_task_from_pid()`. Answered by [`Reply::Task`].
-    TaskFromPid { pid: i32 },
-    /// `scx_bpf_task_set_slice()` / `scx_bpf_task_set_dsq_vtime()`. Answered by [`Reply::Bool`].
-    TaskSet {
-        task: TaskId,
-        slice: Option<u64>,
-        vtime: Option<u64>,
-    },
-    /// `bpf_timer_start()`. Answered by [`Reply::Int`].
-    TimerStart {
-        timer: TimerId,
-        delay_ns: u64,
-        flags: u64,
-    },
-    /// `bpf_timer_cancel()`. Answered by [`Reply::Int`].
-    TimerCancel { timer: TimerId },
-    /// `scx_bpf_error()`.
-    Error { message: String },
-    /// `scx_bpf_exit()`.
-    ExitPolicy { code: i64, message: String },
-}
-
-/// The answer to a request.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Reply {
-    /// Carried out; nothing to tell.
-    Done,
-    /// A truth value.
-    Bool(bool),
-    /// An integer, or a negative errno.
-    Int(i64),
-    /// A CPU and whether it was idle.
-    Cpu(i32, bool),
-    /// A task or NULL.
-    Task(Option<TaskId>),
-    /// An iterator.
-    Iter(IterId),
-    /// A CPU mask.
-    Mask(CpuSet),
-}
-
 /// What a policy counts by its probes, per CPU. Both worlds have the same counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Probes {
@@ -351,21 +217,6 @@ pub struct Probes {
     pub pinned_local: u64,
 }
 
-/// What the virtual kernel does for policy code on one CPU while an op runs there.
-pub trait Service {
-    /// Carries out a request. Ops may be called on this CPU meanwhile (a task that leaves the policy's
-    /// custody inside `ops.dispatch` is told by `ops.dequeue`), and on others.
-    fn ask(&self, request: Request) -> Reply;
-
-    /// The policy's code broke a rule that no kernel would let it break alive (a wild access, an
-    /// endless loop, a lock held on return, a kfunc that is not there). The run ends; the op is given
-    /// up where it is.
-    fn fault(&self, message: String) -> !;
-
-    /// The way out of the fiber that the op runs on.
-    fn switch(&self) -> &Switch;
-}
-
 /// What policy code reaches while an op runs: the virtual kernel, its CPU's time and the cost model.
 #[derive(Clone, Copy)]
 pub struct Env<'a> {
@@ -376,10 +227,8 @@ pub struct Env<'a> {
     /// Picoseconds below a nanosecond that have not been added to `now` yet.
     pub carry_ps: &'a Cell<u32>,
     /// Nothing else happens before this instant: a CPU that has not reached it may pass a
-    /// [`Request::Sync`] without asking.
+    /// [`Service::sync`] without asking.
     pub horizon: &'a Cell<u64>,
-    /// On whose behalf locks are taken.
-    pub path: LockPath,
     /// The machine.
     pub machine: &'a Machine,
     /// The caches.
@@ -388,6 +237,8 @@ pub struct Env<'a> {
     pub probes: &'a RefCell<Probes>,
     /// `bpf_get_prandom_u32()` of this run.
     pub random: &'a RefCell<schedlab_workload::Rng>,
+    /// The way out of the fiber that the op runs on.
+    pub switch: &'a Switch,
     /// The virtual kernel.
     pub kernel: &'a dyn Service,
 }
@@ -397,6 +248,12 @@ impl Env<'_> {
     #[inline]
     pub fn now(&self) -> Instant {
         Instant::from_ns(self.now.get())
+    }
+
+    /// Lets `ns` nanoseconds pass on this CPU.
+    #[inline]
+    pub fn charge_ns(&self, ns: u64) {
+        self.now.set(self.now.get() + ns);
     }
 
     /// Lets `ps` picoseconds pass on this CPU.
@@ -437,7 +294,7 @@ pub struct TaskView<'a> {
 ///
 /// Guarantees of the virtual kernel:
 /// - `init` is the first call and `exit` the last.
-/// - At most one call is under way per CPU, plus one nested in it (see [`Service::ask`]).
+/// - At most one call is under way per CPU, plus one nested in it (see [`Service`]).
 /// - Per task, ops come in the order of the task lifecycle (ARCHITECTURE.md).
 pub trait Policy {
     /// The constant part of the ops table.

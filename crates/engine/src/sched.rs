@@ -111,7 +111,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 queue: c.nr_running.get(),
             },
         );
-        let before = *c.probes.borrow();
+        let before = examined(c);
         let memory_wait_ps = self.memory_wait_ps(c);
         self.charge(c, self.machine.paths.schedule_ns);
         c.was_idle.set(false);
@@ -158,12 +158,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if c.mark_next.replace(false) {
             c.need_resched.set(true);
         }
-        let after = *c.probes.borrow();
+        let after = examined(c);
         self.record(
             c,
             Event::ScheduleExit {
-                examined: (after.examined - before.examined) as u32,
-                recalculations: (after.recalculations - before.recalculations) as u32,
+                examined: (after.0 - before.0) as u32,
+                recalculations: (after.1 - before.1) as u32,
                 memory_wait_ps: self.memory_wait_ps(c) - memory_wait_ps,
             },
         );
@@ -289,7 +289,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(p) = next {
             p.on_cpu.set(true);
             self.switches.set(self.switches.get() + 1);
-            self.touch_task(c, p.id, true);
+            self.write_line(c, p.line, 0);
             if let Some(mm) = p.address_space
                 && c.last_mm.replace(Some(mm)) != Some(mm)
             {
@@ -367,7 +367,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.record(c, Event::Affinity { task: p.id });
         self.sync_task(p);
         if p.class.get() == Class::Ext && self.has_op(OpKind::SetCpumask) {
-            self.call_op(c, OpCall::SetCpumask { task: p.id });
+            self.call_rare_op(c, OpCall::SetCpumask { task: p.id });
         }
     }
 
@@ -450,7 +450,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 task: p.id,
                 weight: p.weight.get(),
             };
-            self.call_op(c, op);
+            self.call_rare_op(c, op);
         }
     }
 
@@ -467,6 +467,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .map(|p| p.id)
             .collect()
     }
+}
+
+/// Candidates that policies have looked at on `c`, and recalculations of all counters.
+fn examined(c: &Cpu) -> (u64, u64) {
+    let probes = c.probes.borrow();
+    (probes.examined, probes.recalculations)
 }
 
 /// A change of an attribute.

@@ -186,8 +186,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// One atomic operation of user code on an object.
     fn user_atomic(&self, c: &Cpu, object: ObjectId) {
         self.set_mode(c, CpuMode::User);
-        self.touch(c, self.object_address(object), true);
-        self.charge_ps(c, self.machine.memory.atomic_ps);
+        let line = self.line_at(self.object_address(object));
+        self.write_line(c, line, self.machine.memory.atomic_ps);
     }
 
     fn user_lock(&self, c: &Cpu, p: &Task, object: ObjectId, take: bool) {

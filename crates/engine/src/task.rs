@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 
+use schedlab_machine::LineRef;
 use schedlab_trace::{CpuId, CpuSet, TaskId};
 use schedlab_workload::{Action, Behaviour, Outcome, Rng, SchedClass, TaskSpec};
 
@@ -79,6 +80,14 @@ pub(crate) enum Exec {
 /// "No node" in the lists of [`crate::dsq`].
 pub(crate) const NIL: u32 = u32::MAX;
 
+/// Which task it is.
+pub(crate) struct Identity {
+    pub id: TaskId,
+    pub parent: Option<TaskId>,
+    /// The first task of its address space.
+    pub tgid: u32,
+}
+
 /// One task. Fields are cells because the virtual kernel's CPUs interleave; none is borrowed across
 /// a suspension.
 pub(crate) struct Task {
@@ -88,6 +97,8 @@ pub(crate) struct Task {
     pub tgid: u32,
     pub address_space: Option<u32>,
     pub working_set_bytes: u64,
+    /// Its scheduling fields.
+    pub line: LineRef,
     pub nice: Cell<i8>,
     pub policy: Cell<SchedClass>,
     /// Allowed CPUs; `None` = all.
@@ -162,12 +173,11 @@ pub(crate) struct Task {
 
 impl Task {
     pub fn new(
-        id: TaskId,
+        Identity { id, parent, tgid }: Identity,
         spec: TaskSpec,
-        parent: Option<TaskId>,
-        tgid: u32,
         cpu: CpuId,
         nr_cpus: usize,
+        line: LineRef,
         rng: Rng,
     ) -> Task {
         let affinity = spec.affinity.map(|set| set.resized(nr_cpus));
@@ -179,6 +189,7 @@ impl Task {
             tgid,
             address_space: spec.address_space,
             working_set_bytes: spec.working_set_bytes,
+            line,
             nice: Cell::new(spec.nice),
             policy: Cell::new(spec.class),
             affinity: RefCell::new(affinity),
@@ -273,7 +284,8 @@ impl Task {
 
 /// First chunk of the table; each further one is twice as large.
 const FIRST_CHUNK: u32 = 64;
-const CHUNKS: usize = 26;
+/// As many as the ids need, so that an id's chunk is always in the table.
+const CHUNKS: usize = (u32::BITS - FIRST_CHUNK.ilog2() + 1) as usize;
 
 /// All tasks by id. Grows in chunks, so that references stay valid while tasks are forked.
 pub(crate) struct TaskTable {
@@ -291,9 +303,10 @@ impl TaskTable {
 
     #[inline]
     fn place(index: u32) -> (usize, usize) {
-        let shifted = index + FIRST_CHUNK;
-        let chunk = shifted.ilog2() - FIRST_CHUNK.ilog2();
-        (chunk as usize, (shifted - (FIRST_CHUNK << chunk)) as usize)
+        let shifted = u64::from(index) + u64::from(FIRST_CHUNK);
+        let highest = shifted.ilog2();
+        let chunk = highest - FIRST_CHUNK.ilog2();
+        (chunk as usize, (shifted ^ 1 << highest) as usize)
     }
 
     pub fn len(&self) -> u32 {
@@ -313,9 +326,10 @@ impl TaskTable {
         task
     }
 
+    #[inline]
     pub fn get(&self, id: TaskId) -> Option<&Task> {
         let (chunk, offset) = Self::place(id.0);
-        self.chunks.get(chunk)?.get()?.get(offset)?.get()
+        self.chunks[chunk].get()?.get(offset)?.get()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Task> {

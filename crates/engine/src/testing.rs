@@ -250,7 +250,7 @@ impl Policy for Stub {
                 return result;
             }
             let request = shared.request.borrow_mut().take();
-            let reply = env.kernel.ask(request.expect("a request"));
+            let reply = request.expect("a request").ask(env.kernel);
             *shared.reply.borrow_mut() = Some(reply);
         }
     }

@@ -4,7 +4,6 @@ use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskMeta};
 
 use crate::consts::{enq, wake};
 use crate::cpu::{Cpu, Wait};
-use crate::event_queue::CpuEvent;
 use crate::kernel::Kernel;
 use crate::policy::Policy;
 use crate::task::{Class, OnRq, Task, TaskState};
@@ -16,7 +15,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let path = self.set_lock_path(c, LockPath::Wakeup);
         self.charge(c, self.machine.paths.wakeup_ns);
         self.sync(c);
-        self.touch_task(c, p.id, true);
+        self.write_line(c, p.line, 0);
         let woken = self.ttwu(c, p, flags | wake::TTWU);
         self.set_lock_path(c, path);
         woken
@@ -126,7 +125,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 waiter.awaits_off_cpu.set(None);
                 let at = c.now.get().max(waiter.now.get());
                 waiter.now.set(at);
-                self.set_event(waiter.id, CpuEvent::Main, at);
+                self.set_turn(waiter.id, at);
             }
         }
     }
@@ -164,7 +163,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let path = self.set_lock_path(c, LockPath::Wakeup);
         self.charge(c, self.machine.paths.wakeup_ns);
         self.sync(c);
-        self.touch_task(c, p.id, true);
+        self.write_line(c, p.line, 0);
         p.state.set(TaskState::Waking);
         let mut wake_flags = wake::FORK;
         let cpu = self.select_task_rq(c, p, p.cpu.get(), &mut wake_flags);

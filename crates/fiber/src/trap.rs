@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::{Handler, Switch};
+use crate::Switch;
 
 /// How long one stretch of foreign code may use the processor.
 const LOOP_SECONDS: u64 = 5;
@@ -30,8 +30,8 @@ pub struct Trap {
 
 /// Foreign code that runs on a thread now and then.
 pub struct Foreign {
-    /// The way out of the fiber that it runs on.
-    handler: Cell<Option<Handler>>,
+    /// Knows the fiber that it runs on.
+    switch: Cell<*const Switch>,
     /// Its addresses.
     code: (usize, usize),
     watch: Arc<Watch>,
@@ -42,7 +42,7 @@ impl Foreign {
     /// watches it.
     pub fn new(code: (usize, usize)) -> Self {
         Foreign {
-            handler: Cell::new(None),
+            switch: Cell::new(std::ptr::null()),
             code,
             watch: watch_this_thread(),
         }
@@ -72,10 +72,10 @@ fn watchdog_signal() -> c_int {
 /// Foreign code begins to run on the running fiber of `switch`. Faults outside of fibers are not ours.
 ///
 /// # Safety
-/// `foreign` must live until [`leave`], which must be called before the fiber is suspended.
+/// Both must live until [`leave`], which must be called before the fiber is suspended.
 #[inline]
 pub unsafe fn enter(foreign: &Foreign, switch: &Switch) {
-    foreign.handler.set(switch.handler());
+    foreign.switch.set(switch);
     count(&foreign.watch);
     ACTIVE.set(foreign);
 }
@@ -225,10 +225,12 @@ fn watchdog_loop() {
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let active = ACTIVE.get();
     // SAFETY: the kernel hands a valid context to a SA_SIGINFO handler, and `active` is null or
-    // valid until `leave`, which has not been called on this thread.
+    // valid, with its switch, until `leave`, which has not been called on this thread.
     unsafe {
         let registers = Registers::of(context);
-        let handler = active.as_ref().and_then(|active| active.handler.get());
+        let handler = active
+            .as_ref()
+            .and_then(|active| (*active.switch.get()).handler());
         if let Some(handler) = handler
             && handler.stack_ptr_in_bounds(registers.sp)
             && is_ours(&*active, signal, registers.pc)

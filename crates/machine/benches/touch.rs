@@ -82,7 +82,7 @@ fn main() {
                 }
                 let address = addresses.of(TaskId(task as u32));
                 let now = Instant::from_ns(picoseconds / 1_000);
-                picoseconds += cache.touch(cpu, now, address, write).cost_ps;
+                picoseconds += cache.touch(cpu, now, address, write);
             }
             let ns = start.elapsed().as_nanos() as u64;
             let mib = cache.memory_bytes() as f64 / f64::from(1 << 20);

@@ -13,7 +13,7 @@ pub mod provenance;
 pub mod topology;
 
 pub use address::TaskAddresses;
-pub use cache::{Access, CacheModel, CacheStats};
+pub use cache::{CacheModel, CacheStats, LineRef};
 pub use file::Change;
 pub use layout::Layout;
 pub use profile::{Calibration, LockKind, Machine, ProfileError};

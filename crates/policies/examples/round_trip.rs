@@ -4,22 +4,21 @@
 use std::cell::{Cell, RefCell};
 
 use schedlab_abi::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, Policy as _, Reply, Request, Service, TaskView};
+use schedlab_engine::policy::{Answer, Env, OpCall, Policy as _, Reply, Request, TaskView};
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_trace::{CpuId, CpuSet, LockPath, TaskId};
+use schedlab_trace::{CpuId, CpuSet, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
 const CALLS: u32 = 5_000_000;
 
 /// Answers 0, whatever is asked.
 struct Zero {
-    switch: Switch,
     requests: Cell<u64>,
 }
 
-impl Service for Zero {
-    fn ask(&self, _: Request) -> Reply {
+impl Answer for Zero {
+    fn answer(&self, _: Request) -> Reply {
         self.requests.set(self.requests.get() + 1);
         Reply::Int(0)
     }
@@ -27,23 +26,19 @@ impl Service for Zero {
     fn fault(&self, message: String) -> ! {
         panic!("{message}")
     }
-
-    fn switch(&self) -> &Switch {
-        &self.switch
-    }
 }
 
 fn main() {
     let kernel = Zero {
-        switch: Switch::default(),
         requests: Cell::new(0),
     };
-    let mut fiber = Fibers::new(&kernel.switch);
-    fiber.spawn(|| measure(&kernel));
+    let switch = Switch::default();
+    let mut fiber = Fibers::new(&switch);
+    fiber.spawn(|| measure(&kernel, &switch));
     assert_eq!(fiber.resume(0), State::Done);
 }
 
-fn measure(kernel: &Zero) {
+fn measure(kernel: &Zero, switch: &Switch) {
     let name = std::env::args()
         .nth(1)
         .unwrap_or_else(|| "vtime".to_owned());
@@ -64,11 +59,11 @@ fn measure(kernel: &Zero) {
         now: &now,
         carry_ps: &carry_ps,
         horizon: &horizon,
-        path: LockPath::Wakeup,
         machine: &machine,
         cache: &cache,
         probes: &probes,
         random: &random,
+        switch,
         kernel,
     };
     let allowed = CpuSet::all(machine.topology.nr_cpus());

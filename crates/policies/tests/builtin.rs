@@ -3,31 +3,26 @@
 use std::cell::{Cell, RefCell};
 
 use schedlab_abi::{KernelVersion, NativePolicy};
-use schedlab_engine::policy::{Env, OpCall, Policy as _, Reply, Request, Service, TaskView};
+use schedlab_engine::policy::{Answer, Env, OpCall, Policy as _, Reply, Request, TaskView};
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_trace::{CpuId, CpuSet, LockPath, TaskId};
+use schedlab_trace::{CpuId, CpuSet, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
 /// A virtual kernel that answers always the same and notes what it was asked.
 struct Notes {
     answer: Reply,
     asked: RefCell<Vec<Request>>,
-    switch: Switch,
 }
 
-impl Service for Notes {
-    fn ask(&self, request: Request) -> Reply {
+impl Answer for Notes {
+    fn answer(&self, request: Request) -> Reply {
         self.asked.borrow_mut().push(request);
         self.answer.clone()
     }
 
     fn fault(&self, message: String) -> ! {
         panic!("{message}")
-    }
-
-    fn switch(&self) -> &Switch {
-        &self.switch
     }
 }
 
@@ -36,8 +31,8 @@ fn call(machine: &Machine, policy: &NativePolicy, op: &OpCall, answer: Reply) ->
     let kernel = Notes {
         answer,
         asked: RefCell::default(),
-        switch: Switch::default(),
     };
+    let switch = Switch::default();
     let cache = RefCell::new(CacheModel::new(machine));
     let (probes, random) = (RefCell::default(), RefCell::new(Rng::new(1)));
     let (now, carry_ps, horizon) = (Cell::new(0), Cell::new(0), Cell::new(u64::MAX));
@@ -46,14 +41,14 @@ fn call(machine: &Machine, policy: &NativePolicy, op: &OpCall, answer: Reply) ->
         now: &now,
         carry_ps: &carry_ps,
         horizon: &horizon,
-        path: LockPath::Wakeup,
         machine,
         cache: &cache,
         probes: &probes,
         random: &random,
+        switch: &switch,
         kernel: &kernel,
     };
-    let mut fiber = Fibers::new(&kernel.switch);
+    let mut fiber = Fibers::new(&switch);
     fiber.spawn(|| assert_eq!(policy.call(&env, op), 0));
     assert_eq!(fiber.resume(0), State::Done);
     drop(fiber);

@@ -4,6 +4,7 @@
 //! serves the simulator and the real kernel. Nothing here looks into the engine.
 
 pub mod catalogue;
+mod count;
 pub mod export;
 pub mod histogram;
 mod inversions;

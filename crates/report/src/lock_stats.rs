@@ -1,6 +1,7 @@
 //! What is kept of a lock: the terms of Lockmeter, in integers.
 
 use crate::Measures;
+use crate::count::count;
 
 /// Statistics of one lock, or of several added up.
 ///
@@ -31,10 +32,11 @@ pub struct LockStats {
 
 impl LockStats {
     /// A lock was taken by a blocking attempt that `waited`, if it found it held.
+    #[inline]
     pub fn acquired(&mut self, waited_ns: Option<u64>) {
-        self.acquisitions += 1;
+        count(&mut self.acquisitions);
         if let Some(waited_ns) = waited_ns {
-            self.contended += 1;
+            count(&mut self.contended);
             self.wait_ns += waited_ns;
             self.wait_ns_max = self.wait_ns_max.max(waited_ns);
         }
@@ -43,16 +45,17 @@ impl LockStats {
     /// A try-lock succeeded, or not.
     pub fn tried(&mut self, success: bool) {
         if success {
-            self.acquisitions += 1;
-            self.try_acquired += 1;
+            count(&mut self.acquisitions);
+            count(&mut self.try_acquired);
         } else {
-            self.try_failed += 1;
+            count(&mut self.try_failed);
         }
     }
 
     /// The lock was released after `held_ns`.
+    #[inline]
     pub fn released(&mut self, held_ns: u64) {
-        self.holds += 1;
+        count(&mut self.holds);
         self.hold_ns += held_ns;
         self.hold_ns_max = self.hold_ns_max.max(held_ns);
         self.hold_ns_squared += u128::from(held_ns) * u128::from(held_ns);

@@ -5,6 +5,7 @@ use schedlab_trace::{
     Recorder, TaskId, TaskMeta,
 };
 
+use crate::count::count;
 use crate::histogram::Buckets;
 use crate::inversions::Inversions;
 use crate::task_stats::{Task, jain};
@@ -142,7 +143,8 @@ pub struct MetricsRecorder {
     ticks: u64,
     work: u64,
     end: Option<Instant>,
-    latest: Instant,
+    /// When the event was that it heard last.
+    heard: Instant,
 }
 
 const REACHES: [(MigrationReach, &str); 4] = [
@@ -186,7 +188,7 @@ impl MetricsRecorder {
             ticks: 0,
             work: 0,
             end: None,
-            latest: Instant::ZERO,
+            heard: Instant::ZERO,
         }
     }
 
@@ -195,9 +197,9 @@ impl MetricsRecorder {
         self.work
     }
 
-    /// When the run ended (the earliest [`Event::End`]), or the latest event so far.
+    /// When the run ended: the earliest [`Event::End`]. While it is under way: the event heard last.
     pub fn end(&self) -> Instant {
-        self.end.unwrap_or(self.latest)
+        self.end.unwrap_or(self.heard)
     }
 
     /// The machine-wide run-queue length at each schedule(), as [`Histogram::coarse`]; empty where the
@@ -240,10 +242,10 @@ impl MetricsRecorder {
         if let Some((prev, state)) = prev {
             let runnable = matches!(state, PrevState::Preempted | PrevState::Yielded);
             if runnable {
-                self.switches.involuntary += 1;
+                count(&mut self.switches.involuntary);
                 self.switches.yielded += u64::from(state == PrevState::Yielded);
             } else {
-                self.switches.voluntary += 1;
+                count(&mut self.switches.voluntary);
             }
             self.task(prev).stop(at, runnable);
             if runnable && self.inversions.is_mixed() {
@@ -254,7 +256,7 @@ impl MetricsRecorder {
             if self.inversions.is_mixed() {
                 self.inversions.starts(next, cpu);
             }
-            self.switches.starts += 1;
+            count(&mut self.switches.starts);
             let start = self.task(next).start(at, cpu);
             self.switches.elsewhere += u64::from(start.elsewhere);
             if let Some(ns) = start.wakeup_latency_ns {
@@ -264,7 +266,7 @@ impl MetricsRecorder {
     }
 
     fn schedule_enter(&mut self, at: Instant, cpu: CpuId, runnable: u32, queue: u32) {
-        self.schedule.calls += 1;
+        count(&mut self.schedule.calls);
         self.cpus[cpu.index()].schedule_entered = Some(at);
         self.machine_queue.record(u64::from(runnable));
         self.cpu_queue.record(u64::from(queue));
@@ -286,7 +288,7 @@ impl MetricsRecorder {
         if let Some(entered) = self.cpus[cpu.index()].schedule_entered.take() {
             let ns = at.since(entered).ns();
             let schedule = &mut self.schedule;
-            schedule.completed += 1;
+            count(&mut schedule.completed);
             schedule.ns += ns;
             schedule.ns_max = schedule.ns_max.max(ns);
             schedule.examined += u64::from(examined);
@@ -493,7 +495,7 @@ impl Recorder for MetricsRecorder {
     // Inlined, the match disappears: every caller knows its event.
     #[inline(always)]
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
-        self.latest = self.latest.max(at);
+        self.heard = at;
         match event {
             Event::Mode(mode) => self.mode(at, cpu, mode),
             Event::ScheduleEnter { runnable, queue } => {
@@ -538,9 +540,9 @@ impl Recorder for MetricsRecorder {
                 let lock = &mut self.locks[lock.index()];
                 lock.by_path[lock.holder as usize].released(held.ns());
             }
-            Event::Migrate { reach, .. } => self.migrations[reach as usize] += 1,
-            Event::Ipi { .. } => self.ipis += 1,
-            Event::Tick => self.ticks += 1,
+            Event::Migrate { reach, .. } => count(&mut self.migrations[reach as usize]),
+            Event::Ipi { .. } => count(&mut self.ipis),
+            Event::Tick => count(&mut self.ticks),
             Event::Work { n, .. } => self.work += u64::from(n),
             Event::End => {
                 self.cpus[cpu.index()].ended = Some(at);

@@ -3,6 +3,7 @@
 use schedlab_trace::Instant;
 
 use crate::Points;
+use crate::count::count;
 
 /// Most points. Reached, each two become one.
 const POINTS_MAX: usize = 512;
@@ -15,6 +16,8 @@ pub struct Timeline {
     width_ns: u64,
     /// Sum and number of values of each stretch, from the start of the run.
     stretches: Vec<(i64, u64)>,
+    /// When the last stretch begins.
+    last_ns: u64,
 }
 
 impl Default for Timeline {
@@ -22,6 +25,7 @@ impl Default for Timeline {
         Timeline {
             width_ns: WIDTH_NS,
             stretches: Vec::new(),
+            last_ns: 0,
         }
     }
 }
@@ -30,6 +34,19 @@ impl Timeline {
     /// Counts a value.
     #[inline]
     pub fn record(&mut self, at: Instant, value: i64) {
+        // Most values are in the same stretch as the one before.
+        if let Some(last) = self.stretches.last_mut()
+            && at.ns().wrapping_sub(self.last_ns) < self.width_ns
+        {
+            last.0 += value;
+            count(&mut last.1);
+            return;
+        }
+        self.record_elsewhere(at, value);
+    }
+
+    #[cold]
+    fn record_elsewhere(&mut self, at: Instant, value: i64) {
         let mut index = (at.ns() / self.width_ns) as usize;
         while index >= POINTS_MAX {
             self.halve();
@@ -38,6 +55,7 @@ impl Timeline {
         if index >= self.stretches.len() {
             self.stretches.resize(index + 1, (0, 0));
         }
+        self.last_ns = (self.stretches.len() - 1) as u64 * self.width_ns;
         let stretch = &mut self.stretches[index];
         stretch.0 += value;
         stretch.1 += 1;

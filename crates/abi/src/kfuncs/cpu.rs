@@ -1,16 +1,14 @@
 //! CPUs, idle tracking (kernel/sched/ext/idle.c) and CPU masks (kernel/bpf/cpumask.c).
 
-use schedlab_engine::policy::{Reply, Request};
 use schedlab_trace::CpuId;
 
-use super::{ask, ask_bool, ask_int, mismatch, tell};
 use crate::host::Context;
 use crate::layout::{CpuMask, Task};
 
 /// `scx_bpf_kick_cpu()`.
 pub extern "C" fn kick(context: Context, cpu: i32, flags: u64) {
     context.charge_kfunc();
-    tell(context, Request::Kick { cpu, flags });
+    context.ask(|kernel| kernel.kick(cpu, flags));
 }
 
 /// `scx_bpf_select_cpu_dfl()`.
@@ -23,16 +21,7 @@ pub extern "C" fn select_dfl(
 ) -> i32 {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_select_cpu_dfl");
-    let request = Request::SelectCpuDfl {
-        task,
-        prev_cpu,
-        wake_flags,
-    };
-    let (cpu, idle) = ask(context, request, |reply| match *reply {
-        Reply::Cpu(cpu, idle) => Ok((cpu, idle)),
-        Reply::Int(error) => Ok((error as i32, false)),
-        _ => mismatch(reply),
-    });
+    let (cpu, idle) = context.ask(|kernel| kernel.select_cpu_dfl(task, prev_cpu, wake_flags));
     // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
     unsafe { *is_idle = idle };
     cpu
@@ -50,20 +39,13 @@ pub extern "C" fn select_and(
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_select_cpu_and");
     let allowed = context.set(allowed, "scx_bpf_select_cpu_and");
-    let request = Request::SelectCpuAnd {
-        task,
-        prev_cpu,
-        wake_flags,
-        allowed,
-        flags,
-    };
-    ask_int(context, request) as i32
+    context.ask(|kernel| kernel.select_cpu_and(task, prev_cpu, wake_flags, allowed, flags)) as i32
 }
 
 /// `scx_bpf_test_and_clear_cpu_idle()`.
 pub extern "C" fn test_and_clear_idle(context: Context, cpu: i32) -> bool {
     context.charge_kfunc();
-    ask_bool(context, Request::TestAndClearIdle { cpu })
+    context.ask(|kernel| kernel.test_and_clear_idle(cpu))
 }
 
 /// `scx_bpf_pick_idle_cpu[_node]()` and `scx_bpf_pick_any_cpu[_node]()`.
@@ -77,20 +59,8 @@ pub extern "C" fn pick(
 ) -> i32 {
     context.charge_kfunc();
     let allowed = context.set(allowed, "scx_bpf_pick_idle_cpu");
-    let request = Request::PickCpu {
-        allowed,
-        node: on_node.then_some(node),
-        flags,
-        any,
-    };
-    ask_int(context, request) as i32
-}
-
-fn ask_mask(context: Context, request: Request) -> *const CpuMask {
-    ask(context, request, |reply| match reply {
-        Reply::Mask(mask) => Ok(context.with(|host| host.masks.take(mask.words()))),
-        _ => mismatch(reply),
-    })
+    let node = on_node.then_some(node);
+    context.ask(|kernel| kernel.pick_cpu(allowed, node, flags, any)) as i32
 }
 
 /// `scx_bpf_get_idle_cpumask[_node]()` and the `_smtmask` ones.
@@ -102,13 +72,15 @@ pub extern "C" fn idle_mask(
 ) -> *const CpuMask {
     context.charge_kfunc();
     let node = on_node.then_some(node);
-    ask_mask(context, Request::IdleMask { node, smt })
+    let mask = context.ask(|kernel| kernel.idle_mask(node, smt));
+    context.with(|host| host.masks.take(mask.words()))
 }
 
 /// `scx_bpf_get_online_cpumask()`.
 pub extern "C" fn online_mask(context: Context) -> *const CpuMask {
     context.charge_kfunc();
-    ask_mask(context, Request::OnlineMask)
+    let mask = context.ask(|kernel| kernel.online_mask());
+    context.with(|host| host.masks.take(mask.words()))
 }
 
 /// `scx_bpf_get_possible_cpumask()`.
@@ -145,12 +117,7 @@ pub extern "C" fn node(context: Context, cpu: i32) -> i32 {
         return node as i32;
     }
     // As the kernel: ext.c, ops_cpu_valid().
-    tell(
-        context,
-        Request::Error {
-            message: format!("invalid CPU {cpu}"),
-        },
-    );
+    context.ask(|kernel| kernel.error(format!("invalid CPU {cpu}")));
     -1
 }
 

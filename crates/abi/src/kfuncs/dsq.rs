@@ -2,22 +2,21 @@
 
 use std::ffi::c_int;
 
-use schedlab_engine::policy::{IterId, Reply, Request};
+use schedlab_engine::policy::IterId;
 
-use super::{ask, ask_bool, ask_int, ask_task, mismatch, tell};
 use crate::host::Context;
 use crate::layout::{DsqIter, Task};
 
 /// `scx_bpf_create_dsq()`.
 pub extern "C" fn create(context: Context, dsq: u64, node: i32) -> i32 {
     context.charge_kfunc();
-    ask_int(context, Request::CreateDsq { dsq, node }) as i32
+    context.ask(|kernel| kernel.create_dsq(dsq, node)) as i32
 }
 
 /// `scx_bpf_destroy_dsq()`.
 pub extern "C" fn destroy(context: Context, dsq: u64) {
     context.charge_kfunc();
-    tell(context, Request::DestroyDsq { dsq });
+    context.ask(|kernel| kernel.destroy_dsq(dsq));
 }
 
 /// `scx_bpf_dsq_insert()`.
@@ -30,16 +29,7 @@ pub extern "C" fn insert(
 ) -> bool {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_dsq_insert");
-    ask_bool(
-        context,
-        Request::DsqInsert {
-            task,
-            dsq,
-            slice,
-            vtime: None,
-            enq_flags,
-        },
-    )
+    context.ask(|kernel| kernel.dsq_insert(task, dsq, slice, None, enq_flags))
 }
 
 /// `scx_bpf_dsq_insert_vtime()`.
@@ -53,34 +43,25 @@ pub extern "C" fn insert_vtime(
 ) -> bool {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_dsq_insert_vtime");
-    ask_bool(
-        context,
-        Request::DsqInsert {
-            task,
-            dsq,
-            slice,
-            vtime: Some(vtime),
-            enq_flags,
-        },
-    )
+    context.ask(|kernel| kernel.dsq_insert(task, dsq, slice, Some(vtime), enq_flags))
 }
 
 /// `scx_bpf_dsq_move_to_local()`.
 pub extern "C" fn move_to_local(context: Context, dsq: u64, enq_flags: u64) -> bool {
     context.charge_kfunc();
-    ask_bool(context, Request::DsqMoveToLocal { dsq, enq_flags })
+    context.ask(|kernel| kernel.dsq_move_to_local(dsq, enq_flags))
 }
 
 /// `scx_bpf_dsq_nr_queued()`.
 pub extern "C" fn nr_queued(context: Context, dsq: u64) -> i32 {
     context.charge_kfunc();
-    ask_int(context, Request::DsqNrQueued { dsq }) as i32
+    context.ask(|kernel| kernel.dsq_nr_queued(dsq)) as i32
 }
 
 /// `scx_bpf_dsq_peek()`.
 pub extern "C" fn peek(context: Context, dsq: u64) -> *mut Task {
     context.charge_kfunc();
-    let task = ask_task(context, Request::DsqPeek { dsq });
+    let task = context.ask(|kernel| kernel.dsq_peek(dsq));
     context.pointer(task)
 }
 
@@ -95,12 +76,10 @@ fn id(context: Context, it: *mut DsqIter) -> Option<IterId> {
 /// `bpf_iter_scx_dsq_new()`.
 pub extern "C" fn iter_new(context: Context, it: *mut DsqIter, dsq: u64, flags: u64) -> c_int {
     context.charge_kfunc();
-    let request = Request::IterNew { dsq, flags };
-    let (number, result) = ask(context, request, |reply| match *reply {
-        Reply::Iter(iter) => Ok((u64::from(iter.0) + 1, 0)),
-        Reply::Int(error) => Ok((0, error as c_int)),
-        _ => mismatch(reply),
-    });
+    let (number, result) = match context.ask(|kernel| kernel.iter_new(dsq, flags)) {
+        Ok(iter) => (u64::from(iter.0) + 1, 0),
+        Err(error) => (0, error as c_int),
+    };
     // SAFETY: as in `id`.
     unsafe { (*it).opaque[0] = number };
     result
@@ -112,7 +91,7 @@ pub extern "C" fn iter_next(context: Context, it: *mut DsqIter) -> *mut Task {
     let Some(iter) = id(context, it) else {
         return std::ptr::null_mut();
     };
-    let task = ask_task(context, Request::IterNext { iter });
+    let task = context.ask(|kernel| kernel.iter_next(iter));
     context.pointer(task)
 }
 
@@ -120,7 +99,7 @@ pub extern "C" fn iter_next(context: Context, it: *mut DsqIter) -> *mut Task {
 pub extern "C" fn iter_destroy(context: Context, it: *mut DsqIter) {
     context.charge_kfunc();
     if let Some(iter) = id(context, it) {
-        tell(context, Request::IterDestroy { iter });
+        context.ask(|kernel| kernel.iter_destroy(iter));
         // SAFETY: as in `id`.
         unsafe { (*it).opaque[0] = 0 };
     }
@@ -130,7 +109,7 @@ pub extern "C" fn iter_destroy(context: Context, it: *mut DsqIter) {
 pub extern "C" fn move_set_slice(context: Context, it: *mut DsqIter, slice: u64) {
     context.charge_kfunc();
     if let Some(iter) = id(context, it) {
-        tell(context, Request::MoveSetSlice { iter, slice });
+        context.ask(|kernel| kernel.move_set_slice(iter, slice));
     }
 }
 
@@ -138,7 +117,7 @@ pub extern "C" fn move_set_slice(context: Context, it: *mut DsqIter, slice: u64)
 pub extern "C" fn move_set_vtime(context: Context, it: *mut DsqIter, vtime: u64) {
     context.charge_kfunc();
     if let Some(iter) = id(context, it) {
-        tell(context, Request::MoveSetVtime { iter, vtime });
+        context.ask(|kernel| kernel.move_set_vtime(iter, vtime));
     }
 }
 
@@ -156,32 +135,23 @@ pub extern "C" fn move_task(
     let Some(iter) = id(context, it) else {
         return false;
     };
-    ask_bool(
-        context,
-        Request::DsqMove {
-            iter,
-            task,
-            dsq,
-            enq_flags,
-            priq,
-        },
-    )
+    context.ask(|kernel| kernel.dsq_move(iter, task, dsq, enq_flags, priq))
 }
 
 /// `scx_bpf_dispatch_nr_slots()`.
 pub extern "C" fn dispatch_nr_slots(context: Context) -> u32 {
     context.charge_kfunc();
-    ask_int(context, Request::DispatchNrSlots) as u32
+    context.ask(|kernel| kernel.dispatch_nr_slots()) as u32
 }
 
 /// `scx_bpf_dispatch_cancel()`.
 pub extern "C" fn dispatch_cancel(context: Context) {
     context.charge_kfunc();
-    tell(context, Request::DispatchCancel);
+    context.ask(|kernel| kernel.dispatch_cancel());
 }
 
 /// `scx_bpf_reenqueue_local()` and `scx_bpf_dsq_reenq()`.
 pub extern "C" fn reenqueue(context: Context, dsq: u64, flags: u64) -> u32 {
     context.charge_kfunc();
-    ask_int(context, Request::Reenqueue { dsq, flags }) as u32
+    context.ask(|kernel| kernel.reenqueue(dsq, flags)) as u32
 }

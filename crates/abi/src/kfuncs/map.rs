@@ -11,24 +11,26 @@ use crate::primitives;
 const CREATE: u64 = 1;
 
 /// The map behind a variable.
+#[inline]
 fn with<R>(context: Context, map: *const u64, f: impl FnOnce(&mut Map, usize) -> R) -> R {
     if map.is_null() {
-        context.fault("a map helper was called with a NULL map".to_owned());
+        no_map(context, "a NULL map");
     }
     // SAFETY: the address of a map's variable; anything else is found out below, or faults.
     let number = unsafe { map.read() } as usize;
-    let place = context.with(|host| {
-        let known = host.image.object().maps().get(number)?;
-        let variable = host.image.pointer(known.address);
-        (variable.cast_const().cast() == map).then_some(number)
+    let result = context.with(|host| {
+        let known = host.maps.list.get_mut(number)?;
+        (known.variable == map).then(|| f(known, host.cpu))
     });
-    match place {
-        Some(number) => context.with(|host| {
-            let cpu = host.cpu;
-            f(&mut host.maps.list[number], cpu)
-        }),
-        None => context.fault("a map helper was called with something that is no map".to_owned()),
+    match result {
+        Some(result) => result,
+        None => no_map(context, "something that is no map"),
     }
+}
+
+#[cold]
+fn no_map(context: Context, what: &str) -> ! {
+    context.fault(format!("a map helper was called with {what}"))
 }
 
 /// The key that a pointer points to.
@@ -155,13 +157,23 @@ pub extern "C" fn storage_get(
     }
     let task = context.task(p, "bpf_task_storage_get");
     with(context, map, |map, _| {
-        let (value, fresh) = map.storage_get(task.index(), flags & CREATE != 0);
-        if fresh && !init.is_null() {
-            // SAFETY: both are that large.
-            unsafe { std::ptr::copy(init, value, map.value_size()) };
+        let value = map.storage(task.index());
+        if value.is_null() && flags & CREATE != 0 {
+            return storage_create(map, task.index(), init);
         }
         value
     })
+}
+
+/// A task's first value: zeroes, or a copy of `init`.
+#[cold]
+fn storage_create(map: &mut Map, task: usize, init: *const u8) -> *mut u8 {
+    let value = map.storage_create(task);
+    if !value.is_null() && !init.is_null() {
+        // SAFETY: both are that large.
+        unsafe { std::ptr::copy(init, value, map.value_size()) };
+    }
+    value
 }
 
 /// `bpf_task_storage_delete()`.

@@ -1,8 +1,5 @@
 //! Tasks.
 
-use schedlab_engine::policy::Request;
-
-use super::{ask_bool, ask_task};
 use crate::host::Context;
 use crate::layout::{RunQueue, Task};
 
@@ -10,12 +7,12 @@ use crate::layout::{RunQueue, Task};
 pub extern "C" fn running(context: Context, p: *const Task) -> bool {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_task_running");
-    ask_bool(context, Request::TaskRunning { task })
+    context.ask(|kernel| kernel.task_running(task))
 }
 
 /// The task that a CPU runs, its idle task if none; null for a CPU that is not there.
 fn on_cpu(context: Context, cpu: i32) -> *mut Task {
-    let task = ask_task(context, Request::CpuCurr { cpu });
+    let task = context.ask(|kernel| kernel.cpu_curr(cpu));
     let nr_cpus = context.with(|host| host.nr_cpus);
     match (task, usize::try_from(cpu)) {
         (Some(task), _) => context.pointer(Some(task)),
@@ -47,6 +44,7 @@ pub extern "C" fn cpu_rq(context: Context, cpu: i32) -> *mut RunQueue {
 
 /// `bpf_get_current_task_btf()`.
 pub extern "C" fn current(context: Context) -> *mut Task {
+    context.charge_kfunc();
     let cpu = context.with(|host| host.cpu as i32);
     on_cpu(context, cpu)
 }
@@ -54,7 +52,7 @@ pub extern "C" fn current(context: Context) -> *mut Task {
 /// `bpf_task_from_pid()`.
 pub extern "C" fn from_pid(context: Context, pid: i32) -> *mut Task {
     context.charge_kfunc();
-    let task = ask_task(context, Request::TaskFromPid { pid });
+    let task = context.ask(|kernel| kernel.task_from_pid(pid));
     context.pointer(task)
 }
 
@@ -64,12 +62,9 @@ pub extern "C" fn from_tid(context: Context, tid: u64) -> *mut Task {
     crate::primitives::sync(context);
     const SCX_OPS_TID_TO_TASK: u64 = 1 << 8;
     if context.with(|host| host.info.flags & SCX_OPS_TID_TO_TASK == 0) {
-        super::tell(
-            context,
-            Request::Error {
-                message: "scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".to_owned(),
-            },
-        );
+        context.ask(|kernel| {
+            kernel.error("scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".to_owned())
+        });
         return std::ptr::null_mut();
     }
     let task = context.with(|host| host.tasks.by_tid(tid));
@@ -80,26 +75,12 @@ pub extern "C" fn from_tid(context: Context, tid: u64) -> *mut Task {
 pub extern "C" fn set_slice(context: Context, p: *mut Task, slice: u64) -> bool {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_task_set_slice");
-    ask_bool(
-        context,
-        Request::TaskSet {
-            task,
-            slice: Some(slice),
-            vtime: None,
-        },
-    )
+    context.ask(|kernel| kernel.task_set(task, Some(slice), None))
 }
 
 /// `scx_bpf_task_set_dsq_vtime()`.
 pub extern "C" fn set_dsq_vtime(context: Context, p: *mut Task, vtime: u64) -> bool {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_task_set_dsq_vtime");
-    ask_bool(
-        context,
-        Request::TaskSet {
-            task,
-            slice: None,
-            vtime: Some(vtime),
-        },
-    )
+    context.ask(|kernel| kernel.task_set(task, None, Some(vtime)))
 }

@@ -5,8 +5,6 @@
 
 use std::ffi::{CStr, c_char, c_long};
 
-use schedlab_engine::policy::Request;
-
 use crate::host::Context;
 
 /// Longest text, as `SCX_EXIT_MSG_LEN`.
@@ -199,14 +197,14 @@ pub extern "C" fn exit(
 ) {
     context.charge_kfunc();
     let message = formatted(context, fmt, args, bytes);
-    super::tell(context, Request::ExitPolicy { code, message });
+    context.ask(|kernel| kernel.exit_policy(code, message));
 }
 
 /// `scx_bpf_error()`.
 pub extern "C" fn error(context: Context, fmt: *const c_char, args: *const u64, bytes: u32) {
     context.charge_kfunc();
     let message = formatted(context, fmt, args, bytes);
-    super::tell(context, Request::Error { message });
+    context.ask(|kernel| kernel.error(message));
 }
 
 /// `bpf_printk()` and, with `dump`, `scx_bpf_dump()`: a line in the run's log.

@@ -3,9 +3,8 @@
 use std::ffi::{c_long, c_void};
 
 use rand_core::RngCore as _;
-use schedlab_engine::policy::{Request, TimerId};
+use schedlab_engine::policy::TimerId;
 
-use super::ask_int;
 use crate::host::Context;
 use crate::layout::Timer;
 use crate::maps::EINVAL;
@@ -115,12 +114,7 @@ pub extern "C" fn timer_start(
     if !ready || flags & !START_FLAGS != 0 {
         return EINVAL;
     }
-    let request = Request::TimerStart {
-        timer,
-        delay_ns: nsecs,
-        flags,
-    };
-    ask_int(context, request)
+    context.ask(|kernel| kernel.timer_start(timer, nsecs, flags))
 }
 
 /// `bpf_timer_cancel()`.
@@ -129,7 +123,7 @@ pub extern "C" fn timer_cancel(context: Context, timer: *mut Timer) -> c_long {
     let Some(timer) = id(timer) else {
         return EINVAL;
     };
-    ask_int(context, Request::TimerCancel { timer })
+    context.ask(|kernel| kernel.timer_cancel(timer))
 }
 
 /// Calls a timer's function with its map, key and value.

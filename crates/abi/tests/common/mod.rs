@@ -7,12 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use schedlab_abi::{KernelVersion, NativePolicy, Object, ObjectError, compiler};
-use schedlab_engine::policy::{
-    Env, OpCall, Policy as _, Probes, Reply, Request, Service, TaskView,
-};
+use schedlab_engine::policy::{Answer, Env, OpCall, Policy as _, Probes, Reply, Request, TaskView};
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_trace::{CpuId, CpuSet, Instant, LockPath, TaskId};
+use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
 /// Compiles a fixture with the compiler at hand.
@@ -113,11 +111,11 @@ impl Bench {
             now: &now,
             carry_ps: &carry,
             horizon: &horizon,
-            path: LockPath::Schedule,
             machine: &self.machine,
             cache: &self.cache,
             probes: &self.probes,
             random: &self.random,
+            switch: &switch,
             kernel: &kernel,
         };
         let result = Cell::new(0);
@@ -181,8 +179,8 @@ struct Answers<'a, F> {
     switch: &'a Switch,
 }
 
-impl<F: FnMut(&Request) -> Reply> Service for Answers<'_, F> {
-    fn ask(&self, request: Request) -> Reply {
+impl<F: FnMut(&Request) -> Reply> Answer for Answers<'_, F> {
+    fn answer(&self, request: Request) -> Reply {
         let reply = (self.answer.borrow_mut())(&request);
         self.asked.borrow_mut().push(request);
         reply
@@ -193,10 +191,6 @@ impl<F: FnMut(&Request) -> Reply> Service for Answers<'_, F> {
         loop {
             self.switch.suspend();
         }
-    }
-
-    fn switch(&self) -> &Switch {
-        self.switch
     }
 }
 

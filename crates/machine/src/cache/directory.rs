@@ -1,32 +1,55 @@
-//! What is known of each line machine-wide: a flat table with open addressing, keyed by the line's
-//! number. Nothing is ever removed, so a look-up is a walk over neighbours, without tombstones.
+//! What is known of each line machine-wide. A line stays in its place once it is there, so that who
+//! accesses it often finds it without a search ([`LineRef`]); a flat table with open addressing, keyed by
+//! the line's number, finds the others. Nothing is ever removed, so a look-up is a walk over neighbours,
+//! without tombstones.
+
+use super::LineRef;
+use crate::address::Structure;
 
 /// A line. Copies in caches carry the version they were read at; a write makes a new version, and
 /// with it every other copy worthless, without visiting the caches that hold them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
-    /// [`FREE`] where the entry of the table holds no line.
-    number: u32,
-    /// Counts the writes that changed the owner; never 0.
+    pub number: u32,
+    /// Counts the writes that changed the owner.
     pub version: u32,
     /// Last-level caches that have had this version, one bit each. With more than 64 of them, several
     /// share a bit.
     pub llcs: u64,
-    /// Whose line it is while [`Sharing::Owned`].
-    pub owner: u16,
-    sharing: Sharing,
+    pub holder: Holder,
     /// Whether the owner wrote it since memory or the last-level cache last had it.
     pub dirty: bool,
+    /// What lies there.
+    pub structure: Structure,
 }
 
+/// Who may have copies of a line: one cache, by its number, or one of the constants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Sharing {
+pub(super) struct Holder(u16);
+
+impl Holder {
     /// No cache has ever had it.
-    Untouched,
-    /// Only `owner` can have a copy (MESI's M, and E if not dirty).
-    Owned,
+    pub const UNTOUCHED: Holder = Holder(u16::MAX);
     /// Several may have copies, all clean (MESI's S).
-    Shared,
+    pub const SHARED: Holder = Holder(u16::MAX - 1);
+
+    /// Only `cache` can have a copy (MESI's M, and E if not dirty).
+    pub fn owner(cache: u16) -> Holder {
+        debug_assert!(cache < Holder::SHARED.0);
+        Holder(cache)
+    }
+
+    /// The owner if that is not `me`.
+    #[inline]
+    pub fn other_owner(self, me: u16) -> Option<u16> {
+        (self.0 < Holder::SHARED.0 && self.0 != me).then_some(self.0)
+    }
+
+    /// Whether `cache` may read the copy that it has, or write it without telling anybody.
+    #[inline]
+    pub fn lets(self, cache: u16, write: bool) -> bool {
+        self.0 == cache || (!write && self == Holder::SHARED)
+    }
 }
 
 impl Line {
@@ -35,55 +58,45 @@ impl Line {
         1 << (llc % 64)
     }
 
-    #[inline]
-    pub fn is_owned(&self) -> bool {
-        self.sharing == Sharing::Owned
-    }
-
-    #[inline]
-    pub fn owned_by(&self, cache: u16) -> bool {
-        self.sharing == Sharing::Owned && self.owner == cache
-    }
-
-    /// Whether nobody has accessed it yet.
-    pub fn is_untouched(&self) -> bool {
-        self.sharing == Sharing::Untouched
-    }
-
-    pub fn is_shared(&self) -> bool {
-        self.sharing == Sharing::Shared
-    }
-
     /// `cache` writes it.
+    #[inline]
     pub fn become_modified(&mut self, cache: u16, llc_bit: u64) {
         // After 2^32 changes of owner an ancient copy could count as fresh; none lives that long.
-        self.version = self.version.wrapping_add(1).max(1);
-        self.sharing = Sharing::Owned;
-        self.owner = cache;
+        self.version = self.version.wrapping_add(1);
+        self.holder = Holder::owner(cache);
         self.dirty = true;
         self.llcs = llc_bit;
     }
 
     /// `cache` reads it and may have to share it.
+    #[inline]
     pub fn add_reader(&mut self, cache: u16, llc_bit: u64, others_have_it: bool) {
         self.llcs |= llc_bit;
         self.dirty = false;
-        if others_have_it {
-            self.sharing = Sharing::Shared;
+        self.holder = if others_have_it {
+            Holder::SHARED
         } else {
-            self.sharing = Sharing::Owned;
-            self.owner = cache;
-        }
+            Holder::owner(cache)
+        };
     }
 }
 
-/// All lines that were ever touched.
+/// All lines that were ever asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
-    slots: Vec<Line>,
-    used: usize,
+    /// In the order in which they were first asked for.
+    lines: Vec<Line>,
+    slots: Vec<Slot>,
     /// `slots.len()` is `1 << (32 - shift)`.
     shift: u32,
+}
+
+/// Where in `lines` the line of a number is.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// [`FREE`] where there is none.
+    number: u32,
+    line: LineRef,
 }
 
 const FIRST_BITS: u32 = 9;
@@ -91,49 +104,37 @@ const FIRST_BITS: u32 = 9;
 /// No line has this number: the modelled space ends below it.
 pub(super) const FREE: u32 = u32::MAX;
 
-const EMPTY: Line = Line {
+const EMPTY: Slot = Slot {
     number: FREE,
-    version: 1,
-    llcs: 0,
-    owner: 0,
-    sharing: Sharing::Untouched,
-    dirty: false,
+    line: LineRef(0),
 };
 
 impl Directory {
     pub fn new() -> Self {
         Directory {
+            lines: Vec::new(),
             slots: vec![EMPTY; 1 << FIRST_BITS],
-            used: 0,
             shift: 32 - FIRST_BITS,
         }
     }
 
-    /// Index of a line's entry, which is made on first use. It is good until the next call.
+    /// The line of a number, which lies in `structure`. It is made on first use.
     #[inline]
-    pub fn index(&mut self, number: u32) -> usize {
-        let home = self.home(number);
-        if self.slots[home].number == number {
-            return home;
+    pub fn find(&mut self, number: u32, structure: impl FnOnce() -> Structure) -> LineRef {
+        let slot = self.slots[self.position(number)];
+        if slot.number == number {
+            return slot.line;
         }
-        self.index_elsewhere(number)
+        self.insert(number, structure())
     }
 
-    fn index_elsewhere(&mut self, number: u32) -> usize {
-        let index = self.position(number);
-        if self.slots[index].number == number {
-            return index;
-        }
-        self.insert(number)
-    }
-
-    /// The entry at an index.
     #[inline]
-    pub fn line(&mut self, index: usize) -> &mut Line {
-        &mut self.slots[index]
+    pub fn line(&mut self, line: LineRef) -> &mut Line {
+        &mut self.lines[line.0 as usize]
     }
 
     /// Where `number` is, or the free place where it would be.
+    #[inline]
     fn position(&self, number: u32) -> usize {
         let mask = self.slots.len() - 1;
         let mut index = self.home(number);
@@ -153,29 +154,38 @@ impl Directory {
     }
 
     #[cold]
-    fn insert(&mut self, number: u32) -> usize {
+    fn insert(&mut self, number: u32, structure: Structure) -> LineRef {
         // At most 5/8 full, so that most lines are at home.
-        if (self.used + 1) * 8 > self.slots.len() * 5 {
+        if (self.lines.len() + 1) * 8 > self.slots.len() * 5 {
             self.grow();
         }
-        self.used += 1;
+        // Numbers are of 32 bits, so there are no more lines.
+        let line = LineRef(self.lines.len() as u32);
+        self.lines.push(Line {
+            number,
+            version: 1,
+            llcs: 0,
+            holder: Holder::UNTOUCHED,
+            dirty: false,
+            structure,
+        });
         let index = self.position(number);
-        self.slots[index].number = number;
-        index
+        self.slots[index] = Slot { number, line };
+        line
     }
 
     fn grow(&mut self) {
         let larger = vec![EMPTY; self.slots.len() * 2];
         let old = std::mem::replace(&mut self.slots, larger);
         self.shift -= 1;
-        for line in old.into_iter().filter(|line| line.number != FREE) {
-            let index = self.position(line.number);
-            self.slots[index] = line;
+        for slot in old.into_iter().filter(|slot| slot.number != FREE) {
+            let index = self.position(slot.number);
+            self.slots[index] = slot;
         }
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Line>()
+        self.lines.capacity() * size_of::<Line>() + self.slots.capacity() * size_of::<Slot>()
     }
 }
 
@@ -184,16 +194,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_keeps_its_entry_while_the_table_grows() {
+    fn every_line_keeps_its_place_while_the_table_grows() {
         let mut directory = Directory::new();
         let numbers = (0..50_000u32).map(|i| i.wrapping_mul(256) ^ (i >> 7));
         for number in numbers.clone() {
-            let index = directory.index(number);
-            directory.line(index).llcs = u64::from(number);
+            let line = directory.find(number, || Structure::Arena);
+            directory.line(line).llcs = u64::from(number);
         }
         for number in numbers {
-            let index = directory.index(number);
-            assert_eq!(directory.line(index).llcs, u64::from(number));
+            let line = directory.find(number, || Structure::Task);
+            assert_eq!(directory.line(line).number, number);
+            assert_eq!(directory.line(line).llcs, u64::from(number));
+            assert_eq!(directory.line(line).structure, Structure::Arena);
         }
     }
 }

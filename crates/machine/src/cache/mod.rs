@@ -33,17 +33,12 @@ use schedlab_trace::{CpuId, Instant};
 use crate::Machine;
 use crate::address::Structure;
 use crate::bus::Bus;
-use directory::{Directory, Line};
-use sets::{Sets, Way};
+use directory::{Directory, Holder, Line};
+use sets::{Sets, Shape};
 
-/// What one access did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Access {
-    /// What it cost, waiting for the bus included.
-    pub cost_ps: u64,
-    /// Whether it missed the CPU's cache.
-    pub miss: bool,
-}
+/// A line by its place in the model: who accesses the same line often need not look for it each time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LineRef(u32);
 
 /// Counts of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -101,16 +96,21 @@ pub struct LineCounts {
     pub bus_transactions: u64,
 }
 
-impl LineCounts {
-    #[inline]
-    fn add(&mut self, miss: bool, bus_transaction: bool) {
-        self.misses += u64::from(miss);
-        self.bus_transactions += u64::from(bus_transaction);
-    }
+/// Counts one more, without a look whether 2^64 are full: at one a nanosecond they are after 584 years.
+#[inline]
+fn count(counter: &mut u64) {
+    *counter = counter.wrapping_add(1);
 }
 
 /// The page that [`CacheModel::by_offset`] counts within.
 pub const PAGE_BYTES: u64 = 4_096;
+
+/// The cache of a core.
+#[derive(Clone, Debug)]
+struct Cache {
+    place: Place,
+    sets: Sets,
+}
 
 /// Where a core's cache is, with what the hot path needs to know of it.
 #[derive(Clone, Copy, Debug)]
@@ -132,23 +132,6 @@ struct OfCpu {
     stats: CacheStats,
 }
 
-/// An access that the CPU's own cache cannot serve alone.
-#[derive(Clone, Copy, Debug)]
-struct Miss {
-    cpu: CpuId,
-    now: Instant,
-    address: u64,
-    write: bool,
-    number: u32,
-    /// Where its entry in the directory is.
-    index: usize,
-    /// The CPU's cache.
-    me: u16,
-    way: Way,
-    /// Whether the cache has a copy as the line was last written.
-    valid: bool,
-}
-
 /// The caches of all CPUs.
 #[derive(Clone, Debug)]
 pub struct CacheModel {
@@ -160,13 +143,30 @@ pub struct CacheModel {
     transfer_ps: [u64; 3],
     evict_lines_per_ms: u64,
     cpus: Vec<OfCpu>,
-    places: Vec<Place>,
-    sets: Vec<Sets>,
+    shape: Shape,
+    caches: Vec<Cache>,
     directory: Directory,
-    /// One for the whole machine, or the processor buses of its node.
+    beyond: Beyond,
+}
+
+/// What lies beyond the caches, and the counts of what goes there.
+#[derive(Clone, Debug)]
+struct Beyond {
+    /// One for the whole machine, or the processor buses of its node; none if they delay nobody.
     buses: Vec<Bus>,
     by_offset: Option<Vec<LineCounts>>,
     by_structure: [LineCounts; Structure::ALL.len()],
+}
+
+/// How an access was served that a CPU's cache could not serve alone.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    /// Without the wait for the bus.
+    cost_ps: u64,
+    /// Whether the line, as it was last written, was not in the CPU's cache.
+    miss: bool,
+    leaves_llc: bool,
+    leaves_bus: bool,
 }
 
 impl CacheModel {
@@ -203,32 +203,40 @@ impl CacheModel {
                     stats: CacheStats::default(),
                 })
                 .collect(),
-            places: (0..nr_caches)
-                .map(|core| place(machine, cpu_of_core(core)))
+            shape: Shape::new(sets as u32, memory.ways),
+            caches: (0..nr_caches)
+                .map(|core| Cache {
+                    place: place(machine, cpu_of_core(core)),
+                    sets: Sets::default(),
+                })
                 .collect(),
-            sets: vec![Sets::new(sets as u32, memory.ways); nr_caches],
             directory: Directory::new(),
-            buses: vec![Bus::new(memory.bus_ps); nr_buses as usize],
-            by_offset: None,
-            by_structure: [LineCounts::default(); Structure::ALL.len()],
+            beyond: Beyond {
+                buses: match memory.bus_ps {
+                    0 => Vec::new(),
+                    slot_ps => vec![Bus::new(slot_ps); nr_buses as usize],
+                },
+                by_offset: None,
+                by_structure: [LineCounts::default(); Structure::ALL.len()],
+            },
         }
     }
 
     /// From now on also counts by offset within the page ([`CacheModel::by_offset`]).
     pub fn count_by_offset(&mut self) {
         let lines = (PAGE_BYTES >> self.line_shift).max(1) as usize;
-        self.by_offset = Some(vec![LineCounts::default(); lines]);
+        self.beyond.by_offset = Some(vec![LineCounts::default(); lines]);
     }
 
     /// Counts for each line of a page, of all CPUs; empty unless asked for. As many as make a page of
     /// 4,096 bytes.
     pub fn by_offset(&self) -> &[LineCounts] {
-        self.by_offset.as_deref().unwrap_or_default()
+        self.beyond.by_offset.as_deref().unwrap_or_default()
     }
 
     /// Counts for the lines of a kind of structure, of all CPUs.
     pub fn by_structure(&self, structure: Structure) -> &LineCounts {
-        &self.by_structure[structure as usize]
+        &self.beyond.by_structure[structure as usize]
     }
 
     /// The counts of one CPU.
@@ -236,42 +244,109 @@ impl CacheModel {
         &self.cpus[cpu.index()].stats
     }
 
-    /// `cpu` accesses the line that holds `address` at its local time `now`.
-    ///
-    /// CPUs may call a little out of the order of their times: ownership follows the order of the
-    /// calls, the wait for the bus that of the times (see [`crate::bus`]).
-    pub fn touch(&mut self, cpu: CpuId, now: Instant, address: u64, write: bool) -> Access {
+    /// The line that holds `address`.
+    #[inline]
+    pub fn line_at(&mut self, address: u64) -> LineRef {
         assert!(
             address < crate::address::END,
             "{address:#x} is outside of the modelled space"
         );
         let number = self.line_of(address);
-        let of_cpu = &mut self.cpus[cpu.index()];
-        let me = of_cpu.cache;
-        let index = self.directory.index(number);
-        let line = self.directory.line(index);
-        let sets = &mut self.sets[usize::from(me)];
-        let (way, valid) = sets.find(number, line.version);
-        if valid && (!write || line.owned_by(me)) {
-            of_cpu.stats.hits += 1;
-            line.dirty |= write;
-            sets.put_first(way, number, line.version);
-            return Access {
-                cost_ps: self.hit_ps,
-                miss: false,
-            };
+        self.directory.find(number, || Structure::of(address))
+    }
+
+    /// `cpu` accesses the line that holds `address`, as [`CacheModel::touch_line`].
+    pub fn touch(&mut self, cpu: CpuId, now: Instant, address: u64, write: bool) -> u64 {
+        let line = self.line_at(address);
+        self.touch_line(cpu, || now, line, write)
+    }
+
+    /// `cpu` accesses `line` at its local time `now`. Returns what it costs in picoseconds, waiting for the
+    /// bus included.
+    ///
+    /// CPUs may call a little out of the order of their times: ownership follows the order of the
+    /// calls, the wait for the bus that of the times (see [`crate::bus`]).
+    ///
+    /// Inlined, as callers know whether they write; what is rare is not ([`CacheModel::touch_other`]). Most
+    /// accesses never ask for the time.
+    #[inline(always)]
+    pub fn touch_line(
+        &mut self,
+        cpu: CpuId,
+        now: impl Fn() -> Instant,
+        line: LineRef,
+        write: bool,
+    ) -> u64 {
+        let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
+        let me = *me;
+        let entry = self.directory.line(line);
+        let (number, version) = (entry.number, entry.version);
+        let shape = &self.shape;
+        if entry.holder.lets(me, write) {
+            // Most hits are of the copy that its set used last.
+            let sets = &mut self.caches[usize::from(me)].sets;
+            if sets.use_first(shape, number, version) {
+                count(&mut stats.hits);
+                entry.dirty |= write;
+                return self.hit_ps;
+            }
+        } else if let Some(owner) = entry.holder.other_owner(me) {
+            // What one CPU tells another: most misses.
+            let Cache { place: from, sets } = &self.caches[usize::from(owner)];
+            if entry.dirty
+                && (sets.is_first(shape, number, version) || sets.peek(shape, number, version))
+            {
+                let from = *from;
+                let Cache { place, sets } = &mut self.caches[usize::from(me)];
+                let distance = place.distance_to(&from);
+                count(&mut stats.transfers);
+                if distance > 0 {
+                    count(&mut stats.bus_transfers);
+                }
+                if write {
+                    // The transfer is the invalidation too.
+                    count(&mut stats.invalidations);
+                    entry.become_modified(me, place.llc_bit);
+                } else {
+                    entry.add_reader(me, place.llc_bit, true);
+                }
+                if sets.renew(shape, number, entry.version) {
+                    count(&mut stats.misses_coherence);
+                }
+                let served = Served {
+                    cost_ps: self.transfer_ps[distance],
+                    miss: true,
+                    leaves_llc: distance > 0,
+                    leaves_bus: distance > 1,
+                };
+                return self
+                    .beyond
+                    .serve(&now, entry, place, stats, self.hit_ps, served);
+            }
+        } else if write && entry.holder == Holder::SHARED {
+            let Cache { place, sets } = &mut self.caches[usize::from(me)];
+            if sets.is_first(shape, number, version) {
+                // Read before, as a rule by the same CPU.
+                let distance = place.farthest(entry.llcs);
+                count(&mut stats.upgrades);
+                count(&mut stats.invalidations);
+                if distance > 0 {
+                    count(&mut stats.bus_invalidations);
+                }
+                entry.become_modified(me, place.llc_bit);
+                sets.renew(shape, number, entry.version);
+                let served = Served {
+                    cost_ps: self.hit_ps.max(self.transfer_ps[distance]),
+                    miss: false,
+                    leaves_llc: distance > 0,
+                    leaves_bus: distance > 1,
+                };
+                return self
+                    .beyond
+                    .serve(&now, entry, place, stats, self.hit_ps, served);
+            }
         }
-        self.leave_the_cache(&Miss {
-            cpu,
-            now,
-            address,
-            write,
-            number,
-            index,
-            me,
-            way,
-            valid,
-        })
+        self.touch_other(cpu, now(), line, write)
     }
 
     /// The number of the line that holds `address`.
@@ -289,7 +364,7 @@ impl CacheModel {
         address: u64,
         bytes: u32,
         write: bool,
-    ) -> Access {
+    ) -> u64 {
         let first = self.line_of(address);
         let last = self.line_of(address + u64::from(bytes.max(1)) - 1);
         if first == last {
@@ -305,15 +380,13 @@ impl CacheModel {
         now: Instant,
         lines: RangeInclusive<u32>,
         write: bool,
-    ) -> Access {
-        let mut total = Access::default();
+    ) -> u64 {
+        let mut total_ps = 0;
         for line in lines {
-            let now = Instant::from_ns(now.ns() + total.cost_ps / 1_000);
-            let access = self.touch(cpu, now, u64::from(line) << self.line_shift, write);
-            total.cost_ps += access.cost_ps;
-            total.miss |= access.miss;
+            let now = Instant::from_ns(now.ns() + total_ps / 1_000);
+            total_ps += self.touch(cpu, now, u64::from(line) << self.line_shift, write);
         }
-        total
+        total_ps
     }
 
     /// As [`CacheModel::touch_range`] for a read, of lines that were prefetched: asked for at `asked`
@@ -327,119 +400,99 @@ impl CacheModel {
         now: Instant,
         address: u64,
         bytes: u32,
-    ) -> Access {
+    ) -> u64 {
         let last = self.line_of(address + u64::from(bytes.max(1)) - 1);
         let lines = u64::from(last - self.line_of(address)) + 1;
         let waited_ps = self.stats(cpu).wait_ps;
-        let mut access = self.touch_range(cpu, asked, address, bytes, false);
+        let fetch_ps = self.touch_range(cpu, asked, address, bytes, false);
         let lead_ps = now.since(asked).ns() * 1_000;
         let hits_ps = lines * self.hit_ps;
-        access.cost_ps = access.cost_ps.saturating_sub(lead_ps).max(hits_ps);
-        self.cpus[cpu.index()].stats.wait_ps = waited_ps + (access.cost_ps - hits_ps);
-        access
+        let cost_ps = fetch_ps.saturating_sub(lead_ps).max(hits_ps);
+        self.cpus[cpu.index()].stats.wait_ps = waited_ps + (cost_ps - hits_ps);
+        cost_ps
     }
 
-    /// As [`CacheModel::touch`] for a write, where the way of the line is a part of something that is paid for
-    /// already: the hand-over of a lock. Nobody waits for memory.
-    pub fn take_over(&mut self, cpu: CpuId, now: Instant, address: u64) {
+    /// As [`CacheModel::touch_line`] for a write, where the way of the line is a part of something that is paid
+    /// for already: the hand-over of a lock. Nobody waits for memory.
+    pub fn take_over(&mut self, cpu: CpuId, now: Instant, line: LineRef) {
         let waited_ps = self.stats(cpu).wait_ps;
-        self.touch(cpu, now, address, true);
+        self.touch_line(cpu, || now, line, true);
         self.cpus[cpu.index()].stats.wait_ps = waited_ps;
     }
 
-    /// What needs another cache, the shared cache or memory.
-    fn leave_the_cache(&mut self, miss: &Miss) -> Access {
-        let &Miss {
-            number,
-            me,
-            way,
-            valid,
-            ..
-        } = miss;
-        let place = &self.places[usize::from(me)];
-        let line = self.directory.line(miss.index);
-        let stats = &mut self.cpus[miss.cpu.index()].stats;
-        let owner = line.owner;
+    /// As [`CacheModel::touch_line`], in all cases.
+    #[inline(never)]
+    fn touch_other(&mut self, cpu: CpuId, now: Instant, line: LineRef, write: bool) -> u64 {
+        let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
+        let me = *me;
+        let line = self.directory.line(line);
+        let Cache { place, sets } = &self.caches[usize::from(me)];
+        let place = *place;
+        let (way, valid) = sets.find(&self.shape, line.number, line.version);
+        if valid && line.holder.lets(me, write) {
+            stats.hits += 1;
+            line.dirty |= write;
+            let sets = &mut self.caches[usize::from(me)].sets;
+            sets.put_first(&self.shape, way, line.number, line.version);
+            return self.hit_ps;
+        }
         // An owner that has lost the line to other lines is none.
-        let owner_has_it = line.is_owned()
-            && owner != me
-            && self.sets[usize::from(owner)].peek(number, line.version);
+        let other_owner = line.holder.other_owner(me).and_then(|owner| {
+            let owner = &self.caches[usize::from(owner)];
+            let has_it = owner.sets.peek(&self.shape, line.number, line.version);
+            has_it.then_some(&owner.place)
+        });
 
-        let mut cost_ps;
-        let mut leaves_llc = false;
-        let mut leaves_bus = false;
+        let mut served = Served {
+            cost_ps: self.hit_ps,
+            miss: !valid,
+            leaves_llc: false,
+            leaves_bus: false,
+        };
         if valid {
             stats.upgrades += 1;
-            cost_ps = self.hit_ps;
         } else {
-            if line.is_untouched() {
-                stats.misses_first += 1;
-            }
-            if way.found() {
-                stats.misses_coherence += 1;
-            }
-            if owner_has_it && line.dirty {
+            stats.misses_coherence += u64::from(way.found());
+            if let Some(owner) = other_owner
+                && line.dirty
+            {
                 stats.transfers += 1;
-                let distance = place.distance_to(&self.places[usize::from(owner)]);
-                cost_ps = self.transfer_ps[distance];
-                leaves_llc = distance > 0;
-                leaves_bus = distance > 1;
-                stats.bus_transfers += u64::from(leaves_llc);
+                let distance = place.distance_to(owner);
+                served.cost_ps = self.transfer_ps[distance];
+                served.leaves_llc = distance > 0;
+                served.leaves_bus = distance > 1;
+                stats.bus_transfers += u64::from(served.leaves_llc);
             } else if self.llc_hit_ps > 0 && line.llcs & place.llc_bit != 0 {
                 stats.from_llc += 1;
-                cost_ps = self.llc_hit_ps;
+                served.cost_ps = self.llc_hit_ps;
             } else {
+                stats.misses_first += u64::from(line.holder == Holder::UNTOUCHED);
                 stats.from_memory += 1;
-                cost_ps = self.miss_ps;
-                leaves_llc = true;
+                served.cost_ps = self.miss_ps;
+                served.leaves_llc = true;
             }
         }
-        let others_may_have_it = owner_has_it || line.is_shared();
-        if miss.write {
+        let others_may_have_it = other_owner.is_some() || line.holder == Holder::SHARED;
+        if write {
             if others_may_have_it {
                 stats.invalidations += 1;
                 // A dirty line's transfer is its invalidation too.
                 if valid || !line.dirty {
                     let distance = place.farthest(line.llcs);
-                    cost_ps = cost_ps.max(self.transfer_ps[distance]);
-                    stats.bus_invalidations += u64::from(distance > 0 && !leaves_llc);
-                    leaves_llc |= distance > 0;
-                    leaves_bus |= distance > 1;
+                    served.cost_ps = served.cost_ps.max(self.transfer_ps[distance]);
+                    stats.bus_invalidations += u64::from(distance > 0 && !served.leaves_llc);
+                    served.leaves_llc |= distance > 0;
+                    served.leaves_bus |= distance > 1;
                 }
             }
             line.become_modified(me, place.llc_bit);
         } else {
             line.add_reader(me, place.llc_bit, others_may_have_it);
         }
-        let version = line.version;
-        self.sets[usize::from(me)].put_first(way, number, version);
-
-        if leaves_llc {
-            let now_ps = miss.now.ns() * 1_000;
-            let wait = match self.buses.as_mut_slice() {
-                [bus] => bus.transaction(now_ps),
-                // What concerns caches on another bus is on all of them.
-                buses if leaves_bus => {
-                    let waits = buses.iter_mut().map(|bus| bus.transaction(now_ps));
-                    waits.max().unwrap_or_default()
-                }
-                buses => buses[place.bus as usize].transaction(now_ps),
-            };
-            if wait > 0 {
-                stats.bus_wait_ps += wait;
-                cost_ps += wait;
-            }
-        }
-        stats.wait_ps += cost_ps.saturating_sub(self.hit_ps);
-        if let Some(counts) = &mut self.by_offset {
-            let line = (miss.address % PAGE_BYTES) >> self.line_shift;
-            counts[line as usize].add(!valid, leaves_llc);
-        }
-        self.by_structure[Structure::of(miss.address) as usize].add(!valid, leaves_llc);
-        Access {
-            cost_ps,
-            miss: !valid,
-        }
+        let sets = &mut self.caches[usize::from(me)].sets;
+        sets.put_first(&self.shape, way, line.number, line.version);
+        self.beyond
+            .serve(|| now, line, &place, stats, self.hit_ps, served)
     }
 
     /// `cpu` ran an application for `user_ns`, which brought lines of its own into the cache.
@@ -447,12 +500,14 @@ impl CacheModel {
     #[inline]
     pub fn evict(&mut self, cpu: CpuId, user_ns: u64) {
         let me = usize::from(self.cpus[cpu.index()].cache);
-        self.sets[me].stream(user_ns, self.evict_lines_per_ms);
+        let sets = &mut self.caches[me].sets;
+        sets.stream(&self.shape, user_ns, self.evict_lines_per_ms);
     }
 
     /// Host memory that the model occupies, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let sets: usize = self.sets.iter().map(Sets::memory_bytes).sum();
+        let caches = self.caches.iter();
+        let sets: usize = caches.map(|cache| cache.sets.memory_bytes()).sum();
         sets + self.directory.memory_bytes()
     }
 }
@@ -477,6 +532,62 @@ impl Place {
             1
         } else {
             0
+        }
+    }
+}
+
+impl Beyond {
+    /// Counts an access that a CPU's cache did not serve alone, and lets it wait for the bus if it has to.
+    /// Returns its cost with that wait.
+    #[inline(always)]
+    fn serve(
+        &mut self,
+        now: impl FnOnce() -> Instant,
+        line: &Line,
+        place: &Place,
+        stats: &mut CacheStats,
+        hit_ps: u64,
+        served: Served,
+    ) -> u64 {
+        let mut cost_ps = served.cost_ps;
+        let counts = &mut self.by_structure[line.structure as usize];
+        if served.miss {
+            count(&mut counts.misses);
+        }
+        if served.leaves_llc {
+            count(&mut counts.bus_transactions);
+            if !self.buses.is_empty() {
+                let wait_ps = self.wait_for_bus(now(), place.bus, served.leaves_bus);
+                stats.bus_wait_ps += wait_ps;
+                cost_ps += wait_ps;
+            }
+        }
+        stats.wait_ps += cost_ps.saturating_sub(hit_ps);
+        if self.by_offset.is_some() {
+            self.count_offset(line.number, &served);
+        }
+        cost_ps
+    }
+
+    #[cold]
+    fn count_offset(&mut self, line: u32, served: &Served) {
+        let counts = self.by_offset.as_deref_mut().unwrap_or_default();
+        let place = line as usize % counts.len();
+        counts[place].misses += u64::from(served.miss);
+        counts[place].bus_transactions += u64::from(served.leaves_llc);
+    }
+
+    /// Books a transaction at `now`: on the bus of a cache, or on every bus. Returns how long it waits.
+    fn wait_for_bus(&mut self, now: Instant, bus: u32, on_all: bool) -> u64 {
+        let now_ps = now.ns() * 1_000;
+        match self.buses.as_mut_slice() {
+            [bus] => bus.transaction(now_ps),
+            // What concerns caches on another bus is on all of them.
+            buses if on_all => {
+                let waits = buses.iter_mut().map(|bus| bus.transaction(now_ps));
+                waits.max().unwrap_or_default()
+            }
+            buses => buses[bus as usize].transaction(now_ps),
         }
     }
 }

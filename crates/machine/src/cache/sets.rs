@@ -78,47 +78,113 @@ impl Way {
 ///
 /// Looking at hundreds of candidates is what a simulation of one long run queue does most, so what every such look
 /// does is inlined by order, and what few do is not: a tenth fewer instructions (`tools/instructions`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Sets {
+    /// Empty until the first touch.
+    sets: Vec<Set>,
+    others: Others,
+    /// Foreign lines that came into each set, modulo 2^32.
+    came: u32,
+    /// Sets into which one more came: those before this one.
+    next: u32,
+    /// Rest of a line, in lines × ns per ms.
+    foreign_rest: u64,
+}
+
+/// What the sets of all caches have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
     /// Number of sets minus 1; a power of two minus 1.
     mask: u32,
     ways: u32,
     /// Binary logarithm of the number of sets.
     shift: u32,
-    /// Empty until the first touch.
-    sets: Vec<Set>,
-    others: Others,
-    /// Foreign lines that came into the cache.
-    foreign: u64,
-    /// Rest of a line, in lines × ns per ms.
-    foreign_rest: u64,
+    block: BlockShape,
 }
 
-impl Sets {
+impl Shape {
     pub fn new(sets: u32, ways: u32) -> Self {
-        Sets {
+        Shape {
             mask: sets - 1,
             ways,
             shift: sets.trailing_zeros(),
-            sets: Vec::new(),
-            others: Others::new(ways as usize - 1),
-            foreign: 0,
-            foreign_rest: 0,
+            block: BlockShape::new(ways as usize - 1),
+        }
+    }
+}
+
+impl Sets {
+    /// An application runs for `user_ns` and brings in `lines_per_ms`.
+    #[inline]
+    pub fn stream(&mut self, shape: &Shape, user_ns: u64, lines_per_ms: u64) {
+        let lines = self.foreign_rest + user_ns * lines_per_ms;
+        self.foreign_rest = lines % 1_000_000;
+        // Set 0 takes the first, set 1 the second, and so on.
+        let next = u64::from(self.next) + lines / 1_000_000;
+        self.next = next as u32 & shape.mask;
+        self.came = self
+            .came
+            .wrapping_add(next.wrapping_shr(shape.shift) as u32);
+    }
+
+    /// Uses the copy that its set used last if that is one of `line` of this version; tells whether it is.
+    #[inline(always)]
+    pub fn use_first(&mut self, shape: &Shape, line: u32, version: u32) -> bool {
+        let number = line & shape.mask;
+        let came = self.came(number);
+        let Some(Set { first, .. }) = self.sets.get_mut(number as usize) else {
+            return false;
+        };
+        let is_there = first.line == line
+            && first.copied.version == version
+            && came.wrapping_sub(first.copied.seen) < shape.ways;
+        if is_there {
+            first.copied.seen = came;
+        }
+        is_there
+    }
+
+    /// Whether the copy that its set used last is one of `line` of this version.
+    #[inline(always)]
+    pub fn is_first(&self, shape: &Shape, line: u32, version: u32) -> bool {
+        let number = line & shape.mask;
+        let Some(Set { first, .. }) = self.sets.get(number as usize) else {
+            return false;
+        };
+        first.line == line
+            && first.copied.version == version
+            && self.came(number).wrapping_sub(first.copied.seen) < shape.ways
+    }
+
+    /// Puts a copy of `line` first, in the place of one that it has of whatever version. Returns whether it has.
+    #[inline(always)]
+    pub fn renew(&mut self, shape: &Shape, line: u32, version: u32) -> bool {
+        let number = line & shape.mask;
+        let came = self.came(number);
+        match self.sets.get_mut(number as usize) {
+            Some(Set { first, .. }) if first.line == line => {
+                let found = came.wrapping_sub(first.copied.seen) < shape.ways;
+                first.copied = Copied {
+                    version,
+                    seen: came,
+                };
+                found
+            }
+            _ => self.renew_other(shape, line, version),
         }
     }
 
-    /// An application runs for `user_ns` and brings in `lines_per_ms`.
-    #[inline]
-    pub fn stream(&mut self, user_ns: u64, lines_per_ms: u64) {
-        let lines = self.foreign_rest + user_ns * lines_per_ms;
-        self.foreign += lines / 1_000_000;
-        self.foreign_rest = lines % 1_000_000;
+    #[inline(never)]
+    fn renew_other(&mut self, shape: &Shape, line: u32, version: u32) -> bool {
+        let (way, _) = self.find(shape, line, version);
+        self.put_first(shape, way, line, version);
+        way.found()
     }
 
     /// Looks for a copy of `line`: where it is, and whether it has this version.
     #[inline(always)]
-    pub fn find(&self, line: u32, version: u32) -> (Way, bool) {
-        let number = line & self.mask;
+    pub fn find(&self, shape: &Shape, line: u32, version: u32) -> (Way, bool) {
+        let number = line & shape.mask;
         let mut way = Way {
             set: number,
             came: self.came(number),
@@ -131,8 +197,8 @@ impl Sets {
         let (copied, before) = if set.first.line == line {
             way.place = Place::First;
             (set.first.copied, 0)
-        } else if self.others.have(set.others, line) {
-            let (place, copied, before) = self.others.find(set.others, line);
+        } else if self.others.have(&shape.block, set.others, line) {
+            let (place, copied, before) = self.others.find(&shape.block, set.others, line);
             way.place = Place::Other(place);
             (copied, before + 1)
         } else {
@@ -141,16 +207,17 @@ impl Sets {
         // Counts modulo 2^32: a copy that saw so many foreign lines go by would be found again. An application that
         // brings a line into each set every microsecond needs an hour for that.
         let depth = before.saturating_add(way.came.wrapping_sub(copied.seen));
-        way.found = depth < self.ways;
+        way.found = depth < shape.ways;
         (way, way.found && copied.version == version)
     }
 
     /// Puts a copy of `line` first, in the place of what `way` holds. Nothing else may have happened
     /// to this cache since `way` was found.
     #[inline(always)]
-    pub fn put_first(&mut self, way: Way, line: u32, version: u32) {
+    pub fn put_first(&mut self, shape: &Shape, way: Way, line: u32, version: u32) {
         if self.sets.is_empty() {
-            self.sets = vec![EMPTY; self.mask as usize + 1];
+            self.sets = vec![EMPTY; shape.mask as usize + 1];
+            self.others.allocate(&shape.block);
         }
         let copy = LineCopy {
             line,
@@ -163,12 +230,12 @@ impl Sets {
         let before = std::mem::replace(&mut set.first, copy);
         match way.place {
             Place::First => {}
-            Place::Other(place) => self.others.replace(set.others, place, before),
+            Place::Other(place) => self.others.replace(&shape.block, set.others, place, before),
             Place::Nowhere => {
                 let depth = way.came.wrapping_sub(before.copied.seen).saturating_add(1);
                 // If it is gone now that a line came before it, so are all others.
-                if before.line != FREE && depth < self.ways {
-                    self.others.push(&mut set.others, before);
+                if before.line != FREE && depth < shape.ways {
+                    self.others.push(&shape.block, &mut set.others, before);
                 }
             }
         }
@@ -176,14 +243,14 @@ impl Sets {
 
     /// Whether there is a copy of `line` of this version.
     #[inline(never)]
-    pub fn peek(&self, line: u32, version: u32) -> bool {
-        self.find(line, version).1
+    pub fn peek(&self, shape: &Shape, line: u32, version: u32) -> bool {
+        self.find(shape, line, version).1
     }
 
-    /// How many foreign lines came into a set. Set 0 takes the first, set 1 the second, and so on.
+    /// How many foreign lines came into a set.
     #[inline]
     fn came(&self, set: u32) -> u32 {
-        (self.foreign + u64::from(self.mask ^ set)).wrapping_shr(self.shift) as u32
+        self.came.wrapping_add(u32::from(set < self.next))
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -219,8 +286,15 @@ impl Block {
 /// A block is a ring of places: from that of the copy used last on to those used before it. It holds their
 /// lines, padded so that the host can compare [`LANES`] of them at once, and behind them what else is known of
 /// the copies.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Others {
+    /// All blocks, [`Block::EMPTY`] first; none as long as the cache is empty.
+    blocks: Vec<[u32; LANES]>,
+}
+
+/// What the blocks of all caches have in common.
+#[derive(Clone, Copy, Debug)]
+struct BlockShape {
     /// Places of a block.
     nr: usize,
     /// Units of a block that hold lines, and all of them.
@@ -228,42 +302,40 @@ struct Others {
     units: usize,
     /// Where the rest begins in a block, in words.
     rest: usize,
-    /// All blocks, [`Block::EMPTY`] first.
-    blocks: Vec<[u32; LANES]>,
 }
 
 /// Lines that the host compares at once, and words of a unit.
 const LANES: usize = 4;
 
-impl Others {
+impl BlockShape {
     fn new(nr: usize) -> Self {
         let line_units = nr.div_ceil(LANES);
-        let units = line_units + (2 * nr).div_ceil(LANES);
-        Others {
+        BlockShape {
             nr,
             line_units,
-            units,
+            units: line_units + (2 * nr).div_ceil(LANES),
             rest: line_units * LANES,
-            blocks: vec![[FREE; LANES]; units],
         }
     }
+}
 
+impl Others {
     /// Makes a block.
     #[cold]
-    fn allocate(&mut self) -> Block {
+    fn allocate(&mut self, shape: &BlockShape) -> Block {
         let begin = self.blocks.len();
         assert!(
             begin < 1 << (u32::BITS - Block::PLACE_BITS),
             "a cache has fewer lines"
         );
-        self.blocks.resize(begin + self.units, [FREE; LANES]);
+        self.blocks.resize(begin + shape.units, [FREE; LANES]);
         Block((begin as u32) << Block::PLACE_BITS)
     }
 
     /// Whether there is a copy of `line`, gone or not.
     #[inline(always)]
-    fn have(&self, block: Block, line: u32) -> bool {
-        let units = &self.blocks[block.begin()..][..self.line_units];
+    fn have(&self, shape: &BlockShape, block: Block, line: u32) -> bool {
+        let units = &self.blocks[block.begin()..][..shape.line_units];
         // Without a way out within a unit the compiler compares its lines at once.
         let is_in = |unit: &[u32; LANES]| {
             unit.iter()
@@ -275,17 +347,17 @@ impl Others {
     /// The place of the copy of `line`, which must be there or gone, what else is known of it, and how many of the
     /// others were used after it.
     #[inline(never)]
-    fn find(&self, block: Block, line: u32) -> (u32, Copied, u32) {
-        let words = self.blocks[block.begin()..][..self.units].as_flattened();
+    fn find(&self, shape: &BlockShape, block: Block, line: u32) -> (u32, Copied, u32) {
+        let words = self.blocks[block.begin()..][..shape.units].as_flattened();
         let place = words.iter().take_while(|&&other| other != line).count();
-        let rest = self.rest + 2 * place;
+        let rest = shape.rest + 2 * place;
         let copied = Copied {
             version: words[rest],
             seen: words[rest + 1],
         };
         let first = block.first();
         let before = if place < first {
-            place + self.nr
+            place + shape.nr
         } else {
             place
         } - first;
@@ -294,35 +366,35 @@ impl Others {
 
     /// Puts a copy first, in the place of the one used longest ago.
     #[inline(always)]
-    fn push(&mut self, block: &mut Block, copy: LineCopy) {
+    fn push(&mut self, shape: &BlockShape, block: &mut Block, copy: LineCopy) {
         if block.begin() == 0 {
-            *block = self.allocate();
+            *block = self.allocate(shape);
         }
         // One place back in the ring.
         block.0 = match block.first() {
-            0 => block.0 + self.nr as u32 - 1,
+            0 => block.0 + shape.nr as u32 - 1,
             _ => block.0 - 1,
         };
-        self.put(*block, block.first(), copy);
+        self.put(shape, *block, block.first(), copy);
     }
 
     /// Puts a copy first, in the place of the one in `place`.
     #[inline(never)]
-    fn replace(&mut self, block: Block, place: u32, mut copy: LineCopy) {
+    fn replace(&mut self, shape: &BlockShape, block: Block, place: u32, mut copy: LineCopy) {
         // All used after it go one place further.
         let mut at = block.first();
         while at != place as usize {
-            copy = self.put(block, at, copy);
-            at = if at + 1 == self.nr { 0 } else { at + 1 };
+            copy = self.put(shape, block, at, copy);
+            at = if at + 1 == shape.nr { 0 } else { at + 1 };
         }
-        self.put(block, at, copy);
+        self.put(shape, block, at, copy);
     }
 
     /// Puts a copy in a place; returns what was there.
     #[inline(always)]
-    fn put(&mut self, block: Block, place: usize, copy: LineCopy) -> LineCopy {
-        let words = self.blocks[block.begin()..][..self.units].as_flattened_mut();
-        let rest = self.rest + 2 * place;
+    fn put(&mut self, shape: &BlockShape, block: Block, place: usize, copy: LineCopy) -> LineCopy {
+        let words = self.blocks[block.begin()..][..shape.units].as_flattened_mut();
+        let rest = shape.rest + 2 * place;
         LineCopy {
             line: std::mem::replace(&mut words[place], copy.line),
             copied: Copied {
@@ -374,31 +446,40 @@ mod tests {
             ways in proptest::prop_oneof![1..20u32, 20..=64u32],
             steps in proptest::collection::vec((0..72u32, 0..3u32, 0..40u64), 1..600),
         ) {
-            let mut sets = Sets::new(1, ways);
+            let shape = Shape::new(1, ways);
+            let mut sets = Sets::default();
             let mut listed = Listed { copies: Vec::new(), ways };
             for (line, version, foreign) in steps {
                 // As many lines as fill the set, and some more.
                 let line = line % (ways + 8);
                 // Few of them, so that copies live for some steps.
-                sets.stream(u64::from(foreign == 0), 1_000_000);
+                sets.stream(&shape, u64::from(foreign == 0), 1_000_000);
                 let copy = LineCopy { line, copied: Copied { version, seen: sets.came(0) } };
-                let (way, valid) = sets.find(line, version);
+                let (way, valid) = sets.find(&shape, line, version);
                 proptest::prop_assert_eq!((way.found(), valid), listed.touch(copy));
-                proptest::prop_assert_eq!(sets.peek(line, version), valid);
-                sets.put_first(way, line, version);
+                proptest::prop_assert_eq!(sets.peek(&shape, line, version), valid);
+                if sets.is_first(&shape, line, version) {
+                    proptest::prop_assert!(valid);
+                    proptest::prop_assert!(sets.use_first(&shape, line, version));
+                } else if foreign % 2 == 0 {
+                    proptest::prop_assert_eq!(sets.renew(&shape, line, version), way.found());
+                } else {
+                    sets.put_first(&shape, way, line, version);
+                }
             }
         }
     }
 
     #[test]
     fn sets_do_not_share_their_ways() {
-        let mut sets = Sets::new(4, 2);
+        let shape = Shape::new(4, 2);
+        let mut sets = Sets::default();
         for line in (0..8).chain([8]) {
-            let (way, _) = sets.find(line, 1);
+            let (way, _) = sets.find(&shape, line, 1);
             assert!(!way.found());
-            sets.put_first(way, line, 1);
+            sets.put_first(&shape, way, line, 1);
         }
-        let gone: Vec<u32> = (0..9).filter(|&line| !sets.peek(line, 1)).collect();
+        let gone: Vec<u32> = (0..9).filter(|&line| !sets.peek(&shape, line, 1)).collect();
         assert_eq!(gone, [0]);
     }
 }
