@@ -3,7 +3,8 @@
 //! schedule() in the same situation. Writes `docs/decision-cost.md` with its data and pictures.
 //!
 //! `make bench-decisions`, or `cargo bench -p schedlab-sim --bench decisions -- dss,o1` for some
-//! policies only, which writes nothing but prints; `-- --redraw` draws the pictures of the last measurement.
+//! policies only, which writes nothing but prints; `-- --redraw` draws the pictures of the last measurement;
+//! `-- --simulate` renews what is simulated, the same on every machine, and keeps what was measured natively.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -59,6 +60,18 @@ fn main() {
     check_the_fit();
     if env::args().any(|argument| argument == "--redraw") {
         draw(&read());
+        return;
+    }
+    if env::args().any(|argument| argument == "--simulate") {
+        let mut all = read();
+        for (policy, costs) in &mut all {
+            for (&tasks, cost) in costs {
+                let again = simulate(policy, tasks);
+                (cost.simulated_ns, cost.examined) = (again.simulated_ns, again.examined);
+                println!("{}", row(policy, tasks, cost));
+            }
+        }
+        write_documents(&all, &table(&all));
         return;
     }
     // cargo adds arguments of its own.
@@ -349,7 +362,7 @@ fn told(fit: Option<Fit>) -> String {
     else {
         return "–".to_owned();
     };
-    let a = a.round();
+    let a = format!("{}", a.round()).replace('-', "−");
     let mut text = match growth {
         Growth::Constant => format!("{a}"),
         Growth::Logarithmic => format!("{a} + {b:.1} log₂ n"),
