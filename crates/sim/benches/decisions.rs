@@ -362,7 +362,7 @@ fn told(fit: Option<Fit>) -> String {
     else {
         return "–".to_owned();
     };
-    let a = format!("{}", a.round()).replace('-', "−");
+    let a = a.round().to_string().replace('-', "−");
     let mut text = match growth {
         Growth::Constant => format!("{a}"),
         Growth::Logarithmic => format!("{a} + {b:.1} log₂ n"),
