@@ -364,7 +364,7 @@ fn told(fit: Option<Fit>) -> String {
     };
     let a = a.round().to_string().replace('-', "−");
     let mut text = match growth {
-        Growth::Constant => format!("{a}"),
+        Growth::Constant => a,
         Growth::Logarithmic => format!("{a} + {b:.1} log₂ n"),
         Growth::Linear => format!("{a} + {b:.3} n"),
     };
