@@ -24,8 +24,26 @@ use crate::tasks::Tasks;
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
 
-/// Places whose modelled address is kept.
-const PLACES: usize = 64;
+/// Places whose modelled address was wanted lately, with it. Nothing that is modelled moves.
+struct Places([(Option<usize>, u64); Places::KEPT]);
+
+impl Places {
+    const KEPT: usize = 64;
+
+    fn new() -> Places {
+        Places([(None, 0); Places::KEPT])
+    }
+
+    #[inline]
+    fn get(&self, place: usize) -> Option<u64> {
+        let (kept, address) = self.0[place / 8 % Places::KEPT];
+        (kept == Some(place)).then_some(address)
+    }
+
+    fn keep(&mut self, place: usize, address: u64) {
+        self.0[place / 8 % Places::KEPT] = (Some(place), address);
+    }
+}
 
 /// One virtual CPU.
 pub struct Cpu {
@@ -74,8 +92,7 @@ pub struct Host {
     pub masks: MaskPool,
     pub timers: Timers,
     pub locks: Vec<Lock>,
-    /// Places whose modelled address was wanted lately, with it. Nothing that is modelled moves.
-    places: [(Option<usize>, u64); PLACES],
+    places: Places,
     pub log: VecDeque<String>,
     pub addresses: TaskAddresses,
     pub examine_bytes: u32,
@@ -234,12 +251,11 @@ impl Host {
     /// Where a place lies for the cache model; `None` for a place that is not modelled (the stack).
     #[inline]
     pub fn modelled(&mut self, place: usize) -> Option<u64> {
-        let recent = &self.places[place / 8 % PLACES];
-        if recent.0 == Some(place) {
-            return Some(recent.1);
+        if let Some(address) = self.places.get(place) {
+            return Some(address);
         }
         let address = self.find_modelled(place)?;
-        self.places[place / 8 % PLACES] = (Some(place), address);
+        self.places.keep(place, address);
         Some(address)
     }
 
@@ -340,7 +356,7 @@ impl Runner {
             masks: MaskPool::new(nr_cpus),
             timers: Timers::default(),
             locks: Vec::new(),
-            places: [(None, 0); PLACES],
+            places: Places::new(),
             log: VecDeque::new(),
             addresses: TaskAddresses::new(machine),
             examine_bytes: machine.task_layout.examine_bytes,
@@ -449,5 +465,40 @@ impl Drop for Runner {
     fn drop(&mut self) {
         // SAFETY: `new` made the box. The image goes last, being the last member.
         drop(unsafe { Box::from_raw(self.host) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_that_share_an_entry_are_told_apart() {
+        let mut places = Places::new();
+        let (one, other) = (0x1000, 0x1000 + 8 * Places::KEPT);
+        assert_eq!(places.get(one), None);
+        places.keep(one, 7);
+        assert_eq!((places.get(one), places.get(other)), (Some(7), None));
+        places.keep(other, 8);
+        assert_eq!((places.get(one), places.get(other)), (None, Some(8)));
+        assert_eq!(places.get(other + 1), None, "in the same word");
+    }
+
+    #[test]
+    fn an_op_ends_where_it_began() {
+        let mut cpu = Cpu::new(0);
+        let outer = cpu.begin(OpKind::Dispatch);
+        (cpu.steps, cpu.prefetch) = (5, Some(Instant::from_ns(1)));
+        let inner = cpu.begin(OpKind::Dequeue);
+        assert_eq!((cpu.op, cpu.prefetch), (Some(OpKind::Dequeue), None));
+        assert!(cpu.end(inner));
+        assert_eq!((cpu.op, cpu.steps), (Some(OpKind::Dispatch), 5));
+        cpu.held = 1;
+        assert!(!cpu.end(outer), "a lock is held");
+        let mut cpu = Cpu::new(0);
+        cpu.steps = 5;
+        let op = cpu.begin(OpKind::Tick);
+        assert_eq!(cpu.steps, 0);
+        assert!(cpu.end(op) && cpu.op.is_none());
     }
 }

@@ -53,13 +53,10 @@ pub fn info(ops: &Ops) -> OpsInfo {
 /// Runs an op on the current CPU, which is that of `env`.
 #[inline(always)]
 pub fn run(context: Context, env: &Env<'_>, op: &OpCall) -> i64 {
-    let (cpu, ns) = context.with(|host| (std::ptr::from_mut(host.current()), host.op_ns));
-    // SAFETY: CPUs neither come nor go, and nobody else looks at this one now.
-    let around = unsafe { (*cpu).begin(op.kind()) };
+    let (around, ns) = context.with(|host| (host.current().begin(op.kind()), host.op_ns));
     env.charge_ns(ns);
     let result = call(context, op);
-    // SAFETY: as above.
-    if !unsafe { (*cpu).end(around) } {
+    if !context.with(|host| host.current().end(around)) {
         leaks_locks(context);
     }
     result

@@ -8,7 +8,7 @@ use crate::ext::{NextTask, Pick};
 use crate::kernel::Kernel;
 use crate::mutation::Mutation;
 use crate::policy::{OpCall, OpKind, Policy};
-use crate::task::{Class, OnRq, ScxState, Task, TaskState};
+use crate::task::{Class, NIL, OnRq, ScxState, Task, TaskState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `update_curr_common()`: what `p` has run since it was last asked.
@@ -73,6 +73,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// locked on entry, `dst` on return.
     pub(crate) fn move_queued_task(&self, c: &Cpu, p: &Task, src: &Cpu, dst: &Cpu) {
         p.on_rq.set(OnRq::Migrating);
+        // Without run queue locks a CPU that has taken it from a queue may wait until it is off its CPU,
+        // and would go on while the ops of the dequeue run: it finds at once that it came too late.
+        if !self.machine.sched_ext.rq_locks && p.holding_cpu.take().is_some() {
+            p.dsq.set(NIL);
+        }
         self.dequeue_task(c, src, p, deq::NOCLOCK);
         self.set_task_cpu(c, p, dst.id);
         self.rq_unlock(c, src);
@@ -337,7 +342,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.context_switch(c, Some(p), prev_state, None);
         self.finish_task(c, p);
         p.migration_pending.set(false);
-        if !(p.allows(c.id) && c.online.get()) {
+        // __migrate_task(): without run queue locks another CPU may have taken it from a queue.
+        let is_here = p.on_rq.get() == OnRq::Queued && p.cpu.get() == c.id;
+        if is_here && !(p.allows(c.id) && c.online.get()) {
             let dst = self.cpu(self.select_fallback_rq(c, p));
             self.move_queued_task(c, p, c, dst);
             self.rq_unlock(c, dst);

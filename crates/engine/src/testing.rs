@@ -235,7 +235,9 @@ impl Policy for Stub {
     fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
         let entry = (env.now.get(), env.cpu.0, op.clone());
         self.log.borrow_mut().push(entry);
-        env.charge_ps(self.op_ns * 1_000);
+        // As the policy's side does: the virtual kernel leaves the costs of calls to it.
+        let costs = &env.machine.sched_ext;
+        env.charge_ns(costs.op_ns + self.op_ns);
         let shared = &self.shared;
         let asker = Asker {
             shared: shared.clone(),
@@ -249,9 +251,18 @@ impl Policy for Stub {
             if let Poll::Ready(result) = polled {
                 return result;
             }
-            let request = shared.request.borrow_mut().take();
-            let reply = request.expect("a request").ask(env.kernel);
-            *shared.reply.borrow_mut() = Some(reply);
+            let request = shared.request.borrow_mut().take().expect("a request");
+            let is_kfunc = !matches!(
+                request,
+                Request::Sync
+                    | Request::Lock { .. }
+                    | Request::Unlock { .. }
+                    | Request::TryLock { .. }
+            );
+            if is_kfunc {
+                env.charge_ns(costs.kfunc_ns);
+            }
+            *shared.reply.borrow_mut() = Some(request.ask(env.kernel));
         }
     }
 

@@ -142,7 +142,7 @@ impl<'k> Fibers<'k> {
         assert!(before.is_null(), "a fiber cannot resume another one");
         if fiber.coroutine.done() {
             self.switch.running.set(std::ptr::null());
-            return fiber.ended.expect("a fiber that panicked is not resumed");
+            return fiber.ended.expect("a fiber that ended has said how");
         }
         let result = fiber.coroutine.resume(());
         self.switch.running.set(std::ptr::null());

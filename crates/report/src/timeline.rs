@@ -103,6 +103,16 @@ mod tests {
     }
 
     #[test]
+    fn values_may_come_late() {
+        let mut timeline = Timeline::default();
+        for (us, value) in [(5_000, 1), (1_000, 2), (1_200, 4), (5_900, 3)] {
+            timeline.record(Instant::from_ns(us * 1_000), value);
+        }
+        let expected = [(1_500_000, 3.0), (5_500_000, 2.0)];
+        assert_eq!(timeline.points(1.0), expected);
+    }
+
+    #[test]
     fn there_are_never_too_many() {
         let mut timeline = Timeline::default();
         for ms in 0..100_000 {

@@ -44,7 +44,6 @@ pub extern "C" fn cpu_rq(context: Context, cpu: i32) -> *mut RunQueue {
 
 /// `bpf_get_current_task_btf()`.
 pub extern "C" fn current(context: Context) -> *mut Task {
-    context.charge_kfunc();
     let cpu = context.with(|host| host.cpu as i32);
     on_cpu(context, cpu)
 }

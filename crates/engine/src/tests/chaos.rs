@@ -329,7 +329,12 @@ fn chaos_breaks_no_invariant() {
         Some(seed) => seed..seed + 1,
         None => 0..number("CHAOS_SEEDS").unwrap_or(40),
     };
+    // Two CPUs moved the same task at once, where there are no run queue locks.
+    let pinned = [166, 608]
+        .into_iter()
+        .filter(|_| number("CHAOS_SEED").is_none());
     let failing: Vec<u64> = seeds
+        .chain(pinned)
         .filter(|&seed| std::panic::catch_unwind(|| chaotic(seed)).is_err())
         .collect();
     assert!(

@@ -83,6 +83,23 @@ fn an_op_that_does_not_return_ends_the_run() {
 }
 
 #[test]
+fn the_bound_on_calls_is_that_of_one_op() {
+    let policy = Stub::new(&[Tick], |a, op| async move {
+        if let OpCall::Tick { .. } = op {
+            for _ in 0..crate::consts::BPF_MAX_LOOPS / 3 {
+                a.nr_queued(dsq_id::LOCAL).await;
+            }
+        }
+        0
+    });
+    let mut scenario = scenario(1, vec![hog("p", 100)]);
+    (scenario.machine.sched_ext.kfunc_ns, scenario.machine.hz) = (0, 100);
+    scenario.workload.duration = Some(Duration::from_ms(45));
+    let end = run(scenario, policy, ());
+    assert_eq!(end.exit.kind, ExitKind::Done, "{}", end.exit.message);
+}
+
+#[test]
 fn an_op_that_outlives_the_run_gets_a_short_grace() {
     let sleepy = || {
         Stub::new(&[Tick], |a, op| async move {
