@@ -498,7 +498,8 @@ impl Timers {
             .map_or(Head::NEVER, |entry| entry.head);
     }
 
-    /// Makes a timer void; tells whether it was set.
+    /// Makes a timer void; tells whether it was set. Among many that expire at the same time on the same CPU it is
+    /// looked for one by one: only policies' timers are ever cancelled, and those are few.
     fn cancel(&mut self, slot: u32) -> bool {
         let Some(head) = self.due(slot) else {
             return false;
