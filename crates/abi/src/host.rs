@@ -8,9 +8,10 @@ use schedlab_engine::KernelVersion;
 use schedlab_engine::policy::{Env, OpCall, OpKind, OpsInfo, PolicyLock, Service};
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, Trap};
-use schedlab_machine::{Machine, TaskAddresses};
+use schedlab_machine::Machine;
 use schedlab_trace::{CpuSet, Instant, TaskId};
 
+use crate::fields::Fields;
 use crate::image::Image;
 use crate::kfuncs::time::Timers;
 use crate::layout::{CpuMask, Ops, RunQueue, Task};
@@ -94,8 +95,7 @@ pub struct Host {
     pub locks: Vec<Lock>,
     places: Places,
     pub log: VecDeque<String>,
-    pub addresses: TaskAddresses,
-    pub examine_bytes: u32,
+    pub fields: Fields,
     pub prefetch: bool,
     pub op_ns: u64,
     pub kfunc_ns: u64,
@@ -358,8 +358,7 @@ impl Runner {
             locks: Vec::new(),
             places: Places::new(),
             log: VecDeque::new(),
-            addresses: TaskAddresses::new(machine),
-            examine_bytes: machine.task_layout.examine_bytes,
+            fields: Fields::new(machine),
             prefetch: machine.task_layout.prefetch,
             op_ns: machine.sched_ext.op_ns,
             kfunc_ns: machine.sched_ext.kfunc_ns,

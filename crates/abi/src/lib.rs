@@ -7,6 +7,7 @@
 mod arena;
 pub mod compiler;
 mod dwarf;
+mod fields;
 mod host;
 mod image;
 mod kfuncs;

@@ -120,29 +120,47 @@ fn access(context: Context, address: u64, bytes: u32, write: bool) {
     });
 }
 
-/// Reads or writes the scheduling fields of a task.
-pub extern "C" fn look(context: Context, _: *const c_void, index: u32, write: bool) {
-    let (address, bytes) = context.with(|host| {
-        let address = host.addresses.of(TaskId(index));
-        (address, host.examine_bytes)
+/// An access of the scheduling fields of a task.
+#[inline(always)]
+fn access_fields(context: Context, task: TaskId, write: bool) {
+    match context.with(|host| host.fields.line(task)) {
+        Some(line) => context.env(|env| {
+            let mut cache = env.cache.borrow_mut();
+            let cost_ps = cache.touch_line(env.cpu, || env.now(), line, write);
+            env.charge_ps(cost_ps);
+        }),
+        None => access_range(context, task, write),
+    }
+}
+
+/// The first access of a task's fields, or one that takes several lines.
+#[inline(never)]
+fn access_range(context: Context, task: TaskId, write: bool) {
+    let (address, bytes) = context.with(|host| host.fields.range(task));
+    let line = context.env(|env| env.cache.borrow_mut().only_line(address, bytes));
+    context.with(|host| {
+        let nr_tasks = host.tasks.bound();
+        host.fields.remember(task, line, nr_tasks);
     });
     access(context, address, bytes, write);
 }
 
+/// Reads or writes the scheduling fields of a task.
+pub extern "C" fn look(context: Context, _: *const c_void, index: u32, write: bool) {
+    access_fields(context, TaskId(index), write);
+}
+
 /// A choice looks at a candidate.
 pub extern "C" fn examine(context: Context, _: *const c_void, index: u32) {
+    let task = TaskId(index);
     context.env(|env| {
         env.probes.borrow_mut().examined += 1;
         env.charge_ps(env.machine.policy.examine_ps);
     });
-    let (prefetch, address, bytes) = context.with(|host| {
-        let address = host.addresses.of(TaskId(index));
-        (host.prefetch, address, host.examine_bytes)
-    });
-    if prefetch {
-        examine_ahead(context, address, bytes);
+    if context.with(|host| host.prefetch) {
+        examine_ahead(context, task);
     } else {
-        access(context, address, bytes, false);
+        access_fields(context, task, false);
     }
 }
 
@@ -152,8 +170,9 @@ pub extern "C" fn examine(context: Context, _: *const c_void, index: u32) {
 ///
 /// Model: what a walk prefetches beyond its last candidate is not fetched.
 #[inline(never)]
-fn examine_ahead(context: Context, address: u64, bytes: u32) {
-    let asked = context.with(|host| host.current().prefetch);
+fn examine_ahead(context: Context, task: TaskId) {
+    let (asked, (address, bytes)) =
+        context.with(|host| (host.current().prefetch, host.fields.range(task)));
     let arrived = context.env(|env| {
         let now = env.now();
         let cost_ps = env.cache.borrow_mut().touch_prefetched(

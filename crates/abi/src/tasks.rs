@@ -84,6 +84,11 @@ impl Tasks {
         self.pointer(task)
     }
 
+    /// No task has this number or one above it.
+    pub fn bound(&self) -> usize {
+        self.all.len()
+    }
+
     #[cold]
     fn add(&mut self, task: TaskId) {
         let nr = (task.index() + 1).next_multiple_of(CHUNK);

@@ -136,17 +136,24 @@ struct OfCpu {
 #[derive(Clone, Debug)]
 pub struct CacheModel {
     line_shift: u32,
-    hit_ps: u64,
-    llc_hit_ps: u64,
-    miss_ps: u64,
-    /// By distance: same last-level cache, same node, other node.
-    transfer_ps: [u64; 3],
+    prices: Prices,
     evict_lines_per_ms: u64,
     cpus: Vec<OfCpu>,
     shape: Shape,
     caches: Vec<Cache>,
     directory: Directory,
     beyond: Beyond,
+}
+
+/// What accesses cost, without the wait for the bus.
+#[derive(Clone, Copy, Debug)]
+struct Prices {
+    hit_ps: u64,
+    /// 0: there is no shared last-level cache.
+    llc_hit_ps: u64,
+    miss_ps: u64,
+    /// By distance: same last-level cache, same bus, another bus or node.
+    transfer_ps: [u64; 3],
 }
 
 /// What lies beyond the caches, and the counts of what goes there.
@@ -188,14 +195,16 @@ impl CacheModel {
         let sets = memory.cache_bytes / u64::from(memory.line_bytes) / u64::from(memory.ways);
         CacheModel {
             line_shift: memory.line_bytes.trailing_zeros(),
-            hit_ps: memory.hit_ps,
-            llc_hit_ps: memory.llc_hit_ps,
-            miss_ps: memory.miss_ps,
-            transfer_ps: [
-                memory.transfer_llc_ps,
-                memory.transfer_node_ps,
-                memory.transfer_remote_ps,
-            ],
+            prices: Prices {
+                hit_ps: memory.hit_ps,
+                llc_hit_ps: memory.llc_hit_ps,
+                miss_ps: memory.miss_ps,
+                transfer_ps: [
+                    memory.transfer_llc_ps,
+                    memory.transfer_node_ps,
+                    memory.transfer_remote_ps,
+                ],
+            },
             evict_lines_per_ms: memory.evict_lines_per_ms.into(),
             cpus: (0..nr_cpus as u32)
                 .map(|cpu| OfCpu {
@@ -255,6 +264,12 @@ impl CacheModel {
         self.directory.find(number, || Structure::of(address))
     }
 
+    /// The line that holds all of the `bytes` bytes from `address`, if there is one.
+    pub fn only_line(&mut self, address: u64, bytes: u32) -> Option<LineRef> {
+        let last = address + u64::from(bytes.max(1)) - 1;
+        (self.line_of(address) == self.line_of(last)).then(|| self.line_at(address))
+    }
+
     /// `cpu` accesses the line that holds `address`, as [`CacheModel::touch_line`].
     pub fn touch(&mut self, cpu: CpuId, now: Instant, address: u64, write: bool) -> u64 {
         let line = self.line_at(address);
@@ -277,55 +292,48 @@ impl CacheModel {
         line: LineRef,
         write: bool,
     ) -> u64 {
+        if write {
+            self.write_line(cpu, now, line)
+        } else {
+            self.read_line(cpu, now(), line)
+        }
+    }
+
+    /// The usual cases of a write; the others are not inlined.
+    #[inline(always)]
+    fn write_line(&mut self, cpu: CpuId, now: impl Fn() -> Instant, line: LineRef) -> u64 {
         let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
         let me = *me;
         let entry = self.directory.line(line);
         let (number, version) = (entry.number, entry.version);
         let shape = &self.shape;
-        if entry.holder.lets(me, write) {
+        let hit_ps = self.prices.hit_ps;
+        if entry.holder.lets(me, true) {
             // Most hits are of the copy that its set used last.
             let sets = &mut self.caches[usize::from(me)].sets;
             if sets.use_first(shape, number, version) {
                 count(&mut stats.hits);
-                entry.dirty |= write;
-                return self.hit_ps;
+                entry.dirty = true;
+                return hit_ps;
             }
-        } else if let Some(owner) = entry.holder.other_owner(me) {
+        } else if entry.holder.other_owner(me).is_some() {
             // What one CPU tells another: most misses.
-            let Cache { place: from, sets } = &self.caches[usize::from(owner)];
             if entry.dirty
-                && (sets.is_first(shape, number, version) || sets.peek(shape, number, version))
+                && let Some(owner) = other_owner(&self.caches, shape, me, entry)
             {
-                let from = *from;
                 let Cache { place, sets } = &mut self.caches[usize::from(me)];
-                let distance = place.distance_to(&from);
-                count(&mut stats.transfers);
-                if distance > 0 {
-                    count(&mut stats.bus_transfers);
-                }
-                if write {
-                    // The transfer is the invalidation too.
-                    count(&mut stats.invalidations);
-                    entry.become_modified(me, place.llc_bit);
-                } else {
-                    entry.add_reader(me, place.llc_bit, true);
-                }
-                if sets.renew(shape, number, entry.version) {
+                // The transfer is the invalidation too.
+                count(&mut stats.invalidations);
+                let served = self.prices.fetch(entry, Some(owner), place, stats);
+                entry.become_modified(me, place.llc_bit);
+                if sets.renew(shape, number, entry.version).is_some() {
                     count(&mut stats.misses_coherence);
                 }
-                let served = Served {
-                    cost_ps: self.transfer_ps[distance],
-                    miss: true,
-                    leaves_llc: distance > 0,
-                    leaves_bus: distance > 1,
-                };
-                return self
-                    .beyond
-                    .serve(&now, entry, place, stats, self.hit_ps, served);
+                return self.beyond.serve(&now, entry, place, stats, hit_ps, served);
             }
-        } else if write && entry.holder == Holder::SHARED {
+        } else if entry.holder == Holder::SHARED {
             let Cache { place, sets } = &mut self.caches[usize::from(me)];
-            if sets.is_first(shape, number, version) {
+            if sets.use_first(shape, number, version) {
                 // Read before, as a rule by the same CPU.
                 let distance = place.farthest(entry.llcs);
                 count(&mut stats.upgrades);
@@ -334,19 +342,17 @@ impl CacheModel {
                     count(&mut stats.bus_invalidations);
                 }
                 entry.become_modified(me, place.llc_bit);
-                sets.renew(shape, number, entry.version);
+                sets.set_version(shape, number, entry.version);
                 let served = Served {
-                    cost_ps: self.hit_ps.max(self.transfer_ps[distance]),
+                    cost_ps: hit_ps.max(self.prices.transfer_ps[distance]),
                     miss: false,
                     leaves_llc: distance > 0,
                     leaves_bus: distance > 1,
                 };
-                return self
-                    .beyond
-                    .serve(&now, entry, place, stats, self.hit_ps, served);
+                return self.beyond.serve(&now, entry, place, stats, hit_ps, served);
             }
         }
-        self.touch_other(cpu, now(), line, write)
+        self.write_other(cpu, now(), line)
     }
 
     /// The number of the line that holds `address`.
@@ -406,7 +412,7 @@ impl CacheModel {
         let waited_ps = self.stats(cpu).wait_ps;
         let fetch_ps = self.touch_range(cpu, asked, address, bytes, false);
         let lead_ps = now.since(asked).ns() * 1_000;
-        let hits_ps = lines * self.hit_ps;
+        let hits_ps = lines * self.prices.hit_ps;
         let cost_ps = fetch_ps.saturating_sub(lead_ps).max(hits_ps);
         self.cpus[cpu.index()].stats.wait_ps = waited_ps + (cost_ps - hits_ps);
         cost_ps
@@ -420,79 +426,85 @@ impl CacheModel {
         self.cpus[cpu.index()].stats.wait_ps = waited_ps;
     }
 
-    /// As [`CacheModel::touch_line`], in all cases.
+    /// `cpu` reads `line`. A look at one of many candidates is a read that memory serves, as the looks at the others
+    /// have put the line out.
     #[inline(never)]
-    fn touch_other(&mut self, cpu: CpuId, now: Instant, line: LineRef, write: bool) -> u64 {
+    fn read_line(&mut self, cpu: CpuId, now: Instant, line: LineRef) -> u64 {
+        let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
+        let me = *me;
+        let entry = self.directory.line(line);
+        let (number, version) = (entry.number, entry.version);
+        let shape = &self.shape;
+        let mut owner = None;
+        let others_may_have_it;
+        if entry.holder.lets(me, false) {
+            let sets = &mut self.caches[usize::from(me)].sets;
+            if sets.use_first(shape, number, version) {
+                count(&mut stats.hits);
+                return self.prices.hit_ps;
+            }
+            others_may_have_it = entry.holder == Holder::SHARED;
+        } else {
+            owner = other_owner(&self.caches, shape, me, entry);
+            others_may_have_it = owner.is_some();
+        }
+        let Cache { place, sets } = &mut self.caches[usize::from(me)];
+        if let Some(copied) = sets.bring(shape, number, version) {
+            if copied == version {
+                count(&mut stats.hits);
+                return self.prices.hit_ps;
+            }
+            count(&mut stats.misses_coherence);
+        }
+        let served = self.prices.fetch(entry, owner, place, stats);
+        entry.add_reader(me, place.llc_bit, others_may_have_it);
+        self.beyond
+            .serve(|| now, entry, place, stats, self.prices.hit_ps, served)
+    }
+
+    /// `cpu` writes `line`, in all cases.
+    #[inline(never)]
+    fn write_other(&mut self, cpu: CpuId, now: Instant, line: LineRef) -> u64 {
         let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
         let me = *me;
         let line = self.directory.line(line);
-        let Cache { place, sets } = &self.caches[usize::from(me)];
-        let place = *place;
-        let (way, valid) = sets.find(&self.shape, line.number, line.version);
-        if valid && line.holder.lets(me, write) {
-            stats.hits += 1;
-            line.dirty |= write;
-            let sets = &mut self.caches[usize::from(me)].sets;
-            sets.put_first(&self.shape, way, line.number, line.version);
-            return self.hit_ps;
+        let entry = *line;
+        let owner = other_owner(&self.caches, &self.shape, me, &entry);
+        let Cache { place, sets } = &mut self.caches[usize::from(me)];
+        let copied = sets.bring(&self.shape, entry.number, entry.version);
+        let valid = copied == Some(entry.version);
+        if valid && entry.holder.lets(me, true) {
+            count(&mut stats.hits);
+            line.dirty = true;
+            return self.prices.hit_ps;
         }
-        // An owner that has lost the line to other lines is none.
-        let other_owner = line.holder.other_owner(me).and_then(|owner| {
-            let owner = &self.caches[usize::from(owner)];
-            let has_it = owner.sets.peek(&self.shape, line.number, line.version);
-            has_it.then_some(&owner.place)
-        });
-
-        let mut served = Served {
-            cost_ps: self.hit_ps,
-            miss: !valid,
-            leaves_llc: false,
-            leaves_bus: false,
+        let mut served = if valid {
+            count(&mut stats.upgrades);
+            Served {
+                cost_ps: self.prices.hit_ps,
+                miss: false,
+                leaves_llc: false,
+                leaves_bus: false,
+            }
+        } else {
+            stats.misses_coherence += u64::from(copied.is_some());
+            self.prices.fetch(&entry, owner, place, stats)
         };
-        if valid {
-            stats.upgrades += 1;
-        } else {
-            stats.misses_coherence += u64::from(way.found());
-            if let Some(owner) = other_owner
-                && line.dirty
-            {
-                stats.transfers += 1;
-                let distance = place.distance_to(owner);
-                served.cost_ps = self.transfer_ps[distance];
-                served.leaves_llc = distance > 0;
-                served.leaves_bus = distance > 1;
-                stats.bus_transfers += u64::from(served.leaves_llc);
-            } else if self.llc_hit_ps > 0 && line.llcs & place.llc_bit != 0 {
-                stats.from_llc += 1;
-                served.cost_ps = self.llc_hit_ps;
-            } else {
-                stats.misses_first += u64::from(line.holder == Holder::UNTOUCHED);
-                stats.from_memory += 1;
-                served.cost_ps = self.miss_ps;
-                served.leaves_llc = true;
+        if owner.is_some() || entry.holder == Holder::SHARED {
+            count(&mut stats.invalidations);
+            // A dirty line's transfer is its invalidation too.
+            if valid || !entry.dirty {
+                let distance = place.farthest(entry.llcs);
+                served.cost_ps = served.cost_ps.max(self.prices.transfer_ps[distance]);
+                stats.bus_invalidations += u64::from(distance > 0 && !served.leaves_llc);
+                served.leaves_llc |= distance > 0;
+                served.leaves_bus |= distance > 1;
             }
         }
-        let others_may_have_it = other_owner.is_some() || line.holder == Holder::SHARED;
-        if write {
-            if others_may_have_it {
-                stats.invalidations += 1;
-                // A dirty line's transfer is its invalidation too.
-                if valid || !line.dirty {
-                    let distance = place.farthest(line.llcs);
-                    served.cost_ps = served.cost_ps.max(self.transfer_ps[distance]);
-                    stats.bus_invalidations += u64::from(distance > 0 && !served.leaves_llc);
-                    served.leaves_llc |= distance > 0;
-                    served.leaves_bus |= distance > 1;
-                }
-            }
-            line.become_modified(me, place.llc_bit);
-        } else {
-            line.add_reader(me, place.llc_bit, others_may_have_it);
-        }
-        let sets = &mut self.caches[usize::from(me)].sets;
-        sets.put_first(&self.shape, way, line.number, line.version);
+        line.become_modified(me, place.llc_bit);
+        sets.set_version(&self.shape, line.number, line.version);
         self.beyond
-            .serve(|| now, line, &place, stats, self.hit_ps, served)
+            .serve(|| now, line, place, stats, self.prices.hit_ps, served)
     }
 
     /// `cpu` ran an application for `user_ns`, which brought lines of its own into the cache.
@@ -532,6 +544,65 @@ impl Place {
             1
         } else {
             0
+        }
+    }
+}
+
+/// The cache that owns `line`, if that is not `me`. An owner that has lost the line to other lines is none.
+#[inline(always)]
+fn other_owner(caches: &[Cache], shape: &Shape, me: u16, line: &Line) -> Option<Place> {
+    let Cache { place, sets } = &caches[usize::from(line.holder.other_owner(me)?)];
+    let has_it = sets.is_first(shape, line.number, line.version)
+        || sets.peek(shape, line.number, line.version);
+    has_it.then_some(*place)
+}
+
+impl Prices {
+    /// Who serves a miss of `line` below the cache at `to`: its `owner` if that has it modified, the shared cache, or
+    /// memory. Counts it.
+    #[inline(always)]
+    fn fetch(
+        &self,
+        line: &Line,
+        owner: Option<Place>,
+        to: &Place,
+        stats: &mut CacheStats,
+    ) -> Served {
+        match owner {
+            Some(owner) if line.dirty => {
+                let distance = to.distance_to(&owner);
+                count(&mut stats.transfers);
+                if distance > 0 {
+                    count(&mut stats.bus_transfers);
+                }
+                Served {
+                    cost_ps: self.transfer_ps[distance],
+                    miss: true,
+                    leaves_llc: distance > 0,
+                    leaves_bus: distance > 1,
+                }
+            }
+            _ if self.llc_hit_ps > 0 && line.llcs & to.llc_bit != 0 => {
+                count(&mut stats.from_llc);
+                Served {
+                    cost_ps: self.llc_hit_ps,
+                    miss: true,
+                    leaves_llc: false,
+                    leaves_bus: false,
+                }
+            }
+            _ => {
+                count(&mut stats.from_memory);
+                if line.holder == Holder::UNTOUCHED {
+                    count(&mut stats.misses_first);
+                }
+                Served {
+                    cost_ps: self.miss_ps,
+                    miss: true,
+                    leaves_llc: true,
+                    leaves_bus: false,
+                }
+            }
         }
     }
 }
