@@ -57,7 +57,9 @@ fn simulate(
     seed: u64,
 ) -> PyResult<String> {
     let spec = specification(workload, scheduler, machine, cpus, seed);
-    let result = py.detach(|| schedlab_sim::run(&spec, ())).map_err(wrong)?;
+    let result = py
+        .detach(|| schedlab_sim::run(&spec, None))
+        .map_err(wrong)?;
     serde_json::to_string(&result).map_err(wrong)
 }
 

@@ -234,7 +234,7 @@ fn sums(policy: &str, tasks: u32, ms: u32) -> [f64; 4] {
             MACHINE,
         )
     };
-    let result = schedlab_sim::run(&spec, ()).unwrap_or_else(|error| panic!("{error}"));
+    let result = schedlab_sim::run(&spec, None).unwrap_or_else(|error| panic!("{error}"));
     assert!(result.is_done(), "{policy}: {:?}", result.message);
     let number = |name| result.measures.number(name).expect("every run has it");
     let calls = number("schedule.calls");

@@ -58,7 +58,7 @@ fn spec(case: &Case) -> SimSpec {
 /// Runs a case and returns its context switches and the seconds it took.
 fn run(case: &Case) -> (f64, f64) {
     let start = Instant::now();
-    let result = schedlab_sim::run(&spec(case), ()).expect("the case names what exists");
+    let result = schedlab_sim::run(&spec(case), None).expect("the case names what exists");
     let seconds = start.elapsed().as_secs_f64();
     assert_eq!(result.exit, "done", "{}: {:?}", case.name, result.message);
     let measure = |name| result.measures.number(name);

@@ -159,7 +159,7 @@ pub(crate) enum Loaded {
 }
 
 /// What a run left behind, whatever the policy was.
-pub(crate) struct Ended<R> {
+pub(crate) struct Ended {
     pub(crate) exit: ExitInfo,
     pub(crate) failure: Option<WorkloadFailure>,
     pub(crate) stuck: Option<WorkloadFailure>,
@@ -171,7 +171,6 @@ pub(crate) struct Ended<R> {
     pub(crate) probes: Vec<Probes>,
     pub(crate) cache: CacheModel,
     pub(crate) unfinished: Vec<TaskId>,
-    pub(crate) recorder: R,
 }
 
 /// Finds a scheduler, without loading it.
@@ -225,7 +224,8 @@ impl Loaded {
         }
     }
 
-    pub(crate) fn run<R: Recorder>(self, scenario: Scenario, recorder: R) -> Ended<R> {
+    /// Runs to the scenario's end, and gives the recorder back.
+    pub(crate) fn run<R: Recorder>(self, scenario: Scenario, recorder: R) -> (Ended, R) {
         match self {
             Loaded::Baseline => run(scenario, NoPolicy::new(), recorder),
             Loaded::Native(policy) => run(scenario, *policy, recorder),
@@ -233,7 +233,7 @@ impl Loaded {
     }
 }
 
-fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> Ended<R> {
+fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> (Ended, R) {
     let RunEnd {
         exit,
         failure,
@@ -249,7 +249,7 @@ fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> En
         recorder,
         ..
     } = schedlab_engine::run(scenario, policy, recorder);
-    Ended {
+    let ended = Ended {
         exit,
         failure,
         stuck,
@@ -261,8 +261,8 @@ fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> En
         probes,
         cache,
         unfinished,
-        recorder,
-    }
+    };
+    (ended, recorder)
 }
 
 #[cfg(test)]

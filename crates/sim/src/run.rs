@@ -108,11 +108,11 @@ pub fn check(spec: &SimSpec) -> Result<Vec<String>, SimError> {
     Ok(prepare(spec)?.workload.notes)
 }
 
-/// Runs it. `extra` listens along.
+/// Runs it. `listener` hears every event.
 ///
 /// # Errors
 /// If something it names is not there or cannot be used. How the run ended stands in the result.
-pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> {
+pub fn run(spec: &SimSpec, listener: Option<&mut dyn Recorder>) -> Result<RunResult, SimError> {
     let Prepared {
         machine,
         workload,
@@ -142,7 +142,7 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
     let checkers = spec
         .check
         .then(|| Checkers::new(nr_cpus, Start::Idle, bound));
-    let recorder = (MetricsRecorder::new(nr_cpus, sources), (checkers, extra));
+    let metrics = MetricsRecorder::new(nr_cpus, sources);
     let score = workload.score.clone();
     let mut result = RunResult {
         workload: workload.name.clone(),
@@ -172,9 +172,17 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
     } else {
         RtMode::Kernel
     };
-    let end = policy.run(scenario, recorder);
+    // What most runs are is compiled for itself: no event asks who else listens.
+    let (end, metrics, checkers) = if checkers.is_none() && listener.is_none() {
+        let (end, metrics) = policy.run(scenario, metrics);
+        (end, metrics, None)
+    } else {
+        let mut others = (checkers, listener);
+        let recorder = (metrics, &mut others as &mut dyn Recorder);
+        let (end, (metrics, _)) = policy.run(scenario, recorder);
+        (end, metrics, others.0)
+    };
     (result.exit, result.message) = exit(&end, limited.then_some(spec.time_limit_s));
-    let (metrics, (checkers, _)) = end.recorder;
     if let Some(violations) = checkers.map(Checkers::finish) {
         // Of a run that ended otherwise the end itself is the news; a stall, for one, is a violation too.
         if violations.count() > 0 && result.is_done() {
@@ -222,7 +230,7 @@ pub fn run(spec: &SimSpec, extra: impl Recorder) -> Result<RunResult, SimError> 
 }
 
 /// How a run ended: the exit's name and its explanation.
-fn exit<R>(end: &Ended<R>, time_limit_s: Option<u64>) -> (String, Option<String>) {
+fn exit(end: &Ended, time_limit_s: Option<u64>) -> (String, Option<String>) {
     match &end.failure {
         // Without an end of its own the limit is the workload's.
         None | Some(WorkloadFailure::Endless { .. }) => {}

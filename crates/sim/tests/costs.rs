@@ -46,7 +46,7 @@ fn makespan_ns(folder: &std::path::Path, op_ns: u64, kfunc_ns: u64) -> f64 {
         Scheduler::parse(policy.to_str().unwrap()),
         profile.to_str().unwrap(),
     );
-    let result = schedlab_sim::run(&spec, ()).unwrap();
+    let result = schedlab_sim::run(&spec, None).unwrap();
     assert_eq!(result.exit, "done", "{:?}", result.message);
     result.measures.number("makespan_ns").unwrap()
 }

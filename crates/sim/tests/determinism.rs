@@ -44,7 +44,8 @@ fn specs() -> Vec<SimSpec> {
 /// All that a run leaves behind.
 fn bytes(spec: &SimSpec) -> Vec<u8> {
     let mut events = Bytes::default();
-    let result = schedlab_sim::run(spec, &mut events).unwrap_or_else(|error| panic!("{error}"));
+    let result =
+        schedlab_sim::run(spec, Some(&mut events)).unwrap_or_else(|error| panic!("{error}"));
     assert!(
         result.is_done(),
         "{}: {:?}",

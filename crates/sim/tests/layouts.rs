@@ -14,7 +14,7 @@ fn run(layout: Option<&str>) -> RunResult {
             "ppro-200x4",
         )
     };
-    let result = schedlab_sim::run(&spec, ()).unwrap();
+    let result = schedlab_sim::run(&spec, None).unwrap();
     assert!(result.is_done(), "{layout:?}: {:?}", result.message);
     result
 }

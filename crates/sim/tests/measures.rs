@@ -64,7 +64,8 @@ fn run_workload(workload: &str, scheduler: &str, machine: &str, cpus: usize) -> 
         check: true,
         ..SimSpec::new(workload, Scheduler::parse(scheduler), machine)
     };
-    schedlab_sim::run(&spec, ()).unwrap_or_else(|error| panic!("{workload}, {scheduler}: {error}"))
+    schedlab_sim::run(&spec, None)
+        .unwrap_or_else(|error| panic!("{workload}, {scheduler}: {error}"))
 }
 
 #[test]

@@ -219,7 +219,7 @@ impl Definition {
     /// # Errors
     /// If it cannot be begun.
     pub fn row(&self, job: u64) -> Result<Row, SweepError> {
-        let result = schedlab_sim::run(&self.spec(job), ())?;
+        let result = schedlab_sim::run(&self.spec(job), None)?;
         Ok(Row::new(self, job, &result))
     }
 
@@ -230,7 +230,7 @@ impl Definition {
     pub fn run(&self, run: u64) -> Result<Vec<Row>, SweepError> {
         let mut jobs = self.jobs_of(run).peekable();
         let first = *jobs.peek().expect("a run has a job");
-        let result = schedlab_sim::run(&self.spec(first), ())?;
+        let result = schedlab_sim::run(&self.spec(first), None)?;
         Ok(jobs.map(|job| Row::new(self, job, &result)).collect())
     }
 }

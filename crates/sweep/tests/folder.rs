@@ -86,7 +86,7 @@ fn rows_are_those_of_single_runs_and_are_read_back() {
     assert_eq!(definition.jobs(), 15 * 2 * 2);
     for (job, row) in rows.iter().enumerate() {
         assert_eq!(row.job, job as u64);
-        let result = schedlab_sim::run(&definition.spec(row.job), ()).unwrap();
+        let result = schedlab_sim::run(&definition.spec(row.job), None).unwrap();
         assert_eq!(*row, Row::new(&definition, row.job, &result));
         assert!(row.is_done() && row.value("score").is_some());
         assert_eq!(

@@ -294,7 +294,7 @@ fn simulate(
             if let Some(result) = journal.find(spec) {
                 return Ok(result);
             }
-            let result = schedlab_sim::run(spec, ())?;
+            let result = schedlab_sim::run(spec, None)?;
             // What a path names may change between two calls.
             if !names_a_file(spec) {
                 journal.keep(&result)?;

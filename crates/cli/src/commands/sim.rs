@@ -144,7 +144,7 @@ pub fn simulate(specs: &[SimSpec], common: &SimCommon) -> Result<Vec<RunResult>,
     batch::run_all(
         specs,
         threads,
-        |spec| schedlab_sim::run(spec, ()),
+        |spec| schedlab_sim::run(spec, None),
         |done| progress.update(done),
     )
 }
@@ -153,7 +153,7 @@ fn traced(spec: &SimSpec, path: &Path) -> anyhow::Result<RunResult> {
     let output = Output::create(path)?;
     let cpus = schedlab_sim::nr_cpus(spec)?;
     let mut writer = PerfettoWriter::new(output, cpus, &format!("{}.0", spec.kernel));
-    let result = schedlab_sim::run(spec, &mut writer)?;
+    let result = schedlab_sim::run(spec, Some(&mut writer))?;
     writer
         .finish()
         .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))?
