@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_char, c_void};
 use schedlab_engine::policy::PolicyLock;
 use schedlab_trace::{LockClass, TaskId};
 
+use crate::fields::Place;
 use crate::host::Context;
 
 /// Steps of `can_loop` and of bounded loops in one op: the kernel's bound on both.
@@ -123,26 +124,35 @@ fn access(context: Context, address: u64, bytes: u32, write: bool) {
 /// An access of the scheduling fields of a task.
 #[inline(always)]
 fn access_fields(context: Context, task: TaskId, write: bool) {
-    match context.with(|host| host.fields.line(task)) {
-        Some(line) => context.env(|env| {
+    match context.with(|host| host.fields.place(task)) {
+        Place::Line(line) => context.env(|env| {
             let mut cache = env.cache.borrow_mut();
             let cost_ps = cache.touch_line(env.cpu, || env.now(), line, write);
             env.charge_ps(cost_ps);
         }),
-        None => access_range(context, task, write),
+        Place::Lines => {
+            let (address, bytes) = context.with(|host| host.fields.range(task));
+            access(context, address, bytes, write);
+        }
+        Place::Unknown => access_first(context, task, write),
     }
 }
 
-/// The first access of a task's fields, or one that takes several lines.
+/// The first access of a task's fields.
 #[inline(never)]
-fn access_range(context: Context, task: TaskId, write: bool) {
-    let (address, bytes) = context.with(|host| host.fields.range(task));
+fn access_first(context: Context, task: TaskId, write: bool) {
+    let (address, bytes) = fields_of(context, task);
     let line = context.env(|env| env.cache.borrow_mut().only_line(address, bytes));
-    context.with(|host| {
-        let nr_tasks = host.tasks.bound();
-        host.fields.remember(task, line, nr_tasks);
-    });
+    context.with(|host| host.fields.remember(task, line));
     access(context, address, bytes, write);
+}
+
+/// The address of a task's fields, and how many bytes they have, of whatever a policy takes for a task.
+fn fields_of(context: Context, task: TaskId) -> (u64, u32) {
+    if context.with(|host| task.index() >= host.tasks.bound()) {
+        context.fault(format!("it looks at task {}, which is not there", task.0));
+    }
+    context.with(|host| host.fields.range(task))
 }
 
 /// Reads or writes the scheduling fields of a task.
@@ -171,8 +181,8 @@ pub extern "C" fn examine(context: Context, _: *const c_void, index: u32) {
 /// Model: what a walk prefetches beyond its last candidate is not fetched.
 #[inline(never)]
 fn examine_ahead(context: Context, task: TaskId) {
-    let (asked, (address, bytes)) =
-        context.with(|host| (host.current().prefetch, host.fields.range(task)));
+    let (address, bytes) = fields_of(context, task);
+    let asked = context.with(|host| host.current().prefetch);
     let arrived = context.env(|env| {
         let now = env.now();
         let cost_ps = env.cache.borrow_mut().touch_prefetched(

@@ -106,6 +106,15 @@ fn kfuncs_say_what_they_cannot_do() {
 }
 
 #[test]
+fn only_tasks_that_are_there_are_looked_at() {
+    check("no_task", "it looks at task 4294967295, which is not there");
+    check(
+        "no_task_written",
+        "it looks at task 4000, which is not there",
+    );
+}
+
+#[test]
 fn faults_on_several_threads_at_once() {
     std::thread::scope(|scope| {
         for kind in ["null", "divide", "stack", "frame", "wild"] {

@@ -264,6 +264,27 @@ fn prefetching_hides_what_the_examination_before_took() {
     assert_eq!(ns_of_tick("plain+prefetch"), [5 * 340 - 200, 5 * 110]);
 }
 
+#[test]
+fn every_access_of_a_tasks_fields_is_one_of_all_their_lines() {
+    let object = object("library");
+    for (machine, lines) in [("netfinity-8500r", 1), ("xeon-e5645-2x6x2", 2)] {
+        let mut bench = Bench::on(&object, "", Machine::builtin(machine).unwrap());
+        bench.add_task(P);
+        for cpu in [0, 1].map(CpuId) {
+            bench.cpu = cpu;
+            bench.simply(OpCall::Running { task: P }).unwrap();
+        }
+        let cache = bench.cache.borrow();
+        let [first, second] = [0, 1].map(|cpu| *cache.stats(CpuId(cpu)));
+        assert_eq!([first.misses(), first.hits], [3 * lines; 2], "{machine}");
+        assert_eq!(second.misses(), 3 * lines, "{machine}");
+        // What the first wrote comes from its cache; what the second only reads is shared from then on.
+        assert_eq!(second.transfers, 2 * lines, "{machine}");
+        assert_eq!(second.upgrades, lines, "{machine}");
+        assert_eq!(second.hits, 2 * lines, "{machine}");
+    }
+}
+
 /// Everything that a run can see of a policy: requests, results, time, cache.
 fn measures(cc: &str) -> String {
     let object = object_with("library", cc);

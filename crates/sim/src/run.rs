@@ -353,3 +353,45 @@ fn cache_measures(cache: &CacheModel, nr_cpus: usize, measures: &mut Measures) {
     }
     measures.int("cache.bus_wait_ns", sum(|stats| stats.bus_wait_ps) / 1_000);
 }
+
+#[cfg(test)]
+mod tests {
+    use schedlab_trace::{Event, Instant};
+
+    use super::*;
+    use crate::Scheduler;
+
+    /// Counts events.
+    struct Heard(u64);
+
+    impl Recorder for Heard {
+        fn record(&mut self, _: Instant, _: CpuId, _: Event) {
+            self.0 += 1;
+        }
+    }
+
+    #[test]
+    fn whoever_was_asked_to_listens_and_changes_nothing() {
+        let mut measures = None;
+        for (check, listens) in [(false, false), (false, true), (true, false), (true, true)] {
+            // The second task waits for the first: longer than the watchdog's bound, if it cared for real-time tasks.
+            let spec = SimSpec {
+                cpus: Some(1),
+                check,
+                ..SimSpec::new(
+                    "cpu:tasks=2,run=50s,loops=1,duration=0,policy=fifo:1",
+                    Scheduler::parse("kernel"),
+                    "laptop",
+                )
+            };
+            let mut heard = Heard(0);
+            let listener: Option<&mut dyn Recorder> = if listens { Some(&mut heard) } else { None };
+            let result = run(&spec, listener).unwrap();
+            let exit = if check { VIOLATION } else { RunResult::DONE };
+            assert_eq!(result.exit, exit, "{:?}", result.message);
+            assert_eq!(heard.0 > 0, listens, "check: {check}");
+            let first = measures.get_or_insert_with(|| result.measures.clone());
+            assert_eq!(*first, result.measures, "{check} {listens}");
+        }
+    }
+}

@@ -282,8 +282,8 @@ impl CacheModel {
     /// CPUs may call a little out of the order of their times: ownership follows the order of the
     /// calls, the wait for the bus that of the times (see [`crate::bus`]).
     ///
-    /// Inlined, as callers know whether they write; what is rare is not ([`CacheModel::touch_other`]). Most
-    /// accesses never ask for the time.
+    /// Inlined, as callers know whether they write; so are the usual cases of a write, most of which never ask for
+    /// the time.
     #[inline(always)]
     pub fn touch_line(
         &mut self,
@@ -462,7 +462,7 @@ impl CacheModel {
             .serve(|| now, entry, place, stats, self.prices.hit_ps, served)
     }
 
-    /// `cpu` writes `line`, in all cases.
+    /// `cpu` writes `line`, which no other cache holds modified.
     #[inline(never)]
     fn write_other(&mut self, cpu: CpuId, now: Instant, line: LineRef) -> u64 {
         let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
@@ -488,18 +488,15 @@ impl CacheModel {
             }
         } else {
             stats.misses_coherence += u64::from(copied.is_some());
-            self.prices.fetch(&entry, owner, place, stats)
+            self.prices.fetch(&entry, None, place, stats)
         };
         if owner.is_some() || entry.holder == Holder::SHARED {
             count(&mut stats.invalidations);
-            // A dirty line's transfer is its invalidation too.
-            if valid || !entry.dirty {
-                let distance = place.farthest(entry.llcs);
-                served.cost_ps = served.cost_ps.max(self.prices.transfer_ps[distance]);
-                stats.bus_invalidations += u64::from(distance > 0 && !served.leaves_llc);
-                served.leaves_llc |= distance > 0;
-                served.leaves_bus |= distance > 1;
-            }
+            let distance = place.farthest(entry.llcs);
+            served.cost_ps = served.cost_ps.max(self.prices.transfer_ps[distance]);
+            stats.bus_invalidations += u64::from(distance > 0 && !served.leaves_llc);
+            served.leaves_llc |= distance > 0;
+            served.leaves_bus |= distance > 1;
         }
         line.become_modified(me, place.llc_bit);
         sets.set_version(&self.shape, line.number, line.version);

@@ -157,6 +157,7 @@ impl Sets {
             return None;
         };
         let before = set.first;
+        // Not asked of a set of which it was the copy used last: to be fast.
         if before.line != line && self.others.have(&shape.block, set.others, line) {
             return self.bring_back(shape, line, version);
         }
@@ -167,7 +168,7 @@ impl Sets {
         if before.line == line {
             return (age < shape.ways).then_some(before.copied.version);
         }
-        // If the one before is gone now that a line came before it, so are all others.
+        // If the one before is gone now that a line came before it, so are all others; an empty set needs no room.
         if before.line != FREE && age.saturating_add(1) < shape.ways {
             self.others.push(&shape.block, &mut set.others, before);
         }

@@ -130,6 +130,45 @@ fn a_write_makes_other_copies_worthless() {
 }
 
 #[test]
+fn without_a_shared_cache_memory_serves_what_nobody_wrote() {
+    let mut machine = machine();
+    machine.memory.llc_hit_ps = 0;
+    let mut cache = CacheModel::new(&machine);
+    cache.touch(CpuId(0), T0, 0, READ);
+    assert_eq!(cache.touch(CpuId(1), T0, 0, READ), MEMORY);
+    assert_eq!(cache.stats(CpuId(1)).from_llc, 0);
+    assert_eq!(cache.stats(CpuId(1)).bus_transactions(), 1);
+}
+
+#[test]
+fn writes_that_tell_others_are_counted() {
+    let mut cache = CacheModel::new(&machine());
+    let mut counts = |cpu: u32, line: u64, write: bool| {
+        let before = *cache.stats(CpuId(cpu));
+        cache.touch(CpuId(cpu), T0, line * 64, write);
+        let after = cache.stats(CpuId(cpu));
+        (
+            after.upgrades - before.upgrades,
+            after.invalidations - before.invalidations,
+        )
+    };
+    // A line of one's own is written silently.
+    assert_eq!(counts(0, 0x40, READ), (0, 0));
+    assert_eq!(counts(0, 0x40, WRITE), (0, 0));
+    // The transfer of a modified line takes it from its owner.
+    assert_eq!(counts(1, 0x40, WRITE), (0, 1));
+    // A copy that others may have, too: the one that its set used last, and one used before another.
+    assert_eq!(counts(0, 0x40, READ), (0, 0));
+    assert_eq!(counts(0, 0x40, WRITE), (1, 1));
+    assert_eq!(counts(1, 0x40, READ), (0, 0));
+    assert_eq!(counts(1, 0x44, READ), (0, 0));
+    assert_eq!(counts(1, 0x40, WRITE), (1, 1));
+    // A write that misses a line that another has, not modified.
+    assert_eq!(counts(0, 0x50, READ), (0, 0));
+    assert_eq!(counts(1, 0x50, WRITE), (0, 1));
+}
+
+#[test]
 fn the_least_recently_used_line_leaves_a_full_set() {
     // Lines 0x40, 0x44, 0x48 fall into one set of two ways.
     let costs = costs(&[
@@ -223,6 +262,36 @@ fn a_range_touches_each_of_its_lines_once() {
     let cost = cache.touch_range(CpuId(0), T0, 0x1000, 128, READ);
     assert_eq!(cost, 2 * HIT);
     assert_eq!(cache.stats(CpuId(0)).hits, 2);
+}
+
+#[test]
+fn a_line_is_the_only_one_if_all_bytes_lie_in_it() {
+    let mut cache = CacheModel::new(&machine());
+    let line = cache.line_at(0x1000);
+    for (address, bytes) in [(0x1000, 64), (0x1000, 0), (0x103f, 1), (0x1020, 32)] {
+        assert_eq!(cache.only_line(address, bytes), Some(line), "{address:#x}");
+    }
+    for (address, bytes) in [(0x1000, 65), (0x103f, 2), (0x1020, 128)] {
+        assert_eq!(cache.only_line(address, bytes), None, "{address:#x}");
+    }
+    assert_ne!(cache.only_line(0x1040, 64), Some(line));
+}
+
+#[test]
+fn of_prefetched_lines_what_is_left_is_waited() {
+    let mut cache = CacheModel::new(&machine());
+    let asked = Instant::from_ns(5);
+    let mut cost = |now_ns, address| {
+        let before = cache.stats(CpuId(0)).wait_ps;
+        let now = Instant::from_ns(now_ns);
+        let cost = cache.touch_prefetched(CpuId(0), asked, now, address, 128);
+        (cost, cache.stats(CpuId(0)).wait_ps - before)
+    };
+    // Two lines from memory, needed at once, after one of them has come, and after both have.
+    assert_eq!(cost(5, 0x1000), (2 * MEMORY, 2 * (MEMORY - HIT)));
+    assert_eq!(cost(6, 0x2000), (MEMORY, MEMORY - 2 * HIT));
+    assert_eq!(cost(9, 0x3000), (2 * HIT, 0));
+    assert_eq!(cost(5, 0x3000), (2 * HIT, 0));
 }
 
 #[test]
@@ -644,6 +713,8 @@ proptest! {
                     );
                     let waited = fast.stats(CpuId(cpu)).wait_ps - before.wait_ps;
                     prop_assert_eq!(waited, cost - HIT);
+                    let accesses = fast.stats(CpuId(cpu)).accesses() - before.accesses();
+                    prop_assert_eq!(accesses, 1);
                 }
                 Step::Evict(cpu, ns) => {
                     fast.evict(CpuId(cpu), ns);
