@@ -316,21 +316,6 @@ impl CacheModel {
                 entry.dirty = true;
                 return hit_ps;
             }
-        } else if entry.holder.other_owner(me).is_some() {
-            // What one CPU tells another: most misses.
-            if entry.dirty
-                && let Some(owner) = other_owner(&self.caches, shape, me, entry)
-            {
-                let Cache { place, sets } = &mut self.caches[usize::from(me)];
-                // The transfer is the invalidation too.
-                count(&mut stats.invalidations);
-                let served = self.prices.fetch(entry, Some(owner), place, stats);
-                entry.become_modified(me, place.llc_bit);
-                if sets.renew(shape, number, entry.version).is_some() {
-                    count(&mut stats.misses_coherence);
-                }
-                return self.beyond.serve(&now, entry, place, stats, hit_ps, served);
-            }
         } else if entry.holder == Holder::SHARED {
             let Cache { place, sets } = &mut self.caches[usize::from(me)];
             if sets.use_first(shape, number, version) {
@@ -351,6 +336,18 @@ impl CacheModel {
                 };
                 return self.beyond.serve(&now, entry, place, stats, hit_ps, served);
             }
+        } else if entry.dirty
+            && let Some(owner) = other_owner(&self.caches, shape, me, entry)
+        {
+            // What one CPU tells another: most misses. The transfer is the invalidation too.
+            let Cache { place, sets } = &mut self.caches[usize::from(me)];
+            count(&mut stats.invalidations);
+            let served = self.prices.fetch(entry, Some(owner), place, stats);
+            entry.become_modified(me, place.llc_bit);
+            if sets.renew(shape, number, entry.version).is_some() {
+                count(&mut stats.misses_coherence);
+            }
+            return self.beyond.serve(&now, entry, place, stats, hit_ps, served);
         }
         self.write_other(cpu, now(), line)
     }

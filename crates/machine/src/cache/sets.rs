@@ -157,7 +157,7 @@ impl Sets {
             return None;
         };
         let before = set.first;
-        // Not asked of a set of which it was the copy used last: to be fast.
+        // Who was used last is not among the others: the first half of the question only saves the second.
         if before.line != line && self.others.have(&shape.block, set.others, line) {
             return self.bring_back(shape, line, version);
         }
@@ -204,6 +204,7 @@ impl Sets {
         }
     }
 
+    /// [`Sets::bring`], not inlined.
     #[inline(never)]
     fn bring_other(&mut self, shape: &Shape, line: u32, version: u32) -> Option<u32> {
         self.bring(shape, line, version)
