@@ -24,7 +24,6 @@ const NEW_IN_7_2: &[&str] = &[
     "SCX_OPS_ALWAYS_ENQ_IMMED",
     "SCX_OPS_TID_TO_TASK",
     "SCX_DEQ_SCHED_CHANGE",
-    "SCX_TASK_IMMED",
 ];
 
 /// What Linux has and the virtual kernel has not: a policy that asks gets to know.

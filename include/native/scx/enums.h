@@ -25,19 +25,9 @@ enum scx_dsq_id_flags {
 	SCX_DSQ_LOCAL_CPU_MASK		= 0xffffffffULL,
 };
 
+/* Of `p->scx.flags` the virtual kernel keeps this one. */
 enum scx_ent_flags {
 	SCX_TASK_QUEUED			= 1 << 0,
-	SCX_TASK_IN_CUSTODY		= 1 << 1,
-	SCX_TASK_RESET_RUNNABLE_AT	= 1 << 2,
-	SCX_TASK_DEQD_FOR_SLEEP		= 1 << 3,
-	SCX_TASK_SUB_INIT		= 1 << 4,
-	SCX_TASK_IMMED			= 1 << 5,
-	SCX_TASK_REENQ_REASON_SHIFT	= 12,
-	SCX_TASK_REENQ_REASON_MASK	= 3 << 12,
-	SCX_TASK_REENQ_NONE		= 0 << 12,
-	SCX_TASK_REENQ_KFUNC		= 1 << 12,
-	SCX_TASK_REENQ_IMMED		= 2 << 12,
-	SCX_TASK_REENQ_PREEMPTED	= 3 << 12,
 };
 
 enum scx_exit_kind {
