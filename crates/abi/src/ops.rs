@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use schedlab_engine::policy::{Env, OpCall, OpKind, OpSet, OpsInfo};
+use schedlab_engine::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, PreemptReason};
 
 use crate::host::Context;
 use crate::layout::{CpuReleaseArgs, ExitInfo, ExitTaskArgs, InitTaskArgs, Ops};
@@ -134,10 +134,21 @@ fn call(context: Context, op: &OpCall) -> i64 {
                         .map(|op| op(cpu.0 as i32, args.as_mut_ptr().cast())),
                 )
             }
-            OpCall::CpuRelease { cpu, task: p } => {
+            OpCall::CpuRelease {
+                cpu,
+                reason,
+                task: p,
+            } => {
                 let mut args = CpuReleaseArgs {
-                    reason: 0, // SCX_CPU_PREEMPT_RT: nothing else takes CPUs away
-                    task: task(p),
+                    reason: match reason {
+                        PreemptReason::Rt => 0,
+                        PreemptReason::Stop => 2,
+                        PreemptReason::Unknown => 3,
+                    },
+                    task: match p {
+                        Some(p) => task(p),
+                        None => context.with(|host| host.tasks.stopper(cpu.index())),
+                    },
                 };
                 done(ops.cpu_release.map(|op| op(cpu.0 as i32, &raw mut args)))
             }

@@ -24,8 +24,9 @@ pub struct Tasks {
     masks: BTreeMap<u32, Box<UnsafeCell<CpuMask>>>,
     everywhere: Box<UnsafeCell<CpuMask>>,
     nr_cpus: usize,
-    /// The idle task of each CPU.
+    /// The idle task of each CPU, and its stopper.
     idle: Box<[UnsafeCell<Task>]>,
+    stoppers: Box<[UnsafeCell<Task>]>,
     /// The parent of tasks that have none.
     ancestor: Box<UnsafeCell<Task>>,
     by_tid: BTreeMap<u64, TaskId>,
@@ -37,16 +38,24 @@ impl Tasks {
         let mut everywhere = CpuMask::EMPTY;
         everywhere.set_words(CpuSet::all(nr_cpus).words());
         let everywhere = Box::new(UnsafeCell::new(everywhere));
-        let idle = |cpu: usize| {
+        let of_cpu = |cpu: usize, comm: &str, flags: u32| {
             let mut task = Task::new();
-            task.flags = 0x0020_0002; // PF_KTHREAD | PF_IDLE
+            task.flags = flags;
             task.lab_cpu = cpu as i32;
             task.nr_cpus_allowed = 1;
             task.cpus_ptr = everywhere.get();
-            task.set_comm(&format!("swapper/{cpu}"));
+            task.set_comm(&format!("{comm}/{cpu}"));
             UnsafeCell::new(task)
         };
-        let idle: Box<[_]> = (0..nr_cpus).map(idle).collect();
+        let cpus = || 0..nr_cpus;
+        // PF_KTHREAD | PF_IDLE
+        let idle: Box<[_]> = cpus()
+            .map(|cpu| of_cpu(cpu, "swapper", 0x0020_0002))
+            .collect();
+        // PF_KTHREAD | PF_NO_SETAFFINITY
+        let stoppers: Box<[_]> = cpus()
+            .map(|cpu| of_cpu(cpu, "migration", 0x0420_0000))
+            .collect();
         let mut ancestor = Task::new();
         ancestor.pid = 1;
         ancestor.tgid = 1;
@@ -60,11 +69,13 @@ impl Tasks {
             everywhere,
             nr_cpus,
             idle,
+            stoppers,
             ancestor,
             by_tid: BTreeMap::new(),
             next_tid: 1,
         };
-        for cell in tasks.idle.iter().chain([&*tasks.ancestor]) {
+        let of_cpus = tasks.idle.iter().chain(&tasks.stoppers);
+        for cell in of_cpus.chain([&*tasks.ancestor]) {
             let pointer = cell.get();
             // SAFETY: nobody else has the task yet.
             let task = unsafe { &mut *pointer };
@@ -108,6 +119,11 @@ impl Tasks {
     /// The idle task of a CPU.
     pub fn idle(&self, cpu: usize) -> *mut Task {
         self.idle[cpu].get()
+    }
+
+    /// The stopper of a CPU.
+    pub fn stopper(&self, cpu: usize) -> *mut Task {
+        self.stoppers[cpu].get()
     }
 
     pub fn by_tid(&self, tid: u64) -> Option<TaskId> {

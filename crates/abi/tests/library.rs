@@ -38,7 +38,7 @@ fn maps_loops_arena_timers_and_options() {
     assert_eq!(results[20..], [0, -300, 0, 0xff_ffff_ffff], "options");
     let start = Request::TimerStart {
         timer: TimerId(0),
-        delay_ns: 1000,
+        ns: 1000,
         flags: 2,
     };
     assert_eq!(bench.asked, [start]);

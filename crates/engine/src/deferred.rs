@@ -71,7 +71,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.schedule_deferred(c, rq);
             }
         } else if self.dsqs.borrow().get(dsq).id & dsq_id::FLAG_BUILTIN == 0 {
-            c.reenq_users.borrow_mut().push_back((dsq, flags));
+            // One entry for each DSQ (`scx_dsq_pcpu::deferred_reenq_user`).
+            let mut users = c.reenq_users.borrow_mut();
+            match users.iter_mut().find(|(noted, _)| *noted == dsq) {
+                Some((_, noted)) => *noted |= flags,
+                None => users.push_back((dsq, flags)),
+            }
+            drop(users);
             if c.locked_rq.get() == Some(c.id) {
                 self.schedule_deferred_locked(c, c);
             } else {
@@ -133,7 +139,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let stays = p.immed.get() && first && open;
             let unwanted = p.immed.get() && !stays;
             first = false;
-            if p.migration_pending.get() || !(unwanted || flags & reenq::ANY != 0) {
+            if p.migration_dest.get().is_some() || !(unwanted || flags & reenq::ANY != 0) {
                 continue;
             }
             tasks.push(task);

@@ -703,15 +703,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let mut loops = consts::DSP_MAX_LOOPS;
         loop {
             c.dispatched.set(0);
-            c.locked_rq.set(Some(c.id));
             let op = OpCall::Dispatch {
                 cpu: c.id,
                 prev: prev_ext
                     .map(|p| p.id)
                     .filter(|_| !self.mutated(Mutation::DispatchWithoutPrev)),
             };
-            self.call_op(c, op);
-            c.locked_rq.set(None);
+            self.call_op_on(c, c, op);
             self.flush_dispatch_buf(c, c);
             // Others may have come meanwhile, however long the op took without asking for anything.
             self.sync(c);

@@ -7,7 +7,7 @@ use crate::cpu::{Cpu, DirectDispatch};
 use crate::dispatch::Verdict;
 use crate::kernel::Kernel;
 use crate::mutation::Mutation;
-use crate::policy::{OpCall, OpKind, Policy};
+use crate::policy::{OpCall, OpKind, Policy, PreemptReason};
 use crate::task::{Class, OnRq, OpsState, Task};
 
 /// What a pick ended with.
@@ -116,15 +116,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.qseq.set(p.qseq.get() + 1);
         p.ops_state.set(OpsState::Queueing);
         c.direct_dispatch.set(DirectDispatch::Of(p.id));
-        c.locked_rq.set(Some(rq.id));
         c.op_task.set(Some(p.id));
         let op = OpCall::Enqueue {
             task: p.id,
             enq_flags,
         };
-        self.call_op(c, op);
+        self.call_op_on(c, rq, op);
         c.op_task.set(None);
-        c.locked_rq.set(None);
         c.direct_dispatch.set(DirectDispatch::Off);
         if p.ddsp_dsq_id.get() != dsq_id::INVALID {
             self.direct_dispatch(c, rq, p, enq_flags);
@@ -172,7 +170,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     task: p.id,
                     enq_flags,
                 };
-                self.call_op(c, op);
+                self.call_op_on(c, rq, op);
             }
             // Another CPU may run it as soon as it is on a queue: from here it is nobody's guest.
             p.on_rq.set(OnRq::Queued);
@@ -182,7 +180,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `ops_dequeue()`.
-    fn ops_dequeue(&self, c: &Cpu, p: &Task, deq_flags: u64) {
+    fn ops_dequeue(&self, c: &Cpu, rq: &Cpu, p: &Task, deq_flags: u64) {
         self.clr_task_runnable(p, false);
         loop {
             match p.ops_state.get() {
@@ -191,7 +189,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 OpsState::Queueing => self.wait_ops_state(c, p, OpsState::Queueing),
                 OpsState::Queued => {
                     if !self.version.dequeue_on_leaving_custody() {
-                        self.call_dequeue_op(c, p, deq_flags);
+                        self.call_dequeue_op(c, rq, p, deq_flags);
                     }
                     p.ops_state.set(OpsState::None);
                     break;
@@ -206,18 +204,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.in_custody.get() && p.sticky_cpu.get().is_none() {
             p.in_custody.set(false);
             if self.version.dequeue_on_leaving_custody() {
-                self.call_dequeue_op(c, p, deq_flags);
+                self.call_dequeue_op(c, rq, p, deq_flags);
             }
         }
     }
 
-    fn call_dequeue_op(&self, c: &Cpu, p: &Task, deq_flags: u64) {
+    fn call_dequeue_op(&self, c: &Cpu, rq: &Cpu, p: &Task, deq_flags: u64) {
         if self.has_op(OpKind::Dequeue) {
             let op = OpCall::Dequeue {
                 task: p.id,
                 deq_flags,
             };
-            self.call_op(c, op);
+            self.call_op_on(c, rq, op);
         }
     }
 
@@ -230,18 +228,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !p.queued.get() {
             return;
         }
-        self.ops_dequeue(c, p, deq_flags);
+        self.ops_dequeue(c, rq, p, deq_flags);
         if p.runs.get() {
             // A running task that leaves stops running first.
             self.update_curr_scx(c, p);
-            self.call_stopping(c, p, false);
+            self.call_stopping(c, rq, p, false);
         }
         if self.has_op(OpKind::Quiescent) && p.on_rq.get() != OnRq::Migrating {
             let op = OpCall::Quiescent {
                 task: p.id,
                 deq_flags,
             };
-            self.call_op(c, op);
+            self.call_op_on(c, rq, op);
         }
         p.queued.set(false);
         self.policy.set_queued(p.id, false);
@@ -251,14 +249,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.clear_direct_dispatch();
     }
 
-    fn call_stopping(&self, c: &Cpu, p: &Task, runnable: bool) {
+    fn call_stopping(&self, c: &Cpu, rq: &Cpu, p: &Task, runnable: bool) {
         p.runs.set(false);
         if self.has_op(OpKind::Stopping) {
             let op = OpCall::Stopping {
                 task: p.id,
                 runnable,
             };
-            self.call_op(c, op);
+            self.call_op_on(c, rq, op);
         }
     }
 
@@ -281,7 +279,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.bypassing.get() {
             self.set_slice(p, 0);
         } else if self.has_op(OpKind::Tick) {
-            self.call_op(c, OpCall::Tick { task: p.id });
+            self.call_op_on(c, c, OpCall::Tick { task: p.id });
         }
         if self.slice(p) == 0 {
             self.resched_curr(c, c);
@@ -294,7 +292,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c.kick_sync.set(c.kick_sync.get() + 1);
         self.update_curr_scx(c, p);
         if p.queued.get() {
-            self.call_stopping(c, p, true);
+            self.call_stopping(c, c, p, true);
         }
         if p.queued.get() {
             self.set_task_runnable(c, p);
@@ -327,11 +325,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !preemptible || next.class < Class::Ext {
             return;
         }
-        if !c.cpu_released.replace(true)
-            && self.has_op(OpKind::CpuRelease)
-            && let Some(task) = next.task
-        {
-            let op = OpCall::CpuRelease { cpu: c.id, task };
+        if !c.cpu_released.replace(true) && self.has_op(OpKind::CpuRelease) {
+            let op = OpCall::CpuRelease {
+                cpu: c.id,
+                reason: match next.class {
+                    Class::Stop => PreemptReason::Stop,
+                    Class::Rt => PreemptReason::Rt,
+                    Class::Fair | Class::Ext | Class::Idle => PreemptReason::Unknown,
+                },
+                task: next.task,
+            };
             self.call_rare_op(c, op);
         }
     }
@@ -339,13 +342,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `set_next_task_scx()`.
     pub(crate) fn set_next_task_scx(&self, c: &Cpu, p: &Task) {
         if p.queued.get() {
-            self.ops_dequeue(c, p, deq::CORE_SCHED_EXEC);
+            self.ops_dequeue(c, c, p, deq::CORE_SCHED_EXEC);
             self.dispatch_dequeue(c, c, p);
         }
         p.exec_start.set(c.now.get());
         p.runs.set(p.queued.get());
         if p.queued.get() && self.has_op(OpKind::Running) {
-            self.call_op(c, OpCall::Running { task: p.id });
+            self.call_op_on(c, c, OpCall::Running { task: p.id });
         }
         self.clr_task_runnable(p, true);
     }

@@ -86,7 +86,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.push_tasks_off(c);
             let Some(task) = c.curr.get() else { break };
             // The stopper takes the CPU from the current task, wherever it is.
-            self.task(task).migration_pending.set(true);
+            let p = self.task(task);
+            p.migration_dest.set(Some(self.select_fallback_rq(c, p)));
             self.schedule(c, true);
         }
         // What came before it was gone is still its own: who sleeps here wakes, elsewhere.

@@ -9,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::mutation::Mutation;
 use crate::policy::{OpCall, OpKind, Policy};
 use crate::task::Task;
+use crate::version::KernelVersion;
 
 /// Idle CPUs, and those of wholly idle cores; one pair for the machine or one per node.
 struct Masks {
@@ -30,6 +31,8 @@ pub(crate) struct IdleMasks {
     /// `scx_selcpu_topo_llc` and `scx_selcpu_topo_numa`.
     topo_llc: bool,
     topo_numa: bool,
+    /// See [`KernelVersion::prefers_idle_siblings`].
+    prefers_siblings: bool,
 }
 
 /// One set per group of CPUs, indexed by the group's number.
@@ -64,11 +67,19 @@ impl IdleMasks {
             llc_of: cpus().map(|cpu| topology.cpu(cpu).llc).collect(),
             topo_llc: false,
             topo_numa: false,
+            prefers_siblings: false,
         }
     }
 
     /// `scx_idle_enable()` and `scx_idle_update_selcpu_topology()`.
-    pub fn enable(&mut self, has_update_idle: bool, flags: u64, online: &CpuSet) {
+    pub fn enable(
+        &mut self,
+        version: KernelVersion,
+        has_update_idle: bool,
+        flags: u64,
+        online: &CpuSet,
+    ) {
+        self.prefers_siblings = version.prefers_idle_siblings();
         self.enabled = !has_update_idle || flags & ops::KEEP_BUILTIN_IDLE != 0;
         self.per_node = flags & ops::BUILTIN_IDLE_PER_NODE != 0;
         let spans = if self.per_node {
@@ -261,7 +272,7 @@ impl IdleMasks {
         if prev_allowed && self.test_and_clear(prev) {
             return Some(prev);
         }
-        if self.has_smt {
+        if self.has_smt && self.prefers_siblings {
             let core = self.smt[prev.index()].and(allowed);
             for sibling in core.iter().filter(|&cpu| cpu != prev) {
                 if self.test_and_clear(sibling) {
@@ -280,7 +291,7 @@ impl IdleMasks {
 }
 
 /// `cpumask_any_and_distribute()`: the next common CPU after the last one that was found here.
-fn any_and_distribute(a: &CpuSet, b: &CpuSet, c: &Cpu) -> Option<CpuId> {
+pub(crate) fn any_and_distribute(a: &CpuSet, b: &CpuSet, c: &Cpu) -> Option<CpuId> {
     let found = a.next_and_wrap(b, c.distribute_prev.get() + 1)?;
     c.distribute_prev.set(found.0);
     Some(found)
@@ -381,8 +392,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         allowed: Option<&CpuSet>,
         flags: u64,
     ) -> Option<CpuId> {
-        let cpu = p.affinity.borrow().as_ref().and_then(CpuSet::first)?;
-        if allowed.is_some_and(|set| !set.contains(cpu)) {
+        let cpu = if self.version.restricted_tasks_have_one_cpu() {
+            p.affinity.borrow().as_ref().and_then(CpuSet::first)?
+        } else {
+            prev
+        };
+        if !allowed.map_or_else(|| p.allows(cpu), |set| set.contains(cpu)) {
             return None;
         }
         let mut idle = self.idle.borrow_mut();
@@ -405,7 +420,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let mask = match node {
             None if idle.per_node => {
                 drop(idle);
-                self.scx_error("SCX_OPS_BUILTIN_IDLE_PER_NODE enabled".to_owned());
+                self.scx_error("per-node idle tracking is enabled".to_owned());
                 return -errno::EBUSY;
             }
             None => 0,
@@ -438,7 +453,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !any {
             return -errno::EBUSY;
         }
-        match any_and_distribute(allowed, &self.all_cpus, c) {
+        let found = if node.is_some() && flags & pick_idle::IN_NODE != 0 {
+            any_and_distribute(&idle.node[mask], allowed, c)
+        } else {
+            any_and_distribute(allowed, &self.all_cpus, c)
+        };
+        match found {
             Some(cpu) => i64::from(cpu.0),
             None => -errno::EBUSY,
         }
@@ -467,7 +487,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let empty = || CpuSet::empty(self.cpus.len());
         let mask = match node {
             None if self.idle.borrow().per_node => {
-                self.scx_error("per-node idle tracking is enabled".to_owned());
+                self.scx_error("SCX_OPS_BUILTIN_IDLE_PER_NODE enabled".to_owned());
                 return empty();
             }
             None => 0,

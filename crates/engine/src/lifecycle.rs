@@ -71,9 +71,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         let has_update_idle = self.has_op(OpKind::UpdateIdle);
-        self.idle
-            .borrow_mut()
-            .enable(has_update_idle, self.ops.flags, &self.online.borrow());
+        self.idle.borrow_mut().enable(
+            self.version,
+            has_update_idle,
+            self.ops.flags,
+            &self.online.borrow(),
+        );
         if self.has_op(OpKind::Init) {
             let ret = self.call_rare_op(c, OpCall::Init);
             if ret != 0 {
@@ -160,12 +163,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.class.set(self.class_of(p));
             return 0;
         }
+        // init_scx_entity(); ops.init_task() may set another one, unlike when the policy is loaded.
+        self.set_slice(p, consts::SLICE_DFL);
         let ret = self.scx_init_task(c, p, true);
         if ret != 0 {
             return ret;
         }
         p.class.set(self.class_of(p));
-        self.set_slice(p, consts::SLICE_DFL);
         if p.class.get() == Class::Ext {
             self.scx_enable_task(c, p);
         }

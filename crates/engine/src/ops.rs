@@ -10,7 +10,7 @@
 
 use schedlab_trace::{CpuId, CpuMode, CpuSet, LockClass, Recorder, TaskId};
 
-use crate::consts::{BPF_MAX_LOOPS, dsq_id, enq, errno, iter, kick, ops, reenq};
+use crate::consts::{BPF_F_TIMER_ABS, BPF_MAX_LOOPS, dsq_id, enq, errno, iter, kick, ops, reenq};
 use crate::cpu::{Cpu, DirectDispatch, DispatchEntry};
 use crate::event_queue::Timer;
 use crate::kernel::Kernel;
@@ -24,7 +24,7 @@ use crate::outcome::ExitKind;
 use crate::policy::{
     DsqId, Env, IterId, OpCall, OpKind, Policy, PolicyLock, Service, TaskView, TimerId,
 };
-use crate::task::{OpsState, Task};
+use crate::task::{OpsState, ScxState, Task};
 
 /// An op's way back into the virtual kernel.
 struct Caller<'k, P, R> {
@@ -338,6 +338,12 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
 
     fn task_set(&self, task: TaskId, slice: Option<u64>, vtime: Option<u64>) -> bool {
         self.shared(|kernel, _| {
+            // scx_task_on_sched(): not before ops.init_task() has returned.
+            if kernel.version.has_sub_schedulers()
+                && kernel.task(task).scx_state.get() == ScxState::None
+            {
+                return false;
+            }
             if let Some(slice) = slice {
                 kernel.policy.set_slice(task, slice);
             }
@@ -348,8 +354,8 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
         })
     }
 
-    fn timer_start(&self, timer: TimerId, delay_ns: u64, _: u64) -> i64 {
-        self.shared(|kernel, c| kernel.timer_start(c, timer, delay_ns))
+    fn timer_start(&self, timer: TimerId, ns: u64, flags: u64) -> i64 {
+        self.shared(|kernel, c| kernel.timer_start(c, timer, ns, flags))
     }
 
     fn timer_cancel(&self, timer: TimerId) -> i64 {
@@ -419,6 +425,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(never)]
     pub(crate) fn call_rare_op(&self, c: &Cpu, op: OpCall) -> i64 {
         self.call_op(c, op)
+    }
+
+    /// Calls an op under the lock of `rq` (`SCX_CALL_OP()`). Returns what it returns.
+    #[inline(always)]
+    pub(crate) fn call_op_on(&self, c: &Cpu, rq: &Cpu, op: OpCall) -> i64 {
+        let around = c.locked_rq.replace(Some(rq.id));
+        let result = self.call_op(c, op);
+        c.locked_rq.set(around);
+        result
     }
 
     /// Calls an op. Returns what it returns. Inlined, so that the policy's side need not find out which
@@ -715,12 +730,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `bpf_timer_start()`: expires on the CPU that starts it.
-    fn timer_start(&self, c: &Cpu, timer: TimerId, delay_ns: u64) -> i64 {
-        self.set_timer(
-            Timer::Policy(timer),
-            c.id,
-            c.now.get().saturating_add(delay_ns),
-        );
+    fn timer_start(&self, c: &Cpu, timer: TimerId, ns: u64, flags: u64) -> i64 {
+        let now = c.now.get();
+        let at = if flags & BPF_F_TIMER_ABS != 0 {
+            ns.max(now)
+        } else {
+            now.saturating_add(ns)
+        };
+        self.set_timer(Timer::Policy(timer), c.id, at);
         0
     }
 

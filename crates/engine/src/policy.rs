@@ -93,6 +93,15 @@ pub struct OpsInfo {
     pub present: OpSet,
 }
 
+/// Who takes a CPU away from sched_ext (`preempt_reason_from_class()`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PreemptReason {
+    Rt,
+    Stop,
+    /// The fair class, while `SCX_OPS_SWITCH_PARTIAL` leaves it tasks.
+    Unknown,
+}
+
 /// One call of an op with its arguments.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(
@@ -156,7 +165,9 @@ pub enum OpCall {
     },
     CpuRelease {
         cpu: CpuId,
-        task: TaskId,
+        reason: PreemptReason,
+        /// What runs next; `None` is the stopper.
+        task: Option<TaskId>,
     },
     InitTask {
         task: TaskId,

@@ -146,8 +146,8 @@ requests! {
     /// `scx_bpf_task_set_slice()` / `scx_bpf_task_set_dsq_vtime()`.
     TaskSet { task: TaskId, slice: Option<u64>, vtime: Option<u64> } = task_set -> bool;
 
-    /// `bpf_timer_start()`.
-    TimerStart { timer: TimerId, delay_ns: u64, flags: u64 } = timer_start -> i64;
+    /// `bpf_timer_start()`: `ns` from now on, with `BPF_F_TIMER_ABS` of the clock.
+    TimerStart { timer: TimerId, ns: u64, flags: u64 } = timer_start -> i64;
     /// `bpf_timer_cancel()`.
     TimerCancel { timer: TimerId } = timer_cancel -> i64;
 

@@ -149,7 +149,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         let mut prev = prev;
-        let stopper = prev.filter(|p| p.migration_pending.get() && p.on_rq.get() == OnRq::Queued);
+        let stopper =
+            prev.filter(|p| p.migration_dest.get().is_some() && p.on_rq.get() == OnRq::Queued);
         if let Some(p) = stopper {
             self.migration_cpu_stop(c, p, prev_state);
             prev = None;
@@ -341,11 +342,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.put_prev_task(c, p, Some(stopper));
         self.context_switch(c, Some(p), prev_state, None);
         self.finish_task(c, p);
-        p.migration_pending.set(false);
+        let dest = p.migration_dest.take();
         // __migrate_task(): without run queue locks another CPU may have taken it from a queue.
         let is_here = p.on_rq.get() == OnRq::Queued && p.cpu.get() == c.id;
         if is_here && !(p.allows(c.id) && c.online.get()) {
-            let dst = self.cpu(self.select_fallback_rq(c, p));
+            let dest = dest.filter(|&cpu| p.allows(cpu) && self.online.borrow().contains(cpu));
+            let dst = self.cpu(dest.unwrap_or_else(|| self.select_fallback_rq(c, p)));
             self.move_queued_task(c, p, c, dst);
             self.rq_unlock(c, dst);
             self.rq_lock(c, c);

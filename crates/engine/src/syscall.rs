@@ -8,6 +8,7 @@ use schedlab_workload::{Action, Context, ObjectId, Outcome, TaskSpec};
 
 use crate::consts::wake;
 use crate::cpu::Cpu;
+use crate::idle::any_and_distribute;
 use crate::kernel::Kernel;
 use crate::object::Object;
 use crate::policy::Policy;
@@ -282,7 +283,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 Effect::Done(Outcome::Done)
             }
             Action::SetNice(nice) => {
-                self.sched_change(c, p, Change::Nice(nice.clamp(-20, 19)));
+                let nice = nice.clamp(-20, 19);
+                if nice != p.nice.get() {
+                    self.sched_change(c, p, Change::Nice(nice));
+                }
                 Effect::Done(Outcome::Done)
             }
             Action::SetClass(class) => {
@@ -346,13 +350,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             });
             return;
         }
-        // None of them online: EINVAL, and everything stays as it is.
-        if !set.intersects(&self.online.borrow()) {
+        if *p.affinity.borrow().as_ref().unwrap_or(&self.all_cpus) == set {
             return;
         }
+        // Tasks whose CPUs are changed one after another are dealt out over them (`__set_cpus_allowed_ptr_locked()`).
+        let Some(dest) = any_and_distribute(&self.online.borrow(), &set, c) else {
+            // None of them online: EINVAL, and everything stays as it is.
+            return;
+        };
         self.sched_change(c, p, Change::Affinity(set));
         if !p.allows(c.id) {
-            p.migration_pending.set(true);
+            p.migration_dest.set(Some(dest));
             self.resched_curr(c, c);
         }
     }

@@ -116,8 +116,8 @@ pub(crate) struct Task {
     pub cpu: Cell<CpuId>,
     /// CPU it last ran on.
     pub last_cpu: Cell<Option<CpuId>>,
-    /// It must leave its CPU, which it is no longer allowed on.
-    pub migration_pending: Cell<bool>,
+    /// It must leave its CPU, for this one if it may run there (`migration_arg::dest_cpu`).
+    pub migration_dest: Cell<Option<CpuId>>,
     pub exec_start: Cell<u64>,
     pub sum_exec_ns: Cell<u64>,
     pub yielded: Cell<bool>,
@@ -202,11 +202,11 @@ impl Task {
             on_cpu_awaited: Cell::new(false),
             cpu: Cell::new(cpu),
             last_cpu: Cell::new(None),
-            migration_pending: Cell::new(false),
+            migration_dest: Cell::new(None),
             exec_start: Cell::new(0),
             sum_exec_ns: Cell::new(0),
             yielded: Cell::new(false),
-            weight: Cell::new(100),
+            weight: Cell::new(0),
             scx_state: Cell::new(ScxState::None),
             ops_state: Cell::new(OpsState::None),
             qseq: Cell::new(0),

@@ -468,11 +468,11 @@ fn op_task(op: &OpCall) -> Option<TaskId> {
         | OpCall::Yield { from: task, .. }
         | OpCall::SetWeight { task, .. }
         | OpCall::SetCpumask { task }
-        | OpCall::CpuRelease { task, .. }
         | OpCall::InitTask { task, .. }
         | OpCall::ExitTask { task, .. }
         | OpCall::Enable { task }
         | OpCall::Disable { task } => Some(task),
+        OpCall::CpuRelease { task, .. } => task,
         _ => None,
     }
 }

@@ -48,6 +48,24 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
+    /// `CONFIG_EXT_SUB_SCHED`: a task belongs to a scheduler, which alone may set its slice and vtime, from when
+    /// `ops.init_task()` has returned (`scx_task_on_sched()`).
+    pub(crate) const fn has_sub_schedulers(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// Where the previous CPU is not idle its core's other threads come next in the default choice of an idle CPU
+    /// (from 7.1 on).
+    pub(crate) const fn prefers_idle_siblings(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// For a task that may run on one CPU only, the `select_cpu` kfuncs look at that CPU (`select_cpu_restricted()`,
+    /// from 7.1 on). Before, at the previous CPU that they are given.
+    pub(crate) const fn restricted_tasks_have_one_cpu(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
     /// `p->scx.dsq_vtime` and `slice` are cleared when a task leaves sched_ext.
     pub(crate) const fn resets_fields_on_disable(self) -> bool {
         matches!(self, KernelVersion::V7_2)

@@ -140,7 +140,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 parent: p.parent,
             },
         );
-        p.weight.set(crate::consts::cgroup_weight(p.load_weight()));
         self.sync_task(p);
         self.policy.set_task_cpu(p.id, p.cpu.get());
     }

@@ -60,7 +60,7 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
                     let timer = crate::policy::TimerId(0);
                     let request = Request::TimerStart {
                         timer,
-                        delay_ns: 1_000_000,
+                        ns: 1_000_000,
                         flags: 0,
                     };
                     a.ask(request).await;
@@ -73,7 +73,7 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
                     }
                     let request = Request::TimerStart {
                         timer,
-                        delay_ns: 1_000_000,
+                        ns: 1_000_000,
                         flags: 0,
                     };
                     a.ask(request).await;

@@ -5,6 +5,7 @@ use schedlab_workload::{Action, SchedClass};
 
 use crate::consts::ops;
 use crate::policy::OpKind::*;
+use crate::policy::{OpCall, PreemptReason};
 use crate::testing::*;
 use crate::{ExitKind, Hotplug, NormalClass, RtMode, Scenario, run};
 
@@ -33,6 +34,38 @@ fn real_time_tasks_run_above_the_policy() {
     to_policy.rt_mode = RtMode::Policy;
     let checked = run_checked(to_policy, Stub::fifo(&[Running]));
     assert!(checked.life(1).contains(&Running));
+}
+
+/// The stopper, which moves a task off its CPU, takes the CPU from the policy, too.
+#[test]
+fn who_takes_a_cpu_away_is_told() {
+    let mover = task("p", |n, _| {
+        Some(match n {
+            0 | 2 => Action::Compute(Duration::from_us(500)),
+            1 => Action::SetAffinity("1".parse().unwrap()),
+            _ => return None,
+        })
+    });
+    let mut rt = realtime(hog("rt", 1), SchedClass::Fifo(50));
+    rt.start = Instant::from_ns(5_000_000);
+    let tasks = vec![
+        on_cpus(mover, "0"),
+        on_cpus(hog("q", 10), "0"),
+        on_cpus(rt, "0"),
+    ];
+    let checked = run_checked(scenario(2, tasks), Stub::fifo(&[CpuAcquire, CpuRelease]));
+    let released = checked.ops(CpuRelease).into_iter().map(|(_, op)| match op {
+        OpCall::CpuRelease { cpu, reason, task } => (cpu.0, reason, task),
+        _ => unreachable!(),
+    });
+    assert_eq!(
+        released.collect::<Vec<_>>(),
+        [
+            (0, PreemptReason::Stop, None),
+            (0, PreemptReason::Rt, Some(schedlab_trace::TaskId(2)))
+        ]
+    );
+    assert_eq!(checked.ops(CpuAcquire).len(), 2);
 }
 
 #[test]

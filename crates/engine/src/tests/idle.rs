@@ -1,13 +1,17 @@
 //! Idle tracking and the default choice of a CPU.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use schedlab_machine::{Machine, Topology};
 use schedlab_trace::{CpuId, CpuSet, Event};
 
-use crate::consts::ops;
+use crate::KernelVersion;
+use crate::consts::{dsq_id, ops, pick_idle};
 use crate::cpu::Cpu;
 use crate::idle::IdleMasks;
-use crate::policy::OpCall;
 use crate::policy::OpKind::*;
+use crate::policy::{OpCall, Reply, Request};
 use crate::testing::*;
 
 /// A machine of this shape.
@@ -26,11 +30,13 @@ fn choice(
     sync_from: Option<u32>,
 ) -> Option<u32> {
     let all = CpuSet::all(machine.topology.nr_cpus());
-    choice_among(machine, &all, idle, prev, flags, sync_from)
+    let version = KernelVersion::V7_2;
+    choice_among(version, machine, &all, idle, prev, flags, sync_from)
 }
 
 /// The same for a task that may run on `allowed` only.
 fn choice_among(
+    version: KernelVersion,
     machine: &Machine,
     allowed: &CpuSet,
     idle: &str,
@@ -45,7 +51,7 @@ fn choice_among(
         list => list.parse::<CpuSet>().unwrap().resized(nr_cpus),
     };
     let mut masks = IdleMasks::new(machine);
-    masks.enable(false, flags, &all);
+    masks.enable(version, false, flags, &all);
     for cpu in all.iter().filter(|&cpu| !idle.contains(cpu)) {
         masks.test_and_clear(cpu);
     }
@@ -94,9 +100,64 @@ fn the_order_of_preference() {
         assert_eq!(choice(&machine, idle, prev, 0, None), expected, "{why}");
     }
     let few: CpuSet = "0-3".parse::<CpuSet>().unwrap().resized(16);
-    let among = |idle| choice_among(&machine, &few, idle, 0, 0, None);
+    let new = KernelVersion::V7_2;
+    let among = |idle| choice_among(new, &machine, &few, idle, 0, 0, None);
     assert_eq!(among("3,5"), Some(3), "where it may run");
     assert_eq!(among("5,15"), None, "nowhere where it may run");
+    let all = CpuSet::all(16);
+    let old = KernelVersion::V6_18;
+    let before = |idle| choice_among(old, &machine, &all, idle, 0, 0, None);
+    assert_eq!(before("1,8"), Some(1), "6.18 does not ask for the sibling");
+}
+
+/// What `request` answers to the policy as its second task is enqueued: no CPU idles then.
+fn asked_when_busy(machine: Machine, version: KernelVersion, request: Request) -> Vec<Reply> {
+    let replies = Rc::new(RefCell::new(Vec::new()));
+    let kept = replies.clone();
+    let policy = Stub::new(&[Enqueue], move |a, op| {
+        let (kept, request) = (kept.clone(), request.clone());
+        async move {
+            if let OpCall::Enqueue { task, .. } = op {
+                let reply = a.ask(request).await;
+                kept.borrow_mut().push(reply);
+                a.insert(task, dsq_id::GLOBAL, 1_000_000, 0).await;
+            }
+            0
+        }
+    });
+    let nr_cpus = machine.topology.nr_cpus();
+    let tasks = (0..nr_cpus as u64 * 2).map(|_| hog("p", 3)).collect();
+    let mut scenario = crate::Scenario::new(machine, workload(Vec::new(), tasks), 1);
+    scenario.version = version;
+    let policy = policy.flags(ops::BUILTIN_IDLE_PER_NODE);
+    let checked = run_checked(scenario, policy);
+    assert_eq!(checked.end.exit.kind, crate::ExitKind::Done);
+    replies.take()
+}
+
+/// `scx_bpf_pick_any_cpu_node()` with `SCX_PICK_IDLE_IN_NODE` stays in the node where nothing idles, too.
+#[test]
+fn any_cpu_of_a_node_is_of_that_node() {
+    let picks = |flags| {
+        let request = Request::PickCpu {
+            allowed: CpuSet::all(8),
+            node: Some(1),
+            flags,
+            any: true,
+        };
+        let replies = asked_when_busy(shaped(2, 1, 4, 1), KernelVersion::V7_2, request);
+        let cpu = |reply| match reply {
+            Reply::Int(cpu) => cpu,
+            reply => panic!("{reply:?}"),
+        };
+        replies.into_iter().map(cpu).collect::<Vec<_>>()
+    };
+    assert!(
+        picks(pick_idle::IN_NODE)
+            .iter()
+            .all(|cpu| (4..8).contains(cpu))
+    );
+    assert!(picks(0).iter().any(|cpu| (0..4).contains(cpu)));
 }
 
 #[test]
@@ -205,4 +266,41 @@ fn a_sibling_is_not_dragged_along() {
     assert_eq!(works.len(), 200);
     let longest = works.windows(2).map(|pair| pair[1] - pair[0]).max();
     assert!(longest < Some(400_000), "{longest:?}");
+}
+
+/// A task that may run on CPU 1 only, and a policy that names CPU 0 as its previous one.
+#[test]
+fn a_task_with_one_cpu_gets_that_one() {
+    let answer = |version, allowed: &'static str| {
+        let replies = Rc::new(RefCell::new(Vec::new()));
+        let kept = replies.clone();
+        let policy = Stub::new(&[Enqueue], move |a, op| {
+            let kept = kept.clone();
+            async move {
+                if let OpCall::Enqueue { task, .. } = op {
+                    let request = Request::SelectCpuAnd {
+                        task,
+                        prev_cpu: 0,
+                        wake_flags: 0,
+                        allowed: allowed.parse::<CpuSet>().unwrap().resized(2),
+                        flags: 0,
+                    };
+                    let reply = a.ask(request).await;
+                    kept.borrow_mut().push(reply);
+                    a.insert(task, dsq_id::LOCAL, 1_000_000, 0).await;
+                }
+                0
+            }
+        });
+        let mut scenario = scenario(2, vec![on_cpus(hog("p", 1), "1")]);
+        scenario.version = version;
+        run_checked(scenario, policy);
+        replies.take()[0].clone()
+    };
+    let busy = -crate::consts::errno::EBUSY;
+    let (new, old) = (KernelVersion::V7_2, KernelVersion::V6_18);
+    assert_eq!(answer(new, "0-1"), Reply::Int(1));
+    assert_eq!(answer(new, "0"), Reply::Int(busy));
+    assert_eq!(answer(old, "0-1"), Reply::Int(0));
+    assert_eq!(answer(old, "1"), Reply::Int(busy));
 }

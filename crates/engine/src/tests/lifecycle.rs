@@ -1,11 +1,15 @@
 //! The order of a task's ops, and what runs without any.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use schedlab_trace::{Duration, Instant};
 
-use crate::policy::OpCall;
+use crate::consts::SLICE_DFL;
 use crate::policy::OpKind::{self, *};
+use crate::policy::{OpCall, Reply, Request, TimerId};
 use crate::testing::*;
-use crate::{ExitKind, WorkloadFailure, run};
+use crate::{ExitKind, KernelVersion, WorkloadFailure, run};
 
 #[test]
 fn without_ops_tasks_run_by_the_global_queue() {
@@ -132,4 +136,79 @@ fn a_refused_fork_ends_the_run_and_is_told() {
     assert!(task.starts_with("late"), "{task}");
     assert_eq!(checked.life(1), [InitTask]);
     assert_eq!(checked.end.makespan, None);
+}
+
+/// In 7.2 a task belongs to the policy from when `ops.init_task()` has returned; what 6.18 lets it set there stays, except
+/// for the slices of tasks that are there already when the policy is loaded.
+#[test]
+fn what_init_task_may_set() {
+    let seen = |version| {
+        let answers = Rc::new(RefCell::new(Vec::new()));
+        let kept = answers.clone();
+        let policy = Stub::new(&[InitTask, Enable], move |a, op| {
+            let kept = kept.clone();
+            async move {
+                match op {
+                    OpCall::InitTask { task, fork } => {
+                        assert!(!fork || a.slice(task) == SLICE_DFL);
+                        let slice = Some(5_000_000);
+                        let set = Request::TaskSet {
+                            task,
+                            slice,
+                            vtime: None,
+                        };
+                        let reply = a.ask(set).await;
+                        kept.borrow_mut().push((task.0, reply == Reply::Bool(true)));
+                    }
+                    OpCall::Enable { task } => {
+                        let slice = a.slice(task);
+                        kept.borrow_mut().push((task.0, slice == 5_000_000));
+                    }
+                    _ => {}
+                }
+                0
+            }
+        });
+        let mut late = hog("late", 1);
+        late.start = Instant::from_ns(500_000);
+        let mut scenario = scenario(1, vec![hog("p", 1), late]);
+        scenario.version = version;
+        run_checked(scenario, policy);
+        answers.take()
+    };
+    let (no, yes) = (false, true);
+    assert_eq!(
+        seen(KernelVersion::V7_2),
+        [(0, no), (0, no), (1, no), (1, no)]
+    );
+    assert_eq!(
+        seen(KernelVersion::V6_18),
+        [(0, yes), (0, no), (1, yes), (1, yes)]
+    );
+}
+
+/// `bpf_timer_start()` with `BPF_F_TIMER_ABS` names a time of the clock, one that has passed being now.
+#[test]
+fn timers_expire_after_a_while_or_at_a_time() {
+    let expires = |ns, flags| {
+        let policy = Stub::new(&[Running], move |a, op| async move {
+            if let OpCall::Running { .. } = op {
+                let timer = TimerId(0);
+                a.ask(Request::TimerStart { timer, ns, flags }).await;
+            }
+            0
+        });
+        let mut late = hog("p", 10);
+        late.start = Instant::from_ns(3_000_000);
+        let checked = run_checked(scenario(1, vec![late]), policy);
+        let log = checked.end.policy.log.borrow();
+        let fired = log
+            .iter()
+            .find(|(_, _, op)| matches!(op, OpCall::TimerCallback { .. }));
+        fired.expect("the timer expires").0 / 100_000
+    };
+    // In tenths of a millisecond; the task runs from 3 ms on.
+    assert_eq!(expires(5_000_000, 0), 80);
+    assert_eq!(expires(5_000_000, 1), 50);
+    assert_eq!(expires(1_000_000, 1), 30);
 }

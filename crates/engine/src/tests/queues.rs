@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use schedlab_trace::TaskId;
+use schedlab_trace::{Duration, TaskId};
+use schedlab_workload::{Action, ObjectId, ObjectSpec};
 
 use crate::ExitKind;
-use crate::consts::{dsq_id, iter};
+use crate::consts::{dsq_id, enq, iter};
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, Reply, Request};
 use crate::testing::*;
@@ -278,4 +279,99 @@ fn the_global_queue_is_looked_at_after_a_long_dispatch() {
         }
     }
     assert!(seen > 10, "{seen}");
+}
+
+/// An op that a remote wakeup calls is under the lock of the wakee's run queue: `SCX_DSQ_LOCAL` is that one's.
+#[test]
+fn the_local_queue_is_that_of_the_locked_run_queue() {
+    let lengths = Rc::new(RefCell::new(Vec::new()));
+    let kept = lengths.clone();
+    let policy = Stub::new(&[Runnable, Enqueue], move |a, op| {
+        let kept = kept.clone();
+        async move {
+            match op {
+                OpCall::Runnable { task, .. } if task.0 == 3 => {
+                    let here = (a.cpu(), a.nr_queued(dsq_id::LOCAL).await);
+                    kept.borrow_mut().push(here);
+                }
+                OpCall::Enqueue { task, .. } => {
+                    if task.0 == 3 {
+                        let here = (a.cpu(), a.nr_queued(dsq_id::LOCAL).await);
+                        kept.borrow_mut().push(here);
+                    }
+                    a.insert(task, dsq_id::LOCAL, 1_000_000, 0).await;
+                }
+                _ => {}
+            }
+            0
+        }
+    });
+    let writer = task("writer", |n, _| {
+        Some(match n {
+            0 => Action::Compute(Duration::from_ms(15)),
+            1 => Action::Write {
+                to: ObjectId(0),
+                bytes: 1,
+            },
+            _ => return None,
+        })
+    });
+    let reader = task("reader", |n, _| {
+        let read = Action::Read {
+            from: ObjectId(0),
+            limit: 1,
+        };
+        (n == 0).then_some(read)
+    });
+    // Of two tasks that compute on CPU 1 one waits in its queue.
+    let tasks = vec![
+        on_cpus(writer, "0"),
+        on_cpus(hog("p", 20), "1"),
+        on_cpus(hog("q", 20), "1"),
+        on_cpus(reader, "1"),
+    ];
+    let pipe = vec![ObjectSpec::Pipe { capacity: 100 }];
+    run_checked(
+        crate::Scenario::new(machine(2), workload(pipe, tasks), 1),
+        policy,
+    );
+    // As the run begins, and when CPU 0 wakes it.
+    assert_eq!(lengths.take()[2..], [(0, 1); 2]);
+}
+
+/// Calls of `scx_bpf_dsq_reenq()` for one queue that come before the first is carried out are one.
+#[test]
+fn re_enqueueing_is_noted_once() {
+    let enqueued = |calls| {
+        let policy = Stub::new(
+            &[Init, Enqueue, Dispatch, Running],
+            move |a, op| async move {
+                match op {
+                    OpCall::Init => return a.create_dsq(1).await,
+                    OpCall::Enqueue { task, enq_flags } => {
+                        a.insert(task, 1, 50_000_000, enq_flags & !enq::REENQ).await
+                    }
+                    OpCall::Dispatch { .. } => {
+                        a.move_to_local(1).await;
+                    }
+                    OpCall::Running { task } if task.0 == 0 => {
+                        for _ in 0..calls {
+                            a.ask(Request::Reenqueue { dsq: 1, flags: 0 }).await;
+                        }
+                    }
+                    _ => {}
+                }
+                0
+            },
+        );
+        let tasks = (0..6).map(|_| hog("p", 1)).collect();
+        let checked = run_checked(scenario(1, tasks), policy);
+        let again = checked.ops(Enqueue).into_iter().filter(|(_, op)| match op {
+            OpCall::Enqueue { enq_flags, .. } => enq_flags & enq::REENQ != 0,
+            _ => unreachable!(),
+        });
+        again.count()
+    };
+    // The five that wait while the first one runs.
+    assert_eq!([enqueued(0), enqueued(1), enqueued(3)], [0, 5, 5]);
 }

@@ -254,6 +254,52 @@ fn a_new_affinity_moves_the_task() {
     drop(mover);
 }
 
+/// Tasks that change their CPUs one after another are dealt out over the new ones.
+#[test]
+fn a_new_affinity_deals_tasks_out() {
+    let mover = || {
+        let step = |n, _: &mut schedlab_workload::Context<'_>| {
+            Some(match n {
+                0 | 2 => us(500),
+                1 => Action::SetAffinity("4-7".parse().unwrap()),
+                _ => return None,
+            })
+        };
+        on_cpus(task("p", step), "0")
+    };
+    let policy = Stub::new(&[Enqueue], |a, op| async move {
+        if let OpCall::Enqueue { task, .. } = op {
+            a.insert(task, dsq_id::LOCAL, 1_000_000, 0).await;
+        }
+        0
+    });
+    let movers = (0..8).map(|_| mover()).collect();
+    let checked = run_checked(scenario(8, movers), policy);
+    assert!(checked.end.makespan.is_some());
+    for cpu in 4..8 {
+        let mut ran = checked.ran_on(cpu);
+        ran.dedup();
+        assert_eq!(ran, [cpu - 4, cpu], "CPU {cpu}");
+    }
+}
+
+/// `set_user_nice()` and `__set_cpus_allowed_ptr()` do nothing where nothing changes.
+#[test]
+fn an_attribute_that_stays_the_same_is_no_change() {
+    let same = task("p", |n, _| {
+        Some(match n {
+            0 => us(100),
+            1 => Action::SetNice(0),
+            2 => Action::SetAffinity("0-1".parse().unwrap()),
+            _ => return None,
+        })
+    });
+    let policy = Stub::fifo(&[SetWeight, SetCpumask, Quiescent]);
+    let checked = run_checked(scenario(2, vec![same]), policy);
+    // As it is introduced, and as it exits.
+    assert_eq!(checked.life(0), [SetWeight, SetCpumask, Quiescent]);
+}
+
 #[test]
 fn a_deadlock_is_a_failure_with_names_unless_a_duration_ends_it() {
     let taker = |first: ObjectId, second: ObjectId| {
