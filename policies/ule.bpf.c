@@ -355,6 +355,10 @@ static __noinline int ule_take(rq_t *rq, task_t *t)
 	lab_use_arena();
 	if (t->queue != QUEUE_NONE)
 		lab_prio_del(ule_queue(rq, t->queue), t->slot, &t->lab.node);
+	/* The calendar has waited for this slot, and its clock for the calendar. */
+	if (t->queue == QUEUE_TIMESHARE && t->slot == rq->ridx && rq->idx != rq->ridx &&
+	    !lab_prio_list(&rq->timeshare, rq->ridx)->nr)
+		rq->ridx = (rq->ridx + 1) % ULE_SLOTS;
 	t->queue = QUEUE_NONE;
 	return 0;
 }
@@ -932,7 +936,7 @@ void BPF_STRUCT_OPS(ule_quiescent, struct task_struct *p, u64 deq_flags)
 		rq_quiescent(&t->q, deq_flags);
 }
 
-/* The stat clock: the calendar goes on. */
+/* The stat clock: the calendar goes on. Where a thread waits, its removal goes on: ule_take(). */
 static __always_inline void ule_stat_tick(rq_t *rq)
 {
 	if (rq->idx != rq->ridx)

@@ -390,6 +390,58 @@ static void calendar_clock(void)
 	EQUAL(rq->ridx, 3);
 }
 
+/* It goes on as the last thread of the slot leaves, and the clock then moves both. */
+static void calendar_goes_on(void)
+{
+	struct task_struct *first, *last;
+	rq_t *rq;
+
+	start(1, 1);
+	running_on(0, 0, true);
+	rq = queue(0);
+	rq->next_stat_ns = script.now_ns + ULE_STAT_NS;
+	first = waiting(0, -20, false);
+	last = waiting(0, -20, false);
+	EQUAL(ctx(first)->slot, 0);
+	EQUAL(ctx(last)->slot, 0);
+	script.now_ns += ULE_STAT_NS;
+	script_tick(0);
+	script_block(0);
+	CHECK(script_schedule(0) == first);
+	EQUAL(rq->idx, 1);
+	EQUAL(rq->ridx, 0);
+	script_block(0);
+	CHECK(script_schedule(0) == last);
+	EQUAL(rq->idx, 1);
+	EQUAL(rq->ridx, 1);
+	script.now_ns += ULE_STAT_NS;
+	script_tick(0);
+	EQUAL(rq->idx, 2);
+	EQUAL(rq->ridx, 2);
+}
+
+/* Every slot's turn comes: the worst batch thread waits for the calendar's length and a slice. */
+static void worst_batch_thread_runs(void)
+{
+	struct task_struct *worst;
+	u64 since, longest = 0;
+	u32 i;
+
+	start(1, 1);
+	running_on(0, -20, false);
+	worst = waiting(0, 19, false);
+	since = script.now_ns;
+	for (i = 0; i < 20000; i++) {
+		script.now_ns += MS;
+		script_tick(0);
+		if (script_schedule(0) == worst)
+			since = script.now_ns;
+		if (script.now_ns - since > longest)
+			longest = script.now_ns - since;
+	}
+	CHECK(longest <= (ULE_SLOTS + ULE_SLICE) * ULE_STAT_NS + MS);
+}
+
 static void fork_and_exit(void)
 {
 	struct task_struct *parent, *child;
@@ -543,6 +595,7 @@ static void start_random(u32 cpus)
 TESTS(TEST(t1_score), TEST(t2_priority), TEST(t3_calendar), TEST(t4_slices),
       TEST(t5_balance_period), TEST(t6_balance), TEST(t6_balanced), TEST(t6_one_move), TEST(balance_next_receiver),
       TEST(t7_history), TEST(cpu_use), TEST(preemption), TEST(notify), TEST(choice),
-      TEST(slice_and_preemption), TEST(calendar_clock), TEST(fork_and_exit),
-      TEST(wakeup_refills), TEST(placement_warm), TEST(placement_busy), TEST(steal),
+      TEST(slice_and_preemption), TEST(calendar_clock), TEST(calendar_goes_on),
+      TEST(worst_batch_thread_runs), TEST(fork_and_exit), TEST(wakeup_refills),
+      TEST(placement_warm), TEST(placement_busy), TEST(steal),
       TEST(yield_stays_in_the_slot), TEST(constant_cost), TEST(random_operations))
