@@ -101,7 +101,7 @@ struct fair_rq {
 	u64 idle_ns;			/* when the CPU became idle */
 	u64 idle_avg_ns;		/* how long it is idle each time */
 	u64 balance_ns[LAB_NR_LEVELS];	/* when it balances next */
-	u32 failed;			/* balancings that found nothing to move */
+	u32 failed;			/* balancings in a row that found nothing to move */
 	u32 crowded[LAB_NR_LEVELS];	/* looks in a row that found the core shared and another idle */
 	u64 look_ns[LAB_NR_LEVELS];	/* when it looks next */
 } __attribute__((aligned(LAB_CACHELINE)));
@@ -340,9 +340,12 @@ __weak u32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32
 {
 	lab_node_t *pos, *before;
 	u32 moved = 0, i;
+	bool warm_stay;
 	task_t *t;
 
 	lab_use_arena();
+	/* Warm caches stay, unless both have them or nothing else could be moved for long. */
+	warm_stay = !lab_share(from->cpu, to->cpu, LAB_LEVEL_CORE) && to->failed <= LAB_NR_LEVELS;
 	fair_advance(from, now);
 	fair_advance(to, now);
 	pos = from->waiting.head.prev;
@@ -353,9 +356,7 @@ __weak u32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32
 		before = pos->prev;
 		t = lab_entry(pos, struct fair_task, lab.node);
 		pos = before;
-		/* Warm caches stay, unless nothing else could be moved for long. */
-		if (t->turn_ns && now - t->started_ns < FAIR_MIGRATION_COST_NS &&
-		    to->failed <= LAB_NR_LEVELS && to->curr)
+		if (warm_stay && t->turn_ns && now - t->started_ns < FAIR_MIGRATION_COST_NS)
 			continue;
 		if (t->weight / 2 > load || !fair_may_go(t, to->cpu))
 			continue;
@@ -425,6 +426,11 @@ static __noinline bool fair_balance_idle(rq_t *rq, u64 now)
 		if (!fair_lock_second(rq, from))
 			return false;
 		moved = fair_move(from, rq, ~0ull, 1, now);
+		/* As in Linux, that it found nothing when it became idle is no failure. */
+		if (moved)
+			rq->failed = 0;
+		else if (rq->asked)
+			rq->failed++;
 		lab_unlock(&from->lock);
 		if (moved || rq->nr)
 			break;

@@ -73,6 +73,50 @@ static void need_resched(s32 cpu)
 	script_preempt(cpu);
 }
 
+/* It waits, and was running until just now. */
+static struct task_struct *waiting_warm(s32 cpu, s32 nice, s64 v)
+{
+	struct task_struct *p = waiting(cpu, nice, v);
+
+	ctx(p)->turn_ns = 1;
+	ctx(p)->started_ns = script.now_ns;
+	return p;
+}
+
+/*
+ * A CPU without work leaves a task whose cache is warm for 0.5 ms; a task of its core
+ * it takes, and any task once it was woken to balance and failed so often.
+ */
+static void check_warm_caches(void)
+{
+	struct task_struct *p, *core;
+	u32 i;
+
+	script.core_cpus = 2;
+	script_start(4);
+	script.now_ns = 1000 * 1000000ll;
+	running_on(0, 0, 100);
+	p = waiting_warm(0, 0, 100);
+	script.now_ns += 499999;
+	CHECK(!script_schedule(2));
+	script.now_ns += 1;
+	CHECK(script_schedule(2) == p);
+	/* Threads of a core have the caches in common. */
+	core = waiting_warm(0, 0, 100);
+	CHECK(script_schedule(1) == core);
+	/* When it becomes idle it may fail as often as it likes; when it is asked, five times. */
+	p = waiting_warm(0, 0, 100);
+	for (i = 0; i < 20; i++)
+		CHECK(!script_schedule(3));
+	for (i = 0; i < 5; i++) {
+		rqs[3].asked = true;
+		CHECK(!script_schedule(3));
+	}
+	rqs[3].asked = true;
+	CHECK(script_schedule(3) == p);
+	EQUAL(rqs[3].failed, 0);
+}
+
 /* No waiting task may run on `cpu`. */
 static void forbid(s32 cpu)
 {
