@@ -103,6 +103,7 @@ struct o26_task {
 	};
 	u64 sleep_avg;		/* ns, up to O26_SLEEP_MAX_NS */
 	u64 stamp;		/* when it woke, or was switched to or from */
+	u64 last_ran_ns;	/* when it last ran */
 	u64 left_ns;		/* of its slice */
 	struct lab_node __arena *before; /* to be linked before this one, NULL = last */
 	s32 prio;		/* 100 to 139, of an ordinary task */
@@ -293,7 +294,7 @@ static __always_inline void o26_account(task_t *t, u64 now)
 {
 	if (now > t->stamp)
 		t->sleep_avg = o26_ran(t->sleep_avg, now - t->stamp);
-	t->stamp = now;
+	t->stamp = t->last_ran_ns = now;
 }
 
 static __always_inline u64 o26_full_slice(task_t *t)
@@ -542,7 +543,7 @@ __noinline bool o26_pull(rq_t *from __arg_arena, rq_t *to __arg_arena, bool expi
 		for (pos = list->head.prev; pos != &list->head && can_loop; pos = pos->prev) {
 			t = lab_entry(pos, struct o26_task, lab.node);
 			consult(t);
-			if (now < t->stamp + hot_ns || !rq_may_pull(&t->q, &to->q))
+			if (now < t->last_ran_ns + hot_ns || !rq_may_pull(&t->q, &to->q))
 				continue;
 			t->to_array = 1 + (expired ? lab_arrays_expired(&to->arrays) :
 						     lab_arrays_active(&to->arrays));
@@ -738,7 +739,7 @@ static __always_inline s32 o26_wake_cpu(task_t *t, s32 last, s32 waker, bool syn
 	if (load < O26_LOAD / 2 && this_load > O26_LOAD / 2)
 		return last;
 	near = from->node == to->node;
-	if (near && now >= t->stamp + O26_HOT_NS)
+	if (near && now >= t->last_ran_ns + O26_HOT_NS)
 		return waker;
 	if ((O26_IMBALANCE_PERCENT + (O26_IMBALANCE_PERCENT - 100) / 2) * this_load <= 100 * load)
 		return waker;

@@ -156,8 +156,8 @@ rules! {
         t1_slices, t2_bonus, t3_interactive_sleep, t4_granularity, t5_wakeup_gain, t6_running_costs,
         interactive, wait_counts, expiry, starvation, starvation_bound, starvation_by_nice, granularity,
         fork_splits_slice, exit_returns, yield_expires, wake_affine, wake_idle, wakeup_preempts,
-        load, imbalance, balance, balance_keeps_array, balance_interval, balance_nodes, idle_tick,
-        realtime, constant_cost, fair_slices, nice_change, random_operations,
+        load, imbalance, balance, balance_warm_by_running, balance_keeps_array, balance_interval,
+        balance_nodes, idle_tick, realtime, constant_cost, fair_slices, nice_change, random_operations,
 }
 
 rules! {

@@ -44,7 +44,7 @@ static struct task_struct *task(s32 cpu, s32 nice, u64 sleep_avg_ms)
 	p->__lab_cpu = cpu;
 	t->lab.cpu = t->q.home = cpu;
 	t->sleep_avg = sleep_avg_ms * MS;
-	t->stamp = script.now_ns;
+	t->stamp = t->last_ran_ns = script.now_ns;
 	return p;
 }
 
@@ -514,7 +514,7 @@ static void balance(void)
 	CHECK(!script_schedule(1));
 	EQUAL(queue(1)->domains[DOMAIN_CPU].failed, 1);
 	run_for(O26_HOT_NS);
-	ctx(hot)->stamp = script.now_ns;
+	ctx(hot)->last_ran_ns = script.now_ns;
 	queue(1)->q.marked = true;
 	CHECK(script_schedule(1) == cold);
 	EQUAL(queue(1)->domains[DOMAIN_CPU].failed, 0);
@@ -524,10 +524,40 @@ static void balance(void)
 	script_of(cold)->mask.bits[0] = 2;
 	queue(0)->load = 2 * O26_LOAD;
 	queue(1)->load = 0;
-	ctx(hot)->stamp = script.now_ns;
+	ctx(hot)->last_ran_ns = script.now_ns;
 	queue(1)->domains[DOMAIN_CPU].failed = O26_NICE_TRIES;
 	CHECK(!script_schedule(1));
 	CHECK(script_schedule(1) == hot);
+}
+
+/* Warm is the cache of one that ran a short while ago, not of one that woke then. */
+static void balance_warm_by_running(void)
+{
+	struct task_struct *woken, *displaced;
+
+	start(2, 1);
+	displaced = running_on(0, 0, 0);
+	woken = task(0, 0, 0);
+	run_for(O26_HOT_NS);
+	woken->nr_cpus_allowed = 1;
+	script_wake(woken, 0, 0);
+	woken->nr_cpus_allowed = 2;
+	queue(0)->load = 2 * O26_LOAD;
+	queue(1)->load = 0;
+	CHECK(script_schedule(1) == woken);
+	script_block(1);
+	CHECK(!script_schedule(1));
+	/* One that has to wait has run until now, whenever it woke. */
+	run_for(1000 * MS);
+	waiting(0, -20, 0);
+	script_preempt(0);
+	CHECK(script_schedule(0) != displaced);
+	queue(0)->load = 2 * O26_LOAD;
+	queue(1)->load = 0;
+	run_for(O26_HOT_NS - 1);
+	CHECK(!script_schedule(1));
+	run_for(1);
+	CHECK(script_schedule(1) == displaced);
 }
 
 static void balance_keeps_array(void)
@@ -716,6 +746,6 @@ TESTS(TEST(t1_slices), TEST(t2_bonus), TEST(t3_interactive_sleep), TEST(t4_granu
       TEST(starvation_by_nice), TEST(granularity),
       TEST(fork_splits_slice), TEST(exit_returns), TEST(yield_expires), TEST(wake_affine),
       TEST(wake_idle), TEST(wakeup_preempts), TEST(load), TEST(imbalance), TEST(balance),
-      TEST(balance_keeps_array), TEST(balance_interval), TEST(balance_nodes), TEST(idle_tick),
-      TEST(realtime), TEST(constant_cost), TEST(fair_slices), TEST(nice_change),
-      TEST(random_operations))
+      TEST(balance_warm_by_running), TEST(balance_keeps_array), TEST(balance_interval),
+      TEST(balance_nodes), TEST(idle_tick), TEST(realtime), TEST(constant_cost),
+      TEST(fair_slices), TEST(nice_change), TEST(random_operations))
