@@ -762,7 +762,7 @@ s32 BPF_STRUCT_OPS(o26_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 	if (!t)
 		return prev_cpu;
 	rq_woken(&t->q, wake_flags);
-	if (t->q.fresh || o26_is_rt(t))
+	if (t->q.fresh)
 		return prev_cpu;
 	t->woken = o26_woken_by();
 	consult(t);

@@ -672,6 +672,33 @@ static void realtime(void)
 	CHECK(script_schedule(0) == other);
 }
 
+/* They are placed like all others. */
+static void realtime_placement(void)
+{
+	struct task_struct *p;
+
+	start(2, 1);
+	running_on(0, 0, 0);
+	p = task(0, 0, 0);
+	p->policy = LAB_SCHED_FIFO;
+	p->rt_priority = 5;
+	ctx(p)->q.policy = LAB_SCHED_FIFO;
+	/* Its CPU is busy, the other one is idle. */
+	script_wake(p, 0, 0);
+	EQUAL(ctx(p)->q.home, 1);
+	CHECK(script_schedule(1) == p);
+	script_block(1);
+	CHECK(!script_schedule(1));
+	/* Both are busy, its cache is cold: the waker's. */
+	running_on(1, 0, 0);
+	run_for(O26_HOT_NS);
+	queue(0)->load = queue(1)->load = O26_LOAD;
+	script_wake(p, 0, 0);
+	EQUAL(ctx(p)->q.home, 0);
+	script_preempt(0);
+	CHECK(script_schedule(0) == p);
+}
+
 /* One task is examined and one lock taken, however many wait. */
 static void constant_cost(void)
 {
@@ -747,5 +774,5 @@ TESTS(TEST(t1_slices), TEST(t2_bonus), TEST(t3_interactive_sleep), TEST(t4_granu
       TEST(fork_splits_slice), TEST(exit_returns), TEST(yield_expires), TEST(wake_affine),
       TEST(wake_idle), TEST(wakeup_preempts), TEST(load), TEST(imbalance), TEST(balance),
       TEST(balance_warm_by_running), TEST(balance_keeps_array), TEST(balance_interval),
-      TEST(balance_nodes), TEST(idle_tick), TEST(realtime), TEST(constant_cost),
+      TEST(balance_nodes), TEST(idle_tick), TEST(realtime), TEST(realtime_placement), TEST(constant_cost),
       TEST(fair_slices), TEST(nice_change), TEST(random_operations))
