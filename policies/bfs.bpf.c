@@ -223,7 +223,7 @@ void BPF_STRUCT_OPS(bfs_dispatch, s32 cpu, struct task_struct *prev_p)
 		if (t->lab.cpu != cpu)
 			lab_count(LAB_PICKED_ELSEWHERE, 1);
 		if (prev && dl_used_up(prev))
-			prev->left_ns = dl_slice();
+			dl_refill(prev);
 		t->lab.cpu = cpu;
 		t->started_ns = now;
 		dl_show(c, t);
@@ -238,7 +238,7 @@ void BPF_STRUCT_OPS(bfs_dispatch, s32 cpu, struct task_struct *prev_p)
 		return;
 	}
 	if (prev && dl_used_up(prev))
-		prev->left_ns = dl_slice();
+		dl_refill(prev);
 	dl_show(c, prev);
 	lab_unlock_irqrestore(&grq.lock, flags);
 	if (prev && prev_p)
@@ -283,16 +283,13 @@ void BPF_STRUCT_OPS(bfs_tick, struct task_struct *p)
 		dl_tick(t, p);
 }
 
-/* sched_yield(): what is left of the slice is given up, with the deadline. */
 bool BPF_STRUCT_OPS(bfs_yield, struct task_struct *from, struct task_struct *to)
 {
 	task_t *t = task_of(from);
 
 	if (!t || to)
 		return false;
-	t->left_ns = 0;
-	scx_bpf_task_set_slice(from, 0);
-	return true;
+	return dl_yield(t, from);
 }
 
 /* A nice level counts from the next deadline on. */

@@ -385,7 +385,7 @@ void BPF_STRUCT_OPS(muqss_dispatch, s32 cpu, struct task_struct *prev_p)
 		if (t->lab.cpu != cpu)
 			lab_count(LAB_PICKED_ELSEWHERE, 1);
 		if (prev && dl_used_up(&prev->dl))
-			prev->dl.left_ns = dl_slice();
+			dl_refill(&prev->dl);
 		t->lab.cpu = cpu;
 		t->dl.started_ns = now;
 		dl_show(c, &t->dl);
@@ -400,7 +400,7 @@ void BPF_STRUCT_OPS(muqss_dispatch, s32 cpu, struct task_struct *prev_p)
 		return;
 	}
 	if (prev && dl_used_up(&prev->dl))
-		prev->dl.left_ns = dl_slice();
+		dl_refill(&prev->dl);
 	dl_show(c, prev ? &prev->dl : NULL);
 	lab_unlock_irqrestore(&own->lock, flags);
 	if (prev && prev_p)
@@ -445,16 +445,13 @@ void BPF_STRUCT_OPS(muqss_tick, struct task_struct *p)
 		dl_tick(&t->dl, p);
 }
 
-/* sched_yield(): what is left of the slice is given up, with the deadline. */
 bool BPF_STRUCT_OPS(muqss_yield, struct task_struct *from, struct task_struct *to)
 {
 	task_t *t = task_of(from);
 
 	if (!t || to)
 		return false;
-	t->dl.left_ns = 0;
-	scx_bpf_task_set_slice(from, 0);
-	return true;
+	return dl_yield(&t->dl, from);
 }
 
 /* A nice level counts from the next deadline on. */

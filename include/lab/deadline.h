@@ -67,7 +67,8 @@ struct dl_task {
 	s32 home;		/* MuQSS: whose queue it is or was in */
 	bool queued;		/* waits */
 	bool asleep;		/* blocked, or not enqueued yet */
-	bool pad[2];
+	bool yielded;		/* and was not judged by a choice yet */
+	bool pad;
 };
 
 typedef struct dl_task __arena dl_task_t;
@@ -202,6 +203,7 @@ static __noinline int dl_iso_account(u64 ran_ns, u64 now)
 static __always_inline void dl_renew(dl_task_t *t, u64 now)
 {
 	t->left_ns = dl_slice();
+	t->yielded = false;
 	t->deadline = now + dl_distance(t->nice);
 }
 
@@ -244,9 +246,17 @@ static __always_inline void dl_charge(dl_task_t *t, u64 now)
 		dl_iso_account(t->policy == DL_SCHED_ISO ? ran : 0, now);
 }
 
+/* Whether it makes way for its equals. A FIFO task has no slice, but may yield. */
 static __always_inline bool dl_used_up(dl_task_t *t)
 {
-	return t->policy != DL_SCHED_FIFO && t->left_ns < DL_RESCHED_NS;
+	return t->yielded || (t->policy != DL_SCHED_FIFO && t->left_ns < DL_RESCHED_NS);
+}
+
+/* It has been judged by that: a whole slice, the deadline stays. */
+static __always_inline void dl_refill(dl_task_t *t)
+{
+	t->left_ns = dl_slice();
+	t->yielded = false;
 }
 
 /* Reads the real task's attributes. */
@@ -408,6 +418,14 @@ static __always_inline void dl_tick(dl_task_t *t, struct task_struct *p)
 	/* Too much soft real time: it goes on as a normal task. */
 	if (dl_used_up(t) || (t->level == DL_LEVEL_ISO && dl_iso_refused()))
 		scx_bpf_task_set_slice(p, 0);
+}
+
+/* ops.yield of @from: what is left of the slice is given up, with the deadline. */
+static __always_inline bool dl_yield(dl_task_t *t, struct task_struct *from)
+{
+	t->yielded = true;
+	scx_bpf_task_set_slice(from, 0);
+	return true;
 }
 
 /* ops.init_task of a new context; @parent is the current task's or NULL. */

@@ -205,7 +205,7 @@ rules! {
         t1_ratios, t2_distances, t3_passed_deadline, t4_sleeper_keeps_its_deadline,
         earliest_deadline, slice, alone, one_queue, cache_distance, levels, idle_priority,
         idle_priority_wakes, idle_priority_bound, realtime_in_order, placement, placement_by_level,
-        affinity, fork_, yield_, iso_limit, bound_of_waiting, attribute_change,
+        affinity, fork_, yield_, iso_limit, bound_of_waiting, attribute_change, fifo_yield,
 }
 
 rules! {
@@ -213,7 +213,7 @@ rules! {
         t1_earliest_of_all, t1_lock_not_free, t1_no_lock_free, t1_previous_task,
         t2_not_interactive, t2_longer_queue, t3_order, idle_priority, recheck, first_at_hand,
         shared_queues, placement, sleeper_keeps_its_deadline, slice, round_robin,
-        attribute_change,
+        attribute_change, fifo_yield,
 }
 
 rules! {

@@ -392,8 +392,14 @@ static void attribute_change(void)
 	EQUAL(ctx(p)->deadline, 38 * MS);
 }
 
+static void fifo_yield(void)
+{
+	check_fifo_yield();
+}
+
 TESTS(TEST(t1_ratios), TEST(t2_distances), TEST(t3_passed_deadline),
       TEST(t4_sleeper_keeps_its_deadline), TEST(earliest_deadline), TEST(slice), TEST(alone),
       TEST(one_queue), TEST(cache_distance), TEST(levels), TEST(idle_priority),
       TEST(idle_priority_wakes), TEST(idle_priority_bound),      TEST(realtime_in_order), TEST(placement), TEST(placement_by_level), TEST(affinity),
-      TEST(fork_), TEST(yield_), TEST(iso_limit), TEST(bound_of_waiting), TEST(attribute_change))
+      TEST(fork_), TEST(yield_), TEST(iso_limit), TEST(bound_of_waiting), TEST(attribute_change),
+      TEST(fifo_yield))

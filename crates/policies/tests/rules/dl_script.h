@@ -86,6 +86,41 @@ static struct task_struct *running_between_normal_ones(void)
 	return idle;
 }
 
+/*
+ * A FIFO task that yields goes behind its equals, but not behind lesser tasks; none of its
+ * ticks makes it do so, however often it forked.
+ */
+static void check_fifo_yield(void)
+{
+	struct task_struct *a, *b;
+	u32 i;
+
+	script_start(1);
+	a = waiting_as(0, DL_SCHED_FIFO, 10, 0);
+	CHECK(script_schedule(0) == a);
+	script_yield(0);
+	CHECK(script_schedule(0) == a);
+	waiting(0, 1 * MS);
+	waiting_as(0, DL_SCHED_FIFO, 9, 0);
+	script_yield(0);
+	CHECK(script_schedule(0) == a);
+	b = waiting_as(0, DL_SCHED_FIFO, 10, 0);
+	for (i = 0; i < 40; i++)
+		script_fork(a, 0, 1);
+	for (i = 0; i < 100; i++) {
+		script.now_ns += 1 * MS;
+		script_tick(0);
+		CHECK(script_schedule(0) == a);
+	}
+	script_yield(0);
+	CHECK(script_schedule(0) == b);
+	script.now_ns += 1 * MS;
+	script_tick(0);
+	CHECK(script_schedule(0) == b);
+	script_yield(0);
+	CHECK(script_schedule(0) == a);
+}
+
 /* It wakes where it was. */
 static void wake(struct task_struct *p)
 {

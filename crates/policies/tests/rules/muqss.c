@@ -258,8 +258,13 @@ static void attribute_change(void)
 	EQUAL(queue_at(0)->first, muqss_key(DL_LEVEL_NORMAL, 1038 * MS));
 }
 
+static void fifo_yield(void)
+{
+	check_fifo_yield();
+}
+
 TESTS(TEST(t1_earliest_of_all), TEST(t1_lock_not_free), TEST(t1_no_lock_free),
       TEST(t1_previous_task), TEST(t2_not_interactive), TEST(t2_longer_queue), TEST(t3_order),
       TEST(idle_priority), TEST(recheck), TEST(first_at_hand),
       TEST(shared_queues), TEST(placement), TEST(sleeper_keeps_its_deadline), TEST(slice),
-      TEST(round_robin), TEST(attribute_change))
+      TEST(round_robin), TEST(attribute_change), TEST(fifo_yield))
