@@ -285,8 +285,7 @@ bool BPF_STRUCT_OPS(cfs_yield, struct task_struct *from, struct task_struct *to)
 	waits = rq->nr;
 	if (waits) {
 		cfs_forget_hints(rq, t);
-		if (t->policy != FAIR_BATCH)
-			rq->skip = t;
+		rq->skip = t;
 	}
 	lab_unlock_irqrestore(&rq->lock, flags);
 	if (waits)

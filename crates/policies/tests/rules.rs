@@ -220,7 +220,7 @@ rules! {
     cfs:
         t1_factor, t2_period, t3_slices, t4_virtual_time, t5_sleeper, t6_wakeup_preemption,
         wakeup_preempts, least_virtual_time_runs, tick_ends_a_turn, tick_ends_a_lead, tick_alone,
-        fork_, fork_child_first, yield_, policies, moved, hint_of_one_who_went_elsewhere,
+        fork_, fork_child_first, yield_, yield_batch, policies, moved, hint_of_one_who_went_elsewhere,
         moved_by_the_local_queue, fairness_bound, idle_takes, idle_is_short,
         idle_leaves_warm_caches, balance, placement, fork_goes_to_the_idlest, active_balance,
         active_balance_one_of_two, active_balance_by_mask, active_balance_not_allowed,

@@ -216,6 +216,19 @@ static void yield_(void)
 	EQUAL(ctx(a)->vruntime, 100 * MS);
 }
 
+/* A batch task's yield is one like any other. */
+static void yield_batch(void)
+{
+	struct task_struct *a, *b;
+
+	script_start(1);
+	a = running_on(0, 0, 100 * MS);
+	a->policy = ctx(a)->policy = FAIR_BATCH;
+	b = waiting(0, 0, 100 * MS + 500 * US);
+	script_yield(0);
+	CHECK(script_schedule(0) == b);
+}
+
 /* Idle-policy tasks make way for others; they and batch tasks preempt nobody. */
 static void policies(void)
 {
@@ -634,8 +647,8 @@ static void idle_leaves_warm_caches(void)
 TESTS(TEST(t1_factor), TEST(t2_period), TEST(t3_slices), TEST(t4_virtual_time), TEST(t5_sleeper),
       TEST(t6_wakeup_preemption), TEST(wakeup_preempts), TEST(least_virtual_time_runs),
       TEST(tick_ends_a_turn), TEST(tick_ends_a_lead), TEST(tick_alone), TEST(fork_),
-      TEST(fork_child_first), TEST(yield_), TEST(policies), TEST(moved), TEST(hint_of_one_who_went_elsewhere),
-      TEST(moved_by_the_local_queue), TEST(fairness_bound),
+      TEST(fork_child_first), TEST(yield_), TEST(yield_batch), TEST(policies), TEST(moved),
+      TEST(hint_of_one_who_went_elsewhere), TEST(moved_by_the_local_queue), TEST(fairness_bound),
       TEST(idle_takes), TEST(idle_is_short), TEST(idle_leaves_warm_caches), TEST(balance), TEST(placement),
       TEST(fork_goes_to_the_idlest), TEST(active_balance), TEST(active_balance_one_of_two),
       TEST(active_balance_by_mask), TEST(active_balance_not_allowed),
