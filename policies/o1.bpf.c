@@ -58,6 +58,12 @@ const volatile u32 balance_hz = 100;
 /* Seconds of sleep that are remembered. */
 #define O1_HISTORY		4
 
+/*
+ * By this part of an interval of balancing a tick may come too early. It comes early after
+ * one that was handled late. Half a tick of 1000 Hz, if there are to be 100 a second.
+ */
+#define O1_BALANCE_LATE		20
+
 /* Slices of nice 19 and -20, in ticks of 10 ms (MIN_TIMESLICE and MAX_TIMESLICE of H6). */
 #define O1_SLICE_MIN		3
 #define O1_SLICE_MAX		15
@@ -142,6 +148,14 @@ static __always_inline s32 o1_sleep(task_t *t, u64 now)
 static __always_inline s32 o1_penalty(task_t *t, u64 now)
 {
 	return O1_LEVELS / 3 * (O1_HZ - o1_sleep(t, now)) / O1_HZ;
+}
+
+/* Whether a tick so long after the last balancing balances again; balance_hz is not 0. */
+static __always_inline bool o1_balance_due(u64 passed_ns)
+{
+	u64 interval = 1000000000ull / balance_hz;
+
+	return passed_ns + interval / O1_BALANCE_LATE >= interval;
 }
 
 /*
@@ -677,7 +691,7 @@ void BPF_STRUCT_OPS(o1_tick, struct task_struct *p)
 			o1_requeue(rq, t, t->array, t->prio);
 		}
 	}
-	if (balance_hz && now - rq->balanced_ns >= 1000000000ull / balance_hz) {
+	if (balance_hz && o1_balance_due(now - rq->balanced_ns)) {
 		rq->balanced_ns = now;
 		if (!o1_balance(rq, t)) {
 			lab_irq_restore(flags);

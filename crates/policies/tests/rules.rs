@@ -113,9 +113,9 @@ rules! {
 rules! {
     o1:
         t1_no_sleep, t2_half_asleep, t3_always_asleep, t4_one_second, t5_stale_slot,
-        t6_active_before_expired, t7_slices, t8_balance_rate, history_of_running, expiry,
-        refreshed_by_tick, wakeup_preempts, fork_splits_slice, yield_steps_down,
-        balance_takes_expired, balance_threshold, balance_next_longest, balance_not_running,
+        t6_active_before_expired, t7_slices, t8_balance_rate, balance_after_a_late_tick,
+        history_of_running, expiry, refreshed_by_tick, wakeup_preempts, fork_splits_slice,
+        yield_steps_down, balance_takes_expired, balance_threshold, balance_next_longest, balance_not_running,
         idle_tick, constant_cost, fair_slices, nice_change, realtime_placement, realtime_locks,
         realtime_mask, round_robin, late_interrupt, failed_lookup, random_operations,
 }

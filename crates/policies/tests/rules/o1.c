@@ -208,6 +208,28 @@ static void t8_balance_rate(void)
 	EQUAL(calls, 100);
 }
 
+/* At 100 Hz every tick balances, also the one after a tick that was handled late. */
+static void balance_after_a_late_tick(void)
+{
+	u32 i, calls = 0;
+	u64 start, last = 0;
+
+	script_start(2);
+	running_on(0, 0, 50);
+	start = script.now_ns;
+	for (i = 1; i <= 100; i++) {
+		script.now_ns = start + i * 10000000ull + (i % 3 ? 0 : 400000);
+		script_tick(0);
+		calls += queue(0)->balanced_ns != last;
+		last = queue(0)->balanced_ns;
+	}
+	EQUAL(calls, 100);
+	/* Not a tick of 1000 Hz too early. */
+	script.now_ns += 9000000;
+	script_tick(0);
+	EQUAL(queue(0)->balanced_ns, last);
+}
+
 /* Running through seconds clears their slots. */
 static void history_of_running(void)
 {
@@ -651,8 +673,9 @@ static void failed_lookup(void)
 
 TESTS(TEST(t1_no_sleep), TEST(t2_half_asleep), TEST(t3_always_asleep), TEST(t4_one_second),
       TEST(t5_stale_slot), TEST(t6_active_before_expired), TEST(t7_slices),
-      TEST(t8_balance_rate), TEST(history_of_running), TEST(expiry), TEST(refreshed_by_tick),
-      TEST(wakeup_preempts), TEST(fork_splits_slice), TEST(yield_steps_down),
+      TEST(t8_balance_rate), TEST(balance_after_a_late_tick), TEST(history_of_running),
+      TEST(expiry), TEST(refreshed_by_tick), TEST(wakeup_preempts), TEST(fork_splits_slice),
+      TEST(yield_steps_down),
       TEST(balance_takes_expired), TEST(balance_threshold), TEST(balance_next_longest),
       TEST(balance_not_running), TEST(idle_tick), TEST(constant_cost), TEST(fair_slices),
       TEST(nice_change), TEST(realtime_placement), TEST(realtime_locks), TEST(realtime_mask),
