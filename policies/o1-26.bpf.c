@@ -122,7 +122,7 @@ struct o26_task {
 LAB_TASKS(struct o26_task);
 
 struct o26_domain {
-	u64 last_ns;		/* last balancing */
+	u64 last_ns;		/* when the last balancing was due */
 	u32 interval_ms;
 	u32 failed;		/* balancings since one moved a task */
 };
@@ -620,15 +620,19 @@ __noinline bool o26_balance(rq_t *rq __arg_arena, u32 level, task_t *curr __arg_
 static __always_inline bool o26_rebalance(rq_t *rq, task_t *curr, u64 now)
 {
 	struct o26_domain __arena *d;
+	u64 interval, passed;
 	u32 level;
 
 	for (level = 0; level < DOMAINS; level++) {
 		if (level == DOMAIN_NODE && nr_nodes < 2)
 			break;
 		d = &rq->domains[level];
-		if (now - d->last_ns < d->interval_ms * MS * (level == DOMAIN_CPU ? 64 : 32))
+		interval = d->interval_ms * MS * (level == DOMAIN_CPU ? 64 : 32);
+		passed = now - d->last_ns;
+		if (passed < interval)
 			continue;
-		d->last_ns = now;
+		/* Since it was due: after a late tick the next one is not too early. */
+		d->last_ns = passed < 2 * interval ? d->last_ns + interval : now;
 		if (!o26_balance(rq, level, curr))
 			return false;
 	}

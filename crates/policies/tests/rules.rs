@@ -157,8 +157,8 @@ rules! {
         interactive, wait_counts, expiry, starvation, starvation_bound, starvation_by_nice, granularity,
         fork_splits_slice, exit_returns, yield_expires, wake_affine, wake_idle, wakeup_preempts,
         load, imbalance, balance, balance_warm_by_running, balance_keeps_array, balance_interval,
-        balance_nodes, idle_tick, realtime, realtime_placement, constant_cost, fair_slices, nice_change,
-        random_operations,
+        balance_after_a_late_tick, balance_nodes, idle_tick, realtime, realtime_placement, constant_cost,
+        fair_slices, nice_change, random_operations,
 }
 
 rules! {

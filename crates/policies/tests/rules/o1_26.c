@@ -603,6 +603,28 @@ static void balance_interval(void)
 	EQUAL(calls, 2);
 }
 
+/* The interval counts from when a balancing was due, not from a tick that came late. */
+static void balance_after_a_late_tick(void)
+{
+	u64 start_ns, last;
+	u32 i;
+
+	start(2, 1);
+	running_on(0, 0, 0);
+	running_on(1, 0, 0);
+	start_ns = last = script.now_ns;
+	queue(0)->domains[DOMAIN_CPU].last_ns = last;
+	queue(0)->domains[DOMAIN_CPU].interval_ms = 4;
+	/* 64 ticks of 4 ms. */
+	for (i = 1; i <= 640; i++) {
+		script.now_ns = start_ns + i * 4 * MS + (i % 3 ? 0 : 400000);
+		script.curr[0]->scx.slice = 1;
+		script_tick(0);
+		EQUAL(queue(0)->domains[DOMAIN_CPU].last_ns != last, i % 64 == 0);
+		last = queue(0)->domains[DOMAIN_CPU].last_ns;
+	}
+}
+
 /* Between nodes, from the longest queue of the busiest. */
 static void balance_nodes(void)
 {
@@ -774,5 +796,6 @@ TESTS(TEST(t1_slices), TEST(t2_bonus), TEST(t3_interactive_sleep), TEST(t4_granu
       TEST(fork_splits_slice), TEST(exit_returns), TEST(yield_expires), TEST(wake_affine),
       TEST(wake_idle), TEST(wakeup_preempts), TEST(load), TEST(imbalance), TEST(balance),
       TEST(balance_warm_by_running), TEST(balance_keeps_array), TEST(balance_interval),
-      TEST(balance_nodes), TEST(idle_tick), TEST(realtime), TEST(realtime_placement), TEST(constant_cost),
-      TEST(fair_slices), TEST(nice_change), TEST(random_operations))
+      TEST(balance_after_a_late_tick), TEST(balance_nodes), TEST(idle_tick), TEST(realtime),
+      TEST(realtime_placement), TEST(constant_cost), TEST(fair_slices), TEST(nice_change),
+      TEST(random_operations))
