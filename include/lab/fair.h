@@ -100,7 +100,8 @@ struct fair_rq {
 	task_t *next, *last, *skip;	/* CFS: hints */
 	u64 idle_ns;			/* when the CPU became idle */
 	u64 idle_avg_ns;		/* how long it is idle each time */
-	u64 balance_ns[LAB_NR_LEVELS];	/* when it balances next */
+	u64 balance_ns[LAB_NR_LEVELS];	/* when it balances next, at the earliest */
+	bool even[LAB_NR_LEVELS];	/* nothing was out of balance: an interval later than that */
 	u32 failed;			/* balancings in a row that found nothing to move */
 	u32 crowded[LAB_NR_LEVELS];	/* looks in a row that found the core shared and another idle */
 	u64 look_ns[LAB_NR_LEVELS];	/* when it looks next */
@@ -427,10 +428,12 @@ static __noinline bool fair_balance_idle(rq_t *rq, u64 now)
 			return false;
 		moved = fair_move(from, rq, ~0ull, 1, now);
 		/* As in Linux, that it found nothing when it became idle is no failure. */
-		if (moved)
+		if (moved) {
 			rq->failed = 0;
-		else if (rq->asked)
+			rq->even[l] = false;
+		} else if (rq->asked) {
 			rq->failed++;
+		}
 		lab_unlock(&from->lock);
 		if (moved || rq->nr)
 			break;
@@ -450,7 +453,7 @@ static __always_inline bool fair_balances(s32 cpu, u32 level, bool idle)
 /* The balancer of a busy CPU, once per domain and interval. False: as above. */
 static __noinline bool fair_balance_busy(rq_t *rq, u64 now)
 {
-	u64 own, other, percent, interval;
+	u64 own, other, percent, interval, due;
 	u32 level, but, until;
 	lab_place_t *place;
 	s32 busiest;
@@ -465,13 +468,15 @@ static __noinline bool fair_balance_busy(rq_t *rq, u64 now)
 
 		if (end - begin == until - but)
 			continue;
-		if (now < rq->balance_ns[l] || !fair_balances(rq->cpu, l, false)) {
+		interval = (end - begin) * FAIR_BUSY_FACTOR * 1000000ull;
+		due = rq->balance_ns[l] + (rq->even[l] ? interval : 0);
+		if (now < due || !fair_balances(rq->cpu, l, false)) {
 			but = begin;
 			until = end;
 			continue;
 		}
-		interval = (end - begin) * FAIR_BUSY_FACTOR * 1000000ull;
 		rq->balance_ns[l] = now + interval;
+		rq->even[l] = true;
 		busiest = fair_busiest(begin, end, but, until);
 		but = begin;
 		until = end;
@@ -484,6 +489,7 @@ static __noinline bool fair_balance_busy(rq_t *rq, u64 now)
 		own = fair_load(rq);
 		other = fair_load(from);
 		if (other * 100 > own * percent) {
+			rq->even[l] = false;
 			if (fair_move(from, rq, (other - own) / 2, FAIR_BALANCE_LOOKS, now))
 				rq->failed = 0;
 			else
@@ -1110,8 +1116,10 @@ static __always_inline int fair_init(void)
 		rq->cpu = cpu;
 		rq->online = bpf_cpumask_test_cpu(cpu, online);
 		rq->idle_avg_ns = 2 * FAIR_MIGRATION_COST_NS;
-		for (level = 0; level < LAB_NR_LEVELS; level++)
+		for (level = 0; level < LAB_NR_LEVELS; level++) {
 			rq->balance_ns[level] = 0;
+			rq->even[level] = false;
+		}
 	}
 	scx_bpf_put_cpumask(online);
 	return 0;

@@ -329,8 +329,14 @@ static void idle_leaves_warm_caches(void)
 	check_warm_caches();
 }
 
+static void balance_interval(void)
+{
+	check_balance_interval();
+}
+
 TESTS(TEST(t1_eligible), TEST(t2_join), TEST(t2_negative_lag), TEST(t3_shorter_request_first),
       TEST(t4_deadline), TEST(slice), TEST(slice_of_later_kernels), TEST(request_fulfilled),
       TEST(parity), TEST(parity_ends_with_eligibility), TEST(short_request_preempts),
-      TEST(short_request_off), TEST(sleep_keeps_lag), TEST(fork_), TEST(yield_), TEST(moved), TEST(idle_leaves_warm_caches),
+      TEST(short_request_off), TEST(sleep_keeps_lag), TEST(fork_), TEST(yield_), TEST(moved),
+      TEST(idle_leaves_warm_caches), TEST(balance_interval),
       TEST(like_a_plain_search), TEST(fairness_bound))

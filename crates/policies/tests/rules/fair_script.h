@@ -130,4 +130,45 @@ static void forbid(s32 cpu)
 	}
 }
 
+/* Ticks of 4 ms on CPU 0 until it balances among the CPUs of its cache. */
+static u32 ticks_until_balanced(void)
+{
+	u64 last = rqs[0].balance_ns[LAB_LEVEL_LLC];
+	u32 ticks = 0;
+
+	while (rqs[0].balance_ns[LAB_LEVEL_LLC] == last) {
+		script.now_ns += 4000000;
+		script_tick(0);
+		ticks++;
+	}
+	return ticks;
+}
+
+/* A busy CPU of two balances every 32 ms, but every 64 ms while all is even. */
+static void check_balance_interval(void)
+{
+	u32 i;
+
+	script_start(2);
+	running_on(0, 0, 100);
+	running_on(1, 0, 100);
+	EQUAL(ticks_until_balanced(), 1);
+	EQUAL(ticks_until_balanced(), 16);
+	EQUAL(ticks_until_balanced(), 16);
+	for (i = 0; i < 4; i++)
+		waiting(1, 0, 100);
+	EQUAL(ticks_until_balanced(), 16);
+	EQUAL(rqs[0].nr, 2);
+	/* It was not even then, and is now. */
+	EQUAL(ticks_until_balanced(), 8);
+	EQUAL(ticks_until_balanced(), 16);
+	/* Out of balance counts, whether or not something may be moved. */
+	for (i = 0; i < 4; i++)
+		waiting(1, 0, 100);
+	forbid(0);
+	EQUAL(ticks_until_balanced(), 16);
+	EQUAL(ticks_until_balanced(), 8);
+	EQUAL(ticks_until_balanced(), 8);
+}
+
 #endif /* RULES_FAIR_SCRIPT_H */
