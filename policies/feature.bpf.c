@@ -30,6 +30,8 @@
  * - The tree does not say, and it is so here: a balance moves one thread to its
  *   CPU, the last one in the order of election; of equal CPUs a placement takes
  *   the thread's own, then the nearest behind it; nobody preempts by waking.
+ *   A split slice has the length that it has when the thread is picked; where x and
+ *   y are to differ, x is the greater one.
  * - Runtime is relative to the CPU's queue: who wakes or is new starts level with
  *   the least runtime there, so that old threads do not wait for new ones to catch
  *   up. Nice levels count for nothing, and real-time ones neither.
@@ -121,6 +123,7 @@ struct feature_task {
 	struct lab_rb_node tree;	/* election=rbtree; in the others' lists: lab.node */
 	s64 runtime;		/* ns, of the clock of CPU `clock` */
 	u64 turn_ns;		/* ran since its slice began */
+	u64 slice_ns;		/* length of that, as when it was picked */
 	u64 window_ns;		/* when the window of its load began */
 	u64 seen_ns;		/* up to when that is accounted for */
 	u64 runnable_ns;	/* of the window */
@@ -174,10 +177,14 @@ static __always_inline u64 feature_slice(u64 nr)
 	return us * 1000;
 }
 
-/* Whether load @x of a source and @y of a destination are out of balance. */
+/*
+ * Whether load @x of a source and @y of a destination are out of balance. Where x and y
+ * only have to differ the source is the greater one still: else the most loaded CPU would
+ * take from another.
+ */
 static __always_inline bool feature_imbalanced(u64 x, u64 y)
 {
-	return imbalance == IMBALANCE_DIFFERS ? x != y : 5 * x > 6 * y;
+	return imbalance == IMBALANCE_DIFFERS ? x > y : 5 * x > 6 * y;
 }
 
 /* A load after one more window, of which @part of FEATURE_LOAD were runnable. */
@@ -735,15 +742,22 @@ void BPF_STRUCT_OPS(feature_dequeue, struct task_struct *p, u64 deq_flags)
 		rq_dequeue(&t->q, deq_flags);
 }
 
-static __always_inline bool feature_slice_over(rq_t *rq, task_t *t)
+/* The thread is picked. */
+static __always_inline void feature_begin_turn(rq_t *rq, task_t *t)
 {
-	return slice != SLICE_INFINITE && t->turn_ns >= feature_slice(lab_read(rq->q.nr));
+	t->turn_ns = 0;
+	t->slice_ns = feature_slice(lab_read(rq->q.nr));
+}
+
+static __always_inline bool feature_slice_over(task_t *t)
+{
+	return slice != SLICE_INFINITE && t->turn_ns >= t->slice_ns;
 }
 
 /* The previous thread waits with the others, and may be chosen again. */
 static __always_inline void feature_put_prev(rq_t *rq, task_t *prev, u64 now)
 {
-	if (feature_slice_over(rq, prev))
+	if (feature_slice_over(prev))
 		prev->turn_ns = 0;
 	else
 		prev->kept = !prev->yielded;
@@ -782,6 +796,8 @@ void BPF_STRUCT_OPS(feature_dispatch, s32 cpu, struct task_struct *prev_p)
 	}
 	rq_choose(next, prev, p, cpu, (next = (task_t *)feature_elect(rq, prev), true));
 	if (next) {
+		if (next == prev && !next->turn_ns)
+			feature_begin_turn(rq, next);
 		feature_take(rq, next);
 		next->yielded = false;
 		lab_write(rq->clock, feature_later(rq->clock, next->runtime));
@@ -803,10 +819,10 @@ void BPF_STRUCT_OPS(feature_running, struct task_struct *p)
 	if (!t)
 		return;
 	rq_running(&t->q, p);
-	t->turn_ns = 0;
+	rq = (rq_t *)rq_this();
+	feature_begin_turn(rq, t);
 	if (!t->queued)
 		return;
-	rq = (rq_t *)rq_this();
 	if (!lab_lock_irqsave(&rq->q.lock, flags))
 		return;
 	feature_take(rq, t);
@@ -847,11 +863,11 @@ void BPF_STRUCT_OPS(feature_tick, struct task_struct *p)
 		feature_recount(rq, t, t->load);
 		lab_unlock_irqrestore(&rq->q.lock, flags);
 	}
-	if (feature_slice_over(rq, t)) {
+	if (feature_slice_over(t)) {
 		if (lab_read(rq->q.nr) > 1)
 			rq_mark_current(&rq->q, p);
 		else
-			t->turn_ns = 0;
+			feature_begin_turn(rq, t);
 	}
 	if (lab_read(rq->due))
 		feature_execute(rq->q.cpu);

@@ -239,7 +239,7 @@ rules! {
 rules! {
     feature:
         slices, out_of_balance, load_decays, rbtree_least_runtime, linkedlist_least_runtime, fifo_arrival,
-        election_cost, runtime_is_charged, slice_ends, slice_alone, slice_infinite, interrupted, yields,
+        election_cost, runtime_is_charged, slice_ends, slice_of_the_pick, slice_alone, slice_infinite, interrupted, yields,
         no_wakeup_preemption, sleepers_do_not_hoard, moved_runtime, metric_runnable, metric_blocked,
         metric_used, source, balance_not_running, balance_not_allowed, conflict_fails, idle_event,
         periodic_never, periodic_random, periodic_nr_cores, executors_draw, executor_all,

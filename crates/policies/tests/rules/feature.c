@@ -131,7 +131,7 @@ static void out_of_balance(void)
 	imbalance = IMBALANCE_DIFFERS;
 	CHECK(!feature_imbalanced(3, 3));
 	CHECK(feature_imbalanced(4, 3));
-	CHECK(feature_imbalanced(2, 3));
+	CHECK(!feature_imbalanced(2, 3));
 	imbalance = IMBALANCE_ABOVE_20PCT;
 	CHECK(!feature_imbalanced(6, 5));
 	CHECK(feature_imbalanced(7, 5));
@@ -279,6 +279,31 @@ static void slice_ends(void)
 	/* The one whose slice had ended before the other one came. */
 	CHECK(script_schedule(0) == c);
 	script.now_ns += 10 * MS;
+	script_tick(0);
+	CHECK(script_schedule(0) == a);
+}
+
+/* A split slice is as long as when its thread was picked, whoever comes meanwhile. */
+static void slice_of_the_pick(void)
+{
+	struct task_struct *a, *b;
+
+	plain();
+	slice = SLICE_SPLIT;
+	start(1, 0);
+	a = running_on(0);
+	script.now_ns += 2 * MS;
+	b = waiting(0, 0);
+	script.now_ns += 21 * MS;
+	script_tick(0);
+	CHECK(script_schedule(0) == a);
+	script.now_ns += 1 * MS;
+	script_tick(0);
+	CHECK(script_schedule(0) == b);
+	script.now_ns += 11 * MS;
+	script_tick(0);
+	CHECK(script_schedule(0) == b);
+	script.now_ns += 1 * MS;
 	script_tick(0);
 	CHECK(script_schedule(0) == a);
 }
@@ -468,8 +493,10 @@ static void source(void)
 	waiting(3, 0);
 	waiting(3, 0);
 	EQUAL(feature_source(queue(0)), 1);
-	EQUAL(feature_source(queue(2)), 3);
-	EQUAL(feature_source(queue(1)), 3);
+	/* The most loaded CPUs take from nobody. */
+	EQUAL(feature_source(queue(2)), -1);
+	EQUAL(feature_source(queue(1)), -1);
+	EQUAL(feature_source(queue(3)), 1);
 	last = &script.tasks[5]->p;
 	CHECK(feature_balance(0));
 	are(after, 4);
@@ -804,7 +831,8 @@ static void random_fifo(void)
 
 TESTS(TEST(slices), TEST(out_of_balance), TEST(load_decays), TEST(rbtree_least_runtime),
       TEST(linkedlist_least_runtime), TEST(fifo_arrival), TEST(election_cost),
-      TEST(runtime_is_charged), TEST(slice_ends), TEST(slice_alone), TEST(slice_infinite),
+      TEST(runtime_is_charged), TEST(slice_ends), TEST(slice_of_the_pick),
+      TEST(slice_alone), TEST(slice_infinite),
       TEST(interrupted), TEST(yields), TEST(no_wakeup_preemption), TEST(sleepers_do_not_hoard),
       TEST(moved_runtime), TEST(metric_runnable), TEST(metric_blocked), TEST(metric_used),
       TEST(source), TEST(balance_not_running), TEST(balance_not_allowed), TEST(conflict_fails),
