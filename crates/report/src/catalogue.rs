@@ -183,7 +183,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "wakeup.latency_ns_p50",
         "ns",
-        "time from the wakeup of a sleeping task (no new one) until it runs: median",
+        "time from the wakeup of a sleeping task (no new one) until it runs: median. Waits that the end of the run cuts off are in none of these; see wakeup.unfinished_ns_max",
     ),
     entry(
         "wakeup.latency_ns_p90",
@@ -194,6 +194,16 @@ pub const ENTRIES: &[Entry] = &[
     entry("wakeup.latency_ns_p99_9", "ns", "99.9th percentile"),
     entry("wakeup.latency_ns_mean", "ns", "mean, exact"),
     entry("wakeup.latency_ns_max", "ns", "maximum, exact"),
+    entry(
+        "wakeup.unfinished",
+        "",
+        "tasks that were woken (no new ones) and had not run yet when the run ended",
+    ),
+    entry(
+        "wakeup.unfinished_ns_max",
+        "ns",
+        "the longest of their waits until then; 0 if there are none. A task that starves to the end shows here alone",
+    ),
     entry(
         "cpu.idle_pct",
         "%",

@@ -426,6 +426,14 @@ impl MetricsRecorder {
         }
         self.wakeup_latency
             .mean_and_max("wakeup.latency_ns", measures);
+        let end = self.end();
+        let unfinished = self
+            .tasks
+            .iter()
+            .filter_map(|task| task.unfinished_wakeup_ns(end));
+        let (nr, ns_max) = unfinished.fold((0, 0), |(nr, max), ns| (nr + 1, ns.max(max)));
+        measures.int("wakeup.unfinished", nr);
+        measures.int("wakeup.unfinished_ns_max", ns_max);
     }
 
     fn time_measures(&self, measures: &mut Measures) {

@@ -85,6 +85,11 @@ impl Task {
         matches!(self.state, State::Woken | State::Created | State::Preempted)
     }
 
+    /// How long it has waited for a CPU until `at`, if a wakeup led to it and it has not got one.
+    pub(crate) fn unfinished_wakeup_ns(&self, at: Instant) -> Option<u64> {
+        (self.state == State::Woken).then(|| at.since(self.since).ns())
+    }
+
     pub(crate) fn wake(&mut self, at: Instant) {
         // A task that is woken before it has left its CPU does not wait.
         if self.state == State::Quiescent {

@@ -269,6 +269,42 @@ fn switches_latencies_and_migrations() {
     );
 }
 
+/// A real-time task takes the CPU while another one waits until the end, as in an rt-app file where one sleeps for 1 ms at
+/// a time and the other runs for 2.5 s after 2 ms, in a run of 1 s.
+#[test]
+fn waits_that_the_end_cuts_off_are_told_apart() {
+    let mut recorder = recorder(Sources::ALL);
+    use PrevState::{Blocked, Preempted};
+    play(
+        &mut recorder,
+        &[
+            (0, 0, wakeup(A, 0)),
+            (0, 0, switch(None, Some(A))),
+            (50_000, 0, switch(Some((A, Blocked)), None)),
+            (1_050_000, 0, wakeup(A, 0)),
+            (1_050_100, 0, switch(None, Some(A))), // latency 100
+            (1_150_100, 0, switch(Some((A, Blocked)), None)),
+            (2_000_000, 0, wakeup(RT, 0)),
+            (2_000_200, 0, switch(None, Some(RT))), // new: no latency
+            (2_100_000, 0, wakeup(A, 0)),           // does not run any more
+            (2_200_000, 0, wakeup(A, 0)),           // waits already
+            (900_000_000, 1, wakeup(B, 1)),
+            (900_000_000, 1, switch(None, Some(B))),
+            (950_000_000, 1, switch(Some((B, Preempted)), None)), // waits, but nothing woke it
+            (1_000_000_000, 0, Event::End),
+        ],
+    );
+    check(
+        &recorder,
+        &[
+            ("wakeup.latency_ns_p50", 100.0),
+            ("wakeup.latency_ns_max", 100.0),
+            ("wakeup.unfinished", 1.0),
+            ("wakeup.unfinished_ns_max", 997_900_000.0),
+        ],
+    );
+}
+
 #[test]
 fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
     let mut recorder = recorder(Sources::ALL);
@@ -440,6 +476,8 @@ fn what_a_world_does_not_show_is_absent() {
             "switches.total",
             "switches.voluntary",
             "switches.involuntary",
+            "wakeup.unfinished",
+            "wakeup.unfinished_ns_max",
             "fairness.jain"
         ]
     );

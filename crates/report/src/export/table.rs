@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use schedlab_trace::counted;
 
-use crate::export::number::{digits, grouped};
+use crate::export::number::{amount, digits, grouped};
 use crate::stats::{self, Difference, Interval};
 use crate::{RunResult, Value};
 
@@ -69,6 +69,7 @@ pub fn render(results: &[RunResult], width: usize) -> String {
         text.push('\n');
         text.push_str(&body(&group, width));
         text.push_str(&caution(&group));
+        text.push_str(&starvation(&group));
         text.push_str(&failures(&group));
     }
     text
@@ -451,6 +452,25 @@ fn caution(group: &[&RunResult]) -> String {
     format!("differences may be chance: intervals need {least} runs (--repeat {least})\n")
 }
 
+/// Latencies are those of waits that ended: of a longer one that did not they say nothing.
+fn starvation(group: &[&RunResult]) -> String {
+    let cells = cells(group);
+    let waits = cells.iter().filter_map(|cell| {
+        let longest = |name| cell.values(name).into_iter().reduce(f64::max);
+        let unfinished = longest("wakeup.unfinished_ns_max")?;
+        (unfinished > longest("wakeup.latency_ns_max").unwrap_or(0.0)).then_some((cell, unfinished))
+    });
+    let Some((cell, ns)) = waits.max_by(|(_, a), (_, b)| a.total_cmp(b)) else {
+        return String::new();
+    };
+    format!(
+        "a task woken {} before the end never ran again: {} on {}\n",
+        amount(ns, "ns"),
+        cell.scheduler,
+        counted(cell.cpus, "CPU")
+    )
+}
+
 /// One block per run that did not end as it should: what, why, and the command that repeats it; and a line per
 /// run of which there is something to know.
 fn failures(group: &[&RunResult]) -> String {
@@ -621,6 +641,23 @@ mod tests {
             assert_eq!(found.lines().any(|l| l == caution), told, "{runs}: {found}");
         }
         assert!(!table(5, &["a"]).contains(caution), "nothing is compared");
+    }
+
+    #[test]
+    fn the_longest_wait_that_did_not_end_is_told_if_no_latency_tells() {
+        let table = |waits: &[(&str, u64)]| {
+            let results = waits.iter().map(|&(scheduler, unfinished)| {
+                let mut run = run(scheduler, 1, 1, 1_000.0);
+                run.measures.int("wakeup.latency_ns_max", 500);
+                run.measures.int("wakeup.unfinished_ns_max", unfinished);
+                run
+            });
+            render(&results.collect::<Vec<_>>(), WIDTH)
+        };
+        let line = "a task woken 998 ms before the end never ran again: b on 1 CPU";
+        let told = table(&[("a", 600), ("b", 997_934_000), ("c", 700)]);
+        assert!(told.lines().any(|l| l == line), "{told}");
+        assert!(!table(&[("a", 500), ("b", 0)]).contains("never ran"));
     }
 
     #[test]
