@@ -257,7 +257,9 @@ fn variance_text(analysis: &Analysis) -> Vec<String> {
     }
     match variance.noise_pct {
         Some(noise) => text.push(format!("Chance alone, from the seeds: {noise:.1} %.")),
-        None => text.push("One seed: there are no intervals.".to_owned()),
+        None => {
+            text.push("One seed, or seeds that change nothing: there are no intervals.".to_owned())
+        }
     }
     text
 }

@@ -169,6 +169,11 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
     };
     let sign = if data.metric.higher { 1.0 } else { -1.0 };
     let seeds = per_seed(data, &points);
+    // Where the seed changes nothing all runs of a point are one, and no sample.
+    let are_copies = seeds
+        .as_ref()
+        .is_some_and(|seeds| seeds.iter().all(|values| *values == seeds[0]));
+    let seeds = seeds.filter(|_| !are_copies);
     let mut effects: Vec<Effect> = features
         .iter()
         .enumerate()
@@ -236,7 +241,7 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
         deviation_pct: 100.0 * part((total / (values.len() as f64 - 1.0).max(1.0)).sqrt(), grand),
         rest_pct: share(&rest),
         noise_pct: noise
-            .filter(|_| !nothing)
+            .filter(|_| !nothing && !are_copies)
             .map(|noise| (100.0 * noise.iter().sum::<f64>() / total).min(100.0)),
         effects,
         interactions,

@@ -68,6 +68,7 @@ pub fn render(results: &[RunResult], width: usize) -> String {
         text.push_str(&title(&group));
         text.push('\n');
         text.push_str(&body(&group, width));
+        text.push_str(&copies(&group));
         text.push_str(&caution(&group));
         text.push_str(&starvation(&group));
         text.push_str(&failures(&group));
@@ -154,6 +155,14 @@ impl Cell<'_> {
         stats::median(&self.values(name))
     }
 
+    /// Whether its runs are copies of one: nothing in them depends on the seed, and no number of them tells more.
+    fn is_one_run(&self) -> bool {
+        let first = self.runs[0];
+        self.runs
+            .iter()
+            .all(|run| run.exit == first.exit && run.measures == first.measures)
+    }
+
     /// Difference of the score from another cell's, in percent, over runs with the same seed and place.
     fn difference(&self, first: &Cell<'_>) -> Option<Difference> {
         let percent: Vec<f64> = self
@@ -167,6 +176,9 @@ impl Cell<'_> {
                 (theirs != 0.0).then(|| 100.0 * (mine - theirs) / theirs)
             })
             .collect();
+        if self.is_one_run() && first.is_one_run() {
+            return stats::paired_difference(percent.get(..1)?);
+        }
         stats::paired_difference(&percent)
     }
 }
@@ -390,7 +402,8 @@ fn score_column(cells: &[Cell<'_>]) -> Column {
                 return ABSENT.to_owned();
             };
             let mut text = grouped(median);
-            if let Some(Interval { low, high }) = stats::median_interval(&values) {
+            let interval = stats::median_interval(&values).filter(|_| !cell.is_one_run());
+            if let Some(Interval { low, high }) = interval {
                 if low == high {
                     text.push_str(" ±0");
                 } else {
@@ -426,7 +439,8 @@ fn difference_column(cells: &[Cell<'_>]) -> Column {
                 return ABSENT.to_owned();
             };
             match difference.interval {
-                // Too few runs: the difference itself is all there is to say; `caution` says so of several.
+                // Too few runs, or copies of one: the difference itself is all there is to say; `copies` and
+                // `caution` say so of several.
                 None => format!("{:+.1}", difference.estimate),
                 Some(_) if !difference.is_shown() => "~".to_owned(),
                 Some(Interval { low, high }) => {
@@ -438,12 +452,35 @@ fn difference_column(cells: &[Cell<'_>]) -> Column {
     Column::new("vs first", "%", texts)
 }
 
+/// Repeated, but with the same outcome throughout: that is no sample.
+fn copies(group: &[&RunResult]) -> String {
+    let cells = cells(group);
+    let copies: Vec<_> = cells
+        .iter()
+        .filter(|cell| cell.runs.len() > 1 && cell.is_one_run())
+        .collect();
+    let Some(first) = copies.first() else {
+        return String::new();
+    };
+    let rows = match copies.len() == cells.len() {
+        true => "here".to_owned(),
+        false => format!("in {} of {} rows", copies.len(), cells.len()),
+    };
+    let runs = first.runs.len();
+    format!("the seed changes nothing {rows}: {runs} runs are one\n")
+}
+
 /// Repeated, but too seldom: a difference without an interval looks like one that the runs show.
 fn caution(group: &[&RunResult]) -> String {
     let cells = cells(group);
     let bare = |cell: &Cell<'_>| {
-        let difference = base(cell, &cells).and_then(|base| cell.difference(base));
-        cell.runs.len() > 1 && difference.is_some_and(|shown| shown.interval.is_none())
+        base(cell, &cells).is_some_and(|base| {
+            let is_sample = !(cell.is_one_run() && base.is_one_run());
+            let difference = cell.difference(base);
+            cell.runs.len() > 1
+                && is_sample
+                && difference.is_some_and(|shown| shown.interval.is_none())
+        })
     };
     if !cells.iter().any(bare) {
         return String::new();
@@ -630,7 +667,7 @@ mod tests {
                 .flat_map(|seed| {
                     schedulers
                         .iter()
-                        .map(move |name| run(name, 2, seed, 1_000.0))
+                        .map(move |name| run(name, 2, seed, 1_000.0 + seed as f64))
                 })
                 .collect();
             render(&results, 60)
@@ -641,6 +678,29 @@ mod tests {
             assert_eq!(found.lines().any(|l| l == caution), told, "{runs}: {found}");
         }
         assert!(!table(5, &["a"]).contains(caution), "nothing is compared");
+    }
+
+    #[test]
+    fn copies_of_one_run_are_no_sample() {
+        let table = |runs: u64, of_b: fn(u64) -> f64| {
+            let results: Vec<_> = (0..runs)
+                .flat_map(|seed| [run("a", 2, seed, 1_000.0), run("b", 2, seed, of_b(seed))])
+                .collect();
+            render(&results, WIDTH)
+        };
+        let found = table(6, |_| 920.0);
+        let rows: Vec<_> = found.lines().skip(4).collect();
+        assert!(rows[0].contains(" a       "), "{found}");
+        assert!(!found.contains('±') && !found.contains('['), "{found}");
+        assert!(rows[1].contains("  -8.0  "), "{found}");
+        assert_eq!(rows[2], "the seed changes nothing here: 6 runs are one");
+        let found = table(6, |seed| 920.0 + seed as f64);
+        assert!(found.contains("-7.8 [-8.0, -7.5]"), "{found}");
+        let told = "the seed changes nothing in 1 of 2 rows: 6 runs are one";
+        assert!(found.lines().any(|line| line == told), "{found}");
+        let found = table(3, |_| 920.0);
+        assert!(!found.contains("chance"), "{found}");
+        assert!(!table(1, |_| 920.0).contains("seed"));
     }
 
     #[test]
