@@ -32,19 +32,26 @@ pub fn grouped(x: f64) -> String {
     text
 }
 
+/// The unit that suits a time of `value`, and how many of `unit` it is; `None` if `unit` is not one of time.
+pub fn time_unit(value: f64, unit: &str) -> Option<(f64, String)> {
+    let per = unit.strip_prefix("ns")?;
+    if !per.is_empty() && !per.starts_with('/') {
+        return None;
+    }
+    let (size, prefix) = match value.abs() {
+        ns if ns >= 1e9 => (1e9, ""),
+        ns if ns >= 1e6 => (1e6, "m"),
+        ns if ns >= 1e3 => (1e3, "µ"),
+        _ => (1.0, "n"),
+    };
+    Some((size, format!("{prefix}s{per}")))
+}
+
 /// A value with its unit; times in the unit that suits them.
 pub fn amount(value: f64, unit: &str) -> String {
-    match unit.strip_prefix("ns") {
-        Some(per) if per.is_empty() || per.starts_with('/') => {
-            let (value, prefix) = match value.abs() {
-                ns if ns >= 1e9 => (value / 1e9, ""),
-                ns if ns >= 1e6 => (value / 1e6, "m"),
-                ns if ns >= 1e3 => (value / 1e3, "µ"),
-                _ => (value, "n"),
-            };
-            format!("{} {prefix}s{per}", digits(value))
-        }
-        _ => format!("{} {unit}", grouped(value)).trim_end().to_owned(),
+    match time_unit(value, unit) {
+        Some((size, unit)) => format!("{} {unit}", digits(value / size)),
+        None => format!("{} {unit}", grouped(value)).trim_end().to_owned(),
     }
 }
 

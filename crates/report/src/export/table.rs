@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use schedlab_trace::counted;
 
-use crate::export::number::{amount, digits, grouped};
+use crate::export::number::{amount, digits, grouped, time_unit};
 use crate::stats::{self, Difference, Interval};
 use crate::{RunResult, Value};
 
@@ -394,6 +394,17 @@ fn score_column(cells: &[Cell<'_>]) -> Column {
         Some("lower") => "less is better",
         _ => "",
     };
+    let unit = word("score_unit").unwrap_or_default();
+    // The least time has all its digits in the unit that suits it.
+    let medians = cells.iter().filter_map(|cell| cell.median("score"));
+    let least = medians
+        .filter(|&score| score > 0.0)
+        .reduce(f64::min)
+        .unwrap_or(0.0);
+    let (size, unit, show): (f64, String, fn(f64) -> String) = match time_unit(least, &unit) {
+        Some((size, unit)) => (size, unit, digits),
+        None => (1.0, unit, grouped),
+    };
     let texts = cells
         .iter()
         .map(|cell| {
@@ -401,13 +412,13 @@ fn score_column(cells: &[Cell<'_>]) -> Column {
             let Some(median) = stats::median(&values) else {
                 return ABSENT.to_owned();
             };
-            let mut text = grouped(median);
+            let mut text = show(median / size);
             let interval = stats::median_interval(&values).filter(|_| !cell.is_one_run());
             if let Some(Interval { low, high }) = interval {
                 if low == high {
                     text.push_str(" ±0");
                 } else {
-                    let _ = write!(text, " [{}, {}]", grouped(low), grouped(high));
+                    let _ = write!(text, " [{}, {}]", show(low / size), show(high / size));
                 }
             }
             if cell.runs.iter().any(|run| !run.is_done()) {
@@ -416,7 +427,7 @@ fn score_column(cells: &[Cell<'_>]) -> Column {
             text
         })
         .collect();
-    Column::new(&word("score_unit").unwrap_or_default(), better, texts)
+    Column::new(&unit, better, texts)
 }
 
 /// What a cell is compared with: the first scheduler on as many CPUs.
@@ -741,16 +752,58 @@ mod tests {
         );
     }
 
+    /// A run whose score is a time.
+    fn timed(scheduler: &str, seed: u64, ns: f64) -> RunResult {
+        let mut run = run(scheduler, 4, seed, ns);
+        run.measures.text("score_unit", "ns");
+        run.measures.text("score_better", "lower");
+        run
+    }
+
+    #[test]
+    fn times_have_one_unit_that_suits_the_least() {
+        let results = [
+            timed("a", 1, 40_111_367_874.0),
+            timed("b", 1, 812_345_678.0),
+        ];
+        let found = render(&results, 50);
+        let lines: Vec<_> = found.lines().skip(2).collect();
+        assert_eq!(
+            lines,
+            [
+                "                             ms  vs first",
+                "cpus  scheduler  less is better         %",
+                "   4  a                  40,111",
+                "   4  b                     812     -98.0",
+            ]
+        );
+    }
+
     #[test]
     fn no_line_is_wider_than_the_terminal() {
         let results = [
             run("dss:threshold=0,ties=list", 64, 1, 1e9),
             run(&"b".repeat(90), 64, 1, 1.0),
         ];
-        for width in [60, 80, 100] {
-            for line in render(&results, width).lines() {
+        let fits = |results: &[RunResult], width: usize| {
+            for line in render(results, width).lines() {
                 assert!(line.chars().count() <= width, "{width}: {line}");
             }
+        };
+        for width in [60, 80, 100] {
+            fits(&results, width);
         }
+        // With intervals.
+        let mut times = Vec::new();
+        let mut rates = Vec::new();
+        for seed in 0..6 {
+            let noise = 1.0 + 0.002 * seed as f64;
+            for (scheduler, factor) in [("eevdf", 1.0), ("mq-local", 1.3 * noise), ("dss", 0.7)] {
+                times.push(timed(scheduler, seed, 40_111_367_874.0 * factor * noise));
+                rates.push(run(scheduler, 4, seed, 98_765_432.1 * factor * noise));
+            }
+        }
+        fits(&times, 60);
+        fits(&rates, WIDTH);
     }
 }
