@@ -6,6 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use schedlab_analysis::{Across, Analysis, AnalysisError, Bounds, Verdict, analyse, page};
+use schedlab_report::export::lines::fill;
+use schedlab_report::export::table::WIDTH;
 use serde_json::json;
 
 use super::{Status, cannot_write, is_stdout, one_file_each, print};
@@ -125,12 +127,10 @@ fn text(analyses: &[Analysis], across: Option<&Across>) -> String {
     let mut text = String::new();
     for analysis in analyses {
         let study = &analysis.study;
-        let _ = writeln!(
-            text,
-            "{}\n\n{}\n",
-            analysis.workload,
-            wrapped(&analysis.words)
-        );
+        fill(&mut text, "", &analysis.workload, 2, WIDTH);
+        text.push('\n');
+        fill(&mut text, "", &analysis.words, 0, WIDTH);
+        text.push('\n');
         if study.failed > 0 {
             let _ = writeln!(
                 text,
@@ -138,7 +138,7 @@ fn text(analyses: &[Analysis], across: Option<&Across>) -> String {
                 study.failed
             );
         }
-        let _ = writeln!(text, "best: {}", study.best_scheduler);
+        fill(&mut text, "best: ", &study.best_scheduler, 2, WIDTH);
         for (name, [b, f, fb]) in [("first", study.first), ("second", study.second)] {
             let _ = writeln!(text, "{name} round: |B| {b}, |F| {f}, |FB| {fb}");
         }
@@ -155,7 +155,8 @@ fn text(analyses: &[Analysis], across: Option<&Across>) -> String {
                 .map(|one| format!("{}={}", one.feature, one.alternative))
                 .collect();
             if !names.is_empty() {
-                let _ = writeln!(text, "{word}: {}", names.join(", "));
+                let told = format!("{word}: {}", names.join(", "));
+                fill(&mut text, "", &told, 2, WIDTH);
             }
         }
         for line in analysis.tree.lines() {
@@ -164,24 +165,8 @@ fn text(analyses: &[Analysis], across: Option<&Across>) -> String {
         text.push('\n');
     }
     if let Some(across) = across {
-        let _ = writeln!(text, "All together\n\n{}", wrapped(&across.words));
+        text.push_str("All together\n\n");
+        fill(&mut text, "", &across.words, 0, WIDTH);
     }
     text
-}
-
-/// Broken into lines of 80 columns at most, where words allow.
-fn wrapped(paragraph: &str) -> String {
-    let mut lines: Vec<String> = vec![String::new()];
-    for word in paragraph.split_whitespace() {
-        let line = lines.last_mut().expect("there is one");
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > 80 {
-            lines.push(word.to_owned());
-            continue;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines.join("\n")
 }

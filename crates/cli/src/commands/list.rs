@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use anyhow::bail;
 use schedlab_machine::Machine;
 use schedlab_report::catalogue;
+use schedlab_report::export::lines::fill;
 
 use super::{Status, print, width};
 use crate::args::{Kind, ListArgs};
@@ -115,54 +116,16 @@ fn column_of<'a>(names: impl Iterator<Item = &'a str>, indent: usize) -> usize {
     widths.max().unwrap_or(0) + indent + 2
 }
 
-/// A word that fits into a line, or a list of options in parts that do.
-fn breakable(word: &str) -> impl Iterator<Item = &str> {
-    const WIDE: usize = 40;
-    let ends = if word.len() > WIDE { ',' } else { ' ' };
-    word.split_inclusive(ends)
-}
-
 /// `name  explanation`, the explanation wrapped in its column.
 fn entry(text: &mut String, indent: usize, column: usize, name: &str, explanation: &str) {
-    let mut line = format!("{:indent$}{name}", "");
-    if line.chars().count() + 2 > column && !explanation.is_empty() {
-        text.push_str(&line);
+    let mut start = format!("{:indent$}{name}", "");
+    if start.chars().count() + 2 > column && !explanation.is_empty() {
+        text.push_str(&start);
         text.push('\n');
-        line.clear();
+        start.clear();
     }
-    let mut words = explanation
-        .split_whitespace()
-        .flat_map(breakable)
-        .peekable();
-    if words.peek().is_none() {
-        text.push_str(line.trim_end());
-        text.push('\n');
-        return;
-    }
-    let limit = width().clamp(60, 100);
-    let mut used = line.chars().count();
-    line.push_str(&" ".repeat(column.saturating_sub(used)));
-    used = column;
-    let mut first = true;
-    for word in words {
-        let wide = word.chars().count();
-        if !first && used + 1 + wide > limit {
-            text.push_str(&line);
-            text.push('\n');
-            line = " ".repeat(column);
-            used = column;
-            first = true;
-        }
-        if !first {
-            line.push(' ');
-            used += 1;
-        }
-        line.push_str(word);
-        used += wide;
-        first = false;
-    }
-    text.push_str(&line);
-    text.push('\n');
+    let start = format!("{start:column$}");
+    fill(text, &start, explanation, column, width().clamp(60, 100));
 }
 
 fn schedulers() -> Vec<Item> {

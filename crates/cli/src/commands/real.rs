@@ -12,14 +12,14 @@ pub use without::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm
 
 #[cfg(not(feature = "kernel"))]
 mod without {
-    use std::fmt::Write as _;
     use std::path::Path;
 
     use anyhow::bail;
     use schedlab_report::RunResult;
+    use schedlab_report::export::lines::fill;
 
     use crate::args::{EmulateArgs, RunArgs, VmArgs};
-    use crate::commands::{Emulated, Job, Status, print};
+    use crate::commands::{Emulated, Job, Status, print, width};
 
     /// How to get what is missing.
     const REMEDY: &str = "this schedlab was built without the real kernel's side: install clang-22, libelf-dev and zlib1g-dev, then `cargo build --release -p schedlab --features kernel` (`make demo` does both)";
@@ -54,12 +54,11 @@ mod without {
 
     /// Simulation needs nothing of the kernel, so its absence is told, not complained about.
     pub fn doctor() -> anyhow::Result<Status> {
-        let mut text = format!("simulation    ready\nreal kernel   {REMEDY}\n");
+        let mut text = "simulation    ready\n".to_owned();
+        fill(&mut text, "real kernel   ", REMEDY, 14, width());
         for (program, remedy) in schedlab_programs::original::missing() {
-            let _ = writeln!(
-                text,
-                "not there     {program}, for `load --original`: {remedy}"
-            );
+            let told = format!("{program}, for `load --original`: {remedy}");
+            fill(&mut text, "not there     ", &told, 14, width());
         }
         print(text)?;
         Ok(Status::Done)

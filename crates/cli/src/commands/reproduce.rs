@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use schedlab_experiments::{self as experiments, Elsewhere, Experiment, Planned};
 use schedlab_report::RunResult;
+use schedlab_report::export::lines::fill;
 use schedlab_report::published;
 use schedlab_sim::{SimSpec, batch, quote};
 
@@ -93,13 +94,14 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     };
     notes.append(&mut real.notes);
     for note in &notes {
-        let _ = writeln!(text, "! {note}");
+        fill(&mut text, "! ", note, 2, width());
     }
     let mut all = results;
     all.extend(real.done.into_values());
     for run in all.iter().filter(|run| !run.is_done()) {
         let why = run.message.as_deref().unwrap_or_default();
-        let _ = writeln!(text, "! {} {why}\n  replay: {}", run.exit, run.replay);
+        fill(&mut text, "! ", &format!("{} {why}", run.exit), 2, width());
+        let _ = writeln!(text, "  replay: {}", run.replay);
     }
     write_page(html, &told, args, notes)?;
     let status = deliver(&all, &text, args.json.as_deref(), json)?;

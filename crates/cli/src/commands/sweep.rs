@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use schedlab_report::export::lines::fill;
 use schedlab_report::export::number::amount;
 use schedlab_sim::Scheduler;
 use schedlab_sweep::{Asked, Definition, Options, Progress, Row, Shard, Space, Summary};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::{Status, print, real, sim};
+use super::{Status, print, real, sim, width};
 use crate::args::SweepArgs;
 
 pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
@@ -202,10 +203,12 @@ fn first_failure(definition: &Definition, folder: &Path) -> anyhow::Result<Strin
         return Ok(String::new());
     };
     let why = row.message.as_deref().unwrap_or_default();
-    let mut text = format!(
-        "the first that failed: {} on {}: {}: {why}\n",
+    let told = format!(
+        "the first that failed: {} on {}: {}: {why}",
         row.scheduler, row.workload, row.exit
     );
+    let mut text = String::new();
+    fill(&mut text, "", &told, 2, width());
     if !definition.live {
         let _ = writeln!(
             text,
@@ -234,7 +237,8 @@ fn report(summary: &Summary, shard: Shard, folder: &str) -> String {
     let _ = writeln!(text, "; {} failed", progress.failed);
     for (workload, best) in &progress.best {
         let score = amount(best.score, &best.unit);
-        let _ = writeln!(text, "best on {workload}: {score}: {}", best.scheduler);
+        let told = format!("best on {workload}: {score}: {}", best.scheduler);
+        fill(&mut text, "", &told, 2, width());
     }
     if *stopped {
         text.push_str("stopped: the same command goes on where it was\n");

@@ -1,6 +1,7 @@
 //! What results and runs leave as, one file per format.
 
 pub mod json;
+pub mod lines;
 pub mod number;
 pub mod perfetto;
 pub mod published;

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use schedlab_trace::counted;
 
+use crate::export::lines::fill;
 use crate::export::number::{amount, digits, grouped, time_unit};
 use crate::stats::{self, Difference, Interval};
 use crate::{RunResult, Value};
@@ -65,13 +66,15 @@ pub fn render(results: &[RunResult], width: usize) -> String {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&title(&group));
+        fill(&mut text, "", &title(&group), 2, width);
         text.push('\n');
         text.push_str(&body(&group, width));
         text.push_str(&copies(&group));
         text.push_str(&caution(&group));
-        text.push_str(&starvation(&group));
-        text.push_str(&failures(&group));
+        if let Some(told) = starvation(&group) {
+            fill(&mut text, "", &told, 2, width);
+        }
+        text.push_str(&failures(&group, width));
     }
     text
 }
@@ -103,7 +106,7 @@ fn title(group: &[&RunResult]) -> String {
         }
         _ => String::new(),
     };
-    format!("{} on {}{layout}\n", first.asked, first.machine)
+    format!("{} on {}{layout}", first.asked, first.machine)
 }
 
 fn layouts_differ(group: &[&RunResult]) -> bool {
@@ -501,27 +504,25 @@ fn caution(group: &[&RunResult]) -> String {
 }
 
 /// Latencies are those of waits that ended: of a longer one that did not they say nothing.
-fn starvation(group: &[&RunResult]) -> String {
+fn starvation(group: &[&RunResult]) -> Option<String> {
     let cells = cells(group);
     let waits = cells.iter().filter_map(|cell| {
         let longest = |name| cell.values(name).into_iter().reduce(f64::max);
         let unfinished = longest("wakeup.unfinished_ns_max")?;
         (unfinished > longest("wakeup.latency_ns_max").unwrap_or(0.0)).then_some((cell, unfinished))
     });
-    let Some((cell, ns)) = waits.max_by(|(_, a), (_, b)| a.total_cmp(b)) else {
-        return String::new();
-    };
-    format!(
-        "a task woken {} before the end never ran again: {} on {}\n",
+    let (cell, ns) = waits.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    Some(format!(
+        "a task woken {} before the end never ran again: {} on {}",
         amount(ns, "ns"),
         cell.scheduler,
         counted(cell.cpus, "CPU")
-    )
+    ))
 }
 
 /// One block per run that did not end as it should: what, why, and the command that repeats it; and a line per
 /// run of which there is something to know.
-fn failures(group: &[&RunResult]) -> String {
+fn failures(group: &[&RunResult], width: usize) -> String {
     let layouts_differ = layouts_differ(group);
     let mut text = String::new();
     for run in group {
@@ -535,15 +536,12 @@ fn failures(group: &[&RunResult]) -> String {
         };
         if !run.is_done() {
             let message = run.message.as_deref().unwrap_or("no message");
-            let _ = write!(
-                text,
-                "! {}: {}: {message}\n  replay: {}\n",
-                which(),
-                run.exit,
-                run.replay
-            );
+            let told = format!("{}: {}: {message}", which(), run.exit);
+            fill(&mut text, "! ", &told, 2, width);
+            // Whole, so that it can be copied.
+            let _ = writeln!(text, "  replay: {}", run.replay);
         } else if let Some(note) = &run.message {
-            let _ = writeln!(text, "- {}: {note}", which());
+            fill(&mut text, "- ", &format!("{}: {note}", which()), 2, width);
         }
     }
     text
@@ -793,6 +791,19 @@ mod tests {
         for width in [60, 80, 100] {
             fits(&results, width);
         }
+        // With a long title, failures and notes; commands stay whole.
+        let long = format!("./{}.bpf.c", "c".repeat(90));
+        let mut failed = run(&long, 2, 1, 1.0);
+        failed.asked = format!("chat:{}", "rooms=20,".repeat(20));
+        failed.exit = "error_runtime".into();
+        failed.message = Some("a message of many words ".repeat(10));
+        let mut noted = failed.clone();
+        noted.exit = RunResult::DONE.into();
+        noted.measures.int("wakeup.unfinished_ns_max", 1_000);
+        fits(&[failed.clone(), noted], 60);
+        failed.replay = "schedlab ".repeat(20);
+        let found = render(&[failed.clone()], 60);
+        assert!(found.contains(&format!("\n  replay: {}\n", failed.replay)));
         // With intervals.
         let mut times = Vec::new();
         let mut rates = Vec::new();

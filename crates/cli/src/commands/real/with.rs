@@ -11,6 +11,7 @@ use schedlab_kernel::doctor::{self, Status as Found};
 use schedlab_kernel::experiment::{Experiment, Load, Run};
 use schedlab_kernel::vm::{self, Stream, Vm};
 use schedlab_report::RunResult;
+use schedlab_report::export::lines::fill;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
@@ -273,21 +274,24 @@ pub fn doctor() -> anyhow::Result<Status> {
         yes(report.can_run_in_vm)
     );
     let _ = writeln!(text);
+    let mut told = |mark: &str, subject: &str, detail: &str, remedy: &str| {
+        let start = format!("{mark:<8}{subject:<20} ");
+        fill(&mut text, &start, detail, 29, width());
+        if !remedy.is_empty() {
+            fill(&mut text, &format!("{:29}-> ", ""), remedy, 32, width());
+        }
+    };
     for finding in &report.findings {
         let mark = match finding.status {
             Found::Ok => "ok",
             Found::Missing => "MISSING",
             Found::Note => "note",
         };
-        let _ = writeln!(text, "{mark:<8}{:<20} {}", finding.subject, finding.detail);
-        if !finding.remedy.is_empty() {
-            let _ = writeln!(text, "{:<8}{:<20} -> {}", "", "", finding.remedy);
-        }
+        told(mark, finding.subject, &finding.detail, &finding.remedy);
     }
     for (program, remedy) in schedlab_programs::original::missing() {
-        let what = "for load --original";
-        let _ = writeln!(text, "{:<8}{what:<20} {program} is not there", "note");
-        let _ = writeln!(text, "{:<8}{:<20} -> {remedy}", "", "");
+        let detail = format!("{program} is not there");
+        told("note", "for load --original", &detail, remedy);
     }
     print(text)?;
     // A machine that cannot is no failure of the command, as long as one way is open.
