@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::RangedI64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use schedlab_machine::Layout;
 
@@ -140,7 +141,7 @@ pub struct SimArgs {
     #[arg(short, long, value_name = "MACHINE", default_value = "laptop", value_hint = ValueHint::FilePath)]
     pub machine: String,
     /// Numbers of CPUs: 8, 2,4,8 or 2..8 (ends included) [default: all]
-    #[arg(short, long, value_name = "N,…")]
+    #[arg(short, long, value_name = "N,…", allow_hyphen_values = true)]
     pub cpus: Option<String>,
     /// Layouts of the task structure: plain, coloured[:N], separate, each also with +prefetch [default: the machine's]
     ///
@@ -154,7 +155,7 @@ pub struct SimArgs {
     /// Runs of each, in interleaved order, with the seeds SEED, SEED+1, …; from 6 on with intervals
     ///
     /// With fewer than six runs no 95 % interval exists: a difference that the table shows may be chance.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub repeat: u32,
     /// Write results as JSON; `-` for standard output instead of the table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -190,16 +191,22 @@ pub struct SweepArgs {
     #[arg(long, value_name = "OPTION=VALUE")]
     pub fix: Vec<String>,
     /// Only so many combinations, drawn so that each alternative is as frequent
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = RangedI64ValueParser::<u64>::new().range(1..), allow_negative_numbers = true)]
     pub sample: Option<u64>,
     /// Runs of each, with the seeds SEED, SEED+1, …
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub repeat: u32,
     /// Simulate each combination, those that are the same by what the scheduler's source says (`Mute:`), too
     #[arg(long)]
     pub each: bool,
     /// Write results every so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 10,
+        value_parser = RangedI64ValueParser::<u64>::new().range(0..),
+        allow_negative_numbers = true
+    )]
     pub keep: u64,
     /// Run the workloads' real programs in this kernel, one after another in random order
     ///
@@ -211,13 +218,13 @@ pub struct SweepArgs {
     #[arg(long, requires = "live")]
     pub vm: bool,
     /// Only the I-th of N parts of the runs, for batch systems
-    #[arg(long, value_name = "I/N")]
+    #[arg(long, value_name = "I/N", allow_hyphen_values = true)]
     pub shard: Option<String>,
     /// Machine profile: a name, or the path of a .toml file
     #[arg(short, long, value_name = "MACHINE", default_value = "laptop", value_hint = ValueHint::FilePath)]
     pub machine: String,
     /// Number of CPUs [default: all]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub cpus: Option<u32>,
     #[command(flatten)]
     pub common: SimCommon,
@@ -246,19 +253,44 @@ pub struct AnalyzeArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
     /// A scheduler is good if it is at most so many percent worse than the best
-    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 10.0,
+        allow_negative_numbers = true
+    )]
     pub within: f64,
     /// An alternative is good if more than so many percent of the good schedulers have it
-    #[arg(long, value_name = "PERCENT", default_value_t = 80.0)]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 80.0,
+        allow_negative_numbers = true
+    )]
     pub good: f64,
     /// An alternative is bad if less than so many percent of them have it
-    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 10.0,
+        allow_negative_numbers = true
+    )]
     pub bad: f64,
     /// A standard deviation of more percent of the mean excludes a scheduler
-    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 10.0,
+        allow_negative_numbers = true
+    )]
     pub deviation: f64,
     /// Over- and under-represented means a difference of more points
-    #[arg(long, value_name = "POINTS", default_value_t = 10.0)]
+    #[arg(
+        long,
+        value_name = "POINTS",
+        default_value_t = 10.0,
+        allow_negative_numbers = true
+    )]
     pub points: f64,
 }
 
@@ -266,7 +298,13 @@ pub struct AnalyzeArgs {
 #[derive(Args, Debug)]
 pub struct SimCommon {
     /// Seed of everything random
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    #[arg(
+        long,
+        value_name = "SEED",
+        default_value_t = 1,
+        value_parser = seed,
+        allow_negative_numbers = true
+    )]
     pub seed: u64,
     /// Check the invariants of the run while it is under way
     #[arg(long)]
@@ -278,10 +316,10 @@ pub struct SimCommon {
     #[arg(long, value_name = "VERSION", default_value = "7.2")]
     pub kernel: String,
     /// Give a run up after so many simulated seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = schedlab_sim::SimSpec::TIME_LIMIT_S, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "SECONDS", default_value_t = schedlab_sim::SimSpec::TIME_LIMIT_S, value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
     pub time_limit: u64,
     /// Runs at the same time [default: one a core]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 }
 
@@ -306,7 +344,7 @@ pub struct PublishedArgs {
     #[arg(short, long, value_name = "SCHEDULER")]
     pub scheduler: String,
     /// Runs of each, with the seeds SEED, SEED+1, …
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000), allow_negative_numbers = true)]
     pub repeat: u32,
     /// Figures to compare with [default: those that come with schedlab]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -344,19 +382,19 @@ pub struct ReproduceArgs {
     #[arg(long)]
     pub vm: bool,
     /// Give a run in a virtual machine up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "vm", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "vm", value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
     pub time_limit: u64,
     /// Simulate another machine than that of the study
     #[arg(short, long, value_name = "MACHINE", value_hint = ValueHint::FilePath)]
     pub machine: Option<String>,
     /// Other numbers of CPUs than those of the study: 8, 2,4,8 or 2..8
-    #[arg(short, long, value_name = "N,…")]
+    #[arg(short, long, value_name = "N,…", allow_hyphen_values = true)]
     pub cpus: Option<String>,
     /// Seeds of each run [default: what the experiment says, mostly 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    #[arg(long, value_name = "N", value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000), allow_negative_numbers = true)]
     pub seeds: Option<u64>,
     /// Runs at the same time [default: one a core]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
     /// Where the page with all figures goes
     #[arg(long, value_name = "FILE", default_value = "reproduce.html", value_hint = ValueHint::FilePath)]
@@ -387,18 +425,24 @@ pub struct RunArgs {
     #[arg(long)]
     pub vm: bool,
     /// CPUs of the virtual machine
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", allow_hyphen_values = true)]
     pub cpus: Option<String>,
     /// Seed of the workload
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    #[arg(
+        long,
+        value_name = "SEED",
+        default_value_t = 1,
+        value_parser = seed,
+        allow_negative_numbers = true
+    )]
     pub seed: u64,
     /// Runs of each, in interleaved order; from 6 on with intervals
     ///
     /// With fewer than six runs no 95 % interval exists: a difference that the table shows may be chance.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub repeat: u32,
     /// Give a run up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
     pub time_limit: u64,
     /// Write results as JSON; `-` for standard output instead of the table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -421,7 +465,13 @@ Example:
   schedlab vm -- uname -r")]
 pub struct VmArgs {
     /// CPUs of the virtual machine
-    #[arg(short, long, value_name = "N", default_value = "2")]
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value = "2",
+        allow_hyphen_values = true
+    )]
     pub cpus: String,
     /// The command to run
     #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
@@ -434,7 +484,7 @@ pub struct EmulateArgs {
     /// Where the jobs are and the results go
     pub folder: PathBuf,
     /// Give a run up after so many seconds
-    #[arg(long, default_value_t = 600)]
+    #[arg(long, default_value_t = 600, allow_negative_numbers = true)]
     pub time_limit: u64,
 }
 
@@ -461,13 +511,19 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FOLDER", requires = "original", value_hint = ValueHint::DirPath)]
     pub source: Option<PathBuf>,
     /// Scale of the data of `tpch --original`, in GB [default: 1]
-    #[arg(long, value_name = "N", requires = "original", value_parser = scale)]
+    #[arg(long, value_name = "N", requires = "original", value_parser = scale, allow_negative_numbers = true)]
     pub scale: Option<f64>,
     /// Seed of the workload
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    #[arg(
+        long,
+        value_name = "SEED",
+        default_value_t = 1,
+        value_parser = seed,
+        allow_negative_numbers = true
+    )]
     pub seed: u64,
     /// Give it up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
     pub time_limit: u64,
     /// Write the result as JSON; `-` for standard output instead of the table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -475,6 +531,11 @@ pub struct LoadArgs {
 }
 
 /// A scale of data between 1 MB and 1 TB.
+fn seed(text: &str) -> Result<u64, String> {
+    let told = |_| format!("write a whole number from 0 to {}", u64::MAX);
+    text.parse().map_err(told)
+}
+
 fn scale(text: &str) -> Result<f64, String> {
     let scale = text.parse().ok().filter(|n| (0.001..=1_000.0).contains(n));
     scale.ok_or_else(|| "write a number from 0.001 to 1000".to_owned())

@@ -97,7 +97,7 @@ fn usage_line(text: &str) -> String {
         .filter(|line| !line.is_empty())
         .map(|line| line.strip_prefix("error: ").unwrap_or(line))
         .collect();
-    format!("{}; `schedlab --help` shows how", lines.join(" "))
+    format!("{}; `schedlab --help` shows how", lines.join("; "))
 }
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
         let error = args::Cli::try_parse_from(["schedlab", "sim", "cpu", "--sed", "3", "-s", "a"]);
         assert_eq!(
             usage_line(&error.unwrap_err().to_string()),
-            "unexpected argument '--sed' found tip: a similar argument exists: '--seed'; `schedlab --help` shows how"
+            "unexpected argument '--sed' found; tip: a similar argument exists: '--seed'; `schedlab --help` shows how"
         );
     }
 }
