@@ -135,6 +135,11 @@ const CASES: &[(&str, i32, &[&str])] = &[
     ),
     ("sim cpu -s kernel --json DIR", 2, &["folder"]),
     (
+        "sim cpu -s kernel --trace -",
+        2,
+        &["--trace -", "binary", "./-"],
+    ),
+    (
         "sim cpu -s kernel --trace DIR/none/trace",
         2,
         &["none/trace"],

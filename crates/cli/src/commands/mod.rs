@@ -88,6 +88,14 @@ fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// Refuses `-`, which is standard output for text: a trace is for a file.
+fn trace_in_file(path: Option<&Path>) -> anyhow::Result<()> {
+    if path.is_some_and(is_stdout) {
+        bail!("--trace -: a trace is binary; name a file, or write ./- for one of that name");
+    }
+    Ok(())
+}
+
 /// Refuses two outputs to one file, of which only the later would be left. Devices and pipes take what comes.
 fn one_file_each(outputs: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
     let mut taken: Vec<(&str, PathBuf)> = Vec::new();

@@ -9,7 +9,7 @@ use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::{Scheduler, SimError, SimSpec, batch};
 
-use super::{Status, deliver, json_output, one_file_each, width};
+use super::{Status, deliver, json_output, one_file_each, trace_in_file, width};
 use crate::args::{Rt, SimArgs, SimCommon};
 use crate::cpus;
 use crate::output::Output;
@@ -68,6 +68,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
             specs.len()
         );
     }
+    trace_in_file(args.trace.as_deref())?;
     one_file_each(&[
         ("--json", args.json.as_deref()),
         ("--trace", args.trace.as_deref()),

@@ -17,7 +17,9 @@ use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
 
 use crate::args::{RunArgs, VmArgs};
-use crate::commands::{Status, cannot_write, deliver, json_output, one_file_each, print, width};
+use crate::commands::{
+    Status, cannot_write, deliver, json_output, one_file_each, print, trace_in_file, width,
+};
 use crate::cpus;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -51,6 +53,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     if args.trace.is_some() && (schedulers.len() != 1 || args.repeat != 1) {
         bail!("--trace records one run: choose one scheduler and no --repeat");
     }
+    trace_in_file(args.trace.as_deref())?;
     one_file_each(&[
         ("--json", args.json.as_deref()),
         ("--trace", args.trace.as_deref()),
