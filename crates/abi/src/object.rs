@@ -154,13 +154,13 @@ impl Object {
             span = span.max(segment.address() + segment.size());
         }
         let find = |wanted: &str| variables.iter().find(|variable| variable.name == wanted);
-        let host_pointer = find("lab_host")
-            .map(|variable| variable.address)
-            .ok_or_else(|| {
-                unreadable("it was not compiled against include/native, or without -g".to_owned())
-            })?;
+        let host_pointer = find("lab_host").map(|variable| variable.address);
+        // Without the header there is no ops table either, and a file that is no policy has neither.
+        let ops = ops_table(name, &types, &variables, host_pointer.is_some())?;
+        let host_pointer = host_pointer.ok_or_else(|| {
+            unreadable("it was not compiled against include/native, or without -g".to_owned())
+        })?;
         check_calls(name, &file)?;
-        let ops = ops_table(name, &types, &variables)?;
         check_license(name, &file)?;
         let maps = maps(name, &file, &types, &variables)?;
         let options = policy_options(&file, &types, &variables, source);
@@ -308,6 +308,7 @@ fn ops_table<'a>(
     policy: &str,
     types: &Types,
     variables: &'a [Variable],
+    has_header: bool,
 ) -> Result<&'a Variable, ObjectError> {
     let of_struct = |name: &str| -> Vec<&'a Variable> {
         let matching = variables.iter().filter(|variable| {
@@ -320,7 +321,13 @@ fn ops_table<'a>(
         [ops] => Ok(ops),
         [] => Err(ObjectError::Ops {
             policy: policy.to_owned(),
-            found: "there is no `struct sched_ext_ops`".to_owned(),
+            found: match has_header {
+                true => "there is no `struct sched_ext_ops`".to_owned(),
+                false => {
+                    "there is no `struct sched_ext_ops`: begin with #include <scx/common.bpf.h>"
+                        .to_owned()
+                }
+            },
         }),
         several => Err(ObjectError::Ops {
             policy: policy.to_owned(),

@@ -35,6 +35,8 @@ const FILES: &[(&str, &str)] = &[
     ("empty.toml", "name = \"x\"\n"),
     ("not.csv", "a,b\n"),
     ("syntax.bpf.c", "#include <scx/common.bpf.h>\nint x = ;\n"),
+    ("empty.bpf.c", ""),
+    ("no-policy.bpf.c", "int main(void) { return 0; }\n"),
     ("no-ops.bpf.c", "#include <scx/common.bpf.h>\nint x;\n"),
 ];
 
@@ -47,6 +49,16 @@ const CASES: &[(&str, i32, &[&str])] = &[
         "sim cpu -s DIR/no-ops.bpf.c",
         2,
         &["no-ops", "sched_ext_ops"],
+    ),
+    (
+        "sim cpu -s DIR/empty.bpf.c",
+        2,
+        &["sched_ext_ops", "<scx/common.bpf.h>", "SCX_OPS_DEFINE"],
+    ),
+    (
+        "sim cpu -s DIR/no-policy.bpf.c",
+        2,
+        &["sched_ext_ops", "<scx/common.bpf.h>", "SCX_OPS_DEFINE"],
     ),
     ("sim cpu -s vtime:nosuch=1", 2, &["vtime", "nosuch"]),
     (
