@@ -129,6 +129,26 @@ const CASES: &[(&str, i32, &[&str])] = &[
         2,
         &["--sample", "-1 is not in 1.."],
     ),
+    (
+        "sweep cpu --space feature --sample 1 --out DIR/not.csv",
+        2,
+        &["cannot keep results in", "not.csv: it is no folder"],
+    ),
+    (
+        "sweep cpu --space feature --sample 1 --out /proc/x",
+        2,
+        &["cannot keep results in /proc/x", "can be made"],
+    ),
+    (
+        "analyze DIR/not.csv",
+        2,
+        &["not.csv holds no sweep: it is no folder", "--out"],
+    ),
+    (
+        "analyze DIR/none",
+        2,
+        &["none holds no sweep: it is not there"],
+    ),
     ("analyze DIR --within -1", 2, &["--within", "-1"]),
     (
         "load tpch --original --scale -1",

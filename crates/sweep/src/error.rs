@@ -64,10 +64,20 @@ pub enum SweepError {
         what: String,
     },
     /// The folder holds no sweep.
-    #[error("{path} holds no sweep: there is no sweep.json in it")]
+    #[error("{path} holds no sweep: {why}; name the folder that was the --out of `schedlab sweep`")]
     None {
         /// The folder.
         path: PathBuf,
+        /// What is there instead.
+        why: &'static str,
+    },
+    /// The folder is not one, and cannot be made.
+    #[error("cannot keep results in {path}: {why}; name a folder that is there or can be made")]
+    Folder {
+        /// What was asked for.
+        path: PathBuf,
+        /// Why not.
+        why: String,
     },
     /// A file is not what it should be.
     #[error(
@@ -86,7 +96,7 @@ pub enum SweepError {
         path: PathBuf,
     },
     /// A file cannot be read or written.
-    #[error("{path}: {cause}{}", remedy(.cause))]
+    #[error("cannot read or write {path}: {cause}{}", remedy(.cause))]
     File {
         /// The file.
         path: PathBuf,

@@ -53,6 +53,12 @@ fn as_others(builder: &mut tempfile::Builder<'_, '_>) {
 #[cfg(not(unix))]
 fn as_others(_: &mut tempfile::Builder<'_, '_>) {}
 
+/// Whether there is no such file, or nothing that could have one.
+fn is_absent(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
 fn stored(folder: &Path) -> Result<Option<Definition>, SweepError> {
     let path = folder.join(DEFINITION);
     match fs::read_to_string(&path) {
@@ -60,7 +66,7 @@ fn stored(folder: &Path) -> Result<Option<Definition>, SweepError> {
             Ok(definition) => Ok(Some(definition)),
             Err(why) => Err(SweepError::Broken { path, why }),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if is_absent(&error) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(SweepError::Broken {
             path,
             why: "it is no text".to_owned(),
@@ -76,6 +82,11 @@ fn stored(folder: &Path) -> Result<Option<Definition>, SweepError> {
 pub fn read(folder: &Path) -> Result<(Definition, Vec<Row>), SweepError> {
     let definition = stored(folder)?.ok_or_else(|| SweepError::None {
         path: folder.to_owned(),
+        why: match (folder.is_dir(), folder.exists()) {
+            (true, _) => "there is no sweep.json in it",
+            (false, true) => "it is no folder",
+            (false, false) => "it is not there",
+        },
     })?;
     let mut rows = BTreeMap::new();
     for (path, _) in files(folder)? {
@@ -141,7 +152,13 @@ impl Work {
     /// # Errors
     /// If the folder holds another sweep or a broken file, somebody else is at it, or it cannot be written.
     pub fn begin(definition: &Definition, folder: &Path, shard: Shard) -> Result<Work, SweepError> {
-        fs::create_dir_all(folder).at(folder)?;
+        fs::create_dir_all(folder).map_err(|error| SweepError::Folder {
+            path: folder.to_owned(),
+            why: match folder.exists() {
+                true => "it is no folder".to_owned(),
+                false => error.to_string(),
+            },
+        })?;
         match stored(folder)? {
             Some(other) => {
                 if let Some(what) = definition.difference(&other) {
