@@ -66,6 +66,8 @@ const CASES: &[(&str, i32, &[&str])] = &[
         2,
         &["dss", "threshold", "many"],
     ),
+    ("sim cpu -s DIR/a,b.bpf.c", 2, &["/a: ", "`,`", "rename"]),
+    ("sim cpu -s DIR/a:b.bpf.c", 2, &["/a: ", "`:`", "rename"]),
     ("sim cpu -s ,", 2, &["-s", "empty"]),
     ("sim cpu -s kernel,x=1", 2, &["-s", "kernel:x=1"]),
     ("sim cpu -s kernel:x=1", 2, &["kernel", "option"]),

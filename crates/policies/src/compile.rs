@@ -59,7 +59,14 @@ pub fn compile(path: &Path) -> Result<Arc<Object>, Diagnostics> {
 pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
     let one = |line: String| Diagnostics { lines: vec![line] };
     let io = |error: std::io::Error| one(format!("{}: {error}", path.display()));
-    if path.extension().is_none_or(|ending| ending != "c") {
+    let is_c = path.extension().is_some_and(|ending| ending == "c");
+    if !is_c && !path.exists() {
+        return Err(one(format!(
+            "{}: there is no such file; `,` separates schedulers and `:` options: rename a file that has them in its path",
+            path.display()
+        )));
+    }
+    if !is_c {
         return Err(one(format!(
             "{}: not a C file: a scheduler's path ends in .bpf.c",
             path.display()

@@ -186,6 +186,15 @@ fn licences_that_the_kernel_refuses_are_told() {
     assert!(none.contains("mine.bpf.c: it names no licence"), "{none}");
 }
 
+/// What is left of a path that was split where schedulers and options are.
+#[test]
+fn a_path_that_was_split_is_told() {
+    let source = Source::new("split", "");
+    let left = source.0.join("a");
+    let error = compile_with(&left, "cc").unwrap_err().to_string();
+    assert!(error.contains("/a: there is no such file; `,` "), "{error}");
+}
+
 #[test]
 fn a_file_that_is_not_c_is_told() {
     let source = Source::new("not-c", "");
