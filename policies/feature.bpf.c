@@ -85,7 +85,7 @@ const volatile enum feature_switch unblock = SWITCH_ON;
 /* Who balances periodically: each CPU for itself; one of a node for it; or one for the machine. */
 const volatile enum feature_executor executor = EXECUTOR_ALL;
 
-/* Which load makes another CPU a source: one that differs, or is more than 1.2 times the own. */
+/* Which load makes another CPU a source: one that is greater, or more than 1.2 times the own. */
 const volatile enum feature_imbalance imbalance = IMBALANCE_ABOVE_20PCT;
 
 /* How far from its last CPU a thread may be placed: its core's, its cache's, or the machine's. */

@@ -44,7 +44,7 @@ pub struct Entity {
 /// `struct task_struct`.
 #[repr(C)]
 pub struct Task {
-    /// Which task this is; [`Task::NOBODY`] for idle tasks and the parent of all.
+    /// Which task this is; [`Task::NOBODY`] for idle tasks, stoppers and the parent of all.
     pub lab_index: u32,
     pub pid: c_int,
     pub tgid: c_int,

@@ -75,6 +75,12 @@ impl Tasks {
             next_tid: 1,
         };
         let of_cpus = tasks.idle.iter().chain(&tasks.stoppers);
+        for cell in &tasks.stoppers {
+            // SAFETY: nobody else has the task yet.
+            let task = unsafe { &mut *cell.get() };
+            // SCHED_FIFO, above all others.
+            (task.policy, task.rt_priority, task.prio, task.normal_prio) = (1, 99, 0, 0);
+        }
         for cell in of_cpus.chain([&*tasks.ancestor]) {
             let pointer = cell.get();
             // SAFETY: nobody else has the task yet.

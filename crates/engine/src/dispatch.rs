@@ -235,7 +235,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `local_dsq_post_enq()`.
     fn local_dsq_post_enq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
         if self.task_leave_custody(p) {
+            let around = c.locked_rq.replace(Some(rq.id));
             self.call_dequeue(c, p, 0);
+            c.locked_rq.set(around);
         }
         if self.version.has_next_class() {
             if p.class.get() > rq.next_class.get() {

@@ -79,15 +79,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.bypassing.get() {
             return;
         }
-        // From here nothing is placed here, dispatched here, or asked of the policy for this CPU.
+        // From here nothing is placed or dispatched here.
         c.online.set(false);
         self.idle.borrow_mut().forget(c.id);
         loop {
             self.push_tasks_off(c);
             let Some(task) = c.curr.get() else { break };
             // The stopper takes the CPU from the current task, wherever it is.
-            let p = self.task(task);
-            p.migration_dest.set(Some(self.select_fallback_rq(c, p)));
+            // This CPU is not where it may go: where that is, is chosen when it has stopped.
+            self.task(task).migration_dest.set(Some(c.id));
             self.schedule(c, true);
         }
         // What came before it was gone is still its own: who sleeps here wakes, elsewhere.

@@ -454,7 +454,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return -errno::EBUSY;
         }
         let found = if node.is_some() && flags & pick_idle::IN_NODE != 0 {
-            any_and_distribute(&idle.node[mask], allowed, c)
+            let of_node = idle.node[mask].and(&self.online.borrow());
+            any_and_distribute(&of_node, allowed, c)
         } else {
             any_and_distribute(allowed, &self.all_cpus, c)
         };

@@ -163,8 +163,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.class.set(self.class_of(p));
             return 0;
         }
-        // init_scx_entity(); ops.init_task() may set another one, unlike when the policy is loaded.
-        self.set_slice(p, consts::SLICE_DFL);
         let ret = self.scx_init_task(c, p, true);
         if ret != 0 {
             return ret;

@@ -600,8 +600,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn dsq_nr_queued(&self, c: &Cpu, id: u64) -> i64 {
         let dsqs = self.dsqs.borrow();
         if id == dsq_id::LOCAL {
-            let rq = c.locked_rq.get().unwrap_or(c.id);
-            i64::from(dsqs.get(rq.0).nr)
+            let locked = c.locked_rq.get();
+            let rq = locked.filter(|_| self.version.counts_local_of_locked_rq());
+            i64::from(dsqs.get(rq.unwrap_or(c.id).0).nr)
         } else if dsq_id::is_local_on(id) {
             let cpu = (id & dsq_id::LOCAL_CPU_MASK) as i32;
             if self.cpu_valid(cpu, "") {

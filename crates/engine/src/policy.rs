@@ -289,7 +289,7 @@ pub struct TaskView<'a> {
     pub nice: i8,
     /// Scheduling class.
     pub class: SchedClass,
-    /// `scx.weight`, 1 to 10,000 (`sched_weight_to_cgroup`).
+    /// `scx.weight`, 1 to 10,000 (`sched_weight_to_cgroup`); 0 before `ops.enable()`.
     pub weight: u32,
     /// `cpus_ptr`.
     pub allowed: &'a CpuSet,

@@ -66,6 +66,12 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
+    /// `SCX_DSQ_LOCAL` is, for `scx_bpf_dsq_nr_queued()`, that of the run queue whose lock the op holds
+    /// (`scx_locked_rq()`). Before, that of the CPU that asks.
+    pub(crate) const fn counts_local_of_locked_rq(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
     /// `p->scx.dsq_vtime` and `slice` are cleared when a task leaves sched_ext.
     pub(crate) const fn resets_fields_on_disable(self) -> bool {
         matches!(self, KernelVersion::V7_2)

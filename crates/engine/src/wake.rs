@@ -142,6 +142,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         );
         self.sync_task(p);
         self.policy.set_task_cpu(p.id, p.cpu.get());
+        // init_scx_entity()
+        self.set_slice(p, crate::consts::SLICE_DFL);
     }
 
     /// Tells the recorder what a task is.

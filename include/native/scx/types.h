@@ -81,7 +81,7 @@ struct sched_ext_entity {
 	u64 dsq_vtime;		/* the policy may write it */
 	u64 tid;		/* never used again, unlike a pid */
 	u32 flags;		/* SCX_TASK_* */
-	u32 weight;		/* 1 to 10,000 */
+	u32 weight;		/* 1 to 10,000; 0 before ops.enable() */
 	bool disallow;		/* the policy may set it in init_task */
 };
 

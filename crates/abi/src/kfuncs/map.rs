@@ -3,9 +3,11 @@
 
 use std::ffi::c_long;
 
+use schedlab_trace::TaskId;
+
 use crate::host::Context;
 use crate::layout::Task;
-use crate::maps::{EINVAL, Map};
+use crate::maps::{EINVAL, ENOENT, Map};
 use crate::primitives;
 
 const CREATE: u64 = 1;
@@ -143,6 +145,14 @@ pub extern "C" fn next(
     true
 }
 
+/// Whose storage a task's pointer means: nothing is ever stored for idle tasks and stoppers.
+#[inline]
+fn workload_task(p: *const Task) -> Option<TaskId> {
+    // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
+    let index = unsafe { (*p).lab_index };
+    (index != Task::NOBODY).then_some(TaskId(index))
+}
+
 /// `bpf_task_storage_get()`.
 pub extern "C" fn storage_get(
     context: Context,
@@ -155,7 +165,9 @@ pub extern "C" fn storage_get(
     if p.is_null() || flags & !CREATE != 0 {
         return std::ptr::null_mut();
     }
-    let task = context.task(p, "bpf_task_storage_get");
+    let Some(task) = workload_task(p) else {
+        return std::ptr::null_mut();
+    };
     with(context, map, |map, _| {
         let value = map.storage(task.index());
         if value.is_null() && flags & CREATE != 0 {
@@ -182,7 +194,9 @@ pub extern "C" fn storage_delete(context: Context, map: *const u64, p: *mut Task
     if p.is_null() {
         return EINVAL;
     }
-    let task = context.task(p, "bpf_task_storage_delete");
+    let Some(task) = workload_task(p) else {
+        return ENOENT;
+    };
     with(context, map, |map, _| map.storage_delete(task.index()))
 }
 

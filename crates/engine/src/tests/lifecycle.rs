@@ -149,8 +149,8 @@ fn what_init_task_may_set() {
             let kept = kept.clone();
             async move {
                 match op {
-                    OpCall::InitTask { task, fork } => {
-                        assert!(!fork || a.slice(task) == SLICE_DFL);
+                    OpCall::InitTask { task, .. } => {
+                        assert_eq!(a.slice(task), SLICE_DFL);
                         let slice = Some(5_000_000);
                         let set = Request::TaskSet {
                             task,

@@ -6,11 +6,11 @@ use std::rc::Rc;
 use schedlab_trace::{Duration, TaskId};
 use schedlab_workload::{Action, ObjectId, ObjectSpec};
 
-use crate::ExitKind;
 use crate::consts::{dsq_id, enq, iter};
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, Reply, Request};
 use crate::testing::*;
+use crate::{ExitKind, KernelVersion};
 
 /// Runs tasks 0 … 5, all woken before any runs, and tells in which order they run.
 fn order(policy: Stub) -> Vec<u32> {
@@ -284,6 +284,17 @@ fn the_global_queue_is_looked_at_after_a_long_dispatch() {
 /// An op that a remote wakeup calls is under the lock of the wakee's run queue: `SCX_DSQ_LOCAL` is that one's.
 #[test]
 fn the_local_queue_is_that_of_the_locked_run_queue() {
+    // Of the calling CPU before that was so.
+    for (version, expected) in [(KernelVersion::V7_2, 1), (KernelVersion::V6_18, 0)] {
+        let lengths = local_queue_lengths(version);
+        // As the run begins, and when CPU 0 wakes it.
+        assert_eq!(lengths[2..], [(0, expected); 2], "{version:?}");
+    }
+}
+
+/// On which CPU ops.runnable() and ops.enqueue() of a task are called whose queue on CPU 1 has one that waits, and what
+/// `scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL)` is there.
+fn local_queue_lengths(version: KernelVersion) -> Vec<(u32, i64)> {
     let lengths = Rc::new(RefCell::new(Vec::new()));
     let kept = lengths.clone();
     let policy = Stub::new(&[Runnable, Enqueue], move |a, op| {
@@ -331,12 +342,10 @@ fn the_local_queue_is_that_of_the_locked_run_queue() {
         on_cpus(reader, "1"),
     ];
     let pipe = vec![ObjectSpec::Pipe { capacity: 100 }];
-    run_checked(
-        crate::Scenario::new(machine(2), workload(pipe, tasks), 1),
-        policy,
-    );
-    // As the run begins, and when CPU 0 wakes it.
-    assert_eq!(lengths.take()[2..], [(0, 1); 2]);
+    let mut scenario = crate::Scenario::new(machine(2), workload(pipe, tasks), 1);
+    scenario.version = version;
+    run_checked(scenario, policy);
+    lengths.take()
 }
 
 /// Calls of `scx_bpf_dsq_reenq()` for one queue that come before the first is carried out are one.
