@@ -200,7 +200,7 @@ impl Context {
         // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
         let index = unsafe { (*task).lab_index };
         if index == Task::NOBODY {
-            self.no_task(function, "an idle");
+            self.no_task(function, "an idle or stopper");
         }
         TaskId(index)
     }
