@@ -317,7 +317,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .cpus
             .iter()
             .filter(|rq| rq.id != c.id && !rq.fair.queue.borrow().is_empty())
-            .filter(|rq| rq.nr_running.get() >= if idle { 1 } else { here + 2 })
+            .filter(|rq| rq.nr_running.get() >= if idle { 2 } else { here + 2 })
             .max_by_key(|rq| {
                 let near = topology.cpu(rq.id).llc == topology.cpu(c.id).llc;
                 (near && idle, rq.nr_running.get(), std::cmp::Reverse(rq.id))

@@ -86,9 +86,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.wakeup_preempt(c, dst, p);
     }
 
+    /// `__set_task_cpu()`: where a task is put that has not been anywhere yet, which is no migration.
+    pub(crate) fn place_task(&self, p: &Task, to: CpuId) {
+        if p.cpu.replace(to) != to {
+            self.policy.set_task_cpu(p.id, to);
+        }
+    }
+
     /// `set_task_cpu()`.
     pub(crate) fn set_task_cpu(&self, c: &Cpu, p: &Task, to: CpuId) {
-        let from = p.cpu.replace(to);
+        let from = p.cpu.get();
         if from == to {
             return;
         }
@@ -101,7 +108,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 reach: self.machine.topology.reach(from, to),
             },
         );
-        self.policy.set_task_cpu(p.id, to);
+        self.place_task(p, to);
     }
 
     /// schedule(). `preempt`: the task is interrupted, it does not give up the CPU by itself.

@@ -1,6 +1,6 @@
 //! Wakeups and the beginning of tasks (kernel/sched/core.c).
 
-use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskMeta};
+use schedlab_trace::{CpuId, CpuMode, Duration, Event, LockPath, Recorder, TaskMeta};
 
 use crate::consts::{enq, wake};
 use crate::cpu::{Cpu, Wait};
@@ -41,6 +41,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return false;
             }
         }
+        // trace_sched_waking()
+        let decided = c.now.get();
         p.state.set(TaskState::Waking);
         self.wait_until_off_cpu(c, p);
         let cpu = self.select_task_rq(c, p, p.cpu.get(), &mut wake_flags);
@@ -58,17 +60,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if wake_flags & wake::MIGRATED != 0 {
             en_flags |= enq::MIGRATED;
         }
-        self.wake_up_on(c, rq, p, en_flags);
+        self.wake_up_on(c, rq, p, decided, en_flags);
         true
     }
 
-    /// Makes `p` runnable on `rq`, which is locked on entry and free on return.
-    fn wake_up_on(&self, c: &Cpu, rq: &Cpu, p: &Task, en_flags: u64) {
+    /// Makes `p`, whose wakeup was `decided` then, runnable on `rq`, which is locked on entry and free on return.
+    fn wake_up_on(&self, c: &Cpu, rq: &Cpu, p: &Task, decided: u64, en_flags: u64) {
         self.record(
             c,
             Event::Wakeup {
                 task: p.id,
                 to: rq.id,
+                since: Duration::from_ns(c.now.get() - decided),
             },
         );
         p.state.set(TaskState::Running);
@@ -168,10 +171,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.state.set(TaskState::Waking);
         let mut wake_flags = wake::FORK;
         let cpu = self.select_task_rq(c, p, p.cpu.get(), &mut wake_flags);
-        self.set_task_cpu(c, p, cpu);
+        self.place_task(p, cpu);
         let rq = self.cpu(cpu);
         self.rq_lock(c, rq);
-        self.wake_up_on(c, rq, p, enq::NOCLOCK | enq::INITIAL);
+        self.wake_up_on(c, rq, p, c.now.get(), enq::NOCLOCK | enq::INITIAL);
         self.set_lock_path(c, path);
     }
 

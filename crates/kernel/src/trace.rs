@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use schedlab_trace::{
-    CpuId, CpuSet, Event, Instant, MigrationReach, PrevState, Recorder, TaskId, TaskMeta,
+    CpuId, CpuSet, Duration, Event, Instant, MigrationReach, PrevState, Recorder, TaskId, TaskMeta,
 };
 
 use crate::topology;
@@ -130,6 +130,7 @@ pub fn replay(events: &[RawEvent], recorder: &mut dyn Recorder) -> Vec<u32> {
                 tasks.known(event.pid).map(|task| Event::Wakeup {
                     task,
                     to: CpuId(event.other),
+                    since: Duration::ZERO,
                 })
             }
             RawKind::Migrate => tasks.known(event.pid).map(|task| Event::Migrate {

@@ -519,8 +519,8 @@ impl Recorder for MetricsRecorder {
                 prev_state,
                 next,
             } => self.switch(at, cpu, prev.map(|prev| (prev, prev_state)), next),
-            Event::Wakeup { task, .. } => {
-                self.task(task).wake(at);
+            Event::Wakeup { task, since, .. } => {
+                self.task(task).wake(at, since);
                 if self.inversions.is_mixed() && self.task(task).waits() {
                     self.inversions.waits(task);
                 }

@@ -1,6 +1,6 @@
 //! What is kept of each task: a few words, since there may be a million.
 
-use schedlab_trace::{CpuId, Instant, TaskMeta};
+use schedlab_trace::{CpuId, Duration, Instant, TaskMeta};
 
 use crate::weight;
 
@@ -90,7 +90,8 @@ impl Task {
         (self.state == State::Woken).then(|| at.since(self.since).ns())
     }
 
-    pub(crate) fn wake(&mut self, at: Instant) {
+    /// It becomes runnable at `at`, which was decided `since` before.
+    pub(crate) fn wake(&mut self, at: Instant, since: Duration) {
         // A task that is woken before it has left its CPU does not wait.
         if self.state == State::Quiescent {
             self.state = if self.ran {
@@ -98,7 +99,8 @@ impl Task {
             } else {
                 State::Created
             };
-            self.since = at;
+            // Whoever wakes it may have decided so while it was still leaving its CPU: then it did not wait yet.
+            self.since = self.since.max(at - since);
         }
     }
 
@@ -173,14 +175,33 @@ mod tests {
     fn service_counts_only_the_time_a_cpu_was_wanted() {
         let at = Instant::from_ns;
         let mut task = Task::default();
-        task.wake(at(100));
+        task.wake(at(100), Duration::ZERO);
         task.start(at(150), CpuId(0));
         task.stop(at(200), false);
-        task.wake(at(1_000));
+        task.wake(at(1_000), Duration::ZERO);
         task.start(at(1_050), CpuId(0));
         task.finish(at(1_100));
         // 100 ns on a CPU of 200 ns wanted.
         assert_eq!(task.service(), Some(0.5));
+    }
+
+    #[test]
+    fn a_wait_begins_with_the_decision_to_wake_it() {
+        let at = Instant::from_ns;
+        let mut task = Task::default();
+        task.wake(at(0), Duration::ZERO);
+        task.start(at(0), CpuId(0));
+        task.stop(at(1_000), false);
+        task.wake(at(1_300), Duration::from_ns(200));
+        let latency = task.start(at(1_400), CpuId(0)).wakeup_latency_ns;
+        assert_eq!(latency, Some(300));
+        task.stop(at(2_000), false);
+        // Decided 300 ns before it had left its CPU.
+        task.wake(at(2_100), Duration::from_ns(400));
+        let latency = task.start(at(2_150), CpuId(0)).wakeup_latency_ns;
+        assert_eq!(latency, Some(150));
+        // It ran 1,600 ns and waited 450.
+        assert_eq!(task.service(), Some(1_600.0 / 2_050.0));
     }
 
     #[test]
@@ -194,7 +215,7 @@ mod tests {
         };
         let mut task = Task::default();
         task.define(&meta(0));
-        task.wake(at(0));
+        task.wake(at(0), Duration::ZERO);
         task.start(at(0), CpuId(0));
         task.stop(at(1_000), true);
         task.define(&meta(5));

@@ -43,6 +43,7 @@ fn wakeup(task: TaskId, to: u32) -> Event {
     Event::Wakeup {
         task,
         to: CpuId(to),
+        since: Duration::ZERO,
     }
 }
 

@@ -95,8 +95,13 @@ pub enum Event {
     },
     /// A task ended.
     TaskExit { task: TaskId },
-    /// A sleeping (or new) task becomes runnable; `to` is the CPU it was placed on.
-    Wakeup { task: TaskId, to: CpuId },
+    /// A sleeping (or new) task becomes runnable; `to` is the CPU it was placed on. It was decided `since`
+    /// before (`sched_waking`): a CPU was chosen meanwhile, its run queue locked. Zero for a new task.
+    Wakeup {
+        task: TaskId,
+        to: CpuId,
+        since: Duration,
+    },
     /// A runnable task's CPU changed.
     Migrate {
         task: TaskId,

@@ -75,6 +75,13 @@ impl Add<Duration> for Instant {
     }
 }
 
+impl Sub<Duration> for Instant {
+    type Output = Instant;
+    fn sub(self, span: Duration) -> Instant {
+        Instant(self.0 - span.0)
+    }
+}
+
 impl AddAssign<Duration> for Instant {
     fn add_assign(&mut self, span: Duration) {
         self.0 += span.0;

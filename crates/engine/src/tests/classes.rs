@@ -1,7 +1,7 @@
 //! Tasks that the policy does not schedule: real-time, partial switches, the baseline.
 
-use schedlab_trace::{Duration, Instant};
-use schedlab_workload::{Action, SchedClass};
+use schedlab_trace::{Duration, Event, Instant};
+use schedlab_workload::{Action, ObjectId, ObjectSpec, SchedClass};
 
 use crate::consts::ops;
 use crate::policy::OpKind::*;
@@ -238,4 +238,39 @@ fn hotplug_unloads_a_policy_that_does_not_handle_it() {
     assert_eq!(end.exit.kind, ExitKind::UnregKern);
     assert_eq!(end.exit.code, 1 << 48 | 1 << 32);
     assert_eq!(end.exit.message, "cpu 1 going offline, exiting scheduler");
+}
+
+/// An idle CPU takes a task from one that has two (`nr_running > 1` in `sched_balance_rq()`): one that was
+/// just woken on a CPU of its own stays there.
+#[test]
+fn the_baseline_leaves_a_cpu_its_only_task() {
+    let player = |mine: u32, other: u32, starts: bool| {
+        task("player", move |n, _| {
+            (n < 200).then(|| match (n % 2 == 0) == starts {
+                true => Action::Write {
+                    to: ObjectId(other),
+                    bytes: 1,
+                },
+                false => Action::Read {
+                    from: ObjectId(mine),
+                    limit: 1,
+                },
+            })
+        })
+    };
+    let pipes = vec![ObjectSpec::Pipe { capacity: 4_096 }; 2];
+    let tasks = vec![player(0, 1, true), player(1, 0, false)];
+    let mut scenario = Scenario::new(machine(2), workload(pipes, tasks), 1);
+    scenario.normal_class = NormalClass::Fair;
+    let checked = run_checked(scenario, Stub::minimal());
+    let migrations = checked
+        .events
+        .iter()
+        .filter(|(_, _, event)| matches!(event, Event::Migrate { .. }))
+        .count();
+    assert!(
+        migrations < 10,
+        "{migrations} in {} switches",
+        checked.end.switches
+    );
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use schedlab_trace::{Duration, TaskId};
+use schedlab_trace::{Duration, Event, TaskId};
 use schedlab_workload::{Action, ObjectId, ObjectSpec};
 
 use crate::consts::{dsq_id, enq, iter};
@@ -223,7 +223,6 @@ fn peek_and_lengths() {
 /// meanwhile. Who looks at the queue afterwards sees it.
 #[test]
 fn the_global_queue_is_looked_at_after_a_long_dispatch() {
-    use schedlab_trace::{Duration, Event};
     use schedlab_workload::{Action, ObjectId, ObjectSpec};
 
     let policy = Stub::new(&[SelectCpu, Dispatch], |a, op| async move {
@@ -383,4 +382,24 @@ fn re_enqueueing_is_noted_once() {
     };
     // The five that wait while the first one runs.
     assert_eq!([enqueued(0), enqueued(1), enqueued(3)], [0, 5, 5]);
+}
+
+/// What `ops.select_cpu()` takes lies between the decision to wake a task and its wakeup.
+#[test]
+fn a_wakeup_tells_how_long_ago_it_was_decided() {
+    let shortest = |select_ns: u64| {
+        let policy = Stub::fifo(&[SelectCpu]).op_ns(select_ns);
+        let checked = run_checked(scenario(2, vec![periodic("p", 100, 100, 20)]), policy);
+        let mut since = checked
+            .events
+            .iter()
+            .filter_map(|(_, _, event)| match event {
+                Event::Wakeup { since, .. } => Some(since.ns()),
+                _ => None,
+            });
+        // That of the new task was decided by nobody.
+        assert_eq!(since.next(), Some(0));
+        since.min().expect("it sleeps")
+    };
+    assert_eq!(shortest(7_000) - shortest(0), 7_000);
 }

@@ -429,3 +429,24 @@ fn pipes_and_sockets_wake_as_the_machines_kernel_does() {
         assert_eq!(flags_of(false, object), 0);
     }
 }
+
+/// `wake_up_new_task()` uses `__set_task_cpu()`, which no tracepoint tells of.
+#[test]
+fn where_a_new_task_is_put_first_is_no_migration() {
+    let parent = task("parent", |n, _| {
+        (n < 6).then(|| match n % 2 {
+            0 => Action::Fork(Box::new(on_cpus(hog("child", 1), "1"))),
+            _ => us(5_000),
+        })
+    });
+    let checked = run_checked(
+        with_objects(2, vec![], vec![on_cpus(parent, "0")]),
+        Stub::fifo(&[]),
+    );
+    assert_eq!(checked.ran_on(1).len(), 3, "each child on the other CPU");
+    let migrations = checked
+        .events
+        .iter()
+        .filter(|(_, _, event)| matches!(event, Event::Migrate { .. }));
+    assert_eq!(migrations.count(), 0);
+}

@@ -417,7 +417,7 @@ impl<W: Write> Recorder for PerfettoWriter<W> {
                 prev_state,
                 next,
             } => self.switch(at, cpu, prev, prev_state, next),
-            Event::Wakeup { task, to } => self.waking(at, cpu, task, to),
+            Event::Wakeup { task, to, since } => self.waking(at - since, cpu, task, to),
             Event::LockContended { lock, .. } => self.lock_wait(at, cpu, Some(lock)),
             Event::LockAcquired { trylock: false, .. } if self.cpus[cpu.index()].spins => {
                 self.lock_wait(at, cpu, None);
@@ -530,7 +530,15 @@ mod tests {
         writer.define_task(task, &meta);
         writer.define_lock(lock, "queue", LockClass::RunQueue);
         let events = [
-            (100, 1, Event::Wakeup { task, to: CpuId(0) }),
+            (
+                104,
+                1,
+                Event::Wakeup {
+                    task,
+                    to: CpuId(0),
+                    since: Duration::from_ns(4),
+                },
+            ),
             (
                 110,
                 0,
@@ -639,6 +647,7 @@ mod tests {
             let event = Event::Wakeup {
                 task: TaskId(0),
                 to: CpuId(0),
+                since: Duration::ZERO,
             };
             writer.record(Instant::from_ns(at), CpuId(0), event);
             assert!(writer.cpus[0].bundle.len() < BUNDLE_EVENTS);

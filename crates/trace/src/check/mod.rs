@@ -205,7 +205,11 @@ pub(crate) mod testing {
     }
 
     pub(crate) fn wakeup(task: TaskId) -> Event {
-        Event::Wakeup { task, to: CpuId(0) }
+        Event::Wakeup {
+            task,
+            to: CpuId(0),
+            since: Duration::ZERO,
+        }
     }
 
     pub(crate) fn mode(mode: CpuMode) -> Event {

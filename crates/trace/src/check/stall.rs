@@ -44,7 +44,7 @@ impl Stall {
 impl Recorder for Stall {
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         match event {
-            Event::Wakeup { task, to } => {
+            Event::Wakeup { task, to, .. } => {
                 entry(&mut self.waiting, task.index()).get_or_insert((at, to));
             }
             Event::Switch {
