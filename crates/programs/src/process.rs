@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::objects::Objects;
 use crate::sys::{self, Child};
-use crate::thread::{Process, Run, held};
+use crate::thread::{Process, Run, forks_processes, held};
 use crate::{End, Options, ProgramError, Report};
 
 /// How long the processes get to start their threads, and to report after the end.
@@ -41,6 +41,13 @@ fn system(doing: impl Into<String>, cause: std::io::Error, remedy: &'static str)
 }
 
 pub(crate) fn run(workload: Workload, options: &Options) -> Result<Report, ProgramError> {
+    if let Some(task) = workload
+        .tasks
+        .iter()
+        .find(|task| task.behaviour.forks_processes())
+    {
+        return Err(ProgramError::Task(forks_processes(&task.comm)));
+    }
     let run = Arc::new(prepare(&workload.objects, options)?);
     let nr_tasks = workload.tasks.len() as u32;
     run.board().created.store(nr_tasks, Relaxed);

@@ -264,10 +264,7 @@ impl Process {
             Action::Notify(event) => objects.notify(event),
             Action::Fork(spec) => {
                 if spec.address_space != self.address_space {
-                    return Err(format!(
-                        "forks `{}` into another address space; real programs create threads of their own process only: run the real thing instead, for example `schedlab run -s … -- make -j4`",
-                        spec.comm
-                    ));
+                    return Err(forks_processes(&spec.comm));
                 }
                 let number = run.board().created.fetch_add(1, Relaxed);
                 self.start(*spec, number, false)?;
@@ -314,6 +311,13 @@ fn doing(action: &Action) -> u8 {
 /// What a thread sets about itself before it begins.
 struct Settings {
     nice: i8,
+/// Why a task that creates processes is not carried out.
+pub fn forks_processes(comm: &str) -> String {
+    format!(
+        "`{comm}` creates processes; real programs create threads of their own process only: run the real thing instead, for example `schedlab run -s … -- make -j4`"
+    )
+}
+
     class: schedlab_workload::SchedClass,
     cpus: Option<CpuSet>,
     start: Instant,

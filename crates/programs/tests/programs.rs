@@ -149,8 +149,13 @@ fn every_model_runs_as_real_threads() {
 /// Its compilers are processes of their own: the real side is make.
 #[test]
 fn kbuild_says_what_to_run_instead() {
-    let error = run("kbuild:units=2,parse=0", &options(60)).unwrap_err();
+    let started = std::time::Instant::now();
+    let error = run("kbuild:units=2,parse=100s", &options(60)).unwrap_err();
     assert!(error.to_string().contains("-- make -j4"), "{error}");
+    assert!(
+        started.elapsed() < Duration::from_secs(50),
+        "it says so before it starts"
+    );
 }
 
 #[test]

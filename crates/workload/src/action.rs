@@ -128,6 +128,11 @@ pub trait Behaviour: Send {
     /// Adds what it counted to the run's counters; asked once, when the task has ended or the run has.
     fn report(&self, counters: &mut Counters) {
         let _ = counters;
+    /// Whether it creates tasks with an address space of their own, which real threads cannot.
+    fn forks_processes(&self) -> bool {
+        false
+    }
+
     }
 }
 

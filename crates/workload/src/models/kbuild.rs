@@ -177,6 +177,10 @@ enum MakeStep {
 }
 
 impl Plan for Make {
+    fn forks_processes(&self) -> bool {
+        true
+    }
+
     fn plan(&mut self, _: &mut Context<'_>, steps: &mut Steps) {
         match self.step {
             MakeStep::Parse => {

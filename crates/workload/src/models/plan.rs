@@ -15,6 +15,11 @@ pub(super) trait Plan: Send {
     /// plan appends nothing exits.
     fn plan(&mut self, context: &mut Context<'_>, steps: &mut Steps);
 
+    /// As [`Behaviour::forks_processes`].
+    fn forks_processes(&self) -> bool {
+        false
+    }
+
     /// As [`Behaviour::report`].
     fn report(&self, counters: &mut Counters) {
         let _ = counters;
@@ -64,6 +69,10 @@ impl<P: Plan> Behaviour for Planned<P> {
         }
         self.plan.plan(context, &mut self.steps);
         self.steps.0.pop_front().unwrap_or(Action::Exit)
+    }
+
+    fn forks_processes(&self) -> bool {
+        self.plan.forks_processes()
     }
 
     fn report(&self, counters: &mut Counters) {
