@@ -345,23 +345,40 @@ fn output(command: &mut Command, deadline: Instant) -> Result<String, ProgramErr
     }
 }
 
-/// The one number that `perf bench --format=simple` prints.
-fn one_number(text: &str) -> Result<f64, ProgramError> {
-    text.split_whitespace()
-        .rev()
-        .find_map(|word| word.parse().ok())
-        .filter(|x: &f64| x.is_finite() && *x > 0.0)
-        .ok_or_else(|| error(format!("no figure in `{}`", text.trim())))
+/// The number before `unit` in what `perf bench` prints.
+fn figure(text: &str, unit: &str) -> Result<f64, ProgramError> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words
+        .windows(2)
+        .find(|pair| pair[1] == unit)
+        .and_then(|pair| pair[0].parse().ok())
+        .filter(|x: &f64| x.is_finite() && *x >= 0.0)
+        .ok_or_else(|| error(format!("no figure in {unit} in `{}`", text.trim())))
 }
 
-fn perf_bench(given: &Given<'_>, arguments: &[&str]) -> Result<f64, ProgramError> {
+fn perf_bench(given: &Given<'_>, arguments: &[&str]) -> Result<String, ProgramError> {
     let mut perf = command("perf");
-    perf.args(["bench", "--format=simple", "sched"])
+    perf.args(["bench", "--format=default", "sched"])
         .args(arguments);
-    one_number(&output(&mut perf, given.deadline)?)
+    output(&mut perf, given.deadline)
 }
 
-/// Seconds, told in ns.
+/// `perf bench` cuts times to whole ms: of a run as long as this, one is a hundredth.
+const TOLD_IN_MS_LEAST_S: f64 = 0.1;
+
+/// The total time of `perf bench sched messaging`, in ns.
+fn messaging_ns(text: &str) -> Result<f64, ProgramError> {
+    let seconds = figure(text, "[sec]")?;
+    if seconds < TOLD_IN_MS_LEAST_S {
+        return Err(error(format!(
+            "perf tells its time in whole ms, and {:.0} ms are too few for a figure: give more loops or groups",
+            seconds * 1e3
+        )));
+    }
+    Ok(seconds * 1e9)
+}
+
+/// The time that perf measures once all its tasks are ready, in ns.
 fn hackbench(given: &Given<'_>) -> Result<f64, ProgramError> {
     let mut arguments = vec![
         "messaging",
@@ -376,18 +393,17 @@ fn hackbench(given: &Given<'_>) -> Result<f64, ProgramError> {
     if given.is("threads") {
         arguments.push("-t");
     }
-    Ok(perf_bench(given, &arguments)? * 1e9)
+    messaging_ns(&perf_bench(given, &arguments)?)
 }
 
-/// Seconds of all round trips, told in ns of one.
+/// The time of one round trip in ns, which perf tells with more digits than that of all.
 fn pipe(given: &Given<'_>) -> Result<f64, ProgramError> {
     let loops = given.text("loops");
     let mut arguments = vec!["pipe", "-l", loops];
     if given.is("threads") {
         arguments.push("-T");
     }
-    let seconds = perf_bench(given, &arguments)?;
-    Ok(seconds * 1e9 / loops.parse::<f64>().expect("a count"))
+    Ok(figure(&perf_bench(given, &arguments)?, "usecs/op")? * 1e3)
 }
 
 /// The time of `make -jN` in a source tree that was cleaned before, in ns.
@@ -643,9 +659,19 @@ mod tests {
 
     #[test]
     fn figures_are_read() {
-        assert_eq!(one_number("0.020\n").unwrap(), 0.02);
-        assert!(one_number("no time\n").is_err());
-        assert!(one_number("0.000\n").is_err());
+        let pipe = "# Running 'sched/pipe' benchmark:\n# Executed 1000 pipe operations between two processes\n\n     Total time: 0.008 [sec]\n\n       8.623000 usecs/op\n         115968 ops/sec\n";
+        assert_eq!(figure(pipe, "usecs/op").unwrap() * 1e3, 8_623.0);
+        assert!(figure(pipe, "usecs").is_err());
+        assert!(figure("", "usecs/op").is_err());
+        let messaging = |time: &str| {
+            messaging_ns(&format!(
+                "# 1 groups == 40 processes run\n\n     Total time: {time} [sec]\n"
+            ))
+        };
+        assert_eq!(messaging("1.234").unwrap(), 1.234e9);
+        let short = messaging("0.091").unwrap_err().to_string();
+        assert!(short.contains("91 ms are too few"), "{short}");
+        assert!(messaging("nan").is_err());
         let wrk = "Running 1s test\n  1 threads\nRequests/sec:   1234.50\nTransfer/sec: 1MB\n";
         assert_eq!(requests_per_second(wrk), Some(1234.5));
         assert_eq!(requests_per_second("unable to connect"), None);
