@@ -1,9 +1,7 @@
 //! Burning CPU time and touching memory.
 
-use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
 use crate::sys;
+use std::hint::black_box;
 
 /// How fast this machine's idle loop runs.
 #[derive(Clone, Copy, Debug)]
@@ -33,15 +31,15 @@ impl Speed {
         }
     }
 
-    /// Uses `ns` of the calling thread's CPU time; returns early once `stop` is set.
-    pub fn burn(self, ns: u64, stop: &AtomicBool) {
+    /// Uses `ns` of the calling thread's CPU time; returns early once the run `is_over`.
+    pub fn burn(self, ns: u64, is_over: impl Fn() -> bool) {
         if ns < COUNTED_NS {
             return self.spin(ns);
         }
         let end = sys::thread_cpu_ns() + ns;
         loop {
             let now = sys::thread_cpu_ns();
-            if now >= end || stop.load(Relaxed) {
+            if now >= end || is_over() {
                 return;
             }
             self.spin((end - now).min(CHUNK_NS));
@@ -104,10 +102,9 @@ mod tests {
     #[test]
     fn burning_takes_that_much_cpu_time() {
         let speed = Speed::measure();
-        let stop = AtomicBool::new(false);
         let used = |ns: u64, times: u64| {
             let start = sys::thread_cpu_ns();
-            (0..times).for_each(|_| speed.burn(ns, &stop));
+            (0..times).for_each(|_| speed.burn(ns, || false));
             (sys::thread_cpu_ns() - start) as f64 / times as f64
         };
         // The clock bounds long ones from below; short ones rest on the calibration, and a CPU whose clock
@@ -122,7 +119,7 @@ mod tests {
     fn a_stopped_run_burns_no_more() {
         let speed = Speed::measure();
         let start = sys::monotonic_ns();
-        speed.burn(10_000_000_000, &AtomicBool::new(true));
+        speed.burn(10_000_000_000, || true);
         assert!(sys::monotonic_ns() - start < 1_000_000_000);
     }
 

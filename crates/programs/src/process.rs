@@ -48,17 +48,10 @@ pub(crate) fn run(workload: Workload, options: &Options) -> Result<Report, Progr
     {
         return Err(ProgramError::Task(forks_processes(&task.comm)));
     }
-    let run = Arc::new(prepare(&workload.objects, options)?);
+    let plan = Plan::of(&workload, options);
+    let run = Arc::new(prepare(&workload.objects, options.seed, plan)?);
     let nr_tasks = workload.tasks.len() as u32;
     run.board().created.store(nr_tasks, Relaxed);
-    let real_time = workload.tasks.iter().any(|task| is_real_time(task.class));
-    let plan = Plan {
-        duration: workload
-            .duration
-            .map(|duration| Duration::from_nanos(duration.ns())),
-        limit: options.limit,
-        real_time,
-    };
     let mut processes = Processes(Vec::new());
     for (address_space, tasks) in by_address_space(workload.tasks) {
         let (reader, writer) = std::io::pipe().map_err(|e| system("cannot make a pipe", e, ""))?;
@@ -89,7 +82,7 @@ pub(crate) fn run(workload: Workload, options: &Options) -> Result<Report, Progr
     let ended_ns = summaries.iter().map(|summary| summary.ended_ns).max();
     let makespan_ns = match left.is_empty() {
         true => ended_ns.unwrap_or(0),
-        false => plan.end_after().as_nanos() as u64,
+        false => run.end_ns,
     };
     let limited = plan.duration.is_none_or(|duration| duration > plan.limit);
     Ok(Report {
@@ -123,6 +116,16 @@ struct Plan {
 }
 
 impl Plan {
+    fn of(workload: &Workload, options: &Options) -> Plan {
+        Plan {
+            duration: workload
+                .duration
+                .map(|duration| Duration::from_nanos(duration.ns())),
+            limit: options.limit,
+            real_time: workload.tasks.iter().any(|task| is_real_time(task.class)),
+        }
+    }
+
     fn end_after(&self) -> Duration {
         self.duration
             .map_or(self.limit, |duration| duration.min(self.limit))
@@ -137,7 +140,7 @@ impl Plan {
     }
 }
 
-fn prepare(specs: &[ObjectSpec], options: &Options) -> Result<Run, ProgramError> {
+fn prepare(specs: &[ObjectSpec], seed: u64, plan: Plan) -> Result<Run, ProgramError> {
     let needed = Objects::files(specs) + 64;
     let allowed = sys::raise_open_files();
     if needed > allowed {
@@ -150,7 +153,8 @@ fn prepare(specs: &[ObjectSpec], options: &Options) -> Result<Run, ProgramError>
     let objects = Objects::new(specs)
         .map_err(|e| system("cannot make the pipes, sockets and locks", e, ""))?;
     let all_cpus = CpuSet::all(sys::nr_cpus());
-    Run::new(objects, options.seed, all_cpus).map_err(|e| system("cannot share memory", e, ""))
+    let end_ns = u64::try_from(plan.end_after().as_nanos()).unwrap_or(u64::MAX);
+    Run::new(objects, seed, end_ns, all_cpus).map_err(|e| system("cannot share memory", e, ""))
 }
 
 type Numbered = (u32, TaskSpec);

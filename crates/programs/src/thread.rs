@@ -17,6 +17,8 @@ pub struct Run {
     pub objects: Objects,
     memory: SharedMemory,
     pub seed: u64,
+    /// What happens from here on does not count, in ns since the start: the duration is over, or the limit reached.
+    pub end_ns: u64,
     pub speed: Speed,
     /// Every CPU, for tasks that may run anywhere.
     pub all_cpus: CpuSet,
@@ -41,7 +43,7 @@ pub struct Board {
 }
 
 impl Run {
-    pub fn new(objects: Objects, seed: u64, all_cpus: CpuSet) -> std::io::Result<Run> {
+    pub fn new(objects: Objects, seed: u64, end_ns: u64, all_cpus: CpuSet) -> std::io::Result<Run> {
         let memory = SharedMemory::new(std::mem::size_of::<Board>())?;
         // SAFETY: aligned to a page and large enough; nobody else has it yet.
         unsafe { memory.start().cast::<Board>().write(Board::default()) };
@@ -49,6 +51,7 @@ impl Run {
             objects,
             memory,
             seed,
+            end_ns,
             speed: Speed::measure(),
             all_cpus,
         })
@@ -63,6 +66,11 @@ impl Run {
     pub fn now(&self) -> Instant {
         let start_ns = self.board().start_ns.load(Relaxed);
         Instant::from_ns(sys::monotonic_ns().saturating_sub(start_ns))
+    }
+
+    /// Whether what happens at `now` counts no more.
+    fn is_over(&self, now: Instant) -> bool {
+        now.ns() >= self.end_ns
     }
 }
 
@@ -162,8 +170,12 @@ impl Process {
                 if let Err(message) = result {
                     process.fail(format!("task {}: {message}", task.comm));
                 }
-                *held(&process.live) -= 1;
-                process.changed.notify_all();
+                let mut live = held(&process.live);
+                *live -= 1;
+                // The others end in peace: waking the process's own thread would take them a CPU.
+                if *live == 0 {
+                    process.changed.notify_all();
+                }
             });
         started.map(drop).map_err(|error| {
             *held(&self.live) -= 1;
@@ -201,24 +213,8 @@ impl Process {
             null: None,
         };
         let mut outcome = Outcome::Done;
-        while !self.stop.load(Relaxed) {
-            let action = {
-                let mind = &mut *held(&task.mind);
-                let action = mind.behaviour.next(&mut Context {
-                    now: run.now(),
-                    outcome,
-                    rng: &mut mind.rng,
-                });
-                if let Action::Work(n) = action {
-                    mind.work += u64::from(n);
-                    outcome = Outcome::Done;
-                    continue;
-                }
-                action
-            };
+        while let Some(action) = self.ask(task, outcome, run.now()) {
             if let Action::Exit = action {
-                task.ended_ns.store(run.now().ns(), Relaxed);
-                task.doing.store(11, Relaxed);
                 break;
             }
             task.doing.store(doing(&action), Relaxed);
@@ -228,11 +224,42 @@ impl Process {
         Ok(())
     }
 
+    /// What the task does next, once it has done what takes no time; `None` when the run is over.
+    ///
+    /// The end is a matter of the clock, as in the simulator, and not of when the process's own thread gets a CPU to
+    /// tell it: a behaviour is asked for the last time before it, so that neither work nor counters grow afterwards.
+    fn ask(&self, task: &Task, mut outcome: Outcome, mut now: Instant) -> Option<Action> {
+        let run = &*self.run;
+        let mind = &mut *held(&task.mind);
+        while !self.stop.load(Relaxed) && !run.is_over(now) {
+            let action = mind.behaviour.next(&mut Context {
+                now,
+                outcome,
+                rng: &mut mind.rng,
+            });
+            match action {
+                Action::Work(n) => mind.work += u64::from(n),
+                Action::Begin => run.board().begun_ns.store(now.ns(), Relaxed),
+                Action::Exit => {
+                    task.ended_ns.store(now.ns(), Relaxed);
+                    task.doing.store(11, Relaxed);
+                    return Some(action);
+                }
+                action => return Some(action),
+            }
+            outcome = Outcome::Done;
+            now = run.now();
+        }
+        None
+    }
+
     fn act(self: &Arc<Process>, action: Action, own: &mut Own) -> Result<Outcome, String> {
         let run = &*self.run;
         let objects = &run.objects;
         match action {
-            Action::Compute(time) => run.speed.burn(time.ns(), &self.stop),
+            Action::Compute(time) => run.speed.burn(time.ns(), || {
+                self.stop.load(Relaxed) || run.is_over(run.now())
+            }),
             Action::Yield => sys::sched_yield(),
             Action::Sleep(time) => sys::sleep_ns(time.ns(), false),
             Action::SleepUntil(until) => {
@@ -276,11 +303,19 @@ impl Process {
             Action::SetClass(class) => sys::set_class(class).map_err(|e| refused("policy", &e))?,
             Action::Touch { bytes } => own.memory.touch(bytes, own.working_set_bytes.max(64)),
             Action::Syscall => own.write_null()?,
-            Action::Begin => run.board().begun_ns.store(run.now().ns(), Relaxed),
-            Action::Work(_) | Action::Exit => unreachable!("handled where the behaviour is asked"),
+            Action::Work(_) | Action::Begin | Action::Exit => {
+                unreachable!("handled where the behaviour is asked")
+            }
         }
         Ok(Outcome::Done)
     }
+}
+
+/// Why a task that creates processes is not carried out.
+pub fn forks_processes(comm: &str) -> String {
+    format!(
+        "`{comm}` creates processes; real programs create threads of their own process only: run the real thing instead, for example `schedlab run -s … -- make -j4`"
+    )
 }
 
 fn refused(what: &str, error: &std::io::Error) -> String {
@@ -311,13 +346,6 @@ fn doing(action: &Action) -> u8 {
 /// What a thread sets about itself before it begins.
 struct Settings {
     nice: i8,
-/// Why a task that creates processes is not carried out.
-pub fn forks_processes(comm: &str) -> String {
-    format!(
-        "`{comm}` creates processes; real programs create threads of their own process only: run the real thing instead, for example `schedlab run -s … -- make -j4`"
-    )
-}
-
     class: schedlab_workload::SchedClass,
     cpus: Option<CpuSet>,
     start: Instant,
@@ -355,5 +383,59 @@ impl Own {
             }
         };
         file.write_all(&[0]).map_err(|e| format!("/dev/null: {e}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Does work for ever, and counts how often it was asked.
+    struct Endless(Arc<AtomicU32>);
+
+    impl Behaviour for Endless {
+        fn next(&mut self, _: &mut Context<'_>) -> Action {
+            match self.0.fetch_add(1, Relaxed) % 2 {
+                0 => Action::Compute(schedlab_trace::Duration::from_us(1)),
+                _ => Action::Work(1),
+            }
+        }
+    }
+
+    #[test]
+    fn what_ends_after_the_end_does_not_count() {
+        let objects = Objects::new(&[]).unwrap();
+        let run = Run::new(objects, 1, 1_000, CpuSet::all(1)).unwrap();
+        let process = Process {
+            run: Arc::new(run),
+            address_space: None,
+            tasks: Mutex::default(),
+            live: Mutex::default(),
+            changed: Condvar::new(),
+            stop: AtomicBool::new(false),
+            failure: Mutex::default(),
+        };
+        let asked = Arc::new(AtomicU32::new(0));
+        let task = Task {
+            comm: "endless".to_owned(),
+            mind: Mutex::new(Mind {
+                behaviour: Box::new(Endless(Arc::clone(&asked))),
+                rng: stream(1, 0),
+                work: 0,
+            }),
+            doing: AtomicU8::new(0),
+            ended_ns: AtomicU64::new(u64::MAX),
+        };
+        let ask = |at_ns| process.ask(&task, Outcome::Done, Instant::from_ns(at_ns));
+        let work = || (held(&task.mind).work, asked.load(Relaxed));
+        assert!(matches!(ask(0), Some(Action::Compute(_))));
+        assert_eq!(work(), (0, 1));
+        // The burst has ended before the end, so its work counts; by then, on the clock since boot, the end is past.
+        assert!(ask(999).is_none());
+        assert_eq!(work(), (1, 2));
+        assert!(ask(1_000).is_none());
+        assert_eq!(work(), (1, 2), "nobody is told, nobody has stopped it");
+        assert!(!process.stop.load(Relaxed));
+        assert_eq!(task.ended_ns.load(Relaxed), u64::MAX);
     }
 }
