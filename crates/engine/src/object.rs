@@ -60,7 +60,9 @@ impl Object {
         let waiters = VecDeque::new();
         match *spec {
             ObjectSpec::Pipe { capacity } => channel(false, capacity),
-            ObjectSpec::Socket { capacity } => channel(true, capacity),
+            ObjectSpec::Socket { capacity } | ObjectSpec::Listener { capacity } => {
+                channel(true, capacity)
+            }
             ObjectSpec::Mutex => Object::Mutex {
                 owner: None,
                 waiters,

@@ -8,12 +8,16 @@
 //! - a task is a thread; tasks of one address space are threads of one process, and each address space is a
 //!   process of its own, forked from the caller;
 //! - a pipe is a pipe, a socket one direction of a TCP connection over loopback without Nagle's delay;
+//! - a pipe of another size than the usual one stands for a bounded queue, and a semaphore bounds it, since the kernel
+//!   rounds sizes up to pages; so it is with a socket's buffer below 4 KB;
+//! - a listening socket is a pair of datagram sockets, which wake one of those who wait, as `accept()` does;
 //! - mutexes, condition variables, barriers and semaphores are glibc's, process-shared; a user-level lock is
 //!   a test-and-set word; suspend and notify are a condition variable with a count, as in rt-app;
 //! - `Compute` burns CPU time of its thread ([`load`]); what the simulator charges for system calls is
 //!   charged here by the kernel itself.
 //!
 //! Every run ends: when all tasks have exited, when the workload's duration is over, or at the time limit.
+//! What has not ended by then does not count, as in the simulator, however late a thread is told.
 //! Then the processes exit, whatever their threads wait for; should the caller die, the kernel kills them.
 //!
 //! [`Action`]: schedlab_workload::Action

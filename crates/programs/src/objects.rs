@@ -4,6 +4,7 @@ use std::cell::UnsafeCell;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use schedlab_workload::{ObjectId, ObjectSpec};
@@ -19,13 +20,20 @@ pub struct Objects {
 /// What an object keeps in shared memory. The kind is set before the first fork and never changes.
 #[repr(align(128))]
 enum Slot {
-    /// Size of the messages on a stream; 0 before the first one.
-    Stream(AtomicU32),
+    /// What a pipe, socket or listener knows of its messages.
+    Stream {
+        /// Their size; 0 before the first one.
+        size: AtomicU32,
+        /// How many more fit, where the kernel's buffer holds more than it should ([`Stream::bound`]).
+        room: UnsafeCell<libc::sem_t>,
+    },
     Mutex(UnsafeCell<libc::pthread_mutex_t>),
     Condition(UnsafeCell<libc::pthread_cond_t>),
     Barrier(UnsafeCell<libc::pthread_barrier_t>),
     Semaphore(UnsafeCell<libc::sem_t>),
     UserLock(AtomicU32),
+    /// A futex word: 0 until the run has begun.
+    Gate(AtomicU32),
     Event {
         mutex: UnsafeCell<libc::pthread_mutex_t>,
         condition: UnsafeCell<libc::pthread_cond_t>,
@@ -46,10 +54,12 @@ unsafe impl Send for SharedSlots {}
 unsafe impl Sync for SharedSlots {}
 
 impl SharedSlots {
-    fn new(kinds: &[ObjectSpec]) -> io::Result<SharedSlots> {
-        let memory = SharedMemory::new(std::mem::size_of::<Slot>() * kinds.len())?;
+    /// One for each object, and the gate.
+    fn new(specs: &[ObjectSpec]) -> io::Result<SharedSlots> {
+        let len = specs.len() + 1;
+        let memory = SharedMemory::new(std::mem::size_of::<Slot>() * len)?;
         let slots = memory.start().cast::<Slot>();
-        for (i, spec) in kinds.iter().enumerate() {
+        for (i, spec) in specs.iter().enumerate() {
             // SAFETY: within the mapping, whose pages are aligned beyond Slot; written once before anybody reads.
             unsafe {
                 let slot = slots.add(i);
@@ -57,10 +67,9 @@ impl SharedSlots {
                 (*slot).initialise(spec)?;
             }
         }
-        Ok(SharedSlots {
-            memory,
-            len: kinds.len(),
-        })
+        // SAFETY: as above.
+        unsafe { slots.add(specs.len()).write(Slot::Gate(AtomicU32::new(0))) };
+        Ok(SharedSlots { memory, len })
     }
 
     fn get(&self, i: usize) -> &Slot {
@@ -75,9 +84,12 @@ impl Slot {
         // SAFETY: glibc's objects are plain data; `initialise` fills them in before use.
         unsafe {
             match spec {
-                ObjectSpec::Pipe { .. } | ObjectSpec::Socket { .. } => {
-                    Slot::Stream(AtomicU32::new(0))
-                }
+                ObjectSpec::Pipe { .. }
+                | ObjectSpec::Socket { .. }
+                | ObjectSpec::Listener { .. } => Slot::Stream {
+                    size: AtomicU32::new(0),
+                    room: std::mem::zeroed(),
+                },
                 ObjectSpec::Mutex => Slot::Mutex(std::mem::zeroed()),
                 ObjectSpec::Condition => Slot::Condition(std::mem::zeroed()),
                 ObjectSpec::Barrier { .. } => Slot::Barrier(std::mem::zeroed()),
@@ -95,7 +107,8 @@ impl Slot {
     /// Makes glibc's objects usable by several processes. Called once, in place.
     fn initialise(&self, spec: &ObjectSpec) -> io::Result<()> {
         match self {
-            Slot::Stream(_) | Slot::UserLock(_) => Ok(()),
+            Slot::UserLock(_) | Slot::Gate(_) => Ok(()),
+            Slot::Stream { room, .. } => initialise_semaphore(room, 0),
             Slot::Mutex(mutex) => initialise_mutex(mutex),
             Slot::Condition(condition) => initialise_condition(condition),
             Slot::Event {
@@ -124,11 +137,7 @@ impl Slot {
                 let ObjectSpec::Semaphore { initial } = spec else {
                     unreachable!("made from this spec");
                 };
-                // SAFETY: the semaphore is ours alone so far.
-                match unsafe { libc::sem_init(semaphore.get(), 1, *initial) } {
-                    0 => Ok(()),
-                    _ => Err(io::Error::last_os_error()),
-                }
+                initialise_semaphore(semaphore, *initial)
             }
         }
     }
@@ -162,53 +171,132 @@ fn initialise_condition(condition: &UnsafeCell<libc::pthread_cond_t>) -> io::Res
     })
 }
 
-/// Both ends of a pipe or of one direction of a connection.
-enum Stream {
+fn initialise_semaphore(semaphore: &UnsafeCell<libc::sem_t>, initial: u32) -> io::Result<()> {
+    // SAFETY: the semaphore is ours alone so far.
+    match unsafe { libc::sem_init(semaphore.get(), 1, initial) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn post(semaphore: &UnsafeCell<libc::sem_t>) -> Result<(), String> {
+    // SAFETY: initialised, and never destroyed while the run lasts.
+    match unsafe { libc::sem_post(semaphore.get()) } {
+        0 => Ok(()),
+        _ => Err(format!("a post failed: {}", io::Error::last_os_error())),
+    }
+}
+
+fn acquire(semaphore: &UnsafeCell<libc::sem_t>) {
+    // SAFETY: as in `post`. An interrupted wait is begun again.
+    while unsafe { libc::sem_wait(semaphore.get()) } != 0 {}
+}
+
+/// Both ends of a pipe, of one direction of a connection, or of what stands for a listening socket.
+struct Stream {
+    ends: Ends,
+    /// The bytes that it holds by its definition, where the kernel gives it more. Without a bound, full is what the
+    /// kernel calls full.
+    bound: Option<u32>,
+}
+
+enum Ends {
     Pipe(PipeReader, PipeWriter),
     Socket {
         reader: TcpStream,
         writer: TcpStream,
     },
+    /// Of several readers that wait for a stream of TCP a message wakes all; of those in `accept()`, and of those that
+    /// wait for a datagram, it wakes the first.
+    Listener {
+        reader: UnixDatagram,
+        writer: UnixDatagram,
+    },
 }
 
-impl Stream {
+impl Ends {
     fn reader_fd(&self) -> i32 {
         match self {
-            Stream::Pipe(reader, _) => reader.as_raw_fd(),
-            Stream::Socket { reader, .. } => reader.as_raw_fd(),
+            Ends::Pipe(reader, _) => reader.as_raw_fd(),
+            Ends::Socket { reader, .. } => reader.as_raw_fd(),
+            Ends::Listener { reader, .. } => reader.as_raw_fd(),
         }
     }
 
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Pipe(reader, _) => (&mut &*reader).read(buffer),
-            Stream::Socket { reader, .. } => (&mut &*reader).read(buffer),
+            Ends::Pipe(reader, _) => (&mut &*reader).read(buffer),
+            Ends::Socket { reader, .. } => (&mut &*reader).read(buffer),
+            Ends::Listener { reader, .. } => reader.recv(buffer),
         }
     }
 
     fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Stream::Pipe(_, writer) => (&mut &*writer).write_all(bytes),
-            Stream::Socket { writer, .. } => (&mut &*writer).write_all(bytes),
+            Ends::Pipe(_, writer) => (&mut &*writer).write_all(bytes),
+            Ends::Socket { writer, .. } => (&mut &*writer).write_all(bytes),
+            Ends::Listener { writer, .. } => writer.send(bytes).map(drop),
         }
     }
 }
 
+/// What a pipe holds unless it is told otherwise (pipe(7)).
+const PIPE_BYTES: u32 = 65_536;
+/// Pages are what a pipe consists of.
+const PAGE_BYTES: u32 = 4_096;
+
+/// A pipe as programs get it is the kernel's alone. One of another size stands for a queue of so many messages, but the
+/// kernel rounds its size up to a power of two of pages, and a writer that waits goes on when a whole page has been read.
 fn new_pipe(capacity: u32) -> io::Result<Stream> {
     let (reader, writer) = io::pipe()?;
-    sys::set_pipe_size(writer.as_raw_fd(), capacity)?;
-    Ok(Stream::Pipe(reader, writer))
+    let fd = writer.as_raw_fd();
+    let bound = (capacity != PIPE_BYTES).then_some(capacity);
+    // Messages leave up to half of a page unused, and of the first page some have been read.
+    let ample = capacity.saturating_mul(2).saturating_add(PAGE_BYTES);
+    match bound {
+        None => sys::set_pipe_size(fd, capacity)?,
+        Some(_) => sys::set_pipe_size(fd, ample).or_else(|_| sys::set_pipe_size(fd, capacity))?,
+    }
+    Ok(Stream {
+        ends: Ends::Pipe(reader, writer),
+        bound,
+    })
 }
 
+/// Buffers of sockets below this are the kernel's least, which is larger than what was asked for.
+const LEAST_SOCKET_BYTES: u32 = 4_096;
+
 /// A connection to oneself. `capacity` is what is asked of the kernel for either end's buffer; its own
-/// accounting decides how many messages that holds.
+/// accounting decides how many messages that holds, unless it is smaller than the kernel's least.
 fn new_socket(listener: &TcpListener, capacity: u32) -> io::Result<Stream> {
     let writer = TcpStream::connect(listener.local_addr()?)?;
     let (reader, _) = listener.accept()?;
     writer.set_nodelay(true)?;
-    sys::set_socket_buffer(writer.as_raw_fd(), libc::SO_SNDBUF, capacity)?;
-    sys::set_socket_buffer(reader.as_raw_fd(), libc::SO_RCVBUF, capacity)?;
-    Ok(Stream::Socket { reader, writer })
+    let bound = (capacity < LEAST_SOCKET_BYTES).then_some(capacity);
+    if bound.is_none() {
+        sys::set_socket_buffer(writer.as_raw_fd(), libc::SO_SNDBUF, capacity)?;
+        sys::set_socket_buffer(reader.as_raw_fd(), libc::SO_RCVBUF, capacity)?;
+    }
+    Ok(Stream {
+        ends: Ends::Socket { reader, writer },
+        bound,
+    })
+}
+
+/// What the kernel's accounting adds to a datagram, and more.
+const DATAGRAM_BYTES: u32 = 2_048;
+
+fn new_listener(capacity: u32) -> io::Result<Stream> {
+    let (reader, writer) = UnixDatagram::pair()?;
+    // As much as may be: the bound decides, which counts messages.
+    let room = capacity.saturating_mul(DATAGRAM_BYTES).min(1 << 29);
+    let fd = writer.as_raw_fd();
+    sys::set_socket_buffer(fd, libc::SO_SNDBUFFORCE, room)
+        .or_else(|_| sys::set_socket_buffer(fd, libc::SO_SNDBUF, room))?;
+    Ok(Stream {
+        ends: Ends::Listener { reader, writer },
+        bound: Some(capacity),
+    })
 }
 
 /// A listener on loopback; where there is no loopback interface yet, it is set up first.
@@ -235,13 +323,43 @@ pub struct Reader {
     partial: Vec<(ObjectId, usize)>,
 }
 
+/// Reads what is there of a stream of bytes that is known to be messages of one size.
+fn read_stream(
+    ends: &Ends,
+    size: &AtomicU32,
+    from: ObjectId,
+    limit: u32,
+    own: &mut Reader,
+) -> Result<u32, String> {
+    if size.load(Ordering::Acquire) == 0 {
+        sys::wait_readable(ends.reader_fd());
+    }
+    let size = size.load(Ordering::Acquire) as usize;
+    let most = (READ_BYTES / size).max(1);
+    let wanted = most.min(limit as usize) * size;
+    // No more than is needed: the first use of each page of it costs time of the run.
+    own.buffer.resize(own.buffer.len().max(wanted), 0);
+    let at = own.partial.iter().position(|(id, _)| *id == from);
+    let mut have = at.map_or(0, |at| own.partial.swap_remove(at).1);
+    while have < size {
+        let n = ends
+            .read(&mut own.buffer[..wanted - have])
+            .map_err(|error| format!("a read failed: {error}"))?;
+        if n == 0 {
+            return Err("a stream ended though its writers are there".to_owned());
+        }
+        have += n;
+    }
+    if !have.is_multiple_of(size) {
+        own.partial.push((from, have % size));
+    }
+    Ok((have / size) as u32)
+}
+
 impl Objects {
     /// Makes them all.
     pub fn new(specs: &[ObjectSpec]) -> io::Result<Objects> {
-        // The last slot is the gate.
-        let mut kinds = specs.to_vec();
-        kinds.push(ObjectSpec::Event);
-        let slots = SharedSlots::new(&kinds)?;
+        let slots = SharedSlots::new(specs)?;
         let mut listener = None;
         let mut stream = |spec: &ObjectSpec| -> io::Result<Option<Stream>> {
             Ok(match *spec {
@@ -253,6 +371,7 @@ impl Objects {
                     };
                     Some(new_socket(listener, capacity)?)
                 }
+                ObjectSpec::Listener { capacity } => Some(new_listener(capacity)?),
                 _ => None,
             })
         };
@@ -263,7 +382,10 @@ impl Objects {
     /// Files that `specs` need.
     pub fn files(specs: &[ObjectSpec]) -> u64 {
         let is_stream = |spec: &&ObjectSpec| {
-            matches!(spec, ObjectSpec::Pipe { .. } | ObjectSpec::Socket { .. })
+            matches!(
+                spec,
+                ObjectSpec::Pipe { .. } | ObjectSpec::Socket { .. } | ObjectSpec::Listener { .. }
+            )
         };
         2 * specs.iter().filter(is_stream).count() as u64
     }
@@ -272,16 +394,16 @@ impl Objects {
         self.slots.get(id.0 as usize)
     }
 
-    fn stream(&self, id: ObjectId) -> (&Stream, &AtomicU32) {
+    fn stream(&self, id: ObjectId) -> (&Stream, &AtomicU32, &UnsafeCell<libc::sem_t>) {
         match (&self.streams[id.0 as usize], self.slot(id)) {
-            (Some(stream), Slot::Stream(bytes)) => (stream, bytes),
+            (Some(stream), Slot::Stream { size, room }) => (stream, size, room),
             _ => panic!("object {} is no pipe or socket", id.0),
         }
     }
 
     /// Writes one message.
     pub fn write(&self, to: ObjectId, bytes: u32) -> Result<(), String> {
-        let (stream, size) = self.stream(to);
+        let (stream, size, room) = self.stream(to);
         // A reader splits the stream by this size, which must be there before the first byte.
         let known = size.compare_exchange(0, bytes, Ordering::AcqRel, Ordering::Acquire);
         if known.is_err_and(|known| known != bytes) {
@@ -289,43 +411,42 @@ impl Objects {
                 "messages of {bytes} bytes on a stream that had others: real streams have one size"
             ));
         }
-        const ZEROS: [u8; 4_096] = [0; 4_096];
+        if let Some(capacity) = stream.bound {
+            if known.is_ok() {
+                // A message that never fits passes when nothing else is there.
+                (0..(capacity / bytes.max(1)).max(1)).try_for_each(|_| post(room))?;
+            }
+            acquire(room);
+        }
+        static ZEROS: [u8; READ_BYTES] = [0; READ_BYTES];
         let mut left = bytes as usize;
         while left > 0 {
             let part = left.min(ZEROS.len());
-            let written = stream.write_all(&ZEROS[..part]);
+            let written = stream.ends.write_all(&ZEROS[..part]);
             written.map_err(|error| format!("a write failed: {error}"))?;
             left -= part;
         }
         Ok(())
     }
 
-    /// Reads every complete message that is there, at most `limit`; waits for the first.
+    /// Reads every complete message that is there, at most `limit`, of a listener one; waits for the first.
     pub fn read(&self, from: ObjectId, limit: u32, own: &mut Reader) -> Result<u32, String> {
-        let (stream, size) = self.stream(from);
-        if size.load(Ordering::Acquire) == 0 {
-            sys::wait_readable(stream.reader_fd());
-        }
-        let size = size.load(Ordering::Acquire) as usize;
-        own.buffer.resize(READ_BYTES.max(size), 0);
-        let at = own.partial.iter().position(|(id, _)| *id == from);
-        let mut have = at.map_or(0, |at| own.partial.swap_remove(at).1);
-        while have < size {
-            let wanted = (limit as usize)
-                .saturating_mul(size)
-                .min(own.buffer.len() / size * size);
-            let n = stream
-                .read(&mut own.buffer[..wanted - have])
-                .map_err(|error| format!("a read failed: {error}"))?;
-            if n == 0 {
-                return Err("a stream ended though its writers are there".to_owned());
+        let (stream, size, room) = self.stream(from);
+        let count = match &stream.ends {
+            listener @ Ends::Listener { .. } => {
+                // What does not fit into the buffer of the first read is dropped with its message.
+                let size = size.load(Ordering::Acquire).max(1) as usize;
+                own.buffer.resize(own.buffer.len().max(size), 0);
+                let read = listener.read(&mut own.buffer);
+                read.map_err(|error| format!("a read failed: {error}"))?;
+                1
             }
-            have += n;
+            ends => read_stream(ends, size, from, limit, own)?,
+        };
+        if stream.bound.is_some() {
+            (0..count).try_for_each(|_| post(room))?;
         }
-        if !have.is_multiple_of(size) {
-            own.partial.push((from, have % size));
-        }
-        Ok((have / size) as u32)
+        Ok(count)
     }
 
     /// Takes a mutex.
@@ -389,11 +510,7 @@ impl Objects {
         let Slot::Semaphore(semaphore) = self.slot(id) else {
             panic!("object {} is no semaphore", id.0);
         };
-        // SAFETY: initialised.
-        match unsafe { libc::sem_post(semaphore.get()) } {
-            0 => Ok(()),
-            _ => Err(format!("a post failed: {}", io::Error::last_os_error())),
-        }
+        post(semaphore)
     }
 
     /// Decrements a semaphore; waits while it is zero.
@@ -401,8 +518,7 @@ impl Objects {
         let Slot::Semaphore(semaphore) = self.slot(id) else {
             panic!("object {} is no semaphore", id.0);
         };
-        // SAFETY: initialised. An interrupted wait is begun again.
-        while unsafe { libc::sem_wait(semaphore.get()) } != 0 {}
+        acquire(semaphore);
     }
 
     /// Tries to take a user-level lock.
@@ -423,7 +539,7 @@ impl Objects {
 
     /// Waits for the next notification.
     pub fn suspend(&self, id: ObjectId) {
-        self.await_event(self.slot(id), |now, before| now == before);
+        self.await_event(self.slot(id));
     }
 
     /// Wakes everybody who waits for a notification.
@@ -433,19 +549,27 @@ impl Objects {
 
     /// Waits for the start of the run; returns at once when it has begun.
     pub fn wait_at_gate(&self) {
-        self.await_event(self.gate(), |now, _| now == 0);
+        let word = self.gate();
+        while word.load(Ordering::Acquire) == 0 {
+            sys::futex_wait(word, 0);
+        }
     }
 
-    /// Starts the run.
+    /// Starts the run. Nobody takes a lock on the way out, which would be one after another and on the run's time.
     pub fn open_gate(&self) {
-        self.notify_event(self.gate());
+        let word = self.gate();
+        word.store(1, Ordering::Release);
+        sys::futex_wake_all(word);
     }
 
-    fn gate(&self) -> &Slot {
-        self.slots.get(self.slots.len - 1)
+    fn gate(&self) -> &AtomicU32 {
+        match self.slots.get(self.slots.len - 1) {
+            Slot::Gate(word) => word,
+            _ => unreachable!("the last slot is the gate"),
+        }
     }
 
-    fn await_event(&self, slot: &Slot, waits: impl Fn(u32, u32) -> bool) {
+    fn await_event(&self, slot: &Slot) {
         let Slot::Event {
             mutex,
             condition,
@@ -458,7 +582,7 @@ impl Objects {
         unsafe {
             libc::pthread_mutex_lock(mutex.get());
             let before = *count.get();
-            while waits(*count.get(), before) {
+            while *count.get() == before {
                 libc::pthread_cond_wait(condition.get(), mutex.get());
             }
             libc::pthread_mutex_unlock(mutex.get());
@@ -481,5 +605,62 @@ impl Objects {
             libc::pthread_cond_broadcast(condition.get());
             libc::pthread_mutex_unlock(mutex.get());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// How many messages of 64 bytes pass before a writer has to wait.
+    fn holds(spec: ObjectSpec) -> u32 {
+        let objects = Objects::new(&[spec]).unwrap();
+        let (written, wanted) = (AtomicU32::new(0), AtomicU32::new(u32::MAX));
+        let settled = || {
+            let mut before = u32::MAX;
+            loop {
+                std::thread::sleep(Duration::from_millis(100));
+                let now = written.load(Ordering::Acquire);
+                if now == before && now > 0 {
+                    return now;
+                }
+                before = now;
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while written.load(Ordering::Acquire) < wanted.load(Ordering::Acquire) {
+                    objects.write(ObjectId(0), 64).unwrap();
+                    written.fetch_add(1, Ordering::AcqRel);
+                }
+            });
+            let held = settled();
+            wanted.store(held + 1, Ordering::Release);
+            let mut reader = Reader::default();
+            let mut read_one = || assert_eq!(objects.read(ObjectId(0), 1, &mut reader), Ok(1));
+            read_one();
+            let after = settled();
+            // The writer ends in any case.
+            (0..held).for_each(|_| read_one());
+            assert_eq!(
+                after,
+                held + 1,
+                "each message that is read makes room for one"
+            );
+            held
+        })
+    }
+
+    #[test]
+    fn small_buffers_hold_what_they_are_made_for() {
+        for messages in [1, 3, 64, 100] {
+            let capacity = 64 * messages;
+            assert_eq!(holds(ObjectSpec::Pipe { capacity }), messages);
+            assert_eq!(holds(ObjectSpec::Listener { capacity }), messages);
+        }
+        assert_eq!(holds(ObjectSpec::Socket { capacity: 128 }), 2);
+        // A message that never fits passes alone.
+        assert_eq!(holds(ObjectSpec::Pipe { capacity: 63 }), 1);
     }
 }

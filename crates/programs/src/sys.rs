@@ -1,6 +1,7 @@
 //! The system calls that the standard library does not have.
 
 use std::io;
+use std::sync::atomic::AtomicU32;
 
 use schedlab_trace::CpuSet;
 use schedlab_workload::SchedClass;
@@ -140,7 +141,7 @@ pub fn raise_open_files() -> u64 {
     limit.rlim_cur
 }
 
-/// Sets the capacity of a pipe; the kernel rounds up to whole pages.
+/// Sets the capacity of a pipe; the kernel rounds up to a power of two of pages.
 pub fn set_pipe_size(fd: i32, bytes: u32) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     // SAFETY: takes no pointers.
@@ -161,6 +162,34 @@ pub fn set_socket_buffer(fd: i32, option: libc::c_int, bytes: u32) -> io::Result
         )
     };
     checked(result.into()).map(drop)
+}
+
+/// Waits until somebody wakes those at `word`; returns at once if it is not `value`, and may do so at any time.
+pub fn futex_wait(word: &AtomicU32, value: u32) {
+    let no_timeout = std::ptr::null::<libc::timespec>();
+    // SAFETY: the word is valid for the call, there is no timeout.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            value,
+            no_timeout,
+        );
+    }
+}
+
+/// Wakes everybody who waits at `word`, in whatever process.
+pub fn futex_wake_all(word: &AtomicU32) {
+    // SAFETY: the word's address is all that is used of it.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE,
+            libc::c_int::MAX,
+        );
+    }
 }
 
 /// Waits until something can be read.

@@ -18,6 +18,9 @@ pub enum ObjectSpec {
     Pipe { capacity: u32 },
     /// One direction of a stream socket on loopback with a buffer of `capacity` bytes.
     Socket { capacity: u32 },
+    /// A listening socket, with messages of `capacity` bytes in all for the connections that nobody has accepted yet.
+    /// Any number of tasks waits for one; each connection wakes one of them.
+    Listener { capacity: u32 },
     /// A mutex that sleeps (futex).
     Mutex,
     /// A condition variable.
@@ -125,14 +128,14 @@ pub trait Behaviour: Send {
     /// The next action. After [`Action::Exit`] it is not asked again.
     fn next(&mut self, context: &mut Context<'_>) -> Action;
 
-    /// Adds what it counted to the run's counters; asked once, when the task has ended or the run has.
-    fn report(&self, counters: &mut Counters) {
-        let _ = counters;
     /// Whether it creates tasks with an address space of their own, which real threads cannot.
     fn forks_processes(&self) -> bool {
         false
     }
 
+    /// Adds what it counted to the run's counters; asked once, when the task has ended or the run has.
+    fn report(&self, counters: &mut Counters) {
+        let _ = counters;
     }
 }
 

@@ -394,7 +394,10 @@ impl Executor {
 
     fn write(&mut self, to: ObjectId, bytes: u32) -> Step {
         let object = self.object(to);
-        let (ObjectSpec::Pipe { capacity } | ObjectSpec::Socket { capacity }) = object.spec else {
+        let (ObjectSpec::Pipe { capacity }
+        | ObjectSpec::Socket { capacity }
+        | ObjectSpec::Listener { capacity }) = object.spec
+        else {
             panic!("writes to {:?}", object.spec);
         };
         assert!(bytes <= capacity, "{bytes} bytes never fit into {capacity}");

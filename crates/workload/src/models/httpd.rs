@@ -104,7 +104,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     let capacity = u32::try_from(connections * u64::from(bytes)).map_err(|_| {
         options.contradiction("connections times request_bytes is more than 4 GB in the listening socket")
     })?;
-    let listen = builder.object(ObjectSpec::Socket { capacity });
+    let listen = builder.object(ObjectSpec::Listener { capacity });
     let answers = builder.object(ObjectSpec::Socket { capacity });
     let load = Load {
         listen,
