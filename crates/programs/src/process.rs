@@ -3,7 +3,7 @@
 use std::io::{PipeReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use schedlab_trace::CpuSet;
@@ -291,6 +291,7 @@ fn child(
         tasks: Mutex::new(Vec::new()),
         live: Mutex::new(0),
         changed: Condvar::new(),
+        begun: AtomicBool::new(false),
         stop: AtomicBool::new(false),
         failure: Mutex::new(None),
     });
@@ -314,21 +315,22 @@ fn wait_for_end(process: &Process, plan: Plan) {
         if *live == 0 || process.stop.load(Relaxed) {
             return;
         }
-        // Before the start the clock does not run; the supervisor limits that part.
-        let began = process.run.board().start_ns.load(Relaxed) > 0;
-        let passed = Duration::from_nanos(process.run.now().ns());
-        let left = match began {
-            true => plan.end_after().saturating_sub(passed),
-            false => Duration::from_millis(1),
+        // Before the start the clock does not run; the supervisor limits that part. Looking now and then instead of
+        // waiting would take the CPUs from a thousand processes that are being started.
+        let guard = if process.begun.load(Relaxed) {
+            let passed = Duration::from_nanos(process.run.now().ns());
+            let left = plan.end_after().saturating_sub(passed);
+            if left.is_zero() {
+                return;
+            }
+            let waited = process.changed.wait_timeout(live, left);
+            waited
+                .map(|(guard, _)| guard)
+                .map_err(|poisoned| poisoned.into_inner().0)
+        } else {
+            process.changed.wait(live).map_err(PoisonError::into_inner)
         };
-        if began && left.is_zero() {
-            return;
-        }
-        let (guard, _) = process
-            .changed
-            .wait_timeout(live, left)
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        live = guard;
+        live = guard.unwrap_or_else(|guard| guard);
     }
 }
 

@@ -83,6 +83,8 @@ pub struct Process {
     /// Threads that have not ended.
     pub live: Mutex<usize>,
     pub changed: Condvar,
+    /// The first of its tasks has passed the gate.
+    pub begun: AtomicBool,
     /// The run is over.
     pub stop: AtomicBool,
     /// The first thing that went wrong.
@@ -183,9 +185,20 @@ impl Process {
         })
     }
 
+    /// The process's own thread may wait for the end of the run from now on.
+    fn tell_start(&self) {
+        if !self.begun.load(Relaxed) {
+            let _live = held(&self.live);
+            if !self.begun.swap(true, Relaxed) {
+                self.changed.notify_all();
+            }
+        }
+    }
+
     /// Ends the run because of an error.
     pub fn fail(&self, message: String) {
         held(&self.failure).get_or_insert(message);
+        let _live = held(&self.live);
         self.stop.store(true, Relaxed);
         self.changed.notify_all();
     }
@@ -201,6 +214,7 @@ impl Process {
         if first {
             run.board().ready.fetch_add(1, Relaxed);
             run.objects.wait_at_gate();
+            self.tell_start();
         }
         if settings.start > run.now() {
             let start_ns = run.board().start_ns.load(Relaxed);
@@ -412,6 +426,7 @@ mod tests {
             tasks: Mutex::default(),
             live: Mutex::default(),
             changed: Condvar::new(),
+            begun: AtomicBool::new(true),
             stop: AtomicBool::new(false),
             failure: Mutex::default(),
         };

@@ -77,6 +77,15 @@ fn cpu_tasks_do_their_loops_or_run_their_time() {
     assert!(report.work > 0);
 }
 
+#[test]
+fn a_thousand_processes_start_at_once() {
+    let started = std::time::Instant::now();
+    let report = check("cpu:tasks=1000,run=10us,sleep=1ms,loops=2,duration=0");
+    assert_eq!((report.work, report.tasks), (2_000, 1_000));
+    // Those that were there first used to leave the others no CPU, for minutes.
+    assert!(started.elapsed() < Duration::from_secs(60));
+}
+
 /// Each with the work that there is to do; `None`: as much as its time allows.
 const SMALL: &[(&str, Option<u64>)] = &[
     (
