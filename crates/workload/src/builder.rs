@@ -1,5 +1,7 @@
 //! Puts a workload together: objects, tasks and the options that every workload has.
 
+use std::cell::Cell;
+
 use schedlab_trace::{CpuId, CpuSet, Duration, Instant};
 
 use crate::action::{Behaviour, ObjectId, ObjectSpec, SchedClass, Score, TaskSpec, Workload};
@@ -36,9 +38,18 @@ impl Placement {
     }
 }
 
+/// Most tasks that a workload may have: with 9,600 bytes each, a task's fields still have a place of their own in the
+/// simulator's address space (5.3 million).
+pub const TASKS_MAX: u64 = 5_000_000;
+/// Tasks that a workload may have without asking for room.
+const TASKS_FREE: u64 = 100_000;
+
 /// A workload in the making.
 pub struct Builder {
     placement: Placement,
+    /// Tasks that there is room for, and those that were made so far.
+    room: u64,
+    made: Cell<u64>,
     objects: Vec<ObjectSpec>,
     tasks: Vec<TaskSpec>,
     duration: Option<Duration>,
@@ -50,11 +61,28 @@ impl Builder {
     pub(crate) fn new(options: &Options, nr_cpus: usize) -> Builder {
         Builder {
             placement: Placement::new(options, nr_cpus),
+            room: TASKS_FREE,
+            made: Cell::new(0),
             objects: Vec::new(),
             tasks: Vec::new(),
             duration: None,
             notes: Vec::new(),
         }
+    }
+
+    /// Asks for room for so many tasks, those that come later included, before any of them is made: a workload whose
+    /// options allow for many has to.
+    ///
+    /// # Errors
+    /// If they are more than [`TASKS_MAX`].
+    pub fn room_for(&mut self, options: &Options, tasks: u64) -> Result<(), WorkloadError> {
+        if tasks > TASKS_MAX {
+            return Err(options.contradiction(format!(
+                "these options make {tasks} tasks, and a run has at most {TASKS_MAX}: ask for fewer"
+            )));
+        }
+        self.room = self.room.max(tasks);
+        Ok(())
     }
 
     /// Adds an object.
@@ -86,6 +114,8 @@ impl Builder {
         working_set_bytes: u64,
         behaviour: impl Behaviour + 'static,
     ) -> TaskSpec {
+        self.made.set(self.made.get() + 1);
+        debug_assert!(self.made.get() <= self.room, "room_for() was not asked");
         TaskSpec {
             comm: comm.into(),
             nice: self.placement.nice(number),

@@ -25,7 +25,7 @@ pub use action::{
     Action, Behaviour, Context, ObjectId, ObjectSpec, Outcome, Rng, SchedClass, Score, ScoreRule,
     TaskSpec, Workload,
 };
-pub use builder::Builder;
+pub use builder::{Builder, TASKS_MAX};
 pub use counters::Counters;
 pub use error::WorkloadError;
 pub use measure::Measure;

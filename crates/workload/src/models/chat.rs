@@ -262,6 +262,7 @@ pub(super) fn rooms(
     }
     let users = options.count("users") as usize;
     let nr_users = options.count("rooms") as usize * users;
+    builder.room_for(options, 4 * nr_users as u64 + 2)?;
     let workload = Common::new(options, runs.unwrap_or(1));
     let between = runs.map(|runs| client::Runs {
         left: runs - 1,

@@ -102,6 +102,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
             "with run=0 and sleep=0 no time would ever pass: give `run`, or yield=true",
         ));
     }
+    builder.room_for(options, options.count("tasks"))?;
     for i in 0..options.count("tasks") {
         let hog = Burst {
             run: times.0,

@@ -82,6 +82,7 @@ pub(super) const MODEL: Model = Model {
 fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
     let (fds, loops) = (options.count("fds"), options.count("loops"));
     let groups = options.count("groups");
+    builder.room_for(options, groups * 2 * fds + 1)?;
     let bytes = options.bytes("bytes") as u32;
     if !options.flag("pipe") && u64::from(bytes) > options.bytes("socket_buffer") {
         return Err(options.contradiction("a message never fits: make socket_buffer at least bytes"));
@@ -97,8 +98,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     let start = Start {
         ready: builder.object(ObjectSpec::Semaphore { initial: 0 }),
         go: builder.object(ObjectSpec::Barrier {
-            parties: u32::try_from(1 + groups * 2 * fds)
-                .map_err(|_| options.contradiction("more than 2^32 tasks"))?,
+            parties: (1 + groups * 2 * fds) as u32,
         }),
     };
     let parent = Parent {

@@ -99,6 +99,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     if duration == Duration::ZERO {
         return Err(options.contradiction("it would never end: give `duration`"));
     }
+    builder.room_for(options, options.count("workers") + 1)?;
     let connections = options.count("connections");
     let bytes = options.bytes("request_bytes") as u32;
     let capacity = u32::try_from(connections * u64::from(bytes)).map_err(|_| {

@@ -78,6 +78,7 @@ const TOKEN_BYTES: u32 = 4;
 
 fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
     let threads = options.count("threads") as usize;
+    builder.room_for(options, options.count("active_sets") * threads as u64)?;
     for set in 0..options.count("active_sets") {
         let shared = Arc::new(Set {
             rounds_left: AtomicU64::new(options.count("rounds")),

@@ -113,6 +113,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         0 => cpus.div_ceil(message_threads),
         n => n,
     };
+    builder.room_for(options, message_threads * (1 + workers))?;
     let latencies = Arc::new(Latencies::default());
     for m in 0..message_threads {
         let posted = builder.object(ObjectSpec::Semaphore { initial: 0 });

@@ -83,6 +83,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         0 => 2 * builder.placement().nr_cpus as u64,
         n => n,
     };
+    builder.room_for(options, options.count("streams") * (2 * degree + 1))?;
     let working_set = options.bytes("working_set");
     let mut space = 0;
     let mut task = |builder: &mut Builder, name: String, working_set, behaviour| {
