@@ -450,3 +450,20 @@ fn where_a_new_task_is_put_first_is_no_migration() {
         .filter(|(_, _, event)| matches!(event, Event::Migrate { .. }));
     assert_eq!(migrations.count(), 0);
 }
+
+/// The joins of directories are recipes, too: with one job at a time nothing is beside anything.
+#[test]
+fn make_runs_no_more_recipes_than_jobs() {
+    let makespan_ms = |jobs: u32| {
+        let text = format!(
+            "kbuild:jobs={jobs},units=4,directory=1,compile=0,driver=10ms,assemble=0,join=100ms,parse=0,link=0,read=0"
+        );
+        let workload = schedlab_workload::Workload::parse(&text, 1, 4).unwrap();
+        let end = run_checked(Scenario::new(machine(4), workload, 1), Stub::fifo(&[])).end;
+        end.makespan.unwrap().ns() / 1_000_000
+    };
+    // 4 · 10 + 4 · 100 ms of work, on as many CPUs as jobs.
+    assert!((440..450).contains(&makespan_ms(1)), "{}", makespan_ms(1));
+    assert!((220..230).contains(&makespan_ms(2)), "{}", makespan_ms(2));
+    assert!((110..120).contains(&makespan_ms(4)), "{}", makespan_ms(4));
+}

@@ -2,11 +2,15 @@
 //!
 //! make reads its files, then keeps up to `jobs` recipes running. A recipe is the compiler's driver, which forks the
 //! compiler proper and then the assembler, waits for each, and ends; some compilers wait for a read from the
-//! disk. When all units of a directory are there its objects are joined by a recipe of their own; when all
-//! directories are, the kernel is linked, with nothing else left to do.
+//! disk. When all units of a directory are there its objects are joined by a recipe of their own, which counts
+//! among the `jobs` as any other and comes before further units; when all directories are, the kernel is linked,
+//! with nothing else left to do.
 //!
 //! The real side is `make` itself, with a real source package: `schedlab run -s … -- make -j4`. Real threads cannot
 //! stand for it, since every compiler is a process of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use schedlab_trace::Duration;
 
@@ -81,18 +85,12 @@ pub(super) const MODEL: Model = Model {
 fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
     let units = options.count("units");
     let per_directory = options.count("directory");
-    let slots = builder.object(ObjectSpec::Semaphore {
-        initial: options.count("jobs") as u32,
-    });
+    builder.room_for(options, 1 + 3 * units + units.div_ceil(per_directory))?;
+    let ended = builder.object(ObjectSpec::Semaphore { initial: 0 });
+    let tree = Arc::new(Tree::new(units, per_directory));
     let mut recipes: Vec<TaskSpec> = Vec::new();
-    let mut directories: Vec<ObjectId> = Vec::new();
-    let joined = builder.object(ObjectSpec::Semaphore { initial: 0 });
     let mut number = 1;
     for unit in 0..units {
-        let directory = (unit / per_directory) as usize;
-        if directories.len() == directory {
-            directories.push(builder.object(ObjectSpec::Semaphore { initial: 0 }));
-        }
         let child = builder.object(ObjectSpec::Semaphore { initial: 0 });
         let part = |time, wait, name: &str, number: usize| {
             let working_set = options.bytes("working_set");
@@ -115,20 +113,19 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
             // Taken from the end.
             parts: vec![assembler, compiler],
             child,
-            posts: [slots, directories[directory]],
+            tree: Arc::clone(&tree),
+            directory: (unit / per_directory) as usize,
+            ended,
             step: 0,
         };
         recipes.push(builder.spec(number, "gcc", number as u32, 0, Planned::new(driver)));
         number += 3;
     }
     let mut joins: Vec<TaskSpec> = Vec::new();
-    for (directory, &objects) in directories.iter().enumerate() {
-        let first = directory as u64 * per_directory;
+    for _ in &tree.left {
         let join = Join {
-            objects,
-            nr_objects: (units - first).min(per_directory),
             time: options.time("join"),
-            done: joined,
+            ended,
             step: 0,
         };
         joins.push(builder.spec(number, "ld", number as u32, 0, Planned::new(join)));
@@ -139,11 +136,12 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     let make = Make {
         parse: options.time("parse"),
         link: options.time("link"),
-        nr_joins: joins.len() as u64,
+        jobs: options.count("jobs"),
+        running: 0,
         recipes,
         joins,
-        slots,
-        joined,
+        tree,
+        ended,
         step: MakeStep::Parse,
     };
     builder.task("make", 0, 0, Planned::new(make));
@@ -155,24 +153,55 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     })
 }
 
+/// What of the source is compiled.
+struct Tree {
+    /// Units of each directory that are not.
+    left: Vec<AtomicU64>,
+    /// Complete directories whose join has not been started.
+    complete: AtomicU64,
+}
+
+impl Tree {
+    fn new(units: u64, per_directory: u64) -> Tree {
+        let first = (0..units).step_by(per_directory as usize);
+        Tree {
+            left: first.map(|first| AtomicU64::new((units - first).min(per_directory))).collect(),
+            complete: AtomicU64::new(0),
+        }
+    }
+
+    fn compiled(&self, directory: usize) {
+        if self.left[directory].fetch_sub(1, Relaxed) == 1 {
+            self.complete.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Whether a join can be started; it counts as started then.
+    fn take_complete(&self) -> bool {
+        let less = |complete: u64| complete.checked_sub(1);
+        self.complete.fetch_update(Relaxed, Relaxed, less).is_ok()
+    }
+}
+
 /// make itself.
 struct Make {
     parse: Duration,
     link: Duration,
-    nr_joins: u64,
+    jobs: u64,
+    /// Recipes that run.
+    running: u64,
     /// Still to be started, the next one last.
     recipes: Vec<TaskSpec>,
     joins: Vec<TaskSpec>,
-    slots: ObjectId,
-    joined: ObjectId,
+    tree: Arc<Tree>,
+    /// Told by every recipe that ends.
+    ended: ObjectId,
     step: MakeStep,
 }
 
 enum MakeStep {
     Parse,
-    Recipe,
-    Await,
-    Link,
+    Recipes,
     End,
 }
 
@@ -184,40 +213,41 @@ impl Plan for Make {
     fn plan(&mut self, _: &mut Context<'_>, steps: &mut Steps) {
         match self.step {
             MakeStep::Parse => {
-                self.step = MakeStep::Recipe;
+                self.step = MakeStep::Recipes;
                 steps.compute(self.parse);
-                // They wait for their objects from the start.
-                while let Some(join) = self.joins.pop() {
-                    steps.push(Action::Fork(Box::new(join)));
+                if steps.is_empty() {
+                    self.plan_recipe(steps);
                 }
             }
-            MakeStep::Recipe => match self.recipes.pop() {
-                Some(recipe) => {
-                    steps.push(Action::Acquire(self.slots));
-                    steps.push(Action::Fork(Box::new(recipe)));
-                }
-                None => {
-                    self.step = MakeStep::Await;
-                    self.plan_await(steps);
-                }
-            },
-            MakeStep::Await => self.plan_await(steps),
-            MakeStep::Link => {
-                self.step = MakeStep::End;
-                steps.compute(self.link);
-                steps.push(Action::Work(1));
-            }
+            MakeStep::Recipes => self.plan_recipe(steps),
             MakeStep::End => {}
         }
     }
 }
 
 impl Make {
-    fn plan_await(&mut self, steps: &mut Steps) {
-        for _ in 0..self.nr_joins {
-            steps.push(Action::Acquire(self.joined));
+    fn plan_recipe(&mut self, steps: &mut Steps) {
+        let next = if self.running < self.jobs { self.next_recipe() } else { None };
+        if let Some(recipe) = next {
+            self.running += 1;
+            steps.push(Action::Fork(Box::new(recipe)));
+        } else if self.running > 0 {
+            self.running -= 1;
+            steps.push(Action::Acquire(self.ended));
+        } else {
+            self.step = MakeStep::End;
+            steps.compute(self.link);
+            steps.push(Action::Work(1));
         }
-        self.step = MakeStep::Link;
+    }
+
+    /// What can be started: a directory that is complete comes before further units.
+    fn next_recipe(&mut self) -> Option<TaskSpec> {
+        if self.tree.take_complete() {
+            self.joins.pop()
+        } else {
+            self.recipes.pop()
+        }
     }
 }
 
@@ -227,8 +257,9 @@ struct Driver {
     /// Processes that it runs one after another, the next one last.
     parts: Vec<TaskSpec>,
     child: ObjectId,
-    /// Who hears of its end: make, and the directory.
-    posts: [ObjectId; 2],
+    tree: Arc<Tree>,
+    directory: usize,
+    ended: ObjectId,
     step: u8,
 }
 
@@ -245,10 +276,9 @@ impl Plan for Driver {
             }
             1 => {
                 self.step = 2;
+                self.tree.compiled(self.directory);
                 steps.push(Action::Work(1));
-                for post in self.posts {
-                    steps.push(Action::Post(post));
-                }
+                steps.push(Action::Post(self.ended));
             }
             _ => {}
         }
@@ -301,10 +331,8 @@ impl Plan for Process {
 
 /// Joins a directory's objects.
 struct Join {
-    objects: ObjectId,
-    nr_objects: u64,
     time: Duration,
-    done: ObjectId,
+    ended: ObjectId,
     step: u8,
 }
 
@@ -314,12 +342,9 @@ impl Plan for Join {
             return;
         }
         self.step = 1;
-        for _ in 0..self.nr_objects {
-            steps.push(Action::Acquire(self.objects));
-        }
         steps.compute(self.time);
         steps.push(Action::Work(1));
-        steps.push(Action::Post(self.done));
+        steps.push(Action::Post(self.ended));
     }
 }
 
