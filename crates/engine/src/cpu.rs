@@ -136,8 +136,8 @@ pub(crate) struct Cpu {
     pub segment_start: Cell<u64>,
     pub segment_pct: Cell<u32>,
     pub last_mm: Cell<Option<u32>>,
-    /// Bytes of working sets touched here so far.
-    pub touched_bytes: Cell<u64>,
+    /// Bytes of buffers that came into the cache so far.
+    pub filled_bytes: Cell<u64>,
 }
 
 impl Cpu {
@@ -197,7 +197,7 @@ impl Cpu {
             segment_start: Cell::new(0),
             segment_pct: Cell::new(100),
             last_mm: Cell::new(None),
-            touched_bytes: Cell::new(0),
+            filled_bytes: Cell::new(0),
         }
     }
 

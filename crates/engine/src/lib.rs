@@ -20,6 +20,7 @@ mod kernel;
 mod kick;
 mod lifecycle;
 mod lock;
+mod memory;
 pub mod mutation;
 mod object;
 mod op_context;

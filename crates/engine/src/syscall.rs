@@ -52,7 +52,7 @@ pub(crate) fn action_name(action: &Action) -> &'static str {
         Action::SetNice(_) => "SetNice",
         Action::SetAffinity(_) => "SetAffinity",
         Action::SetClass(_) => "SetClass",
-        Action::Touch { .. } => "Touch",
+        Action::Touch(_) => "Touch",
         Action::Syscall => "Syscall",
         Action::Begin => "Begin",
         Action::Work(_) => "Work",
@@ -87,8 +87,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 p.exec.set(Exec::User);
                 return;
             }
-            Action::Touch { bytes } => {
-                p.left_ns.set(self.touch_ns(c, p, *bytes));
+            Action::Touch(touch) => {
+                p.left_ns.set(self.touch_ns(c, p, *touch));
                 p.exec.set(Exec::User);
                 return;
             }
@@ -666,21 +666,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Some(from) if from != c.id => self.refill_ns(p, from, c.id),
             _ => 0,
         }
-    }
-
-    /// Time to touch `bytes` of a working set: hits where this CPU's cache still has it, misses
-    /// otherwise. It is gone when the task was elsewhere or others touched as much as the cache
-    /// holds in between.
-    fn touch_ns(&self, c: &Cpu, p: &Task, bytes: u64) -> u64 {
-        let memory = &self.machine.memory;
-        let lines = bytes.div_ceil(u64::from(memory.line_bytes.max(1)));
-        let before = p.touched.get();
-        let others = c.touched_bytes.get() - before.1.min(c.touched_bytes.get());
-        let warm = before.0 == Some(c.id) && others + bytes <= memory.cache_bytes;
-        c.touched_bytes.set(c.touched_bytes.get() + bytes);
-        p.touched.set((Some(c.id), c.touched_bytes.get()));
-        let per_line = if warm { memory.hit_ps } else { memory.miss_ps };
-        (lines * per_line).div_ceil(1_000)
     }
 
     /// No task can go on by itself. Readers of pipes whose writers have all exited see the end of

@@ -165,8 +165,8 @@ pub(crate) struct Task {
     pub last_action_at: Cell<u64>,
     /// CPU whose cache has its working set.
     pub cache_cpu: Cell<Option<CpuId>>,
-    /// Where it touched its working set last, and how much had been touched there by then.
-    pub touched: Cell<(Option<CpuId>, u64)>,
+    /// Of each buffer that it has touched, where it lies.
+    pub buffers: RefCell<Vec<crate::memory::Buffer>>,
     pub behaviour: RefCell<Option<Box<dyn Behaviour>>>,
     pub rng: RefCell<Rng>,
 }
@@ -235,7 +235,7 @@ impl Task {
             idle_actions: Cell::new(0),
             last_action_at: Cell::new(u64::MAX),
             cache_cpu: Cell::new(None),
-            touched: Cell::new((None, 0)),
+            buffers: RefCell::new(Vec::new()),
             behaviour: RefCell::new(Some(spec.behaviour)),
             rng: RefCell::new(rng),
         }

@@ -1,7 +1,11 @@
 //! Burning CPU time and touching memory.
 
-use crate::sys;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use schedlab_workload::{Access, Touch};
+
+use crate::sys;
 
 /// How fast this machine's idle loop runs.
 #[derive(Clone, Copy, Debug)]
@@ -65,34 +69,105 @@ fn rounds(n: u64) {
     black_box(state);
 }
 
-/// A thread's working set.
+/// A thread's buffers.
 #[derive(Default)]
 pub struct Memory {
-    bytes: Vec<u8>,
+    buffers: Vec<Buffer>,
+}
+
+#[derive(Default)]
+struct Buffer {
+    /// Atomic, so that each access to a byte is one: the compiler neither joins nor drops them.
+    bytes: Vec<AtomicU8>,
+    /// Of a chase: at each pointer's place the place of the next one.
+    chain: Vec<usize>,
     at: usize,
 }
 
 /// A buffer never gets larger than this, however much is touched.
-const MEMORY_MAX: usize = 256 << 20;
+const MEMORY_MAX: u64 = 256 << 20;
 const LINE_BYTES: usize = 64;
+const POINTER_BYTES: u64 = size_of::<usize>() as u64;
 
 impl Memory {
-    /// Writes one byte of each line of the next `bytes`, going round in a buffer of `size` bytes.
-    pub fn touch(&mut self, bytes: u64, size: u64) {
-        let size = usize::try_from(size.max(1))
-            .unwrap_or(MEMORY_MAX)
-            .min(MEMORY_MAX);
-        if self.bytes.len() < size {
-            self.bytes.resize(size.next_multiple_of(LINE_BYTES), 0);
+    /// Does what is asked for, access by access.
+    pub fn touch(&mut self, touch: Touch) {
+        let number = touch.buffer as usize;
+        if self.buffers.len() <= number {
+            self.buffers.resize_with(number + 1, Buffer::default);
         }
-        for _ in 0..bytes.div_ceil(LINE_BYTES as u64) {
-            if self.at >= self.bytes.len() {
-                self.at = 0;
-            }
-            self.bytes[self.at] = black_box(self.bytes[self.at].wrapping_add(1));
-            self.at += LINE_BYTES;
+        let buffer = &mut self.buffers[number];
+        let size_bytes = touch.size_bytes.clamp(1, MEMORY_MAX);
+        if let Access::Chase {
+            stride_bytes,
+            random,
+        } = touch.access
+        {
+            return buffer.chase(size_bytes, stride_bytes, random, touch.count);
+        }
+        if buffer.bytes.is_empty() {
+            buffer
+                .bytes
+                .resize_with(size_bytes as usize, AtomicU8::default);
+        }
+        let mut left = usize::try_from(touch.count).unwrap_or(usize::MAX);
+        while left > 0 {
+            let pass = left.min(buffer.bytes.len());
+            go_over(&mut buffer.bytes[..pass], touch.access);
+            left -= pass;
         }
     }
+}
+
+fn go_over(bytes: &mut [AtomicU8], access: Access) {
+    match access {
+        Access::Lines | Access::Chase { .. } => {
+            for byte in bytes.iter().step_by(LINE_BYTES) {
+                byte.store(byte.load(Relaxed).wrapping_add(1), Relaxed);
+            }
+        }
+        Access::Fill => {
+            bytes.iter_mut().for_each(|byte| *byte.get_mut() = 0);
+            black_box(bytes);
+        }
+        Access::Read => bytes.iter().for_each(|byte| drop(byte.load(Relaxed))),
+        Access::Write => {
+            for (i, byte) in bytes.iter().enumerate() {
+                byte.store(i as u8, Relaxed);
+            }
+        }
+    }
+}
+
+impl Buffer {
+    fn chase(&mut self, size_bytes: u64, stride_bytes: u64, random: bool, count: u64) {
+        if self.chain.is_empty() {
+            self.chain = chain(size_bytes, stride_bytes, random);
+        }
+        let mut at = self.at;
+        for _ in 0..count {
+            at = self.chain[at];
+        }
+        self.at = black_box(at);
+    }
+}
+
+/// Pointers `stride_bytes` apart, rounded down to whole words, in a ring.
+fn chain(size_bytes: u64, stride_bytes: u64, random: bool) -> Vec<usize> {
+    let pointers = Touch::pointers(size_bytes, stride_bytes);
+    let words = (stride_bytes / POINTER_BYTES).max(1);
+    let bits = pointers.ilog2();
+    let place = |i: u64| {
+        let i = i % pointers;
+        let turned = match random && bits > 0 {
+            true => i.reverse_bits() >> (u64::BITS - bits),
+            false => i,
+        };
+        (turned * words) as usize
+    };
+    let mut chain = vec![0; (pointers * words) as usize];
+    (0..pointers).for_each(|i| chain[place(i)] = place(i + 1));
+    chain
 }
 
 #[cfg(test)]
@@ -123,11 +198,77 @@ mod tests {
         assert!(sys::monotonic_ns() - start < 1_000_000_000);
     }
 
+    fn touch(access: Access, size_bytes: u64, count: u64) -> Memory {
+        let mut memory = Memory::default();
+        memory.touch(Touch {
+            buffer: 0,
+            size_bytes,
+            count,
+            access,
+        });
+        memory
+    }
+
     #[test]
     fn touching_goes_round() {
-        let mut memory = Memory::default();
-        memory.touch(4_096, 1_024);
-        assert_eq!(memory.bytes.len(), 1_024);
-        assert!(memory.bytes.iter().step_by(64).all(|&count| count == 4));
+        let memory = touch(Access::Lines, 1_024, 4_096);
+        let bytes = &memory.buffers[0].bytes;
+        assert_eq!(bytes.len(), 1_024);
+        assert!(
+            bytes
+                .iter()
+                .step_by(64)
+                .all(|count| count.load(Relaxed) == 4)
+        );
+    }
+
+    #[test]
+    fn writes_reach_each_byte() {
+        let memory = touch(Access::Write, 300, 1_000);
+        let bytes = memory.buffers[0].bytes.iter();
+        let wrong = bytes
+            .enumerate()
+            .filter(|(i, byte)| byte.load(Relaxed) != *i as u8);
+        assert_eq!(wrong.count(), 0);
+        let memory = touch(Access::Fill, 300, 1_000);
+        assert!(
+            memory.buffers[0]
+                .bytes
+                .iter()
+                .all(|byte| byte.load(Relaxed) == 0)
+        );
+    }
+
+    /// A byte that is read costs a good part of a cycle, whatever the processor; a line alone would be a 64th of it.
+    #[test]
+    fn reads_are_one_for_each_byte() {
+        let start = sys::thread_cpu_ns();
+        touch(Access::Read, 16 << 10, 10_000_000);
+        let used_ns = sys::thread_cpu_ns() - start;
+        assert!(used_ns > 1_000_000, "{used_ns} ns for 10,000,000 reads");
+    }
+
+    #[test]
+    fn a_chase_leads_through_the_whole_buffer() {
+        for (stride_bytes, random) in [(64, true), (64, false), (8, true), (100, false)] {
+            let chain = chain(10_000, stride_bytes, random);
+            let pointers = Touch::pointers(10_000, stride_bytes);
+            let mut at = 0;
+            let mut seen = std::collections::BTreeSet::new();
+            for _ in 0..pointers {
+                seen.insert(at);
+                at = chain[at];
+            }
+            assert_eq!(
+                (at, seen.len() as u64),
+                (0, pointers),
+                "{stride_bytes} {random}"
+            );
+        }
+        let access = Access::Chase {
+            stride_bytes: 64,
+            random: false,
+        };
+        assert_eq!(touch(access, 1_024, 17).buffers[0].at, 8);
     }
 }

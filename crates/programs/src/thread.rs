@@ -161,7 +161,6 @@ impl Process {
             class: spec.class,
             cpus: spec.affinity,
             start: spec.start,
-            working_set_bytes: spec.working_set_bytes,
         };
         let process = Arc::clone(self);
         let started = std::thread::Builder::new()
@@ -223,7 +222,6 @@ impl Process {
         let mut own = Own {
             reader: Reader::default(),
             memory: Memory::default(),
-            working_set_bytes: settings.working_set_bytes,
             null: None,
         };
         let mut outcome = Outcome::Done;
@@ -315,7 +313,7 @@ impl Process {
                 sys::set_affinity(&cpus).map_err(|e| refused("CPUs", &e))?
             }
             Action::SetClass(class) => sys::set_class(class).map_err(|e| refused("policy", &e))?,
-            Action::Touch { bytes } => own.memory.touch(bytes, own.working_set_bytes.max(64)),
+            Action::Touch(touch) => own.memory.touch(touch),
             Action::Syscall => own.write_null()?,
             Action::Work(_) | Action::Begin | Action::Exit => {
                 unreachable!("handled where the behaviour is asked")
@@ -363,7 +361,6 @@ struct Settings {
     class: schedlab_workload::SchedClass,
     cpus: Option<CpuSet>,
     start: Instant,
-    working_set_bytes: u64,
 }
 
 impl Settings {
@@ -383,7 +380,6 @@ impl Settings {
 struct Own {
     reader: Reader,
     memory: Memory,
-    working_set_bytes: u64,
     null: Option<File>,
 }
 

@@ -85,8 +85,8 @@ pub enum Action {
     SetAffinity(CpuSet),
     /// Changes the task's own scheduling class.
     SetClass(SchedClass),
-    /// Touches `bytes` of the task's working set.
-    Touch { bytes: u64 },
+    /// Goes over memory of the task's own.
+    Touch(Touch),
     /// A system call that returns at once and concerns nobody else (a write to /dev/null).
     Syscall,
     /// `n` units of the workload's measure of work are done; takes no time.
@@ -96,6 +96,48 @@ pub enum Action {
     Begin,
     /// The task ends.
     Exit,
+}
+
+/// How a task goes over a buffer of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Touch {
+    /// Which of its buffers, from 0; the same one has the same size each time.
+    pub buffer: u32,
+    /// The buffer's size.
+    pub size_bytes: u64,
+    /// Bytes that are gone over, from the beginning and again and again; of a chase the pointers that are followed.
+    pub count: u64,
+    /// What is done there.
+    pub access: Access,
+}
+
+/// Accesses to memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// One for each line.
+    Lines,
+    /// Whole words are stored, as `memset()` does.
+    Fill,
+    /// Each byte is read.
+    Read,
+    /// Each byte is written.
+    Write,
+    /// Pointers are followed, on from where the last chase ended; they lie `stride_bytes` apart and lead through the
+    /// whole buffer, in order or in bit-reversed order (`random`).
+    Chase {
+        /// From one pointer to the next.
+        stride_bytes: u64,
+        /// Whether in bit-reversed order.
+        random: bool,
+    },
+}
+
+impl Touch {
+    /// Pointers of a chase: as many as fit, rounded down to a power of two, as rt-app has them.
+    pub fn pointers(size_bytes: u64, stride_bytes: u64) -> u64 {
+        let fit = (size_bytes / stride_bytes.max(1)).max(1);
+        1 << fit.ilog2()
+    }
 }
 
 /// How the last action ended, for those that have a result.
@@ -169,7 +211,8 @@ pub struct TaskSpec {
     pub address_space: Option<u32>,
     /// When it is created, for the tasks of [`Workload::tasks`].
     pub start: Instant,
-    /// Bytes that must be in the cache for it to run at full speed.
+    /// Bytes that must be in the cache for it to compute at full speed; what it goes over by [`Action::Touch`] is not
+    /// among them.
     pub working_set_bytes: u64,
     /// What it does.
     pub behaviour: Box<dyn Behaviour>,

@@ -22,8 +22,8 @@ mod seed;
 pub mod testing;
 
 pub use action::{
-    Action, Behaviour, Context, ObjectId, ObjectSpec, Outcome, Rng, SchedClass, Score, ScoreRule,
-    TaskSpec, Workload,
+    Access, Action, Behaviour, Context, ObjectId, ObjectSpec, Outcome, Rng, SchedClass, Score,
+    ScoreRule, TaskSpec, Touch, Workload,
 };
 pub use builder::{Builder, TASKS_MAX};
 pub use counters::Counters;

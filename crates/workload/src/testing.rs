@@ -378,7 +378,7 @@ impl Executor {
             Action::SetNice(_)
             | Action::SetAffinity(_)
             | Action::SetClass(_)
-            | Action::Touch { .. }
+            | Action::Touch(_)
             | Action::Syscall => Step::Done(Outcome::Done),
             Action::Work(n) => {
                 self.end.work += u64::from(n);

@@ -58,3 +58,28 @@ fn every_model_ends_whatever_its_options() {
         );
     }
 }
+
+/// Refused before anything of them is made.
+#[test]
+fn more_tasks_than_a_run_can_have_are_refused() {
+    for text in [
+        "chat:rooms=100000,users=1000",
+        "volano:rooms=100000,users=1000",
+        "hackbench:groups=10000,fds=1000",
+        "reflex:active_sets=1000000,threads=1000",
+        "schbench:message_threads=1000,workers=100000",
+        "cpu:tasks=10000000",
+    ] {
+        let error = Workload::parse(text, 1, 2)
+            .map(drop)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("and a run has at most 5000000"), "{error}");
+    }
+    let text = r#"{"tasks": {"a": {"instance": 9000000, "run": 1}}}"#;
+    let error = schedlab_workload::rtapp::parse("t", text, "", 2)
+        .map(drop)
+        .unwrap_err();
+    assert!(error.to_string().contains("9000000 tasks"), "{error}");
+    Workload::parse("cpu:tasks=1000000", 1, 1_024).unwrap();
+}

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use rand_core::RngCore;
 use schedlab_machine::{LockKind, Machine, Topology};
 use schedlab_trace::{CpuId, CpuSet, Duration, Instant, LockClass, TaskId};
-use schedlab_workload::{Action, ObjectId, ObjectSpec, Rng, SchedClass, TaskSpec, below, stream};
+use schedlab_workload::{
+    Access, Action, ObjectId, ObjectSpec, Rng, SchedClass, TaskSpec, Touch, below, stream,
+};
 
 use crate::consts::{dsq_id, enq, kick, ops};
 use crate::policy::OpKind::*;
@@ -216,9 +218,7 @@ fn random_task(rng: &mut Rng, nr_cpus: usize, depth: u32) -> TaskSpec {
                 Action::Fork(Box::new(random_task(rng, nr_cpus, 1)))
             }
             21 => Action::Notify(ObjectId(2)),
-            22 => Action::Touch {
-                bytes: below(rng, 100_000),
-            },
+            22 => Action::Touch(random_touch(below(rng, 100_000))),
             _ => Action::SetClass(SchedClass::Normal),
         })
     });
@@ -227,6 +227,26 @@ fn random_task(rng: &mut Rng, nr_cpus: usize, depth: u32) -> TaskSpec {
     spec.nice = below(rng, 40) as i8 - 20;
     spec.working_set_bytes = below(rng, 100_000);
     spec
+}
+
+/// The two buffers have one size each.
+fn random_touch(count: u64) -> Touch {
+    let buffer = (count % 2) as u32;
+    Touch {
+        buffer,
+        size_bytes: 1_000 + 60_000 * u64::from(buffer),
+        count,
+        access: match count % 5 {
+            0 => Access::Lines,
+            1 => Access::Fill,
+            2 => Access::Read,
+            3 => Access::Write,
+            _ => Access::Chase {
+                stride_bytes: 48,
+                random: count % 3 == 0,
+            },
+        },
+    }
 }
 
 fn chaotic(seed: u64) {

@@ -2,9 +2,10 @@
 //!
 //! `processes` processes in a ring pass a token over pipes; each touches `size` bytes on its turn. The time of a
 //! hop, less what the same work costs one process that passes the token to itself, is the context switch. As in
-//! lmbench, the median of several samples counts: one in which the ring was kept waiting for long changes nothing
-//! (the mean is a measure, too). The first process measures that cost before the ring starts and before the background tasks do, as lmbench
-//! measures it apart (Staelin and McVoy, lmbench, lat_ctx.c).
+//! lmbench, the median of several samples counts, of the ring as of the work alone: one in which the ring was kept
+//! waiting for long changes nothing (the mean is a measure, too). The first process measures the work alone before
+//! the ring starts and before the background tasks do, as lmbench measures it apart (Staelin and McVoy, lmbench,
+//! lat_ctx.c). Neither measurement begins with memory that nobody has touched yet: a few hops come before it.
 //!
 //! The nice level (`nice=-20`) is that of the ring; the background tasks are plain CPU hogs that set their own
 //! to 0 and end with the ring: each looks at a user-level lock that the first process holds meanwhile.
@@ -15,8 +16,8 @@ use super::pipe::PIPE_BYTES;
 use super::plan::{Plan, Planned, Steps};
 use crate::measure::measure;
 use crate::{
-    Action, Behaviour, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options,
-    Outcome, Param, SchedClass, Score, ScoreRule, TimeUnit, WorkloadError,
+    Access, Action, Behaviour, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options,
+    Outcome, Param, SchedClass, Score, ScoreRule, TimeUnit, Touch, WorkloadError,
 };
 
 pub(super) const MODEL: Model = Model {
@@ -57,7 +58,7 @@ pub(super) const MODEL: Model = Model {
                 max: 1_000_000_000,
             },
             default: "1000",
-            doc: "rounds of the token in a sample; the cost of the work alone is measured over a tenth as many hops",
+            doc: "rounds of the token in a sample; a sample of the work alone has a tenth as many hops, but at least 10",
         },
         Param {
             name: "samples",
@@ -66,7 +67,7 @@ pub(super) const MODEL: Model = Model {
                 max: 100_000,
             },
             default: "11",
-            doc: "samples, of which the median counts (lmbench's TRIES)",
+            doc: "samples of the ring and of the work alone, of which the median counts (lmbench's TRIES)",
         },
         Param {
             name: "burst",
@@ -97,11 +98,16 @@ pub(super) const MODEL: Model = Model {
 
 /// lmbench passes an `int`.
 const TOKEN_BYTES: u32 = 4;
+/// Hops of the work alone, and rounds of the ring, before they are measured.
+const WARM_UP: u64 = 2;
+/// Hops of a sample of the work alone, at least.
+const ALONE_MIN: u64 = 10;
 
 fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
     let processes = options.count("processes") as usize;
     let rounds = options.count("rounds");
     let samples = options.count("samples");
+    builder.room_for(options, processes as u64 + options.count("background"))?;
     let pipes: Vec<ObjectId> = (0..processes)
         .map(|_| {
             builder.object(ObjectSpec::Pipe {
@@ -112,12 +118,17 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     let running = builder.object(ObjectSpec::UserLock);
     let start = builder.object(ObjectSpec::Semaphore { initial: 0 });
     let background = options.count("background");
+    if background > 0 && options.time("burst") == Duration::ZERO {
+        return Err(options.contradiction(
+            "burst=0 with a background: it would look at the ring's lock for ever without computing; give burst a time",
+        ));
+    }
     let size = options.bytes("size");
     for i in 0..processes {
         let next = pipes[(i + 1) % processes];
         let comm = format!("lat_ctx-{i}");
         if i == 0 {
-            let hops = (rounds * processes as u64).div_ceil(10);
+            let alone = (rounds * processes as u64).div_ceil(10).max(ALONE_MIN);
             let first = First {
                 own: pipes[0],
                 next,
@@ -125,27 +136,27 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
                 running,
                 start,
                 background,
-                alone: hops,
-                alone_left: hops,
+                alone,
+                alone_left: WARM_UP,
                 rounds,
-                rounds_left: rounds,
+                rounds_left: WARM_UP,
                 hops: rounds * processes as u64,
                 sample_ns: Vec::with_capacity(samples as usize),
                 samples,
                 stage: Stage::Begin,
                 since: Instant::ZERO,
-                alone_ns: 0,
+                alone_ns: Vec::with_capacity(samples as usize),
                 done: false,
             };
-            builder.task(comm, i as u32, size, Planned::new(first));
+            builder.task(comm, i as u32, 0, Planned::new(first));
         } else {
             let other = Other {
                 own: pipes[i],
                 next,
                 size,
-                rounds_left: rounds * samples,
+                rounds_left: WARM_UP + rounds * samples,
             };
-            builder.task(comm, i as u32, size, Planned::new(other));
+            builder.task(comm, i as u32, 0, Planned::new(other));
         }
     }
     for i in 0..background {
@@ -171,7 +182,12 @@ fn receive(from: ObjectId, steps: &mut Steps) {
 
 fn work_and_send(size: u64, to: ObjectId, steps: &mut Steps) {
     if size > 0 {
-        steps.push(Action::Touch { bytes: size });
+        steps.push(Action::Touch(Touch {
+            buffer: 0,
+            size_bytes: size,
+            count: size,
+            access: Access::Lines,
+        }));
     }
     steps.push(Action::Write {
         to,
@@ -187,8 +203,9 @@ struct First {
     running: ObjectId,
     start: ObjectId,
     background: u64,
-    /// Hops to oneself.
+    /// Hops to oneself of a sample.
     alone: u64,
+    /// … and of those, left.
     alone_left: u64,
     /// Of a sample.
     rounds: u64,
@@ -201,16 +218,33 @@ struct First {
     sample_ns: Vec<u64>,
     stage: Stage,
     since: Instant,
-    alone_ns: u64,
+    /// How long each sample of the work alone took.
+    alone_ns: Vec<u64>,
     done: bool,
 }
 
 enum Stage {
     Begin,
+    WarmUpAlone,
     Alone,
+    WarmUpRing,
     Background,
     Ring,
     End,
+}
+
+impl First {
+    fn hop_alone(&mut self, steps: &mut Steps) {
+        self.alone_left -= 1;
+        work_and_send(self.size, self.own, steps);
+        receive(self.own, steps);
+    }
+
+    fn round(&mut self, steps: &mut Steps) {
+        self.rounds_left -= 1;
+        work_and_send(self.size, self.next, steps);
+        receive(self.own, steps);
+    }
 }
 
 impl Plan for First {
@@ -218,20 +252,27 @@ impl Plan for First {
         loop {
             match self.stage {
                 Stage::Begin => {
-                    self.stage = Stage::Alone;
+                    self.stage = Stage::WarmUpAlone;
                     // Nobody else is there yet to find it busy.
                     return steps.push(Action::TryUserLock(self.running));
                 }
+                Stage::WarmUpAlone if self.alone_left > 0 => return self.hop_alone(steps),
+                Stage::WarmUpAlone => {
+                    self.since = context.now;
+                    self.alone_left = self.alone;
+                    self.stage = Stage::Alone;
+                }
+                Stage::Alone if self.alone_left > 0 => return self.hop_alone(steps),
                 Stage::Alone => {
-                    if self.alone_left == self.alone {
-                        self.since = context.now;
+                    self.alone_ns.push(context.now.since(self.since).ns());
+                    self.since = context.now;
+                    self.alone_left = self.alone;
+                    if self.alone_ns.len() as u64 == self.samples {
+                        self.stage = Stage::WarmUpRing;
                     }
-                    if self.alone_left > 0 {
-                        self.alone_left -= 1;
-                        work_and_send(self.size, self.own, steps);
-                        return receive(self.own, steps);
-                    }
-                    self.alone_ns = context.now.since(self.since).ns();
+                }
+                Stage::WarmUpRing if self.rounds_left > 0 => return self.round(steps),
+                Stage::WarmUpRing => {
                     self.stage = Stage::Background;
                     for _ in 0..self.background {
                         steps.push(Action::Post(self.start));
@@ -240,14 +281,10 @@ impl Plan for First {
                 }
                 Stage::Background => {
                     self.since = context.now;
+                    self.rounds_left = self.rounds;
                     self.stage = Stage::Ring;
                 }
-                Stage::Ring if self.rounds_left > 0 => {
-                    self.rounds_left -= 1;
-                    work_and_send(self.size, self.next, steps);
-                    receive(self.own, steps);
-                    return;
-                }
+                Stage::Ring if self.rounds_left > 0 => return self.round(steps),
                 Stage::Ring => {
                     self.sample_ns.push(context.now.since(self.since).ns());
                     self.since = context.now;
@@ -274,8 +311,9 @@ impl Plan for First {
         counters.add("lat_ctx.hops", all_hops);
         counters.add("lat_ctx.hops_ns", all_ns);
         // The cost of as many hops as the ring made.
+        let alone_median_ns = median(&self.alone_ns);
         let alone_ns = |hops: u64| {
-            (u128::from(self.alone_ns) * u128::from(hops) / u128::from(self.alone)) as u64
+            (u128::from(alone_median_ns) * u128::from(hops) / u128::from(self.alone)) as u64
         };
         counters.add("lat_ctx.alone_ns", alone_ns(all_hops));
         counters.add_signed(
@@ -285,10 +323,7 @@ impl Plan for First {
         counters.ratio("lat_ctx.hop_ns_mean", "lat_ctx.hops_ns", "lat_ctx.hops");
         counters.ratio("lat_ctx.overhead_ns_mean", "lat_ctx.alone_ns", "lat_ctx.hops");
         counters.ratio("lat_ctx.switch_ns_mean", "lat_ctx.switches_ns", "lat_ctx.hops");
-        let mut samples = self.sample_ns.clone();
-        samples.sort_unstable();
-        // Of an even number the lower one of the two in the middle.
-        let median_ns = samples[(samples.len() - 1) / 2];
+        let median_ns = median(&self.sample_ns);
         counters.add("lat_ctx.sample_hops", self.hops);
         counters.add_signed(
             "lat_ctx.sample_switches_ns_median",
@@ -300,6 +335,13 @@ impl Plan for First {
             "lat_ctx.sample_hops",
         );
     }
+}
+
+/// Of an even number the lower one of the two in the middle.
+fn median(samples: &[u64]) -> u64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable();
+    sorted[(sorted.len() - 1) / 2]
 }
 
 /// Another process of the ring.
@@ -376,6 +418,7 @@ impl Behaviour for Hog {
 
 #[cfg(test)]
 mod tests {
+    use super::WARM_UP;
     use crate::Workload;
     use crate::testing::{Order, run_in};
 
@@ -396,8 +439,9 @@ mod tests {
                 let end = run_in(workload, order);
                 assert_eq!(end.work, 150, "{text}");
                 assert_eq!(end.counters.get("lat_ctx.hops") as u64, 150 * processes);
-                let alone = (50 * processes).div_ceil(10);
-                assert_eq!(end.writes, 150 * processes + alone, "{text}");
+                let alone = WARM_UP + 3 * (50 * processes).div_ceil(10);
+                let warm_up = WARM_UP * processes;
+                assert_eq!(end.writes, 150 * processes + alone + warm_up, "{text}");
             }
         }
     }
@@ -413,6 +457,15 @@ mod tests {
         let counters = run("lat_ctx:rounds=10,background=1,burst=100us").counters;
         let median = counters.number("lat_ctx.switch_ns_median").unwrap();
         assert!((50_000.0..=150_000.0).contains(&median), "{median}");
+    }
+
+    /// Such a background would do nothing but look.
+    #[test]
+    fn a_background_without_bursts_is_refused() {
+        let parse = |text: &str| Workload::parse(text, 1, 1).map(drop);
+        let error = parse("lat_ctx:burst=0,background=1").unwrap_err().to_string();
+        assert!(error.contains("burst=0 with a background"), "{error}");
+        parse("lat_ctx:burst=0").unwrap();
     }
 
     /// One of three samples is a thousand times longer; the median is not.
@@ -438,7 +491,7 @@ mod tests {
             sample_ns: vec![120, 100_000, 110],
             stage: Stage::End,
             since: schedlab_trace::Instant::ZERO,
-            alone_ns: 4,
+            alone_ns: vec![4, 4_000, 3],
             done: true,
         }
         .report(&mut counters);

@@ -7,14 +7,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use schedlab_trace::{CpuId, CpuSet, Duration};
 
 use super::ENDLESS;
-use super::grammar::{self, Event, File, MemKind, Phase, Policy, Task};
+use super::grammar::{self, Event, File, MemKind, MemRun, Phase, Policy, Task, Timer};
 use super::thread::{Op, Program, ProgramPhase, Shared, TimerSlot, UNSET};
 use super::values::Place;
 use crate::error::nearest;
-use crate::{Builder, ObjectId, ObjectSpec, Options, SchedClass, WorkloadError};
-
-/// The line that a step of a pointer chase touches.
-const LINE_BYTES: u64 = 64;
+use crate::{Access, Builder, ObjectId, ObjectSpec, Options, SchedClass, Touch, WorkloadError};
 
 pub(super) fn build(
     file: File,
@@ -25,14 +22,17 @@ pub(super) fn build(
         builder.note(note);
     }
     check_locks(&file)?;
+    check_buffers(&file)?;
     check_suspends(&file, builder);
     let forked = forked_tasks(&file)?;
     let mut names = Names {
         objects: BTreeMap::new(),
         timers: BTreeMap::new(),
         parties: parties(&file, &forked)?,
-        resumed: resumed(&file),
+        woken: woken(&file),
     };
+    let threads = file.tasks.iter().map(|task| u64::from(task.instances));
+    builder.room_for(options, threads.sum())?;
     let placement = builder.placement().clone();
     let mut programs = Vec::with_capacity(file.tasks.len());
     for task in &file.tasks {
@@ -78,7 +78,10 @@ fn end(
         any |= task.instances > 0;
         let for_ever = |phase: &&Phase| phase.loops.is_none();
         endless |= task.loops.is_none() || task.phases.iter().any(|phase| for_ever(&phase));
-        let idle = |phase: &Phase| phase.events.iter().all(|(event, _)| takes_no_time(event));
+        let idle = |phase: &Phase| {
+            let mut events = phase.events.iter();
+            events.all(|(event, _)| takes_no_time(event, file))
+        };
         let spins = task.loops.is_none() && task.phases.iter().all(idle)
             || task.phases.iter().filter(for_ever).any(idle);
         if spins {
@@ -109,20 +112,45 @@ fn end(
     Ok(())
 }
 
-fn takes_no_time(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::Run { us: 0 } | Event::Mem { bytes: 0 } | Event::IoRun { bytes: 0 }
-    )
+fn takes_no_time(event: &Event, file: &File) -> bool {
+    match event {
+        Event::Run { us: 0 } | Event::Mem { bytes: 0 } | Event::IoRun { bytes: 0 } => true,
+        Event::MemRun(run) => run.count == 0,
+        // Others may move a timer that is not the thread's own.
+        Event::Timer(timer) if timer.is_unique() => timer.period_us == 0,
+        Event::Timer(timer) => {
+            timers(file).all(|(_, other)| other.name != timer.name || other.period_us == 0)
+        }
+        _ => false,
+    }
 }
 
-/// The names under which somebody resumes.
-fn resumed(file: &File) -> BTreeSet<String> {
+fn timers(file: &File) -> impl Iterator<Item = (&Task, &Timer)> {
+    events(file).filter_map(|(task, event, _)| match event {
+        Event::Timer(timer) => Some((task, timer)),
+        _ => None,
+    })
+}
+
+/// Whether a timer is absolute: one of its uses says so, by anybody if threads share it, by the task if each
+/// has its own (the flag is the resource's, not the event's).
+fn is_absolute(timer: &Timer, task: &Task, file: &File) -> bool {
+    timers(file).any(|(other_task, other)| {
+        other.absolute
+            && other.name == timer.name
+            && (!timer.is_unique() || other_task.name == task.name)
+    })
+}
+
+/// The names under which somebody wakes: suspended threads wait on a condition as those that `wait` do.
+fn woken(file: &File) -> BTreeSet<String> {
     events(file)
         .filter_map(|(_, event, _)| match event {
-            Event::Resume(name) => Some(name.clone()),
+            Event::Resume(name) | Event::Signal(name) | Event::Broadcast(name) => Some(name),
+            Event::Sync { condition, .. } => Some(condition),
             _ => None,
         })
+        .cloned()
         .collect()
 }
 
@@ -137,23 +165,33 @@ fn events(file: &File) -> impl Iterator<Item = (&Task, &Event, &Place)> {
 }
 
 /// The name under which a suspended thread waits.
-fn suspend_name<'a>(task: &'a Task, given: Option<&'a str>, resumed: &BTreeSet<String>) -> &'a str {
+fn suspend_name<'a>(task: &'a Task, given: Option<&'a str>, woken: &BTreeSet<String>) -> &'a str {
     match given {
-        Some(given) if !resumed.contains(&task.name) && resumed.contains(given) => given,
+        Some(given) if !woken.contains(&task.name) && woken.contains(given) => given,
         _ => &task.name,
     }
 }
 
 /// Tells of suspends that nobody ends, resumes that wake nobody, and strings that count as names.
 fn check_suspends(file: &File, builder: &mut Builder) {
-    let resumed = resumed(file);
+    let woken = woken(file);
     let mut waited: BTreeSet<&str> = BTreeSet::new();
     let mut told: BTreeSet<&str> = BTreeSet::new();
+    let mut resumed: BTreeSet<&str> = BTreeSet::new();
     for (task, event, place) in events(file) {
-        let Event::Suspend(given) = event else {
-            continue;
+        let given = match event {
+            Event::Suspend(given) => given,
+            Event::Wait { condition, .. } | Event::Sync { condition, .. } => {
+                waited.insert(condition);
+                continue;
+            }
+            Event::Resume(name) => {
+                resumed.insert(name);
+                continue;
+            }
+            _ => continue,
         };
-        let name = suspend_name(task, given.as_deref(), &resumed);
+        let name = suspend_name(task, given.as_deref(), &woken);
         waited.insert(name);
         if name != task.name && told.insert(&task.name) {
             builder.note(format!(
@@ -161,17 +199,14 @@ fn check_suspends(file: &File, builder: &mut Builder) {
                 place.path, task.name
             ));
         }
-        if !resumed.contains(name) && told.insert(&task.name) {
+        if !woken.contains(name) && told.insert(&task.name) {
             builder.note(format!(
                 "`{}` sleeps until the run ends: nobody resumes `{name}`",
                 place.path
             ));
         }
     }
-    for name in resumed
-        .iter()
-        .filter(|name| !waited.contains(name.as_str()))
-    {
+    for name in resumed.difference(&waited) {
         builder.note(format!(
             "resume `{name}` wakes nobody: no task suspends under that name"
         ));
@@ -220,6 +255,7 @@ fn parties(file: &File, forked: &BTreeSet<usize>) -> Result<BTreeMap<String, u32
 
 /// Follows the mutexes that each task holds through its phases, twice where they loop.
 fn check_locks(file: &File) -> Result<(), WorkloadError> {
+    let woken = woken(file);
     for task in &file.tasks {
         let mut held: Vec<&str> = Vec::new();
         let twice = |loops: Option<u64>| loops.map_or(2, |n| n.min(2));
@@ -227,6 +263,18 @@ fn check_locks(file: &File) -> Result<(), WorkloadError> {
             for phase in &task.phases {
                 for _ in 0..twice(phase.loops) {
                     for (event, place) in &phase.events {
+                        let taken = match event {
+                            Event::Resume(name) => Some(name.as_str()),
+                            Event::Suspend(given) => {
+                                Some(suspend_name(task, given.as_deref(), &woken))
+                            }
+                            _ => None,
+                        };
+                        if let Some(name) = taken.filter(|name| held.contains(name)) {
+                            return Err(place.error(format!(
+                                "takes the mutex `{name}` that goes with that name, which the thread holds already: it would wait for itself"
+                            )));
+                        }
                         follow(event, &mut held).map_err(|message| place.error(message))?;
                     }
                 }
@@ -254,24 +302,44 @@ fn follow<'a>(event: &'a Event, held: &mut Vec<&'a str>) -> Result<(), String> {
                 "unlocks `{name}`, which the thread does not hold: put a `lock` before it"
             )),
         },
-        Event::Wait { mutex, .. } | Event::Sync { mutex, .. }
-            if !held.contains(&mutex.as_str()) =>
-        {
-            Err(format!(
-                "needs the mutex `{mutex}` to be held: put a `lock` before it"
-            ))
-        }
+        Event::Wait { mutex, .. } if !held.contains(&mutex.as_str()) => Err(format!(
+            "needs the mutex `{mutex}` to be held: put a `lock` before it"
+        )),
+        Event::Sync { mutex, .. } if !held.contains(&mutex.as_str()) => Err(format!(
+            "needs the mutex `{mutex}` to be held, since rt-app, other than its tutorial says, does not lock it: put a `lock` before it and an `unlock` after it"
+        )),
         _ => Ok(()),
     }
+}
+
+/// Buffers under one name (`ref`) are one buffer.
+fn check_buffers(file: &File) -> Result<(), WorkloadError> {
+    let mut known: BTreeMap<(u8, &str), &MemRun> = BTreeMap::new();
+    for (_, event, place) in events(file) {
+        let Event::MemRun(run) = event else { continue };
+        let Some(name) = &run.shared else { continue };
+        let sort = match run.kind {
+            MemKind::Read => 0,
+            MemKind::Write => 1,
+            MemKind::Chase { .. } => 2,
+        };
+        let first = *known.entry((sort, name)).or_insert(run);
+        if (first.kind, first.size_bytes) != (run.kind, run.size_bytes) {
+            return Err(place.error(format!(
+                "uses the buffer `{name}` with another size, stride or pattern than elsewhere; rt-app refuses it too: make them equal, or give it another `ref`"
+            )));
+        }
+    }
+    Ok(())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Sort {
     Mutex,
+    /// Of `wait`, `signal`, `broad` and `sync` as of `suspend` and `resume`.
     Condition,
     Barrier,
     Semaphore,
-    Event,
 }
 
 /// What names in the file stand for.
@@ -280,7 +348,7 @@ struct Names {
     /// Timers that several threads share.
     timers: BTreeMap<String, usize>,
     parties: BTreeMap<String, u32>,
-    resumed: BTreeSet<String>,
+    woken: BTreeSet<String>,
 }
 
 impl Names {
@@ -293,7 +361,6 @@ impl Names {
                 Sort::Condition => ObjectSpec::Condition,
                 Sort::Barrier => ObjectSpec::Barrier { parties },
                 Sort::Semaphore => ObjectSpec::Semaphore { initial: 0 },
-                Sort::Event => ObjectSpec::Event,
             })
         })
     }
@@ -324,13 +391,7 @@ fn compile(
     let own_cpus = cpus(&task.cpus)?;
     // Timers of the thread's own, by name.
     let mut own_timers: BTreeMap<String, usize> = BTreeMap::new();
-    let absolute: BTreeSet<&str> = events(file)
-        .filter_map(|(_, event, _)| match event {
-            Event::Timer(timer) if timer.absolute => Some(timer.name.as_str()),
-            _ => None,
-        })
-        .collect();
-    let mut working_set_bytes = 0;
+    let mut buffers = Buffers(Vec::new());
     let mut policy = policy_of(task.class);
     let mut phases = Vec::with_capacity(task.phases.len());
     for phase in &task.phases {
@@ -357,13 +418,11 @@ fn compile(
                         TimerSlot::Shared(at)
                     },
                     period: Duration::from_us(timer.period_us),
-                    absolute: absolute.contains(timer.name.as_str()),
+                    absolute: is_absolute(timer, task, file),
                 });
                 continue;
             }
-            let (op, touched) = operation(event, task, file, names, builder);
-            working_set_bytes = working_set_bytes.max(touched);
-            ops.push(op);
+            ops.push(operation(event, task, file, names, &mut buffers, builder));
         }
         phases.push(ProgramPhase {
             loops: phase.loops,
@@ -381,7 +440,6 @@ fn compile(
         loops: task.loops,
         class: task.class,
         nice: task.nice,
-        working_set_bytes,
         timers: own_timers.len(),
         phases,
     })
@@ -397,25 +455,53 @@ fn policy_of(class: SchedClass) -> Policy {
     }
 }
 
-/// What an event does, and how much memory it goes over.
+/// The buffers of a thread: one of `mem`, and for `memrun` one of each kind and size, or of each name.
+struct Buffers(Vec<Option<MemRun>>);
+
+impl Buffers {
+    fn number(&mut self, run: Option<&MemRun>) -> u32 {
+        // How much is gone over makes no other buffer of it.
+        let key = run.map(|run| MemRun {
+            count: 0,
+            ..run.clone()
+        });
+        let found = self.0.iter().position(|known| *known == key);
+        let number = found.unwrap_or(self.0.len());
+        if number == self.0.len() {
+            self.0.push(key);
+        }
+        number as u32
+    }
+}
+
+/// What an event does.
 fn operation(
     event: &Event,
     task: &Task,
     file: &File,
     names: &mut Names,
+    buffers: &mut Buffers,
     builder: &mut Builder,
-) -> (Op, u64) {
+) -> Op {
     let buffer_bytes = file.global.mem_buffer_bytes;
+    let woken_as = match event {
+        Event::Suspend(given) => suspend_name(task, given.as_deref(), &names.woken).to_owned(),
+        _ => String::new(),
+    };
     let mut get = |sort, name: &str| names.object(builder, sort, name);
-    let op = match event {
+    match event {
         Event::Run { us } => Op::Run(Duration::from_us(*us)),
         Event::Runtime { us } => Op::Runtime(Duration::from_us(*us)),
         Event::Sleep { us } => Op::Sleep(Duration::from_us(*us)),
-        Event::Suspend(given) => {
-            let name = suspend_name(task, given.as_deref(), &names.resumed).to_owned();
-            Op::Suspend(names.object(builder, Sort::Event, &name))
-        }
-        Event::Resume(name) => Op::Resume(get(Sort::Event, name)),
+        // Both take the mutex of that name.
+        Event::Suspend(_) => Op::Suspend {
+            condition: get(Sort::Condition, &woken_as),
+            mutex: get(Sort::Mutex, &woken_as),
+        },
+        Event::Resume(name) => Op::Resume {
+            condition: get(Sort::Condition, name),
+            mutex: get(Sort::Mutex, name),
+        },
         Event::Lock(name) => Op::Lock(get(Sort::Mutex, name)),
         Event::Unlock(name) => Op::Unlock(get(Sort::Mutex, name)),
         Event::Wait { condition, mutex } => Op::Wait {
@@ -431,26 +517,35 @@ fn operation(
         Event::Barrier(name) => Op::Barrier(get(Sort::Barrier, name)),
         Event::SemPost(name) => Op::Post(get(Sort::Semaphore, name)),
         Event::SemWait(name) => Op::Acquire(get(Sort::Semaphore, name)),
-        Event::Mem { bytes } => return (Op::Touch(*bytes), (*bytes).min(buffer_bytes)),
-        Event::MemRun(run) => {
-            let bytes = match run.kind {
-                MemKind::Read | MemKind::Write => run.count,
-                // Model: each pointer of a chase costs one line; the order makes no difference.
-                MemKind::Chase { stride_bytes, .. } => run.count * stride_bytes.min(LINE_BYTES),
-            };
-            return (Op::Touch(bytes), bytes.min(run.size_bytes));
-        }
+        Event::Mem { bytes } => Op::Touch(Touch {
+            buffer: buffers.number(None),
+            size_bytes: buffer_bytes,
+            count: *bytes,
+            access: Access::Fill,
+        }),
+        Event::MemRun(run) => Op::Touch(Touch {
+            buffer: buffers.number(Some(run)),
+            size_bytes: run.size_bytes,
+            count: run.count,
+            access: match run.kind {
+                MemKind::Read => Access::Read,
+                MemKind::Write => Access::Write,
+                MemKind::Chase {
+                    stride_bytes,
+                    random,
+                } => Access::Chase {
+                    stride_bytes,
+                    random,
+                },
+            },
+        }),
         // One write() a buffer; /dev/null takes everything.
-        Event::IoRun { bytes } => {
-            let calls = bytes.div_ceil(buffer_bytes) as u32;
-            return (Op::Syscalls(calls), 0);
-        }
+        Event::IoRun { bytes } => Op::Syscalls(bytes.div_ceil(buffer_bytes) as u32),
         Event::Yield => Op::Yield,
         Event::Fork(name) => {
             let known = file.tasks.iter().position(|task| task.name == *name);
             Op::Fork(known.expect("checked by forked_tasks"))
         }
         Event::Timer(_) => unreachable!("timers are compiled by their slots"),
-    };
-    (op, 0)
+    }
 }

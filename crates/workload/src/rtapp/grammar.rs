@@ -133,8 +133,27 @@ pub(super) enum MemKind {
 
 /// Every event, with longer names before those they begin with.
 pub(super) const EVENTS: &[&str] = &[
-    "runtime", "run", "sleep", "timer", "suspend", "resume", "lock", "unlock", "wait", "signal",
-    "broad", "sync", "barrier", "memrun", "mem", "iorun", "yield", "fork", "sem_post", "sem_wait",
+    "runtime",
+    "run",
+    "sleep",
+    "timer",
+    "suspend",
+    "resume",
+    "lock",
+    "unlock",
+    "wait",
+    "signal",
+    "broadcast",
+    "broad",
+    "sync",
+    "barrier",
+    "memrun",
+    "mem",
+    "iorun",
+    "yield",
+    "fork",
+    "sem_post",
+    "sem_wait",
 ];
 pub(super) const PHASE_PROPERTIES: &[&str] = &[
     "loop",

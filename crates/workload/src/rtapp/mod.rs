@@ -6,6 +6,8 @@
 //!
 //! - `run` is CPU time on the simulated core; rt-app's loops, calibrated on CPU 0, come to the same.
 //! - Threads share one address space and start together at the start of the run.
+//! - Each thread has memory buffers of its own; in rt-app the instances of a task share them, and so do all that name
+//!   the same `ref`.
 //! - `suspend` waits under its thread's own name, as documented since May 2025. Where nobody ever resumes
 //!   that name but somebody resumes the string, the string counts, as in older versions: the shipped
 //!   browser and video examples need it.
@@ -112,13 +114,17 @@ pub const PARAMS: &[Param] = &[Param {
     doc: "the run ends here at the latest; 0 = as the file says",
 }];
 
-/// Path and options, if `text` asks for a file: it ends in `.json` before its options, or names a file.
+/// Path and options, if `text` asks for a file: it ends in `.json` before its options, or names a file that does
+/// not have a model's name.
 pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
     if let Some(at) = text.find(".json:") {
         let (path, options) = text.split_at(at + ".json".len());
         return Some((path, &options[1..]));
     }
-    let is_file = text.ends_with(".json") || std::path::Path::new(text).is_file();
+    let is_model = |name: &str| crate::list().iter().any(|model| model.name == name);
+    let is_file = text.ends_with(".json")
+        || !is_model(text.split(':').next().unwrap_or(text))
+            && std::path::Path::new(text).is_file();
     is_file.then_some((text, ""))
 }
 

@@ -142,7 +142,8 @@ impl Reader {
             match member.key.as_str() {
                 "duration" => {
                     let seconds = integer(node, &here, -1, INT_MAX as i64)?;
-                    global.duration_s = u64::try_from(seconds).ok();
+                    // As -1, 0 is no limit.
+                    global.duration_s = u64::try_from(seconds).ok().filter(|&seconds| seconds > 0);
                 }
                 "default_policy" => global.default_class = policy(node, &here)?,
                 "cumulative_slack" => global.cumulative_slack = flag(node, &here)?,
@@ -457,7 +458,7 @@ impl Reader {
             "lock" => Event::Lock(name()?),
             "unlock" => Event::Unlock(name()?),
             "signal" => Event::Signal(name()?),
-            "broad" => Event::Broadcast(name()?),
+            "broad" | "broadcast" => Event::Broadcast(name()?),
             "barrier" => Event::Barrier(name()?),
             "sem_post" => Event::SemPost(name()?),
             "sem_wait" => Event::SemWait(name()?),

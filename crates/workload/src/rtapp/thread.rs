@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use schedlab_trace::{CpuSet, Duration, Instant};
 
 use crate::builder::Placement;
-use crate::{Action, Behaviour, Context, Counters, ObjectId, SchedClass, TaskSpec};
+use crate::{Action, Behaviour, Context, Counters, ObjectId, SchedClass, TaskSpec, Touch};
 
 /// A timer that has not been used yet.
 pub(super) const UNSET: u64 = u64::MAX;
@@ -42,7 +42,6 @@ pub(super) struct Program {
     pub loops: Option<u64>,
     pub class: SchedClass,
     pub nice: i8,
-    pub working_set_bytes: u64,
     /// Number of timers of each thread's own.
     pub timers: usize,
     pub phases: Vec<ProgramPhase>,
@@ -69,8 +68,14 @@ pub(super) enum Op {
         period: Duration,
         absolute: bool,
     },
-    Suspend(ObjectId),
-    Resume(ObjectId),
+    Suspend {
+        condition: ObjectId,
+        mutex: ObjectId,
+    },
+    Resume {
+        condition: ObjectId,
+        mutex: ObjectId,
+    },
     Lock(ObjectId),
     Unlock(ObjectId),
     Wait {
@@ -87,7 +92,7 @@ pub(super) enum Op {
     Barrier(ObjectId),
     Post(ObjectId),
     Acquire(ObjectId),
-    Touch(u64),
+    Touch(Touch),
     Syscalls(u32),
     Yield,
     Fork(usize),
@@ -106,7 +111,7 @@ impl Shared {
         let task = &shared.programs[program];
         let comm = match fork {
             None => format!("{}-{number}", task.name),
-            Some(fork) => format!("{}-{number}-{fork}", task.name),
+            Some(fork) => format!("{}-{number}-{fork:04}", task.name),
         };
         // Model: what the first phase changes at once holds from the start.
         let first = task.phases[0].sched;
@@ -150,7 +155,8 @@ impl Shared {
             },
             address_space: Some(ADDRESS_SPACE),
             start: Instant::ZERO,
-            working_set_bytes: task.working_set_bytes,
+            // Its loads need no memory, and what it goes over is touched where its events say so.
+            working_set_bytes: 0,
             behaviour: Box::new(thread),
         }
     }
@@ -264,10 +270,6 @@ impl Behaviour for Thread {
                     self.step = Step::Event;
                     self.op = 0;
                     self.sub = 0;
-                    self.iteration = Iteration {
-                        start: context.now,
-                        ..Iteration::default()
-                    };
                     if phase.cpus != self.cpus && !shared.pin_given {
                         self.cpus.clone_from(&phase.cpus);
                         let all = || CpuSet::all(shared.placement.nr_cpus);
@@ -281,6 +283,13 @@ impl Behaviour for Thread {
                     };
                     let sub = self.sub;
                     self.sub += 1;
+                    if (self.op, sub) == (0, 0) {
+                        // Where it may run is set by now, and it runs there.
+                        self.iteration = Iteration {
+                            start: context.now,
+                            ..Iteration::default()
+                        };
+                    }
                     if let Some(action) = self.event(op, sub, context.now, &shared, program) {
                         return action;
                     }
@@ -385,6 +394,18 @@ impl Thread {
                 1 => Some(Action::Wait { condition, mutex }),
                 _ => None,
             },
+            Op::Suspend { condition, mutex } => match sub {
+                0 => Some(Action::Lock(mutex)),
+                1 => Some(Action::Wait { condition, mutex }),
+                2 => Some(Action::Unlock(mutex)),
+                _ => None,
+            },
+            Op::Resume { condition, mutex } => match sub {
+                0 => Some(Action::Lock(mutex)),
+                1 => Some(Action::Broadcast(condition)),
+                2 => Some(Action::Unlock(mutex)),
+                _ => None,
+            },
             Op::Syscalls(calls) => (sub < calls).then_some(Action::Syscall),
             Op::Fork(program) if sub == 0 => {
                 let fork = shared.forks[program].fetch_add(1, Relaxed);
@@ -400,8 +421,6 @@ impl Thread {
             }
             _ if sub > 0 => None,
             Op::Sleep(time) => Some(Action::Sleep(time)),
-            Op::Suspend(event) => Some(Action::Suspend(event)),
-            Op::Resume(event) => Some(Action::Notify(event)),
             Op::Lock(mutex) => Some(Action::Lock(mutex)),
             Op::Unlock(mutex) => Some(Action::Unlock(mutex)),
             Op::Wait { condition, mutex } => Some(Action::Wait { condition, mutex }),
@@ -410,8 +429,7 @@ impl Thread {
             Op::Barrier(barrier) => Some(Action::Barrier(barrier)),
             Op::Post(semaphore) => Some(Action::Post(semaphore)),
             Op::Acquire(semaphore) => Some(Action::Acquire(semaphore)),
-            Op::Touch(0) => None,
-            Op::Touch(bytes) => Some(Action::Touch { bytes }),
+            Op::Touch(touch) => (touch.count > 0).then_some(Action::Touch(touch)),
             Op::Yield => Some(Action::Yield),
             Op::Fork(_) => None,
         }
