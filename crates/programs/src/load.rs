@@ -130,7 +130,11 @@ fn go_over(bytes: &mut [AtomicU8], access: Access) {
             bytes.iter_mut().for_each(|byte| *byte.get_mut() = 0);
             black_box(bytes);
         }
-        Access::Read => bytes.iter().for_each(|byte| drop(byte.load(Relaxed))),
+        Access::Read => {
+            for byte in bytes.iter() {
+                let _ = byte.load(Relaxed);
+            }
+        }
         Access::Write => {
             for (i, byte) in bytes.iter().enumerate() {
                 byte.store(i as u8, Relaxed);

@@ -243,7 +243,7 @@ fn random_touch(count: u64) -> Touch {
             3 => Access::Write,
             _ => Access::Chase {
                 stride_bytes: 48,
-                random: count % 3 == 0,
+                random: count.is_multiple_of(3),
             },
         },
     }
