@@ -78,7 +78,7 @@ impl Builder {
     pub fn room_for(&mut self, options: &Options, tasks: u64) -> Result<(), WorkloadError> {
         if tasks > TASKS_MAX {
             return Err(options.contradiction(format!(
-                "these options make {tasks} tasks, and a run has at most {TASKS_MAX}: ask for fewer"
+                "it would have {tasks} tasks, and a run has at most {TASKS_MAX}: ask for fewer"
             )));
         }
         self.room = self.room.max(tasks);
