@@ -1,6 +1,8 @@
 //! The program as a user runs it.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 fn schedlab(line: &str) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_schedlab"))
@@ -176,6 +178,40 @@ fn lists_fit_80_columns() {
         "{text}"
     );
     assert!(stdout("list workloads cpu").contains("duration="));
+}
+
+/// What fails while it runs is no error of the command line: it has a result, which says so.
+#[test]
+fn a_load_whose_process_is_killed_is_a_failed_run() {
+    let load = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(["load", "cpu:duration=100s,tasks=1", "--json", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let id = load.id();
+    let children = || {
+        let file = format!("/proc/{id}/task/{id}/children");
+        std::fs::read_to_string(file).unwrap_or_default()
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while children().is_empty() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let killed = Command::new("kill")
+        .arg("-9")
+        .arg(children().trim())
+        .status();
+    assert!(killed.expect("kill starts").success());
+    let output = load.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let result = &document["results"][0];
+    assert_eq!(result["exit"], "command_failed", "{result}");
+    assert_eq!(result["params"]["duration"], "100s", "{result}");
+    let message = result["message"].as_str().unwrap();
+    assert!(message.contains("ended without a word"), "{message}");
+    assert!(result["measures"].as_object().unwrap().is_empty());
 }
 
 /// Real threads report nothing that `list measures` does not explain, and the same as the model.

@@ -124,9 +124,19 @@ pub enum ProgramError {
         /// What to do about it, with a leading separator; may be empty.
         remedy: &'static str,
     },
-    /// A task could not do what its behaviour asked for.
+    /// What was asked for cannot be run as it was asked for.
+    #[error("{0}")]
+    Refused(String),
+    /// The run failed: a task could not do what its behaviour asked for, did not start or did not end.
     #[error("{0}")]
     Task(String),
+}
+
+impl ProgramError {
+    /// Whether what was asked for is wrong, however often it is tried; otherwise a run failed.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Workload(_) | Self::Refused(_))
+    }
 }
 
 /// The number of CPUs of this machine, as workloads count them.

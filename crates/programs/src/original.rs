@@ -158,6 +158,10 @@ fn error(message: impl Into<String>) -> ProgramError {
     ProgramError::Task(message.into())
 }
 
+fn refused(message: impl Into<String>) -> ProgramError {
+    ProgramError::Refused(message.into())
+}
+
 /// What is not installed of what the programs need, each with the command that installs it.
 pub fn missing() -> Vec<(&'static str, &'static str)> {
     let mut missing: Vec<(&str, &str)> = Vec::new();
@@ -181,7 +185,7 @@ pub fn run(text: &str, extra: Extra<'_>, limit: Duration) -> Result<Figure, Prog
     let workload = Workload::parse(text, 1, nr_cpus())?;
     let Some(original) = ORIGINALS.iter().find(|one| one.workload == workload.name) else {
         let known: Vec<&str> = ORIGINALS.iter().map(|one| one.workload).collect();
-        return Err(error(format!(
+        return Err(refused(format!(
             "no packaged program is known for `{}`; there is one for {}",
             workload.name,
             known.join(", ")
@@ -193,12 +197,12 @@ pub fn run(text: &str, extra: Extra<'_>, limit: Duration) -> Result<Figure, Prog
         (extra.scale.is_some(), SCALE),
     ] {
         if given && !original.takes.contains(&name) {
-            return Err(error(format!("`{}` takes no --{name}", original.program)));
+            return Err(refused(format!("`{}` takes no --{name}", original.program)));
         }
     }
     for (program, remedy) in original.needs {
         if find(program).is_none() {
-            return Err(error(format!("`{program}` is not installed: {remedy}")));
+            return Err(refused(format!("`{program}` is not installed: {remedy}")));
         }
     }
     let started = Instant::now();
@@ -236,7 +240,7 @@ impl Original {
                 found.map(|(_, value)| value.clone())
             };
             if !self.options.contains(&param.name) && of(&plain) != of(&workload.params) {
-                return Err(error(format!(
+                return Err(refused(format!(
                     "`{}` has no option for `{}`; it has {}",
                     self.program,
                     param.name,
@@ -409,7 +413,7 @@ fn pipe(given: &Given<'_>) -> Result<f64, ProgramError> {
 /// The time of `make -jN` in a source tree that was cleaned before, in ns.
 fn kbuild(given: &Given<'_>) -> Result<f64, ProgramError> {
     let source = given.extra.source.ok_or_else(|| {
-        error("name a configured source tree with --source, for example that of `apt-get source linux` after `make defconfig`")
+        refused("name a configured source tree with --source, for example that of `apt-get source linux` after `make defconfig`")
     })?;
     let make = |arguments: &[&str]| {
         let mut make = command("make");
@@ -513,7 +517,7 @@ fn requests_per_second(text: &str) -> Option<f64> {
 /// apache2 with its pre-forked workers on loopback and wrk against it, as one user and in a folder of its own.
 fn httpd(given: &Given<'_>) -> Result<f64, ProgramError> {
     let seconds = whole_seconds(given.text("duration"))
-        .ok_or_else(|| error("wrk measures whole seconds: give duration as `5s`"))?;
+        .ok_or_else(|| refused("wrk measures whole seconds: give duration as `5s`"))?;
     let folder = Folder::create("httpd")?;
     let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.0.display()));
     // Bound for a moment to find a free port; apache2 binds it right after.

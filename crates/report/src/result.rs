@@ -72,6 +72,9 @@ impl RunResult {
     /// `exit` of a run that ended as it should.
     pub const DONE: &'static str = "done";
 
+    /// `exit` of a run whose program failed.
+    pub const COMMAND_FAILED: &'static str = "command_failed";
+
     /// Whether the run ended as it should.
     pub fn is_done(&self) -> bool {
         self.exit == Self::DONE

@@ -2,34 +2,20 @@
 
 use std::time::Duration;
 
-use schedlab_programs::{End, Options, Report, original};
+use schedlab_programs::{End, Options, ProgramError, Report, original};
 use schedlab_report::export::table;
 use schedlab_report::{Measures, RunResult};
+use schedlab_workload::Workload;
 
 use super::{Status, deliver, json_output, width};
 use crate::args::LoadArgs;
 
 pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
     let json = json_output(args.json.as_deref())?;
-    if args.original {
-        let results = [original(args)?];
-        return deliver(
-            &results,
-            &table::render(&results, width()),
-            args.json.as_deref(),
-            json,
-        );
-    }
-    let options = Options {
-        seed: args.seed,
-        limit: Duration::from_secs(args.time_limit),
-    };
-    // Nothing else runs in this process yet: it is forked.
-    let report = schedlab_programs::run(&args.workload, &options)?;
-    for note in &report.notes {
-        eprintln!("schedlab: {note}");
-    }
-    let results = [result(&report, args)];
+    let results = [match args.original {
+        true => original(args)?,
+        false => real(args)?,
+    }];
     deliver(
         &results,
         &table::render(&results, width()),
@@ -38,24 +24,61 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
     )
 }
 
-/// The program that the workload is a model of.
-fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
-    let limit = Duration::from_secs(args.time_limit);
-    let extra = original::Extra {
-        source: args.source.as_deref(),
-        scale: args.scale,
+/// The workload's own real program.
+fn real(args: &LoadArgs) -> anyhow::Result<RunResult> {
+    let options = Options {
+        seed: args.seed,
+        limit: Duration::from_secs(args.time_limit),
     };
-    let figure = original::run(&args.workload, extra, limit)?;
-    let mut measures = Measures::default();
-    measures.float("score", figure.value);
-    measures.text("score_unit", figure.score.unit);
-    measures.text("score_better", figure.score.better());
-    measures.float(figure.score.name, figure.value);
-    measures.int("makespan_ns", figure.makespan_ns);
-    let mut replay = format!(
-        "schedlab load {} --original",
-        schedlab_sim::quote(&args.workload)
-    );
+    let workload = Workload::parse(&args.workload, args.seed, schedlab_programs::nr_cpus())?;
+    for note in &workload.notes {
+        eprintln!("schedlab: {note}");
+    }
+    let (name, params) = (workload.name.clone(), workload.params.clone());
+    // Nothing else runs in this process yet: it is forked.
+    match schedlab_programs::run_workload(workload, &options) {
+        Ok(report) => Ok(result(&report, args)),
+        Err(error) => failed(error, name, params, args),
+    }
+}
+
+/// A run that failed has a result, too: whoever compares schedulers must not lose the others' for it.
+fn failed(
+    error: ProgramError,
+    workload: String,
+    params: Vec<(String, String)>,
+    args: &LoadArgs,
+) -> anyhow::Result<RunResult> {
+    if error.is_usage() {
+        return Err(error.into());
+    }
+    Ok(RunResult {
+        workload,
+        params,
+        exit: RunResult::COMMAND_FAILED.to_owned(),
+        message: Some(error.to_string()),
+        ..here(args)
+    })
+}
+
+/// What results of this machine have in common.
+fn here(args: &LoadArgs) -> RunResult {
+    RunResult {
+        asked: args.workload.clone(),
+        scheduler: "current".to_owned(),
+        machine: "host".to_owned(),
+        cpus: u32::try_from(schedlab_programs::nr_cpus()).unwrap_or(u32::MAX),
+        seed: args.seed,
+        replay: replay(args),
+        ..RunResult::default()
+    }
+}
+
+fn replay(args: &LoadArgs) -> String {
+    let mut replay = format!("schedlab load {}", schedlab_sim::quote(&args.workload));
+    if args.original {
+        replay += " --original";
+    }
     if let Some(source) = &args.source {
         replay += &format!(
             " --source {}",
@@ -65,18 +88,36 @@ fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
     if let Some(scale) = args.scale {
         replay += &format!(" --scale {scale}");
     }
+    replay + &format!(" --seed {} --time-limit {}", args.seed, args.time_limit)
+}
+
+/// The program that the workload is a model of.
+fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
+    let limit = Duration::from_secs(args.time_limit);
+    let extra = original::Extra {
+        source: args.source.as_deref(),
+        scale: args.scale,
+    };
+    let figure = match original::run(&args.workload, extra, limit) {
+        Ok(figure) => figure,
+        Err(error) => {
+            let workload =
+                Workload::parse(&args.workload, args.seed, schedlab_programs::nr_cpus())?;
+            return failed(error, workload.name, workload.params, args);
+        }
+    };
+    let mut measures = Measures::default();
+    measures.float("score", figure.value);
+    measures.text("score_unit", figure.score.unit);
+    measures.text("score_better", figure.score.better());
+    measures.float(figure.score.name, figure.value);
+    measures.int("makespan_ns", figure.makespan_ns);
     Ok(RunResult {
         workload: figure.workload,
-        asked: args.workload.clone(),
         params: figure.params,
-        scheduler: "current".to_owned(),
-        machine: "host".to_owned(),
-        cpus: u32::try_from(schedlab_programs::nr_cpus()).unwrap_or(u32::MAX),
-        seed: args.seed,
         exit: RunResult::DONE.to_owned(),
-        replay,
         measures,
-        ..RunResult::default()
+        ..here(args)
     })
 }
 
@@ -114,25 +155,14 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
     measures.counters(report.counters.values(), report.counters.measures());
     RunResult {
         workload: report.workload.clone(),
-        asked: args.workload.clone(),
         params: report.params.clone(),
-        scheduler: "current".to_owned(),
-        machine: "host".to_owned(),
-        cpus: u32::try_from(schedlab_programs::nr_cpus()).unwrap_or(u32::MAX),
-        seed: args.seed,
         exit: match message {
             None => RunResult::DONE.to_owned(),
             Some(_) => "time_limit".to_owned(),
         },
         message,
-        replay: format!(
-            "schedlab load {} --seed {} --time-limit {}",
-            schedlab_sim::quote(&args.workload),
-            args.seed,
-            args.time_limit
-        ),
         measures,
-        ..RunResult::default()
+        ..here(args)
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use include_dir::{Dir, include_dir};
 
-use super::{Folder, Given, SCALE_DEFAULT, command, error, output};
+use super::{Folder, Given, SCALE_DEFAULT, command, error, output, refused};
 use crate::{ProgramError, nr_cpus};
 
 static QUERIES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads/tpch");
@@ -30,7 +30,7 @@ pub(super) fn python() -> Result<Command, ProgramError> {
         .status();
     match found {
         Ok(status) if status.success() => Ok(command("python3")),
-        _ => Err(error(format!("python3 has no module `duckdb`: {REMEDY}"))),
+        _ => Err(refused(format!("python3 has no module `duckdb`: {REMEDY}"))),
     }
 }
 
