@@ -436,8 +436,14 @@ pub struct RunArgs {
         allow_negative_numbers = true
     )]
     pub seed: u64,
+    /// Runs before all others, under the kernel's own scheduler, that are not counted
+    ///
+    /// They bring the program and its files into the caches, so that the first scheduler does not pay for it.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1_000), allow_negative_numbers = true)]
+    pub warmup: u32,
     /// Runs of each, in interleaved order; from 6 on with intervals
     ///
+    /// The seeds are SEED, SEED+1, … Each round begins with another scheduler.
     /// With fewer than six runs no 95 % interval exists: a difference that the table shows may be chance.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub repeat: u32,

@@ -88,16 +88,21 @@ SCX_OPS_DEFINE(at_once_ops,
 	       .name	= "at_once");
 "#;
 
-/// A scheduler that the kernel ejects at once is a failed run among the others, whose results are kept.
+/// The verifier refuses it.
+const REFUSED: &str = include_str!("../../kernel/tests/policies/wild_read.bpf.c");
+
+/// A scheduler that the kernel ejects at once, or refuses, is a failed run among the others, whose results are kept.
 #[test]
-fn an_ejection_at_once_is_one_of_the_results() {
+fn what_cannot_be_run_is_one_of_the_results() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     if !there_is_a_machine(folder, "run --vm with an ejection") {
         return;
     }
     std::fs::write(folder.join("at-once.bpf.c"), AT_ONCE).unwrap();
-    let line = "run --vm -s kernel,./at-once.bpf.c,fifo -c 2 cpu:duration=300ms --json all.json";
+    std::fs::write(folder.join("refused.bpf.c"), REFUSED).unwrap();
+    let schedulers = "kernel,./at-once.bpf.c,./refused.bpf.c,fifo";
+    let line = &format!("run --vm -s {schedulers} -c 2 cpu:duration=300ms --json all.json");
     let output = schedlab(folder, line);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(1), "{stdout}{stderr}");
@@ -105,11 +110,14 @@ fn an_ejection_at_once_is_one_of_the_results() {
     let document: serde_json::Value = serde_json::from_str(&document).unwrap();
     let results = document["results"].as_array().unwrap();
     let exits: Vec<_> = results.iter().map(|run| &run["exit"]).collect();
-    assert_eq!(exits, ["done", "error_bpf", "done"], "{stdout}{stderr}");
+    let expected = ["done", "error_bpf", "not_run", "done"];
+    assert_eq!(exits, expected, "{stdout}{stderr}");
     // One table: whoever was ejected stands beside the others.
     assert_eq!(results[1]["params"], results[0]["params"]);
     let message = results[1]["message"].as_str().unwrap();
     assert!(message.contains("no longer"), "{message}");
+    let message = results[2]["message"].as_str().unwrap();
+    assert!(message.contains("invalid mem access"), "{message}");
     let replay = "replay: schedlab run --vm --cpus 2 -s ./at-once.bpf.c";
     assert!(stdout.contains(replay), "{stdout}{stderr}");
 }

@@ -117,6 +117,21 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether the policy is what is wrong, and another one may well run.
+    pub fn is_of_policy(&self) -> bool {
+        matches!(
+            self,
+            Error::UnknownPolicy { .. }
+                | Error::Compile { .. }
+                | Error::Option { .. }
+                | Error::Rejected { .. }
+                | Error::NotAttached { .. }
+                | Error::Ejected { .. }
+        )
+    }
+}
+
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 

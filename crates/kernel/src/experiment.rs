@@ -9,10 +9,13 @@ use schedlab_report::{RunResult, Value};
 
 use crate::error::{At as _, Error, Result};
 use crate::measure::Want;
-use crate::run::{self, Job, Outcome, Scheduler};
+use crate::run::{self, DEFAULT, Job, Outcome, Scheduler};
 use crate::topology;
 use crate::trace::RawEvent;
 use crate::vm;
+
+/// Exit code of schedlab where the command line or an input is wrong.
+const USAGE: i32 = 2;
 
 /// What is run under each scheduler.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,12 +72,41 @@ pub struct Run {
     pub stderr: Vec<u8>,
 }
 
+/// Carries out one run.
+type Runner<'a> = &'a mut dyn FnMut(&Scheduler, &Job) -> Result<Outcome>;
+
 impl Experiment {
-    /// Runs everything: each scheduler once, then each a second time, and so on, so that what
-    /// changes slowly on the machine changes for all of them.
+    /// A run under the kernel's own scheduler that nobody sees: it brings the program and its files into the
+    /// caches, which the first scheduler would pay for otherwise, and finds what no scheduler is to blame for.
     ///
     /// # Errors
-    /// A scheduler cannot be loaded, or the workload cannot be started or understood.
+    /// Nothing can be run or measured here, or the workload cannot be understood.
+    pub fn warm_up(&self) -> Result<()> {
+        self.warm_up_by(&mut run::run)
+    }
+
+    fn warm_up_by(&self, run: Runner<'_>) -> Result<()> {
+        let mut job = self.job(self.seed);
+        job.want.events = false;
+        let outcome = run(&Scheduler::parse(DEFAULT), &job)?;
+        match self.load {
+            Load::Workload { .. } if outcome.code == Some(USAGE) => {
+                let said = String::from_utf8_lossy(&outcome.stderr);
+                let line = said.lines().last().unwrap_or("the workload failed");
+                Err(Error::Workload(
+                    line.strip_prefix("schedlab: ").unwrap_or(line).to_owned(),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs everything: each scheduler once, then each a second time, and so on, so that what
+    /// changes slowly on the machine changes for all of them. Each round another one begins. A
+    /// scheduler that cannot be run is a failed run among the others, which are kept.
+    ///
+    /// # Errors
+    /// A scheduler is unknown or does not compile; or nothing can be run here, whatever the scheduler.
     pub fn run(&self, on_run: &mut dyn FnMut(&Run)) -> Result<Vec<RunResult>> {
         let schedulers: Vec<Scheduler> = self
             .schedulers
@@ -85,12 +117,26 @@ impl Experiment {
         for scheduler in &schedulers {
             scheduler.check()?;
         }
+        self.run_by(&schedulers, &mut run::run, on_run)
+    }
+
+    fn run_by(
+        &self,
+        schedulers: &[Scheduler],
+        run: Runner<'_>,
+        on_run: &mut dyn FnMut(&Run),
+    ) -> Result<Vec<RunResult>> {
         let mut results = Vec::new();
         for round in 0..self.repeat {
-            let seed = self.seed + u64::from(round);
-            for (scheduler, text) in schedulers.iter().zip(&self.schedulers) {
-                let outcome = run::run(scheduler, &self.job(seed))?;
-                let run = self.result(text, seed, outcome)?;
+            let seed = self.seed.wrapping_add(round.into());
+            for turn in 0..schedulers.len() {
+                let index = (turn + round as usize) % schedulers.len();
+                let outcome = match run(&schedulers[index], &self.job(seed)) {
+                    // Nothing is lost, and the next one would fare no better.
+                    Err(error) if results.is_empty() && !error.is_of_policy() => return Err(error),
+                    outcome => outcome.unwrap_or_else(|error| Outcome::not_run(&error)),
+                };
+                let run = self.result(&self.schedulers[index], seed, outcome);
                 on_run(&run);
                 results.push(run.result);
             }
@@ -131,7 +177,7 @@ impl Experiment {
         }
     }
 
-    fn result(&self, scheduler: &str, seed: u64, outcome: Outcome) -> Result<Run> {
+    fn result(&self, scheduler: &str, seed: u64, outcome: Outcome) -> Run {
         let cpus = u32::try_from(topology::online().len()).unwrap_or(u32::MAX);
         let mut result = RunResult {
             asked: self.load.to_string(),
@@ -162,15 +208,13 @@ impl Experiment {
             Load::Workload { text, .. } => {
                 result.workload = text.split(':').next().unwrap_or(text).to_owned();
                 let document = std::mem::take(&mut stdout);
-                if !document.is_empty() {
-                    take_over(&document, &mut result)?;
-                } else if outcome.code == Some(2) {
-                    // It did not understand what it should do: no scheduler is at fault.
-                    let said = String::from_utf8_lossy(&outcome.stderr);
-                    let line = said.lines().last().unwrap_or("the workload failed");
-                    return Err(Error::Workload(
-                        line.strip_prefix("schedlab: ").unwrap_or(line).to_owned(),
-                    ));
+                let taken = match document.is_empty() {
+                    true => Ok(()),
+                    false => take_over(&document, &mut result),
+                };
+                if let (Err(error), true) = (taken, result.is_done()) {
+                    result.exit = RunResult::COMMAND_FAILED.to_owned();
+                    result.message = Some(error.to_string());
                 }
             }
         }
@@ -181,12 +225,12 @@ impl Experiment {
                 result.measures.set(name, value.clone());
             }
         }
-        Ok(Run {
+        Run {
             result,
             events: outcome.events,
             stdout,
             stderr: outcome.stderr,
-        })
+        }
     }
 
     fn replay(&self, scheduler: &str, seed: u64, cpus: u32) -> String {
@@ -244,7 +288,7 @@ fn take_over(document: &[u8], result: &mut RunResult) -> Result<()> {
     }
     let exit = own["exit"].as_str().ok_or_else(|| wrong("exit"))?;
     // An ejection explains a workload that did not end, not the other way round.
-    let explained = !result.is_done() && result.exit != "command_failed";
+    let explained = !result.is_done() && result.exit != RunResult::COMMAND_FAILED;
     if exit != RunResult::DONE && !explained {
         result.exit = exit.to_owned();
         result.message = own["message"].as_str().map(str::to_owned);
@@ -277,6 +321,137 @@ mod tests {
             exit: RunResult::DONE.to_owned(),
             ..RunResult::default()
         }
+    }
+
+    fn experiment(schedulers: &[&str], repeat: u32, load: Load) -> Experiment {
+        Experiment {
+            schedulers: schedulers.iter().map(|&name| name.to_owned()).collect(),
+            load,
+            repeat,
+            seed: 7,
+            time_limit: Duration::from_secs(5),
+            events: false,
+        }
+    }
+
+    fn workload() -> Load {
+        Load::Workload {
+            text: "chat".to_owned(),
+            program: "/bin/schedlab".into(),
+        }
+    }
+
+    fn command() -> Load {
+        Load::Command(vec!["sleep".into(), "100".into()])
+    }
+
+    fn outcome(exit: &str, code: i32, stdout: &[u8]) -> Outcome {
+        let mut outcome = Outcome::not_run(&Error::Workload(String::new()));
+        outcome.exit = exit.to_owned();
+        outcome.message = None;
+        outcome.code = Some(code);
+        outcome.stdout = stdout.to_owned();
+        outcome
+    }
+
+    /// Runs of `experiment`, each as `(scheduler, seed, exit)`.
+    fn carried_out(experiment: &Experiment, run: Runner<'_>) -> Result<Vec<(String, u64, String)>> {
+        let parsed = experiment.schedulers.iter().map(|s| Scheduler::parse(s));
+        let schedulers: Vec<_> = parsed.collect();
+        let mut told = Vec::new();
+        let results = experiment.run_by(&schedulers, run, &mut |run| {
+            let result = &run.result;
+            told.push((result.scheduler.clone(), result.seed, result.exit.clone()));
+        })?;
+        assert_eq!(results.len(), told.len());
+        Ok(told)
+    }
+
+    #[test]
+    fn each_round_another_scheduler_begins() {
+        let experiment = experiment(&["a", "b", "c"], 4, command());
+        let told = carried_out(&experiment, &mut |_, _| Ok(outcome("done", 0, b""))).unwrap();
+        let order: Vec<String> = told
+            .iter()
+            .map(|(name, seed, _)| format!("{name}{seed}"))
+            .collect();
+        let expected = "a7 b7 c7 b8 c8 a8 c9 a9 b9 a10 b10 c10";
+        assert_eq!(order.join(" "), expected);
+    }
+
+    #[test]
+    fn a_scheduler_that_cannot_be_run_costs_no_other_its_run() {
+        let experiment = experiment(&["kernel", "refused", "busy"], 2, command());
+        let mut run = |scheduler: &Scheduler, _: &Job| match scheduler.name.as_str() {
+            "refused" => Err(Error::Rejected {
+                policy: "refused".to_owned(),
+                reason: "invalid mem access".to_owned(),
+                log: "x.log".into(),
+            }),
+            "busy" => Err(Error::AlreadyLoaded {
+                name: "theirs".to_owned(),
+            }),
+            _ => Ok(outcome("done", 0, b"")),
+        };
+        let told = carried_out(&experiment, &mut run).unwrap();
+        let exits: Vec<_> = told
+            .iter()
+            .map(|(name, _, exit)| (name.as_str(), exit.as_str()))
+            .collect();
+        let (done, no, busy) = (
+            ("kernel", "done"),
+            ("refused", "not_run"),
+            ("busy", "not_run"),
+        );
+        assert_eq!(exits, [done, no, busy, no, busy, done]);
+    }
+
+    /// Where nothing has been measured yet, one message says it better than a table of failures.
+    #[test]
+    fn what_no_policy_is_to_blame_for_is_told_at_once() {
+        let experiment = experiment(&["a", "b"], 3, command());
+        let mut run = |_: &Scheduler, _: &Job| {
+            Err(Error::Kernel {
+                reason: "old".to_owned(),
+            })
+        };
+        assert!(carried_out(&experiment, &mut run).is_err());
+        assert!(experiment.warm_up_by(&mut run).is_err());
+    }
+
+    /// A workload that starves under a policy fails at run time: no error of the command line.
+    #[test]
+    fn a_starved_workload_is_a_failed_run() {
+        let experiment = experiment(&["kernel", "starver"], 1, workload());
+        let document = br#"{"results":[{"workload":"chat","exit":"command_failed",
+            "message":"only 1 of 9 tasks started within 20 s","measures":{}}]}"#;
+        let mut told = Vec::new();
+        let schedulers = [Scheduler::parse("kernel"), Scheduler::parse("starver")];
+        let mut run = |scheduler: &Scheduler, _: &Job| match scheduler.name.as_str() {
+            DEFAULT => Ok(outcome("command_failed", 2, b"")),
+            _ => Ok(outcome("command_failed", 1, document)),
+        };
+        let results = experiment.run_by(&schedulers, &mut run, &mut |run| {
+            told.push(run.result.exit.clone());
+        });
+        assert_eq!(told, ["command_failed", "command_failed"]);
+        let message = results.unwrap()[1].message.clone().unwrap();
+        assert!(message.contains("1 of 9 tasks"), "{message}");
+        // But before anything is measured, what it does not understand is said.
+        assert!(experiment.warm_up_by(&mut run).is_err());
+    }
+
+    #[test]
+    fn an_ejection_is_kept_whatever_the_workload_says() {
+        let experiment = experiment(&["x"], 1, workload());
+        for stdout in [&b""[..], b"no json", b"{}"] {
+            let mut run = |_: &Scheduler, _: &Job| Ok(outcome("error_stall", 2, stdout));
+            let told = carried_out(&experiment, &mut run).unwrap();
+            assert_eq!(told[0].2, "error_stall");
+        }
+        let mut run = |_: &Scheduler, _: &Job| Ok(outcome("done", 0, b"no json"));
+        let told = carried_out(&experiment, &mut run).unwrap();
+        assert_eq!(told[0].2, "command_failed");
     }
 
     #[test]

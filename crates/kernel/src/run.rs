@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use schedlab_report::Measures;
+use schedlab_report::{Measures, RunResult};
 
 use crate::error::{At as _, Error, Result};
 use crate::group::Group;
@@ -100,7 +100,7 @@ pub struct Job {
 /// How a run ended and what was measured.
 #[derive(Debug)]
 pub struct Outcome {
-    /// `done`; `command_failed`; `timeout`; or the exit kind of an ejected policy (`error_stall` …).
+    /// `done`; `command_failed`; `timeout`; `not_run`; or the exit kind of an ejected policy (`error_stall` …).
     pub exit: String,
     /// Why, where it is not `done`.
     pub message: Option<String>,
@@ -123,6 +123,25 @@ pub struct Outcome {
 impl Outcome {
     /// `exit` of a run that ended as it should.
     pub const DONE: &'static str = "done";
+
+    fn new(exit: &str, message: Option<String>) -> Outcome {
+        Outcome {
+            exit: exit.to_owned(),
+            message,
+            dump: String::new(),
+            code: None,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            measures: Measures::default(),
+            wakeup_latency: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Of a run that there was none of, beside others that are kept.
+    pub fn not_run(error: &Error) -> Outcome {
+        Self::new("not_run", Some(error.to_string()))
+    }
 }
 
 /// Loads the scheduler, runs the program, measures, and takes the scheduler out again.
@@ -255,17 +274,7 @@ fn wait(
 }
 
 fn judge(end: End, exit: Option<Exit>, stderr: &[u8], job: &Job) -> Outcome {
-    let mut outcome = Outcome {
-        exit: Outcome::DONE.to_owned(),
-        message: None,
-        dump: String::new(),
-        code: None,
-        stdout: Vec::new(),
-        stderr: Vec::new(),
-        measures: Measures::default(),
-        wakeup_latency: Vec::new(),
-        events: Vec::new(),
-    };
+    let mut outcome = Outcome::new(Outcome::DONE, None);
     if let End::Exited(status) = &end {
         outcome.code = status.code().or_else(|| Some(128 + status.signal()?));
     }
@@ -289,7 +298,7 @@ fn judge(end: End, exit: Option<Exit>, stderr: &[u8], job: &Job) -> Outcome {
             ));
         }
         (End::Exited(_), _) if outcome.code != Some(0) => {
-            outcome.exit = "command_failed".to_owned();
+            outcome.exit = RunResult::COMMAND_FAILED.to_owned();
             let said = String::from_utf8_lossy(stderr);
             let last = said.lines().rev().find(|l| !l.trim().is_empty());
             outcome.message = Some(format!(

@@ -5,10 +5,10 @@ mod jobs;
 #[cfg(feature = "kernel")]
 mod with;
 #[cfg(feature = "kernel")]
-pub use with::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm, vm};
+pub use with::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm, vm, warm_up};
 
 #[cfg(not(feature = "kernel"))]
-pub use without::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm, vm};
+pub use without::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm, vm, warm_up};
 
 #[cfg(not(feature = "kernel"))]
 mod without {
@@ -49,6 +49,10 @@ mod without {
     }
 
     pub fn run_once(_: &str, _: &str, _: u64, _: u64) -> anyhow::Result<RunResult> {
+        bail!("{REMEDY}")
+    }
+
+    pub fn warm_up(_: &str, _: u64, _: u64) -> anyhow::Result<()> {
         bail!("{REMEDY}")
     }
 

@@ -66,7 +66,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         return real::sweep_in_vm(
             &args.out,
             args.cpus,
-            definition.jobs(),
+            definition.jobs() + args.workloads.len() as u64,
             args.common.time_limit,
         );
     }
@@ -123,8 +123,8 @@ fn live(
     };
     // The program and its files come into the caches before anything is measured.
     for workload in 0..definition.workloads.len() {
-        // Live, each job is a run of its own.
-        drop(one(definition.job(0, workload, 0))?);
+        let spec = definition.spec(definition.job(0, workload, 0));
+        real::warm_up(&spec.workload, spec.seed, spec.time_limit_s)?;
     }
     let options = Options {
         threads: 1,

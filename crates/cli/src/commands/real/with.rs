@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use schedlab_kernel::doctor::{self, Status as Found};
 use schedlab_kernel::experiment::{Experiment, Load, Run};
+use schedlab_kernel::run::DEFAULT;
 use schedlab_kernel::vm::{self, Stream, Vm};
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
@@ -73,8 +74,13 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     let begin = |path| Output::create(path).map(|output| (path, output));
     let mut trace = args.trace.as_deref().map(begin).transpose()?;
     let runs = experiment.schedulers.len() * args.repeat as usize;
-    let mut progress = Progress::new(runs);
+    let mut progress = Progress::new(args.warmup as usize + runs);
     let mut done = 0;
+    while done < args.warmup as usize {
+        experiment.warm_up()?;
+        done += 1;
+        progress.update(done);
+    }
     let mut traced = Ok(());
     let results = experiment.run(&mut |run| {
         done += 1;
@@ -85,13 +91,14 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         }
     })?;
     drop(progress);
-    traced?;
-    deliver(
+    let status = deliver(
         &results,
         &table::render(&results, width()),
         args.json.as_deref(),
         json,
-    )
+    )?;
+    traced?;
+    Ok(status)
 }
 
 /// Whether this program runs in a virtual machine of its own.
@@ -106,7 +113,23 @@ pub fn run_once(
     seed: u64,
     time_limit_s: u64,
 ) -> anyhow::Result<RunResult> {
-    let experiment = Experiment {
+    let experiment = of_one_run(workload, scheduler, seed, time_limit_s)?;
+    let mut results = experiment.run(&mut |run| complain(run))?;
+    results.pop().context("a run has a result")
+}
+
+/// A run of a workload that is not counted.
+pub fn warm_up(workload: &str, seed: u64, time_limit_s: u64) -> anyhow::Result<()> {
+    Ok(of_one_run(workload, DEFAULT, seed, time_limit_s)?.warm_up()?)
+}
+
+fn of_one_run(
+    workload: &str,
+    scheduler: &str,
+    seed: u64,
+    time_limit_s: u64,
+) -> anyhow::Result<Experiment> {
+    Ok(Experiment {
         schedulers: vec![scheduler.to_owned()],
         load: Load::Workload {
             text: workload.to_owned(),
@@ -116,9 +139,7 @@ pub fn run_once(
         seed,
         time_limit: Duration::from_secs(time_limit_s),
         events: false,
-    };
-    let mut results = experiment.run(&mut |run| complain(run))?;
-    results.pop().context("a run has a result")
+    })
 }
 
 /// The same sweep in a virtual machine, which writes into its folder.
@@ -173,7 +194,8 @@ fn complain(run: &Run) {
 
 /// The same command line in a virtual machine: there it finds itself inside and runs.
 fn again_in_vm(args: &RunArgs) -> anyhow::Result<Status> {
-    let runs = u64::from(args.repeat) * (args.schedulers.split(',').count() as u64).max(1);
+    let schedulers = (args.schedulers.split(',').count() as u64).max(1);
+    let runs = u64::from(args.warmup) + u64::from(args.repeat) * schedulers;
     let mut machine = machine(args.cpus.as_deref())?;
     machine.timeout = Duration::from_secs((args.time_limit + 60).saturating_mul(runs));
     let json = args.json.as_deref().filter(|path| path.as_os_str() != "-");
