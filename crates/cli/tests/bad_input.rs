@@ -371,6 +371,10 @@ fn what_a_run_cannot_record_is_told_at_once() {
         ("run --vm -s fifo --repeat 2 --trace DIR/t cpu", "one run"),
         ("run --vm -s fifo --trace DIR/none/trace cpu", "none/trace"),
         (
+            "run --vm -s fifo --seed 18446744073709551615 --repeat 2 cpu",
+            "beyond 2^64",
+        ),
+        (
             "run --vm -s fifo --json DIR/one --trace DIR/one cpu",
             "--json and --trace both write",
         ),

@@ -14,6 +14,9 @@ use crate::topology;
 use crate::trace::RawEvent;
 use crate::vm;
 
+/// What a workload's program gets beyond its time limit, to tell what it came to.
+const GRACE: Duration = Duration::from_secs(20);
+
 /// Exit code of schedlab where the command line or an input is wrong.
 const USAGE: i32 = 2;
 
@@ -168,8 +171,11 @@ impl Experiment {
         };
         Job {
             command,
-            // The workload ends itself at the limit and tells which threads hang.
-            timeout: self.time_limit + Duration::from_secs(20),
+            timeout: match self.load {
+                Load::Command(_) => self.time_limit,
+                // It ends itself at the limit and tells which threads hang.
+                Load::Workload { .. } => self.time_limit + GRACE,
+            },
             want: Want {
                 events: self.events,
                 root_is_starter: matches!(self.load, Load::Workload { .. }),
@@ -239,6 +245,7 @@ impl Experiment {
             words.extend(["--vm".to_owned(), format!("--cpus {cpus}")]);
         }
         words.push(format!("-s {}", vm::quote_if_needed(scheduler)));
+        words.push(format!("--time-limit {}", self.time_limit.as_secs()));
         match &self.load {
             Load::Workload { text, .. } => {
                 words.push(format!("--seed {seed}"));
@@ -452,6 +459,28 @@ mod tests {
         let mut run = |_: &Scheduler, _: &Job| Ok(outcome("done", 0, b"no json"));
         let told = carried_out(&experiment, &mut run).unwrap();
         assert_eq!(told[0].2, "command_failed");
+    }
+
+    #[test]
+    fn only_what_ends_itself_gets_more_than_its_time() {
+        let job = experiment(&["a"], 1, command()).job(1);
+        assert_eq!(job.timeout, Duration::from_secs(5));
+        let job = experiment(&["a"], 1, workload()).job(1);
+        assert!(job.timeout > Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_replay_has_the_time_limit() {
+        let replay = experiment(&["a"], 1, workload()).replay("a", 7, 2);
+        assert!(
+            replay.ends_with("-s a --time-limit 5 --seed 7 chat"),
+            "{replay}"
+        );
+        let replay = experiment(&["a"], 1, command()).replay("a", 7, 2);
+        assert!(
+            replay.ends_with("-s a --time-limit 5 -- sleep 100"),
+            "{replay}"
+        );
     }
 
     #[test]

@@ -18,6 +18,7 @@ use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
 
 use crate::args::{RunArgs, VmArgs};
+use crate::commands::sim::seed_of;
 use crate::commands::{
     Status, cannot_write, deliver, json_output, one_file_each, print, trace_in_file, width,
 };
@@ -54,6 +55,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     if args.trace.is_some() && (schedulers.len() != 1 || args.repeat != 1) {
         bail!("--trace records one run: choose one scheduler and no --repeat");
     }
+    seed_of(args.seed, u64::from(args.repeat) - 1)?;
     trace_in_file(args.trace.as_deref())?;
     one_file_each(&[
         ("--json", args.json.as_deref()),
