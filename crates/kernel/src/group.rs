@@ -3,19 +3,25 @@
 //! A small shell waits for the end of a pipe that only we hold open, and then ends the child's
 //! process group, whatever ended us, SIGKILL included.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-
-use std::os::unix::process::CommandExt as _;
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::error::{At as _, Result};
 
 /// A running process group.
 pub struct Group {
     child: Child,
+    /// Readable once the child has ended; `None` where this kernel has none.
+    pidfd: Option<OwnedFd>,
     watchdog: Child,
     ended: Option<ExitStatus>,
     stopped: bool,
@@ -39,9 +45,14 @@ impl Group {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn();
+        let pidfd = i32::try_from(child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)
+            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         match watchdog {
             Ok(watchdog) => Ok(Group {
                 child,
+                pidfd,
                 watchdog,
                 ended: None,
                 stopped: false,
@@ -65,6 +76,17 @@ impl Group {
             self.ended = self.child.try_wait().ok().flatten();
         }
         self.ended
+    }
+
+    /// Waits until the group's head ends, at most `timeout`.
+    pub fn wait(&self, timeout: Duration) {
+        let Some(pidfd) = &self.pidfd else {
+            return thread::sleep(timeout);
+        };
+        // An interrupted wait is a short one: who calls looks and waits again.
+        if let Ok(timeout) = timeout.try_into() {
+            let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout));
+        }
     }
 
     /// Ends whatever of the group still runs, at once.
@@ -95,6 +117,16 @@ impl Drop for Group {
 mod tests {
     use super::*;
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn the_end_of_a_program_is_noticed_at_once() {
+        let mut group = Group::spawn(&mut Command::new("true"), None).unwrap();
+        let started = Instant::now();
+        while group.ended().is_none() {
+            group.wait(Duration::from_secs(60));
+        }
+        assert!(started.elapsed() < Duration::from_secs(50));
+    }
 
     #[test]
     fn a_group_ends_when_its_owner_does() {

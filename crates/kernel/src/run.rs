@@ -24,7 +24,7 @@ pub const DEFAULT: &str = "default";
 /// Another name for it.
 const ALSO_DEFAULT: &str = "kernel";
 
-/// How often the policy and the program are looked at.
+/// How often the policy is looked at, and events are fetched. The end of the program is noticed at once.
 const POLL: Duration = Duration::from_millis(50);
 
 /// A scheduler as it is asked for: `dss`, `dss:lab_lock_kind=queued`, `./mine.bpf.c`, `default`.
@@ -214,7 +214,12 @@ fn observe(policy: Option<&Loaded>, job: &Job, mut measurement: Measurement) -> 
         go.write_all(b"go\n").at("the program's standard input")?;
     }
 
-    let end = wait(&mut group, &measurement, policy, started, job.timeout)?;
+    let mut end = wait(&mut group, &measurement, policy, started, job.timeout)?;
+    // A program may end between an ejection and the next look at the policy; one that records no reason could
+    // not be told from one that was taken out.
+    if policy.is_some_and(|p| !p.is_running()) {
+        end = End::Ejected;
+    }
     let after = match policy {
         Some(policy) => Reading::take(policy)?,
         None => None,
@@ -269,7 +274,8 @@ fn wait(
         if started.elapsed() > timeout {
             return Ok(End::TimedOut);
         }
-        measurement.wait(POLL)?;
+        group.wait(POLL);
+        measurement.wait(Duration::ZERO)?;
     }
 }
 

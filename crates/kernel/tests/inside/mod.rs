@@ -58,6 +58,10 @@ const CHECKS: &[(&str, Check)] = &[
     ("the_verifiers_reason_is_told", the_verifiers_reason_is_told),
     ("an_ejection_is_the_outcome", an_ejection_is_the_outcome),
     (
+        "a_silent_ejection_is_no_done_run",
+        a_silent_ejection_is_no_done_run,
+    ),
+    (
         "switches_of_pingpong_are_counted",
         switches_of_pingpong_are_counted,
     ),
@@ -453,6 +457,23 @@ fn an_ejection_is_the_outcome(inside: &Inside<'_>) -> Result<String, String> {
             Ok(format!("while attaching: {error}"))
         }
     }
+}
+
+/// The program ends a moment after the policy, which tells nobody that it was ejected.
+fn a_silent_ejection_is_no_done_run(inside: &Inside<'_>) -> Result<String, String> {
+    let silent = inside.object("silent")?;
+    let script = "ln -sf /bin/true /tmp/ejector; /tmp/ejector; sleep 0.01";
+    for _ in 0..5 {
+        let loaded = text(Loaded::load(&silent, &[]))?;
+        let job = Job {
+            command: ["sh", "-c", script].map(OsString::from).into(),
+            ..job(&[], false)
+        };
+        let outcome = text(run::run_under(&loaded, &job))?;
+        text(loaded.unload())?;
+        ensure(outcome.exit == "ejected", || format!("{outcome:?}"))?;
+    }
+    Ok(String::new())
 }
 
 fn switches_of_pingpong_are_counted(_: &Inside<'_>) -> Result<String, String> {
