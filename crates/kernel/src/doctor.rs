@@ -250,10 +250,15 @@ fn virtual_machine() -> Vec<Finding> {
     });
     findings.push(match vm::remembered_acceleration() {
         Some(vm::Acceleration::Kvm) => ok("KVM", "boots a kernel here"),
-        Some(vm::Acceleration::Emulation) => note(
-            "KVM",
-            "/dev/kvm is there but boots no kernel; machines are emulated, about ten times slower",
-        ),
+        Some(vm::Acceleration::Emulation) => Finding {
+            // Without the file it is tried again.
+            remedy: vm::acceleration_file()
+                .map_or(String::new(), |file| format!("to try again: rm {}", vm::quote_if_needed(&file.to_string_lossy()))),
+            ..note(
+                "KVM",
+                "/dev/kvm is there but boots no kernel; machines are emulated, about ten times slower",
+            )
+        },
         None if Path::new("/dev/kvm").exists() => {
             note("KVM", "not tried yet; the first virtual machine does")
         }

@@ -88,6 +88,9 @@ pub enum Error {
     /// A virtual machine did not do what it should.
     #[error("virtual machine: {0}")]
     Vm(String),
+    /// A virtual machine did not do it in time.
+    #[error("virtual machine: {0}")]
+    VmTimeout(String),
     /// No kernel for the virtual machine.
     #[error("no kernel for the virtual machine: {0}")]
     NoKernel(String),

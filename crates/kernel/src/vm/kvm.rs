@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::{Kernel, Notes, Tools, Vm};
 use crate::cache;
+use crate::error::{Error, Result};
 
 /// With KVM a small guest boots within 3 s; one that has not after this time never will.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -47,11 +48,9 @@ pub fn acceleration(tools: &Tools, kernel: &Kernel, notes: Notes<'_>) -> Acceler
         &mut |_, _| {},
         PROBE_TIMEOUT,
     );
-    let result = match booted {
-        Ok((0, _)) => Acceleration::Kvm,
-        _ => Acceleration::Emulation,
-    };
-    if let Some(file) = file() {
+    let busy = load_average().is_some_and(|load| load > crate::topology::online().len() as f64);
+    let (result, known) = judge(&booted, busy);
+    if let (true, Some(file)) = (known, file()) {
         let text = match result {
             Acceleration::Kvm => "kvm",
             Acceleration::Emulation => "emulation",
@@ -59,7 +58,30 @@ pub fn acceleration(tools: &Tools, kernel: &Kernel, notes: Notes<'_>) -> Acceler
         // If it cannot be kept it is tried again next time.
         let _ = fs::write(file, text);
     }
+    if let (false, Err(error)) = (known, &booted) {
+        let told = error.to_string();
+        let why = told.lines().next().unwrap_or_default();
+        notes(&format!(
+            "whether KVM boots a kernel is tried again next time: {why}"
+        ));
+    }
     result
+}
+
+/// What a probe says, and whether it says so of the next ones, too. One that was not carried out (a full disk, a
+/// QEMU that does not start) says nothing of KVM, and on a busy machine the time is no measure of it.
+fn judge(booted: &Result<(i32, String)>, busy: bool) -> (Acceleration, bool) {
+    match booted {
+        Ok(_) => (Acceleration::Kvm, true),
+        Err(Error::VmTimeout(_)) => (Acceleration::Emulation, !busy),
+        _ => (Acceleration::Emulation, false),
+    }
+}
+
+/// Processes that run or want to, over the last minute.
+fn load_average() -> Option<f64> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().next()?.parse().ok()
 }
 
 /// What an earlier probe on this host found.
@@ -71,8 +93,33 @@ pub fn remembered() -> Option<Acceleration> {
     }
 }
 
-fn file() -> Option<PathBuf> {
+/// Where it is remembered; without the file it is tried again.
+pub fn file() -> Option<PathBuf> {
     let release = nix::sys::utsname::uname().ok()?;
     let release = release.release().to_string_lossy().into_owned();
     Some(cache::dir().ok()?.join(format!("kvm-on-{release}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_probe_that_ran_is_remembered() {
+        let failed = |error| judge(&Err(error), false);
+        let slow = || Error::VmTimeout("not booted after 15 s".to_owned());
+        let full = Error::Io {
+            path: "/tmp".into(),
+            cause: std::io::ErrorKind::StorageFull.into(),
+        };
+        assert_eq!(
+            judge(&Ok((0, String::new())), true),
+            (Acceleration::Kvm, true)
+        );
+        assert_eq!(failed(slow()), (Acceleration::Emulation, true));
+        assert_eq!(judge(&Err(slow()), true), (Acceleration::Emulation, false));
+        assert_eq!(failed(full), (Acceleration::Emulation, false));
+        let ended = Error::Vm("it ended before it had booted".to_owned());
+        assert_eq!(failed(ended), (Acceleration::Emulation, false));
+    }
 }

@@ -20,7 +20,9 @@ use std::time::{Duration, Instant};
 use crate::error::{At as _, Error, Result};
 use crate::group::Group;
 pub use kernel::Kernel;
-pub use kvm::{Acceleration, acceleration, remembered as remembered_acceleration};
+pub use kvm::{
+    Acceleration, acceleration, file as acceleration_file, remembered as remembered_acceleration,
+};
 pub use tools::{Tools, installed_virtme_run, missing, which};
 
 /// How long a guest may take to boot: two busy cores without KVM need 10 to 15 s.
@@ -217,15 +219,17 @@ impl Vm {
 
         let outcome = self.wait(&mut machine, &share, on_output, boot_timeout);
         machine.stop();
+        let told = |what: String| {
+            let kept = crate::verdict::directory().join("vm-console.log");
+            let place = match fs::copy(&console, &kept) {
+                Ok(_) => format!(" (whole console: {})", kept.display()),
+                Err(_) => String::new(),
+            };
+            format!("{what}{}{place}", tail(&console))
+        };
         outcome.map_err(|error| match error {
-            Error::Vm(what) => {
-                let kept = crate::verdict::directory().join("vm-console.log");
-                let place = match fs::copy(&console, &kept) {
-                    Ok(_) => format!(" (whole console: {})", kept.display()),
-                    Err(_) => String::new(),
-                };
-                Error::Vm(format!("{what}{}{place}", tail(&console)))
-            }
+            Error::Vm(what) => Error::Vm(told(what)),
+            Error::VmTimeout(what) => Error::VmTimeout(told(what)),
             other => other,
         })
     }
@@ -276,13 +280,13 @@ impl Vm {
             }
             match booted {
                 None if started.elapsed() > boot_timeout => {
-                    return Err(Error::Vm(format!(
+                    return Err(Error::VmTimeout(format!(
                         "not booted after {} s",
                         boot_timeout.as_secs()
                     )));
                 }
                 Some(at) if at.elapsed() > self.timeout => {
-                    return Err(Error::Vm(format!(
+                    return Err(Error::VmTimeout(format!(
                         "the command was still running after {} s and was stopped with its machine",
                         self.timeout.as_secs()
                     )));
