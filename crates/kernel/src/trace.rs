@@ -30,6 +30,9 @@ pub struct RawEvent {
     pub comm: [u8; 16],
 }
 
+/// `LEFT_EXITED` of `enum left_as`.
+const LEFT_EXITED: u32 = 1;
+
 /// `enum event_kind` of `measure.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -93,61 +96,55 @@ pub fn nr_cpus(events: &[RawEvent]) -> usize {
 
 /// Tells a recorder what the workload's tasks did. Time 0 is the first event. Tasks are numbered
 /// in the order in which they appear; switches to and from tasks that are no part of the workload
-/// are told as switches to and from idle. Answers the pid of each task.
+/// are told as switches to and from idle. Answers the pid of each task; it may be that of several,
+/// one after another.
 pub fn replay(events: &[RawEvent], recorder: &mut dyn Recorder) -> Vec<u32> {
-    let mut tasks = Tasks::default();
     let places = topology::places();
     let Some(start) = events.first().map(|e| e.at_ns) else {
         return Vec::new();
     };
-    // A name is told where a task begins and where it is switched to; the last one is its own.
-    let mut names: BTreeMap<u32, String> = BTreeMap::new();
-    for event in events {
-        let named = match event.kind {
-            RawKind::Fork => event.pid,
-            RawKind::Switch => event.other,
-            _ => continue,
+    let mut lives = Lives::default();
+    let whose: Vec<_> = events.iter().map(|event| lives.of(event)).collect();
+    let tasks: Vec<&Life> = lives.told.iter().map(|&life| &lives.all[life]).collect();
+    for (number, life) in tasks.iter().enumerate() {
+        let meta = TaskMeta {
+            comm: life.name.clone(),
+            nice: 0,
+            affinity: CpuSet::all(topology::possible_cpus()),
+            rt_priority: 0,
         };
-        names.insert(named, event.comm());
+        recorder.define_task(TaskId(number as u32), &meta);
     }
-    // Whoever is forked, woken or migrated in the events is of the workload: others are not told.
-    for event in events {
-        if event.kind != RawKind::Switch {
-            let name = names.get(&event.pid).map_or("", String::as_str);
-            tasks.id(event.pid, name, recorder);
-        }
-    }
-    for event in events {
+    let task = |life: Option<usize>| lives.all[life?].task;
+    for (event, (whose, others)) in events.iter().zip(whose) {
         let at = Instant::from_ns(event.at_ns - start);
         let cpu = CpuId(event.cpu);
         let told = match event.kind {
-            RawKind::Fork => tasks.known(event.pid).map(|task| Event::TaskNew {
-                task,
-                parent: tasks.known(event.other),
+            RawKind::Fork => task(whose).map(|new| Event::TaskNew {
+                task: new,
+                parent: task(others),
             }),
-            RawKind::Exit => tasks.known(event.pid).map(|task| Event::TaskExit { task }),
-            RawKind::Wakeup | RawKind::WakeupNew => {
-                tasks.known(event.pid).map(|task| Event::Wakeup {
-                    task,
-                    to: CpuId(event.other),
-                    since: Duration::ZERO,
-                })
-            }
-            RawKind::Migrate => tasks.known(event.pid).map(|task| Event::Migrate {
+            RawKind::Exit => task(whose).map(|task| Event::TaskExit { task }),
+            RawKind::Wakeup | RawKind::WakeupNew => task(whose).map(|task| Event::Wakeup {
+                task,
+                to: CpuId(event.other),
+                since: Duration::ZERO,
+            }),
+            RawKind::Migrate => task(whose).map(|task| Event::Migrate {
                 task,
                 from: CpuId(event.from),
                 to: CpuId(event.other),
                 reach: reach(&places, event.from, event.other),
             }),
             RawKind::Switch => Some(Event::Switch {
-                prev: tasks.known(event.pid),
+                prev: task(whose),
                 prev_state: match event.left_as {
                     0 => PrevState::Blocked,
-                    1 => PrevState::Exited,
+                    LEFT_EXITED => PrevState::Exited,
                     3 => PrevState::Yielded,
                     _ => PrevState::Preempted,
                 },
-                next: tasks.known(event.other),
+                next: task(others),
             }),
         };
         if let Some(told) = told {
@@ -161,7 +158,7 @@ pub fn replay(events: &[RawEvent], recorder: &mut dyn Recorder) -> Vec<u32> {
             Event::End,
         );
     }
-    tasks.pids
+    tasks.iter().map(|life| life.pid).collect()
 }
 
 fn reach(places: &[topology::Place], from: u32, to: u32) -> MigrationReach {
@@ -173,31 +170,146 @@ fn reach(places: &[topology::Place], from: u32, to: u32) -> MigrationReach {
     }
 }
 
-#[derive(Default)]
-struct Tasks {
-    ids: BTreeMap<u32, TaskId>,
-    pids: Vec<u32>,
+/// What a pid stands for from its fork, or where it is first named, to its last switch.
+struct Life {
+    pid: u32,
+    /// A name is told where a task begins and where it is switched to; the last one is its own.
+    name: String,
+    /// Its number, if it is one of the workload's tasks.
+    task: Option<TaskId>,
 }
 
-impl Tasks {
-    fn known(&self, pid: u32) -> Option<TaskId> {
-        self.ids.get(&pid).copied()
+#[derive(Default)]
+struct Lives {
+    all: Vec<Life>,
+    /// The one that a pid stands for at the moment.
+    current: BTreeMap<u32, usize>,
+    /// Those of the workload's tasks, in the order of their numbers.
+    told: Vec<usize>,
+}
+
+impl Lives {
+    /// The lives of an event's `pid` and, where that is one, of its `other`; to be asked in the order of time.
+    fn of(&mut self, event: &RawEvent) -> (Option<usize>, Option<usize>) {
+        if event.kind == RawKind::Fork {
+            let parent = self.known(event.other);
+            self.current.remove(&event.pid);
+            let child = self.workloads(event.pid);
+            self.all[child].name = event.comm();
+            return (Some(child), Some(parent));
+        }
+        if event.kind != RawKind::Switch {
+            return (Some(self.workloads(event.pid)), None);
+        }
+        let prev = (event.pid != 0).then(|| self.known(event.pid));
+        // It is told to exit before it leaves for the last time.
+        if event.left_as == LEFT_EXITED {
+            self.current.remove(&event.pid);
+        }
+        let next = (event.other != 0).then(|| self.known(event.other));
+        if let Some(next) = next {
+            self.all[next].name = event.comm();
+        }
+        (prev, next)
     }
 
-    fn id(&mut self, pid: u32, comm: &str, recorder: &mut dyn Recorder) -> TaskId {
-        if let Some(known) = self.known(pid) {
-            return known;
+    fn known(&mut self, pid: u32) -> usize {
+        let new = self.all.len();
+        let life = *self.current.entry(pid).or_insert(new);
+        if life == new {
+            self.all.push(Life {
+                pid,
+                name: String::new(),
+                task: None,
+            });
         }
-        let task = TaskId(self.pids.len() as u32);
-        self.pids.push(pid);
-        self.ids.insert(pid, task);
-        let meta = TaskMeta {
-            comm: comm.to_owned(),
-            nice: 0,
-            affinity: CpuSet::all(topology::possible_cpus()),
-            rt_priority: 0,
-        };
-        recorder.define_task(task, &meta);
-        task
+        life
+    }
+
+    /// Whoever is forked, woken or migrated in the events is of the workload: others are not told.
+    fn workloads(&mut self, pid: u32) -> usize {
+        let life = self.known(pid);
+        if self.all[life].task.is_none() {
+            self.all[life].task = Some(TaskId(self.told.len() as u32));
+            self.told.push(life);
+        }
+        life
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: RawKind, pid: u32, other: u32, left_as: u32, name: &str) -> RawEvent {
+        let mut comm = [0; 16];
+        comm[..name.len()].copy_from_slice(name.as_bytes());
+        RawEvent {
+            at_ns: 5,
+            kind,
+            cpu: 0,
+            pid,
+            other,
+            left_as,
+            from: 0,
+            comm,
+        }
+    }
+
+    #[derive(Default)]
+    struct Told {
+        names: Vec<String>,
+        events: Vec<Event>,
+    }
+
+    impl Recorder for Told {
+        fn define_task(&mut self, _: TaskId, meta: &TaskMeta) {
+            self.names.push(meta.comm.clone());
+        }
+
+        fn record(&mut self, _: Instant, _: CpuId, event: Event) {
+            self.events.push(event);
+        }
+    }
+
+    /// Who forks, is switched to before anything else is told of it, and is known by what comes later.
+    #[test]
+    fn a_pid_that_is_used_again_is_another_task() {
+        use RawKind::{Exit, Fork, Switch, Wakeup};
+        let events = [
+            event(Switch, 0, 7, 0, "starter"),
+            event(Fork, 9, 7, 0, "starter"),
+            event(Switch, 7, 9, 0, "first"),
+            event(Exit, 9, 0, 0, ""),
+            event(Switch, 9, 0, 1, ""),
+            event(Wakeup, 7, 0, 0, ""),
+            event(Switch, 0, 7, 0, "starter"),
+            event(Fork, 9, 7, 0, "starter"),
+            event(Switch, 7, 9, 0, "second"),
+            // A stranger, who is told as idle.
+            event(Switch, 9, 8, 2, "stranger"),
+        ];
+        let mut told = Told::default();
+        let pids = replay(&events, &mut told);
+        assert_eq!(pids, [9, 7, 9]);
+        assert_eq!(told.names, ["first", "starter", "second"]);
+        let switches: Vec<_> = told
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Switch { prev, next, .. } => Some((prev.map(|t| t.0), next.map(|t| t.0))),
+                _ => None,
+            })
+            .collect();
+        let (first, starter, second) = (Some(0), Some(1), Some(2));
+        let expected = [
+            (None, starter),
+            (starter, first),
+            (first, None),
+            (None, starter),
+            (starter, second),
+            (second, None),
+        ];
+        assert_eq!(switches, expected);
     }
 }
