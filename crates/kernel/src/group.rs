@@ -1,21 +1,33 @@
 //! A child process with everything it starts, which does not outlive us.
 //!
+//! Who leaves the process group (a daemon) is found, too: orphans become our children, since we ask the kernel for
+//! them (`PR_SET_CHILD_SUBREAPER`). Nothing else that we start has a process group of its own, so one that has is of
+//! a group.
+//!
 //! A small shell waits for the end of a pipe that only we hold open, and then ends the child's
-//! process group, whatever ended us, SIGKILL included.
+//! process group, whatever ended us, SIGKILL included. (It does not find who left the group.)
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getpgrp, getpid};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::error::{At as _, Result};
+
+/// How long orphans may take to be gone. SIGKILL waits for nothing but a system call that cannot be interrupted.
+const ORPHANS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running process group.
 pub struct Group {
@@ -30,6 +42,7 @@ pub struct Group {
 impl Group {
     /// Starts `command` as the head of a process group of its own. If we die, `cleanup` is removed.
     pub fn spawn(command: &mut Command, cleanup: Option<&Path>) -> Result<Group> {
+        ask_for_orphans();
         let program = Path::new(command.get_program()).to_owned();
         let mut child = command.process_group(0).spawn().at(program)?;
         let watchdog = Command::new("/bin/sh")
@@ -50,13 +63,16 @@ impl Group {
             .and_then(rustix::process::Pid::from_raw)
             .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         match watchdog {
-            Ok(watchdog) => Ok(Group {
-                child,
-                pidfd,
-                watchdog,
-                ended: None,
-                stopped: false,
-            }),
+            Ok(watchdog) => {
+                remember(&[child.id(), watchdog.id()]);
+                Ok(Group {
+                    child,
+                    pidfd,
+                    watchdog,
+                    ended: None,
+                    stopped: false,
+                })
+            }
             Err(error) => {
                 let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
                 let _ = child.wait();
@@ -104,7 +120,78 @@ impl Group {
         if self.ended.is_none() {
             self.ended = self.child.wait().ok();
         }
+        forget(&[self.child.id(), self.watchdog.id()]);
+        stop_orphans();
     }
+}
+
+/// Heads and watchdogs of groups that are not stopped yet.
+static HEADS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+fn heads() -> MutexGuard<'static, BTreeSet<u32>> {
+    HEADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn remember(pids: &[u32]) {
+    heads().extend(pids);
+}
+
+fn forget(pids: &[u32]) {
+    heads().retain(|pid| !pids.contains(pid));
+}
+
+fn ask_for_orphans() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // Children that whoever became this program had are none of ours.
+        let strangers: Vec<u32> = orphans()
+            .iter()
+            .map(|pid| pid.as_raw().cast_unsigned())
+            .collect();
+        remember(&strangers);
+        // Refused by no kernel since 3.4; without it only the process group is found.
+        let _ = set_child_subreaper(true);
+    });
+}
+
+/// Ends processes that have become ours because who started them has ended. Their children become ours in turn.
+fn stop_orphans() {
+    let deadline = Instant::now() + ORPHANS_TIMEOUT;
+    loop {
+        let orphans = orphans();
+        if orphans.is_empty() || Instant::now() > deadline {
+            return;
+        }
+        for &orphan in &orphans {
+            let _ = kill(orphan, Signal::SIGKILL);
+        }
+        for &orphan in &orphans {
+            while waitpid(orphan, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive)
+                && Instant::now() < deadline
+            {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+/// Our children that are in another process group and head no group of ours.
+fn orphans() -> Vec<Pid> {
+    let heads = heads();
+    let (us, our_group) = (getpid().as_raw(), getpgrp().as_raw());
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            // The name may hold anything, brackets included: state, parent and group follow its last bracket.
+            let mut words = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
+            let mut number = || words.next()?.parse::<i32>().ok();
+            let (parent, group) = (number()?, number()?);
+            let head = heads.contains(&pid.cast_unsigned());
+            (parent == us && group != our_group && !head).then_some(Pid::from_raw(pid))
+        })
+        .collect()
 }
 
 impl Drop for Group {
@@ -116,10 +203,51 @@ impl Drop for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+
+    /// One group at a time: an orphan is of whatever group is stopped next.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    fn alone() -> MutexGuard<'static, ()> {
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_running(pid: &str) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    }
+
+    /// One that leaves the group and goes on, whether its starter has ended by itself or is stopped.
+    #[test]
+    fn who_leaves_the_group_is_ended_with_it() {
+        let _alone = alone();
+        let dir = tempfile::tempdir().unwrap();
+        let told = dir.path().join("pids");
+        for rest in ["", "sleep 60"] {
+            let mut command = Command::new("/bin/sh");
+            // The daemon starts a process of its own.
+            let daemon = "sleep 61 & echo $! >>$0; echo $$ >>$0; sleep 62";
+            let script = format!("setsid sh -c '{daemon}' $0 & {rest}");
+            command.arg("-c").arg(script).arg(&told);
+            let mut group = Group::spawn(&mut command, None).unwrap();
+            let pids = || fs::read_to_string(&told).unwrap_or_default();
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while (pids().lines().count() < 2 || group.ended().is_none() == rest.is_empty())
+                && Instant::now() < deadline
+            {
+                thread::sleep(Duration::from_millis(10));
+            }
+            assert!(pids().lines().all(is_running), "{}", pids());
+            group.stop();
+            assert_eq!(pids().lines().count(), 2);
+            assert!(!pids().lines().any(is_running), "{}", pids());
+            fs::remove_file(&told).unwrap();
+        }
+    }
 
     #[test]
     fn the_end_of_a_program_is_noticed_at_once() {
+        let _alone = alone();
         let mut group = Group::spawn(&mut Command::new("true"), None).unwrap();
         let started = Instant::now();
         while group.ended().is_none() {
@@ -130,6 +258,7 @@ mod tests {
 
     #[test]
     fn a_group_ends_when_its_owner_does() {
+        let _alone = alone();
         let dir = tempfile::tempdir().unwrap();
         let left = dir.path().join("left");
         std::fs::create_dir(&left).unwrap();
