@@ -252,11 +252,12 @@ fn virtual_machine() -> Vec<Finding> {
         Some(vm::Acceleration::Kvm) => ok("KVM", "boots a kernel here"),
         Some(vm::Acceleration::Emulation) => Finding {
             // Without the file it is tried again.
-            remedy: vm::acceleration_file()
-                .map_or(String::new(), |file| format!("to try again: rm {}", vm::quote_if_needed(&file.to_string_lossy()))),
+            remedy: vm::acceleration_file().map_or(String::new(), |file| {
+                format!("rm {}", vm::quote_if_needed(&file.to_string_lossy()))
+            }),
             ..note(
                 "KVM",
-                "/dev/kvm is there but boots no kernel; machines are emulated, about ten times slower",
+                "/dev/kvm is there but booted no kernel; machines are emulated, about ten times slower. To have it tried again:",
             )
         },
         None if Path::new("/dev/kvm").exists() => {

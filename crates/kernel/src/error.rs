@@ -66,6 +66,9 @@ pub enum Error {
         /// The whole log.
         log: PathBuf,
     },
+    /// Nothing can be measured, whatever the scheduler.
+    #[error("{0}")]
+    Measuring(Box<Error>),
     /// The policy went in, but the kernel does not run it.
     #[error("'{policy}' was loaded, but {problem}")]
     NotAttached {

@@ -418,9 +418,11 @@ mod tests {
     fn what_no_policy_is_to_blame_for_is_told_at_once() {
         let experiment = experiment(&["a", "b"], 3, command());
         let mut run = |_: &Scheduler, _: &Job| {
-            Err(Error::Kernel {
-                reason: "old".to_owned(),
-            })
+            Err(Error::Measuring(Box::new(Error::Rejected {
+                policy: "the measuring programs".to_owned(),
+                reason: "-EPERM".to_owned(),
+                log: "x.log".into(),
+            })))
         };
         assert!(carried_out(&experiment, &mut run).is_err());
         assert!(experiment.warm_up_by(&mut run).is_err());

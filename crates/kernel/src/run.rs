@@ -156,7 +156,7 @@ pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
         // Before the measurement needs what such a kernel may lack, too.
         load::ready()?;
     }
-    let measurement = Measurement::attach(job.want)?;
+    let measurement = attach(job)?;
     let policy = match scheduler.load() {
         // The kernel took it and threw it out before the program began: a run like one that was
         // ended later, and what other runs have measured is kept.
@@ -174,10 +174,14 @@ pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
 /// As [`run`].
 pub fn run_under(policy: &Loaded, job: &Job) -> Result<Outcome> {
     find_program(&job.command)?;
-    let measurement = Measurement::attach(job.want)?;
+    let measurement = attach(job)?;
     let observed = observe(Some(policy), job, measurement)?;
     let exit = (!policy.is_running()).then(|| policy.exit());
     Ok(observed.judge(exit, job))
+}
+
+fn attach(job: &Job) -> Result<Measurement> {
+    Measurement::attach(job.want).map_err(|error| Error::Measuring(Box::new(error)))
 }
 
 /// What there is to judge when a program has ended.
