@@ -218,12 +218,8 @@ fn observe(policy: Option<&Loaded>, job: &Job, mut measurement: Measurement) -> 
         go.write_all(b"go\n").at("the program's standard input")?;
     }
 
-    let mut end = wait(&mut group, &measurement, policy, started, job.timeout)?;
-    // A program may end between an ejection and the next look at the policy; one that records no reason could
-    // not be told from one that was taken out.
-    if policy.is_some_and(|p| !p.is_running()) {
-        end = End::Ejected;
-    }
+    let end = wait(&mut group, &measurement, policy, started, job.timeout)?
+        .under(policy.is_none_or(Loaded::is_running));
     let after = match policy {
         Some(policy) => Reading::take(policy)?,
         None => None,
@@ -258,6 +254,18 @@ enum End {
     Exited(ExitStatus),
     TimedOut,
     Ejected,
+}
+
+impl End {
+    /// A program may end between an ejection and the next look at the policy, and one that records no reason
+    /// could not be told from one that was taken out.
+    fn under(self, policy_is_running: bool) -> End {
+        if policy_is_running {
+            self
+        } else {
+            End::Ejected
+        }
+    }
 }
 
 fn wait(
@@ -408,6 +416,20 @@ mod tests {
         let silent = judge(End::Ejected, Some(Exit::default()), &[], &job);
         assert_eq!(silent.exit, "ejected");
         assert!(silent.message.unwrap().contains("UEI_RECORD"));
+    }
+
+    #[test]
+    fn who_ends_after_its_silent_policy_is_not_done() {
+        let job = Job {
+            command: vec!["true".into()],
+            timeout: Duration::from_secs(1),
+            want: Want::default(),
+        };
+        for (running, expected) in [(true, Outcome::DONE), (false, "ejected")] {
+            let end = End::Exited(ExitStatus::from_raw(0)).under(running);
+            let outcome = judge(end, Some(Exit::default()), &[], &job);
+            assert_eq!(outcome.exit, expected);
+        }
     }
 
     #[test]
