@@ -11,7 +11,7 @@ use schedlab_workload::{ObjectId, ObjectSpec};
 
 use crate::sys::{self, SharedMemory};
 
-/// All objects by their ids, and the gate at which the tasks wait for the start.
+/// All objects by their ids.
 pub struct Objects {
     slots: SharedSlots,
     streams: Vec<Option<Stream>>,
@@ -32,8 +32,6 @@ enum Slot {
     Barrier(UnsafeCell<libc::pthread_barrier_t>),
     Semaphore(UnsafeCell<libc::sem_t>),
     UserLock(AtomicU32),
-    /// A futex word: 0 until the run has begun.
-    Gate(AtomicU32),
     Event {
         mutex: UnsafeCell<libc::pthread_mutex_t>,
         condition: UnsafeCell<libc::pthread_cond_t>,
@@ -54,9 +52,8 @@ unsafe impl Send for SharedSlots {}
 unsafe impl Sync for SharedSlots {}
 
 impl SharedSlots {
-    /// One for each object, and the gate.
     fn new(specs: &[ObjectSpec]) -> io::Result<SharedSlots> {
-        let len = specs.len() + 1;
+        let len = specs.len();
         let memory = SharedMemory::new(std::mem::size_of::<Slot>() * len)?;
         let slots = memory.start().cast::<Slot>();
         for (i, spec) in specs.iter().enumerate() {
@@ -67,8 +64,6 @@ impl SharedSlots {
                 (*slot).initialise(spec)?;
             }
         }
-        // SAFETY: as above.
-        unsafe { slots.add(specs.len()).write(Slot::Gate(AtomicU32::new(0))) };
         Ok(SharedSlots { memory, len })
     }
 
@@ -107,7 +102,7 @@ impl Slot {
     /// Makes glibc's objects usable by several processes. Called once, in place.
     fn initialise(&self, spec: &ObjectSpec) -> io::Result<()> {
         match self {
-            Slot::UserLock(_) | Slot::Gate(_) => Ok(()),
+            Slot::UserLock(_) => Ok(()),
             Slot::Stream { room, .. } => initialise_semaphore(room, 0),
             Slot::Mutex(mutex) => initialise_mutex(mutex),
             Slot::Condition(condition) => initialise_condition(condition),
@@ -539,44 +534,13 @@ impl Objects {
 
     /// Waits for the next notification.
     pub fn suspend(&self, id: ObjectId) {
-        self.await_event(self.slot(id));
-    }
-
-    /// Wakes everybody who waits for a notification.
-    pub fn notify(&self, id: ObjectId) {
-        self.notify_event(self.slot(id));
-    }
-
-    /// Waits for the start of the run; returns at once when it has begun.
-    pub fn wait_at_gate(&self) {
-        let word = self.gate();
-        while word.load(Ordering::Acquire) == 0 {
-            sys::futex_wait(word, 0);
-        }
-    }
-
-    /// Starts the run. Nobody takes a lock on the way out, which would be one after another and on the run's time.
-    pub fn open_gate(&self) {
-        let word = self.gate();
-        word.store(1, Ordering::Release);
-        sys::futex_wake_all(word);
-    }
-
-    fn gate(&self) -> &AtomicU32 {
-        match self.slots.get(self.slots.len - 1) {
-            Slot::Gate(word) => word,
-            _ => unreachable!("the last slot is the gate"),
-        }
-    }
-
-    fn await_event(&self, slot: &Slot) {
         let Slot::Event {
             mutex,
             condition,
             count,
-        } = slot
+        } = self.slot(id)
         else {
-            panic!("no event");
+            panic!("object {} is no event", id.0);
         };
         // SAFETY: mutex and condition are initialised; the count is read with the mutex held.
         unsafe {
@@ -589,16 +553,17 @@ impl Objects {
         }
     }
 
-    fn notify_event(&self, slot: &Slot) {
+    /// Wakes everybody who waits for a notification.
+    pub fn notify(&self, id: ObjectId) {
         let Slot::Event {
             mutex,
             condition,
             count,
-        } = slot
+        } = self.slot(id)
         else {
-            panic!("no event");
+            panic!("object {} is no event", id.0);
         };
-        // SAFETY: as in `await_event`.
+        // SAFETY: as in `suspend`.
         unsafe {
             libc::pthread_mutex_lock(mutex.get());
             *count.get() = (*count.get()).wrapping_add(1);

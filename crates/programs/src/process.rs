@@ -11,7 +11,7 @@ use schedlab_workload::{Counters, ObjectSpec, SchedClass, TaskSpec, Workload};
 use serde::{Deserialize, Serialize};
 
 use crate::objects::Objects;
-use crate::sys::{self, Child};
+use crate::sys::{self, Child, Tell};
 use crate::thread::{Process, Run, forks_processes, held};
 use crate::{End, Options, ProgramError, Report};
 
@@ -190,8 +190,9 @@ fn start(run: &Run, nr_tasks: u32, processes: &Processes) -> Result<(), ProgramE
         }
         std::thread::sleep(Duration::from_micros(200));
     }
+    sys::tell(Tell::Begun);
     run.board().start_ns.store(sys::monotonic_ns(), Relaxed);
-    run.objects.open_gate();
+    run.board().open_gate();
     Ok(())
 }
 
@@ -285,6 +286,7 @@ fn child(
     plan: Plan,
     mut writer: impl Write,
 ) {
+    sys::tell(Tell::Starter);
     let process = Arc::new(Process {
         run: Arc::clone(run),
         address_space,
@@ -321,6 +323,7 @@ fn wait_for_end(process: &Process, plan: Plan) {
             let passed = Duration::from_nanos(process.run.now().ns());
             let left = plan.end_after().saturating_sub(passed);
             if left.is_zero() {
+                sys::tell(Tell::Over);
                 return;
             }
             let waited = process.changed.wait_timeout(live, left);

@@ -246,6 +246,29 @@ pub fn die_with_parent(parent: i32) {
     }
 }
 
+/// What a process tells by the name of its first thread, so that whoever measures the workload in the kernel sees
+/// it at that very moment; `measure.h` of schedlab-kernel has the same names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tell {
+    /// It only starts tasks and awaits them.
+    Starter,
+    /// All tasks are there and may begin; told by the first process.
+    Begun,
+    /// The time is over, it stops its tasks.
+    Over,
+}
+
+/// Tells it; called by the first thread.
+pub fn tell(what: Tell) {
+    let name = match what {
+        Tell::Starter => c"load:starter",
+        Tell::Begun => c"load:begun",
+        Tell::Over => c"load:over",
+    };
+    // SAFETY: the kernel copies the name, which ends with a zero.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
 /// A child process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Child(libc::pid_t);

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use schedlab_trace::{CpuSet, Instant};
@@ -34,12 +35,29 @@ unsafe impl Sync for Run {}
 pub struct Board {
     /// Tasks that wait at the gate.
     pub ready: AtomicU32,
+    /// 1: the gate is open.
+    pub open: AtomicU32,
     /// When the run began, in ns of CLOCK_MONOTONIC.
     pub start_ns: AtomicU64,
     /// When its measured part began, in ns since then.
     pub begun_ns: AtomicU64,
     /// Tasks created so far: the next one's number.
     pub created: AtomicU32,
+}
+
+impl Board {
+    /// A bare futex: who is woken goes on, and meets nobody at a lock.
+    fn wait_at_gate(&self) {
+        self.ready.fetch_add(1, Relaxed);
+        while self.open.load(Acquire) == 0 {
+            sys::futex_wait(&self.open, 0);
+        }
+    }
+
+    pub fn open_gate(&self) {
+        self.open.store(1, Release);
+        sys::futex_wake_all(&self.open);
+    }
 }
 
 impl Run {
@@ -211,8 +229,7 @@ impl Process {
         let run = &*self.run;
         settings.apply(run)?;
         if first {
-            run.board().ready.fetch_add(1, Relaxed);
-            run.objects.wait_at_gate();
+            run.board().wait_at_gate();
             self.tell_start();
         }
         if settings.start > run.now() {
