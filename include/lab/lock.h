@@ -43,6 +43,7 @@ const volatile enum lab_lock_kind lab_lock_kind = LAB_LOCK_TAS;
 struct lab_lock {
 	u32 word;			/* tas: LAB_TAS_HELD, and how many wait times LAB_TAS_WAITER */
 	arena_spinlock_t queued;
+	enum lab_lock_class class;
 	u64 taken_ns;			/* when the holder took it; the holder's */
 } __attribute__((aligned(LAB_CACHELINE)));
 
@@ -129,6 +130,12 @@ in_vain:
 	return false;
 }
 
+/* Whether the lock guards a run queue; others are in no count, as in the virtual kernel. */
+static __always_inline bool lab_lock_counts(lab_lock_t *lock)
+{
+	return lock->class <= LAB_LOCK_CLASS_DSQ;
+}
+
 static __always_inline bool lab_lock_acquire(lab_lock_t *lock)
 {
 	u64 asked = 0, taken;
@@ -151,6 +158,8 @@ static __always_inline bool lab_lock_acquire(lab_lock_t *lock)
 	}
 	taken = bpf_ktime_get_ns();
 	lock->taken_ns = taken;
+	if (!lab_lock_counts(lock))
+		return true;
 	lab_count(LAB_LOCK_ACQUISITIONS, 1);
 	if (contended) {
 		lab_count(LAB_LOCK_CONTENDED, 1);
@@ -184,24 +193,25 @@ static __always_inline bool lab_trylock(lab_lock_t *lock)
 	} else {
 		taken = lab_tas_trylock(lock);
 	}
-	if (taken) {
+	if (taken)
 		lock->taken_ns = bpf_ktime_get_ns();
-		lab_count(LAB_LOCK_ACQUISITIONS, 1);
-	} else {
-		lab_count(LAB_LOCK_TRY_FAILURES, 1);
-	}
+	if (lab_lock_counts(lock))
+		lab_count(taken ? LAB_LOCK_ACQUISITIONS : LAB_LOCK_TRY_FAILURES, 1);
 	return taken;
 }
 
 static __always_inline void lab_unlock(lab_lock_t *lock)
 {
 	u64 held = bpf_ktime_get_ns() - lock->taken_ns;
+	bool counts = lab_lock_counts(lock);
 
 	if (lab_lock_kind == LAB_LOCK_QUEUED) {
 		arena_spin_unlock(&lock->queued);
 	} else {
 		lab_tas_unlock(lock);
 	}
+	if (!counts)
+		return;
 	lab_count(LAB_LOCK_HOLD_NS, held);
 	lab_count_max(LAB_LOCK_HOLD_NS_MAX, held);
 }
@@ -210,6 +220,7 @@ static __always_inline void lab_lock_init(lab_lock_t *lock, enum lab_lock_class 
 {
 	lock->word = 0;
 	lock->queued.val.counter = 0;
+	lock->class = class;
 }
 
 #else /* !__bpf__ */

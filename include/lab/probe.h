@@ -24,7 +24,7 @@ enum lab_probe {
 
 	LAB_SCHEDULES = LAB_NR_SHARED,	/* choices made under the lock */
 	LAB_LATE_MASKS,		/* chosen, then found not allowed on the CPU */
-	LAB_LOCK_ACQUISITIONS,
+	LAB_LOCK_ACQUISITIONS,	/* of locks of run queues, as all that follow */
 	LAB_LOCK_CONTENDED,	/* acquisitions that found the lock held */
 	LAB_LOCK_TRY_FAILURES,
 	LAB_LOCK_HOLD_NS,	/* sum */
