@@ -24,7 +24,7 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schedlab_measure
 
 /// As in `measure.h`.
 const HIST_STEP_BITS: u32 = 7;
-const SERVICE_UNIT: f64 = 10_000.0;
+const SERVICE_UNIT: f64 = (1 << 24) as f64;
 const MAX_CPUS: usize = 1024;
 
 /// Bytes of the ring buffer where events are streamed.
@@ -35,7 +35,8 @@ const RING_BYTES: u32 = 64 << 20;
 pub struct Want {
     /// Keep every event besides counting.
     pub events: bool,
-    /// The first process only starts the workload and waits for it, and is left out of fairness.
+    /// The command is the program of a workload: counting begins when its tasks may begin, and processes
+    /// that only start and await tasks are left out.
     pub root_is_starter: bool,
 }
 
@@ -144,7 +145,9 @@ impl Measurement {
         let places = topology::places();
         set("stream", vec![u8::from(want.events)]);
         set("nr_cpus", (places.len() as u32).to_ne_bytes().into());
-        set("count_root", vec![u8::from(!want.root_is_starter)]);
+        let online = topology::online().len().max(1) as u32;
+        set("nr_online", online.to_ne_bytes().into());
+        set("tells", vec![u8::from(want.root_is_starter)]);
         set("weights", words((-20..20).map(weight::of_nice)));
         let placed = places.iter().take(MAX_CPUS);
         set(
@@ -198,7 +201,15 @@ impl Measurement {
                 attached.insert(name);
             }
         }
-        for needed in ["on_switch", "on_wakeup", "on_fork", "on_exec", "on_exit"] {
+        for needed in [
+            "on_switch",
+            "on_waking",
+            "on_wakeup",
+            "on_fork",
+            "on_exec",
+            "on_rename",
+            "on_exit",
+        ] {
             if !attached.contains(needed) {
                 return Err(Error::Kernel {
                     reason: format!("it does not let '{needed}' attach to its tracepoint"),
@@ -218,7 +229,7 @@ impl Measurement {
         })
     }
 
-    /// Begins to count what `root_pid` and its descendants do, from its next `execve` on.
+    /// Begins to follow what `root_pid` and its descendants do, from its next `execve` on.
     ///
     /// # Errors
     /// A map cannot be written.
@@ -308,8 +319,11 @@ impl Measurement {
         let cpus = per_cpu(&self.object, "counters")?
             .and_then(|entries| entries.into_iter().next())
             .unwrap_or_default();
-        let histogram = self.histogram()?;
         let lost = self.layout.sum(&cpus, "lost");
+        let histogram = match lost {
+            0 => self.histogram()?,
+            _ => Vec::new(),
+        };
         let measures = self.measures(&cpus, &histogram, ended_ns)?;
         let mut events = self
             .events
@@ -350,6 +364,7 @@ impl Measurement {
         let max = |name: &str| self.layout.max(cpus, name);
         let bss = self.bss()?;
         let time = |name: &str| number(&bss, self.bss_variable(name).offset, 8);
+        let (began, over, done) = (time("began_ns"), time("over_ns"), time("done_ns"));
         let (exec, exit) = (time("root_exec_ns"), time("root_exit_ns"));
         if exec > 0 && exit >= exec {
             m.int("makespan_ns", exit - exec);
@@ -357,6 +372,10 @@ impl Measurement {
         if sum("lost") > 0 {
             // Every counter may miss something, and it is not known which.
             m.int("lost_records", sum("lost"));
+            return Ok(m);
+        }
+        if began == 0 {
+            // It ended before there was anything to count.
             return Ok(m);
         }
         m.int("schedule.picked_elsewhere", sum("elsewhere"));
@@ -427,16 +446,19 @@ impl Measurement {
             );
             m.int("wakeup.latency_ns_max", longest);
         }
-        let (idle, all) = self.idle(cpus, ended_ns);
+        // As ended() in measure.bpf.c; what was stopped has no end of its own.
+        let ends = [over, done, exit, ended_ns];
+        let end = ends.into_iter().find(|&ns| ns > 0).unwrap_or(began);
+        let (idle, all) = self.idle(cpus, began, end);
         m.percent("cpu.idle_pct", idle, all);
         let tasks = sum("tasks_ended") as f64;
-        let (total, squares) = (sum("service_sum") as f64, sum("service_squares") as f64);
+        let total = sum("service_sum") as f64 / SERVICE_UNIT;
+        let words = f64::from(u32::MAX) + 1.0;
+        let squares =
+            sum("service_squares_high") as f64 * words + sum("service_squares_low") as f64;
         if squares > 0.0 {
-            let unit = SERVICE_UNIT;
-            m.float(
-                "fairness.jain",
-                (total / unit) * (total / unit) / (tasks * squares / (unit * unit)),
-            );
+            let squares = squares / (SERVICE_UNIT * SERVICE_UNIT);
+            m.float("fairness.jain", total * total / (tasks * squares));
         }
         Ok(m)
     }
@@ -445,10 +467,11 @@ impl Measurement {
         programs.iter().all(|p| self.attached.contains(*p))
     }
 
-    /// Idle time and all time of the CPUs that are online.
-    fn idle(&self, cpus: &[Vec<u8>], ended_ns: u64) -> (u64, u64) {
-        let window = ended_ns.saturating_sub(self.began_ns);
+    /// Idle time and all time of the CPUs that are online, in the part of the run that counts.
+    fn idle(&self, cpus: &[Vec<u8>], began: u64, end: u64) -> (u64, u64) {
+        let window = end.saturating_sub(began);
         let jiffies = idle_jiffies();
+        let since_attached = monotonic_ns().saturating_sub(self.began_ns);
         let of = |name: &str, cpu: usize| {
             let (offset, size) = self.layout.offset(name);
             cpus.get(cpu).map_or(0, |bytes| number(bytes, offset, size))
@@ -458,14 +481,14 @@ impl Measurement {
         for &cpu in &online {
             let cpu = cpu as usize;
             let last = of("last_switch_ns", cpu);
-            let rest = ended_ns.saturating_sub(last);
             if last > self.began_ns {
+                let rest = end.saturating_sub(last.max(began));
                 idle += of("idle_ns", cpu) + if of("idle_now", cpu) != 0 { rest } else { 0 };
             } else {
                 // It never switched: it idled or ran one task all along. The tick knows which.
                 let before = self.idle_jiffies.get(cpu).copied().unwrap_or(0);
                 let ticks = jiffies.get(cpu).map_or(0, |now| now.saturating_sub(before));
-                let half = window / 2 / (1_000_000_000 / JIFFIES_PER_S);
+                let half = since_attached / 2 / (1_000_000_000 / JIFFIES_PER_S);
                 if ticks > half {
                     idle += window;
                 }
@@ -566,6 +589,22 @@ mod tests {
             next = high + 1;
         }
         assert_eq!(next, 1 << 40);
+    }
+
+    /// The names by which a workload's program tells what it does are written down twice.
+    #[test]
+    fn names_are_those_of_the_workloads_program() {
+        let header = include_str!("bpf/measure.h");
+        let program = include_str!("../../programs/src/sys.rs");
+        let names: Vec<&str> = header
+            .lines()
+            .filter(|line| line.starts_with("#define NAME_"))
+            .filter_map(|line| line.split('"').nth(1))
+            .collect();
+        assert_eq!(names.len(), 3);
+        for name in names {
+            assert!(program.contains(&format!("c\"{name}\"")), "{name}");
+        }
     }
 
     #[test]

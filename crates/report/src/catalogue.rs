@@ -183,7 +183,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "wakeup.latency_ns_p50",
         "ns",
-        "time from the decision to wake a sleeping task (no new one; sched_waking) until it runs: median. Waits that the end of the run cuts off are in none of these; see wakeup.unfinished_ns_max",
+        "time from the decision to wake a sleeping task (sched_waking; no new task) until it runs: median. Waits that the end of the run cuts off are in none of these; see wakeup.unfinished_ns_max",
     ),
     entry(
         "wakeup.latency_ns_p90",

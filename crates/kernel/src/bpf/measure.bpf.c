@@ -2,7 +2,11 @@
 /*
  * Measures what a scheduler does to a workload, from the kernel's own tracepoints.
  *
- * The workload is the process that the runner names in root_pid and everything it starts.
+ * The workload is the process that the runner names in root_pid and everything it starts. What
+ * tasks do is followed from its execve on. It counts from there, too, if it is any command; if it
+ * is the program of one of our workloads, from when that says that all its tasks may begin, and
+ * without the tasks that only start and await others.
+ *
  * Counters are kept per CPU, so that measuring shares no cache line between CPUs but those of the
  * number of runnable tasks and of who waits; events are streamed only where the runner asks for them.
  */
@@ -13,10 +17,11 @@ char _license[] SEC("license") = "GPL";
 
 /* Whether events are written to the ring buffer. */
 const volatile bool stream;
-/* How many possible CPUs there are. */
+/* How many possible CPUs there are, and how many of them are online. */
 const volatile u32 nr_cpus = 1;
-/* Whether the first process is part of the workload, or only starts and awaits it. */
-const volatile bool count_root = true;
+const volatile u32 nr_online = 1;
+/* Whether the first process is the program of a workload, which tells by names what it does. */
+const volatile bool tells;
 /* Load weights by nice level from -20 on. */
 const volatile u32 weights[40];
 const volatile struct place places[MAX_CPUS];
@@ -25,24 +30,34 @@ const volatile struct place places[MAX_CPUS];
 u32 root_pid;
 /* Counting begins when the runner sets this. */
 bool counting;
-/* The first process' execve and exit; 0: not yet. */
+/* The first process' execve and the end of its last thread; 0: not yet. */
 u64 root_exec_ns;
 u64 root_exit_ns;
+/* From when on things count; 0: not yet. */
+u64 began_ns;
+/* When a workload stopped its tasks because its time was over: nothing counts from then on. */
+u64 over_ns;
+/* When a workload's last task ended. */
+u64 done_ns;
 
-/* Of each task of the workload. */
+/* Of each task of the workload. Times are of what happened since began_ns. */
 struct task_note {
-	u64 since_ns;	/* when it became what it is: running, waiting to run, or neither */
-	u64 ran_ns;	/* on a CPU */
+	u64 since_ns;	/* up to when it was charged for what it is: running, waiting to run, or neither */
+	u64 served;	/* CPU time times 1024 / weight, in 1 / SERVED_UNIT ns */
 	u64 wanted_ns;	/* runnable, running included */
+	u64 waking_ns;	/* when somebody last decided to wake it */
 	u32 last_cpu;
+	/* Which element of waits_of counts this task; 0: none. */
+	u32 counted_at;
+	bool starter;	/* only starts and awaits tasks: it is in no count */
+	bool begun;	/* seen since began_ns */
+	bool fresh;	/* did not run at began_ns: its first wakeup is like that of a new task */
 	bool ran;	/* has been on a CPU */
 	bool running;
 	bool waiting;	/* runnable and not running */
 	bool woken;	/* waiting since a wakeup from sleep */
 	bool yielding;	/* inside sched_yield() */
 	bool runnable;	/* counted in nr_runnable */
-	/* Which element of waits_of counts this task; 0: none. */
-	u32 counted_at;
 };
 
 struct {
@@ -81,18 +96,23 @@ struct {
 
 /*
  * Tasks of the workload that wait, by the CPUs they may run on and by prio (the lower, the better;
- * 0 to 139 as in the kernel). Row 0: every CPU; row n + 1: CPU n alone. Others are not counted.
- * Neither are those of the worst prio seen so far, whom nobody can start before wrongly: where all
- * have the same, CPUs write nothing here.
+ * 0 to 139 as in the kernel). Row 0: every CPU that is online; row n + 1: CPU n alone. Others are
+ * not counted.
  */
 enum { PRIOS = 140, WAIT_ROWS = MAX_CPUS + 1, PRIO_WORDS = 3 };
 u32 waits_of[WAIT_ROWS * PRIOS] SEC(".bss.waits");
 /* Bit p % 64 of word p / 64: a task of that prio was counted. */
 u64 prios_seen[PRIO_WORDS] SEC(".bss.waits");
-u32 worst_prio SEC(".bss.waits");
 
 /* Runnable tasks of the workload, running ones included. */
 u64 nr_runnable SEC(".bss.waits");
+/* Tasks of the workload that have not ended. */
+u64 nr_live SEC(".bss.waits");
+
+/* What the program of a workload calls itself to tell what it does: crates/programs/src/sys.rs. */
+static const char starts_tasks[] = NAME_STARTER;
+static const char tasks_begin[] = NAME_BEGUN;
+static const char time_is_over[] = NAME_OVER;
 
 extern struct rq runqueues __ksym __weak;
 
@@ -108,9 +128,65 @@ static struct task_note *note_of(struct task_struct *p)
 	return bpf_task_storage_get(&notes, p, NULL, 0);
 }
 
+/* Whether what happens now is counted. */
+static bool counts(void)
+{
+	return began_ns && !over_ns;
+}
+
+/* Whether it is counted for the task of @note. */
+static bool counts_for(struct task_note *note)
+{
+	return note && !note->starter && counts();
+}
+
+/* Until when idle time counts, as far as that is known; 0: not yet. */
+static u64 ended(void)
+{
+	if (over_ns)
+		return over_ns;
+	return done_ns ?: root_exit_ns;
+}
+
+/* The part of a time from @since to @until in which things count. */
+static u64 counted_ns(u64 since, u64 until, u64 end)
+{
+	if (!began_ns)
+		return 0;
+	if (since < began_ns)
+		since = began_ns;
+	if (end && until > end)
+		until = end;
+	return until > since ? until - since : 0;
+}
+
+/* @ns of CPU time of @p by its weight. */
+static u64 served(struct task_struct *p, u64 ns)
+{
+	u32 nice = p->static_prio - 100;
+	u64 weight = nice < 40 ? weights[nice] : 0;
+
+	if (!weight)
+		return 0;
+	/* Without a product that overflows within a month. */
+	return ns / weight * SERVED_UNIT * 1024 + ns % weight * SERVED_UNIT * 1024 / weight;
+}
+
+/* Adds up what it was until @now. */
+static void charge(struct task_struct *p, struct task_note *note, u64 now)
+{
+	u64 ns = counted_ns(note->since_ns, now, over_ns);
+
+	if (note->running)
+		note->served += served(p, ns);
+	if (note->running || note->waiting)
+		note->wanted_ns += ns;
+	note->since_ns = now;
+}
+
 static void becomes_runnable(struct task_note *note)
 {
-	if (note->runnable)
+	if (note->runnable || note->starter)
 		return;
 	note->runnable = true;
 	__sync_fetch_and_add(&nr_runnable, 1);
@@ -122,6 +198,22 @@ static void is_runnable_no_more(struct task_note *note)
 		return;
 	note->runnable = false;
 	__sync_fetch_and_add(&nr_runnable, -1);
+}
+
+static void ends(u64 now)
+{
+	if (__sync_fetch_and_add(&nr_live, -1) == 1 && tells && began_ns)
+		done_ns = now;
+}
+
+/* Before anything that happens to a task: the first time that it counts. */
+static void begins(struct task_note *note)
+{
+	if (note->begun || !began_ns)
+		return;
+	note->begun = true;
+	note->fresh = !note->runnable;
+	note->ran = note->running;
 }
 
 /* A switch finds this many; the task that leaves is not removed yet. */
@@ -139,15 +231,9 @@ static void begins_to_wait(struct task_struct *p, struct task_note *note)
 {
 	u32 prio = p->prio, row, at;
 
-	if (note->counted_at || prio >= PRIOS)
+	if (note->counted_at || note->starter || prio >= PRIOS)
 		return;
-	/* A race of two CPUs costs at most the next few waits. */
-	if (prio >= worst_prio) {
-		if (prio > worst_prio)
-			worst_prio = prio;
-		return;
-	}
-	if (p->nr_cpus_allowed >= nr_cpus)
+	if (p->nr_cpus_allowed >= nr_online)
 		row = 0;
 	else if (p->nr_cpus_allowed == 1 && p->thread_info.cpu < MAX_CPUS)
 		row = p->thread_info.cpu + 1;
@@ -243,6 +329,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		c->lost++;
 		return 0;
 	}
+	__sync_fetch_and_add(&nr_live, 1);
 	e = new_event(c, EVENT_FORK, bpf_ktime_get_ns());
 	if (e) {
 		e->pid = child->pid;
@@ -262,61 +349,89 @@ int BPF_PROG(on_exec, struct task_struct *p)
 {
 	struct cpu_counters *c = mine();
 	struct task_note *note;
+	u64 now;
 
-	if (!c || !root_pid || p->tgid != root_pid)
+	if (!c || !root_pid || p->tgid != root_pid || root_exec_ns)
 		return 0;
-	if (!root_exec_ns)
-		root_exec_ns = bpf_ktime_get_ns();
+	now = bpf_ktime_get_ns();
+	root_exec_ns = now;
 	note = bpf_task_storage_get(&notes, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (note)
-		becomes_runnable(note);
-	else
+	if (!note) {
 		c->lost++;
+		return 0;
+	}
+	note->since_ns = now;
+	note->ran = true;
+	note->running = true;
+	note->last_cpu = bpf_get_smp_processor_id();
+	if (tells) {
+		note->starter = true;
+		return 0;
+	}
+	note->begun = true;
+	began_ns = now;
+	becomes_runnable(note);
+	__sync_fetch_and_add(&nr_live, 1);
 	return 0;
 }
 
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(on_exit, struct task_struct *p)
+/*
+ * The program of a workload tells by the names that its processes take what no other event shows:
+ * which of them only start and await tasks, when the tasks may begin, and when it stops them.
+ */
+SEC("tp_btf/task_rename")
+int BPF_PROG(on_rename, struct task_struct *p, const char *comm)
 {
-	struct cpu_counters *c = mine();
 	struct task_note *note;
-	struct event *e;
-	u64 now, ran, wanted, service;
-	u32 nice;
+	char name[16] = {};
+	u64 now;
 
-	if (!c)
+	if (!counting || !tells || p->pid != p->tgid)
 		return 0;
 	note = note_of(p);
 	if (!note)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (p->pid == root_pid)
-		root_exit_ns = now;
-	ran = note->ran_ns;
-	wanted = note->wanted_ns;
-	if (note->running) {
-		ran += now - note->since_ns;
-		wanted += now - note->since_ns;
-	}
-	nice = p->static_prio - 100;
-	/* Real-time tasks are outside of fairness. */
-	if (wanted && p->normal_prio >= 100 && nice < 40 && weights[nice] &&
-	    (count_root || p->pid != root_pid)) {
-		/* Both times in µs, so that no product overflows within a year. */
-		service = (ran / 1000) * SERVICE_UNIT / (wanted / 1000 + 1) * 1024 / weights[nice];
-		c->tasks_ended++;
-		c->service_sum += service;
-		c->service_squares += service * service;
-	}
-	e = new_event(c, EVENT_EXIT, now);
-	if (e) {
-		e->pid = p->pid;
-		bpf_ringbuf_submit(e, 0);
+	bpf_probe_read_kernel_str(name, sizeof(name), comm);
+	if (!bpf_strncmp(name, sizeof(starts_tasks), starts_tasks)) {
+		if (note->starter)
+			return 0;
+		is_runnable_no_more(note);
+		note->starter = true;
+		ends(now);
+	} else if (!bpf_strncmp(name, sizeof(tasks_begin), tasks_begin)) {
+		if (p->pid == root_pid && !began_ns)
+			began_ns = now;
+	} else if (!bpf_strncmp(name, sizeof(time_is_over), time_is_over)) {
+		if (began_ns && !over_ns)
+			over_ns = now;
 	}
 	return 0;
 }
 
-static int woken(struct task_struct *p, u32 kind)
+/* What a task that ends got of the time that it wanted, in 1 / SERVICE_UNIT. */
+static void count_service(struct cpu_counters *c, struct task_note *note)
+{
+	u64 got = note->served, wanted = note->wanted_ns, service, square;
+
+	if (!wanted)
+		return;
+	/* Days need no nanoseconds, and the products must not overflow. */
+	if (wanted >> 44) {
+		wanted >>= 12;
+		got >>= 12;
+	}
+	service = got / wanted * (SERVICE_UNIT / SERVED_UNIT) +
+		  got % wanted * (SERVICE_UNIT / SERVED_UNIT) / wanted;
+	square = service * service;
+	c->tasks_ended++;
+	c->service_sum += service;
+	c->service_squares_high += square >> 32;
+	c->service_squares_low += (u32)square;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *p)
 {
 	struct cpu_counters *c = mine();
 	struct task_note *note;
@@ -329,16 +444,93 @@ static int woken(struct task_struct *p, u32 kind)
 	if (!note)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (kind == EVENT_WAKEUP)
-		c->wakeups++;
+	begins(note);
+	charge(p, note, now);
+	/* Real-time tasks are outside of fairness. */
+	if (began_ns && !note->starter && p->normal_prio >= 100)
+		count_service(c, note);
+	if (!note->starter)
+		ends(now);
+	/* Its first thread may end long before the others. */
+	if (p->tgid == root_pid && !p->signal->live.counter)
+		root_exit_ns = now;
+	e = over_ns ? NULL : new_event(c, EVENT_EXIT, now);
+	if (e) {
+		e->pid = p->pid;
+		bpf_ringbuf_submit(e, 0);
+	}
+	return 0;
+}
+
+/* Its weight and its priority are about to change. */
+SEC("fentry/set_user_nice")
+int BPF_PROG(on_nice, struct task_struct *p)
+{
+	struct task_note *note;
+
+	if (!counting || over_ns)
+		return 0;
+	note = note_of(p);
+	if (!note)
+		return 0;
+	begins(note);
+	charge(p, note, bpf_ktime_get_ns());
+	waits_no_more(note);
+	return 0;
+}
+
+SEC("fexit/set_user_nice")
+int BPF_PROG(after_nice, struct task_struct *p)
+{
+	struct task_note *note;
+
+	if (!counting || over_ns)
+		return 0;
+	note = note_of(p);
+	if (note && note->waiting)
+		begins_to_wait(p, note);
+	return 0;
+}
+
+/* Somebody decides to wake it. sched_wakeup follows once it is runnable, maybe on another CPU. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *p)
+{
+	struct task_note *note;
+
+	if (!counting || over_ns)
+		return 0;
+	note = note_of(p);
+	if (!note)
+		return 0;
+	begins(note);
+	note->waking_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static int woken(struct task_struct *p, u32 kind)
+{
+	struct cpu_counters *c = mine();
+	struct task_note *note;
+	struct event *e;
+	u64 now;
+
+	if (!c || over_ns)
+		return 0;
+	note = note_of(p);
+	if (!note)
+		return 0;
+	now = bpf_ktime_get_ns();
+	begins(note);
 	becomes_runnable(note);
 	/* One that is woken before it has left its CPU does not wait. */
 	if (!note->running && !note->waiting) {
 		note->waiting = true;
-		note->woken = kind == EVENT_WAKEUP;
+		note->woken = kind == EVENT_WAKEUP && !note->fresh;
 		note->since_ns = now;
 		begins_to_wait(p, note);
 	}
+	note->fresh = false;
 	e = new_event(c, kind, now);
 	if (e) {
 		e->pid = p->pid;
@@ -365,11 +557,19 @@ int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 {
 	struct cpu_counters *c = mine();
 	u32 from = p->thread_info.cpu, to = dest_cpu;
+	struct task_note *note;
 	struct event *e;
 
-	if (!c || !note_of(p))
+	if (!c || over_ns)
 		return 0;
-	if (from < MAX_CPUS && to < MAX_CPUS) {
+	note = note_of(p);
+	if (!note)
+		return 0;
+	begins(note);
+	/* Where a task begins is no migration. */
+	if (!counts_for(note) || note->fresh) {
+		/* Told, but not counted. */
+	} else if (from < MAX_CPUS && to < MAX_CPUS) {
 		const volatile struct place *a, *b;
 
 		/* The verifier loses the comparison; the compiler must not drop the masks for it. */
@@ -425,89 +625,111 @@ int BPF_PROG(after_yield)
 	return 0;
 }
 
+/* How the task of @note leaves its CPU. */
+static enum left_as left_as(struct task_note *note, bool preempted, u32 state)
+{
+	if (preempted || (!state && !note->yielding))
+		return LEFT_PREEMPTED;
+	if (!state)
+		return LEFT_YIELDED;
+	/* TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE: kernel's include/linux/sched.h */
+	return state & (0x80 | 0x10 | 0x20) ? LEFT_EXITED : LEFT_BLOCKED;
+}
+
+static void leaves(struct cpu_counters *c, struct task_struct *p, struct task_note *note,
+		   enum left_as left, u64 now)
+{
+	charge(p, note, now);
+	note->running = false;
+	note->woken = false;
+	note->waiting = left == LEFT_PREEMPTED || left == LEFT_YIELDED;
+	if (note->waiting)
+		begins_to_wait(p, note);
+	else
+		is_runnable_no_more(note);
+	if (!counts_for(note))
+		return;
+	if (!note->waiting)
+		c->switches_voluntary++;
+	else
+		c->switches_involuntary++;
+	if (left == LEFT_YIELDED)
+		c->switches_yielded++;
+}
+
+static void count_latency(struct cpu_counters *c, u64 ns)
+{
+	u32 bucket = bucket_of(ns);
+	u64 *count = bpf_map_lookup_elem(&wakeup_latency, &bucket);
+
+	c->latency_count++;
+	c->latency_sum_ns += ns;
+	if (ns > c->latency_max_ns)
+		c->latency_max_ns = ns;
+	if (count)
+		(*count)++;
+	else
+		c->lost++;
+}
+
+static void starts(struct cpu_counters *c, struct task_struct *p, struct task_note *note, u64 now)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	charge(p, note, now);
+	waits_no_more(note);
+	if (counts_for(note)) {
+		c->switches_in++;
+		if (better_one_waits(p->prio, cpu))
+			c->inversions++;
+		if (note->ran && note->last_cpu != cpu)
+			c->elsewhere++;
+		if (note->woken)
+			count_latency(c, now - note->waking_ns);
+	}
+	note->last_cpu = cpu;
+	note->ran = true;
+	note->running = true;
+	note->waiting = false;
+	note->woken = false;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
 {
 	struct cpu_counters *c = mine();
 	struct task_note *from, *to;
-	u32 left = LEFT_BLOCKED;
+	enum left_as left = LEFT_BLOCKED;
 	struct event *e;
-	u64 now, waited;
-	u32 bucket;
-	u64 *count;
+	u64 now;
 
 	if (!c)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (!prev->pid)
-		c->idle_ns += now - c->last_switch_ns;
+		c->idle_ns += counted_ns(c->last_switch_ns, now, ended());
 	c->last_switch_ns = now;
 	c->idle_now = !next->pid;
-	if (next->pid)
+	if (over_ns)
+		return 0;
+	if (next->pid && counts())
 		c->switches_all++;
 
 	from = prev->pid ? note_of(prev) : NULL;
 	to = next->pid ? note_of(next) : NULL;
-	if (from) {
+	if (from)
+		begins(from);
+	if (to)
+		begins(to);
+	if (counts_for(from) || counts_for(to))
 		count_runnable(c);
-		if (from->running) {
-			from->ran_ns += now - from->since_ns;
-			from->wanted_ns += now - from->since_ns;
-		}
-		from->running = false;
-		from->waiting = preempt || !prev_state;
-		from->woken = false;
-		from->since_ns = now;
-		if (from->waiting)
-			begins_to_wait(prev, from);
-		if (preempt || !prev_state) {
-			c->switches_involuntary++;
-			left = LEFT_PREEMPTED;
-			if (from->yielding && !preempt) {
-				c->switches_yielded++;
-				left = LEFT_YIELDED;
-			}
-		} else {
-			is_runnable_no_more(from);
-			c->switches_voluntary++;
-			/* TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE: kernel's include/linux/sched.h */
-			if (prev_state & (0x80 | 0x10 | 0x20))
-				left = LEFT_EXITED;
-		}
+	if (from) {
+		left = left_as(from, preempt, prev_state);
+		leaves(c, prev, from, left, now);
 	}
-	if (to) {
-		u32 cpu = bpf_get_smp_processor_id();
-
-		c->switches_in++;
-		if (!from)
-			count_runnable(c);
-		waits_no_more(to);
-		if (better_one_waits(next->prio, cpu))
-			c->inversions++;
-		if (to->ran && to->last_cpu != cpu)
-			c->elsewhere++;
-		waited = to->waiting ? now - to->since_ns : 0;
-		to->wanted_ns += waited;
-		to->since_ns = now;
-		to->last_cpu = cpu;
-		to->ran = true;
-		to->running = true;
-		to->waiting = false;
-		if (to->woken) {
-			to->woken = false;
-			c->latency_count++;
-			c->latency_sum_ns += waited;
-			if (waited > c->latency_max_ns)
-				c->latency_max_ns = waited;
-			bucket = bucket_of(waited);
-			count = bpf_map_lookup_elem(&wakeup_latency, &bucket);
-			if (count)
-				(*count)++;
-			else
-				c->lost++;
-		}
-	}
+	if (to)
+		starts(c, next, to, now);
 	if (!from && !to)
 		return 0;
 	e = new_event(c, EVENT_SWITCH, now);
@@ -527,7 +749,7 @@ int BPF_PROG(on_ipi, unsigned int cpu, unsigned long callsite, void *callback)
 {
 	struct cpu_counters *c = mine();
 
-	if (c && !callback)
+	if (c && !callback && counts())
 		c->reschedule_ipis++;
 	return 0;
 }
@@ -541,7 +763,7 @@ int BPF_PROG(on_contention, void *lock, unsigned int flags)
 	struct cpu_counters *c = mine();
 	u32 depth;
 
-	if (!c || !(flags & F_SPIN) || (flags & (F_RT | F_PERCPU | F_MUTEX)))
+	if (!c || !counts() || !(flags & F_SPIN) || (flags & (F_RT | F_PERCPU | F_MUTEX)))
 		return 0;
 	depth = c->depth;
 	if (depth >= WAIT_DEPTH) {
@@ -562,7 +784,7 @@ int BPF_PROG(on_contention_end, void *lock, int ret)
 	u64 waited;
 	u32 depth;
 
-	if (!c)
+	if (!c || !counts())
 		return 0;
 	depth = c->depth - 1;
 	if (depth >= WAIT_DEPTH || c->waits[depth].lock != address)

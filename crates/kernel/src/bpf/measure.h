@@ -28,8 +28,21 @@ struct place {
 /* CPUs whose place can be told. */
 enum { MAX_CPUS = 1024 };
 
-/* A task's service is its CPU time per weight in proportion to the time it wanted a CPU, in 1/10000. */
-enum { SERVICE_UNIT = 10000 };
+/*
+ * A task's service is its CPU time per weight in proportion to the time it wanted a CPU, in
+ * 1 / SERVICE_UNIT: 67 at most (nice 19), and fine enough for a task of 16,000 on one CPU. The CPU
+ * time per weight is kept in 1 / SERVED_UNIT ns, so that a switch rounds off less than 0.02 ns.
+ */
+enum { SERVICE_UNIT = 1 << 24, SERVED_UNIT = 64 };
+
+/*
+ * Names that the first threads of a workload's processes take (prctl(PR_SET_NAME)): it only starts
+ * and awaits tasks; all tasks may begin (told by the first process); it stops them, for the time
+ * is over. The same are in crates/programs/src/sys.rs.
+ */
+#define NAME_STARTER	"load:starter"
+#define NAME_BEGUN	"load:begun"
+#define NAME_OVER	"load:over"
 
 struct waiting {
 	__u64 lock;
@@ -48,10 +61,9 @@ struct cpu_counters {
 	__u64 length_sum;		/* over those: how many workload tasks were runnable */
 	__u64 length_max;
 	__u64 switches_all;		/* to any task but the idle task */
-	__u64 wakeups;
 	__u64 migrations[NR_REACHES];
 	__u64 reschedule_ipis;		/* sent by this CPU, whoever caused them */
-	__u64 latency_count;		/* wakeup of a task that slept to running; new tasks are not counted */
+	__u64 latency_count;		/* sched_waking of a task that slept to running; new tasks are not counted */
 	__u64 latency_sum_ns;
 	__u64 latency_max_ns;
 	__u64 rq_contentions;		/* waits for some CPU's rq lock, whoever waited */
@@ -60,9 +72,10 @@ struct cpu_counters {
 	__u64 spin_contentions;		/* waits for any other spinning lock of the kernel */
 	__u64 spin_wait_sum_ns;
 	__u64 spin_wait_max_ns;
-	__u64 tasks_ended;
-	__u64 service_sum;		/* over those: service, see task_note */
-	__u64 service_squares;
+	__u64 tasks_ended;		/* that are not real-time and ever wanted a CPU */
+	__u64 service_sum;		/* over those: service, see above */
+	__u64 service_squares_high;	/* sum of its squares' upper 32 bits */
+	__u64 service_squares_low;	/* and of the lower ones */
 	__u64 idle_ns;
 	__u64 last_switch_ns;
 	__u64 lost;			/* could not be recorded; then the measures it touches are absent */
