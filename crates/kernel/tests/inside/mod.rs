@@ -77,6 +77,18 @@ const CHECKS: &[(&str, Check)] = &[
         "run_queues_are_as_long_as_known",
         run_queues_are_as_long_as_known,
     ),
+    (
+        "a_run_ends_with_its_last_thread",
+        a_run_ends_with_its_last_thread,
+    ),
+    (
+        "workloads_count_as_they_are_simulated",
+        workloads_count_as_they_are_simulated,
+    ),
+    (
+        "locks_of_no_run_queue_are_not_counted",
+        locks_of_no_run_queue_are_not_counted,
+    ),
     ("events_make_a_whole_trace", events_make_a_whole_trace),
     (
         "failures_of_programs_are_told",
@@ -579,6 +591,70 @@ fn run_queues_are_as_long_as_known(_: &Inside<'_>) -> Result<String, String> {
         told.push(format!("{}: {mean:.2}", arguments[0]));
     }
     Ok(told.join("; "))
+}
+
+fn a_run_ends_with_its_last_thread(_: &Inside<'_>) -> Result<String, String> {
+    let outcome = measured("default", &["leaver", "700"], false)?;
+    let makespan = number(&outcome, "makespan_ns")?;
+    // And what it takes to start a program in an emulated machine.
+    ensure((0.7e9..3e9).contains(&makespan), || {
+        format!("the run took {makespan} ns")
+    })?;
+    // One of four CPUs worked.
+    let idle = number(&outcome, "cpu.idle_pct")?;
+    ensure((20.0..=80.0).contains(&idle), || {
+        format!("{idle} % were idle")
+    })?;
+    Ok(format!("{:.0} ms, {idle:.1} % idle", makespan / 1e6))
+}
+
+/// What a workload's program does before its tasks begin, and the processes that only start them, are in no count.
+fn workloads_count_as_they_are_simulated(_: &Inside<'_>) -> Result<String, String> {
+    let workload = |asked: &str| {
+        let mut job = job(&["load", asked], false);
+        job.want.root_is_starter = true;
+        let outcome = text(run::run(&Scheduler::parse("default"), &job))?;
+        ensure(outcome.exit == Outcome::DONE, || format!("{outcome:?}"))?;
+        Ok::<_, String>(outcome)
+    };
+    // Once before, so that no page of the program has to be read and waited for.
+    workload("cpu:tasks=8,pin=true,duration=100ms")?;
+    // The simulator: no voluntary switch, no wakeup, a fairness of 1.
+    let hogs = workload("cpu:tasks=8,pin=true,duration=1s")?;
+    let sleeps = number(&hogs, "switches.voluntary")?;
+    let wakeups: u64 = hogs.wakeup_latency.iter().map(|(_, _, n)| n).sum();
+    let jain = number(&hogs, "fairness.jain")?;
+    let idle = number(&hogs, "cpu.idle_pct")?;
+    ensure(
+        sleeps <= 4.0 && wakeups <= 4 && jain > 0.95 && idle < 10.0,
+        || {
+            format!(
+                "cpu: {sleeps} voluntary switches, {wakeups} wakeups, fairness {jain}, {idle} % idle"
+            )
+        },
+    )?;
+    // Each task sleeps a hundred times and then ends. A sleep that is over before the CPU, itself a thread of the
+    // host, comes to leave the task is no switch.
+    let sleepers = workload("cpu:tasks=2,run=1ms,sleep=1ms,loops=100,duration=0")?;
+    let stops = number(&sleepers, "switches.voluntary")?;
+    ensure((120.0..=206.0).contains(&stops), || {
+        format!("sleepers: {stops} voluntary switches")
+    })?;
+    Ok(format!(
+        "{sleeps} sleeps, {wakeups} wakeups, fairness {jain:.4}, {idle:.1} % idle; {stops} stops"
+    ))
+}
+
+/// The list of task contexts has a lock of its own, which every task that begins or ends takes.
+fn locks_of_no_run_queue_are_not_counted(inside: &Inside<'_>) -> Result<String, String> {
+    let loaded = text(Loaded::load(&inside.object("contexts")?, &[]))?;
+    let outcome = text(run::run_under(&loaded, &job(&["storm", "500"], false)))?;
+    text(loaded.unload())?;
+    let lookups = number(&outcome, "policy.failed_lookups")?;
+    ensure(lookups == 0.0, || format!("{lookups} failed look-ups"))?;
+    let taken = outcome.measures.number("lock.runqueue.acquisitions");
+    ensure(taken.is_none(), || format!("{taken:?} acquisitions"))?;
+    Ok(String::new())
 }
 
 #[derive(Default)]

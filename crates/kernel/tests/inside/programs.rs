@@ -24,6 +24,8 @@ pub fn run(arguments: &[String]) -> Option<()> {
         ),
         "shuffle" => shuffle(Duration::from_millis(number()?.into())),
         "storm" => storm(Duration::from_millis(number()?.into())),
+        "leaver" => leaver(Duration::from_millis(number()?.into())),
+        "load" => load(arguments.get(1)?),
         "fail" => std::process::exit(3),
         "sleep" => thread::sleep(Duration::from_secs(number()?.into())),
         _ => return None,
@@ -171,6 +173,26 @@ fn pingpong(turns: u32) {
         here.read_exact(&mut byte).expect("the ball comes");
     }
     other.join().expect("the other does not panic");
+}
+
+/// The first thread ends at once, the other one works on.
+fn leaver(time: Duration) {
+    thread::spawn(move || {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            std::hint::black_box(());
+        }
+        std::process::exit(0);
+    });
+    // SAFETY: ends this thread alone, of which nothing is needed any more.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+}
+
+/// A workload's program.
+fn load(workload: &str) {
+    let ran = schedlab_programs::run(workload, &schedlab_programs::Options::default());
+    let report = ran.expect("the workload runs");
+    assert_eq!(report.end, schedlab_programs::End::Done);
 }
 
 /// Threads on one CPU that only yield.
