@@ -83,7 +83,7 @@ static void begin(u32 root, bool is_workload)
 	nr_cpus = nr_online = CPUS;
 	memcpy((void *)weights, some_weights, sizeof(some_weights));
 	for (int i = 0; i < MAX_CPUS; i++)
-		places[i].core = i;
+		places[i] = (struct place){ .core = i };
 }
 
 static struct task_struct *task(u32 pid, u32 tgid, int nice)
@@ -408,8 +408,38 @@ static void every_cpu_means_those_online(void)
 	is("one CPU is offline: inversions", sum(inversions), 1000);
 }
 
+static void migrations_and_yields_are_counted(void)
+{
+	struct task_struct *root = command(), *other = task(7, 7, 0);
+
+	places[1].core = 0;
+	places[2].llc = 1;
+	places[3].llc = places[3].node = 1;
+	for (u32 cpu = 1; cpu < CPUS; cpu++) {
+		root->thread_info.cpu = 0;
+		on_migrate(root, cpu);
+		on_migrate(other, cpu);
+	}
+	is("migrations: within a core", sum(migrations[REACH_SMT]), 1);
+	is("migrations: within a cache", sum(migrations[REACH_LLC]), 0);
+	is("migrations: within a node", sum(migrations[REACH_NODE]), 1);
+	is("migrations: to another node", sum(migrations[REACH_REMOTE]), 1);
+
+	test_current = root;
+	at(2, 0), on_yield(), switches(root, other, 0);
+	at(3, 2), switches(&idle, root, 0), after_yield();
+	at(4, 2), on_switch(true, root, other, 0);
+	at(5, 2), switches(other, root, 0);
+	is("yields: all that were still runnable", sum(switches_involuntary), 2);
+	is("yields: those that yielded", sum(switches_yielded), 1);
+	is("yields: starts", sum(switches_in), 2);
+	is("yields: starts on another CPU", sum(elsewhere), 1);
+	is("yields: starts of any task", sum(switches_all), 4);
+}
+
 int main(void)
 {
+	migrations_and_yields_are_counted();
 	a_command_is_measured_from_its_first_moment();
 	the_last_thread_ends_the_run();
 	idle_time_ends_with_the_command();
