@@ -475,7 +475,9 @@ impl MetricsRecorder {
 
 impl Recorder for MetricsRecorder {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
-        self.task(task).define(meta);
+        // What changes a task has just told what it does: the last event is of now.
+        let now = self.heard;
+        self.task(task).define(meta, now);
         if self.inversions.define(task, meta, self.cpus.len()) {
             for (index, task) in self.tasks.iter().enumerate() {
                 if task.waits() {

@@ -67,8 +67,13 @@ impl Default for Task {
 }
 
 impl Task {
-    /// What is known of the task; told again when it changes.
-    pub(crate) fn define(&mut self, meta: &TaskMeta) {
+    /// What is known of the task; told again when it changes, which is at `at`.
+    pub(crate) fn define(&mut self, meta: &TaskMeta, at: Instant) {
+        // What it has run until now it ran at the old weight. How long it has waited has no weight, and goes on. CPUs
+        // may be a little ahead of each other.
+        if self.state == State::Running {
+            self.finish(at.max(self.since));
+        }
         self.weighted_ns += self.weighted(self.cpu_ns);
         self.cpu_ns = 0;
         self.weight = weight::of_nice(meta.nice);
@@ -214,14 +219,41 @@ mod tests {
             rt_priority: 0,
         };
         let mut task = Task::default();
-        task.define(&meta(0));
+        task.define(&meta(0), at(0));
         task.wake(at(0), Duration::ZERO);
         task.start(at(0), CpuId(0));
         task.stop(at(1_000), true);
-        task.define(&meta(5));
+        task.define(&meta(5), at(1_000));
         task.start(at(1_000), CpuId(0));
         task.finish(at(2_000));
         // 1000 ns at weight 1024 and 1000 ns at weight 335 (3056 ns of nice-0 time).
         assert_eq!(task.service(), Some((1_000.0 + 3_056.0) / 2_000.0));
+    }
+
+    /// A task that changes its own nice level is on a CPU.
+    #[test]
+    fn a_new_weight_while_it_runs_counts_from_when_it_is_told() {
+        let at = Instant::from_ns;
+        let meta = |nice| TaskMeta {
+            comm: String::new(),
+            nice,
+            affinity: Default::default(),
+            rt_priority: 0,
+        };
+        let mut task = Task::default();
+        task.define(&meta(0), at(0));
+        task.wake(at(0), Duration::ZERO);
+        task.start(at(0), CpuId(0));
+        task.define(&meta(5), at(1_000));
+        // Told by a CPU that is behind: no time counts twice.
+        task.define(&meta(5), at(900));
+        task.stop(at(2_000), true);
+        assert_eq!(task.service(), Some((1_000.0 + 3_056.0) / 2_000.0));
+        // While it waits, the latency of its wakeup goes on.
+        task.start(at(2_000), CpuId(0));
+        task.stop(at(2_000), false);
+        task.wake(at(3_000), Duration::ZERO);
+        task.define(&meta(0), at(3_500));
+        assert_eq!(task.unfinished_wakeup_ns(at(4_000)), Some(1_000));
     }
 }

@@ -363,6 +363,34 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
     check(&recorder, &[("schedule.priority_inversions", 4.0)]);
 }
 
+/// The process that changes its own nice level does so while it runs.
+#[test]
+fn fairness_counts_each_stretch_at_its_own_weight() {
+    let meta = |nice| TaskMeta {
+        comm: "t".into(),
+        nice,
+        affinity: CpuSet::all(2),
+        rt_priority: 0,
+    };
+    let mut recorder = MetricsRecorder::new(2, Sources::ALL);
+    recorder.define_task(A, &meta(0));
+    recorder.define_task(B, &meta(0));
+    play(
+        &mut recorder,
+        &[
+            (0, 0, wakeup(A, 0)),
+            (0, 0, wakeup(B, 1)),
+            (0, 0, switch(None, Some(A))),
+            (0, 1, switch(None, Some(B))),
+            (100_000, 0, Event::Mode(CpuMode::Sched)),
+        ],
+    );
+    recorder.define_task(A, &meta(19));
+    play(&mut recorder, &[(100_000, 1, Event::End)]);
+    // Both had a CPU all the time that they wanted one, at the same weight but for the last moment.
+    check(&recorder, &[("fairness.jain", 1.0)]);
+}
+
 /// Tasks that wait when the first one of another priority is defined are known.
 #[test]
 fn inversions_are_seen_from_the_first_different_task_on() {
