@@ -1,6 +1,9 @@
 //! The results of one workload, by point of the space.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use schedlab_sweep::{Definition, Feature, MEASURES, Row, Space};
+use serde::Serialize;
 
 use crate::AnalysisError;
 
@@ -22,10 +25,38 @@ pub struct Data {
     pub space: Space,
     /// The measure.
     pub metric: Metric,
-    /// The values of a point, one a seed; empty: it was not run, or did not end well.
+    /// The values of a point, one a seed, the same seeds for all; empty: it is left out.
     pub values: Vec<Vec<f64>>,
-    /// Points that were run and have no value.
+    /// Why points are left out.
+    pub left_out: LeftOut,
+}
+
+/// Points of the space that are not compared.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct LeftOut {
+    /// Those of which a run did not end as it should.
     pub failed: u64,
+    /// What all of them have: `feature=alternative`.
+    pub failed_with: Vec<String>,
+    /// Those whose runs ended and did not measure it, as the wait for a lock of runs that never waited.
+    pub absent: u64,
+    /// What all of these have.
+    pub absent_with: Vec<String>,
+    /// Those of which some runs are still missing.
+    pub unfinished: u64,
+    /// Those without any run: of a sample, or of a sweep under way.
+    pub not_run: u64,
+    /// Seeds that not all of the others have, so that they are not looked at.
+    pub seeds: u64,
+}
+
+/// What is known of a point.
+#[derive(Clone, Default)]
+struct Point {
+    /// Its values by repetition, which is to say by seed.
+    values: BTreeMap<u32, f64>,
+    failed: bool,
+    absent: bool,
 }
 
 impl Data {
@@ -47,37 +78,33 @@ impl Data {
         }
         let space = definition.space.clone();
         let size = usize::try_from(space.len()).expect("a space that was run fits into memory");
-        let mut values: Vec<Vec<f64>> = vec![Vec::new(); size];
-        let mut bad = vec![false; size];
+        let mut points = vec![Point::default(); size];
         let mut metric = None;
         for row in rows.iter().filter(|row| row.workload == workload) {
-            let (place, ..) = definition.parts(row.job);
-            let point = definition.points()[place] as usize;
+            let (place, _, repetition) = definition.parts(row.job);
+            let point = &mut points[definition.points()[place] as usize];
             match row.value(measure) {
                 Some(value) if row.is_done() => {
-                    values[point].push(value);
+                    point.values.insert(repetition, value);
                     metric.get_or_insert_with(|| metric_of(measure, row));
                 }
-                _ => bad[point] = true,
+                _ if row.is_done() => point.absent = true,
+                _ => point.failed = true,
             }
         }
-        // A mean over the seeds that went well would flatter a scheduler that fails on others.
-        let mut failed = 0;
-        for (values, bad) in values.iter_mut().zip(bad) {
-            if bad {
-                values.clear();
-                failed += 1;
-            }
-        }
-        let metric = metric.ok_or_else(|| AnalysisError::Empty {
-            workload: workload.to_owned(),
-            measure: measure.to_owned(),
-        })?;
+        let (values, left_out) = comparable(&space, &points);
+        // A scheduler with a good run and a failed one is left out, too.
+        let metric = metric
+            .filter(|_| values.iter().any(|values| !values.is_empty()))
+            .ok_or_else(|| AnalysisError::Empty {
+                workload: workload.to_owned(),
+                measure: measure.to_owned(),
+            })?;
         Ok(Data {
             space,
             metric,
             values,
-            failed,
+            left_out,
         })
     }
 
@@ -104,7 +131,7 @@ impl Data {
         mean(&self.values[point])
     }
 
-    /// Seeds of a point that has the most.
+    /// Seeds of each point.
     pub fn seeds(&self) -> usize {
         self.values.iter().map(Vec::len).max().unwrap_or(0)
     }
@@ -142,6 +169,91 @@ impl Data {
             .map(|point| self.space.choices(point as u64))
             .collect()
     }
+}
+
+/// The values of points that can be compared, and why the others cannot.
+fn comparable(space: &Space, points: &[Point]) -> (Vec<Vec<f64>>, LeftOut) {
+    // A mean over the seeds that went well would flatter a scheduler that fails on others.
+    let ended = |point: &&Point| !point.failed && !point.absent && !point.values.is_empty();
+    let seeds = seeds(points.iter().filter(ended));
+    let value = |point: &Point| -> Option<Vec<f64>> {
+        let own = seeds.iter().map(|seed| point.values.get(seed).copied());
+        own.collect()
+    };
+    let values: Vec<Vec<f64>> = points
+        .iter()
+        .map(|point| {
+            Some(point)
+                .filter(ended)
+                .and_then(value)
+                .unwrap_or_default()
+        })
+        .collect();
+    let those = |which: &dyn Fn(&Point) -> bool| -> Vec<usize> {
+        (0..points.len())
+            .filter(|&point| which(&points[point]))
+            .collect()
+    };
+    let failed = those(&|point| point.failed);
+    let absent = those(&|point| point.absent && !point.failed);
+    let compared = values.iter().filter(|values| !values.is_empty()).count();
+    let not_run = those(&|point| !point.failed && !point.absent && point.values.is_empty()).len();
+    let of_them = points
+        .iter()
+        .zip(&values)
+        .filter(|(_, used)| !used.is_empty());
+    let known: BTreeSet<u32> = of_them
+        .flat_map(|(point, _)| point.values.keys().copied())
+        .collect();
+    let left_out = LeftOut {
+        failed: failed.len() as u64,
+        failed_with: common(space, &failed),
+        absent: absent.len() as u64,
+        absent_with: common(space, &absent),
+        unfinished: (points.len() - failed.len() - absent.len() - compared - not_run) as u64,
+        not_run: not_run as u64,
+        seeds: (known.len() - seeds.len()) as u64,
+    };
+    (values, left_out)
+}
+
+/// The seeds over which most points can be compared, and of these as many as possible: means over different seeds
+/// are no comparison.
+fn seeds<'a>(points: impl Iterator<Item = &'a Point> + Clone) -> Vec<u32> {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    for seed in points.clone().flat_map(|point| point.values.keys()) {
+        *counts.entry(*seed).or_default() += 1;
+    }
+    let mut frequent: Vec<u32> = counts.keys().copied().collect();
+    frequent.sort_by_key(|seed| std::cmp::Reverse(counts[seed]));
+    let with = |seeds: &[u32]| {
+        let all = |point: &&Point| seeds.iter().all(|seed| point.values.contains_key(seed));
+        points.clone().filter(all).count()
+    };
+    let most = (1..=frequent.len()).max_by_key(|&count| (with(&frequent[..count]), count));
+    frequent.truncate(most.unwrap_or(0));
+    frequent.sort_unstable();
+    frequent
+}
+
+/// The alternatives that all of these points have.
+fn common(space: &Space, points: &[usize]) -> Vec<String> {
+    let choices: Vec<Vec<usize>> = points
+        .iter()
+        .map(|&point| space.choices(point as u64))
+        .collect();
+    let Some(first) = choices.first() else {
+        return Vec::new();
+    };
+    let shared = |feature: &usize| choices.iter().all(|own| own[*feature] == first[*feature]);
+    let shared = (0..space.features.len()).filter(shared);
+    shared
+        .filter(|&feature| space.features[feature].alternatives.len() > 1)
+        .map(|feature| {
+            let info = &space.features[feature];
+            format!("{}={}", info.name, info.alternatives[first[feature]])
+        })
+        .collect()
 }
 
 fn metric_of(measure: &str, row: &Row) -> Metric {

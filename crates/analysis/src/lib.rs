@@ -1,12 +1,13 @@
 //! What a sweep says: which features a workload needs, which do not matter, and which only together.
 //!
 //! First the study's own method (`study.rs`), then what it lacks: an exact decomposition of the variance
-//! with interactions (`variance.rs`), alternatives that are one (`mute.rs`), a tree small enough to read
+//! with interactions (`variance.rs`; `least_squares.rs` where combinations are missing), alternatives that are one (`mute.rs`), a tree small enough to read
 //! (`tree.rs`), the Pareto front of two measures (`pareto.rs`). What chance alone would give now and then
 //! is not called a finding. It runs nothing and reads no files.
 
 mod across;
 mod data;
+mod least_squares;
 mod mute;
 mod page;
 mod pareto;
@@ -17,13 +18,13 @@ mod words;
 mod workload;
 
 pub use across::{Across, Compromise};
-pub use data::{Data, Metric};
+pub use data::{Data, LeftOut, Metric};
 pub use mute::{Condition, Mute};
 pub use page::page;
 pub use pareto::Front;
 pub use study::{Alternative, Study, Verdict};
 pub use tree::Node;
-pub use variance::{Effect, Interaction, Level, Variance};
+pub use variance::{Against, Effect, Interaction, Level, Variance};
 pub use workload::{Analysis, analyse};
 
 use serde::Serialize;

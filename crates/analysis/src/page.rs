@@ -4,7 +4,7 @@ use schedlab_figures::{Axis, Chart, Mark, Page, Section, Series, Table};
 
 use crate::study::Set;
 use crate::words::number;
-use crate::{Across, Analysis, Verdict};
+use crate::{Across, Against, Analysis, Verdict};
 
 /// Columns of the picture: more dots than this of a set would lie upon each other.
 const COLUMNS: usize = 600;
@@ -68,24 +68,10 @@ fn together(across: &Across, analyses: &[Analysis]) -> Section {
 }
 
 fn workload(analysis: &Analysis) -> Vec<Section> {
-    let study = &analysis.study;
-    let mut text = vec![analysis.words.clone()];
-    if study.failed > 0 {
-        text.push(format!(
-            "{} schedulers did not end their runs and are left out.",
-            study.failed
-        ));
-    }
-    if study.excluded > 0 {
-        text.push(format!(
-            "{} are left out because their runs differ too much.",
-            study.excluded
-        ));
-    }
     vec![
         Section {
             heading: analysis.workload.clone(),
-            text,
+            text: vec![analysis.words.clone()],
             charts: vec![picture(analysis), front(analysis)],
             tables: vec![sets(analysis), alternatives(analysis)],
         },
@@ -250,11 +236,24 @@ fn variance_text(analysis: &Analysis) -> Vec<String> {
             variance.rest_pct
         ));
     } else {
-        text.push(
-            "Not every combination was run: these are estimates, of single features only."
-                .to_owned(),
-        );
+        text.push(format!(
+            "Not every combination was run: these are estimates, of single features only. A share is what the feature \
+             explains that no other does. What none explains: {:.1} %.",
+            variance.rest_pct
+        ));
     }
+    text.push(match variance.against {
+        Against::Rest => format!(
+            "Parts are tested against what no single feature or pair explains, {} degrees of freedom.",
+            variance.freedom
+        ),
+        Against::Seeds => format!(
+            "Parts are tested against the differences between seeds, {} degrees of freedom.",
+            variance.freedom
+        ),
+        Against::Copies => "No seed changes anything: every difference is one of schedulers.".to_owned(),
+        Against::Nothing => "There are too few combinations to test the parts.".to_owned(),
+    });
     match variance.noise_pct {
         Some(noise) => text.push(format!("Chance alone, from the seeds: {noise:.1} %.")),
         None => {
@@ -278,6 +277,16 @@ fn effects(analysis: &Analysis) -> Table {
     }
     let mut rows = Vec::new();
     for effect in &analysis.variance.effects {
+        if effect.levels.is_empty() {
+            let mut row = vec![
+                effect.feature.clone(),
+                "–".to_owned(),
+                String::new(),
+                "cannot be told from other features".to_owned(),
+            ];
+            row.resize(head.len(), "–".to_owned());
+            rows.push(row);
+        }
         for (index, level) in effect.levels.iter().enumerate() {
             let first = |text: String| if index == 0 { text } else { String::new() };
             let mut row = vec![

@@ -18,13 +18,10 @@ pub struct Front {
     pub point: usize,
 }
 
-/// The front, the best in the first measure first. Of schedulers with equal results there is one.
-pub fn front(first: &Data, second: &Data) -> Vec<Front> {
-    let mut both: Vec<(usize, f64, f64)> = first
-        .points()
-        .filter(|&point| !second.values[point].is_empty())
-        .map(|point| (point, first.mean(point), second.mean(point)))
-        .collect();
+/// The front of points with both measures, the best in the first measure first. Of schedulers with equal results there
+/// is one.
+pub fn front(first: &Data, second: &Data, both: &[(usize, f64, f64)]) -> Vec<Front> {
+    let mut both = both.to_vec();
     let order = |data: &Data, a: f64, b: f64| {
         let order = a.total_cmp(&b);
         if data.metric.higher {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use statrs::distribution::{Binomial, DiscreteCDF as _};
 
 use crate::data::{Data, deviation};
-use crate::{Bounds, Mute};
+use crate::{Bounds, Effect, Mute, Variance};
 
 /// What an alternative is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -44,10 +44,10 @@ pub struct Alternative {
 pub struct Study {
     /// Schedulers that were looked at.
     pub schedulers: usize,
-    /// Those whose runs differ too much from each other.
+    /// Those that were not, as their runs differ too much from each other.
     pub excluded: usize,
-    /// Those without a result.
-    pub failed: u64,
+    /// The runs of every scheduler differ too much: nobody is excluded, and the means say little.
+    pub unsteady: bool,
     /// The best result, and whose it is.
     pub best: f64,
     /// See there.
@@ -96,11 +96,12 @@ pub fn study(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mute) 
     };
     let all: Vec<usize> = data.points().collect();
     let mut points: Vec<usize> = all.iter().copied().filter(is_steady).collect();
-    let excluded = all.len() - points.len();
-    if points.is_empty() {
+    let unsteady = points.is_empty();
+    if unsteady {
         // Then nobody's mean says much, and nobody is better than the others.
-        points = all;
+        points.clone_from(&all);
     }
+    let excluded = all.len() - points.len();
     let by_result = |a: &usize, b: &usize| {
         let (a_mean, b_mean) = (data.mean(*a), data.mean(*b));
         let order = a_mean.total_cmp(&b_mean);
@@ -213,7 +214,7 @@ pub fn study(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mute) 
     Study {
         schedulers: points.len(),
         excluded,
-        failed: data.failed,
+        unsteady,
         best,
         best_scheduler: data.space.scheduler(points[0] as u64).to_string(),
         worst,
@@ -223,6 +224,26 @@ pub fn study(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mute) 
         false_positives_pct: (!f.is_empty()).then(|| percent(f.len() - fb.len(), f.len())),
         covered_pct: percent(fb.len(), b.len()),
         picture: picture.collect(),
+    }
+}
+
+impl Study {
+    /// Where combinations are missing, B may have an alternative often because the combinations are missing in which
+    /// others of the scheduler's alternatives would keep it from being good. It is a finding only if it changes
+    /// results beside these, too.
+    pub fn confirm(&mut self, variance: &Variance) {
+        for one in self.alternatives.iter_mut().filter(|one| one.significant) {
+            let of = |effect: &&Effect| effect.feature == one.feature && effect.significant;
+            let effect = variance.effects.iter().find(of);
+            let level = effect.and_then(|effect| {
+                let mut levels = effect.levels.iter();
+                levels.find(|level| level.alternative == one.alternative)
+            });
+            one.significant = level.is_some_and(|level| match one.verdict {
+                Verdict::Good => level.better_pct > 0.0,
+                _ => level.better_pct < 0.0,
+            });
+        }
     }
 }
 

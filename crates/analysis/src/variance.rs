@@ -1,14 +1,17 @@
 //! Where the differences come from: the variance over all schedulers, taken apart into what each feature
 //! does alone, what each pair does together, and the rest. Over a full factorial this is exact: the parts
-//! are orthogonal and add up, without a model.
+//! are orthogonal and add up, without a model. Where combinations are missing they are not: features are
+//! confounded, and what one does is what it adds to all others (sums of squares of type II).
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF as _, FisherSnedecor, StudentsT};
 
 use crate::data::{deviation, mean, part};
+use crate::least_squares::Fit;
 use crate::{Bounds, Data, Mute};
 
-/// An alternative's mean over all schedulers that have it.
+/// An alternative's mean over all schedulers that have it; where combinations are missing, as if all others were
+/// as frequent with it as without.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Level {
     /// The alternative.
@@ -29,11 +32,12 @@ pub struct Effect {
     pub feature: String,
     /// Share of the variance, in percent.
     pub share_pct: f64,
-    /// Probability of such a share by chance, if the feature did nothing.
-    pub p: f64,
+    /// Probability of such a share by chance, if the feature did nothing; absent where that cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p: Option<f64>,
     /// Whether that is small enough among so many tests.
     pub significant: bool,
-    /// Its alternatives.
+    /// Its alternatives; none where they cannot be told from those of other features.
     pub levels: Vec<Level>,
 }
 
@@ -45,11 +49,26 @@ pub struct Interaction {
     /// Share of the variance, in percent.
     pub share_pct: f64,
     /// As of effects.
-    pub p: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p: Option<f64>,
     /// As of effects.
     pub significant: bool,
     /// Mean of each combination: (alternative of the one, of the other, mean).
     pub cells: Vec<(String, String, f64)>,
+}
+
+/// What parts are compared with to tell whether they are more than chance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Against {
+    /// The rest.
+    Rest,
+    /// The differences between seeds.
+    Seeds,
+    /// Nothing: no seed changes anything, so that every difference is real.
+    Copies,
+    /// Nothing, for want of combinations and of seeds.
+    Nothing,
 }
 
 /// The parts.
@@ -58,6 +77,10 @@ pub struct Variance {
     /// All points of the space were measured, so the parts are exact. Otherwise there are only main
     /// effects, and these are estimates.
     pub exact: bool,
+    /// What the parts are tested against.
+    pub against: Against,
+    /// Degrees of freedom of that.
+    pub freedom: f64,
     /// Mean over all schedulers.
     pub mean: f64,
     /// Standard deviation over all schedulers, in percent of the mean.
@@ -73,26 +96,236 @@ pub struct Variance {
     pub noise_pct: Option<f64>,
 }
 
+/// With fewer degrees of freedom a test hardly ever finds anything, so that finding nothing says nothing.
+const FREEDOM_MIN: f64 = 10.0;
+/// A part of all squares that may be rounding.
+const ROUNDING: f64 = 1e-12;
+
+impl Variance {
+    /// Whether there is enough to tell chance from what is not.
+    pub fn tells(&self) -> bool {
+        self.against == Against::Copies || self.freedom >= FREEDOM_MIN
+    }
+}
+
 /// A sum of squares with its degrees of freedom.
 struct Part {
     squares: f64,
     freedom: f64,
 }
 
-/// Means over groups of points.
-fn grouped(
-    points: &[usize],
-    values: &[f64],
-    groups: usize,
-    group: impl Fn(usize) -> usize,
-) -> (Vec<f64>, Vec<f64>) {
-    let (mut sums, mut counts) = (vec![0.0; groups], vec![0.0; groups]);
-    for (&point, value) in points.iter().zip(values) {
-        sums[group(point)] += value;
-        counts[group(point)] += 1.0;
+/// How much more than the mean of all each alternative that occurs has, by feature; none where that cannot be told.
+type Adds = Vec<Vec<(usize, f64)>>;
+
+/// Takes values of all points apart so.
+type Adding<'a> = Box<dyn Fn(&[f64]) -> Adds + 'a>;
+
+/// The parts before they are tested.
+struct Parts {
+    main: Vec<Part>,
+    /// Two features, the mean of each combination, and what they do together.
+    pairs: Vec<(usize, usize, Vec<f64>, Part)>,
+    rest: Part,
+    /// What shares are shares of.
+    whole: f64,
+}
+
+/// Points with what is known of them.
+struct Points<'a> {
+    data: &'a Data,
+    choices: &'a [Vec<usize>],
+    points: &'a [usize],
+    /// Schedulers among them that differ.
+    distinct: f64,
+}
+
+impl Points<'_> {
+    fn nr_features(&self) -> usize {
+        self.data.features().len()
     }
-    let means = sums.iter().zip(&counts).map(|(sum, count)| sum / count);
-    (means.collect(), counts)
+
+    fn size(&self, feature: usize) -> usize {
+        self.data.features()[feature].alternatives.len()
+    }
+
+    /// Means over groups of points, and how many each has.
+    fn grouped(
+        &self,
+        values: &[f64],
+        groups: usize,
+        group: impl Fn(&[usize]) -> usize,
+    ) -> (Vec<f64>, Vec<f64>) {
+        let (mut sums, mut counts) = (vec![0.0; groups], vec![0.0; groups]);
+        for (&point, value) in self.points.iter().zip(values) {
+            let group = group(&self.choices[point]);
+            sums[group] += value;
+            counts[group] += 1.0;
+        }
+        let means = sums.iter().zip(&counts).map(|(sum, count)| sum / count);
+        (means.collect(), counts)
+    }
+
+    fn marginal(&self, values: &[f64], feature: usize) -> (Vec<f64>, Vec<f64>) {
+        self.grouped(values, self.size(feature), |own| own[feature])
+    }
+
+    /// Every combination is there: parts are differences of means.
+    fn exact_parts(&self, values: &[f64], total: f64) -> Parts {
+        let grand = mean(values);
+        let squares = |(means, counts): &(Vec<f64>, Vec<f64>)| -> f64 {
+            let parts = means.iter().zip(counts);
+            parts
+                .map(|(mean, count)| count * (mean - grand).powi(2))
+                .sum()
+        };
+        let main: Vec<Part> = (0..self.nr_features())
+            .map(|f| Part {
+                squares: squares(&self.marginal(values, f)),
+                freedom: self.size(f) as f64 - 1.0,
+            })
+            .collect();
+        let mut pairs = Vec::new();
+        for a in 0..self.nr_features() {
+            for b in a + 1..self.nr_features() {
+                let group = |own: &[usize]| own[a] * self.size(b) + own[b];
+                let both = self.grouped(values, self.size(a) * self.size(b), group);
+                let part = Part {
+                    squares: (squares(&both) - main[a].squares - main[b].squares).max(0.0),
+                    freedom: main[a].freedom * main[b].freedom,
+                };
+                pairs.push((a, b, both.0, part));
+            }
+        }
+        let all = || main.iter().chain(pairs.iter().map(|pair| &pair.3));
+        let explained: f64 = all().map(|part| part.squares).sum();
+        // What is not there at all, as the effect of a mute feature, takes no freedom away.
+        let is_there = |part: &&Part| part.squares > ROUNDING * total;
+        let used: f64 = all().filter(is_there).map(|part| part.freedom).sum();
+        let rest = Part {
+            squares: (total - explained).max(0.0),
+            freedom: self.distinct - 1.0 - used,
+        };
+        Parts {
+            main,
+            pairs,
+            rest,
+            whole: total,
+        }
+    }
+
+    fn exact_adds(&self, values: &[f64]) -> Adds {
+        let grand = mean(values);
+        let of = |feature| {
+            let (means, _) = self.marginal(values, feature);
+            means.iter().map(|mean| mean - grand).enumerate().collect()
+        };
+        (0..self.nr_features()).map(of).collect()
+    }
+
+    /// Combinations are missing: a part is what a feature explains that no other does.
+    fn estimate(&self, values: &[f64], total: f64) -> (Parts, impl Fn(&[f64]) -> Adds) {
+        // The alternatives that occur, and the place of each point's among them.
+        let occur: Vec<Vec<usize>> = (0..self.nr_features())
+            .map(|f| {
+                let (_, counts) = self.marginal(values, f);
+                (0..counts.len()).filter(|&c| counts[c] > 0.0).collect()
+            })
+            .collect();
+        let places: Vec<Vec<usize>> = occur
+            .iter()
+            .enumerate()
+            .map(|(f, occur)| {
+                let place = |&point: &usize| occur.binary_search(&self.choices[point][f]);
+                let places = self.points.iter().map(place);
+                places.map(|found| found.expect("it occurs")).collect()
+            })
+            .collect();
+        let fit = |left_out: Option<usize>| {
+            let features = (0..places.len()).filter(|f| Some(*f) != left_out);
+            let features: Vec<&[usize]> = features.map(|f| &places[f][..]).collect();
+            Fit::new(&features, values.len())
+        };
+        let grand = mean(values);
+        let centred: Vec<f64> = values.iter().map(|value| value - grand).collect();
+        let whole = fit(None);
+        let rest = Part {
+            squares: whole.left(&centred),
+            freedom: self.distinct - whole.rank() as f64,
+        };
+        let main: Vec<Part> = (0..places.len())
+            .map(|f| {
+                let without = fit(Some(f));
+                Part {
+                    squares: (without.left(&centred) - rest.squares).max(0.0),
+                    freedom: (whole.rank() - without.rank()) as f64,
+                }
+            })
+            .collect();
+        let told: Vec<bool> = main
+            .iter()
+            .zip(&occur)
+            .map(|(part, occur)| part.freedom + 1.0 == occur.len() as f64)
+            .collect();
+        let adds = move |values: &[f64]| -> Adds {
+            let all = whole.adds(values).into_iter().zip(&occur).zip(&told);
+            all.map(|((adds, occur), told)| {
+                let named = occur.iter().copied().zip(adds);
+                named.filter(|_| *told).collect()
+            })
+            .collect()
+        };
+        // What only several together explain counts for none; parts of confounded features may overlap instead.
+        let parts: f64 = main.iter().map(|part| part.squares).sum();
+        let whole = total.max(parts + rest.squares);
+        let parts = Parts {
+            main,
+            pairs: Vec::new(),
+            rest,
+            whole,
+        };
+        (parts, adds)
+    }
+}
+
+/// What is chance, and what tells it.
+fn chance(parts: &Parts, exact: bool, seeds: &Seeds, distinct: f64) -> (Against, Part) {
+    let rest = Part { ..parts.rest };
+    // Of what is estimated, part may be of combinations that are missing: seeds do not tell of these.
+    if exact && rest.freedom < FREEDOM_MIN {
+        match seeds {
+            Seeds::Copies => return (Against::Copies, rest),
+            Seeds::Differ(values) => return (Against::Seeds, between(values, distinct)),
+            Seeds::One => {}
+        }
+    }
+    if rest.freedom < 1.0 {
+        let freedom = 0.0;
+        return (Against::Nothing, Part { freedom, ..rest });
+    }
+    (Against::Rest, rest)
+}
+
+/// Chance in the means over seeds: by how much the differences between schedulers differ from seed to seed.
+fn between(seeds: &[Vec<f64>], distinct: f64) -> Part {
+    let count = seeds.len() as f64;
+    let levels: Vec<f64> = seeds.iter().map(|values| mean(values)).collect();
+    let squares: f64 = (0..seeds[0].len())
+        .map(|point| {
+            let own: Vec<f64> = seeds
+                .iter()
+                .zip(&levels)
+                .map(|(values, level)| values[point] - level)
+                .collect();
+            let middle = mean(&own);
+            own.iter()
+                .map(|value| (value - middle).powi(2))
+                .sum::<f64>()
+        })
+        .sum();
+    Part {
+        squares: squares / count,
+        freedom: (distinct - 1.0) * (count - 1.0),
+    }
 }
 
 /// Takes the variance apart.
@@ -105,125 +338,103 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
     let total: f64 = values.iter().map(|value| (value - grand).powi(2)).sum();
     // Rounding alone is no variance.
     let nothing = total <= (1e-12 * grand).powi(2) * values.len() as f64;
-
-    let squares = |means: &[f64], counts: &[f64]| -> f64 {
-        let parts = means.iter().zip(counts);
-        parts
-            .filter(|(_, count)| **count > 0.0)
-            .map(|(mean, count)| count * (mean - grand).powi(2))
-            .sum()
+    let table = Points {
+        data,
+        choices,
+        points: &points,
+        // Schedulers that are one are one measurement.
+        distinct: mute.distinct as f64,
     };
-    let size = |feature: usize| features[feature].alternatives.len();
-    let marginal: Vec<(Vec<f64>, Vec<f64>)> = (0..features.len())
-        .map(|f| grouped(&points, &values, size(f), |point| choices[point][f]))
-        .collect();
-    let main: Vec<Part> = marginal
-        .iter()
-        .map(|(means, counts)| Part {
-            squares: squares(means, counts),
-            freedom: counts.iter().filter(|count| **count > 0.0).count() as f64 - 1.0,
-        })
-        .collect();
-    let mut pairs = Vec::new();
-    if exact {
-        for a in 0..features.len() {
-            for b in a + 1..features.len() {
-                let group = |point: usize| choices[point][a] * size(b) + choices[point][b];
-                let (means, counts) = grouped(&points, &values, size(a) * size(b), group);
-                let part = Part {
-                    squares: (squares(&means, &counts) - main[a].squares - main[b].squares)
-                        .max(0.0),
-                    freedom: main[a].freedom * main[b].freedom,
-                };
-                pairs.push((a, b, means, part));
-            }
-        }
-    }
-    let all = || main.iter().chain(pairs.iter().map(|pair| &pair.3));
-    let explained: f64 = all().map(|part| part.squares).sum();
-    // What is not there at all, as the effect of a mute feature, takes no freedom away.
-    let is_there = |part: &&Part| part.squares > 1e-12 * total;
-    let used: f64 = all().filter(is_there).map(|part| part.freedom).sum();
-    // Schedulers that are one are one measurement.
-    let rest = Part {
-        squares: (total - explained).max(0.0),
-        freedom: mute.distinct as f64 - 1.0 - used,
+    let (parts, adds): (Parts, Adding<'_>) = if exact {
+        let parts = table.exact_parts(&values, total);
+        (parts, Box::new(|values| table.exact_adds(values)))
+    } else {
+        let (parts, adds) = table.estimate(&values, total);
+        (parts, Box::new(adds))
     };
-    let tests = (main.len() + pairs.len()) as f64;
-    let test = |part: &Part| -> f64 {
-        if nothing || part.freedom < 1.0 || rest.freedom < 1.0 || part.squares <= 1e-12 * total {
-            return 1.0;
+    let seeds = Seeds::of(data, &points);
+    let (against, error) = chance(&parts, exact, &seeds, table.distinct);
+    let tests = (parts.main.len() + parts.pairs.len()) as f64;
+    let test = |part: &Part| -> Option<f64> {
+        let there = part.squares > ROUNDING * total;
+        if nothing {
+            return Some(1.0);
         }
-        if rest.squares <= 1e-12 * total {
-            return 0.0;
+        if part.freedom < 1.0 || against == Against::Nothing {
+            return None;
         }
-        let ratio = part.squares / part.freedom / (rest.squares / rest.freedom);
-        FisherSnedecor::new(part.freedom, rest.freedom).map_or(1.0, |f| f.sf(ratio))
+        if !there || against == Against::Copies {
+            return Some(if there { 0.0 } else { 1.0 });
+        }
+        // An error of nothing is one of rounding at least.
+        let squares = error.squares.max(ROUNDING * total);
+        let ratio = part.squares / part.freedom / (squares / error.freedom);
+        let f = FisherSnedecor::new(part.freedom, error.freedom).ok()?;
+        Some(f.sf(ratio))
     };
+    let is_significant = |p: Option<f64>| p.is_some_and(|p| p * tests < bounds.alpha / 2.0);
     let share = |part: &Part| {
         if nothing {
             0.0
         } else {
-            100.0 * part.squares / total
+            100.0 * part.squares / parts.whole
         }
     };
     let sign = if data.metric.higher { 1.0 } else { -1.0 };
-    let seeds = per_seed(data, &points);
-    // Where the seed changes nothing all runs of a point are one, and no sample.
-    let are_copies = seeds
-        .as_ref()
-        .is_some_and(|seeds| seeds.iter().all(|values| *values == seeds[0]));
-    let seeds = seeds.filter(|_| !are_copies);
+    let better = |adds: Adds, of: f64| -> Vec<Vec<f64>> {
+        let feature = |own: Vec<(usize, f64)>| {
+            let parts = own.iter().map(|(_, add)| sign * 100.0 * part(*add, of));
+            parts.collect()
+        };
+        adds.into_iter().map(feature).collect()
+    };
+    let by_seed: Vec<Vec<Vec<f64>>> = seeds
+        .that_differ()
+        .iter()
+        .map(|values| better(adds(values), mean(values)))
+        .collect();
+    let adds = adds(&values);
+    let of_all = better(adds.clone(), grand);
     let mut effects: Vec<Effect> = features
         .iter()
         .enumerate()
         .map(|(f, feature)| {
-            let p = test(&main[f]);
-            let levels = feature.alternatives.iter().enumerate();
+            let p = test(&parts.main[f]);
+            let levels = adds[f].iter().enumerate();
             Effect {
                 feature: feature.name.clone(),
-                share_pct: share(&main[f]),
+                share_pct: share(&parts.main[f]),
                 p,
-                significant: p * tests < bounds.alpha / 2.0,
+                significant: is_significant(p),
                 levels: levels
-                    .filter(|(choice, _)| marginal[f].1[*choice] > 0.0)
-                    .map(|(choice, name)| Level {
-                        alternative: name.clone(),
-                        mean: marginal[f].0[choice],
-                        better_pct: sign * 100.0 * part(marginal[f].0[choice] - grand, grand),
-                        interval_pct: interval(
-                            &points,
-                            &seeds,
-                            |point| choices[point][f] == choice,
-                            sign,
-                        ),
+                    .map(|(place, (choice, add))| Level {
+                        alternative: feature.alternatives[*choice].clone(),
+                        mean: grand + add,
+                        better_pct: of_all[f][place],
+                        interval_pct: interval(by_seed.iter().map(|seed| seed[f][place])),
                     })
                     .collect(),
             }
         })
         .collect();
     effects.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
-    let mut interactions: Vec<Interaction> = pairs
-        .into_iter()
+    let mut interactions: Vec<Interaction> = parts
+        .pairs
+        .iter()
         .map(|(a, b, means, part)| {
-            let p = test(&part);
-            let cell = |index: usize, mean: &f64| {
-                let names = [
-                    &features[a].alternatives[index / size(b)],
-                    &features[b].alternatives[index % size(b)],
-                ];
+            let p = test(part);
+            let (a, b) = (&features[*a], &features[*b]);
+            let size = b.alternatives.len();
+            let cell = |(index, mean): (usize, &f64)| {
+                let names = [&a.alternatives[index / size], &b.alternatives[index % size]];
                 (names[0].clone(), names[1].clone(), *mean)
             };
             Interaction {
-                features: [features[a].name.clone(), features[b].name.clone()],
-                share_pct: share(&part),
+                features: [a.name.clone(), b.name.clone()],
+                share_pct: share(part),
                 p,
-                significant: p * tests < bounds.alpha / 2.0,
-                cells: means
-                    .iter()
-                    .enumerate()
-                    .map(|(i, mean)| cell(i, mean))
-                    .collect(),
+                significant: is_significant(p),
+                cells: means.iter().enumerate().map(cell).collect(),
             }
         })
         .collect();
@@ -237,53 +448,56 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
         .collect();
     Variance {
         exact,
+        against,
+        freedom: error.freedom,
         mean: grand,
         deviation_pct: 100.0 * part((total / (values.len() as f64 - 1.0).max(1.0)).sqrt(), grand),
-        rest_pct: share(&rest),
+        rest_pct: share(&parts.rest),
         noise_pct: noise
-            .filter(|_| !nothing && !are_copies)
+            .filter(|_| !nothing && !matches!(seeds, Seeds::Copies))
             .map(|noise| (100.0 * noise.iter().sum::<f64>() / total).min(100.0)),
         effects,
         interactions,
     }
 }
 
-/// The values of each point by seed; `None` unless every point has as many, and at least two.
-fn per_seed(data: &Data, points: &[usize]) -> Option<Vec<Vec<f64>>> {
-    let seeds = data.seeds();
-    if seeds < 2
-        || points
-            .iter()
-            .any(|&point| data.values[point].len() != seeds)
-    {
-        return None;
-    }
-    let one = |seed: usize| {
-        points
-            .iter()
-            .map(|&point| data.values[point][seed])
-            .collect()
-    };
-    Some((0..seeds).map(one).collect())
+/// The values of all points by seed.
+enum Seeds {
+    /// There is one.
+    One,
+    /// The seed changes nothing: all runs of a point are one, and no sample.
+    Copies,
+    /// They differ.
+    Differ(Vec<Vec<f64>>),
 }
 
-/// 95 % interval of how much better the points of a group are than all, by Student's t over seeds.
-fn interval(
-    points: &[usize],
-    seeds: &Option<Vec<Vec<f64>>>,
-    has: impl Fn(usize) -> bool,
-    sign: f64,
-) -> Option<[f64; 2]> {
-    let seeds = seeds.as_ref()?;
-    let effects: Vec<f64> = seeds
-        .iter()
-        .map(|values| {
-            let all = mean(values);
-            let own = points.iter().zip(values).filter(|(point, _)| has(**point));
-            let own: Vec<f64> = own.map(|(_, value)| *value).collect();
-            sign * 100.0 * part(mean(&own) - all, all)
-        })
-        .collect();
+impl Seeds {
+    fn of(data: &Data, points: &[usize]) -> Seeds {
+        let one = |seed: usize| -> Vec<f64> {
+            let values = points.iter().map(|&point| data.values[point][seed]);
+            values.collect()
+        };
+        let all: Vec<Vec<f64>> = (0..data.seeds()).map(one).collect();
+        if all.len() < 2 {
+            Seeds::One
+        } else if all.iter().all(|values| *values == all[0]) {
+            Seeds::Copies
+        } else {
+            Seeds::Differ(all)
+        }
+    }
+
+    fn that_differ(&self) -> &[Vec<f64>] {
+        match self {
+            Seeds::Differ(values) => values,
+            _ => &[],
+        }
+    }
+}
+
+/// 95 % interval of how much better an alternative is than all, by Student's t over seeds.
+fn interval(effects: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
+    let effects: Vec<f64> = effects.collect();
     let count = effects.len() as f64;
     let t = StudentsT::new(0.0, 1.0, count - 1.0)
         .ok()?

@@ -15,10 +15,28 @@ pub fn paragraph(analysis: &Analysis) -> String {
     let Analysis {
         study, variance, ..
     } = analysis;
-    if variance.effects.iter().all(|e| !e.significant)
-        && variance.interactions.iter().all(|i| !i.significant)
-    {
-        sentences.push("No feature makes a difference that chance would not make.".to_owned());
+    sentences.extend(missing(analysis));
+    if study.excluded > 0 {
+        sentences.push(format!(
+            "{} are left out because their runs differ too much.",
+            study.excluded
+        ));
+    }
+    if study.unsteady {
+        sentences.push(
+            "The runs of every scheduler differ too much; none is left out for that.".to_owned(),
+        );
+    }
+    if analysis.left_out.seeds > 0 {
+        sentences.push(format!(
+            "Seeds that not every scheduler has had are not looked at ({} of {}).",
+            analysis.left_out.seeds,
+            analysis.left_out.seeds + analysis.seeds as u64
+        ));
+    }
+    let found = !analysis.findings().is_empty();
+    if !found {
+        sentences.push(nothing_found(analysis).to_owned());
         return sentences.join(" ");
     }
     let with = |verdicts: &[Verdict]| -> Vec<String> {
@@ -54,8 +72,9 @@ pub fn paragraph(analysis: &Analysis) -> String {
         })
         .collect();
     if !first.is_empty() {
+        let about = if variance.exact { "" } else { ", estimated" };
         sentences.push(format!(
-            "What single features make of the differences: {}.",
+            "What single features make of the differences{about}: {}.",
             list(&first)
         ));
     }
@@ -76,11 +95,15 @@ pub fn paragraph(analysis: &Analysis) -> String {
                 .interactions
                 .iter()
                 .any(|pair| pair.share_pct >= WORTH_PCT && pair.features.contains(&effect.feature));
-            effect.share_pct < WORTH_PCT && !paired
+            // What B has more often than chance would matters, however little of all differences it makes.
+            let chosen = study.alternatives.iter().any(|one| {
+                one.significant && one.verdict != Verdict::Neutral && one.feature == effect.feature
+            });
+            effect.p.is_some() && effect.share_pct < WORTH_PCT && !paired && !chosen
         })
         .map(|effect| effect.feature.clone())
         .collect();
-    if !idle.is_empty() {
+    if !idle.is_empty() && variance.tells() {
         sentences.push(format!("It hardly matters which {} is chosen.", or(&idle)));
     }
     for condition in analysis
@@ -102,6 +125,46 @@ pub fn paragraph(analysis: &Analysis) -> String {
         ));
     }
     sentences.join(" ")
+}
+
+/// Why there is no finding.
+fn nothing_found(analysis: &Analysis) -> &'static str {
+    if analysis.study.best == analysis.study.worst {
+        "No feature makes any difference."
+    } else if analysis.variance.tells() {
+        "No feature makes a difference that chance would not make."
+    } else {
+        "There are too few combinations to tell what features do from chance; a sweep with more of them, or of all with \
+         more seeds (`--repeat`), could."
+    }
+}
+
+/// Which combinations are missing, where that makes shares estimates.
+fn missing(analysis: &Analysis) -> Option<String> {
+    let left_out = &analysis.left_out;
+    if analysis.variance.exact {
+        return None;
+    }
+    let mut reasons = Vec::new();
+    let mut add = |count: u64, what: &str, with: &[String]| {
+        if count > 0 {
+            let with = if with.is_empty() {
+                String::new()
+            } else {
+                format!(", all with {}", list(with))
+            };
+            reasons.push(format!("{count} {what}{with}"));
+        }
+    };
+    add(left_out.failed, "failed", &left_out.failed_with);
+    let without = format!("ended their runs without any {}", analysis.measure);
+    add(left_out.absent, &without, &left_out.absent_with);
+    add(left_out.unfinished, "lack seeds that others have", &[]);
+    add(left_out.not_run, "were not run", &[]);
+    Some(format!(
+        "Combinations are missing: {}. What features do is estimated from the others, as if it added up.",
+        reasons.join("; ")
+    ))
 }
 
 fn spread(analysis: &Analysis) -> String {

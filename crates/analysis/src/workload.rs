@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use crate::study::{Set, study};
 use crate::{
-    AnalysisError, Bounds, Data, Front, Mute, Node, Study, Variance, mute, pareto, tree, variance,
-    words,
+    AnalysisError, Bounds, Data, Front, LeftOut, Mute, Node, Study, Variance, mute, pareto, tree,
+    variance, words,
 };
 
 /// The measure that stands beside the one that is looked at.
@@ -27,6 +27,8 @@ pub struct Analysis {
     pub seeds: usize,
     /// What to do, in words.
     pub words: String,
+    /// Schedulers that are not compared.
+    pub left_out: LeftOut,
     /// The study's method.
     pub study: Study,
     /// Where the differences come from.
@@ -39,7 +41,8 @@ pub struct Analysis {
     pub second_measure: String,
     /// Schedulers that no other beats in both measures.
     pub front: Vec<Front>,
-    /// How each point compares with the best, 1 being the best; absent where it was not measured.
+    /// How each point compares with the best, 1 being the best; absent where it was not measured or is
+    /// not looked at.
     #[serde(skip)]
     pub relative: Vec<Option<f64>>,
     /// Both measures of each point, for the picture of the front.
@@ -66,27 +69,29 @@ pub fn analyse(
 pub(crate) fn of(data: &Data, second: Option<&Data>, workload: &str, bounds: &Bounds) -> Analysis {
     let choices = data.choices();
     let mute = mute::mute(data, &choices);
-    let study = study(data, &choices, bounds, &mute);
+    let mut study = study(data, &choices, bounds, &mute);
     let variance = variance::variance(data, &choices, bounds, &mute);
+    if !variance.exact {
+        study.confirm(&variance);
+    }
     let mut good = vec![false; data.values.len()];
     for (point, set) in &study.picture {
         good[*point] = matches!(set, Set::B | Set::Fb);
     }
     let points: Vec<usize> = study.picture.iter().map(|(point, _)| *point).collect();
     let tree = tree::grow(data, &choices, &points, &good);
-    let front = second.map(|second| pareto::front(data, second));
-    let relative = (0..data.values.len()).map(|point| {
-        let there = !data.values[point].is_empty();
-        there.then(|| data.relative(data.mean(point), study.best))
+    let mut relative = vec![None; data.values.len()];
+    for &point in &points {
+        relative[point] = Some(data.relative(data.mean(point), study.best));
+    }
+    let both: Vec<(usize, f64, f64)> = second.map_or_else(Vec::new, |second| {
+        let mut points = points.clone();
+        points.sort_unstable();
+        points.retain(|&point| !second.values[point].is_empty());
+        let both = |point| (point, data.mean(point), second.mean(point));
+        points.into_iter().map(both).collect()
     });
-    let both = second.map(|second| {
-        let points = data
-            .points()
-            .filter(|&point| !second.values[point].is_empty());
-        points
-            .map(|point| (data.mean(point), second.mean(point)))
-            .collect()
-    });
+    let front = second.map(|second| pareto::front(data, second, &both));
     let mut analysis = Analysis {
         workload: workload.to_owned(),
         measure: data.metric.name.clone(),
@@ -94,14 +99,15 @@ pub(crate) fn of(data: &Data, second: Option<&Data>, workload: &str, bounds: &Bo
         higher_is_better: data.metric.higher,
         seeds: data.seeds(),
         words: String::new(),
-        relative: relative.collect(),
+        relative,
+        left_out: data.left_out.clone(),
         study,
         variance,
         mute,
         tree,
         second_measure: SECOND.to_owned(),
         front: front.unwrap_or_default(),
-        both: both.unwrap_or_default(),
+        both: both.iter().map(|(_, one, other)| (*one, *other)).collect(),
     };
     analysis.words = words::paragraph(&analysis);
     analysis

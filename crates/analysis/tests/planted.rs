@@ -1,98 +1,14 @@
 //! Synthetic sweeps whose truth is known: what was planted is found, and nothing else.
 
-use rand_core::{RngCore as _, SeedableRng as _};
-use rand_pcg::Pcg64Mcg;
+mod support;
+
 use schedlab_analysis::{Analysis, Bounds, Verdict, analyse, page};
-use schedlab_sim::{Scheduler, SimSpec};
-use schedlab_sweep::{Asked, Definition, MEASURES, Row, Space};
+use schedlab_sweep::Definition;
+use support::{Noise, analysis, place, rows};
 
-/// The feature tree on workloads that nobody runs here.
+/// The whole feature tree.
 fn definition(workloads: &[&str], repeat: u32, sample: Option<u64>) -> Definition {
-    let asked = Asked {
-        workloads: workloads.iter().map(|text| text.to_string()).collect(),
-        space: Space::of("feature", &[]).unwrap(),
-        sample,
-        repeat,
-        run: SimSpec::new("", Scheduler::parse("feature"), "laptop"),
-        seed: 1,
-        live: false,
-        each: false,
-    };
-    Definition::new(asked).unwrap()
-}
-
-/// Standard normal numbers, near enough: the sum of twelve uniform ones.
-struct Noise(Pcg64Mcg);
-
-impl Noise {
-    fn new(seed: u64) -> Noise {
-        Noise(Pcg64Mcg::seed_from_u64(seed))
-    }
-
-    fn draw(&mut self) -> f64 {
-        let uniform =
-            |random: &mut Pcg64Mcg| (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        (0..12).map(|_| uniform(&mut self.0)).sum::<f64>() - 6.0
-    }
-}
-
-/// Rows whose score and p99 wakeup latency a function makes of a point's alternatives and a seed.
-fn rows(
-    definition: &Definition,
-    mut value: impl FnMut(&dyn Fn(&str) -> String, u64) -> (f64, f64),
-) -> Vec<Row> {
-    let (score, p99) = (place("score"), place("wakeup.latency_ns_p99"));
-    (0..definition.jobs())
-        .map(|job| {
-            let spec = definition.spec(job);
-            let (at, workload, _) = definition.parts(job);
-            let choices = definition.space.choices(definition.points()[at]);
-            let features = definition.space.features.iter();
-            let chosen: Vec<String> = features
-                .zip(choices)
-                .map(|(feature, choice)| feature.alternatives[choice].clone())
-                .collect();
-            let of = |name: &str| {
-                let index = definition
-                    .space
-                    .features
-                    .iter()
-                    .position(|f| f.name == name);
-                chosen[index.unwrap()].clone()
-            };
-            let (one, other) = value(&of, spec.seed);
-            let mut values = vec![None; MEASURES.len()];
-            values[score] = Some(one);
-            values[p99] = Some(other);
-            Row {
-                job,
-                workload: definition.workloads[workload].clone(),
-                scheduler: spec.scheduler.to_string(),
-                choices: chosen.clone(),
-                seed: spec.seed,
-                exit: "done".into(),
-                message: None,
-                score_unit: Some("s".into()),
-                score_better: Some("lower".into()),
-                values,
-            }
-        })
-        .collect()
-}
-
-fn place(measure: &str) -> usize {
-    MEASURES.iter().position(|known| *known == measure).unwrap()
-}
-
-fn analysis(definition: &Definition, rows: &[Row]) -> Analysis {
-    analyse(
-        definition,
-        rows,
-        &definition.workloads[0],
-        "score",
-        &Bounds::default(),
-    )
-    .unwrap()
+    support::definition(&[], workloads, repeat, sample, 1)
 }
 
 fn share(analysis: &Analysis, feature: &str) -> f64 {
@@ -484,7 +400,7 @@ fn failed_runs_and_samples_are_said_to_be_no_full_factorial() {
         row.values[place("score")] = None;
     }
     let of_failed = analysis(&whole, &some);
-    assert_eq!(of_failed.study.failed, 59);
+    assert_eq!(of_failed.left_out.failed, 59);
     assert!(!of_failed.variance.exact && of_failed.variance.interactions.is_empty());
 
     let sample = definition(&["cpu"], 1, Some(200));

@@ -131,13 +131,6 @@ fn text(analyses: &[Analysis], across: Option<&Across>) -> String {
         text.push('\n');
         fill(&mut text, "", &analysis.words, 0, WIDTH);
         text.push('\n');
-        if study.failed > 0 {
-            let _ = writeln!(
-                text,
-                "left out: {} that did not end their runs",
-                study.failed
-            );
-        }
         fill(&mut text, "best: ", &study.best_scheduler, 2, WIDTH);
         for (name, [b, f, fb]) in [("first", study.first), ("second", study.second)] {
             let _ = writeln!(text, "{name} round: |B| {b}, |F| {f}, |FB| {fb}");

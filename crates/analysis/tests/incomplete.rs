@@ -1,0 +1,360 @@
+//! Sweeps that lack something: combinations, runs, seeds, measures, or enough of any to tell.
+
+mod support;
+
+use schedlab_analysis::{Across, Against, Analysis, Bounds, Effect, Verdict, analyse, page};
+use schedlab_sweep::{Definition, Row};
+use support::{Noise, analysis, definition, place, rows};
+
+/// What is fixed so that 216 schedulers are left.
+const FIXED: &[&str] = &["election=fifo", "slice=split", "metric=nr_run"];
+
+fn effect(analysis: &Analysis, feature: &str) -> Effect {
+    let mut effects = analysis.variance.effects.iter();
+    effects.find(|one| one.feature == feature).unwrap().clone()
+}
+
+/// What `placement` takes.
+fn placed(of: &dyn Fn(&str) -> String) -> f64 {
+    match of("placement").as_str() {
+        "smt" => 100.0,
+        "llc" => 110.0,
+        _ => 200.0,
+    }
+}
+
+fn fail(row: &mut Row) {
+    row.exit = "error_stall".into();
+    row.values[place("score")] = None;
+}
+
+fn value<'a>(definition: &Definition, row: &'a Row, feature: &str) -> &'a str {
+    let features = &definition.space.features;
+    &row.choices[features.iter().position(|f| f.name == feature).unwrap()]
+}
+
+fn only<'a>(analysis: &'a Analysis, feature: &str) -> impl Iterator<Item = String> + 'a {
+    let others = feature.to_owned();
+    let found = analysis.findings().into_iter();
+    found.filter(move |name| !name.starts_with(&others))
+}
+
+#[test]
+fn samples_find_what_matters_and_nothing_else() {
+    for (size, always) in [(12, false), (40, true)] {
+        let mut others = 0;
+        for seed in 1..=100 {
+            let definition = definition(FIXED, &["cpu"], 1, Some(size), seed);
+            let mut noise = Noise::new(seed);
+            let rows = rows(&definition, |of, _| (placed(of) + noise.draw(), 1.0));
+            let analysis = analysis(&definition, &rows);
+            let variance = &analysis.variance;
+            assert!(!variance.exact);
+            others += usize::from(only(&analysis, "placement").next().is_some());
+            assert!(
+                !always || effect(&analysis, "placement").significant,
+                "{seed}"
+            );
+            let shares: f64 = variance.effects.iter().map(|effect| effect.share_pct).sum();
+            assert!(
+                shares + variance.rest_pct <= 100.0 + 1e-6,
+                "{seed}: {shares}"
+            );
+        }
+        assert!(others <= 5, "{others} of 100 samples of {size}");
+    }
+}
+
+/// Two features that matter only together are no noise, and no finding about a third.
+#[test]
+fn samples_take_a_pair_for_no_other_feature() {
+    let mut others = 0;
+    for seed in 1..=100 {
+        let definition = definition(FIXED, &["cpu"], 1, Some(24), seed);
+        let rows = rows(&definition, |of, _| {
+            let slow = of("unblock") == "on" && of("placement") == "smt";
+            (if slow { 200.0 } else { 100.0 }, 1.0)
+        });
+        let analysis = analysis(&definition, &rows);
+        let about = ["unblock", "placement"];
+        let is_other = |name: &String| !about.iter().any(|own| name.starts_with(own));
+        others += usize::from(analysis.findings().iter().any(is_other));
+    }
+    assert!(others <= 5, "{others} of 100 samples");
+}
+
+/// `idle` does nothing, but where it is off the slow placement fails.
+#[test]
+fn an_alternative_that_fails_where_others_are_slow_is_not_the_best() {
+    let definition = definition(FIXED, &["cpu"], 3, None, 1);
+    let mut noise = Noise::new(2);
+    let mut rows = rows(&definition, |of, _| (placed(of) + 0.5 * noise.draw(), 1.0));
+    for row in &mut rows {
+        let fails = value(&definition, row, "idle") == "off"
+            && value(&definition, row, "placement") == "all";
+        if fails {
+            fail(row);
+        }
+    }
+    let analysis = analysis(&definition, &rows);
+    let idle = effect(&analysis, "idle");
+    assert!(!idle.significant && idle.p.unwrap() > 0.01, "{idle:?}");
+    assert!(idle.share_pct < 0.1, "{idle:?}");
+    assert!(idle.levels.iter().all(|level| level.better_pct.abs() < 0.5));
+    assert_eq!(analysis.left_out.failed, 36);
+    let placement = effect(&analysis, "placement");
+    assert!(placement.significant);
+    for (level, mean) in placement.levels.iter().zip([100.0, 110.0, 200.0]) {
+        let from_all = level.mean - analysis.variance.mean;
+        assert!((from_all - (mean - 410.0 / 3.0)).abs() < 0.5, "{level:?}");
+        let [low, high] = level.interval_pct.unwrap();
+        assert!(low < level.better_pct && level.better_pct < high);
+    }
+    let words = &analysis.words;
+    assert!(!words.contains("idle=on"), "{words}");
+    assert!(
+        words.contains("36 failed, all with idle=off and placement=all"),
+        "{words}"
+    );
+    assert!(only(&analysis, "placement").next().is_none());
+}
+
+/// Two features and nothing else: no combination is left over for a test, but seeds are.
+#[test]
+fn seeds_tell_where_combinations_cannot() {
+    let fixed = &[
+        FIXED,
+        &[
+            "periodic=never",
+            "executor=all",
+            "imbalance=differs",
+            "unblock=on",
+        ],
+    ]
+    .concat();
+    let definition = definition(fixed, &["cpu"], 10, None, 1);
+    let idle_matters = |noise: f64| {
+        let mut random = Noise::new(1);
+        let rows = rows(&definition, |of, _| {
+            let time = if of("idle") == "on" { 200.0 } else { 100.0 };
+            (time + noise * random.draw(), 1.0)
+        });
+        analysis(&definition, &rows)
+    };
+    let found = idle_matters(0.5);
+    assert_eq!(
+        (found.variance.against, found.variance.freedom),
+        (Against::Seeds, 45.0)
+    );
+    assert!(found.variance.exact && effect(&found, "idle").significant);
+    assert!(!effect(&found, "placement").significant);
+    assert!(
+        found.words.contains("idle 100 % (best on average: off)"),
+        "{}",
+        found.words
+    );
+    // Every run is the same whatever the seed.
+    let copies = idle_matters(0.0);
+    assert_eq!(copies.variance.against, Against::Copies);
+    assert_eq!(copies.findings(), ["idle"]);
+    assert_eq!(effect(&copies, "placement").p, Some(1.0));
+}
+
+#[test]
+fn too_little_to_tell_is_not_nothing() {
+    let rest = [
+        "periodic=never",
+        "executor=all",
+        "imbalance=differs",
+        "placement=all",
+    ];
+    let definition = definition(&[FIXED, &rest].concat(), &["cpu"], 1, None, 1);
+    let rows = |step: f64| {
+        rows(&definition, |of, _| {
+            let one = if of("idle") == "on" { step } else { 0.0 };
+            let other = if of("unblock") == "on" {
+                3.0 * step
+            } else {
+                0.0
+            };
+            (100.0 + one + other + one * other / 100.0, 1.0)
+        })
+    };
+    let some = analysis(&definition, &rows(10.0));
+    assert!(
+        some.words.contains("too few combinations to tell"),
+        "{}",
+        some.words
+    );
+    assert!(
+        !some.words.contains("that chance would not make"),
+        "{}",
+        some.words
+    );
+    let none = analysis(&definition, &rows(0.0));
+    assert!(
+        none.words.ends_with("No feature makes any difference."),
+        "{}",
+        none.words
+    );
+}
+
+/// What a run did not do it did not measure; it ended all the same.
+#[test]
+fn a_measure_that_runs_lack_is_no_failure() {
+    let definition = definition(FIXED, &["cpu"], 1, None, 1);
+    let mut noise = Noise::new(1);
+    let mut rows = rows(&definition, |of, _| (placed(of) + noise.draw(), 1.0));
+    for row in &mut rows {
+        if value(&definition, row, "unblock") == "on" {
+            row.values[place("score")] = None;
+        }
+        if value(&definition, row, "periodic") == "never" {
+            fail(row);
+        }
+    }
+    let analysis = analysis(&definition, &rows);
+    assert_eq!(
+        (analysis.left_out.failed, analysis.left_out.absent),
+        (72, 72)
+    );
+    let words = &analysis.words;
+    assert!(
+        words.contains("72 failed, all with periodic=never"),
+        "{words}"
+    );
+    assert!(
+        words.contains("72 ended their runs without any score, all with unblock=on"),
+        "{words}"
+    );
+    // Only one alternative of these is left to look at.
+    assert_eq!(
+        (
+            effect(&analysis, "unblock").p,
+            effect(&analysis, "unblock").share_pct
+        ),
+        (None, 0.0)
+    );
+    let html = page("x", &[analysis], None).html();
+    assert!(html.contains("72 ended their runs without any score"));
+}
+
+/// Two shards of three are there: a seed more or less would count for a scheduler.
+#[test]
+fn means_are_over_the_same_seeds() {
+    let definition = definition(FIXED, &["cpu"], 3, None, 1);
+    let mut noise = Noise::new(7);
+    let mut rows = rows(&definition, |of, seed| {
+        let block = [100.0, 200.0, 1_000.0][seed as usize - 1];
+        let idle = if of("idle") == "on" { 1.05 } else { 1.0 };
+        (block * idle * (1.0 + 0.001 * noise.draw()), 1.0)
+    });
+    rows.retain(|row| {
+        let (place, _, repetition) = definition.parts(row.job);
+        repetition != if place % 2 == 0 { 0 } else { 2 }
+    });
+    let found = analysis(&definition, &rows);
+    assert_eq!(
+        (found.seeds, found.left_out.seeds, found.variance.exact),
+        (1, 2, true)
+    );
+    let idle = effect(&found, "idle");
+    assert!(
+        idle.share_pct > 95.0 && (idle.levels[0].better_pct - 2.44).abs() < 0.1,
+        "{idle:?}"
+    );
+    assert!(
+        found.words.contains("not looked at (2 of 3)"),
+        "{}",
+        found.words
+    );
+    // One scheduler lacks a run that all others have: all of its seeds but that are looked at.
+    rows.retain(|row| definition.parts(row.job).2 == 1);
+    rows.pop();
+    let found = analysis(&definition, &rows);
+    assert_eq!((found.left_out.not_run, found.variance.exact), (1, false));
+}
+
+/// Who was not looked at is recommended by nobody.
+#[test]
+fn schedulers_that_are_left_out_are_no_compromise() {
+    let definition = definition(FIXED, &["cpu", "pipe"], 3, None, 1);
+    let mut rows = rows(&definition, |_, seed| (100.0 + seed as f64 / 10.0, 1.0));
+    let best = |row: &Row| {
+        let of = |feature| value(&definition, row, feature);
+        of("idle") == "on" && of("unblock") == "on" && of("periodic") == "never"
+    };
+    for row in &mut rows {
+        row.score_better = Some("higher".into());
+        if best(row) {
+            row.values[place("score")] = Some([100.0, 300.0, 500.0][row.seed as usize - 1]);
+        }
+    }
+    let both: Vec<Analysis> = ["cpu", "pipe"]
+        .iter()
+        .map(|name| analyse(&definition, &rows, name, "score", &Bounds::default()).unwrap())
+        .collect();
+    assert_eq!(both[0].study.excluded, 18);
+    let scheduler = |point: usize| definition.space.scheduler(point as u64).to_string();
+    let across = Across::new(&both, scheduler).unwrap();
+    assert!(across.compromise.worst_pct <= 100.0, "{}", across.words);
+    let front = &both[0].front;
+    assert!(!front.is_empty() && front.iter().all(|one| one.first < 101.0));
+    assert!(
+        both[0].words.contains("18 are left out because"),
+        "{}",
+        both[0].words
+    );
+}
+
+#[test]
+fn nobody_is_left_out_where_nobody_is_steady() {
+    let definition = definition(FIXED, &["cpu"], 3, None, 1);
+    let rows = rows(&definition, |_, seed| (200.0 * seed as f64, 1.0));
+    let analysis = analysis(&definition, &rows);
+    let study = &analysis.study;
+    assert_eq!(
+        (study.schedulers, study.excluded, study.unsteady),
+        (216, 0, true)
+    );
+    assert!(
+        analysis.words.contains("none is left out for that"),
+        "{}",
+        analysis.words
+    );
+    assert!(
+        !analysis.words.contains("are left out"),
+        "{}",
+        analysis.words
+    );
+}
+
+/// What the best schedulers have is no feature that hardly matters, though it makes a small part of all differences.
+#[test]
+fn advice_does_not_contradict_itself() {
+    let definition = definition(&[], &["cpu"], 1, None, 1);
+    let mut noise = Noise::new(1);
+    let rows = rows(&definition, |of, _| {
+        let periodic = match of("periodic").as_str() {
+            "never" => 5_000.0,
+            "random" => 2_000.0,
+            _ => 0.0,
+        };
+        let executor = if of("executor") == "core" { 0.0 } else { 20.0 };
+        (100.0 + periodic + executor + noise.draw(), 1.0)
+    });
+    let analysis = analysis(&definition, &rows);
+    assert!(effect(&analysis, "executor").share_pct < 1.0);
+    let words = &analysis.words;
+    assert!(
+        words.contains("Choose periodic=nr_cores and executor=core."),
+        "{words}"
+    );
+    let (_, idle) = words.split_once("It hardly matters which ").unwrap();
+    let (idle, _) = idle.split_once(" is chosen").unwrap();
+    assert!(idle.contains("election"));
+    for one in &analysis.study.alternatives {
+        let is_advised = one.significant && one.verdict != Verdict::Neutral;
+        assert!(!is_advised || !idle.contains(&one.feature), "{words}");
+    }
+}
