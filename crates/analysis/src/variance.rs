@@ -289,20 +289,21 @@ impl Points<'_> {
 
 /// What is chance, and what tells it.
 fn chance(parts: &Parts, exact: bool, seeds: &Seeds, distinct: f64) -> (Against, Part) {
-    let rest = Part { ..parts.rest };
+    let squares = parts.rest.squares;
+    let rest = |freedom| Part { squares, freedom };
+    let freedom = parts.rest.freedom;
     // Of what is estimated, part may be of combinations that are missing: seeds do not tell of these.
-    if exact && rest.freedom < FREEDOM_MIN {
+    if exact && freedom < FREEDOM_MIN {
         match seeds {
-            Seeds::Copies => return (Against::Copies, rest),
+            Seeds::Copies => return (Against::Copies, rest(0.0)),
             Seeds::Differ(values) => return (Against::Seeds, between(values, distinct)),
             Seeds::One => {}
         }
     }
-    if rest.freedom < 1.0 {
-        let freedom = 0.0;
-        return (Against::Nothing, Part { freedom, ..rest });
+    if freedom < 1.0 {
+        return (Against::Nothing, rest(0.0));
     }
-    (Against::Rest, rest)
+    (Against::Rest, rest(freedom))
 }
 
 /// Chance in the means over seeds: by how much the differences between schedulers differ from seed to seed.
