@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use plotters::coord::combinators::{BindKeyPoints as _, WithKeyPoints};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -200,11 +201,9 @@ impl Chart {
         };
         match (self.x.scale, self.y.scale) {
             (Scale::Linear, Scale::Linear) => self.plot(area, &drawable, step, x, y),
-            (Scale::Log, Scale::Linear) => self.plot(area, &drawable, step, x.log_scale(), y),
-            (Scale::Linear, Scale::Log) => self.plot(area, &drawable, step, x, y.log_scale()),
-            (Scale::Log, Scale::Log) => {
-                self.plot(area, &drawable, step, x.log_scale(), y.log_scale())
-            }
+            (Scale::Log, Scale::Linear) => self.plot(area, &drawable, step, log(x), y),
+            (Scale::Linear, Scale::Log) => self.plot(area, &drawable, step, x, log(y)),
+            (Scale::Log, Scale::Log) => self.plot(area, &drawable, step, log(x), log(y)),
         }
     }
 
@@ -250,6 +249,7 @@ impl Chart {
             .x_label_area_size(40)
             .y_label_area_size(64)
             .build_cartesian_2d(x, y)?;
+        let (x_range, y_range) = (chart.x_range(), chart.y_range());
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
@@ -257,8 +257,8 @@ impl Chart {
             .y_desc(&self.y.label)
             .x_labels(10)
             .y_labels(6)
-            .x_label_formatter(&|value| short(*value))
-            .y_label_formatter(&|value| short(*value))
+            .x_label_formatter(&|value| short(without_rounding(*value, &x_range)))
+            .y_label_formatter(&|value| short(without_rounding(*value, &y_range)))
             .label_style((FONT, LABEL))
             .draw()?;
         for (index, series) in drawable.iter().enumerate() {
@@ -383,6 +383,60 @@ fn bounds(values: impl Iterator<Item = f64>, scale: Scale, room: f64) -> Range<f
     }
 }
 
+/// A logarithmic axis with labels: its own are powers of ten alone, of which a short one has one or none.
+fn log(range: Range<f64>) -> WithKeyPoints<LogCoord<f64>> {
+    let ticks = ticks(&range);
+    range.log_scale().with_key_points(ticks)
+}
+
+/// So many labels at least and at most.
+const TICKS: std::ops::RangeInclusive<usize> = 3..=10;
+
+/// Where a logarithmic axis has labels: at powers of ten, or at as many numbers between them as it takes.
+fn ticks(range: &Range<f64>) -> Vec<f64> {
+    let decades = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
+    let at = |steps: &[f64]| -> Vec<f64> {
+        let all = decades
+            .clone()
+            .flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)));
+        all.filter(|tick| range.contains(tick)).collect()
+    };
+    let powers = at(&[1.0]);
+    if powers.len() > *TICKS.end() {
+        let every = powers.len().div_ceil(*TICKS.end());
+        return powers.into_iter().step_by(every).collect();
+    }
+    let between: [&[f64]; 2] = [
+        &[1.0, 2.0, 5.0],
+        &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+    ];
+    let few = between.into_iter().map(at);
+    let enough = |found: &Vec<f64>| TICKS.contains(&found.len());
+    if let Some(found) = std::iter::once(powers).chain(few).find(enough) {
+        return found;
+    }
+    // Less than a factor of two: equal steps.
+    let decade = 10f64.powf((range.end - range.start).log10().floor());
+    let steps = [1.0, 0.5, 0.2].map(|part| part * decade);
+    let equal = |step: f64| -> Vec<f64> {
+        let first = (range.start / step).ceil() as u64;
+        let last = (range.end / step).floor() as u64;
+        (first..=last).map(|number| number as f64 * step).collect()
+    };
+    let found = steps.into_iter().map(equal).find(enough);
+    found.unwrap_or_else(|| vec![range.start, range.end])
+}
+
+/// What is not 0 by rounding alone is 0 on an axis of this range.
+fn without_rounding(value: f64, range: &Range<f64>) -> f64 {
+    let least = 1e-9 * (range.end - range.start).abs();
+    if range.start <= 0.0 && value.abs() < least {
+        0.0
+    } else {
+        value
+    }
+}
+
 /// The least distance between neighbours along x; 1 where there are none.
 fn smallest_step(series: &[Series]) -> f64 {
     let mut all: Vec<f64> = series
@@ -397,8 +451,11 @@ fn smallest_step(series: &[Series]) -> f64 {
     if least.is_finite() { least } else { 1.0 }
 }
 
-/// A number for an axis: at most four digits that count, and k, M or G.
+/// A number for an axis: at most four digits that count, and k, M or G; very small ones as 2e-7.
 fn short(value: f64) -> String {
+    if value != 0.0 && value.abs() < 1e-4 {
+        return format!("{value:.1e}").replace(".0e", "e");
+    }
     let (scaled, unit) = match value.abs() {
         size if size >= 1e9 => (value / 1e9, " G"),
         size if size >= 1e6 => (value / 1e6, " M"),
@@ -409,7 +466,8 @@ fn short(value: f64) -> String {
         0.0 => 0,
         size if size >= 100.0 => 0,
         size if size >= 1.0 => 2,
-        _ => 4,
+        size if size >= 0.01 => 4,
+        _ => 6,
     };
     let text = format!("{scaled:.digits$}");
     let text = if digits > 0 {
@@ -444,11 +502,13 @@ mod tests {
     #[test]
     fn numbers_of_axes_are_short() {
         let all = [
-            0.0, 0.25, 1.0, 2.5, 100.0, 9_000.0, 12_500.0, 2e6, 3.5e9, -40.0,
+            0.0, 0.25, 1.0, 2.5, 100.0, 9_000.0, 12_500.0, 2e6, 3.5e9, -40.0, 0.00025, 1e-5,
+            -2.5e-7,
         ];
         let told: Vec<String> = all.into_iter().map(short).collect();
         let expected = [
-            "0", "0.25", "1", "2.5", "100", "9000", "12.5 k", "2 M", "3.5 G", "-40",
+            "0", "0.25", "1", "2.5", "100", "9000", "12.5 k", "2 M", "3.5 G", "-40", "0.00025",
+            "1e-5", "-2.5e-7",
         ];
         assert_eq!(told, expected);
     }
@@ -467,6 +527,34 @@ mod tests {
         let axis = circles[1].1 + plot_height * 100.0 / 105.0;
         assert!((250.0..330.0).contains(&axis), "the axis is at {axis}");
         assert!(circles[0].0 < circles[1].0);
+    }
+
+    #[test]
+    fn short_logarithmic_axes_have_labels_too() {
+        for (low, high, some) in [
+            (2.0, 8.0, "5"),
+            (2.2e6, 7e6, "5 M"),
+            (8.3, 8.4, "8"),
+            (1.0, 1.0, "1"),
+            (1e-9, 3e-9, "2e-9"),
+            (2.0, 1024.0, "100"),
+            (1.0, 1e15, "100"),
+        ] {
+            let range = bounds([low, high].into_iter(), Scale::Log, 0.0);
+            let ticks = ticks(&range);
+            assert!(TICKS.contains(&ticks.len()), "{low} {high}: {ticks:?}");
+            assert!(
+                ticks.iter().all(|tick| range.contains(tick)),
+                "{low} {high}: {ticks:?}"
+            );
+            let mut chart = chart(vec![line(&[(low, 1.0), (high, 2.0)])]);
+            chart.x = Axis::log("x");
+            let svg = chart.svg();
+            let texts: Vec<&str> = svg.lines().map(str::trim).collect();
+            assert!(texts.contains(&some), "{low} {high}: {ticks:?}");
+        }
+        // Of an axis that begins below 0, what is 0 but for rounding.
+        assert_eq!(short(without_rounding(-2.8e-17, &(-1.0..1.0))), "0");
     }
 
     fn attribute(element: &str, name: &str) -> f64 {
