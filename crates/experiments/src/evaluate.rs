@@ -166,7 +166,7 @@ pub fn evaluate(experiment: &Experiment, results: Results<'_>, figures: &[Figure
     let mut panels = Vec::new();
     let mut drawn: Vec<String> = Vec::new();
     for measured in &experiment.measures {
-        for (title, group) in groups(&runs, &measured.over()) {
+        for (title, group) in groups(&runs, measured) {
             let mut panel = panel(experiment, measured, &title, &group, &runs, figures);
             if panel.rows.iter().all(Row::is_empty) {
                 continue;
@@ -207,6 +207,12 @@ impl Measured {
         }
     }
 
+    /// An option and those that change along with it.
+    fn along<'a>(&'a self, option: &'a str) -> Vec<&'a str> {
+        let others = self.ignore.iter().map(String::as_str);
+        others.chain([option]).collect()
+    }
+
     /// The measure's name in results, and what it is divided by.
     fn origin(&self) -> (&str, f64) {
         let (name, scale) = match self.metric() {
@@ -217,13 +223,14 @@ impl Measured {
     }
 }
 
-/// Runs that are told together, which differ in scheduler, seed and `over`.
-fn groups<'a, 'b>(runs: &'b [Run<'a>], over: &str) -> Vec<(String, Vec<&'b Run<'a>>)> {
+/// Runs that are told together, which differ in scheduler, seed and `over`, and in what changes along with that.
+fn groups<'a, 'b>(runs: &'b [Run<'a>], measured: &Measured) -> Vec<(String, Vec<&'b Run<'a>>)> {
+    let over = measured.over();
     let mut groups: Vec<(String, Vec<&Run<'_>>)> = Vec::new();
     for run in runs {
         let mut title = format!(
             "{} on {}",
-            without(&run.result.asked, over),
+            without(&run.result.asked, &measured.along(&over)),
             run.result.machine
         );
         if over != "cpus" {
@@ -238,14 +245,18 @@ fn groups<'a, 'b>(runs: &'b [Run<'a>], over: &str) -> Vec<(String, Vec<&'b Run<'
     groups
 }
 
-/// A workload as it was asked for, without one of its options.
-fn without(asked: &str, option: &str) -> String {
+/// A workload as it was asked for, without some of its options.
+fn without(asked: &str, but: &[&str]) -> String {
     let Some((name, options)) = asked.split_once(':') else {
         return asked.to_owned();
     };
     let others: Vec<&str> = options
         .split(',')
-        .filter(|part| part.split('=').next() != Some(option))
+        .filter(|part| {
+            part.split('=')
+                .next()
+                .is_none_or(|name| !but.contains(&name))
+        })
         .collect();
     if others.is_empty() {
         name.to_owned()
@@ -263,9 +274,10 @@ fn place(result: &RunResult, over: &str) -> Option<f64> {
     number(value)
 }
 
-/// The value of an option that is a count, a time (in ns) or a number of bytes.
-fn number(value: &str) -> Option<f64> {
-    let unit = value.trim_start_matches(|c: char| c.is_ascii_digit());
+/// The value of an option that is a count, a time (in ns) or a number of bytes, or below 0, as a nice level.
+pub(crate) fn number(value: &str) -> Option<f64> {
+    let size = value.strip_prefix('-').unwrap_or(value);
+    let unit = size.trim_start_matches(|c: char| c.is_ascii_digit());
     let factor = match unit {
         "" | "ns" => 1.0,
         "us" => 1e3,
@@ -372,7 +384,8 @@ fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Opt
     let Some((option, wanted)) = measured.relative_to() else {
         return Some(value);
     };
-    let wanted: f64 = wanted.parse().ok()?;
+    let wanted = number(wanted)?;
+    let but = measured.along(option);
     let base = all.iter().find(|base| {
         let other = base.result;
         place(other, option) == Some(wanted)
@@ -380,7 +393,7 @@ fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Opt
             && other.seed == result.seed
             && other.machine == result.machine
             && (option == "cpus" || other.cpus == result.cpus)
-            && without(&other.asked, option) == without(&result.asked, option)
+            && without(&other.asked, &but) == without(&result.asked, &but)
     })?;
     let base = side(base)?.measures.number(name)? / unit;
     (base != 0.0).then(|| value / base)
@@ -563,7 +576,7 @@ mod tests {
             Some(24_576.0),
             Some(1_048_576.0),
             None,
-            None,
+            Some(-3.0),
             None,
         ];
         assert_eq!(numbers, expected);
@@ -836,9 +849,10 @@ heading = "scaling"
 
     #[test]
     fn options_are_compared_by_value() {
-        assert_eq!(without("a:x=1,y=2", "x"), "a:y=2");
-        assert_eq!(without("a:x=1", "x"), "a");
-        assert_eq!(without("a", "x"), "a");
+        assert_eq!(without("a:x=1,y=2", &["x"]), "a:y=2");
+        assert_eq!(without("a:x=1", &["x"]), "a");
+        assert_eq!(without("a", &["x"]), "a");
+        assert_eq!(without("a:x=1,y=2,z", &["x", "z"]), "a:y=2");
     }
 
     #[test]
@@ -892,6 +906,67 @@ heading = "scaling"
         let another_scheduler = |figure: &mut Figure| figure.scheduler.push('x');
         let of_another = standing_of("hold_mean", 2, another_scheduler);
         assert_eq!(of_another, Standing::Predicted);
+    }
+
+    /// Otherwise there would be a chart of one point each.
+    #[test]
+    fn measures_over_an_option_have_a_panel_with_all_its_values() {
+        for name in crate::builtin_names() {
+            let experiment = crate::builtin(name).unwrap().unwrap();
+            let planned = plan(&experiment, false, Some(1));
+            let results: Vec<RunResult> = planned.iter().map(ended).collect();
+            let runs: Vec<Run<'_>> = planned
+                .iter()
+                .zip(&results)
+                .map(|(planned, result)| Run {
+                    planned,
+                    result,
+                    real: None,
+                })
+                .collect();
+            for measured in experiment.measures.iter().filter(|m| m.over.is_some()) {
+                let over = measured.over();
+                let columns = |runs: &[&Run<'_>]| {
+                    let values = runs.iter().filter_map(|run| place(run.result, &over));
+                    let mut values: Vec<f64> = values.collect();
+                    values.sort_by(f64::total_cmp);
+                    values.dedup();
+                    values
+                };
+                let groups = groups(&runs, measured);
+                for (title, group) in &groups {
+                    let first = group[0].result;
+                    let like = |run: &Run<'_>| {
+                        let result = run.result;
+                        (&result.machine, result.cpus, &result.workload)
+                            == (&first.machine, first.cpus, &first.workload)
+                    };
+                    let all: Vec<&Run<'_>> = runs.iter().filter(|run| like(run)).collect();
+                    // Beside it there may be one of other options on purpose.
+                    let mut panels = groups.iter().filter(|(_, group)| like(group[0]));
+                    let whole = panels.any(|(_, group)| columns(group) == columns(&all));
+                    assert!(whole, "{name}: {title}");
+                }
+            }
+        }
+    }
+
+    /// A run of which nothing but its end is known.
+    fn ended(planned: &Planned) -> RunResult {
+        let spec = &planned.spec;
+        let cpus = spec.cpus.unwrap_or(1);
+        let workload = Workload::parse(&spec.workload, 1, cpus).unwrap();
+        RunResult {
+            workload: workload.name,
+            asked: spec.workload.clone(),
+            params: workload.params,
+            scheduler: spec.scheduler.to_string(),
+            machine: spec.machine.clone(),
+            cpus: cpus as u32,
+            seed: spec.seed,
+            exit: "done".into(),
+            ..RunResult::default()
+        }
     }
 
     /// A calibrated row that is not in the published file, or misspelt, would never be recognised.

@@ -107,6 +107,9 @@ pub struct Measured {
     pub relative_to: Option<String>,
     /// What it is drawn over: `cpus`, or an option of the workload that is a number. Times count in ns.
     pub over: Option<String>,
+    /// Options of the workload that change along with `over`, and are no difference of their own.
+    #[serde(default)]
+    pub ignore: Vec<String>,
     /// Whether the axis it is drawn over is logarithmic.
     #[serde(default)]
     pub log: bool,
@@ -180,15 +183,7 @@ impl Experiment {
         if experiment.runs.is_empty() || experiment.measures.is_empty() {
             return Err(error("it needs `[[runs]]` and `[[measures]]`".to_owned()));
         }
-        for measured in &experiment.measures {
-            if let Some(base) = &measured.relative_to
-                && !base.contains('=')
-            {
-                return Err(error(format!(
-                    "`relative_to = \"{base}\"`: write what differs, for example cpus=2"
-                )));
-            }
-        }
+        crate::check::check(&experiment).map_err(error)?;
         Ok(experiment)
     }
 }
@@ -279,6 +274,15 @@ over = "cpus"
         assert!(told("[\"cpu\"]", "[]").contains("workloads"));
         let error = told("over = \"cpus\"", "relative_to = \"cpus\"");
         assert!(error.contains("cpus=2"), "{error}");
+        assert!(told("hold_mean", "scoer").starts_with("x.toml: [[measures]] 1 (`scoer`): "));
+        let error = told("over = \"cpus\"", "over = \"rooms\"");
+        assert!(error.contains("no workload has such an option"), "{error}");
+        let error = told("over = \"cpus\"", "over = \"pin\"");
+        assert!(error.contains("`false` is not a number"), "{error}");
+        let error = told("over = \"cpus\"", "relative_to = \"cpuss=1\"");
+        assert!(error.contains("no workload has such an option"), "{error}");
+        let error = told("over = \"cpus\"", "relative_to = \"cpus=4\"");
+        assert!(error.contains("nothing is run with that"), "{error}");
         let unknown = "published_as = [{ scheduler = \"c\", name = \"C\" }]";
         assert!(told("cpus = [1, 2]", unknown).contains("`c`"));
     }

@@ -4,6 +4,7 @@
 //! [`Experiment`] is a file of `experiments/`. [`plan`] says which simulations it needs; [`evaluate`] turns
 //! their results into [`Panel`]s, which [`text`] prints and [`page`] draws. Nothing here runs anything.
 
+mod check;
 mod evaluate;
 mod file;
 mod page;

@@ -1,0 +1,84 @@
+//! What a file names must be there: a measure, option or base that nobody has would be an empty page.
+
+use schedlab_machine::Machine;
+use schedlab_report::catalogue;
+use schedlab_workload::Workload;
+use schedlab_workload::measure::lists as measure_lists;
+
+use crate::Experiment;
+use crate::evaluate::number;
+use crate::file::{Measured, Runs};
+
+/// What is wrong with a file's measures.
+pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
+    for (index, measured) in experiment.measures.iter().enumerate() {
+        let place = format!("[[measures]] {} (`{}`)", index + 1, measured.measure);
+        one(experiment, measured).map_err(|problem| format!("{place}: {problem}"))?;
+    }
+    Ok(())
+}
+
+fn one(experiment: &Experiment, measured: &Measured) -> Result<(), String> {
+    let name = measured.measure.as_str();
+    let of_workload = || {
+        let lists = measure_lists();
+        let mut all = lists.iter().flat_map(|(_, measures)| *measures);
+        all.any(|own| own.is_called(name))
+    };
+    if measured.metric().is_none() && catalogue::find(name).is_none() && !of_workload() {
+        return Err("there is no such measure; `schedlab list measures` names them".to_owned());
+    }
+    if let Some(over) = &measured.over {
+        values(experiment, over).map_err(|problem| format!("`over = \"{over}\"`: {problem}"))?;
+    }
+    if let Some(base) = &measured.relative_to {
+        let problem = |problem: &str| format!("`relative_to = \"{base}\"`: {problem}");
+        let Some((option, value)) = base.split_once('=') else {
+            return Err(problem("write what differs, for example cpus=2"));
+        };
+        let known = values(experiment, option).map_err(|found| problem(&found))?;
+        let wanted = number(value).ok_or_else(|| problem("its value is not a number"))?;
+        if known.is_some_and(|known| !known.contains(&wanted)) {
+            return Err(problem("nothing is run with that"));
+        }
+    }
+    Ok(())
+}
+
+/// The values of an option in all runs; `None` where they cannot be told, as those of a workload that is wrong itself.
+fn values(experiment: &Experiment, option: &str) -> Result<Option<Vec<f64>>, String> {
+    let mut all = Vec::new();
+    for runs in &experiment.runs {
+        if option == "cpus" {
+            let Some(cpus) = cpus(runs) else {
+                return Ok(None);
+            };
+            all.extend(cpus);
+            continue;
+        }
+        for workload in &runs.workloads {
+            let Ok(workload) = Workload::parse(workload, 1, 1) else {
+                return Ok(None);
+            };
+            let mut params = workload.params.into_iter();
+            let Some((_, value)) = params.find(|(name, _)| name == option) else {
+                continue;
+            };
+            let value =
+                number(&value).ok_or_else(|| format!("its value `{value}` is not a number"))?;
+            all.push(value);
+        }
+    }
+    if all.is_empty() {
+        return Err("no workload has such an option".to_owned());
+    }
+    Ok(Some(all))
+}
+
+fn cpus(runs: &Runs) -> Option<Vec<f64>> {
+    if runs.cpus.is_empty() {
+        let machine = Machine::find(&runs.machine).ok()?;
+        return Some(vec![machine.topology.nr_cpus() as f64]);
+    }
+    Some(runs.cpus.iter().map(|&cpus| cpus as f64).collect())
+}
