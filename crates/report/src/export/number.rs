@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-/// Three significant digits, two below 1, all of an integer's.
+/// Three significant digits, two below 1, all of an integer's; very small numbers as 1.0e-7.
 pub fn digits(x: f64) -> String {
     match x.abs() {
         a if a >= 99.95 => grouped(x.round()),
@@ -8,7 +8,9 @@ pub fn digits(x: f64) -> String {
         a if a >= 0.0995 => format!("{x:.2}"),
         a if a >= 0.009_95 => format!("{x:.3}"),
         0.0 => "0".to_owned(),
-        _ => format!("{x:.4}"),
+        a if a >= 0.000_995 => format!("{x:.4}"),
+        a if a >= 0.000_099_5 => format!("{x:.5}"),
+        _ => format!("{x:.1e}"),
     }
 }
 
@@ -65,6 +67,10 @@ mod tests {
             (0.0, "0"),
             (7.0, "7"),
             (0.123, "0.12"),
+            (0.001_24, "0.0012"),
+            (0.000_124, "0.00012"),
+            (0.000_01, "1.0e-5"),
+            (-0.000_001_26, "-1.3e-6"),
             (9.996, "10.0"),
             (99.96, "100"),
             (999.4, "999"),

@@ -176,7 +176,8 @@ impl Cell<'_> {
             .filter_map(|(mine, theirs)| {
                 let theirs = theirs.measures.number("score")?;
                 let mine = mine.measures.number("score")?;
-                (theirs != 0.0).then(|| 100.0 * (mine - theirs) / theirs)
+                // More is more of a score below 0, too.
+                (theirs != 0.0).then(|| 100.0 * (mine - theirs) / theirs.abs())
             })
             .collect();
         if self.is_one_run() && first.is_one_run() {
@@ -687,6 +688,12 @@ mod tests {
             assert_eq!(found.lines().any(|l| l == caution), told, "{runs}: {found}");
         }
         assert!(!table(5, &["a"]).contains(caution), "nothing is compared");
+    }
+
+    #[test]
+    fn more_of_a_score_below_zero_is_more() {
+        let text = render(&[run("a", 2, 1, -100.0), run("b", 2, 1, -50.0)], WIDTH);
+        assert!(text.contains("+50.0"), "{text}");
     }
 
     #[test]
