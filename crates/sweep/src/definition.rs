@@ -90,6 +90,18 @@ impl Definition {
             live,
             each,
         } = asked;
+        for (index, workload) in workloads.iter().enumerate() {
+            if workloads[..index].contains(workload) {
+                let workload = workload.clone();
+                return Err(SweepError::Twice { workload });
+            }
+        }
+        if seed
+            .checked_add(u64::from(repeat.saturating_sub(1)))
+            .is_none()
+        {
+            return Err(SweepError::Seeds { seed });
+        }
         // In a real kernel two runs of one scheduler differ: each is a measurement.
         if live || each {
             space.mute.clear();
@@ -298,6 +310,27 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_be_run_twice_or_never_is_refused() {
+        let asked = |workloads: &[&str], seed: u64, repeat: u32| {
+            Definition::new(Asked {
+                workloads: workloads.iter().map(|name| name.to_string()).collect(),
+                space: Space::of("feature", &[]).unwrap(),
+                sample: Some(1),
+                repeat,
+                run: SimSpec::new("", Scheduler::parse("feature"), "laptop"),
+                seed,
+                live: false,
+                each: false,
+            })
+        };
+        let error = asked(&["cpu", "pipe", "cpu"], 1, 1).unwrap_err();
+        assert!(error.to_string().starts_with("cpu is named twice"));
+        let error = asked(&["cpu"], u64::MAX, 2).unwrap_err();
+        assert!(error.to_string().contains("seeds go beyond 2^64"));
+        assert!(asked(&["cpu"], u64::MAX, 1).is_ok());
+    }
 
     #[test]
     fn shards_are_read_and_share_out_all_jobs() {

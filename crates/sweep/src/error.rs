@@ -46,6 +46,18 @@ pub enum SweepError {
         /// What is wrong with it.
         why: String,
     },
+    /// A workload that would be run twice with the same seeds.
+    #[error("{workload} is named twice; --repeat runs everything several times")]
+    Twice {
+        /// The workload.
+        workload: String,
+    },
+    /// Seeds that there are not.
+    #[error("--seed {seed}: with --repeat, seeds go beyond 2^64")]
+    Seeds {
+        /// The first one.
+        seed: u64,
+    },
     /// A shard that cannot be.
     #[error("--shard {text}: write I/N with 1 ≤ I ≤ N, for example 3/8")]
     Shard {

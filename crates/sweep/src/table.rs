@@ -338,6 +338,12 @@ pub fn read(definition: &Definition, path: &Path) -> Result<Vec<Row>, SweepError
         if row.job >= jobs {
             return Err(broken(format!("it has job {} of {jobs}", row.job)));
         }
+        // No run measures such a number, and nothing could be computed with it.
+        for (name, value) in MEASURES.iter().zip(&row.values) {
+            if let Some(value) = value.filter(|value| !value.is_finite()) {
+                return Err(broken(format!("{name} of job {} is {value}", row.job)));
+            }
+        }
     }
     Ok(rows)
 }
@@ -516,6 +522,22 @@ mod tests {
         }
         let error = read_without(&["scheduler"]).unwrap_err().to_string();
         assert!(error.contains("its columns are others"), "{error}");
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_refused() {
+        let definition = definition();
+        for (wrong, told) in [(f64::INFINITY, "inf"), (f64::NAN, "NaN")] {
+            let mut rows: Vec<Row> = (0..3).map(|job| row(&definition, job)).collect();
+            rows[1].values[2] = Some(wrong);
+            let file = tempfile::NamedTempFile::new().unwrap();
+            write(&definition, &rows, file.as_file()).unwrap();
+            let error = read(&definition, file.path()).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("work of job 1 is {told}")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

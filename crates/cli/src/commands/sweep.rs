@@ -31,12 +31,6 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
             Ok((key.to_owned(), value.to_owned()))
         })
         .collect::<anyhow::Result<_>>()?;
-    for (index, workload) in args.workloads.iter().enumerate() {
-        if args.workloads[..index].contains(workload) {
-            bail!("{workload} is named twice; --repeat runs everything several times");
-        }
-    }
-    sim::seed_of(args.common.seed, u64::from(args.repeat))?;
     let space = Space::of(&args.space, &fixed)?;
     let shard = match &args.shard {
         Some(text) => Shard::parse(text)?,
