@@ -40,6 +40,21 @@ impl Draft {
         ps
     }
 
+    /// A measured number, or `ps` where that is more: what was measured nearer by.
+    fn put_raised(&mut self, field: &str, ps: u64, sample: &Sample, what: &str) {
+        if ps <= sample.median().max(1) {
+            self.put_ps(field, sample, what);
+            return;
+        }
+        self.note_noise(field, sample);
+        let told = sample.source(what).replace("measured: ", "");
+        self.put(
+            field,
+            ps,
+            format!("derived: raised to what is nearer; {told}"),
+        );
+    }
+
     fn note_noise(&mut self, field: &str, sample: &Sample) {
         if sample.is_noisy() {
             self.note(format!(
@@ -304,6 +319,23 @@ fn usable(cache: &CacheLevel) -> Option<(u32, u32)> {
     fits.then_some((line, ways))
 }
 
+/// What each step outwards costs: what was measured, and `base` where nothing was. Nothing costs less
+/// than what was measured further inwards. A guess gives way to measurements on both sides of it.
+fn rising<const N: usize>(measured: [Option<u64>; N], base: [u64; N]) -> [u64; N] {
+    let mut floor = 0;
+    std::array::from_fn(|step| match measured[step] {
+        Some(ps) => {
+            floor = ps.max(floor);
+            floor
+        }
+        None => {
+            let outwards = measured[step..].iter().flatten().next();
+            let ceiling = outwards.map_or(u64::MAX, |&ps| ps.max(floor));
+            base[step].clamp(floor, ceiling)
+        }
+    })
+}
+
 /// Transfers between CPUs at each distance, and what follows from them.
 fn transfers(draft: &mut Draft, site: &Site<'_>) {
     let fields = [
@@ -323,38 +355,40 @@ fn transfers(draft: &mut Draft, site: &Site<'_>) {
             "in different nodes",
         ),
     ];
-    let mut floor = 0;
-    let mut nearest = None;
-    for (distance, (field, base_ps, what)) in fields.into_iter().enumerate() {
-        let measured = site.cores(distance).and_then(|(a, b)| {
-            let sample = memory::transfer(site.cpus[a], site.cpus[b])?;
-            let what = format!("half a hop of a token between CPUs {a} and {b}, {what}");
-            Some((sample, what))
-        });
-        match measured {
-            Some((sample, what)) if sample.median() >= floor => {
-                floor = draft.put_ps(field, &sample, &what);
-                nearest = nearest.or(Some(floor));
-            }
+    let measured = [0, 1, 2].map(|distance| {
+        let (a, b) = site.cores(distance)?;
+        let sample = memory::transfer(site.cpus[a], site.cpus[b])?;
+        Some((
+            sample,
+            format!("half a hop of a token between CPUs {a} and {b}"),
+        ))
+    });
+    let medians = measured
+        .each_ref()
+        .map(|one| Some(one.as_ref()?.0.median()));
+    let values = rising(medians, fields.map(|(_, base_ps, _)| base_ps));
+    for (distance, (field, _, where_)) in fields.into_iter().enumerate() {
+        match &measured[distance] {
             Some((sample, what)) => {
-                let told = sample.source(&what).replace("measured: ", "");
-                draft.put(
+                draft.put_raised(
                     field,
-                    floor,
-                    format!("derived: raised to the nearer distance; {told}"),
+                    values[distance],
+                    sample,
+                    &format!("{what}, {where_}"),
                 );
             }
             None => {
-                floor = floor.max(base_ps);
                 let source = match site.cores(distance) {
-                    Some((a, b)) => format!("guess: CPUs {a} and {b}, {what}, never ran together"),
-                    None => format!("guess: no two CPUs here are {what}"),
+                    Some((a, b)) => {
+                        format!("guess: CPUs {a} and {b}, {where_}, never ran together")
+                    }
+                    None => format!("guess: no two CPUs here are {where_}"),
                 };
-                draft.put(field, floor, source);
+                draft.put(field, values[distance], source);
             }
         }
     }
-    match nearest {
+    match medians.into_iter().flatten().next() {
         Some(ps) => {
             let source = "derived: one transfer at the nearest distance";
             draft.put("locks.handover_ns", (ps / 1_000).max(1), source.to_owned());
@@ -521,6 +555,25 @@ mod tests {
         assert_eq!(usable(&cache(2, 1 << 20, 0, 64)), None);
         assert_eq!(usable(&cache(2, 3 << 19, 8, 64)), None);
         assert_eq!(usable(&cache(2, 1 << 20, 8, 0)), None);
+    }
+
+    #[test]
+    fn what_was_measured_is_never_replaced_by_a_guess() {
+        let base = [18_000, 23_000, 80_000];
+        let cases = [
+            ([None, None, None], base),
+            ([None, Some(15_700), None], [15_700, 15_700, 80_000]),
+            ([None, Some(90_000), None], [18_000, 90_000, 90_000]),
+            ([Some(30_000), None, None], [30_000, 30_000, 80_000]),
+            ([Some(9_000), None, Some(12_000)], [9_000, 12_000, 12_000]),
+            ([None, None, Some(5_000)], [5_000; 3]),
+            // Farther is not faster: two measurements that say so are of one distance.
+            ([Some(30_000), Some(20_000), None], [30_000, 30_000, 80_000]),
+            ([Some(30_000), None, Some(20_000)], [30_000; 3]),
+        ];
+        for (measured, values) in cases {
+            assert_eq!(rising(measured, base), values, "{measured:?}");
+        }
     }
 
     #[test]
