@@ -6,6 +6,8 @@
 //! one CPU as well, where it then measures nothing that takes two.
 
 mod assemble;
+mod caches;
+mod draft;
 mod memory;
 mod paths;
 mod pin;

@@ -1,5 +1,6 @@
 //! Repeated measurements of one quantity, and their spread.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Sorted measurements in picoseconds.
@@ -44,22 +45,6 @@ impl Sample {
         self.percentile(50)
     }
 
-    /// Each measurement less something that it contained; never below zero.
-    #[must_use]
-    pub fn less(&self, ps: u64) -> Sample {
-        let less = self.ps.iter().map(|one| one.saturating_sub(ps));
-        Sample { ps: less.collect() }
-    }
-
-    /// Each measurement divided among `parts`.
-    #[must_use]
-    pub fn divided(&self, parts: u64) -> Sample {
-        let divided = self.ps.iter().map(|one| one / parts);
-        Sample {
-            ps: divided.collect(),
-        }
-    }
-
     /// Whether the measurements lie so far apart that their median says little.
     pub fn is_noisy(&self) -> bool {
         self.percentile(90) > 2 * self.median()
@@ -67,11 +52,6 @@ impl Sample {
 
     /// The source text of a number that is this sample's median.
     pub fn source(&self, what: &str) -> String {
-        let ns = |ps: u64| match ps {
-            // Below 100 ns the fraction matters; integers keep out floating-point noise.
-            0..100_000 => format!("{}.{}", ps / 1_000, ps % 1_000 / 100),
-            _ => (ps / 1_000).to_string(),
-        };
         format!(
             "measured: median of {}, min {}, p10–p90 {}–{} ns: {what}",
             self.ps.len(),
@@ -79,6 +59,102 @@ impl Sample {
             ns(self.percentile(10)),
             ns(self.percentile(90)),
         )
+    }
+}
+
+/// Below 100 ns the fraction matters; integers keep out floating-point noise.
+fn ns(ps: u64) -> String {
+    match ps {
+        0..100_000 => format!("{}.{}", ps / 1_000, ps % 1_000 / 100),
+        _ => (ps / 1_000).to_string(),
+    }
+}
+
+/// What is computed of measured quantities, each of which may be in it once: then their spreads are
+/// independent, and that of the result is the root of the sum of their squares.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Figure {
+    ps: f64,
+    /// From the 10th percentile to the median …
+    below: f64,
+    /// … and from there to the 90th.
+    above: f64,
+}
+
+impl Figure {
+    /// This, and `other` so many times in addition.
+    #[must_use]
+    pub fn plus(self, times: f64, other: impl Into<Figure>) -> Figure {
+        let other = other.into();
+        let (below, above) = match times < 0.0 {
+            true => (other.above, other.below),
+            false => (other.below, other.above),
+        };
+        Figure {
+            ps: self.ps + times * other.ps,
+            below: self.below.hypot(times * below),
+            above: self.above.hypot(times * above),
+        }
+    }
+
+    /// This without `other`, which it contains.
+    #[must_use]
+    pub fn less(self, other: impl Into<Figure>) -> Figure {
+        self.plus(-1.0, other)
+    }
+
+    /// This many times over, or a part of it.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Figure {
+        let nothing = Figure::exactly(0);
+        nothing.plus(factor, self)
+    }
+
+    /// What nobody measured and has no spread.
+    pub fn exactly(ps: u64) -> Figure {
+        Figure {
+            ps: ps as f64,
+            below: 0.0,
+            above: 0.0,
+        }
+    }
+
+    /// Picoseconds, if the spread leaves no doubt that there are any.
+    pub fn ps(self) -> Option<u64> {
+        (self.ps - self.below > 0.0).then_some(self.ps.round() as u64)
+    }
+
+    /// Whether the spread is as large as half of it.
+    pub fn is_noisy(self) -> bool {
+        self.below.max(self.above) > self.ps / 2.0
+    }
+}
+
+impl From<&Sample> for Figure {
+    fn from(sample: &Sample) -> Figure {
+        let [low, median, high] = [10, 50, 90].map(|percent| sample.percentile(percent) as f64);
+        Figure {
+            ps: median,
+            below: median - low,
+            above: high - median,
+        }
+    }
+}
+
+/// In nanoseconds, with the spread.
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Rounded as the number itself is.
+        let rounded = |ps: f64| match ps.round() as u64 {
+            few @ 0..100_000 => ns(few),
+            many => ns(many + 500),
+        };
+        let signed = |ps: f64| match ps < 0.0 {
+            true => format!("−{}", rounded(-ps)),
+            false => rounded(ps),
+        };
+        let [low, high] = [self.ps - self.below, self.ps + self.above].map(signed);
+        write!(f, "{} ns, p10–p90 {low} to {high} ns", signed(self.ps))
     }
 }
 
@@ -120,10 +196,29 @@ mod tests {
             "measured: median of 101, min 1.0, p10–p90 11.0–91.0 ns: x"
         );
         assert!(!sample.is_noisy());
-        assert!(sample.less(30_000).is_noisy());
-        assert_eq!(sample.less(50_500).median(), 500);
-        assert_eq!(sample.less(u64::MAX).median(), 0);
-        assert_eq!(sample.divided(2).median(), 25_500);
+    }
+
+    #[test]
+    fn a_difference_has_the_spread_of_both() {
+        let of = |low, median, high| {
+            Figure::from(&Sample::of([low, median, high].repeat(10)).unwrap())
+        };
+        let whole = of(100_000, 104_000, 110_000);
+        let part = of(60_000, 68_000, 71_000);
+        let rest = whole.less(part);
+        assert_eq!(rest.to_string(), "36.0 ns, p10–p90 31.0 to 46.0 ns");
+        assert_eq!(rest.ps(), Some(36_000));
+        assert!(!rest.is_noisy());
+        // What is so near to nothing may be nothing.
+        let little = whole.less(of(90_000, 98_000, 110_000));
+        assert_eq!(little.to_string(), "6.0 ns, p10–p90 −6.6 to 16.0 ns");
+        assert_eq!(little.ps(), None);
+        assert!(little.is_noisy());
+        let negative = whole.less(Figure::exactly(150_000));
+        assert_eq!(negative.ps(), None);
+        assert_eq!(negative.to_string(), "−46.0 ns, p10–p90 −50.0 to −40.0 ns");
+        assert_eq!(whole.times(0.5).ps(), Some(52_000));
+        assert_eq!(whole.less(whole).ps(), None);
     }
 
     #[test]

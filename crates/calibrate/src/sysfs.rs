@@ -14,12 +14,14 @@ use schedlab_machine::Topology;
 pub struct CacheLevel {
     /// 1, 2, 3 …
     pub level: u32,
-    /// Size in bytes.
+    /// Size in bytes; 0 if unknown.
     pub bytes: u64,
     /// Associativity; 0 if unknown.
     pub ways: u32,
     /// Line in bytes; 0 if unknown.
     pub line_bytes: u32,
+    /// How many CPUs share it.
+    pub shared_by: Option<usize>,
 }
 
 /// The machine as far as the kernel tells.
@@ -27,6 +29,10 @@ pub struct CacheLevel {
 pub struct Described {
     /// The kernel's numbers of the online CPUs; the profile numbers them from 0.
     pub cpus: Vec<usize>,
+    /// Whether the kernel told which CPUs there are and where.
+    pub cpus_known: bool,
+    /// Whether it told which of them are hardware threads of one core.
+    pub threads_known: bool,
     /// Where they are.
     pub topology: Topology,
     /// Data and unified caches of the first CPU, from the core outwards.
@@ -43,6 +49,14 @@ pub struct Described {
     pub notes: Vec<String>,
 }
 
+impl Described {
+    /// Hardware threads of the first CPU's core.
+    pub fn threads(&self) -> usize {
+        let triples = self.topology.triples();
+        triples.iter().filter(|one| one[0] == triples[0][0]).count()
+    }
+}
+
 /// Reads the description below `root` (`/` but in tests).
 pub fn describe(root: &Path) -> Described {
     let mut notes = Vec::new();
@@ -52,12 +66,14 @@ pub fn describe(root: &Path) -> Described {
     };
     let base = "sys/devices/system/cpu";
     let cpus = read(&format!("{base}/online")).and_then(|list| cpu_list(&list));
+    let mut cpus_known = cpus.is_some();
     let cpus = cpus.unwrap_or_else(|| {
         notes.push(format!("/{base}/online is missing: one CPU is assumed"));
         vec![0]
     });
     let places = Places::read(root, &cpus, &mut notes);
     let topology = Topology::irregular(&places.triples(&cpus)).unwrap_or_else(|fault| {
+        cpus_known = false;
         notes.push(format!(
             "the kernel's topology contradicts itself ({fault}): all CPUs are taken as cores of one cache"
         ));
@@ -104,6 +120,8 @@ pub fn describe(root: &Path) -> Described {
         kernel: version.split(' ').nth(2).map(str::to_owned),
         preemptible,
         cpus,
+        cpus_known,
+        threads_known: places.threads_known && cpus_known,
         notes,
     }
 }
@@ -113,6 +131,7 @@ struct Places {
     siblings: BTreeMap<usize, String>,
     llcs: BTreeMap<usize, String>,
     nodes: BTreeMap<usize, String>,
+    threads_known: bool,
 }
 
 impl Places {
@@ -121,9 +140,9 @@ impl Places {
             siblings: BTreeMap::new(),
             llcs: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            threads_known: true,
         };
         let mut no_llc = false;
-        let mut no_siblings = false;
         for &cpu in cpus {
             let folder = root.join(format!("sys/devices/system/cpu/cpu{cpu}"));
             let read = |path: PathBuf| {
@@ -131,7 +150,7 @@ impl Places {
                 Some(text.trim().to_owned()).filter(|text| !text.is_empty())
             };
             let siblings = read(folder.join("topology/thread_siblings_list"));
-            no_siblings |= siblings.is_none();
+            places.threads_known &= siblings.is_some();
             let package = read(folder.join("topology/physical_package_id"));
             let package = format!("package {}", package.unwrap_or_default());
             let llc = indices(&folder.join("cache"))
@@ -150,7 +169,7 @@ impl Places {
                 .insert(cpu, llc.map_or_else(|| package.clone(), |(_, list)| list));
             places.nodes.insert(cpu, package);
         }
-        if no_siblings {
+        if !places.threads_known {
             notes.push(
                 "the kernel tells no hardware threads: every CPU is taken as a core".to_owned(),
             );
@@ -245,9 +264,10 @@ fn caches(root: &Path, cpu: usize) -> Vec<CacheLevel> {
             }
             Some(CacheLevel {
                 level: number("level")?,
-                bytes: bytes(&read("size")?)?,
+                bytes: read("size").and_then(|size| bytes(&size)).unwrap_or(0),
                 ways: number("ways_of_associativity").unwrap_or(0),
                 line_bytes: number("coherency_line_size").unwrap_or(0),
+                shared_by: read("shared_cpu_list").and_then(|list| Some(cpu_list(&list)?.len())),
             })
         })
         .collect();
@@ -258,14 +278,14 @@ fn caches(root: &Path, cpu: usize) -> Vec<CacheLevel> {
 /// A size as sysfs writes it: `1024K`.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match &text[digits.len()..] {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
+    let unit = match &text[digits.len()..] {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
         _ => return None,
     };
     let number: u64 = digits.parse().ok()?;
-    number.checked_shl(shift).filter(|&bytes| bytes > 0)
+    number.checked_mul(unit).filter(|&bytes| bytes > 0)
 }
 
 /// A list of CPUs as sysfs writes it: `0-3,8`.
@@ -403,6 +423,7 @@ mod tests {
         assert_eq!(bytes("1024K"), Some(1 << 20));
         assert_eq!(bytes("8M"), Some(8 << 20));
         assert_eq!(bytes("8Q"), None);
+        assert_eq!(bytes("18014398509481984K"), None);
         assert_eq!(bytes("0K"), None);
     }
 }

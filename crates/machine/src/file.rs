@@ -26,6 +26,9 @@ const UNSOURCED: [&str; 4] = ["name", "summary", "calibrated_on", "tuning_candid
 /// No cost and no count of a profile may exceed this, so that sums of them cannot overflow.
 const VALUE_MAX: u64 = 1_000_000_000_000;
 
+/// The largest cache that is modelled.
+pub const CACHE_BYTES_MAX: u64 = 512 << 20;
+
 /// More CPUs than any machine of today: Linux's NR_CPUS on x86 ends at 8,192.
 const CPUS_MAX: usize = 8_192;
 
@@ -138,6 +141,19 @@ impl Machine {
             }
         }
         Ok(changed)
+    }
+
+    /// The machine as a guess of another one: what is known of this one's hardware is not known of that.
+    /// What the kernel's source says holds there, too.
+    #[must_use]
+    pub fn as_guess(mut self) -> Machine {
+        for known in &mut self.provenance {
+            if !matches!(known.kind, SourceKind::Kernel | SourceKind::Guess) {
+                known.source = format!("guess: copied from {} ({})", self.name, known.source);
+                known.kind = SourceKind::Guess;
+            }
+        }
+        self
     }
 
     /// The profile as a file that [`Machine::from_toml`] reads back to an equal machine.
@@ -290,7 +306,10 @@ fn take_sources(
     let (Some(taken), Some(source)) = (taken, source) else {
         return Err(unsourced());
     };
-    let text = source.get_ref().as_str().unwrap_or_default().to_owned();
+    let Some(text) = source.get_ref().as_str().map(str::to_owned) else {
+        let message = format!("{path}: the source is no text: write it as \"…\"");
+        return Err(Fault::new(source.span(), message));
+    };
     let Some(kind) = SourceKind::of(&text) else {
         let message = format!(
             "{path}: the source {text:?} is none: write one of {}",
@@ -409,7 +428,7 @@ fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
     rule(
         memory.cache_bytes.is_multiple_of(way_bytes)
             && (memory.cache_bytes / way_bytes).is_power_of_two()
-            && memory.cache_bytes <= 1 << 29,
+            && memory.cache_bytes <= CACHE_BYTES_MAX,
         "memory.cache_bytes",
         "must be line_bytes × ways × a power of two, at most 512 MiB",
     );
@@ -568,6 +587,8 @@ mod tests {
         assert!(error.contains("hearsay"), "{error}");
         let error = message(line, "hz = { value = 100, source = \"guess\", unit = 1 }");
         assert!(error.contains("unit"), "{error}");
+        let error = message(line, "hz = { value = 100, source = 5 }");
+        assert!(error.contains("hz: the source is no text"), "{error}");
         let error = message(line, "hz = { value = 100.0, source = \"guess\" }");
         assert!(error.contains("must be an integer"), "{error}");
         let error = message(line, "hz = { value = -1, source = \"guess\" }");
@@ -665,6 +686,26 @@ mod tests {
                 .is_err()
         );
         assert!(machine.with_changes(&[change("memory.ways", "7")]).is_err());
+    }
+
+    #[test]
+    fn on_another_machine_a_data_sheet_is_a_guess() {
+        let machine = Machine::builtin("laptop").unwrap().as_guess();
+        let again = Machine::from_toml("again", &machine.to_toml()).unwrap();
+        assert_eq!(again, machine);
+        let source = |field: &str| {
+            let known = again.provenance.iter().find(|one| one.field == field);
+            known.map(|one| (one.kind, one.source.clone())).unwrap()
+        };
+        assert_eq!(
+            source("memory.cache_bytes"),
+            (
+                SourceKind::Guess,
+                "guess: copied from laptop (data sheet: AMD Zen 3, 512 KB L2)".to_owned()
+            )
+        );
+        assert_eq!(source("locks.kind").0, SourceKind::Kernel);
+        assert_eq!(source("paths.switch_ns").1, "guess");
     }
 
     #[test]

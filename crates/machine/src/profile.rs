@@ -45,8 +45,8 @@ pub struct Memory {
     pub ways: u32,
     /// A hit.
     pub hit_ps: u64,
-    /// A miss served by the last-level cache that several CPUs share; 0 where they share none
-    /// (then memory serves it).
+    /// A miss served by the level after the modelled one, mostly a last-level cache that several CPUs
+    /// share; 0 where there is none (then memory serves it).
     pub llc_hit_ps: u64,
     /// A miss served by memory.
     pub miss_ps: u64,
