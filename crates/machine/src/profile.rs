@@ -264,10 +264,11 @@ impl std::fmt::Display for Calibration {
         let cpus: Vec<String> = self.cpus.iter().map(u32::to_string).collect();
         write!(
             f,
-            "{} under {} on {} CPUs ({})",
+            "{} under {} on {} CPU{} ({})",
             self.workload,
             self.scheduler,
             cpus.join(", "),
+            if self.cpus == [1] { "" } else { "s" },
             self.metrics.join(", ")
         )
     }
