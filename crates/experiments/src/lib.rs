@@ -10,6 +10,7 @@ mod file;
 mod page;
 mod plan;
 mod sizes;
+mod studies;
 mod text;
 
 pub use evaluate::{Cell, Panel, Results, Row, Standing, Summary, evaluate};
@@ -17,4 +18,5 @@ pub use file::{Experiment, FileError, Measured, Runs, builtin, builtin_names};
 pub use page::page;
 pub use plan::{Elsewhere, Planned, plan, plan_elsewhere};
 pub use sizes::too_small;
+pub use studies::{Meant, Studies};
 pub use text::text;

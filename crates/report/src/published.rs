@@ -265,6 +265,11 @@ impl Metric {
         self.origin == Origin::Speedup
     }
 
+    /// Whether its unit is the workload's.
+    pub fn is_score(&self) -> bool {
+        matches!(self.origin, Origin::Measure("score", _))
+    }
+
     /// Its value of each run on so many CPUs.
     fn values(&self, runs: &[RunResult], cpus: u32) -> Vec<f64> {
         let on = |cpus: u32| {

@@ -68,7 +68,7 @@ pub enum SweepError {
     #[error(transparent)]
     Sim(#[from] SimError),
     /// The folder holds another sweep.
-    #[error("{path} holds another sweep: its {what} differs; choose another folder")]
+    #[error("{path} holds another sweep, which differs in its {what}; choose another folder")]
     Other {
         /// The file that says so.
         path: PathBuf,
@@ -96,6 +96,16 @@ pub enum SweepError {
         "{path} is no results file of this sweep: {why}; move it away, and its runs are made again"
     )]
     Broken {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The file that says which sweep it is cannot be understood.
+    #[error(
+        "{path} does not say which sweep this is: {why}; start the sweep anew in another folder"
+    )]
+    Definition {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.

@@ -64,10 +64,10 @@ fn stored(folder: &Path) -> Result<Option<Definition>, SweepError> {
     match fs::read_to_string(&path) {
         Ok(text) => match Definition::from_json(&text) {
             Ok(definition) => Ok(Some(definition)),
-            Err(why) => Err(SweepError::Broken { path, why }),
+            Err(why) => Err(SweepError::Definition { path, why }),
         },
         Err(error) if is_absent(&error) => Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(SweepError::Broken {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(SweepError::Definition {
             path,
             why: "it is no text".to_owned(),
         }),

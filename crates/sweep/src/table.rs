@@ -324,7 +324,7 @@ pub fn read(definition: &Definition, path: &Path) -> Result<Vec<Row>, SweepError
     let own = Definition::from_json(own).map_err(&broken)?;
     if let Some(what) = own.difference(definition) {
         return Err(broken(format!(
-            "it is of another sweep, whose {what} differs"
+            "it is of another sweep, which differs in its {what}"
         )));
     }
     let columns = columns(definition);

@@ -177,7 +177,7 @@ fn broken_and_foreign_files_are_errors() {
 
     // Another sweep's results, and another sweep's folder.
     let other = Definition::new(asked(&["cpu:duration=20ms"], 15, 1)).unwrap();
-    assert!(refused(&other, path).contains("another sweep: its workloads differs"));
+    assert!(refused(&other, path).contains("another sweep, which differs in its workloads"));
     let profiles = tempfile::tempdir().unwrap();
     let profile = profiles.path().join("machine.toml");
     let laptop = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/laptop.toml");

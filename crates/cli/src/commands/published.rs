@@ -3,9 +3,13 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
+use schedlab_experiments::{Meant, Studies};
+use schedlab_report::Value;
 use schedlab_report::export::published::render;
 use schedlab_report::published::{self, Figure};
 use schedlab_sim::{Scheduler, SimSpec};
+use schedlab_trace::counted;
+use schedlab_workload::Workload;
 
 use super::{Status, deliver, json_output, sim};
 use crate::args::PublishedArgs;
@@ -30,7 +34,7 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
                 let cpus = Some(cpus as usize);
                 let spec = sim::spec(
                     &group.workload,
-                    &scheduler,
+                    &group.scheduler,
                     &group.machine,
                     cpus,
                     seed,
@@ -45,8 +49,11 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
     let results = sim::simulate(&specs, &args.common)?;
     let mut text = String::new();
     for group in &groups {
-        let mine =
-            |spec: &SimSpec| spec.workload == group.workload && spec.machine == group.machine;
+        let mine = |spec: &SimSpec| {
+            spec.workload == group.workload
+                && spec.machine == group.machine
+                && spec.scheduler == group.scheduler
+        };
         let runs: Vec<_> = specs
             .iter()
             .zip(&results)
@@ -58,18 +65,31 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
             seeds => format!("medians of {seeds} seeds"),
         };
         let title = format!(
-            "{} under {scheduler} on {}:\npublished ({}) and simulated, {of}",
-            group.workload, group.machine, group.study
+            "{} under {} on {}:\npublished ({}) and simulated, {of}",
+            group.workload, group.scheduler, group.machine, group.study
         );
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&render(&title, &published::compare(&group.figures, &runs)));
+        let unit = runs
+            .iter()
+            .find_map(|run| match run.measures.get("score_unit") {
+                Some(Value::Text(unit)) => Some(unit.as_str()),
+                _ => None,
+            });
+        text.push_str(&render(
+            &title,
+            unit,
+            &published::compare(&group.figures, &runs),
+        ));
         for run in runs.iter().filter(|run| !run.is_done()) {
             let _ = writeln!(
                 text,
-                "! {} CPUs, seed {}: {}\n  replay: {}",
-                run.cpus, run.seed, run.exit, run.replay
+                "! {}, seed {}: {}\n  replay: {}",
+                counted(run.cpus, "CPU"),
+                run.seed,
+                run.exit,
+                run.replay
             );
         }
     }
@@ -79,7 +99,9 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
 /// Figures of the same workload on the same machine.
 struct Group {
     study: String,
+    /// With the options that tell the study's names apart.
     workload: String,
+    scheduler: Scheduler,
     machine: String,
     cpus: Vec<u32>,
     figures: Vec<Figure>,
@@ -90,33 +112,45 @@ fn groups(
     args: &PublishedArgs,
     scheduler: &Scheduler,
 ) -> anyhow::Result<Vec<Group>> {
+    let studies = Studies::builtin();
     let mut groups: Vec<Group> = Vec::new();
-    let wanted = figures.iter().filter(|figure| {
-        figure.scheduler.eq_ignore_ascii_case(&scheduler.name)
-            && published::Metric::find(&figure.metric).is_some()
-            && args
-                .workload
-                .as_ref()
-                .is_none_or(|workload| *workload == figure.workload)
-            && args
-                .machine
-                .as_ref()
-                .is_none_or(|machine| *machine == figure.machine)
-    });
-    for figure in wanted {
+    for figure in figures {
         // Without a machine or a number of CPUs there is nothing to simulate.
         let (Some(cpus), false) = (figure.cpus, figure.machine.is_empty()) else {
             continue;
         };
+        let meant = studies.meant(figure);
+        let is_wanted = is_of(figure, &meant, scheduler)
+            && published::Metric::find(&figure.metric).is_some()
+            && args.workload.as_ref().is_none_or(|asked| {
+                [&figure.workload, &meant.workload]
+                    .iter()
+                    .any(|known| same_workload(asked, known, cpus))
+            })
+            && args
+                .machine
+                .as_ref()
+                .is_none_or(|machine| *machine == figure.machine);
+        if !is_wanted {
+            continue;
+        }
+        // Options of one's own are what is to be simulated; otherwise it is what the study had.
+        let simulated = match scheduler.options.as_str() {
+            "" => Scheduler::parse(&meant.scheduler),
+            _ => scheduler.clone(),
+        };
         let same = |group: &&mut Group| {
-            group.workload == figure.workload && group.machine == figure.machine
+            group.workload == meant.workload
+                && group.machine == figure.machine
+                && group.scheduler == simulated
         };
         let group = match groups.iter_mut().find(same) {
             Some(group) => group,
             None => {
                 groups.push(Group {
                     study: figure.study.clone(),
-                    workload: figure.workload.clone(),
+                    workload: meant.workload.clone(),
+                    scheduler: simulated,
                     machine: figure.machine.clone(),
                     cpus: Vec::new(),
                     figures: Vec::new(),
@@ -144,16 +178,34 @@ fn groups(
         });
     }
     if groups.is_empty() {
-        bail!("{}", nothing(figures, scheduler));
+        bail!("{}", nothing(figures, &studies, scheduler));
     }
     Ok(groups)
 }
 
+/// Whether a figure is of the scheduler that is asked for, by its own name or by the study's.
+fn is_of(figure: &Figure, meant: &Meant, scheduler: &Scheduler) -> bool {
+    figure.scheduler.eq_ignore_ascii_case(&scheduler.name)
+        || Scheduler::parse(&meant.scheduler).name == scheduler.name
+}
+
+/// Whether two texts are one workload, in whatever order its options are and whether or not defaults are named.
+fn same_workload(one: &str, other: &str, cpus: u32) -> bool {
+    let parse = |text| Workload::parse(text, 1, cpus.max(1) as usize).ok();
+    match (parse(one), parse(other)) {
+        (Some(one), Some(other)) => one.name == other.name && one.params == other.params,
+        _ => one == other,
+    }
+}
+
 /// What there would have been to ask for.
-fn nothing(figures: &[Figure], scheduler: &Scheduler) -> String {
-    let mine: Vec<_> = figures
-        .iter()
-        .filter(|figure| figure.scheduler.eq_ignore_ascii_case(&scheduler.name))
+fn nothing(figures: &[Figure], studies: &Studies, scheduler: &Scheduler) -> String {
+    let figures = || {
+        let usable = |figure: &&Figure| figure.cpus.is_some() && !figure.machine.is_empty();
+        figures.iter().filter(usable)
+    };
+    let mine: Vec<_> = figures()
+        .filter(|figure| is_of(figure, &studies.meant(figure), scheduler))
         .collect();
     let list = |mut known: Vec<String>| {
         known.sort();
@@ -161,10 +213,7 @@ fn nothing(figures: &[Figure], scheduler: &Scheduler) -> String {
         known.join(", ")
     };
     if mine.is_empty() {
-        let schedulers = figures
-            .iter()
-            .map(|figure| figure.scheduler.clone())
-            .collect();
+        let schedulers = figures().map(|figure| figure.scheduler.clone()).collect();
         return format!(
             "nothing is published of scheduler `{}`; there is of {}",
             scheduler.name,
@@ -173,7 +222,6 @@ fn nothing(figures: &[Figure], scheduler: &Scheduler) -> String {
     }
     let usable = mine
         .iter()
-        .filter(|figure| figure.cpus.is_some() && !figure.machine.is_empty())
         .map(|figure| format!("{} on {}", figure.workload, figure.machine))
         .collect();
     format!(
@@ -181,4 +229,71 @@ fn nothing(figures: &[Figure], scheduler: &Scheduler) -> String {
         scheduler.name,
         list(usable)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use schedlab_machine::Machine;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn asked(words: &[&str]) -> anyhow::Result<Vec<Group>> {
+        let cli = Cli::try_parse_from(["schedlab", "published"].iter().chain(words))?;
+        let Command::Published(args) = cli.command else {
+            unreachable!("that is what was asked for");
+        };
+        let figures = published::read(published::BUILTIN_NAME, published::BUILTIN)?;
+        groups(&figures, &args, &Scheduler::parse(&args.scheduler))
+    }
+
+    /// By the study's name of the scheduler and by ours.
+    #[test]
+    fn what_a_profile_is_calibrated_on_can_be_shown() {
+        for name in Machine::builtin_names() {
+            for row in Machine::builtin(name).unwrap().calibrated_on {
+                let found = asked(&[&row.workload, "-m", name, "-s", &row.scheduler]).unwrap();
+                assert_eq!(found.len(), 1, "{row}");
+                for cpus in &row.cpus {
+                    assert!(found[0].cpus.contains(cpus), "{row}: {cpus}");
+                }
+                for metric in &row.metrics {
+                    let mut figures = found[0].figures.iter();
+                    assert!(
+                        figures.any(|figure| figure.metric == *metric),
+                        "{row}: {metric}"
+                    );
+                }
+                let scheduler = found[0].scheduler.name.clone();
+                let mut ours = schedlab_sim::schedulers().into_iter();
+                assert!(ours.any(|one| one.name == scheduler), "{row}: {scheduler}");
+                let again = asked(&[&row.workload, "-m", name, "-s", &scheduler]).unwrap();
+                let same = |group: &&Group| group.workload == found[0].workload;
+                assert!(again.iter().any(|group| same(&group)), "{row}");
+            }
+        }
+    }
+
+    #[test]
+    fn workloads_are_the_same_in_any_order_of_their_options() {
+        let found = asked(&["chat:messages=200,rooms=20", "-s", "dss"]).unwrap();
+        assert_eq!(found[0].workload, "chat:rooms=20,messages=200");
+        let found = asked(&["canneal:pin=true", "-s", "cfs"]).unwrap();
+        assert_eq!(
+            (found.len(), found[0].workload.as_str()),
+            (1, "canneal:pin=true")
+        );
+        let own = asked(&["tpch", "-s", "dss:ties=list"]).unwrap();
+        assert_eq!(own[0].scheduler.to_string(), "dss:ties=list");
+    }
+
+    #[test]
+    fn every_name_that_is_proposed_is_known() {
+        let error = asked(&["-s", "nosuch"]).err().unwrap().to_string();
+        let (_, names) = error.split_once("there is of ").unwrap();
+        for name in names.split(", ") {
+            assert!(asked(&["-s", name]).is_ok(), "{name}");
+        }
+    }
 }

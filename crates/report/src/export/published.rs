@@ -12,26 +12,26 @@ const GAP: usize = 2;
 
 /// A line of the comparison: its label, and a word for each number of CPUs.
 struct Row {
-    label: &'static str,
+    label: String,
     words: Vec<String>,
 }
 
 impl Row {
     fn new(
-        label: &'static str,
+        label: impl Into<String>,
         cells: &[Compared],
         word: impl Fn(&Compared) -> Option<String>,
     ) -> Self {
         let words = cells.iter().map(|cell| word(cell).unwrap_or_default());
         Row {
-            label,
+            label: label.into(),
             words: words.collect(),
         }
     }
 }
 
-/// The comparison for a terminal. `*` marks a missed aim.
-pub fn render(title: &str, compared: &[(&Metric, Vec<Compared>)]) -> String {
+/// The comparison for a terminal, scores in `unit`. `*` marks a missed aim.
+pub fn render(title: &str, unit: Option<&str>, compared: &[(&Metric, Vec<Compared>)]) -> String {
     let mut text = format!("{title}\n\n");
     let Some((_, first)) = compared.first() else {
         text.push_str("nothing to compare\n");
@@ -39,7 +39,7 @@ pub fn render(title: &str, compared: &[(&Metric, Vec<Compared>)]) -> String {
     };
     let mut rows = vec![Row::new("CPUs", first, |cell| Some(cell.cpus.to_string()))];
     for (metric, cells) in compared {
-        rows.extend(block(metric, cells));
+        rows.extend(block(metric, unit, cells));
     }
     // As narrow as the numbers allow: seven numbers of CPUs fit into 80 columns.
     let words = rows.iter().flat_map(|row| &row.words);
@@ -57,9 +57,13 @@ pub fn render(title: &str, compared: &[(&Metric, Vec<Compared>)]) -> String {
 }
 
 /// The lines of one metric, its heading first.
-fn block(metric: &Metric, cells: &[Compared]) -> Vec<Row> {
+fn block(metric: &Metric, unit: Option<&str>, cells: &[Compared]) -> Vec<Row> {
     let simulated = Row::new("  simulated", cells, |cell| cell.simulated.map(grouped));
-    let heading = Row::new(metric.heading, &[], |_| None);
+    let heading = match unit.filter(|_| metric.is_score()) {
+        Some(unit) => format!("{}, {unit}", metric.heading),
+        None => metric.heading.to_owned(),
+    };
+    let heading = Row::new(heading, &[], |_| None);
     if cells.iter().all(|cell| cell.published.is_none()) {
         return vec![heading, simulated];
     }
@@ -119,7 +123,7 @@ mod tests {
                 ],
             ),
         ];
-        let found = render("title", &compared);
+        let found = render("title", None, &compared);
         let expected = "\
 title
 
@@ -147,7 +151,11 @@ mean hold, µs
             simulated: Some(288_858.0),
             met: Some(false),
         };
-        let text = render("title", &[(metric, (2..=8).map(cell).collect())]);
+        let text = render(
+            "title",
+            Some("km"),
+            &[(metric, (2..=8).map(cell).collect())],
+        );
         let widest = text.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{widest:?}\n{text}");
     }
