@@ -29,7 +29,11 @@ fn main() -> ExitCode {
             return ExitCode::from(USAGE);
         }
         Err(error) if error.use_stderr() => {
-            eprintln!("schedlab: {}", usage_line(&error.to_string()));
+            let told = match error.kind() {
+                clap::error::ErrorKind::InvalidUtf8 => not_utf8(std::env::args_os()),
+                _ => usage_line(&error.to_string()),
+            };
+            eprintln!("schedlab: {told}");
             return ExitCode::from(USAGE);
         }
         // Help and version are errors only to clap.
@@ -48,21 +52,11 @@ fn main() -> ExitCode {
         Ok(commands::Status::Failed) => ExitCode::from(FAILED),
         #[cfg(feature = "kernel")]
         Ok(commands::Status::Code(code)) => ExitCode::from(code),
-        // A reader that has seen enough (`| head`) is no error.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("schedlab: {}", one_line(&chain(&error)));
             ExitCode::from(USAGE)
         }
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause
-            .downcast_ref::<std::io::Error>()
-            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-    })
 }
 
 /// An error with its causes, leaving out those that the one before has told already.
@@ -88,6 +82,15 @@ fn one_line(text: &str) -> String {
     lines.join(" ")
 }
 
+/// Which argument is no text.
+fn not_utf8(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> String {
+    let strange = arguments.find(|one| one.to_str().is_none());
+    format!(
+        "the argument {:?} is not UTF-8: rename what it names",
+        strange.unwrap_or_default()
+    )
+}
+
 /// What clap says of a wrong command line, in one line: the message and its tips without the usage.
 fn usage_line(text: &str) -> String {
     let lines: Vec<_> = text
@@ -97,7 +100,10 @@ fn usage_line(text: &str) -> String {
         .filter(|line| !line.is_empty())
         .map(|line| line.strip_prefix("error: ").unwrap_or(line))
         .collect();
-    format!("{}; `schedlab --help` shows how", lines.join("; "))
+    let line = lines.join("; ").replace(":; ", ": ");
+    // The parsers of numbers say what they stumbled over, not what is wanted.
+    let line = line.replace("invalid digit found in string", "write a whole number");
+    format!("{line}; `schedlab --help` shows how")
 }
 
 #[cfg(test)]
@@ -110,6 +116,36 @@ mod tests {
         let error = anyhow::Error::new(cause).context("x.json: entity not found");
         assert_eq!(chain(&error), "x.json: entity not found");
         assert_eq!(chain(&error.context("y")), "y: x.json: entity not found");
+    }
+
+    #[test]
+    fn an_argument_that_is_no_text_is_named() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let arguments = [
+            "schedlab".into(),
+            std::ffi::OsString::from_vec(b"x\xff".to_vec()),
+        ];
+        let told = not_utf8(arguments.into_iter());
+        assert_eq!(
+            told,
+            "the argument \"x\\xFF\" is not UTF-8: rename what it names"
+        );
+    }
+
+    #[test]
+    fn clap_errors_say_what_is_expected() {
+        let line = |words: &[&str]| {
+            let words = ["schedlab"].iter().chain(words);
+            usage_line(&args::Cli::try_parse_from(words).unwrap_err().to_string())
+        };
+        assert_eq!(
+            line(&["sim", "cpu", "-s", "a", "--repeat", "x"]),
+            "invalid value 'x' for '--repeat <N>': write a whole number; `schedlab --help` shows how"
+        );
+        assert_eq!(
+            line(&["sim", "cpu"]),
+            "the following required arguments were not provided: --schedulers <A,B,…>; `schedlab --help` shows how"
+        );
     }
 
     #[test]

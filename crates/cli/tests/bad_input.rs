@@ -275,6 +275,32 @@ fn a_circle_of_waits_lasts_until_the_duration_is_over_and_is_told() {
 }
 
 /// A run that fails is a result: exit code 1, a complete table and a command that repeats it.
+/// Who reads no more of standard output (`| head`) does not change what became of the run; a pipe that was
+/// named for the results is another matter.
+#[test]
+fn a_reader_that_is_gone_changes_no_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in FILES {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
+    for (line, code) in [
+        ("sim DIR/deadlock.json -s kernel -c 2", 1),
+        ("sim DIR/deadlock.json -s kernel -c 2 --json -", 1),
+        ("sim cpu:duration=1ms -s kernel -c 1", 0),
+        ("list", 0),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let line = line.replace("DIR", folder.path().to_str().unwrap());
+        let status = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+            .args(line.split_whitespace())
+            .stdout(writer)
+            .stderr(std::process::Stdio::null())
+            .status();
+        assert_eq!(status.unwrap().code(), Some(code), "{line}");
+    }
+}
+
 #[test]
 fn a_run_that_fails_says_so_and_how_to_repeat_it() {
     let folder = folder();

@@ -88,8 +88,15 @@ fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Refuses `-`, which is standard output for text: a trace is for a file.
+/// Refuses standard output, which is for text: a trace is for a file.
 fn trace_in_file(path: Option<&Path>) -> anyhow::Result<()> {
+    const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+    if let Some(path) = path.filter(|path| STDOUT.iter().any(|known| *path == Path::new(known))) {
+        bail!(
+            "--trace {}: a trace is binary, and the table is written there; name a file",
+            path.display()
+        );
+    }
     if path.is_some_and(is_stdout) {
         bail!("--trace -: a trace is binary; name a file, or write ./- for one of that name");
     }
@@ -151,12 +158,16 @@ fn cannot_write(path: &Path) -> String {
 }
 
 /// Writes to standard output, to the last byte: what is flushed at the end of a program fails unheard.
+/// A reader that has seen enough (`| head`) is no error, and changes nothing of what the program did.
 fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    stdout
+    let written = stdout
         .write_all(text.as_ref())
-        .and_then(|()| stdout.flush())
-        .with_context(|| cannot_write(Path::new("-")))
+        .and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.with_context(|| cannot_write(Path::new("-"))),
+    }
 }
 
 /// Prints `text`, the results as a table or otherwise, and writes them as JSON where that was asked for:
@@ -173,7 +184,9 @@ fn deliver(
         file.commit()?;
     }
     if let Some(path) = json_path.filter(|path| is_stdout(path)) {
-        json::write(results, std::io::stdout().lock()).with_context(|| cannot_write(path))?;
+        let mut document = Vec::new();
+        json::write(results, &mut document).with_context(|| cannot_write(path))?;
+        print(document)?;
     } else {
         print(text)?;
     }
