@@ -44,9 +44,15 @@ impl Journal {
         let mut lines = text[..whole].lines();
         match lines.next() {
             None => {
-                file.set_len(0)?;
-                file.rewind()?;
-                writeln!(file, "{program}").with_context(|| format!("cannot write {name}"))?;
+                let begun = file
+                    .set_len(0)
+                    .and_then(|()| file.rewind())
+                    .and_then(|()| writeln!(file, "{program}"));
+                if let Err(error) = begun {
+                    // It holds nothing that anybody could go on with.
+                    let _ = std::fs::remove_file(path);
+                    return Err(error).with_context(|| format!("cannot write {name}"));
+                }
             }
             Some(first) if first == program => {
                 file.set_len(whole as u64)?;

@@ -46,7 +46,7 @@ impl Output {
             return Ok(Self::to(path, Target::InPlace(file.with_context(cannot)?)));
         }
         // A link stays one: what it leads to is replaced.
-        let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let path = &followed(path);
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -83,6 +83,10 @@ impl Output {
                 let mut named = beside(&folder)?;
                 file.rewind()?;
                 io::copy(&mut file, named.as_file_mut())?;
+                // What was nobody else's business stays so.
+                if let Ok(before) = path.metadata() {
+                    named.as_file().set_permissions(before.permissions())?;
+                }
                 named.persist(&path).map_err(|error| error.error)?;
             }
             Ok(())
@@ -91,6 +95,20 @@ impl Output {
         .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(())
     }
+}
+
+/// Where links lead, to a file that need not be there yet.
+fn followed(path: &Path) -> PathBuf {
+    // As many as the kernel follows.
+    const LINKS: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        let Ok(to) = path.read_link() else {
+            break;
+        };
+        path = path.parent().unwrap_or(Path::new("")).join(to);
+    }
+    path.canonicalize().unwrap_or(path)
 }
 
 /// A new file without a name that anybody would take for the finished one.
@@ -228,6 +246,30 @@ mod tests {
         output.commit().unwrap();
         assert!(link.is_symlink());
         assert_eq!(std::fs::read(&file).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_link_to_nothing_yet_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        let mut output = Output::create(&link).unwrap();
+        output.write_all(b"new").unwrap();
+        output.commit().unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&file).unwrap(), b"new");
+    }
+
+    #[test]
+    fn who_may_read_a_file_is_not_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        std::fs::write(&path, b"old").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let mut output = Output::create(&path).unwrap();
+        output.write_all(b"new").unwrap();
+        output.commit().unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -34,6 +34,15 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
             bail!("{flag} {value}: it is a part in percent, 0 or more");
         }
     }
+    for (flag, value) in [
+        ("--good", args.good),
+        ("--bad", args.bad),
+        ("--points", args.points),
+    ] {
+        if value > 100.0 {
+            bail!("{flag} {value}: no part of the schedulers is more than 100 percent");
+        }
+    }
     if args.bad > args.good {
         bail!(
             "--bad {} is above --good {}: an alternative could be both",

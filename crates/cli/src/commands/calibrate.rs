@@ -3,8 +3,9 @@
 use std::io::Write as _;
 
 use anyhow::Context as _;
+use schedlab_report::export::lines::fill;
 
-use super::{Status, cannot_write, print};
+use super::{Status, cannot_write, print, width};
 use crate::args::CalibrateArgs;
 use crate::output::Output;
 
@@ -24,8 +25,11 @@ pub fn run(args: &CalibrateArgs) -> anyhow::Result<Status> {
             file.write_all(text.as_bytes())
                 .with_context(|| cannot_write(path))?;
             file.commit()?;
-            let lines = report.notes.iter().map(|note| format!("{note}\n"));
-            print(lines.collect::<String>())?;
+            let mut notes = String::new();
+            for note in &report.notes {
+                fill(&mut notes, "", note, 2, width());
+            }
+            print(notes)?;
         }
     }
     Ok(Status::Done)

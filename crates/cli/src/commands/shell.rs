@@ -11,15 +11,29 @@ use super::{Status, print};
 use crate::args::Cli;
 use crate::output::Output;
 
+/// The command line without what is not for people.
+fn visible() -> clap::Command {
+    let all = Cli::command();
+    let commands = all.get_subcommands().filter(|inner| !inner.is_hide_set());
+    clap::Command::new("schedlab")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(all.get_about().cloned().unwrap_or_default())
+        .after_help(all.get_after_help().cloned().unwrap_or_default())
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .args(all.get_arguments().cloned())
+        .subcommands(commands.cloned())
+}
+
 pub fn completions(shell: Shell) -> anyhow::Result<Status> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "schedlab", &mut script);
+    clap_complete::generate(shell, &mut visible(), "schedlab", &mut script);
     print(script)?;
     Ok(Status::Done)
 }
 
 pub fn man(folder: &Path) -> anyhow::Result<Status> {
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = visible().disable_help_subcommand(true);
     command.build();
     let mut pages = vec![command.clone()];
     pages.extend(command.get_subcommands().map(|inner| {
