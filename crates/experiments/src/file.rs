@@ -152,14 +152,19 @@ impl Experiment {
     /// Reads a file.
     ///
     /// # Errors
-    /// One line (two where the place in the file is shown) that says what is wrong.
+    /// One line that says what is wrong, and in which line of the file where that is known.
     pub fn read(file: &str, text: &str) -> Result<Experiment, FileError> {
         let error = |problem: String| FileError {
             file: file.to_owned(),
             problem,
         };
-        let mut experiment: Experiment =
-            toml::from_str(text).map_err(|e| error(e.to_string().trim_end().to_owned()))?;
+        let mut experiment: Experiment = toml::from_str(text).map_err(|e| {
+            let start = e.span().map_or(0, |span| span.start.min(text.len()));
+            FileError {
+                file: format!("{file}:{}", 1 + text[..start].matches('\n').count()),
+                problem: e.message().trim().replace('\n', "; "),
+            }
+        })?;
         let stem = std::path::Path::new(file).file_stem().unwrap_or_default();
         experiment.name = stem.to_string_lossy().into_owned();
         for runs in &experiment.runs {
@@ -267,7 +272,7 @@ over = "cpus"
         };
         let error = told("cpus = [1, 2]", "cpu = [1, 2]");
         assert!(
-            error.starts_with("x.toml: ") && error.contains("cpu"),
+            error.starts_with("x.toml:") && error.contains(": unknown field `cpu`"),
             "{error}"
         );
         assert!(told("cpus = [1, 2]", "seeds = 0").contains("seeds"));

@@ -86,9 +86,14 @@ pub fn text(experiment: &Experiment, panels: &[Panel], width: usize) -> String {
     };
     let (fitted, predicted) = (count(Standing::Calibration), count(Standing::Predicted));
     if fitted + predicted > 0 {
+        let used = match fitted {
+            1 => "1 published value was",
+            _ => &format!("{fitted} published values were"),
+        };
+        let are = if predicted == 1 { "is" } else { "are" };
         let _ = writeln!(
             out,
-            "\n{fitted} published values were used for calibration (ratio marked c), {predicted} are predicted"
+            "\n{used} used for calibration (ratio marked c), {predicted} {are} predicted"
         );
     }
     out
@@ -249,7 +254,7 @@ chat on netfinity-8500r (data sheet only)
       lowest      1,233
       highest     1,235
 
-1 published values were used for calibration (ratio marked c), 1 are predicted
+1 published value was used for calibration (ratio marked c), 1 is predicted
 ";
         let printed = text(&experiment, std::slice::from_ref(&panel), 80);
         assert_eq!(printed, expected);
