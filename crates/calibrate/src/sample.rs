@@ -200,9 +200,8 @@ mod tests {
 
     #[test]
     fn a_difference_has_the_spread_of_both() {
-        let of = |low, median, high| {
-            Figure::from(&Sample::of([low, median, high].repeat(10)).unwrap())
-        };
+        let of =
+            |low, median, high| Figure::from(&Sample::of([low, median, high].repeat(10)).unwrap());
         let whole = of(100_000, 104_000, 110_000);
         let part = of(60_000, 68_000, 71_000);
         let rest = whole.less(part);
