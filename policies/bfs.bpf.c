@@ -340,9 +340,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(bfs_init)
 {
 	int error = lab_init();
 
+	if (!error)
+		error = dl_init();
 	if (error)
 		return error;
-	dl_init();
 	lab_lock_init(&grq.lock, LAB_LOCK_CLASS_RUN_QUEUE);
 	return lab_prio_init(&grq.array, grq.lists, DL_LEVELS) ? 0 : -EINVAL;
 }

@@ -59,6 +59,11 @@ void BPF_STRUCT_OPS(fifo_dispatch, s32 cpu, struct task_struct *prev)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(fifo_init)
 {
+	/* What does not fit into ns would wrap to next to nothing. */
+	if (slice_us > ~0ULL / 1000) {
+		scx_bpf_error("slice_us must be at most 2^64 ns");
+		return -EINVAL;
+	}
 	return scx_bpf_create_dsq(FIFO_QUEUE, NUMA_NO_NODE);
 }
 

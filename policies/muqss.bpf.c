@@ -504,9 +504,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(muqss_init)
 	queue_t *q;
 	s32 cpu;
 
+	if (!error)
+		error = dl_init();
 	if (error)
 		return error;
-	dl_init();
 	bpf_for(cpu, 0, lab_nr_cpus) {
 		q = queue_at(cpu);
 		lab_lock_init(&q->lock, LAB_LOCK_CLASS_RUN_QUEUE);

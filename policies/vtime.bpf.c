@@ -126,6 +126,11 @@ void BPF_STRUCT_OPS(vtime_enable, struct task_struct *p)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(vtime_init)
 {
+	/* What does not fit into ns would wrap to next to nothing. */
+	if (slice_us > ~0ULL / 1000) {
+		scx_bpf_error("slice_us must be at most 2^64 ns");
+		return -EINVAL;
+	}
 	return scx_bpf_create_dsq(VTIME_QUEUE, NUMA_NO_NODE);
 }
 

@@ -459,17 +459,23 @@ static __always_inline void dl_forget(dl_task_t *t)
 }
 
 /* ops.init, after lab_init() */
-static __always_inline void dl_init(void)
+static __always_inline int dl_init(void)
 {
 	const struct cpumask *online;
 	s32 cpu;
 
+	/* The originals take no others, and products with more would wrap. */
+	if (!rr_interval || rr_interval > 1000) {
+		scx_bpf_error("rr_interval must be 1 to 1000 ms");
+		return -EINVAL;
+	}
 	lab_topology_init();
 	lab_lock_init(&dl_iso.lock, LAB_LOCK_CLASS_OTHER);
 	online = scx_bpf_get_online_cpumask();
 	bpf_for(cpu, 0, lab_nr_cpus)
 		dl_cpu_at(cpu)->online = bpf_cpumask_test_cpu(cpu, online);
 	scx_bpf_put_cpumask(online);
+	return 0;
 }
 
 #endif /* LAB_DEADLINE_H */
