@@ -115,7 +115,7 @@ fn what_is_wrong_is_told_in_one_line() {
     std::fs::write(folder.join("bad.toml"), EXPERIMENT.replace("dss", "dsss")).unwrap();
     refused("reproduce bad.toml", "unknown scheduler `dsss`");
     std::fs::write(folder.join("empty.toml"), "title = \"x\"").unwrap();
-    refused("reproduce empty.toml", "empty.toml: ");
+    refused("reproduce empty.toml", "empty.toml:1: missing field");
     std::fs::write(folder.join("hogs.toml"), EXPERIMENT).unwrap();
     refused(
         "reproduce hogs.toml --html missing/x.html",
