@@ -46,18 +46,19 @@ pub(crate) fn run(workload: Workload, options: &Options) -> Result<Report, Progr
         .iter()
         .find(|task| task.behaviour.forks_processes())
     {
-        return Err(ProgramError::Task(forks_processes(&task.comm)));
+        return Err(ProgramError::Refused(forks_processes(&task.comm)));
     }
     let plan = Plan::of(&workload, options);
     let run = Arc::new(prepare(&workload.objects, options.seed, plan)?);
     let nr_tasks = workload.tasks.len() as u32;
     run.board().created.store(nr_tasks, Relaxed);
     let mut processes = Processes(Vec::new());
+    let deadline = std::time::Instant::now() + GRACE;
     for (address_space, tasks) in by_address_space(workload.tasks) {
         let (reader, writer) = std::io::pipe().map_err(|e| system("cannot make a pipe", e, ""))?;
-        let run = Arc::clone(&run);
+        let its = Arc::clone(&run);
         let child =
-            sys::fork(move || child(&run, address_space, tasks, plan, writer)).map_err(|e| {
+            sys::fork(move || child(&its, address_space, tasks, plan, writer)).map_err(|e| {
                 system(
                     "cannot start a process",
                     e,
@@ -65,8 +66,9 @@ pub(crate) fn run(workload: Workload, options: &Options) -> Result<Report, Progr
                 )
             })?;
         processes.0.push((child, Some(reader)));
+        started_by(deadline, &run, nr_tasks)?;
     }
-    start(&run, nr_tasks, &processes)?;
+    start(&run, nr_tasks, &processes, deadline)?;
     let summaries = processes.summaries(plan.end_after() + GRACE)?;
     let mut counters = Counters::default();
     for summary in &summaries {
@@ -174,26 +176,36 @@ fn by_address_space(tasks: Vec<TaskSpec>) -> Vec<(Option<u32>, Vec<Numbered>)> {
 }
 
 /// Waits until every first task stands at the gate, then opens it.
-fn start(run: &Run, nr_tasks: u32, processes: &Processes) -> Result<(), ProgramError> {
-    let deadline = std::time::Instant::now() + GRACE;
+fn start(
+    run: &Run,
+    nr_tasks: u32,
+    processes: &Processes,
+    deadline: std::time::Instant,
+) -> Result<(), ProgramError> {
     while run.board().ready.load(Relaxed) < nr_tasks {
         if processes.any_reported() {
             // It failed; the summaries say why.
             return Ok(());
         }
-        if std::time::Instant::now() > deadline {
-            let ready = run.board().ready.load(Relaxed);
-            return Err(ProgramError::Task(format!(
-                "only {ready} of {nr_tasks} tasks started within {} s: the machine is too busy, or the workload too large for it",
-                GRACE.as_secs()
-            )));
-        }
+        started_by(deadline, run, nr_tasks)?;
         std::thread::sleep(Duration::from_micros(200));
     }
     sys::tell(Tell::Begun);
     run.board().start_ns.store(sys::monotonic_ns(), Relaxed);
     run.board().open_gate();
     Ok(())
+}
+
+/// Starting takes no longer than that: a hundred thousand processes would hold the machine for as long as they are made.
+fn started_by(deadline: std::time::Instant, run: &Run, nr_tasks: u32) -> Result<(), ProgramError> {
+    let ready = run.board().ready.load(Relaxed);
+    if ready == nr_tasks || std::time::Instant::now() <= deadline {
+        return Ok(());
+    }
+    Err(ProgramError::Task(format!(
+        "only {ready} of {nr_tasks} tasks started within {} s: the machine is too busy, or the workload too large for it",
+        GRACE.as_secs()
+    )))
 }
 
 /// Children and where their summaries come from. Whoever is left is killed when this is dropped.
