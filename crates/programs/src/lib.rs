@@ -12,7 +12,7 @@
 //!   rounds sizes up to pages; so it is with a socket's buffer below 4 KB;
 //! - a listening socket is a pair of datagram sockets, which wake one of those who wait, as `accept()` does;
 //! - mutexes, condition variables, barriers and semaphores are glibc's, process-shared; a user-level lock is
-//!   a test-and-set word; suspend and notify are a condition variable with a count, as in rt-app;
+//!   a test-and-set word; suspend and notify are a condition variable with a count;
 //! - `Compute` burns CPU time of its thread ([`load`]); what the simulator charges for system calls is
 //!   charged here by the kernel itself.
 //!

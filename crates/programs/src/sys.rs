@@ -246,19 +246,19 @@ pub fn die_with_parent(parent: i32) {
     }
 }
 
-/// What a process tells by the name of its first thread, so that whoever measures the workload in the kernel sees
+/// What a process tells by the name that a thread takes, so that whoever measures the workload in the kernel sees
 /// it at that very moment; `measure.h` of schedlab-kernel has the same names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tell {
-    /// It only starts tasks and awaits them.
+    /// It only starts tasks and awaits them; told by its first thread.
     Starter,
-    /// All tasks are there and may begin; told by the first process.
+    /// All tasks are there and may begin; told by the first thread of the first process.
     Begun,
-    /// The time is over, it stops its tasks.
+    /// The time is over; told by the thread that notices it first.
     Over,
 }
 
-/// Tells it; called by the first thread.
+/// Tells it.
 pub fn tell(what: Tell) {
     let name = match what {
         Tell::Starter => c"load:starter",

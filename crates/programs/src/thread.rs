@@ -11,7 +11,7 @@ use schedlab_workload::{Action, Behaviour, Context, Outcome, Rng, TaskSpec, stre
 
 use crate::load::{Memory, Speed};
 use crate::objects::{Objects, Reader};
-use crate::sys::{self, SharedMemory};
+use crate::sys::{self, SharedMemory, Tell};
 
 /// What all processes of a run share.
 pub struct Run {
@@ -37,6 +37,8 @@ pub struct Board {
     pub ready: AtomicU32,
     /// 1: the gate is open.
     pub open: AtomicU32,
+    /// 1: somebody has told that the time is over.
+    over: AtomicU32,
     /// When the run began, in ns of CLOCK_MONOTONIC.
     pub start_ns: AtomicU64,
     /// When its measured part began, in ns since then.
@@ -57,6 +59,13 @@ impl Board {
     pub fn open_gate(&self) {
         self.open.store(1, Release);
         sys::futex_wake_all(&self.open);
+    }
+
+    /// Told by whoever notices it first: a process's own thread may get a CPU long after.
+    pub fn tell_over(&self) {
+        if self.over.swap(1, Relaxed) == 0 {
+            sys::tell(Tell::Over);
+        }
     }
 }
 
@@ -279,6 +288,9 @@ impl Process {
             outcome = Outcome::Done;
             now = run.now();
         }
+        if run.is_over(now) {
+            run.board().tell_over();
+        }
         None
     }
 
@@ -343,7 +355,7 @@ impl Process {
 /// Why a task that creates processes is not carried out.
 pub fn forks_processes(comm: &str) -> String {
     format!(
-        "`{comm}` creates processes; real programs create threads of their own process only: run the real thing instead, for example `schedlab run -s … -- make -j4`"
+        "`{comm}` creates processes; real programs create threads of their own process only: run the real thing instead, for example `schedlab run -s … -- sh -c 'make clean; make -j4'`"
     )
 }
 

@@ -45,7 +45,7 @@ struct task_note {
 	u64 since_ns;	/* up to when it was charged for what it is: running, waiting to run, or neither */
 	u64 served;	/* CPU time times 1024 / weight, in 1 / SERVED_UNIT ns */
 	u64 wanted_ns;	/* runnable, running included */
-	u64 waking_ns;	/* when somebody last decided to wake it */
+	u64 waking_ns;	/* when somebody last decided to wake it; while it waits, since when */
 	u32 last_cpu;
 	/* Which element of waits_of counts this task; 0: none. */
 	u32 counted_at;
@@ -377,7 +377,7 @@ int BPF_PROG(on_exec, struct task_struct *p)
 
 /*
  * The program of a workload tells by the names that its processes take what no other event shows:
- * which of them only start and await tasks, when the tasks may begin, and when it stops them.
+ * which of them only start and await tasks, when the tasks may begin, and when their time is over.
  */
 SEC("tp_btf/task_rename")
 int BPF_PROG(on_rename, struct task_struct *p, const char *comm)
@@ -386,13 +386,20 @@ int BPF_PROG(on_rename, struct task_struct *p, const char *comm)
 	char name[16] = {};
 	u64 now;
 
-	if (!counting || !tells || p->pid != p->tgid)
+	if (!counting || !tells)
 		return 0;
 	note = note_of(p);
 	if (!note)
 		return 0;
 	now = bpf_ktime_get_ns();
 	bpf_probe_read_kernel_str(name, sizeof(name), comm);
+	if (!bpf_strncmp(name, sizeof(time_is_over), time_is_over)) {
+		if (began_ns && !over_ns)
+			over_ns = now;
+		return 0;
+	}
+	if (p->pid != p->tgid)
+		return 0;
 	if (!bpf_strncmp(name, sizeof(starts_tasks), starts_tasks)) {
 		if (note->starter)
 			return 0;
@@ -402,9 +409,6 @@ int BPF_PROG(on_rename, struct task_struct *p, const char *comm)
 	} else if (!bpf_strncmp(name, sizeof(tasks_begin), tasks_begin)) {
 		if (p->pid == root_pid && !began_ns)
 			began_ns = now;
-	} else if (!bpf_strncmp(name, sizeof(time_is_over), time_is_over)) {
-		if (began_ns && !over_ns)
-			over_ns = now;
 	}
 	return 0;
 }
@@ -527,7 +531,12 @@ static int woken(struct task_struct *p, u32 kind)
 	if (!note->running && !note->waiting) {
 		note->waiting = true;
 		note->woken = kind == EVENT_WAKEUP && !note->fresh;
-		note->since_ns = now;
+		/* From the decision on, but not before it had left its CPU; a new task from now on. */
+		if (kind != EVENT_WAKEUP)
+			note->waking_ns = now;
+		else if (note->waking_ns < note->since_ns)
+			note->waking_ns = note->since_ns;
+		note->since_ns = note->waking_ns;
 		begins_to_wait(p, note);
 	}
 	note->fresh = false;

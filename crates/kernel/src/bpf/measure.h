@@ -36,9 +36,10 @@ enum { MAX_CPUS = 1024 };
 enum { SERVICE_UNIT = 1 << 24, SERVED_UNIT = 64 };
 
 /*
- * Names that the first threads of a workload's processes take (prctl(PR_SET_NAME)): it only starts
- * and awaits tasks; all tasks may begin (told by the first process); it stops them, for the time
- * is over. The same are in crates/programs/src/sys.rs.
+ * Names that threads of a workload's processes take (prctl(PR_SET_NAME)): this process only starts
+ * and awaits tasks (told by its first thread); all tasks may begin (told by that of the first
+ * process); the time is over (told by the thread that notices it first). The same are in
+ * crates/programs/src/sys.rs.
  */
 #define NAME_STARTER	"load:starter"
 #define NAME_BEGUN	"load:begun"

@@ -247,8 +247,10 @@ static void a_workload_is_its_tasks_from_the_gate_on(bool over)
 	a = task(102, 101, 0);
 	b = task(103, 101, 0);
 	at(3, 1), on_fork(starter, a), on_wakeup_new(a), on_fork(starter, b), on_wakeup_new(b);
-	/* A task of the name is none of ours: only a first thread is heeded. */
-	at(3, 1), on_rename(a, NAME_OVER), on_rename(starter, NAME_BEGUN);
+	/* Only a first thread starts tasks, and only that of the first process lets them begin. */
+	at(3, 1), on_rename(a, NAME_STARTER), on_rename(starter, NAME_BEGUN);
+	is("a task that calls itself a starter", a->note->starter, false);
+	is("another process says that tasks may begin", began_ns, 0);
 	at(4, 1), switches(starter, a, SLEEPS);
 	at(5, 1), switches(a, b, SLEEPS);
 	at(6, 1), switches(b, &idle, SLEEPS);
@@ -265,7 +267,7 @@ static void a_workload_is_its_tasks_from_the_gate_on(bool over)
 	at(31, 1), wakes(a);
 	at(32, 1), switches(monitor, a, 0);
 	if (over) {
-		at(40, 1), on_rename(starter, NAME_OVER);
+		at(40, 1), on_rename(a, NAME_OVER);
 		wakes(a), switches(a, starter, 0), switches(starter, a, SLEEPS);
 		at(45, 1), exits(a), switches(a, &idle, DEAD);
 		at(45, 0), exits(b), switches(b, &idle, DEAD);
@@ -289,7 +291,7 @@ static void a_workload_is_its_tasks_from_the_gate_on(bool over)
 	is("workload: migrations", sum(migrations[0]) + sum(migrations[1]) + sum(migrations[2]) +
 	   sum(migrations[3]), 0);
 	is("workload: starts elsewhere", sum(elsewhere), 0);
-	is("workload: longest queue", counted[0].length_max, over ? 2 : 2);
+	is("workload: longest queue", counted[0].length_max, 2);
 	is("workload: idle of CPU 0", idle_ms(0), 0);
 	is("workload: idle of CPU 1", idle_ms(1), 0);
 	is("workload: end", ended(), 40 * MS);
@@ -310,9 +312,16 @@ static void latency_begins_with_the_decision_to_wake(void)
 	at(7, 1), on_waking(root), on_wakeup(root);
 	at(8, 0), switches(root, &idle, 0), switches(&idle, root, 0);
 	is("latency: of one that did not sleep", sum(latency_count), 1);
-	/* Runnable from sched_wakeup on: 2 ms of waiting, 1 + 2 of running. */
-	at(8, 0), exits(root);
-	about("latency: service", service(), 3.0 / 5);
+	/* Somebody decides to wake it while it is still leaving its CPU: it waits from then on. */
+	at(9, 1), on_waking(root);
+	at(10, 0), switches(root, &idle, SLEEPS);
+	at(11, 1), on_wakeup(root);
+	at(12, 0), switches(&idle, root, 0);
+	is("latency: wakeups, the second one's too", sum(latency_count), 2);
+	is("latency: not before it left its CPU", sum(latency_sum_ns), 5 * MS);
+	/* It ran for 1 + 2 + 2 + 1 ms and waited for 3 + 2. */
+	at(13, 0), exits(root);
+	about("latency: service", service(), 6.0 / 11);
 }
 
 /* A task of the command that never waits. */
