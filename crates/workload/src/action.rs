@@ -31,7 +31,7 @@ pub enum ObjectSpec {
     Semaphore { initial: u32 },
     /// A user-level word taken by test-and-set; taking it never enters the kernel.
     UserLock,
-    /// Something one task waits on and others wake (futex word, suspend/resume of rt-app).
+    /// Something one task waits on and others wake (a futex word).
     Event,
 }
 

@@ -6,8 +6,8 @@
 //! among the `jobs` as any other and comes before further units; when all directories are, the kernel is linked,
 //! with nothing else left to do.
 //!
-//! The real side is `make` itself, with a real source package: `schedlab run -s … -- make -j4`. Real threads cannot
-//! stand for it, since every compiler is a process of its own.
+//! The real side is `make` itself, with a real source package: `schedlab run -s … -- sh -c 'make clean; make -j4'`. Real
+//! threads cannot stand for it, since every compiler is a process of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -84,12 +84,14 @@ pub fn inside(args: &EmulateArgs) -> anyhow::Result<Status> {
         |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let jobs: Vec<Job> = serde_json::from_slice(&read(&args.folder.join(JOBS))?)?;
     let mut done = File::create(args.folder.join(DONE)).context("cannot write results")?;
+    let mut warmed = false;
     for (index, job) in jobs.iter().enumerate() {
-        // All jobs have the same program, which comes into the caches with the first one.
-        let warm = match index {
-            0 => warm_up(&job.workload, job.seed, args.time_limit),
-            _ => Ok(()),
+        // All jobs have the same program, which comes into the caches with the first one that is not refused.
+        let warm = match warmed {
+            true => Ok(()),
+            false => warm_up(&job.workload, job.seed, args.time_limit),
         };
+        warmed |= warm.is_ok();
         let once = || run_once(&job.workload, &job.scheduler, job.seed, args.time_limit);
         let outcome = warm.and_then(|()| once());
         let line = match outcome {
