@@ -335,7 +335,7 @@ fn wait_for_end(process: &Process, plan: Plan) {
             let passed = Duration::from_nanos(process.run.now().ns());
             let left = plan.end_after().saturating_sub(passed);
             if left.is_zero() {
-                process.run.board().tell_over();
+                sys::tell(Tell::Over);
                 return;
             }
             let waited = process.changed.wait_timeout(live, left);

@@ -254,7 +254,7 @@ pub enum Tell {
     Starter,
     /// All tasks are there and may begin; told by the first thread of the first process.
     Begun,
-    /// The time is over; told by the thread that notices it first.
+    /// The time is over; told by every thread that notices it, of which the first counts.
     Over,
 }
 

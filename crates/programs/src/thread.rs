@@ -37,8 +37,6 @@ pub struct Board {
     pub ready: AtomicU32,
     /// 1: the gate is open.
     pub open: AtomicU32,
-    /// 1: somebody has told that the time is over.
-    over: AtomicU32,
     /// When the run began, in ns of CLOCK_MONOTONIC.
     pub start_ns: AtomicU64,
     /// When its measured part began, in ns since then.
@@ -59,13 +57,6 @@ impl Board {
     pub fn open_gate(&self) {
         self.open.store(1, Release);
         sys::futex_wake_all(&self.open);
-    }
-
-    /// Told by whoever notices it first: a process's own thread may get a CPU long after.
-    pub fn tell_over(&self) {
-        if self.over.swap(1, Relaxed) == 0 {
-            sys::tell(Tell::Over);
-        }
     }
 }
 
@@ -213,11 +204,10 @@ impl Process {
 
     /// The process's own thread may wait for the end of the run from now on.
     fn tell_start(&self) {
-        if !self.begun.load(Relaxed) {
+        // The first one alone: at a lock the others would sleep, on the run's time.
+        if !self.begun.swap(true, Relaxed) {
             let _live = held(&self.live);
-            if !self.begun.swap(true, Relaxed) {
-                self.changed.notify_all();
-            }
+            self.changed.notify_all();
         }
     }
 
@@ -288,8 +278,9 @@ impl Process {
             outcome = Outcome::Done;
             now = run.now();
         }
+        // Before it ends, and each by itself: who noticed it first may have lost its CPU before it could tell.
         if run.is_over(now) {
-            run.board().tell_over();
+            sys::tell(Tell::Over);
         }
         None
     }

@@ -38,8 +38,8 @@ enum { SERVICE_UNIT = 1 << 24, SERVED_UNIT = 64 };
 /*
  * Names that threads of a workload's processes take (prctl(PR_SET_NAME)): this process only starts
  * and awaits tasks (told by its first thread); all tasks may begin (told by that of the first
- * process); the time is over (told by the thread that notices it first). The same are in
- * crates/programs/src/sys.rs.
+ * process); the time is over (told by each thread as it notices; the first counts). The same are
+ * in crates/programs/src/sys.rs.
  */
 #define NAME_STARTER	"load:starter"
 #define NAME_BEGUN	"load:begun"
