@@ -2,8 +2,8 @@
 //!
 //! First the study's own method (`study.rs`), then what it lacks: an exact decomposition of the variance
 //! with interactions (`variance.rs`; `least_squares.rs` where combinations are missing), alternatives that are one
-//! (`mute.rs`), a tree small enough to read (`tree.rs`), the Pareto front of two measures (`pareto.rs`). What chance alone would give now and then
-//! is not called a finding. It runs nothing and reads no files.
+//! (`mute.rs`), a tree small enough to read (`tree.rs`), the Pareto front of two measures (`pareto.rs`). What
+//! chance alone would give now and then is not called a finding. It runs nothing and reads no files.
 
 mod across;
 mod data;

@@ -44,6 +44,8 @@ impl Group {
     pub fn spawn(command: &mut Command, cleanup: Option<&Path>) -> Result<Group> {
         ask_for_orphans();
         let program = Path::new(command.get_program()).to_owned();
+        // Whoever looks for orphans meanwhile waits: the head of a group that is not known yet looks like one.
+        let mut heads = heads();
         let mut child = command.process_group(0).spawn().at(program)?;
         let watchdog = Command::new("/bin/sh")
             .args([
@@ -64,7 +66,7 @@ impl Group {
             .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         match watchdog {
             Ok(watchdog) => {
-                remember(&[child.id(), watchdog.id()]);
+                heads.extend([child.id(), watchdog.id()]);
                 Ok(Group {
                     child,
                     pidfd,

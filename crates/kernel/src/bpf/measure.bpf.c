@@ -216,6 +216,16 @@ static void begins(struct task_note *note)
 	note->ran = note->running;
 }
 
+/* The note of a task to which something happens while that is of interest; NULL: it is not. */
+static struct task_note *concerned(struct task_struct *p)
+{
+	struct task_note *note = counting && !over_ns ? note_of(p) : NULL;
+
+	if (note)
+		begins(note);
+	return note;
+}
+
 /* A switch finds this many; the task that leaves is not removed yet. */
 static void count_runnable(struct cpu_counters *c)
 {
@@ -470,14 +480,10 @@ int BPF_PROG(on_exit, struct task_struct *p)
 SEC("fentry/set_user_nice")
 int BPF_PROG(on_nice, struct task_struct *p)
 {
-	struct task_note *note;
+	struct task_note *note = concerned(p);
 
-	if (!counting || over_ns)
-		return 0;
-	note = note_of(p);
 	if (!note)
 		return 0;
-	begins(note);
 	charge(p, note, bpf_ktime_get_ns());
 	waits_no_more(note);
 	return 0;
@@ -486,11 +492,8 @@ int BPF_PROG(on_nice, struct task_struct *p)
 SEC("fexit/set_user_nice")
 int BPF_PROG(after_nice, struct task_struct *p)
 {
-	struct task_note *note;
+	struct task_note *note = concerned(p);
 
-	if (!counting || over_ns)
-		return 0;
-	note = note_of(p);
 	if (note && note->waiting)
 		begins_to_wait(p, note);
 	return 0;
@@ -500,32 +503,25 @@ int BPF_PROG(after_nice, struct task_struct *p)
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *p)
 {
-	struct task_note *note;
+	struct task_note *note = concerned(p);
 
-	if (!counting || over_ns)
-		return 0;
-	note = note_of(p);
-	if (!note)
-		return 0;
-	begins(note);
-	note->waking_ns = bpf_ktime_get_ns();
+	if (note)
+		note->waking_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
 static int woken(struct task_struct *p, u32 kind)
 {
+	struct task_note *note = concerned(p);
 	struct cpu_counters *c = mine();
-	struct task_note *note;
 	struct event *e;
 	u64 now;
 
-	if (!c || over_ns)
+	if (!c)
 		return 0;
-	note = note_of(p);
 	if (!note)
 		return 0;
 	now = bpf_ktime_get_ns();
-	begins(note);
 	becomes_runnable(note);
 	/* One that is woken before it has left its CPU does not wait. */
 	if (!note->running && !note->waiting) {
@@ -564,17 +560,15 @@ int BPF_PROG(on_wakeup_new, struct task_struct *p)
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 {
-	struct cpu_counters *c = mine();
 	u32 from = p->thread_info.cpu, to = dest_cpu;
-	struct task_note *note;
+	struct task_note *note = concerned(p);
+	struct cpu_counters *c = mine();
 	struct event *e;
 
-	if (!c || over_ns)
+	if (!c)
 		return 0;
-	note = note_of(p);
 	if (!note)
 		return 0;
-	begins(note);
 	/* Where a task begins is no migration. */
 	if (!counts_for(note) || note->fresh) {
 		/* Told, but not counted. */
