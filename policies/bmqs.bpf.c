@@ -391,27 +391,6 @@ LAB_PART int bmqs_balance(s32 cpu)
  * Ops, in the order of a task's life.
  */
 
-/* A task that may run on one CPU only waits there, outside the queue. */
-static __always_inline void bmqs_enqueue_pinned(struct task_struct *p, task_t *t, u64 enq_flags,
-						s64 tick)
-{
-	s32 cpu = scx_bpf_task_cpu(p);
-	cpu_t *c = cpu_at(cpu);
-	task_t *curr = (task_t *)c->curr;
-
-	if (t->home != cpu)
-		bmqs_settle(t, cpu);
-	else if (t->old.linked)
-		bmqs_leave(t, false);
-	t->old.on_cpu = false;
-	t->old.yielded = false;
-	lab_count(LAB_PINNED_LOCAL, 1);
-	if (curr && curr != t &&
-	    bmqs_goodness(t, c->mm, tick) - bmqs_goodness(curr, c->mm, tick) > (s32)threshold)
-		enq_flags |= SCX_ENQ_PREEMPT;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, enq_flags);
-}
-
 void BPF_STRUCT_OPS(bmqs_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s64 tick = scx_bpf_now() / LINUX24_TICK_NS;
@@ -431,10 +410,6 @@ void BPF_STRUCT_OPS(bmqs_enqueue, struct task_struct *p, u64 enq_flags)
 	/* A displaced task is not placed, nor one whose waker is about to sleep. */
 	quiet = t->old.sync || t->old.on_cpu;
 	t->old.sync = false;
-	if (p->nr_cpus_allowed == 1 && lab_nr_cpus > 1) {
-		bmqs_enqueue_pinned(p, t, enq_flags, tick);
-		return;
-	}
 	if (!lab_allowed(&t->lab, t->home))
 		bmqs_settle(t, bmqs_shortest(t, this_cpu));
 	lab_irq_save(flags);

@@ -33,9 +33,8 @@
  *   `charge=ticks` counts timer ticks instead, as 2.4 did; for HZ = 100.
  * - The remaining ticks of a task that has exited go to the task that created
  *   it, if that is still there; in 2.4 to the one that waits for it.
- * - In a real kernel real-time tasks never get here; single-CPU tasks
- *   (where there is more than one CPU) and migration-disabled ones go to their
- *   CPU's local queue, preempting by the same rule. probes count them.
+ * - In a real kernel real-time tasks never get here, and migration-disabled
+ *   ones go to their CPU's local queue, which probes count.
  * - Recalculation does not take the task list's reader lock.
  * - A synchronous wakeup places the task nevertheless if the waker's CPU is
  *   not among its allowed ones (the rule of later 2.4 kernels).
@@ -154,7 +153,7 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 	s32 value;
 	task_t *t;
 
-	/* One that is not linked (see queue24_enqueue_pinned) has no other chance. */
+	/* One that is not linked (it came by the local queue) has no other chance. */
 	if (prev && (ties == TIES_PREV || !prev->old.linked)) {
 		examine(prev);
 		*best = prev;

@@ -420,8 +420,7 @@ static __always_inline void linux24_running(linux24_task_t *t, struct task_struc
 	t->started_ns = scx_bpf_now();
 	if (c->curr == t)
 		return;
-	if (lab_nr_cpus == 1 || p->nr_cpus_allowed > 1)
-		lab_count(LAB_PINNED_LOCAL, 1);
+	lab_count(LAB_PINNED_LOCAL, 1);
 	linux24_switch_to(c, cpu, t, t->started_ns);
 }
 

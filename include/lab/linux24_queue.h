@@ -77,30 +77,6 @@ static __always_inline void queue24_refile(task_t *t, bool surely)
 	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 }
 
-/* A task that may run on one CPU only waits there, outside the queue. */
-static __always_inline void queue24_enqueue_pinned(struct task_struct *p, task_t *t, u64 enq_flags)
-{
-	s32 cpu = scx_bpf_task_cpu(p);
-	cpu_t *c = cpu_at(cpu);
-	linux24_task_t *curr = c->curr;
-	unsigned long flags;
-
-	if (t->old.linked) {
-		if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
-			return;
-		queue24_unlink(t);
-		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
-	}
-	t->old.on_cpu = false;
-	t->old.yielded = false;
-	lab_count(LAB_PINNED_LOCAL, 1);
-	if (curr && curr != &t->old &&
-	    linux24_goodness(&t->old, cpu, c->mm, base) -
-	    linux24_goodness(curr, cpu, c->mm, base) > (s32)threshold)
-		enq_flags |= SCX_ENQ_PREEMPT;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, enq_flags);
-}
-
 void BPF_STRUCT_OPS(queue24_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 this_cpu = bpf_get_smp_processor_id();
@@ -116,10 +92,6 @@ void BPF_STRUCT_OPS(queue24_enqueue, struct task_struct *p, u64 enq_flags)
 	linux24_refresh(&t->old, p);
 	sync = t->old.sync;
 	t->old.sync = false;
-	if (p->nr_cpus_allowed == 1 && lab_nr_cpus > 1) {
-		queue24_enqueue_pinned(p, t, enq_flags);
-		return;
-	}
 	if (t->old.yielded && t->old.linked && t->old.on_cpu && !rq_misfiled(t)) {
 		/* Left the CPU after a yield: waits where it is; nobody is disturbed. */
 		alter(t);
@@ -237,8 +209,7 @@ void BPF_STRUCT_OPS(queue24_dispatch, s32 cpu, struct task_struct *prev_p)
 		if (!RQ_KEEPS_RUNNING) {
 			rq_del(best);
 			/* It will be here anyway, and the lock is held now. */
-			if (prev && !prev->old.linked &&
-			    (lab_nr_cpus == 1 || prev_p->nr_cpus_allowed > 1))
+			if (prev && !prev->old.linked)
 				rq_add(prev);
 		}
 		linux24_dispatch(c, cpu, &best->old, p, now);

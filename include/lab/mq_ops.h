@@ -10,23 +10,6 @@
  * Ops, in the order of a task's life.
  */
 
-/* A task that may run on one CPU only waits there, outside the queues. */
-static __always_inline void mq_enqueue_pinned(struct task_struct *p, task_t *t, u64 enq_flags,
-					      u32 number)
-{
-	s32 cpu = scx_bpf_task_cpu(p);
-	task_t *curr = (task_t *)cpu_at(cpu)->curr;
-
-	if (t->old.linked)
-		mq_detach(t);
-	t->old.on_cpu = false;
-	t->old.yielded = false;
-	lab_count(LAB_PINNED_LOCAL, 1);
-	if (curr && curr != t && mq_advantage(t, curr, cpu, number) > (s32)threshold)
-		enq_flags |= SCX_ENQ_PREEMPT;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, enq_flags);
-}
-
 /* Real-time tasks of a pool wait in one list, whichever CPU of it they ran on. */
 LAB_PART int mq_enqueue_realtime(task_t *t LAB_ARENA_ARG, bool place)
 {
@@ -94,10 +77,6 @@ void BPF_STRUCT_OPS(mq_enqueue, struct task_struct *p, u64 enq_flags)
 	linux24_refresh(&t->old, p);
 	sync = t->old.sync;
 	t->old.sync = false;
-	if (p->nr_cpus_allowed == 1 && lab_nr_cpus > 1) {
-		mq_enqueue_pinned(p, t, enq_flags, number);
-		return;
-	}
 	if (t->old.yielded && t->old.linked && t->old.on_cpu &&
 	    lab_allowed(&t->lab, t->lab.cpu)) {
 		/* Left the CPU after a yield: waits where it is; nobody is disturbed. */

@@ -19,7 +19,7 @@ enum lab_probe {
 	LAB_RECALCULATIONS,	/* entries into a recalculation of all counters */
 	LAB_PICKED_ELSEWHERE,	/* the chosen task last ran on another CPU */
 	LAB_FAILED_LOOKUPS,	/* a task or its context was not found */
-	LAB_PINNED_LOCAL,	/* tasks that went past the policy to their CPU's local queue */
+	LAB_PINNED_LOCAL,	/* tasks that came to run past the policy, by their CPU's local queue */
 	LAB_NR_SHARED,
 
 	LAB_SCHEDULES = LAB_NR_SHARED,	/* choices made under the lock */

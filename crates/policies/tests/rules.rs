@@ -73,7 +73,7 @@ rules! {
         t11_placement_first_of_equals, t11_threshold, t12_realtime_placement,
         t13_2_3_99_lone_yielder, t13_2_3_99_yielder, t14_round_robin, t15_quantum, wakeup, displaced,
         displaced_after_sync_wakeup, address_space, blocking, woken_before_it_left, late_interrupt,
-        attribute_change, policy_change, pinned, one_cpu, late_mask, failed_lookup, yielders,
+        attribute_change, policy_change, pinned, pinned_preempts, one_cpu, late_mask, failed_lookup, yielders,
 }
 
 rules! {
@@ -96,7 +96,7 @@ rules! {
         t2_below_the_bonus, t3_recalculation, t3_idle, t3_idle_beside_expired, t3_expired_alone,
         t4_yielder_last, t4_yielder_alone, yielder_and_expired, t5_no_bonus_for_the_address_space,
         t6_fork, previous_task_first, not_schedulable, realtime_on_top, round_robin, tick_moves,
-        choice_moves, exit_moves, nice_moves, policy_moves, wakeup, blocking, late_mask, pinned,
+        choice_moves, exit_moves, nice_moves, policy_moves, wakeup, blocking, late_mask, pinned, pinned_preempts,
 }
 
 rules! {
@@ -107,7 +107,7 @@ rules! {
         yielder_below_the_top, yielder_expired, t8_beyond_the_limit, t9_idle, leaving_another_cpu,
         yielder_in_its_own_list, realtime, round_robin, running_tasks_are_out, displaced,
         charged_after_the_search, refiled, masks_do_not_count, masks_recalculation, masks_idle,
-        late_mask,
+        late_mask, pinned, pinned_preempts,
 }
 
 rules! {
@@ -133,14 +133,14 @@ rules! {
         missed_asleep, recalculated_once, tie_goes_on, displaced, sync_only_adds, robbed_while_idle,
         recalculated_while_idle, woken_before_it_left, yield_with_nobody_waiting,
         yield_to_another_queue, yield_beside_expired, tick, realtime, realtime_placement,
-        round_robin, policy_change, affinity_change, attribute_change, late_mask, pinned,
+        round_robin, policy_change, affinity_change, attribute_change, late_mask, pinned, pinned_preempts,
         cache_lines,
 }
 
 rules! {
     mq_local:
         rmq_t1_idle_beside_a_queue, rmq_t2_inversion, wakeup, sync_from_another_cpu, fork_stays,
-        realtime, yield_locally, recalculation,
+        realtime, yield_locally, recalculation, pinned, pinned_preempts,
 }
 
 rules! {
@@ -148,7 +148,7 @@ rules! {
         pool_t1_not_from_another_pool, pool_t2_all_is_mq, pool_t2_one_is_mq_local,
         pools_follow_nodes, placement, realtime, balance_timer, no_balance, balance_moves,
         balance_two_tasks, balance_not_one_task, balance_not_a_quarter, balance_more_than_a_quarter,
-        balance_by_cpus, balance_not_allowed, balance_lock_not_free, balance_most_loaded,
+        balance_by_cpus, balance_not_allowed, balance_lock_not_free, balance_most_loaded, pinned, pinned_preempts,
 }
 
 rules! {
@@ -166,7 +166,7 @@ rules! {
         a_heap_for_each_cpu_and_address_space, the_firsts_only, t2_choice, t3_previous_task_first,
         the_newest_of_equals, t4_recalculation, t4_recalculation_beside_others, t6_yield,
         t6_only_yielders, realtime, not_schedulable, nobody_schedulable, refiled, room_for_all,
-        one_chain, late_mask, displaced,
+        one_chain, late_mask, displaced, pinned, pinned_preempts,
 }
 
 rules! {
@@ -180,7 +180,7 @@ rules! {
         recalculation, yield_alone, yield_to_another, balance_asks, balance_not_for_one,
         balance_whom, handed_over, not_handed_over_before, nothing_else_to_run,
         hand_over_lock_not_free, tick, exit_of_a_child, round_robin, blocking, woken_before_it_left,
-        affinity_change, attribute_change, late_mask, pinned,
+        affinity_change, attribute_change, late_mask, pinned, pinned_preempts,
 }
 
 rules! {

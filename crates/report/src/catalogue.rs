@@ -244,7 +244,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "policy.pinned_local",
         "",
-        "single-CPU and migration-disabled tasks that the policy sent to their CPU's local queue",
+        "tasks that the kernel put into their CPU's local queue past the policy: migration-disabled or exiting",
     ),
     entry(
         "cache.accesses",

@@ -77,6 +77,8 @@ static void need_resched(s32 cpu)
 	script_preempt(cpu);
 }
 
+#include "pinned.h"
+
 /* Having run r ticks is worth r, and one less with each tick. */
 static void history(void)
 {
@@ -550,27 +552,6 @@ static void late_mask(void)
 	CHECK(script_schedule(0) == b);
 }
 
-static void pinned(void)
-{
-	struct task_struct *p;
-
-	script_start(2);
-	running_on(0, 3, 0, M1);
-	p = task(3, 0, 1, M2);
-	p->__lab_cpu = 0;
-	p->nr_cpus_allowed = 1;
-	script_of(p)->mask.bits[0] = 1;
-	script_wake(p, 1, 0);
-	CHECK(script.inserted == p && !(script.inserted_flags & SCX_ENQ_PREEMPT));
-	EQUAL(ctx(p)->home, 0);
-	EQUAL(queues[0].list.nr, 1);
-	p = task(11, -20, 0, M0);
-	p->nr_cpus_allowed = 1;
-	script_of(p)->mask.bits[0] = 1;
-	script_wake(p, 1, 0);
-	CHECK(script.inserted == p && (script.inserted_flags & SCX_ENQ_PREEMPT));
-}
-
 TESTS(TEST(history), TEST(history_of_a_run), TEST(goodness), TEST(history_decides),
       TEST(fork_to_the_shortest), TEST(fork_fewest_tasks), TEST(fork_here), TEST(wakeup),
       TEST(sync_only_adds), TEST(displaced), TEST(own_queue), TEST(tie_goes_on),
@@ -579,4 +560,4 @@ TESTS(TEST(history), TEST(history_of_a_run), TEST(goodness), TEST(history_decide
       TEST(not_handed_over_before), TEST(nothing_else_to_run), TEST(hand_over_lock_not_free),
       TEST(tick), TEST(exit_of_a_child), TEST(round_robin), TEST(blocking),
       TEST(woken_before_it_left), TEST(affinity_change), TEST(attribute_change),
-      TEST(late_mask), TEST(pinned))
+      TEST(late_mask), TEST(pinned), TEST(pinned_preempts))

@@ -75,6 +75,8 @@ static void need_resched(s32 cpu)
 	script_preempt(cpu);
 }
 
+#include "pinned.h"
+
 static s32 goodness(s32 counter, s32 nice, bool same_cpu, bool same_mm)
 {
 	struct task_struct *p = task(counter, nice, same_cpu ? 0 : 1, same_mm ? M1 : M2);
@@ -732,32 +734,6 @@ static void policy_change(void)
 	CHECK(script_schedule(0) == a);
 }
 
-/* Single-CPU tasks wait in their CPU's local queue and are counted. */
-static void pinned(void)
-{
-	struct task_struct *p;
-
-	script_start(2);
-	running_on(0, 3, 0, M1);
-	p = task(3, 0, 0, M2);
-	p->nr_cpus_allowed = 1;
-	script_of(p)->mask.bits[0] = 1;
-	script_wake(p, 1, 0);
-	CHECK(script.inserted == p && !(script.inserted_flags & SCX_ENQ_PREEMPT));
-	EQUAL(script.probes[LAB_PINNED_LOCAL], 1);
-	EQUAL(rq.list.nr, 1);
-	need_resched(0);
-	CHECK(script_schedule(0) == p);
-	CHECK(cpus[0].curr == &ctx(p)->old);
-
-	/* It preempts by the same rule. */
-	p = task(11, -20, 0, M0);
-	p->nr_cpus_allowed = 1;
-	script_of(p)->mask.bits[0] = 1;
-	script_wake(p, 1, 0);
-	CHECK(script.inserted == p && (script.inserted_flags & SCX_ENQ_PREEMPT));
-}
-
 /* On a machine of one CPU every task is a single-CPU task: the list is used. */
 static void one_cpu(void)
 {
@@ -830,5 +806,5 @@ TESTS(TEST(t1_goodness), TEST(t2_choice), TEST(t3_tie), TEST(t3_tie_by_list),
       TEST(t13_2_3_99_lone_yielder), TEST(t13_2_3_99_yielder), TEST(t14_round_robin), TEST(t15_quantum), TEST(wakeup),
       TEST(displaced), TEST(displaced_after_sync_wakeup), TEST(address_space), TEST(blocking),
       TEST(woken_before_it_left), TEST(late_interrupt), TEST(attribute_change),
-      TEST(policy_change), TEST(pinned), TEST(one_cpu), TEST(late_mask), TEST(failed_lookup),
+      TEST(policy_change), TEST(pinned), TEST(pinned_preempts), TEST(one_cpu), TEST(late_mask), TEST(failed_lookup),
       TEST(yielders))

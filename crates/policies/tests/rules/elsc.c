@@ -5,6 +5,7 @@
 #define RECALCULATES_LOCKED
 #include "script.h"
 #include "queue24.h"
+#include "pinned.h"
 
 /* Nice levels of the source's priorities: priority is 20 - nice. */
 #define P1	19
@@ -610,4 +611,4 @@ TESTS(TEST(t1_index), TEST(t2_limit), TEST(t3_tasks_with_ticks_first),
       TEST(t8_beyond_the_limit), TEST(t9_idle), TEST(leaving_another_cpu), TEST(yielder_in_its_own_list), TEST(realtime),
       TEST(round_robin), TEST(running_tasks_are_out), TEST(displaced),
       TEST(charged_after_the_search), TEST(refiled), TEST(masks_do_not_count),
-      TEST(masks_recalculation), TEST(masks_idle), TEST(late_mask))
+      TEST(masks_recalculation), TEST(masks_idle), TEST(late_mask), TEST(pinned), TEST(pinned_preempts))

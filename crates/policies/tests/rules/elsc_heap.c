@@ -5,6 +5,7 @@
 #define RECALCULATES_LOCKED
 #include "script.h"
 #include "queue24.h"
+#include "pinned.h"
 
 /* Every heap in use is found by its CPU and address space and has its tasks, and nothing is lost. */
 static void check_heaps(void)
@@ -376,4 +377,4 @@ TESTS(TEST(a_heap_for_each_cpu_and_address_space), TEST(the_firsts_only), TEST(t
       TEST(t3_previous_task_first), TEST(the_newest_of_equals), TEST(t4_recalculation),
       TEST(t4_recalculation_beside_others), TEST(t6_yield), TEST(t6_only_yielders),
       TEST(realtime), TEST(not_schedulable), TEST(nobody_schedulable), TEST(refiled),
-      TEST(room_for_all), TEST(one_chain), TEST(late_mask), TEST(displaced))
+      TEST(room_for_all), TEST(one_chain), TEST(late_mask), TEST(displaced), TEST(pinned), TEST(pinned_preempts))

@@ -4,6 +4,7 @@
 #define OPS mq_ops
 #include "script.h"
 #include "mq.h"
+#include "pinned.h"
 
 static struct task_struct *a, *b, *d, *e;
 
@@ -713,28 +714,6 @@ static void late_mask(void)
 	EQUAL(published(0), MQ_NOTHING);
 }
 
-static void pinned(void)
-{
-	struct task_struct *p;
-
-	script_start(2);
-	running_on(0, 3, 0, M1);
-	p = task(3, 0, 0, M2);
-	p->nr_cpus_allowed = 1;
-	script_of(p)->mask.bits[0] = 1;
-	script_wake(p, 1, 0);
-	CHECK(script.inserted == p && !(script.inserted_flags & SCX_ENQ_PREEMPT));
-	EQUAL(queues[0].list.nr, 1);
-	need_resched(0);
-	CHECK(script_schedule(0) == p);
-	EQUAL(cpus[0].na, 23);
-	p = task(11, -20, 0, M0);
-	p->nr_cpus_allowed = 1;
-	script_of(p)->mask.bits[0] = 1;
-	script_wake(p, 1, 0);
-	CHECK(script.inserted == p && (script.inserted_flags & SCX_ENQ_PREEMPT));
-}
-
 /* What other CPUs read is on lines of its own. */
 static void cache_lines(void)
 {
@@ -758,4 +737,4 @@ TESTS(TEST(t1_local), TEST(t1_order), TEST(add_publishes), TEST(t2_stolen), TEST
       TEST(yield_with_nobody_waiting), TEST(yield_to_another_queue),
       TEST(yield_beside_expired), TEST(tick), TEST(realtime), TEST(realtime_placement),
       TEST(round_robin), TEST(policy_change), TEST(affinity_change), TEST(attribute_change),
-      TEST(late_mask), TEST(pinned), TEST(cache_lines))
+      TEST(late_mask), TEST(pinned), TEST(pinned_preempts), TEST(cache_lines))

@@ -4,6 +4,7 @@
 #define OPS mq_local_ops
 #include "script.h"
 #include "mq.h"
+#include "pinned.h"
 
 static void rmq_t1_idle_beside_a_queue(void)
 {
@@ -136,4 +137,4 @@ static void recalculation(void)
 }
 
 TESTS(TEST(rmq_t1_idle_beside_a_queue), TEST(rmq_t2_inversion), TEST(wakeup), TEST(sync_from_another_cpu), TEST(fork_stays),
-      TEST(realtime), TEST(yield_locally), TEST(recalculation))
+      TEST(realtime), TEST(yield_locally), TEST(recalculation), TEST(pinned), TEST(pinned_preempts))

@@ -4,6 +4,7 @@
 #define OPS mq_pool_ops
 #include "script.h"
 #include "mq.h"
+#include "pinned.h"
 
 static void in_pools(u32 nr_cpus, u32 cpus_of_a_pool)
 {
@@ -254,4 +255,4 @@ TESTS(TEST(pool_t1_not_from_another_pool), TEST(pool_t2_all_is_mq), TEST(pool_t2
       TEST(pools_follow_nodes), TEST(placement), TEST(realtime), TEST(balance_timer),
       TEST(no_balance), TEST(balance_moves), TEST(balance_two_tasks), TEST(balance_not_one_task),
       TEST(balance_not_a_quarter), TEST(balance_more_than_a_quarter), TEST(balance_by_cpus),
-      TEST(balance_not_allowed), TEST(balance_lock_not_free), TEST(balance_most_loaded))
+      TEST(balance_not_allowed), TEST(balance_lock_not_free), TEST(balance_most_loaded), TEST(pinned), TEST(pinned_preempts))

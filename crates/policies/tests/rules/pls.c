@@ -5,6 +5,7 @@
 #define RECALCULATES_LOCKED
 #include "script.h"
 #include "queue24.h"
+#include "pinned.h"
 
 static u32 list_of(struct task_struct *p)
 {
@@ -436,27 +437,6 @@ static void late_mask(void)
 	CHECK(script_schedule(1) == a);
 }
 
-static void pinned(void)
-{
-	struct task_struct *p;
-
-	script_start(2);
-	running_on(0, 3, 0, M1);
-	p = task(3, 0, 0, M2);
-	p->nr_cpus_allowed = 1;
-	script_of(p)->mask.bits[0] = 1;
-	script_wake(p, 1, 0);
-	CHECK(script.inserted == p && !(script.inserted_flags & SCX_ENQ_PREEMPT));
-	EQUAL(rq.levels.nr, 1);
-	need_resched(0);
-	CHECK(script_schedule(0) == p);
-	/* One that runs so, outside of all lists, goes on if nobody is better. */
-	waiting(1, 19, 1, M3);
-	need_resched(0);
-	CHECK(!ctx(p)->old.linked);
-	CHECK(script_schedule(0) == p);
-}
-
 TESTS(TEST(t1_affinity_wins_and_ends_the_search), TEST(t2_within_the_bonus),
       TEST(t2_equal_is_not_better), TEST(t2_below_the_bonus), TEST(t3_recalculation),
       TEST(t3_idle), TEST(t3_idle_beside_expired), TEST(t3_expired_alone),
@@ -464,4 +444,4 @@ TESTS(TEST(t1_affinity_wins_and_ends_the_search), TEST(t2_within_the_bonus),
       TEST(t5_no_bonus_for_the_address_space), TEST(t6_fork), TEST(previous_task_first),
       TEST(not_schedulable), TEST(realtime_on_top), TEST(round_robin), TEST(tick_moves),
       TEST(choice_moves), TEST(exit_moves), TEST(nice_moves), TEST(policy_moves), TEST(wakeup),
-      TEST(blocking), TEST(late_mask), TEST(pinned))
+      TEST(blocking), TEST(late_mask), TEST(pinned), TEST(pinned_preempts))
