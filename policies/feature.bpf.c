@@ -702,14 +702,16 @@ void BPF_STRUCT_OPS(feature_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	task_t *t = task_of(p);
 	unsigned long flags;
+	bool found;
 	rq_t *rq;
 
 	if (!t) {
 		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
 		return;
 	}
-	if (rq_enqueue_stays(&t->q, p)) {
-		if (t->queued)
+	found = t->queued;
+	if (rq_enqueue_stays(&t->q, p, found)) {
+		if (found)
 			return;
 		/* It has lost its CPU without a choice. */
 		rq = feature_rq(t->q.home);
@@ -717,6 +719,7 @@ void BPF_STRUCT_OPS(feature_enqueue, struct task_struct *p, u64 enq_flags)
 			return;
 		t->kept = true;
 		feature_put(rq, t);
+		t->q.takeable = true;
 		lab_unlock_irqrestore(&rq->q.lock, flags);
 		return;
 	}

@@ -804,8 +804,10 @@ void BPF_STRUCT_OPS(o26_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
 		return;
 	}
-	if (rq_enqueue_stays(&t->q, p))
+	if (rq_enqueue_stays(&t->q, p, true))
 		return;
+	if (t->q.stayed)
+		t->to_array = 1 + t->array;
 	t->prio += t->q.nice - t->prio_nice;
 	t->prio = t->prio < O26_RT_LEVELS ? O26_RT_LEVELS :
 		  t->prio >= O26_LEVELS ? O26_LEVELS - 1 : t->prio;

@@ -85,8 +85,9 @@ struct o1_task {
 	s32 prio_nice;		/* nice level that prio was computed from */
 	u32 array;		/* index of the array it is linked in */
 	u32 level;		/* list it is linked in */
+	u32 to_array;		/* 1 + index of the array it is to be linked in, 0 = the active one */
 	bool realtime;		/* linked in the real-time array */
-	bool pad[7];
+	bool pad[3];
 };
 
 LAB_TASKS(struct o1_task);
@@ -283,7 +284,8 @@ static __noinline void rq_link(lab_rq_t *q, lab_rq_task_t *qt)
 		return;
 	}
 	t->level = t->prio;
-	t->array = lab_arrays_active(&rq->arrays);
+	t->array = t->to_array ? t->to_array - 1 : lab_arrays_active(&rq->arrays);
+	t->to_array = 0;
 	if (t->before)
 		lab_prio_add_before(lab_arrays_at(&rq->arrays, t->array), t->level, &t->lab.node,
 				    t->before);
@@ -559,8 +561,10 @@ void BPF_STRUCT_OPS(o1_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
 		return;
 	}
-	if (rq_enqueue_stays(&t->q, p))
+	if (rq_enqueue_stays(&t->q, p, true))
 		return;
+	if (t->q.stayed && !t->realtime)
+		t->to_array = 1 + t->array;
 	t->prio = o1_clamp(t->prio + t->q.nice - t->prio_nice);
 	t->prio_nice = t->q.nice;
 	rq = o1_rq(rq_at(t->q.home));

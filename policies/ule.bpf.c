@@ -826,14 +826,16 @@ void BPF_STRUCT_OPS(ule_enqueue, struct task_struct *p, u64 enq_flags)
 	task_t *t = task_of(p);
 	u64 now = scx_bpf_now();
 	unsigned long flags;
+	bool found;
 	rq_t *rq;
 
 	if (!t) {
 		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
 		return;
 	}
-	if (rq_enqueue_stays(&t->q, p)) {
-		if (t->queue != QUEUE_NONE)
+	found = t->queue != QUEUE_NONE;
+	if (rq_enqueue_stays(&t->q, p, found)) {
+		if (found)
 			return;
 		/* It has lost its CPU without a choice. */
 		rq = ule_rq(rq_at(t->q.home));
@@ -841,6 +843,7 @@ void BPF_STRUCT_OPS(ule_enqueue, struct task_struct *p, u64 enq_flags)
 			return;
 		t->put = PUT_PREEMPTED;
 		ule_put(rq, t);
+		t->q.takeable = true;
 		lab_unlock_irqrestore(&rq->q.lock, flags);
 		return;
 	}

@@ -49,7 +49,7 @@ struct lab_rq_task {
 	bool asleep;		/* blocked since it was enqueued last */
 	bool fresh;		/* forked, and never enqueued yet */
 	bool sync;		/* woken by somebody who is about to sleep */
-	bool pad;
+	bool stayed;		/* as enqueued last it only waits on: neither woken nor moved, nor of another policy */
 	s32 waker;		/* CPU it was woken from last */
 	u32 pad2;
 };
@@ -344,9 +344,10 @@ static __always_inline void rq_woken(lab_rq_task_t *t, u64 wake_flags)
 /*
  * ops.enqueue: true if the task stays where it is linked, having been displaced
  * and unchanged. Otherwise it is linked nowhere, its attributes are read again
- * and its home is chosen, to be linked by the policy.
+ * and its home is chosen, to be linked by the policy. @found: a choice comes upon
+ * it where it is; if not, the policy puts it there and makes it takeable.
  */
-static __always_inline bool rq_enqueue_stays(lab_rq_task_t *t, struct task_struct *p)
+static __always_inline bool rq_enqueue_stays(lab_rq_task_t *t, struct task_struct *p, bool found)
 {
 	bool changed = t->nice != p->static_prio - 120 || t->policy != p->policy ||
 		       t->rt_priority != p->rt_priority;
@@ -358,12 +359,14 @@ static __always_inline bool rq_enqueue_stays(lab_rq_task_t *t, struct task_struc
 			alter(t);
 			t->on_cpu = false;
 			/* Last: from here on another CPU may take it. */
-			lab_write(t->takeable, true);
+			if (found)
+				lab_write(t->takeable, true);
 			return true;
 		}
 	}
 	if (t->linked && !rq_del_anywhere(t))
 		return true;
+	t->stayed = !t->asleep && home == cpu && t->policy == p->policy;
 	rq_refresh(t, p);
 	t->on_cpu = false;
 	t->home = cpu;
@@ -567,7 +570,6 @@ void BPF_STRUCT_OPS(prefix##_disable, struct task_struct *p)			\
 	.exit_task		= (void *)prefix##_exit_task,		\
 	.disable		= (void *)prefix##_disable,		\
 	.init			= (void *)prefix##_init,		\
-	.exit			= (void *)prefix##_exit,		\
-	.flags			= SCX_OPS_ENQ_MIGRATION_DISABLED
+	.exit			= (void *)prefix##_exit
 
 #endif /* LAB_PERCPU_H */

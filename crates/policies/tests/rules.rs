@@ -116,8 +116,9 @@ rules! {
         t6_active_before_expired, t7_slices, t8_balance_rate, balance_after_a_late_tick,
         history_of_running, expiry, refreshed_by_tick, wakeup_preempts, fork_splits_slice,
         yield_steps_down, balance_takes_expired, balance_threshold, balance_next_longest, balance_not_running,
-        idle_tick, constant_cost, fair_slices, nice_change, realtime_placement, realtime_locks,
+        idle_tick, constant_cost, fair_slices, nice_change, nice_change_keeps_the_array, realtime_placement, realtime_locks,
         realtime_mask, round_robin, late_interrupt, failed_lookup, random_operations,
+        lost_its_cpu,
 }
 
 rules! {
@@ -158,7 +159,8 @@ rules! {
         fork_splits_slice, exit_returns, yield_expires, wake_affine, wake_idle, wakeup_preempts,
         load, imbalance, balance, balance_warm_by_running, balance_keeps_array, balance_interval,
         balance_after_a_late_tick, balance_nodes, idle_tick, realtime, realtime_placement, constant_cost,
-        fair_slices, nice_change, random_operations,
+        fair_slices, nice_change, nice_change_keeps_the_array, random_operations,
+        lost_its_cpu,
 }
 
 rules! {
@@ -190,6 +192,7 @@ rules! {
         calendar_clock, calendar_goes_on, worst_batch_thread_runs, fork_and_exit, wakeup_refills,
         placement_warm, placement_busy, steal, yield_stays_in_the_slot, constant_cost,
         random_operations,
+        lost_its_cpu,
 }
 
 rules! {
@@ -245,4 +248,5 @@ rules! {
         periodic_never, periodic_random, periodic_nr_cores, executors_draw, executor_all,
         executor_node, executor_core, nobody_waits, unblock_off, placement_reach,
         placement_of_equals, placement_mask, random_rbtree, random_linkedlist, random_fifo,
+        lost_its_cpu,
 }

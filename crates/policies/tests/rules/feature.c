@@ -829,6 +829,13 @@ static void random_fifo(void)
 	random_counts();
 }
 
+static void lost_its_cpu(void)
+{
+	plain();
+	start(1, 1);
+	loses_its_cpu(running_on(0));
+}
+
 TESTS(TEST(slices), TEST(out_of_balance), TEST(load_decays), TEST(rbtree_least_runtime),
       TEST(linkedlist_least_runtime), TEST(fifo_arrival), TEST(election_cost),
       TEST(runtime_is_charged), TEST(slice_ends), TEST(slice_of_the_pick),
@@ -839,4 +846,5 @@ TESTS(TEST(slices), TEST(out_of_balance), TEST(load_decays), TEST(rbtree_least_r
       TEST(idle_event), TEST(periodic_never), TEST(periodic_random), TEST(periodic_nr_cores),
       TEST(executors_draw), TEST(executor_all), TEST(executor_node), TEST(executor_core),
       TEST(nobody_waits), TEST(unblock_off), TEST(placement_reach), TEST(placement_of_equals),
-      TEST(placement_mask), TEST(random_rbtree), TEST(random_linkedlist), TEST(random_fifo))
+      TEST(placement_mask), TEST(random_rbtree), TEST(random_linkedlist), TEST(random_fifo),
+      TEST(lost_its_cpu))

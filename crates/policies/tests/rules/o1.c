@@ -543,6 +543,29 @@ static void nice_change(void)
 	CHECK(script_schedule(0) == b);
 }
 
+/* Nobody gains a turn by it: one that has had its slice waits on with those that had theirs. */
+static void nice_change_keeps_the_array(void)
+{
+	struct task_struct *a;
+
+	script_start(1);
+	running_on(0, 0, 30);
+	a = waiting(0, 0, 50);
+	o1_expire(queue(0), ctx(a));
+	script_change_begin(a);
+	a->static_prio = 119;
+	script.cpu = 0;
+	script_enqueue(a, 0);
+	EQUAL(ctx(a)->prio, 49);
+	CHECK(!in_active(a));
+
+	/* Of another policy it begins anew. */
+	script_change_begin(a);
+	a->policy = 3;
+	script_enqueue(a, 0);
+	CHECK(in_active(a));
+}
+
 /* The real-time tasks that run are the best ones, in whichever order the CPUs are interrupted. */
 static void realtime_placement(void)
 {
@@ -671,6 +694,12 @@ static void failed_lookup(void)
 
 #include "percpu.h"
 
+static void lost_its_cpu(void)
+{
+	script_start(1);
+	loses_its_cpu(running_on(0, 0, 30));
+}
+
 TESTS(TEST(t1_no_sleep), TEST(t2_half_asleep), TEST(t3_always_asleep), TEST(t4_one_second),
       TEST(t5_stale_slot), TEST(t6_active_before_expired), TEST(t7_slices),
       TEST(t8_balance_rate), TEST(balance_after_a_late_tick), TEST(history_of_running),
@@ -678,5 +707,6 @@ TESTS(TEST(t1_no_sleep), TEST(t2_half_asleep), TEST(t3_always_asleep), TEST(t4_o
       TEST(yield_steps_down),
       TEST(balance_takes_expired), TEST(balance_threshold), TEST(balance_next_longest),
       TEST(balance_not_running), TEST(idle_tick), TEST(constant_cost), TEST(fair_slices),
-      TEST(nice_change), TEST(realtime_placement), TEST(realtime_locks), TEST(realtime_mask),
-      TEST(round_robin), TEST(late_interrupt), TEST(failed_lookup), TEST(random_operations))
+      TEST(nice_change), TEST(nice_change_keeps_the_array), TEST(realtime_placement), TEST(realtime_locks), TEST(realtime_mask),
+      TEST(round_robin), TEST(late_interrupt), TEST(failed_lookup), TEST(random_operations),
+      TEST(lost_its_cpu))

@@ -781,6 +781,28 @@ static void nice_change(void)
 	EQUAL(ctx(a)->level, 130);
 }
 
+/* Nobody gains a turn by it: one that has had its slice waits on with those that had theirs. */
+static void nice_change_keeps_the_array(void)
+{
+	struct task_struct *a;
+
+	start(1, 1);
+	running_on(0, 0, 500);
+	a = waiting(0, 0, 500);
+	o26_requeue(queue(0), ctx(a), lab_arrays_expired(&queue(0)->arrays));
+	script_change_begin(a);
+	a->static_prio = 119;
+	script.cpu = 0;
+	script_enqueue(a, 0);
+	CHECK(!in_active(a));
+
+	/* Of another policy it begins anew. */
+	script_change_begin(a);
+	a->policy = 3;
+	script_enqueue(a, 0);
+	CHECK(in_active(a));
+}
+
 static void start_random(u32 cpus)
 {
 	start(cpus, 2);
@@ -788,6 +810,12 @@ static void start_random(u32 cpus)
 
 #define RANDOM_START start_random
 #include "percpu.h"
+
+static void lost_its_cpu(void)
+{
+	start(1, 1);
+	loses_its_cpu(running_on(0, 0, 500));
+}
 
 TESTS(TEST(t1_slices), TEST(t2_bonus), TEST(t3_interactive_sleep), TEST(t4_granularity),
       TEST(t5_wakeup_gain), TEST(t6_running_costs), TEST(interactive), TEST(wait_counts),
@@ -797,5 +825,6 @@ TESTS(TEST(t1_slices), TEST(t2_bonus), TEST(t3_interactive_sleep), TEST(t4_granu
       TEST(wake_idle), TEST(wakeup_preempts), TEST(load), TEST(imbalance), TEST(balance),
       TEST(balance_warm_by_running), TEST(balance_keeps_array), TEST(balance_interval),
       TEST(balance_after_a_late_tick), TEST(balance_nodes), TEST(idle_tick), TEST(realtime),
-      TEST(realtime_placement), TEST(constant_cost), TEST(fair_slices), TEST(nice_change),
-      TEST(random_operations))
+      TEST(realtime_placement), TEST(constant_cost), TEST(fair_slices), TEST(nice_change), TEST(nice_change_keeps_the_array),
+      TEST(random_operations),
+      TEST(lost_its_cpu))

@@ -38,6 +38,29 @@ static u32 draw(u32 below)
 	return random_seed % below;
 }
 
+/* The task that loses its CPU. */
+static struct task_struct *loser;
+
+static void loser_lock(struct lab_host *h, void *word, u32 class)
+{
+	CHECK(!task_of(loser)->q.takeable);
+	script_lock(h, word, class);
+}
+
+/*
+ * A task of a higher class takes the CPU, without a choice of ours: whoever is
+ * displaced may be taken by others once it is where a choice finds it.
+ */
+static void loses_its_cpu(struct task_struct *p)
+{
+	loser = p;
+	script.host.lock = loser_lock;
+	script.cpu = p->__lab_cpu;
+	OPS.stopping(p, true);
+	script_enqueue(p, 0);
+	CHECK(task_of(p)->q.takeable && RANDOM_LISTED(task_of(p)));
+}
+
 static void random_check(struct task_struct **tasks, u32 nr)
 {
 	u64 linked[RANDOM_CPUS] = { };

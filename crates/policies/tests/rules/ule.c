@@ -592,10 +592,17 @@ static void start_random(u32 cpus)
 #define RANDOM_LISTED_RUNNING false
 #include "percpu.h"
 
+static void lost_its_cpu(void)
+{
+	start(1, 1);
+	loses_its_cpu(running_on(0, 0, false));
+}
+
 TESTS(TEST(t1_score), TEST(t2_priority), TEST(t3_calendar), TEST(t4_slices),
       TEST(t5_balance_period), TEST(t6_balance), TEST(t6_balanced), TEST(t6_one_move), TEST(balance_next_receiver),
       TEST(t7_history), TEST(cpu_use), TEST(preemption), TEST(notify), TEST(choice),
       TEST(slice_and_preemption), TEST(calendar_clock), TEST(calendar_goes_on),
       TEST(worst_batch_thread_runs), TEST(fork_and_exit), TEST(wakeup_refills),
       TEST(placement_warm), TEST(placement_busy), TEST(steal),
-      TEST(yield_stays_in_the_slot), TEST(constant_cost), TEST(random_operations))
+      TEST(yield_stays_in_the_slot), TEST(constant_cost), TEST(random_operations),
+      TEST(lost_its_cpu))
