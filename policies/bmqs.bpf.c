@@ -21,8 +21,9 @@
  * Simplifications: besides what dss says about sched_ext, ticks and exits
  * - Version 1. Of the version of December 2001 nothing is here.
  * - A tick of the history is 10 ms since the policy was loaded.
- * - A CPU balances when it becomes idle and not again while it is: there is no
- *   idle loop here.
+ * - A CPU balances when it becomes idle. There is no idle loop that could do so
+ *   again: every 10 ms as many idle CPUs are woken as tasks wait behind others.
+ *   One that has asked and got nothing yet does not ask the same queue again.
  * - If the queue of the CPU that a task is to be handed to is locked, the task
  *   runs once more where it is.
  * - A task that may no more run on its CPU is placed as a new one. Its history
@@ -30,6 +31,7 @@
  */
 #include <lab/lab.bpf.h>
 #include <lab/linux24.h>
+#include <lab/periodic.h>
 
 char _license[] SEC("license") = "GPL";
 
@@ -350,8 +352,11 @@ LAB_PART int bmqs_hand_over(task_t *t LAB_ARENA_ARG, s64 tick)
 	return true;
 }
 
-/* An idle CPU asks the longest queue for its first task that may come and that nobody else wants. No lock is held. */
-LAB_PART int bmqs_balance(s32 cpu)
+/*
+ * An idle CPU asks the longest queue for its first task that may come and that
+ * nobody else wants; @again: it was idle before. No lock is held.
+ */
+LAB_PART int bmqs_balance(s32 cpu, bool again)
 {
 	u64 nr, most = lab_read(queue_at(cpu)->list.nr) + 1;
 	unsigned long flags;
@@ -378,6 +383,8 @@ LAB_PART int bmqs_balance(s32 cpu)
 	lab_list_for_each(pos, &q->list) {
 		t = lab_entry(pos, struct bmqs_task, lab.node);
 		consult(t);
+		if (again && t->wanted == cpu)
+			break;
 		if (t->old.takeable && t->wanted == BMQS_NOBODY && lab_allowed(&t->lab, cpu)) {
 			t->wanted = cpu;
 			break;
@@ -386,6 +393,35 @@ LAB_PART int bmqs_balance(s32 cpu)
 	lab_unlock_irqrestore(&q->lock, flags);
 	return 0;
 }
+
+/* Where to begin to wake idle CPUs, so that none is always the first. */
+static u32 bmqs_rotor;
+
+/* In place of the loop of idle CPUs: they choose again, find nothing and balance. */
+static __always_inline void bmqs_wake_idle(void)
+{
+	u64 waiting = 0, nr;
+	u32 i, cpu;
+
+	bpf_for(i, 0, lab_nr_cpus) {
+		nr = lab_read(queue_at(i)->list.nr);
+		if (nr > 1)
+			waiting += nr - 1;
+	}
+	if (!waiting)
+		return;
+	bmqs_rotor++;
+	bpf_for(i, 0, lab_nr_cpus) {
+		cpu = (i + bmqs_rotor) % lab_nr_cpus;
+		if (!cpu_at(cpu)->online || lab_read(cpu_at(cpu)->curr))
+			continue;
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		if (!--waiting)
+			return;
+	}
+}
+
+LAB_PERIODIC(bmqs_idle, bmqs_wake_idle, LINUX24_TICK_NS);
 
 /*
  * Ops, in the order of a task's life.
@@ -471,7 +507,7 @@ void BPF_STRUCT_OPS(bmqs_dispatch, s32 cpu, struct task_struct *prev_p)
 	task_t *prev = NULL, *best = NULL;
 	s64 tick = now / LINUX24_TICK_NS;
 	struct task_struct *p;
-	bool decided = false;
+	bool decided = false, idle;
 	unsigned long flags;
 
 	lab_use_arena();
@@ -539,11 +575,12 @@ void BPF_STRUCT_OPS(bmqs_dispatch, s32 cpu, struct task_struct *prev_p)
 			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
 		return;
 	}
-	if (c->curr)
+	idle = !c->curr;
+	if (!idle)
 		c->last_schedule_ns = now;
 	lab_write(c->curr, NULL);
 	lab_unlock_irqrestore(&q->lock, flags);
-	bmqs_balance(cpu);
+	bmqs_balance(cpu, idle);
 }
 
 void BPF_STRUCT_OPS(bmqs_running, struct task_struct *p)
@@ -681,7 +718,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(bmqs_init)
 		lab_list_init(&queue_at(cpu)->list);
 		lab_list_init(&queue_at(cpu)->members);
 	}
-	return 0;
+	return bmqs_idle_start();
 }
 
 void BPF_STRUCT_OPS(bmqs_exit, struct scx_exit_info *ei)

@@ -180,7 +180,7 @@ rules! {
         history, history_of_a_run, goodness, history_decides, fork_to_the_shortest,
         fork_fewest_tasks, fork_here, wakeup, sync_only_adds, displaced, own_queue, tie_goes_on,
         recalculation, yield_alone, yield_to_another, balance_asks, balance_not_for_one,
-        balance_whom, handed_over, not_handed_over_before, nothing_else_to_run,
+        balance_whom, idle_cpus_balance, handed_over, not_handed_over_before, nothing_else_to_run,
         hand_over_lock_not_free, tick, exit_of_a_child, round_robin, blocking, woken_before_it_left,
         affinity_change, attribute_change, late_mask, pinned, pinned_preempts,
 }

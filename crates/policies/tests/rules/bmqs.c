@@ -331,7 +331,7 @@ static void balance_asks(void)
 {
 	struct task_struct *a, *b;
 
-	script_start(3);
+	script_start(4);
 	running_on(1, 5, 0, M1);
 	waiting(5, 0, 1, M1);
 	running_on(2, 5, 0, M1);
@@ -342,9 +342,9 @@ static void balance_asks(void)
 	EQUAL(ctx(b)->wanted, BMQS_NOBODY);
 	EQUAL(ctx(a)->home, 2);
 	EQUAL(queues[2].list.nr, 3);
-	/* Asked again, it is the next one that nobody wants. */
-	CHECK(!script_schedule(0));
-	EQUAL(ctx(b)->wanted, 0);
+	/* Asked by another CPU, it is the next one that nobody wants. */
+	CHECK(!script_schedule(3));
+	EQUAL(ctx(b)->wanted, 3);
 }
 
 /* One more is not enough. */
@@ -435,6 +435,43 @@ static void hand_over_lock_not_free(void)
 	CHECK(script_schedule(1) == a);
 	EQUAL(ctx(a)->home, 1);
 	EQUAL(ctx(a)->wanted, BMQS_NOBODY);
+}
+
+/* In place of the loop of idle CPUs. */
+static void idle_cpus_balance(void)
+{
+	struct task_struct *a, *b;
+
+	script_start(3);
+	running_on(0, 9, 0, M1);
+	script_timer_expires(0);
+	EQUAL(script.nr_kicks[0] + script.nr_kicks[1] + script.nr_kicks[2], 0);
+
+	/* One waits: one CPU is woken, not always the same, and asks for it. */
+	a = waiting(9, 0, 0, M1);
+	EQUAL(script.timer_ns, LINUX24_TICK_NS);
+	script_timer_expires(0);
+	EQUAL(script.nr_kicks[1] + script.nr_kicks[2], 1);
+	script_timer_expires(0);
+	EQUAL(script.nr_kicks[0], 0);
+	EQUAL(script.nr_kicks[1], 1);
+	EQUAL(script.nr_kicks[2], 1);
+	CHECK(!script_schedule(1));
+	EQUAL(ctx(a)->wanted, 1);
+
+	/* As long as it has not got that one it asks for no other. */
+	b = waiting(9, 0, 0, M1);
+	CHECK(!script_schedule(1));
+	EQUAL(ctx(b)->wanted, BMQS_NOBODY);
+	CHECK(!script_schedule(2));
+	EQUAL(ctx(b)->wanted, 2);
+
+	/* Idle anew it does. */
+	b = waiting(9, 0, 0, M1);
+	running_on(1, 9, 0, M1);
+	script_block(1);
+	CHECK(!script_schedule(1));
+	EQUAL(ctx(b)->wanted, 1);
 }
 
 static void tick(void)
@@ -556,7 +593,7 @@ TESTS(TEST(history), TEST(history_of_a_run), TEST(goodness), TEST(history_decide
       TEST(fork_to_the_shortest), TEST(fork_fewest_tasks), TEST(fork_here), TEST(wakeup),
       TEST(sync_only_adds), TEST(displaced), TEST(own_queue), TEST(tie_goes_on),
       TEST(recalculation), TEST(yield_alone), TEST(yield_to_another), TEST(balance_asks),
-      TEST(balance_not_for_one), TEST(balance_whom), TEST(handed_over),
+      TEST(balance_not_for_one), TEST(balance_whom), TEST(idle_cpus_balance), TEST(handed_over),
       TEST(not_handed_over_before), TEST(nothing_else_to_run), TEST(hand_over_lock_not_free),
       TEST(tick), TEST(exit_of_a_child), TEST(round_robin), TEST(blocking),
       TEST(woken_before_it_left), TEST(affinity_change), TEST(attribute_change),
