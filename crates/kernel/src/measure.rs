@@ -20,7 +20,7 @@ use crate::trace::RawEvent;
 use crate::vars::{self, Variable};
 use crate::verdict;
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schedlab_measure.bpf.o"));
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o"));
 
 /// As in `measure.h`.
 const HIST_STEP_BITS: u32 = 7;

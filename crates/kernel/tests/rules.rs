@@ -195,7 +195,7 @@ fn check(rules: &Rules, rule: &Rule, objects: &Path) -> Result<String, String> {
     };
     let object = Object {
         name: rule.name.clone(),
-        bytes: bytes.into(),
+        bytes,
     };
     let options = load::options(&object).map_err(|e| e.to_string())?;
     let forgiving = options.iter().filter(|option| option.name == RACES);

@@ -147,7 +147,7 @@ impl Inside<'_> {
         let bytes = fs::read(self.objects.join(name)).map_err(|e| format!("{name}: {e}"))?;
         Ok(Object {
             name: name.to_owned(),
-            bytes: bytes.into(),
+            bytes,
         })
     }
 }
