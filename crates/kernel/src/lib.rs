@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod error;
 pub mod experiment;
 mod group;
+pub mod kernel_log;
 pub mod load;
 pub mod measure;
 pub mod policy;

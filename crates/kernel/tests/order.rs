@@ -31,6 +31,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use record::{Case, End, POLICIES, SIZES, Turn, yields};
+use schedlab_kernel::kernel_log::complaints;
 use schedlab_kernel::vm::Vm;
 use schedlab_kernel::{Error, clang, policy};
 
@@ -123,7 +124,7 @@ fn in_the_kernel(filter: &[String]) -> Result<Vec<Case>, Failure> {
         // For a look at what the kernel did.
         fs::write(file, cases.join("\n")).expect("the file that was asked for can be written");
     }
-    if output.code != 0 || output.kernel_log.contains("WARNING:") {
+    if output.code != 0 || !complaints(&output.kernel_log).is_empty() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let log = output.kernel_log;
         return Err(failed(format!(

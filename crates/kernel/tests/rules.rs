@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
+use schedlab_kernel::kernel_log::complaints;
 use schedlab_kernel::load::{self, Exit, Loaded, Terms};
 use schedlab_kernel::policy::{self, Object};
 use schedlab_kernel::vm::{Stream, Vm};
@@ -112,10 +113,9 @@ fn boot_until_judged(objects: &Path, filter: &[String]) -> ExitCode {
         let begun: Vec<String> = told.lines().filter_map(begun).collect();
         let failed = told.lines().any(|line| line.starts_with("FAILED "));
         match end {
-            Ok((0, _)) => return ExitCode::SUCCESS,
             Ok((code, log)) => {
                 println!("the rules in the virtual machine ended with {code}; kernel log:\n{log}");
-                return ExitCode::FAILURE;
+                return ExitCode::from(u8::from(code != 0 || !complaints(&log).is_empty()));
             }
             Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
                 skip(&format!("rules in a real kernel: skipped: {error}"));

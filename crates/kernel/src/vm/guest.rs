@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Kernel, Tools};
 use crate::error::{At as _, Result};
+use crate::kernel_log;
 
 /// Environment that a command in the guest inherits. The rest of the host's has no meaning there.
 const INHERITED: &[&str] = &[
@@ -59,6 +60,7 @@ fn init_script(share: &Path, kernel: &Kernel, tools: &Tools, writable: &[PathBuf
     let config = quote(&kernel.config);
     let modprobe = quote(&tools.modprobe);
     let base = quote(kernel.modules_base());
+    let collected = kernel_log::COLLECTED;
     // virtme-ng mounts /proc, /sys with its file systems, /dev and the share. The root is the
     // host's, read-only.
     format!(
@@ -96,7 +98,7 @@ lines=$(wc -l <$top/before 2>/dev/null || echo 0)
 : >"$share/booted"
 chroot $root /bin/sh "$share/command" >"$share/stdout" 2>"$share/stderr" </dev/null
 code=$?
-dmesg 2>/dev/null | tail -n "+$((lines + 1))" | grep -E 'WARNING:|BUG:|Oops|INFO: task|rcu_.*stall|soft lockup|sched_ext:' >"$share/kernel-log"
+dmesg 2>/dev/null | tail -n "+$((lines + 1))" | grep -E '{collected}' >"$share/kernel-log"
 echo $code >"$share/code.new"
 sync
 mv "$share/code.new" "$share/code"
