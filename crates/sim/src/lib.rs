@@ -14,4 +14,4 @@ pub use schedlab_abi::NR_CPUS_MAX;
 pub use policy::{OptionInfo, SchedulerError, SchedulerInfo, mute, options, schedulers};
 pub use run::{SimError, check, nr_cpus, run};
 pub use scheduler::Scheduler;
-pub use spec::{SimSpec, quote};
+pub use spec::SimSpec;

@@ -17,4 +17,4 @@ pub use event::{
 };
 pub use id::{CpuId, LockId, TaskId};
 pub use time::{Duration, Instant};
-pub use words::counted;
+pub use words::{counted, shell_word};

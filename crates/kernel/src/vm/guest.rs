@@ -3,7 +3,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -143,24 +142,7 @@ fn write(share: &Path, name: &str, text: &str) -> Result<()> {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).at(&path)
 }
 
-/// A word for a shell, whatever is in it (but what is no UTF-8 is replaced).
+/// A word for a shell (what is no UTF-8 is replaced).
 pub fn quote(word: impl AsRef<OsStr>) -> String {
-    let text = String::from_utf8_lossy(word.as_ref().as_bytes());
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_survive_the_shell() {
-        for word in ["a b", "it's", "$HOME `x` \"q\"", "", "*\n?"] {
-            let output = std::process::Command::new("/bin/sh")
-                .args(["-c", &format!("printf %s {}", quote(word))])
-                .output()
-                .unwrap();
-            assert_eq!(output.stdout, word.as_bytes());
-        }
-    }
+    schedlab_trace::shell_word(&word.as_ref().to_string_lossy())
 }
