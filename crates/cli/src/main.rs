@@ -143,6 +143,14 @@ mod tests {
             "invalid value 'x' for '--repeat <N>': write a whole number; `schedlab --help` shows how"
         );
         assert_eq!(
+            line(&["run", "--vm", "cpu", "-s", "a", "-c", "2..8"]),
+            "invalid value '2..8' for '--cpus <N>': write a whole number; `schedlab --help` shows how"
+        );
+        assert_eq!(
+            line(&["vm", "-c", "256", "--", "true"]),
+            "invalid value '256' for '--cpus <N>': 256 is not in 1..=255; `schedlab --help` shows how"
+        );
+        assert_eq!(
             line(&["sim", "cpu"]),
             "the following required arguments were not provided: --schedulers <A,B,…>; `schedlab --help` shows how"
         );
