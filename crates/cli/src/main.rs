@@ -1,6 +1,7 @@
 //! `schedlab`: which CPU scheduler runs a workload best, and why.
 //!
 //! This crate reads arguments, reads and writes files and chooses exit codes. It computes no measure.
+#![forbid(unsafe_code)]
 
 mod args;
 mod commands;

@@ -2,6 +2,7 @@
 //! in a virtual machine where this machine's kernel will not do.
 //!
 //! Not here: what a measure means (`crates/report`) and how a policy behaves in simulation.
+#![forbid(unsafe_code)]
 
 pub mod btf;
 pub mod cache;

@@ -1,5 +1,6 @@
 //! One simulated run from names to measures: puts workload, machine, policy, virtual kernel and report
 //! together. It parses no arguments and writes no files.
+#![forbid(unsafe_code)]
 
 mod baseline;
 pub mod batch;
