@@ -15,6 +15,7 @@ use schedlab_kernel::Error;
 use schedlab_kernel::kernel_log::complaints;
 use schedlab_kernel::policy;
 use schedlab_kernel::vm::{Stream, Vm};
+use schedlab_testing::{chosen, skipped};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,13 +32,9 @@ fn main() -> ExitCode {
         let known = inside::programs::run(&arguments[1..]);
         return known.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
-    // What cargo's own test harness would answer.
-    if arguments.iter().any(|a| a == "--list") {
-        println!("vm: test");
+    let Some(filter) = chosen("vm", arguments) else {
         return ExitCode::SUCCESS;
-    }
-    let filter: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
-
+    };
     let objects = tempfile::tempdir().expect("a temporary directory");
     if let Err(error) = compile_test_policies(objects.path()) {
         println!("{error}");
@@ -67,7 +64,7 @@ fn main() -> ExitCode {
             ExitCode::from(u8::from(code != 0 || !complaints(&log).is_empty()))
         }
         Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
-            skip(&format!("VM tests: skipped: {error}"));
+            skipped(&format!("VM tests: {error}"));
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -94,16 +91,4 @@ fn compile_test_policies(to: &Path) -> schedlab_kernel::Result<()> {
         }
     }
     Ok(())
-}
-
-fn skip(why: &str) {
-    println!("{why}");
-    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
-        let line = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(file);
-        let written = line.and_then(|mut f| writeln!(f, "{why}"));
-        written.expect("the file of skipped tests can be written");
-    }
 }

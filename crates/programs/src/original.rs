@@ -603,20 +603,13 @@ impl Drop for Folder {
     }
 }
 
-/// Tells that a test did not check anything, also in the file that lists all that was skipped.
-#[cfg(test)]
-fn skip(why: &str) {
-    eprintln!("not checked: {why}");
-    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
-        let line = fs::OpenOptions::new().append(true).create(true).open(file);
-        let written = line.and_then(|mut file| writeln!(file, "original programs: {why}"));
-        written.expect("the file of skipped tests can be written");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn skip(why: &str) {
+        schedlab_testing::skipped(&format!("original programs: {why}"));
+    }
 
     #[test]
     fn originals_are_of_models_and_have_their_options() {
