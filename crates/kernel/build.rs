@@ -3,17 +3,23 @@
 //! The headers (`vmlinux.h`, `<scx/…>`) come from scx_cargo; nothing is vendored.
 
 use std::env;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use libbpf_rs::Linker;
 use scx_cargo::{BpfBuilder, ClangInfo};
+
+use clang::Clang;
 
 #[path = "src/clang.rs"]
 #[allow(dead_code)]
 mod clang;
+#[path = "../policies/in_parallel.rs"]
+mod in_parallel;
 
 /// Where [`BpfBuilder::new`] unpacks its headers below `OUT_DIR`.
 const SCX_HEADERS: &str = "scx_utils-bpf_h";
@@ -32,6 +38,7 @@ fn main() {
         println!("cargo:rerun-if-changed={}", path.display());
     }
     println!("cargo:rerun-if-changed=src/clang.rs");
+    println!("cargo:rerun-if-changed=../policies/in_parallel.rs");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
     println!("cargo:rerun-if-env-changed=PATH");
 
@@ -47,45 +54,62 @@ fn main() {
         .collect();
     sources.sort();
 
-    let mut table = String::from("pub static POLICIES: &[Embedded] = &[\n");
-    for source in &sources {
-        let name = policy_name(source);
-        compile(source, &name, &include);
-        writeln!(
-            table,
-            "    Embedded {{ name: {name:?}, object: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.bpf.o\")), source: include_str!({source:?}) }},"
-        )
-        .expect("writing to a string");
-    }
-    table.push_str("];\n");
-    fs::write(out.join("policies.rs"), table).expect("OUT_DIR is writable");
-
-    compile(
-        &manifest_dir.join("src/bpf/measure.bpf.c"),
-        "schedlab_measure",
-        &include,
-    );
-
+    // Unpacks the headers.
+    BpfBuilder::new().unwrap_or_else(|error| fail(&format!("{error:#}")));
     let info = ClangInfo::new().unwrap_or_else(|error| fail(&format!("{error:#}")));
-    let flags = info
+    let mut flags = info
         .determine_base_cflags()
         .unwrap_or_else(|error| fail(&format!("{error:#}")));
     let arch = info
         .kernel_target()
         .unwrap_or_else(|error| fail(&format!("{error:#}")));
-    let mut flags = flags.join("\n");
-    write!(flags, "\n-D__SCX_TARGET_ARCH_{arch}").expect("writing to a string");
-    fs::write(out.join("bpf_cflags"), flags).expect("OUT_DIR is writable");
-    pack_headers(
-        &out.join(SCX_HEADERS),
-        &arch,
-        &include,
-        &out.join("headers.tar.gz"),
-    );
+    flags.push(format!("-D__SCX_TARGET_ARCH_{arch}"));
+    fs::write(out.join("bpf_cflags"), flags.join("\n")).expect("OUT_DIR is writable");
     println!("cargo:rustc-env=SCHEDLAB_BPF_ARCH={arch}");
+
+    let scx = out.join(SCX_HEADERS);
+    pack_headers(&scx, &arch, &include, &out.join("headers.tar.gz"));
+    write_libbpf_headers(&out.join("libbpf/bpf"));
+    let build = Build {
+        clang: &clang,
+        flags: &flags,
+        include: &[
+            scx.join("arch").join(&arch),
+            scx.clone(),
+            scx.join("bpf-compat"),
+            // After the headers of scx, so that <scx/…> is never our native shadow of it.
+            include,
+            out.join("libbpf"),
+        ],
+        out: &out,
+    };
+    let measure = manifest_dir.join("src/bpf/measure.bpf.c");
+    let all: Vec<&Path> = sources
+        .iter()
+        .chain([&measure])
+        .map(PathBuf::as_path)
+        .collect();
+    for compiled in in_parallel::each(&all, |source| build.compile(source)) {
+        match compiled {
+            Ok(warnings) => warn(&warnings),
+            Err(error) => fail(&error),
+        }
+    }
+
+    let mut table = String::from("pub static POLICIES: &[Embedded] = &[\n");
+    for source in &sources {
+        let name = name(source);
+        writeln!(
+            table,
+            "    Embedded {{ name: {name:?}, compressed: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.bpf.o.gz\")), source: include_str!({source:?}) }},"
+        )
+        .expect("writing to a string");
+    }
+    table.push_str("];\n");
+    fs::write(out.join("policies.rs"), table).expect("OUT_DIR is writable");
 }
 
-fn policy_name(source: &Path) -> String {
+fn name(source: &Path) -> String {
     let file = source
         .file_name()
         .expect("a file")
@@ -94,20 +118,61 @@ fn policy_name(source: &Path) -> String {
     file.trim_end_matches(".bpf.c").to_owned()
 }
 
-/// To `OUT_DIR/<name>.bpf.o`.
-fn compile(source: &Path, name: &str, include: &Path) {
-    let build = || {
-        let mut builder = BpfBuilder::new()?;
-        // After the headers of scx, so that <scx/…> is never our native shadow of it.
-        builder.add_cflag(&format!("-I{}", include.display()));
-        builder.enable_skel(&source.to_string_lossy(), name).build()
-    };
-    if let Err(error) = build() {
-        fail(&format!(
-            "{} does not compile for BPF: {error:#}",
-            source.display()
-        ));
+/// How everything is compiled.
+struct Build<'a> {
+    clang: &'a Clang,
+    flags: &'a [String],
+    include: &'a [PathBuf],
+    out: &'a Path,
+}
+
+impl Build<'_> {
+    /// To `OUT_DIR/<name>.bpf.o.gz`. Answers warnings.
+    fn compile(&self, source: &Path) -> Result<String, String> {
+        let failed = |why: &dyn Display| {
+            let source = source.display();
+            format!("{source} does not compile for BPF: {why}")
+        };
+        let name = name(source);
+        let raw = self.out.join(format!("{name}.raw.o"));
+        let flags = self.flags.iter().map(String::as_str);
+        let output = self.clang.compile(flags, self.include, source, &raw);
+        let output = output.map_err(|error| failed(&error))?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() {
+            return Err(failed(&said));
+        }
+        // The linker drops the debug sections, which hold paths of this machine.
+        let object = self.out.join(format!("{name}.bpf.o"));
+        Linker::new(&object)
+            .and_then(|mut linker| {
+                linker.add_file(&raw)?;
+                linker.link()
+            })
+            .map_err(|error| failed(&error))?;
+        fs::remove_file(&raw)
+            .and_then(|()| compress(&object))
+            .map_err(|error| failed(&error))?;
+        Ok(said)
     }
+}
+
+/// What libbpf itself brings for BPF programs, `<bpf/…>`.
+fn write_libbpf_headers(to: &Path) {
+    fs::create_dir_all(to).expect("OUT_DIR is writable");
+    for (name, contents) in libbpf_rs::libbpf_sys::API_HEADERS {
+        fs::write(to.join(name), contents).expect("OUT_DIR is writable");
+    }
+}
+
+/// To a file with `.gz` after its name.
+fn compress(file: &Path) -> io::Result<()> {
+    let mut to = file.as_os_str().to_owned();
+    to.push(".gz");
+    let mut gz = GzEncoder::new(File::create(to)?, Compression::best());
+    gz.write_all(&fs::read(file)?)?;
+    gz.finish()?;
+    Ok(())
 }
 
 /// What a user's policy is compiled against: the scx headers for this architecture and `include/lab`.
@@ -162,8 +227,12 @@ fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
 
 /// Ends the build with a message that cargo shows without a backtrace.
 fn fail(message: &str) -> ! {
+    warn(message);
+    std::process::exit(1);
+}
+
+fn warn(message: &str) {
     for line in message.lines() {
         println!("cargo:warning={line}");
     }
-    std::process::exit(1);
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 #[path = "../abi/src/compiler.rs"]
 mod compiler;
+mod in_parallel;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -14,6 +15,7 @@ fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let compiler = compiler::default_compiler();
     println!("cargo::rerun-if-changed=../abi/src/compiler.rs");
+    println!("cargo::rerun-if-changed=in_parallel.rs");
     println!("cargo::rerun-if-env-changed=SCHEDLAB_CC");
     println!(
         "cargo::rerun-if-changed={}",
@@ -21,21 +23,24 @@ fn main() {
     );
 
     let include = [root.join("include/native"), root.join("include")];
-    let mut list = String::from("pub static FILES: &[(&str, &str, &[u8])] = &[\n");
-    for name in policies(&root.join("policies")) {
-        let source = PathBuf::from(format!("policies/{name}.bpf.c"));
-        let output = out.join(format!("{name}.so"));
-        let job = compiler::Job {
+    let names = policies(&root.join("policies"));
+    let source = |name: &String| PathBuf::from(format!("policies/{name}.bpf.c"));
+    let output = |name: &String| out.join(format!("{name}.so"));
+    let compiled = in_parallel::each(&names, |name| {
+        compiler::run(&compiler::Job {
             compiler: &compiler,
             folder: &root,
-            source: &source,
+            source: &source(name),
             include: &include,
-            output: &output,
-        };
-        if let Err(message) = compiler::run(&job) {
-            panic!("{} does not compile:\n{message}", source.display());
+            output: &output(name),
+        })
+    });
+    let mut list = String::from("pub static FILES: &[(&str, &str, &[u8])] = &[\n");
+    for (name, compiled) in names.iter().zip(compiled) {
+        if let Err(message) = compiled {
+            panic!("{} does not compile:\n{message}", source(name).display());
         }
-        let source = root.join(source);
+        let (source, output) = (root.join(source(name)), output(name));
         println!("cargo::rerun-if-changed={}", source.display());
         writeln!(
             list,

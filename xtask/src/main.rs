@@ -1,4 +1,5 @@
 //! Chores of the repository: `cargo xtask tidy`.
+#![forbid(unsafe_code)]
 
 mod tidy;
 

@@ -1,5 +1,6 @@
 //! One loaded policy with everything it may reach.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -83,6 +84,8 @@ pub struct Host {
     table: Table,
     /// The environment of the call whose policy code runs.
     env: *const Env<'static>,
+    /// Somebody looks at the host; only debug builds keep it.
+    looked_at: Cell<bool>,
     /// The CPU that it runs on.
     pub cpu: usize,
     pub cpus: Vec<Cpu>,
@@ -115,12 +118,30 @@ pub struct Context(*mut Host);
 
 impl Context {
     /// Looks at the host. `f` must neither suspend nor keep a reference: between two uses of this
-    /// function the virtual kernel may have changed everything.
+    /// function the virtual kernel may have changed everything. Nor may it look at the host by another
+    /// way than its argument, which debug builds check.
     #[inline]
     pub fn with<R>(self, f: impl FnOnce(&mut Host) -> R) -> R {
         // SAFETY: the pointer is the one that `Runner` gave to the policy. While policy code runs
         // the runner itself holds no reference, and `f` ends before anybody else looks.
-        f(unsafe { &mut *self.0 })
+        unsafe {
+            debug_assert!(
+                !(*self.0).looked_at.replace(true),
+                "who looks at the host looks at it once more"
+            );
+            let result = f(&mut *self.0);
+            self.looks_no_more();
+            result
+        }
+    }
+
+    /// Whoever looked at the host has ended.
+    #[inline]
+    fn looks_no_more(self) {
+        if cfg!(debug_assertions) {
+            // SAFETY: as in `with`.
+            unsafe { (*self.0).looked_at.set(false) };
+        }
     }
 
     /// Looks at the environment of the call that is under way, as `with`.
@@ -308,7 +329,7 @@ impl Host {
     }
 
     /// What a fault was, for people.
-    pub fn describe(&self, trap: &Trap) -> String {
+    fn describe(&self, trap: &Trap) -> String {
         let object = self.image.object();
         let place = match self.image.offset(trap.pc) {
             Some(offset) => object.line_of(offset),
@@ -347,6 +368,7 @@ impl Runner {
         let mut host = Host {
             table: Table::new(),
             env: std::ptr::null(),
+            looked_at: Cell::new(false),
             cpu: 0,
             cpus: (0..nr_cpus as i32).map(Cpu::new).collect(),
             info: ops::info(&ops),
@@ -402,6 +424,16 @@ impl Runner {
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Host) -> R) -> R {
         Context(self.host).with(f)
+    }
+
+    /// What a trap on a CPU was, for people.
+    pub fn describe(&self, cpu: usize, trap: &Trap) -> String {
+        // It may have struck who looked at what a wild pointer points to.
+        Context(self.host).looks_no_more();
+        self.with(|host| {
+            host.cpu = cpu;
+            host.describe(trap)
+        })
     }
 
     /// Runs an op on `env.cpu`, on the fiber of the caller.
@@ -470,6 +502,18 @@ impl Drop for Runner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::tests::compiled;
+
+    #[test]
+    #[should_panic(expected = "looks at it once more")]
+    fn who_looks_at_the_host_cannot_look_again() {
+        let object = Object::from_elf("copies", "", compiled("copies")).unwrap();
+        let image = Image::load(&object, &object.settings("").unwrap()).unwrap();
+        let machine = Machine::builtin("laptop").unwrap();
+        let runner = Runner::new(image, &machine, KernelVersion::V7_2).unwrap();
+        assert!(runner.with(|host| host.nr_cpus) > 0);
+        runner.with(|_| runner.with(|host| host.nr_cpus));
+    }
 
     #[test]
     fn places_that_share_an_entry_are_told_apart() {

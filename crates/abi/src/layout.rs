@@ -218,7 +218,7 @@ pub struct Ops {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
     use std::mem::{offset_of, size_of};
     use std::path::{Path, PathBuf};
@@ -235,7 +235,8 @@ mod tests {
         TYPES.get_or_init(|| read("layout"))
     }
 
-    fn read(fixture: &str) -> Types {
+    /// A fixture as the compiler at hand compiles it.
+    pub(crate) fn compiled(fixture: &str) -> Vec<u8> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let output = std::env::temp_dir().join(format!(
             "schedlab-layout-{}-{fixture}.so",
@@ -255,7 +256,11 @@ mod tests {
         .unwrap_or_else(|error| panic!("{error}"));
         let elf = std::fs::read(&output).unwrap();
         std::fs::remove_file(output).unwrap();
-        Types::read(&elf).unwrap()
+        elf
+    }
+
+    fn read(fixture: &str) -> Types {
+        Types::read(&compiled(fixture)).unwrap()
     }
 
     fn offsets(types: &Types, name: &str) -> (BTreeMap<String, u64>, u64) {

@@ -78,10 +78,7 @@ impl Policy for NativePolicy {
     }
 
     fn describe(&self, cpu: CpuId, trap: &Trap) -> String {
-        self.runner.with(|host| {
-            host.cpu = cpu.index();
-            host.describe(trap)
-        })
+        self.runner.describe(cpu.index(), trap)
     }
 
     fn sync_task(&self, task: TaskId, view: &TaskView<'_>) {

@@ -329,7 +329,7 @@ fn gcc_and_clang_measure_the_same() {
     let found: Vec<&str> = compilers.into_iter().filter(there).collect();
     let clang = found.iter().any(|cc| cc.starts_with("clang"));
     if !found.contains(&"gcc") || !clang {
-        linux_source::skipped("gcc and clang measure the same: gcc or clang is not installed");
+        schedlab_testing::skipped("gcc and clang measure the same: gcc or clang is not installed");
         return;
     }
     let first = measures(found[0]);

@@ -4,6 +4,7 @@
 //! with interactions (`variance.rs`; `least_squares.rs` where combinations are missing), alternatives that are one
 //! (`mute.rs`), a tree small enough to read (`tree.rs`), the Pareto front of two measures (`pareto.rs`). What
 //! chance alone would give now and then is not called a finding. It runs nothing and reads no files.
+#![forbid(unsafe_code)]
 
 mod across;
 mod data;

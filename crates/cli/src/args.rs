@@ -425,8 +425,8 @@ pub struct RunArgs {
     #[arg(long)]
     pub vm: bool,
     /// CPUs of the virtual machine
-    #[arg(short, long, value_name = "N", allow_hyphen_values = true)]
-    pub cpus: Option<String>,
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=255), allow_negative_numbers = true)]
+    pub cpus: Option<u32>,
     /// Seed of the workload
     #[arg(
         long,
@@ -475,10 +475,11 @@ pub struct VmArgs {
         short,
         long,
         value_name = "N",
-        default_value = "2",
-        allow_hyphen_values = true
+        default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=255),
+        allow_negative_numbers = true
     )]
-    pub cpus: String,
+    pub cpus: u32,
     /// The command to run
     #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,

@@ -1,6 +1,7 @@
 //! `schedlab`: which CPU scheduler runs a workload best, and why.
 //!
 //! This crate reads arguments, reads and writes files and chooses exit codes. It computes no measure.
+#![forbid(unsafe_code)]
 
 mod args;
 mod commands;
@@ -141,6 +142,14 @@ mod tests {
         assert_eq!(
             line(&["sim", "cpu", "-s", "a", "--repeat", "x"]),
             "invalid value 'x' for '--repeat <N>': write a whole number; `schedlab --help` shows how"
+        );
+        assert_eq!(
+            line(&["run", "--vm", "cpu", "-s", "a", "-c", "2..8"]),
+            "invalid value '2..8' for '--cpus <N>': write a whole number; `schedlab --help` shows how"
+        );
+        assert_eq!(
+            line(&["vm", "-c", "256", "--", "true"]),
+            "invalid value '256' for '--cpus <N>': 256 is not in 1..=255; `schedlab --help` shows how"
         );
         assert_eq!(
             line(&["sim", "cpu"]),

@@ -2,7 +2,6 @@
 //! end says so.
 #![cfg(feature = "kernel")]
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -26,16 +25,7 @@ fn there_is_a_machine(folder: &Path, test: &str) -> bool {
     if line.ends_with("ready") {
         return true;
     }
-    let why = format!("{test}: skipped: {line}");
-    println!("{why}");
-    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
-        let file = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(file);
-        let written = file.and_then(|mut file| writeln!(file, "{why}"));
-        written.expect("the file of skipped tests can be written");
-    }
+    schedlab_testing::skipped(&format!("{test}: {line}"));
     false
 }
 

@@ -3,6 +3,7 @@
 //!
 //! [`Experiment`] is a file of `experiments/`. [`plan`] says which simulations it needs; [`evaluate`] turns
 //! their results into [`Panel`]s, which [`text`] prints and [`page`] draws. Nothing here runs anything.
+#![forbid(unsafe_code)]
 
 mod check;
 mod evaluate;

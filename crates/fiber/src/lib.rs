@@ -63,6 +63,16 @@ impl Switch {
     }
 }
 
+/// No fiber runs any more when this is dropped, which a panic of the fiber does, too.
+struct Forgotten<'s>(&'s Switch);
+
+impl Drop for Forgotten<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.running.set(std::ptr::null());
+    }
+}
+
 /// Why a fiber does not run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
@@ -138,15 +148,14 @@ impl<'k> Fibers<'k> {
     #[inline(always)]
     pub fn resume(&mut self, index: usize) -> State {
         let fiber = &mut self.fibers[index];
-        let before = self.switch.running.replace(&raw const fiber.running);
+        let before = self.switch.running.get();
         assert!(before.is_null(), "a fiber cannot resume another one");
         if fiber.coroutine.done() {
-            self.switch.running.set(std::ptr::null());
             return fiber.ended.expect("a fiber that ended has said how");
         }
-        let result = fiber.coroutine.resume(());
-        self.switch.running.set(std::ptr::null());
-        match result {
+        self.switch.running.set(&raw const fiber.running);
+        let _forgotten = Forgotten(self.switch);
+        match fiber.coroutine.resume(()) {
             CoroutineResult::Yield(()) => State::Suspended,
             CoroutineResult::Return(trap) => {
                 let state = trap.map_or(State::Done, State::Trapped);
@@ -170,6 +179,7 @@ impl Drop for Fibers<'_> {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
 
@@ -210,5 +220,35 @@ mod tests {
         let mut fibers = Fibers::new(&switch);
         fibers.spawn(|| panic!("in the middle"));
         fibers.resume(0);
+    }
+
+    #[test]
+    #[should_panic(expected = "only a fiber can be suspended")]
+    fn a_fiber_that_panicked_does_not_run() {
+        let switch = Switch::default();
+        let mut fibers = Fibers::new(&switch);
+        fibers.spawn(|| panic!("in the middle"));
+        let caught = catch_unwind(AssertUnwindSafe(|| fibers.resume(0)));
+        drop(fibers);
+        if caught.is_err() {
+            switch.suspend();
+        }
+    }
+
+    #[test]
+    fn a_fiber_that_tried_to_resume_another_one_still_runs() {
+        let switch = Switch::default();
+        let mut fibers = Fibers::new(&switch);
+        fibers.spawn(|| {
+            let mut others = Fibers::new(&switch);
+            others.spawn(|| ());
+            let caught = catch_unwind(AssertUnwindSafe(|| others.resume(0)));
+            drop(others);
+            if caught.is_err() {
+                switch.suspend();
+            }
+        });
+        assert_eq!(fibers.resume(0), State::Suspended);
+        assert_eq!(fibers.resume(0), State::Done);
     }
 }

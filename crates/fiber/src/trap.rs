@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -54,8 +54,8 @@ impl Foreign {
 struct Watch {
     /// Counts entries and exits: odd while foreign code runs.
     beat: AtomicU64,
-    /// The thread, as `pthread_self()`.
-    thread: AtomicU64,
+    /// The thread, as `gettid()`.
+    thread: AtomicI32,
     /// The beat that must end.
     condemned: AtomicU64,
 }
@@ -116,10 +116,7 @@ fn watch_this_thread() -> Arc<Watch> {
     });
     give_signal_stack();
     let watch = Arc::new(Watch::default());
-    // SAFETY: always succeeds.
-    watch
-        .thread
-        .store(unsafe { libc::pthread_self() } as u64, Ordering::Relaxed);
+    watch.thread.store(this_thread(), Ordering::Relaxed);
     let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
     watched.retain(|watch| watch.strong_count() > 0);
     watched.push(Arc::downgrade(&watch));
@@ -161,22 +158,34 @@ fn start_watchdog() {
     });
 }
 
-/// Processor time of a thread, in ms.
-fn thread_time_ms(thread: u64) -> Option<u64> {
-    let mut clock = 0;
-    // SAFETY: the thread runs foreign code at this moment, so it exists.
-    if unsafe { libc::pthread_getcpuclockid(thread as libc::pthread_t, &raw mut clock) } != 0 {
-        return None;
-    }
+// The watchdog knows threads by their kernel's number: it may name one that has ended meanwhile, where a
+// `pthread_t` would be a pointer to memory that is gone.
+
+fn this_thread() -> libc::pid_t {
+    // SAFETY: always succeeds.
+    unsafe { libc::gettid() }
+}
+
+/// Processor time of a thread of this process, in ms; `None` if there is no such thread.
+fn thread_time_ms(thread: libc::pid_t) -> Option<u64> {
+    // CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED (include/linux/posix-timers_types.h)
+    let clock = (!thread << 3) | 4 | 2;
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the clock was just given to us.
+    // SAFETY: the kernel refuses the clocks of threads that are not there, or not ours.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         return None;
     }
     Some(time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000)
+}
+
+/// Sends the watchdog's signal to a thread of this process. Where that has ended there is nobody to strike,
+/// and a later thread of its number finds that it was not meant.
+fn strike(thread: libc::pid_t) {
+    // SAFETY: the signal has a handler since the first thread is watched, and that checks the beat again.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, watchdog_signal()) };
 }
 
 fn watchdog_loop() {
@@ -213,8 +222,7 @@ fn watchdog_loop() {
                 && watch.beat.load(Ordering::Relaxed) == beat
             {
                 watch.condemned.store(beat, Ordering::Relaxed);
-                // SAFETY: as in `thread_time_ms`; the handler checks the beat again.
-                unsafe { libc::pthread_kill(thread as libc::pthread_t, watchdog_signal()) };
+                strike(thread);
             }
             now.push((weak, beat, began));
         }
@@ -338,5 +346,34 @@ impl Registers {
         registers.regs[1] = to.x1;
         registers.regs[29] = to.x29;
         registers.regs[30] = to.lr;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_has_ended_has_no_time_and_is_not_struck() {
+        let _watch = watch_this_thread();
+        assert!(thread_time_ms(this_thread()).is_some());
+        let ended = thread::spawn(this_thread).join().unwrap();
+        // Joined, it may still be on its way out of the kernel.
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while thread_time_ms(ended).is_some() {
+            assert!(std::time::Instant::now() < deadline, "{ended} goes on");
+            thread::yield_now();
+        }
+        strike(ended);
+    }
+
+    #[test]
+    fn a_thread_that_is_not_meant_goes_on() {
+        let _watch = watch_this_thread();
+        strike(this_thread());
+        let stranger = thread::spawn(|| strike(this_thread()));
+        stranger.join().unwrap();
     }
 }

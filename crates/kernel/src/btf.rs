@@ -76,7 +76,8 @@ pub fn check_kfuncs(file: &Path) -> Result<(), String> {
         return Err(format!("its BTF lacks the kfunc {missing}"));
     }
     for policy in POLICIES {
-        let Ok(Some(btf)) = Btf::from_raw("policy", policy.object) else {
+        let object = policy.object();
+        let Ok(Some(btf)) = Btf::from_raw("policy", &object) else {
             continue;
         };
         for (name, parameters) in called(&btf) {

@@ -1,7 +1,9 @@
 //! Finds the compiler for BPF. Shared by the build script and by the program, which compiles
 //! policies that users bring.
 
-use std::process::Command;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 /// The oldest clang that knows the BPF instructions and address spaces that policies use.
 pub const OLDEST: u32 = 19;
@@ -16,6 +18,30 @@ pub struct Clang {
     pub command: String,
     /// Major version.
     pub version: u32,
+}
+
+impl Clang {
+    /// Compiles C for BPF, with the headers of these folders. Answers how that ended, and what clang said.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn compile<'f>(
+        &self,
+        flags: impl IntoIterator<Item = &'f str>,
+        include: &[PathBuf],
+        source: &Path,
+        object: &Path,
+    ) -> io::Result<Output> {
+        Command::new(&self.command)
+            .args(flags)
+            .args(["--target=bpf", "-fno-stack-protector"])
+            .args(include.iter().map(|dir| format!("-I{}", dir.display())))
+            .arg("-c")
+            .arg(source)
+            .arg("-o")
+            .arg(object)
+            .output()
+    }
 }
 
 /// `BPF_CLANG` if it is set, else clang 22, else the newest of at least [`OLDEST`].

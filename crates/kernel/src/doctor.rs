@@ -253,7 +253,7 @@ fn virtual_machine() -> Vec<Finding> {
         Some(vm::Acceleration::Emulation) => Finding {
             // Without the file it is tried again.
             remedy: vm::acceleration_file().map_or(String::new(), |file| {
-                format!("rm {}", vm::quote_if_needed(&file.to_string_lossy()))
+                format!("rm {}", schedlab_trace::shell_word(&file.to_string_lossy()))
             }),
             ..note(
                 "KVM",

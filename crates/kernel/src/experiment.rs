@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use schedlab_report::{RunResult, Value};
+use schedlab_trace::shell_word;
 
 use crate::error::{At as _, Error, Result};
 use crate::measure::Want;
@@ -244,19 +245,19 @@ impl Experiment {
         if vm::inside() {
             words.extend(["--vm".to_owned(), format!("--cpus {cpus}")]);
         }
-        words.push(format!("-s {}", vm::quote_if_needed(scheduler)));
+        words.push(format!("-s {}", shell_word(scheduler)));
         words.push(format!("--time-limit {}", self.time_limit.as_secs()));
         match &self.load {
             Load::Workload { text, .. } => {
                 words.push(format!("--seed {seed}"));
-                words.push(vm::quote_if_needed(text));
+                words.push(shell_word(text));
             }
             Load::Command(command) => {
                 words.push("--".to_owned());
                 words.extend(
                     command
                         .iter()
-                        .map(|word| vm::quote_if_needed(&word.to_string_lossy())),
+                        .map(|word| shell_word(&word.to_string_lossy())),
                 );
             }
         }

@@ -2,6 +2,7 @@
 //! in a virtual machine where this machine's kernel will not do.
 //!
 //! Not here: what a measure means (`crates/report`) and how a policy behaves in simulation.
+#![forbid(unsafe_code)]
 
 pub mod btf;
 pub mod cache;
@@ -10,6 +11,7 @@ pub mod doctor;
 pub mod error;
 pub mod experiment;
 mod group;
+pub mod kernel_log;
 pub mod load;
 pub mod measure;
 pub mod policy;

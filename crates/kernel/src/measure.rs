@@ -20,7 +20,7 @@ use crate::trace::RawEvent;
 use crate::vars::{self, Variable};
 use crate::verdict;
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schedlab_measure.bpf.o"));
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o"));
 
 /// As in `measure.h`.
 const HIST_STEP_BITS: u32 = 7;
@@ -126,7 +126,7 @@ impl Measurement {
     {
         let btf = Btf::from_raw("measure", OBJECT)
             .map_err(failed("reading"))?
-            .ok_or_else(|| Error::Vm("the measuring programs have no types".to_owned()))?;
+            .expect("the build script compiles with -g");
         let kernel = Btf::from_vmlinux().doing("reading the kernel's types")?;
         let mut open = ObjectBuilder::default()
             .name("measure")
@@ -238,7 +238,7 @@ impl Measurement {
         self.began_ns = now;
         self.idle_jiffies = idle_jiffies();
         let zero = 0_u32.to_ne_bytes();
-        let map = self.map("counters")?;
+        let map = self.map("counters");
         let size = map.value_size() as usize;
         let mut start = vec![0; size];
         let (offset, _) = self.layout.offset("last_switch_ns");
@@ -250,11 +250,11 @@ impl Measurement {
         self.set_bss("counting", &[1])
     }
 
-    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>> {
+    fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
         self.object
             .maps()
             .find(|map| map.name().to_string_lossy().ends_with(name))
-            .ok_or_else(|| Error::Vm(format!("the measuring programs have no map {name}")))
+            .unwrap_or_else(|| panic!("measure.bpf.c has no map {name}"))
     }
 
     fn bss_variable(&self, name: &str) -> &Variable {
@@ -265,18 +265,18 @@ impl Measurement {
     }
 
     fn bss(&self) -> Result<Vec<u8>> {
-        let map = self.map(".bss")?;
+        let map = self.map(".bss");
         let data = map
             .lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)
             .doing("reading the measuring programs' variables")?;
-        data.ok_or_else(|| Error::Vm("the measuring programs have no variables".to_owned()))
+        Ok(data.expect("a map of variables has one entry"))
     }
 
     fn set_bss(&self, name: &str, value: &[u8]) -> Result<()> {
         let mut data = self.bss()?;
         let offset = self.bss_variable(name).offset;
         data[offset..offset + value.len()].copy_from_slice(value);
-        self.map(".bss")?
+        self.map(".bss")
             .update(&0_u32.to_ne_bytes(), &data, MapFlags::ANY)
             .doing("setting the measuring programs' variables")
     }
@@ -286,7 +286,7 @@ impl Measurement {
     /// # Errors
     /// The ring buffer cannot be read.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
-        let map = self.map("events")?;
+        let map = self.map("events");
         let mut builder = RingBufferBuilder::new();
         let events = Arc::clone(&self.events);
         builder

@@ -1,9 +1,8 @@
 //! Policies as BPF objects: those built in, and those compiled from a path at run time.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::cache;
 use crate::clang;
@@ -13,16 +12,23 @@ use crate::error::{At, Doing, Error, Result};
 pub struct Embedded {
     /// File name without `.bpf.c`.
     pub name: &'static str,
-    /// ELF object for BPF.
-    pub object: &'static [u8],
+    /// ELF object for BPF, compressed: nearly all of it are the zeros of an arena.
+    compressed: &'static [u8],
     /// The C source.
     pub source: &'static str,
 }
 
+impl Embedded {
+    /// The ELF object for BPF.
+    pub fn object(&self) -> Vec<u8> {
+        inflated(self.compressed).expect("the build script has compressed it")
+    }
+}
+
 include!(concat!(env!("OUT_DIR"), "/policies.rs"));
 
-const HEADERS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/headers.tar.gz"));
-const CFLAGS: &str = include_str!(concat!(env!("OUT_DIR"), "/bpf_cflags"));
+static HEADERS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/headers.tar.gz"));
+static CFLAGS: &str = include_str!(concat!(env!("OUT_DIR"), "/bpf_cflags"));
 
 /// A policy that can be loaded.
 #[derive(Clone)]
@@ -30,7 +36,7 @@ pub struct Object {
     /// As the user named it; a path's file name without `.bpf.c`.
     pub name: String,
     /// ELF object for BPF.
-    pub bytes: std::borrow::Cow<'static, [u8]>,
+    pub bytes: Vec<u8>,
 }
 
 /// Finds a built-in policy by name, or compiles the C file at a path.
@@ -41,7 +47,7 @@ pub fn resolve(name_or_path: &str) -> Result<Object> {
     if let Some(policy) = POLICIES.iter().find(|p| p.name == name_or_path) {
         return Ok(Object {
             name: policy.name.to_owned(),
-            bytes: policy.object.into(),
+            bytes: policy.object(),
         });
     }
     if name_or_path.ends_with(".bpf.c") || name_or_path.contains('/') {
@@ -82,17 +88,9 @@ pub fn compile(path: &Path) -> Result<Object> {
     let dir = tempfile::tempdir().at(std::env::temp_dir())?;
     let raw = dir.path().join("raw.o");
     let linked = dir.path().join("policy.o");
-    let output = Command::new(&clang.command)
-        .args(CFLAGS.lines())
-        .arg("--target=bpf")
-        .arg("-fno-stack-protector")
-        .arg(format!("-I{}", headers.display()))
-        .arg(format!("-I{}", headers.join("bpf-compat").display()))
-        .arg("-c")
-        .arg(path)
-        .arg("-o")
-        .arg(&raw)
-        .output()
+    let include = [headers.clone(), headers.join("bpf-compat")];
+    let output = clang
+        .compile(CFLAGS.lines(), &include, path, &raw)
         .at(&clang.command)?;
     if !output.status.success() {
         return Err(Error::Compile {
@@ -108,8 +106,14 @@ pub fn compile(path: &Path) -> Result<Object> {
     let bytes = fs::read(&linked).at(&linked)?;
     Ok(Object {
         name: file.trim_end_matches(".bpf.c").to_owned(),
-        bytes: bytes.into(),
+        bytes,
     })
+}
+
+fn inflated(compressed: &[u8]) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(compressed).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Writes the embedded headers to the cache once per version of them.
@@ -125,11 +129,7 @@ fn unpack_headers() -> Result<PathBuf> {
     let parent = cache::dir()?;
     fs::create_dir_all(&parent).at(&parent)?;
     let staging = tempfile::tempdir_in(&parent).at(&parent)?;
-    let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(HEADERS)
-        .read_to_end(&mut bytes)
-        .at(&dir)?;
-    tar::Archive::new(bytes.as_slice())
+    tar::Archive::new(flate2::read::GzDecoder::new(HEADERS))
         .unpack(staging.path())
         .at(staging.path())?;
     let bpf = staging.path().join("bpf");
@@ -183,6 +183,16 @@ fn first_error(said: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_built_in_can_be_opened() {
+        assert!(!POLICIES.is_empty());
+        for policy in POLICIES {
+            let object = resolve(policy.name).unwrap();
+            let opened = libbpf_rs::ObjectBuilder::default().open_memory(&object.bytes);
+            assert!(opened.is_ok(), "{}: {:?}", policy.name, opened.err());
+        }
+    }
 
     #[test]
     fn of_many_errors_the_first_is_told_with_its_place() {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use schedlab_trace::CpuSet;
+
 /// Where a CPU is. Equal numbers mean the same core, cache or node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Place {
@@ -18,8 +20,8 @@ pub fn possible_cpus() -> usize {
 
 /// CPUs that are online.
 pub fn online() -> Vec<u32> {
-    let list = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    parse_list(list.trim())
+    let online = cpus(Path::new("/sys/devices/system/cpu/online")).unwrap_or_default();
+    online.iter().map(|cpu| cpu.0).collect()
 }
 
 /// The place of each possible CPU. What sysfs does not tell counts as shared: one cache, one node.
@@ -27,12 +29,8 @@ pub fn places() -> Vec<Place> {
     (0..possible_cpus())
         .map(|cpu| {
             let dir = Path::new("/sys/devices/system/cpu").join(format!("cpu{cpu}"));
-            let first = |file: &str| {
-                let list = fs::read_to_string(dir.join(file)).ok()?;
-                parse_list(list.trim()).first().copied()
-            };
             Place {
-                core: first("topology/thread_siblings_list").unwrap_or(cpu as u32),
+                core: first_cpu(&dir.join("topology/thread_siblings_list")).unwrap_or(cpu as u32),
                 llc: last_level(&dir).unwrap_or(0),
                 node: node(&dir).unwrap_or(0),
             }
@@ -51,8 +49,7 @@ fn last_level(cpu: &Path) -> Option<u32> {
         else {
             continue;
         };
-        let list = fs::read_to_string(index.join("shared_cpu_list")).ok()?;
-        let first = *parse_list(list.trim()).first()?;
+        let first = first_cpu(&index.join("shared_cpu_list"))?;
         if best.is_none_or(|(known, _)| level > known) {
             best = Some((level, first));
         }
@@ -67,25 +64,11 @@ fn node(cpu: &Path) -> Option<u32> {
     })
 }
 
-/// `0-3,8` as the kernel writes lists of CPUs.
-fn parse_list(list: &str) -> Vec<u32> {
-    list.split(',')
-        .filter_map(|part| {
-            let (from, to) = part.split_once('-').unwrap_or((part, part));
-            Some(from.trim().parse::<u32>().ok()?..=to.trim().parse().ok()?)
-        })
-        .flatten()
-        .collect()
+/// A list of CPUs in a file of sysfs.
+fn cpus(file: &Path) -> Option<CpuSet> {
+    fs::read_to_string(file).ok()?.parse().ok()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::parse_list;
-
-    #[test]
-    fn lists_of_cpus() {
-        assert_eq!(parse_list("0-2,7"), [0, 1, 2, 7]);
-        assert_eq!(parse_list("3"), [3]);
-        assert!(parse_list("").is_empty());
-    }
+fn first_cpu(file: &Path) -> Option<u32> {
+    Some(cpus(file)?.first()?.0)
 }

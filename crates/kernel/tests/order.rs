@@ -26,13 +26,14 @@ mod simulated;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use record::{Case, End, POLICIES, SIZES, Turn, yields};
+use schedlab_kernel::kernel_log::complaints;
 use schedlab_kernel::vm::Vm;
 use schedlab_kernel::{Error, clang, policy};
+use schedlab_testing::{chosen, skipped};
 
 /// First argument of this program inside; the compiled recorder follows.
 const MARK: &str = "yielders-inside-the-virtual-machine";
@@ -48,23 +49,17 @@ fn main() -> ExitCode {
             }
         };
     }
-    // What cargo's own test harness would answer.
-    if arguments.iter().any(|a| a == "--list") {
-        println!("order: test");
+    let Some(filter) = chosen("order", arguments) else {
         return ExitCode::SUCCESS;
-    }
+    };
     if let Err(why) = clang::find() {
-        skip(&format!("the same order in both worlds: skipped: {why}"));
+        skipped(&format!("the same order in both worlds: {why}"));
         return ExitCode::SUCCESS;
     }
-    let filter: Vec<String> = arguments
-        .into_iter()
-        .filter(|a| !a.starts_with('-'))
-        .collect();
     match in_the_kernel(&filter).and_then(|cases| judge(&cases, &filter)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Skipped(why)) => {
-            skip(&format!("the same order in both worlds: skipped: {why}"));
+            skipped(&format!("the same order in both worlds: {why}"));
             ExitCode::SUCCESS
         }
         Err(Failure::Failed(why)) => {
@@ -77,15 +72,6 @@ fn main() -> ExitCode {
 enum Failure {
     Skipped(String),
     Failed(String),
-}
-
-fn skip(why: &str) {
-    println!("{why}");
-    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
-        let line = fs::OpenOptions::new().append(true).create(true).open(file);
-        let written = line.and_then(|mut f| writeln!(f, "{why}"));
-        written.expect("the file of skipped tests can be written");
-    }
 }
 
 /// Boots one virtual machine and has every case run inside.
@@ -123,7 +109,7 @@ fn in_the_kernel(filter: &[String]) -> Result<Vec<Case>, Failure> {
         // For a look at what the kernel did.
         fs::write(file, cases.join("\n")).expect("the file that was asked for can be written");
     }
-    if output.code != 0 || output.kernel_log.contains("WARNING:") {
+    if output.code != 0 || !complaints(&output.kernel_log).is_empty() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let log = output.kernel_log;
         return Err(failed(format!(

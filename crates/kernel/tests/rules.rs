@@ -19,10 +19,12 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
+use schedlab_kernel::kernel_log::complaints;
 use schedlab_kernel::load::{self, Exit, Loaded, Terms};
 use schedlab_kernel::policy::{self, Object};
 use schedlab_kernel::vm::{Stream, Vm};
 use schedlab_kernel::{Error, clang, scx};
+use schedlab_testing::{chosen, skipped};
 use support::rules::{self, Expect, Rule, Rules};
 use support::script::{Kind, Step};
 
@@ -55,19 +57,13 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|a| a == MARK) {
         return inside(Path::new(&arguments[1]), &arguments[2], &arguments[3..]);
     }
-    // What cargo's own test harness would answer.
-    if arguments.iter().any(|a| a == "--list") {
-        println!("rules: test");
+    let Some(filter) = chosen("rules", arguments) else {
         return ExitCode::SUCCESS;
-    }
+    };
     if let Err(why) = clang::find() {
-        skip(&format!("rules in a real kernel: skipped: {why}"));
+        skipped(&format!("rules in a real kernel: {why}"));
         return ExitCode::SUCCESS;
     }
-    let filter: Vec<String> = arguments
-        .into_iter()
-        .filter(|a| !a.starts_with('-'))
-        .collect();
     // Compiled here: inside, every instruction is emulated.
     let objects = tempfile::tempdir().expect("a temporary folder can be made");
     let rules = Rules::read();
@@ -112,13 +108,12 @@ fn boot_until_judged(objects: &Path, filter: &[String]) -> ExitCode {
         let begun: Vec<String> = told.lines().filter_map(begun).collect();
         let failed = told.lines().any(|line| line.starts_with("FAILED "));
         match end {
-            Ok((0, _)) => return ExitCode::SUCCESS,
             Ok((code, log)) => {
                 println!("the rules in the virtual machine ended with {code}; kernel log:\n{log}");
-                return ExitCode::FAILURE;
+                return ExitCode::from(u8::from(code != 0 || !complaints(&log).is_empty()));
             }
             Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
-                skip(&format!("rules in a real kernel: skipped: {error}"));
+                skipped(&format!("rules in a real kernel: {error}"));
                 return ExitCode::SUCCESS;
             }
             Err(error) => {
@@ -145,15 +140,6 @@ fn times() -> usize {
 
 fn asked(rule: &Rule, filter: &[String]) -> bool {
     filter.iter().all(|f| rule.name.contains(f.as_str())) && rule.simulation_only.is_none()
-}
-
-fn skip(why: &str) {
-    println!("{why}");
-    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
-        let line = fs::OpenOptions::new().append(true).create(true).open(file);
-        let written = line.and_then(|mut f| writeln!(f, "{why}"));
-        written.expect("the file of skipped tests can be written");
-    }
 }
 
 fn inside(objects: &Path, judged: &str, filter: &[String]) -> ExitCode {
@@ -195,7 +181,7 @@ fn check(rules: &Rules, rule: &Rule, objects: &Path) -> Result<String, String> {
     };
     let object = Object {
         name: rule.name.clone(),
-        bytes: bytes.into(),
+        bytes,
     };
     let options = load::options(&object).map_err(|e| e.to_string())?;
     let forgiving = options.iter().filter(|option| option.name == RACES);

@@ -12,8 +12,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use schedlab_kernel::Error;
+use schedlab_kernel::kernel_log::complaints;
 use schedlab_kernel::policy;
 use schedlab_kernel::vm::{Stream, Vm};
+use schedlab_testing::{chosen, skipped};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,13 +32,9 @@ fn main() -> ExitCode {
         let known = inside::programs::run(&arguments[1..]);
         return known.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
-    // What cargo's own test harness would answer.
-    if arguments.iter().any(|a| a == "--list") {
-        println!("vm: test");
+    let Some(filter) = chosen("vm", arguments) else {
         return ExitCode::SUCCESS;
-    }
-    let filter: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
-
+    };
     let objects = tempfile::tempdir().expect("a temporary directory");
     if let Err(error) = compile_test_policies(objects.path()) {
         println!("{error}");
@@ -61,16 +59,12 @@ fn main() -> ExitCode {
         drop(shown); // Nobody listens: the exit code tells.
     };
     match vm.run(&command, &|note| println!("{note}"), &mut show) {
-        Ok((0, log)) if log.trim().is_empty() || !log.contains("WARNING:") => {
-            println!("kernel log:\n{log}");
-            ExitCode::SUCCESS
-        }
         Ok((code, log)) => {
             println!("the checks in the virtual machine ended with {code}; kernel log:\n{log}");
-            ExitCode::FAILURE
+            ExitCode::from(u8::from(code != 0 || !complaints(&log).is_empty()))
         }
         Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
-            skip(&format!("VM tests: skipped: {error}"));
+            skipped(&format!("VM tests: {error}"));
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -97,16 +91,4 @@ fn compile_test_policies(to: &Path) -> schedlab_kernel::Result<()> {
         }
     }
     Ok(())
-}
-
-fn skip(why: &str) {
-    println!("{why}");
-    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
-        let line = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(file);
-        let written = line.and_then(|mut f| writeln!(f, "{why}"));
-        written.expect("the file of skipped tests can be written");
-    }
 }

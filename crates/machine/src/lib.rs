@@ -1,6 +1,7 @@
 //! What a machine is: its topology, what each step of scheduling costs on it, and its caches.
 //!
 //! A profile (`machines/*.toml`) becomes a [`Machine`]. Nothing here knows of tasks or schedulers.
+#![forbid(unsafe_code)]
 
 pub mod address;
 mod builtin;

@@ -1,6 +1,7 @@
 //! The schedulers: finds, compiles and embeds `policies/*.bpf.c`, and compiles policies of others.
 //!
 //! A policy is registered by existing. Nothing here knows one by name.
+#![forbid(unsafe_code)]
 
 pub mod compile;
 pub mod doc;

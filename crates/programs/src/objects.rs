@@ -3,10 +3,12 @@
 use std::cell::UnsafeCell;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::net::sockopt;
+use rustix::pipe::fcntl_setpipe_size;
 use schedlab_workload::{ObjectId, ObjectSpec};
 
 use crate::sys::{self, SharedMemory};
@@ -210,11 +212,11 @@ enum Ends {
 }
 
 impl Ends {
-    fn reader_fd(&self) -> i32 {
+    fn reader_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Ends::Pipe(reader, _) => reader.as_raw_fd(),
-            Ends::Socket { reader, .. } => reader.as_raw_fd(),
-            Ends::Listener { reader, .. } => reader.as_raw_fd(),
+            Ends::Pipe(reader, _) => reader.as_fd(),
+            Ends::Socket { reader, .. } => reader.as_fd(),
+            Ends::Listener { reader, .. } => reader.as_fd(),
         }
     }
 
@@ -244,14 +246,14 @@ const PAGE_BYTES: u32 = 4_096;
 /// kernel rounds its size up to a power of two of pages, and a writer that waits goes on when a whole page has been read.
 fn new_pipe(capacity: u32) -> io::Result<Stream> {
     let (reader, writer) = io::pipe()?;
-    let fd = writer.as_raw_fd();
+    let resize = |bytes: u32| fcntl_setpipe_size(&writer, bytes as usize);
     let bound = (capacity != PIPE_BYTES).then_some(capacity);
     // Messages leave up to half of a page unused, and of the first page some have been read.
     let ample = capacity.saturating_mul(2).saturating_add(PAGE_BYTES);
     match bound {
-        None => sys::set_pipe_size(fd, capacity)?,
-        Some(_) => sys::set_pipe_size(fd, ample).or_else(|_| sys::set_pipe_size(fd, capacity))?,
-    }
+        None => resize(capacity)?,
+        Some(_) => resize(ample).or_else(|_| resize(capacity))?,
+    };
     Ok(Stream {
         ends: Ends::Pipe(reader, writer),
         bound,
@@ -269,8 +271,8 @@ fn new_socket(listener: &TcpListener, capacity: u32) -> io::Result<Stream> {
     writer.set_nodelay(true)?;
     let bound = (capacity < LEAST_SOCKET_BYTES).then_some(capacity);
     if bound.is_none() {
-        sys::set_socket_buffer(writer.as_raw_fd(), libc::SO_SNDBUF, capacity)?;
-        sys::set_socket_buffer(reader.as_raw_fd(), libc::SO_RCVBUF, capacity)?;
+        sockopt::set_socket_send_buffer_size(&writer, capacity as usize)?;
+        sockopt::set_socket_recv_buffer_size(&reader, capacity as usize)?;
     }
     Ok(Stream {
         ends: Ends::Socket { reader, writer },
@@ -284,10 +286,9 @@ const DATAGRAM_BYTES: u32 = 2_048;
 fn new_listener(capacity: u32) -> io::Result<Stream> {
     let (reader, writer) = UnixDatagram::pair()?;
     // As much as may be: the bound decides, which counts messages.
-    let room = capacity.saturating_mul(DATAGRAM_BYTES).min(1 << 29);
-    let fd = writer.as_raw_fd();
-    sys::set_socket_buffer(fd, libc::SO_SNDBUFFORCE, room)
-        .or_else(|_| sys::set_socket_buffer(fd, libc::SO_SNDBUF, room))?;
+    let room = capacity.saturating_mul(DATAGRAM_BYTES).min(1 << 29) as usize;
+    sockopt::set_socket_send_buffer_size_force(&writer, room)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(&writer, room))?;
     Ok(Stream {
         ends: Ends::Listener { reader, writer },
         bound: Some(capacity),

@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
 use schedlab_workload::{Score, Workload, list};
 
 use crate::{ProgramError, nr_cpus};
@@ -289,13 +292,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 impl Group {
     /// Whether the process has ended; it stays unreaped, so that its number means it and its group.
     fn has_ended(&self) -> bool {
-        // SAFETY: an all-zero siginfo_t is valid, and only written to.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: a plain system call about a child of ours; `info` outlives it.
-        let result = unsafe { libc::waitid(libc::P_PID, self.0.id(), &mut info, flags) };
-        // SAFETY: waitid() has filled it in, or left it zero where nothing has ended.
-        result != 0 || unsafe { info.si_pid() } != 0
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let ended = waitid(WaitId::Pid(Pid::from_child(&self.0)), options);
+        !matches!(ended, Ok(None))
     }
 }
 
@@ -304,16 +303,15 @@ impl Drop for Group {
         if self.has_ended() && !matches!(self.0.try_wait(), Ok(None)) {
             return;
         }
-        let pid = self.0.id() as i32;
+        // The child has not been waited for, so that the number is still its own and its group's.
+        let pid = Pid::from_child(&self.0);
         // A server ends and waits for its workers if it is asked to.
-        // SAFETY: a plain system call; the child has not been waited for.
-        unsafe { libc::kill(pid, libc::SIGTERM) };
+        let _ = kill_process(pid, Signal::TERM);
         let asked = Instant::now();
         while !self.has_ended() && asked.elapsed() < FAREWELL {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // SAFETY: a plain system call; the group is that of a child that has not been waited for.
-        unsafe { libc::kill(-pid, libc::SIGKILL) };
+        let _ = kill_process_group(pid, Signal::KILL);
         let _ = self.0.wait();
     }
 }
@@ -603,20 +601,13 @@ impl Drop for Folder {
     }
 }
 
-/// Tells that a test did not check anything, also in the file that lists all that was skipped.
-#[cfg(test)]
-fn skip(why: &str) {
-    eprintln!("not checked: {why}");
-    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
-        let line = fs::OpenOptions::new().append(true).create(true).open(file);
-        let written = line.and_then(|mut file| writeln!(file, "original programs: {why}"));
-        written.expect("the file of skipped tests can be written");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn skip(why: &str) {
+        schedlab_testing::skipped(&format!("original programs: {why}"));
+    }
 
     #[test]
     fn originals_are_of_models_and_have_their_options() {

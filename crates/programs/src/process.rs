@@ -1,11 +1,12 @@
 //! The processes of a run: one for each address space, supervised by the caller.
 
 use std::io::{PipeReader, Read, Write};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 use schedlab_trace::CpuSet;
 use schedlab_workload::{Counters, ObjectSpec, SchedClass, TaskSpec, Workload};
 use serde::{Deserialize, Serialize};
@@ -214,17 +215,23 @@ struct Processes(Vec<(Child, Option<PipeReader>)>);
 impl Processes {
     /// Whether a process has something to tell before it should.
     fn any_reported(&self) -> bool {
-        sys::poll(&mut self.polls(), Some(Duration::ZERO)) > 0
+        !self.reporting(Duration::ZERO).is_empty()
     }
 
-    fn polls(&self) -> Vec<libc::pollfd> {
-        let poll = |(_, reader): &(Child, Option<PipeReader>)| libc::pollfd {
-            // The kernel passes over negative descriptors.
-            fd: reader.as_ref().map_or(-1, |reader| reader.as_raw_fd()),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        self.0.iter().map(poll).collect()
+    /// Waits for processes that have something to tell; answers which they are.
+    fn reporting(&self, at_most: Duration) -> Vec<usize> {
+        let open = self.0.iter().enumerate();
+        let open = open.filter_map(|(i, (_, reader))| Some((i, reader.as_ref()?)));
+        let (places, mut polls): (Vec<usize>, Vec<PollFd<'_>>) = open
+            .map(|(i, reader)| (i, PollFd::new(reader, PollFlags::IN)))
+            .unzip();
+        let at_most = Timespec::try_from(at_most).ok();
+        if poll(&mut polls, at_most.as_ref()).is_err() {
+            return Vec::new(); // A signal, which is for others.
+        }
+        let ready = places.into_iter().zip(polls);
+        let ready = ready.filter(|(_, poll)| !poll.revents().is_empty());
+        ready.map(|(i, _)| i).collect()
     }
 
     /// What each process tells; all are over afterwards. The first failure ends the wait for the others.
@@ -241,13 +248,7 @@ impl Processes {
                     GRACE.as_secs()
                 )));
             }
-            let mut polls = self.polls();
-            sys::poll(&mut polls, Some(left));
-            for (i, _) in polls
-                .iter()
-                .enumerate()
-                .filter(|(_, poll)| poll.revents != 0)
-            {
+            for i in self.reporting(left) {
                 let reader = self.0[i].1.as_mut().expect("polled because it is there");
                 match reader.read(&mut buffer) {
                     Ok(0) => {

@@ -1,8 +1,19 @@
 //! The system calls that the standard library does not have.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU32;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Resource, Signal, WaitOptions, getpid, getppid, getpriority_process, getrlimit,
+    kill_process, set_parent_process_death_signal, setpriority_process, setrlimit, waitpid,
+};
+use rustix::thread::{
+    NanosleepRelativeResult, clock_nanosleep_absolute, clock_nanosleep_relative, futex, set_name,
+};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use schedlab_trace::CpuSet;
 use schedlab_workload::SchedClass;
 
@@ -23,66 +34,51 @@ pub fn nr_cpus() -> usize {
 }
 
 /// A clock in ns.
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is writable for the call.
-    let result = unsafe { libc::clock_gettime(clock, &mut time) };
-    assert_eq!(result, 0, "clocks that Linux always has");
+fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// CLOCK_MONOTONIC in ns.
 pub fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
+    clock_ns(ClockId::Monotonic)
 }
 
 /// CPU time of the calling thread in ns.
 pub fn thread_cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+    clock_ns(ClockId::ThreadCPUTime)
 }
 
-/// Sleeps until CLOCK_MONOTONIC reaches `ns`, or for `ns`.
-pub fn sleep_ns(ns: u64, absolute: bool) {
-    let request = libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-    };
-    let flags = if absolute { libc::TIMER_ABSTIME } else { 0 };
-    let mut left = request;
-    loop {
-        // SAFETY: both structures live through the call.
-        let result = unsafe {
-            let request = if absolute { request } else { left };
-            libc::clock_nanosleep(libc::CLOCK_MONOTONIC, flags, &request, &mut left)
-        };
-        if result != libc::EINTR {
-            return;
-        }
+fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
     }
 }
 
-/// sched_yield().
-pub fn sched_yield() {
-    // SAFETY: takes no arguments.
-    unsafe { libc::sched_yield() };
+/// Sleeps until CLOCK_MONOTONIC reaches `ns`.
+pub fn sleep_until(ns: u64) {
+    let until = timespec(ns);
+    while clock_nanosleep_absolute(ClockId::Monotonic, &until) == Err(Errno::INTR) {}
+}
+
+/// Sleeps for `ns` of CLOCK_MONOTONIC.
+pub fn sleep_for(ns: u64) {
+    let mut left = timespec(ns);
+    while let NanosleepRelativeResult::Interrupted(rest) =
+        clock_nanosleep_relative(ClockId::Monotonic, &left)
+    {
+        left = rest;
+    }
 }
 
 /// Nice level of the calling thread.
 pub fn set_nice(nice: i8) -> io::Result<()> {
-    // On Linux, who = 0 is the calling thread. -1 is a valid answer of getpriority, so errno decides.
-    // SAFETY: errno's address is valid in every thread; the calls take no pointers.
-    let current = unsafe {
-        *libc::__errno_location() = 0;
-        libc::getpriority(libc::PRIO_PROCESS, 0)
-    };
-    if current == i32::from(nice) {
-        return Ok(());
+    // On Linux, no process is the calling thread.
+    if getpriority_process(None) != Ok(nice.into()) {
+        setpriority_process(None, nice.into())?;
     }
-    // SAFETY: takes no pointers.
-    checked(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(nice)) }.into()).map(drop)
+    Ok(())
 }
 
 /// Scheduling class of the calling thread.
@@ -126,91 +122,30 @@ pub fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
 
 /// Raises the number of open files to what the system allows, and returns it.
 pub fn raise_open_files() -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is valid for both calls.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-            libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-        }
-    }
-    limit.rlim_cur
-}
-
-/// Sets the capacity of a pipe; the kernel rounds up to a power of two of pages.
-pub fn set_pipe_size(fd: i32, bytes: u32) -> io::Result<()> {
-    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    // SAFETY: takes no pointers.
-    checked(unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, bytes) }.into()).map(drop)
-}
-
-/// Sets a socket's buffer size (the kernel doubles it for its own bookkeeping).
-pub fn set_socket_buffer(fd: i32, option: libc::c_int, bytes: u32) -> io::Result<()> {
-    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    // SAFETY: `bytes` lives through the call and its size is told.
-    let result = unsafe {
-        libc::setsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            option,
-            (&raw const bytes).cast(),
-            std::mem::size_of_val(&bytes) as libc::socklen_t,
-        )
-    };
-    checked(result.into()).map(drop)
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where it is refused, the number stays what it was.
+    let _ = setrlimit(Resource::Nofile, limit);
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// Waits until somebody wakes those at `word`; returns at once if it is not `value`, and may do so at any time.
 pub fn futex_wait(word: &AtomicU32, value: u32) {
-    let no_timeout = std::ptr::null::<libc::timespec>();
-    // SAFETY: the word is valid for the call, there is no timeout.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT,
-            value,
-            no_timeout,
-        );
-    }
+    // Who waits looks at the word again, whatever ended the wait.
+    let _ = futex::wait(word, futex::Flags::empty(), value, None);
 }
 
 /// Wakes everybody who waits at `word`, in whatever process.
 pub fn futex_wake_all(word: &AtomicU32) {
-    // SAFETY: the word's address is all that is used of it.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAKE,
-            libc::c_int::MAX,
-        );
-    }
+    let all = i32::MAX as u32;
+    futex::wake(word, futex::Flags::empty(), all).expect("the word is one");
 }
 
 /// Waits until something can be read.
-pub fn wait_readable(fd: i32) {
-    let mut poll = libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one entry, which lives through the call. An interrupted wait is begun again.
-    while unsafe { libc::poll(&mut poll, 1, -1) } < 0 {}
-}
-
-/// Waits until one of `polls` has something, at most `timeout`; returns how many have.
-pub fn poll(polls: &mut [libc::pollfd], timeout: Option<std::time::Duration>) -> usize {
-    let millis = timeout.map_or(-1, |time| {
-        libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX)
-    });
-    // SAFETY: the entries live through the call and their number is told.
-    let ready = unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, millis) };
-    usize::try_from(ready).unwrap_or(0)
+pub fn wait_readable(file: impl AsFd) {
+    let mut polls = [PollFd::new(&file, PollFlags::IN)];
+    // An interrupted wait is begun again.
+    while poll(&mut polls, None).is_err() {}
 }
 
 /// Sets the loopback interface up, as a bare virtual machine may not have done.
@@ -235,17 +170,6 @@ pub fn raise_loopback() -> io::Result<()> {
     }
 }
 
-/// Asks the kernel to kill this process when its parent ends.
-pub fn die_with_parent(parent: i32) {
-    // SAFETY: takes no pointers. The parent may have ended before the request; then nobody waits for us.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if libc::getppid() != parent {
-            libc::_exit(1);
-        }
-    }
-}
-
 /// What a process tells by the name that a thread takes, so that whoever measures the workload in the kernel sees
 /// it at that very moment; `measure.h` of schedlab-kernel has the same names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -265,46 +189,47 @@ pub fn tell(what: Tell) {
         Tell::Begun => c"load:begun",
         Tell::Over => c"load:over",
     };
-    // SAFETY: the kernel copies the name, which ends with a zero.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    set_name(name).expect("a thread may have any name");
 }
 
 /// A child process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Child(libc::pid_t);
+pub struct Child(Pid);
 
 /// Forks; the child runs `body` and exits.
 pub fn fork(body: impl FnOnce()) -> io::Result<Child> {
+    let parent = getpid();
     // SAFETY: the child allocates and starts threads, which glibc keeps possible after a fork, and ends in
     // _exit, so nothing of the parent's (buffers, destructors) runs twice.
-    unsafe {
-        let parent = libc::getpid();
-        match libc::fork() {
-            -1 => Err(io::Error::last_os_error()),
-            0 => {
-                die_with_parent(parent);
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let asked = set_parent_process_death_signal(Some(Signal::KILL));
+            // It may have ended before we asked; then nobody waits for us.
+            if asked.is_ok() && getppid() == Some(parent) {
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-                libc::_exit(0)
             }
-            pid => Ok(Child(pid)),
+            // SAFETY: never returns.
+            unsafe { libc::_exit(0) }
         }
+        pid => Ok(Child(Pid::from_raw(pid).expect("a child has a number"))),
     }
 }
 
 impl Child {
     /// Kills it.
     pub fn kill(self) {
-        // SAFETY: a pid that we forked and have not waited for is still ours.
-        unsafe { libc::kill(self.0, libc::SIGKILL) };
+        // One that has ended is not reaped yet, so that the number is still its own.
+        let _ = kill_process(self.0, Signal::KILL);
     }
 
     /// Waits for its end.
     pub fn wait(self) {
-        let mut status = 0;
-        // SAFETY: `status` is writable. An interrupted wait is begun again.
-        while unsafe { libc::waitpid(self.0, &mut status, 0) } == -1
-            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-        {}
+        // An interrupted wait is begun again.
+        while matches!(
+            waitpid(Some(self.0), WaitOptions::empty()),
+            Err(Errno::INTR)
+        ) {}
     }
 }
 

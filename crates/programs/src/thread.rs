@@ -233,7 +233,7 @@ impl Process {
         }
         if settings.start > run.now() {
             let start_ns = run.board().start_ns.load(Relaxed);
-            sys::sleep_ns(start_ns + settings.start.ns(), true);
+            sys::sleep_until(start_ns + settings.start.ns());
         }
         let mut own = Own {
             reader: Reader::default(),
@@ -292,11 +292,11 @@ impl Process {
             Action::Compute(time) => run.speed.burn(time.ns(), || {
                 self.stop.load(Relaxed) || run.is_over(run.now())
             }),
-            Action::Yield => sys::sched_yield(),
-            Action::Sleep(time) => sys::sleep_ns(time.ns(), false),
+            Action::Yield => rustix::thread::sched_yield(),
+            Action::Sleep(time) => sys::sleep_for(time.ns()),
             Action::SleepUntil(until) => {
                 let start_ns = run.board().start_ns.load(Relaxed);
-                sys::sleep_ns(start_ns.saturating_add(until.ns()), true);
+                sys::sleep_until(start_ns.saturating_add(until.ns()));
             }
             Action::Write { to, bytes } => objects.write(to, bytes)?,
             Action::Read { from, limit } => {

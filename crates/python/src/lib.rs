@@ -2,6 +2,7 @@
 //! of it is in `python/schedlab`.
 //!
 //! Results cross the border as JSON, which Python reads fast enough: a run takes far longer.
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

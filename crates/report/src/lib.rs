@@ -2,6 +2,7 @@
 //!
 //! Everything is computed from the event stream (`schedlab_trace`), so one definition of a measure
 //! serves the simulator and the real kernel. Nothing here looks into the engine.
+#![forbid(unsafe_code)]
 
 pub mod catalogue;
 mod count;

@@ -1,5 +1,6 @@
 //! One simulated run from names to measures: puts workload, machine, policy, virtual kernel and report
 //! together. It parses no arguments and writes no files.
+#![forbid(unsafe_code)]
 
 mod baseline;
 pub mod batch;
@@ -14,4 +15,4 @@ pub use schedlab_abi::NR_CPUS_MAX;
 pub use policy::{OptionInfo, SchedulerError, SchedulerInfo, mute, options, schedulers};
 pub use run::{SimError, check, nr_cpus, run};
 pub use scheduler::Scheduler;
-pub use spec::{SimSpec, quote};
+pub use spec::SimSpec;

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use schedlab_machine::Layout;
+use schedlab_trace::shell_word;
 
 use crate::Scheduler;
 
@@ -62,13 +63,18 @@ impl SimSpec {
     pub fn replay_command(&self) -> String {
         let mut command = format!(
             "schedlab sim {} -s {}",
-            quote(&self.workload),
-            quote(&self.scheduler.to_string())
+            shell_word(&self.workload),
+            shell_word(&self.scheduler.to_string())
         );
         if let Some(cpus) = self.cpus {
             let _ = write!(command, " -c {cpus}");
         }
-        let _ = write!(command, " -m {} --seed {}", quote(&self.machine), self.seed);
+        let _ = write!(
+            command,
+            " -m {} --seed {}",
+            shell_word(&self.machine),
+            self.seed
+        );
         if let Some(layout) = self.task_layout {
             let _ = write!(command, " --task-layout {layout}");
         }
@@ -76,7 +82,7 @@ impl SimSpec {
             command.push_str(" --rt policy");
         }
         if self.kernel != Self::KERNEL {
-            let _ = write!(command, " --kernel {}", quote(&self.kernel));
+            let _ = write!(command, " --kernel {}", shell_word(&self.kernel));
         }
         if self.time_limit_s != Self::TIME_LIMIT_S {
             let _ = write!(command, " --time-limit {}", self.time_limit_s);
@@ -85,16 +91,6 @@ impl SimSpec {
             command.push_str(" --check");
         }
         command
-    }
-}
-
-/// A word as a shell reads it back.
-pub fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

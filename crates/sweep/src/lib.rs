@@ -3,6 +3,7 @@
 //! A sweep is a list of jobs that its definition alone determines. Jobs are spread over threads, over
 //! processes (shards) and over machines; whoever runs a job gets the same row, so the final files have
 //! the same bytes however often a sweep was interrupted. It decides nothing about what rows mean.
+#![forbid(unsafe_code)]
 
 mod definition;
 mod error;

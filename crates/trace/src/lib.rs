@@ -3,6 +3,7 @@
 //! Both worlds emit these events, the virtual kernel and the real one, so a
 //! measure or an invariant is written once and judges both. This crate knows
 //! nothing of how an event comes about.
+#![forbid(unsafe_code)]
 
 pub mod check;
 pub mod cpuset;
@@ -17,4 +18,4 @@ pub use event::{
 };
 pub use id::{CpuId, LockId, TaskId};
 pub use time::{Duration, Instant};
-pub use words::counted;
+pub use words::{counted, shell_word};

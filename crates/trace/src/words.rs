@@ -1,10 +1,20 @@
-//! Numbers in sentences.
+//! Numbers in sentences, and words in command lines.
 
 /// A number of things: `1 task`, `2 tasks`. The noun's plural ends in s.
 pub fn counted(n: impl Into<u64>, noun: &str) -> String {
     match n.into() {
         1 => format!("1 {noun}"),
         n => format!("{n} {noun}s"),
+    }
+}
+
+/// A word as a shell reads it back, in quotes where it needs them.
+pub fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
@@ -16,5 +26,25 @@ mod tests {
     fn one_is_singular() {
         let told = [0u32, 1, 2].map(|n| counted(n, "CPU"));
         assert_eq!(told, ["0 CPUs", "1 CPU", "2 CPUs"]);
+    }
+
+    #[test]
+    fn words_survive_the_shell() {
+        for word in [
+            "a:x=1,y=2",
+            "a b",
+            "it's",
+            "$HOME `x` \"q\"",
+            "",
+            "*\n?",
+            "~",
+        ] {
+            let output = std::process::Command::new("/bin/sh")
+                .args(["-c", &format!("printf %s {}", shell_word(word))])
+                .output()
+                .unwrap();
+            assert_eq!(output.stdout, word.as_bytes());
+        }
+        assert_eq!(shell_word("chat:rooms=2"), "chat:rooms=2");
     }
 }

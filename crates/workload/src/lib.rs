@@ -7,6 +7,7 @@
 //! scenario's seed.
 //!
 //! [`list`] tells which workloads there are and what they take; a new one is a file in `models/`.
+#![forbid(unsafe_code)]
 
 pub mod action;
 mod builder;

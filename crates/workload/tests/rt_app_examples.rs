@@ -4,10 +4,6 @@ use std::path::{Path, PathBuf};
 
 use schedlab_workload::Workload;
 
-#[path = "../../abi/tests/common/linux_source.rs"]
-#[expect(dead_code, reason = "only how skipped tests are told is needed here")]
-mod linux_source;
-
 /// The fragments for merge.py are in the grammar of rt-app before 2014 (`exec`, `lock_order`) or have no
 /// tasks; rt-app refuses each of them, so what counts is that we do too, with the place.
 const REFUSED_BY_RT_APP: [(&str, &str); 6] = [
@@ -35,7 +31,7 @@ fn json_files(folder: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn every_example_that_rt_app_reads_loads() {
     let Some(folder) = std::env::var_os("RT_APP_EXAMPLES") else {
-        linux_source::skipped(
+        schedlab_testing::skipped(
             "the examples of rt-app: set RT_APP_EXAMPLES to doc/examples of an rt-app checkout",
         );
         return;

@@ -10,7 +10,7 @@ pub fn find(test: &str) -> Option<PathBuf> {
     static TREE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let tree = TREE.get_or_init(search).clone();
     if tree.is_none() {
-        skipped(&format!(
+        schedlab_testing::skipped(&format!(
             "{test}: no kernel source here; run tools/fetch-linux-source, or set SCHEDLAB_LINUX_SOURCE to a tree of Linux 7.2"
         ));
     }
@@ -60,18 +60,4 @@ fn unpacked(archive: &Path) -> PathBuf {
         archive.display()
     );
     to
-}
-
-/// Tells `make test` what could not be tested here.
-pub fn skipped(what: &str) {
-    println!("not tested: {what}");
-    if let Some(file) = std::env::var_os("SCHEDLAB_SKIPPED") {
-        use std::io::Write as _;
-        let file = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(file);
-        let written = file.and_then(|mut file| writeln!(file, "{what}"));
-        written.expect("the file of skipped tests can be written");
-    }
 }

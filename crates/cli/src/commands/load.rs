@@ -75,14 +75,17 @@ fn here(args: &LoadArgs) -> RunResult {
 }
 
 fn replay(args: &LoadArgs) -> String {
-    let mut replay = format!("schedlab load {}", schedlab_sim::quote(&args.workload));
+    let mut replay = format!(
+        "schedlab load {}",
+        schedlab_trace::shell_word(&args.workload)
+    );
     if args.original {
         replay += " --original";
     }
     if let Some(source) = &args.source {
         replay += &format!(
             " --source {}",
-            schedlab_sim::quote(&source.to_string_lossy())
+            schedlab_trace::shell_word(&source.to_string_lossy())
         );
     }
     if let Some(scale) = args.scale {

@@ -10,7 +10,8 @@ use schedlab_experiments::{self as experiments, Elsewhere, Experiment, Planned};
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use schedlab_report::published;
-use schedlab_sim::{SimSpec, batch, quote};
+use schedlab_sim::{SimSpec, batch};
+use schedlab_trace::shell_word;
 
 use super::{
     Emulated, Job, Status, deliver, is_stdout, json_output, one_file_each, print, real, sim, width,
@@ -163,9 +164,9 @@ impl Real {
         Ok(format!(
             "schedlab run --vm -c {} -s {} --seed {} {}",
             simulated.cpus,
-            quote(&spec.scheduler.to_string()),
+            shell_word(&spec.scheduler.to_string()),
             spec.seed,
-            quote(&spec.workload)
+            shell_word(&spec.workload)
         ))
     }
 

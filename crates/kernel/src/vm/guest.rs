@@ -3,12 +3,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{Kernel, Tools};
 use crate::error::{At as _, Result};
+use crate::kernel_log;
 
 /// Environment that a command in the guest inherits. The rest of the host's has no meaning there.
 const INHERITED: &[&str] = &[
@@ -59,6 +59,7 @@ fn init_script(share: &Path, kernel: &Kernel, tools: &Tools, writable: &[PathBuf
     let config = quote(&kernel.config);
     let modprobe = quote(&tools.modprobe);
     let base = quote(kernel.modules_base());
+    let collected = kernel_log::COLLECTED;
     // virtme-ng mounts /proc, /sys with its file systems, /dev and the share. The root is the
     // host's, read-only.
     format!(
@@ -96,7 +97,7 @@ lines=$(wc -l <$top/before 2>/dev/null || echo 0)
 : >"$share/booted"
 chroot $root /bin/sh "$share/command" >"$share/stdout" 2>"$share/stderr" </dev/null
 code=$?
-dmesg 2>/dev/null | tail -n "+$((lines + 1))" | grep -E 'WARNING:|BUG:|Oops|INFO: task|rcu_.*stall|soft lockup|sched_ext:' >"$share/kernel-log"
+dmesg 2>/dev/null | tail -n "+$((lines + 1))" | grep -E '{collected}' >"$share/kernel-log"
 echo $code >"$share/code.new"
 sync
 mv "$share/code.new" "$share/code"
@@ -141,24 +142,7 @@ fn write(share: &Path, name: &str, text: &str) -> Result<()> {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).at(&path)
 }
 
-/// A word for a shell, whatever is in it (but what is no UTF-8 is replaced).
+/// A word for a shell (what is no UTF-8 is replaced).
 pub fn quote(word: impl AsRef<OsStr>) -> String {
-    let text = String::from_utf8_lossy(word.as_ref().as_bytes());
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_survive_the_shell() {
-        for word in ["a b", "it's", "$HOME `x` \"q\"", "", "*\n?"] {
-            let output = std::process::Command::new("/bin/sh")
-                .args(["-c", &format!("printf %s {}", quote(word))])
-                .output()
-                .unwrap();
-            assert_eq!(output.stdout, word.as_bytes());
-        }
-    }
+    schedlab_trace::shell_word(&word.as_ref().to_string_lossy())
 }

@@ -302,24 +302,6 @@ pub fn inside() -> bool {
     std::env::var_os(guest::INSIDE).is_some()
 }
 
-/// A word as one writes it in a shell.
-pub fn quote_if_needed(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        guest::quote(word)
-    }
-}
-
-/// Runs a command in a virtual machine, as [`Vm::output`].
-///
-/// # Errors
-/// As [`Vm::output`].
-pub fn run_in_vm(vm: &Vm, command: &[OsString], notes: Notes<'_>) -> Result<Output> {
-    vm.output(command, notes)
-}
-
 /// Follows a file that the guest writes.
 struct Tail {
     path: PathBuf,

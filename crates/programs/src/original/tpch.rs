@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn answers_are_those_of_the_rows() {
         if find("tpchgen-cli").is_none() || python().is_err() {
-            crate::original::skip(&format!("TPC-H on DuckDB: {REMEDY}"));
+            schedlab_testing::skipped(&format!("original programs: TPC-H on DuckDB: {REMEDY}"));
             return;
         }
         let folder = Folder::create("tpch-test").unwrap();

@@ -22,7 +22,6 @@ use crate::commands::sim::seed_of;
 use crate::commands::{
     Status, cannot_write, deliver, json_output, one_file_each, print, trace_in_file, width,
 };
-use crate::cpus;
 use crate::output::Output;
 use crate::progress::Progress;
 
@@ -62,7 +61,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         ("--trace", args.trace.as_deref()),
     ])?;
     if args.vm && !vm::inside() {
-        return again_in_vm(args);
+        return again_in_vm(args, schedulers.len());
     }
     let experiment = Experiment {
         schedulers,
@@ -153,12 +152,10 @@ pub fn sweep_in_vm(
 ) -> anyhow::Result<Status> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot write {}", folder.display()))?;
-    let default = Vm::default();
     let machine = Vm {
-        cpus: cpus.unwrap_or(default.cpus),
         timeout: Duration::from_secs(time_limit_s.saturating_add(60).saturating_mul(runs)),
         writable: vec![folder.to_owned()],
-        ..default
+        ..machine(cpus)
     };
     let program = std::env::current_exe().context("cannot find this program's file")?;
     let command: Vec<OsString> = std::iter::once(program.into_os_string())
@@ -195,10 +192,9 @@ fn complain(run: &Run) {
 }
 
 /// The same command line in a virtual machine: there it finds itself inside and runs.
-fn again_in_vm(args: &RunArgs) -> anyhow::Result<Status> {
-    let schedulers = (args.schedulers.split(',').count() as u64).max(1);
-    let runs = u64::from(args.warmup) + u64::from(args.repeat) * schedulers;
-    let mut machine = machine(args.cpus.as_deref())?;
+fn again_in_vm(args: &RunArgs, nr_schedulers: usize) -> anyhow::Result<Status> {
+    let runs = u64::from(args.warmup) + u64::from(args.repeat) * nr_schedulers as u64;
+    let mut machine = machine(args.cpus);
     machine.timeout = Duration::from_secs((args.time_limit + 60).saturating_mul(runs));
     let json = args.json.as_deref().filter(|path| path.as_os_str() != "-");
     for path in json.into_iter().chain(args.trace.as_deref()) {
@@ -220,19 +216,15 @@ fn again_in_vm(args: &RunArgs) -> anyhow::Result<Status> {
 
 pub fn vm(args: &VmArgs) -> anyhow::Result<Status> {
     let command: Vec<OsString> = args.command.iter().map(OsString::from).collect();
-    forward(&machine(Some(&args.cpus))?, &command)
+    forward(&machine(Some(args.cpus)), &command)
 }
 
-fn machine(cpus: Option<&str>) -> anyhow::Result<Vm> {
+fn machine(cpus: Option<u32>) -> Vm {
     let default = Vm::default();
-    let cpus = match cpus {
-        None => default.cpus,
-        Some(text) => match cpus::parse(text).map_err(|error| anyhow!("-c: {error}"))?[..] {
-            [one] => u32::try_from(one)?,
-            _ => bail!("-c {text}: a virtual machine has one number of CPUs"),
-        },
-    };
-    Ok(Vm { cpus, ..default })
+    Vm {
+        cpus: cpus.unwrap_or(default.cpus),
+        ..default
+    }
 }
 
 /// Runs a command in a virtual machine; its output and exit code become ours.
