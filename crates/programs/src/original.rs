@@ -182,7 +182,7 @@ pub fn missing() -> Vec<(&'static str, &'static str)> {
 /// If the workload has no such program, the program lacks an option that was given, is not installed, fails, does
 /// not end within `limit`, or tells no figure.
 pub fn run(text: &str, extra: Extra<'_>, limit: Duration) -> Result<Figure, ProgramError> {
-    let workload = Workload::parse(text, 1, nr_cpus())?;
+    let workload = Workload::parse(text, nr_cpus())?;
     let Some(original) = ORIGINALS.iter().find(|one| one.workload == workload.name) else {
         let known: Vec<&str> = ORIGINALS.iter().map(|one| one.workload).collect();
         return Err(refused(format!(
@@ -234,7 +234,7 @@ impl Original {
     fn refuse_others(&self, workload: &Workload) -> Result<(), ProgramError> {
         let model = list().iter().find(|model| model.name == self.workload);
         for param in model.expect("originals are of models").all_params() {
-            let plain = Workload::parse(self.workload, 1, nr_cpus())?.params;
+            let plain = Workload::parse(self.workload, nr_cpus())?.params;
             let of = |params: &[(String, String)]| {
                 let found = params.iter().find(|(name, _)| name == param.name);
                 found.map(|(_, value)| value.clone())
@@ -656,7 +656,7 @@ mod tests {
         assert!(refused.to_string().contains("takes no --source"));
         assert!(told("hackbench:nice=5").contains("has no option for `nice`"));
         // What is given with its default is no wish.
-        let workload = Workload::parse("hackbench:fds=20,groups=1", 1, 2).unwrap();
+        let workload = Workload::parse("hackbench:fds=20,groups=1", 2).unwrap();
         let hackbench = ORIGINALS.iter().find(|one| one.workload == "hackbench");
         assert!(hackbench.unwrap().refuse_others(&workload).is_ok());
     }

@@ -116,7 +116,7 @@ mod tests {
         }
         let folder = Folder::create("tpch-test").unwrap();
         let data = folder.0.join("data");
-        let workload = Workload::parse("tpch:streams=2,degree=1", 1, 2).unwrap();
+        let workload = Workload::parse("tpch:streams=2,degree=1", 2).unwrap();
         let given = Given {
             params: &workload.params,
             extra: Extra {

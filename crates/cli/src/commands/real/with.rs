@@ -44,7 +44,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     let load = match &args.workload {
         Some(text) => {
             // A wrong workload is told before a scheduler is loaded.
-            schedlab_workload::Workload::parse(text, args.seed, schedlab_programs::nr_cpus())?;
+            schedlab_workload::Workload::parse(text, schedlab_programs::nr_cpus())?;
             Load::Workload {
                 text: text.clone(),
                 program: std::env::current_exe().context("cannot find this program's file")?,
