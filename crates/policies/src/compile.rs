@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use schedlab_abi::{Object, compiler};
 
@@ -22,27 +22,6 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
-
-/// A folder of our own that goes when it is done with.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> std::io::Result<Folder> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("schedlab-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        use std::os::unix::fs::DirBuilderExt as _;
-        fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Compiles a `.bpf.c` file for the virtual kernel with `SCHEDLAB_CC` or `cc`.
 ///
@@ -83,24 +62,30 @@ pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
             index + 1
         )));
     }
-    let folder = Folder::new().map_err(io)?;
+    // Nobody else may put headers there.
+    let folder = tempfile::Builder::new()
+        .prefix("schedlab-")
+        .permissions(fs::Permissions::from_mode(0o700))
+        .tempdir()
+        .map_err(io)?;
+    let headers = folder.path();
     for (header, text) in crate::headers() {
-        let target = folder.0.join(header);
+        let target = headers.join(header);
         fs::create_dir_all(target.parent().expect("a header is in a folder")).map_err(io)?;
         fs::write(target, text).map_err(io)?;
     }
     let full = path.canonicalize().map_err(io)?;
     let parent = full.parent().expect("a file is in a folder");
     let file = PathBuf::from(full.file_name().expect("a file has a name"));
-    let output = folder.0.join("policy.so");
+    let output = headers.join("policy.so");
     let job = compiler::Job {
         compiler: cc,
         folder: parent,
         source: &file,
-        include: &[folder.0.join("native"), folder.0.clone()],
+        include: &[headers.join("native"), headers.to_owned()],
         output: &output,
     };
-    compiler::run(&job).map_err(|text| explain(&text, path, &folder.0))?;
+    compiler::run(&job).map_err(|text| explain(&text, path, headers))?;
     let elf = fs::read(&output).map_err(io)?;
     let name = file.to_string_lossy();
     let name = name.strip_suffix(".bpf.c").unwrap_or(&name);

@@ -206,3 +206,21 @@ fn a_file_that_is_not_c_is_told() {
         "{error}"
     );
 }
+
+/// What a killed process left behind whose number another one has now.
+#[test]
+fn folders_that_were_left_are_in_nobodys_way() {
+    let left: Vec<PathBuf> = (0..50)
+        .map(|n| std::env::temp_dir().join(format!("schedlab-{}-{n}", std::process::id())))
+        .collect();
+    for folder in &left {
+        let _ = std::fs::create_dir(folder);
+    }
+    let enqueue = "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{\n}\n";
+    let source = Source::new("left", &format!("{enqueue}{OPS}"));
+    let compiled = compile_with(&source.path(), "cc");
+    for folder in &left {
+        let _ = std::fs::remove_dir(folder);
+    }
+    assert!(compiled.is_ok(), "{compiled:?}");
+}
