@@ -23,6 +23,33 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
+/// A compiled policy, and what it was made of.
+pub(crate) struct Compiled {
+    /// The policy.
+    pub(crate) object: Arc<Object>,
+    /// Its source and all headers but the system's and those that come with the program.
+    files: Vec<PathBuf>,
+    /// Check sum of their contents, the same wherever they lie and whatever compiles them.
+    pub(crate) sum: u32,
+}
+
+impl Compiled {
+    /// Whether its files are still what it was made of.
+    pub(crate) fn is_current(&self) -> bool {
+        sum(&self.files).is_ok_and(|sum| sum == self.sum)
+    }
+}
+
+fn sum(files: &[PathBuf]) -> std::io::Result<u32> {
+    let mut sum = crc32fast::Hasher::new();
+    for file in files {
+        sum.update(&fs::read(file)?);
+        // What moves from one file to the next is a change, too.
+        sum.update(&[0]);
+    }
+    Ok(sum.finalize())
+}
+
 /// Compiles a `.bpf.c` file for the virtual kernel with `SCHEDLAB_CC` or `cc`.
 ///
 /// # Errors
@@ -36,6 +63,11 @@ pub fn compile(path: &Path) -> Result<Arc<Object>, Diagnostics> {
 /// # Errors
 /// As [`compile`].
 pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
+    Ok(compiled(path, cc)?.object)
+}
+
+/// The same, with what it was made of.
+pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
     let one = |line: String| Diagnostics { lines: vec![line] };
     let io = |error: std::io::Error| one(format!("{}: {error}", path.display()));
     let is_c = path.extension().is_some_and(|ending| ending == "c");
@@ -89,12 +121,32 @@ pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
     let elf = fs::read(&output).map_err(io)?;
     let name = file.to_string_lossy();
     let name = name.strip_suffix(".bpf.c").unwrap_or(&name);
-    Object::from_elf(name, &source, elf).map_err(|error| {
+    let object = Object::from_elf(name, &source, elf).map_err(|error| {
         // The file says more than its name.
         let text = error.to_string();
         let what = text.strip_prefix(&format!("{name}: ")).unwrap_or(&text);
         one(format!("{}: {what}", path.display()))
-    })
+    })?;
+    let rule = fs::read_to_string(output.with_extension("d")).map_err(io)?;
+    let files: Vec<PathBuf> = prerequisites(&rule)
+        .iter()
+        .map(|file| parent.join(file))
+        .filter(|file| !file.starts_with(headers))
+        .collect();
+    let sum = sum(&files).map_err(io)?;
+    Ok(Compiled { object, files, sum })
+}
+
+/// The files behind the colon of a rule of make, as compilers write them.
+fn prerequisites(rule: &str) -> Vec<String> {
+    let rule = rule.replace("\\\n", " ");
+    let files = rule.split_once(": ").map_or("", |(_, files)| files);
+    // A blank that does not separate has a backslash before it.
+    let files = files.replace("\\ ", "\0").replace("$$", "$");
+    files
+        .split_whitespace()
+        .map(|file| file.replace('\0', " ").replace("\\#", "#"))
+        .collect()
 }
 
 /// More complaints than this tell nobody more.
@@ -216,6 +268,12 @@ mod tests {
             lines(clang),
             ["a/b.bpf.c:12: scx_bpf_foo() is not in the virtual kernel"]
         );
+    }
+
+    #[test]
+    fn rules_of_make_are_read() {
+        let rule = "/tmp/x/p.so: a\\ b.bpf.c \\\n  ../c\\#.h /d/$$e.h\n";
+        assert_eq!(prerequisites(rule), ["a b.bpf.c", "../c#.h", "/d/$e.h"]);
     }
 
     #[test]

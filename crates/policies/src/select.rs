@@ -6,11 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use schedlab_abi::{KernelVersion, LoadError, NativePolicy, Object, OptionError, Settings};
+use schedlab_abi::{
+    KernelVersion, LoadError, NativePolicy, Object, OptionError, Settings, compiler,
+};
 use schedlab_machine::Machine;
 
 use crate::PolicyDoc;
-use crate::compile::{Diagnostics, compile};
+use crate::compile::{self, Compiled, Diagnostics};
 
 /// A scheduler with its options, ready to be loaded as often as one likes.
 #[derive(Clone, Debug)]
@@ -92,23 +94,36 @@ pub fn doc(name: &str) -> Result<PolicyDoc, SelectError> {
     Ok(PolicyDoc::parse(&source))
 }
 
-/// A policy's text, and what it was compiled to.
-type Compiled = (Vec<u8>, Arc<Object>);
-
-/// Compiles the policy at a path, once as long as its text stays the same, however often it is asked for
-/// with whatever options.
-fn compiled(path: &Path) -> Result<Arc<Object>, Diagnostics> {
+/// Compiles the policy at a path, once as long as its source and headers stay the same, however often it is asked
+/// for with whatever options.
+fn compiled(path: &Path) -> Result<(Arc<Object>, u32), Diagnostics> {
     static COMPILED: Mutex<BTreeMap<PathBuf, Compiled>> = Mutex::new(BTreeMap::new());
     // Whoever else asks meanwhile waits: nearly always for the same, which would be compiled twice.
     let mut all = COMPILED.lock().expect("compiling does not panic");
-    // What cannot be read is told by whoever compiles it.
-    let text = fs::read(path).unwrap_or_default();
-    if let Some((_, object)) = all.get(path).filter(|(before, _)| *before == text) {
-        return Ok(Arc::clone(object));
+    if let Some(known) = all.get(path).filter(|known| known.is_current()) {
+        return Ok((Arc::clone(&known.object), known.sum));
     }
-    let object = compile(path)?;
-    all.insert(path.to_owned(), (text, Arc::clone(&object)));
-    Ok(object)
+    let compiled = compile::compiled(path, &compiler::default_compiler())?;
+    let answer = (Arc::clone(&compiled.object), compiled.sum);
+    all.insert(path.to_owned(), compiled);
+    Ok(answer)
+}
+
+/// Whether a scheduler is asked for by the path of its source.
+fn is_path(name: &str) -> bool {
+    name.ends_with(".c") || name.contains('/')
+}
+
+/// The check sum of a policy's source and of the headers that it includes; `None` of one that comes with the
+/// program.
+///
+/// # Errors
+/// If it does not compile.
+pub fn sum(name: &str) -> Result<Option<u32>, SelectError> {
+    match is_path(name) {
+        true => Ok(Some(compiled(Path::new(name))?.1)),
+        false => Ok(None),
+    }
 }
 
 /// Finds or compiles the scheduler that `text` names and reads its options.
@@ -126,8 +141,8 @@ pub fn select(text: &str) -> Result<Selection, SelectError> {
         Some((policy, options)) => (*policy, options.as_str()),
         None => (name, options),
     };
-    let object = if name.ends_with(".c") || name.contains('/') {
-        compiled(Path::new(name))?
+    let object = if is_path(name) {
+        compiled(Path::new(name))?.0
     } else {
         match crate::find(name) {
             Some(file) => file.object(),

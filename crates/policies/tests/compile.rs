@@ -224,3 +224,34 @@ fn folders_that_were_left_are_in_nobodys_way() {
     }
     assert!(compiled.is_ok(), "{compiled:?}");
 }
+
+/// In a process that lives on, as an interpreter does.
+#[test]
+fn who_edits_a_header_gets_another_policy() {
+    let body = format!(
+        "#include \"my depth.h\"\nconst volatile u32 depth = DEPTH;\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\tscx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, depth, enq_flags);\n}}\n{OPS}"
+    );
+    let source = Source::new("header", &body);
+    let path = source.path();
+    let name = path.to_str().unwrap();
+    let put = |depth: u32| {
+        let text = format!("#define DEPTH {depth}\n");
+        std::fs::write(source.0.join("my depth.h"), text).unwrap();
+    };
+    let found = || {
+        let selection = schedlab_policies::select(name).unwrap();
+        let sum = schedlab_policies::sum(name).unwrap();
+        (selection.object.options()[0].default, sum)
+    };
+    put(4);
+    let first = found();
+    assert_eq!(first.0, 4);
+    assert_eq!(found(), first);
+    put(5);
+    let second = found();
+    assert_eq!(second.0, 5);
+    assert_ne!(first.1, second.1);
+    put(4);
+    assert_eq!(found(), first);
+    assert_eq!(schedlab_policies::sum("fifo").unwrap(), None);
+}
