@@ -188,7 +188,7 @@ impl Experiment {
         let mut result = RunResult {
             asked: self.load.to_string(),
             scheduler: scheduler.to_owned(),
-            machine: if vm::inside() { "vm" } else { "host" }.to_owned(),
+            machine: vm::place().to_owned(),
             cpus,
             seed,
             exit: outcome.exit,

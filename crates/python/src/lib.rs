@@ -98,7 +98,7 @@ impl PyDefinition {
             repeat,
             run,
             seed,
-            live: false,
+            live: None,
             each,
         })
         .map(PyDefinition)

@@ -3,6 +3,7 @@
 
 mod baseline;
 pub mod batch;
+mod files;
 mod policy;
 mod run;
 mod scheduler;
@@ -11,6 +12,7 @@ mod spec;
 /// No machine that is modelled has more CPUs.
 pub use schedlab_abi::NR_CPUS_MAX;
 
+pub use files::files;
 pub use policy::{OptionInfo, SchedulerError, SchedulerInfo, mute, options, schedulers};
 pub use run::{SimError, check, nr_cpus, run};
 pub use scheduler::Scheduler;

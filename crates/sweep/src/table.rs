@@ -466,7 +466,7 @@ mod tests {
             repeat: 1,
             run: SimSpec::new("", Scheduler::parse("feature"), "laptop"),
             seed: 1,
-            live: false,
+            live: None,
             each: false,
         })
         .unwrap()

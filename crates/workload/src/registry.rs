@@ -56,6 +56,11 @@ impl Model {
 }
 
 impl Workload {
+    /// The path of the rt-app file that `text` asks for, if it asks for one.
+    pub fn file(text: &str) -> Option<&str> {
+        rtapp::split(text).map(|(path, _)| path)
+    }
+
     /// The workload that `text` asks for: `name`, `name:option=value,option=value`, or with the path of an
     /// rt-app file (`*.json`) in place of the name.
     ///

@@ -5,10 +5,14 @@ mod jobs;
 #[cfg(feature = "kernel")]
 mod with;
 #[cfg(feature = "kernel")]
-pub use with::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm, vm, warm_up};
+pub use with::{
+    doctor, emulate, inside, is_inside, place, run, run_once, sweep_in_vm, vm, warm_up,
+};
 
 #[cfg(not(feature = "kernel"))]
-pub use without::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm, vm, warm_up};
+pub use without::{
+    doctor, emulate, inside, is_inside, place, run, run_once, sweep_in_vm, vm, warm_up,
+};
 
 #[cfg(not(feature = "kernel"))]
 mod without {
@@ -17,6 +21,7 @@ mod without {
     use anyhow::bail;
     use schedlab_report::RunResult;
     use schedlab_report::export::lines::fill;
+    use schedlab_sweep::Place;
 
     use crate::args::{EmulateArgs, RunArgs, VmArgs};
     use crate::commands::{Emulated, Job, Status, print, width};
@@ -42,6 +47,10 @@ mod without {
 
     pub fn is_inside() -> bool {
         false
+    }
+
+    pub fn place() -> anyhow::Result<Place> {
+        bail!("{REMEDY}")
     }
 
     pub fn sweep_in_vm(_: &Path, _: Option<u32>, _: u64, _: u64) -> anyhow::Result<Status> {

@@ -53,7 +53,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         repeat: args.repeat,
         run: like,
         seed: args.common.seed,
-        live: args.live,
+        live: args.live.then(real::place).transpose()?,
         each: args.each,
     })?;
     if args.vm && !real::is_inside() {

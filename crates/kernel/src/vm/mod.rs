@@ -302,6 +302,11 @@ pub fn inside() -> bool {
     std::env::var_os(guest::INSIDE).is_some()
 }
 
+/// Where this program runs, as results name it.
+pub fn place() -> &'static str {
+    if inside() { "vm" } else { "host" }
+}
+
 /// A word as one writes it in a shell.
 pub fn quote_if_needed(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);

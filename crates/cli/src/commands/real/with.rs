@@ -10,12 +10,14 @@ use anyhow::{Context as _, anyhow, bail};
 use schedlab_kernel::doctor::{self, Status as Found};
 use schedlab_kernel::experiment::{Experiment, Load, Run};
 use schedlab_kernel::run::DEFAULT;
+use schedlab_kernel::topology;
 use schedlab_kernel::vm::{self, Stream, Vm};
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
+use schedlab_sweep::Place;
 
 use crate::args::{RunArgs, VmArgs};
 use crate::commands::sim::seed_of;
@@ -108,6 +110,22 @@ pub fn is_inside() -> bool {
     vm::inside()
 }
 
+/// The machine that this program runs on, as results of real runs name it.
+pub fn place() -> anyhow::Result<Place> {
+    Ok(Place {
+        machine: vm::place().to_owned(),
+        kernel: release()?,
+        cpus: topology::online().len(),
+        cpu_model: topology::model(),
+    })
+}
+
+fn release() -> anyhow::Result<String> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .context("cannot read the kernel's release")?;
+    Ok(release.trim().to_owned())
+}
+
 /// One run of a workload under one scheduler of this kernel.
 pub fn run_once(
     workload: &str,
@@ -172,10 +190,9 @@ fn write_trace(output: Output, path: &Path, run: &Run) -> anyhow::Result<()> {
     if run.result.measures.get("lost_records").is_some() {
         eprintln!("schedlab: the trace has gaps: events came faster than they could be read");
     }
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
-        .context("cannot read the kernel's release")?;
+    let release = release()?;
     let cpus = schedlab_kernel::trace::nr_cpus(&run.events).max(run.result.cpus as usize);
-    let mut writer = PerfettoWriter::new(output, cpus, release.trim());
+    let mut writer = PerfettoWriter::new(output, cpus, &release);
     schedlab_kernel::trace::replay(&run.events, &mut writer);
     writer
         .finish()
