@@ -405,6 +405,10 @@ fn what_a_run_cannot_record_is_told_at_once() {
             "--json and --trace both write",
         ),
         (
+            "run --vm -s kernel,kernel cpu",
+            "-s: `kernel` is named twice",
+        ),
+        (
             "run --vm -s DIR/syntax.bpf.c cpu",
             "syntax.bpf.c:2: expected",
         ),

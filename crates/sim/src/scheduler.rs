@@ -38,7 +38,7 @@ impl Scheduler {
         }
     }
 
-    /// A list of schedulers. A part between commas that has a `=` and no `:` before it is a further option
+    /// A list of different schedulers. A part between commas that has a `=` and no `:` before it is a further option
     /// of the scheduler before: `a:x=1,y=2,b` is `a` with `x` and `y`, and `b`.
     ///
     /// # Errors
@@ -74,6 +74,14 @@ impl Scheduler {
                         "`{part}` is an option without a scheduler: write SCHEDULER:{part}"
                     ));
                 }
+            }
+        }
+        let spelled_out: Vec<Scheduler> = schedulers.iter().map(Self::spelled_out).collect();
+        for (index, scheduler) in schedulers.iter().enumerate() {
+            if spelled_out[..index].contains(&spelled_out[index]) {
+                return Err(format!(
+                    "`{scheduler}` is named twice; --repeat runs each several times"
+                ));
             }
         }
         Ok(schedulers)
@@ -137,8 +145,14 @@ mod tests {
             ("a,,b", "empty scheduler"),
             ("x=1", "write SCHEDULER:x=1"),
             ("a,x=1", "write a:x=1"),
+            // Results would be taken for repetitions of one.
+            ("kernel,a,kernel", "`kernel` is named twice"),
+            ("a:x=1,a:x=1", "`a:x=1` is named twice"),
+            ("cfs-like,feature:POINT", "` is named twice"),
         ] {
-            let error = Scheduler::parse_list(text).unwrap_err();
+            let point = Scheduler::parse("cfs-like").spelled_out().options;
+            let text = text.replace("POINT", &point);
+            let error = Scheduler::parse_list(&text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

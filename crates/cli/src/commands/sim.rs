@@ -18,11 +18,6 @@ use crate::progress::Progress;
 pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
     let schedulers =
         Scheduler::parse_list(&args.schedulers).map_err(|error| anyhow::anyhow!("-s: {error}"))?;
-    for (index, scheduler) in schedulers.iter().enumerate() {
-        if schedulers[..index].contains(scheduler) {
-            bail!("-s: `{scheduler}` is named twice; --repeat runs each several times");
-        }
-    }
     let cpus = match &args.cpus {
         None => vec![None],
         Some(text) => cpus::parse(text)
