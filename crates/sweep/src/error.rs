@@ -83,6 +83,12 @@ pub enum SweepError {
     /// A run cannot be begun.
     #[error(transparent)]
     Sim(#[from] SimError),
+    /// A row that no run of the sweep gives.
+    #[error("no row of this sweep: {why}; keep what its runs answer")]
+    Row {
+        /// What is wrong with it.
+        why: String,
+    },
     /// The folder holds another sweep.
     #[error("{path} holds another sweep, which differs in its {what}; choose another folder")]
     Other {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_sweep::{
-    Asked, BUILD, Definition, Options, Place, Row, Shard, Space, SweepError, read, run,
+    Asked, BUILD, Definition, Options, Place, Row, Shard, Space, SweepError, Work, read, run,
 };
 
 fn asked(workloads: &[&str], sample: u64, seed: u64) -> Asked {
@@ -418,4 +418,32 @@ fn another_build_does_not_go_on() {
         }
     }
     assert_eq!(read(folder.path()).unwrap().0, other);
+}
+
+#[test]
+fn rows_of_another_shape_are_refused_and_the_work_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let definition = small();
+    let mut work = Work::begin(&definition, folder.path(), Shard::WHOLE).unwrap();
+    let whole = definition.row(0).unwrap();
+    let jobs = definition.jobs();
+    let mut fewer = whole.clone();
+    fewer.choices.pop();
+    let mut more = whole.clone();
+    more.values.push(None);
+    let foreign = Row {
+        job: jobs,
+        ..whole.clone()
+    };
+    for (wrong, told) in [
+        (fewer, "job 0 has 8 choices of 9"),
+        (more, "and 26 values of 25"),
+        (foreign, &format!("it has job {jobs} of {jobs}")),
+    ] {
+        let error = work.keep(vec![whole.clone(), wrong]).unwrap_err();
+        assert!(error.to_string().contains(told), "{error}");
+        assert!(work.rows.is_empty());
+    }
+    work.keep(vec![whole]).unwrap();
+    assert_eq!(work.rows.len(), 1);
 }
