@@ -145,7 +145,11 @@ fn prerequisites(rule: &str) -> Vec<String> {
     let files = files.replace("\\ ", "\0").replace("$$", "$");
     files
         .split_whitespace()
-        .map(|file| file.replace('\0', " ").replace("\\#", "#"))
+        .map(|file| {
+            file.replace('\0', " ")
+                .replace("\\#", "#")
+                .replace("\\:", ":")
+        })
         .collect()
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use schedlab_policies::compile::compile_with;
+use schedlab_trace::Scheduler;
 
 /// A source in a folder of its own.
 struct Source(PathBuf);
@@ -61,8 +62,13 @@ fn a_policy_of_ones_own_loads_with_its_options() {
         let object = compile_with(&source.path(), cc).unwrap();
         assert_eq!(object.name(), "mine");
         assert_eq!(object.options()[0].doc.as_deref(), Some("how deep"));
-        let text = format!("{}:depth=9", source.path().display());
-        assert!(schedlab_policies::select(&text).is_ok());
+        // A folder may have in its name what separates options elsewhere.
+        let folder = source.0.join("od:d");
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("mine.bpf.c");
+        std::fs::copy(source.path(), &path).unwrap();
+        let text = format!("{}:depth=9", path.display());
+        assert!(schedlab_policies::select(&Scheduler::parse(&text)).is_ok());
     }
 }
 
@@ -233,14 +239,14 @@ fn who_edits_a_header_gets_another_policy() {
     );
     let source = Source::new("header", &body);
     let path = source.path();
-    let name = path.to_str().unwrap();
+    let scheduler = Scheduler::plain(path.to_str().unwrap());
     let put = |depth: u32| {
         let text = format!("#define DEPTH {depth}\n");
         std::fs::write(source.0.join("my depth.h"), text).unwrap();
     };
     let found = || {
-        let selection = schedlab_policies::select(name).unwrap();
-        let sum = schedlab_policies::sum(name).unwrap();
+        let selection = schedlab_policies::select(&scheduler).unwrap();
+        let sum = schedlab_policies::sum(&scheduler).unwrap();
         (selection.object.options()[0].default, sum)
     };
     put(4);
@@ -253,5 +259,8 @@ fn who_edits_a_header_gets_another_policy() {
     assert_ne!(first.1, second.1);
     put(4);
     assert_eq!(found(), first);
-    assert_eq!(schedlab_policies::sum("fifo").unwrap(), None);
+    assert_eq!(
+        schedlab_policies::sum(&Scheduler::plain("fifo")).unwrap(),
+        None
+    );
 }

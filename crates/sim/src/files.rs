@@ -26,9 +26,8 @@ pub fn files(spec: &SimSpec) -> Result<Vec<(String, String)>, SimError> {
     if let Some(text) = Machine::file(&spec.machine)? {
         add(&spec.machine, crc32fast::hash(text.as_bytes()));
     }
-    let scheduler = spec.scheduler.spelled_out();
-    if let Some(sum) = schedlab_policies::sum(&scheduler.name).map_err(SchedulerError::from)? {
-        add(&scheduler.name, sum);
+    if let Some(sum) = schedlab_policies::sum(&spec.scheduler).map_err(SchedulerError::from)? {
+        add(&spec.scheduler.name, sum);
     }
     Ok(files)
 }

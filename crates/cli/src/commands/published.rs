@@ -135,9 +135,9 @@ fn groups(
             continue;
         }
         // Options of one's own are what is to be simulated; otherwise it is what the study had.
-        let simulated = match scheduler.options.as_str() {
-            "" => Scheduler::parse(&meant.scheduler),
-            _ => scheduler.clone(),
+        let simulated = match scheduler.options.is_empty() {
+            true => Scheduler::parse(&meant.scheduler),
+            false => scheduler.clone(),
         };
         let same = |group: &&mut Group| {
             group.workload == meant.workload

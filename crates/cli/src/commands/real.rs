@@ -21,6 +21,7 @@ mod without {
     use anyhow::bail;
     use schedlab_report::RunResult;
     use schedlab_report::export::lines::fill;
+    use schedlab_sim::Scheduler;
     use schedlab_sweep::Place;
 
     use crate::args::{EmulateArgs, RunArgs, VmArgs};
@@ -57,7 +58,7 @@ mod without {
         bail!("{REMEDY}")
     }
 
-    pub fn run_once(_: &str, _: &str, _: u64, _: u64) -> anyhow::Result<RunResult> {
+    pub fn run_once(_: &str, _: &Scheduler, _: u64, _: u64) -> anyhow::Result<RunResult> {
         bail!("{REMEDY}")
     }
 

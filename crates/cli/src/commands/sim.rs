@@ -16,8 +16,8 @@ use crate::output::Output;
 use crate::progress::Progress;
 
 pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
-    let schedulers =
-        Scheduler::parse_list(&args.schedulers).map_err(|error| anyhow::anyhow!("-s: {error}"))?;
+    let schedulers = schedlab_sim::parse_schedulers(&args.schedulers)
+        .map_err(|error| anyhow::anyhow!("-s: {error}"))?;
     let cpus = match &args.cpus {
         None => vec![None],
         Some(text) => cpus::parse(text)

@@ -34,14 +34,14 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     if args.cpus.is_some() && !args.vm {
         bail!("-c sets the CPUs of a virtual machine: add --vm");
     }
-    let schedulers: Vec<String> = Scheduler::parse_list(&args.schedulers)
+    let schedulers: Vec<Scheduler> = schedlab_sim::parse_schedulers(&args.schedulers)
         .map_err(|error| anyhow!("-s: {error}"))?
         .iter()
-        .map(|scheduler| scheduler.spelled_out().to_string())
+        .map(schedlab_sim::spelled_out)
         .collect();
     // What is wrong with the command line is told before a machine is booted.
-    for text in &schedulers {
-        schedlab_kernel::run::Scheduler::parse(text).check()?;
+    for scheduler in &schedulers {
+        schedlab_kernel::run::check(scheduler)?;
     }
     let load = match &args.workload {
         Some(text) => {
@@ -64,7 +64,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         ("--trace", args.trace.as_deref()),
     ])?;
     if args.vm && !vm::inside() {
-        return again_in_vm(args);
+        return again_in_vm(args, schedulers.len());
     }
     let experiment = Experiment {
         schedulers,
@@ -129,7 +129,7 @@ fn release() -> anyhow::Result<String> {
 /// One run of a workload under one scheduler of this kernel.
 pub fn run_once(
     workload: &str,
-    scheduler: &str,
+    scheduler: &Scheduler,
     seed: u64,
     time_limit_s: u64,
 ) -> anyhow::Result<RunResult> {
@@ -140,17 +140,17 @@ pub fn run_once(
 
 /// A run of a workload that is not counted.
 pub fn warm_up(workload: &str, seed: u64, time_limit_s: u64) -> anyhow::Result<()> {
-    Ok(of_one_run(workload, DEFAULT, seed, time_limit_s)?.warm_up()?)
+    Ok(of_one_run(workload, &Scheduler::plain(DEFAULT), seed, time_limit_s)?.warm_up()?)
 }
 
 fn of_one_run(
     workload: &str,
-    scheduler: &str,
+    scheduler: &Scheduler,
     seed: u64,
     time_limit_s: u64,
 ) -> anyhow::Result<Experiment> {
     Ok(Experiment {
-        schedulers: vec![scheduler.to_owned()],
+        schedulers: vec![scheduler.clone()],
         load: Load::Workload {
             text: workload.to_owned(),
             program: std::env::current_exe().context("cannot find this program's file")?,
@@ -212,9 +212,8 @@ fn complain(run: &Run) {
 }
 
 /// The same command line in a virtual machine: there it finds itself inside and runs.
-fn again_in_vm(args: &RunArgs) -> anyhow::Result<Status> {
-    let schedulers = (args.schedulers.split(',').count() as u64).max(1);
-    let runs = u64::from(args.warmup) + u64::from(args.repeat) * schedulers;
+fn again_in_vm(args: &RunArgs, schedulers: usize) -> anyhow::Result<Status> {
+    let runs = u64::from(args.warmup) + u64::from(args.repeat) * schedulers as u64;
     let mut machine = machine(args.cpus.as_deref())?;
     machine.timeout = Duration::from_secs((args.time_limit + 60).saturating_mul(runs));
     let json = args.json.as_deref().filter(|path| path.as_os_str() != "-");

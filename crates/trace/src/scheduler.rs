@@ -1,5 +1,5 @@
 //! Schedulers as they are asked for: `name`, `name:option=value,option=value`, or the path of a `.bpf.c`
-//! file in place of the name.
+//! file in place of the name. Nobody else splits such a text.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use std::fmt;
 pub struct Scheduler {
     /// Name of a built-in scheduler, or the path of a policy's source.
     pub name: String,
-    /// `option=value,option=value`; empty for none.
-    pub options: String,
+    /// Options with their values.
+    pub options: Vec<(String, String)>,
 }
 
 impl Scheduler {
@@ -23,22 +23,42 @@ impl Scheduler {
         };
         Scheduler {
             name: name.to_owned(),
-            options: options.to_owned(),
+            options: Self::parse_options(options),
         }
     }
 
-    /// With the name of a point replaced by the policy and the options that it stands for.
-    pub fn spelled_out(&self) -> Scheduler {
-        match schedlab_policies::point(&self.name, &self.options) {
-            Some((name, options)) => Scheduler {
-                name: name.to_owned(),
-                options,
-            },
-            None => self.clone(),
+    /// One without options.
+    pub fn plain(name: impl Into<String>) -> Scheduler {
+        Scheduler {
+            name: name.into(),
+            options: Vec::new(),
         }
     }
 
-    /// A list of different schedulers. A part between commas that has a `=` and no `:` before it is a further option
+    /// Reads `option=value,…`. An option without a value is a switch that is turned on: its value is `true`.
+    pub fn parse_options(text: &str) -> Vec<(String, String)> {
+        text.split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(|part| {
+                let (key, value) = part.split_once('=').unwrap_or((part, "true"));
+                (key.trim().to_owned(), value.trim().to_owned())
+            })
+            .collect()
+    }
+
+    /// Writes what [`Scheduler::parse_options`] reads.
+    pub fn options_text(options: &[(String, String)]) -> String {
+        let parts = options.iter().map(|(key, value)| format!("{key}={value}"));
+        parts.collect::<Vec<_>>().join(",")
+    }
+
+    /// Whether it is the path of a policy's source, not a name.
+    pub fn is_path(&self) -> bool {
+        self.name.ends_with(".c") || self.name.contains('/')
+    }
+
+    /// A list of schedulers. A part between commas that has a `=` and no `:` before it is a further option
     /// of the scheduler before: `a:x=1,y=2,b` is `a` with `x` and `y`, and `b`.
     ///
     /// # Errors
@@ -60,8 +80,7 @@ impl Scheduler {
             }
             match schedulers.last_mut() {
                 Some(last) if !last.options.is_empty() => {
-                    last.options.push(',');
-                    last.options.push_str(part);
+                    last.options.extend(Self::parse_options(part));
                 }
                 Some(last) => {
                     return Err(format!(
@@ -76,14 +95,6 @@ impl Scheduler {
                 }
             }
         }
-        let spelled_out: Vec<Scheduler> = schedulers.iter().map(Self::spelled_out).collect();
-        for (index, scheduler) in schedulers.iter().enumerate() {
-            if spelled_out[..index].contains(&spelled_out[index]) {
-                return Err(format!(
-                    "`{scheduler}` is named twice; --repeat runs each several times"
-                ));
-            }
-        }
         Ok(schedulers)
     }
 }
@@ -94,7 +105,7 @@ impl fmt::Display for Scheduler {
         if options.is_empty() {
             write!(f, "{name}")
         } else {
-            write!(f, "{name}:{options}")
+            write!(f, "{name}:{}", Self::options_text(options))
         }
     }
 }
@@ -107,7 +118,10 @@ mod tests {
         let schedulers = Scheduler::parse_list(text).unwrap();
         schedulers
             .into_iter()
-            .map(|scheduler| (scheduler.name, scheduler.options))
+            .map(|scheduler| {
+                let options = Scheduler::options_text(&scheduler.options);
+                (scheduler.name, options)
+            })
             .collect()
     }
 
@@ -128,11 +142,12 @@ mod tests {
             ("a,b:x=1", &[("a", ""), ("b", "x=1")]),
             // A value may hold a `:`; a scheduler's first option comes after one.
             ("a:x=1,y=u:v,b", &[("a", "x=1,y=u:v"), ("b", "")]),
-            ("a:flag,b", &[("a", "flag"), ("b", "")]),
+            ("a:flag,b", &[("a", "flag=true"), ("b", "")]),
             ("./p.bpf.c:x=1,b", &[("./p.bpf.c", "x=1"), ("b", "")]),
             ("/od:d/p.bpf.c,b", &[("/od:d/p.bpf.c", ""), ("b", "")]),
+            ("/od:d/p.bpf.c:x=1", &[("/od:d/p.bpf.c", "x=1")]),
             ("a:file=/tmp/x,b", &[("a", "file=/tmp/x"), ("b", "")]),
-            ("a, b", &[("a", ""), ("b", "")]),
+            ("a: x = 1, b", &[("a", "x=1"), ("b", "")]),
         ] {
             assert_eq!(list(text), pairs(expected), "{text}");
         }
@@ -145,14 +160,8 @@ mod tests {
             ("a,,b", "empty scheduler"),
             ("x=1", "write SCHEDULER:x=1"),
             ("a,x=1", "write a:x=1"),
-            // Results would be taken for repetitions of one.
-            ("kernel,a,kernel", "`kernel` is named twice"),
-            ("a:x=1,a:x=1", "`a:x=1` is named twice"),
-            ("cfs-like,feature:POINT", "` is named twice"),
         ] {
-            let point = Scheduler::parse("cfs-like").spelled_out().options;
-            let text = text.replace("POINT", &point);
-            let error = Scheduler::parse_list(&text).unwrap_err();
+            let error = Scheduler::parse_list(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }
