@@ -62,6 +62,12 @@ def test_what_is_wrong_is_a_value_error() -> None:
         Sweep("cpu")
     with pytest.raises(ValueError, match="needs a workload"):
         Sweep([])
+    with pytest.raises(ValueError, match="kernel `5.0` is not simulated"):
+        schedlab.simulate("cpu", "fifo", kernel="5.0")
+    with pytest.raises(ValueError, match="write kernel or policy"):
+        Sweep(["cpu"], rt="nobody")
+    with pytest.raises(ValueError, match="from 1 to 1000000"):
+        Sweep(["cpu"], time_limit=0)
     with pytest.raises(IndexError, match="there is no job 1"):
         Sweep(["cpu:duration=1ms"], sample=1).rows([1])
 
@@ -73,6 +79,61 @@ def test_a_sweep_can_be_sent_elsewhere() -> None:
     assert other.to_json() == sweep.to_json()
     assert other.rows([4, 2]) == sweep.rows([4, 2])
     assert [row["job"] for row in sweep.rows([4, 2])] == [4, 2]
+
+
+def test_arguments_are_those_of_the_program(tmp_path: Path) -> None:
+    program(
+        "sweep", "cpu:duration=5ms", "--space", "feature", "--sample", "2", "--rt", "policy", "--kernel", "6.18",
+        "--time-limit", "7", "--check", "--out", str(tmp_path),
+    )  # fmt: skip
+    sweep = Sweep(["cpu:duration=5ms"], sample=2, rt="policy", kernel="6.18", time_limit=7, check=True)
+    assert sweep.to_json() == (tmp_path / "sweep.json").read_text()
+    replay = schedlab.simulate("cpu:duration=1ms", "fifo", rt="policy", kernel="6.18", time_limit=7, check=True)["replay"]
+    assert replay.endswith("--rt policy --kernel 6.18 --time-limit 7 --check")
+
+
+def test_an_interrupt_keeps_what_was_done(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sweep = Sweep([*WORKLOADS, "cpu:duration=100s"], **ASKED)
+    # The folder is begun before the first run, so that this process is interrupted in the middle of one.
+    interrupt = f"until [ -e '{out}/sweep.json' ]; do sleep 0.01; done; sleep 0.3; kill -INT {os.getpid()}"
+    with subprocess.Popen(["sh", "-c", interrupt]):
+        with pytest.raises(KeyboardInterrupt):
+            sweep.run(out)
+    with Folder(sweep, out) as folder:
+        assert 0 < folder.left() < len(sweep)
+    sweep.run(out)
+    assert len(files(out)) == 2
+
+
+def test_a_folder_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in ["file", "file/below"]:
+        with pytest.raises(OSError, match="cannot keep results"):
+            Sweep(["cpu:duration=1ms"], sample=1).run(tmp_path / path)
+
+
+def test_rows_that_are_not_the_sweeps_are_refused(tmp_path: Path) -> None:
+    sweep = Sweep(["cpu:duration=1ms"], sample=1)
+    with Folder(sweep, tmp_path) as folder:
+        rows = json.loads(sweep.results(folder.missing()))
+        wrong = [{**rows[0], "choices": rows[0]["choices"][1:]}]
+        with pytest.raises(ValueError, match="8 choices of 9"):
+            folder.keep(json.dumps(wrong))
+        folder.keep(json.dumps(rows))
+        folder.finish()
+
+
+def test_a_worker_of_another_build_or_file_refuses(tmp_path: Path) -> None:
+    task_set = tmp_path / "tasks.json"
+    task_set.write_text('{"tasks": {"a": {"loop": 3, "run": 1000}}}')
+    document = Sweep([str(task_set)], sample=1).to_json()
+    task_set.write_text('{"tasks": {"a": {"loop": 4, "run": 1000}}}')
+    with pytest.raises(ValueError, match="tasks.json, or what it includes, is not what"):
+        Sweep.from_json(document).results([0])
+    build = json.loads(document)["build"]
+    with pytest.raises(ValueError, match="another build"):
+        Sweep.from_json(document.replace(build, "crc32 x")).results([0])
 
 
 def test_here_it_is_the_programs(tmp_path: Path, wanted: dict[str, bytes]) -> None:

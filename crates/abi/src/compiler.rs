@@ -50,7 +50,8 @@ pub struct Job<'a> {
     pub source: &'a Path,
     /// Folders of headers, the native ones first.
     pub include: &'a [PathBuf],
-    /// The shared object to write.
+    /// The shared object to write. Beside it, ending in `.d`, appears what it was made of, as a rule of make:
+    /// the source and all headers but the system's.
     pub output: &'a Path,
 }
 
@@ -63,6 +64,10 @@ pub fn run(job: &Job<'_>) -> Result<(), String> {
     for folder in job.include {
         command.arg("-I").arg(folder);
     }
+    command
+        .arg("-MMD")
+        .arg("-MF")
+        .arg(job.output.with_extension("d"));
     command.arg("-o").arg(job.output).arg(job.source);
     let output = command.output().map_err(|error| {
         format!(

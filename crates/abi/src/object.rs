@@ -205,12 +205,12 @@ impl Object {
         &self.maps
     }
 
-    /// Reads `key=value,…` against the policy's options.
+    /// Reads values against the policy's options.
     ///
     /// # Errors
     /// If an option is unknown, given twice, or does not take the value.
-    pub fn settings(&self, text: &str) -> Result<Settings, OptionError> {
-        options::parse(&self.name, &self.options, text)
+    pub fn settings(&self, given: &[(String, String)]) -> Result<Settings, OptionError> {
+        options::read(&self.name, &self.options, given)
     }
 
     /// The whole file, debug information included.

@@ -56,7 +56,7 @@ impl PolicyOption {
     fn parse(&self, text: &str) -> Option<i128> {
         match &self.kind {
             OptionKind::Bool => match text {
-                "" | "true" | "yes" | "on" | "1" => Some(1),
+                "true" | "yes" | "on" | "1" => Some(1),
                 "false" | "no" | "off" | "0" => Some(0),
                 _ => None,
             },
@@ -147,34 +147,32 @@ fn choose(known: &[String]) -> String {
     }
 }
 
-/// Reads `key=value,…`; an empty text sets nothing.
-pub fn parse(policy: &str, options: &[PolicyOption], text: &str) -> Result<Settings, OptionError> {
+/// Reads the values that options are given.
+pub fn read(
+    policy: &str,
+    options: &[PolicyOption],
+    given: &[(String, String)],
+) -> Result<Settings, OptionError> {
     let mut values: Vec<(usize, i128)> = Vec::new();
-    for part in text
-        .split(',')
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-    {
-        let (key, value) = part.split_once('=').unwrap_or((part, ""));
-        let (key, value) = (key.trim(), value.trim());
-        let Some(index) = options.iter().position(|option| option.name == key) else {
+    for (key, value) in given {
+        let Some(index) = options.iter().position(|option| option.name == *key) else {
             return Err(OptionError::Unknown {
                 policy: policy.to_owned(),
-                option: key.to_owned(),
+                option: key.clone(),
                 known: options.iter().map(|option| option.name.clone()).collect(),
             });
         };
         if values.iter().any(|&(other, _)| other == index) {
             return Err(OptionError::Twice {
                 policy: policy.to_owned(),
-                option: key.to_owned(),
+                option: key.clone(),
             });
         }
         let Some(number) = options[index].parse(value) else {
             return Err(OptionError::Value {
                 policy: policy.to_owned(),
-                option: key.to_owned(),
-                value: value.to_owned(),
+                option: key.clone(),
+                value: value.clone(),
                 choices: options[index].kind.to_string(),
             });
         };
@@ -206,6 +204,8 @@ pub(crate) fn words(enumerators: &[(&str, i128)]) -> Vec<(String, i128)> {
 
 #[cfg(test)]
 mod tests {
+    use schedlab_trace::Scheduler;
+
     use super::*;
 
     fn option(name: &str, kind: OptionKind) -> PolicyOption {
@@ -239,9 +239,10 @@ mod tests {
             option("fifo", OptionKind::Bool),
             option("ties", OptionKind::Choice(vec![("list".into(), 7)])),
         ];
-        let settings = parse("p", &options, "slice_us=0x10, fifo, ties=list").unwrap();
+        let parse = |text| read("p", &options, &Scheduler::parse_options(text));
+        let settings = parse("slice_us=0x10, fifo, ties=list").unwrap();
         assert_eq!(settings.values, [(0, 16), (1, 1), (2, 7)]);
-        let error = |text| parse("p", &options, text).unwrap_err().to_string();
+        let error = |text| parse(text).unwrap_err().to_string();
         assert_eq!(
             error("slice_us=256"),
             "p: `256` is no value of `slice_us`: choose a whole number from 0 to 255"
@@ -255,6 +256,6 @@ mod tests {
             "p: `prev` is no value of `ties`: choose list"
         );
         assert_eq!(error("fifo,fifo=0"), "p: option `fifo` is given twice");
-        assert!(parse("p", &options, "").unwrap().is_empty());
+        assert!(parse("").unwrap().is_empty());
     }
 }

@@ -32,7 +32,7 @@ fn definition() -> Result<Definition, SweepError> {
         repeat: 1,
         run: SimSpec::new("", Scheduler::parse("feature"), "xeon-e5645-2x6x2"),
         seed: 1,
-        live: false,
+        live: None,
         each: false,
     })
 }

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -40,7 +39,7 @@ impl Journal {
             .with_context(|| format!("cannot read {name}"))?;
         // What a kill has left unfinished.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        let program = program()?;
+        let program = program();
         let mut lines = text[..whole].lines();
         match lines.next() {
             None => {
@@ -116,16 +115,12 @@ impl Journal {
 }
 
 /// A line that stands for this build of the program.
-fn program() -> anyhow::Result<String> {
-    let path = std::env::current_exe()?;
-    let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut hasher = DefaultHasher::new();
-    hasher.write(&bytes);
+fn program() -> String {
     let version = env!("CARGO_PKG_VERSION");
-    Ok(format!(
-        "{{\"schedlab\":\"{version}\",\"build\":\"{:016x}\"}}",
-        hasher.finish()
-    ))
+    format!(
+        "{{\"schedlab\":\"{version}\",\"build\":\"{}\"}}",
+        schedlab_sweep::BUILD
+    )
 }
 
 #[cfg(test)]
@@ -188,7 +183,7 @@ mod tests {
         let error = Journal::open(&path).err().unwrap().to_string();
         assert!(error.contains("another build"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "something\nelse\n");
-        std::fs::write(&path, format!("{}\n{{}}\n", program().unwrap())).unwrap();
+        std::fs::write(&path, format!("{}\n{{}}\n", program())).unwrap();
         let error = Journal::open(&path).err().unwrap().to_string();
         assert!(error.contains("j:2: no result"), "{error}");
     }

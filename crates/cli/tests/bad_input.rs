@@ -67,7 +67,12 @@ const CASES: &[(&str, i32, &[&str])] = &[
         &["dss", "threshold", "many"],
     ),
     ("sim cpu -s DIR/a,b.bpf.c", 2, &["/a: ", "`,`", "rename"]),
-    ("sim cpu -s DIR/a:b.bpf.c", 2, &["/a: ", "`:`", "rename"]),
+    (
+        "sim cpu -s DIR/a:b.bpf.c",
+        2,
+        &["/a:b.bpf.c: ", "No such file"],
+    ),
+    ("sim cpu -s DIR/a:b.c", 2, &["/a: ", "`:`", "rename"]),
     ("sim cpu -s ,", 2, &["-s", "empty"]),
     ("sim cpu -s kernel,x=1", 2, &["-s", "kernel:x=1"]),
     ("sim cpu -s kernel:x=1", 2, &["kernel", "option"]),
@@ -403,6 +408,10 @@ fn what_a_run_cannot_record_is_told_at_once() {
         (
             "run --vm -s fifo --json DIR/one --trace DIR/one cpu",
             "--json and --trace both write",
+        ),
+        (
+            "run --vm -s kernel,kernel cpu",
+            "-s: `kernel` is named twice",
         ),
         (
             "run --vm -s DIR/syntax.bpf.c cpu",

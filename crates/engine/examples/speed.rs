@@ -236,7 +236,7 @@ fn main() {
             eprintln!("{error}");
             std::process::exit(2);
         });
-    let mut workload = Workload::parse("cpu", 1, nr_cpus).expect("a built-in workload");
+    let mut workload = Workload::parse("cpu", nr_cpus).expect("a built-in workload");
     workload.duration = Some(Duration::from_ms(ms));
     workload.tasks = (0..nr_tasks)
         .map(|n| TaskSpec {

@@ -365,7 +365,7 @@ pub(crate) fn workload(objects: Vec<ObjectSpec>, tasks: Vec<TaskSpec>) -> Worklo
             higher_is_better: false,
             rule: ScoreRule::Makespan,
         },
-        ..Workload::parse("cpu", 1, 1).expect("a workload of that name")
+        ..Workload::parse("cpu", 1).expect("a workload of that name")
     }
 }
 

@@ -57,7 +57,7 @@ fn values(experiment: &Experiment, option: &str) -> Result<Option<Vec<f64>>, Str
             continue;
         }
         for workload in &runs.workloads {
-            let Ok(workload) = Workload::parse(workload, 1, 1) else {
+            let Ok(workload) = Workload::parse(workload, 1) else {
                 return Ok(None);
             };
             let mut params = workload.params.into_iter();

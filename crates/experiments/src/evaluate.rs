@@ -448,7 +448,7 @@ fn known_as(named: &[PublishedAs], result: &RunResult) -> Option<String> {
 /// Whether a run is of a published workload: every option has the same value, those in `but` apart.
 fn is_of(workload: &str, result: &RunResult, but: &[&str]) -> bool {
     // Parsed, so that 0 and 0us are the same, and an option at its default need not be named.
-    let Ok(theirs) = Workload::parse(workload, 1, result.cpus as usize) else {
+    let Ok(theirs) = Workload::parse(workload, result.cpus as usize) else {
         return false;
     };
     let count = |(name, _): &&(String, String)| !but.contains(&name.as_str());
@@ -610,7 +610,7 @@ heading = "scaling"
         let one = |planned: &Planned| {
             let spec = &planned.spec;
             let cpus = spec.cpus.unwrap();
-            let workload = Workload::parse(&spec.workload, 1, cpus).unwrap();
+            let workload = Workload::parse(&spec.workload, cpus).unwrap();
             let rooms: u64 = workload.params[0].1.parse().unwrap();
             let mut measures = Measures::default();
             let hold = 1_000 * cpus as u64 * spec.seed;
@@ -955,7 +955,7 @@ heading = "scaling"
     fn ended(planned: &Planned) -> RunResult {
         let spec = &planned.spec;
         let cpus = spec.cpus.unwrap_or(1);
-        let workload = Workload::parse(&spec.workload, 1, cpus).unwrap();
+        let workload = Workload::parse(&spec.workload, cpus).unwrap();
         RunResult {
             workload: workload.name,
             asked: spec.workload.clone(),

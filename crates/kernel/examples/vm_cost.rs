@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use schedlab_kernel::policy::POLICIES;
-use schedlab_kernel::run::Scheduler;
+use schedlab_kernel::run;
 use schedlab_kernel::scx::{self, State};
 use schedlab_kernel::vm::{self, Stream, Vm};
 use schedlab_report::stats;
+use schedlab_trace::Scheduler;
 
 /// What scheduling costs in a real kernel, counted in instructions
 #[derive(Parser)]
@@ -174,9 +175,7 @@ fn one(scheduler: &str, is_program: bool, arguments: &Arguments) -> Result<[Stri
     if is_program {
         peer = Some(Peer::load(scheduler)?);
     } else {
-        loaded = Scheduler::parse(scheduler)
-            .load()
-            .map_err(|error| error.to_string())?;
+        loaded = run::load(&Scheduler::parse(scheduler)).map_err(|error| error.to_string())?;
     }
     let (trips, messages) = (arguments.trips.to_string(), arguments.messages.to_string());
     let pipe = measured(&["pipe", "-l", &trips], arguments.repeat);

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use schedlab_report::{RunResult, Value};
-use schedlab_trace::shell_word;
+use schedlab_trace::{Scheduler, shell_word};
 
 use crate::error::{At as _, Error, Result};
 use crate::measure::Want;
-use crate::run::{self, DEFAULT, Job, Outcome, Scheduler};
+use crate::run::{self, DEFAULT, Job, Outcome};
 use crate::topology;
 use crate::trace::RawEvent;
 use crate::vm;
@@ -50,8 +50,8 @@ impl std::fmt::Display for Load {
 /// A comparison to be run.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// Schedulers, as they are asked for.
-    pub schedulers: Vec<String>,
+    /// Who schedules.
+    pub schedulers: Vec<Scheduler>,
     /// What they schedule.
     pub load: Load,
     /// Runs of each.
@@ -92,7 +92,7 @@ impl Experiment {
     fn warm_up_by(&self, run: Runner<'_>) -> Result<()> {
         let mut job = self.job(self.seed);
         job.want.events = false;
-        let outcome = run(&Scheduler::parse(DEFAULT), &job)?;
+        let outcome = run(&Scheduler::plain(DEFAULT), &job)?;
         match self.load {
             Load::Workload { .. } if outcome.code == Some(USAGE) => {
                 let said = String::from_utf8_lossy(&outcome.stderr);
@@ -112,35 +112,25 @@ impl Experiment {
     /// # Errors
     /// A scheduler is unknown or does not compile; or nothing can be run here, whatever the scheduler.
     pub fn run(&self, on_run: &mut dyn FnMut(&Run)) -> Result<Vec<RunResult>> {
-        let schedulers: Vec<Scheduler> = self
-            .schedulers
-            .iter()
-            .map(|text| Scheduler::parse(text))
-            .collect();
         // Compiled and found before the first run, not in the middle.
-        for scheduler in &schedulers {
-            scheduler.check()?;
+        for scheduler in &self.schedulers {
+            run::check(scheduler)?;
         }
-        self.run_by(&schedulers, &mut run::run, on_run)
+        self.run_by(&mut run::run, on_run)
     }
 
-    fn run_by(
-        &self,
-        schedulers: &[Scheduler],
-        run: Runner<'_>,
-        on_run: &mut dyn FnMut(&Run),
-    ) -> Result<Vec<RunResult>> {
+    fn run_by(&self, run: Runner<'_>, on_run: &mut dyn FnMut(&Run)) -> Result<Vec<RunResult>> {
         let mut results = Vec::new();
         for round in 0..self.repeat {
             let seed = self.seed.wrapping_add(round.into());
-            for turn in 0..schedulers.len() {
-                let index = (turn + round as usize) % schedulers.len();
-                let outcome = match run(&schedulers[index], &self.job(seed)) {
+            for turn in 0..self.schedulers.len() {
+                let scheduler = &self.schedulers[(turn + round as usize) % self.schedulers.len()];
+                let outcome = match run(scheduler, &self.job(seed)) {
                     // Nothing is lost, and the next one would fare no better.
                     Err(error) if results.is_empty() && !error.is_of_policy() => return Err(error),
                     outcome => outcome.unwrap_or_else(|error| Outcome::not_run(&error)),
                 };
-                let run = self.result(&self.schedulers[index], seed, outcome);
+                let run = self.result(&scheduler.to_string(), seed, outcome);
                 on_run(&run);
                 results.push(run.result);
             }
@@ -189,7 +179,7 @@ impl Experiment {
         let mut result = RunResult {
             asked: self.load.to_string(),
             scheduler: scheduler.to_owned(),
-            machine: if vm::inside() { "vm" } else { "host" }.to_owned(),
+            machine: vm::place().to_owned(),
             cpus,
             seed,
             exit: outcome.exit,
@@ -333,7 +323,10 @@ mod tests {
 
     fn experiment(schedulers: &[&str], repeat: u32, load: Load) -> Experiment {
         Experiment {
-            schedulers: schedulers.iter().map(|&name| name.to_owned()).collect(),
+            schedulers: schedulers
+                .iter()
+                .map(|text| Scheduler::parse(text))
+                .collect(),
             load,
             repeat,
             seed: 7,
@@ -364,10 +357,8 @@ mod tests {
 
     /// Runs of `experiment`, each as `(scheduler, seed, exit)`.
     fn carried_out(experiment: &Experiment, run: Runner<'_>) -> Result<Vec<(String, u64, String)>> {
-        let parsed = experiment.schedulers.iter().map(|s| Scheduler::parse(s));
-        let schedulers: Vec<_> = parsed.collect();
         let mut told = Vec::new();
-        let results = experiment.run_by(&schedulers, run, &mut |run| {
+        let results = experiment.run_by(run, &mut |run| {
             let result = &run.result;
             told.push((result.scheduler.clone(), result.seed, result.exit.clone()));
         })?;
@@ -436,12 +427,11 @@ mod tests {
         let document = br#"{"results":[{"workload":"chat","exit":"command_failed",
             "message":"only 1 of 9 tasks started within 20 s","measures":{}}]}"#;
         let mut told = Vec::new();
-        let schedulers = [Scheduler::parse("kernel"), Scheduler::parse("starver")];
         let mut run = |scheduler: &Scheduler, _: &Job| match scheduler.name.as_str() {
-            DEFAULT => Ok(outcome("command_failed", 2, b"")),
+            "kernel" => Ok(outcome("command_failed", 2, b"")),
             _ => Ok(outcome("command_failed", 1, document)),
         };
-        let results = experiment.run_by(&schedulers, &mut run, &mut |run| {
+        let results = experiment.run_by(&mut run, &mut |run| {
             told.push(run.result.exit.clone());
         });
         assert_eq!(told, ["command_failed", "command_failed"]);

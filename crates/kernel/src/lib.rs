@@ -18,7 +18,7 @@ pub mod policy;
 mod probes;
 pub mod run;
 pub mod scx;
-mod topology;
+pub mod topology;
 pub mod trace;
 pub mod vars;
 mod verdict;

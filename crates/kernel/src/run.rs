@@ -9,6 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use schedlab_report::{Measures, RunResult};
+use schedlab_trace::Scheduler;
 
 use crate::error::{At as _, Error, Result};
 use crate::group::Group;
@@ -27,62 +28,41 @@ const ALSO_DEFAULT: &str = "kernel";
 /// How often the policy is looked at, and events are fetched. The end of the program is noticed at once.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A scheduler as it is asked for: `dss`, `dss:lab_lock_kind=queued`, `./mine.bpf.c`, `default`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Scheduler {
-    /// A built-in policy's name, a path to a `.bpf.c` file, or [`DEFAULT`].
-    pub name: String,
-    /// Options and their values.
-    pub options: Vec<(String, String)>,
+/// Whether it is the kernel's own scheduler.
+fn is_default(scheduler: &Scheduler) -> bool {
+    [DEFAULT, ALSO_DEFAULT].contains(&scheduler.name.as_str())
 }
 
-impl Scheduler {
-    /// Parses `NAME[:key=value,…]`; an option without a value is a switch.
-    pub fn parse(text: &str) -> Scheduler {
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let options = rest
-            .split(',')
-            .map(str::trim)
-            .filter(|part| !part.is_empty())
-            .map(|part| {
-                let (key, value) = part.split_once('=').unwrap_or((part, ""));
-                (key.trim().to_owned(), value.trim().to_owned())
-            })
-            .collect();
-        Scheduler {
-            name: if name == ALSO_DEFAULT { DEFAULT } else { name }.to_owned(),
-            options,
-        }
+/// Finds or compiles a scheduler and looks at its options, without loading anything.
+///
+/// # Errors
+/// Unknown names, files that do not compile, wrong options.
+pub fn check(scheduler: &Scheduler) -> Result<()> {
+    let Scheduler { name, options } = scheduler;
+    if !is_default(scheduler) {
+        return load::check_options(&policy::resolve(name)?, options);
     }
-
-    /// Finds or compiles it and looks at its options, without loading anything.
-    ///
-    /// # Errors
-    /// Unknown names, files that do not compile, wrong options.
-    pub fn check(&self) -> Result<()> {
-        match (self.name.as_str(), self.options.first()) {
-            (DEFAULT, Some((option, _))) => Err(Error::Option {
-                policy: DEFAULT.to_owned(),
-                problem: format!("unknown option '{option}': the kernel's own scheduler has none"),
-            }),
-            (DEFAULT, None) => Ok(()),
-            _ => load::check_options(&policy::resolve(&self.name)?, &self.options),
-        }
+    match options.first() {
+        Some((option, _)) => Err(Error::Option {
+            policy: DEFAULT.to_owned(),
+            problem: format!("unknown option '{option}': the kernel's own scheduler has none"),
+        }),
+        None => Ok(()),
     }
+}
 
-    /// Loads it; `None` for the kernel's own.
-    ///
-    /// # Errors
-    /// As [`Loaded::load`]; also where the kernel's own is asked for while another one is loaded.
-    pub fn load(&self) -> Result<Option<Loaded>> {
-        if self.name != DEFAULT {
-            return Loaded::load(&policy::resolve(&self.name)?, &self.options).map(Some);
-        }
-        self.check()?;
-        match crate::scx::state() {
-            crate::scx::State::Loaded { name, .. } => Err(Error::AlreadyLoaded { name }),
-            _ => Ok(None),
-        }
+/// Loads a scheduler; `None` for the kernel's own.
+///
+/// # Errors
+/// As [`Loaded::load`]; also where the kernel's own is asked for while another one is loaded.
+pub fn load(scheduler: &Scheduler) -> Result<Option<Loaded>> {
+    if !is_default(scheduler) {
+        return Loaded::load(&policy::resolve(&scheduler.name)?, &scheduler.options).map(Some);
+    }
+    check(scheduler)?;
+    match crate::scx::state() {
+        crate::scx::State::Loaded { name, .. } => Err(Error::AlreadyLoaded { name }),
+        _ => Ok(None),
     }
 }
 
@@ -152,12 +132,12 @@ impl Outcome {
 /// early.
 pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
     find_program(&job.command)?;
-    if scheduler.name != DEFAULT {
+    if !is_default(scheduler) {
         // Before the measurement needs what such a kernel may lack, too.
         load::ready()?;
     }
     let measurement = attach(job)?;
-    let policy = match scheduler.load() {
+    let policy = match load(scheduler) {
         // The kernel took it and threw it out before the program began: a run like one that was
         // ended later, and what other runs have measured is kept.
         Err(Error::Ejected { exit, .. }) => return Ok(judge(End::Ejected, Some(*exit), &[], job)),
@@ -380,17 +360,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedulers_are_parsed() {
-        let plain = Scheduler::parse("fifo");
-        assert_eq!((plain.name.as_str(), plain.options.len()), ("fifo", 0));
-        assert_eq!(Scheduler::parse("kernel"), Scheduler::parse("default"));
-        let optioned = Scheduler::parse("./x.bpf.c:a=1,b = two,c");
-        assert_eq!(optioned.name, "./x.bpf.c");
-        let expected = [("a", "1"), ("b", "two"), ("c", "")];
-        assert_eq!(
-            optioned.options,
-            expected.map(|(k, v)| (k.to_owned(), v.to_owned()))
-        );
+    fn the_kernels_own_has_two_names_and_no_options() {
+        for name in ["default", "kernel"] {
+            assert!(check(&Scheduler::plain(name)).is_ok());
+            let error = check(&Scheduler::parse(&format!("{name}:a=1"))).unwrap_err();
+            assert!(error.to_string().contains("unknown option 'a'"), "{error}");
+        }
+        let error = check(&Scheduler::parse("/od:d/x.bpf.c:a=1")).unwrap_err();
+        assert!(error.to_string().contains("/od:d/x.bpf.c"), "{error}");
     }
 
     /// A policy that the kernel ejects while it is attached, and one that it ejects later.

@@ -24,6 +24,14 @@ pub fn online() -> Vec<u32> {
     online.iter().map(|cpu| cpu.0).collect()
 }
 
+/// What the CPUs are, by the kernel's name for the first one; empty where it has none.
+pub fn model() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let model = lines.find(|(key, _)| key.trim() == "model name");
+    model.map_or(String::new(), |(_, model)| model.trim().to_owned())
+}
+
 /// The place of each possible CPU. What sysfs does not tell counts as shared: one cache, one node.
 pub fn places() -> Vec<Place> {
     (0..possible_cpus())

@@ -23,19 +23,25 @@ impl Machine {
         }
     }
 
-    /// A built-in profile by name, or a profile file by path (anything with a `/` or ending in `.toml`).
+    /// A built-in profile by name, or a profile file by path.
     pub fn find(name_or_path: &str) -> Result<Machine, ProfileError> {
-        if !name_or_path.contains('/') && !name_or_path.ends_with(".toml") {
-            return Machine::builtin(name_or_path);
+        match Machine::file(name_or_path)? {
+            Some(text) => Machine::from_toml(name_or_path, &text),
+            None => Machine::builtin(name_or_path),
         }
-        let text = std::fs::read_to_string(Path::new(name_or_path)).map_err(|error| {
-            ProfileError::Read {
-                file: name_or_path.to_owned(),
-                error,
-                known: known(),
-            }
-        })?;
-        Machine::from_toml(name_or_path, &text)
+    }
+
+    /// The text of the profile file that is asked for by path: anything with a `/` or ending in `.toml`.
+    pub fn file(name_or_path: &str) -> Result<Option<String>, ProfileError> {
+        if !name_or_path.contains('/') && !name_or_path.ends_with(".toml") {
+            return Ok(None);
+        }
+        let text = std::fs::read_to_string(Path::new(name_or_path));
+        text.map(Some).map_err(|error| ProfileError::Read {
+            file: name_or_path.to_owned(),
+            error,
+            known: known(),
+        })
     }
 }
 

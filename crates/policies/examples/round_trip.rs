@@ -7,7 +7,7 @@ use schedlab_abi::KernelVersion;
 use schedlab_engine::policy::{Answer, Env, OpCall, Policy as _, Reply, Request, TaskView};
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_trace::{CpuId, CpuSet, TaskId};
+use schedlab_trace::{CpuId, CpuSet, Scheduler, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
 const CALLS: u32 = 5_000_000;
@@ -42,7 +42,8 @@ fn measure(kernel: &Zero, switch: &Switch) {
     let name = std::env::args()
         .nth(1)
         .unwrap_or_else(|| "vtime".to_owned());
-    let selection = schedlab_policies::select(&name).unwrap_or_else(|error| panic!("{error}"));
+    let selection = schedlab_policies::select(&Scheduler::parse(&name))
+        .unwrap_or_else(|error| panic!("{error}"));
     let machine = Machine::builtin("laptop").expect("a built-in profile");
     let nr_cpus = match std::env::args().nth(2) {
         Some(cpus) => cpus.parse().expect("a number of CPUs to take turns"),

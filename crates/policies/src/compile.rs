@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use schedlab_abi::{Object, compiler};
 
@@ -23,25 +23,31 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-/// A folder of our own that goes when it is done with.
-struct Folder(PathBuf);
+/// A compiled policy, and what it was made of.
+pub(crate) struct Compiled {
+    /// The policy.
+    pub(crate) object: Arc<Object>,
+    /// Its source and all headers but the system's and those that come with the program.
+    files: Vec<PathBuf>,
+    /// Check sum of their contents, the same wherever they lie and whatever compiles them.
+    pub(crate) sum: u32,
+}
 
-impl Folder {
-    fn new() -> std::io::Result<Folder> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("schedlab-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        use std::os::unix::fs::DirBuilderExt as _;
-        fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Folder(path))
+impl Compiled {
+    /// Whether its files are still what it was made of.
+    pub(crate) fn is_current(&self) -> bool {
+        sum(&self.files).is_ok_and(|sum| sum == self.sum)
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+fn sum(files: &[PathBuf]) -> std::io::Result<u32> {
+    let mut sum = crc32fast::Hasher::new();
+    for file in files {
+        sum.update(&fs::read(file)?);
+        // What moves from one file to the next is a change, too.
+        sum.update(&[0]);
     }
+    Ok(sum.finalize())
 }
 
 /// Compiles a `.bpf.c` file for the virtual kernel with `SCHEDLAB_CC` or `cc`.
@@ -57,6 +63,11 @@ pub fn compile(path: &Path) -> Result<Arc<Object>, Diagnostics> {
 /// # Errors
 /// As [`compile`].
 pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
+    Ok(compiled(path, cc)?.object)
+}
+
+/// The same, with what it was made of.
+pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
     let one = |line: String| Diagnostics { lines: vec![line] };
     let io = |error: std::io::Error| one(format!("{}: {error}", path.display()));
     let is_c = path.extension().is_some_and(|ending| ending == "c");
@@ -83,33 +94,63 @@ pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
             index + 1
         )));
     }
-    let folder = Folder::new().map_err(io)?;
+    // Nobody else may put headers there.
+    let folder = tempfile::Builder::new()
+        .prefix("schedlab-")
+        .permissions(fs::Permissions::from_mode(0o700))
+        .tempdir()
+        .map_err(io)?;
+    let headers = folder.path();
     for (header, text) in crate::headers() {
-        let target = folder.0.join(header);
+        let target = headers.join(header);
         fs::create_dir_all(target.parent().expect("a header is in a folder")).map_err(io)?;
         fs::write(target, text).map_err(io)?;
     }
     let full = path.canonicalize().map_err(io)?;
     let parent = full.parent().expect("a file is in a folder");
     let file = PathBuf::from(full.file_name().expect("a file has a name"));
-    let output = folder.0.join("policy.so");
+    let output = headers.join("policy.so");
     let job = compiler::Job {
         compiler: cc,
         folder: parent,
         source: &file,
-        include: &[folder.0.join("native"), folder.0.clone()],
+        include: &[headers.join("native"), headers.to_owned()],
         output: &output,
     };
-    compiler::run(&job).map_err(|text| explain(&text, path, &folder.0))?;
+    compiler::run(&job).map_err(|text| explain(&text, path, headers))?;
     let elf = fs::read(&output).map_err(io)?;
     let name = file.to_string_lossy();
     let name = name.strip_suffix(".bpf.c").unwrap_or(&name);
-    Object::from_elf(name, &source, elf).map_err(|error| {
+    let object = Object::from_elf(name, &source, elf).map_err(|error| {
         // The file says more than its name.
         let text = error.to_string();
         let what = text.strip_prefix(&format!("{name}: ")).unwrap_or(&text);
         one(format!("{}: {what}", path.display()))
-    })
+    })?;
+    let rule = fs::read_to_string(output.with_extension("d")).map_err(io)?;
+    let files: Vec<PathBuf> = prerequisites(&rule)
+        .iter()
+        .map(|file| parent.join(file))
+        .filter(|file| !file.starts_with(headers))
+        .collect();
+    let sum = sum(&files).map_err(io)?;
+    Ok(Compiled { object, files, sum })
+}
+
+/// The files behind the colon of a rule of make, as compilers write them.
+fn prerequisites(rule: &str) -> Vec<String> {
+    let rule = rule.replace("\\\n", " ");
+    let files = rule.split_once(": ").map_or("", |(_, files)| files);
+    // A blank that does not separate has a backslash before it.
+    let files = files.replace("\\ ", "\0").replace("$$", "$");
+    files
+        .split_whitespace()
+        .map(|file| {
+            file.replace('\0', " ")
+                .replace("\\#", "#")
+                .replace("\\:", ":")
+        })
+        .collect()
 }
 
 /// More complaints than this tell nobody more.
@@ -231,6 +272,12 @@ mod tests {
             lines(clang),
             ["a/b.bpf.c:12: scx_bpf_foo() is not in the virtual kernel"]
         );
+    }
+
+    #[test]
+    fn rules_of_make_are_read() {
+        let rule = "/tmp/x/p.so: a\\ b.bpf.c \\\n  ../c\\#.h /d/$$e.h\n";
+        assert_eq!(prerequisites(rule), ["a b.bpf.c", "../c#.h", "/d/$e.h"]);
     }
 
     #[test]

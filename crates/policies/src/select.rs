@@ -1,22 +1,23 @@
-//! Choosing a scheduler as users write it: `name`, `name:key=value,…` or a path to a `.bpf.c` file
-//! with the same options. A name may be that of a point, which stands for a policy with options.
+//! Choosing a scheduler by the name of a policy or of a point, which stands for a policy with options, or by the path
+//! of a `.bpf.c` file.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use schedlab_abi::{KernelVersion, LoadError, NativePolicy, Object, OptionError, Settings};
+use schedlab_abi::{
+    KernelVersion, LoadError, NativePolicy, Object, OptionError, Settings, compiler,
+};
 use schedlab_machine::Machine;
+use schedlab_trace::Scheduler;
 
 use crate::PolicyDoc;
-use crate::compile::{Diagnostics, compile};
+use crate::compile::{self, Compiled, Diagnostics};
 
 /// A scheduler with its options, ready to be loaded as often as one likes.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// What the user wrote.
-    pub text: String,
     /// The compiled policy.
     pub object: Arc<Object>,
     /// Its options.
@@ -59,23 +60,29 @@ pub enum SelectError {
     Option(#[from] OptionError),
 }
 
-/// The policy and the options that the name of a point stands for; options that are given beside it come
-/// in place of its own. `None` where the name is not one of a point.
-pub fn point(name: &str, options: &str) -> Option<(&'static str, String)> {
+/// With the name of a point replaced by the policy and the options that it stands for; options that are given
+/// beside it come in place of its own.
+pub fn spelled_out(scheduler: &Scheduler) -> Scheduler {
+    // Nearly every name is a policy's.
+    if crate::find(&scheduler.name).is_some() {
+        return scheduler.clone();
+    }
     let found = crate::builtin().iter().find_map(|file| {
         let points = file.doc().points;
-        let point = points.into_iter().find(|(known, _)| known == name)?;
-        Some((file.name, point.1))
+        let point = points
+            .into_iter()
+            .find(|(known, _)| *known == scheduler.name)?;
+        Some((file.name, Scheduler::parse_options(&point.1)))
     });
-    let (policy, own) = found?;
-    let key = |part: &str| part.split('=').next().unwrap_or_default().trim().to_owned();
-    let given: Vec<String> = options.split(',').map(key).collect();
-    let mut all: Vec<&str> = own
-        .split(',')
-        .filter(|part| !given.contains(&key(part)))
-        .collect();
-    all.extend(options.split(',').filter(|part| !part.is_empty()));
-    Some((policy, all.join(",")))
+    let Some((policy, mut options)) = found else {
+        return scheduler.clone();
+    };
+    options.retain(|(key, _)| scheduler.options.iter().all(|(given, _)| given != key));
+    options.extend(scheduler.options.iter().cloned());
+    Scheduler {
+        name: policy.to_owned(),
+        options,
+    }
 }
 
 /// What the head of a policy's source says; `name` is a policy's or the path of one.
@@ -92,58 +99,53 @@ pub fn doc(name: &str) -> Result<PolicyDoc, SelectError> {
     Ok(PolicyDoc::parse(&source))
 }
 
-/// A policy's text, and what it was compiled to.
-type Compiled = (Vec<u8>, Arc<Object>);
-
-/// Compiles the policy at a path, once as long as its text stays the same, however often it is asked for
-/// with whatever options.
-fn compiled(path: &Path) -> Result<Arc<Object>, Diagnostics> {
+/// Compiles the policy at a path, once as long as its source and headers stay the same, however often it is asked
+/// for with whatever options.
+fn compiled(path: &Path) -> Result<(Arc<Object>, u32), Diagnostics> {
     static COMPILED: Mutex<BTreeMap<PathBuf, Compiled>> = Mutex::new(BTreeMap::new());
     // Whoever else asks meanwhile waits: nearly always for the same, which would be compiled twice.
     let mut all = COMPILED.lock().expect("compiling does not panic");
-    // What cannot be read is told by whoever compiles it.
-    let text = fs::read(path).unwrap_or_default();
-    if let Some((_, object)) = all.get(path).filter(|(before, _)| *before == text) {
-        return Ok(Arc::clone(object));
+    if let Some(known) = all.get(path).filter(|known| known.is_current()) {
+        return Ok((Arc::clone(&known.object), known.sum));
     }
-    let object = compile(path)?;
-    all.insert(path.to_owned(), (text, Arc::clone(&object)));
-    Ok(object)
+    let compiled = compile::compiled(path, &compiler::default_compiler())?;
+    let answer = (Arc::clone(&compiled.object), compiled.sum);
+    all.insert(path.to_owned(), compiled);
+    Ok(answer)
 }
 
-/// Finds or compiles the scheduler that `text` names and reads its options.
+/// The check sum of a policy's source and of the headers that it includes; `None` of one that comes with the
+/// program.
+///
+/// # Errors
+/// If it does not compile.
+pub fn sum(scheduler: &Scheduler) -> Result<Option<u32>, SelectError> {
+    match scheduler.is_path() {
+        true => Ok(Some(compiled(Path::new(&scheduler.name))?.1)),
+        false => Ok(None),
+    }
+}
+
+/// Finds or compiles a scheduler and reads its options.
 ///
 /// # Errors
 /// If there is no such scheduler, it does not compile, or an option is wrong.
-pub fn select(text: &str) -> Result<Selection, SelectError> {
-    let (name, options) = text.split_once(':').unwrap_or((text, ""));
-    // Nearly every name is a policy's.
-    let found = match crate::find(name) {
-        Some(_) => None,
-        None => point(name, options),
-    };
-    let (name, options) = match &found {
-        Some((policy, options)) => (*policy, options.as_str()),
-        None => (name, options),
-    };
-    let object = if name.ends_with(".c") || name.contains('/') {
-        compiled(Path::new(name))?
+pub fn select(scheduler: &Scheduler) -> Result<Selection, SelectError> {
+    let Scheduler { name, options } = spelled_out(scheduler);
+    let object = if scheduler.is_path() {
+        compiled(Path::new(&name))?.0
     } else {
-        match crate::find(name) {
+        match crate::find(&name) {
             Some(file) => file.object(),
             None => {
                 let known: Vec<&str> = crate::builtin().iter().map(|file| file.name).collect();
                 return Err(SelectError::Unknown {
-                    name: name.to_owned(),
+                    name,
                     known: known.join(", "),
                 });
             }
         }
     };
-    let settings = object.settings(options)?;
-    Ok(Selection {
-        text: text.to_owned(),
-        object,
-        settings,
-    })
+    let settings = object.settings(&options)?;
+    Ok(Selection { object, settings })
 }

@@ -6,7 +6,7 @@ use schedlab_abi::{KernelVersion, NativePolicy};
 use schedlab_engine::policy::{Answer, Env, OpCall, Policy as _, Reply, Request, TaskView};
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_trace::{CpuId, CpuSet, TaskId};
+use schedlab_trace::{CpuId, CpuSet, Scheduler, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
 /// A virtual kernel that answers always the same and notes what it was asked.
@@ -65,7 +65,7 @@ fn every_policy_loads_and_says_what_it_is() {
         let identifier = file.name.replace('-', "_");
         assert_eq!(object.ops_name(), format!("{identifier}_ops"));
         assert_eq!(file.doc().missing(), Vec::<&str>::new(), "{}", file.name);
-        let selection = schedlab_policies::select(file.name).unwrap();
+        let selection = schedlab_policies::select(&Scheduler::plain(file.name)).unwrap();
         let policy = selection.load(&machine, KernelVersion::V7_2).unwrap();
         assert_eq!(policy.info().name, identifier);
         for option in object.options() {
@@ -79,7 +79,8 @@ fn every_policy_loads_and_says_what_it_is() {
         // What is mute, and while what, are values that there are.
         for (name, while_) in file.doc().mute {
             assert!(object.options().iter().any(|option| option.name == name));
-            schedlab_policies::select(&format!("{}:{while_}", file.name)).unwrap();
+            let text = format!("{}:{while_}", file.name);
+            schedlab_policies::select(&Scheduler::parse(&text)).unwrap();
         }
     }
 }
@@ -87,7 +88,7 @@ fn every_policy_loads_and_says_what_it_is() {
 #[test]
 fn vtime_inserts_by_virtual_time_with_the_slice_that_was_asked_for() {
     let machine = Machine::builtin("laptop").unwrap();
-    let selection = schedlab_policies::select("vtime:slice_us=3000").unwrap();
+    let selection = schedlab_policies::select(&Scheduler::parse("vtime:slice_us=3000")).unwrap();
     let policy = selection.load(&machine, KernelVersion::V7_2).unwrap();
     let asked = call(&machine, &policy, &OpCall::Init, Reply::Int(0));
     assert_eq!(asked, [Request::CreateDsq { dsq: 0, node: -1 }]);
@@ -124,7 +125,10 @@ fn vtime_inserts_by_virtual_time_with_the_slice_that_was_asked_for() {
 
 #[test]
 fn wrong_names_and_options_are_told_with_the_choices() {
-    let error = |text| schedlab_policies::select(text).unwrap_err().to_string();
+    let error = |text| {
+        let selected = schedlab_policies::select(&Scheduler::parse(text));
+        selected.unwrap_err().to_string()
+    };
     assert!(error("nosuch").starts_with("no scheduler is called nosuch: choose one of "));
     assert_eq!(
         error("vtime:slice=1"),

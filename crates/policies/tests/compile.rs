@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use schedlab_policies::compile::compile_with;
+use schedlab_trace::Scheduler;
 
 /// A source in a folder of its own.
 struct Source(PathBuf);
@@ -61,8 +62,13 @@ fn a_policy_of_ones_own_loads_with_its_options() {
         let object = compile_with(&source.path(), cc).unwrap();
         assert_eq!(object.name(), "mine");
         assert_eq!(object.options()[0].doc.as_deref(), Some("how deep"));
-        let text = format!("{}:depth=9", source.path().display());
-        assert!(schedlab_policies::select(&text).is_ok());
+        // A folder may have in its name what separates options elsewhere.
+        let folder = source.0.join("od:d");
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("mine.bpf.c");
+        std::fs::copy(source.path(), &path).unwrap();
+        let text = format!("{}:depth=9", path.display());
+        assert!(schedlab_policies::select(&Scheduler::parse(&text)).is_ok());
     }
 }
 
@@ -204,5 +210,57 @@ fn a_file_that_is_not_c_is_told() {
     assert!(
         error.ends_with("results.json: not a C file: a scheduler's path ends in .bpf.c"),
         "{error}"
+    );
+}
+
+/// What a killed process left behind whose number another one has now.
+#[test]
+fn folders_that_were_left_are_in_nobodys_way() {
+    let left: Vec<PathBuf> = (0..50)
+        .map(|n| std::env::temp_dir().join(format!("schedlab-{}-{n}", std::process::id())))
+        .collect();
+    for folder in &left {
+        let _ = std::fs::create_dir(folder);
+    }
+    let enqueue = "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{\n}\n";
+    let source = Source::new("left", &format!("{enqueue}{OPS}"));
+    let compiled = compile_with(&source.path(), "cc");
+    for folder in &left {
+        let _ = std::fs::remove_dir(folder);
+    }
+    assert!(compiled.is_ok(), "{compiled:?}");
+}
+
+/// In a process that lives on, as an interpreter does.
+#[test]
+fn who_edits_a_header_gets_another_policy() {
+    let body = format!(
+        "#include \"my depth.h\"\nconst volatile u32 depth = DEPTH;\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\tscx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, depth, enq_flags);\n}}\n{OPS}"
+    );
+    let source = Source::new("header", &body);
+    let path = source.path();
+    let scheduler = Scheduler::plain(path.to_str().unwrap());
+    let put = |depth: u32| {
+        let text = format!("#define DEPTH {depth}\n");
+        std::fs::write(source.0.join("my depth.h"), text).unwrap();
+    };
+    let found = || {
+        let selection = schedlab_policies::select(&scheduler).unwrap();
+        let sum = schedlab_policies::sum(&scheduler).unwrap();
+        (selection.object.options()[0].default, sum)
+    };
+    put(4);
+    let first = found();
+    assert_eq!(first.0, 4);
+    assert_eq!(found(), first);
+    put(5);
+    let second = found();
+    assert_eq!(second.0, 5);
+    assert_ne!(first.1, second.1);
+    put(4);
+    assert_eq!(found(), first);
+    assert_eq!(
+        schedlab_policies::sum(&Scheduler::plain("fifo")).unwrap(),
+        None
     );
 }

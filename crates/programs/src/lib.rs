@@ -152,7 +152,7 @@ pub fn nr_cpus() -> usize {
 /// # Errors
 /// If there is no such workload, or the system refuses what it needs (threads, files, priorities).
 pub fn run(text: &str, options: &Options) -> Result<Report, ProgramError> {
-    let workload = Workload::parse(text, options.seed, nr_cpus())?;
+    let workload = Workload::parse(text, nr_cpus())?;
     run_workload(workload, options)
 }
 

@@ -21,6 +21,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
 };
 use schedlab_workload::{Score, Workload, list};
+use tempfile::TempDir;
 
 use crate::{ProgramError, nr_cpus};
 
@@ -185,7 +186,7 @@ pub fn missing() -> Vec<(&'static str, &'static str)> {
 /// If the workload has no such program, the program lacks an option that was given, is not installed, fails, does
 /// not end within `limit`, or tells no figure.
 pub fn run(text: &str, extra: Extra<'_>, limit: Duration) -> Result<Figure, ProgramError> {
-    let workload = Workload::parse(text, 1, nr_cpus())?;
+    let workload = Workload::parse(text, nr_cpus())?;
     let Some(original) = ORIGINALS.iter().find(|one| one.workload == workload.name) else {
         let known: Vec<&str> = ORIGINALS.iter().map(|one| one.workload).collect();
         return Err(refused(format!(
@@ -237,7 +238,7 @@ impl Original {
     fn refuse_others(&self, workload: &Workload) -> Result<(), ProgramError> {
         let model = list().iter().find(|model| model.name == self.workload);
         for param in model.expect("originals are of models").all_params() {
-            let plain = Workload::parse(self.workload, 1, nr_cpus())?.params;
+            let plain = Workload::parse(self.workload, nr_cpus())?.params;
             let of = |params: &[(String, String)]| {
                 let found = params.iter().find(|(name, _)| name == param.name);
                 found.map(|(_, value)| value.clone())
@@ -430,10 +431,10 @@ const FRAME: (usize, usize) = (320, 180);
 
 /// The time of encoding `iterations` frames of a pattern that moves, in ns.
 fn x264(given: &Given<'_>) -> Result<f64, ProgramError> {
-    let folder = Folder::create("x264")?;
-    let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.0.display()));
+    let folder = folder("x264")?;
+    let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.path().display()));
     let frames: usize = given.text("iterations").parse().expect("a count");
-    let file = folder.0.join("pattern.yuv");
+    let file = folder.path().join("pattern.yuv");
     let mut video = BufWriter::new(fs::File::create(&file).map_err(fail)?);
     let (width, height) = FRAME;
     let mut frame = vec![128_u8; width * height * 3 / 2];
@@ -460,10 +461,10 @@ fn x264(given: &Given<'_>) -> Result<f64, ProgramError> {
 
 /// The time of compressing `iterations` blocks of 100 kB of words, in ns.
 fn pbzip2(given: &Given<'_>) -> Result<f64, ProgramError> {
-    let folder = Folder::create("pbzip2")?;
-    let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.0.display()));
+    let folder = folder("pbzip2")?;
+    let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.path().display()));
     let blocks: usize = given.text("iterations").parse().expect("a count");
-    let file = folder.0.join("words");
+    let file = folder.path().join("words");
     let mut words = BufWriter::new(fs::File::create(&file).map_err(fail)?);
     let mut noise = Noise(2);
     for _ in 0..blocks * 100_000 / 8 {
@@ -516,24 +517,24 @@ fn requests_per_second(text: &str) -> Option<f64> {
 fn httpd(given: &Given<'_>) -> Result<f64, ProgramError> {
     let seconds = whole_seconds(given.text("duration"))
         .ok_or_else(|| refused("wrk measures whole seconds: give duration as `5s`"))?;
-    let folder = Folder::create("httpd")?;
-    let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.0.display()));
+    let folder = folder("httpd")?;
+    let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.path().display()));
     // Bound for a moment to find a free port; apache2 binds it right after.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
         .map_err(fail)?
         .port();
     let modules = Path::new("/usr/lib/apache2/modules");
-    let configuration = apache_configuration(&folder.0, modules, port, given.text("workers"));
-    let file = folder.0.join("apache2.conf");
+    let configuration = apache_configuration(folder.path(), modules, port, given.text("workers"));
+    let file = folder.path().join("apache2.conf");
     fs::write(&file, configuration).map_err(fail)?;
-    fs::write(folder.0.join("index.html"), "schedlab\n").map_err(fail)?;
+    fs::write(folder.path().join("index.html"), "schedlab\n").map_err(fail)?;
     let mut apache = command("apache2");
     apache.arg("-DFOREGROUND").arg("-f").arg(&file);
     let mut server = Group::start(&mut apache, given.deadline)?;
     while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
         if let Ok(Some(status)) = server.0.try_wait() {
-            let log = fs::read_to_string(folder.0.join("error.log")).unwrap_or_default();
+            let log = fs::read_to_string(folder.path().join("error.log")).unwrap_or_default();
             let said = log.lines().last().unwrap_or_default().to_owned();
             return Err(error(format!("apache2: {status}: {said}")));
         }
@@ -579,26 +580,16 @@ Group daemon
     )
 }
 
-/// A folder that everybody can read and that is gone afterwards.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn create(what: &str) -> Result<Folder, ProgramError> {
-        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-        let path = std::env::temp_dir().join(format!("schedlab-{what}-{}", std::process::id()));
-        let made = fs::DirBuilder::new()
-            .mode(0o755)
-            .create(&path)
-            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)));
-        made.map_err(|cause| error(format!("cannot make {}: {cause}", path.display())))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A folder that everybody can read, whatever the umask, and that is gone afterwards.
+fn folder(what: &str) -> Result<TempDir, ProgramError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let prefix = format!("schedlab-{what}-");
+    let made = tempfile::Builder::new().prefix(&prefix).tempdir();
+    let open = |folder: TempDir| {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).map(|()| folder)
+    };
+    made.and_then(open)
+        .map_err(|cause| error(format!("cannot make a temporary folder: {cause}")))
 }
 
 #[cfg(test)]
@@ -647,7 +638,7 @@ mod tests {
         assert!(refused.to_string().contains("takes no --source"));
         assert!(told("hackbench:nice=5").contains("has no option for `nice`"));
         // What is given with its default is no wish.
-        let workload = Workload::parse("hackbench:fds=20,groups=1", 1, 2).unwrap();
+        let workload = Workload::parse("hackbench:fds=20,groups=1", 2).unwrap();
         let hackbench = ORIGINALS.iter().find(|one| one.workload == "hackbench");
         assert!(hackbench.unwrap().refuse_others(&workload).is_ok());
     }
@@ -685,6 +676,19 @@ mod tests {
         assert!(started.elapsed() < Duration::from_secs(20));
     }
 
+    /// One that a killed process left is in nobody's way.
+    #[test]
+    fn folders_are_new_and_for_everybody_to_read() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let left = std::env::temp_dir().join(format!("schedlab-left-{}", std::process::id()));
+        fs::create_dir_all(&left).unwrap();
+        let own = folder("left");
+        fs::remove_dir(&left).unwrap();
+        let own = own.unwrap();
+        let mode = fs::metadata(own.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755);
+    }
+
     /// A tree whose build takes a known time.
     #[test]
     fn a_build_is_timed_after_it_was_cleaned() {
@@ -692,8 +696,8 @@ mod tests {
             skip("make and gcc are not installed");
             return;
         }
-        let folder = std::env::temp_dir().join(format!("schedlab-make-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let tree = folder("make").unwrap();
+        let folder = tree.path();
         fs::write(
             folder.join("Makefile"),
             "all: a b\na b:\n\tsleep 0.3; touch $@\nclean:\n\trm -f a b\n",
@@ -705,7 +709,7 @@ mod tests {
         let time = |jobs: u32| {
             let text = format!("kbuild:jobs={jobs}");
             let extra = Extra {
-                source: Some(&folder),
+                source: Some(folder),
                 ..Extra::default()
             };
             run(&text, extra, Duration::from_secs(60)).unwrap().value
@@ -713,7 +717,6 @@ mod tests {
         let (one, two) = (time(1), time(2));
         assert!(one >= 0.6e9 && two >= 0.3e9, "{one} {two}");
         assert!(one > two, "{one} {two}");
-        fs::remove_dir_all(&folder).unwrap();
         let told = run("kbuild", Extra::default(), Duration::from_secs(1)).unwrap_err();
         assert!(told.to_string().contains("--source"), "{told}");
     }

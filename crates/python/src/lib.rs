@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use pyo3::exceptions::{PyIndexError, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -17,47 +19,66 @@ fn wrong(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// A file that cannot be read or written is an `OSError`, all else a `ValueError`.
+/// A file or folder that cannot be read or written is an `OSError`, all else a `ValueError`.
 fn raised(error: SweepError) -> PyErr {
     match error {
-        SweepError::File { .. } => PyOSError::new_err(error.to_string()),
+        SweepError::File { .. } | SweepError::Folder { .. } => {
+            PyOSError::new_err(error.to_string())
+        }
         _ => wrong(error),
     }
+}
+
+/// Everything else that determines a run, as the program's options name it; what is absent has its default.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Options {
+    cpus: Option<usize>,
+    seed: u64,
+    rt: String,
+    kernel: Option<String>,
+    time_limit: Option<u64>,
+    check: bool,
 }
 
 fn specification(
     workload: &str,
     scheduler: &str,
     machine: &str,
-    cpus: Option<usize>,
-    seed: u64,
-) -> SimSpec {
-    SimSpec {
-        workload: workload.to_owned(),
-        scheduler: Scheduler::parse(scheduler),
-        machine: machine.to_owned(),
-        cpus,
-        task_layout: None,
-        seed,
-        rt_policy: false,
-        kernel: SimSpec::KERNEL.to_owned(),
-        time_limit_s: SimSpec::TIME_LIMIT_S,
-        check: false,
+    options: Options,
+) -> PyResult<SimSpec> {
+    let default = SimSpec::new(workload, Scheduler::parse(scheduler), machine);
+    let time_limit_s = options.time_limit.unwrap_or(default.time_limit_s);
+    if !(1..=1_000_000).contains(&time_limit_s) {
+        return Err(wrong(format!(
+            "time_limit={time_limit_s}: give seconds from 1 to 1000000"
+        )));
     }
+    Ok(SimSpec {
+        cpus: options.cpus,
+        seed: options.seed,
+        rt_policy: match options.rt.as_str() {
+            "kernel" => false,
+            "policy" => true,
+            other => return Err(wrong(format!("rt={other:?}: write kernel or policy"))),
+        },
+        kernel: options.kernel.unwrap_or(default.kernel),
+        time_limit_s,
+        check: options.check,
+        ..default
+    })
 }
 
 /// One simulated run as a JSON document.
 #[pyfunction]
-#[pyo3(signature = (workload, scheduler, machine, cpus, seed))]
 fn simulate(
     py: Python<'_>,
     workload: &str,
     scheduler: &str,
     machine: &str,
-    cpus: Option<usize>,
-    seed: u64,
+    options: Options,
 ) -> PyResult<String> {
-    let spec = specification(workload, scheduler, machine, cpus, seed);
+    let spec = specification(workload, scheduler, machine, options)?;
     let result = py
         .detach(|| schedlab_sim::run(&spec, None))
         .map_err(wrong)?;
@@ -72,17 +93,16 @@ struct PyDefinition(Definition);
 impl PyDefinition {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
-    #[pyo3(signature = (workloads, space, fix, sample, repeat, machine, cpus, seed, each))]
+    #[pyo3(signature = (workloads, space, fix, sample, repeat, each, machine, options))]
     fn new(
         workloads: Vec<String>,
         space: &str,
         fix: BTreeMap<String, String>,
         sample: Option<u64>,
         repeat: u32,
-        machine: &str,
-        cpus: Option<usize>,
-        seed: u64,
         each: bool,
+        machine: &str,
+        options: Options,
     ) -> PyResult<PyDefinition> {
         let (Some(first), 1.., 1..) = (workloads.first(), repeat, sample.unwrap_or(1)) else {
             return Err(wrong(
@@ -90,7 +110,8 @@ impl PyDefinition {
             ));
         };
         let fixed: Vec<(String, String)> = fix.into_iter().collect();
-        let run = specification(first, space, machine, cpus, seed);
+        let run = specification(first, space, machine, options)?;
+        let seed = run.seed;
         let space = Space::of(space, &fixed).map_err(raised)?;
         Definition::new(Asked {
             workloads,
@@ -99,7 +120,7 @@ impl PyDefinition {
             repeat,
             run,
             seed,
-            live: false,
+            live: None,
             each,
         })
         .map(PyDefinition)
@@ -127,12 +148,34 @@ impl PyDefinition {
         Ok(self.0.scheduler(job).to_string())
     }
 
+    /// Runs here what the folder does not hold yet, on one thread. A signal ends it after the run that is under way;
+    /// what was done until then is kept.
+    fn run_into(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        let options = schedlab_sweep::Options {
+            threads: 1,
+            keep_after: Duration::from_secs(10),
+        };
+        let stop = AtomicBool::new(false);
+        let mut signal = None;
+        let done = py.detach(|| {
+            schedlab_sweep::run(&self.0, &folder, Shard::WHOLE, options, &stop, |_| {
+                // Again and again while a run is under way.
+                if let Err(error) = Python::attach(|py| py.check_signals()) {
+                    signal.get_or_insert(error);
+                    stop.store(true, Ordering::Relaxed);
+                }
+            })
+        });
+        done.map_err(raised)?;
+        signal.map_or(Ok(()), Err)
+    }
+
     /// Simulates jobs, one after another; their rows as a JSON array.
     fn rows(&self, py: Python<'_>, jobs: Vec<u64>) -> PyResult<String> {
         let mut rows = Vec::with_capacity(jobs.len());
         for job in jobs {
             self.has(job)?;
-            // A long list can be interrupted between two runs.
+            // A list can be interrupted between two runs, but not a run.
             py.check_signals()?;
             rows.push(py.detach(|| self.0.row(job)).map_err(raised)?);
         }

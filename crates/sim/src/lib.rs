@@ -4,15 +4,19 @@
 
 mod baseline;
 pub mod batch;
+mod files;
 mod policy;
 mod run;
-mod scheduler;
 mod spec;
 
 /// No machine that is modelled has more CPUs.
 pub use schedlab_abi::NR_CPUS_MAX;
 
-pub use policy::{OptionInfo, SchedulerError, SchedulerInfo, mute, options, schedulers};
+pub use files::files;
+pub use policy::{
+    OptionInfo, SchedulerError, SchedulerInfo, mute, options, parse_schedulers, schedulers,
+};
 pub use run::{SimError, check, nr_cpus, run};
-pub use scheduler::Scheduler;
+pub use schedlab_policies::spelled_out;
+pub use schedlab_trace::Scheduler;
 pub use spec::SimSpec;

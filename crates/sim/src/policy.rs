@@ -5,10 +5,9 @@ use schedlab_engine::policy::{Policy, Probes};
 use schedlab_engine::{ExitInfo, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_policies::{PolicyDoc, SelectError, Selection};
-use schedlab_trace::{Instant, Recorder, TaskId};
+use schedlab_trace::{Instant, Recorder, Scheduler, TaskId};
 use schedlab_workload::Counters;
 
-use crate::Scheduler;
 use crate::baseline::NoPolicy;
 
 /// The virtual kernel's own scheduler, as `run` calls the real kernel's.
@@ -42,6 +41,27 @@ pub struct OptionInfo {
     pub doc: Option<String>,
 }
 
+/// A list of different schedulers, as [`Scheduler::parse_list`] reads it: results of one that is named twice would be
+/// taken for repetitions.
+///
+/// # Errors
+/// One line that says what is wrong and what to write.
+pub fn parse_schedulers(text: &str) -> Result<Vec<Scheduler>, String> {
+    let schedulers = Scheduler::parse_list(text)?;
+    let spelled_out: Vec<Scheduler> = schedulers
+        .iter()
+        .map(schedlab_policies::spelled_out)
+        .collect();
+    for (index, scheduler) in schedulers.iter().enumerate() {
+        if spelled_out[..index].contains(&spelled_out[index]) {
+            return Err(format!(
+                "`{scheduler}` is named twice; --repeat runs each several times"
+            ));
+        }
+    }
+    Ok(schedulers)
+}
+
 /// The options of a scheduler, in the order of its source.
 ///
 /// # Errors
@@ -60,7 +80,7 @@ pub fn options(scheduler: &Scheduler) -> Result<Vec<OptionInfo>, SchedulerError>
 /// # Errors
 /// If its source cannot be read.
 pub fn mute(scheduler: &Scheduler) -> Result<Vec<(String, String)>, SchedulerError> {
-    Ok(schedlab_policies::doc(&scheduler.spelled_out().name)?.mute)
+    Ok(schedlab_policies::doc(&schedlab_policies::spelled_out(scheduler).name)?.mute)
 }
 
 /// Every scheduler that has a name, in alphabetical order.
@@ -183,7 +203,7 @@ fn find(scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
             Err(SchedulerError::NoOptions { name: name.clone() })
         };
     }
-    let selection = schedlab_policies::select(&scheduler.to_string());
+    let selection = schedlab_policies::select(scheduler);
     let selection = selection.map_err(|error| match error {
         // The policies alone are not all there is.
         SelectError::Unknown { name, .. } => SchedulerError::Unknown {
@@ -270,6 +290,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_is_named_twice_is_refused() {
+        let point = schedlab_policies::spelled_out(&Scheduler::plain("cfs-like"));
+        for text in [
+            "kernel,a,kernel",
+            "a:x=1,a:x=1",
+            "a:x,a:x=true",
+            &format!("cfs-like,{point}"),
+        ] {
+            let error = parse_schedulers(text).unwrap_err();
+            assert!(error.contains("` is named twice"), "{text}: {error}");
+        }
+        assert!(parse_schedulers("a,a:x=1,a:x=2").is_ok());
+    }
+
+    #[test]
     fn points_are_schedulers_with_options_of_their_own() {
         let known = schedulers();
         let mut points = 0;
@@ -283,12 +318,17 @@ mod tests {
                 );
                 assert!(known.iter().any(|scheduler| scheduler.name == name));
                 // One of them changed; the rest stays.
-                let (key, value) = options.split_once(',').unwrap().0.split_once('=').unwrap();
-                let (policy, changed) =
-                    schedlab_policies::point(&name, &format!("{key}=x")).unwrap();
-                assert_eq!(policy, file.name);
-                let rest = options.replacen(&format!("{key}={value},"), "", 1);
-                assert_eq!(changed, format!("{rest},{key}=x"));
+                let mut options = Scheduler::parse_options(&options);
+                let (key, _) = options.remove(0);
+                options.push((key, "x".to_owned()));
+                let changed = schedlab_policies::spelled_out(&Scheduler {
+                    name,
+                    options: options[options.len() - 1..].to_vec(),
+                });
+                assert_eq!(
+                    (changed.name.as_str(), changed.options),
+                    (file.name, options)
+                );
                 points += 1;
             }
         }

@@ -76,7 +76,7 @@ fn prepare(spec: &SimSpec) -> Result<Prepared, SimError> {
         .ok_or_else(|| SimError::Kernel {
             asked: spec.kernel.clone(),
         })?;
-    let mut workload = Workload::parse(&spec.workload, spec.seed, machine.topology.nr_cpus())?;
+    let mut workload = Workload::parse(&spec.workload, machine.topology.nr_cpus())?;
     let limit = Duration::from_secs(spec.time_limit_s);
     let limited = workload.duration.is_none_or(|duration| duration > limit);
     // One without any is given up there, or at once where its tasks wait for each other.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use schedlab_machine::Layout;
 use schedlab_trace::shell_word;
 
-use crate::Scheduler;
+use schedlab_trace::Scheduler;
 
 /// One simulated run. The same specification always gives the same result, byte for byte.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -349,7 +349,7 @@ fn the_thirty_are_those_of_the_source() {
 fn run_scx_simple(source: &Path, options: &str) {
     let object = schedlab_policies::compile(source).unwrap_or_else(|error| panic!("{error}"));
     let settings = object
-        .settings(options)
+        .settings(&schedlab_trace::Scheduler::parse_options(options))
         .unwrap_or_else(|error| panic!("{error}"));
     let rules = Rules::read();
     for name in ["sleepers", "forkers", "queueing"] {

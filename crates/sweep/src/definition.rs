@@ -1,13 +1,27 @@
 //! What a sweep is: from this alone follow its jobs, their order and the specification of each run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use schedlab_sim::{Scheduler, SimSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::error::At as _;
 use crate::{Space, SweepError};
+
+/// Stands for this build of the program: the check sum of all sources that results depend on.
+pub const BUILD: &str = env!("SCHEDLAB_BUILD");
+
+/// A machine that runs real programs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Place {
+    /// `host` or `vm`, as in results.
+    pub machine: String,
+    /// Its kernel's release.
+    pub kernel: String,
+    /// Number of its CPUs.
+    pub cpus: usize,
+    /// What they are.
+    pub cpu_model: String,
+}
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -24,8 +38,8 @@ pub struct Asked {
     pub run: SimSpec,
     /// The first seed; the sample is drawn from it, too.
     pub seed: u64,
-    /// In a real kernel instead of in simulation.
-    pub live: bool,
+    /// In this real kernel instead of in simulation.
+    pub live: Option<Place>,
     /// Whether schedulers that are the same, by what the policy's source says, have a run each.
     pub each: bool,
 }
@@ -37,6 +51,9 @@ pub struct Definition {
     pub schema: u32,
     /// Version of the program.
     pub version: String,
+    /// [`BUILD`] of the program; empty in older documents.
+    #[serde(default)]
+    pub build: String,
     /// Workloads.
     pub workloads: Vec<String>,
     /// The space.
@@ -62,7 +79,10 @@ pub struct Definition {
     /// Whether the runs are made in a real kernel; then nothing of the simulated machine counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub live: bool,
-    /// Check sums of the files that it names: other contents are another sweep.
+    /// Which one, of a live sweep; absent in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// Check sums of the files that it names, with what policies include: other contents are another sweep.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
     #[serde(skip)]
@@ -103,12 +123,13 @@ impl Definition {
             return Err(SweepError::Seeds { seed });
         }
         // In a real kernel two runs of one scheduler differ: each is a measurement.
-        if live || each {
+        if live.is_some() || each {
             space.mute.clear();
         }
         let mut definition = Definition {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            build: BUILD.to_owned(),
             workloads,
             space,
             sample,
@@ -120,33 +141,31 @@ impl Definition {
             kernel: run.kernel,
             time_limit_s: run.time_limit_s,
             check: run.check,
-            live,
+            live: live.is_some(),
+            place: live,
             files: BTreeMap::new(),
             points: Vec::new(),
             same: Vec::new(),
         };
         definition.draw();
         for index in 0..definition.workloads.len() {
-            let job = definition.job(0, index, 0);
-            schedlab_sim::check(&definition.spec(job))?;
+            let spec = definition.spec(definition.job(0, index, 0));
+            schedlab_sim::check(&spec)?;
+            definition.files.extend(schedlab_sim::files(&spec)?);
         }
-        definition.sum_files()?;
         Ok(definition)
     }
 
-    fn sum_files(&mut self) -> Result<(), SweepError> {
-        let machine = self.machine.as_str();
-        let scheduler = self.space.scheduler.as_str();
-        let workloads = self.workloads.iter().map(String::as_str);
-        // Names of what is built in have neither a dot nor a slash.
-        let paths = workloads
-            .chain([machine, scheduler])
-            .filter_map(|name| name.split(':').next())
-            .filter(|name| name.contains(['.', '/']));
-        for path in paths {
-            let contents = fs::read(path).at(path)?;
-            let sum = format!("crc32 {:08x}", crc32fast::hash(&contents));
-            self.files.insert(path.to_owned(), sum);
+    /// Makes sure, after a run, that its result is one of this sweep: that it was made by the build and of the files
+    /// that the sweep was begun with.
+    pub(crate) fn is_of_it(&self, spec: &SimSpec) -> Result<(), SweepError> {
+        if self.build != BUILD {
+            return Err(SweepError::Build);
+        }
+        for (path, sum) in schedlab_sim::files(spec)? {
+            if self.files.get(&path) != Some(&sum) {
+                return Err(SweepError::Changed { path: path.into() });
+            }
         }
         Ok(())
     }
@@ -321,7 +340,7 @@ mod tests {
                 repeat,
                 run: SimSpec::new("", Scheduler::parse("feature"), "laptop"),
                 seed,
-                live: false,
+                live: None,
                 each: false,
             })
         };

@@ -58,6 +58,22 @@ pub enum SweepError {
         /// The first one.
         seed: u64,
     },
+    /// Another build of the program would go on with the sweep, or a part of it runs elsewhere.
+    #[error(
+        "the sweep was begun by another build of schedlab: go on with that one, or begin anew in another folder"
+    )]
+    Build,
+    /// A file was edited since the sweep was begun, or is another one here than where it was begun.
+    #[error(
+        "{path}, or what it includes, is not what the sweep was begun with: restore it, or begin anew in another folder"
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Its runs are not simulations.
+    #[error("the sweep is of a real kernel: go on with `schedlab sweep --live`")]
+    Live,
     /// A shard that cannot be.
     #[error("--shard {text}: write I/N with 1 ≤ I ≤ N, for example 3/8")]
     Shard {
@@ -67,6 +83,12 @@ pub enum SweepError {
     /// A run cannot be begun.
     #[error(transparent)]
     Sim(#[from] SimError),
+    /// A row that no run of the sweep gives.
+    #[error("no row of this sweep: {why}; keep what its runs answer")]
+    Row {
+        /// What is wrong with it.
+        why: String,
+    },
     /// The folder holds another sweep.
     #[error("{path} holds another sweep, which differs in its {what}; choose another folder")]
     Other {

@@ -232,10 +232,14 @@ impl Work {
     /// Keeps what has been done since the last time.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If it cannot be written, or is not of this sweep.
     pub fn keep(&mut self, rows: Vec<Row>) -> Result<(), SweepError> {
         if rows.is_empty() {
             return Ok(());
+        }
+        for row in &rows {
+            let checked = row.check(&self.definition);
+            checked.map_err(|why| SweepError::Row { why })?;
         }
         let name = format!("{}{PART}{:06}{ENDING}", self.shard.stem(), self.next_part);
         let path = self.folder.join(name);

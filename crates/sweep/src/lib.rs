@@ -12,7 +12,7 @@ mod run;
 mod space;
 mod table;
 
-pub use definition::{Asked, Definition, Shard};
+pub use definition::{Asked, BUILD, Definition, Place, Shard};
 pub use error::SweepError;
 pub use folder::{Work, read};
 pub use run::{Best, Options, Progress, Summary, run, run_by};

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rand_core::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
+use schedlab_report::RunResult;
+use schedlab_sim::SimSpec;
 
 use crate::folder::Work;
 use crate::space::shuffle;
@@ -110,7 +112,7 @@ pub fn run(
     stop: &AtomicBool,
     progress: impl FnMut(&Progress),
 ) -> Result<Summary, SweepError> {
-    let one = |run| definition.run(run);
+    let one = |run| definition.simulate(run);
     run_by(definition, folder, shard, options, stop, &one, progress)
 }
 
@@ -157,7 +159,11 @@ pub fn run_by<E: From<SweepError> + Send>(
                         return;
                     };
                     // Nobody listens any more only when the scope is left by a panic.
-                    let _ = sender.send(one(run));
+                    let rows = one(run).and_then(|rows| {
+                        definition.is_of_it(&definition.spec_of(run))?;
+                        Ok(rows)
+                    });
+                    let _ = sender.send(rows);
                 }
             });
         }
@@ -217,20 +223,40 @@ impl Definition {
     /// Simulates one job, here and now, alone.
     ///
     /// # Errors
-    /// If it cannot be begun.
+    /// If it cannot be begun, or this build or the files are not those of the sweep.
     pub fn row(&self, job: u64) -> Result<Row, SweepError> {
-        let result = schedlab_sim::run(&self.spec(job), None)?;
+        let spec = self.spec(job);
+        let result = self.simulated(&spec)?;
+        self.is_of_it(&spec)?;
         Ok(Row::new(self, job, &result))
     }
 
     /// Makes one run, here and now: the rows of its jobs.
     ///
     /// # Errors
-    /// If it cannot be begun.
+    /// As [`Definition::row`].
     pub fn run(&self, run: u64) -> Result<Vec<Row>, SweepError> {
-        let mut jobs = self.jobs_of(run).peekable();
-        let first = *jobs.peek().expect("a run has a job");
-        let result = schedlab_sim::run(&self.spec(first), None)?;
+        let rows = self.simulate(run)?;
+        self.is_of_it(&self.spec_of(run))?;
+        Ok(rows)
+    }
+
+    fn simulated(&self, spec: &SimSpec) -> Result<RunResult, SweepError> {
+        match self.live {
+            true => Err(SweepError::Live),
+            false => Ok(schedlab_sim::run(spec, None)?),
+        }
+    }
+
+    /// What a run runs.
+    fn spec_of(&self, run: u64) -> SimSpec {
+        let first = self.jobs_of(run).next().expect("a run has a job");
+        self.spec(first)
+    }
+
+    fn simulate(&self, run: u64) -> Result<Vec<Row>, SweepError> {
+        let result = self.simulated(&self.spec_of(run))?;
+        let jobs = self.jobs_of(run);
         Ok(jobs.map(|job| Row::new(self, job, &result)).collect())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use schedlab_sim::Scheduler;
+use schedlab_sim::{Scheduler, spelled_out};
 use serde::{Deserialize, Serialize};
 
 use crate::SweepError;
@@ -35,11 +35,28 @@ pub struct Space {
     pub scheduler: String,
     /// What varies. The last one varies fastest.
     pub features: Vec<Feature>,
-    /// Options that have one value throughout, `key=value,…`.
-    pub fixed: String,
+    /// Options that have one value throughout.
+    #[serde(with = "as_text")]
+    pub fixed: Vec<(String, String)>,
     /// Which features are mute when. Points that differ in mute features alone are the same scheduler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mute: Vec<Mute>,
+}
+
+/// Options in the document, as one writes them: `key=value,…`.
+mod as_text {
+    use schedlab_sim::Scheduler;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    type Options = Vec<(String, String)>;
+
+    pub fn serialize<S: Serializer>(options: &Options, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&Scheduler::options_text(options))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Options, D::Error> {
+        Ok(Scheduler::parse_options(&String::deserialize(from)?))
+    }
 }
 
 impl Space {
@@ -48,40 +65,27 @@ impl Space {
     /// # Errors
     /// If there is no such scheduler or option, or nothing that varies.
     pub fn of(scheduler: &str, fixed: &[(String, String)]) -> Result<Space, SweepError> {
-        let asked = Scheduler::parse(scheduler).spelled_out();
-        let bare = Scheduler {
-            name: asked.name.clone(),
-            options: String::new(),
-        };
+        let asked = spelled_out(&Scheduler::parse(scheduler));
+        let bare = Scheduler::plain(asked.name);
         let known = schedlab_sim::options(&bare).map_err(schedlab_sim::SimError::from)?;
         for (option, _) in fixed {
             if !known.iter().any(|known| known.name == *option) {
                 return Err(SweepError::Option {
-                    scheduler: asked.name,
+                    scheduler: bare.name,
                     option: option.clone(),
                     known: names(known.iter().map(|option| &option.name)),
                 });
             }
         }
         // What is given with the scheduler is fixed as well.
-        let mut all: Vec<String> = asked
-            .options
-            .split(',')
-            .filter(|part| !part.is_empty())
-            .map(str::to_owned)
-            .collect();
-        all.extend(fixed.iter().map(|(key, value)| format!("{key}={value}")));
-        let fixed = all.join(",");
+        let fixed = [&asked.options[..], fixed].concat();
         // Wrong values are told now.
         schedlab_sim::options(&Scheduler {
             name: bare.name.clone(),
             options: fixed.clone(),
         })
         .map_err(schedlab_sim::SimError::from)?;
-        let is_fixed = |name: &str| {
-            all.iter()
-                .any(|part| part.split('=').next().map(str::trim) == Some(name))
-        };
+        let is_fixed = |name: &str| fixed.iter().any(|(key, _)| key == name);
         let features: Vec<Feature> = known
             .into_iter()
             .filter(|option| option.choices.len() > 1 && !is_fixed(&option.name))
@@ -123,14 +127,11 @@ impl Space {
     pub fn same_as(&self, point: u64) -> u64 {
         let mut choices = self.choices(point);
         for mute in &self.mute {
-            let holds = |part: &str| {
-                let (name, value) = part.split_once('=').unwrap_or((part, ""));
-                match self.feature(name) {
-                    Some(index) => self.features[index].alternatives[choices[index]] == value,
-                    None => self.fixed.split(',').any(|fixed| fixed == part),
-                }
+            let holds = |part: &(String, String)| match self.feature(&part.0) {
+                Some(index) => self.features[index].alternatives[choices[index]] == part.1,
+                None => self.fixed.contains(part),
             };
-            if mute.while_.split(',').all(holds)
+            if Scheduler::parse_options(&mute.while_).iter().all(holds)
                 && let Some(index) = self.feature(&mute.feature)
             {
                 choices[index] = 0;
@@ -183,15 +184,13 @@ impl Space {
     /// The scheduler at a point, every feature named.
     pub fn scheduler(&self, point: u64) -> Scheduler {
         let chosen = self.features.iter().zip(self.choices(point));
-        let mut options: Vec<String> = chosen
-            .map(|(feature, choice)| format!("{}={}", feature.name, feature.alternatives[choice]))
-            .collect();
-        if !self.fixed.is_empty() {
-            options.push(self.fixed.clone());
-        }
+        let options = chosen.map(|(feature, choice)| {
+            let value = feature.alternatives[choice].clone();
+            (feature.name.clone(), value)
+        });
         Scheduler {
             name: self.scheduler.clone(),
-            options: options.join(","),
+            options: options.chain(self.fixed.iter().cloned()).collect(),
         }
     }
 
@@ -205,14 +204,11 @@ impl Space {
             scheduler: self.scheduler.clone(),
             why,
         };
-        let asked = scheduler.spelled_out();
+        let asked = spelled_out(scheduler);
         if asked.name != self.scheduler {
             return Err(refuse("it is another scheduler".to_owned()));
         }
-        let bare = Scheduler {
-            name: asked.name,
-            options: String::new(),
-        };
+        let bare = Scheduler::plain(asked.name);
         let known = schedlab_sim::options(&bare).map_err(schedlab_sim::SimError::from)?;
         let mut values: Vec<Option<String>> = self
             .features
@@ -222,13 +218,13 @@ impl Space {
                 Some(option.default.clone())
             })
             .collect();
-        for part in asked.options.split(',').filter(|part| !part.is_empty()) {
-            if self.fixed.split(',').any(|fixed| fixed == part) {
-                continue;
-            }
-            let (key, value) = part.split_once('=').unwrap_or((part, "true"));
-            match self.features.iter().position(|f| f.name == key.trim()) {
-                Some(index) => values[index] = Some(value.trim().to_owned()),
+        for (key, value) in asked
+            .options
+            .iter()
+            .filter(|part| !self.fixed.contains(part))
+        {
+            match self.feature(key) {
+                Some(index) => values[index] = Some(value.clone()),
                 None => return Err(refuse(format!("`{key}` does not vary in it"))),
             }
         }
@@ -326,12 +322,17 @@ fn check(mute: &[Mute], bare: &Scheduler) -> Result<(), SweepError> {
         if choices(feature).is_empty() {
             return Err(refuse(format!("`{feature}` is no feature")));
         }
-        for part in while_.split(',') {
-            let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            if !choices(name).iter().any(|word| word == value) {
-                return Err(refuse(format!("`{part}` is no alternative of a feature")));
+        let conditions = Scheduler::parse_options(while_);
+        if conditions.is_empty() {
+            return Err(refuse("it names no alternative".to_owned()));
+        }
+        for (name, value) in &conditions {
+            if !choices(name).contains(value) {
+                return Err(refuse(format!(
+                    "`{name}={value}` is no alternative of a feature"
+                )));
             }
-            if mute.iter().any(|other| other.feature == name) {
+            if mute.iter().any(|other| other.feature == *name) {
                 return Err(refuse(format!("`{name}` is mute itself")));
             }
         }
@@ -454,7 +455,7 @@ mod tests {
                 "`fixed_us` is no feature",
             ),
             (&[("executor periodic=never", "")], "is no feature; write"),
-            (&[("executor", "")], "`` is no alternative"),
+            (&[("executor", "")], "it names no alternative"),
             (
                 &[("executor", "periodic=no")],
                 "`periodic=no` is no alternative",
@@ -487,10 +488,10 @@ mod tests {
         assert_eq!(
             space
                 .scheduler(find("feature:slice=fixed").unwrap())
-                .options,
+                .to_string(),
             space
                 .scheduler(default)
-                .options
+                .to_string()
                 .replace("slice=split", "slice=fixed")
         );
         for (text, why) in [
@@ -515,7 +516,8 @@ mod tests {
         let space = fix(&[("slice", "fixed"), ("fixed_us", "5000")]).unwrap();
         assert_eq!(space.len(), 5_832 / 3);
         let scheduler = space.scheduler(7);
-        assert!(scheduler.options.ends_with(",slice=fixed,fixed_us=5000"));
+        let text = scheduler.to_string();
+        assert!(text.ends_with(",slice=fixed,fixed_us=5000"));
         assert_eq!(space.find(&scheduler).unwrap(), 7);
         for (pair, expected) in [
             (("slices", "x"), "no option `slices`"),

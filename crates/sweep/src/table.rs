@@ -104,6 +104,30 @@ impl Row {
         }
     }
 
+    /// What is wrong with it as a row of this sweep.
+    pub(crate) fn check(&self, definition: &Definition) -> Result<(), String> {
+        let Row { job, values, .. } = self;
+        let jobs = definition.jobs();
+        if *job >= jobs {
+            return Err(format!("it has job {job} of {jobs}"));
+        }
+        let (choices, features) = (self.choices.len(), definition.space.features.len());
+        if (choices, values.len()) != (features, MEASURES.len()) {
+            return Err(format!(
+                "job {job} has {choices} choices of {features} and {} values of {}",
+                values.len(),
+                MEASURES.len()
+            ));
+        }
+        // No run measures such a number, and nothing could be computed with it.
+        for (name, value) in MEASURES.iter().zip(values) {
+            if let Some(value) = value.filter(|value| !value.is_finite()) {
+                return Err(format!("{name} of job {job} is {value}"));
+            }
+        }
+        Ok(())
+    }
+
     /// A measure of [`MEASURES`].
     pub fn value(&self, name: &str) -> Option<f64> {
         let index = MEASURES.iter().position(|known| *known == name)?;
@@ -333,17 +357,8 @@ pub fn read(definition: &Definition, path: &Path) -> Result<Vec<Row>, SweepError
         .ok_or_else(|| broken("its columns are others".to_owned()))?;
     let rows =
         read_rows(definition, &columns, &reader).map_err(|error| broken(one_line(&error)))?;
-    let jobs = definition.jobs();
     for row in &rows {
-        if row.job >= jobs {
-            return Err(broken(format!("it has job {} of {jobs}", row.job)));
-        }
-        // No run measures such a number, and nothing could be computed with it.
-        for (name, value) in MEASURES.iter().zip(&row.values) {
-            if let Some(value) = value.filter(|value| !value.is_finite()) {
-                return Err(broken(format!("{name} of job {} is {value}", row.job)));
-            }
-        }
+        row.check(definition).map_err(&broken)?;
     }
     Ok(rows)
 }
@@ -466,7 +481,7 @@ mod tests {
             repeat: 1,
             run: SimSpec::new("", Scheduler::parse("feature"), "laptop"),
             seed: 1,
-            live: false,
+            live: None,
             each: false,
         })
         .unwrap()

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use schedlab_sim::{Scheduler, SimSpec};
-use schedlab_sweep::{Asked, Definition, Options, Row, Shard, Space, SweepError, read, run};
+use schedlab_sweep::{
+    Asked, BUILD, Definition, Options, Place, Row, Shard, Space, SweepError, Work, read, run,
+};
 
 fn asked(workloads: &[&str], sample: u64, seed: u64) -> Asked {
     Asked {
@@ -20,7 +22,7 @@ fn asked(workloads: &[&str], sample: u64, seed: u64) -> Asked {
             ..SimSpec::new("", Scheduler::parse("feature"), "laptop")
         },
         seed,
-        live: false,
+        live: None,
         each: false,
     }
 }
@@ -249,11 +251,20 @@ fn what_cannot_be_run_is_told_before_anything_is_run() {
     }
 }
 
+fn place(machine: &str) -> Place {
+    Place {
+        machine: machine.to_owned(),
+        kernel: "7.2.0".to_owned(),
+        cpus: 4,
+        cpu_model: "a model".to_owned(),
+    }
+}
+
 #[test]
 fn a_live_sweep_is_another_one() {
     let simulated = small();
     let live = Asked {
-        live: true,
+        live: Some(place("host")),
         ..asked(
             &["cpu:duration=20ms", "chat:rooms=1,users=2,messages=2"],
             15,
@@ -265,4 +276,174 @@ fn a_live_sweep_is_another_one() {
         assert_eq!(one.difference(other).as_deref(), Some("live"));
     }
     assert_eq!(live.runs(), live.jobs());
+    let elsewhere = Asked {
+        live: Some(place("vm")),
+        ..asked(
+            &["cpu:duration=20ms", "chat:rooms=1,users=2,messages=2"],
+            15,
+            1,
+        )
+    };
+    let elsewhere = Definition::new(elsewhere).unwrap();
+    assert_eq!(elsewhere.difference(&live).as_deref(), Some("place"));
+    let read = Definition::from_json(&live.to_json()).unwrap();
+    assert_eq!(read.difference(&live), None);
+    assert!(matches!(read.run(0), Err(SweepError::Live)));
+}
+
+/// A policy whose only option with alternatives is `fast`, and what it includes and runs.
+struct Own(tempfile::TempDir);
+
+impl Own {
+    fn new() -> Own {
+        let own = Own(tempfile::tempdir().unwrap());
+        own.put(
+            "mine.bpf.c",
+            "#include <scx/common.bpf.h>\n#include \"mine.h\"\nchar _license[] SEC(\"license\") = \"GPL\";\n\
+             const volatile bool fast;\n\
+             void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{\n\
+             \tscx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, fast ? SLICE : 1000, enq_flags);\n}\n\
+             SCX_OPS_DEFINE(mine_ops, .enqueue = (void *)mine_enqueue, .name = \"mine\");\n",
+        );
+        own.put("mine.h", "#define SLICE 1000000\n");
+        own.put(
+            "two.json",
+            r#"{"tasks": {"a": {"instance": 2, "loop": 3, "run": 1000, "sleep": 1000}}}"#,
+        );
+        let laptop = include_str!("../../../machines/laptop.toml");
+        own.put("mine.toml", laptop);
+        own
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        fs::write(self.0.path().join(name), text).unwrap();
+    }
+
+    fn definition(&self) -> Definition {
+        let scheduler = self.path("mine.bpf.c");
+        let machine = self.path("mine.toml");
+        Definition::new(Asked {
+            workloads: vec![self.path("two.json"), "cpu:duration=1ms".to_owned()],
+            space: Space::of(&scheduler, &[]).unwrap(),
+            run: SimSpec::new("", Scheduler::parse(&scheduler), machine),
+            ..asked(&[], 2, 1)
+        })
+        .unwrap()
+    }
+}
+
+#[test]
+fn edited_files_are_told_at_the_next_run_wherever_it_is_made() {
+    let own = Own::new();
+    let definition = own.definition();
+    let elsewhere = Definition::from_json(&definition.to_json()).unwrap();
+    assert_eq!(definition.files.len(), 3);
+    for (name, told, more) in [
+        ("mine.bpf.c", "mine.bpf.c", "\n/* */\n"),
+        (
+            "mine.h",
+            "mine.bpf.c, or what it includes,",
+            "\n#define SLICE 1\n",
+        ),
+        ("two.json", "two.json", "\n"),
+        ("mine.toml", "mine.toml", "\n# edited\n"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let before = fs::read_to_string(own.path(name)).unwrap();
+        let text = match name {
+            "mine.h" => more.to_owned(),
+            _ => before.clone() + more,
+        };
+        let stop = AtomicBool::new(false);
+        let sweep = || {
+            run(
+                &definition,
+                folder.path(),
+                Shard::WHOLE,
+                options(1),
+                &stop,
+                |_| {},
+            )
+        };
+        own.put(name, &text);
+        let error = sweep().unwrap_err().to_string();
+        assert!(
+            error.contains(told) && error.contains("restore it"),
+            "{error}"
+        );
+        assert_eq!(error.lines().count(), 1);
+        for definition in [&definition, &elsewhere] {
+            assert!(
+                matches!(definition.run(0), Err(SweepError::Changed { .. })),
+                "{name}"
+            );
+            assert!(
+                matches!(definition.row(0), Err(SweepError::Changed { .. })),
+                "{name}"
+            );
+        }
+        let other = own.definition();
+        assert_eq!(
+            other.difference(&definition).as_deref(),
+            Some("files"),
+            "{name}"
+        );
+        own.put(name, &before);
+        assert!(elsewhere.run(0).is_ok());
+        assert!(!sweep().unwrap().stopped);
+    }
+}
+
+#[test]
+fn another_build_does_not_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let definition = small();
+    some(&definition, folder.path(), Shard::WHOLE, 2);
+    let document = definition.to_json().replace(BUILD, "crc32 of another");
+    let other = Definition::from_json(&document).unwrap();
+    let error = refused(&other, folder.path());
+    assert!(error.contains("differs in its build"), "{error}");
+    assert!(matches!(other.run(0), Err(SweepError::Build)));
+    assert!(matches!(other.row(0), Err(SweepError::Build)));
+    // What it has done can be read.
+    fs::write(folder.path().join("sweep.json"), &document).unwrap();
+    for part in fs::read_dir(folder.path()).unwrap() {
+        let part = part.unwrap().path();
+        if part.extension().is_some_and(|ending| ending == "parquet") {
+            fs::remove_file(part).unwrap();
+        }
+    }
+    assert_eq!(read(folder.path()).unwrap().0, other);
+}
+
+#[test]
+fn rows_of_another_shape_are_refused_and_the_work_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let definition = small();
+    let mut work = Work::begin(&definition, folder.path(), Shard::WHOLE).unwrap();
+    let whole = definition.row(0).unwrap();
+    let jobs = definition.jobs();
+    let mut fewer = whole.clone();
+    fewer.choices.pop();
+    let mut more = whole.clone();
+    more.values.push(None);
+    let foreign = Row {
+        job: jobs,
+        ..whole.clone()
+    };
+    for (wrong, told) in [
+        (fewer, "job 0 has 8 choices of 9"),
+        (more, "and 26 values of 25"),
+        (foreign, &format!("it has job {jobs} of {jobs}")),
+    ] {
+        let error = work.keep(vec![whole.clone(), wrong]).unwrap_err();
+        assert!(error.to_string().contains(told), "{error}");
+        assert!(work.rows.is_empty());
+    }
+    work.keep(vec![whole]).unwrap();
+    assert_eq!(work.rows.len(), 1);
 }

@@ -13,7 +13,7 @@ use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use random::{Case, case};
 use schedlab_engine::ExitKind;
-use schedlab_sim::batch;
+use schedlab_sim::{Scheduler, batch};
 use schedlab_sweep::Space;
 use virtual_kernel::{checkers, run_with, violations};
 
@@ -61,7 +61,7 @@ fn every_scheduler_of_the_tree_keeps_the_invariants() {
         &points,
         threads,
         |(point, case)| {
-            let options = space.scheduler(*point).options;
+            let options = Scheduler::options_text(&space.scheduler(*point).options);
             match wrong(&object, &options, case) {
                 None => Ok(()),
                 Some(what) => Err(format!("feature:{options}: {what}\n{case:?}")),

@@ -21,7 +21,7 @@ fn definition(fixed: &[(&str, &str)], workloads: &[&str]) -> Definition {
         repeat: 1,
         run: SimSpec::new("", Scheduler::parse("feature"), MACHINE),
         seed: 3,
-        live: false,
+        live: None,
         each: false,
     })
     .unwrap()

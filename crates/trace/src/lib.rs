@@ -9,6 +9,7 @@ pub mod check;
 pub mod cpuset;
 pub mod event;
 pub mod id;
+pub mod scheduler;
 pub mod time;
 pub mod words;
 
@@ -17,5 +18,6 @@ pub use event::{
     CpuMode, Event, LockClass, LockPath, MigrationReach, PrevState, Recorder, TaskMeta,
 };
 pub use id::{CpuId, LockId, TaskId};
+pub use scheduler::Scheduler;
 pub use time::{Duration, Instant};
 pub use words::{counted, shell_word};

@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn every_workload_names_its_score_and_its_work_first() {
         for model in crate::list() {
-            let workload = crate::Workload::parse(model.name, 1, 2).unwrap();
+            let workload = crate::Workload::parse(model.name, 2).unwrap();
             let names: Vec<_> = model.measures.iter().map(|one| one.name).collect();
             assert_eq!(names[..2], [workload.score.name, "work"], "{}", model.name);
             assert_eq!(model.measures[0].unit, workload.score.unit);

@@ -56,20 +56,22 @@ impl Model {
 }
 
 impl Workload {
+    /// The path of the rt-app file that `text` asks for, if it asks for one.
+    pub fn file(text: &str) -> Option<&str> {
+        rtapp::split(text).map(|(path, _)| path)
+    }
+
     /// The workload that `text` asks for: `name`, `name:option=value,option=value`, or with the path of an
     /// rt-app file (`*.json`) in place of the name.
     ///
     /// `nr_cpus` matters to where tasks may run (`pin`, CPU lists) and, where an option's default is "per CPU", to how
-    /// many there are; never to what a task does. `seed` is
-    /// for models that draw while they are built; tasks draw from [`crate::stream`].
+    /// many there are; never to what a task does. Nothing is drawn here: tasks draw from [`crate::stream`] while they run.
     ///
     /// # Errors
     /// If there is no such workload, option, value or file, if the file is wrong, or if the workload could
     /// never end.
-    pub fn parse(text: &str, seed: u64, nr_cpus: usize) -> Result<Workload, WorkloadError> {
+    pub fn parse(text: &str, nr_cpus: usize) -> Result<Workload, WorkloadError> {
         assert!(nr_cpus > 0, "a machine has a CPU");
-        // No model draws while it is built so far.
-        let _ = seed;
         if let Some((path, options)) = rtapp::split(text) {
             return rtapp::load(path, options, nr_cpus);
         }
@@ -92,7 +94,7 @@ mod tests {
     use super::*;
 
     fn refusal(text: &str) -> String {
-        match Workload::parse(text, 1, 2) {
+        match Workload::parse(text, 2) {
             Ok(_) => panic!("`{text}` was accepted"),
             Err(error) => error.to_string(),
         }
@@ -128,7 +130,7 @@ mod tests {
     fn models_are_sorted_and_their_defaults_build() {
         assert!(list().is_sorted_by(|a, b| a.name < b.name));
         for model in list() {
-            let workload = Workload::parse(model.name, 1, 3).unwrap();
+            let workload = Workload::parse(model.name, 3).unwrap();
             let names: Vec<_> = model.all_params().map(|param| param.name).collect();
             let shown: Vec<_> = workload.params.iter().map(|(name, _)| name).collect();
             assert_eq!(shown, names.iter().collect::<Vec<_>>());
@@ -144,7 +146,7 @@ mod tests {
     fn common_options_reach_every_task() {
         for model in list() {
             let text = format!("{}:pin=true,nice=1/2,policy=fifo:7", model.name);
-            let workload = Workload::parse(&text, 1, 3).unwrap();
+            let workload = Workload::parse(&text, 3).unwrap();
             for (i, task) in workload.tasks.iter().enumerate() {
                 let cpus = task.affinity.as_ref().unwrap();
                 assert_eq!(cpus.to_string(), (i % 3).to_string());

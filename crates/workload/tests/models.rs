@@ -32,7 +32,7 @@ fn every_model_ends_whatever_its_options() {
                 .map(|param| format!("{}={}", param.name, value(param.name, param.kind, &mut rng)))
                 .collect();
             let text = format!("{}:{}", model.name, options.join(","));
-            let parse = || Workload::parse(&text, draw, 3);
+            let parse = || Workload::parse(&text, 3);
             match parse() {
                 // Some options exclude each other; that is told, not built.
                 Err(WorkloadError::Contradiction { .. }) => continue,
@@ -70,10 +70,7 @@ fn more_tasks_than_a_run_can_have_are_refused() {
         "schbench:message_threads=1000,workers=100000",
         "cpu:tasks=10000000",
     ] {
-        let error = Workload::parse(text, 1, 2)
-            .map(drop)
-            .unwrap_err()
-            .to_string();
+        let error = Workload::parse(text, 2).map(drop).unwrap_err().to_string();
         assert!(error.contains("and a run has at most 5000000"), "{error}");
     }
     let text = r#"{"tasks": {"a": {"instance": 9000000, "run": 1}}}"#;
@@ -81,5 +78,5 @@ fn more_tasks_than_a_run_can_have_are_refused() {
         .map(drop)
         .unwrap_err();
     assert!(error.to_string().contains("9000000 tasks"), "{error}");
-    Workload::parse("cpu:tasks=1000000", 1, 1_024).unwrap();
+    Workload::parse("cpu:tasks=1000000", 1_024).unwrap();
 }

@@ -11,12 +11,12 @@ fn a_models_name_is_the_model_whatever_files_there_are() {
     for name in ["pipe", "cpu:tasks=2", "tasks"] {
         std::fs::write(name, r#"{"tasks": {"a": {"loop": 3, "run": 10}}}"#).unwrap();
     }
-    let score = |text: &str| Workload::parse(text, 1, 2).unwrap().score.name;
+    let score = |text: &str| Workload::parse(text, 2).unwrap().score.name;
     assert_eq!(score("pipe"), "round_trip_ns_mean");
     assert_eq!(score("pipe:loops=3"), "round_trip_ns_mean");
     assert_eq!(score("cpu:tasks=2"), score("cpu"));
     for text in ["./pipe", "tasks"] {
-        let workload = Workload::parse(text, 1, 2).unwrap();
+        let workload = Workload::parse(text, 2).unwrap();
         assert_eq!(
             (workload.tasks.len(), workload.score.unit),
             (1, "phase iterations/s")

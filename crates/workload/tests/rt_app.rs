@@ -11,7 +11,7 @@ fn file(name: &str) -> String {
 }
 
 fn load(name: &str) -> Workload {
-    Workload::parse(&file(name), 1, 4).unwrap()
+    Workload::parse(&file(name), 4).unwrap()
 }
 
 fn run(name: &str) -> End {
@@ -50,7 +50,7 @@ fn every_file_loads_and_ends_in_any_order() {
             Order::Random(1),
             Order::Random(2),
         ] {
-            let workload = Workload::parse(path.to_str().unwrap(), 1, 4).unwrap();
+            let workload = Workload::parse(path.to_str().unwrap(), 4).unwrap();
             assert!(run_in(workload, order).work > 0, "{path:?}");
         }
     }
@@ -195,12 +195,7 @@ fn classes_come_from_tasks_and_phases() {
     assert_eq!(run("classes").work, 2 + 2 + 2 + 2 + 1 + 4);
     // What the command line says overrides the file.
     let text = format!("{}:pin=true,nice=3,policy=batch", file("classes"));
-    for (i, task) in Workload::parse(&text, 1, 4)
-        .unwrap()
-        .tasks
-        .iter()
-        .enumerate()
-    {
+    for (i, task) in Workload::parse(&text, 4).unwrap().tasks.iter().enumerate() {
         assert_eq!((task.class, task.nice), (SchedClass::Batch, 3));
         assert_eq!(
             task.affinity.as_ref().unwrap().to_string(),
@@ -438,13 +433,13 @@ fn what_is_wrong_is_told_with_its_place() {
 
 #[test]
 fn a_missing_file_is_told() {
-    let error = Workload::parse("nowhere/absent.json", 1, 1).err().unwrap();
+    let error = Workload::parse("nowhere/absent.json", 1).err().unwrap();
     assert!(
         error
             .to_string()
             .starts_with("cannot read the workload file `nowhere/absent.json`")
     );
-    let error = Workload::parse(&format!("{}:x=1", file("fork")), 1, 1)
+    let error = Workload::parse(&format!("{}:x=1", file("fork")), 1)
         .err()
         .unwrap();
     assert!(

@@ -46,7 +46,7 @@ fn every_example_that_rt_app_reads_loads() {
         let refused = REFUSED_BY_RT_APP
             .iter()
             .find(|(refused, _)| in_merge && *refused == name);
-        match (Workload::parse(path.to_str().unwrap(), 1, 8), refused) {
+        match (Workload::parse(path.to_str().unwrap(), 8), refused) {
             (Ok(workload), None) => {
                 println!(
                     "{name}: {} tasks {:?}",

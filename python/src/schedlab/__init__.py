@@ -19,18 +19,32 @@ def simulate(
     machine: str = "laptop",
     cpus: int | None = None,
     seed: int = 1,
+    rt: str = "kernel",
+    kernel: str | None = None,
+    time_limit: int | None = None,
+    check: bool = False,
 ) -> dict[str, Any]:
     """Simulate one run and return its result, as `schedlab sim --json` writes it.
 
-    Raises ValueError where a name or an option is wrong. A run that failed is no error: its `exit` says so.
+    Arguments are those of `schedlab sim`, and so are their defaults. Raises ValueError where a name or an option is
+    wrong. A run that failed is no error: its `exit` says so. A run cannot be interrupted: Ctrl-C takes effect at its
+    end.
     """
-    return json.loads(_engine.simulate(workload, scheduler, machine, cpus, seed))
+    options = _options(cpus, seed, rt, kernel, time_limit, check)
+    return json.loads(_engine.simulate(workload, scheduler, machine, options))
+
+
+def _options(
+    cpus: int | None, seed: int, rt: str, kernel: str | None, time_limit: int | None, check: bool
+) -> dict[str, Any]:
+    """What determines a run besides its workload, scheduler and machine."""
+    return {"cpus": cpus, "seed": seed, "rt": rt, "kernel": kernel, "time_limit": time_limit, "check": check}
 
 
 class Sweep:
     """Every combination of a scheduler's options on some workloads: a list of jobs, numbered from 0.
 
-    Arguments are those of `schedlab sweep`. Two sweeps of the same arguments are the same, wherever they are
+    Arguments are those of `schedlab sweep`, and so are their defaults. Two sweeps of the same arguments are the same, wherever they are
     made, so a sweep can be pickled and its jobs run anywhere.
     """
 
@@ -45,13 +59,18 @@ class Sweep:
         machine: str = "laptop",
         cpus: int | None = None,
         seed: int = 1,
+        rt: str = "kernel",
+        kernel: str | None = None,
+        time_limit: int | None = None,
+        check: bool = False,
         each: bool = False,
     ) -> None:
         if isinstance(workloads, str):
             raise ValueError(f"workloads must be a list: write [{workloads!r}]")
         self._definition = _engine.Definition(
-            list(workloads), space, dict(fix or {}), sample, repeat, machine, cpus, seed, each
-        )
+            list(workloads), space, dict(fix or {}), sample, repeat, each, machine,
+            _options(cpus, seed, rt, kernel, time_limit, check),
+        )  # fmt: skip
 
     @classmethod
     def from_json(cls, text: str) -> Sweep:
@@ -76,24 +95,23 @@ class Sweep:
         return self._definition.scheduler(job)
 
     def rows(self, jobs: Iterable[int]) -> list[dict[str, Any]]:
-        """Run jobs here and return their rows."""
+        """Run jobs here and return their rows. Ctrl-C takes effect between two runs."""
         return json.loads(self._definition.rows(list(jobs)))
 
     def run(self, out: str | PathLike[str]) -> None:
-        """Run here, one after another, what the folder `out` does not hold yet."""
-        with Folder(self, out) as folder:
-            missing = folder.missing()
-            for start in range(0, len(missing), _KEEP):
-                folder.keep(self.results(missing[start : start + _KEEP]))
-            folder.finish()
+        """Run here, one after another, what the folder `out` does not hold yet.
+
+        Ctrl-C takes effect at the end of the run that is under way; what was done until then is kept. After a kill at
+        most what was done in the last ten seconds is done again.
+        """
+        self._definition.run_into(out)
 
     def results(self, runs: Iterable[int]) -> str:
-        """Make runs that `Folder.missing` named; the rows of their jobs as `Folder.keep` takes them."""
+        """Make runs that `Folder.missing` named; the rows of their jobs as `Folder.keep` takes them.
+
+        Ctrl-C takes effect between two runs, and costs all of this call.
+        """
         return self._definition.run(list(runs))
-
-
-# Runs that are kept at a time: what a kill can cost.
-_KEEP = 256
 
 
 class Folder:
@@ -117,7 +135,7 @@ class Folder:
         return self._folder.left()
 
     def keep(self, rows: str) -> None:
-        """Put rows in, on the disk when this returns."""
+        """Put rows in, on the disk when this returns. Raises ValueError if they are not the sweep's."""
         self._folder.keep(rows)
 
     def finish(self) -> None:

@@ -10,7 +10,7 @@ use schedlab_abi::{KernelVersion, NativePolicy, Object, ObjectError, compiler};
 use schedlab_engine::policy::{Answer, Env, OpCall, Policy as _, Probes, Reply, Request, TaskView};
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
+use schedlab_trace::{CpuId, CpuSet, Instant, Scheduler, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
 /// Compiles a fixture with the compiler at hand.
@@ -76,7 +76,7 @@ impl Bench {
     }
 
     pub fn on(object: &Arc<Object>, options: &str, machine: Machine) -> Bench {
-        let settings = object.settings(options).unwrap();
+        let settings = object.settings(&Scheduler::parse_options(options)).unwrap();
         Bench {
             policy: NativePolicy::load(object, &settings, &machine, KernelVersion::V7_2).unwrap(),
             cache: RefCell::new(CacheModel::new(&machine)),

@@ -26,7 +26,7 @@ pub fn definition(
         repeat,
         run: SimSpec::new("", Scheduler::parse("feature"), "laptop"),
         seed,
-        live: false,
+        live: None,
         each: false,
     };
     Definition::new(asked).unwrap()

@@ -30,7 +30,7 @@ fn real(args: &LoadArgs) -> anyhow::Result<RunResult> {
         seed: args.seed,
         limit: Duration::from_secs(args.time_limit),
     };
-    let workload = Workload::parse(&args.workload, args.seed, schedlab_programs::nr_cpus())?;
+    let workload = Workload::parse(&args.workload, schedlab_programs::nr_cpus())?;
     for note in &workload.notes {
         eprintln!("schedlab: {note}");
     }
@@ -104,8 +104,7 @@ fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
     let figure = match original::run(&args.workload, extra, limit) {
         Ok(figure) => figure,
         Err(error) => {
-            let workload =
-                Workload::parse(&args.workload, args.seed, schedlab_programs::nr_cpus())?;
+            let workload = Workload::parse(&args.workload, schedlab_programs::nr_cpus())?;
             return failed(error, workload.name, workload.params, args);
         }
     };

@@ -135,9 +135,9 @@ fn groups(
             continue;
         }
         // Options of one's own are what is to be simulated; otherwise it is what the study had.
-        let simulated = match scheduler.options.as_str() {
-            "" => Scheduler::parse(&meant.scheduler),
-            _ => scheduler.clone(),
+        let simulated = match scheduler.options.is_empty() {
+            true => Scheduler::parse(&meant.scheduler),
+            false => scheduler.clone(),
         };
         let same = |group: &&mut Group| {
             group.workload == meant.workload
@@ -191,7 +191,7 @@ fn is_of(figure: &Figure, meant: &Meant, scheduler: &Scheduler) -> bool {
 
 /// Whether two texts are one workload, in whatever order its options are and whether or not defaults are named.
 fn same_workload(one: &str, other: &str, cpus: u32) -> bool {
-    let parse = |text| Workload::parse(text, 1, cpus.max(1) as usize).ok();
+    let parse = |text| Workload::parse(text, cpus.max(1) as usize).ok();
     match (parse(one), parse(other)) {
         (Some(one), Some(other)) => one.name == other.name && one.params == other.params,
         _ => one == other,

@@ -5,10 +5,14 @@ mod jobs;
 #[cfg(feature = "kernel")]
 mod with;
 #[cfg(feature = "kernel")]
-pub use with::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm, vm, warm_up};
+pub use with::{
+    doctor, emulate, inside, is_inside, place, run, run_once, sweep_in_vm, vm, warm_up,
+};
 
 #[cfg(not(feature = "kernel"))]
-pub use without::{doctor, emulate, inside, is_inside, run, run_once, sweep_in_vm, vm, warm_up};
+pub use without::{
+    doctor, emulate, inside, is_inside, place, run, run_once, sweep_in_vm, vm, warm_up,
+};
 
 #[cfg(not(feature = "kernel"))]
 mod without {
@@ -17,6 +21,8 @@ mod without {
     use anyhow::bail;
     use schedlab_report::RunResult;
     use schedlab_report::export::lines::fill;
+    use schedlab_sim::Scheduler;
+    use schedlab_sweep::Place;
 
     use crate::args::{EmulateArgs, RunArgs, VmArgs};
     use crate::commands::{Emulated, Job, Status, print, width};
@@ -44,11 +50,15 @@ mod without {
         false
     }
 
+    pub fn place() -> anyhow::Result<Place> {
+        bail!("{REMEDY}")
+    }
+
     pub fn sweep_in_vm(_: &Path, _: Option<u32>, _: u64, _: u64) -> anyhow::Result<Status> {
         bail!("{REMEDY}")
     }
 
-    pub fn run_once(_: &str, _: &str, _: u64, _: u64) -> anyhow::Result<RunResult> {
+    pub fn run_once(_: &str, _: &Scheduler, _: u64, _: u64) -> anyhow::Result<RunResult> {
         bail!("{REMEDY}")
     }
 

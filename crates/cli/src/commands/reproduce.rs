@@ -299,22 +299,11 @@ fn simulate(
             }
             let result = schedlab_sim::run(spec, None)?;
             // What a path names may change between two calls.
-            if !names_a_file(spec) {
+            if schedlab_sim::files(spec)?.is_empty() {
                 journal.keep(&result)?;
             }
             anyhow::Ok(result)
         },
         |done| progress.update(done),
     )
-}
-
-fn names_a_file(spec: &SimSpec) -> bool {
-    [&spec.workload, &spec.scheduler.name, &spec.machine]
-        .iter()
-        .any(|name| {
-            name.contains('/')
-                || name.contains(".json")
-                || name.ends_with(".toml")
-                || name.ends_with(".c")
-        })
 }

@@ -16,13 +16,8 @@ use crate::output::Output;
 use crate::progress::Progress;
 
 pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
-    let schedulers =
-        Scheduler::parse_list(&args.schedulers).map_err(|error| anyhow::anyhow!("-s: {error}"))?;
-    for (index, scheduler) in schedulers.iter().enumerate() {
-        if schedulers[..index].contains(scheduler) {
-            bail!("-s: `{scheduler}` is named twice; --repeat runs each several times");
-        }
-    }
+    let schedulers = schedlab_sim::parse_schedulers(&args.schedulers)
+        .map_err(|error| anyhow::anyhow!("-s: {error}"))?;
     let cpus = match &args.cpus {
         None => vec![None],
         Some(text) => cpus::parse(text)

@@ -53,7 +53,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         repeat: args.repeat,
         run: like,
         seed: args.common.seed,
-        live: args.live,
+        live: args.live.then(real::place).transpose()?,
         each: args.each,
     })?;
     if args.vm && !real::is_inside() {
@@ -109,8 +109,12 @@ fn live(
     let one = |run: u64| -> anyhow::Result<Vec<Row>> {
         let rows = definition.jobs_of(run).map(|job| {
             let spec = definition.spec(job);
-            let scheduler = spec.scheduler.to_string();
-            let result = real::run_once(&spec.workload, &scheduler, spec.seed, spec.time_limit_s)?;
+            let result = real::run_once(
+                &spec.workload,
+                &spec.scheduler,
+                spec.seed,
+                spec.time_limit_s,
+            )?;
             Ok(Row::new(definition, job, &result))
         });
         rows.collect()

@@ -109,7 +109,7 @@ fn buffers_do_not_share_their_lines() {
 fn a_context_switch_costs_the_same_in_short_and_long_samples() {
     let switch_ns = |size: &str, rounds: u32, samples: u32| {
         let text = format!("lat_ctx:size={size},rounds={rounds},samples={samples}");
-        let counters = counters(Workload::parse(&text, 1, 1).unwrap());
+        let counters = counters(Workload::parse(&text, 1).unwrap());
         counters.number("lat_ctx.switch_ns_median").unwrap()
     };
     for size in ["0", "64K"] {

@@ -458,7 +458,7 @@ fn make_runs_no_more_recipes_than_jobs() {
         let text = format!(
             "kbuild:jobs={jobs},units=4,directory=1,compile=0,driver=10ms,assemble=0,join=100ms,parse=0,link=0,read=0"
         );
-        let workload = schedlab_workload::Workload::parse(&text, 1, 4).unwrap();
+        let workload = schedlab_workload::Workload::parse(&text, 4).unwrap();
         let end = run_checked(Scenario::new(machine(4), workload, 1), Stub::fifo(&[])).end;
         end.makespan.unwrap().ns() / 1_000_000
     };

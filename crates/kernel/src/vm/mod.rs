@@ -302,6 +302,11 @@ pub fn inside() -> bool {
     std::env::var_os(guest::INSIDE).is_some()
 }
 
+/// Where this program runs, as results name it.
+pub fn place() -> &'static str {
+    if inside() { "vm" } else { "host" }
+}
+
 /// Follows a file that the guest writes.
 struct Tail {
     path: PathBuf,

@@ -17,11 +17,11 @@ use schedlab_kernel::error::Error;
 use schedlab_kernel::load::{self, Exit, Loaded};
 use schedlab_kernel::measure::Want;
 use schedlab_kernel::policy::{self, Object, POLICIES};
-use schedlab_kernel::run::{self, Job, Outcome, Scheduler};
+use schedlab_kernel::run::{self, Job, Outcome};
 use schedlab_kernel::scx::{self, State};
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_sweep::Space;
-use schedlab_trace::{CpuId, Event, Recorder, TaskId, TaskMeta};
+use schedlab_trace::{CpuId, Event, Recorder, Scheduler, TaskId, TaskMeta};
 
 /// First argument of this program inside; the directory of compiled test policies follows.
 pub const MARK: &str = "inside-the-virtual-machine";
@@ -243,7 +243,7 @@ fn points_of_the_feature_tree_schedule(_: &Inside<'_>) -> Result<String, String>
     let points = space.sample(SAMPLE.0, SAMPLE.1);
     let mut alternatives = BTreeSet::new();
     for &point in &points {
-        let scheduler = Scheduler::parse(&space.scheduler(point).to_string());
+        let scheduler = space.scheduler(point);
         alternatives.extend(scheduler.options.iter().cloned());
         let said = |what: String| format!("{}: {what}", space.scheduler(point));
         let loaded = text(Loaded::load(&object, &scheduler.options)).map_err(said)?;
@@ -376,7 +376,7 @@ fn another_scheduler_is_refused(inside: &Inside<'_>) -> Result<String, String> {
     let first = text(Loaded::load(&knobs, &[]))?;
     for second in [
         Loaded::load(&knobs, &[]).map(drop),
-        Scheduler::parse("default").load().map(drop),
+        run::load(&Scheduler::plain("default")).map(drop),
     ] {
         match second {
             Err(Error::AlreadyLoaded { name }) if name == "knobs" => {}
@@ -614,7 +614,7 @@ fn workloads_count_as_they_are_simulated(_: &Inside<'_>) -> Result<String, Strin
     let workload = |asked: &str| {
         let mut job = job(&["load", asked], false);
         job.want.root_is_starter = true;
-        let outcome = text(run::run(&Scheduler::parse("default"), &job))?;
+        let outcome = text(run::run(&Scheduler::plain("default"), &job))?;
         ensure(outcome.exit == Outcome::DONE, || format!("{outcome:?}"))?;
         Ok::<_, String>(outcome)
     };
@@ -754,7 +754,7 @@ impl Recorder for Trace {
 }
 
 fn failures_of_programs_are_told(_: &Inside<'_>) -> Result<String, String> {
-    let kernel = Scheduler::parse("default");
+    let kernel = Scheduler::plain("default");
     let failed = text(run::run(&kernel, &job(&["fail"], false)))?;
     ensure(
         failed.exit == "command_failed" && failed.code == Some(3),

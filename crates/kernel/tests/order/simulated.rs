@@ -24,10 +24,11 @@ const WAKE_AT: Instant = Instant::from_ns(1_000_000);
 pub fn simulate(case: &Case, policy: &str, options: &[(&str, &str)]) -> Result<Vec<Turn>, String> {
     let file = schedlab_policies::find(policy).ok_or_else(|| format!("no policy {policy}"))?;
     let object = file.object();
-    let options: Vec<String> = options.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    let settings = object
-        .settings(&options.join(","))
-        .map_err(|e| e.to_string())?;
+    let options: Vec<_> = options
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect();
+    let settings = object.settings(&options).map_err(|e| e.to_string())?;
     let machine = machine_without_costs();
     let policy = NativePolicy::load(&object, &settings, &machine, KernelVersion::default())
         .map_err(|e| e.to_string())?;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use include_dir::{Dir, include_dir};
 
-use super::{Folder, Given, SCALE_DEFAULT, command, error, output, refused};
+use super::{Given, SCALE_DEFAULT, command, error, folder, output, refused};
 use crate::{ProgramError, nr_cpus};
 
 static QUERIES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads/tpch");
@@ -42,15 +42,15 @@ pub(super) fn run(given: &Given<'_>) -> Result<f64, ProgramError> {
 /// With the answers of the first stream as JSON in `answers`.
 fn run_keeping(given: &Given<'_>, answers: Option<&Path>) -> Result<f64, ProgramError> {
     let mut python = python()?;
-    let folder = Folder::create("tpch")?;
+    let folder = folder("tpch")?;
     let scale = given.extra.scale.unwrap_or(SCALE_DEFAULT);
     let data = match given.extra.source {
         Some(source) => source.to_owned(),
-        None => folder.0.join("data"),
+        None => folder.path().join("data"),
     };
     generate(&data, scale, given)?;
-    let queries = folder.0.join("queries");
-    let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.0.display()));
+    let queries = folder.path().join("queries");
+    let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.path().display()));
     fs::create_dir(&queries).map_err(fail)?;
     QUERIES.extract(&queries).map_err(fail)?;
 
@@ -114,9 +114,9 @@ mod tests {
             schedlab_testing::skipped(&format!("original programs: TPC-H on DuckDB: {REMEDY}"));
             return;
         }
-        let folder = Folder::create("tpch-test").unwrap();
-        let data = folder.0.join("data");
-        let workload = Workload::parse("tpch:streams=2,degree=1", 1, 2).unwrap();
+        let folder = folder("tpch-test").unwrap();
+        let data = folder.path().join("data");
+        let workload = Workload::parse("tpch:streams=2,degree=1", 2).unwrap();
         let given = Given {
             params: &workload.params,
             extra: Extra {
@@ -125,7 +125,7 @@ mod tests {
             },
             deadline: Instant::now() + Duration::from_secs(120),
         };
-        let answers = folder.0.join("answers.json");
+        let answers = folder.path().join("answers.json");
         let value = run_keeping(&given, Some(&answers)).unwrap();
         assert!(value > 0.0, "{value}");
         let text = fs::read_to_string(&answers).unwrap();
@@ -135,9 +135,9 @@ mod tests {
 
         let mut generator = command("tpchgen-cli");
         generator.args(["-s", "0.01", "-T", "lineitem", "--output-dir"]);
-        generator.arg(&folder.0);
+        generator.arg(folder.path());
         output(&mut generator, given.deadline).unwrap();
-        let rows = fs::read_to_string(folder.0.join("lineitem.tbl")).unwrap();
+        let rows = fs::read_to_string(folder.path().join("lineitem.tbl")).unwrap();
         // Columns by the specification, section 1.4: 4 quantity, 5 price, 6 discount, 8 flag, 9 status, 10 shipped.
         let hundredths = |text: &str| text.replace('.', "").parse::<u64>().unwrap();
         let (mut saved, mut early) = (0, 0);

@@ -8,7 +8,7 @@ use schedlab_engine::{RunEnd, Scenario};
 use schedlab_machine::Machine;
 use schedlab_trace::check::{Checkers, Start};
 use schedlab_trace::{
-    CpuId, CpuSet, Duration, Event, LockClass, LockId, Recorder, TaskId, TaskMeta,
+    CpuId, CpuSet, Duration, Event, LockClass, LockId, Recorder, Scheduler, TaskId, TaskMeta,
 };
 
 /// A machine cut to so many CPUs.
@@ -35,7 +35,7 @@ pub fn run_with<R: Recorder>(
     recorder: R,
 ) -> RunEnd<NativePolicy, R> {
     let settings = object
-        .settings(options)
+        .settings(&Scheduler::parse_options(options))
         .unwrap_or_else(|error| panic!("{error}"));
     let policy = NativePolicy::load(
         object,

@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn the_work_is_serial_plus_threads_times_phases() {
         let text = "blackscholes:threads=3,iterations=4,phase=10ms,imbalance=0,serial=5ms";
-        let end = run(Workload::parse(text, 1, 1).unwrap());
+        let end = run(Workload::parse(text, 1).unwrap());
         // On the reference executor's one CPU nothing overlaps.
         assert_eq!(end.now.ns(), 5_000_000 + 3 * 4 * 10_000_000);
     }

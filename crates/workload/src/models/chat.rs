@@ -374,7 +374,7 @@ mod tests {
 
     fn chat(text: &str, order: Order) -> End {
         run_in(
-            Workload::parse(&format!("chat:{text}"), 1, 2).unwrap(),
+            Workload::parse(&format!("chat:{text}"), 2).unwrap(),
             order,
         )
     }
@@ -470,7 +470,7 @@ mod tests {
     #[test]
     fn what_can_never_work_is_refused() {
         for text in ["chat:message_bytes=200,socket_buffer=100", "chat:server=queue,write=mutex"] {
-            let error = Workload::parse(text, 1, 1);
+            let error = Workload::parse(text, 1);
             assert!(matches!(error, Err(WorkloadError::Contradiction { .. })));
         }
     }

@@ -197,23 +197,19 @@ mod tests {
 
     #[test]
     fn bursts_and_time_add_up() {
-        let end = run(Workload::parse("cpu:tasks=3,run=50,loops=7,duration=0", 1, 1).unwrap());
+        let end = run(Workload::parse("cpu:tasks=3,run=50,loops=7,duration=0", 1).unwrap());
         assert_eq!((end.work, end.now.ns()), (21, 3 * 7 * 50_000));
         // One CPU, mostly idle: the makespan is one task's own time plus what the others were ahead of it.
         let end =
             run(
-                Workload::parse("cpu:tasks=2,run=50,sleep=200,loops=10,duration=0", 1, 1).unwrap(),
+                Workload::parse("cpu:tasks=2,run=50,sleep=200,loops=10,duration=0", 1).unwrap(),
             );
         assert_eq!((end.work, end.now.ns()), (20, 50_000 + 10 * 250_000));
     }
 
     #[test]
     fn yielders_take_turns() {
-        let end = run(Workload::parse(
-            "cpu:tasks=5,run=10,yield=true,loops=4,duration=0",
-            1,
-            1,
-        )
+        let end = run(Workload::parse("cpu:tasks=5,run=10,yield=true,loops=4,duration=0", 1)
         .unwrap());
         assert_eq!((end.work, end.yields), (20, 20));
     }
@@ -222,7 +218,7 @@ mod tests {
     fn jitter_keeps_the_mean_and_the_bounds() {
         let times = |jitter| {
             let text = format!("cpu:tasks=1,run=100,jitter={jitter},loops=10000,duration=0");
-            run(Workload::parse(&text, 3, 1).unwrap()).now.ns()
+            run(Workload::parse(&text, 1).unwrap()).now.ns()
         };
         assert_eq!(times(0), 1_000_000_000);
         let drawn = times(100);
@@ -232,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_duration_ends_hogs() {
-        let end = run(Workload::parse("cpu:tasks=2,duration=10ms", 1, 1).unwrap());
+        let end = run(Workload::parse("cpu:tasks=2,duration=10ms", 1).unwrap());
         // The tenth burst ends with the run, so nobody is left to count it.
         assert_eq!((end.work, end.now.ns()), (9, 10_000_000));
     }
@@ -240,7 +236,7 @@ mod tests {
     #[test]
     fn endless_and_timeless_runs_are_refused() {
         for text in ["cpu:duration=0", "cpu:run=0,sleep=0"] {
-            let error = Workload::parse(text, 1, 1).err().unwrap();
+            let error = Workload::parse(text, 1).err().unwrap();
             assert!(matches!(error, WorkloadError::Contradiction { .. }));
         }
     }

@@ -244,7 +244,7 @@ mod tests {
         for options in ["", ",pipe=true", ",threads=true", ",socket_buffer=100"] {
             for order in [Order::RoundRobin, Order::UntilBlocked, Order::Random(7)] {
                 let text = format!("hackbench:groups=3,fds=4,loops=5{options}");
-                let end = run_in(Workload::parse(&text, 1, 2).unwrap(), order);
+                let end = run_in(Workload::parse(&text, 2).unwrap(), order);
                 assert_eq!(end.work, 3 * 4 * 4 * 5, "{text}");
                 assert_eq!((end.tasks, end.writes), (25, end.work));
                 assert_eq!(end.counters.get("hackbench.messages_received"), 240);

@@ -229,7 +229,7 @@ mod tests {
     fn all_connections_stay_busy() {
         for order in [Order::RoundRobin, Order::UntilBlocked, Order::Random(2)] {
             let text = "httpd:workers=30,connections=20,request=100us,wait=200us,duration=1s";
-            let end = run_in(Workload::parse(text, 1, 2).unwrap(), order);
+            let end = run_in(Workload::parse(text, 2).unwrap(), order);
             let begun = end.counters.get("httpd.requests_begun") as u64;
             // Begun and not yet answered: twenty at most, as nobody opens another connection.
             assert!(begun - end.work <= 20, "{begun} {}", end.work);
@@ -242,6 +242,6 @@ mod tests {
 
     #[test]
     fn a_run_without_end_is_refused() {
-        assert!(Workload::parse("httpd:duration=0", 1, 1).is_err());
+        assert!(Workload::parse("httpd:duration=0", 1).is_err());
     }
 }

@@ -360,7 +360,7 @@ mod tests {
             for jobs in [1, 3, 50] {
                 for order in [Order::RoundRobin, Order::UntilBlocked, Order::Random(jobs)] {
                     let text = format!("kbuild:units={units},directory={directory},jobs={jobs}");
-                    let end = run_in(Workload::parse(&text, 1, 2).unwrap(), order);
+                    let end = run_in(Workload::parse(&text, 2).unwrap(), order);
                     let directories = (units as u64).div_ceil(directory);
                     assert_eq!(end.work, units as u64 + directories + 1, "{text}");
                     assert_eq!(end.tasks as u64, 1 + 3 * units as u64 + directories);
@@ -382,7 +382,7 @@ mod tests {
     fn the_link_is_serial() {
         let time = |link| {
             let text = format!("kbuild:units=8,read=0,link={link}");
-            let end = run_in(Workload::parse(&text, 1, 2).unwrap(), Order::RoundRobin);
+            let end = run_in(Workload::parse(&text, 2).unwrap(), Order::RoundRobin);
             end.now.ns()
         };
         assert_eq!(time("7s") - time("2s"), 5_000_000_000);

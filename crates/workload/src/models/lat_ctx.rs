@@ -434,7 +434,7 @@ mod tests {
                 if order == Order::UntilBlocked && text.contains("background") {
                     continue;
                 }
-                let workload = Workload::parse(text, 1, 1).unwrap();
+                let workload = Workload::parse(text, 1).unwrap();
                 let processes = workload.tasks.len() as u64 - 7 * u64::from(text.contains("back"));
                 let end = run_in(workload, order);
                 assert_eq!(end.work, 150, "{text}");
@@ -449,7 +449,7 @@ mod tests {
     /// Without costs a hop costs what the background does in between, and nothing alone.
     #[test]
     fn the_cost_of_the_work_alone_is_taken_off() {
-        let run = |text: &str| run_in(Workload::parse(text, 1, 1).unwrap(), Order::RoundRobin);
+        let run = |text: &str| run_in(Workload::parse(text, 1).unwrap(), Order::RoundRobin);
         let counters = run("lat_ctx:rounds=10").counters;
         assert_eq!(counters.get("lat_ctx.switches_ns"), 0);
         assert_eq!(counters.number("lat_ctx.switch_ns_median"), Some(0.0));
@@ -462,7 +462,7 @@ mod tests {
     /// Such a background would do nothing but look.
     #[test]
     fn a_background_without_bursts_is_refused() {
-        let parse = |text: &str| Workload::parse(text, 1, 1).map(drop);
+        let parse = |text: &str| Workload::parse(text, 1).map(drop);
         let error = parse("lat_ctx:burst=0,background=1").unwrap_err().to_string();
         assert!(error.contains("burst=0 with a background"), "{error}");
         parse("lat_ctx:burst=0").unwrap();

@@ -239,7 +239,7 @@ pub(super) mod testing {
             Order::Random(1),
             Order::Random(2),
         ] {
-            let end = run_in(Workload::parse(text, 1, 4).unwrap(), order);
+            let end = run_in(Workload::parse(text, 4).unwrap(), order);
             assert_eq!(end.work, iterations, "{text} {order:?}");
             assert_eq!(end.tasks, tasks, "{text}");
             last = Some(end);

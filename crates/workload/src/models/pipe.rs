@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn every_round_trip_is_four_transfers() {
-        let end = run(Workload::parse("pipe:loops=1000", 1, 1).unwrap());
+        let end = run(Workload::parse("pipe:loops=1000", 1).unwrap());
         assert_eq!(end.work, 1_000);
         assert_eq!((end.writes, end.messages_read), (2_000, 2_000));
     }

@@ -215,7 +215,7 @@ mod tests {
             "reflex:active_sets=2,threads=3,rounds=100,pass=0",
             "reflex:active_sets=2,threads=3,rounds=100,pass=1",
         ] {
-            let workload = || Workload::parse(text, 1, 2).unwrap();
+            let workload = || Workload::parse(text, 2).unwrap();
             let rounds = workload()
                 .params
                 .iter()
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn half_of_the_rounds_end_in_a_pass() {
-        let end = run(Workload::parse("reflex:active_sets=4,rounds=10000", 2, 2).unwrap());
+        let end = run(Workload::parse("reflex:active_sets=4,rounds=10000", 2).unwrap());
         let (yields, passes) = (
             end.counters.get("reflex.yields"),
             end.counters.get("reflex.passes"),

@@ -343,7 +343,7 @@ mod tests {
         // the CPU idle at times.
         let text = "schbench:message_threads=2,workers=3,operation=100us,operations=2,duration=100ms";
         for order in [Order::RoundRobin, Order::Random(8)] {
-            let end = run_in(Workload::parse(text, 1, 2).unwrap(), order);
+            let end = run_in(Workload::parse(text, 2).unwrap(), order);
             assert!((400..=500).contains(&end.work), "{} {order:?}", end.work);
             let wakeups = end.counters.get("schbench.wakeups") as u64;
             assert!((end.work..=end.work + 6).contains(&wakeups));
@@ -355,14 +355,14 @@ mod tests {
     fn the_latency_is_that_of_the_wait_for_the_cpu() {
         // A single worker is alone on the CPU: it never waits, and a request is its sleep and its work.
         let text = "schbench:workers=1,operation=100us,operations=2,duration=50ms";
-        let end = run_in(Workload::parse(text, 1, 2).unwrap(), Order::RoundRobin);
+        let end = run_in(Workload::parse(text, 2).unwrap(), Order::RoundRobin);
         assert_eq!(end.counters.get("schbench.wakeup_ns_max"), 0);
         assert_eq!(end.counters.get("schbench.request_ns_max"), 300_000);
     }
 
     #[test]
     fn there_is_a_worker_a_cpu() {
-        let workload = Workload::parse("schbench:message_threads=2", 1, 8).unwrap();
+        let workload = Workload::parse("schbench:message_threads=2", 8).unwrap();
         assert_eq!(workload.tasks.len(), 2 + 8);
     }
 }

@@ -315,7 +315,7 @@ mod tests {
                 let text = format!(
                     "tpch:streams=2,queries=3,operators=2,degree={degree},batches={batches},queue={queue}"
                 );
-                let end = run_in(Workload::parse(&text, 1, 2).unwrap(), order);
+                let end = run_in(Workload::parse(&text, 2).unwrap(), order);
                 assert_eq!(end.work, 2 * 3, "{text}");
                 assert_eq!(end.tasks, 2 * (1 + 2 * degree as usize));
                 // Two operators of the first three queries, for each scanner of two streams.
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_degree_follows_the_cpus() {
-        let workload = Workload::parse("tpch", 1, 4).unwrap();
+        let workload = Workload::parse("tpch", 4).unwrap();
         assert_eq!(workload.tasks.len(), 1 + 2 * 8);
     }
 }

@@ -85,7 +85,7 @@ mod tests {
     fn the_first_run_is_played_but_not_counted() {
         for order in [Order::RoundRobin, Order::UntilBlocked, Order::Random(4)] {
             let text = "volano:rooms=2,users=3,messages=5,runs=4";
-            let end = run_in(Workload::parse(text, 1, 2).unwrap(), order);
+            let end = run_in(Workload::parse(text, 2).unwrap(), order);
             let a_run = 2 * 3 * 5 * 2;
             assert_eq!(end.work, 3 * a_run);
             assert_eq!(end.counters.get("chat.messages_delivered"), 4 * a_run as i64);

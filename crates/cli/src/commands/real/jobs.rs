@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use schedlab_kernel::vm::{self, Vm};
 use schedlab_report::RunResult;
+use schedlab_sim::Scheduler;
 use serde::{Deserialize, Serialize};
 
 use super::super::{Emulated, Job, Status};
@@ -92,7 +93,8 @@ pub fn inside(args: &EmulateArgs) -> anyhow::Result<Status> {
             false => warm_up(&job.workload, job.seed, args.time_limit),
         };
         warmed |= warm.is_ok();
-        let once = || run_once(&job.workload, &job.scheduler, job.seed, args.time_limit);
+        let scheduler = Scheduler::parse(&job.scheduler);
+        let once = || run_once(&job.workload, &scheduler, job.seed, args.time_limit);
         let outcome = warm.and_then(|()| once());
         let line = match outcome {
             Ok(result) => Line {

@@ -10,12 +10,14 @@ use anyhow::{Context as _, anyhow, bail};
 use schedlab_kernel::doctor::{self, Status as Found};
 use schedlab_kernel::experiment::{Experiment, Load, Run};
 use schedlab_kernel::run::DEFAULT;
+use schedlab_kernel::topology;
 use schedlab_kernel::vm::{self, Stream, Vm};
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
+use schedlab_sweep::Place;
 
 use crate::args::{RunArgs, VmArgs};
 use crate::commands::sim::seed_of;
@@ -31,19 +33,19 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     if args.cpus.is_some() && !args.vm {
         bail!("-c sets the CPUs of a virtual machine: add --vm");
     }
-    let schedulers: Vec<String> = Scheduler::parse_list(&args.schedulers)
+    let schedulers: Vec<Scheduler> = schedlab_sim::parse_schedulers(&args.schedulers)
         .map_err(|error| anyhow!("-s: {error}"))?
         .iter()
-        .map(|scheduler| scheduler.spelled_out().to_string())
+        .map(schedlab_sim::spelled_out)
         .collect();
     // What is wrong with the command line is told before a machine is booted.
-    for text in &schedulers {
-        schedlab_kernel::run::Scheduler::parse(text).check()?;
+    for scheduler in &schedulers {
+        schedlab_kernel::run::check(scheduler)?;
     }
     let load = match &args.workload {
         Some(text) => {
             // A wrong workload is told before a scheduler is loaded.
-            schedlab_workload::Workload::parse(text, args.seed, schedlab_programs::nr_cpus())?;
+            schedlab_workload::Workload::parse(text, schedlab_programs::nr_cpus())?;
             Load::Workload {
                 text: text.clone(),
                 program: std::env::current_exe().context("cannot find this program's file")?,
@@ -107,10 +109,26 @@ pub fn is_inside() -> bool {
     vm::inside()
 }
 
+/// The machine that this program runs on, as results of real runs name it.
+pub fn place() -> anyhow::Result<Place> {
+    Ok(Place {
+        machine: vm::place().to_owned(),
+        kernel: release()?,
+        cpus: topology::online().len(),
+        cpu_model: topology::model(),
+    })
+}
+
+fn release() -> anyhow::Result<String> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .context("cannot read the kernel's release")?;
+    Ok(release.trim().to_owned())
+}
+
 /// One run of a workload under one scheduler of this kernel.
 pub fn run_once(
     workload: &str,
-    scheduler: &str,
+    scheduler: &Scheduler,
     seed: u64,
     time_limit_s: u64,
 ) -> anyhow::Result<RunResult> {
@@ -121,17 +139,17 @@ pub fn run_once(
 
 /// A run of a workload that is not counted.
 pub fn warm_up(workload: &str, seed: u64, time_limit_s: u64) -> anyhow::Result<()> {
-    Ok(of_one_run(workload, DEFAULT, seed, time_limit_s)?.warm_up()?)
+    Ok(of_one_run(workload, &Scheduler::plain(DEFAULT), seed, time_limit_s)?.warm_up()?)
 }
 
 fn of_one_run(
     workload: &str,
-    scheduler: &str,
+    scheduler: &Scheduler,
     seed: u64,
     time_limit_s: u64,
 ) -> anyhow::Result<Experiment> {
     Ok(Experiment {
-        schedulers: vec![scheduler.to_owned()],
+        schedulers: vec![scheduler.clone()],
         load: Load::Workload {
             text: workload.to_owned(),
             program: std::env::current_exe().context("cannot find this program's file")?,
@@ -169,10 +187,9 @@ fn write_trace(output: Output, path: &Path, run: &Run) -> anyhow::Result<()> {
     if run.result.measures.get("lost_records").is_some() {
         eprintln!("schedlab: the trace has gaps: events came faster than they could be read");
     }
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
-        .context("cannot read the kernel's release")?;
+    let release = release()?;
     let cpus = schedlab_kernel::trace::nr_cpus(&run.events).max(run.result.cpus as usize);
-    let mut writer = PerfettoWriter::new(output, cpus, release.trim());
+    let mut writer = PerfettoWriter::new(output, cpus, &release);
     schedlab_kernel::trace::replay(&run.events, &mut writer);
     writer
         .finish()

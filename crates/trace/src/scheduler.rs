@@ -1,5 +1,5 @@
 //! Schedulers as they are asked for: `name`, `name:option=value,option=value`, or the path of a `.bpf.c`
-//! file in place of the name.
+//! file in place of the name. Nobody else splits such a text.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use std::fmt;
 pub struct Scheduler {
     /// Name of a built-in scheduler, or the path of a policy's source.
     pub name: String,
-    /// `option=value,option=value`; empty for none.
-    pub options: String,
+    /// Options with their values.
+    pub options: Vec<(String, String)>,
 }
 
 impl Scheduler {
@@ -23,19 +23,39 @@ impl Scheduler {
         };
         Scheduler {
             name: name.to_owned(),
-            options: options.to_owned(),
+            options: Self::parse_options(options),
         }
     }
 
-    /// With the name of a point replaced by the policy and the options that it stands for.
-    pub fn spelled_out(&self) -> Scheduler {
-        match schedlab_policies::point(&self.name, &self.options) {
-            Some((name, options)) => Scheduler {
-                name: name.to_owned(),
-                options,
-            },
-            None => self.clone(),
+    /// One without options.
+    pub fn plain(name: impl Into<String>) -> Scheduler {
+        Scheduler {
+            name: name.into(),
+            options: Vec::new(),
         }
+    }
+
+    /// Reads `option=value,…`. An option without a value is a switch that is turned on: its value is `true`.
+    pub fn parse_options(text: &str) -> Vec<(String, String)> {
+        text.split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(|part| {
+                let (key, value) = part.split_once('=').unwrap_or((part, "true"));
+                (key.trim().to_owned(), value.trim().to_owned())
+            })
+            .collect()
+    }
+
+    /// Writes what [`Scheduler::parse_options`] reads.
+    pub fn options_text(options: &[(String, String)]) -> String {
+        let parts = options.iter().map(|(key, value)| format!("{key}={value}"));
+        parts.collect::<Vec<_>>().join(",")
+    }
+
+    /// Whether it is the path of a policy's source, not a name.
+    pub fn is_path(&self) -> bool {
+        self.name.ends_with(".c") || self.name.contains('/')
     }
 
     /// A list of schedulers. A part between commas that has a `=` and no `:` before it is a further option
@@ -60,8 +80,7 @@ impl Scheduler {
             }
             match schedulers.last_mut() {
                 Some(last) if !last.options.is_empty() => {
-                    last.options.push(',');
-                    last.options.push_str(part);
+                    last.options.extend(Self::parse_options(part));
                 }
                 Some(last) => {
                     return Err(format!(
@@ -86,7 +105,7 @@ impl fmt::Display for Scheduler {
         if options.is_empty() {
             write!(f, "{name}")
         } else {
-            write!(f, "{name}:{options}")
+            write!(f, "{name}:{}", Self::options_text(options))
         }
     }
 }
@@ -99,7 +118,10 @@ mod tests {
         let schedulers = Scheduler::parse_list(text).unwrap();
         schedulers
             .into_iter()
-            .map(|scheduler| (scheduler.name, scheduler.options))
+            .map(|scheduler| {
+                let options = Scheduler::options_text(&scheduler.options);
+                (scheduler.name, options)
+            })
             .collect()
     }
 
@@ -120,11 +142,12 @@ mod tests {
             ("a,b:x=1", &[("a", ""), ("b", "x=1")]),
             // A value may hold a `:`; a scheduler's first option comes after one.
             ("a:x=1,y=u:v,b", &[("a", "x=1,y=u:v"), ("b", "")]),
-            ("a:flag,b", &[("a", "flag"), ("b", "")]),
+            ("a:flag,b", &[("a", "flag=true"), ("b", "")]),
             ("./p.bpf.c:x=1,b", &[("./p.bpf.c", "x=1"), ("b", "")]),
             ("/od:d/p.bpf.c,b", &[("/od:d/p.bpf.c", ""), ("b", "")]),
+            ("/od:d/p.bpf.c:x=1", &[("/od:d/p.bpf.c", "x=1")]),
             ("a:file=/tmp/x,b", &[("a", "file=/tmp/x"), ("b", "")]),
-            ("a, b", &[("a", ""), ("b", "")]),
+            ("a: x = 1, b", &[("a", "x=1"), ("b", "")]),
         ] {
             assert_eq!(list(text), pairs(expected), "{text}");
         }

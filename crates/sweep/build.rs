@@ -1,0 +1,60 @@
+//! Sums the sources that results depend on. What is built of the same sources gives the same results, whatever
+//! built it and for which program; so a sweep may go on with a program that was built anew, or in Python.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Crates that only ask for runs or tell of them. Results depend on all others.
+const WITHOUT: &[&str] = &[
+    "analysis",
+    "calibrate",
+    "cli",
+    "experiments",
+    "figures",
+    "python",
+];
+
+/// What else is built in.
+const WITH: &[&str] = &["Cargo.lock", "include", "machines", "policies"];
+
+fn main() -> io::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut paths: Vec<PathBuf> = WITH.iter().map(PathBuf::from).collect();
+    for entry in fs::read_dir(root.join("crates"))? {
+        let name = entry?.file_name();
+        if !WITHOUT.iter().any(|without| name == *without) {
+            let folder = Path::new("crates").join(name);
+            paths.extend(["Cargo.toml", "build.rs", "src"].map(|part| folder.join(part)));
+        }
+    }
+    let mut files = Vec::new();
+    for path in paths.into_iter().filter(|path| root.join(path).exists()) {
+        println!("cargo::rerun-if-changed={}", root.join(&path).display());
+        collect(&root, path, &mut files)?;
+    }
+    files.sort();
+    let mut sum = crc32fast::Hasher::new();
+    for file in files {
+        let contents = fs::read(root.join(&file))?;
+        sum.update(format!("{} {}\n", file.display(), contents.len()).as_bytes());
+        sum.update(&contents);
+    }
+    println!(
+        "cargo::rustc-env=SCHEDLAB_BUILD=crc32 {:08x}",
+        sum.finalize()
+    );
+    Ok(())
+}
+
+/// The files at or below a path, relative to the root.
+fn collect(root: &Path, path: PathBuf, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    if !root.join(&path).is_dir() {
+        files.push(path);
+        return Ok(());
+    }
+    for entry in fs::read_dir(root.join(&path))? {
+        collect(root, path.join(entry?.file_name()), files)?;
+    }
+    Ok(())
+}
