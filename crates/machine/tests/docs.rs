@@ -1,5 +1,5 @@
 //! `docs/machines.md` shows what the profiles say. After a change of a profile:
-//! `BLESS=1 cargo test -p schedlab-machine --test docs`.
+//! `SCHEDLAB_BLESS=1 cargo test -p schedlab-machine --test docs`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -85,12 +85,12 @@ fn render() -> String {
 fn the_document_is_up_to_date() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/machines.md");
     let rendered = render();
-    if env::var_os("BLESS").is_some() {
+    if env::var_os("SCHEDLAB_BLESS").is_some() {
         fs::write(&file, &rendered).unwrap();
     }
     let written = fs::read_to_string(&file).unwrap_or_default();
     assert!(
         written == rendered,
-        "docs/machines.md differs from the profiles: BLESS=1 cargo test -p schedlab-machine --test docs"
+        "docs/machines.md differs from the profiles: SCHEDLAB_BLESS=1 cargo test -p schedlab-machine --test docs"
     );
 }
