@@ -463,7 +463,7 @@ mod tests {
             machine: "m".into(),
             cpus,
             seed,
-            exit: "done".into(),
+            exit: crate::Exit::Done,
             measures,
             ..RunResult::default()
         }
