@@ -24,7 +24,7 @@ const LINES_MAX: usize = 1_200;
 /// Checks every source file below `root`.
 pub fn check(root: &Path) -> Vec<Complaint> {
     let policies = policy_names(root);
-    let mut complaints = Vec::new();
+    let mut complaints = code_map(root);
     for file in sources(root) {
         let Ok(text) = fs::read_to_string(root.join(&file)) else {
             continue;
@@ -33,6 +33,7 @@ pub fn check(root: &Path) -> Vec<Complaint> {
         complaints.extend(unfinished(&file, &text));
         complaints.extend(policy_named(&file, &text, &policies));
         complaints.extend(policy_world(&file, &text));
+        complaints.extend(kfunc_cites(&file, &text));
         complaints.extend(links(root, &file, &text));
     }
     complaints
@@ -133,28 +134,25 @@ fn lines_with<'a>(text: &'a str, marks: &'a [&'a str]) -> impl Iterator<Item = (
     })
 }
 
-/// Invariant 3 of ARCHITECTURE.md: the layers below the command line know no policy by name.
+/// Invariant 3 of ARCHITECTURE.md: no crate knows a policy by name.
 fn policy_named(file: &Path, text: &str, policies: &[String]) -> Vec<Complaint> {
-    let layers = [
-        "trace", "machine", "workload", "engine", "abi", "policies", "report", "sim", "kernel",
-    ];
-    let of_a_layer = layers
-        .iter()
-        .any(|layer| file.starts_with(format!("crates/{layer}/src")));
-    if !of_a_layer || file.extension().is_none_or(|ending| ending != "rs") {
+    let mut parts = file.components().map(|part| part.as_os_str());
+    let of_a_crate = parts.next().is_some_and(|part| part == "crates")
+        && parts.nth(1).is_some_and(|part| part == "src");
+    if !of_a_crate || file.extension().is_none_or(|ending| ending != "rs") {
         return Vec::new();
     }
     let mut complaints = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        // Unit tests may name policies; they stand last in a file.
-        if line.trim() == "#[cfg(test)]" {
-            break;
-        }
+    for (index, line) in without_tests(text) {
         // Names of Linux's scheduling classes may be those of policies, too.
         if line.trim_start().starts_with("//") || line.contains("SchedClass::") {
             continue;
         }
         for name in policies {
+            // What the analysis calls the options of any scheduler.
+            if name == "feature" && file.starts_with("crates/analysis") {
+                continue;
+            }
             if line.contains(&format!("\"{name}\"")) || line.contains(&format!("\"{name}:")) {
                 complaints.push(complaint(
                     file,
@@ -165,6 +163,119 @@ fn policy_named(file: &Path, text: &str, policies: &[String]) -> Vec<Complaint> 
         }
     }
     complaints
+}
+
+/// The lines of a source without those of its unit tests: of each item behind a `#[cfg(test)]`, whether
+/// it is one line or ends with the brace that is indented as it is.
+fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut end = None;
+    let mut begins = false;
+    text.lines().enumerate().filter(move |(_, line)| {
+        let code = line.trim_start();
+        if let Some(brace) = &end {
+            let one_line = begins && line.ends_with([';', '}']);
+            begins &= code.starts_with("#[");
+            if one_line || line == brace {
+                end = None;
+            }
+            return false;
+        }
+        if code == "#[cfg(test)]" {
+            end = Some(line.replace(code, "}"));
+            begins = true;
+        }
+        end.is_none()
+    })
+}
+
+/// Invariant 5 of ARCHITECTURE.md: each kfunc names the kernel's function that it mirrors, or the file of
+/// `include/lab/` to which it belongs.
+fn kfunc_cites(file: &Path, text: &str) -> Vec<Complaint> {
+    if !file.starts_with("crates/abi/src/kfuncs") {
+        return Vec::new();
+    }
+    let mut complaints = Vec::new();
+    let mut cited = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with("///") {
+            cited |=
+                line.contains("bpf_") && line.contains("()`") || line.contains("`include/lab/");
+        } else if line.starts_with("pub extern \"C\" fn") && !cited {
+            complaints.push(complaint(
+                file,
+                index + 1,
+                "cite the kernel's function in the comment before, as `scx_bpf_…()`",
+            ));
+        } else if !line.starts_with("//") && !line.starts_with("#[") {
+            cited = false;
+        }
+    }
+    complaints
+}
+
+/// The code map of ARCHITECTURE.md has every crate, and each below all that depend on it.
+fn code_map(root: &Path) -> Vec<Complaint> {
+    let file = Path::new("ARCHITECTURE.md");
+    let (Ok(text), Ok(entries)) = (
+        fs::read_to_string(root.join(file)),
+        fs::read_dir(root.join("crates")),
+    ) else {
+        return vec![complaint(file, 1, "there is no code map")];
+    };
+    let mut manifests: Vec<(String, String)> = entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).ok()?;
+            Some((entry.file_name().to_string_lossy().into_owned(), manifest))
+        })
+        .collect();
+    manifests.sort();
+    out_of_order(file, &text, &manifests)
+}
+
+/// `manifests`: names of crates with their `Cargo.toml`.
+fn out_of_order(file: &Path, map: &str, manifests: &[(String, String)]) -> Vec<Complaint> {
+    let row = |name: &str| {
+        let cell = format!("`crates/{name}`");
+        map.lines()
+            .position(|line| line.starts_with('|') && line.contains(&cell))
+    };
+    let mut complaints = Vec::new();
+    for (name, manifest) in manifests {
+        let Some(at) = row(name) else {
+            complaints.push(complaint(
+                file,
+                1,
+                format!("crates/{name} is not in the code map"),
+            ));
+            continue;
+        };
+        for used in dependencies(manifest) {
+            if row(used).is_some_and(|below| below <= at) {
+                complaints.push(complaint(
+                    file,
+                    at + 1,
+                    format!("crates/{name} depends on crates/{used}, which must stand below it"),
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// The crates of ours that a manifest's crate needs; what only its tests need is not among them.
+fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
+    let mut needed = false;
+    manifest.lines().filter_map(move |line| {
+        if line.starts_with('[') {
+            needed = line.ends_with("dependencies]") && !line.contains("dev-");
+        }
+        let name = line
+            .strip_prefix("schedlab-")?
+            .split(['.', ' ', '='])
+            .next();
+        name.filter(|_| needed)
+    })
 }
 
 /// A policy is one source for both worlds.
@@ -239,12 +350,59 @@ mod tests {
             links(Path::new("/"), Path::new("a.md"), "[a](no/such/file.md)").len(),
             1
         );
+        let kfuncs = Path::new("crates/abi/src/kfuncs/a.rs");
+        let kfunc = "pub extern \"C\" fn a() {\n}\n";
+        let cited = format!("/// `scx_bpf_a()`.\n#[cold]\n{kfunc}");
+        assert_eq!(
+            kfunc_cites(kfuncs, &format!("{cited}\n/// A.\n{kfunc}")),
+            [complaint(
+                kfuncs,
+                7,
+                "cite the kernel's function in the comment before, as `scx_bpf_…()`"
+            )]
+        );
     }
 
     #[test]
     fn a_policy_may_be_named_in_unit_tests() {
         let policies = vec!["dss".to_owned()];
-        let text = "fn a() {}\n#[cfg(test)]\nmod tests { const A: &str = \"dss\"; }";
-        assert!(policy_named(Path::new("crates/sim/src/a.rs"), text, &policies).is_empty());
+        let text = "\
+#[cfg(test)]
+mod tests;
+
+fn a() {}
+
+#[cfg(test)]
+mod more_tests {
+    const A: &str = r#\"
+scheduler = \"dss\";
+\"#;
+}
+
+const B: &str = \"dss\";
+";
+        for file in ["crates/sim/src/a.rs", "crates/sweep/src/b/c.rs"].map(Path::new) {
+            let [complaint] = &policy_named(file, text, &policies)[..] else {
+                panic!("{}: one line outside of tests names it", file.display());
+            };
+            assert_eq!(complaint.line, 13);
+        }
+        assert!(policy_named(Path::new("crates/sim/tests/a.rs"), text, &policies).is_empty());
+    }
+
+    #[test]
+    fn the_code_map_must_have_every_crate_below_those_that_use_it() {
+        let map = "| `crates/a`, `a/` | |\n| `crates/b` | |\n";
+        let complaints = |a: &str, b: &str| {
+            let manifests = [("a", a), ("b", b)].map(|(n, m)| (n.to_owned(), m.to_owned()));
+            out_of_order(Path::new("map.md"), map, &manifests).len()
+        };
+        let uses = |what: &str, name: &str| format!("[{what}]\nschedlab-{name}.workspace = true\n");
+        assert_eq!(complaints(&uses("dependencies", "b"), ""), 0);
+        assert_eq!(complaints("", &uses("dependencies", "a")), 1);
+        assert_eq!(complaints("", &uses("build-dependencies", "a")), 1);
+        assert_eq!(complaints("", &uses("dev-dependencies", "a")), 0);
+        let unknown = [("c".to_owned(), String::new())];
+        assert_eq!(out_of_order(Path::new("map.md"), map, &unknown).len(), 1);
     }
 }

@@ -38,9 +38,9 @@ pub enum Command {
     Sim(SimArgs),
     /// Simulate every combination of a scheduler's options
     Sweep(SweepArgs),
-    /// Say what a sweep means
+    /// Explain the results of a sweep
     Analyze(AnalyzeArgs),
-    /// Simulate what was published of a scheduler and show both figures
+    /// Simulate published results of a scheduler and show both figures
     Published(PublishedArgs),
     /// Simulate the tables and figures of the studies
     Reproduce(ReproduceArgs),
@@ -51,11 +51,11 @@ pub enum Command {
     /// What `reproduce --vm` starts in a virtual machine
     #[command(hide = true)]
     Emulate(EmulateArgs),
-    /// Run a workload's real program here, under whatever schedules now
+    /// Run a workload's real program here, under the current scheduler
     Load(LoadArgs),
     /// Measure this machine into a machine profile
     Calibrate(CalibrateArgs),
-    /// Tell what this machine and its kernel can do, and what is missing
+    /// Show what this machine and its kernel can do, and what is missing
     Doctor,
     /// Print a completion script for a shell
     #[command(after_help = "\
@@ -98,11 +98,11 @@ Examples:
   schedlab list                     everything
   schedlab list workloads
   schedlab list workloads chat      one, with its options
-  schedlab list measures wakeup     those whose names contain a word")]
+  schedlab list measures wakeup     those whose names contain this word")]
 pub struct ListArgs {
     /// What to list; everything if absent
     pub kind: Option<Kind>,
-    /// Only entries whose names contain this; one alone is shown in full
+    /// Only entries whose names contain this; a single one is shown in full
     pub name: Option<String>,
 }
 
@@ -147,9 +147,9 @@ pub struct SimArgs {
     ///
     /// Where a task's scheduling fields lie, for the modelled caches: at the same offset in every task
     /// structure (`plain`), shifted by one of N cache lines (`coloured:N`; 32 if N is not given), or side
-    /// by side outside of the structures (`separate`). With `+prefetch` the fields of the next candidate
-    /// are on their way while one is examined. The schedulers are the same. With this flag, results
-    /// tell bus transactions and misses by offset in the page.
+    /// by side outside the structures (`separate`). With `+prefetch` the fields of the next candidate
+    /// are fetched while one is examined. The schedulers are the same. With this flag, results
+    /// include bus transactions and misses by offset in the page.
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     pub task_layout: Vec<Layout>,
     /// Runs of each, in interleaved order, with the seeds SEED, SEED+1, …; from 6 on with intervals
@@ -174,9 +174,9 @@ Examples:
   schedlab sweep chat --space feature --shard 3/8 --out /shared/chat
 
 Every option of the scheduler that has alternatives varies, unless it is fixed.
-Results are kept in FOLDER as they come, one Parquet file a shard. A sweep that
-was interrupted in any way goes on where it was when it is started again, and
-ends with the same files. `schedlab analyze FOLDER` says what they mean.")]
+Results are kept in FOLDER as they come, one Parquet file per shard. A sweep
+that was interrupted in any way goes on where it was when it is started again,
+and ends with the same files. `schedlab analyze FOLDER` explains them.")]
 pub struct SweepArgs {
     /// Workloads, WORKLOAD[:option=value,…]
     #[arg(required = true, value_name = "WORKLOAD", value_hint = ValueHint::FilePath)]
@@ -190,16 +190,16 @@ pub struct SweepArgs {
     /// Give an option one value throughout; may be repeated
     #[arg(long, value_name = "OPTION=VALUE")]
     pub fix: Vec<String>,
-    /// Only so many combinations, drawn so that each alternative is as frequent
+    /// Only N combinations, drawn so that the alternatives of an option are equally frequent
     #[arg(long, value_name = "N", value_parser = RangedI64ValueParser::<u64>::new().range(1..), allow_negative_numbers = true)]
     pub sample: Option<u64>,
     /// Runs of each, with the seeds SEED, SEED+1, …
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub repeat: u32,
-    /// Simulate each combination, those that are the same by what the scheduler's source says (`Mute:`), too
+    /// Simulate each combination, even those that the scheduler's source declares equivalent (`Mute:`)
     #[arg(long)]
     pub each: bool,
-    /// Write results every so many seconds
+    /// Write results every N seconds
     #[arg(
         long,
         value_name = "SECONDS",
@@ -210,8 +210,8 @@ pub struct SweepArgs {
     pub keep: u64,
     /// Run the workloads' real programs in this kernel, one after another in random order
     ///
-    /// Each scheduler is loaded, the workload runs, and it is unloaded. Before the first run every workload
-    /// runs once and is not counted.
+    /// Each scheduler is loaded, the workload runs, and the scheduler is unloaded. Before the first run every
+    /// workload runs once and is not counted.
     #[arg(long)]
     pub live: bool,
     /// In a virtual machine with -c CPUs instead of this machine's kernel; with --live
@@ -243,16 +243,16 @@ pub struct AnalyzeArgs {
     /// The folder of a sweep
     #[arg(value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
-    /// Which measure is to be good
+    /// The measure by which schedulers are judged
     #[arg(long, value_name = "MEASURE", default_value = "score")]
     pub measure: String,
-    /// Write a page to be read in a browser; `-` for standard output
+    /// Write a page for a browser; `-` for standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
     /// Write everything as JSON; `-` for standard output instead of the text
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
-    /// A scheduler is good if it is at most so many percent worse than the best
+    /// A scheduler is good if it is at most N percent worse than the best
     #[arg(
         long,
         value_name = "PERCENT",
@@ -260,7 +260,7 @@ pub struct AnalyzeArgs {
         allow_negative_numbers = true
     )]
     pub within: f64,
-    /// An alternative is good if more than so many percent of the good schedulers have it
+    /// An alternative is good if more than N percent of the good schedulers have it
     #[arg(
         long,
         value_name = "PERCENT",
@@ -268,7 +268,7 @@ pub struct AnalyzeArgs {
         allow_negative_numbers = true
     )]
     pub good: f64,
-    /// An alternative is bad if less than so many percent of them have it
+    /// An alternative is bad if less than N percent of them have it
     #[arg(
         long,
         value_name = "PERCENT",
@@ -276,7 +276,7 @@ pub struct AnalyzeArgs {
         allow_negative_numbers = true
     )]
     pub bad: f64,
-    /// A standard deviation of more percent of the mean excludes a scheduler
+    /// A scheduler is excluded if its standard deviation is more than N percent of the mean
     #[arg(
         long,
         value_name = "PERCENT",
@@ -284,7 +284,7 @@ pub struct AnalyzeArgs {
         allow_negative_numbers = true
     )]
     pub deviation: f64,
-    /// Over- and under-represented means a difference of more points
+    /// Over- or under-represented means a difference of more than N points
     #[arg(
         long,
         value_name = "POINTS",
@@ -297,7 +297,7 @@ pub struct AnalyzeArgs {
 /// What `sim`, `sweep` and `published` share
 #[derive(Args, Debug)]
 pub struct SimCommon {
-    /// Seed of everything random
+    /// Seed for everything random
     #[arg(
         long,
         value_name = "SEED",
@@ -306,7 +306,7 @@ pub struct SimCommon {
         allow_negative_numbers = true
     )]
     pub seed: u64,
-    /// Check the invariants of the run while it is under way
+    /// Check the invariants during the run
     #[arg(long)]
     pub check: bool,
     /// Who schedules real-time tasks
@@ -315,7 +315,7 @@ pub struct SimCommon {
     /// Which kernel's sched_ext is simulated: 7.2 or 6.18
     #[arg(long, value_name = "VERSION", default_value = "7.2")]
     pub kernel: String,
-    /// Give a run up after so many simulated seconds
+    /// Stop a run after N simulated seconds
     #[arg(long, value_name = "SECONDS", default_value_t = schedlab_sim::SimSpec::TIME_LIMIT_S, value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
     pub time_limit: u64,
     /// Runs at the same time [default: one a core]
@@ -331,7 +331,7 @@ Example:
 
 Each published figure is printed beside the median of the simulated ones and
 their ratio; `*` marks those that miss the aims (contention within 10 points,
-means within 1.5 times, maxima within 3 times).")]
+means within a factor of 1.5, maxima within a factor of 3).")]
 pub struct PublishedArgs {
     /// Only this workload, with its options [default: all that are published]
     pub workload: Option<String>,
@@ -365,8 +365,8 @@ Examples:
   schedlab list experiments
 
 Each published figure is printed beside the median of the simulated ones, with
-the lowest and the highest of all seeds and the ratio. Killed, the same command
-goes on where it was: finished runs are kept beside the page until it is
+the lowest and the highest of all seeds and the ratio. If killed, the same
+command goes on where it was: finished runs are kept beside the page until it is
 written.")]
 pub struct ReproduceArgs {
     /// Names of experiments, or paths of .toml files [default: all]
@@ -377,20 +377,20 @@ pub struct ReproduceArgs {
     pub quick: bool,
     /// Run the real programs, too, in virtual machines of up to 8 CPUs
     ///
-    /// The same workloads under the same schedulers in a real kernel. Emulated CPUs say who wins and by how
-    /// many decisions, not how fast a machine is; these figures are marked.
+    /// The same workloads under the same schedulers in a real kernel. Emulated CPUs show which scheduler wins
+    /// and by how many decisions, not how fast a machine is; these figures are marked.
     #[arg(long)]
     pub vm: bool,
-    /// Give a run in a virtual machine up after so many seconds
+    /// Stop a run in a virtual machine after N seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "vm", value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
     pub time_limit: u64,
-    /// Simulate another machine than that of the study
+    /// Simulate this machine instead of the study's
     #[arg(short, long, value_name = "MACHINE", value_hint = ValueHint::FilePath)]
     pub machine: Option<String>,
-    /// Other numbers of CPUs than those of the study: 8, 2,4,8 or 2..8
+    /// Numbers of CPUs instead of the study's: 8, 2,4,8 or 2..8
     #[arg(short, long, value_name = "N,…", allow_hyphen_values = true)]
     pub cpus: Option<String>,
-    /// Seeds of each run [default: what the experiment says, mostly 5]
+    /// Seeds of each run [default: what the experiment says, usually 5]
     #[arg(long, value_name = "N", value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000), allow_negative_numbers = true)]
     pub seeds: Option<u64>,
     /// Runs at the same time [default: one a core]
@@ -436,14 +436,14 @@ pub struct RunArgs {
         allow_negative_numbers = true
     )]
     pub seed: u64,
-    /// Runs before all others, under the kernel's own scheduler, that are not counted
+    /// Uncounted runs before all others, under the kernel's own scheduler
     ///
     /// They bring the program and its files into the caches, so that the first scheduler does not pay for it.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1_000), allow_negative_numbers = true)]
     pub warmup: u32,
     /// Runs of each, in interleaved order; from 6 on with intervals
     ///
-    /// The seeds are SEED, SEED+1, … Each round begins with another scheduler.
+    /// The seeds are SEED, SEED+1, … Each round begins with a different scheduler.
     /// With fewer than six runs no 95 % interval exists: a difference that the table shows may be chance.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub repeat: u32,
@@ -510,8 +510,8 @@ pub struct LoadArgs {
     pub workload: String,
     /// Run the well-known program that the workload is a model of
     ///
-    /// hackbench and pipe: perf bench; httpd: apache2 and wrk; kbuild: make; tpch: DuckDB; of the same kind
-    /// as bodytrack and ferret: x264 and pbzip2. A program that is not installed is told with its package.
+    /// hackbench and pipe: perf bench; httpd: apache2 and wrk; kbuild: make; tpch: DuckDB; bodytrack and
+    /// ferret: x264 and pbzip2, which are of the same kind. If a program is missing, its package is named.
     #[arg(long)]
     pub original: bool,
     /// The source tree that `kbuild --original` builds; where `tpch --original` finds or puts its data
@@ -529,7 +529,7 @@ pub struct LoadArgs {
         allow_negative_numbers = true
     )]
     pub seed: u64,
-    /// Give it up after so many seconds
+    /// Stop it after N seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
     pub time_limit: u64,
     /// Write the result as JSON; `-` for standard output instead of the table
@@ -537,12 +537,13 @@ pub struct LoadArgs {
     pub json: Option<PathBuf>,
 }
 
-/// A scale of data between 1 MB and 1 TB.
+/// A seed, any whole number of 64 bits.
 fn seed(text: &str) -> Result<u64, String> {
     let told = |_| format!("write a whole number from 0 to {}", u64::MAX);
     text.parse().map_err(told)
 }
 
+/// A scale of data between 1 MB and 1 TB.
 fn scale(text: &str) -> Result<f64, String> {
     let scale = text.parse().ok().filter(|n| (0.001..=1_000.0).contains(n));
     scale.ok_or_else(|| "write a number from 0.001 to 1000".to_owned())

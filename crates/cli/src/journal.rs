@@ -146,7 +146,7 @@ mod tests {
             machine: "laptop".into(),
             cpus: 8,
             seed,
-            exit: "done".into(),
+            exit: schedlab_report::Exit::Done,
             replay: spec(seed).replay_command(),
             measures,
             ..RunResult::default()

@@ -7,6 +7,10 @@
 //! Locks, caches, ticks, interleaving and a counting recorder are on. The policy is the smallest one
 //! that uses what a real one uses: the default CPU selection, one vtime-ordered queue, direct
 //! dispatch to idle CPUs.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the program's own memory and CPU time; the engine itself reads nothing"
+)]
 
 use std::cell::{Cell, RefCell};
 

@@ -4,6 +4,7 @@
 //! It does no I/O and reads no clock, environment or hash order. What a policy is made of it does
 //! not know: it meets one through the trait [`policy::Policy`].
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod consts;
 mod cost;

@@ -108,7 +108,6 @@ impl Scenario {
 
 /// Why a workload could not be carried out. The fault is the workload's, not the policy's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum WorkloadFailure {
     /// Every task waits for another one, and the workload has no duration that ends that.
     #[error(
@@ -187,21 +186,6 @@ pub enum WorkloadFailure {
         /// The machine's last CPU.
         last_cpu: u32,
     },
-}
-
-impl WorkloadFailure {
-    /// Its name in results.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            WorkloadFailure::Deadlock { .. } => "deadlock",
-            WorkloadFailure::ZeroTimeLoop { .. } => "endless_loop",
-            WorkloadFailure::Endless { .. } => "endless",
-            WorkloadFailure::TooManyTasks { .. } => "too_many_tasks",
-            WorkloadFailure::ForkRefused { .. } => "fork_refused",
-            WorkloadFailure::WrongObject { .. } => "wrong_object",
-            WorkloadFailure::NoCpu { .. } => "no_cpu",
-        }
-    }
 }
 
 /// What a run leaves behind.

@@ -624,7 +624,7 @@ heading = "scaling"
                 machine: spec.machine.clone(),
                 cpus: cpus as u32,
                 seed: spec.seed,
-                exit: "done".into(),
+                exit: schedlab_report::Exit::Done,
                 measures,
                 histograms: vec![("runqueue.len".into(), vec![(1, 1, spec.seed), (2, 2, 5)])],
                 series: vec![
@@ -739,7 +739,7 @@ heading = "scaling"
                 real.measures
                     .int("lock.runqueue.hold_ns_mean", 2 * hold as u64);
                 if real.seed == 3 {
-                    real.exit = "error_stall".into();
+                    real.exit = schedlab_report::Exit::ErrorStall;
                 }
                 (real.cpus == 2 && real.scheduler == "dss").then_some(real)
             })
@@ -839,7 +839,7 @@ heading = "scaling"
         let panels = evaluated(|planned| {
             let mut results = results(planned);
             for result in results.iter_mut().filter(|r| r.seed == 1) {
-                result.exit = "error_stall".into();
+                result.exit = schedlab_report::Exit::ErrorStall;
             }
             results
         });
@@ -964,7 +964,7 @@ heading = "scaling"
             machine: spec.machine.clone(),
             cpus: cpus as u32,
             seed: spec.seed,
-            exit: "done".into(),
+            exit: schedlab_report::Exit::Done,
             ..RunResult::default()
         }
     }

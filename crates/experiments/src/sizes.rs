@@ -51,7 +51,7 @@ mod tests {
             machine: "m".into(),
             cpus,
             seed: 1,
-            exit: RunResult::DONE.into(),
+            exit: schedlab_report::Exit::Done,
             measures,
             ..RunResult::default()
         }

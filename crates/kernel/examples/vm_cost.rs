@@ -146,7 +146,7 @@ fn outside(arguments: &Arguments, cpus: u32) -> Result<bool, String> {
 
 fn inside(arguments: &Arguments) -> Result<bool, String> {
     println!(
-        "| scheduler | pipe, instructions a round trip | messaging, million instructions |\n|---|---|---|"
+        "| scheduler | pipe, instructions per round trip | messaging, million instructions |\n|---|---|---|"
     );
     let mut all = true;
     for scheduler in &arguments.schedulers {

@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use schedlab_report::{RunResult, Value};
+use schedlab_report::{Exit, RunResult, Value};
 use schedlab_trace::{Scheduler, shell_word};
+use serde::Deserialize as _;
 
 use crate::error::{At as _, Error, Result};
 use crate::measure::Want;
@@ -210,7 +211,7 @@ impl Experiment {
                     false => take_over(&document, &mut result),
                 };
                 if let (Err(error), true) = (taken, result.is_done()) {
-                    result.exit = RunResult::COMMAND_FAILED.to_owned();
+                    result.exit = Exit::CommandFailed;
                     result.message = Some(error.to_string());
                 }
             }
@@ -284,11 +285,11 @@ fn take_over(document: &[u8], result: &mut RunResult) -> Result<()> {
             .map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned()))
             .collect();
     }
-    let exit = own["exit"].as_str().ok_or_else(|| wrong("exit"))?;
+    let exit = Exit::deserialize(&own["exit"]).map_err(|_| wrong("exit"))?;
     // An ejection explains a workload that did not end, not the other way round.
-    let explained = !result.is_done() && result.exit != RunResult::COMMAND_FAILED;
-    if exit != RunResult::DONE && !explained {
-        result.exit = exit.to_owned();
+    let explained = !result.is_done() && result.exit != Exit::CommandFailed;
+    if exit != Exit::Done && !explained {
+        result.exit = exit;
         result.message = own["message"].as_str().map(str::to_owned);
     }
     let measures = own["measures"]
@@ -316,7 +317,7 @@ mod tests {
             machine: "host".to_owned(),
             cpus: 1,
             seed: 1,
-            exit: RunResult::DONE.to_owned(),
+            exit: Exit::Done,
             ..RunResult::default()
         }
     }
@@ -346,9 +347,9 @@ mod tests {
         Load::Command(vec!["sleep".into(), "100".into()])
     }
 
-    fn outcome(exit: &str, code: i32, stdout: &[u8]) -> Outcome {
+    fn outcome(exit: Exit, code: i32, stdout: &[u8]) -> Outcome {
         let mut outcome = Outcome::not_run(&Error::Workload(String::new()));
-        outcome.exit = exit.to_owned();
+        outcome.exit = exit;
         outcome.message = None;
         outcome.code = Some(code);
         outcome.stdout = stdout.to_owned();
@@ -356,11 +357,11 @@ mod tests {
     }
 
     /// Runs of `experiment`, each as `(scheduler, seed, exit)`.
-    fn carried_out(experiment: &Experiment, run: Runner<'_>) -> Result<Vec<(String, u64, String)>> {
+    fn carried_out(experiment: &Experiment, run: Runner<'_>) -> Result<Vec<(String, u64, Exit)>> {
         let mut told = Vec::new();
         let results = experiment.run_by(run, &mut |run| {
             let result = &run.result;
-            told.push((result.scheduler.clone(), result.seed, result.exit.clone()));
+            told.push((result.scheduler.clone(), result.seed, result.exit));
         })?;
         assert_eq!(results.len(), told.len());
         Ok(told)
@@ -369,7 +370,7 @@ mod tests {
     #[test]
     fn each_round_another_scheduler_begins() {
         let experiment = experiment(&["a", "b", "c"], 4, command());
-        let told = carried_out(&experiment, &mut |_, _| Ok(outcome("done", 0, b""))).unwrap();
+        let told = carried_out(&experiment, &mut |_, _| Ok(outcome(Exit::Done, 0, b""))).unwrap();
         let order: Vec<String> = told
             .iter()
             .map(|(name, seed, _)| format!("{name}{seed}"))
@@ -390,17 +391,17 @@ mod tests {
             "busy" => Err(Error::AlreadyLoaded {
                 name: "theirs".to_owned(),
             }),
-            _ => Ok(outcome("done", 0, b"")),
+            _ => Ok(outcome(Exit::Done, 0, b"")),
         };
         let told = carried_out(&experiment, &mut run).unwrap();
         let exits: Vec<_> = told
             .iter()
-            .map(|(name, _, exit)| (name.as_str(), exit.as_str()))
+            .map(|(name, _, exit)| (name.as_str(), *exit))
             .collect();
         let (done, no, busy) = (
-            ("kernel", "done"),
-            ("refused", "not_run"),
-            ("busy", "not_run"),
+            ("kernel", Exit::Done),
+            ("refused", Exit::NotRun),
+            ("busy", Exit::NotRun),
         );
         assert_eq!(exits, [done, no, busy, no, busy, done]);
     }
@@ -428,13 +429,13 @@ mod tests {
             "message":"only 1 of 9 tasks started within 20 s","measures":{}}]}"#;
         let mut told = Vec::new();
         let mut run = |scheduler: &Scheduler, _: &Job| match scheduler.name.as_str() {
-            "kernel" => Ok(outcome("command_failed", 2, b"")),
-            _ => Ok(outcome("command_failed", 1, document)),
+            "kernel" => Ok(outcome(Exit::CommandFailed, 2, b"")),
+            _ => Ok(outcome(Exit::CommandFailed, 1, document)),
         };
         let results = experiment.run_by(&mut run, &mut |run| {
-            told.push(run.result.exit.clone());
+            told.push(run.result.exit);
         });
-        assert_eq!(told, ["command_failed", "command_failed"]);
+        assert_eq!(told, [Exit::CommandFailed; 2]);
         let message = results.unwrap()[1].message.clone().unwrap();
         assert!(message.contains("1 of 9 tasks"), "{message}");
         // But before anything is measured, what it does not understand is said.
@@ -445,13 +446,13 @@ mod tests {
     fn an_ejection_is_kept_whatever_the_workload_says() {
         let experiment = experiment(&["x"], 1, workload());
         for stdout in [&b""[..], b"no json", b"{}"] {
-            let mut run = |_: &Scheduler, _: &Job| Ok(outcome("error_stall", 2, stdout));
+            let mut run = |_: &Scheduler, _: &Job| Ok(outcome(Exit::ErrorStall, 2, stdout));
             let told = carried_out(&experiment, &mut run).unwrap();
-            assert_eq!(told[0].2, "error_stall");
+            assert_eq!(told[0].2, Exit::ErrorStall);
         }
-        let mut run = |_: &Scheduler, _: &Job| Ok(outcome("done", 0, b"no json"));
+        let mut run = |_: &Scheduler, _: &Job| Ok(outcome(Exit::Done, 0, b"no json"));
         let told = carried_out(&experiment, &mut run).unwrap();
-        assert_eq!(told[0].2, "command_failed");
+        assert_eq!(told[0].2, Exit::CommandFailed);
     }
 
     #[test]
@@ -484,7 +485,7 @@ mod tests {
         take_over(document, &mut result).unwrap();
         assert_eq!(result.workload, "chat");
         assert_eq!(result.params, [("rooms".to_owned(), "2".to_owned())]);
-        assert_eq!(result.exit, "time_limit");
+        assert_eq!(result.exit, Exit::TimeLimit);
         assert_eq!(result.measures.number("score"), Some(1.5));
         assert_eq!(result.measures.get("work"), Some(&Value::Int(3)));
     }
@@ -492,7 +493,7 @@ mod tests {
     #[test]
     fn a_run_that_was_stopped_is_named_like_the_others() {
         let mut ejected = result();
-        ejected.exit = "error_bpf".to_owned();
+        ejected.exit = Exit::ErrorBpf;
         let mut results = [ejected.clone(), result(), ejected.clone()];
         results[1].workload = "chat".to_owned();
         results[1].params = vec![("rooms".to_owned(), "2".to_owned())];
@@ -509,10 +510,10 @@ mod tests {
     #[test]
     fn an_ejection_is_not_hidden_by_the_workloads_own_exit() {
         let mut result = result();
-        result.exit = "error_stall".to_owned();
+        result.exit = Exit::ErrorStall;
         let document = br#"{"results":[{"workload":"chat","exit":"time_limit","measures":{}}]}"#;
         take_over(document, &mut result).unwrap();
-        assert_eq!(result.exit, "error_stall");
+        assert_eq!(result.exit, Exit::ErrorStall);
         assert!(take_over(b"{}", &mut result).is_err());
         assert!(take_over(b"no json", &mut result).is_err());
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use schedlab_report::{Measures, RunResult};
+use schedlab_report::{Exit as RunExit, Measures, RunResult};
 use schedlab_trace::Scheduler;
 
 use crate::error::{At as _, Error, Result};
@@ -80,8 +80,8 @@ pub struct Job {
 /// How a run ended and what was measured.
 #[derive(Debug)]
 pub struct Outcome {
-    /// `done`; `command_failed`; `timeout`; `not_run`; or the exit kind of an ejected policy (`error_stall` …).
-    pub exit: String,
+    /// How.
+    pub exit: RunExit,
     /// Why, where it is not `done`.
     pub message: Option<String>,
     /// The kernel's debug dump of an ejection; empty where there is none.
@@ -101,12 +101,9 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// `exit` of a run that ended as it should.
-    pub const DONE: &'static str = "done";
-
-    fn new(exit: &str, message: Option<String>) -> Outcome {
+    fn new(exit: RunExit, message: Option<String>) -> Outcome {
         Outcome {
-            exit: exit.to_owned(),
+            exit,
             message,
             dump: String::new(),
             code: None,
@@ -120,7 +117,7 @@ impl Outcome {
 
     /// Of a run that there was none of, beside others that are kept.
     pub fn not_run(error: &Error) -> Outcome {
-        Self::new("not_run", Some(error.to_string()))
+        Self::new(RunExit::NotRun, Some(error.to_string()))
     }
 }
 
@@ -272,7 +269,7 @@ fn wait(
 }
 
 fn judge(end: End, exit: Option<Exit>, stderr: &[u8], job: &Job) -> Outcome {
-    let mut outcome = Outcome::new(Outcome::DONE, None);
+    let mut outcome = Outcome::new(RunExit::Done, None);
     if let End::Exited(status) = &end {
         outcome.code = status.code().or_else(|| Some(128 + status.signal()?));
     }
@@ -280,23 +277,23 @@ fn judge(end: End, exit: Option<Exit>, stderr: &[u8], job: &Job) -> Outcome {
     match (end, ejected) {
         // Ejected in the last moments counts too: the run may have been its doing.
         (_, Some(exit)) if exit.kind != 0 => {
-            outcome.exit = kind_name(exit.kind).to_owned();
+            outcome.exit = RunExit::of_scx(exit.kind as u64);
             outcome.message = Some(exit.told());
             outcome.dump = exit.dump;
         }
         (End::Ejected, _) => {
-            outcome.exit = "ejected".to_owned();
+            outcome.exit = RunExit::Ejected;
             outcome.message = Some(Exit::default().told());
         }
         (End::TimedOut, _) => {
-            outcome.exit = "timeout".to_owned();
+            outcome.exit = RunExit::Timeout;
             outcome.message = Some(format!(
                 "the program was still running after {} s and was stopped",
                 job.timeout.as_secs()
             ));
         }
         (End::Exited(_), _) if outcome.code != Some(0) => {
-            outcome.exit = RunResult::COMMAND_FAILED.to_owned();
+            outcome.exit = RunExit::CommandFailed;
             let said = String::from_utf8_lossy(stderr);
             let last = said.lines().rev().find(|l| !l.trim().is_empty());
             outcome.message = Some(format!(
@@ -308,20 +305,6 @@ fn judge(end: End, exit: Option<Exit>, stderr: &[u8], job: &Job) -> Outcome {
         (End::Exited(_), _) => {}
     }
     outcome
-}
-
-/// The name of an exit kind in results, as the simulator writes it (`enum scx_exit_kind`).
-pub fn kind_name(kind: i32) -> &'static str {
-    match kind {
-        64 => "unreg",
-        65 => "unreg_bpf",
-        66 => "unreg_kern",
-        67 => "sysrq",
-        1024 => "error",
-        1025 => "error_bpf",
-        1026 => "error_stall",
-        _ => "unknown",
-    }
 }
 
 /// A clear message before anything is loaded.
@@ -386,12 +369,12 @@ mod tests {
             ..Exit::default()
         };
         let outcome = judge(End::Ejected, Some(exit), &[], &job);
-        assert_eq!(outcome.exit, "error_bpf");
+        assert_eq!(outcome.exit, RunExit::ErrorBpf);
         assert_eq!(outcome.message.as_deref(), Some("scx_bpf_error (bad 0)"));
         assert_eq!(outcome.dump, "CPU states");
         assert_eq!(outcome.code, None);
         let silent = judge(End::Ejected, Some(Exit::default()), &[], &job);
-        assert_eq!(silent.exit, "ejected");
+        assert_eq!(silent.exit, RunExit::Ejected);
         assert!(silent.message.unwrap().contains("UEI_RECORD"));
     }
 
@@ -402,7 +385,7 @@ mod tests {
             timeout: Duration::from_secs(1),
             want: Want::default(),
         };
-        for (running, expected) in [(true, Outcome::DONE), (false, "ejected")] {
+        for (running, expected) in [(true, RunExit::Done), (false, RunExit::Ejected)] {
             let end = End::Exited(ExitStatus::from_raw(0)).under(running);
             let outcome = judge(end, Some(Exit::default()), &[], &job);
             assert_eq!(outcome.exit, expected);

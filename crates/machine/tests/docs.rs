@@ -1,5 +1,5 @@
-//! `docs/machines.md` tells what the profiles say. After a change of a profile:
-//! `BLESS=1 cargo test -p schedlab-machine --test docs`.
+//! `docs/machines.md` shows what the profiles say. After a change of a profile:
+//! `SCHEDLAB_BLESS=1 cargo test -p schedlab-machine --test docs`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,7 +11,7 @@ const HEAD: &str = "\
 # Machines
 
 A machine is a file in `machines/` (or one of your own: `-m path/to/file.toml`). A new file there is a new profile with
-nothing else to edit. `schedlab calibrate` writes one of the machine that it runs on.
+nothing else to edit. `schedlab calibrate` writes a profile of the machine that it runs on.
 
 Every number stands beside its source, `field = { value = …, source = \"…\" }`, and a number without one does not load.
 A source begins with one of these words:
@@ -27,10 +27,10 @@ A source begins with one of these words:
 | `guess` | nobody knows; a plausible order of magnitude |
 
 A profile whose `calibrated_on` is empty was fitted to no published result: it is made of data sheets and guesses.
-`tuning_candidates` are the only fields that fitting may change. What each field means stands at its declaration in
+`tuning_candidates` are the only fields that fitting may change. What each field means is documented at its declaration in
 `crates/machine/src/profile.rs`.
 
-This file is generated from the profiles; a test compares it.
+This file is generated from the profiles; a test compares the two.
 
 ## Profiles
 
@@ -85,12 +85,12 @@ fn render() -> String {
 fn the_document_is_up_to_date() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/machines.md");
     let rendered = render();
-    if env::var_os("BLESS").is_some() {
+    if env::var_os("SCHEDLAB_BLESS").is_some() {
         fs::write(&file, &rendered).unwrap();
     }
     let written = fs::read_to_string(&file).unwrap_or_default();
     assert!(
         written == rendered,
-        "docs/machines.md differs from the profiles: BLESS=1 cargo test -p schedlab-machine --test docs"
+        "docs/machines.md differs from the profiles: SCHEDLAB_BLESS=1 cargo test -p schedlab-machine --test docs"
     );
 }

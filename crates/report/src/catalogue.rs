@@ -26,10 +26,14 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "score",
         "score_unit",
-        "the workload's own result, under its own name too",
+        "the workload's own result, also under its own name",
     ),
     entry("score_unit", "", "unit of the score, a word"),
-    entry("score_better", "", "`higher` or `lower`"),
+    entry(
+        "score_better",
+        "",
+        "which score is better: `higher` or `lower`",
+    ),
     entry(
         "makespan_ns",
         "ns",
@@ -60,7 +64,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "schedule.memory_wait_ns_mean",
         "ns",
-        "the part of schedule.time_ns_mean that accesses to the scheduler's lines took beyond those of hits: waits for memory, another cache or the bus. The hand-over of a lock is a wait for the lock and not in it",
+        "the part of schedule.time_ns_mean that accesses to the scheduler's lines took beyond those of hits: waits for memory, another cache or the bus. The hand-over of a lock is a wait for the lock and not included",
     ),
     entry(
         "schedule.memory_wait_pct",
@@ -90,7 +94,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "schedule.priority_inversions",
         "",
-        "starts of a task while another one of a higher priority (nice level or real-time priority) waited, anywhere on the machine, that may run on that CPU",
+        "starts of a task while another one of higher priority (nice level or real-time priority) that may run on that CPU waited anywhere on the machine",
     ),
     entry(
         "runqueue.len_mean",
@@ -117,7 +121,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "lock.runqueue.contention_pct",
         "%",
-        "attempts that found the lock held, failed try-locks included, of all attempts",
+        "share of attempts that found the lock held, failed try-locks included",
     ),
     entry(
         "lock.runqueue.nf_contention_pct",
@@ -183,7 +187,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "wakeup.latency_ns_p50",
         "ns",
-        "time from the decision to wake a sleeping task (sched_waking; no new task) until it runs: median. Waits that the end of the run cuts off are in none of these; see wakeup.unfinished_ns_max",
+        "time from the decision to wake a sleeping task (sched_waking; not for new tasks) until it runs: median. None of these includes waits that the end of the run cuts off; see wakeup.unfinished_ns_max",
     ),
     entry(
         "wakeup.latency_ns_p90",
@@ -197,17 +201,17 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "wakeup.unfinished",
         "",
-        "tasks that were woken (no new ones) and had not run yet when the run ended",
+        "tasks that were woken (not new ones) and had not yet run when the run ended",
     ),
     entry(
         "wakeup.unfinished_ns_max",
         "ns",
-        "the longest of their waits until then; 0 if there are none. A task that starves to the end shows here alone",
+        "the longest of their waits until then; 0 if there are none. A task that starves to the end shows only here",
     ),
     entry(
         "cpu.idle_pct",
         "%",
-        "CPU time without anything to run, of the time of all CPUs",
+        "CPU time without anything to run, as a share of the time of all CPUs",
     ),
     entry("cpu.user_pct", "%", "CPU time in the tasks' own code"),
     entry(
@@ -223,18 +227,18 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "sched.share_of_kernel_pct",
         "%",
-        "time in the scheduler, spinning included, of the time in the kernel (scheduler included)",
+        "time in the scheduler, spinning included, as a share of the time in the kernel (scheduler included)",
     ),
     entry(
         "sched.share_of_all_pct",
         "%",
-        "time in the scheduler, spinning included, of the time of all CPUs",
+        "time in the scheduler, spinning included, as a share of the time of all CPUs",
     ),
     entry("ticks", "", "periodic timer interrupts"),
     entry(
         "fairness.jain",
         "",
-        "Jain's index of x over all tasks that are not real-time and ever wanted a CPU, x = CPU time · 1024 / weight / time runnable or running; 1 = equal. It says something where CPUs are contended",
+        "Jain's index of x over all tasks that are not real-time and ever wanted a CPU, x = CPU time · 1024 / weight / time runnable or running; 1 = equal. It is meaningful only where CPUs are contended",
     ),
     entry(
         "policy.failed_lookups",
@@ -255,12 +259,12 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "cache.misses_first",
         "",
-        "misses by cause: of lines that nobody had accessed before",
+        "misses by cause: of lines that no CPU had accessed before",
     ),
     entry(
         "cache.misses_coherence",
         "",
-        "… of lines that this cache still held, but another core had written since",
+        "… of lines that this cache still held, but that another core had written since",
     ),
     entry(
         "cache.misses_absent",
@@ -281,7 +285,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "cache.invalidations",
         "",
-        "writes that made other CPUs' copies worthless",
+        "writes that made other CPUs' copies invalid",
     ),
     entry(
         "cache.bus_transactions",
@@ -301,7 +305,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "cache.bus_invalidations",
         "",
-        "… to make copies below other last-level caches worthless, the data being there already",
+        "… to invalidate copies below other last-level caches, the data being there already",
     ),
     entry(
         "cache.task.misses",
@@ -327,7 +331,7 @@ pub const ENTRIES: &[Entry] = &[
 
 /// Measures that only a real kernel or real threads have.
 pub const REAL_ENTRIES: &[Entry] = &[
-    entry("tasks", "", "threads that there ever were"),
+    entry("tasks", "", "threads that ever existed"),
     entry(
         "schedule.choices",
         "",
@@ -341,7 +345,7 @@ pub const REAL_ENTRIES: &[Entry] = &[
     entry(
         "policy.late_masks",
         "",
-        "tasks that might not run on the CPU any more when the policy looked at their real mask",
+        "tasks that were no longer allowed on the CPU when the policy looked at their real mask",
     ),
     entry(
         "lock.rq.queued_waits",

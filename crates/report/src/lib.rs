@@ -6,6 +6,7 @@
 
 pub mod catalogue;
 mod count;
+pub mod exit;
 pub mod export;
 pub mod histogram;
 mod inversions;
@@ -19,6 +20,7 @@ mod task_stats;
 pub mod timeline;
 pub mod weight;
 
+pub use exit::Exit;
 pub use histogram::Histogram;
 pub use lock_stats::LockStats;
 pub use measures::{Measures, Value};

@@ -4,6 +4,8 @@
 //! row is compared with the median over seeds of the measure that it is of. The aims are the project's: they
 //! say when a miss is marked, and nothing is tuned by them here.
 
+use serde::Deserialize;
+
 use crate::{RunResult, stats};
 
 /// The figures that come with schedlab.
@@ -61,55 +63,87 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Figure>, FigureError> {
         line,
         message,
     };
-    let mut lines = text.lines().enumerate();
-    if lines.next().map(|(_, line)| line.trim()) != Some(HEADER) {
-        return Err(error(1, format!("the first line must be `{HEADER}`")));
-    }
+    let mut reader = csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
+    let header = match reader.headers() {
+        Ok(header) if header.iter().eq(HEADER.split(',')) => header.clone(),
+        _ => return Err(error(1, format!("the first line must be `{HEADER}`"))),
+    };
     let mut figures = Vec::new();
-    for (index, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
-        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-        let [
-            study,
-            machine,
-            workload,
-            parameters,
-            scheduler,
-            cpus,
-            metric,
-            value,
-        ] = fields[..]
-        else {
-            let found = fields.len();
-            return Err(error(index + 1, format!("{found} fields instead of 8")));
-        };
-        let cpus = match cpus {
+    let mut record = csv::StringRecord::new();
+    loop {
+        let (at, rest) = (reader.position().line(), reader.position().byte());
+        // Empty lines before a record are read with it.
+        let empty = text[rest as usize..]
+            .bytes()
+            .take_while(|&byte| byte == b'\n' || byte == b'\r');
+        let line = at as usize + empty.filter(|&byte| byte == b'\n').count();
+        match reader.read_record(&mut record) {
+            Ok(false) => return Ok(figures),
+            Ok(true) => {}
+            Err(wrong) => return Err(error(line, said(&wrong))),
+        }
+        let row: Row<'_> = record
+            .deserialize(Some(&header))
+            .map_err(|wrong| error(line, said(&wrong)))?;
+        figures.push(row.figure().map_err(|message| error(line, message))?);
+    }
+}
+
+/// A line of a file of figures.
+#[derive(Deserialize)]
+struct Row<'a> {
+    study: &'a str,
+    machine: &'a str,
+    workload: &'a str,
+    parameters: &'a str,
+    scheduler: &'a str,
+    cpus: &'a str,
+    metric: &'a str,
+    value: &'a str,
+}
+
+impl Row<'_> {
+    fn figure(&self) -> Result<Figure, String> {
+        let cpus = match self.cpus {
             "" => None,
-            _ => Some(
+            cpus => Some(
                 cpus.parse()
-                    .map_err(|_| error(index + 1, format!("`{cpus}` is no number of CPUs")))?,
+                    .map_err(|_| format!("`{cpus}` is not a number of CPUs"))?,
             ),
         };
-        let value: f64 = value
+        let value: f64 = self
+            .value
             .parse()
             .ok()
             .filter(|value: &f64| value.is_finite())
-            .ok_or_else(|| error(index + 1, format!("`{value}` is no number")))?;
-        let options = parameters.replace(' ', ",");
-        figures.push(Figure {
-            study: study.to_owned(),
-            machine: machine.to_owned(),
+            .ok_or_else(|| format!("`{}` is not a number", self.value))?;
+        let options = self.parameters.replace(' ', ",");
+        Ok(Figure {
+            study: self.study.to_owned(),
+            machine: self.machine.to_owned(),
             workload: if options.is_empty() {
-                workload.to_owned()
+                self.workload.to_owned()
             } else {
-                format!("{workload}:{options}")
+                format!("{}:{options}", self.workload)
             },
-            scheduler: scheduler.to_owned(),
+            scheduler: self.scheduler.to_owned(),
             cpus,
-            metric: metric.to_owned(),
+            metric: self.metric.to_owned(),
             value,
-        });
+        })
     }
-    Ok(figures)
+}
+
+/// What is wrong with a line, without the place, which the caller tells.
+fn said(wrong: &csv::Error) -> String {
+    match wrong.kind() {
+        csv::ErrorKind::UnequalLengths {
+            expected_len, len, ..
+        } => format!("{len} fields instead of {expected_len}"),
+        _ => wrong.to_string(),
+    }
 }
 
 /// When a simulated figure is near enough.
@@ -383,15 +417,29 @@ mod tests {
         assert_eq!(read("a,b"), "f.csv:2: 2 fields instead of 8");
         assert_eq!(
             read("s,m,w,p,d,2,x,1\n\ns,m,w,p,d,two,x,1"),
-            "f.csv:4: `two` is no number of CPUs"
+            "f.csv:4: `two` is not a number of CPUs"
         );
-        assert_eq!(read("s,m,w,p,d,2,x,NaN"), "f.csv:2: `NaN` is no number");
+        assert_eq!(read("s,m,w,p,d,2,x,NaN"), "f.csv:2: `NaN` is not a number");
         assert!(
             super::read("f.csv", "")
                 .unwrap_err()
                 .message
                 .contains("first line")
         );
+    }
+
+    #[test]
+    fn a_field_may_be_quoted() {
+        let row = r#"s,m,w,"a=1,b=2","d ""old""",2,x,"1""#;
+        let text = format!("{HEADER}\n\"of\ntwo lines\",m,w,,d,,x,1\n{row}\n");
+        let figures = read("f.csv", &text).unwrap();
+        assert_eq!(figures[0].study, "of\ntwo lines");
+        assert_eq!(figures[1].workload, "w:a=1,b=2");
+        assert_eq!(figures[1].scheduler, "d \"old\"");
+        for text in [text.clone(), text.replace('\n', "\r\n")] {
+            let wrong = read("f.csv", &format!("{text}s,m,w,,d,,x,one\n")).unwrap_err();
+            assert_eq!(wrong.to_string(), "f.csv:5: `one` is not a number");
+        }
     }
 
     #[test]
@@ -415,7 +463,7 @@ mod tests {
             machine: "m".into(),
             cpus,
             seed,
-            exit: "done".into(),
+            exit: crate::Exit::Done,
             measures,
             ..RunResult::default()
         }

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as Read, Serialize};
 
-use crate::Measures;
 use crate::histogram::Buckets;
+use crate::{Exit, Measures};
 
 /// Version of the JSON document. It grows when a member changes its meaning or goes away.
 pub const SCHEMA: u32 = 1;
@@ -34,8 +34,8 @@ pub struct RunResult {
     pub cpus: u32,
     /// The seed of the run.
     pub seed: u64,
-    /// `done`, or the exit kind of the policy (`error_stall` …).
-    pub exit: String,
+    /// How it ended.
+    pub exit: Exit,
     /// Why the policy was ejected, in the kernel's words; of a run that is done, what its user should know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -69,15 +69,9 @@ pub struct RunResult {
 pub type Points = Vec<(u64, f64)>;
 
 impl RunResult {
-    /// `exit` of a run that ended as it should.
-    pub const DONE: &'static str = "done";
-
-    /// `exit` of a run whose program failed.
-    pub const COMMAND_FAILED: &'static str = "command_failed";
-
     /// Whether the run ended as it should.
     pub fn is_done(&self) -> bool {
-        self.exit == Self::DONE
+        self.exit == Exit::Done
     }
 }
 
@@ -152,7 +146,7 @@ mod tests {
             cpus: 8,
             task_layout: Some("coloured:32".into()),
             seed: u64::MAX,
-            exit: "error_stall".into(),
+            exit: Exit::ErrorStall,
             message: Some("why".into()),
             dump: "CPU states".into(),
             replay: "schedlab sim".into(),

@@ -14,6 +14,7 @@ use std::{env, fs};
 
 use schedlab_figures::{Axis, Chart, Mark, Point, Series};
 use schedlab_sim::{Scheduler, SimSpec};
+use serde::Deserialize;
 
 const TASKS: [u32; 9] = [1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536];
 const MACHINE: &str = "laptop";
@@ -464,28 +465,41 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
+/// A line of `costs.csv`.
+#[derive(Deserialize)]
+struct Row {
+    policy: String,
+    tasks: u32,
+    ns: Option<f64>,
+    ns_p25: Option<f64>,
+    ns_p75: Option<f64>,
+    instructions: Option<f64>,
+    simulated_ns: f64,
+    simulated_examined: f64,
+}
+
 /// What was measured last.
 fn read() -> BTreeMap<&'static str, Costs> {
-    let text = fs::read_to_string(docs().join("decision-cost/costs.csv")).expect("it is there");
+    let file = docs().join("decision-cost/costs.csv");
+    let mut reader = csv::Reader::from_path(file).expect("it is there");
     let mut all: BTreeMap<&str, Costs> = BTreeMap::new();
-    for line in text.lines().skip(1) {
-        let cells: Vec<&str> = line.split(',').collect();
-        let number = |index: usize| cells[index].parse::<f64>().ok();
+    for row in reader.deserialize() {
+        let row: Row = row.unwrap_or_else(|wrong| panic!("costs.csv: {wrong}"));
         let policy = schedlab_policies::builtin()
             .iter()
-            .find(|policy| policy.name == cells[0])
+            .find(|policy| policy.name == row.policy)
             .expect("a policy that there is");
         let cost = Cost {
-            ns: number(2)
-                .zip(number(3))
-                .zip(number(4))
+            ns: row
+                .ns
+                .zip(row.ns_p25)
+                .zip(row.ns_p75)
                 .map(|((ns, low), high)| [ns, low, high]),
-            instructions: number(5),
-            simulated_ns: number(6).expect("a number"),
-            examined: number(7).expect("a number"),
+            instructions: row.instructions,
+            simulated_ns: row.simulated_ns,
+            examined: row.simulated_examined,
         };
-        let tasks = cells[1].parse().expect("a number");
-        all.entry(policy.name).or_default().insert(tasks, cost);
+        all.entry(policy.name).or_default().insert(row.tasks, cost);
     }
     all
 }

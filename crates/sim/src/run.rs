@@ -8,7 +8,7 @@ use schedlab_machine::address::Structure;
 use schedlab_machine::cache::{LineCounts, PAGE_BYTES};
 use schedlab_machine::{CacheModel, CacheStats, Machine, ProfileError};
 use schedlab_report::histogram::Buckets;
-use schedlab_report::{Measures, MetricsRecorder, RunResult, Sources};
+use schedlab_report::{Exit, Measures, MetricsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
 use schedlab_trace::{CpuId, Duration, Recorder, counted};
 use schedlab_workload::{Workload, WorkloadError};
@@ -41,11 +41,6 @@ pub enum SimError {
 const WATCHDOG_SLACK_PCT: u64 = 150;
 /// The watchdog's time-out where a policy names none.
 const TIMEOUT_MS: u32 = 30_000;
-
-/// Exit of a run whose invariants do not hold.
-const VIOLATION: &str = "violation";
-/// Exit of a run that was given up.
-const TIME_LIMIT: &str = "time_limit";
 
 /// Everything that a specification names, found.
 struct Prepared {
@@ -153,7 +148,7 @@ pub fn run(spec: &SimSpec, listener: Option<&mut dyn Recorder>) -> Result<RunRes
         task_layout: Some(machine.layout().to_string()),
         cpus: u32::try_from(nr_cpus).expect("CPU numbers are 32 bits wide"),
         seed: spec.seed,
-        exit: RunResult::DONE.to_owned(),
+        exit: Exit::Done,
         replay: spec.replay_command(),
         ..RunResult::default()
     };
@@ -186,7 +181,7 @@ pub fn run(spec: &SimSpec, listener: Option<&mut dyn Recorder>) -> Result<RunRes
     if let Some(violations) = checkers.map(Checkers::finish) {
         // Of a run that ended otherwise the end itself is the news; a stall, for one, is a violation too.
         if violations.count() > 0 && result.is_done() {
-            result.exit = VIOLATION.to_owned();
+            result.exit = Exit::Violation;
             let shown: Vec<_> = violations.first().iter().map(ToString::to_string).collect();
             result.message = Some(format!(
                 "{} in all: {}",
@@ -196,7 +191,7 @@ pub fn run(spec: &SimSpec, listener: Option<&mut dyn Recorder>) -> Result<RunRes
         }
     }
     let measures = &mut result.measures;
-    if result.exit == RunResult::DONE || result.exit == VIOLATION {
+    if matches!(result.exit, Exit::Done | Exit::Violation) {
         let last = end.makespan.unwrap_or(end.end);
         if let Some(value) = score.value(end.work, last.since(end.begun), &end.counters) {
             measures.float("score", value);
@@ -229,12 +224,12 @@ pub fn run(spec: &SimSpec, listener: Option<&mut dyn Recorder>) -> Result<RunRes
     Ok(result)
 }
 
-/// How a run ended: the exit's name and its explanation.
-fn exit(end: &Ended, time_limit_s: Option<u64>) -> (String, Option<String>) {
+/// How a run ended, with the explanation.
+fn exit(end: &Ended, time_limit_s: Option<u64>) -> (Exit, Option<String>) {
     match &end.failure {
         // Without an end of its own the limit is the workload's.
         None | Some(WorkloadFailure::Endless { .. }) => {}
-        Some(failure) => return (failure.name().to_owned(), Some(failure.to_string())),
+        Some(failure) => return (failure_exit(failure), Some(failure.to_string())),
     }
     let ExitInfo {
         kind,
@@ -249,7 +244,7 @@ fn exit(end: &Ended, time_limit_s: Option<u64>) -> (String, Option<String>) {
             ExitKind::Fault => message.clone(),
             _ => format!("{reason} ({message})"),
         };
-        return (exit_name(*kind).to_owned(), Some(text));
+        return (Exit::of_scx(*kind as u64), Some(text));
     }
     match time_limit_s {
         Some(seconds) if !end.unfinished.is_empty() => {
@@ -257,7 +252,7 @@ fn exit(end: &Ended, time_limit_s: Option<u64>) -> (String, Option<String>) {
             let text = format!(
                 "{count} had not ended after {seconds} s of simulated time: give it more with --time-limit, or the workload an end"
             );
-            (TIME_LIMIT.to_owned(), Some(text))
+            (Exit::TimeLimit, Some(text))
         }
         _ => {
             let note = end.stuck.as_ref().map(|why| {
@@ -265,24 +260,20 @@ fn exit(end: &Ended, time_limit_s: Option<u64>) -> (String, Option<String>) {
                     "what was left of the tasks idled until the workload's duration was over: {why}"
                 )
             });
-            (RunResult::DONE.to_owned(), note)
+            (Exit::Done, note)
         }
     }
 }
 
-/// The kernel's names (`SCX_EXIT_…`) in lower case.
-fn exit_name(kind: ExitKind) -> &'static str {
-    match kind {
-        ExitKind::None => "none",
-        ExitKind::Done => RunResult::DONE,
-        ExitKind::Unreg => "unreg",
-        ExitKind::UnregBpf => "unreg_bpf",
-        ExitKind::UnregKern => "unreg_kern",
-        ExitKind::SysRq => "sysrq",
-        ExitKind::Error => "error",
-        ExitKind::ErrorBpf => "error_bpf",
-        ExitKind::ErrorStall => "error_stall",
-        ExitKind::Fault => "fault",
+fn failure_exit(failure: &WorkloadFailure) -> Exit {
+    match failure {
+        WorkloadFailure::Deadlock { .. } => Exit::Deadlock,
+        WorkloadFailure::ZeroTimeLoop { .. } => Exit::EndlessLoop,
+        WorkloadFailure::Endless { .. } => Exit::Endless,
+        WorkloadFailure::TooManyTasks { .. } => Exit::TooManyTasks,
+        WorkloadFailure::ForkRefused { .. } => Exit::ForkRefused,
+        WorkloadFailure::WrongObject { .. } => Exit::WrongObject,
+        WorkloadFailure::NoCpu { .. } => Exit::NoCpu,
     }
 }
 
@@ -387,7 +378,7 @@ mod tests {
             let mut heard = Heard(0);
             let listener: Option<&mut dyn Recorder> = if listens { Some(&mut heard) } else { None };
             let result = run(&spec, listener).unwrap();
-            let exit = if check { VIOLATION } else { RunResult::DONE };
+            let exit = if check { Exit::Violation } else { Exit::Done };
             assert_eq!(result.exit, exit, "{:?}", result.message);
             assert_eq!(heard.0 > 0, listens, "check: {check}");
             let first = measures.get_or_insert_with(|| result.measures.clone());

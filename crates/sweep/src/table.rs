@@ -14,7 +14,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
-use schedlab_report::RunResult;
+use schedlab_report::{Exit, RunResult};
 use serde::{Deserialize, Serialize};
 
 use crate::{Definition, SweepError};
@@ -93,7 +93,7 @@ impl Row {
                 .map(|(feature, choice)| feature.alternatives[choice].clone())
                 .collect(),
             seed: result.seed,
-            exit: result.exit.clone(),
+            exit: result.exit.to_string(),
             message: result.message.clone(),
             score_unit: text("score_unit"),
             score_better: text("score_better"),
@@ -136,7 +136,7 @@ impl Row {
 
     /// Whether the run ended as it should.
     pub fn is_done(&self) -> bool {
-        self.exit == RunResult::DONE
+        self.exit == Exit::Done.to_string()
     }
 }
 

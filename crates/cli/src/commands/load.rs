@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schedlab_programs::{End, Options, ProgramError, Report, original};
 use schedlab_report::export::table;
-use schedlab_report::{Measures, RunResult};
+use schedlab_report::{Exit, Measures, RunResult};
 use schedlab_workload::Workload;
 
 use super::{Status, deliver, json_output, width};
@@ -55,7 +55,7 @@ fn failed(
     Ok(RunResult {
         workload,
         params,
-        exit: RunResult::COMMAND_FAILED.to_owned(),
+        exit: Exit::CommandFailed,
         message: Some(error.to_string()),
         ..here(args)
     })
@@ -117,7 +117,7 @@ fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
     Ok(RunResult {
         workload: figure.workload,
         params: figure.params,
-        exit: RunResult::DONE.to_owned(),
+        exit: Exit::Done,
         measures,
         ..here(args)
     })
@@ -159,8 +159,8 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
         workload: report.workload.clone(),
         params: report.params.clone(),
         exit: match message {
-            None => RunResult::DONE.to_owned(),
-            Some(_) => "time_limit".to_owned(),
+            None => Exit::Done,
+            Some(_) => Exit::TimeLimit,
         },
         message,
         measures,

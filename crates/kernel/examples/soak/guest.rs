@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use schedlab_kernel::load::Loaded;
 use schedlab_kernel::measure::Want;
 use schedlab_kernel::policy;
-use schedlab_kernel::run::{self, Job, Outcome};
+use schedlab_kernel::run::{self, Job};
 use schedlab_kernel::scx::{self, State};
+use schedlab_report::Exit;
 
 use crate::{calls, programs};
 
@@ -120,7 +121,7 @@ fn under(loaded: &Loaded, program: &str, time: Duration, schedlab: &str) -> Resu
     let before = calls::of_dispatch();
     let outcome = run::run_under(loaded, &job).map_err(|error| format!("{program}: {error}"))?;
     let calls = calls::of_dispatch().saturating_sub(before);
-    if outcome.exit != Outcome::DONE {
+    if outcome.exit != Exit::Done {
         let message = outcome.message.unwrap_or_default();
         eprintln!("{}", outcome.dump);
         return Err(format!("{program}: {}: {message}", outcome.exit));

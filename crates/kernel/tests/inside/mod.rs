@@ -19,6 +19,7 @@ use schedlab_kernel::measure::Want;
 use schedlab_kernel::policy::{self, Object, POLICIES};
 use schedlab_kernel::run::{self, Job, Outcome};
 use schedlab_kernel::scx::{self, State};
+use schedlab_report::Exit as RunExit;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_sweep::Space;
 use schedlab_trace::{CpuId, Event, Recorder, Scheduler, TaskId, TaskMeta};
@@ -180,7 +181,7 @@ fn measured(scheduler: &str, arguments: &[&str], events: bool) -> Result<Outcome
         &Scheduler::parse(scheduler),
         &job(arguments, events),
     ))?;
-    ensure(outcome.exit == Outcome::DONE, || {
+    ensure(outcome.exit == RunExit::Done, || {
         format!("{scheduler}: {} {:?}", outcome.exit, outcome.message)
     })?;
     for (name, _) in outcome.measures.iter() {
@@ -207,7 +208,7 @@ fn every_policy_schedules(_: &Inside<'_>) -> Result<String, String> {
         for program in ["compute", "shuffle", "storm"] {
             let before = calls::of_dispatch();
             let outcome = text(run::run_under(&loaded, &job(&[program, "300"], false)))?;
-            ensure(outcome.exit == Outcome::DONE, || {
+            ensure(outcome.exit == RunExit::Done, || {
                 format!(
                     "{}: {program}: {} {:?}",
                     embedded.name, outcome.exit, outcome.message
@@ -486,7 +487,7 @@ fn a_silent_ejection_is_no_done_run(inside: &Inside<'_>) -> Result<String, Strin
         };
         let outcome = text(run::run_under(&loaded, &job))?;
         text(loaded.unload())?;
-        ensure(outcome.exit == "ejected", || format!("{outcome:?}"))?;
+        ensure(outcome.exit == RunExit::Ejected, || format!("{outcome:?}"))?;
     }
     Ok(String::new())
 }
@@ -615,7 +616,7 @@ fn workloads_count_as_they_are_simulated(_: &Inside<'_>) -> Result<String, Strin
         let mut job = job(&["load", asked], false);
         job.want.root_is_starter = true;
         let outcome = text(run::run(&Scheduler::plain("default"), &job))?;
-        ensure(outcome.exit == Outcome::DONE, || format!("{outcome:?}"))?;
+        ensure(outcome.exit == RunExit::Done, || format!("{outcome:?}"))?;
         Ok::<_, String>(outcome)
     };
     // Once before, so that no page of the program has to be read and waited for.
@@ -757,15 +758,16 @@ fn failures_of_programs_are_told(_: &Inside<'_>) -> Result<String, String> {
     let kernel = Scheduler::plain("default");
     let failed = text(run::run(&kernel, &job(&["fail"], false)))?;
     ensure(
-        failed.exit == "command_failed" && failed.code == Some(3),
+        failed.exit == RunExit::CommandFailed && failed.code == Some(3),
         || format!("{failed:?}"),
     )?;
     let mut endless = job(&["sleep", "100"], false);
     endless.timeout = Duration::from_millis(300);
     let stopped = text(run::run(&kernel, &endless))?;
-    ensure(stopped.exit == "timeout" && stopped.code.is_none(), || {
-        format!("{stopped:?}")
-    })?;
+    ensure(
+        stopped.exit == RunExit::Timeout && stopped.code.is_none(),
+        || format!("{stopped:?}"),
+    )?;
     Ok(String::new())
 }
 

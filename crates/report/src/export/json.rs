@@ -37,7 +37,7 @@ mod tests {
             machine: "m".into(),
             cpus: 2,
             seed: u64::MAX,
-            exit: "error_stall".into(),
+            exit: crate::Exit::ErrorStall,
             message: Some("runnable task stall".into()),
             replay: "schedlab sim".into(),
             measures,

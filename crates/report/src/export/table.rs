@@ -585,7 +585,7 @@ mod tests {
             machine: "old".into(),
             cpus,
             seed,
-            exit: "done".into(),
+            exit: crate::Exit::Done,
             replay: "schedlab sim chat -s b -c 8".into(),
             measures,
             ..RunResult::default()
@@ -595,7 +595,7 @@ mod tests {
     #[test]
     fn a_row_per_scheduler_and_cpus() {
         let mut ejected = run("b", 8, 1, 900.0);
-        ejected.exit = "error_stall".into();
+        ejected.exit = crate::Exit::ErrorStall;
         ejected.message = Some("runnable task stall".into());
         let results = [
             run("a", 2, 1, 12_345.6),
@@ -802,10 +802,10 @@ mod tests {
         let long = format!("./{}.bpf.c", "c".repeat(90));
         let mut failed = run(&long, 2, 1, 1.0);
         failed.asked = format!("chat:{}", "rooms=20,".repeat(20));
-        failed.exit = "error_runtime".into();
+        failed.exit = crate::Exit::Error;
         failed.message = Some("a message of many words ".repeat(10));
         let mut noted = failed.clone();
-        noted.exit = RunResult::DONE.into();
+        noted.exit = crate::Exit::Done;
         noted.measures.int("wakeup.unfinished_ns_max", 1_000);
         fits(&[failed.clone(), noted], 60);
         failed.replay = "schedlab ".repeat(20);
