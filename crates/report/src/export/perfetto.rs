@@ -18,7 +18,7 @@ use std::io::{self, Write};
 
 use prost::Message;
 use schedlab_trace::{
-    CpuId, Event, Instant, LockClass, LockId, PrevState, Recorder, TaskId, TaskMeta,
+    CpuId, Duration, Event, Instant, LockClass, LockId, PrevState, Recorder, TaskId, TaskMeta,
 };
 
 /// `TracePacket`.
@@ -179,6 +179,8 @@ struct Task {
     comm: String,
     prio: i32,
     runnable: bool,
+    /// When it left a CPU last.
+    left: Option<Instant>,
 }
 
 #[derive(Clone, Default)]
@@ -395,13 +397,18 @@ impl<W: Write> PerfettoWriter<W> {
         if let Some(prev) = prev {
             let runnable = matches!(prev_state, PrevState::Preempted | PrevState::Yielded);
             self.set_runnable(at, prev, runnable);
+            self.task(prev).left = Some(at);
         }
         if let Some(next) = next {
             self.set_runnable(at, next, true);
         }
     }
 
-    fn waking(&mut self, at: Instant, cpu: CpuId, task: TaskId, to: CpuId) {
+    fn waking(&mut self, decided: Instant, cpu: CpuId, task: TaskId, to: CpuId) {
+        // The importer passes over whoever has not left its CPU; what is on another CPU at the same instant may
+        // come first there.
+        let left = self.task(task).left;
+        let at = left.map_or(decided, |left| decided.max(left + Duration::from_ns(1)));
         let (comm, pid, prio) = self.who(cpu, Some(task));
         let waker = self.cpus[cpu.index()].current;
         self.ftrace(
@@ -683,6 +690,27 @@ mod tests {
         ]);
         let expected = [(0, 2), (90, 1), (100, 0), (150, 1), (500, 1)];
         assert_eq!(counter(&trace), expected);
+    }
+
+    #[test]
+    fn a_wakeup_that_was_decided_while_the_task_still_left_its_cpu_is_after_that() {
+        use PrevState::{Blocked, Preempted};
+        let trace = trace_of(&[
+            (0, 0, wakeup(0, 0)),
+            (10, 0, switch(None, Preempted, Some(0))),
+            (100, 0, switch(Some(0), Blocked, None)),
+            (140, 1, wakeup(0, 60)),
+            (150, 0, switch(None, Preempted, Some(0))),
+            (200, 0, switch(Some(0), Blocked, None)),
+            (290, 1, wakeup(0, 60)),
+        ]);
+        let mut wakings: Vec<_> = at(&trace, &[1, 1, 2])
+            .iter()
+            .filter(|event| !at(event, &[20]).is_empty())
+            .map(|event| number(event, 1).unwrap())
+            .collect();
+        wakings.sort_unstable();
+        assert_eq!(wakings, [0, 101, 230]);
     }
 
     /// Reads the bytes by Perfetto's field numbers, not by the messages above.
