@@ -194,6 +194,7 @@ fn alternatives(analysis: &Analysis) -> Table {
         Verdict::Bad => "bad",
         Verdict::BadInSecondRound => "bad (second round)",
         Verdict::Neutral => "",
+        Verdict::NotCompared => "not compared",
     };
     let maybe = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
     let rows = analysis.study.alternatives.iter().map(|one| {

@@ -1,5 +1,6 @@
 //! The study's method: which alternatives the good schedulers have, and what schedulers with these are worth.
 
+use schedlab_sweep::Feature;
 use serde::Serialize;
 use statrs::distribution::{Binomial, DiscreteCDF as _};
 
@@ -18,6 +19,8 @@ pub enum Verdict {
     BadInSecondRound,
     /// Neither.
     Neutral,
+    /// All schedulers that are compared have it, or none has: they say nothing about it.
+    NotCompared,
 }
 
 /// An alternative of a feature.
@@ -88,142 +91,184 @@ fn percent(part: usize, whole: usize) -> f64 {
 
 /// Carries it out.
 pub fn study(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mute) -> Study {
-    let is_steady = |point: &usize| {
-        let values = &data.values[*point];
-        deviation(values).is_none_or(|deviation| {
-            deviation * 100.0 <= bounds.deviation_pct * data.mean(*point).abs()
-        })
-    };
-    let all: Vec<usize> = data.points().collect();
-    let mut points: Vec<usize> = all.iter().copied().filter(is_steady).collect();
-    let unsteady = points.is_empty();
-    if unsteady {
-        // Then nobody's mean says much, and nobody is better than the others.
-        points.clone_from(&all);
+    let sets = Sets::new(data, choices, bounds);
+    let mut features = sets.alternatives(mute);
+    let (f, fb) = sets.expected_good(&features);
+    let first = [sets.b.len(), f.len(), fb.len()];
+    if !f.is_empty() && !fb.is_empty() {
+        sets.second_round(&f, &fb, &mut features);
     }
-    let excluded = all.len() - points.len();
-    let by_result = |a: &usize, b: &usize| {
-        let (a_mean, b_mean) = (data.mean(*a), data.mean(*b));
-        let order = a_mean.total_cmp(&b_mean);
-        let order = if data.metric.higher {
-            order.reverse()
-        } else {
-            order
-        };
-        order.then(a.cmp(b))
-    };
-    points.sort_by(by_result);
-    let best = data.mean(points[0]);
-    let worst = data.mean(points[points.len() - 1]);
-    let in_b = |point: usize| data.loss(data.mean(point), best) * 100.0 <= bounds.within_pct + 1e-9;
-    let b: Vec<usize> = points
-        .iter()
-        .copied()
-        .filter(|&point| in_b(point))
-        .collect();
+    let (f, fb) = sets.expected_good(&features);
+    let (best, worst) = (sets.points[0], sets.points[sets.points.len() - 1]);
+    Study {
+        schedulers: sets.points.len(),
+        excluded: data.points().count() - sets.points.len(),
+        unsteady: sets.unsteady,
+        best: data.mean(best),
+        best_scheduler: data.space.scheduler(best as u64).to_string(),
+        worst: data.mean(worst),
+        alternatives: features.into_iter().flatten().collect(),
+        first,
+        second: [sets.b.len(), f.len(), fb.len()],
+        false_positives_pct: (!f.is_empty()).then(|| percent(f.len() - fb.len(), f.len())),
+        covered_pct: percent(fb.len(), sets.b.len()),
+        picture: sets.picture(&f),
+    }
+}
 
-    let features = data.features();
-    let has = |point: usize, feature: usize, choice: usize| choices[point][feature] == choice;
-    let count = |set: &[usize], feature: usize, choice: usize| {
-        set.iter()
-            .filter(|&&point| has(point, feature, choice))
-            .count()
-    };
-    let tests: usize = features.iter().map(|f| f.alternatives.len()).sum();
-    let mut alternatives = Vec::new();
-    let mut verdicts: Vec<Vec<Verdict>> = Vec::new();
-    for (index, feature) in features.iter().enumerate() {
-        let mut row = Vec::new();
-        for (choice, name) in feature.alternatives.iter().enumerate() {
-            let with = count(&b, index, choice);
-            let share = percent(with, b.len());
-            let verdict = if share > bounds.good_pct {
+/// The schedulers that are compared, and the good ones among them.
+struct Sets<'a> {
+    data: &'a Data,
+    choices: &'a [Vec<usize>],
+    bounds: &'a Bounds,
+    /// From the best to the worst.
+    points: Vec<usize>,
+    /// None is steady, so all are compared.
+    unsteady: bool,
+    b: Vec<usize>,
+}
+
+impl<'a> Sets<'a> {
+    fn new(data: &'a Data, choices: &'a [Vec<usize>], bounds: &'a Bounds) -> Self {
+        let mut sets = Sets {
+            data,
+            choices,
+            bounds,
+            points: Vec::new(),
+            unsteady: false,
+            b: Vec::new(),
+        };
+        sets.points = data
+            .points()
+            .filter(|&point| sets.is_steady(point))
+            .collect();
+        sets.unsteady = sets.points.is_empty();
+        if sets.unsteady {
+            // Then nobody's mean says much, and nobody is better than the others.
+            sets.points = data.points().collect();
+        }
+        sets.points.sort_by(|a, b| {
+            let (mut one, mut other) = (data.mean(*a), data.mean(*b));
+            if data.metric.higher {
+                std::mem::swap(&mut one, &mut other);
+            }
+            one.total_cmp(&other).then(a.cmp(b))
+        });
+        sets.b = sets.those_in_b(&sets.points);
+        sets
+    }
+
+    fn is_steady(&self, point: usize) -> bool {
+        deviation(&self.data.values[point]).is_none_or(|deviation| {
+            deviation * 100.0 <= self.bounds.deviation_pct * self.data.mean(point).abs()
+        })
+    }
+
+    fn is_in_b(&self, point: usize) -> bool {
+        let best = self.data.mean(self.points[0]);
+        self.data.loss(self.data.mean(point), best) * 100.0 <= self.bounds.within_pct + 1e-9
+    }
+
+    fn those_in_b(&self, points: &[usize]) -> Vec<usize> {
+        let points = points.iter().copied();
+        points.filter(|&point| self.is_in_b(point)).collect()
+    }
+
+    /// How many of `points` have an alternative.
+    fn count(&self, points: &[usize], feature: usize, choice: usize) -> usize {
+        let has = |point: &&usize| self.choices[**point][feature] == choice;
+        points.iter().filter(has).count()
+    }
+
+    /// Of each feature: its alternatives as of the first round.
+    fn alternatives(&self, mute: &Mute) -> Vec<Vec<Alternative>> {
+        let features = self.data.features();
+        let tests: usize = features.iter().map(|f| f.alternatives.len()).sum();
+        // Schedulers that are one count as one.
+        let scale = mute.distinct as f64 / mute.points.max(1) as f64;
+        let of = |feature: usize, choice: usize| {
+            let with = self.count(&self.b, feature, choice);
+            let share = percent(with, self.b.len());
+            let compared = self.count(&self.points, feature, choice);
+            let verdict = if compared == 0 || compared == self.points.len() {
+                Verdict::NotCompared
+            } else if share > self.bounds.good_pct {
                 Verdict::Good
-            } else if share < bounds.bad_pct {
+            } else if share < self.bounds.bad_pct {
                 Verdict::Bad
             } else {
                 Verdict::Neutral
             };
-            let expected = count(&points, index, choice) as f64 / points.len() as f64;
-            // Schedulers that are one count as one.
-            let scale = mute.distinct as f64 / mute.points.max(1) as f64;
             let p = chance(
                 with as f64 * scale,
-                b.len() as f64 * scale,
-                expected,
+                self.b.len() as f64 * scale,
+                compared as f64 / self.points.len() as f64,
                 verdict,
             );
-            row.push(verdict);
-            alternatives.push(Alternative {
-                feature: feature.name.clone(),
-                alternative: name.clone(),
+            Alternative {
+                feature: features[feature].name.clone(),
+                alternative: features[feature].alternatives[choice].clone(),
                 in_b_pct: share,
                 in_f_pct: None,
                 in_fb_pct: None,
                 verdict,
-                significant: p * (tests as f64) < bounds.alpha / 2.0,
-            });
-        }
-        verdicts.push(row);
-    }
-    let expected_good = |verdicts: &[Vec<Verdict>]| -> Vec<usize> {
-        let fits = |point: &usize| {
-            verdicts.iter().enumerate().all(|(feature, row)| {
-                let own = row[choices[*point][feature]];
-                let good = row.contains(&Verdict::Good);
-                own == Verdict::Good || (own == Verdict::Neutral && !good)
-            })
+                significant: p * (tests as f64) < self.bounds.alpha / 2.0,
+            }
         };
-        points.iter().copied().filter(|point| fits(point)).collect()
-    };
-    let both = |f: &[usize]| -> Vec<usize> { f.iter().copied().filter(|&p| in_b(p)).collect() };
-    let f = expected_good(&verdicts);
-    let fb = both(&f);
-    let first = [b.len(), f.len(), fb.len()];
-    if !f.is_empty() && !fb.is_empty() {
-        let mut entries = alternatives.iter_mut();
-        for (index, row) in verdicts.iter_mut().enumerate() {
-            for (choice, verdict) in row.iter_mut().enumerate() {
-                let entry = entries.next().expect("one for each alternative");
-                let share_f = percent(count(&f, index, choice), f.len());
-                let share_fb = percent(count(&fb, index, choice), fb.len());
-                entry.in_f_pct = Some(share_f);
-                entry.in_fb_pct = Some(share_fb);
-                if *verdict == Verdict::Neutral && share_f - share_fb > bounds.points {
-                    *verdict = Verdict::BadInSecondRound;
-                    entry.verdict = *verdict;
+        let row = |(index, feature): (usize, &Feature)| {
+            let choices = 0..feature.alternatives.len();
+            choices.map(|choice| of(index, choice)).collect()
+        };
+        features.iter().enumerate().map(row).collect()
+    }
+
+    /// F and FB.
+    fn expected_good(&self, features: &[Vec<Alternative>]) -> (Vec<usize>, Vec<usize>) {
+        let fits = |point: &usize| {
+            features
+                .iter()
+                .zip(&self.choices[*point])
+                .all(|(row, &own)| {
+                    let good = row.iter().any(|one| one.verdict == Verdict::Good);
+                    match row[own].verdict {
+                        Verdict::Good => true,
+                        Verdict::Neutral | Verdict::NotCompared => !good,
+                        Verdict::Bad | Verdict::BadInSecondRound => false,
+                    }
+                })
+        };
+        let f: Vec<usize> = self.points.iter().copied().filter(fits).collect();
+        let fb = self.those_in_b(&f);
+        (f, fb)
+    }
+
+    /// What the first F and FB say, neither of which is empty.
+    fn second_round(&self, f: &[usize], fb: &[usize], features: &mut [Vec<Alternative>]) {
+        for (index, row) in features.iter_mut().enumerate() {
+            for (choice, one) in row.iter_mut().enumerate() {
+                let in_f = percent(self.count(f, index, choice), f.len());
+                let in_fb = percent(self.count(fb, index, choice), fb.len());
+                one.in_f_pct = Some(in_f);
+                one.in_fb_pct = Some(in_fb);
+                if one.verdict == Verdict::Neutral && in_f - in_fb > self.bounds.points {
+                    one.verdict = Verdict::BadInSecondRound;
                 }
             }
         }
     }
-    let f = expected_good(&verdicts);
-    let fb = both(&f);
-    let mut is_f = vec![false; data.values.len()];
-    for &point in &f {
-        is_f[point] = true;
-    }
-    let picture = points.iter().map(|&point| {
-        let set = match (is_f[point], in_b(point)) {
-            (true, true) => Set::Fb,
-            (true, false) => Set::F,
-            (false, true) => Set::B,
-            (false, false) => Set::Rest,
+
+    fn picture(&self, f: &[usize]) -> Vec<(usize, Set)> {
+        let mut is_f = vec![false; self.data.values.len()];
+        for &point in f {
+            is_f[point] = true;
+        }
+        let set = |&point: &usize| match (is_f[point], self.is_in_b(point)) {
+            (true, true) => (point, Set::Fb),
+            (true, false) => (point, Set::F),
+            (false, true) => (point, Set::B),
+            (false, false) => (point, Set::Rest),
         };
-        (point, set)
-    });
-    Study {
-        schedulers: points.len(),
-        excluded,
-        unsteady,
-        best,
-        best_scheduler: data.space.scheduler(points[0] as u64).to_string(),
-        worst,
-        alternatives,
-        first,
-        second: [b.len(), f.len(), fb.len()],
-        false_positives_pct: (!f.is_empty()).then(|| percent(f.len() - fb.len(), f.len())),
-        covered_pct: percent(fb.len(), b.len()),
-        picture: picture.collect(),
+        self.points.iter().map(set).collect()
     }
 }
 
@@ -250,7 +295,7 @@ impl Study {
 /// The probability of a share that is at least as far out, if B were drawn by lot.
 fn chance(with: f64, of: f64, expected: f64, verdict: Verdict) -> f64 {
     let (of, with) = (of.round() as u64, with.round() as u64);
-    if verdict == Verdict::Neutral || !(0.0..1.0).contains(&expected) {
+    if matches!(verdict, Verdict::Neutral | Verdict::NotCompared) {
         return 1.0;
     }
     let Ok(lot) = Binomial::new(expected, of) else {

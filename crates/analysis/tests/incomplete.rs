@@ -361,3 +361,35 @@ fn advice_does_not_contradict_itself() {
         assert!(!is_advised || !idle.contains(&one.feature), "{words}");
     }
 }
+
+/// Whoever failed says nothing of what it has, and those that are left nothing of what all of them have.
+#[test]
+fn what_only_one_side_of_was_measured_is_neither_good_nor_bad() {
+    let definition = definition(FIXED, &["cpu"], 1, None, 1);
+    let mut rows = rows(&definition, |_, _| (100.0, 1.0));
+    for row in &mut rows {
+        if value(&definition, row, "idle") == "off" {
+            fail(row);
+        }
+    }
+    let analysis = analysis(&definition, &rows);
+    let idle: Vec<_> = analysis
+        .study
+        .alternatives
+        .iter()
+        .filter(|one| one.feature == "idle")
+        .map(|one| one.verdict)
+        .collect();
+    assert_eq!(idle, [Verdict::NotCompared; 2]);
+    let others = analysis.study.alternatives.iter();
+    let others = others.filter(|one| one.feature != "idle");
+    assert!(
+        others
+            .clone()
+            .all(|one| one.verdict != Verdict::NotCompared)
+    );
+    // Nobody is expected to be better than those that were measured.
+    assert_eq!(analysis.study.first, [108; 3]);
+    let html = page("t", &[analysis], None).html();
+    assert!(html.contains("<td>not compared"), "{html}");
+}

@@ -1,9 +1,11 @@
 //! What the runs of an experiment say, beside what was published.
 
 use schedlab_machine::{Calibration, Machine};
+use schedlab_report::export::number::grouped;
 use schedlab_report::histogram::Buckets;
 use schedlab_report::published::{Figure, Metric};
 use schedlab_report::{Points, RunResult, Value, stats};
+use schedlab_trace::counted;
 use schedlab_workload::Workload;
 
 use crate::file::{Measured, PublishedAs};
@@ -13,8 +15,12 @@ use crate::{Experiment, Planned};
 /// an option.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Panel {
-    /// What was run where.
-    pub title: String,
+    /// What was run, without what differs between its columns, …
+    pub workload: String,
+    /// … where …
+    pub machine: String,
+    /// … and on how many CPUs, unless these are its columns.
+    pub cpus: Option<u32>,
     /// The measure, for people, with the unit.
     pub heading: String,
     /// What the columns are: `CPUs` or an option.
@@ -50,6 +56,8 @@ pub struct Cell {
     pub published: Option<f64>,
     /// What the published value was used for, where there is one.
     pub standing: Option<Standing>,
+    /// A simulated run of it failed: the value is of the others.
+    pub failed: bool,
 }
 
 /// What a published value was used for.
@@ -94,7 +102,29 @@ pub struct Timeline {
     pub lines: Vec<(String, Points)>,
 }
 
+impl Panel {
+    /// What was run where.
+    pub fn title(&self) -> String {
+        let Panel {
+            workload, machine, ..
+        } = self;
+        match self.cpus {
+            Some(cpus) => format!("{workload} on {machine}, {}", counted(cpus, "CPU")),
+            None => format!("{workload} on {machine}"),
+        }
+    }
+}
+
 impl Cell {
+    /// The simulated value, with `!` where runs failed, as in tables of runs.
+    pub fn told(&self) -> Option<String> {
+        let value = self.simulated.map(|one| grouped(one.median));
+        match self.failed {
+            true => Some(value.unwrap_or_default() + "!"),
+            false => value,
+        }
+    }
+
     /// Simulated over published.
     pub fn ratio(&self) -> Option<f64> {
         let (published, simulated) = self.published.zip(self.simulated)?;
@@ -143,7 +173,7 @@ pub struct Results<'a> {
     pub real: &'a [Option<RunResult>],
 }
 
-/// Everything the experiment tells: a panel per measure, machine and workload. Runs that failed are left out.
+/// Everything the experiment tells: a panel per measure, machine and workload. Of runs that failed only that they did.
 pub fn evaluate(experiment: &Experiment, results: Results<'_>, figures: &[Figure]) -> Vec<Panel> {
     let Results {
         planned,
@@ -151,37 +181,45 @@ pub fn evaluate(experiment: &Experiment, results: Results<'_>, figures: &[Figure
         real,
     } = results;
     assert_eq!(planned.len(), simulated.len(), "a result for each run");
-    let done = |result: &&RunResult| result.is_done();
     let runs: Vec<Run<'_>> = planned
         .iter()
         .zip(simulated)
         .enumerate()
-        .filter(|(_, (_, result))| result.is_done())
         .map(|(index, (planned, result))| Run {
             planned,
             result,
-            real: real.get(index).and_then(Option::as_ref).filter(done),
+            real: real.get(index).and_then(Option::as_ref),
         })
         .collect();
     let mut panels = Vec::new();
-    let mut drawn: Vec<String> = Vec::new();
+    let mut drawn: Vec<Place> = Vec::new();
     for measured in &experiment.measures {
-        for (title, group) in groups(&runs, measured) {
-            let mut panel = panel(experiment, measured, &title, &group, &runs, figures);
+        for (place, group) in groups(&runs, measured) {
+            let mut panel = panel(experiment, measured, &place, &group, &runs, figures);
             if panel.rows.iter().all(Row::is_empty) {
                 continue;
             }
-            if !drawn.contains(&title) {
+            if !drawn.contains(&place) {
                 panel.histograms = spectra(experiment, &group, &measured.over());
+                // Those of a column together, in the order of the rows, whichever runs failed.
+                for columns in panel.histograms.chunk_by_mut(|a, b| a.measure == b.measure) {
+                    let row = |one: &Spectrum| {
+                        panel
+                            .rows
+                            .iter()
+                            .position(|row| row.scheduler == one.scheduler)
+                    };
+                    columns.sort_by(|a, b| a.column.total_cmp(&b.column).then(row(a).cmp(&row(b))));
+                }
                 panel.timelines = timelines(experiment, &group, &measured.over());
-                drawn.push(title);
+                drawn.push(place);
             }
             panels.push(panel);
         }
     }
     // Everything about one workload together.
-    let titles: Vec<String> = panels.iter().map(|panel| panel.title.clone()).collect();
-    panels.sort_by_key(|panel| titles.iter().position(|title| *title == panel.title));
+    let titles: Vec<String> = panels.iter().map(Panel::title).collect();
+    panels.sort_by_key(|panel| titles.iter().position(|title| *title == panel.title()));
     panels
 }
 
@@ -223,23 +261,22 @@ impl Measured {
     }
 }
 
+/// Workload, machine and, where these are not the columns, number of CPUs of a panel.
+type Place = (String, String, Option<u32>);
+
 /// Runs that are told together, which differ in scheduler, seed and `over`, and in what changes along with that.
-fn groups<'a, 'b>(runs: &'b [Run<'a>], measured: &Measured) -> Vec<(String, Vec<&'b Run<'a>>)> {
+fn groups<'a, 'b>(runs: &'b [Run<'a>], measured: &Measured) -> Vec<(Place, Vec<&'b Run<'a>>)> {
     let over = measured.over();
-    let mut groups: Vec<(String, Vec<&Run<'_>>)> = Vec::new();
+    let mut groups: Vec<(Place, Vec<&Run<'_>>)> = Vec::new();
     for run in runs {
-        let mut title = format!(
-            "{} on {}",
+        let place = (
             without(&run.result.asked, &measured.along(&over)),
-            run.result.machine
+            run.result.machine.clone(),
+            (over != "cpus").then_some(run.result.cpus),
         );
-        if over != "cpus" {
-            let cpus = run.result.cpus;
-            title += &format!(", {cpus} CPU{}", if cpus == 1 { "" } else { "s" });
-        }
-        match groups.iter_mut().find(|(known, _)| *known == title) {
+        match groups.iter_mut().find(|(known, _)| *known == place) {
             Some((_, group)) => group.push(run),
-            None => groups.push((title, vec![run])),
+            None => groups.push((place, vec![run])),
         }
     }
     groups
@@ -274,10 +311,10 @@ fn place(result: &RunResult, over: &str) -> Option<f64> {
     number(value)
 }
 
-/// The value of an option that is a count, a time (in ns) or a number of bytes, or below 0, as a nice level.
+/// The value of an option that is a number, a time (in ns) or a number of bytes, or below 0, as a nice level.
 pub(crate) fn number(value: &str) -> Option<f64> {
     let size = value.strip_prefix('-').unwrap_or(value);
-    let unit = size.trim_start_matches(|c: char| c.is_ascii_digit());
+    let unit = size.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let factor = match unit {
         "" | "ns" => 1.0,
         "us" => 1e3,
@@ -294,7 +331,7 @@ pub(crate) fn number(value: &str) -> Option<f64> {
 fn panel(
     experiment: &Experiment,
     measured: &Measured,
-    title: &str,
+    place_of: &Place,
     group: &[&Run<'_>],
     all: &[Run<'_>],
     figures: &[Figure],
@@ -312,9 +349,8 @@ fn panel(
             schedulers.push(run.label());
         }
     }
-    let machine = group
-        .first()
-        .and_then(|run| Machine::find(&run.result.machine).ok());
+    let (workload, machine_name, cpus) = place_of.clone();
+    let machine = Machine::find(&machine_name).ok();
     let rows = schedulers.iter().map(|scheduler| {
         let cells = columns.iter().map(|&column| {
             let mine: Vec<&&Run<'_>> = group
@@ -338,6 +374,7 @@ fn panel(
                     let rows = machine.as_ref().map_or(&[][..], |m| &m.calibrated_on);
                     standing(figure, run.result, rows)
                 }),
+                failed: mine.iter().any(|run| !run.result.is_done()),
             }
         });
         Row {
@@ -346,7 +383,9 @@ fn panel(
         }
     });
     Panel {
-        title: title.to_owned(),
+        workload,
+        machine: machine_name,
+        cpus,
         heading: heading(measured, group),
         log: measured.log,
         data_sheet_only: !machine.as_ref().is_some_and(Machine::is_calibrated),
@@ -364,9 +403,10 @@ fn panel(
 
 /// A score has the unit that the workload gives it.
 fn heading(measured: &Measured, group: &[&Run<'_>]) -> String {
-    let unit = group
-        .first()
-        .and_then(|run| run.result.measures.get("score_unit"));
+    let units = group
+        .iter()
+        .map(|run| run.result.measures.get("score_unit"));
+    let unit = units.flatten().next();
     match (measured.measure.as_str(), &measured.heading, unit) {
         ("score", None, Some(Value::Text(unit))) => format!("score, {unit}"),
         _ => measured.heading(),
@@ -380,7 +420,11 @@ type Side = for<'a> fn(&Run<'a>) -> Option<&'a RunResult>;
 fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Option<f64> {
     let result = run.result;
     let (name, unit) = measured.origin();
-    let value = side(run)?.measures.number(name)? / unit;
+    let of = |run: &Run<'_>| {
+        let ended = side(run).filter(|result| result.is_done())?;
+        Some(ended.measures.number(name)? / unit)
+    };
+    let value = of(run)?;
     let Some((option, wanted)) = measured.relative_to() else {
         return Some(value);
     };
@@ -395,7 +439,7 @@ fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Opt
             && (option == "cpus" || other.cpus == result.cpus)
             && without(&other.asked, &but) == without(&result.asked, &but)
     })?;
-    let base = side(base)?.measures.number(name)? / unit;
+    let base = of(base)?;
     (base != 0.0).then(|| value / base)
 }
 
@@ -478,7 +522,7 @@ fn standing(figure: &Figure, result: &RunResult, rows: &[Calibration]) -> Standi
 fn spectra(experiment: &Experiment, group: &[&Run<'_>], over: &str) -> Vec<Spectrum> {
     let mut spectra: Vec<Spectrum> = Vec::new();
     for measure in &experiment.histograms {
-        for run in group {
+        for run in group.iter().filter(|run| run.result.is_done()) {
             let found = run
                 .result
                 .histograms
@@ -508,7 +552,7 @@ fn spectra(experiment: &Experiment, group: &[&Run<'_>], over: &str) -> Vec<Spect
 fn timelines(experiment: &Experiment, group: &[&Run<'_>], over: &str) -> Vec<Timeline> {
     let mut timelines: Vec<Timeline> = Vec::new();
     for measure in &experiment.series {
-        for run in group {
+        for run in group.iter().filter(|run| run.result.is_done()) {
             let Some(column) = place(run.result, over) else {
                 continue;
             };
@@ -564,7 +608,7 @@ mod tests {
     #[test]
     fn options_with_units_are_numbers_of_one_unit() {
         let values = [
-            "16", "500us", "1ms", "2s", "7ns", "24K", "1M", "true", "-3", "",
+            "16", "500us", "1ms", "2s", "7ns", "24K", "1M", "true", "-3", "", "0.25", "1.2.3",
         ];
         let numbers = values.map(number);
         let expected = [
@@ -577,6 +621,8 @@ mod tests {
             Some(1_048_576.0),
             None,
             Some(-3.0),
+            None,
+            Some(0.25),
             None,
         ];
         assert_eq!(numbers, expected);
@@ -657,9 +703,12 @@ heading = "scaling"
         let panels = evaluated(results);
         let panel = panels
             .iter()
-            .find(|p| p.heading == "mean hold, µs" && p.title.starts_with("chat:rooms=20"))
+            .find(|p| p.heading == "mean hold, µs" && p.title().starts_with("chat:rooms=20"))
             .unwrap();
-        assert_eq!(panel.title, "chat:rooms=20,messages=200 on netfinity-8500r");
+        assert_eq!(
+            panel.title(),
+            "chat:rooms=20,messages=200 on netfinity-8500r"
+        );
         assert_eq!(
             (panel.over.as_str(), panel.columns.as_slice()),
             ("CPUs", &[2.0, 3.0][..])
@@ -687,7 +736,7 @@ heading = "scaling"
         assert_eq!(panel.rows[1].cells[0].simulated, summary(4.0, 2.0, 6.0));
         let ten = panels
             .iter()
-            .find(|p| p.title.starts_with("chat:rooms=10"))
+            .find(|p| p.title().starts_with("chat:rooms=10"))
             .unwrap();
         assert!(
             ten.rows
@@ -702,7 +751,7 @@ heading = "scaling"
         let panels = evaluated(results);
         let speedup = panels
             .iter()
-            .find(|p| p.heading.starts_with("speedup") && p.title.starts_with("chat:rooms=10"))
+            .find(|p| p.heading.starts_with("speedup") && p.title().starts_with("chat:rooms=10"))
             .unwrap();
         // (10·3·10 + seed) / (10·2·10 + seed) of seeds 1 to 3.
         let of = |seed: f64| (300.0 + seed) / (200.0 + seed);
@@ -713,7 +762,7 @@ heading = "scaling"
         );
         let scaling = panels.iter().find(|p| p.heading == "scaling").unwrap();
         assert_eq!(
-            scaling.title,
+            scaling.title(),
             "chat:messages=200 on netfinity-8500r, 2 CPUs"
         );
         assert_eq!(
@@ -834,17 +883,50 @@ heading = "scaling"
         assert_eq!((one.scheduler.as_str(), one.column), ("dss", 2.0));
     }
 
-    #[test]
-    fn failed_runs_are_left_out() {
-        let panels = evaluated(|planned| {
+    fn evaluated_with_failures(fails: impl Fn(&RunResult) -> bool) -> Vec<Panel> {
+        evaluated(|planned| {
             let mut results = results(planned);
-            for result in results.iter_mut().filter(|r| r.seed == 1) {
+            for result in results.iter_mut().filter(|result| fails(result)) {
                 result.exit = schedlab_report::Exit::ErrorStall;
             }
             results
-        });
-        let cell = panels[0].rows[0].cells[0].simulated.unwrap();
-        assert_eq!((cell.seeds, cell.low), (2, 4.0));
+        })
+    }
+
+    #[test]
+    fn values_are_of_runs_that_ended_and_marked_where_others_failed() {
+        let panels = evaluated_with_failures(|run| run.seed == 1);
+        let cell = panels[0].rows[0].cells[0];
+        let simulated = cell.simulated.unwrap();
+        assert_eq!((simulated.seeds, simulated.low), (2, 4.0));
+        assert_eq!(cell.told().as_deref(), Some("5!"));
+        let cell = evaluated(results)[0].rows[0].cells[0];
+        assert_eq!(cell.told().as_deref(), Some("4"));
+    }
+
+    /// Whoever fails keeps its place, and so its colour.
+    #[test]
+    fn rows_and_histograms_have_the_order_of_the_file_whatever_fails() {
+        let schedulers = |panel: &Panel| -> Vec<String> {
+            let rows = panel.rows.iter();
+            rows.map(|row| row.scheduler.clone()).collect()
+        };
+        let panels = evaluated_with_failures(|run| run.scheduler == "dss" && run.seed == 1);
+        assert_eq!(schedulers(&panels[0]), ["dss", "mq"]);
+        let panels = evaluated_with_failures(|run| run.scheduler == "dss");
+        assert_eq!(schedulers(&panels[0]), ["dss", "mq"]);
+        let cell = panels[0].rows[0].cells[0];
+        assert_eq!((cell.simulated, cell.told()), (None, Some("!".to_owned())));
+        // One chart of each column, though one of its runs came with a later seed.
+        let panels =
+            evaluated_with_failures(|run| run.scheduler == "dss" && run.seed == 1 && run.cpus == 2);
+        let places: Vec<_> = panels[0]
+            .histograms
+            .iter()
+            .map(|one| (one.column, one.scheduler.as_str()))
+            .collect();
+        let expected = [(2.0, "dss"), (2.0, "mq"), (3.0, "dss"), (3.0, "mq")];
+        assert_eq!(places, expected);
     }
 
     #[test]
@@ -934,7 +1016,7 @@ heading = "scaling"
                     values
                 };
                 let groups = groups(&runs, measured);
-                for (title, group) in &groups {
+                for (place, group) in &groups {
                     let first = group[0].result;
                     let like = |run: &Run<'_>| {
                         let result = run.result;
@@ -945,7 +1027,7 @@ heading = "scaling"
                     // Beside it there may be one of other options on purpose.
                     let mut panels = groups.iter().filter(|(_, group)| like(group[0]));
                     let whole = panels.any(|(_, group)| columns(group) == columns(&all));
-                    assert!(whole, "{name}: {title}");
+                    assert!(whole, "{name}: {place:?}");
                 }
             }
         }

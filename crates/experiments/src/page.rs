@@ -1,13 +1,19 @@
 //! Experiments as a page: charts with the spread over seeds, and every figure in a table.
 
 use schedlab_figures::{Axis, Chart, Mark, Page, Point, Scale, Section, Series, Table};
+use schedlab_report::RunResult;
 use schedlab_report::export::number::{digits, grouped};
+use schedlab_trace::counted;
 
 use crate::Experiment;
 use crate::evaluate::{Cell, Panel, Spectrum, Standing, Timeline};
 
-/// The page of these experiments and what their runs said.
-pub fn page(experiments: &[(Experiment, Vec<Panel>)], lead: Vec<String>) -> Page {
+/// The page of these experiments, what their runs said, and the runs that failed.
+pub fn page(
+    experiments: &[(Experiment, Vec<Panel>)],
+    lead: Vec<String>,
+    failed: &[&RunResult],
+) -> Page {
     let title = match experiments {
         [(only, _)] => only.title.clone(),
         _ => "Published and simulated".to_owned(),
@@ -15,21 +21,47 @@ pub fn page(experiments: &[(Experiment, Vec<Panel>)], lead: Vec<String>) -> Page
     Page {
         title,
         lead,
-        sections: experiments.iter().map(section).collect(),
+        sections: experiments
+            .iter()
+            .map(section)
+            .chain(failures(failed))
+            .collect(),
     }
+}
+
+/// A row for each run that failed.
+fn failures(failed: &[&RunResult]) -> Option<Section> {
+    let row = |run: &&RunResult| {
+        vec![
+            run.what(),
+            run.exit.clone(),
+            run.message.clone().unwrap_or_default(),
+            run.replay.clone(),
+        ]
+    };
+    (!failed.is_empty()).then(|| Section {
+        heading: "Runs that failed".to_owned(),
+        text: vec![
+            "Values marked “!” are of the other runs; there is none where all failed.".to_owned(),
+        ],
+        charts: Vec::new(),
+        tables: vec![Table {
+            caption: counted(failed.len() as u64, "run"),
+            head: ["run", "exit", "message", "replay"]
+                .map(str::to_owned)
+                .into(),
+            rows: failed.iter().map(row).collect(),
+        }],
+    })
 }
 
 fn section((experiment, panels): &(Experiment, Vec<Panel>)) -> Section {
     let mut text = experiment.about.clone();
     text.push(format!("Source: {}.", experiment.source));
-    let sheets: Vec<&str> = panels
-        .iter()
-        .filter(|panel| panel.data_sheet_only)
-        .filter_map(|panel| panel.title.split(" on ").nth(1)?.split(',').next())
-        .collect();
-    if let Some(machine) = sheets.first() {
+    if let Some(sheet) = panels.iter().find(|panel| panel.data_sheet_only) {
         text.push(format!(
-            "Data sheet only: no published row has calibrated {machine}, so its absolute figures are worth less than their relations."
+            "Data sheet only: no published row has calibrated {}, so its absolute figures are worth less than their relations.",
+            sheet.machine
         ));
     }
     let mut charts = Vec::new();
@@ -86,7 +118,7 @@ fn chart(panel: &Panel) -> Chart {
         }
     }
     Chart {
-        title: format!("{} — {}", panel.heading, panel.title),
+        title: format!("{} — {}", panel.heading, panel.title()),
         x: Axis {
             label: panel.over.clone(),
             scale: if panel.log { Scale::Log } else { Scale::Linear },
@@ -121,7 +153,7 @@ fn emulated(panel: &Panel) -> Option<Chart> {
         .collect();
     let several = series.iter().any(|series| series.points.len() > 1);
     several.then(|| Chart {
-        title: format!("emulated: {} — {}", panel.heading, panel.title),
+        title: format!("emulated: {} — {}", panel.heading, panel.title()),
         series,
         ..chart(panel)
     })
@@ -163,7 +195,7 @@ fn histogram(panel: &Panel, group: &[Spectrum]) -> Chart {
         }
     });
     Chart {
-        title: format!("{}, {} {}", panel.title, first.column, panel.over),
+        title: format!("{}, {} {}", panel.title(), first.column, panel.over),
         x: Axis::linear(&first.measure),
         y: Axis::linear(match common {
             Some(1) | None => "share of each value, %".to_owned(),
@@ -191,7 +223,10 @@ fn timeline(panel: &Panel, timeline: &Timeline) -> Chart {
     Chart {
         title: format!(
             "{} — {}, {} {}",
-            timeline.scheduler, panel.title, timeline.column, panel.over
+            timeline.scheduler,
+            panel.title(),
+            timeline.column,
+            panel.over
         ),
         x: Axis::linear("time, s"),
         y: Axis::linear(&timeline.measure),
@@ -228,7 +263,7 @@ fn table(panel: &Panel) -> Table {
         }
     }
     Table {
-        caption: format!("{}: {}", panel.title, panel.heading),
+        caption: format!("{}: {}", panel.title(), panel.heading),
         head: head.into_iter().map(str::to_owned).collect(),
         rows,
     }
@@ -246,11 +281,43 @@ fn table_row(scheduler: &str, column: f64, cell: &Cell) -> Vec<String> {
         scheduler.to_owned(),
         grouped(column),
         number(cell.published),
-        number(simulated.map(|s| s.median)),
+        cell.told().unwrap_or_default(),
         number(simulated.map(|s| s.low)),
         number(simulated.map(|s| s.high)),
         simulated.map(|s| s.seeds.to_string()).unwrap_or_default(),
         cell.ratio().map(digits).unwrap_or_default(),
         standing.to_owned(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_runs_are_on_the_page() {
+        let failed = RunResult {
+            asked: "chat:rooms=2".into(),
+            machine: "laptop".into(),
+            scheduler: "mq".into(),
+            cpus: 1,
+            seed: 3,
+            exit: "error_stall".into(),
+            message: Some("runnable task stall".into()),
+            replay: "schedlab sim chat".into(),
+            ..RunResult::default()
+        };
+        let html = page(&[], Vec::new(), &[&failed]).html();
+        let run = "chat:rooms=2 on laptop: mq on 1 CPU, seed 3";
+        for told in [
+            run,
+            "error_stall",
+            "runnable task stall",
+            "schedlab sim chat",
+        ] {
+            assert!(html.contains(told), "{told}: {html}");
+        }
+        let html = page(&[], Vec::new(), &[]).html();
+        assert!(!html.contains("failed"), "{html}");
+    }
 }

@@ -49,10 +49,10 @@ impl Widths {
 /// The experiment as text of at most `width` columns.
 pub fn text(experiment: &Experiment, panels: &[Panel], width: usize) -> String {
     let mut out = format!("{}: {}\n", experiment.name, experiment.title);
-    let mut title = "";
+    let mut title = String::new();
     for panel in panels {
-        if panel.title != title {
-            title = &panel.title;
+        if panel.title() != title {
+            title = panel.title();
             let _ = write!(out, "\n{title}");
             if panel.data_sheet_only {
                 let _ = write!(out, " (data sheet only)");
@@ -120,7 +120,7 @@ fn block(out: &mut String, panel: &Panel, widths: Widths, columns: std::ops::Ran
             widths,
             &format!("    {}", row.scheduler),
             cells,
-            |cell| cell.simulated.map(|simulated| grouped(simulated.median)),
+            Cell::told,
         );
         let repeated = |cell: &Cell| cell.simulated.is_some_and(|simulated| simulated.seeds > 1);
         if cells.iter().any(repeated) {
@@ -177,8 +177,8 @@ fn line<T>(
     }
     for (index, item) in items.iter().enumerate() {
         let word = of(item).unwrap_or_default();
-        // The mark of calibration hangs over, so that numbers stay below each other.
-        let over = usize::from(word.ends_with('c'));
+        // The marks of calibration and of failures hang over, so that numbers stay below each other.
+        let over = usize::from(word.ends_with(['c', '!']));
         let end = first + (index + 1) * column - 1 + over;
         let width = end.saturating_sub(line.chars().count());
         let _ = write!(line, "{word:>width$}");
@@ -204,9 +204,12 @@ mod tests {
             real: None,
             published,
             standing,
+            failed: false,
         };
         let mut panel = Panel {
-            title: "chat on netfinity-8500r".into(),
+            workload: "chat".into(),
+            machine: "netfinity-8500r".into(),
+            cpus: None,
             heading: "mean hold, µs".into(),
             over: "CPUs".into(),
             log: false,
@@ -258,6 +261,12 @@ chat on netfinity-8500r (data sheet only)
 ";
         let printed = text(&experiment, std::slice::from_ref(&panel), 80);
         assert_eq!(printed, expected);
+
+        panel.rows[1].cells[0].failed = true;
+        panel.rows[1].cells[1].failed = true;
+        let printed = text(&experiment, std::slice::from_ref(&panel), 80);
+        let marked = "\n                  1,234!       !\n";
+        assert!(printed.contains(marked), "{printed}");
 
         panel.rows[0].cells[1].real = Some(Summary {
             median: 47.0,

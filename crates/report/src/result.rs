@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use schedlab_trace::counted;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as Read, Serialize};
 
@@ -72,6 +73,20 @@ impl RunResult {
     /// Whether the run ended as it should.
     pub fn is_done(&self) -> bool {
         self.exit == Exit::Done
+    }
+
+    /// What was run, where and with which seed, for people.
+    pub fn what(&self) -> String {
+        let layout = self.task_layout.as_ref();
+        format!(
+            "{} on {}: {}{} on {}, seed {}",
+            self.asked,
+            self.machine,
+            self.scheduler,
+            layout.map_or(String::new(), |layout| format!(", {layout}")),
+            counted(self.cpus, "CPU"),
+            self.seed
+        )
     }
 }
 

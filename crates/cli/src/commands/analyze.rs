@@ -148,6 +148,7 @@ fn text(analyses: &[Analysis], across: Option<&Across>) -> String {
             ("good", Verdict::Good),
             ("bad", Verdict::Bad),
             ("bad in the second round", Verdict::BadInSecondRound),
+            ("not compared", Verdict::NotCompared),
         ] {
             let chosen = study
                 .alternatives

@@ -99,12 +99,14 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     }
     let mut all = results;
     all.extend(real.done.into_values());
-    for run in all.iter().filter(|run| !run.is_done()) {
-        let why = run.message.as_deref().unwrap_or_default();
-        fill(&mut text, "! ", &format!("{} {why}", run.exit), 2, width());
+    let failed: Vec<&RunResult> = all.iter().filter(|run| !run.is_done()).collect();
+    for run in &failed {
+        let why = run.message.as_deref().unwrap_or("no message");
+        let told = format!("{}: {}: {why}", run.what(), run.exit);
+        fill(&mut text, "! ", &told, 2, width());
         let _ = writeln!(text, "  replay: {}", run.replay);
     }
-    write_page(html, &told, args, notes)?;
+    write_page(html, &told, args, notes, &failed)?;
     let status = deliver(&all, &text, args.json.as_deref(), json)?;
     if !args.json.as_deref().is_some_and(is_stdout) {
         print(format!("\nfigures: {}\n", args.html.display()))?;
@@ -118,6 +120,7 @@ fn write_page(
     told: &[(Experiment, Vec<experiments::Panel>)],
     args: &ReproduceArgs,
     notes: Vec<String>,
+    failed: &[&RunResult],
 ) -> anyhow::Result<()> {
     let mut lead = vec![
         "Medians of simulated runs; strokes reach from the lowest to the highest of all seeds. Hollow points were published. Whether a published value was used to calibrate the machine or is predicted stands in the tables.".to_owned(),
@@ -132,7 +135,7 @@ fn write_page(
         lead.push("A first impression (--quick): smaller workloads and one seed. What was published of larger ones is not shown beside them.".to_owned());
     }
     lead.extend(notes);
-    let page = experiments::page(told, lead).html();
+    let page = experiments::page(told, lead, failed).html();
     html.write_all(page.as_bytes())
         .with_context(|| format!("cannot write {}", args.html.display()))?;
     html.commit()

@@ -4,18 +4,21 @@
 //! To make one: `schedlab sim chat -s fifo --trace chat.pftrace`, then open the file in the UI.
 //!
 //! Switches and wakeups are written as the ftrace events `sched_switch` and `sched_waking`, which the UI
-//! turns into CPU tracks; the rest are track events. The trace is written while the run is under way and
-//! holds at most [`BUNDLE_EVENTS`] events of each CPU in memory.
+//! turns into CPU tracks; the rest are track events. The counter has its last value at the end of the run:
+//! what is still open there, such as tasks that run, lasts until the end of the trace. The trace is written
+//! while the run is under way and holds at most [`BUNDLE_EVENTS`] events of each CPU and [`PENDING`] changes
+//! of the counter in memory.
 //!
 //! The messages below are the few that are needed of Perfetto's own, with its field numbers
 //! (`protos/perfetto/trace/perfetto_trace.proto` of v59). Bindings for all of them exist
 //! (`perfetto_protos`), but take 80 s to compile.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use prost::Message;
 use schedlab_trace::{
-    CpuId, Event, Instant, LockClass, LockId, PrevState, Recorder, TaskId, TaskMeta,
+    CpuId, Duration, Event, Instant, LockClass, LockId, PrevState, Recorder, TaskId, TaskMeta,
 };
 
 /// `TracePacket`.
@@ -161,6 +164,9 @@ const RUNNABLE: u64 = 2;
 const FIRST_CPU: u64 = 16;
 /// Events of a CPU that are written together.
 const BUNDLE_EVENTS: usize = 256;
+/// Changes of the number of runnable tasks that are put in the order of time: CPUs tell theirs up to one
+/// uninterrupted path out of it.
+const PENDING: usize = 4096;
 /// What `sched_switch` says of a task that left while runnable (`TASK_REPORT_MAX`), …
 const STATE_PREEMPTED: i64 = 0x100;
 /// … that sleeps (`TASK_INTERRUPTIBLE`), …
@@ -172,6 +178,9 @@ const STATE_DEAD: i64 = 16;
 struct Task {
     comm: String,
     prio: i32,
+    runnable: bool,
+    /// When it left a CPU last.
+    left: Option<Instant>,
 }
 
 #[derive(Clone, Default)]
@@ -190,7 +199,10 @@ pub struct PerfettoWriter<W: Write> {
     tasks: Vec<Task>,
     locks: Vec<String>,
     cpus: Vec<Cpu>,
-    runnable: Option<u32>,
+    /// The number of runnable tasks as written, …
+    runnable: i64,
+    /// … and by how much it changes at each instant after that.
+    pending: BTreeMap<Instant, i64>,
     buffer: Vec<u8>,
 }
 
@@ -203,7 +215,8 @@ impl<W: Write> PerfettoWriter<W> {
             tasks: Vec::new(),
             locks: Vec::new(),
             cpus: vec![Cpu::default(); nr_cpus],
-            runnable: None,
+            runnable: 0,
+            pending: BTreeMap::new(),
             buffer: Vec::new(),
         };
         writer.packet(TracePacket {
@@ -233,6 +246,7 @@ impl<W: Write> PerfettoWriter<W> {
         for cpu in 0..self.cpus.len() {
             self.flush_bundle(CpuId(cpu as u32));
         }
+        while self.count_first() {}
         match self.error {
             Some(error) => Err(error),
             None => self.out.flush().map(|()| self.out),
@@ -296,6 +310,47 @@ impl<W: Write> PerfettoWriter<W> {
         }
     }
 
+    fn task(&mut self, task: TaskId) -> &mut Task {
+        if task.index() >= self.tasks.len() {
+            self.tasks.resize(task.index() + 1, Task::default());
+        }
+        &mut self.tasks[task.index()]
+    }
+
+    fn set_runnable(&mut self, at: Instant, task: TaskId, runnable: bool) {
+        let change = i64::from(runnable) - i64::from(self.task(task).runnable);
+        if change != 0 {
+            self.task(task).runnable = runnable;
+            self.count(at, change);
+        }
+    }
+
+    /// The number of runnable tasks has changed so, or is to be written again.
+    fn count(&mut self, at: Instant, change: i64) {
+        *self.pending.entry(at).or_default() += change;
+        if self.pending.len() > PENDING {
+            self.count_first();
+        }
+    }
+
+    /// Writes the earliest change that waits; `false` if none does.
+    fn count_first(&mut self) -> bool {
+        let Some((at, change)) = self.pending.pop_first() else {
+            return false;
+        };
+        self.runnable += change;
+        self.track_event(
+            at,
+            TrackEvent {
+                kind: Some(COUNTER),
+                track_uuid: Some(RUNNABLE),
+                name: None,
+                counter_value: Some(self.runnable),
+            },
+        );
+        true
+    }
+
     /// `comm`, pid and priority, of the idle task for `None`.
     fn who(&self, cpu: CpuId, task: Option<TaskId>) -> (Option<String>, Option<i32>, Option<i32>) {
         let Some(task) = task else {
@@ -339,9 +394,21 @@ impl<W: Write> PerfettoWriter<W> {
             },
         );
         self.cpus[cpu.index()].current = next;
+        if let Some(prev) = prev {
+            let runnable = matches!(prev_state, PrevState::Preempted | PrevState::Yielded);
+            self.set_runnable(at, prev, runnable);
+            self.task(prev).left = Some(at);
+        }
+        if let Some(next) = next {
+            self.set_runnable(at, next, true);
+        }
     }
 
-    fn waking(&mut self, at: Instant, cpu: CpuId, task: TaskId, to: CpuId) {
+    fn waking(&mut self, decided: Instant, cpu: CpuId, task: TaskId, to: CpuId) {
+        // The importer passes over whoever has not left its CPU; what is on another CPU at the same instant may
+        // come first there.
+        let left = self.task(task).left;
+        let at = left.map_or(decided, |left| decided.max(left + Duration::from_ns(1)));
         let (comm, pid, prio) = self.who(cpu, Some(task));
         let waker = self.cpus[cpu.index()].current;
         self.ftrace(
@@ -389,17 +456,13 @@ fn pid(task: TaskId) -> i32 {
 
 impl<W: Write> Recorder for PerfettoWriter<W> {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
-        if task.index() >= self.tasks.len() {
-            self.tasks.resize(task.index() + 1, Task::default());
-        }
-        self.tasks[task.index()] = Task {
-            comm: meta.comm.clone(),
-            // The kernel's scale: 120 is nice 0, below 100 is real-time.
-            prio: if meta.is_realtime() {
-                99 - i32::from(meta.rt_priority)
-            } else {
-                120 + i32::from(meta.nice)
-            },
+        let task = self.task(task);
+        task.comm = meta.comm.clone();
+        // The kernel's scale: 120 is nice 0, below 100 is real-time.
+        task.prio = if meta.is_realtime() {
+            99 - i32::from(meta.rt_priority)
+        } else {
+            120 + i32::from(meta.nice)
         };
     }
 
@@ -417,23 +480,16 @@ impl<W: Write> Recorder for PerfettoWriter<W> {
                 prev_state,
                 next,
             } => self.switch(at, cpu, prev, prev_state, next),
-            Event::Wakeup { task, to, since } => self.waking(at - since, cpu, task, to),
+            Event::Wakeup { task, to, since } => {
+                self.waking(at - since, cpu, task, to);
+                self.set_runnable(at, task, true);
+            }
             Event::LockContended { lock, .. } => self.lock_wait(at, cpu, Some(lock)),
             Event::LockAcquired { trylock: false, .. } if self.cpus[cpu.index()].spins => {
                 self.lock_wait(at, cpu, None);
             }
-            Event::ScheduleEnter { runnable, .. } if self.runnable != Some(runnable) => {
-                self.runnable = Some(runnable);
-                self.track_event(
-                    at,
-                    TrackEvent {
-                        kind: Some(COUNTER),
-                        track_uuid: Some(RUNNABLE),
-                        name: None,
-                        counter_value: Some(i64::from(runnable)),
-                    },
-                );
-            }
+            // The last value is also what the trace's end is known by.
+            Event::End => self.count(at, 0),
             _ => {}
         }
     }
@@ -539,14 +595,6 @@ mod tests {
                     since: Duration::from_ns(4),
                 },
             ),
-            (
-                110,
-                0,
-                Event::ScheduleEnter {
-                    runnable: 3,
-                    queue: 1,
-                },
-            ),
             (120, 0, Event::LockContended { lock, path }),
             (
                 150,
@@ -577,11 +625,92 @@ mod tests {
                     next: None,
                 },
             ),
+            (400, 0, Event::End),
+            (410, 1, Event::End),
         ];
         for (at, cpu, event) in events {
             writer.record(Instant::from_ns(at), CpuId(cpu), event);
         }
         writer.finish().unwrap()
+    }
+
+    /// A trace of two CPUs and two tasks.
+    fn trace_of(events: &[(u64, u32, Event)]) -> Vec<u8> {
+        let mut writer = PerfettoWriter::new(Vec::new(), 2, "7.2.0");
+        for &(at, cpu, event) in events {
+            writer.record(Instant::from_ns(at), CpuId(cpu), event);
+        }
+        writer.finish().unwrap()
+    }
+
+    /// The values of the counter and when it has them.
+    fn counter(trace: &[u8]) -> Vec<(u64, u64)> {
+        at(trace, &[1])
+            .iter()
+            .filter_map(|packet| {
+                let event = at(packet, &[11]).pop()?;
+                Some((number(packet, 8).unwrap(), number(&event, 30)?))
+            })
+            .collect()
+    }
+
+    fn wakeup(task: u32, since: u64) -> Event {
+        Event::Wakeup {
+            task: TaskId(task),
+            to: CpuId(0),
+            since: Duration::from_ns(since),
+        }
+    }
+
+    fn switch(prev: Option<u32>, prev_state: PrevState, next: Option<u32>) -> Event {
+        Event::Switch {
+            prev: prev.map(TaskId),
+            prev_state,
+            next: next.map(TaskId),
+        }
+    }
+
+    #[test]
+    fn the_counter_is_right_at_every_instant_and_has_a_value_at_the_end() {
+        use PrevState::{Blocked, Exited, Preempted};
+        let trace = trace_of(&[
+            (0, 0, wakeup(0, 0)),
+            (0, 0, wakeup(1, 0)),
+            (10, 0, switch(None, Preempted, Some(0))),
+            (20, 1, switch(None, Preempted, Some(1))),
+            (100, 0, switch(Some(0), Exited, None)),
+            // CPU 1 is heard later than CPU 0.
+            (90, 1, switch(Some(1), Blocked, None)),
+            // Nothing for one that is runnable already, and for one that remains so.
+            (150, 0, wakeup(1, 5)),
+            (160, 0, wakeup(1, 0)),
+            (170, 1, switch(None, Preempted, Some(1))),
+            (180, 1, switch(Some(1), Preempted, None)),
+            (500, 0, Event::End),
+        ]);
+        let expected = [(0, 2), (90, 1), (100, 0), (150, 1), (500, 1)];
+        assert_eq!(counter(&trace), expected);
+    }
+
+    #[test]
+    fn a_wakeup_that_was_decided_while_the_task_still_left_its_cpu_is_after_that() {
+        use PrevState::{Blocked, Preempted};
+        let trace = trace_of(&[
+            (0, 0, wakeup(0, 0)),
+            (10, 0, switch(None, Preempted, Some(0))),
+            (100, 0, switch(Some(0), Blocked, None)),
+            (140, 1, wakeup(0, 60)),
+            (150, 0, switch(None, Preempted, Some(0))),
+            (200, 0, switch(Some(0), Blocked, None)),
+            (290, 1, wakeup(0, 60)),
+        ]);
+        let mut wakings: Vec<_> = at(&trace, &[1, 1, 2])
+            .iter()
+            .filter(|event| !at(event, &[20]).is_empty())
+            .map(|event| number(event, 1).unwrap())
+            .collect();
+        wakings.sort_unstable();
+        assert_eq!(wakings, [0, 101, 230]);
     }
 
     /// Reads the bytes by Perfetto's field numbers, not by the messages above.
@@ -625,9 +754,12 @@ mod tests {
         assert_eq!(
             track_events,
             [
-                (110, 4, 2, None, Some(3)),
                 (120, 1, 16, Some("queue".to_owned()), None),
                 (150, 2, 16, None, None),
+                (104, 4, 2, None, Some(1)),
+                (300, 4, 2, None, Some(0)),
+                (400, 4, 2, None, Some(0)),
+                (410, 4, 2, None, Some(0)),
             ]
         );
         let tracks = at(&trace, &[1, 60]);
@@ -644,13 +776,9 @@ mod tests {
     fn memory_stays_bounded() {
         let mut writer = PerfettoWriter::new(io::sink(), 1, "7.2.0");
         for at in 0..10_000 {
-            let event = Event::Wakeup {
-                task: TaskId(0),
-                to: CpuId(0),
-                since: Duration::ZERO,
-            };
-            writer.record(Instant::from_ns(at), CpuId(0), event);
+            writer.record(Instant::from_ns(at), CpuId(0), wakeup(at as u32, 0));
             assert!(writer.cpus[0].bundle.len() < BUNDLE_EVENTS);
+            assert!(writer.pending.len() <= PENDING);
         }
         writer.finish().unwrap();
     }

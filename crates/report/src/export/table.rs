@@ -467,12 +467,12 @@ fn difference_column(cells: &[Cell<'_>]) -> Column {
     Column::new("vs first", "%", texts)
 }
 
-/// Repeated, but with the same outcome throughout: that is no sample.
+/// Repeated, but with the same outcome throughout: that is no sample. Of runs that failed `failures` tells.
 fn copies(group: &[&RunResult]) -> String {
     let cells = cells(group);
     let copies: Vec<_> = cells
         .iter()
-        .filter(|cell| cell.runs.len() > 1 && cell.is_one_run())
+        .filter(|cell| cell.runs.len() > 1 && cell.runs[0].is_done() && cell.is_one_run())
         .collect();
     let Some(first) = copies.first() else {
         return String::new();
@@ -497,11 +497,20 @@ fn caution(group: &[&RunResult]) -> String {
                 && difference.is_some_and(|shown| shown.interval.is_none())
         })
     };
-    if !cells.iter().any(bare) {
+    let runs = cells
+        .iter()
+        .filter(|cell| bare(cell))
+        .map(|cell| cell.runs.len());
+    let Some(most) = runs.max() else {
         return String::new();
-    }
+    };
     let least = stats::RUNS_MIN;
-    format!("differences may be chance: intervals need {least} runs (--repeat {least})\n")
+    let needed = if most < least {
+        format!("{least} runs (--repeat {least})")
+    } else {
+        format!("{least} seeds with which both runs end")
+    };
+    format!("differences may be chance: intervals need {needed}\n")
 }
 
 /// Latencies are those of waits that ended: of a longer one that did not they say nothing.
@@ -688,6 +697,31 @@ mod tests {
             assert_eq!(found.lines().any(|l| l == caution), told, "{runs}: {found}");
         }
         assert!(!table(5, &["a"]).contains(caution), "nothing is compared");
+    }
+
+    /// Where runs fail, more of them may not be what is missing.
+    #[test]
+    fn advice_after_failures_is_about_runs_that_ended() {
+        let table = |failed: u64, score: fn(u64) -> f64| {
+            let results: Vec<_> = (0..7)
+                .flat_map(|seed| {
+                    let mut other = run("b", 2, seed, 1_000.0);
+                    if seed < failed {
+                        other.exit = "error_stall".into();
+                    }
+                    [run("a", 2, seed, score(seed)), other]
+                })
+                .collect();
+            render(&results, 60)
+        };
+        let found = table(2, |seed| 1_000.0 + seed as f64);
+        let told = "differences may be chance: intervals need 6 seeds with which both runs end";
+        assert!(found.lines().any(|line| line == told), "{found}");
+        assert!(!found.contains("--repeat"), "{found}");
+        let found = table(7, |seed| 1_000.0 + seed as f64);
+        assert!(!found.contains("the seed changes nothing"), "{found}");
+        let found = table(7, |_| 1_000.0);
+        assert!(found.contains("nothing in 1 of 2 rows: 7 runs"), "{found}");
     }
 
     #[test]
