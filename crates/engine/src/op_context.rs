@@ -73,6 +73,11 @@ pub(crate) const MOVE_SET_SLICE: Restricted = Restricted::new("scx_bpf_dsq_move_
 pub(crate) const MOVE_SET_VTIME: Restricted = Restricted::new("scx_bpf_dsq_move_set_vtime", MOVE);
 pub(crate) const SELECT_CPU_DFL: Restricted = Restricted::new("scx_bpf_select_cpu_dfl", SELECT);
 pub(crate) const SELECT_CPU_AND: Restricted = Restricted::new("scx_bpf_select_cpu_and", SELECT);
+/// Of 6.18 (`scx_kf_allowed()`); 7.2 has it everywhere.
+pub(crate) const REENQUEUE_LOCAL: Restricted = Restricted::new(
+    "scx_bpf_reenqueue_local",
+    OpSet::NONE.with(OpKind::CpuRelease),
+);
 pub(crate) const CREATE_DSQ: Restricted = Restricted::new(
     "scx_bpf_create_dsq",
     OpSet::NONE

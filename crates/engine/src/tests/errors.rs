@@ -300,6 +300,28 @@ fn kfuncs_where_the_verifier_refuses_them() {
 }
 
 #[test]
+fn the_older_kernel_reenqueues_only_where_a_cpu_is_lost() {
+    let exit = |version| {
+        let policy = Stub::new(&[OpKind::Dispatch], |a, op| async move {
+            if let OpCall::Dispatch { .. } = op {
+                let dsq = dsq_id::LOCAL;
+                a.ask(Request::Reenqueue { dsq, flags: 0 }).await;
+            }
+            0
+        });
+        let mut scenario = scenario(1, vec![hog("p", 5)]);
+        scenario.version = version;
+        run(scenario, policy, ()).exit
+    };
+    assert_eq!(exit(KernelVersion::V7_2).kind, ExitKind::Done);
+    let older = exit(KernelVersion::V6_18);
+    assert_eq!(
+        older.message,
+        "ops.dispatch called scx_bpf_reenqueue_local(), which the kernel's verifier refuses there"
+    );
+}
+
+#[test]
 fn locks_that_are_not_given_back() {
     let lock = crate::policy::PolicyLock(0);
     let take = Request::Lock {
