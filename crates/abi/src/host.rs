@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, OpKind, OpsInfo, PolicyLock, Service};
+use schedlab_engine::policy::{Env, OpCall, OpKind, OpsInfo, PolicyLock, Service, TimerId};
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, Trap};
 use schedlab_machine::Machine;
@@ -57,6 +57,8 @@ pub struct Cpu {
     pub prefetch: Option<Instant>,
     /// The op that runs; of nested ones the inner one.
     pub op: Option<OpKind>,
+    /// The timer whose callback runs.
+    pub timer: Option<TimerId>,
     /// `bpf_cpumask_any_distribute()` begins behind this CPU.
     pub distributed: u32,
     pub run_queue: RunQueue,
@@ -451,6 +453,7 @@ impl Cpu {
             steps: 0,
             prefetch: None,
             op: None,
+            timer: None,
             distributed: 0,
             run_queue: RunQueue {
                 cpu,
