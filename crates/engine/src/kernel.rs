@@ -729,13 +729,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn exit_with(&self, kind: ExitKind, code: i64, message: String) {
         let mut exit = self.exit.borrow_mut();
-        if exit.is_none() {
-            *exit = Some(ExitInfo {
-                kind,
-                code,
-                reason: kind.reason().to_owned(),
-                message,
-            });
+        let is_first = match &*exit {
+            None => true,
+            // Breaking a rule while it is unloaded changes nothing. What no kernel would have loaded is told.
+            Some(first) => first.kind == ExitKind::Unreg && kind == ExitKind::Fault,
+        };
+        if is_first {
+            *exit = Some(ExitInfo::new(kind, code, message));
             self.bypassing.set(true);
             self.stopping.set(true);
         }
@@ -758,13 +758,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 behaviour.report(&mut counters);
             }
         }
+        // The workload ended: whoever loaded the policy has unloaded it.
+        let exit = self.exit.into_inner();
+        let exit = exit.filter(|exit| exit.kind != ExitKind::Unreg);
         RunEnd {
-            exit: self.exit.into_inner().unwrap_or(ExitInfo {
-                kind: ExitKind::Done,
-                code: 0,
-                reason: ExitKind::Done.reason().to_owned(),
-                message: String::new(),
-            }),
+            exit: exit.unwrap_or_else(|| ExitInfo::new(ExitKind::Done, 0, String::new())),
             failure: self.failure.into_inner(),
             stuck: self.stuck.into_inner(),
             end: summary.end,

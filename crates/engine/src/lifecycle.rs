@@ -8,7 +8,7 @@ use crate::cpu::Cpu;
 use crate::event_queue::Timer;
 use crate::kernel::Kernel;
 use crate::mutation::Mutation;
-use crate::outcome::ExitKind;
+use crate::outcome::{ExitInfo, ExitKind};
 use crate::policy::{OpCall, OpKind, Policy};
 use crate::scenario::{NormalClass, WorkloadFailure};
 use crate::task::{Class, OnRq, OpsState, ScxState, Task, TaskState};
@@ -292,6 +292,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     fn scx_disable(&self) {
         let c = &self.cpus[0];
+        // The first who ends the policy says why (scx_claim_exit()). If the workload ended, that is who loaded it.
+        let exit = self
+            .exit
+            .borrow_mut()
+            .get_or_insert_with(unregistered)
+            .clone();
         for p in self.tasks.iter() {
             if !self.mutated(Mutation::UnloadForgetsTasks) {
                 self.leave_queue(c, p);
@@ -299,23 +305,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         if self.has_op(OpKind::Exit) {
-            let exit = self.exit.borrow().clone();
-            let op = match exit {
-                Some(info) => OpCall::Exit {
-                    kind: info.kind,
-                    code: info.code,
-                    reason: info.reason,
-                    message: info.message,
-                },
-                // The workload ended: whoever loaded the policy unloads it.
-                None => OpCall::Exit {
-                    kind: ExitKind::Unreg,
-                    code: 0,
-                    reason: ExitKind::Unreg.reason().to_owned(),
-                    message: String::new(),
-                },
+            let op = OpCall::Exit {
+                kind: exit.kind,
+                code: exit.code,
+                reason: exit.reason,
+                message: exit.message,
             };
             self.call_rare_op(c, op);
         }
     }
+}
+
+fn unregistered() -> ExitInfo {
+    ExitInfo::new(ExitKind::Unreg, 0, String::new())
 }

@@ -41,6 +41,17 @@ pub struct ExitInfo {
     pub message: String,
 }
 
+impl ExitInfo {
+    pub(crate) fn new(kind: ExitKind, code: i64, message: String) -> Self {
+        ExitInfo {
+            kind,
+            code,
+            reason: kind.reason().to_owned(),
+            message,
+        }
+    }
+}
+
 impl ExitKind {
     /// The kernel's short text (`scx_exit_reason()`).
     pub const fn reason(self) -> &'static str {

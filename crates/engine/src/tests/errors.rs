@@ -389,6 +389,34 @@ fn switched_off_idle_tracking() {
     );
 }
 
+/// The first reason for an exit counts, and that the workload ended is one.
+#[test]
+fn errors_while_it_is_unloaded_change_nothing() {
+    for late in [OpKind::Disable, OpKind::ExitTask, OpKind::Exit] {
+        let policy = Stub::new(&[late, OpKind::Exit], move |a, op| async move {
+            if op.kind() == late {
+                let message = "late".to_owned();
+                a.ask(Request::Error { message }).await;
+            }
+            0
+        });
+        let mut scenario = scenario(1, vec![hog("p", 5), hog("q", 5)]);
+        scenario.workload.duration = Some(schedlab_trace::Duration::from_ms(3));
+        let end = run(scenario, policy, ());
+        assert_eq!(end.exit.kind, ExitKind::Done, "{late:?}: {:?}", end.exit);
+        let log = end.policy.log.borrow();
+        let last = &log.last().unwrap().2;
+        let unregistered = matches!(
+            last,
+            OpCall::Exit {
+                kind: ExitKind::Unreg,
+                ..
+            }
+        );
+        assert!(unregistered, "{late:?}: {last:?}");
+    }
+}
+
 #[test]
 fn the_older_kernel_knows_no_immed() {
     let mut scenario = scenario(1, vec![hog("p", 5)]);
