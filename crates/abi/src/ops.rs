@@ -46,6 +46,8 @@ pub fn info(ops: &Ops) -> OpsInfo {
         flags: ops.flags,
         timeout_ms: ops.timeout_ms,
         dispatch_max_batch: ops.dispatch_max_batch,
+        hotplug_seq: ops.hotplug_seq,
+        sub_schedulers: !ops.sub_attach.is_null() || !ops.sub_detach.is_null(),
         present,
     }
 }

@@ -3,15 +3,16 @@
 use schedlab_fiber::{Fibers, State};
 use schedlab_trace::{CpuId, Event, Recorder};
 
-use crate::consts::{self, WATCHDOG_MAX_TIMEOUT_MS, deq, errno, ops};
+use crate::consts::{self, WATCHDOG_MAX_TIMEOUT_MS, deq, ecode, errno, ops};
 use crate::cpu::Cpu;
 use crate::event_queue::Timer;
 use crate::kernel::Kernel;
 use crate::mutation::Mutation;
 use crate::outcome::{ExitInfo, ExitKind};
-use crate::policy::{OpCall, OpKind, Policy};
+use crate::policy::{OpCall, OpKind, OpsInfo, Policy};
 use crate::scenario::{NormalClass, WorkloadFailure};
 use crate::task::{Class, OnRq, OpsState, ScxState, Task, TaskState};
+use crate::version::KernelVersion;
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Runs `path` to its end while nothing else happens and no time passes.
@@ -63,11 +64,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     fn scx_enable(&self) {
         let c = &self.cpus[0];
-        if self.ops.timeout_ms > WATCHDOG_MAX_TIMEOUT_MS {
-            self.scx_error(format!(
-                "timeout_ms {} is longer than the kernel allows ({WATCHDOG_MAX_TIMEOUT_MS})",
-                self.ops.timeout_ms
-            ));
+        if let Some(reason) = refused_member(self.policy.info(), self.version) {
+            self.scx_error(reason);
             return;
         }
         let has_update_idle = self.has_op(OpKind::UpdateIdle);
@@ -85,6 +83,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
         }
+        // check_hotplug_seq(): no CPU has come or gone before.
+        let hotplug_seq = self.policy.info().hotplug_seq;
+        if hotplug_seq != 0 {
+            self.exit_with(
+                ExitKind::UnregKern,
+                ecode::ACT_RESTART | ecode::RSN_HOTPLUG,
+                format!("expected hotplug seq {hotplug_seq} did not match actual 0"),
+            );
+        }
         // validate_ops()
         if self.has_flag(ops::ENQ_LAST)
             && !self.has_op(OpKind::Enqueue)
@@ -99,6 +106,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.scx_error(
                 "SCX_OPS_BUILTIN_IDLE_PER_NODE requires CPU idle selection enabled".to_owned(),
             );
+        }
+        if self.policy.info().sub_schedulers {
+            self.scx_error("sub_attach/sub_detach requires cid-form struct_ops".to_owned());
         }
         if self.bypassing.get() {
             return;
@@ -313,6 +323,39 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             };
             self.call_rare_op(c, op);
         }
+    }
+}
+
+/// The member of an ops table that `bpf_scx_init_member()` refuses, for people.
+fn refused_member(info: &OpsInfo, version: KernelVersion) -> Option<String> {
+    let unknown = info.flags & !version.ops_flags();
+    // bpf_obj_name_cpy()
+    let in_names = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    if info.timeout_ms > WATCHDOG_MAX_TIMEOUT_MS {
+        Some(format!(
+            "timeout_ms {} is longer than the kernel allows ({WATCHDOG_MAX_TIMEOUT_MS})",
+            info.timeout_ms
+        ))
+    } else if i32::try_from(info.dispatch_max_batch).is_err() {
+        Some(format!(
+            "dispatch_max_batch {} is more than the kernel allows ({})",
+            info.dispatch_max_batch,
+            i32::MAX
+        ))
+    } else if unknown != 0 {
+        Some(format!(
+            "flags {unknown:#x} are unknown to Linux {}",
+            version.name()
+        ))
+    } else if info.name.is_empty() {
+        Some("it has no name, and the kernel demands one".to_owned())
+    } else if !info.name.chars().all(in_names) {
+        Some(format!(
+            "the name `{}` has other characters than letters, digits, `_` and `.`",
+            info.name
+        ))
+    } else {
+        None
     }
 }
 

@@ -89,6 +89,10 @@ pub struct OpsInfo {
     pub timeout_ms: u32,
     /// `dispatch_max_batch`; 0 = the kernel's default 32.
     pub dispatch_max_batch: u32,
+    /// `hotplug_seq`; 0 = any.
+    pub hotplug_seq: u64,
+    /// Whether there is a `sub_attach` or `sub_detach`.
+    pub sub_schedulers: bool,
     /// Ops that are not NULL.
     pub present: OpSet,
 }
