@@ -96,6 +96,8 @@ pub(crate) struct Kernel<P, R> {
 
     /// sched_ext is enabled (`scx_enabled()`).
     pub scx_enabled: Cell<bool>,
+    /// The root cgroup is the policy's (`SCX_TG_INITED`).
+    pub cgroup_inited: Cell<bool>,
     /// Only one path runs: loading and unloading. Nobody else can be waited for.
     pub alone: Cell<bool>,
     /// The policy is being unloaded; its ops are no longer called (`scx_bypassing()`).
@@ -214,6 +216,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             address_spaces: RefCell::new(Vec::new()),
             hotplug: RefCell::new(hotplug.into_iter()),
             scx_enabled: Cell::new(false),
+            cgroup_inited: Cell::new(false),
             alone: Cell::new(false),
             bypassing: Cell::new(false),
             exit: RefCell::new(None),

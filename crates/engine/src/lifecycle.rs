@@ -9,7 +9,7 @@ use crate::event_queue::Timer;
 use crate::kernel::Kernel;
 use crate::mutation::Mutation;
 use crate::outcome::{ExitInfo, ExitKind};
-use crate::policy::{OpCall, OpKind, OpsInfo, Policy};
+use crate::policy::{DumpContext, OpCall, OpKind, OpsInfo, Policy};
 use crate::scenario::{NormalClass, WorkloadFailure};
 use crate::task::{Class, OnRq, OpsState, ScxState, Task, TaskState};
 use crate::version::KernelVersion;
@@ -113,6 +113,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.bypassing.get() {
             return;
         }
+        if self.has_op(OpKind::CgroupInit) {
+            // scx_cgroup_init()
+            let ret = self.call_rare_op(c, OpCall::CgroupInit) as i32;
+            if ret != 0 {
+                self.scx_error(format!("ops.cgroup_init() failed ({ret})"));
+                return;
+            }
+        }
+        self.cgroup_inited.set(true);
         for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
             let ret = self.scx_init_task(c, p, false);
             if ret != 0 {
@@ -300,6 +309,42 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.run_alone(|| self.scx_disable());
     }
 
+    /// `scx_dump_state()`, as far as it asks the policy, whose side keeps what is printed.
+    // Model: when the policy is unloaded, not at once; tasks in the order of their ids.
+    fn scx_dump_state(&self, c: &Cpu, exit: &ExitInfo) {
+        let context = DumpContext {
+            kind: exit.kind,
+            code: exit.code,
+            at: self.now(c),
+            at_jiffies: self.jiffies(c.now.get()),
+        };
+        if self.has_op(OpKind::Dump) {
+            self.call_rare_op(c, OpCall::Dump { context });
+        }
+        for rq in &self.cpus {
+            let runnable = || {
+                let here = |p: &&Task| {
+                    p.class.get() == Class::Ext && p.on_rq.get() != OnRq::No && p.cpu.get() == rq.id
+                };
+                self.tasks.iter().filter(here)
+            };
+            if self.has_op(OpKind::DumpCpu) {
+                let op = OpCall::DumpCpu {
+                    context,
+                    cpu: rq.id,
+                    idle: rq.curr.get().is_none() && runnable().next().is_none(),
+                };
+                self.call_op_on(c, rq, op);
+            }
+            if self.has_op(OpKind::DumpTask) {
+                for p in runnable() {
+                    let task = p.id;
+                    self.call_op_on(c, rq, OpCall::DumpTask { context, task });
+                }
+            }
+        }
+    }
+
     fn scx_disable(&self) {
         let c = &self.cpus[0];
         // The first who ends the policy says why (scx_claim_exit()). If the workload ended, that is who loaded it.
@@ -308,6 +353,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .borrow_mut()
             .get_or_insert_with(unregistered)
             .clone();
+        if self.cgroup_inited.get() {
+            if exit.kind >= ExitKind::Error {
+                self.scx_dump_state(c, &exit);
+            }
+            // scx_cgroup_exit()
+            if self.has_op(OpKind::CgroupExit) {
+                self.call_rare_op(c, OpCall::CgroupExit);
+            }
+        }
         for p in self.tasks.iter() {
             if !self.mutated(Mutation::UnloadForgetsTasks) {
                 self.leave_queue(c, p);
