@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, OpKind, OpsInfo, PolicyLock, Service};
+use schedlab_engine::policy::{Env, OpCall, OpKind, OpsInfo, PolicyLock, Service, TimerId};
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, Trap};
 use schedlab_machine::Machine;
@@ -25,6 +25,9 @@ use crate::tasks::Tasks;
 
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
+
+/// `SCX_EXIT_DUMP_DFL_LEN`.
+const DUMP_BYTES: usize = 32_768;
 
 /// Places whose modelled address was wanted lately, with it. Nothing that is modelled moves.
 struct Places([(Option<usize>, u64); Places::KEPT]);
@@ -58,6 +61,8 @@ pub struct Cpu {
     pub prefetch: Option<Instant>,
     /// The op that runs; of nested ones the inner one.
     pub op: Option<OpKind>,
+    /// The timer whose callback runs.
+    pub timer: Option<TimerId>,
     /// `bpf_cpumask_any_distribute()` begins behind this CPU.
     pub distributed: u32,
     pub run_queue: RunQueue,
@@ -98,6 +103,8 @@ pub struct Host {
     pub locks: Vec<Lock>,
     places: Places,
     pub log: VecDeque<String>,
+    /// What `scx_bpf_dump()` printed.
+    pub dump: String,
     pub fields: Fields,
     pub prefetch: bool,
     pub op_ns: u64,
@@ -328,6 +335,35 @@ impl Host {
         self.log.push_back(line);
     }
 
+    /// Adds to the dump what a dumping op prints, indented as the kernel does; `false` for any other op.
+    pub fn dump(&mut self, text: &str) -> bool {
+        let indent = match self.current().op {
+            Some(OpKind::Dump) => "",
+            Some(OpKind::DumpCpu) => "  ",
+            Some(OpKind::DumpTask) => "    ",
+            _ => return false,
+        };
+        for line in text.split_inclusive('\n') {
+            if self.dump.is_empty() || self.dump.ends_with('\n') {
+                self.dump.push_str(indent);
+            }
+            self.dump.push_str(line);
+        }
+        let most = match self.ops.exit_dump_len {
+            0 => DUMP_BYTES,
+            bytes => bytes as usize,
+        };
+        self.dump.truncate(self.dump.floor_char_boundary(most));
+        true
+    }
+
+    /// A dumping op returns: the next one begins on a line of its own.
+    pub fn end_dump(&mut self) {
+        if !self.dump.is_empty() && !self.dump.ends_with('\n') {
+            self.dump.push('\n');
+        }
+    }
+
     /// What a fault was, for people.
     fn describe(&self, trap: &Trap) -> String {
         let object = self.image.object();
@@ -380,6 +416,7 @@ impl Runner {
             locks: Vec::new(),
             places: Places::new(),
             log: VecDeque::new(),
+            dump: String::new(),
             fields: Fields::new(machine),
             prefetch: machine.task_layout.prefetch,
             op_ns: machine.sched_ext.op_ns,
@@ -483,6 +520,7 @@ impl Cpu {
             steps: 0,
             prefetch: None,
             op: None,
+            timer: None,
             distributed: 0,
             run_queue: RunQueue {
                 cpu,

@@ -145,6 +145,25 @@ pub struct ExitTaskArgs {
     pub cancelled: bool,
 }
 
+/// `struct scx_cgroup_init_args`.
+#[repr(C)]
+pub struct CgroupInitArgs {
+    pub weight: u32,
+    pub bw_period_us: u64,
+    pub bw_quota_us: u64,
+    pub bw_burst_us: u64,
+}
+
+/// `struct scx_dump_ctx`.
+#[repr(C)]
+pub struct DumpContext {
+    pub kind: u32,
+    pub exit_code: i64,
+    pub reason: *const c_char,
+    pub at_ns: u64,
+    pub at_jiffies: u64,
+}
+
 /// `struct scx_cpu_release_args`.
 #[repr(C)]
 pub struct CpuReleaseArgs {
@@ -188,11 +207,11 @@ pub struct Ops {
     pub exit_task: Op<unsafe extern "C" fn(*mut Task, *mut ExitTaskArgs)>,
     pub enable: Op<unsafe extern "C" fn(*mut Task)>,
     pub disable: Op<unsafe extern "C" fn(*mut Task)>,
-    pub dump: *const c_void,
-    pub dump_cpu: *const c_void,
-    pub dump_task: *const c_void,
-    pub cgroup_init: *const c_void,
-    pub cgroup_exit: *const c_void,
+    pub dump: Op<unsafe extern "C" fn(*mut DumpContext)>,
+    pub dump_cpu: Op<unsafe extern "C" fn(*mut DumpContext, i32, bool)>,
+    pub dump_task: Op<unsafe extern "C" fn(*mut DumpContext, *mut Task)>,
+    pub cgroup_init: Op<unsafe extern "C" fn(*mut c_void, *mut CgroupInitArgs) -> i32>,
+    pub cgroup_exit: Op<unsafe extern "C" fn(*mut c_void)>,
     pub cgroup_prep_move: *const c_void,
     pub cgroup_move: *const c_void,
     pub cgroup_cancel_move: *const c_void,
@@ -359,6 +378,25 @@ pub(crate) mod tests {
             CpuReleaseArgs,
             reason = "reason",
             task = "task"
+        );
+        same!(
+            types,
+            "scx_cgroup_init_args",
+            CgroupInitArgs,
+            weight = "weight",
+            bw_period_us = "bw_period_us",
+            bw_quota_us = "bw_quota_us",
+            bw_burst_us = "bw_burst_us"
+        );
+        same!(
+            types,
+            "scx_dump_ctx",
+            DumpContext,
+            kind = "kind",
+            exit_code = "exit_code",
+            reason = "reason",
+            at_ns = "at_ns",
+            at_jiffies = "at_jiffies"
         );
         same!(types, "bpf_timer", Timer, opaque = "__opaque");
         same!(types, "bpf_iter_scx_dsq", DsqIter, opaque = "__opaque");

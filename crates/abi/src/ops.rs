@@ -1,11 +1,13 @@
 //! Calling a policy's ops.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_void};
 
-use schedlab_engine::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, PreemptReason};
+use schedlab_engine::policy::{DumpContext, Env, OpCall, OpKind, OpSet, OpsInfo, PreemptReason};
 
-use crate::host::Context;
-use crate::layout::{CpuReleaseArgs, ExitInfo, ExitTaskArgs, InitTaskArgs, Ops};
+use crate::host::{Context, Host};
+use crate::layout::{
+    self, CgroupInitArgs, CpuReleaseArgs, ExitInfo, ExitTaskArgs, InitTaskArgs, Ops,
+};
 
 /// The constant part of an ops table.
 pub fn info(ops: &Ops) -> OpsInfo {
@@ -34,6 +36,11 @@ pub fn info(ops: &Ops) -> OpsInfo {
         (OpKind::Disable, ops.disable.is_some()),
         (OpKind::CpuOnline, ops.cpu_online.is_some()),
         (OpKind::CpuOffline, ops.cpu_offline.is_some()),
+        (OpKind::CgroupInit, ops.cgroup_init.is_some()),
+        (OpKind::CgroupExit, ops.cgroup_exit.is_some()),
+        (OpKind::Dump, ops.dump.is_some()),
+        (OpKind::DumpCpu, ops.dump_cpu.is_some()),
+        (OpKind::DumpTask, ops.dump_task.is_some()),
         (OpKind::Init, ops.init.is_some()),
         (OpKind::Exit, ops.exit.is_some()),
     ];
@@ -46,8 +53,25 @@ pub fn info(ops: &Ops) -> OpsInfo {
         flags: ops.flags,
         timeout_ms: ops.timeout_ms,
         dispatch_max_batch: ops.dispatch_max_batch,
+        hotplug_seq: ops.hotplug_seq,
+        sub_schedulers: !ops.sub_attach.is_null() || !ops.sub_detach.is_null(),
         present,
     }
+}
+
+/// The ops of a table that nothing in the virtual kernel leads to.
+pub fn never_called(ops: &Ops) -> Vec<&'static str> {
+    let uncalled = [
+        ("core_sched_before", ops.core_sched_before),
+        ("cgroup_prep_move", ops.cgroup_prep_move),
+        ("cgroup_move", ops.cgroup_move),
+        ("cgroup_cancel_move", ops.cgroup_cancel_move),
+        ("cgroup_set_weight", ops.cgroup_set_weight),
+        ("cgroup_set_bandwidth", ops.cgroup_set_bandwidth),
+        ("cgroup_set_idle", ops.cgroup_set_idle),
+    ];
+    let there = uncalled.into_iter().filter(|(_, op)| !op.is_null());
+    there.map(|(name, _)| name).collect()
 }
 
 /// Runs an op on the current CPU, which is that of `env`.
@@ -155,7 +179,7 @@ fn call(context: Context, op: &OpCall) -> i64 {
             OpCall::InitTask { task: p, fork } => {
                 let mut args = InitTaskArgs {
                     fork,
-                    cgroup: std::ptr::null_mut(),
+                    cgroup: root_cgroup(),
                 };
                 let op = ops.init_task;
                 op.map_or(0, |op| op(task(p), &raw mut args).into())
@@ -168,6 +192,37 @@ fn call(context: Context, op: &OpCall) -> i64 {
             OpCall::Disable { task: p } => done(ops.disable.map(|op| op(task(p)))),
             OpCall::CpuOnline { cpu } => done(ops.cpu_online.map(|op| op(cpu.0 as i32))),
             OpCall::CpuOffline { cpu } => done(ops.cpu_offline.map(|op| op(cpu.0 as i32))),
+            OpCall::CgroupInit => {
+                let mut args = CgroupInitArgs {
+                    weight: 100,
+                    bw_period_us: 100_000,
+                    // RUNTIME_INF: no limit.
+                    bw_quota_us: u64::MAX,
+                    bw_burst_us: 0,
+                };
+                let op = ops.cgroup_init;
+                op.map_or(0, |op| op(root_cgroup(), &raw mut args).into())
+            }
+            OpCall::CgroupExit => done(ops.cgroup_exit.map(|op| op(root_cgroup()))),
+            OpCall::Dump { context: about } => {
+                let op = |about| done(ops.dump.map(|op| op(about)));
+                dump(context, about, op)
+            }
+            OpCall::DumpCpu {
+                context: about,
+                cpu,
+                idle,
+            } => {
+                let op = |about| done(ops.dump_cpu.map(|op| op(about, cpu.0 as i32, idle)));
+                dump(context, about, op)
+            }
+            OpCall::DumpTask {
+                context: about,
+                task: p,
+            } => {
+                let op = |about| done(ops.dump_task.map(|op| op(about, task(p))));
+                dump(context, about, op)
+            }
             OpCall::Init => {
                 let result = ops.init.map_or(0, |op| op());
                 context.with(|host| host.initialized = result == 0);
@@ -181,7 +236,7 @@ fn call(context: Context, op: &OpCall) -> i64 {
             } => {
                 let text = |text: &str| CString::new(text.replace('\0', " ")).unwrap_or_default();
                 let (reason, message) = (text(reason), text(message));
-                let mut dump = [0];
+                let dump = context.with(|host| text(&host.dump));
                 let mut info = ExitInfo {
                     kind: kind as u64 as u32,
                     exit_cpu: context.with(|host| host.cpu as i32),
@@ -191,13 +246,38 @@ fn call(context: Context, op: &OpCall) -> i64 {
                     bt: std::ptr::null_mut(),
                     bt_len: 0,
                     msg: message.as_ptr().cast_mut(),
-                    dump: dump.as_mut_ptr(),
+                    dump: dump.as_ptr().cast_mut(),
                 };
                 done(ops.exit.map(|op| op(&raw mut info)))
             }
             OpCall::TimerCallback { timer } => crate::kfuncs::time::callback(context, timer),
         }
     }
+}
+
+/// The only cgroup. Policies get its pointer and nothing behind it: `struct cgroup` is not modelled.
+fn root_cgroup() -> *mut c_void {
+    static ROOT: u64 = 0;
+    (&raw const ROOT).cast_mut().cast()
+}
+
+/// Runs an op that prints by scx_bpf_dump().
+fn dump(
+    context: Context,
+    about: DumpContext,
+    op: impl FnOnce(*mut layout::DumpContext) -> i64,
+) -> i64 {
+    let reason = CString::new(about.kind.reason()).unwrap_or_default();
+    let mut about = layout::DumpContext {
+        kind: about.kind as u64 as u32,
+        exit_code: about.code,
+        reason: reason.as_ptr(),
+        at_ns: about.at.ns(),
+        at_jiffies: about.at_jiffies,
+    };
+    let result = op(&raw mut about);
+    context.with(Host::end_dump);
+    result
 }
 
 fn done(_: Option<()>) -> i64 {

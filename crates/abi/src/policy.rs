@@ -12,6 +12,7 @@ use crate::host::Runner;
 use crate::image::{Image, LoadError};
 use crate::layout::NR_CPUS_MAX;
 use crate::object::Object;
+use crate::ops;
 use crate::options::Settings;
 
 /// A private copy of a policy with its own globals and maps. It stays on the thread that
@@ -52,7 +53,17 @@ impl NativePolicy {
         self.runner.host().image.object()
     }
 
-    /// What `bpf_printk()` and `scx_bpf_dump()` printed; of more than 1,000 lines the last.
+    /// The ops that it has and that the virtual kernel never calls: it has one cgroup, and no core scheduling.
+    pub fn never_called(&self) -> Vec<&'static str> {
+        ops::never_called(&self.runner.host().ops)
+    }
+
+    /// What `scx_bpf_dump()` printed when the policy was ejected.
+    pub fn dump(&self) -> &str {
+        &self.runner.host().dump
+    }
+
+    /// What `bpf_printk()` printed; of more than 1,000 lines the last.
     pub fn log(&self) -> impl Iterator<Item = &str> {
         self.runner.host().log.iter().map(String::as_str)
     }

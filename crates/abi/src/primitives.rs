@@ -269,7 +269,7 @@ fn text(name: *const c_char) -> String {
 
 /// A function that is not there was called.
 pub extern "C" fn missing(context: Context, name: *const c_char) {
-    context.fault(format!("kfunc {} is not in the virtual kernel", text(name)));
+    context.lacks(&text(name));
 }
 
 /// Whether the simulated kernel has a function, type or enumerator.

@@ -1,6 +1,9 @@
-//! What a policy finds in the kernel that is simulated, when it asks (`bpf_ksym_exists()`, CO-RE).
+//! What a policy finds in the kernel that is simulated, when it asks (`bpf_ksym_exists()`, CO-RE) and when it
+//! calls without asking.
 
 use schedlab_engine::KernelVersion;
+
+use crate::host::Context;
 
 /// What came after 6.18 (tools/sched_ext/include/scx/compat.bpf.h of Linux 7.2 says when).
 const NEW_IN_7_2: &[&str] = &[
@@ -39,9 +42,41 @@ const ABSENT: &[&str] = &[
     "scx_bpf_locked_rq",
 ];
 
+/// Whether it came after that kernel.
+fn is_newer(version: KernelVersion, name: &str) -> bool {
+    version < KernelVersion::V7_2 && NEW_IN_7_2.contains(&name)
+}
+
 /// Whether that kernel has a kfunc, type or enumerator of ours.
 pub fn has(version: KernelVersion, name: &str) -> bool {
-    !ABSENT.contains(&name) && (version >= KernelVersion::V7_2 || !NEW_IN_7_2.contains(&name))
+    !ABSENT.contains(&name) && !is_newer(version, name)
+}
+
+impl Context {
+    /// Ends the run where a kfunc came after the kernel that is simulated: there the policy would not load.
+    #[inline]
+    pub fn require(self, kfunc: &str) {
+        if self.with(|host| host.version < KernelVersion::V7_2) {
+            self.require_in_older(kfunc);
+        }
+    }
+
+    #[cold]
+    fn require_in_older(self, kfunc: &str) {
+        if self.with(|host| is_newer(host.version, kfunc)) {
+            self.lacks(kfunc);
+        }
+    }
+
+    /// Ends the run: a kfunc that is not there was called.
+    #[cold]
+    pub fn lacks(self, kfunc: &str) -> ! {
+        let version = self.with(|host| host.version);
+        if is_newer(version, kfunc) {
+            self.fault(format!("kfunc {kfunc} is not in Linux {}", version.name()));
+        }
+        self.fault(format!("kfunc {kfunc} is not in the virtual kernel"))
+    }
 }
 
 #[cfg(test)]

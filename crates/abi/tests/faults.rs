@@ -5,8 +5,9 @@ mod common;
 use std::sync::{Arc, OnceLock};
 
 use common::{Bench, object};
-use schedlab_abi::Object;
+use schedlab_abi::{KernelVersion, Object};
 use schedlab_engine::policy::OpCall;
+use schedlab_machine::Machine;
 use schedlab_trace::TaskId;
 
 fn faults() -> &'static Arc<Object> {
@@ -103,6 +104,39 @@ fn kfuncs_say_what_they_cannot_do() {
         "scx_bpf_dsq_insert() was called with a NULL task",
     );
     check("format", "the format \"%d %d\" cannot be printed: ");
+}
+
+/// The kfunc, and its name in the fixture's option.
+const NEWER: [(&str, &str); 5] = [
+    ("scx_bpf_dsq_peek", "dsq_peek"),
+    ("scx_bpf_dsq_reenq", "dsq_reenq"),
+    ("scx_bpf_tid_to_task", "tid_to_task"),
+    ("__scx_bpf_dsq_insert_vtime", "dsq_insert_vtime"),
+    ("__scx_bpf_select_cpu_and", "select_cpu_and"),
+];
+
+#[test]
+fn what_came_after_the_older_kernel_cannot_be_called_there() {
+    let object = object("newer");
+    let called = |option: &str, version| {
+        let machine = Machine::builtin("xeon-e5645-2x6x2").unwrap();
+        let mut bench = Bench::in_kernel(&object, &format!("kfunc={option}"), machine, version);
+        bench.add_task(TaskId(0));
+        bench.simply(enqueue()).map(|_| bench.global("asked_first"))
+    };
+    for (kfunc, option) in NEWER {
+        assert_eq!(called(option, KernelVersion::V7_2), Ok(0), "{kfunc}");
+        let message = called(option, KernelVersion::V6_18).expect_err(kfunc);
+        let expected = format!("newer: in ops.enqueue: kfunc {kfunc} is not in Linux 6.18");
+        assert_eq!(message, expected);
+    }
+    for version in [KernelVersion::V7_2, KernelVersion::V6_18] {
+        assert_eq!(
+            called("none", version),
+            Ok(1),
+            "who asks first, {version:?}"
+        );
+    }
 }
 
 #[test]

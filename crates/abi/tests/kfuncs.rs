@@ -6,9 +6,11 @@ use std::cell::{Cell, RefCell};
 
 use common::{Bench, simple};
 use schedlab_engine::ExitKind;
-use schedlab_engine::policy::{Answer, Env, IterId, OpCall, OpKind, Policy as _, Reply, Request};
+use schedlab_engine::policy::{
+    Answer, DumpContext, Env, IterId, OpCall, OpKind, Policy as _, Reply, Request,
+};
 use schedlab_fiber::{Fibers, State, Switch};
-use schedlab_trace::{CpuId, CpuSet, TaskId};
+use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 
 const P: TaskId = TaskId(4);
 
@@ -248,6 +250,59 @@ fn the_exit_reaches_the_policy() {
     };
     assert_eq!(bench.simply(op), Ok(0));
     assert_eq!(results(&bench), [1026, -3i64 as u64, u64::from(b'M')]);
+}
+
+#[test]
+fn the_root_cgroup_is_that_of_the_tasks() {
+    let mut bench = Bench::new("dump", "");
+    bench.add_task(P);
+    assert_eq!(bench.simply(OpCall::CgroupInit), Ok(0));
+    let init = OpCall::InitTask {
+        task: P,
+        fork: false,
+    };
+    assert_eq!(bench.simply(init), Ok(0));
+    let known = ["weight", "quota_us", "in_cgroup"].map(|name| bench.global(name));
+    assert_eq!(known, [100, u64::MAX, 1]);
+    // What other cgroups and core scheduling would call.
+    let never = bench.policy.never_called();
+    assert_eq!(never, ["core_sched_before", "cgroup_set_idle"]);
+}
+
+#[test]
+fn dumps_are_kept_and_reach_the_exit() {
+    let mut bench = Bench::new("dump", "");
+    bench.add_task(P);
+    let context = DumpContext {
+        kind: ExitKind::ErrorStall,
+        code: 0,
+        at: Instant::from_ns(77),
+        at_jiffies: 0,
+    };
+    let cpu = |cpu, idle| OpCall::DumpCpu {
+        context,
+        cpu: CpuId(cpu),
+        idle,
+    };
+    let task = OpCall::DumpTask { context, task: P };
+    for op in [OpCall::Dump { context }, cpu(0, true), cpu(1, false), task] {
+        assert_eq!(bench.simply(op), Ok(0));
+    }
+    let expected = "runnable task stall (1026) at 77\ntwo\nlines\n  CPU 1\n    a-rather-long-n\n";
+    assert_eq!(bench.policy.dump(), expected);
+    let exit = OpCall::Exit {
+        kind: ExitKind::ErrorStall,
+        code: 0,
+        reason: String::new(),
+        message: String::new(),
+    };
+    assert_eq!(bench.simply(exit), Ok(0));
+    assert_eq!(bench.global("length"), expected.len() as u64);
+    assert_eq!(bench.asked, []);
+
+    assert_eq!(bench.simply(OpCall::Tick { task: P }), Ok(0));
+    let message = "scx_bpf_dump() must only be called from ops.dump() and friends".to_owned();
+    assert_eq!(bench.asked, [Request::Error { message }]);
 }
 
 /// A virtual kernel that lets another op come in between.

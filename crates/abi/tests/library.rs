@@ -57,6 +57,43 @@ fn maps_loops_arena_timers_and_options() {
 }
 
 #[test]
+fn timers_go_with_their_elements() {
+    let (einval, edeadlk) = (-22, -35);
+    let mut bench = Bench::new("timers", "");
+    assert_eq!(bench.simply(OpCall::Init), Ok(0));
+    assert_eq!(results(&bench), [0, 0, 0, 0, einval, 0, einval]);
+    let start = |timer| Request::TimerStart {
+        timer: TimerId(timer),
+        ns: 1000,
+        flags: 0,
+    };
+    let cancel = |timer| Request::TimerCancel {
+        timer: TimerId(timer),
+    };
+    let expected = [
+        start(0),
+        cancel(0),
+        start(1),
+        start(2),
+        cancel(2),
+        start(3),
+        cancel(3),
+        start(4),
+        cancel(4),
+    ];
+    assert_eq!(bench.asked, expected);
+
+    let fired = |timer| OpCall::TimerCallback {
+        timer: TimerId(timer),
+    };
+    // One that had expired already when it was cancelled.
+    assert_eq!(bench.simply(fired(0)), Ok(0));
+    assert_eq!(results(&bench).len(), 7);
+    assert_eq!(bench.simply(fired(1)), Ok(0));
+    assert_eq!(results(&bench)[7..], [8, 5, edeadlk, 8, einval]);
+}
+
+#[test]
 fn options_are_described() {
     let object = object("library");
     let options = object.options();

@@ -55,6 +55,8 @@ impl Vtime {
                 flags: 0,
                 timeout_ms: 0,
                 dispatch_max_batch: 0,
+                hotplug_seq: 0,
+                sub_schedulers: false,
                 present,
             },
             tasks: RefCell::default(),

@@ -96,6 +96,8 @@ pub(crate) struct Kernel<P, R> {
 
     /// sched_ext is enabled (`scx_enabled()`).
     pub scx_enabled: Cell<bool>,
+    /// The root cgroup is the policy's (`SCX_TG_INITED`).
+    pub cgroup_inited: Cell<bool>,
     /// Only one path runs: loading and unloading. Nobody else can be waited for.
     pub alone: Cell<bool>,
     /// The policy is being unloaded; its ops are no longer called (`scx_bypassing()`).
@@ -214,6 +216,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             address_spaces: RefCell::new(Vec::new()),
             hotplug: RefCell::new(hotplug.into_iter()),
             scx_enabled: Cell::new(false),
+            cgroup_inited: Cell::new(false),
             alone: Cell::new(false),
             bypassing: Cell::new(false),
             exit: RefCell::new(None),
@@ -729,13 +732,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn exit_with(&self, kind: ExitKind, code: i64, message: String) {
         let mut exit = self.exit.borrow_mut();
-        if exit.is_none() {
-            *exit = Some(ExitInfo {
-                kind,
-                code,
-                reason: kind.reason().to_owned(),
-                message,
-            });
+        let is_first = match &*exit {
+            None => true,
+            // Breaking a rule while it is unloaded changes nothing. What no kernel would have loaded is told.
+            Some(first) => first.kind == ExitKind::Unreg && kind == ExitKind::Fault,
+        };
+        if is_first {
+            *exit = Some(ExitInfo::new(kind, code, message));
             self.bypassing.set(true);
             self.stopping.set(true);
         }
@@ -758,13 +761,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 behaviour.report(&mut counters);
             }
         }
+        // The workload ended: whoever loaded the policy has unloaded it.
+        let exit = self.exit.into_inner();
+        let exit = exit.filter(|exit| exit.kind != ExitKind::Unreg);
         RunEnd {
-            exit: self.exit.into_inner().unwrap_or(ExitInfo {
-                kind: ExitKind::Done,
-                code: 0,
-                reason: ExitKind::Done.reason().to_owned(),
-                message: String::new(),
-            }),
+            exit: exit.unwrap_or_else(|| ExitInfo::new(ExitKind::Done, 0, String::new())),
             failure: self.failure.into_inner(),
             stuck: self.stuck.into_inner(),
             end: summary.end,

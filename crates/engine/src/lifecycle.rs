@@ -3,15 +3,16 @@
 use schedlab_fiber::{Fibers, State};
 use schedlab_trace::{CpuId, Event, Recorder};
 
-use crate::consts::{self, WATCHDOG_MAX_TIMEOUT_MS, deq, errno, ops};
+use crate::consts::{self, WATCHDOG_MAX_TIMEOUT_MS, deq, ecode, errno, ops};
 use crate::cpu::Cpu;
 use crate::event_queue::Timer;
 use crate::kernel::Kernel;
 use crate::mutation::Mutation;
-use crate::outcome::ExitKind;
-use crate::policy::{OpCall, OpKind, Policy};
+use crate::outcome::{ExitInfo, ExitKind};
+use crate::policy::{DumpContext, OpCall, OpKind, OpsInfo, Policy};
 use crate::scenario::{NormalClass, WorkloadFailure};
 use crate::task::{Class, OnRq, OpsState, ScxState, Task, TaskState};
+use crate::version::KernelVersion;
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Runs `path` to its end while nothing else happens and no time passes.
@@ -63,11 +64,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     fn scx_enable(&self) {
         let c = &self.cpus[0];
-        if self.ops.timeout_ms > WATCHDOG_MAX_TIMEOUT_MS {
-            self.scx_error(format!(
-                "timeout_ms {} is longer than the kernel allows ({WATCHDOG_MAX_TIMEOUT_MS})",
-                self.ops.timeout_ms
-            ));
+        if let Some(reason) = refused_member(self.policy.info(), self.version) {
+            self.scx_error(reason);
             return;
         }
         let has_update_idle = self.has_op(OpKind::UpdateIdle);
@@ -85,6 +83,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
         }
+        // check_hotplug_seq(): no CPU has come or gone before.
+        let hotplug_seq = self.policy.info().hotplug_seq;
+        if hotplug_seq != 0 {
+            self.exit_with(
+                ExitKind::UnregKern,
+                ecode::ACT_RESTART | ecode::RSN_HOTPLUG,
+                format!("expected hotplug seq {hotplug_seq} did not match actual 0"),
+            );
+        }
         // validate_ops()
         if self.has_flag(ops::ENQ_LAST)
             && !self.has_op(OpKind::Enqueue)
@@ -100,9 +107,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 "SCX_OPS_BUILTIN_IDLE_PER_NODE requires CPU idle selection enabled".to_owned(),
             );
         }
+        if self.policy.info().sub_schedulers {
+            self.scx_error("sub_attach/sub_detach requires cid-form struct_ops".to_owned());
+        }
         if self.bypassing.get() {
             return;
         }
+        if self.has_op(OpKind::CgroupInit) {
+            // scx_cgroup_init()
+            let ret = self.call_rare_op(c, OpCall::CgroupInit) as i32;
+            if ret != 0 {
+                self.scx_error(format!("ops.cgroup_init() failed ({ret})"));
+                return;
+            }
+        }
+        self.cgroup_inited.set(true);
         for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
             let ret = self.scx_init_task(c, p, false);
             if ret != 0 {
@@ -290,8 +309,59 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.run_alone(|| self.scx_disable());
     }
 
+    /// `scx_dump_state()`, as far as it asks the policy, whose side keeps what is printed.
+    // Model: when the policy is unloaded, not at once; tasks in the order of their ids.
+    fn scx_dump_state(&self, c: &Cpu, exit: &ExitInfo) {
+        let context = DumpContext {
+            kind: exit.kind,
+            code: exit.code,
+            at: self.now(c),
+            at_jiffies: self.jiffies(c.now.get()),
+        };
+        if self.has_op(OpKind::Dump) {
+            self.call_rare_op(c, OpCall::Dump { context });
+        }
+        for rq in &self.cpus {
+            let runnable = || {
+                let here = |p: &&Task| {
+                    p.class.get() == Class::Ext && p.on_rq.get() != OnRq::No && p.cpu.get() == rq.id
+                };
+                self.tasks.iter().filter(here)
+            };
+            if self.has_op(OpKind::DumpCpu) {
+                let op = OpCall::DumpCpu {
+                    context,
+                    cpu: rq.id,
+                    idle: rq.curr.get().is_none() && runnable().next().is_none(),
+                };
+                self.call_op_on(c, rq, op);
+            }
+            if self.has_op(OpKind::DumpTask) {
+                for p in runnable() {
+                    let task = p.id;
+                    self.call_op_on(c, rq, OpCall::DumpTask { context, task });
+                }
+            }
+        }
+    }
+
     fn scx_disable(&self) {
         let c = &self.cpus[0];
+        // The first who ends the policy says why (scx_claim_exit()). If the workload ended, that is who loaded it.
+        let exit = self
+            .exit
+            .borrow_mut()
+            .get_or_insert_with(unregistered)
+            .clone();
+        if self.cgroup_inited.get() {
+            if exit.kind >= ExitKind::Error {
+                self.scx_dump_state(c, &exit);
+            }
+            // scx_cgroup_exit()
+            if self.has_op(OpKind::CgroupExit) {
+                self.call_rare_op(c, OpCall::CgroupExit);
+            }
+        }
         for p in self.tasks.iter() {
             if !self.mutated(Mutation::UnloadForgetsTasks) {
                 self.leave_queue(c, p);
@@ -299,23 +369,50 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         if self.has_op(OpKind::Exit) {
-            let exit = self.exit.borrow().clone();
-            let op = match exit {
-                Some(info) => OpCall::Exit {
-                    kind: info.kind,
-                    code: info.code,
-                    reason: info.reason,
-                    message: info.message,
-                },
-                // The workload ended: whoever loaded the policy unloads it.
-                None => OpCall::Exit {
-                    kind: ExitKind::Unreg,
-                    code: 0,
-                    reason: ExitKind::Unreg.reason().to_owned(),
-                    message: String::new(),
-                },
+            let op = OpCall::Exit {
+                kind: exit.kind,
+                code: exit.code,
+                reason: exit.reason,
+                message: exit.message,
             };
             self.call_rare_op(c, op);
         }
     }
+}
+
+/// The member of an ops table that `bpf_scx_init_member()` refuses, for people.
+fn refused_member(info: &OpsInfo, version: KernelVersion) -> Option<String> {
+    let unknown = info.flags & !version.ops_flags();
+    // bpf_obj_name_cpy()
+    let in_names = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    if info.timeout_ms > WATCHDOG_MAX_TIMEOUT_MS {
+        Some(format!(
+            "timeout_ms {} is longer than the kernel allows ({WATCHDOG_MAX_TIMEOUT_MS})",
+            info.timeout_ms
+        ))
+    } else if i32::try_from(info.dispatch_max_batch).is_err() {
+        Some(format!(
+            "dispatch_max_batch {} is more than the kernel allows ({})",
+            info.dispatch_max_batch,
+            i32::MAX
+        ))
+    } else if unknown != 0 {
+        Some(format!(
+            "flags {unknown:#x} are unknown to Linux {}",
+            version.name()
+        ))
+    } else if info.name.is_empty() {
+        Some("it has no name, and the kernel demands one".to_owned())
+    } else if !info.name.chars().all(in_names) {
+        Some(format!(
+            "the name `{}` has other characters than letters, digits, `_` and `.`",
+            info.name
+        ))
+    } else {
+        None
+    }
+}
+
+fn unregistered() -> ExitInfo {
+    ExitInfo::new(ExitKind::Unreg, 0, String::new())
 }

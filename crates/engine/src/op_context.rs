@@ -27,6 +27,11 @@ impl OpCall {
             OpCall::Disable { .. } => OpKind::Disable,
             OpCall::CpuOnline { .. } => OpKind::CpuOnline,
             OpCall::CpuOffline { .. } => OpKind::CpuOffline,
+            OpCall::CgroupInit => OpKind::CgroupInit,
+            OpCall::CgroupExit => OpKind::CgroupExit,
+            OpCall::Dump { .. } => OpKind::Dump,
+            OpCall::DumpCpu { .. } => OpKind::DumpCpu,
+            OpCall::DumpTask { .. } => OpKind::DumpTask,
             OpCall::Init => OpKind::Init,
             OpCall::Exit { .. } => OpKind::Exit,
             OpCall::TimerCallback { .. } => OpKind::TimerCallback,
@@ -54,6 +59,9 @@ const UNLOCKED: OpSet = OpSet::NONE
     .with(OpKind::InitTask)
     .with(OpKind::CpuOnline)
     .with(OpKind::CpuOffline)
+    .with(OpKind::CgroupInit)
+    .with(OpKind::CgroupExit)
+    .with(OpKind::Dump)
     .with(OpKind::TimerCallback);
 const DISPATCH: OpSet = OpSet::NONE.with(OpKind::Dispatch);
 const SELECT: OpSet = UNLOCKED.with(OpKind::SelectCpu).with(OpKind::Enqueue);
@@ -73,6 +81,11 @@ pub(crate) const MOVE_SET_SLICE: Restricted = Restricted::new("scx_bpf_dsq_move_
 pub(crate) const MOVE_SET_VTIME: Restricted = Restricted::new("scx_bpf_dsq_move_set_vtime", MOVE);
 pub(crate) const SELECT_CPU_DFL: Restricted = Restricted::new("scx_bpf_select_cpu_dfl", SELECT);
 pub(crate) const SELECT_CPU_AND: Restricted = Restricted::new("scx_bpf_select_cpu_and", SELECT);
+/// Of 6.18 (`scx_kf_allowed()`); 7.2 has it everywhere.
+pub(crate) const REENQUEUE_LOCAL: Restricted = Restricted::new(
+    "scx_bpf_reenqueue_local",
+    OpSet::NONE.with(OpKind::CpuRelease),
+);
 pub(crate) const CREATE_DSQ: Restricted = Restricted::new(
     "scx_bpf_create_dsq",
     OpSet::NONE
@@ -80,6 +93,8 @@ pub(crate) const CREATE_DSQ: Restricted = Restricted::new(
         .with(OpKind::InitTask)
         .with(OpKind::CpuOnline)
         .with(OpKind::CpuOffline)
+        .with(OpKind::CgroupInit)
+        .with(OpKind::CgroupExit)
         .with(OpKind::Exit),
 );
 
@@ -109,6 +124,11 @@ impl OpKind {
             OpKind::Disable => "disable",
             OpKind::CpuOnline => "cpu_online",
             OpKind::CpuOffline => "cpu_offline",
+            OpKind::CgroupInit => "cgroup_init",
+            OpKind::CgroupExit => "cgroup_exit",
+            OpKind::Dump => "dump",
+            OpKind::DumpCpu => "dump_cpu",
+            OpKind::DumpTask => "dump_task",
             OpKind::Init => "init",
             OpKind::Exit => "exit",
             OpKind::TimerCallback => "timer callback",

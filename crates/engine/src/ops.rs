@@ -18,7 +18,7 @@ use crate::lock::LockIx;
 use crate::mutation::Mutation;
 use crate::op_context::{
     CREATE_DSQ, DISPATCH_CANCEL, DISPATCH_NR_SLOTS, DSQ_INSERT, DSQ_MOVE, DSQ_MOVE_TO_LOCAL,
-    MOVE_SET_SLICE, MOVE_SET_VTIME, Restricted, SELECT_CPU_AND, SELECT_CPU_DFL,
+    MOVE_SET_SLICE, MOVE_SET_VTIME, REENQUEUE_LOCAL, Restricted, SELECT_CPU_AND, SELECT_CPU_DFL,
 };
 use crate::outcome::ExitKind;
 use crate::policy::{
@@ -241,14 +241,15 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
     }
 
     fn reenqueue(&self, dsq: DsqId, flags: u64) -> i64 {
-        self.shared(|kernel, c| {
-            if kernel.version.has_immed() {
+        if self.kernel.version.has_immed() {
+            return self.shared(|kernel, c| {
                 kernel.dsq_reenq(c, dsq, flags);
                 0
-            } else {
-                // 6.18: scx_bpf_reenqueue_local(), at once, only in ops.cpu_release().
-                i64::from(kernel.reenq_local(c, c, reenq::ANY))
-            }
+            });
+        }
+        // 6.18: scx_bpf_reenqueue_local(), at once.
+        self.restricted_shared(&REENQUEUE_LOCAL, |kernel, c| {
+            i64::from(kernel.reenq_local(c, c, reenq::ANY))
         })
     }
 

@@ -2,7 +2,7 @@
 
 /// Why a policy was unloaded. The numbers and texts are those of `enum scx_exit_kind` and
 /// `scx_exit_reason()` (kernel/sched/ext/internal.h, ext.c, Linux 7.2).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u64)]
 pub enum ExitKind {
     /// Not exited.
@@ -39,6 +39,17 @@ pub struct ExitInfo {
     pub reason: String,
     /// Details.
     pub message: String,
+}
+
+impl ExitInfo {
+    pub(crate) fn new(kind: ExitKind, code: i64, message: String) -> Self {
+        ExitInfo {
+            kind,
+            code,
+            reason: kind.reason().to_owned(),
+            message,
+        }
+    }
 }
 
 impl ExitKind {

@@ -52,6 +52,11 @@ pub enum OpKind {
     Disable,
     CpuOnline,
     CpuOffline,
+    CgroupInit,
+    CgroupExit,
+    Dump,
+    DumpCpu,
+    DumpTask,
     Init,
     Exit,
     /// A `bpf_timer` callback (not an op of the table, but called like one).
@@ -89,6 +94,10 @@ pub struct OpsInfo {
     pub timeout_ms: u32,
     /// `dispatch_max_batch`; 0 = the kernel's default 32.
     pub dispatch_max_batch: u32,
+    /// `hotplug_seq`; 0 = any.
+    pub hotplug_seq: u64,
+    /// Whether there is a `sub_attach` or `sub_detach`.
+    pub sub_schedulers: bool,
     /// Ops that are not NULL.
     pub present: OpSet,
 }
@@ -100,6 +109,19 @@ pub enum PreemptReason {
     Stop,
     /// The fair class, while `SCX_OPS_SWITCH_PARTIAL` leaves it tasks.
     Unknown,
+}
+
+/// `struct scx_dump_ctx`: what a dump is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DumpContext {
+    /// Why the policy is ejected.
+    pub kind: ExitKind,
+    /// `exit_code`.
+    pub code: i64,
+    /// `at_ns`.
+    pub at: Instant,
+    /// `at_jiffies`.
+    pub at_jiffies: u64,
 }
 
 /// One call of an op with its arguments.
@@ -188,6 +210,21 @@ pub enum OpCall {
     },
     CpuOffline {
         cpu: CpuId,
+    },
+    /// Of the root cgroup: there is no other one.
+    CgroupInit,
+    CgroupExit,
+    Dump {
+        context: DumpContext,
+    },
+    DumpCpu {
+        context: DumpContext,
+        cpu: CpuId,
+        idle: bool,
+    },
+    DumpTask {
+        context: DumpContext,
+        task: TaskId,
     },
     Init,
     Exit {

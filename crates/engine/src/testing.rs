@@ -136,7 +136,7 @@ pub(crate) type Log = Rc<RefCell<Vec<(u64, u32, OpCall)>>>;
 
 /// A policy whose ops are an `async` function. It notes every op that is called.
 pub(crate) struct Stub {
-    info: OpsInfo,
+    pub info: OpsInfo,
     handler: Handler,
     shared: Rc<Shared>,
     pub log: Log,
@@ -159,6 +159,8 @@ impl Stub {
                 flags: 0,
                 timeout_ms: 0,
                 dispatch_max_batch: 0,
+                hotplug_seq: 0,
+                sub_schedulers: false,
                 present,
             },
             handler: Box::new(move |asker, op| Box::pin(handler(asker, op))),

@@ -1,5 +1,7 @@
 //! Which kernel's sched_ext is simulated, and what the older one does otherwise. All differences are here.
 
+use crate::consts::ops;
+
 /// A kernel version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum KernelVersion {
@@ -34,6 +36,23 @@ impl KernelVersion {
     /// `SCX_ENQ_IMMED`, `SCX_OPS_ALWAYS_ENQ_IMMED` and deferred `scx_bpf_dsq_reenq()`.
     pub(crate) const fn has_immed(self) -> bool {
         matches!(self, KernelVersion::V7_2)
+    }
+
+    /// `SCX_OPS_ALL_FLAGS`.
+    pub(crate) const fn ops_flags(self) -> u64 {
+        /// `SCX_OPS_HAS_CGROUP_WEIGHT`, which means nothing any more.
+        const HAS_CGROUP_WEIGHT: u64 = 1 << 16;
+        let both = ops::KEEP_BUILTIN_IDLE
+            | ops::ENQ_LAST
+            | ops::ENQ_EXITING
+            | ops::SWITCH_PARTIAL
+            | ops::ENQ_MIGRATION_DISABLED
+            | ops::ALLOW_QUEUED_WAKEUP
+            | ops::BUILTIN_IDLE_PER_NODE;
+        match self {
+            KernelVersion::V6_18 => both | HAS_CGROUP_WEIGHT,
+            KernelVersion::V7_2 => both | ops::ALWAYS_ENQ_IMMED | ops::TID_TO_TASK,
+        }
     }
 
     /// `rq->next_class`: an insertion into a local DSQ marks the CPU when the class it is about to

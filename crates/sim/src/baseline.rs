@@ -13,6 +13,8 @@ impl NoPolicy {
             flags: 0,
             timeout_ms: 0,
             dispatch_max_batch: 0,
+            hotplug_seq: 0,
+            sub_schedulers: false,
             present: OpSet::default(),
         })
     }

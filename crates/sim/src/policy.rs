@@ -236,6 +236,21 @@ impl Loaded {
         matches!(self, Loaded::Baseline)
     }
 
+    /// What its user should know of it.
+    pub(crate) fn note(&self) -> Option<String> {
+        let Loaded::Native(policy) = self else {
+            return None;
+        };
+        let never = policy.never_called();
+        (!never.is_empty()).then(|| {
+            format!(
+                "{}: ops.{} is never called in a simulation: it has one cgroup, and no core scheduling",
+                policy.object().name(),
+                never.join(", ops.")
+            )
+        })
+    }
+
     /// The watchdog's time-out in ms; 0 for the kernel's default.
     pub(crate) fn timeout_ms(&self) -> u32 {
         match self {

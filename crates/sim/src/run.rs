@@ -100,7 +100,10 @@ pub fn nr_cpus(spec: &SimSpec) -> Result<usize, SimError> {
 /// # Errors
 /// As [`run`].
 pub fn check(spec: &SimSpec) -> Result<Vec<String>, SimError> {
-    Ok(prepare(spec)?.workload.notes)
+    let prepared = prepare(spec)?;
+    let mut notes = prepared.workload.notes;
+    notes.extend(prepared.policy.note());
+    Ok(notes)
 }
 
 /// Runs it. `listener` hears every event.

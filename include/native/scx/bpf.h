@@ -80,6 +80,13 @@ LAB_INLINE bool lab_core_exists(const char *name)
 	return lab_host->ksym_exists(lab_host, name);
 }
 
+/* What came after the simulated kernel ends the run where it is called. */
+LAB_INLINE void lab_require(const char *name)
+{
+	if (!lab_core_exists(name))
+		lab_host->missing(lab_host, name);
+}
+
 #define LAB_READ_1(s, a)		((s)->a)
 #define LAB_READ_2(s, a, b)		((s)->a->b)
 #define LAB_READ_3(s, a, b, c)		((s)->a->b->c)

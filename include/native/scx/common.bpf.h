@@ -194,8 +194,9 @@ LAB_INLINE u64 get_prandom_u64(void)
 	scx_bpf_pick_any_cpu_node(allowed, node, flags)
 #define __COMPAT_scx_bpf_cpu_curr(cpu)		scx_bpf_cpu_curr(cpu)
 #define __COMPAT_HAS_scx_bpf_select_cpu_and	1
-#define __COMPAT_scx_bpf_reenqueue_local_from_anywhere() lab_core_exists("scx_bpf_dsq_peek")
-#define __COMPAT_has_generic_reenq()		lab_core_exists("scx_bpf_dsq_reenq")
+#define __COMPAT_scx_bpf_reenqueue_local_from_anywhere() \
+	lab_core_exists("scx_bpf_reenqueue_local___v2___compat")
+#define __COMPAT_has_generic_reenq()		lab_core_exists("scx_bpf_dsq_reenq___compat")
 
 LAB_INLINE struct task_struct *__COMPAT_scx_bpf_dsq_peek(u64 dsq_id)
 {

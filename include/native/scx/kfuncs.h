@@ -35,6 +35,7 @@ LAB_INLINE bool scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 
 LAB_INLINE bool __scx_bpf_dsq_insert_vtime(struct task_struct *p,
 					   struct scx_bpf_dsq_insert_vtime_args *args)
 {
+	lab_require("__scx_bpf_dsq_insert_vtime");
 	return scx_bpf_dsq_insert_vtime(p, args->dsq_id, args->slice, args->vtime,
 					args->enq_flags);
 }
@@ -76,6 +77,7 @@ LAB_INLINE void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it)
 LAB_INLINE s32 __scx_bpf_select_cpu_and(struct task_struct *p, const struct cpumask *allowed,
 					struct scx_bpf_select_cpu_and_args *args)
 {
+	lab_require("__scx_bpf_select_cpu_and");
 	return scx_bpf_select_cpu_and(p, args->prev_cpu, args->wake_flags, allowed, args->flags);
 }
 

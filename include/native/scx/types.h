@@ -155,6 +155,8 @@ struct scx_cgroup_init_args {
 	u64 bw_burst_us;
 };
 
+_Static_assert(sizeof(struct scx_cgroup_init_args) == 32, "mirrored in layout.rs");
+
 struct scx_dump_ctx {
 	u32 kind;
 	s64 exit_code;
@@ -162,6 +164,8 @@ struct scx_dump_ctx {
 	u64 at_ns;
 	u64 at_jiffies;
 };
+
+_Static_assert(sizeof(struct scx_dump_ctx) == 40, "mirrored in layout.rs");
 
 struct scx_sub_attach_args;
 struct scx_sub_detach_args;

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use schedlab_engine::KernelVersion;
 use schedlab_engine::policy::IterId;
 
 use crate::host::Context;
@@ -60,6 +61,7 @@ pub extern "C" fn nr_queued(context: Context, dsq: u64) -> i32 {
 
 /// `scx_bpf_dsq_peek()`.
 pub extern "C" fn peek(context: Context, dsq: u64) -> *mut Task {
+    context.require("scx_bpf_dsq_peek");
     context.charge_kfunc();
     let task = context.ask(|kernel| kernel.dsq_peek(dsq));
     context.pointer(task)
@@ -150,8 +152,14 @@ pub extern "C" fn dispatch_cancel(context: Context) {
     context.ask(|kernel| kernel.dispatch_cancel());
 }
 
-/// `scx_bpf_reenqueue_local()` and `scx_bpf_dsq_reenq()`.
+/// `scx_bpf_reenqueue_local()` and `scx_bpf_dsq_reenq()`. To a kernel that has the first alone the kernel tree's
+/// header reduces the second, where it can (tools/sched_ext/include/scx/compat.bpf.h).
 pub extern "C" fn reenqueue(context: Context, dsq: u64, flags: u64) -> u32 {
+    const SCX_DSQ_LOCAL: u64 = 1 << 63 | 2;
     context.charge_kfunc();
+    let is_old = context.with(|host| host.version < KernelVersion::V7_2);
+    if is_old && (dsq, flags) != (SCX_DSQ_LOCAL, 0) {
+        context.lacks("scx_bpf_dsq_reenq");
+    }
     context.ask(|kernel| kernel.reenqueue(dsq, flags)) as u32
 }

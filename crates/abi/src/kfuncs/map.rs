@@ -6,6 +6,7 @@ use std::ffi::c_long;
 use schedlab_trace::TaskId;
 
 use crate::host::Context;
+use crate::kfuncs::time;
 use crate::layout::Task;
 use crate::maps::{EINVAL, ENOENT, Map};
 use crate::primitives;
@@ -82,24 +83,34 @@ pub extern "C" fn update(
 ) -> c_long {
     context.charge_kfunc();
     primitives::sync(context);
-    with(context, map, |map, cpu| {
+    let written = with(context, map, |map, cpu| {
         let size = map.value_size();
-        match map.slot_for_update(key(map, at), cpu, flags) {
-            Ok(slot) => {
-                // SAFETY: both are that large.
-                unsafe { std::ptr::copy(value, slot, size) };
-                0
-            }
-            Err(error) => error,
+        let slot = map.slot_for_update(key(map, at), cpu, flags)?;
+        // SAFETY: both are that large.
+        unsafe { std::ptr::copy(value, slot, size) };
+        Ok((slot, size))
+    });
+    match written {
+        Ok((slot, size)) => {
+            time::forget(context, slot, size);
+            0
         }
-    })
+        Err(error) => error,
+    }
 }
 
 /// `bpf_map_delete_elem()`.
 pub extern "C" fn delete(context: Context, map: *const u64, at: *const u8) -> c_long {
     context.charge_kfunc();
     primitives::sync(context);
-    with(context, map, |map, _| map.delete(key(map, at)))
+    let (value, size, result) = with(context, map, |map, cpu| {
+        let value = map.lookup(key(map, at), cpu);
+        (value, map.value_size(), map.delete(key(map, at)))
+    });
+    if result == 0 {
+        time::forget(context, value, size);
+    }
+    result
 }
 
 /// `bpf_map_push_elem()`.

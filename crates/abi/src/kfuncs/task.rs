@@ -57,6 +57,7 @@ pub extern "C" fn from_pid(context: Context, pid: i32) -> *mut Task {
 
 /// `scx_bpf_tid_to_task()`.
 pub extern "C" fn from_tid(context: Context, tid: u64) -> *mut Task {
+    context.require("scx_bpf_tid_to_task");
     context.charge_kfunc();
     crate::primitives::sync(context);
     const SCX_OPS_TID_TO_TASK: u64 = 1 << 8;

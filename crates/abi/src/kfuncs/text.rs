@@ -207,7 +207,7 @@ pub extern "C" fn error(context: Context, fmt: *const c_char, args: *const u64, 
     context.ask(|kernel| kernel.error(message));
 }
 
-/// `bpf_printk()` and, with `dump`, `scx_bpf_dump()`: a line in the run's log.
+/// `bpf_printk()`: a line in the run's log. With `dump`, `scx_bpf_dump()`.
 pub extern "C" fn print(
     context: Context,
     fmt: *const c_char,
@@ -215,12 +215,17 @@ pub extern "C" fn print(
     bytes: u32,
     dump: bool,
 ) -> c_long {
-    let _ = dump;
     context.charge_kfunc();
     let text = formatted(context, fmt, args, bytes);
-    let length = text.len();
-    context.with(|host| host.print(text.trim_end_matches('\n').to_owned()));
-    length as c_long
+    if !dump {
+        context.with(|host| host.print(text.trim_end_matches('\n').to_owned()));
+    } else if !context.with(|host| host.dump(&text)) {
+        context.ask(|kernel| {
+            kernel
+                .error("scx_bpf_dump() must only be called from ops.dump() and friends".to_owned())
+        });
+    }
+    text.len() as c_long
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Time, chance and timers (kernel/bpf/helpers.c).
 
+use std::collections::BTreeMap;
 use std::ffi::{c_long, c_void};
 
 use rand_core::RngCore as _;
@@ -10,6 +11,7 @@ use crate::layout::Timer;
 use crate::maps::EINVAL;
 
 const EBUSY: c_long = -16;
+const EDEADLK: c_long = -35;
 /// `BPF_F_TIMER_ABS`, `BPF_F_TIMER_CPU_PIN`.
 const START_FLAGS: u64 = 3;
 
@@ -18,13 +20,38 @@ struct Armed {
     map: *const u64,
     key: Vec<u8>,
     value: *mut u8,
+    /// Null until it is set, and again when the timer is cancelled.
     callback: *const c_void,
 }
 
-/// The timers of a run, by [`TimerId`].
+/// The timers of a run.
 #[derive(Default)]
 pub struct Timers {
+    /// By [`TimerId`]. Those that are gone stay: a callback may be running with their key.
     list: Vec<Armed>,
+    /// Where those lie that are there.
+    places: BTreeMap<usize, TimerId>,
+}
+
+impl Timers {
+    fn at(&self, timer: *mut Timer) -> Option<TimerId> {
+        self.places.get(&(timer as usize)).copied()
+    }
+
+    fn armed(&mut self, timer: TimerId) -> &mut Armed {
+        &mut self.list[timer.0 as usize]
+    }
+
+    /// Forgets the timers of a value.
+    fn take(&mut self, value: *mut u8, bytes: usize) -> Vec<TimerId> {
+        let start = value as usize;
+        let within = self.places.extract_if(start..start + bytes, |_, _| true);
+        let gone: Vec<TimerId> = within.map(|(_, timer)| timer).collect();
+        for &timer in &gone {
+            self.armed(timer).callback = std::ptr::null();
+        }
+        gone
+    }
 }
 
 /// `scx_bpf_now()` and `bpf_ktime_get_ns()`.
@@ -42,13 +69,6 @@ pub extern "C" fn random(context: Context) -> u32 {
     context.env(|env| env.random.borrow_mut().next_u32())
 }
 
-/// A timer's number is kept in its first word, one higher.
-fn id(timer: *mut Timer) -> Option<TimerId> {
-    // SAFETY: a timer lies in a map's value; a wild pointer faults, and that is caught.
-    let number = unsafe { (*timer).opaque[0] };
-    number.checked_sub(1).map(|number| TimerId(number as u32))
-}
-
 /// `bpf_timer_init()`.
 pub extern "C" fn timer_init(
     context: Context,
@@ -61,7 +81,7 @@ pub extern "C" fn timer_init(
     if flags > 1 && flags != 7 {
         return EINVAL;
     }
-    if id(timer).is_some() {
+    if context.with(|host| host.timers.at(timer).is_some()) {
         return EBUSY;
     }
     let around = context.with(|host| {
@@ -71,17 +91,17 @@ pub extern "C" fn timer_init(
     let Some((key, value)) = around else {
         context.fault("bpf_timer_init() was called for a timer outside of maps".to_owned());
     };
-    let number = context.with(|host| {
-        host.timers.list.push(Armed {
+    context.with(|host| {
+        let timers = &mut host.timers;
+        let id = TimerId(timers.list.len() as u32);
+        timers.places.insert(timer as usize, id);
+        timers.list.push(Armed {
             map,
             key,
             value,
             callback: std::ptr::null(),
         });
-        host.timers.list.len()
     });
-    // SAFETY: as in `id`.
-    unsafe { (*timer).opaque[0] = number as u64 };
     0
 }
 
@@ -92,11 +112,13 @@ pub extern "C" fn timer_set_callback(
     callback: *const c_void,
 ) -> c_long {
     context.charge_kfunc();
-    let Some(TimerId(index)) = id(timer) else {
-        return EINVAL;
-    };
-    context.with(|host| host.timers.list[index as usize].callback = callback);
-    0
+    context.with(|host| match host.timers.at(timer) {
+        Some(timer) => {
+            host.timers.armed(timer).callback = callback;
+            0
+        }
+        None => EINVAL,
+    })
 }
 
 /// `bpf_timer_start()`.
@@ -107,44 +129,64 @@ pub extern "C" fn timer_start(
     flags: u64,
 ) -> c_long {
     context.charge_kfunc();
-    let Some(timer) = id(timer) else {
-        return EINVAL;
-    };
-    let ready = context.with(|host| !host.timers.list[timer.0 as usize].callback.is_null());
-    if !ready || flags & !START_FLAGS != 0 {
-        return EINVAL;
+    let ready = context.with(|host| {
+        let timer = host.timers.at(timer)?;
+        let is_set = !host.timers.armed(timer).callback.is_null();
+        is_set.then_some(timer)
+    });
+    match ready {
+        Some(timer) if flags & !START_FLAGS == 0 => {
+            context.ask(|kernel| kernel.timer_start(timer, nsecs, flags))
+        }
+        _ => EINVAL,
     }
-    context.ask(|kernel| kernel.timer_start(timer, nsecs, flags))
 }
 
-/// `bpf_timer_cancel()`.
+/// `bpf_timer_cancel()`: it has no callback then.
 pub extern "C" fn timer_cancel(context: Context, timer: *mut Timer) -> c_long {
     context.charge_kfunc();
-    let Some(timer) = id(timer) else {
-        return EINVAL;
-    };
-    context.ask(|kernel| kernel.timer_cancel(timer))
+    let cancelled = context.with(|host| {
+        let timer = host.timers.at(timer).ok_or(EINVAL)?;
+        if host.current().timer == Some(timer) {
+            return Err(EDEADLK);
+        }
+        host.timers.armed(timer).callback = std::ptr::null();
+        Ok(timer)
+    });
+    match cancelled {
+        Ok(timer) => context.ask(|kernel| kernel.timer_cancel(timer)),
+        Err(error) => error,
+    }
+}
+
+/// `bpf_timer_cancel_and_free()` of the timers in a value that is deleted or overwritten.
+pub fn forget(context: Context, value: *mut u8, bytes: usize) {
+    for timer in context.with(|host| host.timers.take(value, bytes)) {
+        context.ask(|kernel| kernel.timer_cancel(timer));
+    }
 }
 
 /// Calls a timer's function with its map, key and value.
 pub fn callback(context: Context, timer: TimerId) -> i64 {
     let armed = context.with(|host| {
         let armed = host.timers.list.get(timer.0 as usize)?;
-        (!armed.callback.is_null()).then_some((
-            armed.map,
-            armed.key.as_ptr(),
-            armed.value,
-            armed.callback,
-        ))
+        if armed.callback.is_null() {
+            return None;
+        }
+        let call = (armed.map, armed.key.as_ptr(), armed.value, armed.callback);
+        host.current().timer = Some(timer);
+        Some(call)
     });
     let Some((map, key, value, callback)) = armed else {
         return 0;
     };
     // SAFETY: bpf_timer_set_callback() takes a function of this type; its arguments live as long as
     // the map. The key is only read.
-    unsafe {
+    let result = unsafe {
         let callback: extern "C" fn(*const u64, *const u8, *mut u8) -> i32 =
             std::mem::transmute(callback);
-        callback(map, key, value).into()
-    }
+        callback(map, key, value)
+    };
+    context.with(|host| host.current().timer = None);
+    result.into()
 }

@@ -76,9 +76,18 @@ impl Bench {
     }
 
     pub fn on(object: &Arc<Object>, options: &str, machine: Machine) -> Bench {
+        Bench::in_kernel(object, options, machine, KernelVersion::V7_2)
+    }
+
+    pub fn in_kernel(
+        object: &Arc<Object>,
+        options: &str,
+        machine: Machine,
+        version: KernelVersion,
+    ) -> Bench {
         let settings = object.settings(&Scheduler::parse_options(options)).unwrap();
         Bench {
-            policy: NativePolicy::load(object, &settings, &machine, KernelVersion::V7_2).unwrap(),
+            policy: NativePolicy::load(object, &settings, &machine, version).unwrap(),
             cache: RefCell::new(CacheModel::new(&machine)),
             machine,
             probes: RefCell::default(),

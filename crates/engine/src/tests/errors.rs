@@ -1,7 +1,7 @@
 //! What a misbehaving policy gets: the kernel's exit kind and the kernel's text.
 
 use crate::consts::{dsq_id, enq, kick, ops};
-use crate::policy::{OpCall, OpKind, Reply, Request};
+use crate::policy::{OpCall, OpKind, OpsInfo, Reply, Request};
 use crate::testing::*;
 use crate::{ExitKind, KernelVersion, run};
 
@@ -300,6 +300,28 @@ fn kfuncs_where_the_verifier_refuses_them() {
 }
 
 #[test]
+fn the_older_kernel_reenqueues_only_where_a_cpu_is_lost() {
+    let exit = |version| {
+        let policy = Stub::new(&[OpKind::Dispatch], |a, op| async move {
+            if let OpCall::Dispatch { .. } = op {
+                let dsq = dsq_id::LOCAL;
+                a.ask(Request::Reenqueue { dsq, flags: 0 }).await;
+            }
+            0
+        });
+        let mut scenario = scenario(1, vec![hog("p", 5)]);
+        scenario.version = version;
+        run(scenario, policy, ()).exit
+    };
+    assert_eq!(exit(KernelVersion::V7_2).kind, ExitKind::Done);
+    let older = exit(KernelVersion::V6_18);
+    assert_eq!(
+        older.message,
+        "ops.dispatch called scx_bpf_reenqueue_local(), which the kernel's verifier refuses there"
+    );
+}
+
+#[test]
 fn locks_that_are_not_given_back() {
     let lock = crate::policy::PolicyLock(0);
     let take = Request::Lock {
@@ -365,6 +387,74 @@ fn switched_off_idle_tracking() {
         ExitKind::Error,
         "built-in idle tracking is disabled",
     );
+}
+
+#[test]
+fn what_the_kernel_refuses_of_an_ops_table() {
+    let exit = |version, change: &dyn Fn(&mut OpsInfo)| {
+        let mut policy = Stub::minimal();
+        change(&mut policy.info);
+        let mut scenario = scenario(1, vec![hog("p", 5)]);
+        scenario.version = version;
+        let end = run(scenario, policy, ());
+        (end.exit.kind, end.exit.code, end.exit.message)
+    };
+    let refused = |change: &dyn Fn(&mut OpsInfo), message: &str| {
+        let expected = (ExitKind::Error, 0, message.to_owned());
+        assert_eq!(exit(KernelVersion::V7_2, change), expected);
+    };
+    let large = "dispatch_max_batch 2147483648 is more than the kernel allows (2147483647)";
+    refused(&|info| info.dispatch_max_batch = 1 << 31, large);
+    let unknown = "flags 0x10000000000 are unknown to Linux 7.2";
+    refused(&|info| info.flags = 1 << 40 | ops::ENQ_EXITING, unknown);
+    let none = "it has no name, and the kernel demands one";
+    refused(&|info| info.name.clear(), none);
+    let other = "the name `a b` has other characters than letters, digits, `_` and `.`";
+    refused(&|info| info.name = "a b".to_owned(), other);
+    let sub = "sub_attach/sub_detach requires cid-form struct_ops";
+    refused(&|info| info.sub_schedulers = true, sub);
+
+    // What is new, and what is not any more.
+    for (version, flags, is_known) in [
+        (KernelVersion::V7_2, ops::TID_TO_TASK, true),
+        (KernelVersion::V6_18, ops::TID_TO_TASK, false),
+        (KernelVersion::V7_2, 1 << 16, false),
+        (KernelVersion::V6_18, 1 << 16, true),
+    ] {
+        let (kind, ..) = exit(version, &|info| info.flags = flags);
+        assert_eq!(kind == ExitKind::Done, is_known, "{version:?} {flags:#x}");
+    }
+    let (kind, code, message) = exit(KernelVersion::V7_2, &|info| info.hotplug_seq = 77);
+    assert_eq!((kind, code), (ExitKind::UnregKern, 1 << 48 | 1 << 32));
+    assert_eq!(message, "expected hotplug seq 77 did not match actual 0");
+}
+
+/// The first reason for an exit counts, and that the workload ended is one.
+#[test]
+fn errors_while_it_is_unloaded_change_nothing() {
+    for late in [OpKind::Disable, OpKind::ExitTask, OpKind::Exit] {
+        let policy = Stub::new(&[late, OpKind::Exit], move |a, op| async move {
+            if op.kind() == late {
+                let message = "late".to_owned();
+                a.ask(Request::Error { message }).await;
+            }
+            0
+        });
+        let mut scenario = scenario(1, vec![hog("p", 5), hog("q", 5)]);
+        scenario.workload.duration = Some(schedlab_trace::Duration::from_ms(3));
+        let end = run(scenario, policy, ());
+        assert_eq!(end.exit.kind, ExitKind::Done, "{late:?}: {:?}", end.exit);
+        let log = end.policy.log.borrow();
+        let last = &log.last().unwrap().2;
+        let unregistered = matches!(
+            last,
+            OpCall::Exit {
+                kind: ExitKind::Unreg,
+                ..
+            }
+        );
+        assert!(unregistered, "{late:?}: {last:?}");
+    }
 }
 
 #[test]

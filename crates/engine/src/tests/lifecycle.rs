@@ -212,3 +212,50 @@ fn timers_expire_after_a_while_or_at_a_time() {
     assert_eq!(expires(5_000_000, 1), 50);
     assert_eq!(expires(1_000_000, 1), 30);
 }
+
+/// The root cgroup comes before its tasks and goes before them; who breaks a rule is asked for a dump first.
+#[test]
+fn the_cgroup_and_the_dump() {
+    let ops = [
+        CgroupInit, InitTask, Running, Dump, DumpCpu, DumpTask, CgroupExit, ExitTask, Exit,
+    ];
+    let policy = Stub::new(&ops, |a, op| async move {
+        if let OpCall::Running { .. } = op {
+            let message = "enough".to_owned();
+            a.ask(Request::Error { message }).await;
+        }
+        0
+    });
+    let end = run(scenario(2, vec![hog("p", 5)]), policy, ());
+    let log = end.policy.log.borrow();
+    let kinds: Vec<OpKind> = log.iter().map(|(.., op)| op.kind()).collect();
+    let expected: &[OpKind] = &[
+        CgroupInit, InitTask, Running, Dump, DumpCpu, DumpTask, DumpCpu, CgroupExit, ExitTask, Exit,
+    ];
+    assert_eq!(kinds, expected);
+    let idle: Vec<bool> = log
+        .iter()
+        .filter_map(|(.., op)| match op {
+            OpCall::DumpCpu { context, idle, .. } => {
+                assert_eq!(context.kind, ExitKind::ErrorBpf);
+                Some(*idle)
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(idle, [false, true]);
+}
+
+#[test]
+fn a_cgroup_that_is_refused_ends_the_run() {
+    let ops = [CgroupInit, InitTask, Dump, CgroupExit];
+    let policy = Stub::new(&ops, |_, op| async move {
+        match op {
+            OpCall::CgroupInit => -12,
+            _ => 0,
+        }
+    });
+    let end = run(scenario(1, vec![hog("p", 5)]), policy, ());
+    assert_eq!(end.exit.message, "ops.cgroup_init() failed (-12)");
+    assert_eq!(end.policy.log.borrow().len(), 1, "nothing else is called");
+}
