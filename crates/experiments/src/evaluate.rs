@@ -25,6 +25,8 @@ pub struct Panel {
     pub heading: String,
     /// What the columns are: `CPUs` or an option.
     pub over: String,
+    /// Their unit, of an option that is a time or a number of bytes.
+    pub unit: Option<&'static str>,
     /// Whether they are best drawn in equal factors.
     pub log: bool,
     /// Whether no published row has calibrated the machine.
@@ -113,7 +115,27 @@ impl Panel {
             None => format!("{workload} on {machine}"),
         }
     }
+
+    /// What the columns are, with the unit.
+    pub fn axis(&self) -> String {
+        match self.unit {
+            Some(unit) => format!("{}, {unit}", self.over),
+            None => self.over.clone(),
+        }
+    }
+
+    /// A column, in words.
+    pub fn column(&self, value: f64) -> String {
+        if self.over == CPUS {
+            return counted(value as u64, "CPU");
+        }
+        let unit = self.unit.map_or(String::new(), |unit| format!(" {unit}"));
+        format!("{}={value}{unit}", self.over)
+    }
 }
+
+/// Columns that are numbers of CPUs.
+const CPUS: &str = "CPUs";
 
 impl Cell {
     /// The simulated value, with `!` where runs failed, as in tables of runs.
@@ -311,6 +333,15 @@ fn place(result: &RunResult, over: &str) -> Option<f64> {
     number(value)
 }
 
+/// The unit of what [`number`] makes of a value.
+fn unit(value: &str) -> Option<&'static str> {
+    match value.trim_start_matches(|c: char| !c.is_ascii_alphabetic()) {
+        "ns" | "us" | "ms" | "s" => Some("ns"),
+        "K" | "M" => Some("bytes"),
+        _ => None,
+    }
+}
+
 /// The value of an option that is a number, a time (in ns) or a number of bytes, or below 0, as a nice level.
 pub(crate) fn number(value: &str) -> Option<f64> {
     let size = value.strip_prefix('-').unwrap_or(value);
@@ -391,8 +422,12 @@ fn panel(
         data_sheet_only: !machine.as_ref().is_some_and(Machine::is_calibrated),
         rows: rows.collect(),
         columns,
+        unit: group.iter().find_map(|run| {
+            let (_, value) = run.result.params.iter().find(|(name, _)| *name == over)?;
+            unit(value)
+        }),
         over: if over == "cpus" {
-            "CPUs".to_owned()
+            CPUS.to_owned()
         } else {
             over
         },
@@ -626,6 +661,24 @@ mod tests {
             None,
         ];
         assert_eq!(numbers, expected);
+    }
+
+    #[test]
+    fn columns_are_told_with_their_units() {
+        let mut panel = evaluated(results).remove(0);
+        assert_eq!(panel.axis(), "CPUs");
+        assert_eq!(
+            (panel.column(1.0), panel.column(2.0)),
+            ("1 CPU".into(), "2 CPUs".into())
+        );
+        panel.over = "computation".into();
+        panel.unit = unit("1500us");
+        assert_eq!(panel.axis(), "computation, ns");
+        assert_eq!(panel.column(1_500.0), "computation=1500 ns");
+        assert_eq!(
+            [unit("24K"), unit("16"), unit("true")],
+            [Some("bytes"), None, None]
+        );
     }
 
     const CHAT: &str = r#"

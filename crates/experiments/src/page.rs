@@ -1,6 +1,6 @@
 //! Experiments as a page: charts with the spread over seeds, and every figure in a table.
 
-use schedlab_figures::{Axis, Chart, Mark, Page, Point, Scale, Section, Series, Table};
+use schedlab_figures::{Axis, Chart, Mark, Page, Point, Section, Series, Table};
 use schedlab_report::RunResult;
 use schedlab_report::export::number::{digits, grouped};
 use schedlab_trace::counted;
@@ -119,12 +119,20 @@ fn chart(panel: &Panel) -> Chart {
     }
     Chart {
         title: format!("{} — {}", panel.heading, panel.title()),
-        x: Axis {
-            label: panel.over.clone(),
-            scale: if panel.log { Scale::Log } else { Scale::Linear },
-        },
+        x: axis(panel),
         y: Axis::linear(&panel.heading),
         series,
+    }
+}
+
+fn axis(panel: &Panel) -> Axis {
+    let axis = match panel.log {
+        true => Axis::log(panel.axis()),
+        false => Axis::linear(panel.axis()),
+    };
+    match panel.columns.iter().all(|column| column.fract() == 0.0) {
+        true => axis.of_counts(),
+        false => axis,
     }
 }
 
@@ -195,7 +203,7 @@ fn histogram(panel: &Panel, group: &[Spectrum]) -> Chart {
         }
     });
     Chart {
-        title: format!("{}, {} {}", panel.title(), first.column, panel.over),
+        title: format!("{}, {}", panel.title(), panel.column(first.column)),
         x: Axis::linear(&first.measure),
         y: Axis::linear(match common {
             Some(1) | None => "share of each value, %".to_owned(),
@@ -237,9 +245,10 @@ fn timeline(panel: &Panel, timeline: &Timeline) -> Chart {
 fn table(panel: &Panel) -> Table {
     let cells = || panel.rows.iter().flat_map(|row| &row.cells);
     let emulated = cells().any(|cell| cell.real.is_some());
+    let over = panel.axis();
     let mut head = vec![
         "scheduler",
-        &panel.over,
+        &over,
         "published",
         "simulated",
         "lowest",

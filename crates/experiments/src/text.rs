@@ -104,7 +104,7 @@ fn block(out: &mut String, panel: &Panel, widths: Widths, columns: std::ops::Ran
     line(
         out,
         widths,
-        &format!("    {}", panel.over),
+        &format!("    {}", panel.axis()),
         &panel.columns[columns.clone()],
         |&x| Some(short(x)),
     );
@@ -212,6 +212,7 @@ mod tests {
             cpus: None,
             heading: "mean hold, µs".into(),
             over: "CPUs".into(),
+            unit: None,
             log: false,
             data_sheet_only: true,
             columns: vec![2.0, 8.0],

@@ -22,6 +22,8 @@ pub struct Axis {
     /// With the unit.
     pub label: String,
     pub scale: Scale,
+    /// It counts things: there are labels at whole numbers alone.
+    pub whole: bool,
 }
 
 impl Axis {
@@ -30,6 +32,7 @@ impl Axis {
         Axis {
             label: label.into(),
             scale: Scale::Linear,
+            whole: false,
         }
     }
 
@@ -38,6 +41,15 @@ impl Axis {
         Axis {
             label: label.into(),
             scale: Scale::Log,
+            whole: false,
+        }
+    }
+
+    /// The same axis for counts.
+    pub fn of_counts(self) -> Axis {
+        Axis {
+            whole: true,
+            ..self
         }
     }
 }
@@ -88,8 +100,9 @@ impl From<(f64, f64)> for Point {
     }
 }
 
-/// Width and height of every chart, in CSS pixels.
-const SIZE: (u32, u32) = (640, 360);
+/// Width of every chart and height without title and legend, in CSS pixels.
+const WIDTH: u32 = 640;
+const PLOT: u32 = 336;
 const FONT: &str = "sans-serif";
 const LABEL: i32 = 12;
 
@@ -110,11 +123,15 @@ impl Chart {
     pub fn svg(&self) -> String {
         let mut svg = String::new();
         {
+            let title = wrapped(&self.title, (WIDTH - 2 * TITLE_LETTER) / TITLE_LETTER);
             let rows = self.legend();
-            let size = (SIZE.0, SIZE.1 + rows.len() as u32 * LEGEND_ROW);
+            let above = title.len() as u32 * TITLE_ROW;
+            let size = (WIDTH, above + PLOT + rows.len() as u32 * LEGEND_ROW);
             let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-            let (chart, below) = area.split_vertically(SIZE.1);
+            let (head, rest) = area.split_vertically(above);
+            let (chart, below) = rest.split_vertically(PLOT);
             // The only failure of this back end is that of a file, which there is none of.
+            draw_title(&head, &title).expect("drawing into a string");
             self.draw(&chart).expect("drawing into a string");
             draw_legend(&below, &rows).expect("drawing into a string");
             area.present().expect("drawing into a string");
@@ -123,28 +140,46 @@ impl Chart {
     }
 
     /// The names below the chart, in rows; none where there is only one.
-    fn legend(&self) -> Vec<Vec<Item<'_>>> {
-        let mut rows: Vec<Vec<Item<'_>>> = Vec::new();
+    fn legend(&self) -> Vec<Vec<Item>> {
+        let mut rows: Vec<Vec<Item>> = Vec::new();
         let named: Vec<_> = self.drawable_names().collect();
         if named.len() < 2 {
             return rows;
         }
-        let mut next = SIZE.0;
+        let mut next = WIDTH;
         for (index, series) in named {
-            let width = LEGEND_MARK + series.name.chars().count() as u32 * LEGEND_LETTER;
-            if next + width > SIZE.0 || rows.is_empty() {
+            let lines = wrapped(
+                &series.name,
+                (WIDTH - LEGEND_LEFT - LEGEND_MARK) / LEGEND_LETTER,
+            );
+            let longest = lines
+                .iter()
+                .map(|line| line.chars().count())
+                .max()
+                .unwrap_or(0);
+            let width = LEGEND_MARK + longest as u32 * LEGEND_LETTER;
+            if next + width > WIDTH || rows.is_empty() {
                 rows.push(Vec::new());
                 next = LEGEND_LEFT;
             }
-            let item = Item {
-                x: next,
-                name: &series.name,
-                mark: series.mark,
-                colour: self.colour(index),
-                dashed: index >= COLOURS.len(),
-            };
-            rows.last_mut().expect("one was begun").push(item);
+            let x = next;
             next += width;
+            for (line, name) in lines.into_iter().enumerate() {
+                if line > 0 {
+                    // Whoever comes next begins below it.
+                    rows.push(Vec::new());
+                    next = WIDTH;
+                }
+                let item = Item {
+                    x,
+                    name,
+                    goes_on: line > 0,
+                    mark: series.mark,
+                    colour: self.colour(index),
+                    dashed: index >= COLOURS.len(),
+                };
+                rows.last_mut().expect("one was begun").push(item);
+            }
         }
         rows
     }
@@ -172,13 +207,12 @@ impl Chart {
         let drawable = self.drawable();
         let all = || drawable.iter().flat_map(|series| &series.points);
         if all().next().is_none() {
-            let at = (SIZE.0 as i32 / 2, SIZE.1 as i32 / 2);
+            let at = (WIDTH as i32 / 2, PLOT as i32 / 2);
             let style = (FONT, 14)
                 .into_font()
                 .color(&BLACK)
                 .pos(Pos::new(HPos::Center, VPos::Center));
-            let text = format!("{}: no values", self.title);
-            area.draw(&Text::new(text, at, style))?;
+            area.draw(&Text::new("no values", at, style))?;
             return Ok(());
         }
         let bars = drawable.iter().any(|series| series.mark == Mark::Bars);
@@ -243,19 +277,24 @@ impl Chart {
         Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
         let mut chart = ChartBuilder::on(area)
-            .caption(&self.title, (FONT, 15))
             .margin(8)
             .margin_right(20)
             .x_label_area_size(40)
             .y_label_area_size(64)
             .build_cartesian_2d(x, y)?;
         let (x_range, y_range) = (chart.x_range(), chart.y_range());
+        let x_labels = match self.x.whole {
+            // No more than there are whole numbers: their steps are whole, too.
+            true => (x_range.end.floor() - x_range.start.ceil()) as usize + 1,
+            false => usize::MAX,
+        };
+        let x_labels = x_labels.clamp(1, 10);
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
             .x_desc(&self.x.label)
             .y_desc(&self.y.label)
-            .x_labels(10)
+            .x_labels(x_labels)
             .y_labels(6)
             .x_label_formatter(&|value| short(without_rounding(*value, &x_range)))
             .y_label_formatter(&|value| short(without_rounding(*value, &y_range)))
@@ -318,9 +357,12 @@ impl Chart {
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
 /// A name of the legend.
-struct Item<'a> {
+struct Item {
     x: u32,
-    name: &'a str,
+    /// All of it, or a line of one that is longer than a row.
+    name: String,
+    /// Not its first line, which has the mark.
+    goes_on: bool,
     mark: Mark,
     colour: RGBColor,
     /// A second round through the colours.
@@ -333,9 +375,48 @@ const LEGEND_LEFT: u32 = 64;
 const LEGEND_MARK: u32 = 40;
 const LEGEND_LETTER: u32 = 7;
 
+/// Heights and widths of the title, as those of the legend.
+const TITLE_ROW: u32 = 20;
+const TITLE_LETTER: u32 = 9;
+
+/// A text in lines of at most so many letters, broken after spaces and commas where there are any.
+fn wrapped(text: &str, letters: u32) -> Vec<String> {
+    let letters = letters as usize;
+    let mut lines = Vec::new();
+    let mut rest: Vec<char> = text.chars().collect();
+    while rest.len() > letters {
+        let breaks = |letter: &char| matches!(letter, ' ' | ',');
+        let at = rest[..letters].iter().rposition(breaks);
+        let after = rest.split_off(at.map_or(letters, |at| at + 1));
+        lines.push(rest.iter().collect::<String>().trim_end().to_owned());
+        rest = after;
+    }
+    lines.push(rest.into_iter().collect());
+    lines
+}
+
+fn draw_title<'a>(
+    area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
+    lines: &[String],
+) -> Drawn<'a> {
+    area.fill(&WHITE)?;
+    for (row, line) in lines.iter().enumerate() {
+        let style = (FONT, 15)
+            .into_font()
+            .color(&BLACK)
+            .pos(Pos::new(HPos::Center, VPos::Center));
+        let at = (
+            WIDTH as i32 / 2,
+            (row as u32 * TITLE_ROW + TITLE_ROW / 2) as i32,
+        );
+        area.draw(&Text::new(line.as_str(), at, style))?;
+    }
+    Ok(())
+}
+
 fn draw_legend<'a>(
     area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
-    rows: &[Vec<Item<'_>>],
+    rows: &[Vec<Item>],
 ) -> Drawn<'a> {
     area.fill(&WHITE)?;
     for (row, items) in rows.iter().enumerate() {
@@ -348,17 +429,18 @@ fn draw_legend<'a>(
                 true => &[(0, 7), (11, 18)],
                 false => &[(0, 18)],
             };
+            let pieces = if item.goes_on { &[][..] } else { pieces };
             for &(from, to) in pieces {
                 area.draw(&PathElement::new(vec![(x + from, y), (x + to, y)], stroke))?;
             }
-            if hollow {
+            if hollow && !item.goes_on {
                 area.draw(&Circle::new((x + 9, y), 3, item.colour.stroke_width(1)))?;
             }
             let style = (FONT, LABEL)
                 .into_font()
                 .color(&BLACK)
                 .pos(Pos::new(HPos::Left, VPos::Center));
-            area.draw(&Text::new(item.name, (x + 24, y), style))?;
+            area.draw(&Text::new(item.name.as_str(), (x + 24, y), style))?;
         }
     }
     Ok(())
@@ -574,7 +656,7 @@ mod tests {
         log.x = Axis::log("tasks");
         assert_eq!(log.svg().matches("<circle").count(), 2);
         let none = chart(vec![line(&[])]).svg();
-        assert!(none.contains("Throughput: no values"));
+        assert!(none.contains("no values"));
     }
 
     #[test]
@@ -596,13 +678,13 @@ mod tests {
         let rows = chart.legend();
         let names: Vec<Vec<&str>> = rows
             .iter()
-            .map(|row| row.iter().map(|item| item.name).collect())
+            .map(|row| row.iter().map(|item| item.name.as_str()).collect())
             .collect();
         assert_eq!(names[0], ["dss", chart.series[1].name.as_str()]);
         assert_eq!(names[1], ["mq", "dss, published"]);
         assert_eq!(rows[1][1].colour, rows[0][0].colour);
         assert_ne!(rows[1][0].colour, rows[0][0].colour);
-        let height = SIZE.1 + 2 * LEGEND_ROW;
+        let height = TITLE_ROW + PLOT + 2 * LEGEND_ROW;
         assert!(chart.svg().contains(&format!("height=\"{height}\"")));
         // One name is no news.
         let alone = Chart {
@@ -610,6 +692,43 @@ mod tests {
             ..chart.clone()
         };
         assert!(alone.legend().is_empty());
+    }
+
+    /// Names may differ at their very end alone.
+    #[test]
+    fn long_names_and_titles_are_shown_whole() {
+        let name = |last: &str| format!("{}{last}", "feature=alternative,".repeat(8));
+        let named = |last: &str| Series {
+            name: name(last),
+            ..line(&[(1.0, 2.0)])
+        };
+        let mut chart = chart(vec![named("a"), named("b"), line(&[(1.0, 2.0)])]);
+        chart.title = name("title");
+        let svg = chart.svg();
+        let texts: Vec<&str> = svg.lines().map(str::trim).collect();
+        for last in ["a", "b", "title"] {
+            let end = format!("alternative,{last}");
+            assert!(texts.iter().any(|text| text.ends_with(&end)), "{svg}");
+        }
+        let rows = chart.legend();
+        let marks = rows.iter().flatten().filter(|item| !item.goes_on);
+        assert_eq!(marks.count(), 3);
+        assert_eq!(wrapped("one two", 5), ["one", "two"]);
+        assert_eq!(wrapped("abcdefg", 5), ["abcde", "fg"]);
+    }
+
+    #[test]
+    fn counts_have_labels_at_whole_numbers_alone() {
+        for last in 2..70 {
+            let mut chart = chart(vec![line(&[(1.0, 5.0), (f64::from(last), 7.0)])]);
+            chart.x = Axis::linear("CPUs").of_counts();
+            chart.y = Axis::log("y");
+            let svg = chart.svg();
+            let mut numbers = svg
+                .lines()
+                .filter_map(|text| text.trim().parse::<f64>().ok());
+            assert!(numbers.all(|number| number.fract() == 0.0), "{last}: {svg}");
+        }
     }
 
     #[test]

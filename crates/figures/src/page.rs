@@ -1,5 +1,8 @@
 //! A page: sections of text, tables and charts.
 
+use std::fmt::Write as _;
+
+use minijinja::HtmlEscape;
 use minijinja::value::Value;
 use minijinja::{Environment, context};
 use serde::Serialize;
@@ -40,6 +43,7 @@ impl Page {
     pub fn html(&self) -> String {
         let sections: Vec<Value> = self.sections.iter().map(section).collect();
         let mut environment = Environment::new();
+        environment.add_filter("code", code);
         environment
             .add_template("page.html", TEMPLATE)
             .expect("the template is right: a test renders it");
@@ -48,6 +52,22 @@ impl Page {
             .render(context! { title => self.title.as_str(), lead => self.lead.clone(), sections => sections })
             .expect("the template knows its variables: a test renders it")
     }
+}
+
+/// Text with what stands between backticks as code.
+fn code(text: &str) -> Value {
+    let mut html = String::new();
+    let parts: Vec<&str> = text.split('`').collect();
+    for (index, part) in parts.iter().enumerate() {
+        let escaped = HtmlEscape(part);
+        let _ = match index {
+            index if index % 2 == 0 => write!(html, "{escaped}"),
+            // The last one has no end.
+            index if index + 1 == parts.len() => write!(html, "`{escaped}"),
+            _ => write!(html, "<code>{escaped}</code>"),
+        };
+    }
+    Value::from_safe_string(html)
 }
 
 fn section(section: &Section) -> Value {
@@ -106,6 +126,14 @@ fn is_number(cell: &str) -> bool {
 mod tests {
     use super::*;
     use crate::{Axis, Mark, Series};
+
+    #[test]
+    fn code_is_set_apart() {
+        let html = |text| code(text).to_string();
+        assert_eq!(html("a `b<c` d"), "a <code>b&lt;c</code> d");
+        assert_eq!(html("a `b` and `c"), "a <code>b</code> and `c");
+        assert_eq!(html("a & b"), "a &amp; b");
+    }
 
     #[test]
     fn a_page_holds_what_it_was_given() {

@@ -222,7 +222,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "cpu.spin_pct",
         "%",
-        "CPU time spent spinning on locks of the scheduler",
+        "CPU time spent spinning: on locks of the scheduler, and in wakeups for a task that is still leaving its CPU",
     ),
     entry(
         "sched.share_of_kernel_pct",

@@ -18,7 +18,7 @@ pub enum CpuMode {
     Kernel,
     /// The scheduler: schedule(), wakeups, ticks, context switches.
     Sched,
-    /// Spinning on a lock of the scheduler.
+    /// Spinning: on a lock of the scheduler, or for a task to be woken that is still leaving its CPU.
     Spin,
 }
 
