@@ -5,6 +5,7 @@
 //! not know: it meets one through the trait [`policy::Policy`].
 #![forbid(unsafe_code)]
 
+mod ahead;
 pub mod consts;
 mod cost;
 mod cpu;

@@ -39,7 +39,7 @@ const NONE: LineCopy = LineCopy {
 
 /// A set. The copy used last is here, where most looks end; the others lie apart.
 #[derive(Clone, Copy, Debug)]
-struct Set {
+pub(super) struct Set {
     first: LineCopy,
     others: Block,
 }
@@ -226,6 +226,11 @@ impl Sets {
         let number = line & shape.mask;
         let came = self.came(number);
         self.sets[place(number)].first = LineCopy::new(line, version, came);
+    }
+
+    /// The set of `line`, if a line has ever come into this cache.
+    pub fn set_of(&self, shape: &Shape, line: u32) -> Option<&Set> {
+        self.sets.get(place(line & shape.mask))
     }
 
     /// Whether there is a copy of `line` of this version.
