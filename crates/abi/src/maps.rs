@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use schedlab_fiber::ahead;
+
 use crate::arena::Arena;
 use crate::object::{MAP_VALUES, MapDef};
 
@@ -197,6 +199,16 @@ impl Maps {
             });
         }
         Ok(Maps { list, arena })
+    }
+
+    /// Brings the task's values in task storage near.
+    pub fn expect(&self, task: usize) {
+        for map in &self.list {
+            // SAFETY: a value is a slot of the map's slab, of whole words.
+            if let Some(value) = unsafe { map.storage(task).cast::<u64>().as_ref() } {
+                ahead::fetch(value);
+            }
+        }
     }
 
     /// The offset of an address in the arena.

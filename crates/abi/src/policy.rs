@@ -145,6 +145,13 @@ impl Policy for NativePolicy {
         *flags = *flags & !SCX_TASK_QUEUED | u32::from(queued);
     }
 
+    #[inline]
+    fn expect(&self, task: TaskId) {
+        let host = self.runner.host();
+        host.tasks.expect(task);
+        host.maps.expect(task.index());
+    }
+
     fn disallowed(&self, task: TaskId) -> bool {
         let task = self.runner.host().tasks.pointer(task);
         // SAFETY: as in `slice`.

@@ -4,6 +4,7 @@ use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 
 use schedlab_engine::policy::TaskView;
+use schedlab_fiber::ahead;
 use schedlab_trace::{CpuId, CpuSet, TaskId};
 use schedlab_workload::SchedClass;
 
@@ -120,6 +121,14 @@ impl Tasks {
     #[inline]
     pub fn pointer(&self, task: TaskId) -> *mut Task {
         self.all[task.index()].get()
+    }
+
+    /// Brings the shadow of `task` near, if there is one.
+    #[inline]
+    pub fn expect(&self, task: TaskId) {
+        if let Some(shadow) = self.all.get(task.index()) {
+            ahead::fetch(&**shadow);
+        }
     }
 
     /// The idle task of a CPU.

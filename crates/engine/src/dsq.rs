@@ -167,6 +167,11 @@ impl Dsqs {
         }
     }
 
+    /// What is kept of a task, for who can have it brought near ahead of time.
+    pub fn kept_of(&self, task: TaskId) -> &impl Sized {
+        &self.nodes[task.index()]
+    }
+
     #[inline]
     pub fn get(&self, dsq: u32) -> &Dsq {
         &self.queues[dsq as usize]

@@ -359,6 +359,18 @@ impl EventQueue {
         self.timers.set(timer.slot(), Head::new(time, cpu.0));
     }
 
+    /// A timer that expires soon, and where: after the next one as many others as `later` says.
+    pub fn soon(&self, later: usize) -> Option<(CpuId, Timer)> {
+        let timers = &self.timers;
+        let Entry { head, slot } = timers.near.get(timers.taken + later)?;
+        Some((CpuId(head.cpu()), Timer::of_slot(*slot)))
+    }
+
+    /// What is kept of a timer, for who can have it brought near ahead of time.
+    pub fn kept_of(&self, timer: Timer) -> Option<&impl Sized> {
+        self.timers.due.get(timer.slot() as usize)
+    }
+
     /// When `timer` expires, if it is set.
     pub fn timer_due(&self, timer: Timer) -> Option<u64> {
         self.timers.due(timer.slot()).map(Head::time)
@@ -553,6 +565,20 @@ mod tests {
                 Event::Cpu(cpu(2), CpuEvent::Main),
             ]
         );
+    }
+
+    #[test]
+    fn what_expires_soon_is_told_in_order() {
+        let mut queue = EventQueue::new(2);
+        let timer = |task| Timer::Task(TaskId(task));
+        for (task, time) in [(0, 30), (1, 10), (2, 20)] {
+            queue.set_timer(timer(task), cpu(task % 2), time);
+        }
+        assert_eq!(queue.soon(0), Some((cpu(1), timer(1))));
+        assert_eq!(queue.pop(), Some((10, Event::Timer(cpu(1), timer(1)))));
+        let soon: Vec<_> = (0..3).map(|later| queue.soon(later)).collect();
+        let expected = [Some((cpu(0), timer(2))), Some((cpu(0), timer(0))), None];
+        assert_eq!(soon, expected);
     }
 
     #[test]

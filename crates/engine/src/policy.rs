@@ -382,6 +382,11 @@ pub trait Policy {
         let _ = (task, queued);
     }
 
+    /// Something is asked of the task soon: what is kept of it may be brought near.
+    fn expect(&self, task: TaskId) {
+        let _ = task;
+    }
+
     /// `p->scx.disallow`, looked at after `init_task`.
     fn disallowed(&self, task: TaskId) -> bool;
 }

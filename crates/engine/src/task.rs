@@ -332,6 +332,12 @@ impl TaskTable {
         self.chunks[chunk].get()?.get(offset)?.get()
     }
 
+    /// Where the task of this id is or will be, for who can have it brought near ahead of time.
+    pub fn place_of(&self, id: TaskId) -> Option<&impl Sized> {
+        let (chunk, offset) = Self::place(id.0);
+        self.chunks[chunk].get()?.get(offset)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Task> {
         (0..self.len.get()).filter_map(|id| self.get(TaskId(id)))
     }

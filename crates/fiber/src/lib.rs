@@ -1,10 +1,12 @@
-//! Fibers: stacks of their own for virtual CPUs, on one thread, and what strikes code that runs there.
+//! Fibers: stacks of their own for virtual CPUs, on one thread, what strikes code that runs there, and requests to the
+//! host's caches.
 //!
 //! A fiber runs until it [suspends](Switch::suspend) itself; who resumes it goes on then. So code can
 //! wait in the middle of a call, through C frames too, at the price of one switch of stacks.
 //! All of this crate's `unsafe` is behind a safe interface: a fiber suspends nobody but itself, and
 //! fibers are resumed from outside only.
 
+pub mod ahead;
 pub mod trap;
 
 use std::cell::Cell;

@@ -1,5 +1,7 @@
 //! Measures from a run's events while it is under way. No event is kept.
 
+use std::any::Any;
+
 use schedlab_trace::{
     CpuId, CpuMode, CpuSet, Event, Instant, LockClass, LockId, LockPath, MigrationReach, PrevState,
     Recorder, TaskId, TaskMeta,
@@ -474,6 +476,10 @@ impl MetricsRecorder {
 }
 
 impl Recorder for MetricsRecorder {
+    fn kept_of(&self, task: TaskId) -> Option<&dyn Any> {
+        self.tasks.get(task.index()).map(|task| task as &dyn Any)
+    }
+
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         // What changes a task has just told what it does: the last event is of now.
         let now = self.heard;

@@ -4,6 +4,8 @@
 //! simulator emits all of them; the real kernel those its tracepoints show
 //! (`docs/measures.md` says which).
 
+use std::any::Any;
+
 use crate::{CpuId, CpuSet, Duration, Instant, LockId, TaskId};
 
 /// What a CPU spends its time on. At every moment it is exactly one of these.
@@ -183,6 +185,10 @@ pub trait Recorder {
     /// Something happened on `cpu` at `at`. Per CPU, times never decrease; between CPUs events may
     /// arrive up to one uninterrupted path out of order (a CPU runs ahead until it synchronises).
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event);
+    /// What is kept of a task that events will soon name, for who can have it brought near ahead of time.
+    fn kept_of(&self, _task: TaskId) -> Option<&dyn Any> {
+        None
+    }
 }
 
 /// Listens to nothing.
@@ -209,6 +215,9 @@ impl<A: Recorder, B: Recorder> Recorder for (A, B) {
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         self.0.record(at, cpu, event);
         self.1.record(at, cpu, event);
+    }
+    fn kept_of(&self, task: TaskId) -> Option<&dyn Any> {
+        self.0.kept_of(task)
     }
 }
 

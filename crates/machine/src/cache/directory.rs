@@ -133,6 +133,10 @@ impl Directory {
         &mut self.lines[line.0 as usize]
     }
 
+    pub fn kept_of(&self, line: LineRef) -> &Line {
+        &self.lines[line.0 as usize]
+    }
+
     /// Where `number` is, or the free place where it would be.
     #[inline]
     fn position(&self, number: u32) -> usize {

@@ -270,6 +270,19 @@ impl CacheModel {
         (self.line_of(address) == self.line_of(last)).then(|| self.line_at(address))
     }
 
+    /// What is kept of a line, for who can have it brought near ahead of time.
+    pub fn kept_of(&self, line: LineRef) -> &impl Sized {
+        self.directory.kept_of(line)
+    }
+
+    /// What is kept of the set of `cpu` in which the line that holds `address` has its place, likewise.
+    pub fn set_of(&self, cpu: CpuId, address: u64) -> Option<&impl Sized> {
+        let cache = usize::from(self.cpus[cpu.index()].cache);
+        self.caches[cache]
+            .sets
+            .set_of(&self.shape, self.line_of(address))
+    }
+
     /// `cpu` accesses the line that holds `address`, as [`CacheModel::touch_line`].
     pub fn touch(&mut self, cpu: CpuId, now: Instant, address: u64, write: bool) -> u64 {
         let line = self.line_at(address);

@@ -39,7 +39,7 @@ const NONE: LineCopy = LineCopy {
 
 /// A set. The copy used last is here, where most looks end; the others lie apart.
 #[derive(Clone, Copy, Debug)]
-struct Set {
+pub(super) struct Set {
     first: LineCopy,
     others: Block,
 }
@@ -157,19 +157,26 @@ impl Sets {
             return None;
         };
         let before = set.first;
-        // Who was used last is not among the others: the first half of the question only saves the second.
-        if before.line != line && self.others.have(&shape.block, set.others, line) {
-            return self.bring_back(shape, line, version);
-        }
-        set.first = LineCopy::new(line, version, came);
         // Counts modulo 2^32: a copy that saw so many foreign lines go by would be found again. An application that
         // brings a line into each set every microsecond needs an hour for that.
         let age = came.wrapping_sub(before.copied.seen);
         if before.line == line {
+            set.first = LineCopy::new(line, version, came);
             return (age < shape.ways).then_some(before.copied.version);
         }
-        // If the one before is gone now that a line came before it, so are all others; an empty set needs no room.
-        if before.line != FREE && age.saturating_add(1) < shape.ways {
+        // If the one before is gone now that a line comes before it, so are all others: most often, where there are
+        // more caches than their CPUs can fill.
+        if age.saturating_add(1) >= shape.ways {
+            set.first = LineCopy::new(line, version, came);
+            self.others.free(&mut set.others);
+            return None;
+        }
+        if self.others.have(&shape.block, set.others, line) {
+            return self.bring_back(shape, line, version);
+        }
+        set.first = LineCopy::new(line, version, came);
+        // An empty set needs no room.
+        if before.line != FREE {
             self.others.push(&shape.block, &mut set.others, before);
         }
         None
@@ -228,6 +235,11 @@ impl Sets {
         self.sets[place(number)].first = LineCopy::new(line, version, came);
     }
 
+    /// The set of `line`, if a line has ever come into this cache.
+    pub fn set_of(&self, shape: &Shape, line: u32) -> Option<&Set> {
+        self.sets.get(place(line & shape.mask))
+    }
+
     /// Whether there is a copy of `line` of this version.
     #[inline(never)]
     pub fn peek(&self, shape: &Shape, line: u32, version: u32) -> bool {
@@ -281,7 +293,7 @@ impl Block {
     }
 }
 
-/// The copies of sets besides the first ones: a block for each set that had more than one.
+/// The copies of sets besides the first ones: a block for each set that has more than one.
 ///
 /// A block is a ring of places: from that of the copy used last on to those used before it. It holds their
 /// lines, padded so that the host can compare [`LANES`] of them at once, and behind them what else is known of
@@ -290,6 +302,8 @@ impl Block {
 struct Others {
     /// All blocks, [`Block::EMPTY`] first; none as long as the cache is empty.
     blocks: Vec<[u32; LANES]>,
+    /// Blocks that no set has now.
+    spare: Vec<Block>,
 }
 
 /// What the blocks of all caches have in common.
@@ -320,9 +334,13 @@ impl BlockShape {
 }
 
 impl Others {
-    /// Makes a block.
-    #[cold]
+    /// A block without copies.
+    #[inline(never)]
     fn allocate(&mut self, shape: &BlockShape) -> Block {
+        if let Some(block) = self.spare.pop() {
+            self.blocks[block.begin()..][..shape.line_units].fill([FREE; LANES]);
+            return block;
+        }
         let begin = self.blocks.len();
         assert!(
             begin < 1 << (u32::BITS - Block::PLACE_BITS),
@@ -330,6 +348,14 @@ impl Others {
         );
         self.blocks.resize(begin + shape.units, [FREE; LANES]);
         Block((begin as u32) << Block::PLACE_BITS)
+    }
+
+    /// A set has no copies besides the first one any more.
+    #[inline(always)]
+    fn free(&mut self, block: &mut Block) {
+        if block.begin() != 0 {
+            self.spare.push(std::mem::replace(block, Block::EMPTY));
+        }
     }
 
     /// Whether there is a copy of `line`, gone or not.
@@ -406,6 +432,7 @@ impl Others {
 
     fn memory_bytes(&self) -> usize {
         self.blocks.capacity() * size_of::<[u32; LANES]>()
+            + self.spare.capacity() * size_of::<Block>()
     }
 }
 
@@ -468,6 +495,26 @@ mod tests {
                 proptest::prop_assert_eq!((copied.is_some(), copied == Some(version)), (found, valid));
             }
         }
+    }
+
+    #[test]
+    fn copies_that_are_gone_leave_their_room_to_other_sets() {
+        let shape = Shape::new(4, 8);
+        let mut sets = Sets::default();
+        let bring = |sets: &mut Sets, lines: &[u32]| {
+            for &line in lines {
+                assert_eq!(sets.bring(&shape, line, 1), None);
+            }
+        };
+        // Two lines in each of the sets 0 and 1; then foreign lines fill every set.
+        bring(&mut sets, &[0, 4, 1, 5]);
+        let room = sets.others.blocks.len();
+        sets.stream(&shape, 4 * 8, 1_000_000);
+        bring(&mut sets, &[8, 9]);
+        bring(&mut sets, &[2, 6, 3, 7]);
+        assert_eq!(sets.others.blocks.len(), room);
+        let there: Vec<u32> = (0..10).filter(|&line| sets.peek(&shape, line, 1)).collect();
+        assert_eq!(there, [2, 3, 6, 7, 8, 9]);
     }
 
     #[test]
