@@ -429,7 +429,7 @@ mod tests {
             "message":"only 1 of 9 tasks started within 20 s","measures":{}}]}"#;
         let mut told = Vec::new();
         let mut run = |scheduler: &Scheduler, _: &Job| match scheduler.name.as_str() {
-            "kernel" => Ok(outcome(Exit::CommandFailed, 2, b"")),
+            "kernel" | DEFAULT => Ok(outcome(Exit::CommandFailed, 2, b"")),
             _ => Ok(outcome(Exit::CommandFailed, 1, document)),
         };
         let results = experiment.run_by(&mut run, &mut |run| {
