@@ -81,7 +81,7 @@ fn ops_that_are_never_called_are_named() {
     assert_eq!(
         notes,
         [
-            "talks: ops.core_sched_before is never called in a simulation: it has one cgroup, and no core scheduling"
+            "names: ops.core_sched_before is never called in a simulation: it has one cgroup, and no core scheduling"
         ]
     );
     let quiet = SimSpec::new("cpu:tasks=1", Scheduler::parse("fifo"), "laptop");
