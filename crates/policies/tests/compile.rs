@@ -97,6 +97,37 @@ fn unknown_kfuncs_are_named() {
 }
 
 #[test]
+fn headers_that_are_not_there_are_named() {
+    for cc in compilers() {
+        let message = error("header", "#include <bpf_arena_spin_lock.h>", cc);
+        assert_eq!(
+            message,
+            "DIR/mine.bpf.c:3: bpf_arena_spin_lock.h is neither beside it nor in the virtual kernel"
+        );
+    }
+}
+
+#[test]
+fn errors_in_our_macros_are_told_where_they_are_used() {
+    for cc in compilers() {
+        let uses = |what: &str| {
+            let body = format!(
+                "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\t{what}\n}}\n{OPS}"
+            );
+            error("macro", &body, cc)
+        };
+        for what in [
+            "bpf_for_each(task, p, NULL, 0) {}",
+            "bpf_printk(\"%d\", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13);",
+        ] {
+            let message = uses(what);
+            let first = message.lines().next().unwrap();
+            assert!(first.starts_with("DIR/mine.bpf.c:5: "), "{cc}: {message}");
+        }
+    }
+}
+
+#[test]
 fn members_that_are_not_modelled_are_named() {
     for cc in compilers() {
         let body = format!(
@@ -145,7 +176,7 @@ fn what_is_no_policy_is_refused() {
     let message = error("ring", &maps, "cc");
     assert!(
         message.starts_with(
-            "DIR/mine.bpf.c: map `ring`: maps of type 27 are not in the virtual kernel"
+            "DIR/mine.bpf.c: map `ring`: maps of type RINGBUF are not in the virtual kernel"
         ),
         "{message}"
     );
@@ -154,6 +185,27 @@ fn what_is_no_policy_is_refused() {
         message.starts_with("the C compiler `no-such-compiler` cannot be started"),
         "{message}"
     );
+}
+
+#[test]
+fn programs_besides_the_ops_are_refused() {
+    for cc in compilers() {
+        let with = |section: &str| {
+            format!(
+                "SEC(\"{section}\") int BPF_PROG(mine_switch, bool preempt)\n{{\n\treturn 0;\n}}\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n}}\n{OPS}"
+            )
+        };
+        for section in ["tp_btf/sched_switch", "kprobe/schedule", "syscall"] {
+            let message = error("program", &with(section), cc);
+            let expected = format!(
+                "DIR/mine.bpf.c: mine_switch() is a program of its own, SEC(\"{section}\"), "
+            );
+            assert!(message.starts_with(&expected), "{cc}: {message}");
+        }
+        // Nobody loads it.
+        let source = Source::new(&format!("optional-{cc}"), &with("?tp_btf/sched_switch"));
+        assert!(compile_with(&source.path(), cc).is_ok(), "{cc}");
+    }
 }
 
 #[test]
