@@ -204,7 +204,7 @@ fn wrong_arguments_are_one_line() {
         (vec!["--fix", "slice"], "write OPTION=VALUE"),
         (vec!["--fix", "slices=1"], "no option `slices`"),
         (vec!["--fix", "slice=x"], "`x` is no value of `slice`"),
-        (vec!["--kernel", "5.0"], "kernel `5.0`"),
+        (vec!["--kernel", "5.0"], "possible values: 7.2, 6.18"),
     ] {
         let output = schedlab(&out, &more).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);

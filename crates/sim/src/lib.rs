@@ -10,6 +10,7 @@ mod spec;
 
 /// No machine that is modelled has more CPUs.
 pub use schedlab_abi::NR_CPUS_MAX;
+pub use schedlab_engine::KernelVersion;
 
 pub use policy::{OptionInfo, SchedulerError, SchedulerInfo, mute, options, schedulers};
 pub use run::{SimError, check, nr_cpus, run};
