@@ -238,7 +238,7 @@ impl Space {
             let choice = feature.alternatives.iter().position(|word| *word == value);
             choices.push(choice.ok_or_else(|| {
                 refuse(format!(
-                    "`{value}` is no alternative of `{}`; there are: {}",
+                    "`{value}` is not an alternative of `{}`; there are: {}",
                     feature.name,
                     names(&feature.alternatives)
                 ))
@@ -324,12 +324,14 @@ fn check(mute: &[Mute], bare: &Scheduler) -> Result<(), SweepError> {
             why,
         };
         if choices(feature).is_empty() {
-            return Err(refuse(format!("`{feature}` is no feature")));
+            return Err(refuse(format!("`{feature}` is not a feature")));
         }
         for part in while_.split(',') {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             if !choices(name).iter().any(|word| word == value) {
-                return Err(refuse(format!("`{part}` is no alternative of a feature")));
+                return Err(refuse(format!(
+                    "`{part}` is not an alternative of a feature"
+                )));
             }
             if mute.iter().any(|other| other.feature == name) {
                 return Err(refuse(format!("`{name}` is mute itself")));
@@ -447,17 +449,20 @@ mod tests {
         for (items, why) in [
             (
                 &[("executors", "periodic=never")][..],
-                "`executors` is no feature",
+                "`executors` is not a feature",
             ),
             (
                 &[("fixed_us", "periodic=never")],
-                "`fixed_us` is no feature",
+                "`fixed_us` is not a feature",
             ),
-            (&[("executor periodic=never", "")], "is no feature; write"),
-            (&[("executor", "")], "`` is no alternative"),
+            (
+                &[("executor periodic=never", "")],
+                "is not a feature; write",
+            ),
+            (&[("executor", "")], "`` is not an alternative"),
             (
                 &[("executor", "periodic=no")],
-                "`periodic=no` is no alternative",
+                "`periodic=no` is not an alternative",
             ),
             (&[("executor", "executor=all")], "`executor` is mute itself"),
             // In either order.
@@ -495,7 +500,7 @@ mod tests {
         );
         for (text, why) in [
             ("dss", "another scheduler"),
-            ("feature:slice=long", "no alternative of `slice`"),
+            ("feature:slice=long", "not an alternative of `slice`"),
             ("feature:fixed_us=5", "does not vary"),
         ] {
             let error = find(text).unwrap_err().to_string();
