@@ -118,7 +118,7 @@ pub enum OptionError {
         known: Vec<String>,
     },
     /// The option does not take that value.
-    #[error("{policy}: `{value}` is no value of `{option}`: choose {choices}")]
+    #[error("{policy}: `{value}` is not a value of `{option}`: choose {choices}")]
     Value {
         /// The policy.
         policy: String,
@@ -245,7 +245,7 @@ mod tests {
         let error = |text| parse(text).unwrap_err().to_string();
         assert_eq!(
             error("slice_us=256"),
-            "p: `256` is no value of `slice_us`: choose a whole number from 0 to 255"
+            "p: `256` is not a value of `slice_us`: choose a whole number from 0 to 255"
         );
         assert_eq!(
             error("slices=1"),
@@ -253,7 +253,7 @@ mod tests {
         );
         assert_eq!(
             error("ties=prev"),
-            "p: `prev` is no value of `ties`: choose list"
+            "p: `prev` is not a value of `ties`: choose list"
         );
         assert_eq!(error("fifo,fifo=0"), "p: option `fifo` is given twice");
         assert!(parse("").unwrap().is_empty());

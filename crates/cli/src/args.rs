@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::builder::RangedI64ValueParser;
+use clap::builder::{PossibleValuesParser, RangedI64ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use schedlab_machine::Layout;
+use schedlab_sim::{KernelVersion, SimSpec};
 
 /// Which CPU scheduler runs a workload best, and why
 #[derive(Parser, Debug)]
@@ -312,13 +313,13 @@ pub struct SimCommon {
     /// Who schedules real-time tasks
     #[arg(long, value_enum, value_name = "WHO", default_value_t = Rt::Kernel)]
     pub rt: Rt,
-    /// Which kernel's sched_ext is simulated: 7.2 or 6.18
-    #[arg(long, value_name = "VERSION", default_value = "7.2")]
+    /// Which kernel's sched_ext is simulated
+    #[arg(long, value_name = "VERSION", default_value = SimSpec::KERNEL, value_parser = PossibleValuesParser::new(KernelVersion::ALL.map(KernelVersion::name)))]
     pub kernel: String,
     /// Stop a run after N simulated seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = schedlab_sim::SimSpec::TIME_LIMIT_S, value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = SimSpec::TIME_LIMIT_S, value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
     pub time_limit: u64,
-    /// Runs at the same time [default: one a core]
+    /// Runs at the same time [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 }
@@ -393,7 +394,7 @@ pub struct ReproduceArgs {
     /// Seeds of each run [default: what the experiment says, usually 5]
     #[arg(long, value_name = "N", value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000), allow_negative_numbers = true)]
     pub seeds: Option<u64>,
-    /// Runs at the same time [default: one a core]
+    /// Runs at the same time [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
     /// Where the page with all figures goes

@@ -36,7 +36,7 @@ fn number(text: &str, part: &str) -> Result<usize, String> {
         Ok(n) if n > NR_CPUS_MAX => Err(format!("{n} CPUs are too many: at most {NR_CPUS_MAX}")),
         Ok(n) => Ok(n),
         Err(_) => Err(format!(
-            "`{text}` is no number of CPUs: write for example 8, 2,4,8 or 2..8"
+            "`{text}` is not a number of CPUs: write for example 8, 2,4,8 or 2..8"
         )),
     }
 }

@@ -139,7 +139,7 @@ const CASES: &[(&str, i32, &[&str])] = &[
     (
         "sweep cpu --space feature --sample 1 --out DIR/not.csv",
         2,
-        &["cannot keep results in", "not.csv: it is no folder"],
+        &["cannot keep results in", "not.csv: it is not a folder"],
     ),
     (
         "sweep cpu --space feature --sample 1 --out /proc/x",
@@ -149,7 +149,7 @@ const CASES: &[(&str, i32, &[&str])] = &[
     (
         "analyze DIR/not.csv",
         2,
-        &["not.csv holds no sweep: it is no folder", "--out"],
+        &["not.csv holds no sweep: it is not a folder", "--out"],
     ),
     (
         "analyze DIR/none",

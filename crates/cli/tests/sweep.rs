@@ -203,8 +203,8 @@ fn wrong_arguments_are_one_line() {
         (vec!["--shard", "3/2"], "--shard 3/2"),
         (vec!["--fix", "slice"], "write OPTION=VALUE"),
         (vec!["--fix", "slices=1"], "no option `slices`"),
-        (vec!["--fix", "slice=x"], "`x` is no value of `slice`"),
-        (vec!["--kernel", "5.0"], "kernel `5.0`"),
+        (vec!["--fix", "slice=x"], "`x` is not a value of `slice`"),
+        (vec!["--kernel", "5.0"], "possible values: 7.2, 6.18"),
     ] {
         let output = schedlab(&out, &more).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -47,4 +47,4 @@ pub use kernel::run;
 pub use mutation::Mutation;
 pub use outcome::{ExitInfo, ExitKind};
 pub use scenario::{Hotplug, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure};
-pub use version::KernelVersion;
+pub use version::{KernelVersion, UnknownKernel};

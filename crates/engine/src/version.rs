@@ -12,7 +12,30 @@ pub enum KernelVersion {
     V7_2,
 }
 
+/// A kernel that is not simulated.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("kernel `{asked}` is not simulated; there are: {}", KernelVersion::ALL.map(KernelVersion::name).join(", "))]
+pub struct UnknownKernel {
+    asked: String,
+}
+
+impl std::str::FromStr for KernelVersion {
+    type Err = UnknownKernel;
+
+    fn from_str(text: &str) -> Result<KernelVersion, UnknownKernel> {
+        KernelVersion::ALL
+            .into_iter()
+            .find(|version| version.name() == text)
+            .ok_or_else(|| UnknownKernel {
+                asked: text.to_owned(),
+            })
+    }
+}
+
 impl KernelVersion {
+    /// All that are simulated, the newest first.
+    pub const ALL: [KernelVersion; 2] = [KernelVersion::V7_2, KernelVersion::V6_18];
+
     /// As in `uname -r`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,5 +117,21 @@ impl KernelVersion {
     /// `p->scx.dsq_vtime` and `slice` are cleared when a task leaves sched_ext.
     pub(crate) const fn resets_fields_on_disable(self) -> bool {
         matches!(self, KernelVersion::V7_2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_known_by_their_names() {
+        for version in KernelVersion::ALL {
+            assert_eq!(version.name().parse(), Ok(version));
+        }
+        assert_eq!(KernelVersion::ALL[0], KernelVersion::default());
+        let error = "6.12".parse::<KernelVersion>().unwrap_err();
+        let told = "kernel `6.12` is not simulated; there are: 7.2, 6.18";
+        assert_eq!(error.to_string(), told);
     }
 }

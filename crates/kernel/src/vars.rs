@@ -155,7 +155,7 @@ pub fn encode(variable: &Variable, text: &str) -> Result<Vec<u8>, String> {
         },
         Kind::Struct(_) | Kind::Other => {
             return Err(format!(
-                "{name} cannot be set: it is no bool, integer or enum"
+                "{name} cannot be set: it is not a bool, integer or enum"
             ));
         }
     };

@@ -136,7 +136,7 @@ impl Machine {
                 return Err(ProfileError::Invalid {
                     file: self.name.clone(),
                     line: 1,
-                    message: format!("{} is no field of this machine", change.field),
+                    message: format!("{} is not a field of this machine", change.field),
                 });
             }
         }
@@ -307,7 +307,7 @@ fn take_sources(
         return Err(unsourced());
     };
     let Some(text) = source.get_ref().as_str().map(str::to_owned) else {
-        let message = format!("{path}: the source is no text: write it as \"…\"");
+        let message = format!("{path}: the source is not text: write it as \"…\"");
         return Err(Fault::new(source.span(), message));
     };
     let Some(kind) = SourceKind::of(&text) else {
@@ -498,7 +498,8 @@ fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
             .iter()
             .any(|provenance| provenance.field == *candidate)
         {
-            let message = format!("{candidate} is no field of this profile: write section.field");
+            let message =
+                format!("{candidate} is not a field of this profile: write section.field");
             found.push(("tuning_candidates", message));
         }
     }
@@ -588,7 +589,7 @@ mod tests {
         let error = message(line, "hz = { value = 100, source = \"guess\", unit = 1 }");
         assert!(error.contains("unit"), "{error}");
         let error = message(line, "hz = { value = 100, source = 5 }");
-        assert!(error.contains("hz: the source is no text"), "{error}");
+        assert!(error.contains("hz: the source is not text"), "{error}");
         let error = message(line, "hz = { value = 100.0, source = \"guess\" }");
         assert!(error.contains("must be an integer"), "{error}");
         let error = message(line, "hz = { value = -1, source = \"guess\" }");

@@ -393,7 +393,7 @@ impl Objects {
     fn stream(&self, id: ObjectId) -> (&Stream, &AtomicU32, &UnsafeCell<libc::sem_t>) {
         match (&self.streams[id.0 as usize], self.slot(id)) {
             (Some(stream), Slot::Stream { size, room }) => (stream, size, room),
-            _ => panic!("object {} is no pipe or socket", id.0),
+            _ => panic!("object {} is not a pipe or socket", id.0),
         }
     }
 
@@ -448,7 +448,7 @@ impl Objects {
     /// Takes a mutex.
     pub fn lock(&self, id: ObjectId) -> Result<(), String> {
         let Slot::Mutex(mutex) = self.slot(id) else {
-            panic!("object {} is no mutex", id.0);
+            panic!("object {} is not a mutex", id.0);
         };
         // SAFETY: initialised, and never destroyed while the run lasts.
         told(unsafe { libc::pthread_mutex_lock(mutex.get()) })
@@ -458,7 +458,7 @@ impl Objects {
     /// Releases a mutex.
     pub fn unlock(&self, id: ObjectId) -> Result<(), String> {
         let Slot::Mutex(mutex) = self.slot(id) else {
-            panic!("object {} is no mutex", id.0);
+            panic!("object {} is not a mutex", id.0);
         };
         // SAFETY: as in `lock`.
         told(unsafe { libc::pthread_mutex_unlock(mutex.get()) })
@@ -480,7 +480,7 @@ impl Objects {
     /// Wakes one waiter, or all.
     pub fn signal(&self, id: ObjectId, all: bool) {
         let Slot::Condition(condition) = self.slot(id) else {
-            panic!("object {} is no condition", id.0);
+            panic!("object {} is not a condition", id.0);
         };
         // SAFETY: initialised.
         unsafe {
@@ -495,7 +495,7 @@ impl Objects {
     /// Waits until all parties are there.
     pub fn barrier(&self, id: ObjectId) {
         let Slot::Barrier(barrier) = self.slot(id) else {
-            panic!("object {} is no barrier", id.0);
+            panic!("object {} is not a barrier", id.0);
         };
         // SAFETY: initialised.
         unsafe { libc::pthread_barrier_wait(barrier.get()) };
@@ -504,7 +504,7 @@ impl Objects {
     /// Increments a semaphore.
     pub fn post(&self, id: ObjectId) -> Result<(), String> {
         let Slot::Semaphore(semaphore) = self.slot(id) else {
-            panic!("object {} is no semaphore", id.0);
+            panic!("object {} is not a semaphore", id.0);
         };
         post(semaphore)
     }
@@ -512,7 +512,7 @@ impl Objects {
     /// Decrements a semaphore; waits while it is zero.
     pub fn acquire(&self, id: ObjectId) {
         let Slot::Semaphore(semaphore) = self.slot(id) else {
-            panic!("object {} is no semaphore", id.0);
+            panic!("object {} is not a semaphore", id.0);
         };
         acquire(semaphore);
     }
@@ -520,7 +520,7 @@ impl Objects {
     /// Tries to take a user-level lock.
     pub fn try_user_lock(&self, id: ObjectId) -> bool {
         let Slot::UserLock(word) = self.slot(id) else {
-            panic!("object {} is no user-level lock", id.0);
+            panic!("object {} is not a user-level lock", id.0);
         };
         word.swap(1, Ordering::Acquire) == 0
     }
@@ -528,7 +528,7 @@ impl Objects {
     /// Releases a user-level lock.
     pub fn user_unlock(&self, id: ObjectId) {
         let Slot::UserLock(word) = self.slot(id) else {
-            panic!("object {} is no user-level lock", id.0);
+            panic!("object {} is not a user-level lock", id.0);
         };
         word.store(0, Ordering::Release);
     }
@@ -541,7 +541,7 @@ impl Objects {
             count,
         } = self.slot(id)
         else {
-            panic!("object {} is no event", id.0);
+            panic!("object {} is not an event", id.0);
         };
         // SAFETY: mutex and condition are initialised; the count is read with the mutex held.
         unsafe {
@@ -562,7 +562,7 @@ impl Objects {
             count,
         } = self.slot(id)
         else {
-            panic!("object {} is no event", id.0);
+            panic!("object {} is not an event", id.0);
         };
         // SAFETY: as in `suspend`.
         unsafe {

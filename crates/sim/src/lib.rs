@@ -11,6 +11,7 @@ mod spec;
 
 /// No machine that is modelled has more CPUs.
 pub use schedlab_abi::NR_CPUS_MAX;
+pub use schedlab_engine::KernelVersion;
 
 pub use files::files;
 pub use policy::{

@@ -2,7 +2,8 @@
 
 use schedlab_engine::policy::Probes;
 use schedlab_engine::{
-    ExitInfo, ExitKind, KernelVersion, NormalClass, RtMode, Scenario, WorkloadFailure,
+    ExitInfo, ExitKind, KernelVersion, NormalClass, RtMode, Scenario, UnknownKernel,
+    WorkloadFailure,
 };
 use schedlab_machine::address::Structure;
 use schedlab_machine::cache::{LineCounts, PAGE_BYTES};
@@ -30,11 +31,8 @@ pub enum SimError {
     #[error(transparent)]
     Scheduler(#[from] SchedulerError),
     /// No such kernel is simulated.
-    #[error("kernel `{asked}` is not simulated; there are: 7.2, 6.18")]
-    Kernel {
-        /// What was asked for.
-        asked: String,
-    },
+    #[error(transparent)]
+    Kernel(#[from] UnknownKernel),
 }
 
 /// A stalled task is noticed up to half its time-out later (`scx_watchdog_workfn()` runs that often).
@@ -65,12 +63,7 @@ fn machine(spec: &SimSpec) -> Result<Machine, SimError> {
 
 fn prepare(spec: &SimSpec) -> Result<Prepared, SimError> {
     let machine = machine(spec)?;
-    let version = [KernelVersion::V7_2, KernelVersion::V6_18]
-        .into_iter()
-        .find(|version| version.name() == spec.kernel)
-        .ok_or_else(|| SimError::Kernel {
-            asked: spec.kernel.clone(),
-        })?;
+    let version = spec.kernel.parse()?;
     let mut workload = Workload::parse(&spec.workload, machine.topology.nr_cpus())?;
     let limit = Duration::from_secs(spec.time_limit_s);
     let limited = workload.duration.is_none_or(|duration| duration > limit);

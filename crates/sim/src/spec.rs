@@ -25,7 +25,7 @@ pub struct SimSpec {
     pub seed: u64,
     /// Whether real-time tasks are handed to the policy too, instead of running above it as in a kernel.
     pub rt_policy: bool,
-    /// Which kernel's sched_ext: `7.2` or `6.18`.
+    /// Which kernel's sched_ext, as in `uname -r`.
     pub kernel: String,
     /// Simulated seconds after which the run is given up.
     pub time_limit_s: u64,
@@ -35,7 +35,7 @@ pub struct SimSpec {
 
 impl SimSpec {
     /// The newest kernel that is simulated, and the default.
-    pub const KERNEL: &'static str = "7.2";
+    pub const KERNEL: &'static str = schedlab_engine::KernelVersion::ALL[0].name();
     /// Default of `time_limit_s`: longer than any built-in workload takes with its default options.
     pub const TIME_LIMIT_S: u64 = 3_600;
 

@@ -52,7 +52,7 @@ fn number(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text
             .parse()
-            .unwrap_or_else(|_| panic!("{name}: `{text}` is no number")),
+            .unwrap_or_else(|_| panic!("{name}: `{text}` is not a number")),
         Err(_) => default,
     }
 }

@@ -37,7 +37,7 @@ pub enum SweepError {
         why: String,
     },
     /// A scheduler that is no point of the space.
-    #[error("`{text}` is no point of the space of {scheduler}: {why}")]
+    #[error("`{text}` is not a point of the space of {scheduler}: {why}")]
     Point {
         /// What was asked for.
         text: String,
@@ -115,7 +115,7 @@ pub enum SweepError {
     },
     /// A file is not what it should be.
     #[error(
-        "{path} is no results file of this sweep: {why}; move it away, and its runs are made again"
+        "{path} is not a results file of this sweep: {why}; move it away, and its runs are made again"
     )]
     Broken {
         /// The file.

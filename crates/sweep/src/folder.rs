@@ -69,7 +69,7 @@ fn stored(folder: &Path) -> Result<Option<Definition>, SweepError> {
         Err(error) if is_absent(&error) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(SweepError::Definition {
             path,
-            why: "it is no text".to_owned(),
+            why: "it is not text".to_owned(),
         }),
         Err(error) => Err(error).at(path),
     }
@@ -84,7 +84,7 @@ pub fn read(folder: &Path) -> Result<(Definition, Vec<Row>), SweepError> {
         path: folder.to_owned(),
         why: match (folder.is_dir(), folder.exists()) {
             (true, _) => "there is no sweep.json in it",
-            (false, true) => "it is no folder",
+            (false, true) => "it is not a folder",
             (false, false) => "it is not there",
         },
     })?;
@@ -155,7 +155,7 @@ impl Work {
         fs::create_dir_all(folder).map_err(|error| SweepError::Folder {
             path: folder.to_owned(),
             why: match folder.exists() {
-                true => "it is no folder".to_owned(),
+                true => "it is not a folder".to_owned(),
                 false => error.to_string(),
             },
         })?;

@@ -234,7 +234,7 @@ impl Space {
             let choice = feature.alternatives.iter().position(|word| *word == value);
             choices.push(choice.ok_or_else(|| {
                 refuse(format!(
-                    "`{value}` is no alternative of `{}`; there are: {}",
+                    "`{value}` is not an alternative of `{}`; there are: {}",
                     feature.name,
                     names(&feature.alternatives)
                 ))
@@ -320,7 +320,7 @@ fn check(mute: &[Mute], bare: &Scheduler) -> Result<(), SweepError> {
             why,
         };
         if choices(feature).is_empty() {
-            return Err(refuse(format!("`{feature}` is no feature")));
+            return Err(refuse(format!("`{feature}` is not a feature")));
         }
         let conditions = Scheduler::parse_options(while_);
         if conditions.is_empty() {
@@ -329,7 +329,7 @@ fn check(mute: &[Mute], bare: &Scheduler) -> Result<(), SweepError> {
         for (name, value) in &conditions {
             if !choices(name).contains(value) {
                 return Err(refuse(format!(
-                    "`{name}={value}` is no alternative of a feature"
+                    "`{name}={value}` is not an alternative of a feature"
                 )));
             }
             if mute.iter().any(|other| other.feature == *name) {
@@ -448,17 +448,17 @@ mod tests {
         for (items, why) in [
             (
                 &[("executors", "periodic=never")][..],
-                "`executors` is no feature",
+                "`executors` is not a feature",
             ),
             (
                 &[("fixed_us", "periodic=never")],
-                "`fixed_us` is no feature",
+                "`fixed_us` is not a feature",
             ),
-            (&[("executor periodic=never", "")], "is no feature; write"),
+            (&[("executor periodic=never", "")], "is not a feature; write"),
             (&[("executor", "")], "it names no alternative"),
             (
                 &[("executor", "periodic=no")],
-                "`periodic=no` is no alternative",
+                "`periodic=no` is not an alternative",
             ),
             (&[("executor", "executor=all")], "`executor` is mute itself"),
             // In either order.
@@ -496,7 +496,7 @@ mod tests {
         );
         for (text, why) in [
             ("dss", "another scheduler"),
-            ("feature:slice=long", "no alternative of `slice`"),
+            ("feature:slice=long", "not an alternative of `slice`"),
             ("feature:fixed_us=5", "does not vary"),
         ] {
             let error = find(text).unwrap_err().to_string();

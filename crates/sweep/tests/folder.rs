@@ -168,7 +168,7 @@ fn broken_and_foreign_files_are_errors() {
     for length in (0..good.len()).step_by(97) {
         fs::write(&part, &good[..length]).unwrap();
         assert!(
-            refused(&definition, path).contains("is no results file"),
+            refused(&definition, path).contains("is not a results file"),
             "{length}"
         );
         assert!(read(path).is_err(), "{length}");

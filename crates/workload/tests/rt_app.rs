@@ -279,7 +279,7 @@ fn what_is_wrong_is_told_with_its_place() {
     );
     check(
         &task("\"run\": 1.5"),
-        &["must be an integer, not a number that is no integer"],
+        &["must be an integer, not a number that is not an integer"],
     );
     check(
         &task("\"run\": -1"),
@@ -379,7 +379,10 @@ fn what_is_wrong_is_told_with_its_place() {
         &task("\"timer\": 5"),
         &["must be an object, not an integer"],
     );
-    check(&task("\"fork\": \"u\""), &["forks `u`, which is no task"]);
+    check(
+        &task("\"fork\": \"u\""),
+        &["forks `u`, which is not a task"],
+    );
     check(
         &task("\"fork\": \"t\", \"barrier\": \"b\""),
         &["cannot be in a task that is forked"],

@@ -27,7 +27,7 @@ fn with<R>(context: Context, map: *const u64, f: impl FnOnce(&mut Map, usize) ->
     });
     match result {
         Some(result) => result,
-        None => no_map(context, "something that is no map"),
+        None => no_map(context, "something that is not a map"),
     }
 }
 

@@ -28,7 +28,7 @@ fn search() -> Option<PathBuf> {
         let usable = tree.join("tools/sched_ext").is_dir();
         assert!(
             usable,
-            "SCHEDLAB_LINUX_SOURCE: {} is no Linux source",
+            "SCHEDLAB_LINUX_SOURCE: {} is not a Linux source tree",
             named.display()
         );
         return Some(tree);

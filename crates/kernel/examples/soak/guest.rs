@@ -31,7 +31,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     };
     let seconds: u64 = seconds
         .parse()
-        .map_err(|_| format!("{seconds} is no number"))?;
+        .map_err(|_| format!("{seconds} is not a number"))?;
     calls::count()?;
     unloading(name, Duration::from_secs(seconds), schedlab)?;
     killing(name, schedlab)

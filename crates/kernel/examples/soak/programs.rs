@@ -39,7 +39,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let [name, ms, schedlab] = arguments else {
         return Err("the program's arguments are missing".to_owned());
     };
-    let time = Duration::from_millis(ms.parse().map_err(|_| format!("{ms} is no number"))?);
+    let time = Duration::from_millis(ms.parse().map_err(|_| format!("{ms} is not a number"))?);
     if name == MIX {
         return mix(time, schedlab);
     }

@@ -549,7 +549,7 @@ mod tests {
             .filter(|(number, _)| number == first)
             .flat_map(|(_, value)| match value {
                 Wire::Bytes(inner) => at(&inner, rest),
-                Wire::Varint(_) => panic!("field {first} is no message"),
+                Wire::Varint(_) => panic!("field {first} is not a message"),
             })
             .collect()
     }

@@ -63,7 +63,7 @@ pub(super) const MEASURES: &[Measure] = &[
 
 pub(super) const MODEL: Model = Model {
     name: "chat",
-    summary: "chat rooms over loopback sockets, four threads a user, blocking reads (IBM's Chat)",
+    summary: "chat rooms over loopback sockets, four threads per user, blocking reads (IBM's Chat)",
     params: &[
         Param {
             name: "rooms",

@@ -18,7 +18,7 @@ pub(super) const MODEL: Model = Model {
         parsec::threads("16", "worker threads beside the main thread (the feature study's number)"),
         parsec::count("iterations", "100", "frames (native input: 100)"),
         parsec::count("phases", "60", "parallel phases of a frame (guess: a few Newton steps of some ten solver steps each)"),
-        parsec::count("tasks", "16", "tasks of a phase (one a thread, as the partitions of the mesh)"),
+        parsec::count("tasks", "16", "tasks of a phase (one per thread, like the partitions of the mesh)"),
         parsec::time(
             "task",
             "12ms",

@@ -84,7 +84,7 @@ pub(super) const MODEL: Model = Model {
         measure("work", "", "rounds of the token around the ring"),
         measure("lat_ctx.hops", "", "hops of the token, in all samples"),
         measure("lat_ctx.hops_ns", "ns", "time of all hops"),
-        measure("lat_ctx.alone_ns", "ns", "what the work of so many hops costs one process that passes the token to itself"),
+        measure("lat_ctx.alone_ns", "ns", "what the same number of hops costs a single process that passes the token to itself"),
         measure("lat_ctx.switches_ns", "ns", "the difference of the two; below zero where the ring was faster"),
         measure("lat_ctx.sample_hops", "", "hops of a sample"),
         measure("lat_ctx.sample_switches_ns_median", "ns", "time of the hops of the median sample, less what they cost alone"),

@@ -57,7 +57,7 @@ pub(super) const MODEL: Model = Model {
         param("full", Kind::Choice(&["block", "yield"]), "block", "a thread that finds the queue full blocks, or yields"),
         param("take", count(1, 1_000_000), "1", "messages that the writing thread takes out of its queue at once (guess)"),
         param("wake", Kind::Choice(&["locked", "unlocked"]), "unlocked", "whether a waiter is woken inside the monitor (guess)"),
-        param("lock", Kind::Choice(&["user", "room"]), "user", "one monitor for each user's queue, or one a room (guess)"),
+        param("lock", Kind::Choice(&["user", "room"]), "user", "one monitor for each user's queue, or one per room (guess)"),
         param("write", Kind::Choice(&["unlocked", "locked", "mutex"]), "unlocked", "as for chat"),
         param("lock_yields", count(0, 1_000_000), "50", "sched_yield() calls on a busy monitor before a sleep (guess: as LinuxThreads)"),
         param("lock_sleep", CPU_TIME, "2000001ns", "that sleep (LinuxThreads, SPIN_SLEEP_DURATION)"),

@@ -70,7 +70,7 @@ fn end(
     for (i, task) in file.tasks.iter().enumerate() {
         if task.instances == 0 && !forked.contains(&i) {
             builder.note(format!(
-                "`{}` never runs: its `instance` is 0 and nobody forks it",
+                "`{}` never runs: its `instance` is 0 and no task forks it",
                 task.place.path
             ));
             continue;
@@ -195,20 +195,20 @@ fn check_suspends(file: &File, builder: &mut Builder) {
         waited.insert(name);
         if name != task.name && told.insert(&task.name) {
             builder.note(format!(
-                "`{}` waits under the name `{name}`, as in rt-app before May 2025: nobody resumes `{}`",
+                "`{}` waits under the name `{name}`, as in rt-app before May 2025: no task resumes `{}`",
                 place.path, task.name
             ));
         }
         if !woken.contains(name) && told.insert(&task.name) {
             builder.note(format!(
-                "`{}` sleeps until the run ends: nobody resumes `{name}`",
+                "`{}` sleeps until the run ends: no task resumes `{name}`",
                 place.path
             ));
         }
     }
     for name in resumed.difference(&waited) {
         builder.note(format!(
-            "resume `{name}` wakes nobody: no task suspends under that name"
+            "resume `{name}` wakes no task: none suspends under that name"
         ));
     }
 }
@@ -224,7 +224,7 @@ fn forked_tasks(file: &File) -> Result<BTreeSet<usize>, WorkloadError> {
         .map(|(name, place)| {
             names.iter().position(|known| known == name).ok_or_else(|| {
                 place.error(format!(
-                    "forks `{name}`, which is no task{}; there are: {}",
+                    "forks `{name}`, which is not a task{}; there are: {}",
                     nearest(name, &names),
                     names.join(", ")
                 ))

@@ -41,7 +41,7 @@ impl Value {
             Value::Null => "nothing",
             Value::Bool(_) => "true or false",
             Value::Int(_) => "an integer",
-            Value::Other(_) => "a number that is no integer",
+            Value::Other(_) => "a number that is not an integer",
             Value::String(_) => "a string",
             Value::Array(_) => "a list",
             Value::Object(_) => "an object",
