@@ -39,8 +39,15 @@ pub struct RunResult {
     /// Why the policy was ejected, in the kernel's words; of a run that is done, what its user should know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What a policy of a simulation gave `scx_bpf_exit()` as its code, or the virtual kernel when it asked for a
+    /// restart; none where it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i64>,
+    /// What a policy of a simulation printed by `bpf_printk()`; of many lines the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub printed: Vec<String>,
     /// State of a real kernel's queues and tasks at an ejection, as the kernel prints it
-    /// (`scx_dump_state`, kernel/sched/ext.c); empty where there is none.
+    /// (`scx_dump_state`, kernel/sched/ext.c), and in a simulation as the policy does; empty where there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub dump: String,
     /// The command that repeats this run alone.
@@ -154,6 +161,8 @@ mod tests {
             seed: u64::MAX,
             exit: "error_stall".into(),
             message: Some("why".into()),
+            exit_code: Some(-1),
+            printed: vec!["a line".into()],
             dump: "CPU states".into(),
             replay: "schedlab sim".into(),
             measures,

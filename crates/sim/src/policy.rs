@@ -161,6 +161,10 @@ pub(crate) enum Loaded {
 /// What a run left behind, whatever the policy was.
 pub(crate) struct Ended {
     pub(crate) exit: ExitInfo,
+    /// What the policy printed by `bpf_printk()`.
+    pub(crate) printed: Vec<String>,
+    /// What it printed into the dump.
+    pub(crate) dump: String,
     pub(crate) failure: Option<WorkloadFailure>,
     pub(crate) stuck: Option<WorkloadFailure>,
     pub(crate) end: Instant,
@@ -242,13 +246,21 @@ impl Loaded {
     /// Runs to the scenario's end, and gives the recorder back.
     pub(crate) fn run<R: Recorder>(self, scenario: Scenario, recorder: R) -> (Ended, R) {
         match self {
-            Loaded::Baseline => run(scenario, NoPolicy::new(), recorder),
-            Loaded::Native(policy) => run(scenario, *policy, recorder),
+            Loaded::Baseline => {
+                let (ended, _, recorder) = run(scenario, NoPolicy::new(), recorder);
+                (ended, recorder)
+            }
+            Loaded::Native(policy) => {
+                let (mut ended, policy, recorder) = run(scenario, *policy, recorder);
+                ended.printed = policy.log().map(str::to_owned).collect();
+                policy.dump().clone_into(&mut ended.dump);
+                (ended, recorder)
+            }
         }
     }
 }
 
-fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> (Ended, R) {
+fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> (Ended, P, R) {
     let RunEnd {
         exit,
         failure,
@@ -261,11 +273,14 @@ fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> (E
         probes,
         cache,
         unfinished,
+        policy,
         recorder,
         ..
     } = schedlab_engine::run(scenario, policy, recorder);
     let ended = Ended {
         exit,
+        printed: Vec::new(),
+        dump: String::new(),
         failure,
         stuck,
         end,
@@ -277,7 +292,7 @@ fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> (E
         cache,
         unfinished,
     };
-    (ended, recorder)
+    (ended, policy, recorder)
 }
 
 #[cfg(test)]

@@ -176,7 +176,7 @@ pub fn run(spec: &SimSpec, listener: Option<&mut dyn Recorder>) -> Result<RunRes
         RtMode::Kernel
     };
     // What most runs are is compiled for itself: no event asks who else listens.
-    let (end, metrics, checkers) = if checkers.is_none() && listener.is_none() {
+    let (mut end, metrics, checkers) = if checkers.is_none() && listener.is_none() {
         let (end, metrics) = policy.run(scenario, metrics);
         (end, metrics, None)
     } else {
@@ -186,6 +186,9 @@ pub fn run(spec: &SimSpec, listener: Option<&mut dyn Recorder>) -> Result<RunRes
         (end, metrics, others.0)
     };
     (result.exit, result.message) = exit(&end, limited.then_some(spec.time_limit_s));
+    result.exit_code = Some(end.exit.code).filter(|code| *code != 0);
+    result.printed = std::mem::take(&mut end.printed);
+    result.dump = std::mem::take(&mut end.dump);
     if let Some(violations) = checkers.map(Checkers::finish) {
         // Of a run that ended otherwise the end itself is the news; a stall, for one, is a violation too.
         if violations.count() > 0 && result.is_done() {
@@ -241,13 +244,18 @@ fn exit(end: &Ended, time_limit_s: Option<u64>) -> (String, Option<String>) {
     }
     let ExitInfo {
         kind,
+        code,
         reason,
         message,
-        ..
     } = &end.exit;
     if *kind != ExitKind::Done {
+        let reason = match code {
+            0 => reason.clone(),
+            // Half of it is flags (SCX_ECODE_…).
+            code => format!("{reason}, code {code:#x}"),
+        };
         let text = match kind {
-            _ if message.is_empty() => reason.clone(),
+            _ if message.is_empty() => reason,
             // The exit's name says it already.
             ExitKind::Fault => message.clone(),
             _ => format!("{reason} ({message})"),

@@ -8,6 +8,7 @@ use schedlab_report::RunResult;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::{Scheduler, SimError, SimSpec, batch};
+use schedlab_trace::counted;
 
 use super::{Status, deliver, json_output, one_file_each, trace_in_file, width};
 use crate::args::{Rt, SimArgs, SimCommon};
@@ -78,12 +79,34 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         Some(path) => vec![traced(&specs[0], path)?],
         None => simulate(&specs, &args.common)?,
     };
+    tell_printed(&results);
     deliver(
         &results,
         &table::render(&results, width()),
         args.json.as_deref(),
         json,
     )
+}
+
+/// What policies printed, to standard error: the last lines of each run.
+fn tell_printed(results: &[RunResult]) {
+    const LINES_MAX: usize = 20;
+    for result in results {
+        let name = format!(
+            "{} on {}, seed {}",
+            result.scheduler,
+            counted(result.cpus, "CPU"),
+            result.seed
+        );
+        let before = result.printed.len().saturating_sub(LINES_MAX);
+        if before > 0 {
+            let lines = counted(before as u64, "line");
+            eprintln!("schedlab: {name}: {lines} before these are in the document of --json");
+        }
+        for line in &result.printed[before..] {
+            eprintln!("schedlab: {name}: {line}");
+        }
+    }
 }
 
 /// The seed of a repetition.

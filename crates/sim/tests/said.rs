@@ -1,0 +1,89 @@
+//! What a policy says reaches who runs it: its lines, its dump, the code of its exit, and ops nobody calls.
+
+use std::path::Path;
+
+use schedlab_sim::{Scheduler, SimSpec};
+
+const TALKS: &str = r#"
+#include <scx/common.bpf.h>
+
+char _license[] SEC("license") = "GPL";
+
+/* Whether it ends by an error. */
+const volatile bool fails;
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(talks_init)
+{
+	bpf_printk("one %d\n", 1);
+	bpf_printk("two");
+	return 0;
+}
+
+void BPF_STRUCT_OPS(talks_dump, struct scx_dump_ctx *ctx)
+{
+	scx_bpf_dump("queue state\n");
+}
+
+void BPF_STRUCT_OPS(talks_running, struct task_struct *p)
+{
+	if (fails)
+		scx_bpf_error("enough");
+	else
+		scx_bpf_exit(SCX_ECODE_ACT_RESTART | 5, "restart me");
+}
+
+bool BPF_STRUCT_OPS(talks_core_sched_before, struct task_struct *a, struct task_struct *b)
+{
+	return false;
+}
+
+SCX_OPS_DEFINE(talks_ops,
+	       .running			= (void *)talks_running,
+	       .core_sched_before	= (void *)talks_core_sched_before,
+	       .dump			= (void *)talks_dump,
+	       .init			= (void *)talks_init,
+	       .name			= "talks");
+"#;
+
+fn spec(name: &str, options: &str) -> SimSpec {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.bpf.c"));
+    std::fs::write(&path, TALKS).expect("the folder for temporary files is writable");
+    let scheduler = Scheduler::parse(&format!("{}{options}", path.display()));
+    SimSpec {
+        cpus: Some(1),
+        ..SimSpec::new("cpu:tasks=1", scheduler, "laptop")
+    }
+}
+
+#[test]
+fn lines_and_exit_codes_stand_in_the_result() {
+    let result = schedlab_sim::run(&spec("talks", ""), None).expect("it can be begun");
+    assert_eq!(result.exit, "unreg_bpf");
+    assert_eq!(result.exit_code, Some(1 << 48 | 5));
+    assert_eq!(
+        result.message.as_deref(),
+        Some("unregistered from BPF, code 0x1000000000005 (restart me)")
+    );
+    assert_eq!(result.printed, ["one 1", "two"]);
+    assert_eq!(result.dump, "", "of no error");
+}
+
+#[test]
+fn an_ejected_policy_leaves_its_dump() {
+    let result = schedlab_sim::run(&spec("fails", ":fails=true"), None).expect("it can be begun");
+    assert_eq!((&*result.exit, result.exit_code), ("error_bpf", None));
+    assert_eq!(result.dump, "queue state\n");
+}
+
+#[test]
+fn ops_that_are_never_called_are_named() {
+    let notes = schedlab_sim::check(&spec("names", "")).expect("it can be begun");
+    assert_eq!(
+        notes,
+        [
+            "names: ops.core_sched_before is never called in a simulation: it has one cgroup, and no core scheduling"
+        ]
+    );
+    let quiet = SimSpec::new("cpu:tasks=1", Scheduler::parse("fifo"), "laptop");
+    assert_eq!(schedlab_sim::check(&quiet).unwrap(), [""; 0]);
+}
