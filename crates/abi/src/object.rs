@@ -91,6 +91,18 @@ pub enum ObjectError {
         /// What was found.
         found: String,
     },
+    /// A BPF program that is no op: nothing in the virtual kernel calls it.
+    #[error(
+        "{policy}: {program}() is a program of its own, SEC(\"{section}\"), and a simulation calls ops alone; leave it out, or run it in a real kernel (schedlab run)"
+    )]
+    Program {
+        /// The policy.
+        policy: String,
+        /// The function.
+        program: String,
+        /// Its section.
+        section: String,
+    },
     /// A map that the virtual kernel does not have.
     #[error("{policy}: map `{map}`: {reason}")]
     Map {
@@ -135,8 +147,8 @@ impl Object {
     ///
     /// # Errors
     /// If it is no ELF object with debug information, calls what is not in the virtual kernel, has not exactly
-    /// one ops table, a licence that the kernel does not take, or a map of a kind that the virtual kernel does
-    /// not have.
+    /// one ops table, a licence that the kernel does not take, a program besides its ops, or a map of a kind that
+    /// the virtual kernel does not have.
     pub fn from_elf(name: &str, source: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectError> {
         let unreadable = |reason: String| ObjectError::Unreadable {
             policy: name.to_owned(),
@@ -162,6 +174,7 @@ impl Object {
         })?;
         check_calls(name, &file)?;
         check_license(name, &file)?;
+        check_programs(name, &file)?;
         let maps = maps(name, &file, &types, &variables)?;
         let options = policy_options(&file, &types, &variables, source);
         let placed = place(&types, &variables);
@@ -272,6 +285,29 @@ impl Object {
         let within = offset - placed.address;
         (within < placed.bytes).then(|| placed.modelled + within)
     }
+}
+
+/// Refuses programs that the kernel would call and the virtual kernel never does. A section that begins with `?`
+/// is not loaded unless somebody asks for it.
+fn check_programs(policy: &str, file: &object::File<'_>) -> Result<(), ObjectError> {
+    let is_program = |name: &str| !name.starts_with(['.', '?']) && !name.starts_with("struct_ops");
+    for section in file.sections() {
+        let Some(name) = section.name().ok().filter(|name| is_program(name)) else {
+            continue;
+        };
+        let mut inside = file.symbols().filter(|symbol| {
+            symbol.kind() == object::SymbolKind::Text
+                && symbol.section_index() == Some(section.index())
+        });
+        if let Some(program) = inside.next() {
+            return Err(ObjectError::Program {
+                policy: policy.to_owned(),
+                program: program.name().unwrap_or_default().to_owned(),
+                section: name.to_owned(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// What `license_is_gpl_compatible()` takes (include/linux/license.h).

@@ -151,6 +151,27 @@ fn what_is_no_policy_is_refused() {
 }
 
 #[test]
+fn programs_besides_the_ops_are_refused() {
+    for cc in compilers() {
+        let with = |section: &str| {
+            format!(
+                "SEC(\"{section}\") int BPF_PROG(mine_switch, bool preempt)\n{{\n\treturn 0;\n}}\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n}}\n{OPS}"
+            )
+        };
+        for section in ["tp_btf/sched_switch", "kprobe/schedule", "syscall"] {
+            let message = error("program", &with(section), cc);
+            let expected = format!(
+                "DIR/mine.bpf.c: mine_switch() is a program of its own, SEC(\"{section}\"), "
+            );
+            assert!(message.starts_with(&expected), "{cc}: {message}");
+        }
+        // Nobody loads it.
+        let source = Source::new(&format!("optional-{cc}"), &with("?tp_btf/sched_switch"));
+        assert!(compile_with(&source.path(), cc).is_ok(), "{cc}");
+    }
+}
+
+#[test]
 fn the_c_library_is_not_in_the_virtual_kernel() {
     for cc in compilers() {
         let calls = |declaration: &str, call: &str| {
