@@ -19,9 +19,32 @@ mod kind {
     pub const ARENA: u32 = 33;
 }
 
+/// The kernel's name of a kind, of those that include/native/scx/enums.h has.
+fn name_of(kind: u32) -> String {
+    let name = match kind {
+        0 => return "UNSPEC (none is given)".to_owned(),
+        3 => "PROG_ARRAY",
+        4 => "PERF_EVENT_ARRAY",
+        7 => "STACK_TRACE",
+        9 => "LRU_HASH",
+        10 => "LRU_PERCPU_HASH",
+        11 => "LPM_TRIE",
+        12 => "ARRAY_OF_MAPS",
+        13 => "HASH_OF_MAPS",
+        27 => "RINGBUF",
+        30 => "BLOOM_FILTER",
+        31 => "USER_RINGBUF",
+        32 => "CGRP_STORAGE",
+        other => return other.to_string(),
+    };
+    name.to_owned()
+}
+
 const EXIST_FLAGS: u64 = 3;
 const NOEXIST: u64 = 1;
 const EXIST: u64 = 2;
+/// `BPF_F_LOCK`, for values with a `bpf_spin_lock`. An op's update is one step, so nothing needs a lock.
+const LOCK: u64 = 4;
 
 pub const ENOENT: i64 = -2;
 pub const E2BIG: i64 = -7;
@@ -44,7 +67,7 @@ pub fn check(map: &MapDef) -> Result<(), String> {
     if !is(&per_key) && !is(&[kind::QUEUE, kind::STACK, kind::TASK_STORAGE, kind::ARENA]) {
         return Err(format!(
             "maps of type {} are not in the virtual kernel (it has HASH, ARRAY, their PERCPU forms, QUEUE, STACK, TASK_STORAGE and ARENA)",
-            map.kind
+            name_of(map.kind)
         ));
     }
     if map.kind != kind::ARENA && map.value_size == 0 {
@@ -272,9 +295,13 @@ impl Map {
     /// Prepares an update: where to write the value, or a negative errno.
     pub fn slot_for_update(&mut self, key: &[u8], cpu: usize, flags: u64) -> Result<*mut u8, i64> {
         let existing = self.lookup(key, cpu);
+        let is_keyed = matches!(self.store, Store::Array { .. } | Store::Hash { .. });
+        if is_keyed && flags & !LOCK > EXIST {
+            return Err(EINVAL);
+        }
         match &mut self.store {
-            Store::Array { .. } if flags & EXIST_FLAGS == NOEXIST => Err(EEXIST),
             Store::Array { .. } if existing.is_null() => Err(E2BIG),
+            Store::Array { .. } if flags & EXIST_FLAGS == NOEXIST => Err(EEXIST),
             Store::Array { .. } => Ok(existing),
             Store::Hash {
                 index,
@@ -534,6 +561,21 @@ mod tests {
     }
 
     #[test]
+    fn updates_are_refused_as_the_kernel_refuses_them() {
+        let (there, beyond) = (1u32.to_ne_bytes(), 9u32.to_ne_bytes());
+        for kind in [kind::HASH, kind::ARRAY] {
+            for flags in [3, 8, 3 | LOCK] {
+                let refused = map(kind).slot_for_update(&there, 0, flags);
+                assert_eq!(refused, Err(EINVAL), "{kind} {flags}");
+            }
+            assert!(map(kind).slot_for_update(&there, 0, LOCK).is_ok());
+        }
+        let mut array = map(kind::ARRAY);
+        assert_eq!(array.slot_for_update(&there, 0, NOEXIST), Err(EEXIST));
+        assert_eq!(array.slot_for_update(&beyond, 0, NOEXIST), Err(E2BIG));
+    }
+
+    #[test]
     fn per_cpu_copies_are_apart() {
         for kind in [kind::PERCPU_ARRAY, kind::PERCPU_HASH] {
             let mut map = map(kind);
@@ -583,6 +625,8 @@ mod tests {
     #[test]
     fn unknown_kinds_are_refused_by_name() {
         let error = check(&def(27, 0, 0, 4096)).unwrap_err();
-        assert!(error.contains("type 27"), "{error}");
+        assert!(error.contains("type RINGBUF"), "{error}");
+        let error = check(&def(99, 0, 0, 4096)).unwrap_err();
+        assert!(error.contains("type 99"), "{error}");
     }
 }

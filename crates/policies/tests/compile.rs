@@ -139,7 +139,7 @@ fn what_is_no_policy_is_refused() {
     let message = error("ring", &maps, "cc");
     assert!(
         message.starts_with(
-            "DIR/mine.bpf.c: map `ring`: maps of type 27 are not in the virtual kernel"
+            "DIR/mine.bpf.c: map `ring`: maps of type RINGBUF are not in the virtual kernel"
         ),
         "{message}"
     );
