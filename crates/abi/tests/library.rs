@@ -163,7 +163,11 @@ fn masks() {
         other => panic!("{other:?}"),
     });
     assert_eq!(result, Ok(0));
-    assert_eq!(results(&bench), [4, 5, 1, 1, 5, 1, 3, 5, 35, 7]);
+    let (einval, e2big) = (-22, -7);
+    assert_eq!(
+        results(&bench),
+        [4, 5, 1, 1, 5, 1, 3, 5, 35, 123, einval, e2big, -9, 7]
+    );
 }
 
 #[test]

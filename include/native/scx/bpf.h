@@ -300,7 +300,7 @@ LAB_INLINE int bpf_strncmp(const char *a, u32 size, const char *b)
 
 	for (i = 0; i < size; i++) {
 		if (a[i] != b[i])
-			return (u8)a[i] - (u8)b[i];
+			return (u8)a[i] < (u8)b[i] ? -1 : 1;
 		if (!a[i])
 			break;
 	}
@@ -386,8 +386,8 @@ void lab_check_format(const char *fmt, ...) { (void)fmt; }
 	lab_host->arena_free(lab_host, (map), (addr), (pages))
 
 /*
- * Programs other than ops are compiled and never run. An op's arguments are
- * those of an ordinary function.
+ * An op's arguments are those of an ordinary function. Programs other than ops
+ * compile, and crates/abi/src/object.rs refuses them.
  */
 #define BPF_PROG(name, args...)			name(args)
 #define BPF_STRUCT_OPS(name, args...)		SEC("struct_ops/" #name) name(args)

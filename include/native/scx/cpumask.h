@@ -251,12 +251,24 @@ LAB_INLINE bool bpf_cpumask_full(const struct cpumask *mask)
 	___old;								\
 })
 
-LAB_INLINE int bpf_iter_bits_new(struct bpf_iter_bits *it, const u64 *words, u32 nr_words)
+/* Goes over words that nobody changes meanwhile. */
+LAB_INLINE int lab_iter_bits_over(struct bpf_iter_bits *it, const u64 *words, u32 nr_words)
 {
 	it->__words = words;
 	it->__bit = -1;
-	it->__nr_bits = words && nr_words <= 511 ? nr_words * 64 : 0;
-	return it->__nr_bits ? 0 : words ? -E2BIG : -EINVAL;
+	it->__nr_bits = nr_words * 64;
+	return 0;
+}
+
+LAB_INLINE int bpf_iter_bits_new(struct bpf_iter_bits *it, const u64 *words, u32 nr_words)
+{
+	lab_iter_bits_over(it, it->__copy, 0);
+	if (!words || !nr_words)
+		return -EINVAL;
+	if (nr_words > LAB_BITS_WORDS)
+		return -E2BIG;
+	memcpy(it->__copy, words, nr_words * 8);
+	return lab_iter_bits_over(it, it->__copy, nr_words);
 }
 
 LAB_INLINE int *bpf_iter_bits_next(struct bpf_iter_bits *it)
@@ -289,7 +301,7 @@ struct bpf_iter_##name {						\
 LAB_INLINE int bpf_iter_##name##_new(struct bpf_iter_##name *it,	\
 				     const u64 *words, u32 nr_words)	\
 {									\
-	return bpf_iter_bits_new(&it->it,				\
+	return lab_iter_bits_over(&it->it,				\
 		(const u64 *)scx_bpf_get_##name##_cpumask(),		\
 		sizeof(struct cpumask) / 8);				\
 }									\

@@ -206,10 +206,14 @@ struct bpf_iter_num {
 	s32 __end;
 };
 
+/* What an iterator over bits takes at most (BITS_ITER_NR_WORDS_MAX). */
+#define LAB_BITS_WORDS	511
+
 struct bpf_iter_bits {
 	const u64 *__words;
 	u32 __nr_bits;
 	s32 __bit;
+	u64 __copy[LAB_BITS_WORDS];
 };
 
 struct bpf_list_head { u64 __opaque[2]; } __attribute__((aligned(8)));
