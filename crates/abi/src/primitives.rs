@@ -1,7 +1,7 @@
 //! What the policy library (`include/lab`) and the shadow headers need of the virtual kernel besides
 //! the kernel's own functions: locks, order, the cost model.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use schedlab_engine::policy::PolicyLock;
 use schedlab_trace::{LockClass, TaskId};
@@ -67,6 +67,20 @@ pub extern "C" fn lock(context: Context, word: *mut u32, number: u32) {
         context.ask(|kernel| kernel.lock(lock, address, class(number)));
         taken(context, lock);
     }
+}
+
+/// `bpf_res_spin_lock()`: 0, or an error where CPUs would wait for each other for ever.
+// Model: the kernel finds circles of two CPUs, and gives up after a quarter of a second in longer ones (-ETIMEDOUT).
+pub extern "C" fn res_lock(context: Context, word: *mut u32, number: u32) -> c_int {
+    const EDEADLK: c_int = 35;
+    let Some((lock, address)) = prepare(context, word, false) else {
+        return -EDEADLK;
+    };
+    if !context.ask(|kernel| kernel.lock_unless_deadlock(lock, address, class(number))) {
+        return -EDEADLK;
+    }
+    taken(context, lock);
+    0
 }
 
 /// Tries to take a lock.

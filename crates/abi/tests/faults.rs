@@ -94,6 +94,14 @@ fn locks_are_paired() {
 }
 
 #[test]
+fn a_resilient_lock_fails_instead() {
+    let mut bench = Bench::of(faults(), "kind=res_lock_twice");
+    bench.add_task(TaskId(0));
+    assert_eq!(bench.simply(enqueue()), Ok(0));
+    assert_eq!(bench.global("second") as i32, -35, "EDEADLK");
+}
+
+#[test]
 fn kfuncs_say_what_they_cannot_do() {
     check(
         "missing",

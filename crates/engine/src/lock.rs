@@ -195,7 +195,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Follows who waits for whom from `lock`. If that leads back to `c`, no CPU of the circle ever
     /// goes on: each link of it is told.
-    fn find_deadlock(&self, c: &Cpu, lock: LockIx) -> Option<String> {
+    pub(crate) fn find_deadlock(&self, c: &Cpu, lock: LockIx) -> Option<String> {
         let locks = self.locks.borrow();
         let next = |wanted: LockIx| {
             let holder = locks.holder(wanted)?;

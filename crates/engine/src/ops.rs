@@ -105,6 +105,18 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
         });
     }
 
+    fn lock_unless_deadlock(&self, lock: PolicyLock, address: u64, class: LockClass) -> bool {
+        self.shared(|kernel, c| {
+            let lock = kernel.policy_lock(lock, address, class);
+            if kernel.find_deadlock(c, lock).is_some() {
+                return false;
+            }
+            kernel.spin_lock(c, lock);
+            c.held.policy.set(c.held.policy.get() + 1);
+            true
+        })
+    }
+
     fn unlock(&self, lock: PolicyLock) {
         self.ask(|kernel, c| match kernel.known_policy_lock(lock) {
             Some(lock) if kernel.locks.borrow().holder(lock) == Some(c.id) => {

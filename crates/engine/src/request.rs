@@ -66,6 +66,8 @@ requests! {
     Sync = sync -> ();
     /// Takes a policy lock, interrupts off. `address` is the modelled address of the lock word.
     Lock { lock: PolicyLock, address: u64, class: LockClass } = lock -> ();
+    /// Takes a policy lock unless that would close a circle of CPUs that wait for each other.
+    LockUnlessDeadlock { lock: PolicyLock, address: u64, class: LockClass } = lock_unless_deadlock -> bool;
     /// Releases a policy lock.
     Unlock { lock: PolicyLock } = unlock -> ();
     /// Tries to take a policy lock.

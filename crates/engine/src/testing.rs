@@ -260,6 +260,7 @@ impl Policy for Stub {
                     | Request::Lock { .. }
                     | Request::Unlock { .. }
                     | Request::TryLock { .. }
+                    | Request::LockUnlessDeadlock { .. }
             );
             if is_kfunc {
                 env.charge_ns(costs.kfunc_ns);

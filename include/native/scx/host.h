@@ -15,6 +15,7 @@ struct lab_host {
 	void (*lock)(struct lab_host *h, void *word, u32 lock_class);
 	void (*unlock)(struct lab_host *h, void *word);
 	bool (*trylock)(struct lab_host *h, void *word, u32 lock_class);
+	int (*res_lock)(struct lab_host *h, void *word, u32 lock_class);
 	void (*touch)(struct lab_host *h, const volatile void *addr, u32 len, bool write);
 	void (*examine)(struct lab_host *h, const volatile void *ctx, u32 index);
 	void (*look)(struct lab_host *h, const volatile void *ctx, u32 index, bool write);

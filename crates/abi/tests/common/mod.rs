@@ -218,6 +218,7 @@ pub fn simple(request: &Request) -> Reply {
         | Request::Error { .. }
         | Request::ExitPolicy { .. } => Reply::Done,
         Request::TryLock { .. }
+        | Request::LockUnlessDeadlock { .. }
         | Request::DsqInsert { .. }
         | Request::DsqMoveToLocal { .. }
         | Request::DsqMove { .. }

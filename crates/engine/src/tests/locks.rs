@@ -1,12 +1,15 @@
 //! The lock model.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use schedlab_machine::LockKind;
 use schedlab_trace::{Event, LockClass, LockId};
 
+use crate::ExitKind;
 use crate::policy::OpKind::*;
-use crate::policy::{OpCall, PolicyLock, Request};
+use crate::policy::{OpCall, PolicyLock, Reply, Request};
 use crate::testing::*;
 
 /// Every CPU's dispatch takes one lock and holds it for 10 µs.
@@ -173,6 +176,55 @@ fn try_lock_fails_while_the_lock_is_held() {
     };
     assert!(count(|event| matches!(event, Event::LockTryFailed { .. })) > 20);
     assert!(count(|event| matches!(event, Event::LockAcquired { trylock: true, .. })) > 20);
+}
+
+#[test]
+fn who_would_close_a_circle_is_told_and_the_others_go_on() {
+    let refused = Rc::new(Cell::new([0; 2]));
+    let kept = refused.clone();
+    let lock = |number| Request::LockUnlessDeadlock {
+        lock: PolicyLock(number),
+        address: schedlab_machine::address::ARENA + 256 * u64::from(number),
+        class: LockClass::Other,
+    };
+    let policy = Stub::new(&[Dispatch], move |a, op| {
+        let kept = kept.clone();
+        async move {
+            if let OpCall::Dispatch { .. } = op {
+                let (first, second) = (a.cpu() % 2, 1 - a.cpu() % 2);
+                let taken = a.ask(lock(first)).await;
+                assert_eq!(
+                    taken,
+                    Reply::Bool(true),
+                    "nobody waits for what this CPU holds"
+                );
+                a.spend(10_000);
+                let both = a.ask(lock(second)).await == Reply::Bool(true);
+                let mut counts = kept.get();
+                counts[usize::from(both)] += 1;
+                kept.set(counts);
+                if both {
+                    // Again: it holds it already.
+                    assert_eq!(a.ask(lock(second)).await, Reply::Bool(false));
+                    let lock = PolicyLock(second);
+                    a.ask(Request::Unlock { lock }).await;
+                }
+                let lock = PolicyLock(first);
+                a.ask(Request::Unlock { lock }).await;
+            }
+            0
+        }
+    });
+    let tasks = (0..4).map(|_| periodic("p", 50, 100, 20)).collect();
+    let checked = run_checked(scenario(2, tasks), policy);
+    assert_eq!(
+        checked.end.exit.kind,
+        ExitKind::Done,
+        "{:?}",
+        checked.end.exit
+    );
+    let [refused, both] = refused.get();
+    assert!(refused > 5 && both > 5, "{refused} {both}");
 }
 
 #[test]
