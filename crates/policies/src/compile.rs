@@ -125,7 +125,15 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
         }
     };
     let mut rest = Vec::new();
-    for line in text.lines() {
+    let said: Vec<&str> = text.lines().collect();
+    for (index, &line) in said.iter().enumerate() {
+        if let Some((place, header)) = missing_header(line) {
+            push(format!(
+                "{}: {header} is neither beside it nor in the virtual kernel",
+                as_asked(place, path)
+            ));
+            continue;
+        }
         // gcc says in which function it is on a line of its own.
         if let Some((_, name)) = line.split_once(": In function ") {
             function = Some(unquote(name.trim_end_matches(':')));
@@ -157,12 +165,13 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
             }
             continue;
         };
-        let place = place
-            .strip_suffix(|c: char| c.is_ascii_digit())
-            .map_or(place, |_| {
-                // file:line:column
-                place.rsplit_once(':').map_or(place, |(place, _)| place)
-            });
+        let (place, what) = match place_of_use(&said[index + 1..], path) {
+            Some((place, name)) if place_of(line).starts_with(&*headers.to_string_lossy()) => {
+                (place, format!("{name}(): {what}"))
+            }
+            _ => (without_column(place), what.to_owned()),
+        };
+        let what = what.as_str();
         let place = as_asked(place, path).replace(&format!("{}/", headers.display()), "");
         let inside = match &function {
             Some(function) => format!("in {function}(): "),
@@ -187,6 +196,37 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
         lines.push(format!("and {more} more of this kind"));
     }
     Diagnostics { lines }
+}
+
+/// Where which header was included that is not there, if that is what the compiler says.
+fn missing_header(line: &str) -> Option<(&str, String)> {
+    let (place, what) = line.split_once(": fatal error: ")?;
+    let gcc = what.split_once(": No such file").map(|(header, _)| header);
+    let header = gcc.or_else(|| what.strip_suffix(" file not found"))?;
+    Some((without_column(place), unquote(header)))
+}
+
+/// Where the policy uses the macro of ours that an error is in, and the macro: gcc tells below the error.
+fn place_of_use<'a>(below: &[&'a str], path: &Path) -> Option<(&'a str, String)> {
+    let notes = below.iter().take_while(|line| !line.contains(": error: "));
+    notes
+        .filter_map(|line| line.split_once(": note: in expansion of macro "))
+        .map(|(place, name)| (without_column(place), unquote(name)))
+        .filter(|(place, _)| path.ends_with(place_of(place).trim_start_matches("./")))
+        .last()
+}
+
+/// The file of `file:line…`.
+fn place_of(line: &str) -> &str {
+    line.split_once(':').map_or(line, |(file, _)| file)
+}
+
+/// `file:line` of `file:line:column`.
+fn without_column(place: &str) -> &str {
+    match place.rsplit_once(':') {
+        Some((before, column)) if column.bytes().all(|c| c.is_ascii_digit()) => before,
+        _ => place,
+    }
 }
 
 /// A place, `file:line`, with the policy's file as it was asked for: the compiler runs in its folder.

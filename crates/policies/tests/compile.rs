@@ -91,6 +91,37 @@ fn unknown_kfuncs_are_named() {
 }
 
 #[test]
+fn headers_that_are_not_there_are_named() {
+    for cc in compilers() {
+        let message = error("header", "#include <bpf_arena_spin_lock.h>", cc);
+        assert_eq!(
+            message,
+            "DIR/mine.bpf.c:3: bpf_arena_spin_lock.h is neither beside it nor in the virtual kernel"
+        );
+    }
+}
+
+#[test]
+fn errors_in_our_macros_are_told_where_they_are_used() {
+    for cc in compilers() {
+        let uses = |what: &str| {
+            let body = format!(
+                "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\t{what}\n}}\n{OPS}"
+            );
+            error("macro", &body, cc)
+        };
+        for what in [
+            "bpf_for_each(task, p, NULL, 0) {}",
+            "bpf_printk(\"%d\", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13);",
+        ] {
+            let message = uses(what);
+            let first = message.lines().next().unwrap();
+            assert!(first.starts_with("DIR/mine.bpf.c:5: "), "{cc}: {message}");
+        }
+    }
+}
+
+#[test]
 fn members_that_are_not_modelled_are_named() {
     for cc in compilers() {
         let body = format!(
