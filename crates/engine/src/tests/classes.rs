@@ -86,9 +86,12 @@ fn real_time_priorities_and_turns() {
 #[test]
 fn partial_switch_and_disallowed_tasks_stay_with_the_baseline() {
     let tasks = || vec![hog("a", 5), hog("b", 5)];
-    let partial = Stub::fifo(&[Running]).flags(ops::SWITCH_PARTIAL);
+    // No task of a workload asks for SCHED_EXT: the policy hears of them, and gets none.
+    let heard = [InitTask, Enable, Running, Disable, ExitTask];
+    let partial = Stub::fifo(&heard).flags(ops::SWITCH_PARTIAL);
     let checked = run_checked(scenario(1, tasks()), partial);
-    assert!(checked.ops(Running).is_empty());
+    let counts = heard.map(|op| checked.ops(op).len());
+    assert_eq!(counts, [2, 0, 0, 0, 2]);
     assert!(checked.end.makespan.is_some());
     let policy = Stub::fifo(&[Running]).disallow(schedlab_trace::TaskId(1));
     let checked = run_checked(scenario(1, tasks()), policy);
