@@ -34,7 +34,7 @@ fn failures(failed: &[&RunResult]) -> Option<Section> {
     let row = |run: &&RunResult| {
         vec![
             run.what(),
-            run.exit.clone(),
+            run.exit.to_string(),
             run.message.clone().unwrap_or_default(),
             run.replay.clone(),
         ]
