@@ -454,7 +454,10 @@ mod tests {
                 &[("fixed_us", "periodic=never")],
                 "`fixed_us` is not a feature",
             ),
-            (&[("executor periodic=never", "")], "is not a feature; write"),
+            (
+                &[("executor periodic=never", "")],
+                "is not a feature; write",
+            ),
             (&[("executor", "")], "it names no alternative"),
             (
                 &[("executor", "periodic=no")],
