@@ -546,7 +546,7 @@ mod tests {
     #[should_panic(expected = "looks at it once more")]
     fn who_looks_at_the_host_cannot_look_again() {
         let object = Object::from_elf("copies", "", compiled("copies")).unwrap();
-        let image = Image::load(&object, &object.settings("").unwrap()).unwrap();
+        let image = Image::load(&object, &object.settings(&[]).unwrap()).unwrap();
         let machine = Machine::builtin("laptop").unwrap();
         let runner = Runner::new(image, &machine, KernelVersion::V7_2).unwrap();
         assert!(runner.with(|host| host.nr_cpus) > 0);

@@ -311,7 +311,7 @@ mod tests {
             scheduler: "mq".into(),
             cpus: 1,
             seed: 3,
-            exit: "error_stall".into(),
+            exit: schedlab_report::Exit::ErrorStall,
             message: Some("runnable task stall".into()),
             replay: "schedlab sim chat".into(),
             ..RunResult::default()

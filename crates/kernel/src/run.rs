@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use schedlab_report::{Exit as RunExit, Measures, RunResult};
+use schedlab_report::{Exit as RunExit, Measures};
 use schedlab_trace::Scheduler;
 
 use crate::error::{At as _, Error, Result};

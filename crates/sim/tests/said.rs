@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schedlab_report::Exit;
 use schedlab_sim::{Scheduler, SimSpec};
 
 const TALKS: &str = r#"
@@ -58,7 +59,7 @@ fn spec(name: &str, options: &str) -> SimSpec {
 #[test]
 fn lines_and_exit_codes_stand_in_the_result() {
     let result = schedlab_sim::run(&spec("talks", ""), None).expect("it can be begun");
-    assert_eq!(result.exit, "unreg_bpf");
+    assert_eq!(result.exit, Exit::UnregBpf);
     assert_eq!(result.exit_code, Some(1 << 48 | 5));
     assert_eq!(
         result.message.as_deref(),
@@ -71,7 +72,7 @@ fn lines_and_exit_codes_stand_in_the_result() {
 #[test]
 fn an_ejected_policy_leaves_its_dump() {
     let result = schedlab_sim::run(&spec("fails", ":fails=true"), None).expect("it can be begun");
-    assert_eq!((&*result.exit, result.exit_code), ("error_bpf", None));
+    assert_eq!((result.exit, result.exit_code), (Exit::ErrorBpf, None));
     assert_eq!(result.dump, "queue state\n");
 }
 

@@ -707,7 +707,7 @@ mod tests {
                 .flat_map(|seed| {
                     let mut other = run("b", 2, seed, 1_000.0);
                     if seed < failed {
-                        other.exit = "error_stall".into();
+                        other.exit = crate::Exit::ErrorStall;
                     }
                     [run("a", 2, seed, score(seed)), other]
                 })
