@@ -178,7 +178,7 @@ impl Loaded {
         let mut open = ObjectBuilder::default()
             .name("policy")
             .and_then(|builder| builder.open_memory(&policy.bytes))
-            .map_err(|error| verdict::rejected(&policy.name, &error.to_string()))?;
+            .map_err(|error| verdict::rejected(&policy.name, &format!("{error:#}")))?;
         configure(policy, &btf, &mut open, settings)?;
         if terms.tasks == Tasks::Asking {
             let partial = constant(policy, "SCX_OPS_SWITCH_PARTIAL")?;
@@ -205,7 +205,7 @@ impl Loaded {
 
         let object = open
             .load()
-            .map_err(|error| verdict::rejected(&policy.name, &error.to_string()))?;
+            .map_err(|error| verdict::rejected(&policy.name, &format!("{error:#}")))?;
         let mut loaded = Loaded {
             name: policy.name.clone(),
             ops_name,
@@ -232,7 +232,7 @@ impl Loaded {
             Err(error) => {
                 return Err(self
                     .ejected()
-                    .unwrap_or_else(|| verdict::rejected(&policy.name, &error.to_string())));
+                    .unwrap_or_else(|| verdict::rejected(&policy.name, &format!("{error:#}"))));
             }
         }
         match scx::state() {

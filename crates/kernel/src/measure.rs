@@ -179,7 +179,7 @@ impl Measurement {
         }
         let object = open
             .load()
-            .map_err(|error| verdict::rejected("the measuring programs", &error.to_string()))?;
+            .map_err(|error| verdict::rejected("the measuring programs", &format!("{error:#}")))?;
 
         let mut rq_locks_known = false;
         for program in object.progs_mut() {

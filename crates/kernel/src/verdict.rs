@@ -65,7 +65,7 @@ pub fn rejected(policy: &str, fallback: &str) -> Error {
 }
 
 /// The line of libbpf's output that explains a failure: the verifier's last word with the source
-/// line it is about, or else libbpf's first complaint.
+/// line it is about, or else libbpf's first complaint. None: what the caller knows, the error number.
 fn explain(log: &str) -> Option<String> {
     const BEGIN: &str = "-- BEGIN PROG LOAD LOG --";
     const END: &str = "-- END PROG LOAD LOG --";
@@ -94,9 +94,11 @@ fn explain(log: &str) -> Option<String> {
             None => format!("{program}: {verdict}"),
         });
     }
+    // What newer headers have and this kernel has not is left out without harm.
+    let harmless = |line: &str| line.starts_with("elf:") || line.contains("skipping it");
     log.lines()
         .filter_map(|line| line.strip_prefix("libbpf: "))
-        .find(|line| !line.starts_with("elf:"))
+        .find(|line| !harmless(line))
         .map(str::to_owned)
 }
 
@@ -127,5 +129,11 @@ mod tests {
                    libbpf: failed to load object 'x'\n";
         assert!(explain(log).unwrap().contains("scx_bpf_nope"));
         assert_eq!(explain(""), None);
+    }
+
+    #[test]
+    fn what_is_left_out_without_harm_explains_nothing() {
+        let log = "libbpf: struct_ops x_ops: member sub_caps_updated not found in kernel, skipping it as it's set to zero\n";
+        assert_eq!(explain(log), None);
     }
 }

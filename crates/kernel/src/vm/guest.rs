@@ -122,6 +122,8 @@ fn command_script(command: &[OsString], cwd: &Path) -> String {
             script.push_str(&quote(prefixed(&format!("{text}="), &value)));
         }
     }
+    // A command with a `=` in its name would be taken for one more variable.
+    script.push_str(" /bin/sh -c 'exec \"$@\"' sh");
     for word in command {
         script.push(' ');
         script.push_str(&quote(word));
