@@ -97,9 +97,12 @@ def test_an_interrupt_keeps_what_was_done(tmp_path: Path) -> None:
     sweep = Sweep([*WORKLOADS, "cpu:duration=100s"], **ASKED)
     # The folder is begun before the first run, so that this process is interrupted in the middle of one.
     interrupt = f"until [ -e '{out}/sweep.json' ]; do sleep 0.01; done; sleep 0.3; kill -INT {os.getpid()}"
+    # Where this test is started in the background, Python finds the signal ignored, and leaves it so.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(["sh", "-c", interrupt]):
         with pytest.raises(KeyboardInterrupt):
             sweep.run(out)
+    signal.signal(signal.SIGINT, before)
     with Folder(sweep, out) as folder:
         assert 0 < folder.left() < len(sweep)
     sweep.run(out)
