@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use schedlab_fiber::ahead;
+use schedlab_fiber::prefetch;
 
 use crate::arena::Arena;
 use crate::object::{MAP_VALUES, MapDef};
@@ -224,12 +224,12 @@ impl Maps {
         Ok(Maps { list, arena })
     }
 
-    /// Brings the task's values in task storage near.
-    pub fn expect(&self, task: usize) {
+    /// Prefetches the task's values in task storage.
+    pub fn prefetch(&self, task: usize) {
         for map in &self.list {
             // SAFETY: a value is a slot of the map's slab, of whole words.
             if let Some(value) = unsafe { map.storage(task).cast::<u64>().as_ref() } {
-                ahead::fetch(value);
+                prefetch(value);
             }
         }
     }

@@ -146,10 +146,10 @@ impl Policy for NativePolicy {
     }
 
     #[inline]
-    fn expect(&self, task: TaskId) {
+    fn prefetch(&self, task: TaskId) {
         let host = self.runner.host();
-        host.tasks.expect(task);
-        host.maps.expect(task.index());
+        host.tasks.prefetch(task);
+        host.maps.prefetch(task.index());
     }
 
     fn disallowed(&self, task: TaskId) -> bool {

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 
 use schedlab_engine::policy::TaskView;
-use schedlab_fiber::ahead;
+use schedlab_fiber::prefetch;
 use schedlab_trace::{CpuId, CpuSet, TaskId};
 use schedlab_workload::SchedClass;
 
@@ -123,11 +123,11 @@ impl Tasks {
         self.all[task.index()].get()
     }
 
-    /// Brings the shadow of `task` near, if there is one.
+    /// Prefetches the shadow of `task`, if there is one.
     #[inline]
-    pub fn expect(&self, task: TaskId) {
+    pub fn prefetch(&self, task: TaskId) {
         if let Some(shadow) = self.all.get(task.index()) {
-            ahead::fetch(&**shadow);
+            prefetch(&**shadow);
         }
     }
 

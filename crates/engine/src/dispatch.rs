@@ -417,7 +417,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     break;
                 }
                 let p = self.task(task);
-                self.expect_dispatches(c, dsq, p);
+                self.prefetch_dispatches(c, dsq, p);
                 self.read_line(c, p.line);
                 if p.cpu.get() == rq.id {
                     // Without run queue locks another CPU may take it as soon as the queue is free.

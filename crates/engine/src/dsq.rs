@@ -167,7 +167,7 @@ impl Dsqs {
         }
     }
 
-    /// What is kept of a task, for who can have it brought near ahead of time.
+    /// What is kept of a task, for prefetching.
     pub fn kept_of(&self, task: TaskId) -> &impl Sized {
         &self.nodes[task.index()]
     }

@@ -366,7 +366,7 @@ impl EventQueue {
         Some((CpuId(head.cpu()), Timer::of_slot(*slot)))
     }
 
-    /// What is kept of a timer, for who can have it brought near ahead of time.
+    /// What is kept of a timer, for prefetching.
     pub fn kept_of(&self, timer: Timer) -> Option<&impl Sized> {
         self.timers.due.get(timer.slot() as usize)
     }

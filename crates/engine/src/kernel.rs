@@ -376,7 +376,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Event::Cpu(cpu, CpuEvent::Work) => self.raise(cpu, crate::cpu::irq::DEFERRED, time),
             Event::Timer(cpu, Timer::Task(task)) => {
                 self.task_timers.set(self.task_timers.get() - 1);
-                self.expect_wakeups();
+                self.prefetch_wakeups();
                 let cpu = self.online_or_other(cpu);
                 self.cpus[cpu.index()].expired.borrow_mut().push_back(task);
                 self.raise(cpu, crate::cpu::irq::TIMER, time)

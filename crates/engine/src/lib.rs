@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod ahead;
 pub mod consts;
 mod cost;
 mod cpu;
@@ -29,6 +28,7 @@ mod op_context;
 mod ops;
 pub mod outcome;
 pub mod policy;
+mod prefetch;
 mod request;
 mod rt;
 pub mod scenario;

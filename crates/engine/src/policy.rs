@@ -382,8 +382,8 @@ pub trait Policy {
         let _ = (task, queued);
     }
 
-    /// Something is asked of the task soon: what is kept of it may be brought near.
-    fn expect(&self, task: TaskId) {
+    /// Something is asked of the task soon: what is kept of it may be prefetched into the host's caches.
+    fn prefetch(&self, task: TaskId) {
         let _ = task;
     }
 

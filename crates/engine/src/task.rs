@@ -332,7 +332,7 @@ impl TaskTable {
         self.chunks[chunk].get()?.get(offset)?.get()
     }
 
-    /// Where the task of this id is or will be, for who can have it brought near ahead of time.
+    /// Where the task of this id is or will be, for prefetching.
     pub fn place_of(&self, id: TaskId) -> Option<&impl Sized> {
         let (chunk, offset) = Self::place(id.0);
         self.chunks[chunk].get()?.get(offset)

@@ -6,8 +6,10 @@
 //! All of this crate's `unsafe` is behind a safe interface: a fiber suspends nobody but itself, and
 //! fibers are resumed from outside only.
 
-pub mod ahead;
+mod prefetch;
 pub mod trap;
+
+pub use prefetch::prefetch;
 
 use std::cell::Cell;
 use std::marker::PhantomData;

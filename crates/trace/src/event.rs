@@ -185,7 +185,7 @@ pub trait Recorder {
     /// Something happened on `cpu` at `at`. Per CPU, times never decrease; between CPUs events may
     /// arrive up to one uninterrupted path out of order (a CPU runs ahead until it synchronises).
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event);
-    /// What is kept of a task that events will soon name, for who can have it brought near ahead of time.
+    /// What is kept of a task that events will soon name, for prefetching.
     fn kept_of(&self, _task: TaskId) -> Option<&dyn Any> {
         None
     }

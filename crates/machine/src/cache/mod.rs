@@ -270,7 +270,7 @@ impl CacheModel {
         (self.line_of(address) == self.line_of(last)).then(|| self.line_at(address))
     }
 
-    /// What is kept of a line, for who can have it brought near ahead of time.
+    /// What is kept of a line, for prefetching.
     pub fn kept_of(&self, line: LineRef) -> &impl Sized {
         self.directory.kept_of(line)
     }

@@ -1,10 +1,10 @@
-//! Asks the host's caches for what is kept of tasks shortly before it is needed.
+//! Prefetches what is kept of tasks into the host's caches shortly before it is needed.
 //!
 //! A task is looked at when it wakes and when it is dispatched. Between the two every other task has its turn, and
 //! what the virtual kernel, the policy, the cache model and the measures keep of a thousand does not fit into the
 //! nearer caches of a host. Who comes next is known: the timers and the dispatch queues are in order.
 
-use schedlab_fiber::ahead::fetch;
+use schedlab_fiber::prefetch;
 use schedlab_machine::CacheModel;
 use schedlab_trace::{CpuId, Recorder, TaskId};
 
@@ -20,77 +20,77 @@ const MANY: u32 = 1_000;
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// A task's sleep has ended: prepares for those that end next.
     #[inline]
-    pub(crate) fn expect_wakeups(&self) {
+    pub(crate) fn prefetch_wakeups(&self) {
         if self.tasks.len() >= MANY {
-            self.expect_next_wakeups();
+            self.prefetch_next_wakeups();
         }
     }
 
     #[inline(never)]
-    fn expect_next_wakeups(&self) {
+    fn prefetch_next_wakeups(&self) {
         let queue = self.queue.borrow();
         if let Some((_, Timer::Task(later))) = queue.soon(1) {
-            self.expect(later);
+            self.prefetch_task(later);
         }
         if let Some((cpu, Timer::Task(next))) = queue.soon(0)
             && let Some(p) = self.tasks.get(next)
         {
             let cache = self.cache.borrow();
-            fetch(cache.kept_of(p.line));
+            prefetch(cache.kept_of(p.line));
             for cpu in [cpu, p.cpu.get()] {
-                self.expect_set(&cache, cpu, self.addresses.of(next));
+                self.prefetch_set(&cache, cpu, self.addresses.of(next));
             }
         }
     }
 
     /// `c` is about to take `p` off the queue: prepares for that, and for those behind it.
     #[inline]
-    pub(crate) fn expect_dispatches(&self, c: &Cpu, dsq: u32, p: &Task) {
+    pub(crate) fn prefetch_dispatches(&self, c: &Cpu, dsq: u32, p: &Task) {
         if self.tasks.len() >= MANY {
-            self.expect_next_dispatches(c, dsq, p);
+            self.prefetch_next_dispatches(c, dsq, p);
         }
     }
 
     #[inline(never)]
-    fn expect_next_dispatches(&self, c: &Cpu, dsq: u32, p: &Task) {
+    fn prefetch_next_dispatches(&self, c: &Cpu, dsq: u32, p: &Task) {
         let cache = self.cache.borrow();
         // Another CPU's lock, as a rule, which this one has not had for a long time.
-        self.expect_set(&cache, c.id, self.rq_address(p.cpu.get()));
+        self.prefetch_set(&cache, c.id, self.rq_address(p.cpu.get()));
         let dsqs = self.dsqs.borrow();
         let Some(next) = dsqs.next(dsq, p.id) else {
             return;
         };
         if let Some(later) = dsqs.next(dsq, next) {
-            self.expect(later);
+            self.prefetch_task(later);
         }
         let next = self.task(next);
         if let Some(behaviour) = next.behaviour.borrow().as_deref() {
-            fetch(behaviour);
+            prefetch(behaviour);
         }
         if let Some(due) = self.queue.borrow().kept_of(Timer::Task(next.id)) {
-            fetch(due);
+            prefetch(due);
         }
-        fetch(cache.kept_of(next.line));
-        self.expect_set(&cache, next.cpu.get(), self.addresses.of(next.id));
+        prefetch(cache.kept_of(next.line));
+        self.prefetch_set(&cache, next.cpu.get(), self.addresses.of(next.id));
     }
 
     /// `cpu` accesses the line that holds `address` soon.
     #[inline]
-    fn expect_set(&self, cache: &CacheModel, cpu: CpuId, address: u64) {
+    fn prefetch_set(&self, cache: &CacheModel, cpu: CpuId, address: u64) {
         if let Some(set) = cache.set_of(cpu, address) {
-            fetch(set);
+            prefetch(set);
         }
     }
 
     /// `task` is looked at soon.
-    fn expect(&self, task: TaskId) {
+    fn prefetch_task(&self, task: TaskId) {
         if let Some(place) = self.tasks.place_of(task) {
-            fetch(place);
+            prefetch(place);
         }
-        fetch(self.dsqs.borrow().kept_of(task));
-        self.policy.expect(task);
+        prefetch(self.dsqs.borrow().kept_of(task));
+        self.policy.prefetch(task);
         if let Some(kept) = self.recorder.borrow().kept_of(task) {
-            fetch(kept);
+            prefetch(kept);
         }
     }
 }
