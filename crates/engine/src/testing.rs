@@ -15,6 +15,7 @@ use schedlab_workload::{
 };
 
 use crate::consts::dsq_id;
+use crate::outcome::ExitKind;
 use crate::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, Policy, Reply, Request, TaskView};
 use crate::scenario::{RunEnd, Scenario};
 
@@ -425,6 +426,12 @@ pub(crate) fn run_checked(scenario: Scenario, policy: Stub) -> Checked {
 }
 
 impl Checked {
+    /// Nobody ejected the policy.
+    #[track_caller]
+    pub fn is_done(&self) {
+        assert_eq!(self.end.exit.kind, ExitKind::Done, "{:?}", self.end.exit);
+    }
+
     /// The ops of one kind, with their times.
     pub fn ops(&self, kind: OpKind) -> Vec<(u64, OpCall)> {
         let log = self.end.policy.log.borrow();

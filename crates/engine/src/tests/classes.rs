@@ -185,12 +185,7 @@ fn a_cpu_taken_away_runs_nothing() {
     ];
     let policy = Stub::fifo(&[CpuOnline, CpuOffline, SelectCpu]);
     let checked = run_checked(scenario, policy);
-    assert_eq!(
-        checked.end.exit.kind,
-        ExitKind::Done,
-        "{:?}",
-        checked.end.exit
-    );
+    checked.is_done();
     assert!(checked.end.makespan.is_some(), "{:?}", checked.end.failure);
     assert_eq!(
         checked.ops(CpuOffline).len() + checked.ops(CpuOnline).len(),

@@ -1,10 +1,10 @@
 //! When `ops.dequeue()` is called: custody (7.2) or ownership (6.18).
 
+use crate::KernelVersion;
 use crate::consts::{deq, dsq_id};
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, OpKind};
 use crate::testing::*;
-use crate::{ExitKind, KernelVersion};
 
 /// The dequeues that one task sees which runs twice, under a policy that inserts where `dsq` says.
 fn dequeues(version: KernelVersion, dsq: u64) -> Vec<u64> {
@@ -25,12 +25,7 @@ fn dequeues(version: KernelVersion, dsq: u64) -> Vec<u64> {
     let mut scenario = scenario(1, vec![periodic("p", 50, 200, 2)]);
     scenario.version = version;
     let checked = run_checked(scenario, policy);
-    assert_eq!(
-        checked.end.exit.kind,
-        ExitKind::Done,
-        "{:?}",
-        checked.end.exit
-    );
+    checked.is_done();
     let flags = |op| match op {
         OpCall::Dequeue { deq_flags, .. } => deq_flags,
         _ => unreachable!(),
@@ -81,12 +76,7 @@ fn a_task_that_the_policy_holds_itself_is_dequeued_when_dispatched() {
     });
     let tasks = (0..4).map(|_| periodic("p", 50, 200, 3)).collect();
     let checked = run_checked(scenario(2, tasks), policy);
-    assert_eq!(
-        checked.end.exit.kind,
-        ExitKind::Done,
-        "{:?}",
-        checked.end.exit
-    );
+    checked.is_done();
     assert_eq!(checked.ops(Dequeue).len(), checked.ops(Enqueue).len());
 }
 

@@ -7,7 +7,6 @@ use std::rc::Rc;
 use schedlab_machine::LockKind;
 use schedlab_trace::{Event, LockClass, LockId};
 
-use crate::ExitKind;
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, PolicyLock, Reply, Request};
 use crate::testing::*;
@@ -217,12 +216,7 @@ fn who_would_close_a_circle_is_told_and_the_others_go_on() {
     });
     let tasks = (0..4).map(|_| periodic("p", 50, 100, 20)).collect();
     let checked = run_checked(scenario(2, tasks), policy);
-    assert_eq!(
-        checked.end.exit.kind,
-        ExitKind::Done,
-        "{:?}",
-        checked.end.exit
-    );
+    checked.is_done();
     let [refused, both] = refused.get();
     assert!(refused > 5 && both > 5, "{refused} {both}");
 }

@@ -16,12 +16,7 @@ use crate::{ExitKind, KernelVersion};
 fn order(policy: Stub) -> Vec<u32> {
     let tasks: Vec<_> = (0..6).map(|_| hog("p", 1)).collect();
     let checked = run_checked(scenario(1, tasks), policy);
-    assert_eq!(
-        checked.end.exit.kind,
-        ExitKind::Done,
-        "{:?}",
-        checked.end.exit
-    );
+    checked.is_done();
     checked.ran_on(0)
 }
 
@@ -158,12 +153,7 @@ fn tasks_go_to_other_cpus_local_queues() {
     for from_dispatch in [false, true] {
         let tasks = (0..8).map(|_| periodic("p", 100, 300, 10)).collect();
         let checked = run_checked(scenario(4, tasks), policy(from_dispatch));
-        assert_eq!(
-            checked.end.exit.kind,
-            ExitKind::Done,
-            "{:?}",
-            checked.end.exit
-        );
+        checked.is_done();
         for cpu in 0..4 {
             let ran = checked.ran_on(cpu);
             assert!(
@@ -187,12 +177,7 @@ fn spurious_and_late_dispatches_are_ignored() {
     });
     let tasks = (0..6).map(|_| periodic("p", 100, 300, 10)).collect();
     let checked = run_checked(scenario(3, tasks), policy);
-    assert_eq!(
-        checked.end.exit.kind,
-        ExitKind::Done,
-        "{:?}",
-        checked.end.exit
-    );
+    checked.is_done();
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn preemptions(slice: u64) -> usize {
         0
     });
     let checked = run_checked(scenario(1, vec![hog("a", 200), hog("b", 200)]), policy);
-    assert_eq!(checked.end.exit.kind, ExitKind::Done);
+    checked.is_done();
     let preempted = |event: &Event| {
         matches!(
             event,
@@ -112,7 +112,7 @@ fn preemption_by_kick_and_by_insertion() {
         tasks[0].affinity = Some("0".parse().unwrap());
         tasks[1].start = Instant::from_ns(1_000_000);
         let checked = run_checked(scenario(2, tasks), policy);
-        assert_eq!(checked.end.exit.kind, ExitKind::Done);
+        checked.is_done();
         checked.ran_on(0).iter().filter(|&&task| task == 0).count() > 1
     };
     let policy = |flags: u64, kick_flags: Option<u64>| {
