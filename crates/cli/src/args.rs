@@ -317,7 +317,7 @@ pub struct SimCommon {
     #[arg(long, value_name = "VERSION", default_value = SimSpec::KERNEL, value_parser = PossibleValuesParser::new(KernelVersion::ALL.map(KernelVersion::name)))]
     pub kernel: String,
     /// Stop a run after N simulated seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = SimSpec::TIME_LIMIT_S, value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = SimSpec::TIME_LIMIT_S, value_parser = seconds(), allow_negative_numbers = true)]
     pub time_limit: u64,
     /// Runs at the same time [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
@@ -383,7 +383,7 @@ pub struct ReproduceArgs {
     #[arg(long)]
     pub vm: bool,
     /// Stop a run in a virtual machine after N seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "vm", value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "vm", value_parser = seconds(), allow_negative_numbers = true)]
     pub time_limit: u64,
     /// Simulate this machine instead of the study's
     #[arg(short, long, value_name = "MACHINE", value_hint = ValueHint::FilePath)]
@@ -449,7 +449,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub repeat: u32,
     /// Give a run up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds(), allow_negative_numbers = true)]
     pub time_limit: u64,
     /// Write results as JSON; `-` for standard output instead of the table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -468,8 +468,9 @@ pub struct RunArgs {
 /// Arguments of `vm`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Example:
-  schedlab vm -- uname -r")]
+Examples:
+  schedlab vm -- uname -r
+  schedlab vm -c 4 --time-limit 3600 -- make -C ~/tests check")]
 pub struct VmArgs {
     /// CPUs of the virtual machine
     #[arg(
@@ -481,7 +482,10 @@ pub struct VmArgs {
         allow_negative_numbers = true
     )]
     pub cpus: u32,
-    /// The command to run
+    /// Stop the command, with its machine, after N seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds(), allow_negative_numbers = true)]
+    pub time_limit: u64,
+    /// The command to run; its standard input is empty
     #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
 }
@@ -492,7 +496,7 @@ pub struct EmulateArgs {
     /// Where the jobs are and the results go
     pub folder: PathBuf,
     /// Give a run up after so many seconds
-    #[arg(long, default_value_t = 600, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 600, value_parser = seconds(), allow_negative_numbers = true)]
     pub time_limit: u64,
 }
 
@@ -531,11 +535,16 @@ pub struct LoadArgs {
     )]
     pub seed: u64,
     /// Stop it after N seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds(), allow_negative_numbers = true)]
     pub time_limit: u64,
     /// Write the result as JSON; `-` for standard output instead of the table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
+}
+
+/// A bound on running time: up to 11 days.
+fn seconds() -> RangedI64ValueParser<u64> {
+    RangedI64ValueParser::new().range(1..=1_000_000)
 }
 
 /// A seed, any whole number of 64 bits.

@@ -233,7 +233,11 @@ fn again_in_vm(args: &RunArgs, nr_schedulers: usize) -> anyhow::Result<Status> {
 
 pub fn vm(args: &VmArgs) -> anyhow::Result<Status> {
     let command: Vec<OsString> = args.command.iter().map(OsString::from).collect();
-    forward(&machine(Some(args.cpus)), &command)
+    let machine = Vm {
+        timeout: Duration::from_secs(args.time_limit),
+        ..machine(Some(args.cpus))
+    };
+    forward(&machine, &command)
 }
 
 fn machine(cpus: Option<u32>) -> Vm {
