@@ -24,10 +24,14 @@ pub struct RawEvent {
     pub other: u32,
     /// Switch: how the previous task left (`enum left_as`).
     pub left_as: u32,
-    /// Migrate: the old CPU.
+    /// Migrate: the old CPU. Wakeup: where somebody decided so.
     pub from: u32,
     /// Fork: the child's name. Switch: the next task's.
     pub comm: [u8; 16],
+    /// Wakeup: when somebody decided so.
+    pub since_ns: u64,
+    /// Fork: the child's priority, 0 to 139. Switch: the next task's.
+    pub prio: u32,
 }
 
 /// `LEFT_EXITED` of `enum left_as`.
@@ -47,17 +51,20 @@ pub enum RawKind {
 
 impl RawEvent {
     /// Bytes of `struct event`.
-    const SIZE: usize = 48;
+    const SIZE: usize = 64;
 
     pub(crate) fn parse(bytes: &[u8]) -> Option<RawEvent> {
         let word = |at: usize| -> Option<u32> {
             Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
         };
+        let long = |at: usize| -> Option<u64> {
+            Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+        };
         if bytes.len() < Self::SIZE {
             return None;
         }
         Some(RawEvent {
-            at_ns: u64::from_ne_bytes(bytes[..8].try_into().ok()?),
+            at_ns: long(0)?,
             kind: match word(8)? {
                 1 => RawKind::Switch,
                 2 => RawKind::Wakeup,
@@ -73,7 +80,18 @@ impl RawEvent {
             left_as: word(24)?,
             from: word(28)?,
             comm: bytes[32..48].try_into().ok()?,
+            since_ns: long(48)?,
+            prio: word(56)?,
         })
+    }
+
+    /// Whose priority it tells, of the lives of its `pid` and its `other`.
+    fn tells_prio_of(&self, whose: Option<usize>, others: Option<usize>) -> Option<usize> {
+        match self.kind {
+            RawKind::Fork => whose,
+            RawKind::Switch => others,
+            _ => None,
+        }
     }
 
     /// The name in the event.
@@ -86,8 +104,9 @@ impl RawEvent {
 /// One more than the greatest CPU that the events name.
 pub fn nr_cpus(events: &[RawEvent]) -> usize {
     let named = |event: &RawEvent| match event.kind {
-        RawKind::Wakeup | RawKind::WakeupNew => event.cpu.max(event.other),
-        RawKind::Migrate => event.cpu.max(event.from).max(event.other),
+        RawKind::Wakeup | RawKind::WakeupNew | RawKind::Migrate => {
+            event.cpu.max(event.from).max(event.other)
+        }
         _ => event.cpu,
     };
     let last = events.iter().map(named).max();
@@ -105,20 +124,23 @@ pub fn replay(events: &[RawEvent], recorder: &mut dyn Recorder) -> Vec<u32> {
     };
     let mut lives = Lives::default();
     let whose: Vec<_> = events.iter().map(|event| lives.of(event)).collect();
-    let tasks: Vec<&Life> = lives.told.iter().map(|&life| &lives.all[life]).collect();
-    for (number, life) in tasks.iter().enumerate() {
-        let meta = TaskMeta {
-            comm: life.name.clone(),
-            nice: 0,
-            affinity: CpuSet::all(topology::possible_cpus()),
-            rt_priority: 0,
-        };
-        recorder.define_task(TaskId(number as u32), &meta);
+    for &life in &lives.told {
+        lives.all[life].define(recorder);
     }
-    let task = |life: Option<usize>| lives.all[life?].task;
     for (event, (whose, others)) in events.iter().zip(whose) {
         let at = Instant::from_ns(event.at_ns - start);
-        let cpu = CpuId(event.cpu);
+        let cpu = match event.kind {
+            // The arrow begins at the waker, who may have asked the task's new CPU by an interrupt.
+            RawKind::Wakeup | RawKind::WakeupNew => CpuId(event.from),
+            _ => CpuId(event.cpu),
+        };
+        if let Some(life) = event.tells_prio_of(whose, others)
+            && lives.all[life].prio != Some(event.prio)
+        {
+            lives.all[life].prio = Some(event.prio);
+            lives.all[life].define(recorder);
+        }
+        let task = |life: Option<usize>| lives.all[life?].task;
         let told = match event.kind {
             RawKind::Fork => task(whose).map(|new| Event::TaskNew {
                 task: new,
@@ -128,7 +150,7 @@ pub fn replay(events: &[RawEvent], recorder: &mut dyn Recorder) -> Vec<u32> {
             RawKind::Wakeup | RawKind::WakeupNew => task(whose).map(|task| Event::Wakeup {
                 task,
                 to: CpuId(event.other),
-                since: Duration::ZERO,
+                since: Duration::from_ns(event.at_ns - event.since_ns.max(start)),
             }),
             RawKind::Migrate => task(whose).map(|task| Event::Migrate {
                 task,
@@ -158,7 +180,8 @@ pub fn replay(events: &[RawEvent], recorder: &mut dyn Recorder) -> Vec<u32> {
             Event::End,
         );
     }
-    tasks.iter().map(|life| life.pid).collect()
+    let pid = |&life: &usize| lives.all[life].pid;
+    lives.told.iter().map(pid).collect()
 }
 
 fn reach(places: &[topology::Place], from: u32, to: u32) -> MigrationReach {
@@ -175,8 +198,33 @@ struct Life {
     pid: u32,
     /// A name is told where a task begins and where it is switched to; the last one is its own.
     name: String,
+    /// The first that is told, until another one is.
+    prio: Option<u32>,
     /// Its number, if it is one of the workload's tasks.
     task: Option<TaskId>,
+}
+
+/// Of the kernel's priorities, that of nice 0 (`DEFAULT_PRIO`), and those of real-time tasks (`MAX_RT_PRIO`).
+const DEFAULT_PRIO: i32 = 120;
+const REALTIME_PRIOS: i32 = 100;
+
+impl Life {
+    /// Tells what it is, if it is one of the workload's tasks.
+    fn define(&self, recorder: &mut dyn Recorder) {
+        let Some(task) = self.task else { return };
+        let prio = self.prio.map_or(DEFAULT_PRIO, |prio| prio as i32);
+        let meta = TaskMeta {
+            comm: self.name.clone(),
+            nice: if prio < REALTIME_PRIOS {
+                0
+            } else {
+                (prio - DEFAULT_PRIO) as i8
+            },
+            affinity: CpuSet::all(topology::possible_cpus()),
+            rt_priority: (99 - prio).clamp(0, 99) as u8,
+        };
+        recorder.define_task(task, &meta);
+    }
 }
 
 #[derive(Default)]
@@ -196,6 +244,7 @@ impl Lives {
             self.current.remove(&event.pid);
             let child = self.workloads(event.pid);
             self.all[child].name = event.comm();
+            self.all[child].prio = Some(event.prio);
             return (Some(child), Some(parent));
         }
         if event.kind != RawKind::Switch {
@@ -209,6 +258,7 @@ impl Lives {
         let next = (event.other != 0).then(|| self.known(event.other));
         if let Some(next) = next {
             self.all[next].name = event.comm();
+            self.all[next].prio.get_or_insert(event.prio);
         }
         (prev, next)
     }
@@ -220,6 +270,7 @@ impl Lives {
             self.all.push(Life {
                 pid,
                 name: String::new(),
+                prio: None,
                 task: None,
             });
         }
@@ -253,22 +304,26 @@ mod tests {
             left_as,
             from: 0,
             comm,
+            since_ns: 5,
+            prio: 120,
         }
     }
 
     #[derive(Default)]
     struct Told {
         names: Vec<String>,
-        events: Vec<Event>,
+        priorities: Vec<(u32, i8, u8)>,
+        events: Vec<(u32, Event)>,
     }
 
     impl Recorder for Told {
-        fn define_task(&mut self, _: TaskId, meta: &TaskMeta) {
+        fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
             self.names.push(meta.comm.clone());
+            self.priorities.push((task.0, meta.nice, meta.rt_priority));
         }
 
-        fn record(&mut self, _: Instant, _: CpuId, event: Event) {
-            self.events.push(event);
+        fn record(&mut self, _: Instant, cpu: CpuId, event: Event) {
+            self.events.push((cpu.0, event));
         }
     }
 
@@ -296,7 +351,7 @@ mod tests {
         let switches: Vec<_> = told
             .events
             .iter()
-            .filter_map(|event| match event {
+            .filter_map(|(_, event)| match event {
                 Event::Switch { prev, next, .. } => Some((prev.map(|t| t.0), next.map(|t| t.0))),
                 _ => None,
             })
@@ -311,5 +366,40 @@ mod tests {
             (second, None),
         ];
         assert_eq!(switches, expected);
+    }
+
+    #[test]
+    fn a_wakeup_is_told_where_and_when_somebody_decided_so() {
+        let wakeup = RawEvent {
+            at_ns: 900,
+            cpu: 3,
+            other: 3,
+            from: 1,
+            since_ns: 650,
+            ..event(RawKind::Wakeup, 7, 3, 0, "")
+        };
+        let mut told = Told::default();
+        replay(&[event(RawKind::Fork, 7, 6, 0, "one"), wakeup], &mut told);
+        let expected = Event::Wakeup {
+            task: TaskId(0),
+            to: CpuId(3),
+            since: Duration::from_ns(250),
+        };
+        assert_eq!(told.events[1], (1, expected));
+    }
+
+    #[test]
+    fn priorities_are_told_as_they_change() {
+        let with = |prio, event| RawEvent { prio, ..event };
+        let events = [
+            with(115, event(RawKind::Fork, 7, 6, 0, "one")),
+            with(115, event(RawKind::Switch, 0, 7, 0, "one")),
+            with(130, event(RawKind::Switch, 7, 8, 0, "two")),
+            event(RawKind::Wakeup, 8, 0, 0, ""),
+            with(49, event(RawKind::Switch, 8, 7, 0, "one")),
+        ];
+        let mut told = Told::default();
+        replay(&events, &mut told);
+        assert_eq!(told.priorities, [(0, -5, 0), (1, 10, 0), (0, 0, 50)]);
     }
 }

@@ -46,6 +46,7 @@ struct task_note {
 	u64 served;	/* CPU time times 1024 / weight, in 1 / SERVED_UNIT ns */
 	u64 wanted_ns;	/* runnable, running included */
 	u64 waking_ns;	/* when somebody last decided to wake it; while it waits, since when */
+	u32 waking_cpu;	/* where that was */
 	u32 last_cpu;
 	/* Which element of waits_of counts this task; 0: none. */
 	u32 counted_at;
@@ -344,6 +345,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (e) {
 		e->pid = child->pid;
 		e->other = parent->pid;
+		e->prio = child->prio;
 		bpf_probe_read_kernel_str(e->comm, sizeof(e->comm), child->comm);
 		bpf_ringbuf_submit(e, 0);
 	}
@@ -505,8 +507,10 @@ int BPF_PROG(on_waking, struct task_struct *p)
 {
 	struct task_note *note = concerned(p);
 
-	if (note)
+	if (note) {
 		note->waking_ns = bpf_ktime_get_ns();
+		note->waking_cpu = bpf_get_smp_processor_id();
+	}
 	return 0;
 }
 
@@ -522,26 +526,31 @@ static int woken(struct task_struct *p, u32 kind)
 	if (!note)
 		return 0;
 	now = bpf_ktime_get_ns();
+	/* Nobody is known to have decided on a new task, or before the events were followed. */
+	if (kind != EVENT_WAKEUP || !note->waking_ns) {
+		note->waking_ns = now;
+		note->waking_cpu = bpf_get_smp_processor_id();
+	}
+	e = new_event(c, kind, now);
+	if (e) {
+		e->pid = p->pid;
+		e->other = p->thread_info.cpu;
+		e->since_ns = note->waking_ns;
+		e->from = note->waking_cpu;
+		bpf_ringbuf_submit(e, 0);
+	}
 	becomes_runnable(note);
 	/* One that is woken before it has left its CPU does not wait. */
 	if (!note->running && !note->waiting) {
 		note->waiting = true;
 		note->woken = kind == EVENT_WAKEUP && !note->fresh;
-		/* From the decision on, but not before it had left its CPU; a new task from now on. */
-		if (kind != EVENT_WAKEUP)
-			note->waking_ns = now;
-		else if (note->waking_ns < note->since_ns)
+		/* From the decision on, but not before it had left its CPU. */
+		if (note->waking_ns < note->since_ns)
 			note->waking_ns = note->since_ns;
 		note->since_ns = note->waking_ns;
 		begins_to_wait(p, note);
 	}
 	note->fresh = false;
-	e = new_event(c, kind, now);
-	if (e) {
-		e->pid = p->pid;
-		e->other = p->thread_info.cpu;
-		bpf_ringbuf_submit(e, 0);
-	}
 	return 0;
 }
 
@@ -740,6 +749,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		e->pid = prev->pid;
 		e->other = next->pid;
 		e->left_as = left;
+		e->prio = next->prio;
 		bpf_probe_read_kernel_str(e->comm, sizeof(e->comm), next->comm);
 		bpf_ringbuf_submit(e, 0);
 	}

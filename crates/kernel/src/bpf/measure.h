@@ -109,8 +109,11 @@ struct event {
 	__u32 pid;		/* switch: the previous task, 0 = idle; fork: the child */
 	__u32 other;		/* switch: the next task; migrate: the new CPU; wakeup: its CPU; fork: the parent */
 	__u32 left_as;		/* switch only */
-	__u32 from;		/* migrate: the old CPU */
+	__u32 from;		/* migrate: the old CPU; wakeup: where somebody decided so */
 	char comm[16];		/* fork: the child's name; switch: the next task's */
+	__u64 since_ns;		/* wakeup: when somebody decided so */
+	__u32 prio;		/* fork: the child's, switch: the next task's; as in the kernel */
+	__u32 unused;
 };
 
 #endif /* SCHEDLAB_MEASURE_H */

@@ -16,6 +16,7 @@ enum { CPUS = 4, TASKS = 128, MS = 1000000 };
 
 u64 test_now;
 u32 test_cpu;
+u64 test_record[16];
 struct task_struct *test_current;
 
 static struct cpu_counters counted[CPUS];
@@ -79,6 +80,7 @@ static void begin(u32 root, bool is_workload)
 	root_exec_ns = root_exit_ns = began_ns = over_ns = done_ns = 0;
 	root_pid = root;
 	counting = true;
+	stream = false;
 	tells = is_workload;
 	nr_cpus = nr_online = CPUS;
 	memcpy((void *)weights, some_weights, sizeof(some_weights));
@@ -446,8 +448,36 @@ static void migrations_and_yields_are_counted(void)
 	is("yields: starts of any task", sum(switches_all), 4);
 }
 
+static void events_tell_who_decided_and_priorities(void)
+{
+	struct task_struct *root = command(), *other = task(101, 101, -5);
+	struct event *e = (struct event *)test_record;
+
+	stream = true;
+	at(2, 3), on_fork(root, other);
+	is("events: priority of a child", e->prio, 115);
+	at(3, 2), on_wakeup_new(other);
+	is("events: a new task wakes itself, where", e->from, 2);
+	is("events: a new task wakes itself, when", e->since_ns, 3 * MS);
+	at(4, 0), on_switch(true, root, other, 0);
+	is("events: priority of who is next", e->prio, 115);
+	at(5, 0), switches(other, root, SLEEPS);
+	is("events: priority of who is next", e->prio, 120);
+	at(6, 3), on_waking(other);
+	at(7, 1), on_wakeup(other);
+	is("events: woken where", e->cpu, 1);
+	is("events: decided where", e->from, 3);
+	is("events: decided when", e->since_ns, 6 * MS);
+	/* One whose sched_waking nobody followed. */
+	task_notes[other - tasks].waking_ns = 0;
+	at(8, 1), on_wakeup(other);
+	is("events: nobody knows who decided, where", e->from, 1);
+	is("events: nobody knows who decided, when", e->since_ns, 8 * MS);
+}
+
 int main(void)
 {
+	events_tell_who_decided_and_priorities();
 	migrations_and_yields_are_counted();
 	a_command_is_measured_from_its_first_moment();
 	the_last_thread_ends_the_run();

@@ -13,7 +13,7 @@
 //! (`protos/perfetto/trace/perfetto_trace.proto` of v59). Bindings for all of them exist
 //! (`perfetto_protos`), but take 80 s to compile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 
 use prost::Message;
@@ -167,6 +167,9 @@ const BUNDLE_EVENTS: usize = 256;
 /// Changes of the number of runnable tasks that are put in the order of time: CPUs tell theirs up to one
 /// uninterrupted path out of it.
 const PENDING: usize = 4096;
+/// Switches of each CPU that are remembered: a wakeup is told once the task is runnable, and the CPU where that was
+/// decided (if it asked another one by an interrupt) may run somebody else by then.
+const REMEMBERED: usize = 16;
 /// What `sched_switch` says of a task that left while runnable (`TASK_REPORT_MAX`), …
 const STATE_PREEMPTED: i64 = 0x100;
 /// … that sleeps (`TASK_INTERRUPTIBLE`), …
@@ -185,7 +188,8 @@ struct Task {
 
 #[derive(Clone, Default)]
 struct Cpu {
-    current: Option<TaskId>,
+    /// Who ran on it last, and since when.
+    ran: VecDeque<(Instant, Option<TaskId>)>,
     bundle: Vec<FtraceEvent>,
     /// Whether a slice of a lock wait is open.
     spins: bool,
@@ -289,10 +293,11 @@ impl<W: Write> PerfettoWriter<W> {
     }
 
     fn flush_bundle(&mut self, cpu: CpuId) {
-        let event = std::mem::take(&mut self.cpus[cpu.index()].bundle);
+        let mut event = std::mem::take(&mut self.cpus[cpu.index()].bundle);
         if event.is_empty() {
             return;
         }
+        event.sort_by_key(|event| event.timestamp);
         self.packet(TracePacket {
             ftrace_events: Some(FtraceEventBundle {
                 cpu: Some(cpu.0),
@@ -393,7 +398,11 @@ impl<W: Write> PerfettoWriter<W> {
                 sched_waking: None,
             },
         );
-        self.cpus[cpu.index()].current = next;
+        let ran = &mut self.cpus[cpu.index()].ran;
+        if ran.len() == REMEMBERED {
+            ran.pop_front();
+        }
+        ran.push_back((at, next));
         if let Some(prev) = prev {
             let runnable = matches!(prev_state, PrevState::Preempted | PrevState::Yielded);
             self.set_runnable(at, prev, runnable);
@@ -410,7 +419,9 @@ impl<W: Write> PerfettoWriter<W> {
         let left = self.task(task).left;
         let at = left.map_or(decided, |left| decided.max(left + Duration::from_ns(1)));
         let (comm, pid, prio) = self.who(cpu, Some(task));
-        let waker = self.cpus[cpu.index()].current;
+        let mut ran = self.cpus[cpu.index()].ran.iter().rev();
+        let waker = ran.find(|(since, _)| *since <= decided);
+        let waker = waker.and_then(|&(_, task)| task);
         self.ftrace(
             cpu,
             FtraceEvent {
@@ -711,6 +722,23 @@ mod tests {
             .collect();
         wakings.sort_unstable();
         assert_eq!(wakings, [0, 101, 230]);
+    }
+
+    #[test]
+    fn who_woke_a_task_may_have_left_its_cpu_meanwhile() {
+        use PrevState::{Blocked, Preempted};
+        let trace = trace_of(&[
+            (0, 0, wakeup(0, 0)),
+            (10, 0, switch(None, Preempted, Some(0))),
+            (100, 0, switch(Some(0), Blocked, None)),
+            (140, 0, wakeup(1, 50)),
+        ]);
+        let events: Vec<(u64, u64)> = at(&trace, &[1, 1, 2])
+            .iter()
+            .map(|event| (number(event, 1).unwrap(), number(event, 2).unwrap()))
+            .collect();
+        let task0 = u64::from(TaskId(0).pid());
+        assert_eq!(events, [(0, 0), (10, 0), (90, task0), (100, task0)]);
     }
 
     /// Reads the bytes by Perfetto's field numbers, not by the messages above.
