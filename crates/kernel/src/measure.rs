@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Typedef};
-use libbpf_rs::{Link, MapCore as _, MapFlags, ObjectBuilder, ProgramInput, RingBufferBuilder};
+use libbpf_rs::{
+    Link, MapCore as _, MapFlags, ObjectBuilder, ProgramInput, RingBuffer, RingBufferBuilder,
+};
 
 use schedlab_report::{Measures, weight};
 
@@ -42,6 +43,8 @@ pub struct Want {
 
 /// Measurement programs that are attached to this kernel.
 pub struct Measurement {
+    /// Where events come from. It maps the buffer, which takes milliseconds, so it is made once.
+    ring: RingBuffer<'static>,
     object: libbpf_rs::Object,
     links: Vec<Link>,
     /// Names of the programs that are attached.
@@ -216,12 +219,14 @@ impl Measurement {
                 });
             }
         }
+        let events = Arc::default();
         Ok(Measurement {
+            ring: ring(&object, Arc::clone(&events)).doing("reading events")?,
             links,
             attached,
             layout: Layout::of(&btf),
             bss: vars::of_section(&btf, ".bss"),
-            events: Arc::default(),
+            events,
             rq_locks_known,
             idle_jiffies: Vec::new(),
             began_ns: 0,
@@ -251,10 +256,7 @@ impl Measurement {
     }
 
     fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
-        self.object
-            .maps()
-            .find(|map| map.name().to_string_lossy().ends_with(name))
-            .unwrap_or_else(|| panic!("measure.bpf.c has no map {name}"))
+        map(&self.object, name)
     }
 
     fn bss_variable(&self, name: &str) -> &Variable {
@@ -281,29 +283,12 @@ impl Measurement {
             .doing("setting the measuring programs' variables")
     }
 
-    /// Waits at most `timeout` for events and keeps them; without events it just waits.
+    /// Keeps the events that have come so far, which makes room for others.
     ///
     /// # Errors
     /// The ring buffer cannot be read.
-    pub fn wait(&self, timeout: Duration) -> Result<()> {
-        let map = self.map("events");
-        let mut builder = RingBufferBuilder::new();
-        let events = Arc::clone(&self.events);
-        builder
-            .add(&map, move |bytes| {
-                if let (Ok(mut events), Some(event)) = (events.lock(), RawEvent::parse(bytes)) {
-                    events.push(event);
-                }
-                0
-            })
-            .doing("reading events")?;
-        let ring = builder.build().doing("reading events")?;
-        match ring.poll(timeout) {
-            Ok(()) => Ok(()),
-            // A signal for us, such as the end of a child.
-            Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(error).doing("reading events"),
-        }
+    pub fn take_events(&self) -> Result<()> {
+        self.ring.consume().doing("reading events")
     }
 
     /// Stops counting and reads everything.
@@ -315,7 +300,7 @@ impl Measurement {
         let ended_ns = monotonic_ns();
         // Programs that are still inside a handler finish before the link is gone.
         self.links.clear();
-        self.wait(Duration::ZERO)?;
+        self.take_events()?;
         let cpus = per_cpu(&self.object, "counters")?
             .and_then(|entries| entries.into_iter().next())
             .unwrap_or_default();
@@ -524,6 +509,29 @@ fn idle_jiffies() -> Vec<u64> {
         cpus[cpu] = columns.get(3).unwrap_or(&0) + columns.get(4).unwrap_or(&0);
     }
     cpus
+}
+
+fn map<'o>(object: &'o libbpf_rs::Object, name: &str) -> libbpf_rs::Map<'o> {
+    object
+        .maps()
+        .find(|map| map.name().to_string_lossy().ends_with(name))
+        .unwrap_or_else(|| panic!("measure.bpf.c has no map {name}"))
+}
+
+/// Reads the events of `object` into `kept`.
+fn ring(
+    object: &libbpf_rs::Object,
+    kept: Arc<Mutex<Vec<RawEvent>>>,
+) -> libbpf_rs::Result<RingBuffer<'static>> {
+    let map = map(object, "events");
+    let mut builder = RingBufferBuilder::new();
+    builder.add(&map, move |bytes| {
+        if let (Ok(mut kept), Some(event)) = (kept.lock(), RawEvent::parse(bytes)) {
+            kept.push(event);
+        }
+        0
+    })?;
+    builder.build()
 }
 
 /// CLOCK_MONOTONIC, as `bpf_ktime_get_ns()` reads it.

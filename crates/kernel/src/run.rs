@@ -264,7 +264,7 @@ fn wait(
             return Ok(End::TimedOut);
         }
         group.wait(POLL);
-        measurement.wait(Duration::ZERO)?;
+        measurement.take_events()?;
     }
 }
 
