@@ -4,8 +4,8 @@
 //! else, so its results are refused. A last line that was not finished is forgotten.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -34,13 +34,19 @@ impl Journal {
             .truncate(false)
             .open(path)
             .with_context(|| format!("cannot write {name}"))?;
-        let mut text = String::new();
-        file.read_to_string(&mut text)
+        // Some file systems have no locks: there nobody is kept off.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            bail!("{name} is in use by another schedlab: name another with --html");
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)
             .with_context(|| format!("cannot read {name}"))?;
-        // What a kill has left unfinished.
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        // Without what a kill has left unfinished.
+        let whole = text.iter().rposition(|&byte| byte == b'\n');
+        text.truncate(whole.map_or(0, |end| end + 1));
+        let text = String::from_utf8_lossy(&text);
         let program = program();
-        let mut lines = text[..whole].lines();
+        let mut lines = text.lines();
         match lines.next() {
             None => {
                 let begun = file
@@ -54,7 +60,7 @@ impl Journal {
                 }
             }
             Some(first) if first == program => {
-                file.set_len(whole as u64)?;
+                file.set_len(text.len() as u64)?;
                 file.seek(SeekFrom::End(0))?;
             }
             Some(_) => bail!(
@@ -109,8 +115,11 @@ impl Journal {
     /// # Errors
     /// If it cannot be removed.
     pub fn finish(self) -> anyhow::Result<()> {
-        std::fs::remove_file(&self.path)
-            .with_context(|| format!("cannot remove {}", self.path.display()))
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+        .with_context(|| format!("cannot remove {}", self.path.display()))
     }
 }
 
@@ -173,6 +182,32 @@ mod tests {
         assert_eq!(journal.find(&spec(2)), Some(result(2)));
         journal.finish().unwrap();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_line_torn_in_a_character_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        drop(Journal::open(&path).unwrap());
+        let begun = std::fs::read(&path).unwrap();
+        std::fs::write(&path, [&begun[..], b"{\"workload\":\"\xc3"].concat()).unwrap();
+        drop(Journal::open(&path).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), begun);
+    }
+
+    #[test]
+    fn one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        let journal = Journal::open(&path).unwrap();
+        let error = Journal::open(&path).err().unwrap().to_string();
+        assert!(error.contains("in use by another schedlab"), "{error}");
+        journal.keep(&result(1)).unwrap();
+        drop(journal);
+        assert_eq!(
+            Journal::open(&path).unwrap().find(&spec(1)),
+            Some(result(1))
+        );
     }
 
     #[test]
