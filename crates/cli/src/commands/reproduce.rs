@@ -11,7 +11,7 @@ use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use schedlab_report::published;
 use schedlab_sim::{SimSpec, batch};
-use schedlab_trace::shell_word;
+use schedlab_trace::{counted, shell_word};
 
 use super::{
     Emulated, Job, Status, deliver, is_stdout, json_output, one_file_each, print, real, sim, width,
@@ -58,9 +58,12 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     let json = json_output(args.json.as_deref())?;
     let journal = Journal::open(&partial(&args.html))?;
     let results = simulate(&specs, &journal, args.jobs)?;
-    let mut real = Real::default();
+    let mut real = Real {
+        time_limit_s: args.time_limit,
+        ..Real::default()
+    };
     if args.vm {
-        real.run(&specs, &results, &journal, args.time_limit)?;
+        real.run(&specs, &results, &journal)?;
     }
 
     let figures = published::read(published::BUILTIN_NAME, published::BUILTIN)?;
@@ -147,6 +150,7 @@ const EMULATED_CPUS_MAX: u32 = 8;
 /// Real programs in virtual machines.
 #[derive(Default)]
 struct Real {
+    time_limit_s: u64,
     /// By the command that repeats it.
     done: BTreeMap<String, RunResult>,
     /// What could not be run, and why.
@@ -155,7 +159,7 @@ struct Real {
 
 impl Real {
     /// What repeats the real side of a simulation, or why it has none.
-    fn command(spec: &SimSpec, simulated: &RunResult) -> Result<String, String> {
+    fn command(&self, spec: &SimSpec, simulated: &RunResult) -> Result<String, String> {
         if spec.task_layout.is_some() {
             return Err(
                 "with a layout of task structures, which is the modelled caches' alone".to_owned(),
@@ -165,16 +169,17 @@ impl Real {
             return Err(format!("on more than {EMULATED_CPUS_MAX} CPUs"));
         }
         Ok(format!(
-            "schedlab run --vm -c {} -s {} --seed {} {}",
+            "schedlab run --vm -c {} -s {} --seed {} --time-limit {} {}",
             simulated.cpus,
             shell_word(&spec.scheduler.to_string()),
             spec.seed,
+            self.time_limit_s,
             shell_word(&spec.workload)
         ))
     }
 
     fn of(&self, spec: &SimSpec, simulated: &RunResult) -> Option<&RunResult> {
-        self.done.get(&Self::command(spec, simulated).ok()?)
+        self.done.get(&self.command(spec, simulated).ok()?)
     }
 
     /// Runs the real side of all these simulations: a machine for each number of CPUs.
@@ -183,12 +188,11 @@ impl Real {
         specs: &[SimSpec],
         simulated: &[RunResult],
         journal: &Journal,
-        time_limit_s: u64,
     ) -> anyhow::Result<()> {
         let mut machines: BTreeMap<u32, Vec<(String, Job)>> = BTreeMap::new();
         let mut without: BTreeMap<String, u32> = BTreeMap::new();
         for (spec, simulated) in specs.iter().zip(simulated) {
-            let command = match Self::command(spec, simulated) {
+            let command = match self.command(spec, simulated) {
                 Ok(command) => command,
                 Err(why) => {
                     *without.entry(why).or_default() += 1;
@@ -211,12 +215,12 @@ impl Real {
             }
         }
         for (why, nr) in without {
-            let runs = if nr == 1 { "run" } else { "runs" };
-            self.notes.push(format!("not emulated: {nr} {runs} {why}"));
+            self.notes
+                .push(format!("not emulated: {} {why}", counted(nr, "run")));
         }
         for (cpus, jobs) in machines {
             let (commands, jobs): (Vec<String>, Vec<Job>) = jobs.into_iter().unzip();
-            let outcomes = real::emulate(cpus, &jobs, time_limit_s)?;
+            let outcomes = real::emulate(cpus, &jobs, self.time_limit_s)?;
             for ((command, job), outcome) in commands.into_iter().zip(&jobs).zip(outcomes) {
                 self.keep(command, job, outcome, journal)?;
             }
@@ -264,7 +268,10 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Experiment>> {
     let all: Vec<String> = known.iter().map(|&name| name.to_owned()).collect();
     let names = if names.is_empty() { &all } else { names };
     let mut chosen: Vec<Experiment> = Vec::new();
-    for name in names {
+    for (index, name) in names.iter().enumerate() {
+        if names[..index].contains(name) {
+            continue;
+        }
         let experiment = if name.contains('/') || name.ends_with(".toml") {
             let text =
                 std::fs::read_to_string(name).with_context(|| format!("cannot read {name}"))?;
@@ -278,9 +285,13 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Experiment>> {
                 ),
             }
         };
-        if chosen.iter().all(|other| other.name != experiment.name) {
-            chosen.push(experiment);
+        if chosen.iter().any(|other| other.name == experiment.name) {
+            bail!(
+                "two experiments are called `{}`: rename a file",
+                experiment.name
+            );
         }
+        chosen.push(experiment);
     }
     Ok(chosen)
 }
