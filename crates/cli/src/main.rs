@@ -14,6 +14,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+use output::tell;
+
 /// A run failed or its scheduler was ejected.
 const FAILED: u8 = 1;
 /// The command line or an input is wrong.
@@ -34,14 +36,14 @@ fn main() -> ExitCode {
                 clap::error::ErrorKind::InvalidUtf8 => not_utf8(std::env::args_os()),
                 _ => usage_line(&error.to_string()),
             };
-            eprintln!("schedlab: {told}");
+            tell(told);
             return ExitCode::from(USAGE);
         }
         // Help and version are errors only to clap.
         Err(help) => {
             return match help.print() {
                 Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                    eprintln!("schedlab: cannot write standard output: {error}");
+                    tell(format_args!("cannot write standard output: {error}"));
                     ExitCode::from(USAGE)
                 }
                 _ => ExitCode::SUCCESS,
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "kernel")]
         Ok(commands::Status::Code(code)) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("schedlab: {}", one_line(&chain(&error)));
+            tell(one_line(&chain(&error)));
             ExitCode::from(USAGE)
         }
     }

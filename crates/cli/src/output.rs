@@ -11,6 +11,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use tempfile::NamedTempFile;
 
+/// Tells who sits at the terminal, in one line. A reader that is gone, or a full disk, changes nothing else.
+pub fn tell(what: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "schedlab: {what}");
+}
+
 /// A file in the making. Dropped before [`Output::commit`], it leaves nothing behind, unless it is a pipe or a device.
 /// Nor does a process that is killed while it writes, which may be hours.
 pub struct Output {

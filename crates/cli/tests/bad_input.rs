@@ -307,6 +307,41 @@ fn a_reader_that_is_gone_changes_no_exit_code() {
 }
 
 #[test]
+fn nobody_who_reads_errors_changes_no_exit_code() {
+    let folder = folder();
+    for (line, code) in [
+        ("sim nosuch -s fifo", 2),
+        ("sim -s", 2),
+        ("sim DIR/deadlock.json -s kernel -c 2 --json -", 1),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let line = line.replace("DIR", folder.path().to_str().unwrap());
+        let status = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+            .args(line.split_whitespace())
+            .stdout(std::process::Stdio::null())
+            .stderr(writer)
+            .status();
+        assert_eq!(status.unwrap().code(), Some(code), "{line}");
+    }
+}
+
+#[test]
+fn experiments_of_one_name_are_refused() {
+    let folder = folder();
+    let file = folder.path().join("chat-locks.toml");
+    std::fs::copy("../../experiments/chat-locks.toml", &file).unwrap();
+    let line = "reproduce --quick chat-locks DIR/chat-locks.toml --html DIR/page.html";
+    let output = schedlab(line, folder.path());
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(
+        told.contains("two experiments are called `chat-locks`"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_run_that_fails_says_so_and_how_to_repeat_it() {
     let folder = folder();
     for (line, exit) in [

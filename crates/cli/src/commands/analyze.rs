@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{Status, cannot_write, is_stdout, one_file_each, print};
 use crate::args::AnalyzeArgs;
-use crate::output::Output;
+use crate::output::{Output, tell};
 
 pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
     let bounds = Bounds {
@@ -79,19 +79,19 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
         bail!("no run has the measure `{}`", args.measure);
     }
     if !without.is_empty() {
-        eprintln!(
-            "schedlab: no run of {} has the measure `{}`",
+        tell(format_args!(
+            "no run of {} has the measure `{}`",
             without.join(", "),
             args.measure
-        );
+        ));
     }
     let scheduler = |point: usize| definition.space.scheduler(point as u64).to_string();
     let across = Across::new(&analyses, scheduler);
     if missing > 0 {
-        eprintln!(
-            "schedlab: {missing} of {} runs are still missing",
+        tell(format_args!(
+            "{missing} of {} runs are still missing",
             definition.jobs()
-        );
+        ));
     }
     let mut taken = false;
     if let Some(path) = &args.html {

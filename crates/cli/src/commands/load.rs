@@ -9,6 +9,7 @@ use schedlab_workload::Workload;
 
 use super::{Status, deliver, json_output, width};
 use crate::args::LoadArgs;
+use crate::output::tell;
 
 pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
     let json = json_output(args.json.as_deref())?;
@@ -32,7 +33,7 @@ fn real(args: &LoadArgs) -> anyhow::Result<RunResult> {
     };
     let workload = Workload::parse(&args.workload, schedlab_programs::nr_cpus())?;
     for note in &workload.notes {
-        eprintln!("schedlab: {note}");
+        tell(note);
     }
     let (name, params) = (workload.name.clone(), workload.params.clone());
     // Nothing else runs in this process yet: it is forked.

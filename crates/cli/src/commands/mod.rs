@@ -21,7 +21,7 @@ use schedlab_trace::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Command;
-use crate::output::Output;
+use crate::output::{Output, tell};
 
 /// How a command ended that could do its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,14 +194,14 @@ fn deliver(
     if json_path.is_some_and(is_stdout) {
         // The table would have told; here only the document does, which nobody reads by eye.
         for result in &failed {
-            eprintln!(
-                "schedlab: {} on {}, seed {}: {}; replay: {}",
+            tell(format_args!(
+                "{} on {}, seed {}: {}; replay: {}",
                 result.scheduler,
                 counted(result.cpus, "CPU"),
                 result.seed,
                 result.exit,
                 result.replay
-            );
+            ));
         }
     }
     Ok(if failed.is_empty() {

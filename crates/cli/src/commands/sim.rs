@@ -13,7 +13,7 @@ use schedlab_trace::counted;
 use super::{Status, deliver, json_output, one_file_each, trace_in_file, width};
 use crate::args::{Rt, SimArgs, SimCommon};
 use crate::cpus;
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::progress::Progress;
 
 pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
@@ -96,10 +96,12 @@ fn tell_printed(results: &[RunResult]) {
         let before = result.printed.len().saturating_sub(LINES_MAX);
         if before > 0 {
             let lines = counted(before as u64, "line");
-            eprintln!("schedlab: {name}: {lines} before these are in the document of --json");
+            tell(format_args!(
+                "{name}: {lines} before these are in the document of --json"
+            ));
         }
         for line in &result.printed[before..] {
-            eprintln!("schedlab: {name}: {line}");
+            tell(format_args!("{name}: {line}"));
         }
     }
 }
@@ -140,7 +142,7 @@ pub fn check(specs: &[SimSpec]) -> Result<(), SimError> {
     for spec in specs.iter().filter(|spec| spec.seed == specs[0].seed) {
         for note in schedlab_sim::check(spec)? {
             if !told.contains(&note) {
-                eprintln!("schedlab: {note}");
+                tell(&note);
                 told.push(note);
             }
         }

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::super::{Emulated, Job, Status};
 use super::with::{forward, run_once, warm_up};
 use crate::args::EmulateArgs;
+use crate::output::tell;
 
 const JOBS: &str = "jobs.json";
 const DONE: &str = "done.jsonl";
@@ -51,12 +52,26 @@ pub fn emulate(cpus: u32, jobs: &[Job], time_limit_s: u64) -> anyhow::Result<Vec
         .chain(words)
         .chain([folder.path().into()])
         .collect();
-    let status = forward(&machine, &command)?;
+    let ended = forward(&machine, &command);
+    let lines = fs::read(folder.path().join(DONE)).unwrap_or_default();
+    let emulated = outcomes(jobs, &lines);
+    if emulated.iter().any(|one| !matches!(one, Emulated::Missing)) {
+        if let Err(error) = ended {
+            tell(format_args!("{error:#}"));
+        }
+        return Ok(emulated);
+    }
+    match ended? {
+        Status::Done => Ok(emulated),
+        _ => Err(anyhow!("nothing ran in the virtual machine")),
+    }
+}
+
+/// What became of each job by the lines that the machine has written. The last one may be cut off.
+fn outcomes(jobs: &[Job], lines: &[u8]) -> Vec<Emulated> {
     let mut emulated: Vec<Emulated> = vec![Emulated::Missing; jobs.len()];
-    let text = fs::read_to_string(folder.path().join(DONE)).unwrap_or_default();
-    for line in text.lines() {
-        // The last line may be cut off.
-        let Ok(line) = serde_json::from_str::<Line>(line) else {
+    for line in lines.split(|&byte| byte == b'\n') {
+        let Ok(line) = serde_json::from_slice::<Line>(line) else {
             break;
         };
         let Some(job) = jobs.get(line.job) else {
@@ -70,10 +85,7 @@ pub fn emulate(cpus: u32, jobs: &[Job], time_limit_s: u64) -> anyhow::Result<Vec
             (None, why) => Emulated::Refused(why.unwrap_or_default()),
         };
     }
-    if !matches!(status, Status::Done) && text.is_empty() {
-        return Err(anyhow!("nothing ran in the virtual machine"));
-    }
-    Ok(emulated)
+    emulated
 }
 
 /// Inside: runs what the folder asks for.
@@ -114,4 +126,46 @@ pub fn inside(args: &EmulateArgs) -> anyhow::Result<Status> {
             .context("cannot write results")?;
     }
     Ok(Status::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_before_a_machine_broke_down_is_kept() {
+        let job = |seed| Job {
+            workload: "cpu:tasks=2".into(),
+            scheduler: "fifo".into(),
+            seed,
+        };
+        let line = |job, result: Option<RunResult>, refused: Option<&str>| {
+            let refused = refused.map(str::to_owned);
+            serde_json::to_string(&Line {
+                job,
+                result,
+                refused,
+            })
+            .unwrap()
+        };
+        let done = RunResult {
+            seed: 1,
+            ..RunResult::default()
+        };
+        let lines = [
+            line(0, Some(done.clone()), None),
+            line(1, None, Some("no")),
+            line(2, Some(done), None),
+        ]
+        .join("\n");
+        let jobs = [job(1), job(2), job(3)];
+        // The third one's line is cut off, in the middle of a character.
+        let cut = [&lines.as_bytes()[..lines.len() - 9], b"\xc3"].concat();
+        let outcomes = outcomes(&jobs, &cut);
+        assert!(
+            matches!(&outcomes[0], Emulated::Done(result) if result.seed == 1 && result.asked == "cpu:tasks=2")
+        );
+        assert!(matches!(&outcomes[1], Emulated::Refused(why) if why == "no"));
+        assert!(matches!(&outcomes[2], Emulated::Missing));
+    }
 }

@@ -24,7 +24,7 @@ use crate::commands::sim::seed_of;
 use crate::commands::{
     Status, cannot_write, deliver, json_output, one_file_each, print, trace_in_file, width,
 };
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::progress::Progress;
 
 pub use super::jobs::{emulate, inside};
@@ -185,7 +185,7 @@ pub fn sweep_in_vm(
 /// The events of a run as a Perfetto trace.
 fn write_trace(output: Output, path: &Path, run: &Run) -> anyhow::Result<()> {
     if run.result.measures.get("lost_records").is_some() {
-        eprintln!("schedlab: the trace has gaps: events came faster than they could be read");
+        tell("the trace has gaps: events came faster than they could be read");
     }
     let release = release()?;
     let cpus = schedlab_kernel::trace::nr_cpus(&run.events).max(run.result.cpus as usize);
@@ -204,7 +204,7 @@ fn complain(run: &Run) {
     }
     let said = String::from_utf8_lossy(&run.stderr);
     for line in said.lines().rev().take(5).collect::<Vec<_>>().iter().rev() {
-        eprintln!("schedlab: {}: {line}", run.result.scheduler);
+        tell(format_args!("{}: {line}", run.result.scheduler));
     }
 }
 
@@ -253,13 +253,13 @@ pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Stat
     let loud = std::io::stderr().is_terminal();
     let note = |text: &str| {
         // Downloads take minutes: they are told wherever somebody reads.
-        eprintln!("schedlab: {text}");
+        tell(text);
     };
     if loud {
-        eprintln!(
-            "schedlab: starting a virtual machine with {}",
+        tell(format_args!(
+            "starting a virtual machine with {}",
             schedlab_trace::counted(machine.cpus, "CPU")
-        );
+        ));
     }
     let mut broken = None;
     let (code, log) = machine.run(command, &note, &mut |stream, bytes| {
@@ -280,7 +280,7 @@ pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Stat
         .lines()
         .filter(|line| !line.contains("sched_ext: BPF scheduler"))
     {
-        eprintln!("schedlab: the machine's kernel: {}", line.trim());
+        tell(format_args!("the machine's kernel: {}", line.trim()));
     }
     Ok(match u8::try_from(code) {
         Ok(0) => Status::Done,
