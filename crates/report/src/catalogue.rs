@@ -206,7 +206,17 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "wakeup.unfinished_ns_max",
         "ns",
-        "the longest of their waits until then; 0 if there are none. A task that starves to the end shows only here",
+        "the longest of their waits until then; 0 if there are none",
+    ),
+    entry(
+        "wait.ns_max",
+        "ns",
+        "the longest that a runnable task waited until it got a CPU, be it new, woken or preempted",
+    ),
+    entry(
+        "wait.unfinished_ns_max",
+        "ns",
+        "the longest that a runnable task which did not get a CPU any more had waited when the run ended; 0 if there is none. A task that starves to the end shows here",
     ),
     entry(
         "cpu.idle_pct",

@@ -139,6 +139,7 @@ pub struct MetricsRecorder {
     /// For the first CPUs: the length of its queue · number of CPUs − machine-wide length.
     deviations: Vec<Timeline>,
     wakeup_latency: Histogram,
+    wait_ns_max: u64,
     inversions: Inversions,
     migrations: [u64; REACHES.len()],
     ipis: u64,
@@ -184,6 +185,7 @@ impl MetricsRecorder {
             cpu_queue: Histogram::new(LENGTH_MAX),
             deviations: vec![Timeline::default(); nr_cpus.min(TIMELINES_MAX)],
             wakeup_latency: Histogram::new(LATENCY_NS_MAX),
+            wait_ns_max: 0,
             inversions: Inversions::default(),
             migrations: [0; REACHES.len()],
             ipis: 0,
@@ -261,6 +263,7 @@ impl MetricsRecorder {
             count(&mut self.switches.starts);
             let start = self.task(next).start(at, cpu);
             self.switches.elsewhere += u64::from(start.elsewhere);
+            self.wait_ns_max = self.wait_ns_max.max(start.waited_ns);
             if let Some(ns) = start.wakeup_latency_ns {
                 self.wakeup_latency.record(ns);
             }
@@ -429,13 +432,18 @@ impl MetricsRecorder {
         self.wakeup_latency
             .mean_and_max("wakeup.latency_ns", measures);
         let end = self.end();
-        let unfinished = self
-            .tasks
-            .iter()
-            .filter_map(|task| task.unfinished_wakeup_ns(end));
-        let (nr, ns_max) = unfinished.fold((0, 0), |(nr, max), ns| (nr + 1, ns.max(max)));
+        let unfinished = |of: fn(&Task, Instant) -> Option<u64>| {
+            let waits = self.tasks.iter().filter_map(move |task| of(task, end));
+            waits.fold((0, 0), |(nr, max), ns| (nr + 1, ns.max(max)))
+        };
+        let (nr, ns_max) = unfinished(Task::unfinished_wakeup_ns);
         measures.int("wakeup.unfinished", nr);
         measures.int("wakeup.unfinished_ns_max", ns_max);
+        measures.int("wait.ns_max", self.wait_ns_max);
+        measures.int(
+            "wait.unfinished_ns_max",
+            unfinished(Task::unfinished_wait_ns).1,
+        );
     }
 
     fn time_measures(&self, measures: &mut Measures) {

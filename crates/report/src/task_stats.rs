@@ -44,7 +44,9 @@ pub(crate) struct Task {
 /// What a start on a CPU tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Start {
-    /// Time since the wakeup, if a wakeup led to it.
+    /// How long it has waited for a CPU.
+    pub(crate) waited_ns: u64,
+    /// The same, if a wakeup led to it.
     pub(crate) wakeup_latency_ns: Option<u64>,
     /// Whether the task last ran on another CPU.
     pub(crate) elsewhere: bool,
@@ -90,7 +92,12 @@ impl Task {
         matches!(self.state, State::Woken | State::Created | State::Preempted)
     }
 
-    /// How long it has waited for a CPU until `at`, if a wakeup led to it and it has not got one.
+    /// How long it has waited for a CPU until `at`, if it has not got one.
+    pub(crate) fn unfinished_wait_ns(&self, at: Instant) -> Option<u64> {
+        self.waits().then(|| at.since(self.since).ns())
+    }
+
+    /// The same, if a wakeup led to it.
     pub(crate) fn unfinished_wakeup_ns(&self, at: Instant) -> Option<u64> {
         (self.state == State::Woken).then(|| at.since(self.since).ns())
     }
@@ -112,6 +119,7 @@ impl Task {
     pub(crate) fn start(&mut self, at: Instant, cpu: CpuId) -> Start {
         let waited_ns = at.since(self.since).ns();
         let start = Start {
+            waited_ns: if self.waits() { waited_ns } else { 0 },
             wakeup_latency_ns: (self.state == State::Woken).then_some(waited_ns),
             elsewhere: self.ran && self.last_cpu != cpu,
         };

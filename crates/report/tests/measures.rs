@@ -302,6 +302,44 @@ fn waits_that_the_end_cuts_off_are_told_apart() {
             ("wakeup.latency_ns_max", 100.0),
             ("wakeup.unfinished", 1.0),
             ("wakeup.unfinished_ns_max", 997_900_000.0),
+            ("wait.ns_max", 200.0), // RT's, when it was new
+            ("wait.unfinished_ns_max", 997_900_000.0),
+        ],
+    );
+}
+
+/// Neither was woken.
+#[test]
+fn new_and_preempted_tasks_that_starve_are_told() {
+    use PrevState::Preempted;
+    for (starves, ns) in [(vec![], 0.0), (vec![(300, 0, wakeup(B, 0))], 700.0)] {
+        let mut recorder = recorder(Sources::ALL);
+        let mut events = vec![(0, 0, wakeup(A, 0)), (100, 0, switch(None, Some(A)))];
+        events.extend(starves);
+        events.push((1_000, 0, Event::End));
+        play(&mut recorder, &events);
+        check(
+            &recorder,
+            &[("wait.ns_max", 100.0), ("wait.unfinished_ns_max", ns)],
+        );
+    }
+    let mut recorder = recorder(Sources::ALL);
+    play(
+        &mut recorder,
+        &[
+            (0, 0, wakeup(A, 0)),
+            (100, 0, switch(None, Some(A))),
+            (150, 0, wakeup(B, 0)),
+            (400, 0, switch(Some((A, Preempted)), Some(B))),
+            (1_000, 0, Event::End),
+        ],
+    );
+    check(
+        &recorder,
+        &[
+            ("wakeup.unfinished", 0.0),
+            ("wait.ns_max", 250.0),
+            ("wait.unfinished_ns_max", 600.0),
         ],
     );
 }
@@ -507,6 +545,8 @@ fn what_a_world_does_not_show_is_absent() {
             "switches.involuntary",
             "wakeup.unfinished",
             "wakeup.unfinished_ns_max",
+            "wait.ns_max",
+            "wait.unfinished_ns_max",
             "fairness.jain"
         ]
     );
