@@ -8,7 +8,7 @@ use crate::cpu::{Cpu, irq};
 use crate::event_queue::CpuEvent;
 use crate::kernel::Kernel;
 use crate::policy::Policy;
-use crate::task::{NIL, OpsState};
+use crate::task::{NIL, OnRq, OpsState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `schedule_deferred_locked()`.
@@ -180,6 +180,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let lost = p.dsq.get() != dsq
                 || p.holding_cpu.get().is_some()
                 || p.cpu.get() != task_rq.id
+                || p.on_rq.get() != OnRq::Queued
                 || self.dsqs.borrow().inserted_after(cursor, task);
             if lost {
                 continue;

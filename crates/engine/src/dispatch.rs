@@ -391,7 +391,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.spin_unlock(c, lock);
         self.rq_lock(c, src);
         self.wait_for_switch(c, p);
-        if p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src.id {
+        if self.still_holds(c, p, src.id) {
             self.move_remote_task_to_local_dsq(c, p, enq_flags, src, rq);
             true
         } else {
@@ -424,7 +424,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     self.task_unlink_from_dsq(c, p, dsq);
                     p.holding_cpu.set(Some(c.id));
                     self.spin_unlock(c, lock);
-                    if p.holding_cpu.get() != Some(c.id) {
+                    if !self.still_holds(c, p, rq.id) {
                         continue 'retry;
                     }
                     p.holding_cpu.set(None);
@@ -468,7 +468,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             locked = src;
         }
         self.wait_for_switch(c, p);
-        if p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src.id {
+        if self.still_holds(c, p, src.id) {
             let mut fallback = false;
             if src.id == dst.id {
                 p.holding_cpu.set(None);
@@ -602,6 +602,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             || self.dsqs.borrow().inserted_after(iter, p.id);
         let (slice, vtime) = self.dsqs.borrow_mut().iter_take_overrides(iter);
         let mut p_rq = src;
+        let mut moved = false;
         if lost {
             self.spin_unlock(c, lock);
         } else {
@@ -613,7 +614,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if let Some(slice) = slice {
                 self.set_slice(p, slice);
             }
-            p_rq = self.move_task_between_dsqs(c, p, enq_flags, src_dsq, dst, lock);
+            (p_rq, moved) = self.move_task_between_dsqs(c, p, enq_flags, src_dsq, dst, lock);
         }
         match locked {
             Some(locked) if locked.id != p_rq.id => {
@@ -623,11 +624,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Some(_) => {}
             None => self.rq_unlock(c, p_rq),
         }
-        !lost
+        moved
     }
 
     /// `move_task_between_dsqs()`: the task's run queue and the source are locked; returns the run
-    /// queue that is locked afterwards.
+    /// queue that is locked afterwards, and whether the task was moved.
     fn move_task_between_dsqs<'k>(
         &'k self,
         c: &Cpu,
@@ -636,7 +637,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         src_dsq: u32,
         dst_dsq: u32,
         src_lock: LockIx,
-    ) -> &'k Cpu {
+    ) -> (&'k Cpu, bool) {
         let src = self.cpu(p.cpu.get());
         let mut dst_dsq = dst_dsq;
         let mut enq_flags = enq_flags;
@@ -649,29 +650,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 enq_flags |= enq::GDSQ_FALLBACK;
             }
         }
-        if self.is_local(dst_dsq) {
-            if src.id == dst.id {
-                if !self.hold_unlinked(c, p, src_dsq, src_lock) {
-                    return src;
-                }
-                p.holding_cpu.set(None);
-                self.move_local_task_to_local_dsq(c, dst, p, enq_flags);
-            } else {
-                if !self.hold_unlinked(c, p, src_dsq, src_lock) {
-                    return src;
-                }
-                self.move_remote_task_to_local_dsq(c, p, enq_flags, src, dst);
-            }
-        } else {
+        if !self.hold_unlinked(c, p, src_dsq, src_lock) {
+            return (src, false);
+        }
+        if !self.is_local(dst_dsq) {
             // dispatch_dequeue_locked()
-            if !self.hold_unlinked(c, p, src_dsq, src_lock) {
-                return src;
-            }
             p.holding_cpu.set(None);
             p.dsq.set(NIL);
             self.dispatch_enqueue(c, dst_dsq, p, enq_flags);
+        } else if src.id == dst.id {
+            p.holding_cpu.set(None);
+            self.move_local_task_to_local_dsq(c, dst, p, enq_flags);
+        } else {
+            self.move_remote_task_to_local_dsq(c, p, enq_flags, src, dst);
         }
-        dst
+        (dst, true)
     }
 
     /// Takes `p` off a queue, whose lock it releases, and holds it; tells whether nobody else took it
@@ -682,7 +675,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.holding_cpu.set(Some(c.id));
         self.spin_unlock(c, lock);
         self.wait_for_switch(c, p);
-        p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src
+        self.still_holds(c, p, src)
+    }
+
+    /// Whether the task that `c` has taken off a queue of `src` is still its to move. Who has begun to move it to
+    /// another run queue meanwhile, which only run queue locks rule out, finds it held and goes on.
+    fn still_holds(&self, c: &Cpu, p: &Task, src: CpuId) -> bool {
+        p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src && p.on_rq.get() == OnRq::Queued
     }
 
     /// Without run queue locks a task is on a queue before its CPU has switched to another one: who

@@ -191,8 +191,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     if !self.version.dequeue_on_leaving_custody() {
                         self.call_dequeue_op(c, rq, p, deq_flags);
                     }
-                    p.ops_state.set(OpsState::None);
-                    break;
+                    // Without run queue locks another CPU may have begun to dispatch it meanwhile.
+                    if p.ops_state.get() == OpsState::Queued {
+                        p.ops_state.set(OpsState::None);
+                        break;
+                    }
                 }
                 OpsState::Dispatching => self.wait_ops_state(c, p, OpsState::Dispatching),
             }

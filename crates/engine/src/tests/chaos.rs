@@ -24,6 +24,8 @@ fn draw(rng: &Rc<RefCell<Rng>>, bound: u64) -> u64 {
 
 /// A policy that inserts, holds, moves and kicks at random, but never loses a task.
 fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
+    // Those of odd seeds are used up while tasks run, and so take them back to the policy.
+    let slice_max = if seed % 2 == 1 { 50_000 } else { 8_000_000 };
     let rng = Rc::new(RefCell::new(stream(seed, 900)));
     let held: Rc<RefCell<VecDeque<TaskId>>> = Rc::default();
     let ops = [
@@ -97,13 +99,13 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
                         panic!("a CPU")
                     };
                     if idle && draw(&rng, 4) > 0 {
-                        a.insert(task, dsq_id::LOCAL, 1 + draw(&rng, 5_000_000), 0)
+                        a.insert(task, dsq_id::LOCAL, 1 + draw(&rng, slice_max * 5 / 8), 0)
                             .await;
                     }
                     return i64::from(cpu);
                 }
                 OpCall::Enqueue { task, .. } => {
-                    let slice = 1 + draw(&rng, 8_000_000);
+                    let slice = 1 + draw(&rng, slice_max);
                     let flags = [0, enq::HEAD, enq::PREEMPT][draw(&rng, 3) as usize];
                     match draw(&rng, 6) {
                         0 => a.insert(task, dsq_id::LOCAL, slice, flags).await,
@@ -173,7 +175,8 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
                         } else {
                             1
                         };
-                        a.insert(task, dsq, 1 + draw(&rng, 5_000_000), 0).await;
+                        a.insert(task, dsq, 1 + draw(&rng, slice_max * 5 / 8), 0)
+                            .await;
                     }
                 }
                 _ => a.spend(draw(&rng, 200)),
@@ -350,7 +353,7 @@ fn chaos_breaks_no_invariant() {
         None => 0..number("CHAOS_SEEDS").unwrap_or(40),
     };
     // Two CPUs moved the same task at once, where there are no run queue locks.
-    let pinned = [166, 608]
+    let pinned = [166, 339, 608]
         .into_iter()
         .filter(|_| number("CHAOS_SEED").is_none());
     let failing: Vec<u64> = seeds
