@@ -111,7 +111,10 @@ pub(crate) struct Cpu {
     pub reenq_users: RefCell<VecDeque<(u32, u64)>>,
     pub kicks: RefCell<Vec<(CpuId, u64)>>,
     pub kick_sync: Cell<u64>,
+    /// It is to wait for others as soon as sched_ext has chosen, …
     pub kick_sync_pending: Cell<bool>,
+    /// … and does so at the end of this schedule().
+    pub kick_sync_due: Cell<bool>,
     /// CPUs to wait for, with their `kick_sync` when they were kicked.
     pub kick_waits: RefCell<Vec<(CpuId, u64)>>,
     pub distribute_prev: Cell<u32>,
@@ -180,6 +183,7 @@ impl Cpu {
             kicks: RefCell::default(),
             kick_sync: Cell::new(0),
             kick_sync_pending: Cell::new(false),
+            kick_sync_due: Cell::new(false),
             kick_waits: RefCell::default(),
             distribute_prev: Cell::new(0),
             op: Cell::new(None),

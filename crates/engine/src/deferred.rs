@@ -145,6 +145,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             tasks.push(task);
         }
         for &task in &tasks {
+            let p = self.task(task);
+            if p.ops_state.get() == OpsState::Dispatching {
+                self.wait_ops_state(c, p, OpsState::Dispatching);
+            }
             self.dispatch_dequeue(c, rq, self.task(task));
         }
         for &task in &tasks {

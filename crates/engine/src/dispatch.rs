@@ -743,7 +743,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn balance_one(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
         c.in_balance.set(true);
         if c.cpu_released.replace(false) && self.has_op(OpKind::CpuAcquire) {
-            self.call_rare_op(c, OpCall::CpuAcquire { cpu: c.id });
+            self.call_rare_op_on(c, c, OpCall::CpuAcquire { cpu: c.id });
         }
         let verdict = self.balance_verdict(c, prev);
         if verdict != Verdict::None

@@ -221,8 +221,8 @@ impl Dsqs {
         }
         dsq.id = dsq_id::INVALID;
         self.user.remove(place);
-        // A cursor may still stand in it; then its slot is not used again.
-        if dsq.head == NIL {
+        // A cursor may still stand in it, or a CPU wait for its lock: then its slot is not used again.
+        if dsq.head == NIL && dsq.lock.is_none() {
             self.free.push(index);
         }
         Ok(())

@@ -270,7 +270,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 from: p.id,
                 to: None,
             };
-            self.call_rare_op(c, op);
+            self.call_rare_op_on(c, c, op);
         } else {
             self.set_slice(p, 0);
         }
@@ -338,7 +338,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 },
                 task: next.task,
             };
-            self.call_rare_op(c, op);
+            self.call_rare_op_on(c, c, op);
         }
     }
 
@@ -364,6 +364,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c.next_class.set(Class::Ext);
         }
         let mut verdict = self.balance_one(c, prev);
+        if c.kick_sync_pending.replace(false) {
+            c.kick_sync_due.set(true);
+        }
         if verdict == Verdict::Prev && prev.is_none_or(|p| p.class.get() != Class::Ext) {
             verdict = Verdict::Local;
         }

@@ -523,7 +523,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         if notify && self.has_op(OpKind::UpdateIdle) && !self.bypassing.get() {
-            self.call_op(c, OpCall::UpdateIdle { cpu: c.id, idle });
+            self.call_op_on(c, c, OpCall::UpdateIdle { cpu: c.id, idle });
         }
     }
 }

@@ -52,13 +52,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if class == next {
             self.wakeup_preempt_class(c, rq, p);
         } else if class > next {
-            // wakeup_preempt_scx(): a higher class takes the CPU that tasks were promised at once.
-            if next == Class::Ext && rq.nr_immed.get() > 0 {
-                self.schedule_reenq_local(c, rq, 0);
-            }
+            self.taken_by_class(c, rq, class);
             self.resched_curr(c, rq);
-            rq.next_class.set(class);
         }
+    }
+
+    /// A higher class than the one that was to run takes `rq`.
+    pub(crate) fn taken_by_class(&self, c: &Cpu, rq: &Cpu, class: Class) {
+        // wakeup_preempt_scx(): tasks were promised the CPU at once.
+        if rq.next_class.get() == Class::Ext && rq.nr_immed.get() > 0 {
+            self.schedule_reenq_local(c, rq, 0);
+        }
+        rq.next_class.set(class);
     }
 
     fn wakeup_preempt_class(&self, c: &Cpu, rq: &Cpu, p: &crate::task::Task) {
@@ -175,6 +180,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             self.charge(c, RELAX_NS);
             self.sync(c);
+            if c.pending.get() != 0 {
+                self.set_mode(c, mode);
+                self.handle_interrupts(c);
+                self.set_mode(c, mode);
+                self.set_mode(c, CpuMode::Spin);
+            }
         }
         self.set_mode(c, mode);
     }

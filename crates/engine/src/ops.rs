@@ -440,6 +440,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.call_op(c, op)
     }
 
+    /// Calls one under the lock of `rq`.
+    #[inline(never)]
+    pub(crate) fn call_rare_op_on(&self, c: &Cpu, rq: &Cpu, op: OpCall) -> i64 {
+        self.call_op_on(c, rq, op)
+    }
+
     /// Calls an op under the lock of `rq` (`SCX_CALL_OP()`). Returns what it returns.
     #[inline(always)]
     pub(crate) fn call_op_on(&self, c: &Cpu, rq: &Cpu, op: OpCall) -> i64 {
@@ -645,8 +651,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let is_local = dsq == dsq_id::LOCAL || dsq_id::is_local_on(dsq);
         if enq_flags & enq::IMMED != 0 {
             if !self.version.has_immed() {
-                self.scx_error(format!("invalid enq_flags {enq_flags:#x}"));
-                return None;
+                // A bit without a meaning there.
+                return Some(enq_flags & !enq::IMMED);
             }
             if !is_local {
                 self.scx_error(format!("SCX_ENQ_IMMED on a non-local DSQ {dsq:#x}"));

@@ -187,13 +187,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.finish_task(c, p);
             }
         }
-        if c.bal_cb_pending.replace(false) {
-            self.run_deferred(c, c);
-        }
+        self.balance_callbacks(c);
         self.rq_unlock(c, c);
-        if c.kick_sync_pending.replace(false) {
-            self.kick_sync_wait(c);
-        }
         if switched
             && let Some(p) = prev
             && prev_state == PrevState::Exited
@@ -201,6 +196,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.sched_ext_dead(c, p);
         }
         self.set_lock_path(c, path);
+    }
+
+    /// `balance_callbacks()`: what came last is first. The run queue is locked on entry and on return.
+    fn balance_callbacks(&self, c: &Cpu) {
+        if c.kick_sync_due.replace(false) {
+            self.rq_unlock(c, c);
+            self.kick_sync_wait(c);
+            self.rq_lock(c, c);
+        }
+        if c.bal_cb_pending.replace(false) {
+            self.run_deferred(c, c);
+        }
     }
 
     /// `pick_next_task()` and `put_prev_set_next_task()`. `None` is the idle task.
@@ -364,12 +371,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `select_fallback_rq()`: a CPU that is online and allowed. A task whose CPUs are all offline may
     /// use every CPU from now on, as in the kernel.
     pub(crate) fn select_fallback_rq(&self, c: &Cpu, p: &Task) -> CpuId {
-        let found = match p.affinity.borrow().as_ref() {
-            Some(set) => set.first_and(&self.online.borrow()),
-            None => self.online.borrow().first(),
-        };
+        let node = self.cpu(p.cpu.get()).node;
+        let allowed = |cpu: &&Cpu| self.online.borrow().contains(cpu.id) && p.allows(cpu.id);
+        let mut near = self.cpus.iter().filter(|cpu| cpu.node == node);
+        let found = near
+            .find(allowed)
+            .or_else(|| self.cpus.iter().find(allowed));
         if let Some(cpu) = found {
-            return cpu;
+            return cpu.id;
         }
         *p.affinity.borrow_mut() = None;
         p.nr_allowed.set(self.cpus.len() as u32);
@@ -442,11 +451,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.on_rq.set(OnRq::Queued);
         self.enqueue_task(c, c, p, flags);
         self.set_next_task(c, p);
-        if new_class != old_class {
-            c.next_class.set(new_class);
-            if new_class < old_class {
-                self.resched_curr(c, c);
-            }
+        if new_class > old_class {
+            self.taken_by_class(c, c, new_class);
+        } else if new_class < old_class {
+            self.resched_curr(c, c);
         }
         self.rq_unlock(c, c);
         self.set_lock_path(c, path);
@@ -466,7 +474,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 task: p.id,
                 weight: p.weight.get(),
             };
-            self.call_rare_op(c, op);
+            self.call_rare_op_on(c, c, op);
         }
     }
 

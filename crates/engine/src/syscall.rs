@@ -361,6 +361,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.sched_change(c, p, Change::Affinity(set));
         if !p.allows(c.id) {
             p.migration_dest.set(Some(dest));
+            // The stopper is woken, above all classes.
+            self.taken_by_class(c, c, Class::Stop);
             self.resched_curr(c, c);
         }
     }

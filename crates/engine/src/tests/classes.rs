@@ -224,6 +224,24 @@ fn whoever_sleeps_on_a_cpu_that_goes_wakes_elsewhere() {
     }
 }
 
+/// `select_fallback_rq()` looks at the task's own node first.
+#[test]
+fn whoever_must_leave_a_cpu_stays_on_its_node() {
+    let mut scenario = fair(4, (0..4).map(|_| hog("p", 50)).collect());
+    scenario.machine.topology = schedlab_machine::Topology::new(2, 1, 2, 1);
+    scenario.hotplug = vec![Hotplug {
+        at: Instant::from_ns(5_000_000),
+        cpu: schedlab_trace::CpuId(3),
+        online: false,
+    }];
+    let checked = run_checked(scenario, Stub::minimal());
+    let left = checked.events.iter().find_map(|(_, _, event)| match event {
+        schedlab_trace::Event::Migrate { from, to, .. } if from.0 == 3 => Some(to.0),
+        _ => None,
+    });
+    assert_eq!(left, Some(2));
+}
+
 #[test]
 fn hotplug_unloads_a_policy_that_does_not_handle_it() {
     let mut scenario = scenario(2, vec![hog("p", 50)]);
