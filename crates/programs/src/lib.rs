@@ -156,6 +156,14 @@ pub fn run(text: &str, options: &Options) -> Result<Report, ProgramError> {
     run_workload(workload, options)
 }
 
+/// Whether a workload has a real program, without running it.
+///
+/// # Errors
+/// It has none.
+pub fn check(workload: &Workload) -> Result<(), ProgramError> {
+    process::check(workload)
+}
+
 /// Runs a workload that was built already; see [`run`].
 ///
 /// # Errors

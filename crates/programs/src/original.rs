@@ -14,11 +14,13 @@ use std::io::{BufWriter, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
+    waitid,
 };
 use schedlab_workload::{Score, Workload, list};
 use tempfile::TempDir;
@@ -297,6 +299,31 @@ impl Group {
         let ended = waitid(WaitId::Pid(Pid::from_child(&self.0)), options);
         !matches!(ended, Ok(None))
     }
+
+    /// Waits for the process; tells whether it has ended in time.
+    fn wait_until(&self, deadline: Instant) -> bool {
+        let pidfd = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty());
+        while !self.has_ended() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            match (&pidfd, left.try_into()) {
+                (Ok(pidfd), Ok(left)) => {
+                    let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&left));
+                }
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        true
+    }
+
+    /// Ends what is left of the group, at once.
+    fn stop(&mut self) -> std::io::Result<ExitStatus> {
+        // The child has not been waited for, so that the number is still its own and its group's.
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        self.0.wait()
+    }
 }
 
 impl Drop for Group {
@@ -312,15 +339,15 @@ impl Drop for Group {
         while !self.has_ended() && asked.elapsed() < FAREWELL {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let _ = kill_process_group(pid, Signal::KILL);
-        let _ = self.0.wait();
+        let _ = self.stop();
     }
 }
 
-/// Runs a command to its end and returns what it wrote to standard output.
-fn output(command: &mut Command, deadline: Instant) -> Result<String, ProgramError> {
+/// Runs a command to its end. Returns what it wrote to standard output, and how long it took.
+fn output(command: &mut Command, deadline: Instant) -> Result<(String, Duration), ProgramError> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdout(Stdio::piped());
+    let started = Instant::now();
     let mut group = Group::start(command, deadline)?;
     let mut pipe = group.0.stdout.take().expect("it was asked for");
     let reader = std::thread::spawn(move || {
@@ -329,21 +356,18 @@ fn output(command: &mut Command, deadline: Instant) -> Result<String, ProgramErr
         let _ = pipe.read_to_string(&mut text);
         text
     });
-    let status = loop {
-        match group.0.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if Instant::now() >= deadline => {
-                return Err(error(format!(
-                    "{name} has not ended in time: give it more with --time-limit"
-                )));
-            }
-            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
-            Err(cause) => return Err(error(format!("cannot wait for {name}: {cause}"))),
-        }
-    };
+    if !group.wait_until(deadline) {
+        return Err(error(format!(
+            "{name} has not ended in time: give it more with --time-limit"
+        )));
+    }
+    let took = started.elapsed();
+    // Whoever it left behind may keep the pipe open.
+    let status = group.stop();
+    let status = status.map_err(|cause| error(format!("cannot wait for {name}: {cause}")))?;
     let text = reader.join().unwrap_or_default();
     match status.success() {
-        true => Ok(text),
+        true => Ok((text, took)),
         false => Err(error(format!("{name}: {status}"))),
     }
 }
@@ -363,7 +387,7 @@ fn perf_bench(given: &Given<'_>, arguments: &[&str]) -> Result<String, ProgramEr
     let mut perf = command("perf");
     perf.args(["bench", "--format=default", "sched"])
         .args(arguments);
-    output(&mut perf, given.deadline)
+    Ok(output(&mut perf, given.deadline)?.0)
 }
 
 /// `perf bench` cuts times to whole ms: of a run as long as this, one is a hundredth.
@@ -421,9 +445,8 @@ fn kbuild(given: &Given<'_>) -> Result<f64, ProgramError> {
     };
     make(&["clean"])?;
     let jobs = format!("-j{}", given.text("jobs"));
-    let started = Instant::now();
-    make(&[&jobs])?;
-    Ok(started.elapsed().as_nanos() as f64)
+    let (_, took) = make(&[&jobs])?;
+    Ok(took.as_nanos() as f64)
 }
 
 /// Size of a video's frame: brightness, and two planes of colour of a quarter each.
@@ -482,9 +505,8 @@ fn pbzip2(given: &Given<'_>) -> Result<f64, ProgramError> {
 }
 
 fn timed(command: &mut Command, given: &Given<'_>) -> Result<f64, ProgramError> {
-    let started = Instant::now();
-    output(command, given.deadline)?;
-    Ok(started.elapsed().as_nanos() as f64)
+    let (_, took) = output(command, given.deadline)?;
+    Ok(took.as_nanos() as f64)
 }
 
 /// Numbers for input files, the same each time (Steele, Lea, Flood: SplitMix64).
@@ -552,7 +574,7 @@ fn httpd(given: &Given<'_>) -> Result<f64, ProgramError> {
         &format!("{seconds}s"),
     ]);
     wrk.arg(format!("http://127.0.0.1:{port}/index.html"));
-    let text = output(&mut wrk, given.deadline)?;
+    let (text, _) = output(&mut wrk, given.deadline)?;
     requests_per_second(&text).ok_or_else(|| error(format!("wrk tells no figure: {}", text.trim())))
 }
 
@@ -560,14 +582,14 @@ fn httpd(given: &Given<'_>) -> Result<f64, ProgramError> {
 fn apache_configuration(folder: &Path, modules: &Path, port: u16, workers: &str) -> String {
     let (folder, modules) = (folder.display(), modules.display());
     format!(
-        "ServerRoot {folder}
+        "ServerRoot \"{folder}\"
 ServerName localhost
 Listen 127.0.0.1:{port}
-PidFile {folder}/pid
-ErrorLog {folder}/error.log
-LoadModule mpm_prefork_module {modules}/mod_mpm_prefork.so
-LoadModule authz_core_module {modules}/mod_authz_core.so
-DocumentRoot {folder}
+PidFile \"{folder}/pid\"
+ErrorLog \"{folder}/error.log\"
+LoadModule mpm_prefork_module \"{modules}/mod_mpm_prefork.so\"
+LoadModule authz_core_module \"{modules}/mod_authz_core.so\"
+DocumentRoot \"{folder}\"
 ServerLimit {workers}
 StartServers {workers}
 MinSpareServers 1
@@ -673,6 +695,17 @@ mod tests {
         sleep.args(["-c", "sleep 60 & sleep 60"]);
         let told = output(&mut sleep, started + Duration::from_millis(200)).unwrap_err();
         assert!(told.to_string().contains("not ended in time"), "{told}");
+        assert!(started.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn what_a_program_leaves_behind_is_not_waited_for() {
+        let started = Instant::now();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 60 & sleep 0.2; echo done"]);
+        let (text, took) = output(&mut shell, started + Duration::from_secs(60)).unwrap();
+        assert_eq!(text, "done\n");
+        assert!(took >= Duration::from_millis(200), "{took:?}");
         assert!(started.elapsed() < Duration::from_secs(20));
     }
 

@@ -41,14 +41,16 @@ fn system(doing: impl Into<String>, cause: std::io::Error, remedy: &'static str)
     }
 }
 
-pub(crate) fn run(workload: Workload, options: &Options) -> Result<Report, ProgramError> {
-    if let Some(task) = workload
-        .tasks
-        .iter()
-        .find(|task| task.behaviour.forks_processes())
-    {
-        return Err(ProgramError::Refused(forks_processes(&task.comm)));
+pub(crate) fn check(workload: &Workload) -> Result<(), ProgramError> {
+    let mut tasks = workload.tasks.iter();
+    match tasks.find(|task| task.behaviour.forks_processes()) {
+        Some(task) => Err(ProgramError::Refused(forks_processes(&task.comm))),
+        None => Ok(()),
     }
+}
+
+pub(crate) fn run(workload: Workload, options: &Options) -> Result<Report, ProgramError> {
+    check(&workload)?;
     let plan = Plan::of(&workload, options);
     let run = Arc::new(prepare(&workload.objects, options.seed, plan)?);
     let nr_tasks = workload.tasks.len() as u32;

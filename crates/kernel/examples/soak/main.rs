@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use schedlab_kernel::kernel_log::complaints;
 use schedlab_kernel::policy::{self, POLICIES};
 use schedlab_kernel::vm::{Stream, Vm};
 
@@ -218,12 +219,9 @@ fn one(
         .collect();
     let last = said.lines().last().unwrap_or("it said nothing");
     let result = match end {
-        Ok((_, text)) if text.contains("WARNING:") || text.contains("BUG:") => {
+        Ok((_, text)) if !complaints(&text).is_empty() => {
             all.push_str(&text);
-            let first = text
-                .lines()
-                .find(|line| line.contains("WARNING:") || line.contains("BUG:"));
-            format!("the kernel complains: {}", first.unwrap_or_default())
+            format!("the kernel complains: {}", complaints(&text)[0])
         }
         Ok((0, _)) => OK.to_owned(),
         Ok((_, _)) => last.to_owned(),

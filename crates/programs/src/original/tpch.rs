@@ -63,7 +63,7 @@ fn run_keeping(given: &Given<'_>, answers: Option<&Path>) -> Result<f64, Program
     python.arg(queries.join("run.py")).arg(&data).arg(&queries);
     python.args([streams, of_a_stream, streams * degree].map(|n| n.to_string()));
     python.arg(scale.to_string()).args(answers);
-    let text = output(&mut python, given.deadline)?;
+    let (text, _) = output(&mut python, given.deadline)?;
     let ns: u64 = text
         .trim()
         .parse()
