@@ -10,6 +10,7 @@ use schedlab_trace::{Scheduler, shell_word};
 use serde::Deserialize as _;
 
 use crate::error::{At as _, Error, Result};
+use crate::load;
 use crate::measure::Want;
 use crate::run::{self, DEFAULT, Job, Outcome};
 use crate::topology;
@@ -87,6 +88,10 @@ impl Experiment {
     /// # Errors
     /// Nothing can be run or measured here, or the workload cannot be understood.
     pub fn warm_up(&self) -> Result<()> {
+        // Before anybody waits for it.
+        if !self.schedulers.iter().all(run::is_default) {
+            load::ready()?;
+        }
         self.warm_up_by(&mut run::run)
     }
 

@@ -29,7 +29,7 @@ const ALSO_DEFAULT: &str = "kernel";
 const POLL: Duration = Duration::from_millis(50);
 
 /// Whether it is the kernel's own scheduler.
-fn is_default(scheduler: &Scheduler) -> bool {
+pub(crate) fn is_default(scheduler: &Scheduler) -> bool {
     [DEFAULT, ALSO_DEFAULT].contains(&scheduler.name.as_str())
 }
 

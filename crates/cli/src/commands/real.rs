@@ -62,7 +62,7 @@ mod without {
         bail!("{REMEDY}")
     }
 
-    pub fn warm_up(_: &str, _: u64, _: u64) -> anyhow::Result<()> {
+    pub fn warm_up(_: &str, _: &Scheduler, _: u64, _: u64) -> anyhow::Result<()> {
         bail!("{REMEDY}")
     }
 

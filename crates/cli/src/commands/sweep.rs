@@ -122,7 +122,12 @@ fn live(
     // The program and its files come into the caches before anything is measured.
     for workload in 0..definition.workloads.len() {
         let spec = definition.spec(definition.job(0, workload, 0));
-        real::warm_up(&spec.workload, spec.seed, spec.time_limit_s)?;
+        real::warm_up(
+            &spec.workload,
+            &spec.scheduler,
+            spec.seed,
+            spec.time_limit_s,
+        )?;
     }
     let options = Options {
         threads: 1,

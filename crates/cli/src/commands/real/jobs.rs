@@ -100,12 +100,12 @@ pub fn inside(args: &EmulateArgs) -> anyhow::Result<Status> {
     let mut warmed = false;
     for (index, job) in jobs.iter().enumerate() {
         // All jobs have the same program, which comes into the caches with the first one that is not refused.
+        let scheduler = Scheduler::parse(&job.scheduler);
         let warm = match warmed {
             true => Ok(()),
-            false => warm_up(&job.workload, job.seed, args.time_limit),
+            false => warm_up(&job.workload, &scheduler, job.seed, args.time_limit),
         };
         warmed |= warm.is_ok();
-        let scheduler = Scheduler::parse(&job.scheduler);
         let once = || run_once(&job.workload, &scheduler, job.seed, args.time_limit);
         let outcome = warm.and_then(|()| once());
         let line = match outcome {

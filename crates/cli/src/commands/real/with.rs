@@ -9,7 +9,6 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use schedlab_kernel::doctor::{self, Status as Found};
 use schedlab_kernel::experiment::{Experiment, Load, Run};
-use schedlab_kernel::run::DEFAULT;
 use schedlab_kernel::topology;
 use schedlab_kernel::vm::{self, Stream, Vm};
 use schedlab_report::RunResult;
@@ -18,6 +17,7 @@ use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
 use schedlab_sweep::Place;
+use schedlab_workload::Workload;
 
 use crate::args::{RunArgs, VmArgs};
 use crate::commands::sim::seed_of;
@@ -45,7 +45,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     let load = match &args.workload {
         Some(text) => {
             // A wrong workload is told before a scheduler is loaded.
-            schedlab_workload::Workload::parse(text, schedlab_programs::nr_cpus())?;
+            let workload = Workload::parse(text, schedlab_programs::nr_cpus())?;
+            schedlab_programs::check(&workload)?;
             Load::Workload {
                 text: text.clone(),
                 program: std::env::current_exe().context("cannot find this program's file")?,
@@ -137,9 +138,14 @@ pub fn run_once(
     results.pop().context("a run has a result")
 }
 
-/// A run of a workload that is not counted.
-pub fn warm_up(workload: &str, seed: u64, time_limit_s: u64) -> anyhow::Result<()> {
-    Ok(of_one_run(workload, &Scheduler::plain(DEFAULT), seed, time_limit_s)?.warm_up()?)
+/// A run of a workload that is not counted, before those under `scheduler`.
+pub fn warm_up(
+    workload: &str,
+    scheduler: &Scheduler,
+    seed: u64,
+    time_limit_s: u64,
+) -> anyhow::Result<()> {
+    Ok(of_one_run(workload, scheduler, seed, time_limit_s)?.warm_up()?)
 }
 
 fn of_one_run(
