@@ -65,8 +65,8 @@ impl Sample {
 /// Below 100 ns the fraction matters; integers keep out floating-point noise.
 fn ns(ps: u64) -> String {
     match ps {
-        0..100_000 => format!("{}.{}", ps / 1_000, ps % 1_000 / 100),
-        _ => (ps / 1_000).to_string(),
+        0..99_950 => format!("{:.1}", ps as f64 / 1e3),
+        _ => ((ps + 500) / 1_000).to_string(),
     }
 }
 
@@ -144,11 +144,7 @@ impl From<&Sample> for Figure {
 /// In nanoseconds, with the spread.
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Rounded as the number itself is.
-        let rounded = |ps: f64| match ps.round() as u64 {
-            few @ 0..100_000 => ns(few),
-            many => ns(many + 500),
-        };
+        let rounded = |ps: f64| ns(ps.round() as u64);
         let signed = |ps: f64| match ps < 0.0 {
             true => format!("−{}", rounded(-ps)),
             false => rounded(ps),
