@@ -200,7 +200,9 @@ fn body(group: &[&RunResult], width: usize) -> String {
             _ => all[index].width() + GAP,
         })
         .sum();
-    shorten(&mut all[SCHEDULER].texts, width.saturating_sub(beside));
+    // Nor do long paths take all of that.
+    let room = width.saturating_sub(beside).min(width * 2 / 5);
+    shorten(&mut all[SCHEDULER].texts, room);
     for (index, column) in all.into_iter().enumerate() {
         let wide = column.width() + if index == 0 { 0 } else { GAP };
         if index >= needed && (column.is_empty() || used + wide > width) {
@@ -458,7 +460,14 @@ fn difference_column(cells: &[Cell<'_>]) -> Column {
                 None => format!("{:+.1}", difference.estimate),
                 Some(_) if !difference.is_shown() => "~".to_owned(),
                 Some(Interval { low, high }) => {
-                    format!("{:+.1} [{low:+.1}, {high:+.1}]", difference.estimate)
+                    // One that is shown is not `-0.0`.
+                    let digits = if difference.estimate.abs() < 0.05 {
+                        3
+                    } else {
+                        1
+                    };
+                    let estimate = difference.estimate;
+                    format!("{estimate:+.digits$} [{low:+.digits$}, {high:+.digits$}]")
                 }
             }
         })
@@ -773,9 +782,10 @@ mod tests {
         let long = "./a-folder/with-a-long-name/my-own-scheduler.bpf.c";
         let results = [run("dss", 2, 1, 1_000.0), run(long, 2, 1, 1_100.0)];
         let found = render(&results, 60);
-        let row = "   2  ./a-folder/wi…cheduler.bpf.c           1,100     +10.0";
+        let row = "   2  ./a-folder/…eduler.bpf.c           1,100     +10.0";
         assert!(found.lines().any(|line| line == row), "{found}");
-        assert!(render(&results, 100).contains(long));
+        assert!(render(&results, 160).contains(long));
+        assert!(render(&results, 90).contains("contention"));
         // Alike at both ends.
         let twins = [
             "x".repeat(40) + "1" + &"y".repeat(40),
