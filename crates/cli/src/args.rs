@@ -61,7 +61,7 @@ pub enum Command {
     /// Print a completion script for a shell
     #[command(after_help = "\
 Example:
-  schedlab completions bash > ~/.local/share/bash-completion/completions/schedlab")]
+  schedlab completions bash >/etc/bash_completion.d/schedlab")]
     Completions {
         /// Which shell
         shell: clap_complete::Shell,

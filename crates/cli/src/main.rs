@@ -12,7 +12,7 @@ mod progress;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use output::tell;
 
@@ -34,7 +34,12 @@ fn main() -> ExitCode {
         Err(error) if error.use_stderr() => {
             let told = match error.kind() {
                 clap::error::ErrorKind::InvalidUtf8 => not_utf8(std::env::args_os()),
-                _ => usage_line(&error.to_string()),
+                _ => usage_line(
+                    &error.to_string(),
+                    &command_of(
+                        std::env::args_os().map(|word| word.to_string_lossy().into_owned()),
+                    ),
+                ),
             };
             tell(told);
             return ExitCode::from(USAGE);
@@ -94,8 +99,17 @@ fn not_utf8(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> String {
     )
 }
 
+/// The command whose help shows how, by the words of the command line.
+fn command_of(mut words: impl Iterator<Item = String>) -> String {
+    let known = args::Cli::command();
+    match words.nth(1) {
+        Some(word) if known.find_subcommand(&word).is_some() => format!("schedlab {word}"),
+        _ => "schedlab".to_owned(),
+    }
+}
+
 /// What clap says of a wrong command line, in one line: the message and its tips without the usage.
-fn usage_line(text: &str) -> String {
+fn usage_line(text: &str, command: &str) -> String {
     let lines: Vec<_> = text
         .lines()
         .map(str::trim)
@@ -106,7 +120,7 @@ fn usage_line(text: &str) -> String {
     let line = lines.join("; ").replace(":; ", ": ");
     // The parsers of numbers say what they stumbled over, not what is wanted.
     let line = line.replace("invalid digit found in string", "write a whole number");
-    format!("{line}; `schedlab --help` shows how")
+    format!("{line}; `{command} --help` shows how")
 }
 
 #[cfg(test)]
@@ -138,33 +152,35 @@ mod tests {
     #[test]
     fn clap_errors_say_what_is_expected() {
         let line = |words: &[&str]| {
-            let words = ["schedlab"].iter().chain(words);
-            usage_line(&args::Cli::try_parse_from(words).unwrap_err().to_string())
+            let words = ["schedlab"].iter().chain(words).map(ToString::to_string);
+            let error = args::Cli::try_parse_from(words.clone()).unwrap_err();
+            usage_line(&error.to_string(), &command_of(words))
         };
         assert_eq!(
             line(&["sim", "cpu", "-s", "a", "--repeat", "x"]),
-            "invalid value 'x' for '--repeat <N>': write a whole number; `schedlab --help` shows how"
+            "invalid value 'x' for '--repeat <N>': write a whole number; `schedlab sim --help` shows how"
         );
         assert_eq!(
             line(&["run", "--vm", "cpu", "-s", "a", "-c", "2..8"]),
-            "invalid value '2..8' for '--cpus <N>': write a whole number; `schedlab --help` shows how"
+            "invalid value '2..8' for '--cpus <N>': write a whole number; `schedlab run --help` shows how"
         );
         assert_eq!(
             line(&["vm", "-c", "256", "--", "true"]),
-            "invalid value '256' for '--cpus <N>': 256 is not in 1..=255; `schedlab --help` shows how"
+            "invalid value '256' for '--cpus <N>': 256 is not in 1..=255; `schedlab vm --help` shows how"
         );
         assert_eq!(
             line(&["sim", "cpu"]),
-            "the following required arguments were not provided: --schedulers <A,B,…>; `schedlab --help` shows how"
+            "the following required arguments were not provided: --schedulers <A,B,…>; `schedlab sim --help` shows how"
         );
     }
 
     #[test]
     fn clap_errors_become_one_line() {
-        let error = args::Cli::try_parse_from(["schedlab", "sim", "cpu", "--sed", "3", "-s", "a"]);
+        let words = ["schedlab", "sim", "cpu", "--sed", "3", "-s", "a"];
+        let error = args::Cli::try_parse_from(words).unwrap_err().to_string();
         assert_eq!(
-            usage_line(&error.unwrap_err().to_string()),
-            "unexpected argument '--sed' found; tip: a similar argument exists: '--seed'; `schedlab --help` shows how"
+            usage_line(&error, &command_of(words.map(str::to_owned).into_iter())),
+            "unexpected argument '--sed' found; tip: a similar argument exists: '--seed'; `schedlab sim --help` shows how"
         );
     }
 }

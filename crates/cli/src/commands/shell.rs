@@ -32,6 +32,25 @@ pub fn completions(shell: Shell) -> anyhow::Result<Status> {
     Ok(Status::Done)
 }
 
+fn help_after(command: &clap::Command) -> String {
+    let text = command.get_after_help();
+    text.map_or(String::new(), ToString::to_string)
+}
+
+/// What follows a heading as it stands, line by line: clap_mangen would fill lines and hyphenate.
+fn section(text: &str) -> String {
+    let Some((heading, lines)) = text.split_once(':') else {
+        return String::new();
+    };
+    let mut section = format!(".SH \"{}\"\n.nf\n", heading.to_uppercase());
+    for line in lines.trim_start_matches('\n').lines() {
+        // Neither an escape nor a request.
+        let line = line.trim().replace('\\', "\\e").replace('-', "\\-");
+        section += &format!("\\&{line}\n");
+    }
+    section + ".fi\n"
+}
+
 pub fn man(folder: &Path) -> anyhow::Result<Status> {
     let mut command = visible().disable_help_subcommand(true);
     command.build();
@@ -40,10 +59,28 @@ pub fn man(folder: &Path) -> anyhow::Result<Status> {
         let name = format!("schedlab-{}", inner.get_name());
         inner.clone().name(name.clone()).display_name(name)
     }));
+    let told = help_after(&command);
+    let (_, exit) = told.split_once("\n\n").unwrap_or_default();
     for page in pages {
+        let examples = help_after(&page);
+        let examples = examples.split("\n\n").next().unwrap_or_default();
+        let is_first = page.has_subcommands();
         let page = clap_mangen::Man::new(page);
         let mut text = Vec::new();
-        page.render(&mut text)?;
+        page.render_title(&mut text)?;
+        page.render_name_section(&mut text)?;
+        page.render_synopsis_section(&mut text)?;
+        page.render_description_section(&mut text)?;
+        page.render_options_section(&mut text)?;
+        if is_first {
+            page.render_subcommands_section(&mut text)?;
+        }
+        for verbatim in [examples, exit] {
+            text.extend(section(verbatim).bytes());
+        }
+        if is_first {
+            page.render_version_section(&mut text)?;
+        }
         let path = folder.join(page.get_filename());
         let mut file = Output::create(&path)?;
         file.write_all(&text)
