@@ -301,6 +301,7 @@ fn table_row(scheduler: &str, column: f64, cell: &Cell) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::over::Over;
 
     #[test]
     fn series_are_called_by_their_columns_in_words() {
@@ -309,7 +310,7 @@ mod tests {
             machine: "laptop".into(),
             cpus: None,
             heading: "score".into(),
-            over: "CPUs".into(),
+            over: Over::Cpus,
             unit: None,
             log: false,
             data_sheet_only: false,
@@ -329,7 +330,7 @@ mod tests {
         };
         assert_eq!(title(&panel, 1.0), "mq — pipe on laptop, 1 CPU");
         assert_eq!(title(&panel, 2.0), "mq — pipe on laptop, 2 CPUs");
-        panel.over = "computation".into();
+        panel.over = Over::Option("computation".into());
         panel.unit = Some("ns");
         panel.cpus = Some(2);
         assert_eq!(

@@ -31,7 +31,7 @@ pub(super) fn published<'a>(
     // What tells the study's names apart is no option of its workloads.
     let but: Vec<&str> = named
         .iter()
-        .filter_map(|one| one.only.as_ref()?.split('=').next())
+        .filter_map(|one| one.only.as_ref()?.over.option())
         .collect();
     figures.iter().find(|figure| {
         let same_metric = match (measured.metric(), Metric::find(&figure.metric)) {
@@ -52,15 +52,8 @@ fn known_as(named: &[PublishedAs], result: &RunResult) -> Option<String> {
     if mine().next().is_none() {
         return Some(result.scheduler.to_uppercase());
     }
-    let fits = |only: &String| {
-        let (option, value) = only.split_once('=').unwrap_or((only, "true"));
-        if option == "cpus" {
-            return value.parse() == Ok(result.cpus);
-        }
-        result.params.iter().any(|(n, v)| n == option && v == value)
-    };
     mine()
-        .find(|one| one.only.as_ref().is_none_or(fits))
+        .find(|one| one.only.as_ref().is_none_or(|only| only.is_of(result)))
         .map(|one| one.name.clone())
 }
 
@@ -134,7 +127,7 @@ mod tests {
         let name = |name: &str, only: Option<&str>| PublishedAs {
             scheduler: "dss".into(),
             name: name.into(),
-            only: only.map(Into::into),
+            only: only.map(|only| only.to_owned().try_into().unwrap()),
         };
         let named = [
             name("UP", Some("cpus=1")),

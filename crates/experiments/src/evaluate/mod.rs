@@ -8,6 +8,7 @@ use schedlab_report::RunResult;
 use schedlab_report::published::{Figure, Metric};
 
 use crate::file::Measured;
+use crate::over::{Over, Setting};
 use crate::{Experiment, Planned};
 pub use figures::Standing;
 use panel::panel;
@@ -71,7 +72,7 @@ pub fn evaluate(experiment: &Experiment, results: Results<'_>, figures: &[Figure
                 continue;
             }
             if !drawn.contains(&place) {
-                panel.histograms = spectra(experiment, &group, &measured.over());
+                panel.histograms = spectra(experiment, &group, &measured.over);
                 // Those of a column together, in the order of the rows, whichever runs failed.
                 for columns in panel.histograms.chunk_by_mut(|a, b| a.measure == b.measure) {
                     let row = |one: &Spectrum| {
@@ -82,7 +83,7 @@ pub fn evaluate(experiment: &Experiment, results: Results<'_>, figures: &[Figure
                     };
                     columns.sort_by(|a, b| a.column.total_cmp(&b.column).then(row(a).cmp(&row(b))));
                 }
-                panel.timelines = timelines(experiment, &group, &measured.over());
+                panel.timelines = timelines(experiment, &group, &measured.over);
                 drawn.push(place);
             }
             panels.push(panel);
@@ -95,22 +96,20 @@ pub fn evaluate(experiment: &Experiment, results: Results<'_>, figures: &[Figure
 }
 
 impl Measured {
-    fn over(&self) -> String {
-        self.over.clone().unwrap_or_else(|| "cpus".to_owned())
-    }
-
-    fn relative_to(&self) -> Option<(&str, &str)> {
+    /// What it is relative to, if it is.
+    fn base(&self) -> Option<Setting> {
         let speedup = self.metric().is_some_and(Metric::is_speedup);
-        match &self.relative_to {
-            Some(base) => base.split_once('='),
-            None => speedup.then_some(("cpus", "2")),
-        }
+        let two = || Setting {
+            over: Over::Cpus,
+            value: "2".to_owned(),
+        };
+        self.relative_to.clone().or_else(|| speedup.then(two))
     }
 
-    /// An option and those that change along with it.
-    fn along<'a>(&'a self, option: &'a str) -> Vec<&'a str> {
+    /// The options that change along with something, itself included.
+    fn along<'a>(&'a self, over: &'a Over) -> Vec<&'a str> {
         let others = self.ignore.iter().map(String::as_str);
-        others.chain([option]).collect()
+        others.chain(over.option()).collect()
     }
 
     /// The measure's name in results, and what it is divided by.
@@ -128,13 +127,13 @@ type Place = (String, String, Option<u32>);
 
 /// Runs that are told together, which differ in scheduler, seed and `over`, and in what changes along with that.
 fn groups<'a, 'b>(runs: &'b [Run<'a>], measured: &Measured) -> Vec<(Place, Vec<&'b Run<'a>>)> {
-    let over = measured.over();
+    let over = &measured.over;
     let mut groups: Vec<(Place, Vec<&Run<'_>>)> = Vec::new();
     for run in runs {
         let place = (
-            without(&run.result.asked, &measured.along(&over)),
+            without(&run.result.asked, &measured.along(over)),
             run.result.machine.clone(),
-            (over != "cpus").then_some(run.result.cpus),
+            (*over != Over::Cpus).then_some(run.result.cpus),
         );
         match groups.iter_mut().find(|(known, _)| *known == place) {
             Some((_, group)) => group.push(run),
@@ -162,41 +161,6 @@ fn without(asked: &str, but: &[&str]) -> String {
     } else {
         format!("{name}:{}", others.join(","))
     }
-}
-
-/// Where a run stands along an axis.
-fn coordinate(result: &RunResult, over: &str) -> Option<f64> {
-    if over == "cpus" {
-        return Some(f64::from(result.cpus));
-    }
-    let (_, value) = result.params.iter().find(|(name, _)| name == over)?;
-    number(value)
-}
-
-/// The unit of what [`number`] makes of a value.
-fn unit(value: &str) -> Option<&'static str> {
-    match value.trim_start_matches(|c: char| !c.is_ascii_alphabetic()) {
-        "ns" | "us" | "ms" | "s" => Some("ns"),
-        "K" | "M" => Some("bytes"),
-        _ => None,
-    }
-}
-
-/// The value of an option that is a number, a time (in ns) or a number of bytes, or below 0, as a nice level.
-pub(crate) fn number(value: &str) -> Option<f64> {
-    let size = value.strip_prefix('-').unwrap_or(value);
-    let unit = size.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let factor = match unit {
-        "" | "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "K" => 1024.0,
-        "M" => 1_048_576.0,
-        _ => return None,
-    };
-    let digits: f64 = value.strip_suffix(unit)?.parse().ok()?;
-    Some(digits * factor)
 }
 
 #[cfg(test)]
@@ -305,29 +269,6 @@ heading = "scaling"
     }
 
     #[test]
-    fn options_with_units_are_numbers_of_one_unit() {
-        let values = [
-            "16", "500us", "1ms", "2s", "7ns", "24K", "1M", "true", "-3", "", "0.25", "1.2.3",
-        ];
-        let numbers = values.map(number);
-        let expected = [
-            Some(16.0),
-            Some(500_000.0),
-            Some(1_000_000.0),
-            Some(2e9),
-            Some(7.0),
-            Some(24_576.0),
-            Some(1_048_576.0),
-            None,
-            Some(-3.0),
-            None,
-            Some(0.25),
-            None,
-        ];
-        assert_eq!(numbers, expected);
-    }
-
-    #[test]
     fn options_are_compared_by_value() {
         assert_eq!(without("a:x=1,y=2", &["x"]), "a:y=2");
         assert_eq!(without("a:x=1", &["x"]), "a");
@@ -351,10 +292,9 @@ heading = "scaling"
                     real: None,
                 })
                 .collect();
-            for measured in experiment.measures.iter().filter(|m| m.over.is_some()) {
-                let over = measured.over();
+            for measured in experiment.measures.iter().filter(|m| m.over != Over::Cpus) {
                 let columns = |runs: &[&Run<'_>]| {
-                    let values = runs.iter().filter_map(|run| coordinate(run.result, &over));
+                    let values = runs.iter().filter_map(|run| measured.over.of(run.result));
                     let mut values: Vec<f64> = values.collect();
                     values.sort_by(f64::total_cmp);
                     values.dedup();

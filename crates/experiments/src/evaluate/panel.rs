@@ -7,9 +7,10 @@ use schedlab_report::{RunResult, Value, stats};
 use schedlab_trace::counted;
 
 use super::figures::{Standing, published, standing};
-use super::{Place, Run, Spectrum, Timeline, coordinate, number, unit, without};
+use super::{Place, Run, Spectrum, Timeline, without};
 use crate::Experiment;
 use crate::file::Measured;
+use crate::over::Over;
 
 /// One measure of one workload on one machine: a row per scheduler, a column per number of CPUs or value of
 /// an option.
@@ -23,8 +24,8 @@ pub struct Panel {
     pub cpus: Option<u32>,
     /// The measure, for people, with the unit.
     pub heading: String,
-    /// What the columns are: `CPUs` or an option.
-    pub over: String,
+    /// What the columns are.
+    pub over: Over,
     /// Their unit, of an option that is a time or a number of bytes.
     pub unit: Option<&'static str>,
     /// Whether they are best drawn in equal factors.
@@ -86,24 +87,22 @@ impl Panel {
 
     /// What the columns are, with the unit.
     pub fn axis(&self) -> String {
-        match self.unit {
-            Some(unit) => format!("{}, {unit}", self.over),
-            None => self.over.clone(),
+        match (&self.over, self.unit) {
+            (Over::Cpus, _) => "CPUs".to_owned(),
+            (Over::Option(name), Some(unit)) => format!("{name}, {unit}"),
+            (Over::Option(name), None) => name.clone(),
         }
     }
 
     /// A column, in words.
     pub fn column(&self, value: f64) -> String {
-        if self.over == CPUS {
-            return counted(value as u64, "CPU");
+        match (&self.over, self.unit) {
+            (Over::Cpus, _) => counted(value as u64, "CPU"),
+            (Over::Option(name), Some(unit)) => format!("{name}={value} {unit}"),
+            (Over::Option(name), None) => format!("{name}={value}"),
         }
-        let unit = self.unit.map_or(String::new(), |unit| format!(" {unit}"));
-        format!("{}={value}{unit}", self.over)
     }
 }
-
-/// Columns that are numbers of CPUs.
-const CPUS: &str = "CPUs";
 
 impl Row {
     pub(super) fn is_empty(&self) -> bool {
@@ -151,11 +150,8 @@ pub(super) fn panel(
     all: &[Run<'_>],
     figures: &[Figure],
 ) -> Panel {
-    let over = measured.over();
-    let mut columns: Vec<f64> = group
-        .iter()
-        .filter_map(|run| coordinate(run.result, &over))
-        .collect();
+    let over = &measured.over;
+    let mut columns: Vec<f64> = group.iter().filter_map(|run| over.of(run.result)).collect();
     columns.sort_by(f64::total_cmp);
     columns.dedup();
     let mut schedulers: Vec<String> = Vec::new();
@@ -170,9 +166,7 @@ pub(super) fn panel(
         let cells = columns.iter().map(|&column| {
             let mine: Vec<&&Run<'_>> = group
                 .iter()
-                .filter(|run| {
-                    run.label() == *scheduler && coordinate(run.result, &over) == Some(column)
-                })
+                .filter(|run| run.label() == *scheduler && over.of(run.result) == Some(column))
                 .collect();
             let summary = |side: Side| {
                 let values = mine
@@ -208,15 +202,8 @@ pub(super) fn panel(
         data_sheet_only: !machine.as_ref().is_some_and(Machine::is_calibrated),
         rows: rows.collect(),
         columns,
-        unit: group.iter().find_map(|run| {
-            let (_, value) = run.result.params.iter().find(|(name, _)| *name == over)?;
-            unit(value)
-        }),
-        over: if over == "cpus" {
-            CPUS.to_owned()
-        } else {
-            over
-        },
+        unit: group.iter().find_map(|run| over.unit(run.result)),
+        over: over.clone(),
         histograms: Vec::new(),
         timelines: Vec::new(),
     }
@@ -246,18 +233,18 @@ fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Opt
         Some(ended.measures.number(name)? / unit)
     };
     let value = of(run)?;
-    let Some((option, wanted)) = measured.relative_to() else {
+    let Some(base) = measured.base() else {
         return Some(value);
     };
-    let wanted = number(wanted)?;
-    let but = measured.along(option);
+    let (over, wanted) = (&base.over, base.number()?);
+    let but = measured.along(over);
     let base = all.iter().find(|base| {
         let other = base.result;
-        coordinate(other, option) == Some(wanted)
+        over.of(other) == Some(wanted)
             && base.label() == run.label()
             && other.seed == result.seed
             && other.machine == result.machine
-            && (option == "cpus" || other.cpus == result.cpus)
+            && (*over == Over::Cpus || other.cpus == result.cpus)
             && without(&other.asked, &but) == without(&result.asked, &but)
     })?;
     let base = of(base)?;
@@ -279,14 +266,10 @@ mod tests {
             (panel.column(1.0), panel.column(2.0)),
             ("1 CPU".into(), "2 CPUs".into())
         );
-        panel.over = "computation".into();
-        panel.unit = unit("1500us");
+        panel.over = Over::Option("computation".into());
+        panel.unit = Some("ns");
         assert_eq!(panel.axis(), "computation, ns");
         assert_eq!(panel.column(1_500.0), "computation=1500 ns");
-        assert_eq!(
-            [unit("24K"), unit("16"), unit("true")],
-            [Some("bytes"), None, None]
-        );
     }
 
     #[test]
@@ -301,8 +284,8 @@ mod tests {
             "chat:rooms=20,messages=200 on netfinity-8500r"
         );
         assert_eq!(
-            (panel.over.as_str(), panel.columns.as_slice()),
-            ("CPUs", &[2.0, 3.0][..])
+            (&panel.over, panel.columns.as_slice()),
+            (&Over::Cpus, &[2.0, 3.0][..])
         );
         assert!(!panel.data_sheet_only);
         let summary = |median, low, high| {
@@ -357,8 +340,8 @@ mod tests {
             "chat:messages=200 on netfinity-8500r, 2 CPUs"
         );
         assert_eq!(
-            (scaling.over.as_str(), scaling.columns.as_slice()),
-            ("rooms", &[10.0, 20.0][..])
+            (&scaling.over, scaling.columns.as_slice()),
+            (&Over::Option("rooms".into()), &[10.0, 20.0][..])
         );
         let cell = scaling.rows[0].cells[1].simulated.unwrap();
         assert_eq!(cell.median, 402.0 / 202.0);

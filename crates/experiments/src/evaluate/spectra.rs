@@ -3,8 +3,9 @@
 use schedlab_report::Points;
 use schedlab_report::histogram::Buckets;
 
-use super::{Run, coordinate};
+use super::Run;
 use crate::Experiment;
+use crate::over::Over;
 
 /// A histogram of all seeds together.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,7 +30,7 @@ pub struct Timeline {
     pub lines: Vec<(String, Points)>,
 }
 
-pub(super) fn spectra(experiment: &Experiment, group: &[&Run<'_>], over: &str) -> Vec<Spectrum> {
+pub(super) fn spectra(experiment: &Experiment, group: &[&Run<'_>], over: &Over) -> Vec<Spectrum> {
     let mut spectra: Vec<Spectrum> = Vec::new();
     for measure in &experiment.histograms {
         for run in group.iter().filter(|run| run.result.is_done()) {
@@ -38,7 +39,7 @@ pub(super) fn spectra(experiment: &Experiment, group: &[&Run<'_>], over: &str) -
                 .histograms
                 .iter()
                 .find(|(name, _)| name == measure);
-            let (Some((_, buckets)), Some(column)) = (found, coordinate(run.result, over)) else {
+            let (Some((_, buckets)), Some(column)) = (found, over.of(run.result)) else {
                 continue;
             };
             let same = |one: &&mut Spectrum| {
@@ -59,11 +60,11 @@ pub(super) fn spectra(experiment: &Experiment, group: &[&Run<'_>], over: &str) -
 }
 
 /// The series that the experiment names, of the first seed of each scheduler and column.
-pub(super) fn timelines(experiment: &Experiment, group: &[&Run<'_>], over: &str) -> Vec<Timeline> {
+pub(super) fn timelines(experiment: &Experiment, group: &[&Run<'_>], over: &Over) -> Vec<Timeline> {
     let mut timelines: Vec<Timeline> = Vec::new();
     for measure in &experiment.series {
         for run in group.iter().filter(|run| run.result.is_done()) {
-            let Some(column) = coordinate(run.result, over) else {
+            let Some(column) = over.of(run.result) else {
                 continue;
             };
             let drawn = |one: &Timeline| {
