@@ -89,9 +89,8 @@ pub(super) fn standing(figure: &Figure, result: &RunResult, rows: &[Calibration]
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{CHAT, results};
+    use super::super::tests::{CHAT, planned, results};
     use super::*;
-    use crate::plan;
     use schedlab_machine::Machine;
     use schedlab_report::published;
 
@@ -99,7 +98,7 @@ mod tests {
     #[test]
     fn a_published_workload_has_the_same_options() {
         let experiment = Experiment::read("x.toml", CHAT).unwrap();
-        let planned = plan(&experiment, false, None);
+        let planned = planned(&experiment);
         let mut result = results(&planned).remove(0);
         assert!(is_of("chat:messages=200", &result, &[]));
         assert!(is_of(
@@ -123,7 +122,7 @@ mod tests {
     #[test]
     fn a_study_may_have_several_names_for_a_scheduler() {
         let experiment = Experiment::read("x.toml", CHAT).unwrap();
-        let mut result = results(&plan(&experiment, false, None)).remove(0);
+        let mut result = results(&planned(&experiment)).remove(0);
         let name = |name: &str, only: Option<&str>| PublishedAs {
             scheduler: "dss".into(),
             name: name.into(),

@@ -166,7 +166,7 @@ fn without(asked: &str, but: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan;
+    use crate::{Elsewhere, plan};
     use schedlab_report::{Measures, published};
     use schedlab_workload::Workload;
 
@@ -192,6 +192,10 @@ over = "rooms"
 relative_to = "rooms=10"
 heading = "scaling"
 "#;
+
+    pub(super) fn planned(experiment: &Experiment) -> Vec<Planned> {
+        plan(experiment, false, None, &Elsewhere::default())
+    }
 
     /// hold = 1 µs × CPUs × seed; score = rooms × CPUs × 10 + seed.
     pub(super) fn results(planned: &[Planned]) -> Vec<RunResult> {
@@ -230,7 +234,7 @@ heading = "scaling"
 
     pub(super) fn evaluated(results_of: impl Fn(&[Planned]) -> Vec<RunResult>) -> Vec<Panel> {
         let experiment = Experiment::read("x.toml", CHAT).unwrap();
-        let planned = plan(&experiment, false, None);
+        let planned = planned(&experiment);
         let figures = published::read(published::BUILTIN_NAME, published::BUILTIN).unwrap();
         let results = Results {
             planned: &planned,
@@ -281,7 +285,7 @@ heading = "scaling"
     fn measures_over_an_option_have_a_panel_with_all_its_values() {
         for name in crate::builtin_names() {
             let experiment = crate::builtin(name).unwrap().unwrap();
-            let planned = plan(&experiment, false, Some(1));
+            let planned = plan(&experiment, false, Some(1), &Elsewhere::default());
             let results: Vec<RunResult> = planned.iter().map(ended).collect();
             let runs: Vec<Run<'_>> = planned
                 .iter()

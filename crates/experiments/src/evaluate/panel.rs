@@ -253,10 +253,9 @@ fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{CHAT, evaluated, evaluated_with_failures, results};
+    use super::super::tests::{CHAT, evaluated, evaluated_with_failures, planned, results};
     use super::super::{Results, evaluate};
     use super::*;
-    use crate::plan;
 
     #[test]
     fn columns_are_told_with_their_units() {
@@ -350,7 +349,7 @@ mod tests {
     #[test]
     fn real_runs_stand_beside_the_simulated_ones() {
         let experiment = Experiment::read("x.toml", CHAT).unwrap();
-        let planned = plan(&experiment, false, None);
+        let planned = planned(&experiment);
         let simulated = results(&planned);
         // Only on 2 CPUs and under DSS: twice the hold. One run failed.
         let real: Vec<Option<RunResult>> = simulated
