@@ -261,7 +261,7 @@ fn metric_of(measure: &str, row: &Row) -> Metric {
         return Metric {
             name: measure.to_owned(),
             unit: row.score_unit.clone().unwrap_or_default(),
-            higher: row.score_better.as_deref() != Some("lower"),
+            higher: row.higher_is_better(),
         };
     }
     let unit = if measure.contains("_ns") {

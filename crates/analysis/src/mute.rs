@@ -44,102 +44,129 @@ pub fn mute(data: &Data, choices: &[Vec<usize>]) -> Mute {
         };
     }
     let features = data.features();
-    let sizes: Vec<usize> = features.iter().map(|f| f.alternatives.len()).collect();
-    let strides: Vec<usize> = (0..sizes.len())
-        .map(|index| sizes[index + 1..].iter().product())
-        .collect();
-    // One number for each alternative of each feature.
-    let offsets: Vec<usize> = sizes
-        .iter()
-        .scan(0, |sum, size| {
-            *sum += size;
-            Some(*sum - size)
-        })
-        .collect();
-    let words: usize = sizes.iter().sum();
     let points: Vec<usize> = data.points().collect();
-    let mut conditions = Vec::new();
+    let name = |&(feature, choice): &Alternative| {
+        let feature = &features[feature];
+        format!("{}={}", feature.name, feature.alternatives[choice])
+    };
+    let mut found = Vec::new();
     let mut silent = vec![vec![false; features.len()]; data.values.len()];
-    for (feature, &size) in sizes.iter().enumerate() {
-        // Whether all groups with these two alternatives are level; the diagonal: with this one.
-        let mut level = vec![true; words * words];
-        let mut seen = vec![false; words * words];
-        for &point in points.iter().filter(|&&point| choices[point][feature] == 0) {
-            let group = (0..size).map(|choice| &data.values[point + choice * strides[feature]]);
-            let mut there = group.clone().filter(|values| !values.is_empty());
-            if there.clone().count() < 2 {
-                continue;
-            }
-            let one = there.next().expect("two at least");
-            let equal = there.all(|values| values == one);
-            let own: Vec<usize> = (0..features.len())
-                .filter(|&other| other != feature)
-                .map(|other| offsets[other] + choices[point][other])
-                .collect();
-            for &a in &own {
-                for &b in &own {
-                    seen[a * words + b] = true;
-                    level[a * words + b] &= equal;
-                }
-            }
-        }
-        let holds = |a: usize, b: usize| seen[a * words + b] && level[a * words + b];
-        let others: Vec<(usize, usize)> = (0..features.len())
-            .filter(|&other| other != feature)
-            .flat_map(|other| (0..sizes[other]).map(move |choice| (other, choice)))
-            .collect();
-        let name = |&(other, choice): &(usize, usize)| {
-            format!(
-                "{}={}",
-                features[other].name, features[other].alternatives[choice]
-            )
-        };
-        let word = |&(other, choice): &(usize, usize)| offsets[other] + choice;
-        let single = |place: &(usize, usize)| holds(word(place), word(place));
-        let any = others
-            .iter()
-            .any(|place| seen[word(place) * words + word(place)]);
-        let found = |with: Vec<String>| Condition {
-            feature: features[feature].name.clone(),
-            with,
-        };
-        if any
-            && others
-                .iter()
-                .all(|place| single(place) || !seen[word(place) * words + word(place)])
-        {
-            conditions.push(found(Vec::new()));
+    for (feature, info) in features.iter().enumerate() {
+        for with in conditions(data, &Pairs::of(data, choices, feature), feature) {
             for &point in &points {
-                silent[point][feature] = true;
+                let has = |&(other, choice): &Alternative| choices[point][other] == choice;
+                silent[point][feature] |= with.iter().all(has);
             }
-            continue;
-        }
-        let mut says_nothing = |with: &[&(usize, usize)]| {
-            for &point in &points {
-                if with
-                    .iter()
-                    .all(|&&(other, choice)| choices[point][other] == choice)
-                {
-                    silent[point][feature] = true;
-                }
-            }
-        };
-        for place in others.iter().filter(|place| single(place)) {
-            conditions.push(found(vec![name(place)]));
-            says_nothing(&[place]);
-        }
-        for (index, a) in others.iter().enumerate() {
-            for b in &others[index + 1..] {
-                if a.0 == b.0 || single(a) || single(b) || !holds(word(a), word(b)) {
-                    continue;
-                }
-                conditions.push(found(vec![name(a), name(b)]));
-                says_nothing(&[a, b]);
-            }
+            found.push(Condition {
+                feature: info.name.clone(),
+                with: with.iter().map(name).collect(),
+            });
         }
     }
-    conditions.sort_by_key(|condition| condition.with.len());
-    // A scheduler is told by its alternatives but for those that say nothing.
+    found.sort_by_key(|condition| condition.with.len());
+    Mute {
+        points: count,
+        distinct: distinct(&points, choices, &silent),
+        conditions: found,
+        silent,
+    }
+}
+
+/// A feature, and one of its alternatives.
+type Alternative = (usize, usize);
+
+/// Where a feature was compared with itself: points that differ in it alone are a group, which is level if all of them
+/// have the same values.
+struct Pairs {
+    /// Whether there are groups with these two alternatives of other features; the diagonal: with this one.
+    seen: Vec<bool>,
+    /// Whether all of them are level.
+    level: Vec<bool>,
+    /// The number of each feature's first alternative, …
+    offsets: Vec<usize>,
+    /// … and of all alternatives.
+    words: usize,
+}
+
+impl Pairs {
+    fn of(data: &Data, choices: &[Vec<usize>], feature: usize) -> Pairs {
+        let features = data.features();
+        let sizes: Vec<usize> = features.iter().map(|f| f.alternatives.len()).collect();
+        let stride: usize = sizes[feature + 1..].iter().product();
+        let words: usize = sizes.iter().sum();
+        let offsets = sizes.iter().scan(0, |sum, size| {
+            *sum += size;
+            Some(*sum - size)
+        });
+        let mut pairs = Pairs {
+            seen: vec![false; words * words],
+            level: vec![true; words * words],
+            offsets: offsets.collect(),
+            words,
+        };
+        let first = |point: &usize| choices[*point][feature] == 0;
+        for point in data.points().filter(first) {
+            let group = (0..sizes[feature]).map(|choice| &data.values[point + choice * stride]);
+            let mut there = group.filter(|values| !values.is_empty());
+            let one = there.next().expect("the point itself");
+            let mut others = there.peekable();
+            if others.peek().is_none() {
+                continue;
+            }
+            let level = others.all(|values| values == one);
+            let own = choices[point].iter().copied().enumerate();
+            let own: Vec<Alternative> = own.filter(|(other, _)| *other != feature).collect();
+            for &a in &own {
+                for &b in &own {
+                    let at = pairs.at(a, b);
+                    pairs.seen[at] = true;
+                    pairs.level[at] &= level;
+                }
+            }
+        }
+        pairs
+    }
+
+    fn at(&self, a: Alternative, b: Alternative) -> usize {
+        let word = |(feature, choice): Alternative| self.offsets[feature] + choice;
+        word(a) * self.words + word(b)
+    }
+
+    fn seen(&self, one: Alternative) -> bool {
+        self.seen[self.at(one, one)]
+    }
+
+    /// Whether the feature says nothing where a point has both.
+    fn holds(&self, a: Alternative, b: Alternative) -> bool {
+        let at = self.at(a, b);
+        self.seen[at] && self.level[at]
+    }
+}
+
+/// Where a feature says nothing: with one alternative of another, or with two of two others of which neither is enough.
+/// With none: everywhere.
+fn conditions(data: &Data, pairs: &Pairs, feature: usize) -> Vec<Vec<Alternative>> {
+    let features = data.features().iter().enumerate();
+    let others: Vec<Alternative> = features
+        .filter(|(other, _)| *other != feature)
+        .flat_map(|(other, info)| (0..info.alternatives.len()).map(move |choice| (other, choice)))
+        .filter(|&one| pairs.seen(one))
+        .collect();
+    let alone = |one: &Alternative| pairs.holds(*one, *one);
+    if !others.is_empty() && others.iter().all(alone) {
+        return vec![Vec::new()];
+    }
+    let (enough, rest): (Vec<Alternative>, Vec<Alternative>) = others.into_iter().partition(alone);
+    let mut conditions: Vec<Vec<Alternative>> = enough.into_iter().map(|one| vec![one]).collect();
+    for (index, &a) in rest.iter().enumerate() {
+        let second = rest[index + 1..].iter();
+        conditions.extend(second.filter(|b| pairs.holds(a, **b)).map(|&b| vec![a, b]));
+    }
+    conditions
+}
+
+/// How many schedulers differ. One is told by its alternatives but for those that say nothing.
+fn distinct(points: &[usize], choices: &[Vec<usize>], silent: &[Vec<bool>]) -> usize {
     let mut kinds: Vec<Vec<Option<usize>>> = points
         .iter()
         .map(|&point| {
@@ -150,10 +177,5 @@ pub fn mute(data: &Data, choices: &[Vec<usize>]) -> Mute {
         .collect();
     kinds.sort();
     kinds.dedup();
-    Mute {
-        points: points.len(),
-        distinct: kinds.len(),
-        conditions,
-        silent,
-    }
+    kinds.len()
 }

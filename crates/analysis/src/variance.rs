@@ -100,6 +100,8 @@ pub struct Variance {
 const FREEDOM_MIN: f64 = 10.0;
 /// A part of all squares that may be rounding.
 const ROUNDING: f64 = 1e-12;
+/// A part of the mean by which values may differ through rounding alone.
+const ROUNDING_OF_MEAN: f64 = 1e-12;
 
 impl Variance {
     /// Whether there is enough to tell chance from what is not.
@@ -331,14 +333,12 @@ fn between(seeds: &[Vec<f64>], distinct: f64) -> Part {
 
 /// Takes the variance apart.
 pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mute) -> Variance {
-    let features = data.features();
     let points: Vec<usize> = data.points().collect();
     let values: Vec<f64> = points.iter().map(|&point| data.mean(point)).collect();
+    let count = values.len() as f64;
     let exact = data.is_complete();
     let grand = mean(&values);
     let total: f64 = values.iter().map(|value| (value - grand).powi(2)).sum();
-    // Rounding alone is no variance.
-    let nothing = total <= (1e-12 * grand).powi(2) * values.len() as f64;
     let table = Points {
         data,
         choices,
@@ -346,7 +346,7 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
         // Schedulers that are one are one measurement.
         distinct: mute.distinct as f64,
     };
-    let (parts, adds): (Parts, Adding<'_>) = if exact {
+    let (parts, adding): (Parts, Adding<'_>) = if exact {
         let parts = table.exact_parts(&values, total);
         (parts, Box::new(|values| table.exact_adds(values)))
     } else {
@@ -355,75 +355,138 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
     };
     let seeds = Seeds::of(data, &points);
     let (against, error) = chance(&parts, exact, &seeds, table.distinct);
-    let tests = (parts.main.len() + parts.pairs.len()) as f64;
-    let test = |part: &Part| -> Option<f64> {
-        let there = part.squares > ROUNDING * total;
-        if nothing {
+    let tests = Tests {
+        total,
+        nothing: total <= (ROUNDING_OF_MEAN * grand).powi(2) * count,
+        against,
+        error,
+        number: (parts.main.len() + parts.pairs.len()) as f64,
+        alpha: bounds.alpha,
+        parts: &parts,
+    };
+    let has_noise = !tests.nothing && !matches!(seeds, Seeds::Copies);
+    Variance {
+        exact,
+        against,
+        freedom: tests.error.freedom,
+        mean: grand,
+        deviation_pct: 100.0 * part((total / (count - 1.0).max(1.0)).sqrt(), grand),
+        effects: effects(data, &tests, &adding, &values, &seeds),
+        interactions: interactions(data, &tests),
+        rest_pct: tests.share_pct(&parts.rest),
+        noise_pct: noise_pct(data, &points, total).filter(|_| has_noise),
+    }
+}
+
+/// Tells parts from chance.
+struct Tests<'a> {
+    parts: &'a Parts,
+    /// All squares.
+    total: f64,
+    /// They are rounding alone, which is no variance.
+    nothing: bool,
+    against: Against,
+    error: Part,
+    /// How many parts are tested.
+    number: f64,
+    /// The probability that chance gives any finding.
+    alpha: f64,
+}
+
+impl Tests<'_> {
+    /// Probability of such a part by chance; `None` where that cannot be told.
+    fn p(&self, part: &Part) -> Option<f64> {
+        if self.nothing {
             return Some(1.0);
         }
-        if part.freedom < 1.0 || against == Against::Nothing {
+        if part.freedom < 1.0 || self.against == Against::Nothing {
             return None;
         }
-        if !there || against == Against::Copies {
-            return Some(if there { 0.0 } else { 1.0 });
+        let rounding = ROUNDING * self.total;
+        let is_there = part.squares > rounding;
+        if !is_there || self.against == Against::Copies {
+            return Some(if is_there { 0.0 } else { 1.0 });
         }
         // An error of nothing is one of rounding at least.
-        let squares = error.squares.max(ROUNDING * total);
-        let ratio = part.squares / part.freedom / (squares / error.freedom);
-        let f = FisherSnedecor::new(part.freedom, error.freedom).ok()?;
+        let squares = self.error.squares.max(rounding);
+        let ratio = part.squares / part.freedom / (squares / self.error.freedom);
+        let f = FisherSnedecor::new(part.freedom, self.error.freedom).ok()?;
         Some(f.sf(ratio))
-    };
-    let is_significant = |p: Option<f64>| p.is_some_and(|p| p * tests < bounds.alpha / 2.0);
-    let share = |part: &Part| {
-        if nothing {
+    }
+
+    /// Whether a probability is small enough among so many tests.
+    fn is_significant(&self, p: Option<f64>) -> bool {
+        p.is_some_and(|p| p * self.number < self.alpha / 2.0)
+    }
+
+    fn share_pct(&self, part: &Part) -> f64 {
+        if self.nothing {
             0.0
         } else {
-            100.0 * part.squares / parts.whole
+            100.0 * part.squares / self.parts.whole
         }
-    };
-    let sign = if data.metric.higher { 1.0 } else { -1.0 };
-    let better = |adds: Adds, of: f64| -> Vec<Vec<f64>> {
-        let feature = |own: Vec<(usize, f64)>| {
-            let parts = own.iter().map(|(_, add)| sign * 100.0 * part(*add, of));
-            parts.collect()
-        };
-        adds.into_iter().map(feature).collect()
-    };
+    }
+}
+
+/// What each feature does alone, the greatest share first.
+fn effects(
+    data: &Data,
+    tests: &Tests<'_>,
+    adding: &Adding<'_>,
+    values: &[f64],
+    seeds: &Seeds,
+) -> Vec<Effect> {
+    let grand = mean(values);
+    let adds = adding(values);
+    let better = better_pct(data, &adds, grand);
     let by_seed: Vec<Vec<Vec<f64>>> = seeds
         .that_differ()
         .iter()
-        .map(|values| better(adds(values), mean(values)))
+        .map(|values| better_pct(data, &adding(values), mean(values)))
         .collect();
-    let adds = adds(&values);
-    let of_all = better(adds.clone(), grand);
-    let mut effects: Vec<Effect> = features
-        .iter()
-        .enumerate()
-        .map(|(f, feature)| {
-            let p = test(&parts.main[f]);
-            let levels = adds[f].iter().enumerate();
+    let levels = |f: usize, alternatives: &[String]| -> Vec<Level> {
+        let level = |(place, (choice, add)): (usize, &(usize, f64))| Level {
+            alternative: alternatives[*choice].clone(),
+            mean: grand + add,
+            better_pct: better[f][place],
+            interval_pct: interval(by_seed.iter().map(|seed| seed[f][place])),
+        };
+        adds[f].iter().enumerate().map(level).collect()
+    };
+    let parts = data.features().iter().zip(&tests.parts.main).enumerate();
+    let mut effects: Vec<Effect> = parts
+        .map(|(f, (feature, part))| {
+            let p = tests.p(part);
             Effect {
                 feature: feature.name.clone(),
-                share_pct: share(&parts.main[f]),
+                share_pct: tests.share_pct(part),
                 p,
-                significant: is_significant(p),
-                levels: levels
-                    .map(|(place, (choice, add))| Level {
-                        alternative: feature.alternatives[*choice].clone(),
-                        mean: grand + add,
-                        better_pct: of_all[f][place],
-                        interval_pct: interval(by_seed.iter().map(|seed| seed[f][place])),
-                    })
-                    .collect(),
+                significant: tests.is_significant(p),
+                levels: levels(f, &feature.alternatives),
             }
         })
         .collect();
     effects.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
-    let mut interactions: Vec<Interaction> = parts
-        .pairs
-        .iter()
+    effects
+}
+
+/// What alternatives add, as how much better it is in percent of a mean.
+fn better_pct(data: &Data, adds: &Adds, of: f64) -> Vec<Vec<f64>> {
+    let sign = if data.metric.higher { 1.0 } else { -1.0 };
+    let feature = |own: &Vec<(usize, f64)>| {
+        let parts = own.iter().map(|(_, add)| sign * 100.0 * part(*add, of));
+        parts.collect()
+    };
+    adds.iter().map(feature).collect()
+}
+
+/// What pairs do together, the greatest share first.
+fn interactions(data: &Data, tests: &Tests<'_>) -> Vec<Interaction> {
+    let features = data.features();
+    let pairs = tests.parts.pairs.iter();
+    let mut interactions: Vec<Interaction> = pairs
         .map(|(a, b, means, part)| {
-            let p = test(part);
+            let p = tests.p(part);
             let (a, b) = (&features[*a], &features[*b]);
             let size = b.alternatives.len();
             let cell = |(index, mean): (usize, &f64)| {
@@ -432,14 +495,19 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
             };
             Interaction {
                 features: [a.name.clone(), b.name.clone()],
-                share_pct: share(part),
+                share_pct: tests.share_pct(part),
                 p,
-                significant: is_significant(p),
+                significant: tests.is_significant(p),
                 cells: means.iter().enumerate().map(cell).collect(),
             }
         })
         .collect();
     interactions.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
+    interactions
+}
+
+/// How much of all squares the differences between seeds make in the means over them; `None` with one seed.
+fn noise_pct(data: &Data, points: &[usize], total: f64) -> Option<f64> {
     let noise: Option<Vec<f64>> = points
         .iter()
         .map(|&point| {
@@ -447,19 +515,7 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
             deviation(values).map(|deviation| deviation.powi(2) / values.len() as f64)
         })
         .collect();
-    Variance {
-        exact,
-        against,
-        freedom: error.freedom,
-        mean: grand,
-        deviation_pct: 100.0 * part((total / (values.len() as f64 - 1.0).max(1.0)).sqrt(), grand),
-        rest_pct: share(&parts.rest),
-        noise_pct: noise
-            .filter(|_| !nothing && !matches!(seeds, Seeds::Copies))
-            .map(|noise| (100.0 * noise.iter().sum::<f64>() / total).min(100.0)),
-        effects,
-        interactions,
-    }
+    noise.map(|noise| (100.0 * noise.iter().sum::<f64>() / total).min(100.0))
 }
 
 /// The values of all points by seed.

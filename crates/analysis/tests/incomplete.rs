@@ -24,7 +24,7 @@ fn placed(of: &dyn Fn(&str) -> String) -> f64 {
 }
 
 fn fail(row: &mut Row) {
-    row.exit = "error_stall".into();
+    row.exit = schedlab_report::Exit::ErrorStall;
     row.values[place("score")] = None;
 }
 

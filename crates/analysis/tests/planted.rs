@@ -396,7 +396,7 @@ fn failed_runs_and_samples_are_said_to_be_no_full_factorial() {
     let whole = definition(&["cpu"], 1, None);
     let mut some = rows(&whole, |of, _| planted(of, 0.0));
     for row in some.iter_mut().step_by(100) {
-        row.exit = "error_stall".into();
+        row.exit = schedlab_report::Exit::ErrorStall;
         row.values[place("score")] = None;
     }
     let of_failed = analysis(&whole, &some);

@@ -13,7 +13,6 @@ pub mod dsq_id {
     pub const INVALID: u64 = FLAG_BUILTIN;
     pub const GLOBAL: u64 = FLAG_BUILTIN | 1;
     pub const LOCAL: u64 = FLAG_BUILTIN | 2;
-    pub const BYPASS: u64 = FLAG_BUILTIN | 3;
     pub const LOCAL_ON: u64 = FLAG_BUILTIN | FLAG_LOCAL_ON;
     pub const LOCAL_CPU_MASK: u64 = 0xffff_ffff;
 
@@ -126,7 +125,6 @@ pub mod errno {
     pub const EINVAL: i64 = 22;
     pub const EPROTO: i64 = 71;
     pub const EOPNOTSUPP: i64 = 95;
-    pub const ECANCELED: i64 = 125;
     /// The largest errno (`MAX_ERRNO`).
     pub const MAX: i64 = 4095;
 }

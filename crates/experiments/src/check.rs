@@ -6,8 +6,8 @@ use schedlab_workload::Workload;
 use schedlab_workload::measure::lists as measure_lists;
 
 use crate::Experiment;
-use crate::evaluate::number;
 use crate::file::{Measured, Runs};
+use crate::over::{Over, number};
 
 /// What is wrong with a file's measures.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
@@ -28,16 +28,13 @@ fn one(experiment: &Experiment, measured: &Measured) -> Result<(), String> {
     if measured.metric().is_none() && catalogue::find(name).is_none() && !of_workload() {
         return Err("there is no such measure; `schedlab list measures` names them".to_owned());
     }
-    if let Some(over) = &measured.over {
-        values(experiment, over).map_err(|problem| format!("`over = \"{over}\"`: {problem}"))?;
-    }
+    let over = &measured.over;
+    values(experiment, over).map_err(|problem| format!("`over = \"{over}\"`: {problem}"))?;
     if let Some(base) = &measured.relative_to {
         let problem = |problem: &str| format!("`relative_to = \"{base}\"`: {problem}");
-        let Some((option, value)) = base.split_once('=') else {
-            return Err(problem("write what differs, for example cpus=2"));
-        };
-        let known = values(experiment, option).map_err(|found| problem(&found))?;
-        let wanted = number(value).ok_or_else(|| problem("its value is not a number"))?;
+        let known = values(experiment, &base.over).map_err(|found| problem(&found))?;
+        let wanted = base.number();
+        let wanted = wanted.ok_or_else(|| problem("its value is not a number"))?;
         if known.is_some_and(|known| !known.contains(&wanted)) {
             return Err(problem("nothing is run with that"));
         }
@@ -45,17 +42,17 @@ fn one(experiment: &Experiment, measured: &Measured) -> Result<(), String> {
     Ok(())
 }
 
-/// The values of an option in all runs; `None` where they cannot be told, as those of a workload that is wrong itself.
-fn values(experiment: &Experiment, option: &str) -> Result<Option<Vec<f64>>, String> {
+/// Its values in all runs; `None` where they cannot be told, as those of a workload that is wrong itself.
+fn values(experiment: &Experiment, over: &Over) -> Result<Option<Vec<f64>>, String> {
     let mut all = Vec::new();
     for runs in &experiment.runs {
-        if option == "cpus" {
+        let Over::Option(option) = over else {
             let Some(cpus) = cpus(runs) else {
                 return Ok(None);
             };
             all.extend(cpus);
             continue;
-        }
+        };
         for workload in &runs.workloads {
             let Ok(workload) = Workload::parse(workload, 1) else {
                 return Ok(None);

@@ -5,6 +5,8 @@ use schedlab_machine::Layout;
 use schedlab_report::published::Metric;
 use serde::Deserialize;
 
+use crate::over::{Over, Setting};
+
 static FOLDER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
 
 /// A table or a figure of a study.
@@ -80,7 +82,7 @@ pub struct PublishedAs {
     /// The study's name of it.
     pub name: String,
     /// Only for workloads with this option, for example `pin=true`, or for this number of CPUs, `cpus=1`.
-    pub only: Option<String>,
+    pub only: Option<Setting>,
 }
 
 /// What replaces parts of [`Runs`] for a first impression.
@@ -104,9 +106,10 @@ pub struct Measured {
     /// What it is divided by, to have another unit.
     pub unit: Option<f64>,
     /// The same measure of this run divides it: `cpus=2`, or an option of the workload, `rooms=5`.
-    pub relative_to: Option<String>,
+    pub relative_to: Option<Setting>,
     /// What it is drawn over: `cpus`, or an option of the workload that is a number. Times count in ns.
-    pub over: Option<String>,
+    #[serde(default)]
+    pub over: Over,
     /// Options of the workload that change along with `over`, and are no difference of their own.
     #[serde(default)]
     pub ignore: Vec<String>,
@@ -278,7 +281,8 @@ over = "cpus"
         assert!(told("cpus = [1, 2]", "seeds = 0").contains("seeds"));
         assert!(told("[\"cpu\"]", "[]").contains("workloads"));
         let error = told("over = \"cpus\"", "relative_to = \"cpus\"");
-        assert!(error.contains("cpus=2"), "{error}");
+        let expected = "x.toml:13: `cpus` has no `=`; write what differs, for example cpus=2";
+        assert_eq!(error, expected);
         assert!(told("hold_mean", "scoer").starts_with("x.toml: [[measures]] 1 (`scoer`): "));
         let error = told("over = \"cpus\"", "over = \"rooms\"");
         assert!(error.contains("no workload has such an option"), "{error}");

@@ -8,6 +8,7 @@
 mod check;
 mod evaluate;
 mod file;
+mod over;
 mod page;
 mod plan;
 mod sizes;
@@ -16,8 +17,9 @@ mod text;
 
 pub use evaluate::{Cell, Panel, Results, Row, Standing, Summary, evaluate};
 pub use file::{Experiment, FileError, Measured, Runs, builtin, builtin_names};
+pub use over::{Over, Setting};
 pub use page::page;
-pub use plan::{Elsewhere, Planned, plan, plan_elsewhere};
+pub use plan::{Elsewhere, Planned, plan};
 pub use sizes::too_small;
 pub use studies::{Meant, Studies};
 pub use text::text;

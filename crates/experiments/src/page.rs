@@ -230,11 +230,10 @@ fn timeline(panel: &Panel, timeline: &Timeline) -> Chart {
     });
     Chart {
         title: format!(
-            "{} — {}, {} {}",
+            "{} — {}, {}",
             timeline.scheduler,
             panel.title(),
-            timeline.column,
-            panel.over
+            panel.column(timeline.column)
         ),
         x: Axis::linear("time, s"),
         y: Axis::linear(&timeline.measure),
@@ -302,6 +301,43 @@ fn table_row(scheduler: &str, column: f64, cell: &Cell) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::over::Over;
+
+    #[test]
+    fn series_are_called_by_their_columns_in_words() {
+        let mut panel = Panel {
+            workload: "pipe".into(),
+            machine: "laptop".into(),
+            cpus: None,
+            heading: "score".into(),
+            over: Over::Cpus,
+            unit: None,
+            log: false,
+            data_sheet_only: false,
+            columns: Vec::new(),
+            rows: Vec::new(),
+            histograms: Vec::new(),
+            timelines: Vec::new(),
+        };
+        let title = |panel: &Panel, column: f64| {
+            let one = Timeline {
+                measure: "runqueue.len".into(),
+                scheduler: "mq".into(),
+                column,
+                lines: Vec::new(),
+            };
+            timeline(panel, &one).title
+        };
+        assert_eq!(title(&panel, 1.0), "mq — pipe on laptop, 1 CPU");
+        assert_eq!(title(&panel, 2.0), "mq — pipe on laptop, 2 CPUs");
+        panel.over = Over::Option("computation".into());
+        panel.unit = Some("ns");
+        panel.cpus = Some(2);
+        assert_eq!(
+            title(&panel, 1_500.0),
+            "mq — pipe on laptop, 2 CPUs, computation=1500 ns"
+        );
+    }
 
     #[test]
     fn failed_runs_are_on_the_page() {

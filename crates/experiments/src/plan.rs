@@ -12,12 +12,6 @@ pub struct Planned {
     pub runs: usize,
 }
 
-/// All simulations of an experiment, the seeds interleaved, so that an end before the last leaves whole
-/// repetitions. `quick`: what the file has for a first impression. `seeds` replaces the file's number.
-pub fn plan(experiment: &Experiment, quick: bool, seeds: Option<u64>) -> Vec<Planned> {
-    plan_elsewhere(experiment, quick, seeds, &Elsewhere::default())
-}
-
 /// What is run instead of what the file says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Elsewhere {
@@ -27,9 +21,10 @@ pub struct Elsewhere {
     pub cpus: Vec<usize>,
 }
 
-/// [`plan`], on another machine or on other numbers of CPUs. Experiments that compare layouts of task
-/// structures keep them.
-pub fn plan_elsewhere(
+/// All simulations of an experiment, the seeds interleaved, so that an end before the last leaves whole
+/// repetitions. `quick`: what the file has for a first impression. `seeds` replaces the file's number. Experiments that
+/// compare layouts of task structures keep them elsewhere, too.
+pub fn plan(
     experiment: &Experiment,
     quick: bool,
     seeds: Option<u64>,
@@ -107,7 +102,8 @@ quick = {}
 measure = "score"
 "#;
         let experiment = Experiment::read("x.toml", text).unwrap();
-        let whole = plan(&experiment, false, None);
+        let here = Elsewhere::default();
+        let whole = plan(&experiment, false, None, &here);
         assert_eq!(whole.len(), 3 * 2 * 2 * 2 + 5);
         let names: Vec<String> = whole[..8]
             .iter()
@@ -118,17 +114,17 @@ measure = "score"
         distinct.dedup();
         assert_eq!(distinct.len(), 8, "{names:?}");
         assert!(whole[..8].iter().all(|p| p.spec.seed == 1));
-        assert_eq!(plan(&experiment, true, None).len(), 1);
+        assert_eq!(plan(&experiment, true, None, &here).len(), 1);
         let elsewhere = Elsewhere {
             machine: Some("server-2x96x2".into()),
             cpus: vec![384],
         };
-        let other = plan_elsewhere(&experiment, true, None, &elsewhere);
+        let other = plan(&experiment, true, None, &elsewhere);
         let spec = &other[0].spec;
         assert_eq!(
             (spec.machine.as_str(), spec.cpus, other.len()),
             ("server-2x96x2", Some(384), 1)
         );
-        assert_eq!(plan(&experiment, false, Some(1)).len(), 8 + 1);
+        assert_eq!(plan(&experiment, false, Some(1), &here).len(), 8 + 1);
     }
 }

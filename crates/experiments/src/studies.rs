@@ -2,6 +2,7 @@
 
 use schedlab_report::published::Figure;
 
+use crate::over::{Over, Setting};
 use crate::{Runs, builtin, builtin_names};
 
 /// The runs of all experiments, which say whom a study means by its names.
@@ -28,23 +29,18 @@ impl Studies {
     /// scheduler of the same name in small letters.
     pub fn meant(&self, figure: &Figure) -> Meant {
         let here = self.0.iter().filter(|runs| runs.machine == figure.machine);
-        let on_cpus = |only: &str| match only.strip_prefix("cpus=") {
-            Some(cpus) => cpus.parse().ok() == figure.cpus,
-            None => true,
-        };
+        let on_cpus =
+            |only: &Setting| only.over != Over::Cpus || only.value.parse().ok() == figure.cpus;
         let known = here
             .flat_map(|runs| &runs.published_as)
-            .find(|one| one.name == figure.scheduler && one.only.as_deref().is_none_or(on_cpus));
+            .find(|one| one.name == figure.scheduler && one.only.as_ref().is_none_or(on_cpus));
         let Some(known) = known else {
             return Meant {
                 scheduler: figure.scheduler.to_ascii_lowercase(),
                 workload: figure.workload.clone(),
             };
         };
-        let option = known
-            .only
-            .as_deref()
-            .filter(|only| !only.starts_with("cpus="));
+        let option = known.only.as_ref().filter(|only| only.over != Over::Cpus);
         let separator = if figure.workload.contains(':') {
             ','
         } else {

@@ -211,7 +211,7 @@ mod tests {
             machine: "netfinity-8500r".into(),
             cpus: None,
             heading: "mean hold, µs".into(),
-            over: "CPUs".into(),
+            over: crate::over::Over::Cpus,
             unit: None,
             log: false,
             data_sheet_only: true,

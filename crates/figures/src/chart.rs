@@ -81,8 +81,6 @@ pub enum Mark {
     Hollow,
     /// Points alone.
     Dots,
-    /// Bars from 0, each as wide as the step to the next.
-    Bars,
 }
 
 /// One value.
@@ -215,29 +213,26 @@ impl Chart {
             area.draw(&Text::new("no values", at, style))?;
             return Ok(());
         }
-        let bars = drawable.iter().any(|series| series.mark == Mark::Bars);
-        let step = if bars { smallest_step(&drawable) } else { 0.0 };
-        let x = bounds(all().map(|point| point.x), self.x.scale, step);
+        let x = bounds(all().map(|point| point.x), self.x.scale);
         let y = bounds(
             all().flat_map(|point| {
                 let (low, high) = point.spread.unwrap_or((point.y, point.y));
                 [point.y, low, high]
             }),
             self.y.scale,
-            0.0,
         );
         // Along x the shape counts, not the distance from 0.
         let first = all().map(|point| point.x).fold(f64::INFINITY, f64::min);
-        let x = if self.x.scale == Scale::Linear && !bars && first < x.end {
+        let x = if self.x.scale == Scale::Linear && first < x.end {
             first.max(x.start)..x.end
         } else {
             x
         };
         match (self.x.scale, self.y.scale) {
-            (Scale::Linear, Scale::Linear) => self.plot(area, &drawable, step, x, y),
-            (Scale::Log, Scale::Linear) => self.plot(area, &drawable, step, log(x), y),
-            (Scale::Linear, Scale::Log) => self.plot(area, &drawable, step, x, log(y)),
-            (Scale::Log, Scale::Log) => self.plot(area, &drawable, step, log(x), log(y)),
+            (Scale::Linear, Scale::Linear) => self.plot(area, &drawable, x, y),
+            (Scale::Log, Scale::Linear) => self.plot(area, &drawable, log(x), y),
+            (Scale::Linear, Scale::Log) => self.plot(area, &drawable, x, log(y)),
+            (Scale::Log, Scale::Log) => self.plot(area, &drawable, log(x), log(y)),
         }
     }
 
@@ -266,7 +261,6 @@ impl Chart {
         &self,
         area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
         drawable: &[Series],
-        step: f64,
         x: X,
         y: Y,
     ) -> Drawn<'a>
@@ -312,16 +306,6 @@ impl Chart {
             };
             let radius = if series.points.len() > 60 { 1 } else { 3 };
             match series.mark {
-                Mark::Bars => {
-                    let bars = series.points.iter().map(|point| {
-                        let left = point.x - step * 0.45;
-                        Rectangle::new(
-                            [(left, 0.0), (left + step * 0.9, point.y)],
-                            colour.mix(0.7).filled(),
-                        )
-                    });
-                    chart.draw_series(bars)?;
-                }
                 Mark::Line | Mark::Hollow => {
                     let line = series.points.iter().map(|point| (point.x, point.y));
                     if dashed {
@@ -446,15 +430,14 @@ fn draw_legend<'a>(
     Ok(())
 }
 
-/// The range that shows all values, with `room` at both ends.
-fn bounds(values: impl Iterator<Item = f64>, scale: Scale, room: f64) -> Range<f64> {
+/// The range that shows all values.
+fn bounds(values: impl Iterator<Item = f64>, scale: Scale) -> Range<f64> {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
         (low.min(value), high.max(value))
     });
     match scale {
         Scale::Linear => {
-            let low = (low - room).min(0.0);
-            let high = high + room;
+            let low = low.min(0.0);
             if high > low {
                 low..high + (high - low) * 0.05
             } else {
@@ -517,20 +500,6 @@ fn without_rounding(value: f64, range: &Range<f64>) -> f64 {
     } else {
         value
     }
-}
-
-/// The least distance between neighbours along x; 1 where there are none.
-fn smallest_step(series: &[Series]) -> f64 {
-    let mut all: Vec<f64> = series
-        .iter()
-        .flat_map(|series| series.points.iter().map(|point| point.x))
-        .collect();
-    all.sort_by(f64::total_cmp);
-    let steps = all.windows(2).map(|pair| pair[1] - pair[0]);
-    let least = steps
-        .filter(|&step| step > 0.0)
-        .fold(f64::INFINITY, f64::min);
-    if least.is_finite() { least } else { 1.0 }
 }
 
 /// A number for an axis: at most four digits that count, and k, M or G; very small ones as 2e-7.
@@ -622,7 +591,7 @@ mod tests {
             (2.0, 1024.0, "100"),
             (1.0, 1e15, "100"),
         ] {
-            let range = bounds([low, high].into_iter(), Scale::Log, 0.0);
+            let range = bounds([low, high].into_iter(), Scale::Log);
             let ticks = ticks(&range);
             assert!(TICKS.contains(&ticks.len()), "{low} {high}: {ticks:?}");
             assert!(
@@ -746,7 +715,7 @@ mod tests {
             line(&[(1.0, 50.0), (2.0, 100.0)]),
             Series {
                 name: "published <&>".into(),
-                mark: Mark::Bars,
+                mark: Mark::Hollow,
                 points: vec![Point {
                     x: 1.0,
                     y: 30.0,

@@ -1,7 +1,9 @@
 //! How a run ends, by one list of names for both worlds.
 
 use std::fmt;
+use std::str::FromStr;
 
+use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Serialize};
 
 /// How a run ended. Results have the name in lower case (`error_stall`).
@@ -81,6 +83,14 @@ impl fmt::Display for Exit {
     }
 }
 
+impl FromStr for Exit {
+    type Err = serde::de::value::Error;
+
+    fn from_str(name: &str) -> Result<Exit, Self::Err> {
+        Exit::deserialize(name.into_deserializer())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +104,7 @@ mod tests {
         let read: Exit = serde_json::from_str(r#""error_stall""#).unwrap();
         assert_eq!(read, Exit::ErrorStall);
         assert!(serde_json::from_str::<Exit>(r#""stalled""#).is_err());
+        assert_eq!("error_stall".parse(), Ok(Exit::ErrorStall));
+        assert!("stalled".parse::<Exit>().is_err());
     }
 }

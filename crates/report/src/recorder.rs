@@ -55,20 +55,6 @@ impl Sources {
         ipis: true,
         work: true,
     };
-    /// Switches and wakeups alone.
-    pub const SWITCHES: Sources = Sources {
-        schedule: false,
-        examined: false,
-        memory: false,
-        policy_locks: false,
-        kernel_locks: false,
-        modes: false,
-        yields: false,
-        priorities: false,
-        migrations: false,
-        ipis: false,
-        work: false,
-    };
 }
 
 /// One CPU.

@@ -523,7 +523,20 @@ fn work_is_counted() {
 
 #[test]
 fn what_a_world_does_not_show_is_absent() {
-    let mut recorder = recorder(Sources::SWITCHES);
+    // Switches and wakeups alone.
+    let mut recorder = recorder(Sources {
+        schedule: false,
+        examined: false,
+        memory: false,
+        policy_locks: false,
+        kernel_locks: false,
+        modes: false,
+        yields: false,
+        priorities: false,
+        migrations: false,
+        ipis: false,
+        work: false,
+    });
     play(
         &mut recorder,
         &[

@@ -68,11 +68,14 @@ impl Progress {
         let (Some(score), true) = (row.value("score"), row.is_done()) else {
             return;
         };
-        let higher = row.score_better.as_deref() != Some("lower");
         let best = self.best.get(&row.workload);
         if best.is_none_or(|best| {
             let order = score.total_cmp(&best.score);
-            let order = if higher { order } else { order.reverse() };
+            let order = if row.higher_is_better() {
+                order
+            } else {
+                order.reverse()
+            };
             order.then(best.job.cmp(&row.job)).is_gt()
         }) {
             let entry = Best {

@@ -1,5 +1,6 @@
 //! Rows and their Parquet files. The same rows always give the same bytes.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -62,8 +63,8 @@ pub struct Row {
     pub choices: Vec<String>,
     /// Seed.
     pub seed: u64,
-    /// How the run ended: `done` if well.
-    pub exit: String,
+    /// How the run ended.
+    pub exit: Exit,
     /// What there is to say of that.
     pub message: Option<String>,
     /// Unit of the score.
@@ -93,7 +94,7 @@ impl Row {
                 .map(|(feature, choice)| feature.alternatives[choice].clone())
                 .collect(),
             seed: result.seed,
-            exit: result.exit.to_string(),
+            exit: result.exit,
             message: result.message.clone(),
             score_unit: text("score_unit"),
             score_better: text("score_better"),
@@ -136,7 +137,12 @@ impl Row {
 
     /// Whether the run ended as it should.
     pub fn is_done(&self) -> bool {
-        self.exit == Exit::Done.to_string()
+        self.exit == Exit::Done
+    }
+
+    /// Whether of two scores the higher one is the better.
+    pub fn higher_is_better(&self) -> bool {
+        self.score_better.as_deref() != Some("lower")
     }
 }
 
@@ -145,8 +151,8 @@ const KEY: &str = "schedlab.sweep";
 /// Rows of a row group.
 const GROUP: usize = 1 << 14;
 
-type GetText = Box<dyn Fn(&Row) -> Option<&str>>;
-type SetText = Box<dyn Fn(&mut Row, Option<String>)>;
+type GetText = Box<dyn Fn(&Row) -> Option<Cow<'_, str>>>;
+type SetText = Box<dyn Fn(&mut Row, Option<String>) -> Result<(), String>>;
 
 /// What stands in a column, and how rows give and take it.
 enum Column {
@@ -160,8 +166,11 @@ fn text(
     of: impl Fn(&mut Row) -> &mut String + 'static,
 ) -> Column {
     Column::Text(
-        Box::new(move |row| Some(get(row))),
-        Box::new(move |row, value| *of(row) = value.unwrap_or_default()),
+        Box::new(move |row| Some(get(row).into())),
+        Box::new(move |row, value| {
+            *of(row) = value.unwrap_or_default();
+            Ok(())
+        }),
         Repetition::REQUIRED,
     )
 }
@@ -171,9 +180,25 @@ fn maybe(
     of: impl Fn(&mut Row) -> &mut Option<String> + 'static,
 ) -> Column {
     Column::Text(
-        Box::new(move |row| get(row).as_deref()),
-        Box::new(move |row, value| *of(row) = value),
+        Box::new(move |row| get(row).as_deref().map(Cow::from)),
+        Box::new(move |row, value| {
+            *of(row) = value;
+            Ok(())
+        }),
         Repetition::OPTIONAL,
+    )
+}
+
+fn exit() -> Column {
+    Column::Text(
+        Box::new(|row| Some(row.exit.to_string().into())),
+        Box::new(|row, value| {
+            let name = value.unwrap_or_default();
+            let unknown = |_| format!("exit of job {} is `{name}`, which is none", row.job);
+            row.exit = name.parse().map_err(unknown)?;
+            Ok(())
+        }),
+        Repetition::REQUIRED,
     )
 }
 
@@ -196,7 +221,7 @@ fn columns(definition: &Definition) -> Vec<(String, Column)> {
             "scheduler".into(),
             text(|row| &row.scheduler, |row| &mut row.scheduler),
         ),
-        ("exit".into(), text(|row| &row.exit, |row| &mut row.exit)),
+        ("exit".into(), exit()),
         (
             "message".into(),
             maybe(|row| &row.message, |row| &mut row.message),
@@ -298,12 +323,12 @@ fn write_columns(
                     into.typed::<Int64Type>().write_batch(&values, None, None)?;
                 }
                 Column::Text(get, _, repetition) => {
-                    let there: Vec<Option<&str>> = group.iter().map(get).collect();
+                    let there: Vec<Option<Cow<'_, str>>> = group.iter().map(get).collect();
                     let levels: Vec<i16> = there.iter().map(|text| text.is_some().into()).collect();
                     let values: Vec<ByteArray> = there
                         .iter()
                         .flatten()
-                        .map(|text| ByteArray::from(*text))
+                        .map(|text| ByteArray::from(&**text))
                         .collect();
                     let levels = (*repetition == Repetition::OPTIONAL).then_some(&levels[..]);
                     into.typed::<ByteArrayType>()
@@ -396,7 +421,7 @@ fn read_rows(
         scheduler: String::new(),
         choices: vec![String::new(); definition.space.features.len()],
         seed: 0,
-        exit: String::new(),
+        exit: Exit::default(),
         message: None,
         score_unit: None,
         score_better: None,
@@ -439,7 +464,7 @@ fn read_rows(
                     for (row, level) in rows.iter_mut().zip(levels) {
                         let value = if level == 1 { values.next() } else { None };
                         let text = value.map(|bytes| bytes.as_utf8().map(str::to_owned));
-                        set(row, text.transpose()?);
+                        set(row, text.transpose()?).map_err(ParquetError::General)?;
                     }
                 }
                 (Column::Value(index), ColumnReader::DoubleColumnReader(mut reader)) => {
@@ -498,7 +523,7 @@ mod tests {
                 .map(|(feature, choice)| feature.alternatives[choice].clone())
                 .collect(),
             seed: 1,
-            exit: "done".to_owned(),
+            exit: Exit::Done,
             message: None,
             score_unit: Some("s".to_owned()),
             score_better: Some("lower".to_owned()),
@@ -553,6 +578,28 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn exits_are_names_and_others_are_refused() {
+        let definition = definition();
+        let written_as = |name: &'static str| {
+            let rows: Vec<Row> = (0..3).map(|job| row(&definition, job)).collect();
+            let mut columns = columns(&definition);
+            let exit = columns.iter_mut().find(|(column, _)| column == "exit");
+            let Column::Text(get, ..) = &mut exit.unwrap().1 else {
+                panic!("exits are text");
+            };
+            *get = Box::new(move |row| Some(if row.job == 1 { name } else { "done" }.into()));
+            let file = tempfile::NamedTempFile::new().unwrap();
+            write_columns(&definition, &columns, &rows, file.as_file()).unwrap();
+            read(&definition, file.path())
+        };
+        let rows = written_as("error_stall").unwrap();
+        let exits: Vec<Exit> = rows.iter().map(|row| row.exit).collect();
+        assert_eq!(exits, [Exit::Done, Exit::ErrorStall, Exit::Done]);
+        let error = written_as("stalled").unwrap_err().to_string();
+        assert!(error.contains("exit of job 1 is `stalled`"), "{error}");
     }
 
     #[test]

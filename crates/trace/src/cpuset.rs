@@ -91,11 +91,6 @@ impl CpuSet {
             .map(|cpu| CpuId(cpu as u32))
     }
 
-    /// Whether the sets share a CPU.
-    pub fn intersects(&self, other: &CpuSet) -> bool {
-        !self.0.is_disjoint(&other.0)
-    }
-
     /// The CPUs in both sets.
     pub fn and(&self, other: &CpuSet) -> CpuSet {
         CpuSet(&self.0 & &other.0)

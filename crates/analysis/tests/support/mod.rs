@@ -3,6 +3,7 @@
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use schedlab_analysis::{Analysis, Bounds, analyse};
+use schedlab_report::Exit;
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_sweep::{Asked, Definition, MEASURES, Row, Space};
 
@@ -81,7 +82,7 @@ pub fn rows(
                 scheduler: spec.scheduler.to_string(),
                 choices: chosen.clone(),
                 seed: spec.seed,
-                exit: "done".into(),
+                exit: Exit::Done,
                 message: None,
                 score_unit: Some("s".into()),
                 score_better: Some("lower".into()),

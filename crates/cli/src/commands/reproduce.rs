@@ -33,7 +33,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     };
     let plans: Vec<Vec<Planned>> = chosen
         .iter()
-        .map(|one| experiments::plan_elsewhere(one, args.quick, args.seeds, &elsewhere))
+        .map(|one| experiments::plan(one, args.quick, args.seeds, &elsewhere))
         .collect();
     // What several experiments need is run once.
     let mut specs: Vec<SimSpec> = Vec::new();

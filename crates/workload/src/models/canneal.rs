@@ -6,10 +6,12 @@
 //! the top of it, but a move to the other socket leaves all of that behind. *Serial part:* reading 2.5 million
 //! elements.
 
-use super::parsec::{self, Idle, Program};
+use schedlab_trace::Duration;
+
+use super::parsec;
 use super::phases::Phases;
 use crate::measure::measure;
-use crate::{Builder, Model, ObjectSpec, Options, Score, WorkloadError};
+use crate::{Builder, Model, Options, Score, WorkloadError};
 
 const NAME: &str = "canneal";
 
@@ -37,24 +39,7 @@ pub(super) const MODEL: Model = Model {
 };
 
 fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
-    let threads = options.count("threads");
-    let mut program = Program::new(NAME, options, builder);
-    let barrier = program.object(ObjectSpec::Barrier {
-        parties: threads as u32,
-    });
-    for thread in 0..threads as usize {
-        program.worker(Phases {
-            name: NAME,
-            thread,
-            iterations: options.count("iterations"),
-            phase: options.time("phase"),
-            imbalance_pct: options.count("imbalance"),
-            serial: schedlab_trace::Duration::ZERO,
-            barrier,
-            met: 0,
-        });
-    }
-    Ok(program.finish(options.time("serial"), Idle))
+    Phases::build(NAME, options, builder, Duration::ZERO)
 }
 
 #[cfg(test)]

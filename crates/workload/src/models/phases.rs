@@ -2,23 +2,54 @@
 
 use schedlab_trace::Duration;
 
-use super::parsec::COUNTS;
+use super::parsec::{COUNTS, Idle, Program};
 use super::plan::{Plan, Steps, drawn};
-use crate::{Action, Context, Counters, ObjectId};
+use crate::{
+    Action, Builder, Context, Counters, ObjectId, ObjectSpec, Options, Score, WorkloadError,
+};
 
 /// A thread that computes and meets the others at a barrier, again and again.
 pub(super) struct Phases {
     /// Prefix of its counters.
-    pub name: &'static str,
-    pub thread: usize,
-    pub iterations: u64,
+    name: &'static str,
+    thread: usize,
+    iterations: u64,
     /// CPU time of a phase, the mean.
-    pub phase: Duration,
-    pub imbalance_pct: u64,
+    phase: Duration,
+    imbalance_pct: u64,
     /// What the first thread does alone after each phase, while the others wait at a second barrier.
-    pub serial: Duration,
-    pub barrier: ObjectId,
-    pub met: u64,
+    step: Duration,
+    barrier: ObjectId,
+    met: u64,
+}
+
+impl Phases {
+    /// A program of such threads. After each phase the first one computes for `step`.
+    pub fn build(
+        name: &'static str,
+        options: &Options,
+        builder: &mut Builder,
+        step: Duration,
+    ) -> Result<Score, WorkloadError> {
+        let threads = options.count("threads");
+        let mut program = Program::new(name, options, builder);
+        let barrier = program.object(ObjectSpec::Barrier {
+            parties: threads as u32,
+        });
+        for thread in 0..threads as usize {
+            program.worker(Phases {
+                name,
+                thread,
+                iterations: options.count("iterations"),
+                phase: options.time("phase"),
+                imbalance_pct: options.count("imbalance"),
+                step,
+                barrier,
+                met: 0,
+            });
+        }
+        Ok(program.finish(options.time("serial"), Idle))
+    }
 }
 
 impl Plan for Phases {
@@ -30,9 +61,9 @@ impl Plan for Phases {
         steps.compute(drawn(self.phase, self.imbalance_pct, context.rng));
         steps.push(Action::Barrier(self.barrier));
         self.met += 1;
-        if self.serial > Duration::ZERO {
+        if self.step > Duration::ZERO {
             if self.thread == COUNTS {
-                steps.compute(self.serial);
+                steps.compute(self.step);
             }
             steps.push(Action::Barrier(self.barrier));
             self.met += 1;

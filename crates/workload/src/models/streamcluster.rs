@@ -5,10 +5,10 @@
 //! *Memory:* a chunk of points is read again and again, each thread its own part of it; it is the application
 //! that a migration and an SMT sibling hurt most.
 
-use super::parsec::{self, Idle, Program};
+use super::parsec;
 use super::phases::Phases;
 use crate::measure::measure;
-use crate::{Builder, Model, ObjectSpec, Options, Score, WorkloadError};
+use crate::{Builder, Model, Options, Score, WorkloadError};
 
 const NAME: &str = "streamcluster";
 
@@ -41,24 +41,7 @@ pub(super) const MODEL: Model = Model {
 };
 
 fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
-    let threads = options.count("threads");
-    let mut program = Program::new(NAME, options, builder);
-    let barrier = program.object(ObjectSpec::Barrier {
-        parties: threads as u32,
-    });
-    for thread in 0..threads as usize {
-        program.worker(Phases {
-            name: NAME,
-            thread,
-            iterations: options.count("iterations"),
-            phase: options.time("phase"),
-            imbalance_pct: options.count("imbalance"),
-            serial: options.time("step"),
-            barrier,
-            met: 0,
-        });
-    }
-    Ok(program.finish(options.time("serial"), Idle))
+    Phases::build(NAME, options, builder, options.time("step"))
 }
 
 #[cfg(test)]

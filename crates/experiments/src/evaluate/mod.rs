@@ -1,0 +1,324 @@
+//! What the runs of an experiment say, beside what was published.
+
+mod figures;
+mod panel;
+mod spectra;
+
+use schedlab_report::RunResult;
+use schedlab_report::published::{Figure, Metric};
+
+use crate::file::Measured;
+use crate::over::{Over, Setting};
+use crate::{Experiment, Planned};
+pub use figures::Standing;
+use panel::panel;
+pub use panel::{Cell, Panel, Row, Summary};
+pub use spectra::{Spectrum, Timeline};
+use spectra::{spectra, timelines};
+
+/// What was run for an experiment, in the order of its plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Results<'a> {
+    /// What was planned.
+    pub planned: &'a [Planned],
+    /// Its simulations.
+    pub simulated: &'a [RunResult],
+    /// The same in a real kernel, as far as they were run; empty where none was.
+    pub real: &'a [Option<RunResult>],
+}
+
+/// One run with what it was planned for.
+struct Run<'a> {
+    planned: &'a Planned,
+    result: &'a RunResult,
+    /// The same in a real kernel, where that was run.
+    real: Option<&'a RunResult>,
+}
+
+impl Run<'_> {
+    /// What it is called in its row.
+    fn label(&self) -> String {
+        match self.planned.spec.task_layout {
+            Some(layout) => format!("{}, {layout}", self.result.scheduler),
+            None => self.result.scheduler.clone(),
+        }
+    }
+}
+
+/// Everything the experiment tells: a panel per measure, machine and workload. Of runs that failed only that they did.
+pub fn evaluate(experiment: &Experiment, results: Results<'_>, figures: &[Figure]) -> Vec<Panel> {
+    let Results {
+        planned,
+        simulated,
+        real,
+    } = results;
+    assert_eq!(planned.len(), simulated.len(), "a result for each run");
+    let runs: Vec<Run<'_>> = planned
+        .iter()
+        .zip(simulated)
+        .enumerate()
+        .map(|(index, (planned, result))| Run {
+            planned,
+            result,
+            real: real.get(index).and_then(Option::as_ref),
+        })
+        .collect();
+    let mut panels = Vec::new();
+    let mut drawn: Vec<Place> = Vec::new();
+    for measured in &experiment.measures {
+        for (place, group) in groups(&runs, measured) {
+            let mut panel = panel(experiment, measured, &place, &group, &runs, figures);
+            if panel.rows.iter().all(Row::is_empty) {
+                continue;
+            }
+            if !drawn.contains(&place) {
+                panel.histograms = spectra(experiment, &group, &measured.over);
+                // Those of a column together, in the order of the rows, whichever runs failed.
+                for columns in panel.histograms.chunk_by_mut(|a, b| a.measure == b.measure) {
+                    let row = |one: &Spectrum| {
+                        panel
+                            .rows
+                            .iter()
+                            .position(|row| row.scheduler == one.scheduler)
+                    };
+                    columns.sort_by(|a, b| a.column.total_cmp(&b.column).then(row(a).cmp(&row(b))));
+                }
+                panel.timelines = timelines(experiment, &group, &measured.over);
+                drawn.push(place);
+            }
+            panels.push(panel);
+        }
+    }
+    // Everything about one workload together.
+    let titles: Vec<String> = panels.iter().map(Panel::title).collect();
+    panels.sort_by_key(|panel| titles.iter().position(|title| *title == panel.title()));
+    panels
+}
+
+impl Measured {
+    /// What it is relative to, if it is.
+    fn base(&self) -> Option<Setting> {
+        let speedup = self.metric().is_some_and(Metric::is_speedup);
+        let two = || Setting {
+            over: Over::Cpus,
+            value: "2".to_owned(),
+        };
+        self.relative_to.clone().or_else(|| speedup.then(two))
+    }
+
+    /// The options that change along with something, itself included.
+    fn along<'a>(&'a self, over: &'a Over) -> Vec<&'a str> {
+        let others = self.ignore.iter().map(String::as_str);
+        others.chain(over.option()).collect()
+    }
+
+    /// The measure's name in results, and what it is divided by.
+    fn origin(&self) -> (&str, f64) {
+        let (name, scale) = match self.metric() {
+            Some(metric) => metric.measure(),
+            None => (self.measure.as_str(), 1.0),
+        };
+        (name, self.unit.unwrap_or(scale))
+    }
+}
+
+/// Workload, machine and, where these are not the columns, number of CPUs of a panel.
+type Place = (String, String, Option<u32>);
+
+/// Runs that are told together, which differ in scheduler, seed and `over`, and in what changes along with that.
+fn groups<'a, 'b>(runs: &'b [Run<'a>], measured: &Measured) -> Vec<(Place, Vec<&'b Run<'a>>)> {
+    let over = &measured.over;
+    let mut groups: Vec<(Place, Vec<&Run<'_>>)> = Vec::new();
+    for run in runs {
+        let place = (
+            without(&run.result.asked, &measured.along(over)),
+            run.result.machine.clone(),
+            (*over != Over::Cpus).then_some(run.result.cpus),
+        );
+        match groups.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, group)) => group.push(run),
+            None => groups.push((place, vec![run])),
+        }
+    }
+    groups
+}
+
+/// A workload as it was asked for, without some of its options.
+fn without(asked: &str, but: &[&str]) -> String {
+    let Some((name, options)) = asked.split_once(':') else {
+        return asked.to_owned();
+    };
+    let others: Vec<&str> = options
+        .split(',')
+        .filter(|part| {
+            part.split('=')
+                .next()
+                .is_none_or(|name| !but.contains(&name))
+        })
+        .collect();
+    if others.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}:{}", others.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Elsewhere, plan};
+    use schedlab_report::{Measures, published};
+    use schedlab_workload::Workload;
+
+    pub(super) const CHAT: &str = r#"
+title = "T"
+source = "s"
+about = []
+histograms = ["runqueue.len"]
+series = ["runqueue.deviation"]
+[[runs]]
+machine = "netfinity-8500r"
+workloads = ["chat:rooms=10,messages=200", "chat:rooms=20,messages=200"]
+schedulers = ["dss", "mq"]
+cpus = [2, 3]
+seeds = 3
+[[measures]]
+measure = "hold_mean"
+[[measures]]
+measure = "speedup_vs_2way"
+[[measures]]
+measure = "score"
+over = "rooms"
+relative_to = "rooms=10"
+heading = "scaling"
+"#;
+
+    pub(super) fn planned(experiment: &Experiment) -> Vec<Planned> {
+        plan(experiment, false, None, &Elsewhere::default())
+    }
+
+    /// hold = 1 µs × CPUs × seed; score = rooms × CPUs × 10 + seed.
+    pub(super) fn results(planned: &[Planned]) -> Vec<RunResult> {
+        let one = |planned: &Planned| {
+            let spec = &planned.spec;
+            let cpus = spec.cpus.unwrap();
+            let workload = Workload::parse(&spec.workload, cpus).unwrap();
+            let rooms: u64 = workload.params[0].1.parse().unwrap();
+            let mut measures = Measures::default();
+            let hold = 1_000 * cpus as u64 * spec.seed;
+            measures.int("lock.runqueue.hold_ns_mean", hold);
+            measures.int("score", rooms * cpus as u64 * 10 + spec.seed);
+            RunResult {
+                workload: workload.name.clone(),
+                asked: spec.workload.clone(),
+                params: workload.params.clone(),
+                scheduler: spec.scheduler.to_string(),
+                machine: spec.machine.clone(),
+                cpus: cpus as u32,
+                seed: spec.seed,
+                exit: schedlab_report::Exit::Done,
+                measures,
+                histograms: vec![("runqueue.len".into(), vec![(1, 1, spec.seed), (2, 2, 5)])],
+                series: vec![
+                    (
+                        "runqueue.deviation.cpu0".into(),
+                        vec![(5, spec.seed as f64)],
+                    ),
+                    ("runqueue.deviations".into(), vec![(5, 0.0)]),
+                ],
+                ..RunResult::default()
+            }
+        };
+        planned.iter().map(one).collect()
+    }
+
+    pub(super) fn evaluated(results_of: impl Fn(&[Planned]) -> Vec<RunResult>) -> Vec<Panel> {
+        let experiment = Experiment::read("x.toml", CHAT).unwrap();
+        let planned = planned(&experiment);
+        let figures = published::read(published::BUILTIN_NAME, published::BUILTIN).unwrap();
+        let results = Results {
+            planned: &planned,
+            simulated: &results_of(&planned),
+            real: &[],
+        };
+        evaluate(&experiment, results, &figures)
+    }
+
+    pub(super) fn evaluated_with_failures(fails: impl Fn(&RunResult) -> bool) -> Vec<Panel> {
+        evaluated(|planned| {
+            let mut results = results(planned);
+            for result in results.iter_mut().filter(|result| fails(result)) {
+                result.exit = schedlab_report::Exit::ErrorStall;
+            }
+            results
+        })
+    }
+
+    /// A run of which nothing but its end is known.
+    pub(super) fn ended(planned: &Planned) -> RunResult {
+        let spec = &planned.spec;
+        let cpus = spec.cpus.unwrap_or(1);
+        let workload = Workload::parse(&spec.workload, cpus).unwrap();
+        RunResult {
+            workload: workload.name,
+            asked: spec.workload.clone(),
+            params: workload.params,
+            scheduler: spec.scheduler.to_string(),
+            machine: spec.machine.clone(),
+            cpus: cpus as u32,
+            seed: spec.seed,
+            exit: schedlab_report::Exit::Done,
+            ..RunResult::default()
+        }
+    }
+
+    #[test]
+    fn options_are_compared_by_value() {
+        assert_eq!(without("a:x=1,y=2", &["x"]), "a:y=2");
+        assert_eq!(without("a:x=1", &["x"]), "a");
+        assert_eq!(without("a", &["x"]), "a");
+        assert_eq!(without("a:x=1,y=2,z", &["x", "z"]), "a:y=2");
+    }
+
+    /// Otherwise there would be a chart of one point each.
+    #[test]
+    fn measures_over_an_option_have_a_panel_with_all_its_values() {
+        for name in crate::builtin_names() {
+            let experiment = crate::builtin(name).unwrap().unwrap();
+            let planned = plan(&experiment, false, Some(1), &Elsewhere::default());
+            let results: Vec<RunResult> = planned.iter().map(ended).collect();
+            let runs: Vec<Run<'_>> = planned
+                .iter()
+                .zip(&results)
+                .map(|(planned, result)| Run {
+                    planned,
+                    result,
+                    real: None,
+                })
+                .collect();
+            for measured in experiment.measures.iter().filter(|m| m.over != Over::Cpus) {
+                let columns = |runs: &[&Run<'_>]| {
+                    let values = runs.iter().filter_map(|run| measured.over.of(run.result));
+                    let mut values: Vec<f64> = values.collect();
+                    values.sort_by(f64::total_cmp);
+                    values.dedup();
+                    values
+                };
+                let groups = groups(&runs, measured);
+                for (place, group) in &groups {
+                    let first = group[0].result;
+                    let like = |run: &Run<'_>| {
+                        let result = run.result;
+                        (&result.machine, result.cpus, &result.workload)
+                            == (&first.machine, first.cpus, &first.workload)
+                    };
+                    let all: Vec<&Run<'_>> = runs.iter().filter(|run| like(run)).collect();
+                    // Beside it there may be one of other options on purpose.
+                    let mut panels = groups.iter().filter(|(_, group)| like(group[0]));
+                    let whole = panels.any(|(_, group)| columns(group) == columns(&all));
+                    assert!(whole, "{name}: {place:?}");
+                }
+            }
+        }
+    }
+}

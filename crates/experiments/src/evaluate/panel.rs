@@ -1,0 +1,425 @@
+//! Panels: the values of one measure by scheduler and column.
+
+use schedlab_machine::Machine;
+use schedlab_report::export::number::grouped;
+use schedlab_report::published::Figure;
+use schedlab_report::{RunResult, Value, stats};
+use schedlab_trace::counted;
+
+use super::figures::{Standing, published, standing};
+use super::{Place, Run, Spectrum, Timeline, without};
+use crate::Experiment;
+use crate::file::Measured;
+use crate::over::Over;
+
+/// One measure of one workload on one machine: a row per scheduler, a column per number of CPUs or value of
+/// an option.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Panel {
+    /// What was run, without what differs between its columns, …
+    pub workload: String,
+    /// … where …
+    pub machine: String,
+    /// … and on how many CPUs, unless these are its columns.
+    pub cpus: Option<u32>,
+    /// The measure, for people, with the unit.
+    pub heading: String,
+    /// What the columns are.
+    pub over: Over,
+    /// Their unit, of an option that is a time or a number of bytes.
+    pub unit: Option<&'static str>,
+    /// Whether they are best drawn in equal factors.
+    pub log: bool,
+    /// Whether no published row has calibrated the machine.
+    pub data_sheet_only: bool,
+    /// Values of `over`, in ascending order.
+    pub columns: Vec<f64>,
+    pub rows: Vec<Row>,
+    /// Histograms of the runs, by the row's scheduler and column; only with the first measure of a workload.
+    pub histograms: Vec<Spectrum>,
+    /// Measures over time of the first seed; as the histograms only once.
+    pub timelines: Vec<Timeline>,
+}
+
+/// A scheduler's values.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// With the layout of the task structures where the experiment names one.
+    pub scheduler: String,
+    /// One for each of the panel's columns.
+    pub cells: Vec<Cell>,
+}
+
+/// One value.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Cell {
+    pub simulated: Option<Summary>,
+    /// The real program in a real kernel, in a virtual machine.
+    pub real: Option<Summary>,
+    pub published: Option<f64>,
+    /// What the published value was used for, where there is one.
+    pub standing: Option<Standing>,
+    /// A simulated run of it failed: the value is of the others.
+    pub failed: bool,
+}
+
+/// A value over seeds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Summary {
+    pub median: f64,
+    pub low: f64,
+    pub high: f64,
+    /// How many seeds.
+    pub seeds: usize,
+}
+
+impl Panel {
+    /// What was run where.
+    pub fn title(&self) -> String {
+        let Panel {
+            workload, machine, ..
+        } = self;
+        match self.cpus {
+            Some(cpus) => format!("{workload} on {machine}, {}", counted(cpus, "CPU")),
+            None => format!("{workload} on {machine}"),
+        }
+    }
+
+    /// What the columns are, with the unit.
+    pub fn axis(&self) -> String {
+        match (&self.over, self.unit) {
+            (Over::Cpus, _) => "CPUs".to_owned(),
+            (Over::Option(name), Some(unit)) => format!("{name}, {unit}"),
+            (Over::Option(name), None) => name.clone(),
+        }
+    }
+
+    /// A column, in words.
+    pub fn column(&self, value: f64) -> String {
+        match (&self.over, self.unit) {
+            (Over::Cpus, _) => counted(value as u64, "CPU"),
+            (Over::Option(name), Some(unit)) => format!("{name}={value} {unit}"),
+            (Over::Option(name), None) => format!("{name}={value}"),
+        }
+    }
+}
+
+impl Row {
+    pub(super) fn is_empty(&self) -> bool {
+        let has = |cell: &Cell| {
+            cell.simulated.is_some() || cell.real.is_some() || cell.published.is_some()
+        };
+        !self.cells.iter().any(has)
+    }
+}
+
+impl Cell {
+    /// The simulated value, with `!` where runs failed, as in tables of runs.
+    pub fn told(&self) -> Option<String> {
+        let value = self.simulated.map(|one| grouped(one.median));
+        match self.failed {
+            true => Some(value.unwrap_or_default() + "!"),
+            false => value,
+        }
+    }
+
+    /// Simulated over published.
+    pub fn ratio(&self) -> Option<f64> {
+        let (published, simulated) = self.published.zip(self.simulated)?;
+        (published != 0.0).then(|| simulated.median / published)
+    }
+}
+
+impl Summary {
+    fn of(values: &[f64]) -> Option<Summary> {
+        let fold = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of);
+        Some(Summary {
+            median: stats::median(values)?,
+            low: fold(f64::min)?,
+            high: fold(f64::max)?,
+            seeds: values.len(),
+        })
+    }
+}
+
+pub(super) fn panel(
+    experiment: &Experiment,
+    measured: &Measured,
+    place: &Place,
+    group: &[&Run<'_>],
+    all: &[Run<'_>],
+    figures: &[Figure],
+) -> Panel {
+    let over = &measured.over;
+    let mut columns: Vec<f64> = group.iter().filter_map(|run| over.of(run.result)).collect();
+    columns.sort_by(f64::total_cmp);
+    columns.dedup();
+    let mut schedulers: Vec<String> = Vec::new();
+    for run in group {
+        if !schedulers.contains(&run.label()) {
+            schedulers.push(run.label());
+        }
+    }
+    let (workload, machine_name, cpus) = place.clone();
+    let machine = Machine::find(&machine_name).ok();
+    let rows = schedulers.iter().map(|scheduler| {
+        let cells = columns.iter().map(|&column| {
+            let mine: Vec<&&Run<'_>> = group
+                .iter()
+                .filter(|run| run.label() == *scheduler && over.of(run.result) == Some(column))
+                .collect();
+            let summary = |side: Side| {
+                let values = mine
+                    .iter()
+                    .filter_map(|run| value(measured, run, all, side));
+                Summary::of(&values.collect::<Vec<f64>>())
+            };
+            let published = mine
+                .first()
+                .and_then(|run| published(experiment, measured, run, figures));
+            Cell {
+                simulated: summary(|run| Some(run.result)),
+                real: summary(|run| run.real),
+                published: published.map(|figure| figure.value),
+                standing: published.zip(mine.first()).map(|(figure, run)| {
+                    let rows = machine.as_ref().map_or(&[][..], |m| &m.calibrated_on);
+                    standing(figure, run.result, rows)
+                }),
+                failed: mine.iter().any(|run| !run.result.is_done()),
+            }
+        });
+        Row {
+            scheduler: scheduler.clone(),
+            cells: cells.collect(),
+        }
+    });
+    Panel {
+        workload,
+        machine: machine_name,
+        cpus,
+        heading: heading(measured, group),
+        log: measured.log,
+        data_sheet_only: !machine.as_ref().is_some_and(Machine::is_calibrated),
+        rows: rows.collect(),
+        columns,
+        unit: group.iter().find_map(|run| over.unit(run.result)),
+        over: over.clone(),
+        histograms: Vec::new(),
+        timelines: Vec::new(),
+    }
+}
+
+/// A score has the unit that the workload gives it.
+fn heading(measured: &Measured, group: &[&Run<'_>]) -> String {
+    let units = group
+        .iter()
+        .map(|run| run.result.measures.get("score_unit"));
+    let unit = units.flatten().next();
+    match (measured.measure.as_str(), &measured.heading, unit) {
+        ("score", None, Some(Value::Text(unit))) => format!("score, {unit}"),
+        _ => measured.heading(),
+    }
+}
+
+/// Which of a run's results is meant.
+type Side = for<'a> fn(&Run<'a>) -> Option<&'a RunResult>;
+
+/// A measure of a run, in relation to its base where it has one.
+fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Option<f64> {
+    let result = run.result;
+    let (name, unit) = measured.origin();
+    let of = |run: &Run<'_>| {
+        let ended = side(run).filter(|result| result.is_done())?;
+        Some(ended.measures.number(name)? / unit)
+    };
+    let value = of(run)?;
+    let Some(base) = measured.base() else {
+        return Some(value);
+    };
+    let (over, wanted) = (&base.over, base.number()?);
+    let but = measured.along(over);
+    let base = all.iter().find(|base| {
+        let other = base.result;
+        over.of(other) == Some(wanted)
+            && base.label() == run.label()
+            && other.seed == result.seed
+            && other.machine == result.machine
+            && (*over == Over::Cpus || other.cpus == result.cpus)
+            && without(&other.asked, &but) == without(&result.asked, &but)
+    })?;
+    let base = of(base)?;
+    (base != 0.0).then(|| value / base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{CHAT, evaluated, evaluated_with_failures, planned, results};
+    use super::super::{Results, evaluate};
+    use super::*;
+
+    #[test]
+    fn columns_are_told_with_their_units() {
+        let mut panel = evaluated(results).remove(0);
+        assert_eq!(panel.axis(), "CPUs");
+        assert_eq!(
+            (panel.column(1.0), panel.column(2.0)),
+            ("1 CPU".into(), "2 CPUs".into())
+        );
+        panel.over = Over::Option("computation".into());
+        panel.unit = Some("ns");
+        assert_eq!(panel.axis(), "computation, ns");
+        assert_eq!(panel.column(1_500.0), "computation=1500 ns");
+    }
+
+    #[test]
+    fn medians_and_spreads_stand_beside_what_was_published() {
+        let panels = evaluated(results);
+        let panel = panels
+            .iter()
+            .find(|p| p.heading == "mean hold, µs" && p.title().starts_with("chat:rooms=20"))
+            .unwrap();
+        assert_eq!(
+            panel.title(),
+            "chat:rooms=20,messages=200 on netfinity-8500r"
+        );
+        assert_eq!(
+            (&panel.over, panel.columns.as_slice()),
+            (&Over::Cpus, &[2.0, 3.0][..])
+        );
+        assert!(!panel.data_sheet_only);
+        let summary = |median, low, high| {
+            Some(Summary {
+                median,
+                low,
+                high,
+                seeds: 3,
+            })
+        };
+        // Published: 15 µs on 2 CPUs and 13 on 3; the profile was fitted to both.
+        let dss = &panel.rows[0];
+        assert_eq!(dss.scheduler, "dss");
+        assert_eq!(dss.cells[0].simulated, summary(4.0, 2.0, 6.0));
+        assert_eq!(dss.cells[0].published, Some(15.0));
+        assert_eq!(dss.cells[0].standing, Some(Standing::Calibration));
+        assert_eq!(dss.cells[0].ratio(), Some(4.0 / 15.0));
+        assert_eq!(dss.cells[1].published, Some(13.0));
+        assert_eq!(dss.cells[1].standing, Some(Standing::Calibration));
+        // Nobody published that of 10 rooms, or of MQ.
+        assert_eq!(panel.rows[1].cells[0].published, None);
+        assert_eq!(panel.rows[1].cells[0].simulated, summary(4.0, 2.0, 6.0));
+        let ten = panels
+            .iter()
+            .find(|p| p.title().starts_with("chat:rooms=10"))
+            .unwrap();
+        assert!(
+            ten.rows
+                .iter()
+                .flat_map(|row| &row.cells)
+                .all(|c| c.published.is_none())
+        );
+    }
+
+    #[test]
+    fn a_value_is_divided_by_that_of_its_base_with_the_same_seed() {
+        let panels = evaluated(results);
+        let speedup = panels
+            .iter()
+            .find(|p| p.heading.starts_with("speedup") && p.title().starts_with("chat:rooms=10"))
+            .unwrap();
+        // (10·3·10 + seed) / (10·2·10 + seed) of seeds 1 to 3.
+        let of = |seed: f64| (300.0 + seed) / (200.0 + seed);
+        let cell = speedup.rows[0].cells[1].simulated.unwrap();
+        assert_eq!(
+            (cell.median, cell.low, cell.high),
+            (of(2.0), of(3.0), of(1.0))
+        );
+        let scaling = panels.iter().find(|p| p.heading == "scaling").unwrap();
+        assert_eq!(
+            scaling.title(),
+            "chat:messages=200 on netfinity-8500r, 2 CPUs"
+        );
+        assert_eq!(
+            (&scaling.over, scaling.columns.as_slice()),
+            (&Over::Option("rooms".into()), &[10.0, 20.0][..])
+        );
+        let cell = scaling.rows[0].cells[1].simulated.unwrap();
+        assert_eq!(cell.median, 402.0 / 202.0);
+    }
+
+    #[test]
+    fn real_runs_stand_beside_the_simulated_ones() {
+        let experiment = Experiment::read("x.toml", CHAT).unwrap();
+        let planned = planned(&experiment);
+        let simulated = results(&planned);
+        // Only on 2 CPUs and under DSS: twice the hold. One run failed.
+        let real: Vec<Option<RunResult>> = simulated
+            .iter()
+            .map(|result| {
+                let mut real = result.clone();
+                real.machine = "vm".into();
+                let hold = real.measures.number("lock.runqueue.hold_ns_mean").unwrap();
+                real.measures
+                    .int("lock.runqueue.hold_ns_mean", 2 * hold as u64);
+                if real.seed == 3 {
+                    real.exit = schedlab_report::Exit::ErrorStall;
+                }
+                (real.cpus == 2 && real.scheduler == "dss").then_some(real)
+            })
+            .collect();
+        let results = Results {
+            planned: &planned,
+            simulated: &simulated,
+            real: &real,
+        };
+        let panels = evaluate(&experiment, results, &[]);
+        let hold = &panels[0].rows;
+        let cell = hold[0].cells[0];
+        assert_eq!(cell.simulated.unwrap().median, 4.0);
+        // 2 CPUs, seeds 1 and 2: 4 and 8 µs.
+        let real = cell.real.unwrap();
+        assert_eq!((real.median, real.seeds), (6.0, 2));
+        assert_eq!(hold[0].cells[1].real, None);
+        assert_eq!(hold[1].cells[0].real, None);
+        // A speedup needs its base in the same world.
+        let speedup = panels.iter().find(|p| p.heading.starts_with("speedup"));
+        let cells = &speedup.unwrap().rows[0].cells;
+        assert_eq!(cells[0].real.unwrap().median, 1.0);
+        assert_eq!(cells[1].real, None);
+    }
+
+    #[test]
+    fn values_are_of_runs_that_ended_and_marked_where_others_failed() {
+        let panels = evaluated_with_failures(|run| run.seed == 1);
+        let cell = panels[0].rows[0].cells[0];
+        let simulated = cell.simulated.unwrap();
+        assert_eq!((simulated.seeds, simulated.low), (2, 4.0));
+        assert_eq!(cell.told().as_deref(), Some("5!"));
+        let cell = evaluated(results)[0].rows[0].cells[0];
+        assert_eq!(cell.told().as_deref(), Some("4"));
+    }
+
+    /// Whoever fails keeps its place, and so its colour.
+    #[test]
+    fn rows_and_histograms_have_the_order_of_the_file_whatever_fails() {
+        let schedulers = |panel: &Panel| -> Vec<String> {
+            let rows = panel.rows.iter();
+            rows.map(|row| row.scheduler.clone()).collect()
+        };
+        let panels = evaluated_with_failures(|run| run.scheduler == "dss" && run.seed == 1);
+        assert_eq!(schedulers(&panels[0]), ["dss", "mq"]);
+        let panels = evaluated_with_failures(|run| run.scheduler == "dss");
+        assert_eq!(schedulers(&panels[0]), ["dss", "mq"]);
+        let cell = panels[0].rows[0].cells[0];
+        assert_eq!((cell.simulated, cell.told()), (None, Some("!".to_owned())));
+        // One chart of each column, though one of its runs came with a later seed.
+        let panels =
+            evaluated_with_failures(|run| run.scheduler == "dss" && run.seed == 1 && run.cpus == 2);
+        let places: Vec<_> = panels[0]
+            .histograms
+            .iter()
+            .map(|one| (one.column, one.scheduler.as_str()))
+            .collect();
+        let expected = [(2.0, "dss"), (2.0, "mq"), (3.0, "dss"), (3.0, "mq")];
+        assert_eq!(places, expected);
+    }
+}
