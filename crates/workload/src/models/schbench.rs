@@ -5,6 +5,9 @@
 //! sleeps for `sleep`, as if for the network, computes `operations` times `operation`, and is idle again; the request
 //! latency is that of sleep and work.
 //!
+//! Model: the original holds a spin lock of its CPU while it computes, so that who comes to that CPU after a preemption or
+//! migration burns CPU time until the request is done; here nobody does, as with its option `-L`.
+//!
 //! The score is the 99th percentile of the wakeup latency. Percentiles are exact to two significant digits, rounded
 //! up (buckets of 1/64 of a power of two).
 
