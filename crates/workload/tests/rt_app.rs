@@ -171,6 +171,57 @@ fn a_fork_loop_stops_at_the_limit_of_rt_app() {
     assert_eq!(end.counters.get("rtapp.fork_limit_reached"), 1);
 }
 
+/// Forked threads run where their forker may run at that moment, whenever nothing else is said, and so do those that they fork.
+#[test]
+fn forked_threads_inherit_cpus() {
+    use schedlab_trace::Instant;
+    use schedlab_workload::{Action, Context, Outcome, TaskSpec, stream};
+    /// Where a thread and those that it forks may run, phase by phase.
+    fn follow(mut task: TaskSpec, seen: &mut Vec<(String, String)>) {
+        let cpus = |cpus: &schedlab_trace::CpuSet| cpus.to_string();
+        let mut places = task.affinity.as_ref().map_or("any".to_owned(), cpus);
+        let mut rng = stream(1, 0);
+        let mut forked = Vec::new();
+        loop {
+            let action = task.behaviour.next(&mut Context {
+                now: Instant::ZERO,
+                outcome: Outcome::Done,
+                rng: &mut rng,
+            });
+            match action {
+                Action::SetAffinity(set) => places = format!("{places} {}", cpus(&set)),
+                Action::Fork(task) => forked.push(*task),
+                Action::Exit => break,
+                _ => {}
+            }
+        }
+        seen.push((task.comm, places));
+        forked.into_iter().for_each(|task| follow(task, seen));
+    }
+    let text = r#"{"tasks": {
+        "p": {"loop": 1, "phases": {"a": {"cpus": [0], "run": 1, "fork": "c"}, "b": {"run": 1, "fork": "d"}}},
+        "c": {"instance": 0, "loop": 1, "phases": {"a": {"run": 1}, "b": {"cpus": [1], "run": 1},
+              "c": {"run": 1, "fork": "d"}}},
+        "d": {"instance": 0, "loop": 1, "run": 1}}}"#;
+    let inherited = |options: &str| {
+        let mut tasks = rtapp::parse("t", text, options, 4).unwrap().tasks;
+        let mut seen = Vec::new();
+        follow(tasks.remove(0), &mut seen);
+        seen
+    };
+    let expected = [
+        ("p-0", "0 0-3"),
+        ("c-1-0000", "0 1 0"),
+        ("d-3-0001", "0"),
+        ("d-2-0000", "any"),
+    ];
+    let expected = expected.map(|(comm, places)| (comm.to_owned(), places.to_owned()));
+    assert_eq!(inherited(""), expected);
+    // What the command line says holds for all.
+    let anywhere = |(_, places): &(String, String)| places == "any";
+    assert!(inherited("pin=false").iter().all(anywhere));
+}
+
 #[test]
 fn classes_come_from_tasks_and_phases() {
     let workload = load("classes");
