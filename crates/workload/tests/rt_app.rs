@@ -89,6 +89,16 @@ fn an_absolute_timer_is_not_moved_by_a_late_phase() {
     assert_eq!((timed("relative"), timed("absolute")), (55_000, 40_000));
 }
 
+/// Two threads share a timer: when the first one wakes, the second has moved it on.
+#[test]
+fn the_wakeup_latency_is_from_the_instant_for_which_a_thread_slept() {
+    let text = r#"{"tasks": {"a": {"loop": 1, "timer": {"ref": "t", "period": 5000}},
+        "b": {"loop": 1, "timer": {"ref": "t", "period": 5000}}, "hog": {"loop": 1, "run": 7000}}}"#;
+    let end = run_in(parsed(text), Order::UntilBlocked);
+    let latency = |thread| measure(&end, thread, "wakeup_latency_ns_mean");
+    assert_eq!((latency("a-0"), latency("b-1")), (2e6, 0.0));
+}
+
 #[test]
 fn cumulative_slack_adds_the_timers_of_a_phase() {
     let slack = |cumulative: bool| {

@@ -142,6 +142,7 @@ impl Shared {
             step: Step::Delay,
             timers: vec![UNSET; task.timers],
             began: Instant::ZERO,
+            fires: Instant::ZERO,
             iteration: Iteration::default(),
             stats: Stats::default(),
             class,
@@ -200,6 +201,8 @@ struct Thread {
     timers: Vec<u64>,
     /// When the current run event began.
     began: Instant,
+    /// When the timer fires that the thread sleeps for.
+    fires: Instant,
     iteration: Iteration,
     stats: Stats,
     class: SchedClass,
@@ -458,8 +461,8 @@ impl Thread {
         (slot, period, absolute): (TimerSlot, Duration, bool),
     ) -> Option<Action> {
         if sub > 0 {
-            let fired = Instant::from_ns(shared.timer(&self.timers, slot));
-            self.iteration.wakeup_latency_ns += now.since(fired).ns();
+            // Not what the timer says now: others may have moved it on.
+            self.iteration.wakeup_latency_ns += now.since(self.fires).ns();
             return None;
         }
         // Before its first use a timer stands at the thread's first instant.
@@ -484,6 +487,7 @@ impl Thread {
             self.iteration.wakeup_latency_ns = 0;
             return None;
         }
+        self.fires = next;
         Some(Action::SleepUntil(next))
     }
 }
