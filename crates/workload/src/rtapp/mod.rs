@@ -11,6 +11,7 @@
 //! - `suspend` waits under its thread's own name, as documented since May 2025. Where nobody ever resumes
 //!   that name but somebody resumes the string, the string counts, as in older versions: the shipped
 //!   browser and video examples need it.
+//! - A thread that forks a task more often than rt-app allows ends, and a counter tells; in rt-app the whole process fails.
 //! - The wakeup latency of a timer that threads share is from the instant for which its thread slept; rt-app takes the
 //!   timer's, which others may have moved on meanwhile.
 //! - A file whose threads never end and that names no duration runs for [`ENDLESS`] (rt-app: until it is
