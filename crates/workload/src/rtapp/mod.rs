@@ -81,7 +81,7 @@ pub const MEASURES: &[Measure] = &[
     measure(
         "rtapp.THREAD.slack_ns_sum",
         "ns",
-        "time left when it came to its timers; below zero where it came too late",
+        "time left when it came to its timers (the last one of an iteration, all with `cumulative_slack`); below zero where it came too late",
     ),
     measure(
         "rtapp.THREAD.slack_ns_min",
