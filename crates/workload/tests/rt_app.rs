@@ -323,7 +323,7 @@ fn what_is_wrong_is_told_with_its_place() {
     check("{\"tasks\": {}}", &["`tasks`: has no task"]);
     check(
         "{\"tasks\": {\"a\": {\"run\": 1}, \"a\": {\"run\": 1}}}",
-        &["`tasks.a`: is there twice"],
+        &["`tasks.a`: is there twice: rt-app would run the second one only"],
     );
     check(&task(""), &["`tasks.t`: has no event"]);
     check(
@@ -666,6 +666,12 @@ fn endless_loops_without_time_are_refused() {
 #[test]
 fn words_of_rt_app_are_taken() {
     parsed(r#"{"tasks": {"a": {"loop": 2, "run": 1000, "broadcast": "c"}}}"#);
+    let global = |members: &str| {
+        format!(r#"{{"tasks": {{"a": {{"loop": 1, "run": 1}}}}, "global": {{{members}}}}}"#)
+    };
+    parsed(&global(r#""ftrace": "Main,TASK", "calibration": 0"#));
+    let error = refusal(&global(r#""calibration": -1"#));
+    assert!(error.contains("must be from 0 to"), "{error}");
     let error = refusal(r#"{"tasks": {"a": {"sync": {"ref": "c", "mutex": "m"}}}}"#);
     assert!(error.contains("other than its tutorial says"), "{error}");
 }

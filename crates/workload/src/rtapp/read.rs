@@ -182,7 +182,10 @@ impl Reader {
     /// Settings of rt-app's own files, calibration and memory: right or wrong, but nothing to model.
     fn own_setting(&mut self, key: &str, node: &Node, here: &Place) -> Result<()> {
         match (key, &node.value) {
-            ("calibration", Value::Int(1..)) | ("log_size", Value::Int(0..)) => Ok(()),
+            // 0 is the default: rt-app calibrates itself.
+            ("calibration" | "log_size", Value::Int(_)) => {
+                integer(node, here, 0, INT_MAX as i64).map(drop)
+            }
             ("calibration", Value::String(text)) => {
                 let cpu = text.strip_prefix("CPU").and_then(|n| n.parse::<u32>().ok());
                 cpu.map(drop).ok_or_else(|| {
@@ -216,7 +219,7 @@ impl Reader {
                     .map(str::trim)
                     .filter(|name| !name.is_empty());
                 for name in categories {
-                    if !known.contains(&name) {
+                    if !known.contains(&name.to_ascii_lowercase().as_str()) {
                         return Err(here.error(unknown("category", name, &known)));
                     }
                 }
@@ -240,7 +243,9 @@ impl Reader {
         for member in members {
             let here = place.at(&member.key, member.line);
             if tasks.iter().any(|task| task.name == member.key) {
-                return Err(here.error("is there twice; give each task a name of its own"));
+                return Err(here.error(
+                    "is there twice: rt-app would run the second one only, and with workgen both; give each task a name of its own",
+                ));
             }
             tasks.push(self.task(member, here, global)?);
         }
