@@ -396,6 +396,21 @@ fn what_is_wrong_is_told_with_its_place() {
         &task("\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 10, \"dl-period\": 20, \"run\": 1"),
         &["`tasks.t.dl-runtime`: not supported"],
     );
+    let under_deadline = |phase: &str| {
+        task(&format!(
+            "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 10, \"phases\": {{\"p\": {{{phase}, \"run\": 1}}}}"
+        ))
+    };
+    check(
+        &under_deadline("\"priority\": 5"),
+        &["`tasks.t.phases.p.priority`: cannot change under SCHED_DEADLINE"],
+    );
+    let fifo = under_deadline("\"policy\": \"SCHED_FIFO\", \"priority\": 5");
+    assert!(rtapp::parse("t", &fifo, "", 2).is_ok());
+    check(
+        &task("\"policy\": \"SCHED_FIFO\", \"phases\": {\"p\": {\"priority\": 0, \"run\": 1}}"),
+        &["`tasks.t.phases.p.priority`: must be from 1 to 99"],
+    );
     check(
         &task("\"nodes_membind\": [0], \"run\": 1"),
         &["not supported: where memory lies"],

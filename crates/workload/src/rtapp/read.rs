@@ -306,19 +306,20 @@ impl Reader {
             }
         }
         self.task_sched(&mut task, &sched, global)?;
+        let mut policy = sched.policy.unwrap_or(global.default_class);
         if let Some(phases) = phases {
             let place = place.at("phases", phases.line);
             for phase in object(&phases.node, &place)? {
                 let here = place.at(&phase.key, phase.line);
                 let members: Vec<&Member> = object(&phase.node, &here)?.iter().collect();
-                task.phases.push(self.phase(&members, &here)?);
+                task.phases.push(self.phase(&members, &here, &mut policy)?);
             }
             if task.phases.is_empty() {
                 return Err(place.error("has no phase, so the task would do nothing"));
             }
         } else {
             // One phase whose `loop` is the task's: rt-app runs it once, or for ever without a `loop`.
-            let phase = self.phase(&own, &place)?;
+            let phase = self.phase(&own, &place, &mut policy)?;
             task.loops = own.iter().any(|member| member.key == "loop").then_some(1);
             task.phases.push(phase);
         }
@@ -397,11 +398,11 @@ impl Reader {
         Ok(true)
     }
 
-    fn phase(&mut self, members: &[&Member], place: &Place) -> Result<Phase> {
+    /// `policy` is that of the phase before, and then that of this one.
+    fn phase(&mut self, members: &[&Member], place: &Place, policy: &mut Policy) -> Result<Phase> {
         let mut phase = Phase {
             loops: Some(1),
-            policy: None,
-            priority: None,
+            sched: None,
             cpus: None,
             events: Vec::new(),
         };
@@ -434,20 +435,37 @@ impl Reader {
         if phase.events.is_empty() {
             return Err(place.error("has no event, so it would do nothing; rt-app refuses it too"));
         }
-        if let Some(policy) = sched.policy {
-            self.deadline(policy, &sched, place)?;
-        } else if sched.dl_runtime.is_some() {
-            return Err(place.error("not supported: dl-runtime in a phase without `policy`"));
-        }
-        phase.policy = sched.policy;
-        phase.priority = sched.priority.as_ref().map(|(n, _)| *n);
-        if let Some(policy) = sched.policy {
-            class(policy, phase.priority).map_err(|message| {
-                let here = sched.priority.as_ref().map_or(place, |(_, here)| here);
-                here.error(message)
-            })?;
-        }
+        phase.sched = self.phase_sched(&sched, place, policy)?;
         Ok(phase)
+    }
+
+    /// Class and nice level of a phase that changes them.
+    fn phase_sched(
+        &mut self,
+        sched: &Sched,
+        place: &Place,
+        policy: &mut Policy,
+    ) -> Result<Option<(SchedClass, i8)>> {
+        let priority = sched.priority.as_ref();
+        match (sched.policy, priority) {
+            (Some(given), _) => {
+                *policy = given;
+                self.deadline(given, sched, place)?;
+            }
+            (None, _) if sched.dl_runtime.is_some() => {
+                return Err(place.error("not supported: dl-runtime in a phase without `policy`"));
+            }
+            (None, Some((_, here))) if *policy == Policy::Deadline => {
+                return Err(here.error(
+                    "cannot change under SCHED_DEADLINE: rt-app would ask for that policy again without a runtime, and fail; give the phase a `policy`",
+                ));
+            }
+            (None, Some(_)) => {}
+            (None, None) => return Ok(None),
+        }
+        let resolved = class(*policy, priority.map(|(n, _)| *n));
+        let here = priority.map_or(place, |(_, here)| here);
+        resolved.map(Some).map_err(|message| here.error(message))
     }
 
     fn event(&mut self, event: &str, node: &Node, here: &Place) -> Result<Event> {
