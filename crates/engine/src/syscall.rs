@@ -111,6 +111,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
                 paths.syscall_ns + paths.futex_ns
             }
+            // Model: signals to nobody, too, which glibc notices before it enters the kernel (docs/fidelity.md).
             Action::Wait { .. }
             | Action::Signal(_)
             | Action::Broadcast(_)

@@ -144,6 +144,11 @@ pub fn nr_cpus() -> usize {
     sys::nr_cpus()
 }
 
+/// The number of CPUs on which a run's tasks are, unless they are pinned to others: `taskset` and containers limit them.
+pub fn nr_allowed_cpus() -> usize {
+    sys::allowed_cpus().len()
+}
+
 /// Runs the workload that `text` asks for (`chat:rooms=1`, `file.json` …) with real threads.
 ///
 /// The caller's process is forked, so call it where no other thread holds a lock that the children could

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
-use schedlab_trace::CpuSet;
 use schedlab_workload::{Counters, ObjectSpec, SchedClass, TaskSpec, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -157,9 +156,9 @@ fn prepare(specs: &[ObjectSpec], seed: u64, plan: Plan) -> Result<Run, ProgramEr
     }
     let objects = Objects::new(specs)
         .map_err(|e| system("cannot make the pipes, sockets and locks", e, ""))?;
-    let all_cpus = CpuSet::all(sys::nr_cpus());
+    let allowed = sys::allowed_cpus();
     let end_ns = u64::try_from(plan.end_after().as_nanos()).unwrap_or(u64::MAX);
-    Run::new(objects, seed, end_ns, all_cpus).map_err(|e| system("cannot share memory", e, ""))
+    Run::new(objects, seed, end_ns, allowed).map_err(|e| system("cannot share memory", e, ""))
 }
 
 type Numbered = (u32, TaskSpec);

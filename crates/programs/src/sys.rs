@@ -11,10 +11,11 @@ use rustix::process::{
     kill_process, set_parent_process_death_signal, setpriority_process, setrlimit, waitpid,
 };
 use rustix::thread::{
-    NanosleepRelativeResult, clock_nanosleep_absolute, clock_nanosleep_relative, futex, set_name,
+    CpuSet as KernelCpuSet, NanosleepRelativeResult, clock_nanosleep_absolute,
+    clock_nanosleep_relative, futex, sched_getaffinity, set_name,
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
-use schedlab_trace::CpuSet;
+use schedlab_trace::{CpuId, CpuSet};
 use schedlab_workload::SchedClass;
 
 /// Turns `-1` into the error that `errno` tells.
@@ -31,6 +32,20 @@ pub fn nr_cpus() -> usize {
     // SAFETY: takes no pointers.
     let n = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(n).ok().filter(|&n| n > 0).unwrap_or(1)
+}
+
+/// CPUs that the calling thread may use and that are online: `taskset` and containers limit them.
+pub fn allowed_cpus() -> CpuSet {
+    let Ok(allowed) = sched_getaffinity(None) else {
+        // More CPUs than the set has room for.
+        return CpuSet::all(nr_cpus());
+    };
+    let is_allowed =
+        |cpu: &CpuId| cpu.index() < KernelCpuSet::MAX_CPU && allowed.is_set(cpu.index());
+    (0..nr_cpus() as u32)
+        .map(CpuId)
+        .filter(is_allowed)
+        .collect()
 }
 
 /// A clock in ns.

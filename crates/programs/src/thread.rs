@@ -21,8 +21,8 @@ pub struct Run {
     /// What happens from here on does not count, in ns since the start: the duration is over, or the limit reached.
     pub end_ns: u64,
     pub speed: Speed,
-    /// Every CPU, for tasks that may run anywhere.
-    pub all_cpus: CpuSet,
+    /// The CPUs of the process that starts the run: where tasks run that may run anywhere.
+    allowed: CpuSet,
 }
 
 // SAFETY: the memory holds one `Board` of atomics and lives as long as the run does.
@@ -61,7 +61,7 @@ impl Board {
 }
 
 impl Run {
-    pub fn new(objects: Objects, seed: u64, end_ns: u64, all_cpus: CpuSet) -> std::io::Result<Run> {
+    pub fn new(objects: Objects, seed: u64, end_ns: u64, allowed: CpuSet) -> std::io::Result<Run> {
         let memory = SharedMemory::new(std::mem::size_of::<Board>())?;
         // SAFETY: aligned to a page and large enough; nobody else has it yet.
         unsafe { memory.start().cast::<Board>().write(Board::default()) };
@@ -71,7 +71,7 @@ impl Run {
             seed,
             end_ns,
             speed: Speed::measure(),
-            all_cpus,
+            allowed,
         })
     }
 
@@ -84,6 +84,12 @@ impl Run {
     pub fn now(&self) -> Instant {
         let start_ns = self.board().start_ns.load(Relaxed);
         Instant::from_ns(sys::monotonic_ns().saturating_sub(start_ns))
+    }
+
+    /// Has the calling thread run on `cpus`; `None` = anywhere, as are all CPUs that there are.
+    fn set_affinity(&self, cpus: Option<&CpuSet>) -> Result<(), String> {
+        let cpus = cpus.filter(|cpus| !self.allowed.is_subset(cpus));
+        sys::set_affinity(cpus.unwrap_or(&self.allowed)).map_err(|e| refused("CPUs", &e))
     }
 
     /// Whether what happens at `now` counts no more.
@@ -329,9 +335,7 @@ impl Process {
                 self.start(*spec, number, false)?;
             }
             Action::SetNice(nice) => sys::set_nice(nice).map_err(|e| refused("nice level", &e))?,
-            Action::SetAffinity(cpus) => {
-                sys::set_affinity(&cpus).map_err(|e| refused("CPUs", &e))?
-            }
+            Action::SetAffinity(cpus) => run.set_affinity(Some(&cpus))?,
             Action::SetClass(class) => sys::set_class(class).map_err(|e| refused("policy", &e))?,
             Action::Touch(touch) => own.memory.touch(touch),
             Action::Syscall => own.write_null()?,
@@ -384,13 +388,9 @@ struct Settings {
 }
 
 impl Settings {
-    /// Everything explicitly, since a thread inherits from who creates it. CPUs of a task that may run
-    /// anywhere are left alone where the kernel has fewer than are configured.
+    /// Everything explicitly, since a thread inherits from who creates it.
     fn apply(&self, run: &Run) -> Result<(), String> {
-        match &self.cpus {
-            Some(cpus) => sys::set_affinity(cpus).map_err(|e| refused("CPUs", &e))?,
-            None => sys::set_affinity(&run.all_cpus).map_err(|e| refused("CPUs", &e))?,
-        }
+        run.set_affinity(self.cpus.as_ref())?;
         sys::set_class(self.class).map_err(|e| refused("policy", &e))?;
         sys::set_nice(self.nice).map_err(|e| refused("nice level", &e))
     }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use schedlab_programs::{End, Options, Report, run};
-use schedlab_workload::list;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use schedlab_programs::{End, Options, Report, nr_allowed_cpus, nr_cpus, run, run_workload};
+use schedlab_workload::{Action, Behaviour, Context, Counters, Workload, list};
 
 fn options(limit_s: u64) -> Options {
     Options {
@@ -206,6 +207,44 @@ fn rt_app_files_run_and_tell_their_slack() {
         }
     }
     assert!(check(&file("locks")).work >= 15);
+}
+
+/// Counts the CPUs that it may use, at first and when it has asked for all.
+#[derive(Default)]
+struct Looks(Vec<u32>);
+
+impl Behaviour for Looks {
+    fn next(&mut self, _: &mut Context<'_>) -> Action {
+        self.0.push(sched_getaffinity(None).unwrap().count());
+        match self.0.len() {
+            1 => Action::SetAffinity(schedlab_trace::CpuSet::all(nr_cpus())),
+            _ => Action::Exit,
+        }
+    }
+
+    fn report(&self, counters: &mut Counters) {
+        for cpus in &self.0 {
+            counters.max("looks.cpus", i64::from(*cpus));
+        }
+    }
+}
+
+/// Those of `taskset`, for example.
+#[test]
+fn tasks_stay_on_the_cpus_of_who_starts_them() {
+    let mut workload = Workload::parse("cpu:tasks=1,loops=1,duration=0", nr_cpus()).unwrap();
+    workload.tasks[0].behaviour = Box::new(Looks::default());
+    let limited = std::thread::spawn(|| {
+        let all = sched_getaffinity(None).unwrap();
+        let last = (0..CpuSet::MAX_CPU).rfind(|&cpu| all.is_set(cpu)).unwrap();
+        let mut one = CpuSet::new();
+        one.set(last);
+        sched_setaffinity(None, &one).unwrap();
+        assert_eq!(nr_allowed_cpus(), 1);
+        run_workload(workload, &options(60)).unwrap()
+    });
+    let report = limited.join().unwrap();
+    assert_eq!(counter(&report, "looks.cpus"), 1);
 }
 
 #[test]

@@ -89,6 +89,16 @@ fn an_absolute_timer_is_not_moved_by_a_late_phase() {
     assert_eq!((timed("relative"), timed("absolute")), (55_000, 40_000));
 }
 
+/// Two threads share a timer: when the first one wakes, the second has moved it on.
+#[test]
+fn the_wakeup_latency_is_from_the_instant_for_which_a_thread_slept() {
+    let text = r#"{"tasks": {"a": {"loop": 1, "timer": {"ref": "t", "period": 5000}},
+        "b": {"loop": 1, "timer": {"ref": "t", "period": 5000}}, "hog": {"loop": 1, "run": 7000}}}"#;
+    let end = run_in(parsed(text), Order::UntilBlocked);
+    let latency = |thread| measure(&end, thread, "wakeup_latency_ns_mean");
+    assert_eq!((latency("a-0"), latency("b-1")), (2e6, 0.0));
+}
+
 #[test]
 fn cumulative_slack_adds_the_timers_of_a_phase() {
     let slack = |cumulative: bool| {
@@ -169,6 +179,57 @@ fn a_fork_loop_stops_at_the_limit_of_rt_app() {
     let end = run_in(rtapp::parse("t", text, "", 1).unwrap(), Order::RoundRobin);
     assert_eq!(end.tasks, 1 + 1_024);
     assert_eq!(end.counters.get("rtapp.fork_limit_reached"), 1);
+}
+
+/// Forked threads run where their forker may run at that moment, whenever nothing else is said, and so do those that they fork.
+#[test]
+fn forked_threads_inherit_cpus() {
+    use schedlab_trace::Instant;
+    use schedlab_workload::{Action, Context, Outcome, TaskSpec, stream};
+    /// Where a thread and those that it forks may run, phase by phase.
+    fn follow(mut task: TaskSpec, seen: &mut Vec<(String, String)>) {
+        let cpus = |cpus: &schedlab_trace::CpuSet| cpus.to_string();
+        let mut places = task.affinity.as_ref().map_or("any".to_owned(), cpus);
+        let mut rng = stream(1, 0);
+        let mut forked = Vec::new();
+        loop {
+            let action = task.behaviour.next(&mut Context {
+                now: Instant::ZERO,
+                outcome: Outcome::Done,
+                rng: &mut rng,
+            });
+            match action {
+                Action::SetAffinity(set) => places = format!("{places} {}", cpus(&set)),
+                Action::Fork(task) => forked.push(*task),
+                Action::Exit => break,
+                _ => {}
+            }
+        }
+        seen.push((task.comm, places));
+        forked.into_iter().for_each(|task| follow(task, seen));
+    }
+    let text = r#"{"tasks": {
+        "p": {"loop": 1, "phases": {"a": {"cpus": [0], "run": 1, "fork": "c"}, "b": {"run": 1, "fork": "d"}}},
+        "c": {"instance": 0, "loop": 1, "phases": {"a": {"run": 1}, "b": {"cpus": [1], "run": 1},
+              "c": {"run": 1, "fork": "d"}}},
+        "d": {"instance": 0, "loop": 1, "run": 1}}}"#;
+    let inherited = |options: &str| {
+        let mut tasks = rtapp::parse("t", text, options, 4).unwrap().tasks;
+        let mut seen = Vec::new();
+        follow(tasks.remove(0), &mut seen);
+        seen
+    };
+    let expected = [
+        ("p-0", "0 0-3"),
+        ("c-1-0000", "0 1 0"),
+        ("d-3-0001", "0"),
+        ("d-2-0000", "any"),
+    ];
+    let expected = expected.map(|(comm, places)| (comm.to_owned(), places.to_owned()));
+    assert_eq!(inherited(""), expected);
+    // What the command line says holds for all.
+    let anywhere = |(_, places): &(String, String)| places == "any";
+    assert!(inherited("pin=false").iter().all(anywhere));
 }
 
 #[test]
@@ -262,7 +323,7 @@ fn what_is_wrong_is_told_with_its_place() {
     check("{\"tasks\": {}}", &["`tasks`: has no task"]);
     check(
         "{\"tasks\": {\"a\": {\"run\": 1}, \"a\": {\"run\": 1}}}",
-        &["`tasks.a`: is there twice"],
+        &["`tasks.a`: is there twice: rt-app would run the second one only"],
     );
     check(&task(""), &["`tasks.t`: has no event"]);
     check(
@@ -334,6 +395,21 @@ fn what_is_wrong_is_told_with_its_place() {
     check(
         &task("\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 10, \"dl-period\": 20, \"run\": 1"),
         &["`tasks.t.dl-runtime`: not supported"],
+    );
+    let under_deadline = |phase: &str| {
+        task(&format!(
+            "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 10, \"phases\": {{\"p\": {{{phase}, \"run\": 1}}}}"
+        ))
+    };
+    check(
+        &under_deadline("\"priority\": 5"),
+        &["`tasks.t.phases.p.priority`: cannot change under SCHED_DEADLINE"],
+    );
+    let fifo = under_deadline("\"policy\": \"SCHED_FIFO\", \"priority\": 5");
+    assert!(rtapp::parse("t", &fifo, "", 2).is_ok());
+    check(
+        &task("\"policy\": \"SCHED_FIFO\", \"phases\": {\"p\": {\"priority\": 0, \"run\": 1}}"),
+        &["`tasks.t.phases.p.priority`: must be from 1 to 99"],
     );
     check(
         &task("\"nodes_membind\": [0], \"run\": 1"),
@@ -605,6 +681,12 @@ fn endless_loops_without_time_are_refused() {
 #[test]
 fn words_of_rt_app_are_taken() {
     parsed(r#"{"tasks": {"a": {"loop": 2, "run": 1000, "broadcast": "c"}}}"#);
+    let global = |members: &str| {
+        format!(r#"{{"tasks": {{"a": {{"loop": 1, "run": 1}}}}, "global": {{{members}}}}}"#)
+    };
+    parsed(&global(r#""ftrace": "Main,TASK", "calibration": 0"#));
+    let error = refusal(&global(r#""calibration": -1"#));
+    assert!(error.contains("must be from 0 to"), "{error}");
     let error = refusal(r#"{"tasks": {"a": {"sync": {"ref": "c", "mutex": "m"}}}}"#);
     assert!(error.contains("other than its tutorial says"), "{error}");
 }

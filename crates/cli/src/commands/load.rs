@@ -68,7 +68,7 @@ fn here(args: &LoadArgs) -> RunResult {
         asked: args.workload.clone(),
         scheduler: "current".to_owned(),
         machine: "host".to_owned(),
-        cpus: u32::try_from(schedlab_programs::nr_cpus()).unwrap_or(u32::MAX),
+        cpus: u32::try_from(schedlab_programs::nr_allowed_cpus()).unwrap_or(u32::MAX),
         seed: args.seed,
         replay: replay(args),
         ..RunResult::default()

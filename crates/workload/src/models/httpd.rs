@@ -196,6 +196,7 @@ impl Plan for Worker {
                 steps.compute(part);
                 if self.wait > Duration::ZERO {
                     steps.push(Action::Sleep(drawn(self.wait, 50, rng)));
+                    self.waits += 1;
                 }
             }
             steps.compute(part);
@@ -204,7 +205,6 @@ impl Plan for Worker {
                 bytes: self.bytes,
             });
             steps.push(Action::Work(1));
-            self.waits += waits;
             self.requests += 1;
         }
         steps.push(Action::Read {
@@ -238,6 +238,14 @@ mod tests {
             let waits = end.counters.get("httpd.waits") as u64;
             assert!((14 * begun..16 * begun).contains(&(10 * waits)));
         }
+    }
+
+    #[test]
+    fn no_wait_is_counted_where_there_is_none() {
+        let text = "httpd:workers=3,connections=2,request=100us,wait=0,duration=10ms";
+        let end = run_in(Workload::parse(text, 2).unwrap(), Order::RoundRobin);
+        assert!(end.work > 90);
+        assert_eq!(end.counters.get("httpd.waits"), 0);
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(super) const MODEL: Model = Model {
     measures: &[
         measure("completion_ns", "ns", "time until the last task has ended"),
         measure("work", "", "recipes done: compilations, joins of directories and the link"),
-        measure("kbuild.reads", "", "compilers and assemblers that waited for the disk"),
+        measure("kbuild.reads", "", "compilers that waited for the disk"),
     ],
     build,
 };

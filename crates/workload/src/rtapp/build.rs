@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use schedlab_trace::{CpuId, CpuSet, Duration};
 
 use super::ENDLESS;
-use super::grammar::{self, Event, File, MemKind, MemRun, Phase, Policy, Task, Timer};
+use super::grammar::{Event, File, MemKind, MemRun, Phase, Task, Timer};
 use super::thread::{Op, Program, ProgramPhase, Shared, TimerSlot, UNSET};
 use super::values::Place;
 use crate::error::nearest;
-use crate::{Access, Builder, ObjectId, ObjectSpec, Options, SchedClass, Touch, WorkloadError};
+use crate::{Access, Builder, ObjectId, ObjectSpec, Options, Touch, WorkloadError};
 
 pub(super) fn build(
     file: File,
@@ -392,15 +392,8 @@ fn compile(
     // Timers of the thread's own, by name.
     let mut own_timers: BTreeMap<String, usize> = BTreeMap::new();
     let mut buffers = Buffers(Vec::new());
-    let mut policy = policy_of(task.class);
     let mut phases = Vec::with_capacity(task.phases.len());
     for phase in &task.phases {
-        let mut sched = None;
-        if phase.policy.is_some() || phase.priority.is_some() {
-            policy = phase.policy.unwrap_or(policy);
-            let resolved = grammar::class(policy, phase.priority);
-            sched = Some(resolved.map_err(|message| task.place.error(message))?);
-        }
         let mut ops = Vec::with_capacity(phase.events.len());
         for (event, _) in &phase.events {
             if let Event::Timer(timer) = event {
@@ -426,7 +419,7 @@ fn compile(
         }
         phases.push(ProgramPhase {
             loops: phase.loops,
-            sched,
+            sched: phase.sched,
             cpus: match cpus(&phase.cpus)? {
                 Some(set) => Some(set),
                 None => own_cpus.clone(),
@@ -443,16 +436,6 @@ fn compile(
         timers: own_timers.len(),
         phases,
     })
-}
-
-fn policy_of(class: SchedClass) -> Policy {
-    match class {
-        SchedClass::Normal => Policy::Other,
-        SchedClass::Batch => Policy::Batch,
-        SchedClass::Idle => Policy::Idle,
-        SchedClass::Fifo(_) => Policy::Fifo,
-        SchedClass::RoundRobin(_) => Policy::RoundRobin,
-    }
 }
 
 /// The buffers of a thread: one of `mem`, and for `memrun` one of each kind and size, or of each name.

@@ -43,8 +43,8 @@ pub(super) struct Task {
 pub(super) struct Phase {
     /// Runs of this phase; `None` = for ever.
     pub loops: Option<u64>,
-    pub policy: Option<Policy>,
-    pub priority: Option<i32>,
+    /// Class and nice level that it begins with; `None` = as they are.
+    pub sched: Option<(SchedClass, i8)>,
     pub cpus: Option<Vec<u32>>,
     pub events: Vec<(Event, Place)>,
 }

@@ -11,6 +11,11 @@
 //! - `suspend` waits under its thread's own name, as documented since May 2025. Where nobody ever resumes
 //!   that name but somebody resumes the string, the string counts, as in older versions: the shipped
 //!   browser and video examples need it.
+//! - Everybody passes a barrier once. In rt-app the last to arrive can come round and pass it again before those whom it
+//!   has woken run, which is when they count themselves out.
+//! - A thread that forks a task more often than rt-app allows ends, and a counter tells; in rt-app the whole process fails.
+//! - The wakeup latency of a timer that threads share is from the instant for which its thread slept; rt-app takes the
+//!   timer's, which others may have moved on meanwhile.
 //! - A file whose threads never end and that names no duration runs for [`ENDLESS`] (rt-app: until it is
 //!   interrupted).
 //!
@@ -76,7 +81,7 @@ pub const MEASURES: &[Measure] = &[
     measure(
         "rtapp.THREAD.slack_ns_sum",
         "ns",
-        "time left when it came to its timers; below zero where it came too late",
+        "time left when it came to its timers (the last one of an iteration, all with `cumulative_slack`); below zero where it came too late",
     ),
     measure(
         "rtapp.THREAD.slack_ns_min",

@@ -182,7 +182,10 @@ impl Reader {
     /// Settings of rt-app's own files, calibration and memory: right or wrong, but nothing to model.
     fn own_setting(&mut self, key: &str, node: &Node, here: &Place) -> Result<()> {
         match (key, &node.value) {
-            ("calibration", Value::Int(1..)) | ("log_size", Value::Int(0..)) => Ok(()),
+            // 0 is the default: rt-app calibrates itself.
+            ("calibration" | "log_size", Value::Int(_)) => {
+                integer(node, here, 0, INT_MAX as i64).map(drop)
+            }
             ("calibration", Value::String(text)) => {
                 let cpu = text.strip_prefix("CPU").and_then(|n| n.parse::<u32>().ok());
                 cpu.map(drop).ok_or_else(|| {
@@ -216,7 +219,7 @@ impl Reader {
                     .map(str::trim)
                     .filter(|name| !name.is_empty());
                 for name in categories {
-                    if !known.contains(&name) {
+                    if !known.contains(&name.to_ascii_lowercase().as_str()) {
                         return Err(here.error(unknown("category", name, &known)));
                     }
                 }
@@ -240,7 +243,9 @@ impl Reader {
         for member in members {
             let here = place.at(&member.key, member.line);
             if tasks.iter().any(|task| task.name == member.key) {
-                return Err(here.error("is there twice; give each task a name of its own"));
+                return Err(here.error(
+                    "is there twice: rt-app would run the second one only, and with workgen both; give each task a name of its own",
+                ));
             }
             tasks.push(self.task(member, here, global)?);
         }
@@ -301,19 +306,20 @@ impl Reader {
             }
         }
         self.task_sched(&mut task, &sched, global)?;
+        let mut policy = sched.policy.unwrap_or(global.default_class);
         if let Some(phases) = phases {
             let place = place.at("phases", phases.line);
             for phase in object(&phases.node, &place)? {
                 let here = place.at(&phase.key, phase.line);
                 let members: Vec<&Member> = object(&phase.node, &here)?.iter().collect();
-                task.phases.push(self.phase(&members, &here)?);
+                task.phases.push(self.phase(&members, &here, &mut policy)?);
             }
             if task.phases.is_empty() {
                 return Err(place.error("has no phase, so the task would do nothing"));
             }
         } else {
             // One phase whose `loop` is the task's: rt-app runs it once, or for ever without a `loop`.
-            let phase = self.phase(&own, &place)?;
+            let phase = self.phase(&own, &place, &mut policy)?;
             task.loops = own.iter().any(|member| member.key == "loop").then_some(1);
             task.phases.push(phase);
         }
@@ -392,11 +398,11 @@ impl Reader {
         Ok(true)
     }
 
-    fn phase(&mut self, members: &[&Member], place: &Place) -> Result<Phase> {
+    /// `policy` is that of the phase before, and then that of this one.
+    fn phase(&mut self, members: &[&Member], place: &Place, policy: &mut Policy) -> Result<Phase> {
         let mut phase = Phase {
             loops: Some(1),
-            policy: None,
-            priority: None,
+            sched: None,
             cpus: None,
             events: Vec::new(),
         };
@@ -429,20 +435,37 @@ impl Reader {
         if phase.events.is_empty() {
             return Err(place.error("has no event, so it would do nothing; rt-app refuses it too"));
         }
-        if let Some(policy) = sched.policy {
-            self.deadline(policy, &sched, place)?;
-        } else if sched.dl_runtime.is_some() {
-            return Err(place.error("not supported: dl-runtime in a phase without `policy`"));
-        }
-        phase.policy = sched.policy;
-        phase.priority = sched.priority.as_ref().map(|(n, _)| *n);
-        if let Some(policy) = sched.policy {
-            class(policy, phase.priority).map_err(|message| {
-                let here = sched.priority.as_ref().map_or(place, |(_, here)| here);
-                here.error(message)
-            })?;
-        }
+        phase.sched = self.phase_sched(&sched, place, policy)?;
         Ok(phase)
+    }
+
+    /// Class and nice level of a phase that changes them.
+    fn phase_sched(
+        &mut self,
+        sched: &Sched,
+        place: &Place,
+        policy: &mut Policy,
+    ) -> Result<Option<(SchedClass, i8)>> {
+        let priority = sched.priority.as_ref();
+        match (sched.policy, priority) {
+            (Some(given), _) => {
+                *policy = given;
+                self.deadline(given, sched, place)?;
+            }
+            (None, _) if sched.dl_runtime.is_some() => {
+                return Err(place.error("not supported: dl-runtime in a phase without `policy`"));
+            }
+            (None, Some((_, here))) if *policy == Policy::Deadline => {
+                return Err(here.error(
+                    "cannot change under SCHED_DEADLINE: rt-app would ask for that policy again without a runtime, and fail; give the phase a `policy`",
+                ));
+            }
+            (None, Some(_)) => {}
+            (None, None) => return Ok(None),
+        }
+        let resolved = class(*policy, priority.map(|(n, _)| *n));
+        let here = priority.map_or(place, |(_, here)| here);
+        resolved.map(Some).map_err(|message| here.error(message))
     }
 
     fn event(&mut self, event: &str, node: &Node, here: &Place) -> Result<Event> {

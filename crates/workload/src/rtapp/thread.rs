@@ -52,7 +52,7 @@ pub(super) struct ProgramPhase {
     pub loops: Option<u64>,
     /// Class and nice level that the phase begins with; `None` = as they are.
     pub sched: Option<(SchedClass, i8)>,
-    /// `None` = all.
+    /// `None` = those that the thread began with.
     pub cpus: Option<CpuSet>,
     pub ops: Vec<Op>,
 }
@@ -104,15 +104,25 @@ pub(super) enum TimerSlot {
     Shared(usize),
 }
 
+/// What makes a thread a forked one.
+pub(super) struct Fork {
+    /// How often its task had been forked before.
+    number: u32,
+    /// Where the thread that forks it may run; `None` = anywhere.
+    cpus: Option<CpuSet>,
+}
+
 impl Shared {
-    /// A new thread of `program`; `fork` is its number if it was forked.
-    pub fn spawn(shared: &Arc<Shared>, program: usize, fork: Option<u32>) -> TaskSpec {
+    /// A new thread of `program`.
+    pub fn spawn(shared: &Arc<Shared>, program: usize, fork: Option<Fork>) -> TaskSpec {
         let number = shared.created.fetch_add(1, Relaxed) as usize;
         let task = &shared.programs[program];
-        let comm = match fork {
+        let comm = match &fork {
             None => format!("{}-{number}", task.name),
-            Some(fork) => format!("{}-{number}-{fork:04}", task.name),
+            Some(fork) => format!("{}-{number}-{:04}", task.name, fork.number),
         };
+        // Every thread inherits the CPUs of the one that creates it (create_thread() sets none).
+        let inherited = fork.and_then(|fork| fork.cpus);
         // Model: what the first phase changes at once holds from the start.
         let first = task.phases[0].sched;
         let (class, nice) = match first {
@@ -132,11 +142,13 @@ impl Shared {
             step: Step::Delay,
             timers: vec![UNSET; task.timers],
             began: Instant::ZERO,
+            fires: Instant::ZERO,
             iteration: Iteration::default(),
             stats: Stats::default(),
             class,
             nice,
-            cpus: task.phases[0].cpus.clone(),
+            cpus: task.phases[0].cpus.as_ref().or(inherited.as_ref()).cloned(),
+            inherited,
             fork_limit_reached: false,
         };
         if shared.class_given {
@@ -189,11 +201,16 @@ struct Thread {
     timers: Vec<u64>,
     /// When the current run event began.
     began: Instant,
+    /// When the timer fires that the thread sleeps for.
+    fires: Instant,
     iteration: Iteration,
     stats: Stats,
     class: SchedClass,
     nice: i8,
+    /// Where it may run; `None` = anywhere.
     cpus: Option<CpuSet>,
+    /// Where it may run in phases that do not say so (set_thread_affinity()).
+    inherited: Option<CpuSet>,
     fork_limit_reached: bool,
 }
 
@@ -270,10 +287,11 @@ impl Behaviour for Thread {
                     self.step = Step::Event;
                     self.op = 0;
                     self.sub = 0;
-                    if phase.cpus != self.cpus && !shared.pin_given {
-                        self.cpus.clone_from(&phase.cpus);
+                    let cpus = phase.cpus.as_ref().or(self.inherited.as_ref());
+                    if cpus != self.cpus.as_ref() && !shared.pin_given {
+                        self.cpus = cpus.cloned();
                         let all = || CpuSet::all(shared.placement.nr_cpus);
-                        return Action::SetAffinity(phase.cpus.clone().unwrap_or_else(all));
+                        return Action::SetAffinity(self.cpus.clone().unwrap_or_else(all));
                     }
                 }
                 Step::Event => {
@@ -408,16 +426,14 @@ impl Thread {
             },
             Op::Syscalls(calls) => (sub < calls).then_some(Action::Syscall),
             Op::Fork(program) if sub == 0 => {
-                let fork = shared.forks[program].fetch_add(1, Relaxed);
-                if fork >= FORKS_MAX {
+                let number = shared.forks[program].fetch_add(1, Relaxed);
+                if number >= FORKS_MAX {
                     self.fork_limit_reached = true;
                     return None;
                 }
-                Some(Action::Fork(Box::new(Shared::spawn(
-                    shared,
-                    program,
-                    Some(fork),
-                ))))
+                let cpus = self.cpus.clone();
+                let forked = Shared::spawn(shared, program, Some(Fork { number, cpus }));
+                Some(Action::Fork(Box::new(forked)))
             }
             _ if sub > 0 => None,
             Op::Sleep(time) => Some(Action::Sleep(time)),
@@ -445,8 +461,8 @@ impl Thread {
         (slot, period, absolute): (TimerSlot, Duration, bool),
     ) -> Option<Action> {
         if sub > 0 {
-            let fired = Instant::from_ns(shared.timer(&self.timers, slot));
-            self.iteration.wakeup_latency_ns += now.since(fired).ns();
+            // Not what the timer says now: others may have moved it on.
+            self.iteration.wakeup_latency_ns += now.since(self.fires).ns();
             return None;
         }
         // Before its first use a timer stands at the thread's first instant.
@@ -471,6 +487,7 @@ impl Thread {
             self.iteration.wakeup_latency_ns = 0;
             return None;
         }
+        self.fires = next;
         Some(Action::SleepUntil(next))
     }
 }
