@@ -23,6 +23,13 @@ pub enum Verdict {
     NotCompared,
 }
 
+impl Verdict {
+    /// Whether it says that the alternative is better or worse than others.
+    pub fn is_judgement(self) -> bool {
+        matches!(self, Self::Good | Self::Bad | Self::BadInSecondRound)
+    }
+}
+
 /// An alternative of a feature.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Alternative {
@@ -295,7 +302,7 @@ impl Study {
 /// The probability of a share that is at least as far out, if B were drawn by lot.
 fn chance(with: f64, of: f64, expected: f64, verdict: Verdict) -> f64 {
     let (of, with) = (of.round() as u64, with.round() as u64);
-    if matches!(verdict, Verdict::Neutral | Verdict::NotCompared) {
+    if !verdict.is_judgement() {
         return 1.0;
     }
     let Ok(lot) = Binomial::new(expected, of) else {

@@ -95,11 +95,12 @@ pub fn paragraph(analysis: &Analysis) -> String {
                 .interactions
                 .iter()
                 .any(|pair| pair.share_pct >= WORTH_PCT && pair.features.contains(&effect.feature));
-            // What B has more often than chance would matters, however little of all differences it makes.
-            let chosen = study.alternatives.iter().any(|one| {
-                one.significant && one.verdict != Verdict::Neutral && one.feature == effect.feature
-            });
-            effect.p.is_some() && effect.share_pct < WORTH_PCT && !paired && !chosen
+            // What the best have or lack may matter, however little of all differences it makes.
+            let judged = study
+                .alternatives
+                .iter()
+                .any(|one| one.verdict.is_judgement() && one.feature == effect.feature);
+            effect.p.is_some() && effect.share_pct < WORTH_PCT && !paired && !judged
         })
         .map(|effect| effect.feature.clone())
         .collect();
@@ -114,7 +115,7 @@ pub fn paragraph(analysis: &Analysis) -> String {
         .take(PAIRS_MAX)
     {
         sentences.push(format!(
-            "With {} the {} says nothing.",
+            "With {} the {} makes no difference.",
             condition.with[0], condition.feature
         ));
     }

@@ -63,7 +63,7 @@ fn row(definition: &Definition, job: u64) -> Row {
             .map(|(feature, &choice)| feature.alternatives[choice].clone())
             .collect(),
         seed: spec.seed,
-        exit: "done".into(),
+        exit: schedlab_report::Exit::Done,
         message: None,
         score_unit: Some("s".into()),
         score_better: Some("lower".into()),
