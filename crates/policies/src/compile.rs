@@ -27,6 +27,8 @@ impl std::error::Error for Diagnostics {}
 pub(crate) struct Compiled {
     /// The policy.
     pub(crate) object: Arc<Object>,
+    /// What the compiler warns of, outside of our headers: lines as those of [`Diagnostics`].
+    pub(crate) warnings: Arc<[String]>,
     /// Its source and all headers but the system's and those that come with the program.
     files: Vec<PathBuf>,
     /// Check sum of their contents, the same wherever they lie and whatever compiles them.
@@ -117,7 +119,7 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
         include: &[headers.join("native"), headers.to_owned()],
         output: &output,
     };
-    compiler::run(&job).map_err(|text| explain(&text, path, headers))?;
+    let said = compiler::run(&job).map_err(|text| explain(&text, path, headers))?;
     let elf = fs::read(&output).map_err(io)?;
     let name = file.to_string_lossy();
     let name = name.strip_suffix(".bpf.c").unwrap_or(&name);
@@ -134,7 +136,12 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
         .filter(|file| !file.starts_with(headers))
         .collect();
     let sum = sum(&files).map_err(io)?;
-    Ok(Compiled { object, files, sum })
+    Ok(Compiled {
+        object,
+        warnings: warnings(&said, path, headers).into(),
+        files,
+        sum,
+    })
 }
 
 /// The files behind the colon of a rule of make, as compilers write them.
@@ -175,9 +182,8 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
             ));
             continue;
         }
-        // gcc says in which function it is on a line of its own.
-        if let Some((_, name)) = line.split_once(": In function ") {
-            function = Some(unquote(name.trim_end_matches(':')));
+        if let Some(name) = function_of(line) {
+            function = Some(name);
             continue;
         }
         let symbol = line
@@ -231,12 +237,60 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
     if lines.is_empty() {
         lines = rest;
     }
+    Diagnostics { lines: few(lines) }
+}
+
+/// Warnings, of gcc and of clang, that a function is called as one of the C library, which BPF has not.
+const OF_THE_LIBRARY: [&str; 2] = [
+    "[-Wbuiltin-declaration-mismatch]",
+    "[-Wincompatible-library-redeclaration]",
+];
+
+/// The warnings of a policy that compiles; those in our headers are none of its author's.
+fn warnings(text: &str, path: &Path, headers: &Path) -> Vec<String> {
+    let mut function = None;
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        if let Some(name) = function_of(line) {
+            function = Some(name);
+            continue;
+        }
+        let Some((place, what)) = line.split_once(": warning: ") else {
+            continue;
+        };
+        let place = without_column(place);
+        let in_header = place.starts_with(&*headers.to_string_lossy());
+        // The linker has no line to warn of.
+        if in_header || !place.contains(':') || OF_THE_LIBRARY.iter().any(|it| what.ends_with(it)) {
+            continue;
+        }
+        let inside = function.iter().map(|name| format!("in {name}(): "));
+        let line = format!(
+            "{}: warning: {}{what}",
+            as_asked(place, path),
+            inside.collect::<String>()
+        );
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    few(lines)
+}
+
+/// The function that the lines below are about: gcc says it on a line of its own.
+fn function_of(line: &str) -> Option<String> {
+    let (_, name) = line.split_once(": In function ")?;
+    Some(unquote(name.trim_end_matches(':')))
+}
+
+/// The first of them.
+fn few(mut lines: Vec<String>) -> Vec<String> {
     if lines.len() > LINES_MAX {
         let more = lines.len() - LINES_MAX;
         lines.truncate(LINES_MAX);
         lines.push(format!("and {more} more of this kind"));
     }
-    Diagnostics { lines }
+    lines
 }
 
 /// Where which header was included that is not there, if that is what the compiler says.
@@ -312,6 +366,26 @@ mod tests {
             lines(clang),
             ["a/b.bpf.c:12: scx_bpf_foo() is not in the virtual kernel"]
         );
+    }
+
+    #[test]
+    fn warnings_are_the_authors_own() {
+        let told = |text: &str| warnings(text, Path::new("a/b.bpf.c"), Path::new("/tmp/h"));
+        let gcc = "b.bpf.c: In function ‘my_enqueue’:\n\
+                   b.bpf.c:12:9: warning: suggest parentheses [-Wparentheses]\n\
+                   \u{20}  12 |  if (a = 3)\n\
+                   /tmp/h/native/scx/bpf.h:9:1: warning: ours [-Wx]\n\
+                   b.bpf.c:13:5: warning: conflicting types for built-in function ‘ffs’ [-Wbuiltin-declaration-mismatch]\n\
+                   /usr/bin/ld: warning: b.o: missing section";
+        let line = "a/b.bpf.c:12: warning: in my_enqueue(): suggest parentheses [-Wparentheses]";
+        assert_eq!(told(gcc), [line]);
+        let clang = "b.bpf.c:12:9: warning: using the result [-Wparentheses]\n1 warning generated.";
+        let line = "a/b.bpf.c:12: warning: using the result [-Wparentheses]";
+        assert_eq!(told(clang), [line]);
+        let many: String = (0..9)
+            .map(|n| format!("b.bpf.c:{n}:1: warning: x\n"))
+            .collect();
+        assert_eq!(told(&many)[LINES_MAX], "and 5 more of this kind");
     }
 
     #[test]

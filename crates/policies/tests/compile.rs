@@ -72,6 +72,27 @@ fn a_policy_of_ones_own_loads_with_its_options() {
     }
 }
 
+/// Of one that compiles, as often as it is asked for.
+#[test]
+fn what_the_compiler_warns_of_is_told() {
+    let body = format!(
+        "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\tif (enq_flags = 3)\n\t\tscx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, 0, 0);\n}}\n{OPS}"
+    );
+    let source = Source::new("warnings", &body);
+    let path = source.path();
+    for _ in 0..2 {
+        let selected = schedlab_policies::select(&Scheduler::plain(path.to_str().unwrap()));
+        let warnings = selected.unwrap().warnings;
+        let start = format!("{}:5: warning: ", path.display());
+        assert!(
+            matches!(&*warnings, [one] if one.starts_with(&start) && one.contains("parentheses")),
+            "{warnings:?}"
+        );
+    }
+    let silent = schedlab_policies::select(&Scheduler::plain("fifo")).unwrap();
+    assert!(silent.warnings.is_empty());
+}
+
 #[test]
 fn unknown_kfuncs_are_named() {
     for cc in compilers() {

@@ -1,5 +1,7 @@
 //! Who schedules: a policy by name or path, or the virtual kernel's own baseline.
 
+use std::sync::Arc;
+
 use schedlab_abi::{LoadError, NativePolicy, OptionKind, PolicyOption};
 use schedlab_engine::policy::{Policy, Probes};
 use schedlab_engine::{ExitInfo, RunEnd, Scenario, WorkloadFailure};
@@ -175,7 +177,10 @@ pub enum SchedulerError {
 /// A scheduler that is ready to run.
 pub(crate) enum Loaded {
     Baseline,
-    Native(Box<NativePolicy>),
+    Native {
+        policy: Box<NativePolicy>,
+        warnings: Arc<[String]>,
+    },
 }
 
 /// What a run left behind, whatever the policy was.
@@ -232,7 +237,10 @@ pub(crate) fn load(
     let Some(selection) = find(scheduler)? else {
         return Ok(Loaded::Baseline);
     };
-    Ok(Loaded::Native(Box::new(selection.load(machine, version)?)))
+    Ok(Loaded::Native {
+        policy: Box::new(selection.load(machine, version)?),
+        warnings: selection.warnings,
+    })
 }
 
 impl Loaded {
@@ -241,25 +249,27 @@ impl Loaded {
     }
 
     /// What its user should know of it.
-    pub(crate) fn note(&self) -> Option<String> {
-        let Loaded::Native(policy) = self else {
-            return None;
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let Loaded::Native { policy, warnings } = self else {
+            return Vec::new();
         };
+        let mut notes = warnings.to_vec();
         let never = policy.never_called();
-        (!never.is_empty()).then(|| {
-            format!(
+        if !never.is_empty() {
+            notes.push(format!(
                 "{}: ops.{} is never called in a simulation: it has one cgroup, and no core scheduling",
                 policy.object().name(),
                 never.join(", ops.")
-            )
-        })
+            ));
+        }
+        notes
     }
 
     /// The watchdog's time-out in ms; 0 for the kernel's default.
     pub(crate) fn timeout_ms(&self) -> u32 {
         match self {
             Loaded::Baseline => 0,
-            Loaded::Native(policy) => policy.info().timeout_ms,
+            Loaded::Native { policy, .. } => policy.info().timeout_ms,
         }
     }
 
@@ -270,7 +280,7 @@ impl Loaded {
                 let (ended, _, recorder) = run(scenario, NoPolicy::new(), recorder);
                 (ended, recorder)
             }
-            Loaded::Native(policy) => {
+            Loaded::Native { policy, .. } => {
                 let (mut ended, policy, recorder) = run(scenario, *policy, recorder);
                 ended.printed = policy.log().map(str::to_owned).collect();
                 policy.dump().clone_into(&mut ended.dump);

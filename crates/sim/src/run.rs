@@ -95,7 +95,7 @@ pub fn nr_cpus(spec: &SimSpec) -> Result<usize, SimError> {
 pub fn check(spec: &SimSpec) -> Result<Vec<String>, SimError> {
     let prepared = prepare(spec)?;
     let mut notes = prepared.workload.notes;
-    notes.extend(prepared.policy.note());
+    notes.extend(prepared.policy.notes());
     Ok(notes)
 }
 
