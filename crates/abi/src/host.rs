@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, OpKind, OpsInfo, PolicyLock, Service, TimerId};
+use schedlab_engine::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, PolicyLock, Service, TimerId};
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, Trap};
 use schedlab_machine::Machine;
@@ -96,6 +96,8 @@ pub struct Host {
     pub cpus: Vec<Cpu>,
     pub ops: Ops,
     pub info: OpsInfo,
+    /// The ops that are sleepable programs.
+    pub sleepable: OpSet,
     pub tasks: Tasks,
     pub maps: Maps,
     pub masks: MaskPool,
@@ -216,6 +218,20 @@ impl Context {
         unsafe {
             trap::leave(&(*self.0).foreign);
             (*(*self.0).env).kernel.fault(text)
+        }
+    }
+
+    /// A kfunc that may sleep is called (`KF_SLEEPABLE`). Where no op may sleep, the virtual kernel refuses it.
+    pub fn may_sleep(self, kfunc: &str) {
+        let awake = self.with(|host| {
+            let sleepable = host.sleepable;
+            let op = host.current().op;
+            op.is_some_and(|op| ops::MAY_SLEEP.has(op) && !sleepable.has(op))
+        });
+        if awake {
+            self.fault(format!(
+                "{kfunc}() may sleep, and the kernel's verifier refuses it in an op that is not sleepable: define the op with BPF_STRUCT_OPS_SLEEPABLE()"
+            ));
         }
     }
 
@@ -408,6 +424,7 @@ impl Runner {
             cpu: 0,
             cpus: (0..nr_cpus as i32).map(Cpu::new).collect(),
             info: ops::info(&ops),
+            sleepable: ops::sleepable(&ops, &image),
             ops,
             tasks: Tasks::new(nr_cpus),
             maps: Maps::new(object.maps(), nr_cpus)?,
