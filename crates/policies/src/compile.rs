@@ -173,6 +173,7 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
         }
     };
     let mut rest = Vec::new();
+    let mut misused = Vec::new();
     let said: Vec<&str> = text.lines().collect();
     for (index, &line) in said.iter().enumerate() {
         if let Some((place, header)) = missing_header(line) {
@@ -212,27 +213,24 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
             }
             continue;
         };
-        let (place, what) = match place_of_use(&said[index + 1..], path) {
+        let below = &said[index + 1..];
+        let (place, used) = match place_of_use(below, path) {
             Some((place, name)) if place_of(line).starts_with(&*headers.to_string_lossy()) => {
-                (place, format!("{name}(): {what}"))
+                (place, Some(name))
             }
-            _ => (without_column(place), what.to_owned()),
+            _ => (without_column(place), None),
         };
-        let what = what.as_str();
+        let what = match (in_words(what, below, &mut misused), used) {
+            (None, _) => continue,
+            (Some(words), Some(name)) if words == what => format!("{name}(): {words}"),
+            (Some(words), _) => words,
+        };
         let place = as_asked(place, path).replace(&format!("{}/", headers.display()), "");
         let inside = match &function {
             Some(function) => format!("in {function}(): "),
             None => String::new(),
         };
-        let implicit = [
-            "implicit declaration of function ",
-            "call to undeclared function ",
-        ];
-        let called = implicit.iter().find_map(|text| what.split_once(text));
-        match called {
-            Some((_, name)) => push(format!("{place}: {inside}{}", missing(&unquote(name)))),
-            None => push(format!("{place}: {inside}{what}")),
-        }
+        push(format!("{place}: {inside}{what}"));
     }
     if lines.is_empty() {
         lines = rest;
@@ -291,6 +289,96 @@ fn few(mut lines: Vec<String>) -> Vec<String> {
         lines.push(format!("and {more} more of this kind"));
     }
     lines
+}
+
+/// What an error is about, where that is the virtual kernel's; nothing if it only follows from one before, the calls of
+/// macros that were `misused`.
+fn in_words(what: &str, below: &[&str], misused: &mut Vec<String>) -> Option<String> {
+    if let Some(name) = misused_macro(what, below) {
+        let told = wrong_arguments(&name, what);
+        misused.push(name);
+        return Some(told);
+    }
+    let undeclared = what
+        .strip_prefix("use of undeclared identifier ")
+        .or_else(|| what.split_once(" undeclared (").map(|(name, _)| name));
+    if let Some(name) = undeclared.map(unquote) {
+        return match misused.contains(&name) {
+            true => None,
+            false if name.starts_with("SCX_") => {
+                Some(format!("{name} is not in the virtual kernel"))
+            }
+            false => Some(what.to_owned()),
+        };
+    }
+    let implicit = [
+        "implicit declaration of function ",
+        "call to undeclared function ",
+    ];
+    let called = implicit.iter().find_map(|text| what.split_once(text));
+    if let Some((_, name)) = called {
+        return Some(missing(&unquote(name)));
+    }
+    let unknown = unknown_type(what).or_else(|| unknown_member(what));
+    Some(unknown.unwrap_or_else(|| what.to_owned()))
+}
+
+/// Which macro has too few or too many arguments, if that is the error: gcc says it there, clang below.
+fn misused_macro(what: &str, below: &[&str]) -> Option<String> {
+    if let Some(name) = what.strip_prefix("macro ") {
+        return Some(unquote(name));
+    }
+    if !what.ends_with(" arguments provided to function-like macro invocation") {
+        return None;
+    }
+    let notes = below.iter().take_while(|line| !line.contains(": error: "));
+    let mut names = notes.filter_map(|line| line.split_once(": note: macro "));
+    names.next().map(|(_, name)| unquote(name))
+}
+
+/// A macro of a function was called with other arguments than it has.
+fn wrong_arguments(name: &str, what: &str) -> String {
+    const MOVE: &str = "scx_bpf_dsq_move_to_local";
+    let too_few = ["only 1 given", "too few"];
+    if name == MOVE && too_few.iter().any(|text| what.contains(text)) {
+        return format!(
+            "{MOVE}() has enq_flags since Linux 7.1: write {MOVE}(dsq_id, 0), which the kernel tree's compat.bpf.h takes for older kernels, too"
+        );
+    }
+    match what.contains(name) {
+        true => what.to_owned(),
+        false => format!("{name}(): {what}"),
+    }
+}
+
+/// A type without a definition, if that is the error.
+fn unknown_type(what: &str) -> Option<String> {
+    let starts = [
+        "invalid use of undefined type ",
+        "invalid application of ‘sizeof’ to incomplete type ",
+        "invalid application of 'sizeof' to an incomplete type ",
+        "incomplete definition of type ",
+        "variable has incomplete type ",
+    ];
+    let name = starts.iter().find_map(|start| what.strip_prefix(start))?;
+    Some(format!("{} is not in the virtual kernel", unquote(name)))
+}
+
+/// A member that a structure of the kernel has not here, if that is the error.
+fn unknown_member(what: &str) -> Option<String> {
+    let (owner, member) = match what.strip_prefix("no member named ") {
+        Some(clang) => clang.split_once(" in ").map(|(member, of)| (of, member))?,
+        None => what.split_once(" has no member named ")?,
+    };
+    // Spelled nearly so it may be another one.
+    let hint = what.find("; did you mean ").map_or("", |at| &what[at..]);
+    let (owner, member) = (unquote(owner), unquote(member));
+    let name = owner.rsplit(' ').next().unwrap_or(&owner);
+    let definition = format!("struct {name} {{");
+    let ours = crate::headers()
+        .iter()
+        .any(|(header, text)| header.starts_with("native/") && text.contains(&definition));
+    ours.then(|| format!("struct {name} has no member {member} in the virtual kernel{hint}"))
 }
 
 /// Where which header was included that is not there, if that is what the compiler says.
@@ -366,6 +454,60 @@ mod tests {
             lines(clang),
             ["a/b.bpf.c:12: scx_bpf_foo() is not in the virtual kernel"]
         );
+    }
+
+    #[test]
+    fn types_and_members_of_the_kernel_are_told_as_such() {
+        for (said, told) in [
+            (
+                "‘struct task_struct’ has no member named ‘se’",
+                "struct task_struct has no member se in the virtual kernel",
+            ),
+            (
+                "‘const struct task_struct’ has no member named ‘__state’; did you mean ‘static_prio’?",
+                "struct task_struct has no member __state in the virtual kernel; did you mean ‘static_prio’?",
+            ),
+            (
+                "no member named 'se' in 'struct task_struct'",
+                "struct task_struct has no member se in the virtual kernel",
+            ),
+            (
+                "no member named 'slce' in 'struct sched_ext_entity'; did you mean 'slice'?",
+                "struct sched_ext_entity has no member slce in the virtual kernel; did you mean 'slice'?",
+            ),
+            (
+                "invalid use of undefined type ‘struct cgroup’",
+                "struct cgroup is not in the virtual kernel",
+            ),
+            (
+                "incomplete definition of type 'struct cgroup'",
+                "struct cgroup is not in the virtual kernel",
+            ),
+            (
+                "‘SCX_TASK_IMMED’ undeclared (first use in this function)",
+                "SCX_TASK_IMMED is not in the virtual kernel",
+            ),
+            (
+                "use of undeclared identifier 'SCX_TASK_IMMED'",
+                "SCX_TASK_IMMED is not in the virtual kernel",
+            ),
+            // Of one's own the compiler says it best.
+            (
+                "‘struct mine’ has no member named ‘se’",
+                "‘struct mine’ has no member named ‘se’",
+            ),
+            (
+                "no member named 'se' in 'struct mine'",
+                "no member named 'se' in 'struct mine'",
+            ),
+            (
+                "‘depht’ undeclared (first use in this function)",
+                "‘depht’ undeclared (first use in this function)",
+            ),
+        ] {
+            let line = format!("b.bpf.c:12:9: error: {said}");
+            assert_eq!(lines(&line), [format!("a/b.bpf.c:12: {told}")]);
+        }
     }
 
     #[test]

@@ -156,7 +156,33 @@ fn members_that_are_not_modelled_are_named() {
         );
         let message = error("member", &body, cc);
         assert!(
-            message.starts_with("DIR/mine.bpf.c:5: ") && message.contains("utime"),
+            message.starts_with("DIR/mine.bpf.c:5: ")
+                && message.contains("struct task_struct has no member utime in the virtual kernel"),
+            "{cc}: {message}"
+        );
+    }
+}
+
+#[test]
+fn what_came_with_a_later_kernel_is_told_once() {
+    for cc in compilers() {
+        let told = |call: &str| {
+            let body = format!(
+                "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\t{call}\n}}\n{OPS}"
+            );
+            error("later", &body, cc)
+        };
+        let message = told("scx_bpf_dsq_move_to_local(0);");
+        let what = "scx_bpf_dsq_move_to_local() has enq_flags since Linux 7.1: write";
+        assert!(
+            message.starts_with("DIR/mine.bpf.c:5: ")
+                && message.contains(what)
+                && message.lines().count() == 1,
+            "{cc}: {message}"
+        );
+        let message = told("scx_bpf_kick_cpu(0);");
+        assert!(
+            message.contains("scx_bpf_kick_cpu") && message.lines().count() == 1,
             "{cc}: {message}"
         );
     }
