@@ -80,6 +80,8 @@ pub struct Around {
 pub struct Lock {
     pub owner: Option<usize>,
     pub address: u64,
+    /// Where its word lies in this copy.
+    place: usize,
 }
 
 /// A policy's side of the contract. C code has a pointer to it and takes it for `struct lab_host`.
@@ -327,11 +329,33 @@ impl Host {
         self.locks.push(Lock {
             owner: None,
             address,
+            place: word as usize,
         });
         let number = self.locks.len() as u32;
         // SAFETY: as above.
         unsafe { word.write(number) };
         Some(PolicyLock(number - 1))
+    }
+
+    /// A lock by what it lies in, for people.
+    pub fn name_lock(&self, lock: usize) -> String {
+        let place = self.locks[lock].place;
+        let global = self.image.offset(place);
+        if let Some((name, offset)) = global.and_then(|at| self.image.object().global_at(at)) {
+            return match offset {
+                0 => format!("the lock `{name}`"),
+                _ => format!("the lock at offset {offset} of `{name}`"),
+            };
+        }
+        if let Some(offset) = self.maps.arena_offset(place) {
+            return format!("the lock at offset {offset:#x} of the arena");
+        }
+        match self.maps.value_of(place) {
+            Some((map, offset)) => {
+                format!("the lock at offset {offset} of a value of the map `{map}`")
+            }
+            None => format!("lock {lock}"),
+        }
     }
 
     /// Adds the policy's name and the op that runs to a message.

@@ -273,6 +273,14 @@ impl Maps {
         })
     }
 
+    /// The map among whose values a place lies, and its offset in the value.
+    pub fn value_of(&self, address: usize) -> Option<(&str, u64)> {
+        self.list.iter().find_map(|map| {
+            let offset = map.offset_of(address)?;
+            Some((map.def.name.as_str(), offset % (map.words as u64 * 8)))
+        })
+    }
+
     /// Drops what maps keep for a task.
     pub fn drop_task(&mut self, task: usize) {
         for map in &mut self.list {

@@ -273,6 +273,14 @@ impl Object {
         first
     }
 
+    /// The global variable at an address of the object, and the offset in it.
+    pub(crate) fn global_at(&self, at: u64) -> Option<(&str, u64)> {
+        self.globals.iter().find_map(|(name, address, bytes)| {
+            let offset = at.checked_sub(*address)?;
+            (offset < *bytes as u64).then_some((name.as_str(), offset))
+        })
+    }
+
     /// Whether a sleepable op begins at an address of the object.
     pub(crate) fn is_sleepable(&self, address: u64) -> bool {
         self.sleepable.iter().any(|code| code.contains(&address))

@@ -154,10 +154,10 @@ fn leaks_locks(context: Context) -> ! {
     let locks = context.with(|host| {
         let locks = host.locks.iter().enumerate();
         let locks = locks.filter(|(_, lock)| lock.owner == Some(host.cpu));
-        let names: Vec<String> = locks.map(|(index, _)| format!("lock {index}")).collect();
+        let names: Vec<String> = locks.map(|(index, _)| host.name_lock(index)).collect();
         names.join(", ")
     });
-    context.fault(format!("it returns with locks held: {locks}"))
+    context.fault(format!("it returns and still holds {locks}"))
 }
 
 #[inline(always)]

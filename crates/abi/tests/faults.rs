@@ -88,8 +88,15 @@ fn loops_end() {
 
 #[test]
 fn locks_are_paired() {
-    check("lock_held", "it returns with locks held: lock 0");
-    check("lock_twice", "it takes lock 0, which it holds already");
+    check("lock_held", "it returns and still holds the lock `lock`");
+    check(
+        "lock_twice",
+        "it takes the lock `lock`, which it holds already",
+    );
+    check(
+        "map_lock_held",
+        "it returns and still holds the lock at offset 16 of a value of the map `values`",
+    );
     check("unlock", "it releases a lock that it does not hold");
 }
 
