@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use schedlab_abi::{LoadError, NativePolicy, OptionKind, PolicyOption};
+use schedlab_abi::{LoadError, NativePolicy, Object, OptionKind, PolicyOption};
 use schedlab_engine::policy::{Policy, Probes};
 use schedlab_engine::{ExitInfo, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
@@ -97,18 +97,7 @@ pub fn schedulers() -> Vec<SchedulerInfo> {
     };
     let policies = schedlab_policies::builtin()
         .iter()
-        .map(|file| SchedulerInfo {
-            name: file.name.to_owned(),
-            summary: file
-                .doc()
-                .summary
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
-            about: about(file.doc()),
-            options: file.object().options().iter().map(option).collect(),
-        });
+        .map(|file| info(file.name, file.doc(), &file.object()));
     let points = schedlab_policies::builtin().iter().flat_map(|file| {
         let points = file.doc().points.into_iter();
         points.map(|(name, options)| SchedulerInfo {
@@ -121,6 +110,24 @@ pub fn schedulers() -> Vec<SchedulerInfo> {
     let mut all: Vec<_> = policies.chain(points).chain([baseline]).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
+}
+
+/// The scheduler at a path, as [`schedulers`] tells of those that have a name.
+///
+/// # Errors
+/// If its source cannot be used.
+pub fn scheduler_at(path: &str) -> Result<SchedulerInfo, SchedulerError> {
+    let selection = schedlab_policies::select(&Scheduler::plain(path))?;
+    Ok(info(path, schedlab_policies::doc(path)?, &selection.object))
+}
+
+fn info(name: &str, doc: PolicyDoc, object: &Object) -> SchedulerInfo {
+    SchedulerInfo {
+        name: name.to_owned(),
+        summary: doc.summary.lines().next().unwrap_or_default().to_owned(),
+        about: about(doc),
+        options: object.options().iter().map(option).collect(),
+    }
 }
 
 fn about(doc: PolicyDoc) -> Vec<(&'static str, String)> {
