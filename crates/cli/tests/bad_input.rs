@@ -229,6 +229,11 @@ const CASES: &[(&str, i32, &[&str])] = &[
     ("calibrate -o DIR/none/x.toml", 2, &["none/x.toml"]),
     ("load nosuch", 2, &["nosuch"]),
     (
+        "sweep cpu --space kernel --out DIR/none",
+        2,
+        &["kernel has no options", "enum or bool"],
+    ),
+    (
         "sweep cpu --space feature --sample 0 --out DIR/none",
         2,
         &["--sample", "'0'"],
