@@ -55,8 +55,9 @@ pub struct Job<'a> {
     pub output: &'a Path,
 }
 
-/// Compiles; the error is the compiler's own text, or why it could not be started.
-pub fn run(job: &Job<'_>) -> Result<(), String> {
+/// Compiles. Answers with the compiler's own text, which warns; the error is that text, too, or why it could not be
+/// started.
+pub fn run(job: &Job<'_>) -> Result<String, String> {
     let mut command = Command::new(job.compiler);
     command.current_dir(job.folder).args(FLAGS);
     // Paths in messages and debug information are the same on every machine.
@@ -75,10 +76,10 @@ pub fn run(job: &Job<'_>) -> Result<(), String> {
             job.compiler
         )
     })?;
-    if output.status.success() {
-        return Ok(());
-    }
     let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        return Ok(said.into_owned());
+    }
     // A signal, to us as well as to it, leaves it no time to say what is wrong.
     if said.trim().is_empty() || output.status.code().is_none() {
         return Err(format!(

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, OpKind, OpsInfo, PolicyLock, Service, TimerId};
+use schedlab_engine::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, PolicyLock, Service, TimerId};
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, Trap};
 use schedlab_machine::Machine;
@@ -80,6 +80,8 @@ pub struct Around {
 pub struct Lock {
     pub owner: Option<usize>,
     pub address: u64,
+    /// Where its word lies in this copy.
+    place: usize,
 }
 
 /// A policy's side of the contract. C code has a pointer to it and takes it for `struct lab_host`.
@@ -96,6 +98,8 @@ pub struct Host {
     pub cpus: Vec<Cpu>,
     pub ops: Ops,
     pub info: OpsInfo,
+    /// The ops that are sleepable programs.
+    pub sleepable: OpSet,
     pub tasks: Tasks,
     pub maps: Maps,
     pub masks: MaskPool,
@@ -219,6 +223,20 @@ impl Context {
         }
     }
 
+    /// A kfunc that may sleep is called (`KF_SLEEPABLE`). Where no op may sleep, the virtual kernel refuses it.
+    pub fn may_sleep(self, kfunc: &str) {
+        let awake = self.with(|host| {
+            let sleepable = host.sleepable;
+            let op = host.current().op;
+            op.is_some_and(|op| ops::MAY_SLEEP.has(op) && !sleepable.has(op))
+        });
+        if awake {
+            self.fault(format!(
+                "{kfunc}() may sleep, and the kernel's verifier refuses it in an op that is not sleepable: define the op with BPF_STRUCT_OPS_SLEEPABLE()"
+            ));
+        }
+    }
+
     /// The task that a pointer means.
     #[inline]
     pub fn task(self, task: *const Task, function: &str) -> TaskId {
@@ -311,11 +329,33 @@ impl Host {
         self.locks.push(Lock {
             owner: None,
             address,
+            place: word as usize,
         });
         let number = self.locks.len() as u32;
         // SAFETY: as above.
         unsafe { word.write(number) };
         Some(PolicyLock(number - 1))
+    }
+
+    /// A lock by what it lies in, for people.
+    pub fn name_lock(&self, lock: usize) -> String {
+        let place = self.locks[lock].place;
+        let global = self.image.offset(place);
+        if let Some((name, offset)) = global.and_then(|at| self.image.object().global_at(at)) {
+            return match offset {
+                0 => format!("the lock `{name}`"),
+                _ => format!("the lock at offset {offset} of `{name}`"),
+            };
+        }
+        if let Some(offset) = self.maps.arena_offset(place) {
+            return format!("the lock at offset {offset:#x} of the arena");
+        }
+        match self.maps.value_of(place) {
+            Some((map, offset)) => {
+                format!("the lock at offset {offset} of a value of the map `{map}`")
+            }
+            None => format!("lock {lock}"),
+        }
     }
 
     /// Adds the policy's name and the op that runs to a message.
@@ -408,6 +448,7 @@ impl Runner {
             cpu: 0,
             cpus: (0..nr_cpus as i32).map(Cpu::new).collect(),
             info: ops::info(&ops),
+            sleepable: ops::sleepable(&ops, &image),
             ops,
             tasks: Tasks::new(nr_cpus),
             maps: Maps::new(object.maps(), nr_cpus)?,

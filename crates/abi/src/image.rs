@@ -32,6 +32,16 @@ pub enum LoadError {
         /// CPUs asked for.
         cpus: usize,
     },
+    /// An op that never sleeps is a sleepable program (`bpf_scx_check_member()`).
+    #[error(
+        "{policy}: the kernel refuses a sleepable ops.{op}: define it with BPF_STRUCT_OPS(), not BPF_STRUCT_OPS_SLEEPABLE()"
+    )]
+    Sleepable {
+        /// The policy.
+        policy: String,
+        /// The op.
+        op: &'static str,
+    },
 }
 
 /// A loaded copy with its own globals.

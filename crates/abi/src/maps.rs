@@ -45,6 +45,9 @@ fn name_of(kind: u32) -> String {
 const EXIST_FLAGS: u64 = 3;
 const NOEXIST: u64 = 1;
 const EXIST: u64 = 2;
+/// `BPF_F_NO_PREALLOC` and `BPF_F_CLONE`, of a map itself.
+const NO_PREALLOC: u32 = 1;
+const CLONE: u32 = 1 << 9;
 /// `BPF_F_LOCK`, for values with a `bpf_spin_lock`. An op's update is one step, so nothing needs a lock.
 const LOCK: u64 = 4;
 
@@ -88,7 +91,26 @@ pub fn check(map: &MapDef) -> Result<(), String> {
     if map.kind != kind::ARENA && bytes > BYTES_MAX {
         return Err(format!("{bytes} bytes of values are more than 4 GiB"));
     }
+    if map.kind == kind::TASK_STORAGE {
+        check_storage(map)?;
+    }
     Ok(())
+}
+
+/// What `bpf_local_storage_map_alloc_check()` refuses.
+fn check_storage(map: &MapDef) -> Result<(), String> {
+    let wrong = if map.flags & NO_PREALLOC == 0 {
+        "has no BPF_F_NO_PREALLOC; write __uint(map_flags, BPF_F_NO_PREALLOC)"
+    } else if map.flags & !(NO_PREALLOC | CLONE) != 0 {
+        "has other flags than BPF_F_NO_PREALLOC and BPF_F_CLONE; leave them out"
+    } else if map.key_size != 4 {
+        "has no int as its key; write __type(key, int)"
+    } else if map.max_entries != 0 {
+        "has max_entries; leave it out: there is a value per task"
+    } else {
+        return Ok(());
+    };
+    Err(format!("the kernel refuses task storage that {wrong}"))
 }
 
 /// Memory for values of one size, aligned to 8 bytes, zeroed, never moving.
@@ -248,6 +270,14 @@ impl Maps {
         self.list.iter().find_map(|map| {
             let offset = map.offset_of(address)?;
             Some(map.modelled + offset % 0x200_0000)
+        })
+    }
+
+    /// The map among whose values a place lies, and its offset in the value.
+    pub fn value_of(&self, address: usize) -> Option<(&str, u64)> {
+        self.list.iter().find_map(|map| {
+            let offset = map.offset_of(address)?;
+            Some((map.def.name.as_str(), offset % (map.words as u64 * 8)))
         })
     }
 
@@ -632,6 +662,28 @@ mod tests {
         let value = storage.storage_create(5);
         // SAFETY: as above.
         assert_eq!(unsafe { value.read() }, 0);
+    }
+
+    #[test]
+    fn task_storage_is_refused_as_the_kernel_does() {
+        let storage = |key, entries, flags| {
+            check(&MapDef {
+                flags,
+                ..def(kind::TASK_STORAGE, key, 8, entries)
+            })
+        };
+        assert_eq!(storage(4, 0, NO_PREALLOC), Ok(()));
+        assert_eq!(storage(4, 0, NO_PREALLOC | CLONE), Ok(()));
+        for (key, entries, flags, told) in [
+            (4, 0, 0, "__uint(map_flags, BPF_F_NO_PREALLOC)"),
+            (4, 0, NO_PREALLOC | 2, "other flags"),
+            (8, 0, NO_PREALLOC, "__type(key, int)"),
+            (0, 0, NO_PREALLOC, "__type(key, int)"),
+            (4, 64, NO_PREALLOC, "max_entries"),
+        ] {
+            let error = storage(key, entries, flags).unwrap_err();
+            assert!(error.contains(told), "{error}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A compiled policy: what is in it, read once, before any copy of it is loaded.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
@@ -50,6 +51,8 @@ pub struct Object {
     maps: Vec<MapDef>,
     options: Vec<PolicyOption>,
     pub(crate) placed: Vec<Placed>,
+    /// Where the code of sleepable ops lies.
+    sleepable: Vec<Range<u64>>,
     globals: Vec<(String, u64, usize)>,
 }
 
@@ -193,6 +196,7 @@ impl Object {
             maps,
             options,
             placed,
+            sleepable: sleepable(&file),
             globals,
             elf,
         }))
@@ -269,6 +273,19 @@ impl Object {
         first
     }
 
+    /// The global variable at an address of the object, and the offset in it.
+    pub(crate) fn global_at(&self, at: u64) -> Option<(&str, u64)> {
+        self.globals.iter().find_map(|(name, address, bytes)| {
+            let offset = at.checked_sub(*address)?;
+            (offset < *bytes as u64).then_some((name.as_str(), offset))
+        })
+    }
+
+    /// Whether a sleepable op begins at an address of the object.
+    pub(crate) fn is_sleepable(&self, address: u64) -> bool {
+        self.sleepable.iter().any(|code| code.contains(&address))
+    }
+
     /// Address and size of a global variable.
     pub(crate) fn global(&self, name: &str) -> Option<(u64, usize)> {
         let mut globals = self.globals.iter();
@@ -308,6 +325,19 @@ fn check_programs(policy: &str, file: &object::File<'_>) -> Result<(), ObjectErr
         }
     }
     Ok(())
+}
+
+/// The sections that `BPF_STRUCT_OPS_SLEEPABLE()` makes.
+fn sleepable(file: &object::File<'_>) -> Vec<Range<u64>> {
+    let is_sleepable = |section: &object::Section<'_, '_>| {
+        section
+            .name()
+            .is_ok_and(|name| name == "struct_ops.s" || name.starts_with("struct_ops.s/"))
+    };
+    file.sections()
+        .filter(is_sleepable)
+        .map(|section| section.address()..section.address() + section.size())
+        .collect()
 }
 
 /// What `license_is_gpl_compatible()` takes (include/linux/license.h).

@@ -5,48 +5,111 @@ use std::ffi::{CStr, CString, c_void};
 use schedlab_engine::policy::{DumpContext, Env, OpCall, OpKind, OpSet, OpsInfo, PreemptReason};
 
 use crate::host::{Context, Host};
+use crate::image::Image;
 use crate::layout::{
     self, CgroupInitArgs, CpuReleaseArgs, ExitInfo, ExitTaskArgs, InitTaskArgs, Ops,
 };
+
+/// Ops that may be sleepable (`bpf_scx_check_member()`), of those that are called.
+pub const MAY_SLEEP: OpSet = OpSet::NONE
+    .with(OpKind::InitTask)
+    .with(OpKind::CgroupInit)
+    .with(OpKind::CgroupExit)
+    .with(OpKind::CpuOnline)
+    .with(OpKind::CpuOffline)
+    .with(OpKind::Init)
+    .with(OpKind::Exit);
+
+/// Where the code of each op lies; 0 of one that is not there.
+fn addresses(ops: &Ops) -> [(OpKind, usize); 29] {
+    [
+        (
+            OpKind::SelectCpu,
+            ops.select_cpu.map_or(0, |op| op as usize),
+        ),
+        (OpKind::Enqueue, ops.enqueue.map_or(0, |op| op as usize)),
+        (OpKind::Dequeue, ops.dequeue.map_or(0, |op| op as usize)),
+        (OpKind::Dispatch, ops.dispatch.map_or(0, |op| op as usize)),
+        (OpKind::Tick, ops.tick.map_or(0, |op| op as usize)),
+        (OpKind::Runnable, ops.runnable.map_or(0, |op| op as usize)),
+        (OpKind::Running, ops.running.map_or(0, |op| op as usize)),
+        (OpKind::Stopping, ops.stopping.map_or(0, |op| op as usize)),
+        (OpKind::Quiescent, ops.quiescent.map_or(0, |op| op as usize)),
+        (OpKind::Yield, ops.yield_.map_or(0, |op| op as usize)),
+        (OpKind::CoreSchedBefore, ops.core_sched_before as usize),
+        (
+            OpKind::SetWeight,
+            ops.set_weight.map_or(0, |op| op as usize),
+        ),
+        (
+            OpKind::SetCpumask,
+            ops.set_cpumask.map_or(0, |op| op as usize),
+        ),
+        (
+            OpKind::UpdateIdle,
+            ops.update_idle.map_or(0, |op| op as usize),
+        ),
+        (
+            OpKind::CpuAcquire,
+            ops.cpu_acquire.map_or(0, |op| op as usize),
+        ),
+        (
+            OpKind::CpuRelease,
+            ops.cpu_release.map_or(0, |op| op as usize),
+        ),
+        (OpKind::InitTask, ops.init_task.map_or(0, |op| op as usize)),
+        (OpKind::ExitTask, ops.exit_task.map_or(0, |op| op as usize)),
+        (OpKind::Enable, ops.enable.map_or(0, |op| op as usize)),
+        (OpKind::Disable, ops.disable.map_or(0, |op| op as usize)),
+        (
+            OpKind::CpuOnline,
+            ops.cpu_online.map_or(0, |op| op as usize),
+        ),
+        (
+            OpKind::CpuOffline,
+            ops.cpu_offline.map_or(0, |op| op as usize),
+        ),
+        (
+            OpKind::CgroupInit,
+            ops.cgroup_init.map_or(0, |op| op as usize),
+        ),
+        (
+            OpKind::CgroupExit,
+            ops.cgroup_exit.map_or(0, |op| op as usize),
+        ),
+        (OpKind::Dump, ops.dump.map_or(0, |op| op as usize)),
+        (OpKind::DumpCpu, ops.dump_cpu.map_or(0, |op| op as usize)),
+        (OpKind::DumpTask, ops.dump_task.map_or(0, |op| op as usize)),
+        (OpKind::Init, ops.init.map_or(0, |op| op as usize)),
+        (OpKind::Exit, ops.exit.map_or(0, |op| op as usize)),
+    ]
+}
+
+/// The ops of a table that are sleepable programs.
+pub fn sleepable(ops: &Ops, image: &Image) -> OpSet {
+    let is_sleepable = |address| {
+        let offset = image.offset(address);
+        offset.is_some_and(|offset| image.object().is_sleepable(offset))
+    };
+    addresses(ops)
+        .into_iter()
+        .filter(|&(_, address)| is_sleepable(address))
+        .fold(OpSet::default(), |set, (op, _)| set.with(op))
+}
+
+/// An op that is a sleepable program and must not be.
+pub fn must_not_sleep(ops: &Ops, sleepable: OpSet) -> Option<OpKind> {
+    let mut all = addresses(ops).into_iter().map(|(op, _)| op);
+    all.find(|&op| sleepable.has(op) && !MAY_SLEEP.has(op))
+}
 
 /// The constant part of an ops table.
 pub fn info(ops: &Ops) -> OpsInfo {
     let name = ops.name.map(|byte| byte as u8);
     let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
-    let present = [
-        (OpKind::SelectCpu, ops.select_cpu.is_some()),
-        (OpKind::Enqueue, ops.enqueue.is_some()),
-        (OpKind::Dequeue, ops.dequeue.is_some()),
-        (OpKind::Dispatch, ops.dispatch.is_some()),
-        (OpKind::Tick, ops.tick.is_some()),
-        (OpKind::Runnable, ops.runnable.is_some()),
-        (OpKind::Running, ops.running.is_some()),
-        (OpKind::Stopping, ops.stopping.is_some()),
-        (OpKind::Quiescent, ops.quiescent.is_some()),
-        (OpKind::Yield, ops.yield_.is_some()),
-        (OpKind::CoreSchedBefore, !ops.core_sched_before.is_null()),
-        (OpKind::SetWeight, ops.set_weight.is_some()),
-        (OpKind::SetCpumask, ops.set_cpumask.is_some()),
-        (OpKind::UpdateIdle, ops.update_idle.is_some()),
-        (OpKind::CpuAcquire, ops.cpu_acquire.is_some()),
-        (OpKind::CpuRelease, ops.cpu_release.is_some()),
-        (OpKind::InitTask, ops.init_task.is_some()),
-        (OpKind::ExitTask, ops.exit_task.is_some()),
-        (OpKind::Enable, ops.enable.is_some()),
-        (OpKind::Disable, ops.disable.is_some()),
-        (OpKind::CpuOnline, ops.cpu_online.is_some()),
-        (OpKind::CpuOffline, ops.cpu_offline.is_some()),
-        (OpKind::CgroupInit, ops.cgroup_init.is_some()),
-        (OpKind::CgroupExit, ops.cgroup_exit.is_some()),
-        (OpKind::Dump, ops.dump.is_some()),
-        (OpKind::DumpCpu, ops.dump_cpu.is_some()),
-        (OpKind::DumpTask, ops.dump_task.is_some()),
-        (OpKind::Init, ops.init.is_some()),
-        (OpKind::Exit, ops.exit.is_some()),
-    ];
-    let present = present
+    let present = addresses(ops)
         .into_iter()
-        .filter(|&(_, is_there)| is_there)
+        .filter(|&(_, address)| address != 0)
         .fold(OpSet::default(), |set, (op, _)| set.with(op));
     OpsInfo {
         name: name.to_string_lossy().into_owned(),
@@ -91,10 +154,10 @@ fn leaks_locks(context: Context) -> ! {
     let locks = context.with(|host| {
         let locks = host.locks.iter().enumerate();
         let locks = locks.filter(|(_, lock)| lock.owner == Some(host.cpu));
-        let names: Vec<String> = locks.map(|(index, _)| format!("lock {index}")).collect();
+        let names: Vec<String> = locks.map(|(index, _)| host.name_lock(index)).collect();
         names.join(", ")
     });
-    context.fault(format!("it returns with locks held: {locks}"))
+    context.fault(format!("it returns and still holds {locks}"))
 }
 
 #[inline(always)]

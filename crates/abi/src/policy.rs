@@ -25,7 +25,8 @@ impl NativePolicy {
     /// Loads a copy for one run on `machine`.
     ///
     /// # Errors
-    /// If the operating system refuses memory or files, or the machine has too many CPUs.
+    /// If the operating system refuses memory or files, the machine has too many CPUs, or an op is sleepable that must
+    /// not be.
     pub fn load(
         object: &Arc<Object>,
         settings: &Settings,
@@ -45,7 +46,14 @@ impl NativePolicy {
             policy: object.name().to_owned(),
             reason: error.to_string(),
         })?;
-        Ok(NativePolicy { runner })
+        let host = runner.host();
+        match ops::must_not_sleep(&host.ops, host.sleepable) {
+            None => Ok(NativePolicy { runner }),
+            Some(op) => Err(LoadError::Sleepable {
+                policy: object.name().to_owned(),
+                op: op.name(),
+            }),
+        }
     }
 
     /// The object it is a copy of.

@@ -45,7 +45,8 @@ fn prepare(context: Context, word: *mut u32, wait: bool) -> Option<(PolicyLock, 
     });
     if owner == Some(cpu) {
         if wait {
-            context.fault(format!("it takes lock {}, which it holds already", lock.0));
+            let name = context.with(|host| host.name_lock(lock.0 as usize));
+            context.fault(format!("it takes {name}, which it holds already"));
         }
         return None;
     }

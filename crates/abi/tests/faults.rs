@@ -5,7 +5,7 @@ mod common;
 use std::sync::{Arc, OnceLock};
 
 use common::{Bench, object};
-use schedlab_abi::{KernelVersion, Object};
+use schedlab_abi::{KernelVersion, NativePolicy, Object};
 use schedlab_engine::policy::OpCall;
 use schedlab_machine::Machine;
 use schedlab_trace::TaskId;
@@ -88,8 +88,15 @@ fn loops_end() {
 
 #[test]
 fn locks_are_paired() {
-    check("lock_held", "it returns with locks held: lock 0");
-    check("lock_twice", "it takes lock 0, which it holds already");
+    check("lock_held", "it returns and still holds the lock `lock`");
+    check(
+        "lock_twice",
+        "it takes the lock `lock`, which it holds already",
+    );
+    check(
+        "map_lock_held",
+        "it returns and still holds the lock at offset 16 of a value of the map `values`",
+    );
     check("unlock", "it releases a lock that it does not hold");
 }
 
@@ -112,6 +119,28 @@ fn kfuncs_say_what_they_cannot_do() {
         "scx_bpf_dsq_insert() was called with a NULL task",
     );
     check("format", "the format \"%d %d\" cannot be printed: ");
+}
+
+/// As the verifier refuses what the kernel flags as KF_SLEEPABLE, and the kernel an op that must not sleep.
+#[test]
+fn only_sleepable_ops_call_what_may_sleep() {
+    let mut bench = Bench::of(&object("awake"), "");
+    let message = bench.simply(OpCall::Init).unwrap_err();
+    let expected = "awake: in ops.init: scx_bpf_create_dsq() may sleep, ";
+    assert!(
+        message.starts_with(expected) && message.ends_with("BPF_STRUCT_OPS_SLEEPABLE()"),
+        "{message}"
+    );
+    let mut bench = Bench::of(&object("awake"), "");
+    assert_eq!(bench.simply(OpCall::CgroupInit), Ok(0), "it is sleepable");
+
+    let object = object("sleepable_enqueue");
+    let settings = object.settings(&[]).unwrap();
+    let machine = Machine::builtin("laptop").unwrap();
+    let loaded = NativePolicy::load(&object, &settings, &machine, KernelVersion::V7_2);
+    let message = loaded.err().unwrap().to_string();
+    let expected = "sleepable_enqueue: the kernel refuses a sleepable ops.enqueue: ";
+    assert!(message.starts_with(expected), "{message}");
 }
 
 /// The kfunc, and its name in the fixture's option.

@@ -103,7 +103,7 @@ Examples:
 pub struct ListArgs {
     /// What to list; everything if absent
     pub kind: Option<Kind>,
-    /// Only entries whose names contain this; a single one is shown in full
+    /// Only entries whose names contain this, or the path of a scheduler; a single one is shown in full
     pub name: Option<String>,
 }
 

@@ -13,6 +13,8 @@ mod progress;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
+use schedlab_sim::SimError;
+use schedlab_sweep::SweepError;
 
 use output::tell;
 
@@ -61,7 +63,12 @@ fn main() -> ExitCode {
         #[cfg(feature = "kernel")]
         Ok(commands::Status::Code(code)) => ExitCode::from(code),
         Err(error) => {
-            tell(one_line(&chain(&error)));
+            let text = chain(&error);
+            if is_of_source(&error) {
+                text.lines().for_each(tell);
+            } else {
+                tell(one_line(&text));
+            }
             ExitCode::from(USAGE)
         }
     }
@@ -78,6 +85,19 @@ fn chain(error: &anyhow::Error) -> String {
         }
     }
     text
+}
+
+/// Whether it is what a compiler says, whose lines have places that editors jump to.
+fn is_of_source(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let of_sweep = match cause.downcast_ref() {
+            Some(SweepError::Sim(error)) => Some(error),
+            _ => None,
+        };
+        of_sweep
+            .or(cause.downcast_ref())
+            .is_some_and(SimError::is_of_source)
+    })
 }
 
 /// An error as one line: what is wrong is worth more than where lines were broken.

@@ -38,6 +38,18 @@ const FILES: &[(&str, &str)] = &[
     ("empty.bpf.c", ""),
     ("no-policy.bpf.c", "int main(void) { return 0; }\n"),
     ("no-ops.bpf.c", "#include <scx/common.bpf.h>\nint x;\n"),
+    (
+        "errors.bpf.c",
+        "#include <scx/common.bpf.h>\nint x = a;\nint y = b;\n",
+    ),
+    (
+        "warns.bpf.c",
+        "#include <scx/common.bpf.h>\nchar _license[] SEC(\"license\") = \"GPL\";\n\
+         void BPF_STRUCT_OPS(warns_enqueue, struct task_struct *p, u64 flags)\n{\n\
+         \tif (flags = 3)\n\t\tscx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, 0, 0);\n}\n\
+         const volatile bool x;\n\
+         SCX_OPS_DEFINE(warns_ops, .enqueue = (void *)warns_enqueue, .name = \"warns\");\n",
+    ),
 ];
 
 /// Arguments, exit code, and words that the line must have.
@@ -217,6 +229,11 @@ const CASES: &[(&str, i32, &[&str])] = &[
     ("calibrate -o DIR/none/x.toml", 2, &["none/x.toml"]),
     ("load nosuch", 2, &["nosuch"]),
     (
+        "sweep cpu --space kernel --out DIR/none",
+        2,
+        &["kernel has no options", "enum or bool"],
+    ),
+    (
         "sweep cpu --space feature --sample 0 --out DIR/none",
         2,
         &["--sample", "'0'"],
@@ -252,6 +269,46 @@ fn one_line_says_what_is_wrong() {
     let left = std::fs::read_dir(folder.path()).unwrap().count();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     assert_eq!(left, FILES.len(), "a file was half-written");
+}
+
+/// Each line of a compiler has its place, which editors jump to.
+#[test]
+fn lines_of_the_compiler_stay_lines() {
+    let folder = folder();
+    let place = folder.path().display();
+    for line in [
+        "sim cpu -s DIR/errors.bpf.c",
+        "sweep cpu --space DIR/errors.bpf.c --out DIR/none",
+    ] {
+        let output = schedlab(line, folder.path());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let told: Vec<&str> = stderr.lines().collect();
+        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
+        assert_eq!(told.len(), 2, "{line}: {stderr}");
+        for (line, number) in told.iter().zip([2, 3]) {
+            let start = format!("schedlab: {place}/errors.bpf.c:{number}: ");
+            assert!(line.starts_with(&start), "{stderr}");
+        }
+    }
+}
+
+/// Once, however many runs there are.
+#[test]
+fn warnings_of_the_compiler_are_told_once() {
+    let folder = folder();
+    for line in [
+        "sim cpu:duration=1ms -s DIR/warns.bpf.c -c 1,2 --repeat 2",
+        "sweep cpu:duration=1ms --space DIR/warns.bpf.c -c 1 --out DIR/swept",
+    ] {
+        let output = schedlab(line, folder.path());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(stderr.matches("[-Wparentheses]").count(), 1, "{stderr}");
+        let start = format!(
+            "schedlab: {}/warns.bpf.c:5: warning: ",
+            folder.path().display()
+        );
+        assert!(stderr.contains(&start), "{line}: {stderr}");
+    }
 }
 
 /// Tasks that wait for each other until the file's duration is over have done what the file says.

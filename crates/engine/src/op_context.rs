@@ -50,7 +50,31 @@ impl Restricted {
     const fn new(name: &'static str, ops: OpSet) -> Self {
         Restricted { name, ops }
     }
+
+    /// The ops that may call it, for people.
+    pub fn allowed_in(&self) -> String {
+        let callers = CALLERS.iter().filter(|&&op| self.ops.has(op));
+        let names: Vec<&str> = callers.map(|op| op.name()).collect();
+        names.join(", ")
+    }
 }
+
+/// The ops that may call any restricted kfunc.
+const CALLERS: [OpKind; 13] = [
+    OpKind::SelectCpu,
+    OpKind::Enqueue,
+    OpKind::Dispatch,
+    OpKind::CpuRelease,
+    OpKind::Init,
+    OpKind::Exit,
+    OpKind::InitTask,
+    OpKind::CpuOnline,
+    OpKind::CpuOffline,
+    OpKind::CgroupInit,
+    OpKind::CgroupExit,
+    OpKind::Dump,
+    OpKind::TimerCallback,
+];
 
 /// Ops that hold no run queue's lock.
 const UNLOCKED: OpSet = OpSet::NONE
@@ -133,5 +157,29 @@ impl OpKind {
             OpKind::Exit => "exit",
             OpKind::TimerCallback => "timer callback",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_op_that_may_call_is_told() {
+        let told = |kfunc: &Restricted| {
+            let callers = CALLERS.iter().filter(|&&op| kfunc.ops.has(op));
+            callers.fold(OpSet::NONE, |set, &op| set.with(op))
+        };
+        for kfunc in [
+            &DSQ_INSERT,
+            &DSQ_MOVE_TO_LOCAL,
+            &DSQ_MOVE,
+            &SELECT_CPU_DFL,
+            &REENQUEUE_LOCAL,
+            &CREATE_DSQ,
+        ] {
+            assert_eq!(told(kfunc), kfunc.ops, "{}", kfunc.name);
+        }
+        assert_eq!(DSQ_INSERT.allowed_in(), "select_cpu, enqueue, dispatch");
     }
 }

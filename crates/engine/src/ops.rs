@@ -420,7 +420,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             format!("has not returned after {bound_ms} ms, the watchdog's bound")
         } else {
             format!(
-                "called the kernel more than {BPF_MAX_LOOPS} times, more than any loop may go round"
+                "called kfuncs, took locks or accessed shared words (atomics, READ_ONCE()) more than {BPF_MAX_LOOPS} times, more than any loop may go round"
             )
         };
         let kind = self.asking_op(c);
@@ -549,10 +549,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Ends the run: the op may not call this kfunc.
     #[cold]
     fn refuse(&self, op: OpKind, kfunc: &Restricted) -> ! {
+        let who = match self.version.has_context_filter() {
+            true => "the kernel's verifier",
+            false => "the kernel",
+        };
         self.policy_fault(format!(
-            "ops.{} called {}(), which the kernel's verifier refuses there",
+            "ops.{} called {}(), which {who} refuses there; allowed in: {}",
             op.name(),
-            kfunc.name
+            kfunc.name,
+            kfunc.allowed_in()
         ));
         self.give_up()
     }

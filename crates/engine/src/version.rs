@@ -51,6 +51,12 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
+    /// Kfuncs in ops that may not call them are refused by the verifier (`scx_kfunc_context_filter()`). Before, by the
+    /// kernel when they are called (`scx_kf_allowed()`).
+    pub(crate) const fn has_context_filter(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
     /// `SCX_DEQ_SCHED_CHANGE` marks dequeues by changes of attributes.
     pub(crate) const fn has_deq_sched_change(self) -> bool {
         matches!(self, KernelVersion::V7_2)

@@ -27,6 +27,8 @@ impl std::error::Error for Diagnostics {}
 pub(crate) struct Compiled {
     /// The policy.
     pub(crate) object: Arc<Object>,
+    /// What the compiler warns of, outside of our headers: lines as those of [`Diagnostics`].
+    pub(crate) warnings: Arc<[String]>,
     /// Its source and all headers but the system's and those that come with the program.
     files: Vec<PathBuf>,
     /// Check sum of their contents, the same wherever they lie and whatever compiles them.
@@ -117,7 +119,7 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
         include: &[headers.join("native"), headers.to_owned()],
         output: &output,
     };
-    compiler::run(&job).map_err(|text| explain(&text, path, headers))?;
+    let said = compiler::run(&job).map_err(|text| explain(&text, path, headers))?;
     let elf = fs::read(&output).map_err(io)?;
     let name = file.to_string_lossy();
     let name = name.strip_suffix(".bpf.c").unwrap_or(&name);
@@ -134,7 +136,12 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
         .filter(|file| !file.starts_with(headers))
         .collect();
     let sum = sum(&files).map_err(io)?;
-    Ok(Compiled { object, files, sum })
+    Ok(Compiled {
+        object,
+        warnings: warnings(&said, path, headers).into(),
+        files,
+        sum,
+    })
 }
 
 /// The files behind the colon of a rule of make, as compilers write them.
@@ -166,6 +173,7 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
         }
     };
     let mut rest = Vec::new();
+    let mut misused = Vec::new();
     let said: Vec<&str> = text.lines().collect();
     for (index, &line) in said.iter().enumerate() {
         if let Some((place, header)) = missing_header(line) {
@@ -175,9 +183,8 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
             ));
             continue;
         }
-        // gcc says in which function it is on a line of its own.
-        if let Some((_, name)) = line.split_once(": In function ") {
-            function = Some(unquote(name.trim_end_matches(':')));
+        if let Some(name) = function_of(line) {
+            function = Some(name);
             continue;
         }
         let symbol = line
@@ -206,37 +213,172 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
             }
             continue;
         };
-        let (place, what) = match place_of_use(&said[index + 1..], path) {
+        let below = &said[index + 1..];
+        let (place, used) = match place_of_use(below, path) {
             Some((place, name)) if place_of(line).starts_with(&*headers.to_string_lossy()) => {
-                (place, format!("{name}(): {what}"))
+                (place, Some(name))
             }
-            _ => (without_column(place), what.to_owned()),
+            _ => (without_column(place), None),
         };
-        let what = what.as_str();
+        let what = match (in_words(what, below, &mut misused), used) {
+            (None, _) => continue,
+            (Some(words), Some(name)) if words == what => format!("{name}(): {words}"),
+            (Some(words), _) => words,
+        };
         let place = as_asked(place, path).replace(&format!("{}/", headers.display()), "");
         let inside = match &function {
             Some(function) => format!("in {function}(): "),
             None => String::new(),
         };
-        let implicit = [
-            "implicit declaration of function ",
-            "call to undeclared function ",
-        ];
-        let called = implicit.iter().find_map(|text| what.split_once(text));
-        match called {
-            Some((_, name)) => push(format!("{place}: {inside}{}", missing(&unquote(name)))),
-            None => push(format!("{place}: {inside}{what}")),
-        }
+        push(format!("{place}: {inside}{what}"));
     }
     if lines.is_empty() {
         lines = rest;
     }
+    Diagnostics { lines: few(lines) }
+}
+
+/// Warnings, of gcc and of clang, that a function is called as one of the C library, which BPF has not.
+const OF_THE_LIBRARY: [&str; 2] = [
+    "[-Wbuiltin-declaration-mismatch]",
+    "[-Wincompatible-library-redeclaration]",
+];
+
+/// The warnings of a policy that compiles; those in our headers are none of its author's.
+fn warnings(text: &str, path: &Path, headers: &Path) -> Vec<String> {
+    let mut function = None;
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        if let Some(name) = function_of(line) {
+            function = Some(name);
+            continue;
+        }
+        let Some((place, what)) = line.split_once(": warning: ") else {
+            continue;
+        };
+        let place = without_column(place);
+        let in_header = place.starts_with(&*headers.to_string_lossy());
+        // The linker has no line to warn of.
+        if in_header || !place.contains(':') || OF_THE_LIBRARY.iter().any(|it| what.ends_with(it)) {
+            continue;
+        }
+        let inside = function.iter().map(|name| format!("in {name}(): "));
+        let line = format!(
+            "{}: warning: {}{what}",
+            as_asked(place, path),
+            inside.collect::<String>()
+        );
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    few(lines)
+}
+
+/// The function that the lines below are about: gcc says it on a line of its own.
+fn function_of(line: &str) -> Option<String> {
+    let (_, name) = line.split_once(": In function ")?;
+    Some(unquote(name.trim_end_matches(':')))
+}
+
+/// The first of them.
+fn few(mut lines: Vec<String>) -> Vec<String> {
     if lines.len() > LINES_MAX {
         let more = lines.len() - LINES_MAX;
         lines.truncate(LINES_MAX);
         lines.push(format!("and {more} more of this kind"));
     }
-    Diagnostics { lines }
+    lines
+}
+
+/// What an error is about, where that is the virtual kernel's; nothing if it only follows from one before, the calls of
+/// macros that were `misused`.
+fn in_words(what: &str, below: &[&str], misused: &mut Vec<String>) -> Option<String> {
+    if let Some(name) = misused_macro(what, below) {
+        let told = wrong_arguments(&name, what);
+        misused.push(name);
+        return Some(told);
+    }
+    let undeclared = what
+        .strip_prefix("use of undeclared identifier ")
+        .or_else(|| what.split_once(" undeclared (").map(|(name, _)| name));
+    if let Some(name) = undeclared.map(unquote) {
+        return match misused.contains(&name) {
+            true => None,
+            false if name.starts_with("SCX_") => {
+                Some(format!("{name} is not in the virtual kernel"))
+            }
+            false => Some(what.to_owned()),
+        };
+    }
+    let implicit = [
+        "implicit declaration of function ",
+        "call to undeclared function ",
+    ];
+    let called = implicit.iter().find_map(|text| what.split_once(text));
+    if let Some((_, name)) = called {
+        return Some(missing(&unquote(name)));
+    }
+    let unknown = unknown_type(what).or_else(|| unknown_member(what));
+    Some(unknown.unwrap_or_else(|| what.to_owned()))
+}
+
+/// Which macro has too few or too many arguments, if that is the error: gcc says it there, clang below.
+fn misused_macro(what: &str, below: &[&str]) -> Option<String> {
+    if let Some(name) = what.strip_prefix("macro ") {
+        return Some(unquote(name));
+    }
+    if !what.ends_with(" arguments provided to function-like macro invocation") {
+        return None;
+    }
+    let notes = below.iter().take_while(|line| !line.contains(": error: "));
+    let mut names = notes.filter_map(|line| line.split_once(": note: macro "));
+    names.next().map(|(_, name)| unquote(name))
+}
+
+/// A macro of a function was called with other arguments than it has.
+fn wrong_arguments(name: &str, what: &str) -> String {
+    const MOVE: &str = "scx_bpf_dsq_move_to_local";
+    let too_few = ["only 1 given", "too few"];
+    if name == MOVE && too_few.iter().any(|text| what.contains(text)) {
+        return format!(
+            "{MOVE}() has enq_flags since Linux 7.1: write {MOVE}(dsq_id, 0), which the kernel tree's compat.bpf.h takes for older kernels, too"
+        );
+    }
+    match what.contains(name) {
+        true => what.to_owned(),
+        false => format!("{name}(): {what}"),
+    }
+}
+
+/// A type without a definition, if that is the error.
+fn unknown_type(what: &str) -> Option<String> {
+    let starts = [
+        "invalid use of undefined type ",
+        "invalid application of ‘sizeof’ to incomplete type ",
+        "invalid application of 'sizeof' to an incomplete type ",
+        "incomplete definition of type ",
+        "variable has incomplete type ",
+    ];
+    let name = starts.iter().find_map(|start| what.strip_prefix(start))?;
+    Some(format!("{} is not in the virtual kernel", unquote(name)))
+}
+
+/// A member that a structure of the kernel has not here, if that is the error.
+fn unknown_member(what: &str) -> Option<String> {
+    let (owner, member) = match what.strip_prefix("no member named ") {
+        Some(clang) => clang.split_once(" in ").map(|(member, of)| (of, member))?,
+        None => what.split_once(" has no member named ")?,
+    };
+    // Spelled nearly so it may be another one.
+    let hint = what.find("; did you mean ").map_or("", |at| &what[at..]);
+    let (owner, member) = (unquote(owner), unquote(member));
+    let name = owner.rsplit(' ').next().unwrap_or(&owner);
+    let definition = format!("struct {name} {{");
+    let ours = crate::headers()
+        .iter()
+        .any(|(header, text)| header.starts_with("native/") && text.contains(&definition));
+    ours.then(|| format!("struct {name} has no member {member} in the virtual kernel{hint}"))
 }
 
 /// Where which header was included that is not there, if that is what the compiler says.
@@ -312,6 +454,80 @@ mod tests {
             lines(clang),
             ["a/b.bpf.c:12: scx_bpf_foo() is not in the virtual kernel"]
         );
+    }
+
+    #[test]
+    fn types_and_members_of_the_kernel_are_told_as_such() {
+        for (said, told) in [
+            (
+                "‘struct task_struct’ has no member named ‘se’",
+                "struct task_struct has no member se in the virtual kernel",
+            ),
+            (
+                "‘const struct task_struct’ has no member named ‘__state’; did you mean ‘static_prio’?",
+                "struct task_struct has no member __state in the virtual kernel; did you mean ‘static_prio’?",
+            ),
+            (
+                "no member named 'se' in 'struct task_struct'",
+                "struct task_struct has no member se in the virtual kernel",
+            ),
+            (
+                "no member named 'slce' in 'struct sched_ext_entity'; did you mean 'slice'?",
+                "struct sched_ext_entity has no member slce in the virtual kernel; did you mean 'slice'?",
+            ),
+            (
+                "invalid use of undefined type ‘struct cgroup’",
+                "struct cgroup is not in the virtual kernel",
+            ),
+            (
+                "incomplete definition of type 'struct cgroup'",
+                "struct cgroup is not in the virtual kernel",
+            ),
+            (
+                "‘SCX_TASK_IMMED’ undeclared (first use in this function)",
+                "SCX_TASK_IMMED is not in the virtual kernel",
+            ),
+            (
+                "use of undeclared identifier 'SCX_TASK_IMMED'",
+                "SCX_TASK_IMMED is not in the virtual kernel",
+            ),
+            // Of one's own the compiler says it best.
+            (
+                "‘struct mine’ has no member named ‘se’",
+                "‘struct mine’ has no member named ‘se’",
+            ),
+            (
+                "no member named 'se' in 'struct mine'",
+                "no member named 'se' in 'struct mine'",
+            ),
+            (
+                "‘depht’ undeclared (first use in this function)",
+                "‘depht’ undeclared (first use in this function)",
+            ),
+        ] {
+            let line = format!("b.bpf.c:12:9: error: {said}");
+            assert_eq!(lines(&line), [format!("a/b.bpf.c:12: {told}")]);
+        }
+    }
+
+    #[test]
+    fn warnings_are_the_authors_own() {
+        let told = |text: &str| warnings(text, Path::new("a/b.bpf.c"), Path::new("/tmp/h"));
+        let gcc = "b.bpf.c: In function ‘my_enqueue’:\n\
+                   b.bpf.c:12:9: warning: suggest parentheses [-Wparentheses]\n\
+                   \u{20}  12 |  if (a = 3)\n\
+                   /tmp/h/native/scx/bpf.h:9:1: warning: ours [-Wx]\n\
+                   b.bpf.c:13:5: warning: conflicting types for built-in function ‘ffs’ [-Wbuiltin-declaration-mismatch]\n\
+                   /usr/bin/ld: warning: b.o: missing section";
+        let line = "a/b.bpf.c:12: warning: in my_enqueue(): suggest parentheses [-Wparentheses]";
+        assert_eq!(told(gcc), [line]);
+        let clang = "b.bpf.c:12:9: warning: using the result [-Wparentheses]\n1 warning generated.";
+        let line = "a/b.bpf.c:12: warning: using the result [-Wparentheses]";
+        assert_eq!(told(clang), [line]);
+        let many: String = (0..9)
+            .map(|n| format!("b.bpf.c:{n}:1: warning: x\n"))
+            .collect();
+        assert_eq!(told(&many)[LINES_MAX], "and 5 more of this kind");
     }
 
     #[test]

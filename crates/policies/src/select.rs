@@ -22,6 +22,8 @@ pub struct Selection {
     pub object: Arc<Object>,
     /// Its options.
     pub settings: Settings,
+    /// What the compiler warns of: lines for people. A policy that comes with the program has none.
+    pub warnings: Arc<[String]>,
 }
 
 impl Selection {
@@ -101,15 +103,15 @@ pub fn doc(name: &str) -> Result<PolicyDoc, SelectError> {
 
 /// Compiles the policy at a path, once as long as its source and headers stay the same, however often it is asked
 /// for with whatever options.
-fn compiled(path: &Path) -> Result<(Arc<Object>, u32), Diagnostics> {
+fn compiled<A>(path: &Path, answer: impl FnOnce(&Compiled) -> A) -> Result<A, Diagnostics> {
     static COMPILED: Mutex<BTreeMap<PathBuf, Compiled>> = Mutex::new(BTreeMap::new());
     // Whoever else asks meanwhile waits: nearly always for the same, which would be compiled twice.
     let mut all = COMPILED.lock().expect("compiling does not panic");
     if let Some(known) = all.get(path).filter(|known| known.is_current()) {
-        return Ok((Arc::clone(&known.object), known.sum));
+        return Ok(answer(known));
     }
     let compiled = compile::compiled(path, &compiler::default_compiler())?;
-    let answer = (Arc::clone(&compiled.object), compiled.sum);
+    let answer = answer(&compiled);
     all.insert(path.to_owned(), compiled);
     Ok(answer)
 }
@@ -121,7 +123,7 @@ fn compiled(path: &Path) -> Result<(Arc<Object>, u32), Diagnostics> {
 /// If it does not compile.
 pub fn sum(scheduler: &Scheduler) -> Result<Option<u32>, SelectError> {
     match scheduler.is_path() {
-        true => Ok(Some(compiled(Path::new(&scheduler.name))?.1)),
+        true => Ok(Some(compiled(Path::new(&scheduler.name), |it| it.sum)?)),
         false => Ok(None),
     }
 }
@@ -132,11 +134,13 @@ pub fn sum(scheduler: &Scheduler) -> Result<Option<u32>, SelectError> {
 /// If there is no such scheduler, it does not compile, or an option is wrong.
 pub fn select(scheduler: &Scheduler) -> Result<Selection, SelectError> {
     let Scheduler { name, options } = spelled_out(scheduler);
-    let object = if scheduler.is_path() {
-        compiled(Path::new(&name))?.0
+    let (object, warnings) = if scheduler.is_path() {
+        compiled(Path::new(&name), |it| {
+            (Arc::clone(&it.object), Arc::clone(&it.warnings))
+        })?
     } else {
         match crate::find(&name) {
-            Some(file) => file.object(),
+            Some(file) => (file.object(), Arc::default()),
             None => {
                 let known: Vec<&str> = crate::builtin().iter().map(|file| file.name).collect();
                 return Err(SelectError::Unknown {
@@ -147,5 +151,9 @@ pub fn select(scheduler: &Scheduler) -> Result<Selection, SelectError> {
         }
     };
     let settings = object.settings(&options)?;
-    Ok(Selection { object, settings })
+    Ok(Selection {
+        object,
+        settings,
+        warnings,
+    })
 }

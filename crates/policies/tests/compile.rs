@@ -72,6 +72,27 @@ fn a_policy_of_ones_own_loads_with_its_options() {
     }
 }
 
+/// Of one that compiles, as often as it is asked for.
+#[test]
+fn what_the_compiler_warns_of_is_told() {
+    let body = format!(
+        "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\tif (enq_flags = 3)\n\t\tscx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, 0, 0);\n}}\n{OPS}"
+    );
+    let source = Source::new("warnings", &body);
+    let path = source.path();
+    for _ in 0..2 {
+        let selected = schedlab_policies::select(&Scheduler::plain(path.to_str().unwrap()));
+        let warnings = selected.unwrap().warnings;
+        let start = format!("{}:5: warning: ", path.display());
+        assert!(
+            matches!(&*warnings, [one] if one.starts_with(&start) && one.contains("parentheses")),
+            "{warnings:?}"
+        );
+    }
+    let silent = schedlab_policies::select(&Scheduler::plain("fifo")).unwrap();
+    assert!(silent.warnings.is_empty());
+}
+
 #[test]
 fn unknown_kfuncs_are_named() {
     for cc in compilers() {
@@ -135,7 +156,33 @@ fn members_that_are_not_modelled_are_named() {
         );
         let message = error("member", &body, cc);
         assert!(
-            message.starts_with("DIR/mine.bpf.c:5: ") && message.contains("utime"),
+            message.starts_with("DIR/mine.bpf.c:5: ")
+                && message.contains("struct task_struct has no member utime in the virtual kernel"),
+            "{cc}: {message}"
+        );
+    }
+}
+
+#[test]
+fn what_came_with_a_later_kernel_is_told_once() {
+    for cc in compilers() {
+        let told = |call: &str| {
+            let body = format!(
+                "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\t{call}\n}}\n{OPS}"
+            );
+            error("later", &body, cc)
+        };
+        let message = told("scx_bpf_dsq_move_to_local(0);");
+        let what = "scx_bpf_dsq_move_to_local() has enq_flags since Linux 7.1: write";
+        assert!(
+            message.starts_with("DIR/mine.bpf.c:5: ")
+                && message.contains(what)
+                && message.lines().count() == 1,
+            "{cc}: {message}"
+        );
+        let message = told("scx_bpf_kick_cpu(0);");
+        assert!(
+            message.contains("scx_bpf_kick_cpu") && message.lines().count() == 1,
             "{cc}: {message}"
         );
     }

@@ -1,6 +1,8 @@
 //! Who schedules: a policy by name or path, or the virtual kernel's own baseline.
 
-use schedlab_abi::{LoadError, NativePolicy, OptionKind, PolicyOption};
+use std::sync::Arc;
+
+use schedlab_abi::{LoadError, NativePolicy, Object, OptionKind, PolicyOption};
 use schedlab_engine::policy::{Policy, Probes};
 use schedlab_engine::{ExitInfo, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
@@ -95,18 +97,7 @@ pub fn schedulers() -> Vec<SchedulerInfo> {
     };
     let policies = schedlab_policies::builtin()
         .iter()
-        .map(|file| SchedulerInfo {
-            name: file.name.to_owned(),
-            summary: file
-                .doc()
-                .summary
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
-            about: about(file.doc()),
-            options: file.object().options().iter().map(option).collect(),
-        });
+        .map(|file| info(file.name, file.doc(), &file.object()));
     let points = schedlab_policies::builtin().iter().flat_map(|file| {
         let points = file.doc().points.into_iter();
         points.map(|(name, options)| SchedulerInfo {
@@ -119,6 +110,24 @@ pub fn schedulers() -> Vec<SchedulerInfo> {
     let mut all: Vec<_> = policies.chain(points).chain([baseline]).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
+}
+
+/// The scheduler at a path, as [`schedulers`] tells of those that have a name.
+///
+/// # Errors
+/// If its source cannot be used.
+pub fn scheduler_at(path: &str) -> Result<SchedulerInfo, SchedulerError> {
+    let selection = schedlab_policies::select(&Scheduler::plain(path))?;
+    Ok(info(path, schedlab_policies::doc(path)?, &selection.object))
+}
+
+fn info(name: &str, doc: PolicyDoc, object: &Object) -> SchedulerInfo {
+    SchedulerInfo {
+        name: name.to_owned(),
+        summary: doc.summary.lines().next().unwrap_or_default().to_owned(),
+        about: about(doc),
+        options: object.options().iter().map(option).collect(),
+    }
 }
 
 fn about(doc: PolicyDoc) -> Vec<(&'static str, String)> {
@@ -175,7 +184,10 @@ pub enum SchedulerError {
 /// A scheduler that is ready to run.
 pub(crate) enum Loaded {
     Baseline,
-    Native(Box<NativePolicy>),
+    Native {
+        policy: Box<NativePolicy>,
+        warnings: Arc<[String]>,
+    },
 }
 
 /// What a run left behind, whatever the policy was.
@@ -232,7 +244,10 @@ pub(crate) fn load(
     let Some(selection) = find(scheduler)? else {
         return Ok(Loaded::Baseline);
     };
-    Ok(Loaded::Native(Box::new(selection.load(machine, version)?)))
+    Ok(Loaded::Native {
+        policy: Box::new(selection.load(machine, version)?),
+        warnings: selection.warnings,
+    })
 }
 
 impl Loaded {
@@ -241,26 +256,28 @@ impl Loaded {
     }
 
     /// What its user should know of it.
-    pub(crate) fn note(&self) -> Option<String> {
-        let Loaded::Native(policy) = self else {
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let Loaded::Native { policy, warnings } = self else {
             let told = "kernel: its queues cost nothing: compare what it decides, not how fast";
-            return Some(told.to_owned());
+            return vec![told.to_owned()];
         };
+        let mut notes = warnings.to_vec();
         let never = policy.never_called();
-        (!never.is_empty()).then(|| {
-            format!(
+        if !never.is_empty() {
+            notes.push(format!(
                 "{}: ops.{} is never called in a simulation: it has one cgroup, and no core scheduling",
                 policy.object().name(),
                 never.join(", ops.")
-            )
-        })
+            ));
+        }
+        notes
     }
 
     /// The watchdog's time-out in ms; 0 for the kernel's default.
     pub(crate) fn timeout_ms(&self) -> u32 {
         match self {
             Loaded::Baseline => 0,
-            Loaded::Native(policy) => policy.info().timeout_ms,
+            Loaded::Native { policy, .. } => policy.info().timeout_ms,
         }
     }
 
@@ -271,7 +288,7 @@ impl Loaded {
                 let (ended, _, recorder) = run(scenario, NoPolicy::new(), recorder);
                 (ended, recorder)
             }
-            Loaded::Native(policy) => {
+            Loaded::Native { policy, .. } => {
                 let (mut ended, policy, recorder) = run(scenario, *policy, recorder);
                 ended.printed = policy.log().map(str::to_owned).collect();
                 policy.dump().clone_into(&mut ended.dump);

@@ -8,6 +8,7 @@ use schedlab_engine::{
 use schedlab_machine::address::Structure;
 use schedlab_machine::cache::{LineCounts, PAGE_BYTES};
 use schedlab_machine::{CacheModel, CacheStats, Machine, ProfileError};
+use schedlab_policies::SelectError;
 use schedlab_report::histogram::Buckets;
 use schedlab_report::{Exit, Measures, MetricsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
@@ -33,6 +34,16 @@ pub enum SimError {
     /// No such kernel is simulated.
     #[error(transparent)]
     Kernel(#[from] UnknownKernel),
+}
+
+impl SimError {
+    /// Whether it is what a compiler says of a scheduler's source: lines, each with its place.
+    pub fn is_of_source(&self) -> bool {
+        matches!(
+            self,
+            SimError::Scheduler(SchedulerError::Select(SelectError::Source(_)))
+        )
+    }
 }
 
 /// A stalled task is noticed up to half its time-out later (`scx_watchdog_workfn()` runs that often).
@@ -95,7 +106,7 @@ pub fn nr_cpus(spec: &SimSpec) -> Result<usize, SimError> {
 pub fn check(spec: &SimSpec) -> Result<Vec<String>, SimError> {
     let prepared = prepare(spec)?;
     let mut notes = prepared.workload.notes;
-    notes.extend(prepared.policy.note());
+    notes.extend(prepared.policy.notes());
     Ok(notes)
 }
 

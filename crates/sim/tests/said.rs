@@ -88,3 +88,17 @@ fn ops_that_are_never_called_are_named() {
     let quiet = SimSpec::new("cpu:tasks=1", Scheduler::parse("fifo"), "laptop");
     assert_eq!(schedlab_sim::check(&quiet).unwrap(), [""; 0]);
 }
+
+/// It compiles, and is not what its author meant.
+#[test]
+fn warnings_of_the_compiler_are_notes() {
+    let warns = TALKS.replace("if (fails)", "if (p->scx.slice = 3)");
+    let spec = spec("warns", "");
+    std::fs::write(&spec.scheduler.name, warns).expect("it was written before");
+    let notes = schedlab_sim::check(&spec).expect("it can be begun");
+    let start = format!("{}:23: warning: ", spec.scheduler.name);
+    assert!(
+        notes.len() == 2 && notes[0].starts_with(&start) && notes[0].contains("[-Wparentheses]"),
+        "{notes:?}"
+    );
+}

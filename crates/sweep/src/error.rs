@@ -19,7 +19,9 @@ pub enum SweepError {
         known: String,
     },
     /// No option of the scheduler has values that can be listed.
-    #[error("{scheduler} has no options with alternatives that could be swept")]
+    #[error(
+        "{scheduler} has no options with alternatives that could be swept: those of an enum or bool type have them, unless they are fixed"
+    )]
     NoSpace {
         /// The scheduler.
         scheduler: String,

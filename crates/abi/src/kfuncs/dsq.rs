@@ -11,6 +11,7 @@ use crate::layout::{DsqIter, Task};
 /// `scx_bpf_create_dsq()`.
 pub extern "C" fn create(context: Context, dsq: u64, node: i32) -> i32 {
     context.charge_kfunc();
+    context.may_sleep("scx_bpf_create_dsq");
     context.ask(|kernel| kernel.create_dsq(dsq, node)) as i32
 }
 

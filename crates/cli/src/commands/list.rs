@@ -6,6 +6,7 @@ use anyhow::bail;
 use schedlab_machine::Machine;
 use schedlab_report::catalogue;
 use schedlab_report::export::lines::fill;
+use schedlab_sim::{Scheduler, SchedulerInfo, SimError};
 
 use super::{Status, print, width};
 use crate::args::{Kind, ListArgs};
@@ -55,7 +56,7 @@ fn heading(kind: Kind) -> &'static str {
 
 fn list(kind: Kind, filter: Option<&str>, indent: bool) -> anyhow::Result<String> {
     let mut items = match kind {
-        Kind::Schedulers => schedulers(),
+        Kind::Schedulers => schedulers(filter)?,
         Kind::Workloads => workloads(),
         Kind::Machines => machines()?,
         Kind::Experiments => experiments()?,
@@ -128,30 +129,42 @@ fn entry(text: &mut String, indent: usize, column: usize, name: &str, explanatio
     fill(text, &start, explanation, column, width().clamp(60, 100));
 }
 
-fn schedulers() -> Vec<Item> {
-    schedlab_sim::schedulers()
-        .into_iter()
-        .map(|scheduler| Item {
-            name: scheduler.name,
-            summary: scheduler.summary,
-            about: scheduler.about,
-            details: scheduler
-                .options
-                .into_iter()
-                .map(|option| {
-                    let doc = option.doc.unwrap_or_default();
-                    let doc = match doc.trim_end_matches('.') {
-                        "" => String::new(),
-                        doc => format!("{doc}; "),
-                    };
-                    (
-                        format!("{}={}", option.name, option.default),
-                        format!("{doc}{}", option.values),
-                    )
-                })
-                .collect(),
-        })
-        .collect()
+/// Those that have a name, or the one whose path is asked for.
+fn schedulers(filter: Option<&str>) -> anyhow::Result<Vec<Item>> {
+    let path = filter.filter(|name| Scheduler::plain(*name).is_path());
+    let known = match path {
+        Some(path) => vec![schedlab_sim::scheduler_at(path).map_err(SimError::from)?],
+        None => schedlab_sim::schedulers(),
+    };
+    Ok(known.into_iter().map(scheduler).collect())
+}
+
+fn scheduler(scheduler: SchedulerInfo) -> Item {
+    Item {
+        name: scheduler.name,
+        summary: scheduler.summary,
+        // A file of one's own need not say it all.
+        about: scheduler
+            .about
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty())
+            .collect(),
+        details: scheduler
+            .options
+            .into_iter()
+            .map(|option| {
+                let doc = option.doc.unwrap_or_default();
+                let doc = match doc.trim_end_matches('.') {
+                    "" => String::new(),
+                    doc => format!("{doc}; "),
+                };
+                (
+                    format!("{}={}", option.name, option.default),
+                    format!("{doc}{}", option.values),
+                )
+            })
+            .collect(),
+    }
 }
 
 fn workloads() -> Vec<Item> {
@@ -287,7 +300,17 @@ mod tests {
         let chat = list(Kind::Workloads, Some("chat"), false).unwrap();
         assert!(chat.contains("rooms="), "{chat}");
         assert!(list(Kind::Machines, Some("pdp"), false).is_err());
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies/vtime.bpf.c");
+        let by_path = list(Kind::Schedulers, Some(path), false).unwrap();
         let vtime = list(Kind::Schedulers, Some("vtime"), false).unwrap();
+        let below = |text: &str| {
+            text.lines()
+                .skip_while(|line| line.trim() != "Idea:")
+                .count()
+        };
+        assert!(by_path.starts_with(path), "{by_path}");
+        assert_eq!(below(&by_path), below(&vtime), "{by_path}");
+        assert!(list(Kind::Schedulers, Some("./none.bpf.c"), false).is_err());
         for section in [
             "Idea:",
             "Good for:",

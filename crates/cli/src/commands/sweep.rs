@@ -56,6 +56,14 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         live: args.live.then(real::place).transpose()?,
         each: args.each,
     })?;
+    // In the virtual machine it has been told outside.
+    if !real::is_inside() {
+        let workloads = 0..definition.workloads.len();
+        let specs: Vec<_> = workloads
+            .map(|workload| definition.spec(definition.job(0, workload, 0)))
+            .collect();
+        sim::check(&specs)?;
+    }
     if args.vm && !real::is_inside() {
         return real::sweep_in_vm(
             &args.out,

@@ -77,8 +77,8 @@ fn an_op_that_does_not_return_ends_the_run() {
     scenario.machine.sched_ext.kfunc_ns = 0;
     let end = run(scenario, endless(0), ());
     assert_eq!(end.exit.kind, ExitKind::Fault);
-    let message = "ops.tick called the kernel more than 8388608 times, \
-                   more than any loop may go round (CPU 0)";
+    let message = "ops.tick called kfuncs, took locks or accessed shared words (atomics, READ_ONCE()) \
+                   more than 8388608 times, more than any loop may go round (CPU 0)";
     assert_eq!(end.exit.message, message);
 }
 

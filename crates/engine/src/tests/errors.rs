@@ -294,8 +294,8 @@ fn kfuncs_where_the_verifier_refuses_them() {
         }
         0
     });
-    let message =
-        "ops.running called scx_bpf_dsq_insert(), which the kernel's verifier refuses there";
+    let message = "ops.running called scx_bpf_dsq_insert(), which the kernel's verifier refuses there; \
+                   allowed in: select_cpu, enqueue, dispatch";
     ejects(policy, ExitKind::Fault, message);
 }
 
@@ -317,7 +317,7 @@ fn the_older_kernel_reenqueues_only_where_a_cpu_is_lost() {
     let older = exit(KernelVersion::V6_18);
     assert_eq!(
         older.message,
-        "ops.dispatch called scx_bpf_reenqueue_local(), which the kernel's verifier refuses there"
+        "ops.dispatch called scx_bpf_reenqueue_local(), which the kernel refuses there; allowed in: cpu_release"
     );
 }
 
