@@ -15,8 +15,8 @@ pub use schedlab_engine::KernelVersion;
 
 pub use files::files;
 pub use policy::{
-    OptionInfo, SchedulerError, SchedulerInfo, mute, options, parse_schedulers, scheduler_at,
-    schedulers,
+    OptionInfo, SchedulerError, SchedulerInfo, is_baseline, mute, options, parse_schedulers,
+    scheduler_at, schedulers,
 };
 pub use run::{SimError, check, nr_cpus, run};
 pub use schedlab_policies::spelled_out;

@@ -212,7 +212,7 @@ pub(crate) struct Ended {
 /// Finds a scheduler, without loading it.
 fn find(scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
     let Scheduler { name, options } = scheduler;
-    if name == BASELINE {
+    if is_baseline(scheduler) {
         return if options.is_empty() {
             Ok(None)
         } else {
@@ -233,6 +233,11 @@ fn find(scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
         error => error.into(),
     })?;
     Ok(Some(selection))
+}
+
+/// Whether it is the virtual kernel's own, whose queues cost nothing.
+pub fn is_baseline(scheduler: &Scheduler) -> bool {
+    scheduler.name == BASELINE
 }
 
 /// Finds a scheduler and loads a private copy for one run.
@@ -258,8 +263,7 @@ impl Loaded {
     /// What its user should know of it.
     pub(crate) fn notes(&self) -> Vec<String> {
         let Loaded::Native { policy, warnings } = self else {
-            let told = "kernel: its queues cost nothing: compare what it decides, not how fast";
-            return vec![told.to_owned()];
+            return Vec::new();
         };
         let mut notes = warnings.to_vec();
         let never = policy.never_called();

@@ -7,7 +7,7 @@ use anyhow::bail;
 use schedlab_report::RunResult;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
-use schedlab_sim::{Scheduler, SimError, SimSpec, batch};
+use schedlab_sim::{Scheduler, SimError, SimSpec, batch, is_baseline};
 use schedlab_trace::counted;
 
 use super::{Status, deliver, json_output, one_file_each, trace_in_file, width};
@@ -146,6 +146,13 @@ pub fn check(specs: &[SimSpec]) -> Result<(), SimError> {
                 told.push(note);
             }
         }
+    }
+    let baselines = specs
+        .iter()
+        .filter(|spec| is_baseline(&spec.scheduler))
+        .count();
+    if (1..specs.len()).contains(&baselines) {
+        tell("the queues of the kernel's own scheduler cost nothing here: compare what it decides");
     }
     Ok(())
 }
