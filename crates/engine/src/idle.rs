@@ -393,7 +393,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         flags: u64,
     ) -> Option<CpuId> {
         let cpu = if self.version.restricted_tasks_have_one_cpu() {
-            p.affinity.borrow().as_ref().and_then(CpuSet::first)?
+            let affinity = p.affinity.borrow();
+            affinity.as_ref().unwrap_or(&self.all_cpus).first()?
         } else {
             prev
         };

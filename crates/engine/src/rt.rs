@@ -157,7 +157,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .set(p.rt_slice_left_ns.get().saturating_sub(ran));
         if p.rt_slice_left_ns.get() == 0 {
             p.rt_slice_left_ns.set(RR_SLICE_NS);
-            if !c.rt_queue.borrow().is_empty() {
+            if self.rt_equal_waits(c, p) {
                 c.rt_turn_over.set(true);
                 self.resched_curr(c, c);
             }
@@ -165,7 +165,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `yield_task_rt()`: behind its equals.
-    pub(crate) fn yield_task_rt(&self, c: &Cpu) {
-        c.rt_turn_over.set(true);
+    pub(crate) fn yield_task_rt(&self, c: &Cpu, p: &Task) {
+        c.rt_turn_over.set(self.rt_equal_waits(c, p));
+    }
+
+    /// Whether another task of the current one's priority waits here.
+    fn rt_equal_waits(&self, c: &Cpu, p: &Task) -> bool {
+        let queue = c.rt_queue.borrow();
+        let mut waiting = queue.iter().map(|&task| self.task(task).rt_priority());
+        waiting.any(|priority| priority == p.rt_priority())
     }
 }

@@ -29,8 +29,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return Class::Rt;
         }
         let partial = self.has_flag(crate::consts::ops::SWITCH_PARTIAL);
-        if self.normal_class == NormalClass::Fair || partial || self.policy.disallowed(p.id) {
-            // No task of a workload asks for SCHED_EXT by itself.
+        if self.normal_class == NormalClass::Fair || partial {
+            // No task of a workload asks for SCHED_EXT by itself, so none is disallowed it, either.
             Class::Fair
         } else {
             Class::Ext

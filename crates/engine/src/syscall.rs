@@ -333,7 +333,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         match p.class.get() {
             Class::Ext => self.yield_task_scx(c, p),
             Class::Fair => self.yield_task_fair(c, p),
-            Class::Rt => self.yield_task_rt(c),
+            Class::Rt => self.yield_task_rt(c, p),
             Class::Idle | Class::Stop => {}
         }
         self.rq_unlock(c, c);

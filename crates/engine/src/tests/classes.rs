@@ -83,8 +83,46 @@ fn real_time_priorities_and_turns() {
     assert_eq!(order(vec![task(rr(1)), task(rr(1))]), [0, 1, 0, 1, 0, 1]);
 }
 
+/// `task_tick_rt()` and `yield_task_rt()` put a task behind its equals; without any it stays the first, whoever
+/// preempts it later.
 #[test]
-fn partial_switch_and_disallowed_tasks_stay_with_the_baseline() {
+fn a_turn_that_nobody_takes_is_not_remembered() {
+    let ms = |n: u64| Instant::from_ns(n * 1_000_000);
+    let at = |start: u64, class, length| {
+        let mut spec = realtime(hog("rt", length), class);
+        spec.start = ms(start);
+        spec
+    };
+    let yields = realtime(
+        task("yields", |n, _| {
+            Some(match n {
+                0 => Action::Compute(Duration::from_ms(10)),
+                1 => Action::Yield,
+                2 => Action::Compute(Duration::from_ms(100)),
+                _ => return None,
+            })
+        }),
+        SchedClass::Fifo(2),
+    );
+    let fifo = SchedClass::Fifo;
+    let rr = SchedClass::RoundRobin;
+    for (first, low, equal, later) in [
+        (yields, fifo(1), fifo(2), 20),
+        (at(0, rr(2), 250), fifo(1), rr(2), 110),
+    ] {
+        let tasks = vec![
+            first,
+            at(1, low, 5),
+            at(later, equal, 5),
+            at(later + 10, fifo(3), 5),
+        ];
+        let order = run_checked(scenario(1, tasks), Stub::minimal()).ran_on(0);
+        assert_eq!(order[..3], [0, 3, 0]);
+    }
+}
+
+#[test]
+fn tasks_stay_with_the_baseline_on_a_partial_switch() {
     let tasks = || vec![hog("a", 5), hog("b", 5)];
     // No task of a workload asks for SCHED_EXT: the policy hears of them, and gets none.
     let heard = [InitTask, Enable, Running, Disable, ExitTask];
@@ -93,10 +131,14 @@ fn partial_switch_and_disallowed_tasks_stay_with_the_baseline() {
     let counts = heard.map(|op| checked.ops(op).len());
     assert_eq!(counts, [2, 0, 0, 0, 2]);
     assert!(checked.end.makespan.is_some());
+}
+
+/// `p->scx.disallow` refuses the SCHED_EXT policy (`scx_check_setscheduler()`), for which no task of a workload asks.
+#[test]
+fn a_task_that_may_not_ask_for_sched_ext_is_switched_with_all_others() {
     let policy = Stub::fifo(&[Running]).disallow(schedlab_trace::TaskId(1));
-    let checked = run_checked(scenario(1, tasks()), policy);
-    assert_eq!(checked.ops(Running).len(), 1);
-    assert!(checked.end.makespan.is_some());
+    let checked = run_checked(scenario(1, vec![hog("a", 5), hog("b", 5)]), policy);
+    assert_eq!(checked.ops(Running).len(), 2);
 }
 
 #[test]

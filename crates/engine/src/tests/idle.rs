@@ -304,3 +304,30 @@ fn a_task_with_one_cpu_gets_that_one() {
     assert_eq!(answer(old, "0-1"), Reply::Int(0));
     assert_eq!(answer(old, "1"), Reply::Int(busy));
 }
+
+/// A task's only CPU may be the machine's only one.
+#[test]
+fn the_only_cpu_is_found_idle() {
+    let found: Rc<RefCell<Vec<(i32, bool)>>> = Rc::default();
+    let noted = found.clone();
+    let policy = Stub::new(&[Enqueue], move |a, op| {
+        let noted = noted.clone();
+        async move {
+            if let OpCall::Enqueue { task, .. } = op {
+                let request = Request::SelectCpuDfl {
+                    task,
+                    prev_cpu: 0,
+                    wake_flags: 0,
+                };
+                let Reply::Cpu(cpu, idle) = a.ask(request).await else {
+                    panic!("a CPU")
+                };
+                noted.borrow_mut().push((cpu, idle));
+                a.insert(task, dsq_id::GLOBAL, 1_000_000, 0).await;
+            }
+            0
+        }
+    });
+    run_checked(scenario(1, vec![periodic("p", 3, 100, 100)]), policy).is_done();
+    assert!(found.borrow().contains(&(0, true)), "{found:?}");
+}
