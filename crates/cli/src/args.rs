@@ -142,6 +142,9 @@ pub struct SimArgs {
     #[arg(short, long, value_name = "MACHINE", default_value = "laptop", value_hint = ValueHint::FilePath)]
     pub machine: String,
     /// Numbers of CPUs: 8, 2,4,8 or 2..8 (ends included) [default: all]
+    ///
+    /// The first N of the machine, as `maxcpus=N` would leave it: numbers run through one hardware thread of every
+    /// core, cache by cache and node by node, and only then through the second threads.
     #[arg(short, long, value_name = "N,…", allow_hyphen_values = true)]
     pub cpus: Option<String>,
     /// Layouts of the task structure: plain, coloured[:N], separate, each also with +prefetch [default: the machine's]

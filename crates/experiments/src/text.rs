@@ -90,10 +90,14 @@ pub fn text(experiment: &Experiment, panels: &[Panel], width: usize) -> String {
             1 => "1 published value was",
             _ => &format!("{fitted} published values were"),
         };
-        let are = if predicted == 1 { "is" } else { "are" };
+        let are = match predicted {
+            0 => "none is",
+            1 => "1 is",
+            _ => &format!("{predicted} are"),
+        };
         let _ = writeln!(
             out,
-            "\n{used} used for calibration (ratio marked c), {predicted} {are} predicted"
+            "\n{used} used for calibration (ratio marked c), {are} predicted"
         );
     }
     out

@@ -30,6 +30,9 @@ A profile whose `calibrated_on` is empty was fitted to no published result: it i
 `tuning_candidates` are the only fields that fitting may change. What each field means is documented at its declaration in
 `crates/machine/src/profile.rs`.
 
+With `-c N` a run has the first N CPUs, as `maxcpus=N` would leave them: numbers run through one hardware thread of every core,
+cache by cache and node by node, and only then through the second threads.
+
 This file is generated from the profiles; a test compares the two.
 
 ## Profiles

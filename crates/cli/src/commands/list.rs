@@ -98,7 +98,11 @@ fn list(kind: Kind, filter: Option<&str>, indent: bool) -> anyhow::Result<String
         );
         if detailed {
             for (heading, paragraph) in &item.about {
-                entry(&mut text, 2, 4, &format!("{heading}:"), paragraph);
+                let _ = writeln!(text, "  {heading}:");
+                for line in paragraph.lines() {
+                    let indent = if line.starts_with("- ") { 6 } else { 4 };
+                    fill(&mut text, "    ", line, indent, columns());
+                }
             }
             let column = column_of(item.details.iter().map(|(name, _)| name.as_str()), 2);
             for (name, explanation) in &item.details {
@@ -126,7 +130,12 @@ fn entry(text: &mut String, indent: usize, column: usize, name: &str, explanatio
         start.clear();
     }
     let start = format!("{start:column$}");
-    fill(text, &start, explanation, column, width().clamp(60, 100));
+    fill(text, &start, explanation, column, columns());
+}
+
+/// As wide as the terminal, but no wider than one reads.
+fn columns() -> usize {
+    width().clamp(60, 100)
 }
 
 /// Those that have a name, or the one whose path is asked for.
