@@ -140,6 +140,18 @@ fn enqueue() {
     );
 }
 
+/// As copy_map_value().
+#[test]
+fn an_update_leaves_the_locks_of_a_value_alone() {
+    let mut bench = Bench::new("updates", "");
+    bench.add_task(P);
+    assert_eq!(bench.simply(an_enqueue()), Ok(0));
+    let (array, hash, storage) = ([0, 9, 0x1000], [0, 9, 0], [7, 0]);
+    let einval = -22i64 as u64;
+    let expected = [&array[..], &hash, &storage, &[einval]].concat();
+    assert_eq!(results(&bench), expected);
+}
+
 #[test]
 fn dispatch_walks_a_queue() {
     let mut bench = bench();
