@@ -432,7 +432,7 @@ impl Map {
 
     /// `bpf_map_push_elem()`; `BPF_EXIST` overwrites the oldest when it is full.
     pub fn push(&mut self, value: &[u8], flags: u64) -> i64 {
-        let Store::List { values, first_out } = &mut self.store else {
+        let Store::List { values, .. } = &mut self.store else {
             return EOPNOTSUPP;
         };
         if flags & EXIST_FLAGS == NOEXIST || flags > EXIST {
@@ -442,11 +442,7 @@ impl Map {
             if flags & EXIST_FLAGS != EXIST {
                 return E2BIG;
             }
-            if *first_out {
-                values.pop_front();
-            } else {
-                values.pop_back();
-            }
+            values.pop_front();
         }
         values.push_back(value.into());
         0
@@ -681,6 +677,22 @@ mod tests {
             assert_eq!(list.pop(&mut value, false), 0);
             assert_eq!(value, [expected; 8]);
             assert_eq!(list.pop(&mut value, false), 0);
+            assert_eq!(list.pop(&mut value, false), ENOENT);
+        }
+    }
+
+    #[test]
+    fn a_push_into_a_full_list_can_replace_the_oldest() {
+        for (kind, expected) in [(kind::QUEUE, [2u8, 3]), (kind::STACK, [3, 2])] {
+            let mut list = map(kind);
+            for value in 1..=3 {
+                assert_eq!(list.push(&[value; 8], EXIST), 0);
+            }
+            let mut value = [0; 8];
+            for expected in expected {
+                assert_eq!(list.pop(&mut value, false), 0);
+                assert_eq!(value, [expected; 8]);
+            }
             assert_eq!(list.pop(&mut value, false), ENOENT);
         }
     }
