@@ -314,7 +314,7 @@ fn dumps_are_kept_and_reach_the_exit() {
 
     assert_eq!(bench.simply(OpCall::Tick { task: P }), Ok(0));
     let message = "scx_bpf_dump() must only be called from ops.dump() and friends".to_owned();
-    assert_eq!(bench.asked, [Request::Error { message }]);
+    assert_eq!(bench.asked, [Request::Violation { message }]);
 }
 
 /// A virtual kernel that lets another op come in between.

@@ -117,7 +117,7 @@ pub extern "C" fn node(context: Context, cpu: i32) -> i32 {
         return node as i32;
     }
     // As the kernel: ext.c, ops_cpu_valid().
-    context.ask(|kernel| kernel.error(format!("invalid CPU {cpu}")));
+    context.ask(|kernel| kernel.violation(format!("invalid CPU {cpu}")));
     -1
 }
 

@@ -63,7 +63,7 @@ pub extern "C" fn from_tid(context: Context, tid: u64) -> *mut Task {
     const SCX_OPS_TID_TO_TASK: u64 = 1 << 8;
     if context.with(|host| host.info.flags & SCX_OPS_TID_TO_TASK == 0) {
         context.ask(|kernel| {
-            kernel.error("scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".to_owned())
+            kernel.violation("scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".to_owned())
         });
         return std::ptr::null_mut();
     }
