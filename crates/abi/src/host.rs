@@ -66,6 +66,17 @@ pub struct Cpu {
     /// `bpf_cpumask_any_distribute()` begins behind this CPU.
     pub distributed: u32,
     pub run_queue: RunQueue,
+    /// Masks that it was handed out and that follow the kernel's idle masks.
+    pub idle_masks: Vec<IdleMask>,
+}
+
+/// A mask that follows one of the kernel's idle masks until it is put back.
+#[derive(Clone, Copy)]
+pub struct IdleMask {
+    pub mask: *mut CpuMask,
+    pub node: Option<i32>,
+    /// Whether it is that of idle cores.
+    pub smt: bool,
 }
 
 /// What a CPU was about when an op began there.
@@ -537,6 +548,7 @@ impl Cpu {
     pub fn begin(&mut self, op: OpKind) -> Around {
         if self.op.is_none() {
             self.steps = 0;
+            self.idle_masks.clear();
         }
         self.prefetch = None;
         Around {
@@ -567,6 +579,7 @@ impl Cpu {
                 cpu,
                 curr: std::ptr::null_mut(),
             },
+            idle_masks: Vec::new(),
         }
     }
 }

@@ -48,7 +48,7 @@ const EXIST: u64 = 2;
 /// `BPF_F_NO_PREALLOC` and `BPF_F_CLONE`, of a map itself.
 const NO_PREALLOC: u32 = 1;
 const CLONE: u32 = 1 << 9;
-/// `BPF_F_LOCK`, for values with a `bpf_spin_lock`. An op's update is one step, so nothing needs a lock.
+/// `BPF_F_LOCK`, for values with a `struct bpf_spin_lock`. An op's update is one step, so nothing needs a lock.
 const LOCK: u64 = 4;
 
 pub const ENOENT: i64 = -2;
@@ -305,6 +305,34 @@ impl Map {
         self.def.value_size as usize
     }
 
+    /// `copy_map_value()`: a value but for what of it is the kernel's. A HASH's element is a new one in the kernel,
+    /// without the references of the old.
+    ///
+    /// # Safety
+    /// Both are as large as a value.
+    pub unsafe fn copy_value(&self, from: *const u8, to: *mut u8) {
+        let special = &self.def.special;
+        let references = match self.store {
+            Store::Hash { .. } => &[][..],
+            _ => &special.references,
+        };
+        let fields = special.spin_locks.iter().chain(&special.res_locks);
+        let kept: Vec<(usize, Vec<u8>)> = fields
+            .chain(references)
+            .map(|field| {
+                // SAFETY: the field lies in the value.
+                let bytes = unsafe { std::slice::from_raw_parts(to.add(field.start), field.len()) };
+                (field.start, bytes.to_vec())
+            })
+            .collect();
+        // SAFETY: as promised; they may be the same.
+        unsafe { std::ptr::copy(from, to, self.value_size()) };
+        for (start, bytes) in kept {
+            // SAFETY: as above.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(start), bytes.len()) };
+        }
+    }
+
     /// `bpf_map_lookup_elem()`; null if there is none.
     pub fn lookup(&mut self, key: &[u8], cpu: usize) -> *mut u8 {
         match &mut self.store {
@@ -341,9 +369,11 @@ impl Map {
         if is_keyed && flags & !LOCK > EXIST {
             return Err(EINVAL);
         }
+        let lock_missing = flags & LOCK != 0 && self.def.special.spin_locks.is_empty();
         match &mut self.store {
             Store::Array { .. } if existing.is_null() => Err(E2BIG),
             Store::Array { .. } if flags & EXIST_FLAGS == NOEXIST => Err(EEXIST),
+            Store::Array { .. } | Store::Hash { .. } if lock_missing => Err(EINVAL),
             Store::Array { .. } => Ok(existing),
             Store::Hash {
                 index,
@@ -402,7 +432,7 @@ impl Map {
 
     /// `bpf_map_push_elem()`; `BPF_EXIST` overwrites the oldest when it is full.
     pub fn push(&mut self, value: &[u8], flags: u64) -> i64 {
-        let Store::List { values, first_out } = &mut self.store else {
+        let Store::List { values, .. } = &mut self.store else {
             return EOPNOTSUPP;
         };
         if flags & EXIST_FLAGS == NOEXIST || flags > EXIST {
@@ -412,11 +442,7 @@ impl Map {
             if flags & EXIST_FLAGS != EXIST {
                 return E2BIG;
             }
-            if *first_out {
-                values.pop_front();
-            } else {
-                values.pop_back();
-            }
+            values.pop_front();
         }
         values.push_back(value.into());
         0
@@ -568,6 +594,7 @@ impl Map {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Special;
 
     fn def(kind: u32, key_size: u32, value_size: u32, max_entries: u32) -> MapDef {
         MapDef {
@@ -577,6 +604,7 @@ mod tests {
             value_size,
             max_entries,
             flags: 0,
+            special: Special::default(),
             address: 0,
         }
     }
@@ -610,7 +638,11 @@ mod tests {
                 let refused = map(kind).slot_for_update(&there, 0, flags);
                 assert_eq!(refused, Err(EINVAL), "{kind} {flags}");
             }
-            assert!(map(kind).slot_for_update(&there, 0, LOCK).is_ok());
+            let mut without = map(kind);
+            assert_eq!(without.slot_for_update(&there, 0, LOCK), Err(EINVAL));
+            let mut with = map(kind);
+            with.def.special.spin_locks.push(0..4);
+            assert!(with.slot_for_update(&there, 0, LOCK).is_ok());
         }
         let mut array = map(kind::ARRAY);
         assert_eq!(array.slot_for_update(&there, 0, NOEXIST), Err(EEXIST));
@@ -645,6 +677,22 @@ mod tests {
             assert_eq!(list.pop(&mut value, false), 0);
             assert_eq!(value, [expected; 8]);
             assert_eq!(list.pop(&mut value, false), 0);
+            assert_eq!(list.pop(&mut value, false), ENOENT);
+        }
+    }
+
+    #[test]
+    fn a_push_into_a_full_list_can_replace_the_oldest() {
+        for (kind, expected) in [(kind::QUEUE, [2u8, 3]), (kind::STACK, [3, 2])] {
+            let mut list = map(kind);
+            for value in 1..=3 {
+                assert_eq!(list.push(&[value; 8], EXIST), 0);
+            }
+            let mut value = [0; 8];
+            for expected in expected {
+                assert_eq!(list.pop(&mut value, false), 0);
+                assert_eq!(value, [expected; 8]);
+            }
             assert_eq!(list.pop(&mut value, false), ENOENT);
         }
     }

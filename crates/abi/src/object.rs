@@ -24,8 +24,65 @@ pub struct MapDef {
     pub max_entries: u32,
     /// `map_flags`.
     pub flags: u32,
+    /// What of a value is the kernel's.
+    pub(crate) special: Special,
     /// Where the variable lies in the object.
     pub(crate) address: u64,
+}
+
+/// The fields of a map's value that are the kernel's (`struct btf_record`), by offset and size.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Special {
+    /// Of `struct bpf_spin_lock`.
+    pub spin_locks: Vec<Range<usize>>,
+    /// Of `struct bpf_res_spin_lock`.
+    pub res_locks: Vec<Range<usize>>,
+    /// Pointers that count as a reference. Compilers keep no `__kptr`, so what they point to tells.
+    pub references: Vec<Range<usize>>,
+}
+
+impl Special {
+    /// Adds those of a type that lies at `offset`.
+    fn add(&mut self, types: &Types, type_at: usize, offset: usize) {
+        let here = offset..offset + types.size(type_at) as usize;
+        match types.shape(type_at) {
+            Shape::Struct(at) => match types.entry(at).name.as_deref() {
+                Some("bpf_spin_lock") => self.spin_locks.push(here),
+                Some("bpf_res_spin_lock") => self.res_locks.push(here),
+                _ => {
+                    for (_, within, member) in types.members(at) {
+                        self.add(types, member, offset + within as usize);
+                    }
+                }
+            },
+            Shape::Array(at) => self.add_array(types, at, offset),
+            Shape::Pointer(Some(target)) => {
+                let of = types.entry(target).name.as_deref();
+                if matches!(of, Some("bpf_cpumask" | "task_struct" | "cgroup")) {
+                    self.references.push(here);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn add_array(&mut self, types: &Types, array: usize, offset: usize) {
+        let Some(element) = types.entry(array).type_at else {
+            return;
+        };
+        let mut one = Special::default();
+        one.add(types, element, 0);
+        if one == Special::default() {
+            return;
+        }
+        for index in 0..types.elements(array) {
+            self.add(
+                types,
+                element,
+                offset + (index * types.size(element)) as usize,
+            );
+        }
+    }
 }
 
 /// Where a global variable lies, in the object and for the cache model.
@@ -441,6 +498,7 @@ fn maps(
             value_size: 0,
             max_entries: 0,
             flags: 0,
+            special: Special::default(),
             address: variable.address,
         };
         for (member, _, type_at) in types.members(structure) {
@@ -458,7 +516,10 @@ fn maps(
                 "max_entries" => map.max_entries = number,
                 "map_flags" => map.flags = number,
                 "key" => map.key_size = types.size(target) as u32,
-                "value" => map.value_size = types.size(target) as u32,
+                "value" => {
+                    map.value_size = types.size(target) as u32;
+                    map.special.add(types, target, 0);
+                }
                 "values" => {
                     return Err(error(
                         "maps in maps are not in the virtual kernel".to_owned(),

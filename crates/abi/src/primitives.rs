@@ -8,6 +8,7 @@ use schedlab_trace::{LockClass, TaskId};
 
 use crate::fields::Place;
 use crate::host::Context;
+use crate::kfuncs::cpu::refresh_idle_masks;
 
 /// Steps of `can_loop` and of bounded loops in one op: the kernel's bound on both.
 pub const STEPS_MAX: u32 = 8 << 20;
@@ -22,6 +23,7 @@ pub extern "C" fn sync(context: Context) {
 #[inline(never)]
 fn ask_sync(context: Context) {
     context.ask(|kernel| kernel.sync());
+    refresh_idle_masks(context);
 }
 
 fn class(number: u32) -> LockClass {

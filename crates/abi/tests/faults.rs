@@ -118,7 +118,6 @@ fn kfuncs_say_what_they_cannot_do() {
         "null_task",
         "scx_bpf_dsq_insert() was called with a NULL task",
     );
-    check("format", "the format \"%d %d\" cannot be printed: ");
 }
 
 /// As the verifier refuses what the kernel flags as KF_SLEEPABLE, and the kernel an op that must not sleep.

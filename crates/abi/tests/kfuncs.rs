@@ -140,6 +140,18 @@ fn enqueue() {
     );
 }
 
+/// As copy_map_value().
+#[test]
+fn an_update_leaves_the_locks_of_a_value_alone() {
+    let mut bench = Bench::new("updates", "");
+    bench.add_task(P);
+    assert_eq!(bench.simply(an_enqueue()), Ok(0));
+    let (array, hash, storage) = ([0, 9, 0x1000], [0, 9, 0], [7, 0]);
+    let einval = -22i64 as u64;
+    let expected = [&array[..], &hash, &storage, &[einval]].concat();
+    assert_eq!(results(&bench), expected);
+}
+
 #[test]
 fn dispatch_walks_a_queue() {
     let mut bench = bench();
@@ -240,6 +252,95 @@ fn texts_are_formatted_as_the_kernel_does() {
 }
 
 #[test]
+fn what_is_printed_is_evaluated_once() {
+    let mut bench = Bench::new("answers", "");
+    let _ = bench.simply(OpCall::Init);
+    assert_eq!(bench.global("counted"), 4);
+    let log: Vec<&str> = bench.policy.log().collect();
+    assert_eq!(log, ["0", "1 2"], "and nothing of what is refused");
+    assert_eq!(results(&bench), [1, -22i64 as u64]);
+    let code = 3;
+    let message = "3".to_owned();
+    assert_eq!(bench.asked, [Request::ExitPolicy { code, message }]);
+}
+
+/// What ends as scx_error() does in the kernel, unlike scx_bpf_error().
+#[test]
+fn rules_that_kfuncs_check_are_the_kernels() {
+    let mut bench = Bench::new("answers", "");
+    bench.add_task(P);
+    assert_eq!(bench.simply(OpCall::Tick { task: P }), Ok(0));
+    let violation = |message: &str| Request::Violation {
+        message: message.to_owned(),
+    };
+    let expected = [
+        violation("invalid CPU -1"),
+        violation("scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK"),
+        violation("scx_bpf_dump() must only be called from ops.dump() and friends"),
+        violation("format preparation failed (-22)"),
+        violation("format preparation failed (-22)"),
+    ];
+    assert_eq!(bench.asked, expected);
+}
+
+#[test]
+fn each_cpu_has_a_run_queue() {
+    let mut bench = Bench::new("answers", "");
+    bench.add_task(P);
+    let result = bench.run(an_enqueue(), |request| match request {
+        Request::CpuCurr { cpu: 1 } => Reply::Task(Some(P)),
+        other => simple(other),
+    });
+    assert_eq!(result, Ok(0));
+    assert_eq!(results(&bench), [1, 1004, 2, 0]);
+}
+
+/// In the kernel it is the idle mask itself.
+#[test]
+fn an_idle_mask_follows_the_kernels_until_it_is_put_back() {
+    let mut bench = Bench::new("answers", "");
+    bench.add_task(P);
+    let mut idle = CpuSet::empty(24);
+    for cpu in [1, 3, 5] {
+        idle.insert(CpuId(cpu));
+    }
+    let op = OpCall::SelectCpu {
+        task: P,
+        prev_cpu: CpuId(0),
+        wake_flags: 0,
+    };
+    let result = bench.run(op, |request| match *request {
+        Request::IdleMask { .. } => Reply::Mask(idle.clone()),
+        Request::TestAndClearIdle { cpu } => {
+            let cpu = CpuId(cpu as u32);
+            let was_idle = idle.contains(cpu);
+            idle.remove(cpu);
+            Reply::Bool(was_idle)
+        }
+        ref other => simple(other),
+    });
+    assert_eq!(result, Ok(7));
+    assert_eq!(results(&bench), [1, 3, 5, 24]);
+    let masks = |request: &&Request| matches!(request, Request::IdleMask { .. });
+    assert_eq!(bench.asked.iter().filter(masks).count(), 4);
+    let last = Request::TestAndClearIdle { cpu: 7 };
+    assert_eq!(bench.asked.last(), Some(&last), "nobody holds a mask");
+}
+
+#[test]
+fn bounds_and_flags_are_looked_at_as_the_kernel_does() {
+    let mut bench = Bench::new("answers", "");
+    bench.add_task(P);
+    let op = OpCall::Dispatch {
+        cpu: CpuId(0),
+        prev: None,
+    };
+    assert_eq!(bench.simply(op), Ok(0));
+    // Rounds of a loop whose end comes nearer; an unaligned source; flags of an arena's pages.
+    assert_eq!(results(&bench), [2, 0, 2, 0]);
+}
+
+#[test]
 fn the_exit_reaches_the_policy() {
     let mut bench = bench();
     let op = OpCall::Exit {
@@ -302,7 +403,7 @@ fn dumps_are_kept_and_reach_the_exit() {
 
     assert_eq!(bench.simply(OpCall::Tick { task: P }), Ok(0));
     let message = "scx_bpf_dump() must only be called from ops.dump() and friends".to_owned();
-    assert_eq!(bench.asked, [Request::Error { message }]);
+    assert_eq!(bench.asked, [Request::Violation { message }]);
 }
 
 /// A virtual kernel that lets another op come in between.

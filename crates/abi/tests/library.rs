@@ -6,7 +6,7 @@ mod common;
 mod linux_source;
 
 use common::{Bench, object, object_with, simple};
-use schedlab_abi::{OptionKind, compiler};
+use schedlab_abi::{KernelVersion, OptionKind, compiler};
 use schedlab_engine::policy::{OpCall, Policy as _, PolicyLock, Reply, Request, TimerId};
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, CpuSet, Instant, LockClass, TaskId};
@@ -91,6 +91,22 @@ fn timers_go_with_their_elements() {
     assert_eq!(results(&bench).len(), 7);
     assert_eq!(bench.simply(fired(1)), Ok(0));
     assert_eq!(results(&bench)[7..], [8, 5, edeadlk, 8, einval]);
+}
+
+/// bpf_timer_cancel() might have to wait for the callback.
+#[test]
+fn no_timer_is_cancelled_with_interrupts_off() {
+    let enqueue = |version| {
+        let machine = Machine::builtin("xeon-e5645-2x6x2").unwrap();
+        let mut bench = Bench::in_kernel(&object("timers"), "", machine, version);
+        bench.add_task(P);
+        enqueue(&mut bench).unwrap();
+        let cancel = Request::TimerCancel { timer: TimerId(0) };
+        (results(&bench), bench.asked.contains(&cancel))
+    };
+    let eopnotsupp = -95;
+    assert_eq!(enqueue(KernelVersion::V7_2), (vec![0, eopnotsupp], false));
+    assert_eq!(enqueue(KernelVersion::V6_18), (vec![0, 0], true));
 }
 
 #[test]

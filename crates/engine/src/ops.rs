@@ -379,6 +379,10 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
         self.shared(|kernel, _| kernel.exit_with(ExitKind::ErrorBpf, 0, message));
     }
 
+    fn violation(&self, message: String) {
+        self.shared(|kernel, _| kernel.scx_error(message));
+    }
+
     fn exit_policy(&self, code: i64, message: String) {
         self.shared(|kernel, _| {
             let code = if kernel.mutated(Mutation::ExitCodeLost) {

@@ -155,6 +155,8 @@ requests! {
 
     /// `scx_bpf_error()`.
     Error { message: String } = error -> ();
+    /// A kfunc finds that a rule of the interface is broken, and calls `scx_error()`.
+    Violation { message: String } = violation -> ();
     /// `scx_bpf_exit()`.
     ExitPolicy { code: i64, message: String } = exit_policy -> ();
 }

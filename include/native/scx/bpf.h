@@ -154,10 +154,11 @@ LAB_INLINE struct lab_range lab_range(s64 start, s64 end)
 #define cond_break	if (!can_loop) break
 #define cond_break_label(label)	if (!can_loop) goto label
 
+/* As libbpf's, it looks at the bounds again in each round. */
 #define bpf_for(i, start, end)						\
 	for (struct lab_range ___range = lab_range((start), (end));	\
 	     ___range.at < ___range.stop && lab_host_loop() &&		\
-	     ((i) = ___range.at++, true);)
+	     ((i) = ___range.at++, (i) >= (start) && (i) < (end));)
 
 #define bpf_repeat(n)							\
 	for (struct lab_range ___range = lab_range(0, (n));		\
@@ -340,7 +341,9 @@ void lab_check_format(const char *fmt, ...) { (void)fmt; }
 ({									\
 	u64 ___args[LAB_NARG(args) + 1] = {};				\
 	LAB_PASTE(LAB_FILL_, LAB_NARG(args))(___args, ##args)		\
-	lab_check_format(fmt, ##args);					\
+	/* only looked at: arguments are evaluated once */		\
+	if (0)								\
+		lab_check_format(fmt, ##args);				\
 	call(fmt, ___args, LAB_NARG(args) * 8);				\
 })
 
@@ -357,7 +360,8 @@ void lab_check_format(const char *fmt, ...) { (void)fmt; }
 ({									\
 	u64 ___args[LAB_NARG(args) + 1] = {};				\
 	LAB_PASTE(LAB_FILL_, LAB_NARG(args))(___args, ##args)		\
-	lab_check_format(fmt, ##args);					\
+	if (0)								\
+		lab_check_format(fmt, ##args);				\
 	lab_host->exit(lab_host, (code), fmt, ___args, LAB_NARG(args) * 8); \
 })
 #define scx_bpf_error_bstr(fmt, args, bytes) lab_host->error(lab_host, fmt, (const u64 *)(args), bytes)
@@ -381,7 +385,7 @@ void lab_check_format(const char *fmt, ...) { (void)fmt; }
 #define __PAGE_SIZE		4096
 
 #define bpf_arena_alloc_pages(map, addr, pages, node, flags) \
-	((void)(node), (void)(flags), lab_host->arena_alloc(lab_host, (map), (addr), (pages)))
+	((void)(node), (flags) ? NULL : lab_host->arena_alloc(lab_host, (map), (addr), (pages)))
 #define bpf_arena_free_pages(map, addr, pages) \
 	lab_host->arena_free(lab_host, (map), (addr), (pages))
 

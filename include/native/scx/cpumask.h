@@ -111,10 +111,13 @@ LAB_INLINE int bpf_cpumask_populate(struct bpf_cpumask *dst, void *src, size_t s
 	lab_host->kfunc(lab_host);
 	if (size < words * 8)
 		return -EACCES;
-	if ((u64)src & 7)
-		return -EINVAL;
-	for (i = 0; i < words; i++)
-		dst->cpumask.bits[i] = ((unsigned long *)src)[i] & lab_mask_valid(i);
+	for (i = 0; i < words; i++) {
+		unsigned long word;
+
+		/* It need not be aligned, as on x86. */
+		__builtin_memcpy(&word, (char *)src + i * 8, 8);
+		dst->cpumask.bits[i] = word & lab_mask_valid(i);
+	}
 	return 0;
 }
 #define __COMPAT_bpf_cpumask_populate(dst, src, size) bpf_cpumask_populate(dst, src, size)

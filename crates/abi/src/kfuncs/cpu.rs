@@ -2,13 +2,29 @@
 
 use schedlab_trace::CpuId;
 
-use crate::host::Context;
+use crate::host::{Context, IdleMask};
 use crate::layout::{CpuMask, Task};
 
 /// `scx_bpf_kick_cpu()`.
 pub extern "C" fn kick(context: Context, cpu: i32, flags: u64) {
     context.charge_kfunc();
     context.ask(|kernel| kernel.kick(cpu, flags));
+}
+
+/// The idle masks that this CPU holds show what has changed: in the kernel they are its own.
+pub fn refresh_idle_masks(context: Context) {
+    if context.with(|host| !host.current().idle_masks.is_empty()) {
+        refresh_each(context);
+    }
+}
+
+#[cold]
+fn refresh_each(context: Context) {
+    for held in context.with(|host| host.current().idle_masks.clone()) {
+        let now = context.ask(|kernel| kernel.idle_mask(held.node, held.smt));
+        // SAFETY: masks of the pool live as long as the host.
+        unsafe { (*held.mask).set_words(now.words()) };
+    }
 }
 
 /// `scx_bpf_select_cpu_dfl()`.
@@ -24,6 +40,7 @@ pub extern "C" fn select_dfl(
     let (cpu, idle) = context.ask(|kernel| kernel.select_cpu_dfl(task, prev_cpu, wake_flags));
     // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
     unsafe { *is_idle = idle };
+    refresh_idle_masks(context);
     cpu
 }
 
@@ -39,13 +56,18 @@ pub extern "C" fn select_and(
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_select_cpu_and");
     let allowed = context.set(allowed, "scx_bpf_select_cpu_and");
-    context.ask(|kernel| kernel.select_cpu_and(task, prev_cpu, wake_flags, allowed, flags)) as i32
+    let cpu =
+        context.ask(|kernel| kernel.select_cpu_and(task, prev_cpu, wake_flags, allowed, flags));
+    refresh_idle_masks(context);
+    cpu as i32
 }
 
 /// `scx_bpf_test_and_clear_cpu_idle()`.
 pub extern "C" fn test_and_clear_idle(context: Context, cpu: i32) -> bool {
     context.charge_kfunc();
-    context.ask(|kernel| kernel.test_and_clear_idle(cpu))
+    let was_idle = context.ask(|kernel| kernel.test_and_clear_idle(cpu));
+    refresh_idle_masks(context);
+    was_idle
 }
 
 /// `scx_bpf_pick_idle_cpu[_node]()` and `scx_bpf_pick_any_cpu[_node]()`.
@@ -60,7 +82,9 @@ pub extern "C" fn pick(
     context.charge_kfunc();
     let allowed = context.set(allowed, "scx_bpf_pick_idle_cpu");
     let node = on_node.then_some(node);
-    context.ask(|kernel| kernel.pick_cpu(allowed, node, flags, any)) as i32
+    let cpu = context.ask(|kernel| kernel.pick_cpu(allowed, node, flags, any));
+    refresh_idle_masks(context);
+    cpu as i32
 }
 
 /// `scx_bpf_get_idle_cpumask[_node]()` and the `_smtmask` ones.
@@ -72,8 +96,13 @@ pub extern "C" fn idle_mask(
 ) -> *const CpuMask {
     context.charge_kfunc();
     let node = on_node.then_some(node);
-    let mask = context.ask(|kernel| kernel.idle_mask(node, smt));
-    context.with(|host| host.masks.take(mask.words()))
+    let now = context.ask(|kernel| kernel.idle_mask(node, smt));
+    context.with(|host| {
+        let mask = host.masks.take(now.words());
+        let held = IdleMask { mask, node, smt };
+        host.current().idle_masks.push(held);
+        mask.cast_const()
+    })
 }
 
 /// `scx_bpf_get_online_cpumask()`.
@@ -92,7 +121,12 @@ pub extern "C" fn possible_mask(context: Context) -> *const CpuMask {
 /// `scx_bpf_put_cpumask()` and `scx_bpf_put_idle_cpumask()`.
 pub extern "C" fn put_mask(context: Context, mask: *const CpuMask) {
     context.charge_kfunc();
-    if !context.with(|host| host.masks.release(mask)) {
+    let released = context.with(|host| {
+        let held = &mut host.current().idle_masks;
+        held.retain(|held| !std::ptr::eq(held.mask, mask));
+        host.masks.release(mask)
+    });
+    if !released {
         context.fault("scx_bpf_put_cpumask() was called with a mask that is not held".to_owned());
     }
 }
@@ -117,7 +151,7 @@ pub extern "C" fn node(context: Context, cpu: i32) -> i32 {
         return node as i32;
     }
     // As the kernel: ext.c, ops_cpu_valid().
-    context.ask(|kernel| kernel.error(format!("invalid CPU {cpu}")));
+    context.ask(|kernel| kernel.violation(format!("invalid CPU {cpu}")));
     -1
 }
 

@@ -86,8 +86,8 @@ pub extern "C" fn update(
     let written = with(context, map, |map, cpu| {
         let size = map.value_size();
         let slot = map.slot_for_update(key(map, at), cpu, flags)?;
-        // SAFETY: both are that large.
-        unsafe { std::ptr::copy(value, slot, size) };
+        // SAFETY: values have the size that the map declares.
+        unsafe { map.copy_value(value, slot) };
         Ok((slot, size))
     });
     match written {
@@ -193,8 +193,8 @@ pub extern "C" fn storage_get(
 fn storage_create(map: &mut Map, task: usize, init: *const u8) -> *mut u8 {
     let value = map.storage_create(task);
     if !value.is_null() && !init.is_null() {
-        // SAFETY: both are that large.
-        unsafe { std::ptr::copy(init, value, map.value_size()) };
+        // SAFETY: values have the size that the map declares.
+        unsafe { map.copy_value(init, value) };
     }
     value
 }

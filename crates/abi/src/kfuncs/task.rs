@@ -27,7 +27,7 @@ pub extern "C" fn cpu_curr(context: Context, cpu: i32) -> *mut Task {
     on_cpu(context, cpu)
 }
 
-/// `scx_bpf_cpu_rq()`; `curr` is the task of this moment.
+/// `scx_bpf_cpu_rq()`; `curr` is the task of the moment when this CPU's was asked for last.
 pub extern "C" fn cpu_rq(context: Context, cpu: i32) -> *mut RunQueue {
     context.charge_kfunc();
     let curr = on_cpu(context, cpu);
@@ -35,10 +35,9 @@ pub extern "C" fn cpu_rq(context: Context, cpu: i32) -> *mut RunQueue {
         return std::ptr::null_mut();
     }
     context.with(|host| {
-        let here = host.current();
-        here.run_queue.cpu = cpu;
-        here.run_queue.curr = curr;
-        &raw mut here.run_queue
+        let run_queue = &mut host.cpus[cpu as usize].run_queue;
+        run_queue.curr = curr;
+        &raw mut *run_queue
     })
 }
 
@@ -63,7 +62,7 @@ pub extern "C" fn from_tid(context: Context, tid: u64) -> *mut Task {
     const SCX_OPS_TID_TO_TASK: u64 = 1 << 8;
     if context.with(|host| host.info.flags & SCX_OPS_TID_TO_TASK == 0) {
         context.ask(|kernel| {
-            kernel.error("scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".to_owned())
+            kernel.violation("scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".to_owned())
         });
         return std::ptr::null_mut();
     }

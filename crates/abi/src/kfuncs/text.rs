@@ -6,6 +6,7 @@
 use std::ffi::{CStr, c_char, c_long};
 
 use crate::host::Context;
+use crate::maps::EINVAL;
 
 /// Longest text, as `SCX_EXIT_MSG_LEN`.
 const BYTES_MAX: usize = 1024;
@@ -23,7 +24,8 @@ fn words<'a>(args: *const u64, bytes: u32) -> &'a [u64] {
 
 fn string(place: u64) -> String {
     if place < 4096 {
-        return "(null)".to_owned();
+        // As what cannot be read.
+        return String::new();
     }
     let mut text = Vec::new();
     for index in 0..STRING_MAX {
@@ -43,33 +45,36 @@ struct Spec {
     left: bool,
     zero: bool,
     plus: bool,
-    alternate: bool,
+    space: bool,
     width: usize,
-    precision: Option<usize>,
     longs: u8,
-    shorts: u8,
 }
 
 impl Spec {
     fn signed(&self, word: u64) -> i64 {
-        match (self.longs, self.shorts) {
-            (1.., _) => word as i64,
-            (_, 0) => (word as i32).into(),
-            (_, 1) => (word as i16).into(),
-            _ => (word as i8).into(),
+        match self.longs {
+            0 => (word as i32).into(),
+            _ => word as i64,
         }
     }
 
     fn unsigned(&self, word: u64) -> u64 {
-        match (self.longs, self.shorts) {
-            (1.., _) => word,
-            (_, 0) => (word as u32).into(),
-            (_, 1) => (word as u16).into(),
-            _ => (word as u8).into(),
+        match self.longs {
+            0 => (word as u32).into(),
+            _ => word,
         }
     }
 
-    fn pad(&self, sign: &str, digits: &str) -> String {
+    fn sign(&self, value: i64) -> &'static str {
+        match (self.plus, self.space) {
+            _ if value < 0 => "-",
+            (true, _) => "+",
+            (_, true) => " ",
+            _ => "",
+        }
+    }
+
+    fn number(&self, sign: &str, digits: &str) -> String {
         let missing = self.width.saturating_sub(sign.len() + digits.len());
         if self.left {
             format!("{sign}{digits}{}", " ".repeat(missing))
@@ -79,112 +84,117 @@ impl Spec {
             format!("{}{sign}{digits}", " ".repeat(missing))
         }
     }
+
+    fn text(&self, text: &str) -> String {
+        let width = self.width;
+        match self.left {
+            true => format!("{text:<width$}"),
+            false => format!("{text:>width$}"),
+        }
+    }
 }
 
-/// Formats; the error names the conversion that is not allowed.
-pub fn format(fmt: &str, words: &[u64], string: impl Fn(u64) -> String) -> Result<String, String> {
+type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+
+/// Flags and width.
+fn spec(chars: &mut Chars<'_>) -> Spec {
+    let mut spec = Spec::default();
+    while let Some(flag) = chars.next_if(|c| "-0+ ".contains(*c)) {
+        match flag {
+            '-' => spec.left = true,
+            '0' => spec.zero = true,
+            '+' => spec.plus = true,
+            _ => spec.space = true,
+        }
+    }
+    while let Some(digit) = chars.next_if(char::is_ascii_digit) {
+        let digit = digit as usize - '0' as usize;
+        spec.width = (spec.width * 10 + digit).min(STRING_MAX);
+    }
+    spec
+}
+
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\x0b'
+}
+
+/// Whether a conversion of a string or a pointer may end before what follows.
+fn ends(chars: &mut Chars<'_>) -> Option<()> {
+    let next = chars.peek();
+    next.is_none_or(|&c| is_space(c) || c.is_ascii_punctuation())
+        .then_some(())
+}
+
+/// What follows `%p`: whether it is a string.
+fn pointer(chars: &mut Chars<'_>) -> Option<bool> {
+    if ends(chars).is_some() || chars.next_if(|c| "KxsSB".contains(*c)).is_some() {
+        return Some(false);
+    }
+    if chars.next_if(|c| "ku".contains(*c)).is_some() {
+        chars.next_if_eq(&'s')?;
+        ends(chars)?;
+        return Some(true);
+    }
+    chars.next_if(|c| "iI".contains(*c))?;
+    chars.next_if(|c| "46".contains(*c))?;
+    Some(false)
+}
+
+/// Formats; `None` for what `bpf_bprintf_prepare()` refuses.
+pub fn format(fmt: &str, words: &[u64], string: impl Fn(u64) -> String) -> Option<String> {
     let mut out = String::new();
     let mut chars = fmt.chars().peekable();
     let mut words = words.iter();
     while let Some(c) = chars.next() {
-        if c != '%' {
+        if c.is_ascii_control() && !is_space(c) {
+            return None;
+        }
+        if c != '%' || chars.next_if_eq(&'%').is_some() {
             out.push(c);
             continue;
         }
-        if chars.next_if_eq(&'%').is_some() {
-            out.push('%');
-            continue;
-        }
-        let mut spec = Spec::default();
-        while let Some(flag) = chars.next_if(|c| "-0+ #".contains(*c)) {
-            match flag {
-                '-' => spec.left = true,
-                '0' => spec.zero = true,
-                '+' => spec.plus = true,
-                '#' => spec.alternate = true,
-                _ => {}
-            }
-        }
-        let number = |chars: &mut std::iter::Peekable<std::str::Chars<'_>>| {
-            let mut value = 0usize;
-            while let Some(digit) = chars.next_if(char::is_ascii_digit) {
-                value = (value * 10 + digit as usize - '0' as usize).min(STRING_MAX);
-            }
-            value
-        };
-        spec.width = number(&mut chars);
-        if chars.next_if_eq(&'.').is_some() {
-            spec.precision = Some(number(&mut chars));
-        }
-        while chars.next_if_eq(&'l').is_some() || chars.next_if_eq(&'z').is_some() {
+        let &word = words.next()?;
+        let mut spec = spec(&mut chars);
+        while spec.longs < 2 && chars.next_if_eq(&'l').is_some() {
             spec.longs += 1;
         }
-        while chars.next_if_eq(&'h').is_some() {
-            spec.shorts += 1;
-        }
-        let Some(conversion) = chars.next() else {
-            return Err("the format ends within a conversion".to_owned());
-        };
-        let Some(&word) = words.next() else {
-            return Err(format!(
-                "the format has more conversions than {} arguments",
-                words.len()
-            ));
-        };
-        let text = match conversion {
+        let text = match chars.next()? {
             'd' | 'i' => {
                 let value = spec.signed(word);
-                let sign = if value < 0 {
-                    "-"
-                } else if spec.plus {
-                    "+"
-                } else {
-                    ""
-                };
-                spec.pad(sign, &value.unsigned_abs().to_string())
+                spec.number(spec.sign(value), &value.unsigned_abs().to_string())
             }
-            'u' => spec.pad("", &spec.unsigned(word).to_string()),
-            'x' => {
-                let prefix = if spec.alternate { "0x" } else { "" };
-                spec.pad(prefix, &format!("{:x}", spec.unsigned(word)))
-            }
-            'X' => {
-                let prefix = if spec.alternate { "0X" } else { "" };
-                spec.pad(prefix, &format!("{:X}", spec.unsigned(word)))
-            }
-            'c' => spec.pad("", &char::from(word as u8).to_string()),
+            'u' => spec.number("", &spec.unsigned(word).to_string()),
+            'x' => spec.number("", &format!("{:x}", spec.unsigned(word))),
+            'X' => spec.number("", &format!("{:X}", spec.unsigned(word))),
+            _ if spec.longs > 0 => return None,
+            'c' => spec.text(&char::from(word as u8).to_string()),
             's' => {
-                let mut text = string(word);
-                if let Some(precision) = spec.precision {
-                    text.truncate(text.floor_char_boundary(precision));
-                }
-                spec.zero = false;
-                spec.pad("", &text)
+                ends(&mut chars)?;
+                spec.text(&string(word))
             }
-            // A host address would differ from run to run; the kernel hashes them, too.
-            'p' => {
-                while chars.next_if(|c| c.is_ascii_alphabetic()).is_some() {}
-                spec.pad("", "(pointer)")
-            }
-            other => return Err(format!("%{other} is not allowed")),
+            'p' => match pointer(&mut chars)? {
+                true => spec.text(&string(word)),
+                // A host address would differ from run to run; the kernel hashes them, too.
+                false => spec.text("(pointer)"),
+            },
+            _ => return None,
         };
         out.push_str(&text);
     }
     out.truncate(out.floor_char_boundary(BYTES_MAX - 1));
-    Ok(out)
+    Some(out)
 }
 
-fn formatted(context: Context, fmt: *const c_char, args: *const u64, bytes: u32) -> String {
+fn formatted(fmt: *const c_char, args: *const u64, bytes: u32) -> Option<String> {
     // SAFETY: as in `words`.
     let fmt = unsafe { CStr::from_ptr(fmt) }.to_string_lossy();
-    match format(&fmt, words(args, bytes), string) {
-        Ok(text) => text,
-        Err(reason) => {
-            let message = format!("the format {:?} cannot be printed: {reason}", &*fmt);
-            drop(fmt);
-            context.fault(message)
-        }
-    }
+    format(&fmt, words(args, bytes), string)
+}
+
+/// `scx_error()` of `bstr_format()`.
+#[cold]
+fn refuse(context: Context) {
+    context.ask(|kernel| kernel.violation(format!("format preparation failed ({EINVAL})")));
 }
 
 /// `scx_bpf_exit()`.
@@ -196,15 +206,19 @@ pub extern "C" fn exit(
     bytes: u32,
 ) {
     context.charge_kfunc();
-    let message = formatted(context, fmt, args, bytes);
-    context.ask(|kernel| kernel.exit_policy(code, message));
+    match formatted(fmt, args, bytes) {
+        Some(message) => context.ask(|kernel| kernel.exit_policy(code, message)),
+        None => refuse(context),
+    }
 }
 
 /// `scx_bpf_error()`.
 pub extern "C" fn error(context: Context, fmt: *const c_char, args: *const u64, bytes: u32) {
     context.charge_kfunc();
-    let message = formatted(context, fmt, args, bytes);
-    context.ask(|kernel| kernel.error(message));
+    match formatted(fmt, args, bytes) {
+        Some(message) => context.ask(|kernel| kernel.error(message)),
+        None => refuse(context),
+    }
 }
 
 /// `bpf_printk()`: a line in the run's log. With `dump`, `scx_bpf_dump()`.
@@ -216,16 +230,34 @@ pub extern "C" fn print(
     dump: bool,
 ) -> c_long {
     context.charge_kfunc();
-    let text = formatted(context, fmt, args, bytes);
-    if !dump {
-        context.with(|host| host.print(text.trim_end_matches('\n').to_owned()));
-    } else if !context.with(|host| host.dump(&text)) {
-        context.ask(|kernel| {
-            kernel
-                .error("scx_bpf_dump() must only be called from ops.dump() and friends".to_owned())
-        });
+    if dump {
+        print_to_dump(context, fmt, args, bytes);
+        return 0;
     }
-    text.len() as c_long
+    match formatted(fmt, args, bytes) {
+        Some(text) => {
+            context.with(|host| host.print(text.trim_end_matches('\n').to_owned()));
+            text.len() as c_long
+        }
+        None => EINVAL,
+    }
+}
+
+fn print_to_dump(context: Context, fmt: *const c_char, args: *const u64, bytes: u32) {
+    if !context.with(|host| host.dump("")) {
+        let message = "scx_bpf_dump() must only be called from ops.dump() and friends".to_owned();
+        context.ask(|kernel| kernel.violation(message));
+        return;
+    }
+    if let Some(text) = formatted(fmt, args, bytes) {
+        context.with(|host| host.dump(&text));
+        return;
+    }
+    refuse(context);
+    // SAFETY: as in `words`.
+    let fmt = unsafe { CStr::from_ptr(fmt) }.to_string_lossy();
+    let line = format!("[!] (\"{fmt}\", (pointer), {bytes}) failed to format ({EINVAL})\n");
+    context.with(|host| host.dump(&line));
 }
 
 #[cfg(test)]
@@ -234,7 +266,7 @@ mod tests {
 
     fn check(fmt: &str, words: &[u64], expected: &str) {
         let text = format(fmt, words, |_| "text".to_owned());
-        assert_eq!(text.as_deref(), Ok(expected), "{fmt}");
+        assert_eq!(text.as_deref(), Some(expected), "{fmt}");
     }
 
     #[test]
@@ -245,25 +277,29 @@ mod tests {
             &[u64::MAX, u64::MAX, 1],
             "-1 18446744073709551615 1",
         );
-        check("%u %hhu", &[u64::MAX, 0x1ff], "4294967295 255");
-        check("%x %#lx %08X", &[255, 255, 255], "ff 0xff 000000FF");
+        check("%u %i", &[u64::MAX, u64::MAX], "4294967295 -1");
+        check("%x %lx %08X", &[255, 255, 255], "ff ff 000000FF");
         check(
-            "%5d|%-5d|%05d|%+d",
-            &[3, 3, -3i32 as u64, 3],
-            "    3|3    |-0003|+3",
+            "%5d|%-5d|%05d|%+d|% d",
+            &[3, 3, -3i32 as u64, 3, 3],
+            "    3|3    |-0003|+3| 3",
         );
+        check("[%s] [%6s] %c%%", &[1, 1, 65], "[text] [  text] A%");
         check(
-            "[%s] [%6s] [%.2s] %c%%",
-            &[1, 1, 1, 65],
-            "[text] [  text] [te] A%",
+            "%p %pK%px|%pks,%pI4",
+            &[1; 5],
+            "(pointer) (pointer)(pointer)|text,(pointer)",
         );
-        check("%p %pK", &[1, 2], "(pointer) (pointer)");
+        check("größer\n\t%d", &[1], "größer\n\t1");
     }
 
     #[test]
     fn what_the_kernel_refuses_is_refused() {
-        for (fmt, words) in [("%d %d", &[1][..]), ("%f", &[1]), ("%n", &[1]), ("%", &[1])] {
-            assert!(format(fmt, words, |_| String::new()).is_err(), "{fmt}");
+        for fmt in [
+            "%d %d", "%f", "%n", "%", "%5", "%l", "%#x", "%.2s", "%zu", "%hu", "%llld", "%ls",
+            "%lc", "%sx", "%pq", "%pk", "%pi5", "%ü", "\x07",
+        ] {
+            assert_eq!(format(fmt, &[1], |_| String::new()), None, "{fmt}");
         }
     }
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::ffi::{c_long, c_void};
 
 use rand_core::RngCore as _;
+use schedlab_engine::KernelVersion;
 use schedlab_engine::policy::TimerId;
 
 use crate::host::Context;
 use crate::layout::Timer;
-use crate::maps::EINVAL;
+use crate::maps::{EINVAL, EOPNOTSUPP};
+use crate::ops;
 
 const EBUSY: c_long = -16;
 const EDEADLK: c_long = -35;
@@ -146,6 +148,11 @@ pub extern "C" fn timer_start(
 pub extern "C" fn timer_cancel(context: Context, timer: *mut Timer) -> c_long {
     context.charge_kfunc();
     let cancelled = context.with(|host| {
+        // Whoever waited with interrupts off for a callback might wait for ever.
+        let is_interruptible = |op| ops::INTERRUPTIBLE.has(op);
+        if host.version >= KernelVersion::V7_2 && !host.current().op.is_some_and(is_interruptible) {
+            return Err(EOPNOTSUPP);
+        }
         let timer = host.timers.at(timer).ok_or(EINVAL)?;
         if host.current().timer == Some(timer) {
             return Err(EDEADLK);

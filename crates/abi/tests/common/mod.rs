@@ -216,6 +216,7 @@ pub fn simple(request: &Request) -> Reply {
         | Request::MoveSetSlice { .. }
         | Request::MoveSetVtime { .. }
         | Request::Error { .. }
+        | Request::Violation { .. }
         | Request::ExitPolicy { .. } => Reply::Done,
         Request::TryLock { .. }
         | Request::LockUnlessDeadlock { .. }

@@ -225,6 +225,10 @@ fn the_policys_own_errors_and_exits() {
         message: message.clone(),
     };
     ejects(asks(error), ExitKind::ErrorBpf, "no more");
+    let violation = Request::Violation {
+        message: message.clone(),
+    };
+    ejects(asks(violation), ExitKind::Error, "no more");
     let tasks = vec![periodic("p", 50, 200, 5)];
     let end = run(
         scenario(1, tasks),
