@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Crates that only ask for runs or tell of them. Results depend on all others.
+/// Crates that only ask for runs, tell of them or test. Results depend on all others.
 const WITHOUT: &[&str] = &[
     "analysis",
     "calibrate",
@@ -13,6 +13,7 @@ const WITHOUT: &[&str] = &[
     "experiments",
     "figures",
     "python",
+    "testing",
 ];
 
 /// What else is built in.

@@ -7,7 +7,6 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use schedlab_analysis::{Across, Analysis, AnalysisError, Bounds, Verdict, analyse, page};
 use schedlab_report::export::lines::fill;
-use schedlab_report::export::table::WIDTH;
 use serde_json::json;
 
 use super::{Status, cannot_write, is_stdout, one_file_each, print};
@@ -116,7 +115,7 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
         write(path, &(serde_json::to_string_pretty(&document)? + "\n"))?;
     }
     if !taken {
-        print(text(&analyses, across.as_ref()))?;
+        print(text(&analyses, across.as_ref(), super::width()))?;
     }
     Ok(Status::Done)
 }
@@ -132,15 +131,15 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     output.commit()
 }
 
-fn text(analyses: &[Analysis], across: Option<&Across>) -> String {
+fn text(analyses: &[Analysis], across: Option<&Across>, width: usize) -> String {
     let mut text = String::new();
     for analysis in analyses {
         let study = &analysis.study;
-        fill(&mut text, "", &analysis.workload, 2, WIDTH);
+        fill(&mut text, "", &analysis.workload, 2, width);
         text.push('\n');
-        fill(&mut text, "", &analysis.words, 0, WIDTH);
+        fill(&mut text, "", &analysis.words, 0, width);
         text.push('\n');
-        fill(&mut text, "best: ", &study.best_scheduler, 2, WIDTH);
+        fill(&mut text, "best: ", &study.best_scheduler, 2, width);
         for (name, [b, f, fb]) in [("first", study.first), ("second", study.second)] {
             let _ = writeln!(text, "{name} round: |B| {b}, |F| {f}, |FB| {fb}");
         }
@@ -159,7 +158,7 @@ fn text(analyses: &[Analysis], across: Option<&Across>) -> String {
                 .collect();
             if !names.is_empty() {
                 let told = format!("{word}: {}", names.join(", "));
-                fill(&mut text, "", &told, 2, WIDTH);
+                fill(&mut text, "", &told, 2, width);
             }
         }
         for line in analysis.tree.lines() {
@@ -169,7 +168,7 @@ fn text(analyses: &[Analysis], across: Option<&Across>) -> String {
     }
     if let Some(across) = across {
         text.push_str("All together\n\n");
-        fill(&mut text, "", &across.words, 0, WIDTH);
+        fill(&mut text, "", &across.words, 0, width);
     }
     text
 }

@@ -7,7 +7,7 @@ use schedlab_report::export::table;
 use schedlab_report::{Exit, Measures, RunResult};
 use schedlab_workload::Workload;
 
-use super::{Status, deliver, json_output, width};
+use super::{Status, deliver, json_output, real, width};
 use crate::args::LoadArgs;
 use crate::output::tell;
 
@@ -67,7 +67,7 @@ fn here(args: &LoadArgs) -> RunResult {
     RunResult {
         asked: args.workload.clone(),
         scheduler: "current".to_owned(),
-        machine: "host".to_owned(),
+        machine: if real::is_inside() { "vm" } else { "host" }.to_owned(),
         cpus: u32::try_from(schedlab_programs::nr_allowed_cpus()).unwrap_or(u32::MAX),
         seed: args.seed,
         replay: replay(args),
