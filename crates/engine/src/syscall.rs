@@ -105,19 +105,27 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.user_lock(c, p, *object, matches!(action, Action::TryUserLock(_)));
                 return;
             }
-            Action::Lock(_) | Action::Unlock(_) | Action::Post(_) | Action::Acquire(_) => {
+            Action::Lock(_)
+            | Action::Unlock(_)
+            | Action::Post(_)
+            | Action::Acquire(_)
+            | Action::Signal(_)
+            | Action::Broadcast(_) => {
                 if self.futex_fast_path(c, p, &action) {
                     return;
                 }
                 paths.syscall_ns + paths.futex_ns
             }
-            // Model: signals to nobody, too, which glibc notices before it enters the kernel (docs/fidelity.md).
-            Action::Wait { .. }
-            | Action::Signal(_)
-            | Action::Broadcast(_)
-            | Action::Barrier(_)
-            | Action::Suspend(_)
-            | Action::Notify(_) => paths.syscall_ns + paths.futex_ns,
+            Action::Wait { condition, .. } => {
+                if !self.begin_wait(c, p, *condition) {
+                    self.wrong_object(p, "Wait", *condition);
+                    return;
+                }
+                paths.syscall_ns + paths.futex_ns
+            }
+            Action::Barrier(_) | Action::Suspend(_) | Action::Notify(_) => {
+                paths.syscall_ns + paths.futex_ns
+            }
             Action::Write { to, .. } => {
                 paths.syscall_ns
                     + if self.is_socket(*to) {
@@ -185,6 +193,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         )
     }
 
+    /// User code looks at an object.
+    fn user_read(&self, c: &Cpu, object: ObjectId) {
+        self.set_mode(c, CpuMode::User);
+        let line = self.line_at(self.object_address(object));
+        self.read_line(c, line);
+    }
+
     /// One atomic operation of user code on an object.
     fn user_atomic(&self, c: &Cpu, object: ObjectId) {
         self.set_mode(c, CpuMode::User);
@@ -213,16 +228,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Mutexes and semaphores that are free never enter the kernel. Tells whether the action is done.
+    /// Mutexes and semaphores that are free, and conditions that nobody waits for, never enter the kernel: glibc's
+    /// pthread_cond_signal() looks at the number of waiters first. Tells whether the action is done.
     fn futex_fast_path(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
-        let (Action::Lock(object)
-        | Action::Unlock(object)
-        | Action::Post(object)
-        | Action::Acquire(object)) = action
-        else {
-            return false;
+        let object = match action {
+            Action::Lock(object)
+            | Action::Unlock(object)
+            | Action::Post(object)
+            | Action::Acquire(object) => {
+                self.user_atomic(c, *object);
+                object
+            }
+            Action::Signal(object) | Action::Broadcast(object) => {
+                self.user_read(c, *object);
+                object
+            }
+            _ => return false,
         };
-        self.user_atomic(c, *object);
         let mut objects = self.objects.borrow_mut();
         match (action, objects.get_mut(object.0 as usize)) {
             (Action::Lock(_), Some(Object::Mutex { owner, .. })) if owner.is_none() => {
@@ -240,6 +262,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             (Action::Acquire(_), Some(Object::Semaphore { count, .. })) if *count > 0 => {
                 *count -= 1;
                 true
+            }
+            (Action::Signal(_) | Action::Broadcast(_), Some(Object::Condition { waiters })) => {
+                waiters.is_empty()
             }
             _ => false,
         }
@@ -403,7 +428,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Action::Read { from, limit } => self.read(c, p, from, limit),
             Action::Lock(mutex) => self.lock_mutex(p, mutex),
             Action::Unlock(mutex) => self.unlock_mutex(c, mutex),
-            Action::Wait { condition, mutex } => self.wait_condition(c, p, condition, mutex),
+            Action::Wait { mutex, .. } => self.wait_condition(c, p, mutex),
             Action::Signal(object) | Action::Broadcast(object) => {
                 let all = matches!(action, Action::Broadcast(_));
                 loop {
@@ -602,34 +627,38 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         Effect::Done(Outcome::Done)
     }
 
-    fn wait_condition(&self, c: &Cpu, p: &Task, condition: ObjectId, mutex: ObjectId) -> Effect {
-        if p.granted.take() {
+    /// pthread_cond_wait() up to its system call: from here on signals are for this task, too.
+    fn begin_wait(&self, c: &Cpu, p: &Task, condition: ObjectId) -> bool {
+        self.user_atomic(c, condition);
+        match self.objects.borrow_mut().get_mut(condition.0 as usize) {
+            Some(Object::Condition { waiters }) => {
+                waiters.push_back(p.id);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn wait_condition(&self, c: &Cpu, p: &Task, mutex: ObjectId) -> Effect {
+        if !p.relocking.get() {
+            if !p.waiting.replace(true)
+                && let Effect::Wrong(object) = self.unlock_mutex(c, mutex)
+            {
+                return Effect::Wrong(object);
+            }
+            // Somebody may have signalled before or while the mutex was let go of (futex_wait() finds its word changed).
+            if !p.granted.take() {
+                return Effect::Wait;
+            }
             // Signalled: now for the mutex, which may take a wait of its own.
             p.waiting.set(false);
             p.relocking.set(true);
         }
-        if p.relocking.get() {
-            let effect = self.lock_mutex(p, mutex);
-            if matches!(effect, Effect::Done(_)) {
-                p.relocking.set(false);
-            }
-            return effect;
+        let effect = self.lock_mutex(p, mutex);
+        if matches!(effect, Effect::Done(_)) {
+            p.relocking.set(false);
         }
-        match self.objects.borrow_mut().get_mut(condition.0 as usize) {
-            Some(Object::Condition { waiters }) => {
-                if p.waiting.replace(true) {
-                    return Effect::Wait;
-                }
-                waiters.push_back(p.id);
-            }
-            _ => return Effect::Wrong(condition),
-        }
-        match self.unlock_mutex(c, mutex) {
-            // Somebody has signalled while the mutex was let go of (futex_wait() finds its word changed).
-            Effect::Done(_) if p.granted.get() => self.wait_condition(c, p, condition, mutex),
-            Effect::Done(_) => Effect::Wait,
-            wrong => wrong,
-        }
+        effect
     }
 
     fn barrier(&self, c: &Cpu, p: &Task, object: ObjectId) -> Effect {

@@ -208,6 +208,75 @@ fn a_signal_while_the_waiter_still_lets_go_of_the_mutex_is_not_lost() {
     }
 }
 
+/// Nor is one that comes, without the mutex, while the waiter is still on its way to sleep.
+#[test]
+fn a_signal_finds_whoever_has_begun_to_wait() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    for delay_ns in 1..2_000 {
+        let begun = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&begun);
+        let waiter = task("waiter", move |n, _| {
+            Some(match n {
+                0 => us(20),
+                1 => Action::Lock(A),
+                2 => {
+                    begun.store(true, Relaxed);
+                    Action::Wait {
+                        condition: B,
+                        mutex: A,
+                    }
+                }
+                3 => Action::Unlock(A),
+                _ => return None,
+            })
+        });
+        let mut signalled = false;
+        let signaller = task("signaller", move |_, _| {
+            if !seen.load(Relaxed) {
+                return Some(Action::Compute(Duration::from_ns(delay_ns)));
+            }
+            (!std::mem::replace(&mut signalled, true)).then_some(Action::Signal(B))
+        });
+        let tasks = vec![on_cpus(waiter, "0"), on_cpus(signaller, "1")];
+        let objects = vec![ObjectSpec::Mutex, ObjectSpec::Condition];
+        let end = run_checked(with_objects(2, objects, tasks), Stub::fifo(&[])).end;
+        assert_eq!(end.failure, None, "{delay_ns} ns");
+    }
+}
+
+/// As glibc's pthread_cond_signal(), which looks at the number of waiters first.
+#[test]
+fn a_signal_to_nobody_is_a_look_and_not_a_system_call() {
+    let makespan = |signals: u32| {
+        let signaller = task("signaller", move |n, _| {
+            Some(match n {
+                0 => us(1),
+                n if n <= signals && n % 2 == 0 => Action::Signal(B),
+                n if n <= signals => Action::Broadcast(B),
+                _ => return None,
+            })
+        });
+        let objects = vec![ObjectSpec::Mutex, ObjectSpec::Condition];
+        let scenario = with_objects(1, objects, vec![signaller]);
+        let machine = scenario.machine.clone();
+        let end = run_checked(scenario, Stub::fifo(&[])).end;
+        assert_eq!(end.failure, None);
+        (end.makespan.unwrap().ns(), machine)
+    };
+    let (none, machine) = makespan(0);
+    let (one, _) = makespan(1);
+    let (many, _) = makespan(101);
+    let hits_ns = 100 * machine.memory.hit_ps / 1_000;
+    assert!(
+        (many - one).abs_diff(hits_ns) <= 1,
+        "{} {hits_ns}",
+        many - one
+    );
+    assert!(one - none < machine.paths.syscall_ns, "{}", one - none);
+}
+
 #[test]
 fn forked_tasks_live_and_tell_their_parent() {
     let parent = task("parent", |n, _| {
