@@ -3,6 +3,8 @@
 //! A system call is a stretch of kernel time followed by its effect. An effect that has to wait
 //! blocks the task and is tried again when the task runs next, as the kernel's own wait loops do.
 
+use std::collections::VecDeque;
+
 use schedlab_trace::{CpuMode, Event, Instant, Recorder, TaskId};
 use schedlab_workload::{Action, Context, ObjectId, Outcome, TaskSpec};
 
@@ -429,19 +431,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Action::Lock(mutex) => self.lock_mutex(p, mutex),
             Action::Unlock(mutex) => self.unlock_mutex(c, mutex),
             Action::Wait { mutex, .. } => self.wait_condition(c, p, mutex),
-            Action::Signal(object) | Action::Broadcast(object) => {
-                let all = matches!(action, Action::Broadcast(_));
-                loop {
-                    let waiter = match self.objects.borrow_mut().get_mut(object.0 as usize) {
-                        Some(Object::Condition { waiters }) => waiters.pop_front(),
-                        _ => return Effect::Wrong(object),
-                    };
-                    let Some(waiter) = waiter else { return done };
+            Action::Signal(object) => {
+                let waiter = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                    Some(Object::Condition { waiters }) => waiters.pop_front(),
+                    _ => return Effect::Wrong(object),
+                };
+                if let Some(waiter) = waiter {
                     self.grant(c, waiter);
-                    if !all {
-                        return done;
-                    }
                 }
+                done
+            }
+            Action::Broadcast(object) => {
+                let waiters = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                    Some(Object::Condition { waiters }) => std::mem::take(waiters),
+                    _ => return Effect::Wrong(object),
+                };
+                self.grant_all(c, waiters);
+                done
             }
             Action::Barrier(object) => self.barrier(c, p, object),
             Action::Post(object) => {
@@ -484,14 +490,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     _ => Effect::Wrong(object),
                 }
             }
-            Action::Notify(object) => loop {
-                let waiter = match self.objects.borrow_mut().get_mut(object.0 as usize) {
-                    Some(Object::Event { waiters }) => waiters.pop_front(),
+            Action::Notify(object) => {
+                let waiters = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                    Some(Object::Event { waiters }) => std::mem::take(waiters),
                     _ => return Effect::Wrong(object),
                 };
-                let Some(waiter) = waiter else { return done };
-                self.grant(c, waiter);
-            },
+                self.grant_all(c, waiters);
+                done
+            }
             _ => unreachable!("carried out elsewhere"),
         }
     }
@@ -519,6 +525,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn grant(&self, c: &Cpu, task: TaskId) {
         self.task(task).granted.set(true);
         self.wake(c, task, 0);
+    }
+
+    /// Grants what all of `waiters` wait for. They are no longer in the object's list: who comes back to wait while
+    /// the others are woken waits for the next time.
+    fn grant_all(&self, c: &Cpu, waiters: VecDeque<TaskId>) {
+        for waiter in waiters {
+            self.grant(c, waiter);
+        }
     }
 
     /// How pipes and sockets wake.
@@ -666,7 +680,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.waiting.set(false);
             return Effect::Done(Outcome::Done);
         }
-        let mut last = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+        let last = match self.objects.borrow_mut().get_mut(object.0 as usize) {
             Some(Object::Barrier {
                 parties,
                 arrived,
@@ -686,9 +700,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             _ => return Effect::Wrong(object),
         };
-        while let Some(waiter) = last.pop_front() {
-            self.grant(c, waiter);
-        }
+        self.grant_all(c, last);
         Effect::Done(Outcome::Done)
     }
 

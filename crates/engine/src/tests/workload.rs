@@ -246,6 +246,45 @@ fn a_signal_finds_whoever_has_begun_to_wait() {
     }
 }
 
+/// Who comes back to wait while a broadcast without the mutex still wakes the others is not woken by it again.
+#[test]
+fn a_broadcast_wakes_those_who_wait_when_it_begins() {
+    let waiter = |_| {
+        task("waiter", |n, _| {
+            Some(match n {
+                60 => return None,
+                n if n % 3 == 0 => Action::Lock(A),
+                n if n % 3 == 1 => Action::Wait {
+                    condition: B,
+                    mutex: A,
+                },
+                _ => Action::Unlock(A),
+            })
+        })
+    };
+    let other = task("other", |n, _| {
+        Some(match n {
+            40 => return None,
+            n if n % 2 == 0 => Action::Sleep(Duration::from_ms(1)),
+            _ => Action::Broadcast(B),
+        })
+    });
+    let mut tasks: Vec<_> = (0..14).map(waiter).collect();
+    tasks.push(other);
+    let objects = vec![ObjectSpec::Mutex, ObjectSpec::Condition];
+    let checked = run_checked(with_objects(16, objects, tasks), Stub::fifo(&[]));
+    assert_eq!(checked.end.failure, None);
+    let exits: Vec<u64> = checked
+        .events
+        .iter()
+        .filter(|(_, _, event)| matches!(event, Event::TaskExit { task } if task.0 < 14))
+        .map(|&(at, _, _)| at)
+        .collect();
+    assert_eq!(exits.len(), 14);
+    // The twentieth broadcast ends the twentieth wait.
+    assert!(exits.iter().all(|&at| at > 20_000_000), "{exits:?}");
+}
+
 /// As glibc's pthread_cond_signal(), which looks at the number of waiters first.
 #[test]
 fn a_signal_to_nobody_is_a_look_and_not_a_system_call() {
