@@ -26,6 +26,9 @@ const UNSOURCED: [&str; 4] = ["name", "summary", "calibrated_on", "tuning_candid
 /// No cost and no count of a profile may exceed this, so that sums of them cannot overflow.
 const VALUE_MAX: u64 = 1_000_000_000_000;
 
+/// Refilling a KiB takes no longer than this many nanoseconds: it is multiplied by whole caches.
+const REFILL_MAX: u64 = 1_000_000;
+
 /// The largest cache that is modelled.
 pub const CACHE_BYTES_MAX: u64 = 512 << 20;
 
@@ -408,6 +411,7 @@ fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
     };
     let memory = &machine.memory;
     let layout = &machine.task_layout;
+    let interference = &machine.interference;
     rule(machine.clock_mhz > 0, "clock_mhz", "must be above 0");
     rule(
         (1..=10_000).contains(&machine.hz),
@@ -488,10 +492,27 @@ fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
         "must be at most 1000000",
     );
     rule(
-        (1..=100).contains(&machine.interference.smt_share_pct),
+        (1..=100).contains(&interference.smt_share_pct),
         "interference.smt_share_pct",
         "must be 1 to 100",
     );
+    let refills = [
+        (
+            interference.refill_llc_ns_per_kb,
+            "interference.refill_llc_ns_per_kb",
+        ),
+        (
+            interference.refill_node_ns_per_kb,
+            "interference.refill_node_ns_per_kb",
+        ),
+        (
+            interference.refill_remote_ns_per_kb,
+            "interference.refill_remote_ns_per_kb",
+        ),
+    ];
+    for (value, field) in refills {
+        rule(value <= REFILL_MAX, field, "must be at most 1000000");
+    }
     for candidate in &machine.tuning_candidates {
         if !machine
             .provenance
@@ -637,6 +658,7 @@ mod tests {
             ("nodes", "100000", "must be 1 to"),
             ("miss_ps", "1", "must not be below"),
             ("hz", "0", "1 to 10000"),
+            ("refill_llc_ns_per_kb", "1000001", "at most 1000000"),
         ] {
             let broken = format!("{field} = {{ value = {value}, source = \"guess\" }}");
             let error = message(&line(&format!("{field} =")), &broken);

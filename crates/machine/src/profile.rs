@@ -123,8 +123,6 @@ pub struct Paths {
     pub socket_send_ns: u64,
     /// … and receiving one.
     pub socket_recv_ns: u64,
-    /// Held-by-one-CPU part of a system call under the big kernel lock (Linux 2.4); 0 = none.
-    pub big_kernel_lock_ns: u64,
     /// fork() without the policy.
     pub fork_ns: u64,
     /// exit() without the policy.
@@ -146,9 +144,9 @@ pub struct SchedExt {
     pub op_ns: u64,
     /// Calling a kfunc or helper.
     pub kfunc_ns: u64,
-    /// Inserting into or removing from a FIFO DSQ …
+    /// Inserting into a FIFO DSQ, and removing from any: nothing is searched.
     pub dsq_fifo_ns: u64,
-    /// … and a vtime-ordered one (per level of the tree: times log2 of its length).
+    /// Inserting into a vtime-ordered DSQ, for each level of the tree (log2 of its length).
     pub dsq_vtime_ns: u64,
 }
 
