@@ -362,6 +362,52 @@ fn advice_does_not_contradict_itself() {
     }
 }
 
+/// Alternatives are compared where the first one failed, too.
+#[test]
+fn a_feature_whose_first_alternative_failed_is_not_mute() {
+    let definition = definition(&[], &["cpu"], 1, None, 1);
+    let mut noise = Noise::new(1);
+    let mut known = std::collections::BTreeMap::new();
+    // Without a periodic balance, the executor says nothing; the slice nothing but where the first one fails.
+    let mut rows = rows(&definition, |of, _| {
+        let never = of("periodic") == "never";
+        let hangs = never && of("unblock") == "off";
+        let features = definition.space.features.iter();
+        let key: Vec<String> = features
+            .map(|feature| match feature.name.as_str() {
+                "executor" if never => String::new(),
+                "slice" if !hangs => String::new(),
+                name => of(name),
+            })
+            .collect();
+        let value = known.entry(key).or_insert_with(|| 100.0 + noise.draw());
+        (*value, 1.0)
+    });
+    let infinite = &definition.space.features[1].alternatives[0];
+    for row in &mut rows {
+        let of = |feature| value(&definition, row, feature);
+        if of("periodic") == "never" && of("unblock") == "off" && of("slice") == infinite {
+            fail(row);
+        }
+    }
+    let analysis = analysis(&definition, &rows);
+    assert_eq!(analysis.left_out.failed, 324);
+    let conditions = analysis.mute.conditions.iter();
+    let found: Vec<(&str, String)> = conditions
+        .map(|one| (one.feature.as_str(), one.with.join(" ")))
+        .collect();
+    let expect = |feature, with: &str| (feature, with.to_owned());
+    let expected = [
+        expect("slice", "periodic=random"),
+        expect("slice", "periodic=nr_cores"),
+        expect("slice", "unblock=on"),
+        expect("executor", "periodic=never"),
+    ];
+    assert_eq!(found, expected);
+    // Of what was planted, the slice that failed is missing: 3 * 3 * 2 * 2 * 3 schedulers.
+    assert_eq!(analysis.mute.distinct, known.len() - 108);
+}
+
 /// Whoever failed says nothing of what it has, and those that are left nothing of what all of them have.
 #[test]
 fn what_only_one_side_of_was_measured_is_neither_good_nor_bad() {
