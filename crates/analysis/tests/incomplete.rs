@@ -362,6 +362,38 @@ fn advice_does_not_contradict_itself() {
     }
 }
 
+/// Verdicts of the second round are ones, too, though none is marked as more than chance.
+#[test]
+fn advice_does_not_contradict_the_second_round() {
+    let definition = definition(&[], &["cpu"], 1, None, 1);
+    let mut noise = Noise::new(1);
+    let rows = rows(&definition, |of, _| {
+        let periodic = match of("periodic").as_str() {
+            "nr_cores" => 0.0,
+            _ => 5_000.0,
+        };
+        // In half of its combinations: a fifth of the good ones have it, a third of those that are expected to be good.
+        let slow = of("election") == "rbtree" && of("idle") == of("unblock");
+        let election = if slow { 20.0 } else { 0.0 };
+        (100.0 + periodic + election + 0.1 * noise.draw(), 1.0)
+    });
+    let analysis = analysis(&definition, &rows);
+    assert!(effect(&analysis, "election").share_pct < 1.0);
+    let mut alternatives = analysis.study.alternatives.iter();
+    let rbtree = alternatives
+        .find(|one| one.alternative == "rbtree")
+        .unwrap();
+    assert_eq!(rbtree.verdict, Verdict::BadInSecondRound);
+    assert!(!rbtree.significant);
+    let words = &analysis.words;
+    let (_, idle) = words.split_once("It hardly matters which ").unwrap();
+    let (idle, _) = idle.split_once(" is chosen").unwrap();
+    assert!(
+        idle.contains("slice") && !idle.contains("election"),
+        "{words}"
+    );
+}
+
 /// Alternatives are compared where the first one failed, too.
 #[test]
 fn a_feature_whose_first_alternative_failed_is_not_mute() {
