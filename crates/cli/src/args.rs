@@ -369,9 +369,9 @@ Examples:
   schedlab list experiments
 
 Each published figure is printed beside the median of the simulated ones, with
-the lowest and the highest of all seeds and the ratio. If killed, the same
-command goes on where it was: finished runs are kept beside the page until it is
-written.")]
+the lowest and the highest of all seeds and the ratio. If killed, or if a virtual
+machine breaks down, the same command goes on where it was: finished runs are kept
+beside the page until none is missing.")]
 pub struct ReproduceArgs {
     /// Names of experiments, or paths of .toml files [default: all]
     #[arg(value_name = "NAME", value_hint = ValueHint::FilePath)]
