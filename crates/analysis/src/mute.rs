@@ -104,11 +104,14 @@ impl Pairs {
             offsets: offsets.collect(),
             words,
         };
-        let first = |point: &usize| choices[*point][feature] == 0;
-        for point in data.points().filter(first) {
+        let is_first = |point: &usize| choices[*point][feature] == 0;
+        // Of a group in which the first one failed, the others are compared.
+        for point in (0..data.values.len()).filter(is_first) {
             let group = (0..sizes[feature]).map(|choice| &data.values[point + choice * stride]);
             let mut there = group.filter(|values| !values.is_empty());
-            let one = there.next().expect("the point itself");
+            let Some(one) = there.next() else {
+                continue;
+            };
             let mut others = there.peekable();
             if others.peek().is_none() {
                 continue;

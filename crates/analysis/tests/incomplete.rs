@@ -362,6 +362,84 @@ fn advice_does_not_contradict_itself() {
     }
 }
 
+/// Verdicts of the second round are ones, too, though none is marked as more than chance.
+#[test]
+fn advice_does_not_contradict_the_second_round() {
+    let definition = definition(&[], &["cpu"], 1, None, 1);
+    let mut noise = Noise::new(1);
+    let rows = rows(&definition, |of, _| {
+        let periodic = match of("periodic").as_str() {
+            "nr_cores" => 0.0,
+            _ => 5_000.0,
+        };
+        // In half of its combinations: a fifth of the good ones have it, a third of those that are expected to be good.
+        let slow = of("election") == "rbtree" && of("idle") == of("unblock");
+        let election = if slow { 20.0 } else { 0.0 };
+        (100.0 + periodic + election + 0.1 * noise.draw(), 1.0)
+    });
+    let analysis = analysis(&definition, &rows);
+    assert!(effect(&analysis, "election").share_pct < 1.0);
+    let mut alternatives = analysis.study.alternatives.iter();
+    let rbtree = alternatives
+        .find(|one| one.alternative == "rbtree")
+        .unwrap();
+    assert_eq!(rbtree.verdict, Verdict::BadInSecondRound);
+    assert!(!rbtree.significant);
+    let words = &analysis.words;
+    let (_, idle) = words.split_once("It hardly matters which ").unwrap();
+    let (idle, _) = idle.split_once(" is chosen").unwrap();
+    assert!(
+        idle.contains("slice") && !idle.contains("election"),
+        "{words}"
+    );
+}
+
+/// Alternatives are compared where the first one failed, too.
+#[test]
+fn a_feature_whose_first_alternative_failed_is_not_mute() {
+    let definition = definition(&[], &["cpu"], 1, None, 1);
+    let mut noise = Noise::new(1);
+    let mut known = std::collections::BTreeMap::new();
+    // Without a periodic balance, the executor says nothing; the slice nothing but where the first one fails.
+    let mut rows = rows(&definition, |of, _| {
+        let never = of("periodic") == "never";
+        let hangs = never && of("unblock") == "off";
+        let features = definition.space.features.iter();
+        let key: Vec<String> = features
+            .map(|feature| match feature.name.as_str() {
+                "executor" if never => String::new(),
+                "slice" if !hangs => String::new(),
+                name => of(name),
+            })
+            .collect();
+        let value = known.entry(key).or_insert_with(|| 100.0 + noise.draw());
+        (*value, 1.0)
+    });
+    let infinite = &definition.space.features[1].alternatives[0];
+    for row in &mut rows {
+        let of = |feature| value(&definition, row, feature);
+        if of("periodic") == "never" && of("unblock") == "off" && of("slice") == infinite {
+            fail(row);
+        }
+    }
+    let analysis = analysis(&definition, &rows);
+    assert_eq!(analysis.left_out.failed, 324);
+    let conditions = analysis.mute.conditions.iter();
+    let found: Vec<(&str, String)> = conditions
+        .map(|one| (one.feature.as_str(), one.with.join(" ")))
+        .collect();
+    let expect = |feature, with: &str| (feature, with.to_owned());
+    let expected = [
+        expect("slice", "periodic=random"),
+        expect("slice", "periodic=nr_cores"),
+        expect("slice", "unblock=on"),
+        expect("executor", "periodic=never"),
+    ];
+    assert_eq!(found, expected);
+    // Of what was planted, the slice that failed is missing: 3 * 3 * 2 * 2 * 3 schedulers.
+    assert_eq!(analysis.mute.distinct, known.len() - 108);
+}
+
 /// Whoever failed says nothing of what it has, and those that are left nothing of what all of them have.
 #[test]
 fn what_only_one_side_of_was_measured_is_neither_good_nor_bad() {

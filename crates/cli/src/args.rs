@@ -57,6 +57,9 @@ pub enum Command {
     /// Measure this machine into a machine profile
     Calibrate(CalibrateArgs),
     /// Show what this machine and its kernel can do, and what is missing
+    #[command(after_help = "\
+Exit status: 0 real runs are possible here or in a virtual machine, or this build
+only simulates; 1 they are possible neither here nor there.")]
     Doctor,
     /// Print a completion script for a shell
     #[command(after_help = "\
@@ -369,9 +372,9 @@ Examples:
   schedlab list experiments
 
 Each published figure is printed beside the median of the simulated ones, with
-the lowest and the highest of all seeds and the ratio. If killed, the same
-command goes on where it was: finished runs are kept beside the page until it is
-written.")]
+the lowest and the highest of all seeds and the ratio. If killed, or if a virtual
+machine breaks down, the same command goes on where it was: finished runs are kept
+beside the page until none is missing.")]
 pub struct ReproduceArgs {
     /// Names of experiments, or paths of .toml files [default: all]
     #[arg(value_name = "NAME", value_hint = ValueHint::FilePath)]
@@ -473,7 +476,10 @@ pub struct RunArgs {
 #[command(after_help = "\
 Examples:
   schedlab vm -- uname -r
-  schedlab vm -c 4 --time-limit 3600 -- make -C ~/tests check")]
+  schedlab vm -c 4 --time-limit 3600 -- make -C ~/tests check
+
+Exit status: that of the command, 128 + N if signal N ended it; 2 if the command
+line is wrong or the virtual machine does not start or ends before the command.")]
 pub struct VmArgs {
     /// CPUs of the virtual machine
     #[arg(

@@ -140,9 +140,19 @@ fn help_has_examples_completions_complete_and_man_pages_are_written() {
     }
     let folder = tempfile::tempdir().unwrap();
     schedlab(&format!("man {}", folder.path().display()));
-    for page in ["schedlab.1", "schedlab-sim.1", "schedlab-run.1"] {
+    let ends = [
+        ("schedlab.1", "0 done; 1 a run failed"),
+        ("schedlab-sim.1", "0 done; 1 a run failed"),
+        ("schedlab-run.1", "0 done; 1 a run failed"),
+        ("schedlab-vm.1", "that of the command, 128 + N"),
+        ("schedlab-doctor.1", "0 real runs are possible here"),
+    ];
+    for (page, end) in ends {
         let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
-        assert!(text.contains(".SH"), "{page}");
+        let (before, told) = text.split_once(".SH \"EXIT STATUS\"").expect(page);
+        assert!(before.contains(".SH"), "{page}");
+        assert!(told.contains(end), "{page}: {told}");
+        assert!(!told.contains("EXIT STATUS"), "{page}: {told}");
     }
 }
 

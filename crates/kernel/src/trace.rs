@@ -150,7 +150,8 @@ pub fn replay(events: &[RawEvent], recorder: &mut dyn Recorder) -> Vec<u32> {
             RawKind::Wakeup | RawKind::WakeupNew => task(whose).map(|task| Event::Wakeup {
                 task,
                 to: CpuId(event.other),
-                since: Duration::from_ns(event.at_ns - event.since_ns.max(start)),
+                // Clocks of two CPUs may differ a little.
+                since: Duration::from_ns(event.at_ns.saturating_sub(event.since_ns.max(start))),
             }),
             RawKind::Migrate => task(whose).map(|task| Event::Migrate {
                 task,
@@ -378,14 +379,21 @@ mod tests {
             since_ns: 650,
             ..event(RawKind::Wakeup, 7, 3, 0, "")
         };
-        let mut told = Told::default();
-        replay(&[event(RawKind::Fork, 7, 6, 0, "one"), wakeup], &mut told);
-        let expected = Event::Wakeup {
-            task: TaskId(0),
-            to: CpuId(3),
-            since: Duration::from_ns(250),
+        // By another CPU's clock, which may be ahead.
+        let ahead = RawEvent {
+            since_ns: 901,
+            ..wakeup
         };
-        assert_eq!(told.events[1], (1, expected));
+        for (wakeup, ns) in [(wakeup, 250), (ahead, 0)] {
+            let mut told = Told::default();
+            replay(&[event(RawKind::Fork, 7, 6, 0, "one"), wakeup], &mut told);
+            let expected = Event::Wakeup {
+                task: TaskId(0),
+                to: CpuId(3),
+                since: Duration::from_ns(ns),
+            };
+            assert_eq!(told.events[1], (1, expected));
+        }
     }
 
     #[test]

@@ -183,8 +183,8 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
             ));
             continue;
         }
-        if let Some(name) = function_of(line) {
-            function = Some(name);
+        if let Some(inside) = function_of(line) {
+            function = inside;
             continue;
         }
         let symbol = line
@@ -249,8 +249,8 @@ fn warnings(text: &str, path: &Path, headers: &Path) -> Vec<String> {
     let mut function = None;
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
-        if let Some(name) = function_of(line) {
-            function = Some(name);
+        if let Some(inside) = function_of(line) {
+            function = inside;
             continue;
         }
         let Some((place, what)) = line.split_once(": warning: ") else {
@@ -275,10 +275,13 @@ fn warnings(text: &str, path: &Path, headers: &Path) -> Vec<String> {
     few(lines)
 }
 
-/// The function that the lines below are about: gcc says it on a line of its own.
-fn function_of(line: &str) -> Option<String> {
+/// The function that the lines below are about, or that they are about none: gcc says it on a line of its own.
+fn function_of(line: &str) -> Option<Option<String>> {
+    if line.ends_with(": At top level:") {
+        return Some(None);
+    }
     let (_, name) = line.split_once(": In function ")?;
-    Some(unquote(name.trim_end_matches(':')))
+    Some(Some(unquote(name.trim_end_matches(':'))))
 }
 
 /// The first of them.

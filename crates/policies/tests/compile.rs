@@ -93,6 +93,49 @@ fn what_the_compiler_warns_of_is_told() {
     assert!(silent.warnings.is_empty());
 }
 
+/// Errors and warnings of what stands below a function are not its own.
+#[test]
+fn what_is_in_no_function_is_told_of_none() {
+    let function = |body: &str| {
+        format!(
+            "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\t{body};\n}}\n"
+        )
+    };
+    for cc in compilers() {
+        let wrong = function("scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, q, 0)");
+        let message = error("top", &format!("{wrong}int y = zz;\n{OPS}"), cc);
+        let lines: Vec<&str> = message.lines().collect();
+        let inside = match cc.starts_with("clang") || lines[0].contains("use of") {
+            true => "",
+            false => "in mine_enqueue(): ",
+        };
+        assert!(
+            lines[0].starts_with(&format!("DIR/mine.bpf.c:5: {inside}")),
+            "{cc}: {message}"
+        );
+        assert!(
+            lines[1].starts_with("DIR/mine.bpf.c:7: "),
+            "{cc}: {message}"
+        );
+        assert!(!lines[1].contains("mine_enqueue"), "{cc}: {message}");
+    }
+    let warned = function("if (enq_flags = 3) return");
+    let body = format!("{warned}int two[1] = {{ 1, 2 }};\n{OPS}");
+    let source = Source::new("top-warnings", &body);
+    let path = source.path();
+    let selected = schedlab_policies::select(&Scheduler::plain(path.to_str().unwrap())).unwrap();
+    let others: Vec<&String> = selected
+        .warnings
+        .iter()
+        .filter(|one| one.starts_with(&format!("{}:7: ", path.display())))
+        .collect();
+    assert!(!others.is_empty(), "{:?}", selected.warnings);
+    assert!(
+        others.iter().all(|one| !one.contains("mine_enqueue")),
+        "{others:?}"
+    );
+}
+
 #[test]
 fn unknown_kfuncs_are_named() {
     for cc in compilers() {

@@ -144,9 +144,18 @@ pub fn nr_cpus() -> usize {
     sys::nr_cpus()
 }
 
-/// The number of CPUs on which a run's tasks are, unless they are pinned to others: `taskset` and containers limit them.
+/// The number of CPUs on which a run's tasks are, unless a file's CPU lists name others: `taskset` and containers limit
+/// them.
 pub fn nr_allowed_cpus() -> usize {
     sys::allowed_cpus().len()
+}
+
+/// The workload that `text` asks for, as large as the CPUs on which its tasks will be.
+///
+/// # Errors
+/// As [`Workload::parse`].
+pub fn parse(text: &str) -> Result<Workload, WorkloadError> {
+    Workload::parse_on(text, &sys::allowed_cpus())
 }
 
 /// Runs the workload that `text` asks for (`chat:rooms=1`, `file.json` …) with real threads.
@@ -157,7 +166,7 @@ pub fn nr_allowed_cpus() -> usize {
 /// # Errors
 /// If there is no such workload, or the system refuses what it needs (threads, files, priorities).
 pub fn run(text: &str, options: &Options) -> Result<Report, ProgramError> {
-    let workload = Workload::parse(text, nr_cpus())?;
+    let workload = parse(text)?;
     run_workload(workload, options)
 }
 

@@ -25,7 +25,7 @@ use rustix::process::{
 use schedlab_workload::{Score, Workload, list};
 use tempfile::TempDir;
 
-use crate::{ProgramError, nr_cpus};
+use crate::{ProgramError, parse};
 
 /// A workload that a well-known program is.
 #[derive(Clone, Copy, Debug)]
@@ -188,7 +188,7 @@ pub fn missing() -> Vec<(&'static str, &'static str)> {
 /// If the workload has no such program, the program lacks an option that was given, is not installed, fails, does
 /// not end within `limit`, or tells no figure.
 pub fn run(text: &str, extra: Extra<'_>, limit: Duration) -> Result<Figure, ProgramError> {
-    let workload = Workload::parse(text, nr_cpus())?;
+    let workload = parse(text)?;
     let Some(original) = ORIGINALS.iter().find(|one| one.workload == workload.name) else {
         let known: Vec<&str> = ORIGINALS.iter().map(|one| one.workload).collect();
         return Err(refused(format!(
@@ -240,7 +240,7 @@ impl Original {
     fn refuse_others(&self, workload: &Workload) -> Result<(), ProgramError> {
         let model = list().iter().find(|model| model.name == self.workload);
         for param in model.expect("originals are of models").all_params() {
-            let plain = Workload::parse(self.workload, nr_cpus())?.params;
+            let plain = parse(self.workload)?.params;
             let of = |params: &[(String, String)]| {
                 let found = params.iter().find(|(name, _)| name == param.name);
                 found.map(|(_, value)| value.clone())

@@ -45,7 +45,8 @@ pub fn allowed_cpus() -> CpuSet {
     (0..nr_cpus() as u32)
         .map(CpuId)
         .filter(is_allowed)
-        .collect()
+        .collect::<CpuSet>()
+        .resized(nr_cpus())
 }
 
 /// A clock in ns.

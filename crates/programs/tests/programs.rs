@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use schedlab_programs::{End, Options, Report, nr_allowed_cpus, nr_cpus, run, run_workload};
+use schedlab_programs::{End, Options, Report, nr_allowed_cpus, nr_cpus, parse, run, run_workload};
 use schedlab_workload::{Action, Behaviour, Context, Counters, Workload, list};
 
 fn options(limit_s: u64) -> Options {
@@ -241,6 +241,13 @@ fn tasks_stay_on_the_cpus_of_who_starts_them() {
         one.set(last);
         sched_setaffinity(None, &one).unwrap();
         assert_eq!(nr_allowed_cpus(), 1);
+        // There are as many workers as CPUs, and nobody is pinned elsewhere.
+        assert_eq!(parse("schbench").unwrap().tasks.len(), 2);
+        for task in parse("cpu:tasks=2,pin=true").unwrap().tasks {
+            let cpus = task.affinity.unwrap();
+            let its: Vec<usize> = cpus.iter().map(|cpu| cpu.index()).collect();
+            assert_eq!(its, [last]);
+        }
         run_workload(workload, &options(60)).unwrap()
     });
     let report = limited.join().unwrap();

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use schedlab_trace::{CpuId, CpuSet, Duration, Instant};
+use schedlab_trace::{CpuSet, Duration, Instant};
 
 use crate::action::{Behaviour, ObjectId, ObjectSpec, SchedClass, Score, TaskSpec, Workload};
 use crate::{Options, WorkloadError};
@@ -10,26 +10,34 @@ use crate::{Options, WorkloadError};
 /// What the options that every workload has ([`crate::common`]) say about task number i.
 #[derive(Clone)]
 pub(crate) struct Placement {
-    pub nr_cpus: usize,
+    /// The CPUs that there are to run on, of all that the machine has.
+    pub allowed: CpuSet,
     pub pin: bool,
     pub nice: Vec<i8>,
     pub class: SchedClass,
 }
 
 impl Placement {
-    fn new(options: &Options, nr_cpus: usize) -> Placement {
+    fn new(options: &Options, allowed: &CpuSet) -> Placement {
         Placement {
-            nr_cpus,
+            allowed: allowed.clone(),
             pin: options.flag("pin"),
             nice: options.nice_list("nice"),
             class: options.policy("policy"),
         }
     }
 
+    /// CPUs of the machine: what CPU numbers go up to.
+    pub fn nr_cpus(&self) -> usize {
+        self.allowed.capacity()
+    }
+
     /// The task's only CPU, if tasks are pinned.
     pub fn cpus(&self, number: usize) -> Option<CpuSet> {
-        let cpu = CpuId((number % self.nr_cpus) as u32);
-        self.pin.then(|| CpuSet::single(self.nr_cpus, cpu))
+        self.pin.then(|| {
+            let cpu = self.allowed.iter().nth(number % self.allowed.len());
+            CpuSet::single(self.nr_cpus(), cpu.expect("there are so many"))
+        })
     }
 
     /// The task's nice level.
@@ -58,9 +66,9 @@ pub struct Builder {
 
 impl Builder {
     /// Starts a workload with the options that every workload has ([`crate::common`]).
-    pub(crate) fn new(options: &Options, nr_cpus: usize) -> Builder {
+    pub(crate) fn new(options: &Options, allowed: &CpuSet) -> Builder {
         Builder {
-            placement: Placement::new(options, nr_cpus),
+            placement: Placement::new(options, allowed),
             room: TASKS_FREE,
             made: Cell::new(0),
             objects: Vec::new(),

@@ -1,5 +1,7 @@
 //! Which workloads there are, and how one is asked for: `name:option=value,option=value`.
 
+use schedlab_trace::CpuSet;
+
 use crate::action::{Score, Workload};
 use crate::{Builder, Kind, Measure, Options, Param, WorkloadError, models, rtapp};
 
@@ -25,7 +27,7 @@ pub fn common() -> &'static [Param] {
             name: "pin",
             kind: Kind::Flag,
             default: "false",
-            doc: "binds task i to CPU i mod n, n being the number of CPUs",
+            doc: "binds task i to CPU i mod n, n being the number of CPUs; to those that taskset or a container allows, in order",
         },
         Param {
             name: "nice",
@@ -71,9 +73,18 @@ impl Workload {
     /// If there is no such workload, option, value or file, if the file is wrong, or if the workload could
     /// never end.
     pub fn parse(text: &str, nr_cpus: usize) -> Result<Workload, WorkloadError> {
-        assert!(nr_cpus > 0, "a machine has a CPU");
+        Workload::parse_on(text, &CpuSet::all(nr_cpus))
+    }
+
+    /// The same where not all CPUs of a machine may be used: `pin` and what is "per CPU" go by those that are `allowed`,
+    /// of as many as the set has room for. CPU lists are taken at their word.
+    ///
+    /// # Errors
+    /// As [`Workload::parse`].
+    pub fn parse_on(text: &str, allowed: &CpuSet) -> Result<Workload, WorkloadError> {
+        assert!(!allowed.is_empty(), "a machine has a CPU");
         if let Some((path, options)) = rtapp::split(text) {
-            return rtapp::load(path, options, nr_cpus);
+            return rtapp::load(path, options, allowed);
         }
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
         let Some(model) = list().iter().find(|model| model.name == name) else {
@@ -83,7 +94,7 @@ impl Workload {
             });
         };
         let options = Options::read(name, model.all_params(), options)?;
-        let mut builder = Builder::new(&options, nr_cpus);
+        let mut builder = Builder::new(&options, allowed);
         let score = (model.build)(&options, &mut builder)?;
         builder.finish(&options, score)
     }
@@ -124,6 +135,24 @@ mod tests {
         assert!(refusal("pipe:loops").contains("has no `=`"));
         assert!(refusal("pipe:loops=1,").contains("has no `=`"));
         assert!(refusal("").contains("unknown workload ``"));
+    }
+
+    #[test]
+    fn what_goes_by_cpus_goes_by_those_that_are_allowed() {
+        let allowed: CpuSet = "1,3".parse().unwrap();
+        let on = |text: &str| Workload::parse_on(text, &allowed.resized(4)).unwrap();
+        let tasks = on("cpu:tasks=3,pin=true").tasks;
+        let places = tasks.iter().map(|task| task.affinity.as_ref().unwrap());
+        let places: Vec<String> = places.map(ToString::to_string).collect();
+        assert_eq!(places, ["1", "3", "1"]);
+        let nr_tasks = |text: &str| {
+            let nr = |workload: Workload| workload.tasks.len();
+            let all = |nr_cpus| nr(Workload::parse(text, nr_cpus).unwrap());
+            (nr(on(text)), all(2), all(4))
+        };
+        assert_eq!(nr_tasks("schbench"), (3, 3, 5));
+        let (some, two, four) = nr_tasks("tpch:streams=1");
+        assert!(some == two && two < four, "{some} {two} {four}");
     }
 
     #[test]

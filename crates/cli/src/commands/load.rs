@@ -5,7 +5,6 @@ use std::time::Duration;
 use schedlab_programs::{End, Options, ProgramError, Report, original};
 use schedlab_report::export::table;
 use schedlab_report::{Exit, Measures, RunResult};
-use schedlab_workload::Workload;
 
 use super::{Status, deliver, json_output, real, width};
 use crate::args::LoadArgs;
@@ -31,7 +30,7 @@ fn real(args: &LoadArgs) -> anyhow::Result<RunResult> {
         seed: args.seed,
         limit: Duration::from_secs(args.time_limit),
     };
-    let workload = Workload::parse(&args.workload, schedlab_programs::nr_cpus())?;
+    let workload = schedlab_programs::parse(&args.workload)?;
     for note in &workload.notes {
         tell(note);
     }
@@ -105,7 +104,7 @@ fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
     let figure = match original::run(&args.workload, extra, limit) {
         Ok(figure) => figure,
         Err(error) => {
-            let workload = Workload::parse(&args.workload, schedlab_programs::nr_cpus())?;
+            let workload = schedlab_programs::parse(&args.workload)?;
             return failed(error, workload.name, workload.params, args);
         }
     };

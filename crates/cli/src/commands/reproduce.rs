@@ -97,6 +97,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         false => Vec::new(),
     };
     notes.append(&mut real.notes);
+    notes.extend(real.told_missing());
     for note in &notes {
         fill(&mut text, "! ", note, 2, width());
     }
@@ -113,6 +114,14 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     let status = deliver(&all, &text, args.json.as_deref(), json)?;
     if !args.json.as_deref().is_some_and(is_stdout) {
         print(format!("\nfigures: {}\n", args.html.display()))?;
+    }
+    end(status, real.missing, journal)
+}
+
+/// Keeps what was done for the next call if runs are missing.
+fn end(status: Status, missing: u32, journal: Journal) -> anyhow::Result<Status> {
+    if missing > 0 {
+        return Ok(Status::Failed);
     }
     journal.finish()?;
     Ok(status)
@@ -155,6 +164,8 @@ struct Real {
     done: BTreeMap<String, RunResult>,
     /// What could not be run, and why.
     notes: Vec<String>,
+    /// Runs that their virtual machine did not come to, or not to the end of.
+    missing: u32,
 }
 
 impl Real {
@@ -245,13 +256,26 @@ impl Real {
                 return Ok(());
             }
             Emulated::Refused(why) => why,
-            Emulated::Missing => "the virtual machine ended before it did".to_owned(),
+            Emulated::Missing => {
+                self.missing += 1;
+                "the virtual machine ended before it did".to_owned()
+            }
         };
         let note = format!("not emulated: {}: {why}", job.workload);
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
         Ok(())
+    }
+
+    /// What to do about runs that are missing.
+    fn told_missing(&self) -> Option<String> {
+        (self.missing > 0).then(|| {
+            format!(
+                "missing, since the virtual machine ended: {}; the same command goes on where it was",
+                counted(self.missing, "run")
+            )
+        })
     }
 }
 
@@ -320,4 +344,45 @@ fn simulate(
         },
         |done| progress.update(done),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine that broke down is neither success nor a reason to begin anew.
+    #[test]
+    fn runs_that_are_missing_keep_what_was_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        let job = Job {
+            workload: "cpu:tasks=2".into(),
+            scheduler: "fifo".into(),
+            seed: 1,
+        };
+        let done = || Emulated::Done(Box::default());
+        let mut real = Real::default();
+        let journal = Journal::open(&path).unwrap();
+        real.keep("one".into(), &job, done(), &journal).unwrap();
+        real.keep("other".into(), &job, Emulated::Missing, &journal)
+            .unwrap();
+        let told = "missing, since the virtual machine ended: 1 run; the same command goes on where it was";
+        assert_eq!(real.told_missing().as_deref(), Some(told));
+        assert_eq!(
+            end(Status::Done, real.missing, journal).unwrap(),
+            Status::Failed
+        );
+
+        let journal = Journal::open(&path).unwrap();
+        assert!(journal.find_real("one", &job.workload).is_some());
+        assert!(journal.find_real("other", &job.workload).is_none());
+        let mut real = Real::default();
+        real.keep("other".into(), &job, done(), &journal).unwrap();
+        assert_eq!(real.told_missing(), None);
+        assert_eq!(
+            end(Status::Done, real.missing, journal).unwrap(),
+            Status::Done
+        );
+        assert!(!path.exists());
+    }
 }

@@ -32,9 +32,15 @@ pub fn completions(shell: Shell) -> anyhow::Result<Status> {
     Ok(Status::Done)
 }
 
-fn help_after(command: &clap::Command) -> String {
-    let text = command.get_after_help();
-    text.map_or(String::new(), ToString::to_string)
+const EXIT: &str = "Exit status:";
+
+/// The paragraph of a command's help that begins so, if it has one.
+fn paragraph(command: &clap::Command, start: &str) -> Option<String> {
+    let text = command.get_after_help()?.to_string();
+    let mut paragraphs = text.split("\n\n").map(str::trim_start);
+    paragraphs
+        .find(|paragraph| paragraph.starts_with(start))
+        .map(str::to_owned)
 }
 
 /// What follows a heading as it stands, line by line: clap_mangen would fill lines and hyphenate.
@@ -59,11 +65,11 @@ pub fn man(folder: &Path) -> anyhow::Result<Status> {
         let name = format!("schedlab-{}", inner.get_name());
         inner.clone().name(name.clone()).display_name(name)
     }));
-    let told = help_after(&command);
-    let (_, exit) = told.split_once("\n\n").unwrap_or_default();
+    let exit = paragraph(&command, EXIT).unwrap_or_default();
     for page in pages {
-        let examples = help_after(&page);
-        let examples = examples.split("\n\n").next().unwrap_or_default();
+        let examples = paragraph(&page, "Example").unwrap_or_default();
+        // Few commands end otherwise than all others.
+        let exit = paragraph(&page, EXIT).unwrap_or_else(|| exit.clone());
         let is_first = page.has_subcommands();
         let page = clap_mangen::Man::new(page);
         let mut text = Vec::new();
@@ -76,7 +82,7 @@ pub fn man(folder: &Path) -> anyhow::Result<Status> {
             page.render_subcommands_section(&mut text)?;
         }
         for verbatim in [examples, exit] {
-            text.extend(section(verbatim).bytes());
+            text.extend(section(&verbatim).bytes());
         }
         if is_first {
             page.render_version_section(&mut text)?;

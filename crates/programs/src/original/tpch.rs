@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use include_dir::{Dir, include_dir};
 
 use super::{Given, SCALE_DEFAULT, command, error, folder, output, refused};
-use crate::{ProgramError, nr_cpus};
+use crate::{ProgramError, nr_allowed_cpus};
 
 static QUERIES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads/tpch");
 
@@ -57,7 +57,7 @@ fn run_keeping(given: &Given<'_>, answers: Option<&Path>) -> Result<f64, Program
     let count = |name: &str| -> u64 { given.text(name).parse().expect("a count") };
     let (streams, of_a_stream) = (count("streams"), count("queries"));
     let degree = match count("degree") {
-        0 => 2 * nr_cpus() as u64,
+        0 => 2 * nr_allowed_cpus() as u64,
         degree => degree,
     };
     python.arg(queries.join("run.py")).arg(&data).arg(&queries);

@@ -457,17 +457,17 @@ fn difference_column(cells: &[Cell<'_>]) -> Column {
             match difference.interval {
                 // Too few runs, or copies of one: the difference itself is all there is to say; `copies` and
                 // `caution` say so of several.
-                None => format!("{:+.1}", difference.estimate),
+                None => signed(difference.estimate, digits_of(difference.estimate)),
                 Some(_) if !difference.is_shown() => "~".to_owned(),
                 Some(Interval { low, high }) => {
-                    // One that is shown is not `-0.0`.
-                    let digits = if difference.estimate.abs() < 0.05 {
-                        3
-                    } else {
-                        1
-                    };
-                    let estimate = difference.estimate;
-                    format!("{estimate:+.digits$} [{low:+.digits$}, {high:+.digits$}]")
+                    // One that is shown does not look as if the interval held zero.
+                    let nearest = if low > 0.0 { low } else { high };
+                    let show = |x| signed(x, digits_of(nearest));
+                    let (estimate, low, high) = (show(difference.estimate), show(low), show(high));
+                    match low == high && low.contains('<') {
+                        true => low,
+                        false => format!("{estimate} [{low}, {high}]"),
+                    }
                 }
             }
         })
@@ -561,6 +561,32 @@ fn failures(group: &[&RunResult], width: usize) -> String {
         }
     }
     text
+}
+
+/// Most digits after the point of a difference in percent.
+const DIGITS_MAX: usize = 3;
+
+/// Digits after the point with which a difference that is not zero does not look like it.
+fn digits_of(x: f64) -> usize {
+    let shows = |digits: &usize| x.abs() >= 0.5 * 10f64.powi(-(*digits as i32));
+    match x == 0.0 {
+        true => 1,
+        false => (1..DIGITS_MAX).find(shows).unwrap_or(DIGITS_MAX),
+    }
+}
+
+/// With its sign; what is too small for so many digits as less than the least that has them: `-<0.001`.
+fn signed(x: f64, digits: usize) -> String {
+    // Where there are many before the point, those behind it tell nothing.
+    let digits = if x.abs() < 10.0 { digits } else { 1 };
+    let least = 10f64.powi(-(digits as i32));
+    if x == 0.0 {
+        format!("{:.digits$}", 0.0)
+    } else if x.abs() < least / 2.0 {
+        format!("{}<{least:.digits$}", if x < 0.0 { '-' } else { '+' })
+    } else {
+        format!("{x:+.digits$}")
+    }
 }
 
 /// Nanoseconds as microseconds.
@@ -735,6 +761,58 @@ mod tests {
     fn more_of_a_score_below_zero_is_more() {
         let text = render(&[run("a", 2, 1, -100.0), run("b", 2, 1, -50.0)], WIDTH);
         assert!(text.contains("+50.0"), "{text}");
+    }
+
+    /// What is shown is not zero, however little it is.
+    #[test]
+    fn differences_that_are_shown_do_not_look_like_none() {
+        let column = |differences: &[f64]| {
+            let results: Vec<_> = differences
+                .iter()
+                .zip(0..)
+                .flat_map(|(percent, seed)| {
+                    let score = 1e7 + 1e5 * seed as f64;
+                    let other = score * (1.0 + percent / 100.0);
+                    [run("a", 2, seed, score), run("b", 2, seed, other)]
+                })
+                .collect();
+            let found = render(&results, WIDTH);
+            assert!(found.lines().all(|line| line.chars().count() <= WIDTH));
+            let row = found.lines().find(|line| line.starts_with("   2  b "));
+            let (_, end) = row
+                .unwrap()
+                .split_once("]  ")
+                .expect("the score's interval");
+            end.trim().split("  ").next().unwrap().to_owned()
+        };
+        let around =
+            |middle: f64, step: f64| [-2.0, -1.0, 0.0, 0.0, 1.0, 2.0].map(|x| middle + x * step);
+        assert_eq!(column(&around(20.0, 1.0)), "+20.0 [+18.0, +22.0]");
+        assert_eq!(column(&around(0.06, 0.01)), "+0.06 [+0.04, +0.08]");
+        assert_eq!(column(&around(-0.06, 0.01)), "-0.06 [-0.08, -0.04]");
+        assert_eq!(column(&around(-1.0, 0.498)), "-1.000 [-1.996, -0.004]");
+        assert_eq!(column(&around(60.0, 29.998)), "+60.0 [+0.004, +120.0]");
+        assert_eq!(column(&around(-1.0, 0.499_99)), "-1.000 [-2.000, -<0.001]");
+        assert_eq!(column(&around(-0.000_02, 0.000_002)), "-<0.001");
+        assert_eq!(column(&around(-0.000_02, 1.0)), "~");
+        let one = |percent: f64| {
+            let text = render(
+                &[run("a", 2, 1, 1e6), run("b", 2, 1, 1e6 + 1e4 * percent)],
+                50,
+            );
+            text.lines()
+                .nth(5)
+                .unwrap()
+                .split_whitespace()
+                .last()
+                .unwrap()
+                .to_owned()
+        };
+        let found = [12.0, -0.06, -0.04, 0.004, 0.0001, 0.0].map(one);
+        assert_eq!(
+            found,
+            ["+12.0", "-0.1", "-0.04", "+0.004", "+<0.001", "0.0"]
+        );
     }
 
     #[test]

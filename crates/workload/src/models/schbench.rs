@@ -111,7 +111,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         return Err(options.contradiction("it would never end: give `duration`"));
     }
     let message_threads = options.count("message_threads");
-    let cpus = builder.placement().nr_cpus as u64;
+    let cpus = builder.placement().allowed.len() as u64;
     let workers = match options.count("workers") {
         0 => cpus.div_ceil(message_threads),
         n => n,

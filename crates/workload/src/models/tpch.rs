@@ -80,7 +80,7 @@ const BATCH_BYTES: u32 = 64;
 
 fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
     let degree = match options.count("degree") {
-        0 => 2 * builder.placement().nr_cpus as u64,
+        0 => 2 * builder.placement().allowed.len() as u64,
         n => n,
     };
     builder.room_for(options, options.count("streams") * (2 * degree + 1))?;

@@ -373,7 +373,7 @@ fn compile(
     builder: &mut Builder,
     options: &Options,
 ) -> Result<Program, WorkloadError> {
-    let nr_cpus = builder.placement().nr_cpus;
+    let nr_cpus = builder.placement().nr_cpus();
     let cpus = |list: &Option<Vec<u32>>| -> Result<Option<CpuSet>, WorkloadError> {
         let Some(list) = list else { return Ok(None) };
         if options.is_given("pin") {

@@ -29,7 +29,7 @@ mod read;
 mod thread;
 mod values;
 
-use schedlab_trace::Duration;
+use schedlab_trace::{CpuSet, Duration};
 
 use crate::action::Workload;
 use crate::measure::{Measure, measure};
@@ -134,13 +134,13 @@ pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Reads a file; the only input and output of this crate.
-pub(crate) fn load(path: &str, options: &str, nr_cpus: usize) -> Result<Workload, WorkloadError> {
+pub(crate) fn load(path: &str, options: &str, allowed: &CpuSet) -> Result<Workload, WorkloadError> {
     let unreadable = |cause| WorkloadError::Unreadable {
         path: path.to_owned(),
         cause,
     };
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    parse(path, &text, options, nr_cpus)
+    parse_on(path, &text, options, allowed)
 }
 
 /// Understands the text of a file; `file` is its name for messages.
@@ -153,6 +153,15 @@ pub fn parse(
     text: &str,
     options: &str,
     nr_cpus: usize,
+) -> Result<Workload, WorkloadError> {
+    parse_on(file, text, options, &CpuSet::all(nr_cpus))
+}
+
+fn parse_on(
+    file: &str,
+    text: &str,
+    options: &str,
+    allowed: &CpuSet,
 ) -> Result<Workload, WorkloadError> {
     let params = PARAMS.iter().chain(common()).copied();
     let options = Options::read(file, params, options)?;
@@ -177,7 +186,7 @@ pub fn parse(
         other => other,
     };
     let understood = read::read(&root).map_err(with_file)?;
-    let mut builder = Builder::new(&options, nr_cpus);
+    let mut builder = Builder::new(&options, allowed);
     build::build(understood, &options, &mut builder).map_err(with_file)?;
     let score = Score {
         name: "throughput_per_s",

@@ -290,7 +290,7 @@ impl Behaviour for Thread {
                     let cpus = phase.cpus.as_ref().or(self.inherited.as_ref());
                     if cpus != self.cpus.as_ref() && !shared.pin_given {
                         self.cpus = cpus.cloned();
-                        let all = || CpuSet::all(shared.placement.nr_cpus);
+                        let all = || CpuSet::all(shared.placement.nr_cpus());
                         return Action::SetAffinity(self.cpus.clone().unwrap_or_else(all));
                     }
                 }

@@ -17,7 +17,6 @@ use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
 use schedlab_sweep::Place;
-use schedlab_workload::Workload;
 
 use crate::args::{RunArgs, VmArgs};
 use crate::commands::sim::seed_of;
@@ -45,7 +44,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     let load = match &args.workload {
         Some(text) => {
             // A wrong workload is told before a scheduler is loaded.
-            let workload = Workload::parse(text, schedlab_programs::nr_cpus())?;
+            let workload = schedlab_programs::parse(text)?;
             schedlab_programs::check(&workload)?;
             Load::Workload {
                 text: text.clone(),
