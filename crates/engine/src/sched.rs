@@ -147,7 +147,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 };
                 // try_to_block_task(). Without run queue locks the ops that are called on the way, which may
                 // take a policy's locks, do not keep wakers off: these wait until it is off the CPU.
-                if !self.machine.sched_ext.rq_locks {
+                // The other classes call none, and count who leaves among the runnable.
+                if !self.machine.sched_ext.rq_locks && p.class.get() == Class::Ext {
                     p.on_rq.set(OnRq::No);
                 }
                 self.dequeue_task(c, c, p, deq::SLEEP | deq::NOCLOCK);

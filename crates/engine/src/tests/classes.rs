@@ -332,3 +332,36 @@ fn the_baseline_leaves_a_cpu_its_only_task() {
         checked.end.switches
     );
 }
+
+/// How long each of `nr` tasks ran, from the switches on all CPUs.
+fn ran_ns(checked: &Checked, nr: usize) -> Vec<u64> {
+    let mut ran = vec![0; nr];
+    let mut since: std::collections::BTreeMap<u32, (usize, u64)> = Default::default();
+    for &(at, cpu, event) in &checked.events {
+        if let Event::Switch { next, .. } = event {
+            if let Some((task, from)) = since.remove(&cpu) {
+                ran[task] += at - from;
+            }
+            if let Some(task) = next {
+                since.insert(cpu, (task.index(), at));
+            }
+        }
+    }
+    ran
+}
+
+/// Virtual lag is the distance from the mean of all who were runnable, who leaves included (`update_entity_lag()`
+/// before `avg_vruntime_sub()`): else each sleep would earn a task more of it.
+#[test]
+fn the_baseline_gives_sleepers_no_more_than_their_share() {
+    for rq_locks in [true, false] {
+        let sleeper = periodic("sleeper", 7_000, 1_000, 10_000);
+        let mut scenario = fair(1, vec![hog("hog", 10_000), sleeper]);
+        scenario.machine.sched_ext.rq_locks = rq_locks;
+        scenario.machine.hz = 100;
+        scenario.workload.duration = Some(Duration::from_secs(5));
+        let ran = ran_ns(&run_checked(scenario, Stub::minimal()), 2);
+        let share = ran[1] * 1_000 / (ran[0] + ran[1]);
+        assert!((440..=500).contains(&share), "{rq_locks} {ran:?}");
+    }
+}
