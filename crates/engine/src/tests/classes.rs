@@ -365,3 +365,23 @@ fn the_baseline_gives_sleepers_no_more_than_their_share() {
         assert!((440..=500).contains(&share), "{rq_locks} {ran:?}");
     }
 }
+
+fn starting(mut spec: schedlab_workload::TaskSpec, ms: u64) -> schedlab_workload::TaskSpec {
+    spec.start = Instant::from_ns(ms * 1_000_000);
+    spec
+}
+
+/// `need_pull_rt_task()`: a CPU takes who waits elsewhere as soon as what it runs next is lower than what it ran,
+/// not only when it has nothing of the class any more.
+#[test]
+fn a_real_time_task_is_pulled_before_a_lower_one_runs() {
+    let fifo = SchedClass::Fifo;
+    let tasks = vec![
+        on_cpus(realtime(hog("a", 30), fifo(60)), "0"),
+        on_cpus(realtime(hog("b", 10), fifo(90)), "1"),
+        starting(realtime(hog("c", 10), fifo(50)), 1),
+        starting(on_cpus(realtime(hog("d", 50), fifo(10)), "1"), 2),
+    ];
+    let checked = run_checked(scenario(2, tasks), Stub::minimal());
+    assert_eq!(checked.ran_on(1), [1, 2, 3]);
+}
