@@ -1,6 +1,6 @@
 //! The real-time class: above sched_ext, strict priorities, SCHED_RR with 100 ms slices.
 //!
-//! Model: per-CPU queues; placement and pulling look at all CPUs at once instead of the
+//! Model: per-CPU queues; placement, pushing and pulling look at all CPUs at once instead of the
 //! kernel's `cpupri` index, take the lowest one, an idle one first, however far away, and a CPU takes
 //! what it pulls itself instead of interrupting who has it (`RT_PUSH_IPI`). There is no throttling and
 //! no deadline server. Nothing here is told to the policy but `ops.cpu_release()` and
@@ -17,6 +17,9 @@ use crate::task::{Class, OnRq, Task};
 
 /// `RR_TIMESLICE`, 100 ms.
 const RR_SLICE_NS: u64 = 100_000_000;
+
+/// `RT_MAX_TRIES`: how often a CPU to push to is looked for.
+const MAX_TRIES: u32 = 3;
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Priority of what `rq` runs: 0 below the real-time class.
@@ -164,6 +167,77 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .filter(|&(priority, _, _)| priority < p.rt_priority())
             .min()
             .map(|(_, _, cpu)| cpu)
+    }
+
+    /// `task_woken_rt()`: who must wait behind something as high may run elsewhere by now.
+    pub(crate) fn task_woken_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        let waits = !rq.need_resched.get() && self.rt_curr_priority(rq) >= p.rt_priority();
+        if waits && p.nr_allowed.get() > 1 {
+            self.push_rt_tasks(c, rq);
+        }
+    }
+
+    /// `push_rt_tasks()`: who waits on `rq` goes where something lower runs. `rq` is locked on entry
+    /// and on return.
+    pub(crate) fn push_rt_tasks(&self, c: &Cpu, rq: &Cpu) {
+        while let Some(p) = self.pushable_rt_task(rq) {
+            self.sync(c);
+            if p.rt_priority() > self.rt_curr_priority(rq) {
+                self.resched_curr(c, rq);
+                return;
+            }
+            // As in the kernel, who comes after one that cannot go is not tried.
+            let went = self.push_rt_task(c, rq, p);
+            if !went && self.pushable_rt_task(rq).is_none_or(|next| next.id == p.id) {
+                return;
+            }
+        }
+    }
+
+    /// `pick_next_pushable_task()`.
+    fn pushable_rt_task(&self, rq: &Cpu) -> Option<&Task> {
+        let queue = rq.rt_queue.borrow();
+        let mut waiting = queue.iter().map(|&task| self.task(task));
+        waiting.find(|p| p.nr_allowed.get() > 1)
+    }
+
+    /// `push_rt_task()` and `find_lock_lowest_rq()`; tells whether `p` went.
+    fn push_rt_task(&self, c: &Cpu, rq: &Cpu, p: &Task) -> bool {
+        for _ in 0..MAX_TRIES {
+            let Some(cpu) = self.find_lowest_rq(p) else {
+                return false;
+            };
+            let dst = self.cpu(cpu);
+            self.double_rq_lock(c, rq, dst);
+            // Either may have changed meanwhile.
+            let waits = self.rt_waits_behind(p, rq);
+            let goes = waits && dst.online.get() && self.rt_highest_priority(dst) < p.rt_priority();
+            if goes {
+                p.on_rq.set(OnRq::Migrating);
+                self.dequeue_task_rt(rq, p);
+                self.set_task_cpu(c, p, dst.id);
+                self.enqueue_task_rt(dst, p, 0);
+                p.on_rq.set(OnRq::Queued);
+                self.wakeup_preempt(c, dst, p);
+            }
+            self.rq_unlock(c, dst);
+            if goes || !waits {
+                return goes;
+            }
+        }
+        false
+    }
+
+    /// `double_lock_balance()`: takes the lock of `other` while that of `rq` is held, the lower CPU's
+    /// first.
+    fn double_rq_lock(&self, c: &Cpu, rq: &Cpu, other: &Cpu) {
+        if other.id < rq.id {
+            self.rq_unlock(c, rq);
+            self.rq_lock(c, other);
+            self.rq_lock(c, rq);
+        } else {
+            self.rq_lock(c, other);
+        }
     }
 
     pub(crate) fn wakeup_preempt_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {

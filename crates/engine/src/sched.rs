@@ -188,7 +188,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.finish_task(c, p);
             }
         }
-        self.balance_callbacks(c);
+        self.balance_callbacks(c, switched);
         self.rq_unlock(c, c);
         if switched
             && let Some(p) = prev
@@ -200,7 +200,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `balance_callbacks()`: what came last is first. The run queue is locked on entry and on return.
-    fn balance_callbacks(&self, c: &Cpu) {
+    fn balance_callbacks(&self, c: &Cpu, switched: bool) {
+        // set_next_task_rt()
+        if switched && self.curr_class(c) == Class::Rt {
+            self.push_rt_tasks(c, c);
+        }
         if c.kick_sync_due.replace(false) {
             self.rq_unlock(c, c);
             self.kick_sync_wait(c);

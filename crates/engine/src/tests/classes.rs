@@ -385,3 +385,90 @@ fn a_real_time_task_is_pulled_before_a_lower_one_runs() {
     let checked = run_checked(scenario(2, tasks), Stub::minimal());
     assert_eq!(checked.ran_on(1), [1, 2, 3]);
 }
+
+/// `set_next_task_rt()`, `push_rt_tasks()`: who is preempted goes where something lower runs, an idle CPU first.
+#[test]
+fn a_preempted_real_time_task_is_pushed_to_where_it_runs() {
+    let fifo = SchedClass::Fifo;
+    let sleeper = |priority| {
+        let steps = task("hi", |n, _| {
+            Some(match n {
+                0 => Action::Compute(Duration::from_ms(1)),
+                1 => Action::Sleep(Duration::from_ms(5)),
+                2 => Action::Compute(Duration::from_ms(50)),
+                _ => return None,
+            })
+        });
+        on_cpus(realtime(steps, fifo(priority)), "0")
+    };
+    let low = |cpus| starting(on_cpus(realtime(hog("lo", 50), fifo(10)), cpus), 2);
+    let other = |ms, class| on_cpus(realtime(hog("other", ms), class), "1");
+    for (other, cpus, order) in [
+        // CPU 1 is idle, runs something lower, or something higher; or the preempted one must stay.
+        (other(4, fifo(60)), "0-1", vec![1, 2]),
+        (other(40, fifo(5)), "0-1", vec![1, 2, 1]),
+        (other(40, SchedClass::Normal), "0-1", vec![1, 2, 1]),
+        (other(40, fifo(20)), "0-1", vec![1, 2]),
+        (other(40, fifo(5)), "0", vec![1]),
+    ] {
+        let checked = run_checked(
+            scenario(2, vec![sleeper(50), other, low(cpus)]),
+            Stub::fifo(&[]),
+        );
+        assert_eq!(checked.ran_on(1), order, "{cpus}");
+    }
+}
+
+/// A pushed task takes the CPU from one that is pushed in turn, and so on down to the lowest.
+#[test]
+fn the_highest_real_time_tasks_run_on_all_cpus() {
+    let rt = |priority: u8| {
+        let rounds = task("rt", move |n, _| {
+            (n < 100).then(|| match n % 2 {
+                0 => Action::Compute(Duration::from_us(900 + 10 * u64::from(priority))),
+                _ => Action::Sleep(Duration::from_us(1_000 - 7 * u64::from(priority))),
+            })
+        });
+        realtime(rounds, SchedClass::Fifo(priority))
+    };
+    for rq_locks in [true, false] {
+        let mut scenario = scenario(3, (1..=8).map(rt).collect());
+        scenario.machine.sched_ext.rq_locks = rq_locks;
+        let checked = run_checked(scenario, Stub::minimal());
+        let (lower_ns, ns) = inverted_ns(&checked, 3);
+        assert!(lower_ns * 100 < ns, "{rq_locks}: {lower_ns} of {ns}");
+    }
+}
+
+/// For how long a task of a higher number waited while a CPU ran a lower one or nothing, and for how long any waited.
+fn inverted_ns(checked: &Checked, nr_cpus: usize) -> (u64, u64) {
+    let mut runs = vec![None; nr_cpus];
+    let mut waits = std::collections::BTreeSet::new();
+    let mut ns = (0, 0);
+    let mut before = 0;
+    for &(at, cpu, event) in &checked.events {
+        let passed = at.saturating_sub(before);
+        before = before.max(at);
+        if let Some(&highest) = waits.last() {
+            ns.1 += passed;
+            if runs.iter().any(|&task| task < Some(highest)) {
+                ns.0 += passed;
+            }
+        }
+        match event {
+            Event::Wakeup { task, .. } => _ = waits.insert(task),
+            Event::Switch {
+                prev,
+                prev_state,
+                next,
+            } => {
+                use schedlab_trace::PrevState::{Preempted, Yielded};
+                waits.extend(prev.filter(|_| matches!(prev_state, Preempted | Yielded)));
+                next.inspect(|task| _ = waits.remove(task));
+                runs[cpu as usize] = next;
+            }
+            _ => {}
+        }
+    }
+    ns
+}
