@@ -240,6 +240,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
+    /// `prio_changed_rt()`: the current task has lowered itself from `old`.
+    pub(crate) fn prio_changed_rt(&self, c: &Cpu, p: &Task, old: u8) {
+        if p.rt_priority() >= old {
+            return;
+        }
+        self.pull_rt_task(c);
+        if self.rt_waiting_priority(c) > p.rt_priority() {
+            self.resched_curr(c, c);
+        }
+    }
+
     pub(crate) fn wakeup_preempt_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         if p.rt_priority() > self.rt_curr_priority(rq) {
             self.resched_curr(c, rq);

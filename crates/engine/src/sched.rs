@@ -410,6 +410,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let class_changes = matches!(change, Change::Class(_));
         let flags = deq::SAVE | deq::NOCLOCK | if class_changes { deq::MOVE } else { 0 };
         let old_class = p.class.get();
+        let old_priority = p.rt_priority();
         let new_class = match change {
             Change::Class(policy) => {
                 let old_policy = p.policy.replace(policy);
@@ -460,6 +461,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.taken_by_class(c, c, new_class);
         } else if new_class < old_class {
             self.resched_curr(c, c);
+        } else if new_class == Class::Rt {
+            self.prio_changed_rt(c, p, old_priority);
         }
         self.rq_unlock(c, c);
         self.set_lock_path(c, path);

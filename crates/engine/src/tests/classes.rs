@@ -472,3 +472,31 @@ fn inverted_ns(checked: &Checked, nr_cpus: usize) -> (u64, u64) {
     }
     ns
 }
+
+/// `prio_changed_rt()`: who lowers itself makes way for what is higher now, here or elsewhere.
+#[test]
+fn a_real_time_task_that_lowers_itself_makes_way() {
+    let fifo = SchedClass::Fifo;
+    let lowers = || {
+        let steps = task("lowers", move |n, _| {
+            Some(match n {
+                0 | 2 => Action::Compute(Duration::from_ms(10)),
+                1 => Action::SetClass(fifo(5)),
+                _ => return None,
+            })
+        });
+        realtime(steps, fifo(50))
+    };
+    let middle = |cpus| starting(on_cpus(realtime(hog("middle", 5), fifo(10)), cpus), 1);
+    let other = on_cpus(realtime(hog("other", 30), fifo(90)), "1");
+    let tasks = vec![on_cpus(lowers(), "0"), middle("0")];
+    assert_eq!(
+        run_checked(scenario(1, tasks), Stub::minimal()).ran_on(0),
+        [0, 1, 0]
+    );
+    let tasks = vec![on_cpus(lowers(), "0"), middle("0-1"), other];
+    assert_eq!(
+        run_checked(scenario(2, tasks), Stub::minimal()).ran_on(0),
+        [0, 1, 0]
+    );
+}
