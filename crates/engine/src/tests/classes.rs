@@ -473,6 +473,34 @@ fn inverted_ns(checked: &Checked, nr_cpus: usize) -> (u64, u64) {
     ns
 }
 
+/// `LBF_ALL_PINNED`: a queue whose tasks are all bound to their CPU is no source, the next one is.
+#[test]
+fn the_baseline_balances_beside_a_queue_of_bound_tasks() {
+    let bound = (0..5).map(|_| on_cpus(hog("bound", 100), "1"));
+    let free = (0..2).map(|_| starting(on_cpus(hog("free", 100), "0,2"), 5));
+    let first = (0..3).map(|_| on_cpus(hog("first", 20), "0"));
+    let checked = run_checked(
+        fair(3, free.chain(bound).chain(first).collect()),
+        Stub::minimal(),
+    );
+    let exits = |task: u32| {
+        checked
+            .events
+            .iter()
+            .find_map(|&(at, _, event)| match event {
+                Event::Switch {
+                    prev: Some(prev),
+                    prev_state: schedlab_trace::PrevState::Exited,
+                    ..
+                } if prev.0 == task => Some(at),
+                _ => None,
+            })
+    };
+    for task in 0..2 {
+        assert!(exits(task) < Some(160_000_000), "{:?}", exits(task));
+    }
+}
+
 /// `prio_changed_rt()`: who lowers itself makes way for what is higher now, here or elsewhere.
 #[test]
 fn a_real_time_task_that_lowers_itself_makes_way() {
