@@ -501,6 +501,31 @@ fn the_baseline_balances_beside_a_queue_of_bound_tasks() {
     }
 }
 
+/// An idle CPU of an idle core comes first, whether the profile says that its threads slow each other down or not.
+#[test]
+fn the_baseline_knows_idle_cores_by_the_topology() {
+    for share_pct in [60, 100] {
+        let woken = task("woken", |n, _| {
+            Some(match n {
+                0 | 3 => Action::Compute(Duration::from_ms(1)),
+                1 => Action::SetAffinity("1-3".parse().unwrap()),
+                2 => Action::Sleep(Duration::from_ms(10)),
+                _ => return None,
+            })
+        });
+        let tasks = vec![
+            on_cpus(woken, "3"),
+            on_cpus(hog("sibling of 1", 100), "5"),
+            starting(on_cpus(hog("on 3", 50), "3"), 5),
+        ];
+        let mut scenario = fair(8, tasks);
+        scenario.machine.topology = schedlab_machine::Topology::new(1, 1, 4, 2);
+        scenario.machine.interference.smt_share_pct = share_pct;
+        let checked = run_checked(scenario, Stub::minimal());
+        assert_eq!((checked.ran_on(1), checked.ran_on(2)), (vec![], vec![0]));
+    }
+}
+
 /// `prio_changed_rt()`: who lowers itself makes way for what is higher now, here or elsewhere.
 #[test]
 fn a_real_time_task_that_lowers_itself_makes_way() {
