@@ -39,6 +39,10 @@
 /* Most tasks that one balancing looks at. */
 #define FAIR_BALANCE_LOOKS	32
 
+/* Instead of a number of tasks moved: none of those that wait may run there; the policy has ended. */
+#define FAIR_ALL_BOUND		(-1)
+#define FAIR_ENDED		(-2)
+
 /* Loads that differ by less, in percent, count as equal; among threads of a core, and else. */
 #define FAIR_IMBALANCE_CORE	110
 #define FAIR_IMBALANCE		117
@@ -335,13 +339,13 @@ static __always_inline bool fair_may_go(task_t *t, s32 cpu)
 
 /*
  * Moves tasks that have waited for longest, whose weights make up @load, but at
- * most @most; both locks are held. Returns how many went.
+ * most @most; both locks are held. Returns how many went, or FAIR_ALL_BOUND.
  */
-__weak u32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32 most, u64 now)
+__weak s32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32 most, u64 now)
 {
 	lab_node_t *pos, *before;
-	u32 moved = 0, i;
-	bool warm_stay;
+	bool warm_stay, free = false;
+	u32 i, moved = 0;
 	task_t *t;
 
 	lab_use_arena();
@@ -357,6 +361,8 @@ __weak u32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32
 		before = pos->prev;
 		t = lab_entry(pos, struct fair_task, lab.node);
 		pos = before;
+		if (lab_allowed(&t->lab, to->cpu))
+			free = true;
 		if (warm_stay && t->turn_ns && now - t->started_ns < FAIR_MIGRATION_COST_NS)
 			continue;
 		if (t->weight / 2 > load || !fair_may_go(t, to->cpu))
@@ -370,11 +376,16 @@ __weak u32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32
 		if (!load)
 			break;
 	}
+	if (!free && from->waiting.head.prev != &from->waiting.head)
+		return FAIR_ALL_BOUND;
 	return moved;
 }
 
-/* In places [begin, end) of the order but not [but, until): the queue with the greatest load whose tasks wait. */
-__weak s32 fair_busiest(u32 begin, u32 end, u32 but, u32 until)
+/*
+ * In places [begin, end) of the order but not [but, until): the queue with the
+ * greatest load whose tasks wait, other than that of CPU @except.
+ */
+__weak s32 fair_busiest(u32 begin, u32 end, u32 but, u32 until, s32 except)
 {
 	u64 load, greatest = 0;
 	s32 cpu, busiest = -1;
@@ -386,6 +397,8 @@ __weak s32 fair_busiest(u32 begin, u32 end, u32 but, u32 until)
 		if (i >= but && i < until)
 			continue;
 		cpu = lab_cpu_at(i);
+		if (cpu == except)
+			continue;
 		rq = rq_at(cpu);
 		lab_touch(&rq->nr, false);
 		if (!lab_read(rq->nr))
@@ -399,43 +412,60 @@ __weak s32 fair_busiest(u32 begin, u32 end, u32 but, u32 until)
 	return busiest;
 }
 
+/* Takes one task from the queue of @cpu. Returns how many came, FAIR_ALL_BOUND or FAIR_ENDED. */
+__weak s32 fair_take(rq_t *rq __arg_arena, s32 cpu, u64 now)
+{
+	rq_t *from = rq_at(cpu);
+	s32 moved;
+
+	lab_use_arena();
+	if (!fair_lock_second(rq, from))
+		return FAIR_ENDED;
+	moved = fair_move(from, rq, ~0ull, 1, now);
+	lab_unlock(&from->lock);
+	return moved;
+}
+
 /*
  * The CPU has nothing to do: takes one task from the busiest queue nearby, else
- * farther away. Its lock is held, and given up meanwhile. False: the policy has
- * ended, no lock is held.
+ * farther away; of the next one there if all tasks of the busiest are bound. Its
+ * lock is held, and given up meanwhile. False: the policy has ended, no lock is
+ * held.
  */
 static __noinline bool fair_balance_idle(rq_t *rq, u64 now)
 {
 	lab_place_t *place;
-	rq_t *from;
-	s32 busiest;
-	u32 level, but, until, moved;
+	s32 busiest, moved;
+	u32 level, but, until;
 
 	lab_use_arena();
 	place = lab_place_of(rq->cpu);
 	but = place->at;
 	until = but + 1;
 	bpf_for(level, 0, LAB_NR_LEVELS) {
-		u32 l = level & (LAB_NR_LEVELS - 1);
+		u32 l = level & (LAB_NR_LEVELS - 1), begin = place->begin[l], end = place->end[l];
 
-		busiest = fair_busiest(place->begin[l], place->end[l], but, until);
-		but = place->begin[l];
-		until = place->end[l];
-		if (busiest < 0)
-			continue;
-		from = rq_at(busiest);
-		if (!fair_lock_second(rq, from))
+		busiest = fair_busiest(begin, end, but, until, -1);
+		moved = FAIR_ALL_BOUND;
+		if (busiest >= 0) {
+			moved = fair_take(rq, busiest, now);
+			if (moved == FAIR_ALL_BOUND)
+				busiest = fair_busiest(begin, end, but, until, busiest);
+			if (moved == FAIR_ALL_BOUND && busiest >= 0)
+				moved = fair_take(rq, busiest, now);
+		}
+		but = begin;
+		until = end;
+		if (moved == FAIR_ENDED)
 			return false;
-		moved = fair_move(from, rq, ~0ull, 1, now);
-		/* As in Linux, that it found nothing when it became idle is no failure. */
-		if (moved) {
+		/* As in Linux, it is no failure that all are bound, nor that it found nothing when it became idle. */
+		if (moved > 0) {
 			rq->failed = 0;
 			rq->even[l] = false;
-		} else if (rq->asked) {
+		} else if (!moved && rq->asked) {
 			rq->failed++;
 		}
-		lab_unlock(&from->lock);
-		if (moved || rq->nr)
+		if (moved > 0 || rq->nr)
 			break;
 	}
 	return true;
@@ -450,14 +480,42 @@ static __always_inline bool fair_balances(s32 cpu, u32 level, bool idle)
 	return idle || !level || place->at == place->begin[(level - 1) & (LAB_NR_LEVELS - 1)];
 }
 
+/*
+ * Takes half of what the queue of @cpu has more, if that is out of balance. Returns
+ * how many came, FAIR_ALL_BOUND or FAIR_ENDED.
+ */
+__weak s32 fair_level(rq_t *rq __arg_arena, s32 cpu, u32 level, u64 now)
+{
+	u32 l = level & (LAB_NR_LEVELS - 1);
+	u64 own, other, percent;
+	rq_t *from = rq_at(cpu);
+	s32 moved = 0;
+
+	lab_use_arena();
+	percent = l == LAB_LEVEL_CORE ? FAIR_IMBALANCE_CORE : FAIR_IMBALANCE;
+	if (!fair_lock_second(rq, from))
+		return FAIR_ENDED;
+	own = fair_load(rq);
+	other = fair_load(from);
+	if (other * 100 > own * percent) {
+		rq->even[l] = false;
+		moved = fair_move(from, rq, (other - own) / 2, FAIR_BALANCE_LOOKS, now);
+		if (moved > 0)
+			rq->failed = 0;
+		else if (!moved)
+			rq->failed++;
+	}
+	lab_unlock(&from->lock);
+	return moved;
+}
+
 /* The balancer of a busy CPU, once per domain and interval. False: as above. */
 static __noinline bool fair_balance_busy(rq_t *rq, u64 now)
 {
-	u64 own, other, percent, interval, due;
 	u32 level, but, until;
 	lab_place_t *place;
-	s32 busiest;
-	rq_t *from;
+	u64 interval, due;
+	s32 busiest, moved;
 
 	lab_use_arena();
 	place = lab_place_of(rq->cpu);
@@ -477,25 +535,19 @@ static __noinline bool fair_balance_busy(rq_t *rq, u64 now)
 		}
 		rq->balance_ns[l] = now + interval;
 		rq->even[l] = true;
-		busiest = fair_busiest(begin, end, but, until);
+		moved = 0;
+		busiest = fair_busiest(begin, end, but, until, -1);
+		if (busiest >= 0)
+			moved = fair_level(rq, busiest, l, now);
+		if (moved == FAIR_ALL_BOUND) {
+			busiest = fair_busiest(begin, end, but, until, busiest);
+			if (busiest >= 0)
+				moved = fair_level(rq, busiest, l, now);
+		}
 		but = begin;
 		until = end;
-		if (busiest < 0)
-			continue;
-		from = rq_at(busiest);
-		percent = l == LAB_LEVEL_CORE ? FAIR_IMBALANCE_CORE : FAIR_IMBALANCE;
-		if (!fair_lock_second(rq, from))
+		if (moved == FAIR_ENDED)
 			return false;
-		own = fair_load(rq);
-		other = fair_load(from);
-		if (other * 100 > own * percent) {
-			rq->even[l] = false;
-			if (fair_move(from, rq, (other - own) / 2, FAIR_BALANCE_LOOKS, now))
-				rq->failed = 0;
-			else
-				rq->failed++;
-		}
-		lab_unlock(&from->lock);
 	}
 	return true;
 }

@@ -15,7 +15,7 @@ pub(crate) struct Costs {
     pub smt_share_pct: u32,
     /// Taking a free lock, without the access to its line.
     pub lock_ps: u64,
-    /// The other hardware threads of each CPU's core; empty where they do not slow each other down.
+    /// The other hardware threads of each CPU's core.
     pub siblings: Vec<Vec<CpuId>>,
 }
 
@@ -26,9 +26,6 @@ impl Costs {
         let siblings = (0..nr_cpus as u32)
             .map(CpuId)
             .map(|cpu| {
-                if smt_share_pct == 100 {
-                    return Vec::new();
-                }
                 let core = machine.topology.smt(cpu);
                 core.iter().filter(|&other| other != cpu).collect()
             })
@@ -39,6 +36,14 @@ impl Costs {
             lock_ps: machine.memory.atomic_ps + machine.locks.meter_ns * 1_000,
             siblings,
         }
+    }
+
+    /// The hardware threads that slow `cpu` down while they run, and that it slows down.
+    pub fn slowed_by(&self, cpu: CpuId) -> &[CpuId] {
+        if self.smt_share_pct == 100 {
+            return &[];
+        }
+        &self.siblings[cpu.index()]
     }
 }
 
@@ -55,7 +60,7 @@ pub(crate) fn tree_levels(n: u32) -> u64 {
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// How fast `c` runs a task, in percent.
     pub(crate) fn user_speed_pct(&self, c: &Cpu) -> u32 {
-        let siblings = &self.costs.siblings[c.id.index()];
+        let siblings = self.costs.slowed_by(c.id);
         let shared = siblings.iter().any(|&s| self.cpu(s).curr.get().is_some());
         if shared {
             self.costs.smt_share_pct
@@ -66,7 +71,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `c` has begun or ceased to run tasks: its siblings go on at another speed.
     pub(crate) fn sibling_speed_changed(&self, c: &Cpu) {
-        for &sibling in &self.costs.siblings[c.id.index()] {
+        for &sibling in self.costs.slowed_by(c.id) {
             let s = self.cpu(sibling);
             let Some(task) = s.curr.get() else { continue };
             if s.wait.get() != Wait::Segment || s.mode.get() != CpuMode::User {

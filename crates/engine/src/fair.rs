@@ -310,14 +310,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Takes a task from the CPU that has most of them, near ones first. `idle`: this CPU has none.
+    /// One whose tasks are all bound to other CPUs is no source (`LBF_ALL_PINNED`).
     fn pull_fair_task(&self, c: &Cpu, idle: bool) {
         let topology = &self.machine.topology;
         let here = c.nr_running.get();
         let source = self
             .cpus
             .iter()
-            .filter(|rq| rq.id != c.id && !rq.fair.queue.borrow().is_empty())
+            .filter(|rq| rq.id != c.id)
             .filter(|rq| rq.nr_running.get() >= if idle { 2 } else { here + 2 })
+            .filter(|rq| self.fair_task_for(rq, c.id))
             .max_by_key(|rq| {
                 let near = topology.cpu(rq.id).llc == topology.cpu(c.id).llc;
                 (near && idle, rq.nr_running.get(), std::cmp::Reverse(rq.id))

@@ -1,8 +1,10 @@
 //! The real-time class: above sched_ext, strict priorities, SCHED_RR with 100 ms slices.
 //!
-//! Model: per-CPU queues; placement and pulling look at all CPUs at once instead of the kernel's
-//! `cpupri` index, and there is no throttling and no deadline server. Nothing here is told to the
-//! policy but `ops.cpu_release()` and `ops.cpu_acquire()`.
+//! Model: per-CPU queues; placement, pushing and pulling look at all CPUs at once instead of the
+//! kernel's `cpupri` index, take the lowest one, an idle one first, however far away, and a CPU takes
+//! what it pulls itself instead of interrupting who has it (`RT_PUSH_IPI`). There is no throttling and
+//! no deadline server. Nothing here is told to the policy but `ops.cpu_release()` and
+//! `ops.cpu_acquire()`.
 
 use schedlab_trace::{CpuId, Recorder, TaskId};
 use schedlab_workload::SchedClass;
@@ -16,6 +18,9 @@ use crate::task::{Class, OnRq, Task};
 /// `RR_TIMESLICE`, 100 ms.
 const RR_SLICE_NS: u64 = 100_000_000;
 
+/// `RT_MAX_TRIES`: how often a CPU to push to is looked for.
+const MAX_TRIES: u32 = 3;
+
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Priority of what `rq` runs: 0 below the real-time class.
     fn rt_curr_priority(&self, rq: &Cpu) -> u8 {
@@ -27,6 +32,28 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 0
             }
         })
+    }
+
+    /// Highest priority of what waits on `rq`: 0 if nothing does.
+    fn rt_waiting_priority(&self, rq: &Cpu) -> u8 {
+        let first = rq.rt_queue.borrow().front().copied();
+        first.map_or(0, |task| self.task(task).rt_priority())
+    }
+
+    /// `rq->rt.highest_prio.curr`: of what runs and what waits; who blocks does not count any more.
+    fn rt_highest_priority(&self, rq: &Cpu) -> u8 {
+        let stays = |task| self.task(task).on_rq.get() == OnRq::Queued;
+        let runs = if rq.curr.get().is_some_and(stays) {
+            self.rt_curr_priority(rq)
+        } else {
+            0
+        };
+        runs.max(self.rt_waiting_priority(rq))
+    }
+
+    /// Whether `p` waits on `rq` behind something as high, and has left the CPU that it ran on.
+    fn rt_waits_behind(&self, p: &Task, rq: &Cpu) -> bool {
+        self.is_queued_on(p, rq) && !p.on_cpu.get() && p.rt_priority() <= self.rt_curr_priority(rq)
     }
 
     /// Inserts by priority, behind equal ones, or before them.
@@ -60,10 +87,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         rq.rt_queue.borrow_mut().retain(|&task| task != p.id);
     }
 
-    /// `pick_task_rt()`, after a pull where this CPU would run something lower.
+    /// `pick_task_rt()`, after a pull where this CPU would run something lower than before.
     pub(crate) fn pick_task_rt(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
-        let prev = prev.filter(|p| p.class.get() == Class::Rt && p.on_rq.get() == OnRq::Queued);
-        if prev.is_none() && c.rt_queue.borrow().is_empty() {
+        let left = prev.filter(|p| p.class.get() == Class::Rt);
+        let prev = left.filter(|p| p.on_rq.get() == OnRq::Queued);
+        if prev.is_none() && self.need_pull_rt_task(c, left) {
             self.pull_rt_task(c);
         }
         let first = c.rt_queue.borrow().front().copied();
@@ -83,22 +111,30 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `pull_rt_task()`: takes the highest waiting task from a CPU that runs something higher.
+    /// `need_pull_rt_task()`: nothing of the class waits here, or what does is lower than who leaves.
+    fn need_pull_rt_task(&self, c: &Cpu, left: Option<&Task>) -> bool {
+        let waits = self.rt_waiting_priority(c);
+        c.online.get() && (waits == 0 || left.is_some_and(|p| p.rt_priority() > waits))
+    }
+
+    /// `pull_rt_task()`: takes the highest task that waits elsewhere, if it is higher than all here.
     fn pull_rt_task(&self, c: &Cpu) {
         loop {
+            let here = self.rt_highest_priority(c);
             let found = self
                 .cpus
                 .iter()
                 .filter(|rq| rq.id != c.id)
                 .flat_map(|rq| rq.rt_queue.borrow().iter().copied().collect::<Vec<_>>())
                 .map(|task| self.task(task))
-                .filter(|p| p.allows(c.id) && self.rt_curr_priority(self.cpu(p.cpu.get())) > 0)
+                .filter(|p| p.allows(c.id) && p.rt_priority() > here)
+                .filter(|p| self.rt_waits_behind(p, self.cpu(p.cpu.get())))
                 .max_by_key(|p| (p.rt_priority(), std::cmp::Reverse(p.cpu.get())));
             let Some(p) = found else { return };
             let src = self.cpu(p.cpu.get());
             self.rq_unlock(c, c);
             self.rq_lock(c, src);
-            if self.is_queued_on(p, src) && src.rt_queue.borrow().contains(&p.id) {
+            if self.rt_waits_behind(p, src) && p.rt_priority() > self.rt_highest_priority(c) {
                 p.on_rq.set(OnRq::Migrating);
                 self.dequeue_task_rt(src, p);
                 self.set_task_cpu(c, p, c.id);
@@ -119,13 +155,100 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.allows(prev) && self.rt_curr_priority(self.cpu(prev)) < p.rt_priority() {
             return prev;
         }
+        self.find_lowest_rq(p).unwrap_or(prev)
+    }
+
+    /// `find_lowest_rq()`: of the CPUs where `p` would be the highest, the one that runs the lowest.
+    fn find_lowest_rq(&self, p: &Task) -> Option<CpuId> {
         self.cpus
             .iter()
             .filter(|rq| rq.online.get() && p.allows(rq.id))
-            .map(|rq| (self.rt_curr_priority(rq), self.curr_class(rq), rq.id))
+            .map(|rq| (self.rt_highest_priority(rq), self.curr_class(rq), rq.id))
             .filter(|&(priority, _, _)| priority < p.rt_priority())
             .min()
-            .map_or(prev, |(_, _, cpu)| cpu)
+            .map(|(_, _, cpu)| cpu)
+    }
+
+    /// `task_woken_rt()`: who must wait behind something as high may run elsewhere by now.
+    pub(crate) fn task_woken_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        let waits = !rq.need_resched.get() && self.rt_curr_priority(rq) >= p.rt_priority();
+        if waits && p.nr_allowed.get() > 1 {
+            self.push_rt_tasks(c, rq);
+        }
+    }
+
+    /// `push_rt_tasks()`: who waits on `rq` goes where something lower runs. `rq` is locked on entry
+    /// and on return.
+    pub(crate) fn push_rt_tasks(&self, c: &Cpu, rq: &Cpu) {
+        while let Some(p) = self.pushable_rt_task(rq) {
+            self.sync(c);
+            if p.rt_priority() > self.rt_curr_priority(rq) {
+                self.resched_curr(c, rq);
+                return;
+            }
+            // As in the kernel, who comes after one that cannot go is not tried.
+            let went = self.push_rt_task(c, rq, p);
+            if !went && self.pushable_rt_task(rq).is_none_or(|next| next.id == p.id) {
+                return;
+            }
+        }
+    }
+
+    /// `pick_next_pushable_task()`.
+    fn pushable_rt_task(&self, rq: &Cpu) -> Option<&Task> {
+        let queue = rq.rt_queue.borrow();
+        let mut waiting = queue.iter().map(|&task| self.task(task));
+        waiting.find(|p| p.nr_allowed.get() > 1)
+    }
+
+    /// `push_rt_task()` and `find_lock_lowest_rq()`; tells whether `p` went.
+    fn push_rt_task(&self, c: &Cpu, rq: &Cpu, p: &Task) -> bool {
+        for _ in 0..MAX_TRIES {
+            let Some(cpu) = self.find_lowest_rq(p) else {
+                return false;
+            };
+            let dst = self.cpu(cpu);
+            self.double_rq_lock(c, rq, dst);
+            // Either may have changed meanwhile.
+            let waits = self.rt_waits_behind(p, rq);
+            let goes = waits && dst.online.get() && self.rt_highest_priority(dst) < p.rt_priority();
+            if goes {
+                p.on_rq.set(OnRq::Migrating);
+                self.dequeue_task_rt(rq, p);
+                self.set_task_cpu(c, p, dst.id);
+                self.enqueue_task_rt(dst, p, 0);
+                p.on_rq.set(OnRq::Queued);
+                self.wakeup_preempt(c, dst, p);
+            }
+            self.rq_unlock(c, dst);
+            if goes || !waits {
+                return goes;
+            }
+        }
+        false
+    }
+
+    /// `double_lock_balance()`: takes the lock of `other` while that of `rq` is held, the lower CPU's
+    /// first.
+    fn double_rq_lock(&self, c: &Cpu, rq: &Cpu, other: &Cpu) {
+        if other.id < rq.id {
+            self.rq_unlock(c, rq);
+            self.rq_lock(c, other);
+            self.rq_lock(c, rq);
+        } else {
+            self.rq_lock(c, other);
+        }
+    }
+
+    /// `prio_changed_rt()`: the current task has lowered itself from `old`.
+    pub(crate) fn prio_changed_rt(&self, c: &Cpu, p: &Task, old: u8) {
+        if p.rt_priority() >= old {
+            return;
+        }
+        self.pull_rt_task(c);
+        if self.rt_waiting_priority(c) > p.rt_priority() {
+            self.resched_curr(c, c);
+        }
     }
 
     pub(crate) fn wakeup_preempt_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {

@@ -147,7 +147,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 };
                 // try_to_block_task(). Without run queue locks the ops that are called on the way, which may
                 // take a policy's locks, do not keep wakers off: these wait until it is off the CPU.
-                if !self.machine.sched_ext.rq_locks {
+                // The other classes call none, and count who leaves among the runnable.
+                if !self.machine.sched_ext.rq_locks && p.class.get() == Class::Ext {
                     p.on_rq.set(OnRq::No);
                 }
                 self.dequeue_task(c, c, p, deq::SLEEP | deq::NOCLOCK);
@@ -187,7 +188,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.finish_task(c, p);
             }
         }
-        self.balance_callbacks(c);
+        self.balance_callbacks(c, switched);
         self.rq_unlock(c, c);
         if switched
             && let Some(p) = prev
@@ -199,7 +200,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `balance_callbacks()`: what came last is first. The run queue is locked on entry and on return.
-    fn balance_callbacks(&self, c: &Cpu) {
+    fn balance_callbacks(&self, c: &Cpu, switched: bool) {
+        // set_next_task_rt()
+        if switched && self.curr_class(c) == Class::Rt {
+            self.push_rt_tasks(c, c);
+        }
         if c.kick_sync_due.replace(false) {
             self.rq_unlock(c, c);
             self.kick_sync_wait(c);
@@ -327,7 +332,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if prev.is_none() {
             self.start_tick(c);
         }
-        if prev.is_none() != next.is_none() && !self.costs.siblings[c.id.index()].is_empty() {
+        if prev.is_none() != next.is_none() && !self.costs.slowed_by(c.id).is_empty() {
             // What the siblings did until now, they did at their former speed.
             self.sync(c);
             self.sibling_speed_changed(c);
@@ -405,6 +410,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let class_changes = matches!(change, Change::Class(_));
         let flags = deq::SAVE | deq::NOCLOCK | if class_changes { deq::MOVE } else { 0 };
         let old_class = p.class.get();
+        let old_priority = p.rt_priority();
         let new_class = match change {
             Change::Class(policy) => {
                 let old_policy = p.policy.replace(policy);
@@ -455,6 +461,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.taken_by_class(c, c, new_class);
         } else if new_class < old_class {
             self.resched_curr(c, c);
+        } else if new_class == Class::Rt {
+            self.prio_changed_rt(c, p, old_priority);
         }
         self.rq_unlock(c, c);
         self.set_lock_path(c, path);

@@ -77,9 +77,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.state.set(TaskState::Running);
         self.activate_task(c, rq, p, en_flags);
         self.wakeup_preempt(c, rq, p);
-        if p.class.get() == Class::Ext {
+        match p.class.get() {
             // task_woken_scx()
-            self.run_deferred(c, rq);
+            Class::Ext => self.run_deferred(c, rq),
+            Class::Rt => self.task_woken_rt(c, rq, p),
+            Class::Fair | Class::Idle | Class::Stop => {}
         }
         self.rq_unlock(c, rq);
     }

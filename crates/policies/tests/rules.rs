@@ -225,7 +225,7 @@ rules! {
         wakeup_preempts, least_virtual_time_runs, tick_ends_a_turn, tick_ends_a_lead, tick_alone,
         fork_, fork_child_first, yield_, yield_batch, policies, moved, hint_of_one_who_went_elsewhere,
         moved_by_the_local_queue, fairness_bound, idle_takes, idle_is_short,
-        idle_leaves_warm_caches, balance_interval, balance, placement, fork_goes_to_the_idlest,
+        idle_leaves_warm_caches, balance_interval, bound_queue, balance, placement, fork_goes_to_the_idlest,
         active_balance, active_balance_one_of_two, active_balance_by_mask, active_balance_not_allowed,
         active_balance_no_idle_core, active_balance_own_core, active_balance_in_a_row,
         active_balance_too_late, active_balance_not_alone, attribute_change,
@@ -236,7 +236,7 @@ rules! {
         t1_eligible, t2_join, t2_negative_lag, t3_shorter_request_first, t4_deadline, slice,
         slice_of_later_kernels, request_fulfilled, parity, parity_ends_with_eligibility,
         short_request_preempts, short_request_off, sleep_keeps_lag, fork_, yield_, moved,
-        idle_leaves_warm_caches, balance_interval, like_a_plain_search, fairness_bound,
+        idle_leaves_warm_caches, balance_interval, bound_queue, like_a_plain_search, fairness_bound,
 }
 
 rules! {

@@ -332,3 +332,224 @@ fn the_baseline_leaves_a_cpu_its_only_task() {
         checked.end.switches
     );
 }
+
+/// How long each of `nr` tasks ran, from the switches on all CPUs.
+fn ran_ns(checked: &Checked, nr: usize) -> Vec<u64> {
+    let mut ran = vec![0; nr];
+    let mut since: std::collections::BTreeMap<u32, (usize, u64)> = Default::default();
+    for &(at, cpu, event) in &checked.events {
+        if let Event::Switch { next, .. } = event {
+            if let Some((task, from)) = since.remove(&cpu) {
+                ran[task] += at - from;
+            }
+            if let Some(task) = next {
+                since.insert(cpu, (task.index(), at));
+            }
+        }
+    }
+    ran
+}
+
+/// Virtual lag is the distance from the mean of all who were runnable, who leaves included (`update_entity_lag()`
+/// before `avg_vruntime_sub()`): else each sleep would earn a task more of it.
+#[test]
+fn the_baseline_gives_sleepers_no_more_than_their_share() {
+    for rq_locks in [true, false] {
+        let sleeper = periodic("sleeper", 7_000, 1_000, 10_000);
+        let mut scenario = fair(1, vec![hog("hog", 10_000), sleeper]);
+        scenario.machine.sched_ext.rq_locks = rq_locks;
+        scenario.machine.hz = 100;
+        scenario.workload.duration = Some(Duration::from_secs(5));
+        let ran = ran_ns(&run_checked(scenario, Stub::minimal()), 2);
+        let share = ran[1] * 1_000 / (ran[0] + ran[1]);
+        assert!((440..=500).contains(&share), "{rq_locks} {ran:?}");
+    }
+}
+
+fn starting(mut spec: schedlab_workload::TaskSpec, ms: u64) -> schedlab_workload::TaskSpec {
+    spec.start = Instant::from_ns(ms * 1_000_000);
+    spec
+}
+
+/// `need_pull_rt_task()`: a CPU takes who waits elsewhere as soon as what it runs next is lower than what it ran,
+/// not only when it has nothing of the class any more.
+#[test]
+fn a_real_time_task_is_pulled_before_a_lower_one_runs() {
+    let fifo = SchedClass::Fifo;
+    let tasks = vec![
+        on_cpus(realtime(hog("a", 30), fifo(60)), "0"),
+        on_cpus(realtime(hog("b", 10), fifo(90)), "1"),
+        starting(realtime(hog("c", 10), fifo(50)), 1),
+        starting(on_cpus(realtime(hog("d", 50), fifo(10)), "1"), 2),
+    ];
+    let checked = run_checked(scenario(2, tasks), Stub::minimal());
+    assert_eq!(checked.ran_on(1), [1, 2, 3]);
+}
+
+/// `set_next_task_rt()`, `push_rt_tasks()`: who is preempted goes where something lower runs, an idle CPU first.
+#[test]
+fn a_preempted_real_time_task_is_pushed_to_where_it_runs() {
+    let fifo = SchedClass::Fifo;
+    let sleeper = |priority| {
+        let steps = task("hi", |n, _| {
+            Some(match n {
+                0 => Action::Compute(Duration::from_ms(1)),
+                1 => Action::Sleep(Duration::from_ms(5)),
+                2 => Action::Compute(Duration::from_ms(50)),
+                _ => return None,
+            })
+        });
+        on_cpus(realtime(steps, fifo(priority)), "0")
+    };
+    let low = |cpus| starting(on_cpus(realtime(hog("lo", 50), fifo(10)), cpus), 2);
+    let other = |ms, class| on_cpus(realtime(hog("other", ms), class), "1");
+    for (other, cpus, order) in [
+        // CPU 1 is idle, runs something lower, or something higher; or the preempted one must stay.
+        (other(4, fifo(60)), "0-1", vec![1, 2]),
+        (other(40, fifo(5)), "0-1", vec![1, 2, 1]),
+        (other(40, SchedClass::Normal), "0-1", vec![1, 2, 1]),
+        (other(40, fifo(20)), "0-1", vec![1, 2]),
+        (other(40, fifo(5)), "0", vec![1]),
+    ] {
+        let checked = run_checked(
+            scenario(2, vec![sleeper(50), other, low(cpus)]),
+            Stub::fifo(&[]),
+        );
+        assert_eq!(checked.ran_on(1), order, "{cpus}");
+    }
+}
+
+/// A pushed task takes the CPU from one that is pushed in turn, and so on down to the lowest.
+#[test]
+fn the_highest_real_time_tasks_run_on_all_cpus() {
+    let rt = |priority: u8| {
+        let rounds = task("rt", move |n, _| {
+            (n < 100).then(|| match n % 2 {
+                0 => Action::Compute(Duration::from_us(900 + 10 * u64::from(priority))),
+                _ => Action::Sleep(Duration::from_us(1_000 - 7 * u64::from(priority))),
+            })
+        });
+        realtime(rounds, SchedClass::Fifo(priority))
+    };
+    for rq_locks in [true, false] {
+        let mut scenario = scenario(3, (1..=8).map(rt).collect());
+        scenario.machine.sched_ext.rq_locks = rq_locks;
+        let checked = run_checked(scenario, Stub::minimal());
+        let (lower_ns, ns) = inverted_ns(&checked, 3);
+        assert!(lower_ns * 100 < ns, "{rq_locks}: {lower_ns} of {ns}");
+    }
+}
+
+/// For how long a task of a higher number waited while a CPU ran a lower one or nothing, and for how long any waited.
+fn inverted_ns(checked: &Checked, nr_cpus: usize) -> (u64, u64) {
+    let mut runs = vec![None; nr_cpus];
+    let mut waits = std::collections::BTreeSet::new();
+    let mut ns = (0, 0);
+    let mut before = 0;
+    for &(at, cpu, event) in &checked.events {
+        let passed = at.saturating_sub(before);
+        before = before.max(at);
+        if let Some(&highest) = waits.last() {
+            ns.1 += passed;
+            if runs.iter().any(|&task| task < Some(highest)) {
+                ns.0 += passed;
+            }
+        }
+        match event {
+            Event::Wakeup { task, .. } => _ = waits.insert(task),
+            Event::Switch {
+                prev,
+                prev_state,
+                next,
+            } => {
+                use schedlab_trace::PrevState::{Preempted, Yielded};
+                waits.extend(prev.filter(|_| matches!(prev_state, Preempted | Yielded)));
+                next.inspect(|task| _ = waits.remove(task));
+                runs[cpu as usize] = next;
+            }
+            _ => {}
+        }
+    }
+    ns
+}
+
+/// `LBF_ALL_PINNED`: a queue whose tasks are all bound to their CPU is no source, the next one is.
+#[test]
+fn the_baseline_balances_beside_a_queue_of_bound_tasks() {
+    let bound = (0..5).map(|_| on_cpus(hog("bound", 100), "1"));
+    let free = (0..2).map(|_| starting(on_cpus(hog("free", 100), "0,2"), 5));
+    let first = (0..3).map(|_| on_cpus(hog("first", 20), "0"));
+    let checked = run_checked(
+        fair(3, free.chain(bound).chain(first).collect()),
+        Stub::minimal(),
+    );
+    let exits = |task: u32| {
+        checked
+            .events
+            .iter()
+            .find_map(|&(at, _, event)| match event {
+                Event::Switch {
+                    prev: Some(prev),
+                    prev_state: schedlab_trace::PrevState::Exited,
+                    ..
+                } if prev.0 == task => Some(at),
+                _ => None,
+            })
+    };
+    for task in 0..2 {
+        assert!(exits(task) < Some(160_000_000), "{:?}", exits(task));
+    }
+}
+
+/// An idle CPU of an idle core comes first, whether the profile says that its threads slow each other down or not.
+#[test]
+fn the_baseline_knows_idle_cores_by_the_topology() {
+    for share_pct in [60, 100] {
+        let woken = task("woken", |n, _| {
+            Some(match n {
+                0 | 3 => Action::Compute(Duration::from_ms(1)),
+                1 => Action::SetAffinity("1-3".parse().unwrap()),
+                2 => Action::Sleep(Duration::from_ms(10)),
+                _ => return None,
+            })
+        });
+        let tasks = vec![
+            on_cpus(woken, "3"),
+            on_cpus(hog("sibling of 1", 100), "5"),
+            starting(on_cpus(hog("on 3", 50), "3"), 5),
+        ];
+        let mut scenario = fair(8, tasks);
+        scenario.machine.topology = schedlab_machine::Topology::new(1, 1, 4, 2);
+        scenario.machine.interference.smt_share_pct = share_pct;
+        let checked = run_checked(scenario, Stub::minimal());
+        assert_eq!((checked.ran_on(1), checked.ran_on(2)), (vec![], vec![0]));
+    }
+}
+
+/// `prio_changed_rt()`: who lowers itself makes way for what is higher now, here or elsewhere.
+#[test]
+fn a_real_time_task_that_lowers_itself_makes_way() {
+    let fifo = SchedClass::Fifo;
+    let lowers = || {
+        let steps = task("lowers", move |n, _| {
+            Some(match n {
+                0 | 2 => Action::Compute(Duration::from_ms(10)),
+                1 => Action::SetClass(fifo(5)),
+                _ => return None,
+            })
+        });
+        realtime(steps, fifo(50))
+    };
+    let middle = |cpus| starting(on_cpus(realtime(hog("middle", 5), fifo(10)), cpus), 1);
+    let other = on_cpus(realtime(hog("other", 30), fifo(90)), "1");
+    let tasks = vec![on_cpus(lowers(), "0"), middle("0")];
+    assert_eq!(
+        run_checked(scenario(1, tasks), Stub::minimal()).ran_on(0),
+        [0, 1, 0]
+    );
+    let tasks = vec![on_cpus(lowers(), "0"), middle("0-1"), other];
+    assert_eq!(
+        run_checked(scenario(2, tasks), Stub::minimal()).ran_on(0),
+        [0, 1, 0]
+    );
+}

@@ -649,13 +649,18 @@ static void balance_interval(void)
 	check_balance_interval();
 }
 
+static void bound_queue(void)
+{
+	check_bound_queue();
+}
+
 TESTS(TEST(t1_factor), TEST(t2_period), TEST(t3_slices), TEST(t4_virtual_time), TEST(t5_sleeper),
       TEST(t6_wakeup_preemption), TEST(wakeup_preempts), TEST(least_virtual_time_runs),
       TEST(tick_ends_a_turn), TEST(tick_ends_a_lead), TEST(tick_alone), TEST(fork_),
       TEST(fork_child_first), TEST(yield_), TEST(yield_batch), TEST(policies), TEST(moved),
       TEST(hint_of_one_who_went_elsewhere), TEST(moved_by_the_local_queue), TEST(fairness_bound),
       TEST(idle_takes), TEST(idle_is_short), TEST(idle_leaves_warm_caches),
-      TEST(balance_interval), TEST(balance), TEST(placement),
+      TEST(balance_interval), TEST(bound_queue), TEST(balance), TEST(placement),
       TEST(fork_goes_to_the_idlest), TEST(active_balance), TEST(active_balance_one_of_two),
       TEST(active_balance_by_mask), TEST(active_balance_not_allowed),
       TEST(active_balance_no_idle_core), TEST(active_balance_own_core),

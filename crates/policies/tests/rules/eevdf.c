@@ -334,9 +334,14 @@ static void balance_interval(void)
 	check_balance_interval();
 }
 
+static void bound_queue(void)
+{
+	check_bound_queue();
+}
+
 TESTS(TEST(t1_eligible), TEST(t2_join), TEST(t2_negative_lag), TEST(t3_shorter_request_first),
       TEST(t4_deadline), TEST(slice), TEST(slice_of_later_kernels), TEST(request_fulfilled),
       TEST(parity), TEST(parity_ends_with_eligibility), TEST(short_request_preempts),
       TEST(short_request_off), TEST(sleep_keeps_lag), TEST(fork_), TEST(yield_), TEST(moved),
-      TEST(idle_leaves_warm_caches), TEST(balance_interval),
+      TEST(idle_leaves_warm_caches), TEST(balance_interval), TEST(bound_queue),
       TEST(like_a_plain_search), TEST(fairness_bound))

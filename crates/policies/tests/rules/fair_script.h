@@ -130,6 +130,31 @@ static void forbid(s32 cpu)
 	}
 }
 
+/* A queue whose tasks are all bound to other CPUs does not hide the next one. */
+static void check_bound_queue(void)
+{
+	struct task_struct *p;
+	u32 i;
+
+	script_start(3);
+	running_on(0, 0, 100);
+	for (i = 0; i < 4; i++)
+		waiting(0, 0, 100);
+	forbid(2);
+	running_on(1, 0, 100);
+	p = waiting(1, 0, 100);
+	CHECK(script_schedule(2) == p);
+	EQUAL(rqs[0].nr, 4);
+	/* Nor does it where both are busier than this CPU. */
+	waiting(1, 0, 100);
+	waiting(1, 0, 100);
+	script.now_ns += 1000 * 1000000ll;
+	script_tick(2);
+	EQUAL(rqs[0].nr, 4);
+	EQUAL(rqs[1].nr, 1);
+	EQUAL(rqs[2].nr, 1);
+}
+
 /* Ticks of 4 ms on CPU 0 until it balances among the CPUs of its cache. */
 static u32 ticks_until_balanced(void)
 {
