@@ -116,15 +116,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.set_mode(c, CpuMode::Sched);
         let path = self.set_lock_path(c, LockPath::Schedule);
         self.sync(c);
-        self.record(
-            c,
-            Event::ScheduleEnter {
-                runnable: self.nr_runnable.get(),
-                queue: c.nr_running.get(),
-            },
-        );
-        let before = examined(c);
-        let memory_wait_ps = self.memory_wait_ps(c);
+        let mut entry = self.schedule_entered(c);
         self.charge(c, self.machine.paths.schedule_ns);
         c.was_idle.set(false);
         self.rq_lock(c, c);
@@ -160,7 +152,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let stopper =
             prev.filter(|p| p.migration_dest.get().is_some() && p.on_rq.get() == OnRq::Queued);
         if let Some(p) = stopper {
+            // The stopper is what was chosen. When it has done its work, it schedules.
+            self.schedule_chose(c, &entry);
             self.migration_cpu_stop(c, p, prev_state);
+            entry = self.schedule_entered(c);
+            self.charge(c, self.machine.paths.schedule_ns);
             prev = None;
         }
         let next = self.pick_next_task(c, prev, stopper.is_some());
@@ -172,15 +168,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if c.mark_next.replace(false) {
             c.need_resched.set(true);
         }
-        let after = examined(c);
-        self.record(
-            c,
-            Event::ScheduleExit {
-                examined: (after.0 - before.0) as u32,
-                recalculations: (after.1 - before.1) as u32,
-                memory_wait_ps: self.memory_wait_ps(c) - memory_wait_ps,
-            },
-        );
+        self.schedule_chose(c, &entry);
         let switched = prev.map(|p| p.id) != next.map(|p| p.id);
         if switched {
             self.context_switch(c, prev, prev_state, next);
@@ -197,6 +185,34 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.sched_ext_dead(c, p);
         }
         self.set_lock_path(c, path);
+    }
+
+    /// An entry into schedule().
+    fn schedule_entered(&self, c: &Cpu) -> Entry {
+        self.record(
+            c,
+            Event::ScheduleEnter {
+                runnable: self.nr_runnable.get(),
+                queue: c.nr_running.get(),
+            },
+        );
+        Entry {
+            examined: examined(c),
+            memory_wait_ps: self.memory_wait_ps(c),
+        }
+    }
+
+    /// The choice is made.
+    fn schedule_chose(&self, c: &Cpu, entry: &Entry) {
+        let (before, after) = (entry.examined, examined(c));
+        self.record(
+            c,
+            Event::ScheduleExit {
+                examined: (after.0 - before.0) as u32,
+                recalculations: (after.1 - before.1) as u32,
+                memory_wait_ps: self.memory_wait_ps(c) - entry.memory_wait_ps,
+            },
+        );
     }
 
     /// `balance_callbacks()`: what came last is first. The run queue is locked on entry and on return.
@@ -499,6 +515,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .map(|p| p.id)
             .collect()
     }
+}
+
+/// What was counted on a CPU when it entered schedule().
+struct Entry {
+    examined: (u64, u64),
+    memory_wait_ps: u64,
 }
 
 /// Candidates that policies have looked at on `c`, and recalculations of all counters.

@@ -422,7 +422,22 @@ pub(crate) fn run_checked(scenario: Scenario, policy: Stub) -> Checked {
     assert!(ended >= end.end.ns(), "{ended} {:?}", end.end);
     assert!(end.makespan.is_none_or(|last| last <= end.end));
     assert_eq!(end.stuck, None);
+    no_switch_within_a_choice(&events, nr_cpus);
     Checked { end, events }
+}
+
+/// The time of schedule() is that of the choice: it begins and ends once each, and no switch is in it.
+fn no_switch_within_a_choice(events: &[(u64, u32, Event)], nr_cpus: usize) {
+    let mut choosing = vec![false; nr_cpus];
+    for &(at, cpu, event) in events {
+        let choosing = &mut choosing[cpu as usize];
+        match event {
+            Event::ScheduleEnter { .. } => assert!(!std::mem::replace(choosing, true), "@{at}"),
+            Event::ScheduleExit { .. } => assert!(std::mem::replace(choosing, false), "@{at}"),
+            Event::Switch { .. } => assert!(!*choosing, "a switch at {at} on {cpu}"),
+            _ => {}
+        }
+    }
 }
 
 impl Checked {

@@ -1,6 +1,7 @@
 //! Wakeups and the beginning of tasks (kernel/sched/core.c).
 
 use schedlab_trace::{CpuId, CpuMode, Duration, Event, LockPath, Recorder, TaskMeta};
+use schedlab_workload::SchedClass;
 
 use crate::consts::{enq, wake};
 use crate::cpu::{Cpu, Wait};
@@ -159,6 +160,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             nice: p.nice.get(),
             affinity: affinity.unwrap_or_else(|| self.all_cpus.clone()),
             rt_priority: p.rt_priority(),
+            idle: p.policy.get() == SchedClass::Idle,
         };
         self.recorder.borrow_mut().define_task(p.id, &meta);
     }

@@ -223,6 +223,8 @@ impl Life {
             },
             affinity: CpuSet::all(topology::possible_cpus()),
             rt_priority: (99 - prio).clamp(0, 99) as u8,
+            // No trace shows weights.
+            idle: false,
         };
         recorder.define_task(task, &meta);
     }

@@ -232,7 +232,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "cpu.spin_pct",
         "%",
-        "CPU time spent spinning: on locks of the scheduler, and in wakeups for a task that is still leaving its CPU",
+        "CPU time spent spinning: on locks of the scheduler, in wakeups for a task that is still leaving its CPU, for a kicked CPU to schedule (SCX_KICK_WAIT) and for another CPU that is just enqueueing or dispatching the task",
     ),
     entry(
         "sched.share_of_kernel_pct",
@@ -248,7 +248,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "fairness.jain",
         "",
-        "Jain's index of x over all tasks that are not real-time and ever wanted a CPU, x = CPU time · 1024 / weight / time runnable or running; 1 = equal. It is meaningful only where CPUs are contended",
+        "Jain's index of x over all tasks that ever wanted a CPU otherwise than as real-time tasks, x = CPU time · 1024 / weight / time runnable or running; 1 = equal. It is meaningful only where CPUs are contended",
     ),
     entry(
         "policy.failed_lookups",

@@ -137,6 +137,7 @@ mod tests {
                 nice,
                 affinity: CpuSet::default(),
                 rt_priority,
+                idle: false,
             })
         };
         assert_eq!((of(19, 0), of(0, 0), of(-20, 0)), (0, 19, 39));

@@ -187,9 +187,14 @@ impl MetricsRecorder {
         self.work
     }
 
-    /// When the run ended: the earliest [`Event::End`]. While it is under way: the event heard last.
+    /// When the run ended: as [told](MetricsRecorder::ended), or the earliest [`Event::End`]. While it is under way: the event heard last.
     pub fn end(&self) -> Instant {
         self.end.unwrap_or(self.heard)
+    }
+
+    /// The run ended at `at`, though all of its CPUs may have told of what they did up to a little later.
+    pub fn ended(&mut self, at: Instant) {
+        self.end = Some(at);
     }
 
     /// The machine-wide run-queue length at each schedule(), as [`Histogram::coarse`]; empty where the

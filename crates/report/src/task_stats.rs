@@ -37,7 +37,7 @@ pub(crate) struct Task {
     cpu_ns: u64,
     /// CPU time times 1024 / weight until the weight last changed.
     weighted_ns: u64,
-    /// Time runnable, running included.
+    /// Time runnable, running included, without that as a real-time task.
     wanted_ns: u64,
 }
 
@@ -78,7 +78,11 @@ impl Task {
         }
         self.weighted_ns += self.weighted(self.cpu_ns);
         self.cpu_ns = 0;
-        self.weight = weight::of_nice(meta.nice);
+        self.weight = if meta.idle {
+            weight::IDLE
+        } else {
+            weight::of_nice(meta.nice)
+        };
         self.realtime = meta.is_realtime();
     }
 
@@ -124,7 +128,7 @@ impl Task {
             elsewhere: self.ran && self.last_cpu != cpu,
         };
         if self.state != State::Quiescent {
-            self.wanted_ns += waited_ns;
+            self.wants(waited_ns);
         }
         self.state = State::Running;
         self.since = at;
@@ -145,20 +149,27 @@ impl Task {
     /// Adds up until `at`, where the run ends or the task stops.
     pub(crate) fn finish(&mut self, at: Instant) {
         let ns = at.since(self.since).ns();
-        if self.state == State::Running {
+        if self.state == State::Running && !self.realtime {
             self.cpu_ns += ns;
         }
         if self.state != State::Quiescent {
-            self.wanted_ns += ns;
+            self.wants(ns);
         }
         self.since = at;
     }
 
-    /// CPU time per weight, relative to the time during which the task wanted a CPU; `None` for
-    /// real-time tasks and for those that never wanted one.
+    /// It wanted a CPU, or had one, for `ns`. A real-time task takes what it wants: that is outside of fairness.
+    fn wants(&mut self, ns: u64) {
+        if !self.realtime {
+            self.wanted_ns += ns;
+        }
+    }
+
+    /// CPU time per weight, relative to the time during which the task wanted a CPU, both without what it did as
+    /// a real-time task; `None` if it never wanted one otherwise.
     pub(crate) fn service(&self) -> Option<f64> {
         let service_ns = self.weighted_ns + self.weighted(self.cpu_ns);
-        (!self.realtime && self.wanted_ns > 0).then(|| service_ns as f64 / self.wanted_ns as f64)
+        (self.wanted_ns > 0).then(|| service_ns as f64 / self.wanted_ns as f64)
     }
 }
 
@@ -225,6 +236,7 @@ mod tests {
             nice,
             affinity: Default::default(),
             rt_priority: 0,
+            idle: false,
         };
         let mut task = Task::default();
         task.define(&meta(0), at(0));
@@ -238,6 +250,41 @@ mod tests {
         assert_eq!(task.service(), Some((1_000.0 + 3_056.0) / 2_000.0));
     }
 
+    #[test]
+    fn an_idle_task_has_its_own_weight_and_real_time_is_left_out() {
+        let at = Instant::from_ns;
+        let meta = |rt_priority, idle| TaskMeta {
+            comm: String::new(),
+            nice: 0,
+            affinity: Default::default(),
+            rt_priority,
+            idle,
+        };
+        let mut task = Task::default();
+        task.define(&meta(0, true), at(0));
+        task.wake(at(0), Duration::ZERO);
+        task.start(at(0), CpuId(0));
+        // 300 ns at weight 3 are 102,400 ns of nice-0 time.
+        task.define(&meta(50, false), at(300));
+        // As a real-time task it runs 500 ns, waits 100 and runs 50.
+        task.stop(at(800), true);
+        task.start(at(900), CpuId(0));
+        task.define(&meta(0, false), at(950));
+        // 50 ns on a CPU, 100 waiting.
+        task.stop(at(1_000), true);
+        task.start(at(1_100), CpuId(0));
+        assert_eq!(task.service(), Some((102_400.0 + 50.0) / 450.0));
+        task.define(&meta(1, false), at(1_100));
+        task.finish(at(2_000));
+        assert_eq!(task.service(), Some((102_400.0 + 50.0) / 450.0));
+
+        let mut never = Task::default();
+        never.define(&meta(1, false), at(0));
+        never.start(at(0), CpuId(0));
+        never.finish(at(10));
+        assert_eq!(never.service(), None);
+    }
+
     /// A task that changes its own nice level is on a CPU.
     #[test]
     fn a_new_weight_while_it_runs_counts_from_when_it_is_told() {
@@ -247,6 +294,7 @@ mod tests {
             nice,
             affinity: Default::default(),
             rt_priority: 0,
+            idle: false,
         };
         let mut task = Task::default();
         task.define(&meta(0), at(0));

@@ -7,6 +7,9 @@ const WEIGHTS: [u32; 40] = [
     70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
+/// The weight of a task of `SCHED_IDLE`, whatever its nice level (`WEIGHT_IDLEPRIO`, kernel/sched/sched.h).
+pub const IDLE: u32 = 3;
+
 /// The weight of a nice level; levels beyond −20 and 19 count as these.
 pub fn of_nice(nice: i8) -> u32 {
     WEIGHTS[(i32::from(nice).clamp(-20, 19) + 20) as usize]

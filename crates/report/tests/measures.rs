@@ -19,6 +19,7 @@ fn recorder(sources: Sources) -> MetricsRecorder {
             nice,
             affinity: CpuSet::all(2),
             rt_priority,
+            idle: false,
         };
         recorder.define_task(task, &meta);
     }
@@ -387,6 +388,7 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
         nice: -1,
         affinity: CpuSet::all(2),
         rt_priority: 0,
+        idle: false,
     };
     recorder.define_task(B, &better);
     play(
@@ -409,6 +411,7 @@ fn fairness_counts_each_stretch_at_its_own_weight() {
         nice,
         affinity: CpuSet::all(2),
         rt_priority: 0,
+        idle: false,
     };
     let mut recorder = MetricsRecorder::new(2, Sources::ALL);
     recorder.define_task(A, &meta(0));
@@ -437,6 +440,7 @@ fn inversions_are_seen_from_the_first_different_task_on() {
         nice,
         affinity: CpuSet::all(2),
         rt_priority: 0,
+        idle: false,
     };
     let mut recorder = MetricsRecorder::new(2, Sources::ALL);
     recorder.define_task(A, &meta(0));

@@ -175,7 +175,7 @@ pub fn run(spec: &SimSpec, listener: Option<&mut dyn Recorder>) -> Result<RunRes
         RtMode::Kernel
     };
     // What most runs are is compiled for itself: no event asks who else listens.
-    let (mut end, metrics, checkers) = if checkers.is_none() && listener.is_none() {
+    let (mut end, mut metrics, checkers) = if checkers.is_none() && listener.is_none() {
         let (end, metrics) = policy.run(scenario, metrics);
         (end, metrics, None)
     } else {
@@ -184,6 +184,7 @@ pub fn run(spec: &SimSpec, listener: Option<&mut dyn Recorder>) -> Result<RunRes
         let (end, (metrics, _)) = policy.run(scenario, recorder);
         (end, metrics, others.0)
     };
+    metrics.ended(end.end);
     (result.exit, result.message) = exit(&end, limited.then_some(spec.time_limit_s));
     result.exit_code = Some(end.exit.code).filter(|code| *code != 0);
     result.printed = std::mem::take(&mut end.printed);
@@ -218,8 +219,8 @@ pub fn run(spec: &SimSpec, listener: Option<&mut dyn Recorder>) -> Result<RunRes
         let sum = |of: fn(&Probes) -> u64| end.probes.iter().map(of).sum();
         measures.int("policy.failed_lookups", sum(|probes| probes.failed_lookups));
         measures.int("policy.pinned_local", sum(|probes| probes.pinned_local));
+        cache_measures(&end.cache, nr_cpus, measures);
     }
-    cache_measures(&end.cache, nr_cpus, measures);
     measures.counters(end.counters.values(), end.counters.measures());
     result.histograms = vec![("runqueue.len".to_owned(), metrics.queue_histogram())];
     result.histograms.extend(by_offset(&end.cache));

@@ -20,7 +20,8 @@ pub enum CpuMode {
     Kernel,
     /// The scheduler: schedule(), wakeups, ticks, context switches.
     Sched,
-    /// Spinning: on a lock of the scheduler, or for a task to be woken that is still leaving its CPU.
+    /// Spinning: on a lock of the scheduler, or for what another CPU is about to finish: a switch from the task to be
+    /// woken, a kicked CPU's schedule(), an enqueue.
     Spin,
 }
 
@@ -165,6 +166,8 @@ pub struct TaskMeta {
     pub affinity: CpuSet,
     /// Real-time priority, 1 (lowest) to 99; 0: not a real-time task.
     pub rt_priority: u8,
+    /// Whether it is in `SCHED_IDLE`, which has less weight than any nice level.
+    pub idle: bool,
 }
 
 impl TaskMeta {

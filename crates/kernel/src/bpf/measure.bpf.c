@@ -161,11 +161,14 @@ static u64 counted_ns(u64 since, u64 until, u64 end)
 	return until > since ? until - since : 0;
 }
 
+/* Of include/uapi/linux/sched.h and kernel/sched/sched.h: no BTF has them. */
+enum { POLICY_IDLE = 5, WEIGHT_IDLEPRIO = 3, MAX_RT_PRIO = 100 };
+
 /* @ns of CPU time of @p by its weight. */
 static u64 served(struct task_struct *p, u64 ns)
 {
-	u32 nice = p->static_prio - 100;
-	u64 weight = nice < 40 ? weights[nice] : 0;
+	u32 nice = p->static_prio - MAX_RT_PRIO;
+	u64 weight = p->policy == POLICY_IDLE ? WEIGHT_IDLEPRIO : nice < 40 ? weights[nice] : 0;
 
 	if (!weight)
 		return 0;
@@ -178,11 +181,14 @@ static void charge(struct task_struct *p, struct task_note *note, u64 now)
 {
 	u64 ns = counted_ns(note->since_ns, now, over_ns);
 
+	note->since_ns = now;
+	/* Real-time tasks are outside of fairness. */
+	if (p->normal_prio < MAX_RT_PRIO)
+		return;
 	if (note->running)
 		note->served += served(p, ns);
 	if (note->running || note->waiting)
 		note->wanted_ns += ns;
-	note->since_ns = now;
 }
 
 static void becomes_runnable(struct task_note *note)
@@ -428,7 +434,7 @@ int BPF_PROG(on_rename, struct task_struct *p, const char *comm)
 /* What a task that ends got of the time that it wanted, in 1 / SERVICE_UNIT. */
 static void count_service(struct cpu_counters *c, struct task_note *note)
 {
-	u64 got = note->served, wanted = note->wanted_ns, service, square;
+	u64 got = note->served, wanted = note->wanted_ns, service, high, low;
 
 	if (!wanted)
 		return;
@@ -439,11 +445,13 @@ static void count_service(struct cpu_counters *c, struct task_note *note)
 	}
 	service = got / wanted * (SERVICE_UNIT / SERVED_UNIT) +
 		  got % wanted * (SERVICE_UNIT / SERVED_UNIT) / wanted;
-	square = service * service;
+	/* The least weight makes more of it than 32 bits hold. */
+	high = service >> 32;
+	low = (u32)service;
 	c->tasks_ended++;
 	c->service_sum += service;
-	c->service_squares_high += square >> 32;
-	c->service_squares_low += (u32)square;
+	c->service_squares_high += (high * high << 32) + 2 * high * low + (low * low >> 32);
+	c->service_squares_low += (u32)(low * low);
 }
 
 SEC("tp_btf/sched_process_exit")
@@ -462,8 +470,7 @@ int BPF_PROG(on_exit, struct task_struct *p)
 	now = bpf_ktime_get_ns();
 	begins(note);
 	charge(p, note, now);
-	/* Real-time tasks are outside of fairness. */
-	if (began_ns && !note->starter && p->normal_prio >= 100)
+	if (began_ns && !note->starter)
 		count_service(c, note);
 	if (!note->starter)
 		ends(now);

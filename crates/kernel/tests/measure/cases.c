@@ -365,6 +365,22 @@ static void a_new_weight_counts_from_then_on(void)
 	expect("weight 88761: service", service() - before, 0.0115, 0.0116);
 }
 
+static void an_idle_task_has_its_own_weight_and_real_time_is_left_out(void)
+{
+	struct task_struct *root = command(), *p;
+
+	p = task(101, 101, 0);
+	p->policy = 5;
+	runs(root, p, 2, 1000);
+	about("SCHED_IDLE: service", service(), 1024.0 / 3);
+	about("SCHED_IDLE: jain of one", jain(), 1);
+	p = task(102, 102, 0);
+	p->normal_prio = 49;
+	runs(root, p, 2000, 1000);
+	is("real time: tasks", sum(tasks_ended), 1);
+	about("real time: service", service(), 1024.0 / 3);
+}
+
 static void sixteen_thousand_tasks_on_a_cpu_are_equal(void)
 {
 	struct cpu_counters *c = &counted[0];
@@ -487,6 +503,7 @@ int main(void)
 	latency_begins_with_the_decision_to_wake();
 	short_tasks_count_like_long_ones();
 	a_new_weight_counts_from_then_on();
+	an_idle_task_has_its_own_weight_and_real_time_is_left_out();
 	sixteen_thousand_tasks_on_a_cpu_are_equal();
 	a_start_before_a_better_one_is_an_inversion();
 	every_cpu_means_those_online();

@@ -591,6 +591,7 @@ mod tests {
             nice: -5,
             affinity: CpuSet::all(2),
             rt_priority: 0,
+            idle: false,
         };
         let lock = LockId(0);
         let path = LockPath::Schedule;

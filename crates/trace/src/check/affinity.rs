@@ -71,6 +71,7 @@ mod tests {
                 nice: 0,
                 affinity: "1".parse().unwrap(),
                 rt_priority: 0,
+                idle: false,
             },
         );
         check.record(Instant::ZERO, CpuId(1), switch(None, Some(A)));

@@ -45,6 +45,7 @@ struct signal_struct {
 struct task_struct {
 	u32 pid, tgid;
 	int prio, static_prio, normal_prio;
+	unsigned int policy;
 	int nr_cpus_allowed;
 	struct { u32 cpu; } thread_info;
 	struct signal_struct *signal;
