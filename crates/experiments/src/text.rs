@@ -7,10 +7,11 @@ use schedlab_report::export::number::{digits, grouped};
 use crate::Experiment;
 use crate::evaluate::{Cell, Panel, Standing};
 
-/// Width of the first column, unless a name is longer; those beyond the other number have a line of their own.
+/// Width of the first column, unless a name or the axis is longer; those beyond the other number have a line of
+/// their own.
 const LABEL: usize = 16;
 const LABEL_MAX: usize = 28;
-/// Width of the others with the gap, unless a number is longer.
+/// Width of the others with the gap, unless a number or a heading is longer.
 const COLUMN: usize = 8;
 
 /// Widths of a panel's columns.
@@ -22,10 +23,9 @@ struct Widths {
 
 impl Widths {
     fn of(panel: &Panel) -> Widths {
-        let labels = panel
-            .rows
-            .iter()
-            .map(|row| 4 + row.scheduler.chars().count());
+        let labels = panel.rows.iter().map(|row| &row.scheduler);
+        let axis = panel.axis();
+        let labels = labels.chain([&axis]).map(|label| 4 + label.chars().count());
         let numbers = panel
             .rows
             .iter()
@@ -35,13 +35,17 @@ impl Widths {
                 let values = summaries.flat_map(|one| [one.median, one.low, one.high]);
                 values.chain(cell.published)
             });
-        let numbers = numbers.map(|value| grouped(value).chars().count() + 1);
+        let numbers = numbers.map(grouped);
+        let headings = panel.columns.iter().map(|&x| short(x));
+        let words = numbers.chain(headings);
         Widths {
             label: labels
                 .map(|label| label + 1)
                 .filter(|&label| label <= LABEL_MAX)
                 .fold(LABEL, usize::max),
-            column: numbers.fold(COLUMN, usize::max),
+            column: words
+                .map(|word| word.chars().count() + 1)
+                .fold(COLUMN, usize::max),
         }
     }
 }
@@ -173,7 +177,7 @@ fn line<T>(
         column,
     } = widths;
     let mut line = format!("{label:first$}");
-    if line.chars().count() > first {
+    if label.chars().count() >= first {
         // A long name has a line of its own.
         out.push_str(line.trim_end());
         out.push('\n');
@@ -195,6 +199,19 @@ fn line<T>(
 mod tests {
     use super::*;
     use crate::evaluate::{Row, Summary};
+
+    fn experiment() -> Experiment {
+        Experiment {
+            name: "x".into(),
+            title: "Chat".into(),
+            source: "s".into(),
+            about: Vec::new(),
+            runs: Vec::new(),
+            measures: Vec::new(),
+            histograms: Vec::new(),
+            series: Vec::new(),
+        }
+    }
 
     #[test]
     fn a_block_reads_like_a_table() {
@@ -236,16 +253,6 @@ mod tests {
             histograms: Vec::new(),
             timelines: Vec::new(),
         };
-        let experiment = Experiment {
-            name: "x".into(),
-            title: "Chat".into(),
-            source: "s".into(),
-            about: Vec::new(),
-            runs: Vec::new(),
-            measures: Vec::new(),
-            histograms: Vec::new(),
-            series: Vec::new(),
-        };
         let expected = "\
 x: Chat
 
@@ -264,12 +271,12 @@ chat on netfinity-8500r (data sheet only)
 
 1 published value was used for calibration (ratio marked c), 1 is predicted
 ";
-        let printed = text(&experiment, std::slice::from_ref(&panel), 80);
+        let printed = text(&experiment(), std::slice::from_ref(&panel), 80);
         assert_eq!(printed, expected);
 
         panel.rows[1].cells[0].failed = true;
         panel.rows[1].cells[1].failed = true;
-        let printed = text(&experiment, std::slice::from_ref(&panel), 80);
+        let printed = text(&experiment(), std::slice::from_ref(&panel), 80);
         let marked = "\n                  1,234!       !\n";
         assert!(printed.contains(marked), "{printed}");
 
@@ -284,8 +291,53 @@ chat on netfinity-8500r (data sheet only)
       emulated               47
       ratio        0.50c   2.00
 ";
-        let printed = text(&experiment, &[panel], 80);
+        let printed = text(&experiment(), &[panel], 80);
         assert!(printed.contains(beside), "{printed}");
         assert!(printed.contains("in a virtual machine"), "{printed}");
+    }
+
+    /// Widths of columns are those of their headings, too: what an option's values are in ns or bytes is long.
+    #[test]
+    fn headings_of_columns_have_gaps() {
+        let mut panel = Panel {
+            workload: "httpd".into(),
+            machine: "m".into(),
+            cpus: Some(2),
+            heading: "score".into(),
+            over: crate::over::Over::Option("duration".into()),
+            unit: Some("ns"),
+            log: false,
+            data_sheet_only: false,
+            columns: vec![100_000_000.0, 200_000_000.0],
+            rows: vec![Row {
+                scheduler: "dss".into(),
+                cells: vec![
+                    Cell {
+                        published: Some(15.0),
+                        ..Cell::default()
+                    };
+                    2
+                ],
+            }],
+            histograms: Vec::new(),
+            timelines: Vec::new(),
+        };
+        let expected = "
+  score
+    duration, ns 100000000 200000000
+    published           15        15
+";
+        let printed = text(&experiment(), std::slice::from_ref(&panel), 80);
+        assert!(printed.contains(expected), "{printed}");
+
+        // Longer than a label may be: a line of its own.
+        panel.over = crate::over::Over::Option("o".repeat(LABEL_MAX));
+        let expected = format!(
+            "\n    {}, ns\n                {}\n",
+            "o".repeat(LABEL_MAX),
+            "100000000 200000000"
+        );
+        let printed = text(&experiment(), &[panel], 80);
+        assert!(printed.contains(&expected), "{printed}");
     }
 }

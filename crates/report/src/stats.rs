@@ -6,8 +6,9 @@
 //!   It covers at least 95 % whatever the distribution, and does not exist below six runs.
 //! - The **difference** of a scheduler from the first one is taken in pairs, run by run (same seed, or
 //!   same round of an interleaved sequence): the Hodges–Lehmann estimate (median of the Walsh averages)
-//!   with the interval that inverts Wilcoxon's signed-rank test (Hollander & Wolfe, ch. 3). It assumes
-//!   that differences are symmetric about their median, and does not exist below six pairs either.
+//!   with the interval that inverts Wilcoxon's signed-rank test (Hollander & Wolfe, ch. 3), both over
+//!   logarithms of the ratio (see [`difference_in_percent`]). It assumes that these are symmetric about
+//!   their median, and does not exist below six pairs either.
 //!
 //! A bootstrap was not taken: with the five to twenty runs that people make its intervals are too short,
 //! and two orders of the same results would need the same random numbers to agree.
@@ -33,6 +34,9 @@ const EXACT_MAX: usize = 200;
 
 /// 97.5 % quantile of the standard normal distribution.
 const NORMAL_QUANTILE: f64 = 1.959_963_984_540_054;
+
+/// What rounding may leave of logarithms that add up to 0; scores differ by more or not at all.
+const ROUNDING: f64 = 1e-13;
 
 fn sorted(values: &[f64]) -> Vec<f64> {
     let mut values = values.to_vec();
@@ -133,10 +137,48 @@ impl Difference {
         self.interval
             .is_some_and(|interval| interval.low > 0.0 || interval.high < 0.0)
     }
+
+    /// The same on a scale on which `onto` does not change the order.
+    fn map(self, onto: impl Fn(f64) -> f64) -> Difference {
+        Difference {
+            estimate: onto(self.estimate),
+            interval: self.interval.map(|Interval { low, high }| Interval {
+                low: onto(low),
+                high: onto(high),
+            }),
+        }
+    }
 }
 
-/// The difference over `differences` of paired runs; `None` without a pair.
-pub fn paired_difference(differences: &[f64]) -> Option<Difference> {
+/// How much more the first of each pair is than the second, in percent of the second; `None` without a pair.
+///
+/// Over logarithms of the ratios: of two schedulers of the same distribution any ratio is as probable as its
+/// inverse, so that these are symmetric about 0 however skewed the scores are. Percentages are not: half is
+/// -50 %, double +100 %, and noise alone would look like more. Where a value is not above 0 there is no ratio,
+/// and percentages, of the second's amount, are all there is.
+pub fn difference_in_percent(pairs: &[(f64, f64)]) -> Option<Difference> {
+    if pairs.iter().all(|&(mine, first)| mine > 0.0 && first > 0.0) {
+        let ratios: Vec<f64> = pairs
+            .iter()
+            .map(|(mine, first)| (mine / first).ln())
+            .collect();
+        let percent = |ratio: f64| match ratio.abs() > ROUNDING {
+            true => 100.0 * ratio.exp_m1(),
+            false => 0.0,
+        };
+        return Some(hodges_lehmann(&ratios)?.map(percent));
+    }
+    let percent: Vec<f64> = pairs
+        .iter()
+        .filter(|(_, first)| *first != 0.0)
+        // More is more of a score below 0, too.
+        .map(|(mine, first)| 100.0 * (mine - first) / first.abs())
+        .collect();
+    hodges_lehmann(&percent)
+}
+
+/// The estimate of the middle of `differences` and its interval; `None` of none.
+fn hodges_lehmann(differences: &[f64]) -> Option<Difference> {
     let mut averages = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
     for (i, a) in differences.iter().enumerate() {
         averages.extend(differences[i..].iter().map(|b| (a + b) / 2.0));
@@ -153,6 +195,7 @@ mod tests {
     use super::*;
     use rand_core::{RngCore, SeedableRng};
     use rand_pcg::Pcg64Mcg;
+    use std::f64::consts::{LN_2, TAU};
 
     #[test]
     fn medians() {
@@ -207,15 +250,108 @@ mod tests {
     #[test]
     fn hodges_lehmann_by_hand() {
         // Walsh averages of 1, 2, 6: 1, 1.5, 3.5, 2, 4, 6; sorted median (2 + 3.5) / 2.
-        let found = paired_difference(&[1.0, 2.0, 6.0]).unwrap();
+        let found = hodges_lehmann(&[1.0, 2.0, 6.0]).unwrap();
         assert_eq!(found.estimate, 2.75);
         assert_eq!(found.interval, None);
         assert!(!found.is_shown());
     }
 
     #[test]
+    fn differences_are_ratios_by_hand() {
+        // Ratios of 2, 4 and 16 are 1, 2 and 4 powers of two; the Walsh averages of these are 1, 1.5, 2, 2.5, 3, 4.
+        let found = difference_in_percent(&[(2.0, 1.0), (12.0, 3.0), (8.0, 0.5)]).unwrap();
+        assert_close(found.estimate, 100.0 * (2f64.powf(2.25) - 1.0));
+        assert_eq!(found.interval, None);
+        // As often a factor as its inverse: no difference, nor what rounding leaves of one.
+        for (a, b) in (1..100).flat_map(|a| (1..100).map(move |b| (f64::from(a), f64::from(b)))) {
+            let even = difference_in_percent(&[(a, b), (3.0 * b, 3.0 * a)]).unwrap();
+            assert_eq!(even.estimate, 0.0, "{a} and {b}");
+        }
+        let one = difference_in_percent(&[(920.0, 1_000.0)]).unwrap();
+        assert_close(one.estimate, -8.0);
+        assert_eq!(difference_in_percent(&[]), None);
+        // Of six pairs the interval has the least and the greatest ratio as its ends.
+        let ratios = [1.1, 1.2, 1.3, 1.4, 1.5, 4.0].map(|ratio| (3.0 * ratio, 3.0));
+        let interval = difference_in_percent(&ratios).unwrap().interval.unwrap();
+        assert_close(interval.low, 10.0);
+        assert_close(interval.high, 300.0);
+    }
+
+    #[test]
+    fn scores_that_are_not_above_zero_have_no_ratio() {
+        // More is more of a score below 0, too.
+        let found = difference_in_percent(&[(-50.0, -100.0)]).unwrap();
+        assert_eq!(found.estimate, 50.0);
+        // Percentages -150, 0 and 100: the Walsh averages are -150, -75, -25, 0, 50, 100.
+        let found = difference_in_percent(&[(-1.0, 2.0), (5.0, 5.0), (4.0, 2.0)]).unwrap();
+        assert_eq!(found.estimate, -12.5);
+        // Nothing is a percentage of 0.
+        let found = difference_in_percent(&[(0.0, 2.0), (3.0, 0.0)]).unwrap();
+        assert_eq!(found.estimate, -100.0);
+        assert_eq!(difference_in_percent(&[(3.0, 0.0)]), None);
+    }
+
+    /// Two schedulers without a difference, however noisy, are told apart at most as seldom as promised, and as
+    /// often one way as the other. (Percentages of the first say `more` of 16 % of such samples, and hardly ever `less`.)
+    #[test]
+    fn chance_goes_either_way() {
+        let mut rng = Pcg64Mcg::seed_from_u64(11);
+        let mut normal = || {
+            let (a, b) = (1.0 - draw(&mut rng), draw(&mut rng));
+            (-2.0 * a.ln()).sqrt() * (TAU * b).cos()
+        };
+        let (mut more, mut less) = (0, 0);
+        for _ in 0..2_000 {
+            let pairs: Vec<_> = (0..50)
+                .map(|_| ((0.5 * normal()).exp(), (0.5 * normal()).exp()))
+                .collect();
+            let found = difference_in_percent(&pairs).unwrap();
+            let swapped: Vec<_> = pairs.iter().map(|&(a, b)| (b, a)).collect();
+            let back = difference_in_percent(&swapped).unwrap();
+            assert_eq!(found.is_shown(), back.is_shown());
+            assert_close(
+                (1.0 + found.estimate / 100.0) * (1.0 + back.estimate / 100.0),
+                1.0,
+            );
+            if found.is_shown() {
+                match found.estimate > 0.0 {
+                    true => more += 1,
+                    false => less += 1,
+                }
+            }
+        }
+        // 2.5 % of 2,000 are 50, give or take 7.
+        for told in [more, less] {
+            assert!((30..=70).contains(&told), "more {more}, less {less}");
+        }
+    }
+
+    /// What docs/measures.md says that skewed differences cost: the median of an exponential distribution is ln 2.
+    #[test]
+    fn skewed_differences_are_covered_less() {
+        let mut rng = Pcg64Mcg::seed_from_u64(5);
+        for (n, told) in [(9, 0.95), (20, 0.90), (50, 0.78)] {
+            let (mut covered, samples) = (0, 3_000);
+            for _ in 0..samples {
+                let skewed: Vec<f64> = (0..n).map(|_| -(1.0 - draw(&mut rng)).ln()).collect();
+                let interval = hodges_lehmann(&skewed).unwrap().interval.unwrap();
+                covered += u32::from((interval.low..=interval.high).contains(&LN_2));
+            }
+            let share = f64::from(covered) / f64::from(samples);
+            assert!((share - told).abs() < 0.02, "n = {n}: {share}");
+        }
+    }
+
+    fn assert_close(found: f64, expected: f64) {
+        assert!(
+            (found - expected).abs() <= 1e-9 * expected.abs(),
+            "{found} is not {expected}"
+        );
+    }
+
+    #[test]
     fn six_pairs_on_one_side_of_zero_show_a_difference() {
-        let shown = paired_difference(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+        let shown = hodges_lehmann(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
         assert_eq!(
             shown.interval,
             Some(Interval {
@@ -224,9 +360,9 @@ mod tests {
             })
         );
         assert!(shown.is_shown());
-        let not = paired_difference(&[-1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+        let not = hodges_lehmann(&[-1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
         assert!(!not.is_shown());
-        let equal = paired_difference(&[0.0; 20]).unwrap();
+        let equal = hodges_lehmann(&[0.0; 20]).unwrap();
         assert!(!equal.is_shown());
     }
 
@@ -249,7 +385,7 @@ mod tests {
                 let interval = median_interval(&skewed).unwrap();
                 median_covered += u32::from(interval.low <= 0.25 && 0.25 <= interval.high);
                 let symmetric: Vec<f64> = (0..n).map(|_| draw(&mut rng) - draw(&mut rng)).collect();
-                let interval = paired_difference(&symmetric).unwrap().interval.unwrap();
+                let interval = hodges_lehmann(&symmetric).unwrap().interval.unwrap();
                 difference_covered += u32::from(interval.low <= 0.0 && 0.0 <= interval.high);
             }
             for covered in [median_covered, difference_covered] {

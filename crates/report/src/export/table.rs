@@ -167,22 +167,20 @@ impl Cell<'_> {
 
     /// Difference of the score from another cell's, in percent, over runs with the same seed and place.
     fn difference(&self, first: &Cell<'_>) -> Option<Difference> {
-        let percent: Vec<f64> = self
+        let pairs: Vec<(f64, f64)> = self
             .runs
             .iter()
             .zip(&first.runs)
             .filter(|(mine, theirs)| mine.is_done() && theirs.is_done() && mine.seed == theirs.seed)
             .filter_map(|(mine, theirs)| {
                 let theirs = theirs.measures.number("score")?;
-                let mine = mine.measures.number("score")?;
-                // More is more of a score below 0, too.
-                (theirs != 0.0).then(|| 100.0 * (mine - theirs) / theirs.abs())
+                Some((mine.measures.number("score")?, theirs))
             })
             .collect();
         if self.is_one_run() && first.is_one_run() {
-            return stats::paired_difference(percent.get(..1)?);
+            return stats::difference_in_percent(pairs.get(..1)?);
         }
-        stats::paired_difference(&percent)
+        stats::difference_in_percent(&pairs)
     }
 }
 
@@ -761,6 +759,18 @@ mod tests {
     fn more_of_a_score_below_zero_is_more() {
         let text = render(&[run("a", 2, 1, -100.0), run("b", 2, 1, -50.0)], WIDTH);
         assert!(text.contains("+50.0"), "{text}");
+    }
+
+    #[test]
+    fn half_as_much_is_the_opposite_of_double() {
+        let results: Vec<_> = [(1.0, 2.0), (2.0, 1.0)]
+            .into_iter()
+            .zip(1..)
+            .flat_map(|((a, b), seed)| [run("a", 2, seed, a), run("b", 2, seed, b)])
+            .collect();
+        let found = render(&results, 50);
+        let row = found.lines().find(|line| line.starts_with("   2  b "));
+        assert!(row.unwrap().ends_with("  0.0"), "{found}");
     }
 
     /// What is shown is not zero, however little it is.
