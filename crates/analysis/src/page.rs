@@ -245,11 +245,11 @@ fn variance_text(analysis: &Analysis) -> Vec<String> {
     }
     text.push(match variance.against {
         Against::Rest => format!(
-            "Parts are tested against what no single feature or pair explains, {} degrees of freedom.",
+            "Parts are tested against what no single feature or pair explains, {:.0} degrees of freedom.",
             variance.freedom
         ),
         Against::Seeds => format!(
-            "Parts are tested against the differences between seeds, {} degrees of freedom.",
+            "Parts are tested against the differences between seeds, {:.0} degrees of freedom.",
             variance.freedom
         ),
         Against::Copies => "No seed changes anything: every difference is one of schedulers.".to_owned(),

@@ -137,8 +137,8 @@ struct Points<'a> {
     data: &'a Data,
     choices: &'a [Vec<usize>],
     points: &'a [usize],
-    /// Schedulers among them that differ.
-    distinct: f64,
+    /// How many schedulers they are worth as measurements.
+    effective: f64,
 }
 
 impl Points<'_> {
@@ -205,7 +205,7 @@ impl Points<'_> {
         let used: f64 = all().filter(is_there).map(|part| part.freedom).sum();
         let rest = Part {
             squares: (total - explained).max(0.0),
-            freedom: self.distinct - 1.0 - used,
+            freedom: self.effective - 1.0 - used,
         };
         Parts {
             main,
@@ -252,7 +252,7 @@ impl Points<'_> {
         let whole = fit(None);
         let rest = Part {
             squares: whole.left(&centred),
-            freedom: self.distinct - whole.rank() as f64,
+            freedom: self.effective - whole.rank() as f64,
         };
         let main: Vec<Part> = (0..places.len())
             .map(|f| {
@@ -290,7 +290,7 @@ impl Points<'_> {
 }
 
 /// What is chance, and what tells it.
-fn chance(parts: &Parts, exact: bool, seeds: &Seeds, distinct: f64) -> (Against, Part) {
+fn chance(parts: &Parts, exact: bool, seeds: &Seeds, effective: f64) -> (Against, Part) {
     let squares = parts.rest.squares;
     let rest = |freedom| Part { squares, freedom };
     let freedom = parts.rest.freedom;
@@ -298,7 +298,7 @@ fn chance(parts: &Parts, exact: bool, seeds: &Seeds, distinct: f64) -> (Against,
     if exact && freedom < FREEDOM_MIN {
         match seeds {
             Seeds::Copies => return (Against::Copies, rest(0.0)),
-            Seeds::Differ(values) => return (Against::Seeds, between(values, distinct)),
+            Seeds::Differ(values) => return (Against::Seeds, between(values, effective)),
             Seeds::One => {}
         }
     }
@@ -309,7 +309,7 @@ fn chance(parts: &Parts, exact: bool, seeds: &Seeds, distinct: f64) -> (Against,
 }
 
 /// Chance in the means over seeds: by how much the differences between schedulers differ from seed to seed.
-fn between(seeds: &[Vec<f64>], distinct: f64) -> Part {
+fn between(seeds: &[Vec<f64>], effective: f64) -> Part {
     let count = seeds.len() as f64;
     let levels: Vec<f64> = seeds.iter().map(|values| mean(values)).collect();
     let squares: f64 = (0..seeds[0].len())
@@ -327,7 +327,7 @@ fn between(seeds: &[Vec<f64>], distinct: f64) -> Part {
         .sum();
     Part {
         squares: squares / count,
-        freedom: (distinct - 1.0) * (count - 1.0),
+        freedom: (effective - 1.0) * (count - 1.0),
     }
 }
 
@@ -343,8 +343,8 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
         data,
         choices,
         points: &points,
-        // Schedulers that are one are one measurement.
-        distinct: mute.distinct as f64,
+        // Schedulers that are one are one measurement, and the more of the points it has, the more it weighs.
+        effective: mute.effective,
     };
     let (parts, adding): (Parts, Adding<'_>) = if exact {
         let parts = table.exact_parts(&values, total);
@@ -354,7 +354,7 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
         (parts, Box::new(adds))
     };
     let seeds = Seeds::of(data, &points);
-    let (against, error) = chance(&parts, exact, &seeds, table.distinct);
+    let (against, error) = chance(&parts, exact, &seeds, table.effective);
     let tests = Tests {
         total,
         nothing: total <= (ROUNDING_OF_MEAN * grand).powi(2) * count,
