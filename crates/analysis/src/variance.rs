@@ -364,7 +364,6 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
         alpha: bounds.alpha,
         parts: &parts,
     };
-    let has_noise = !tests.nothing && !matches!(seeds, Seeds::Copies);
     Variance {
         exact,
         against,
@@ -374,7 +373,7 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
         effects: effects(data, &tests, &adding, &values, &seeds),
         interactions: interactions(data, &tests),
         rest_pct: tests.share_pct(&parts.rest),
-        noise_pct: noise_pct(data, &points, total).filter(|_| has_noise),
+        noise_pct: noise_pct(seeds.that_differ(), total).filter(|_| !tests.nothing),
     }
 }
 
@@ -506,16 +505,17 @@ fn interactions(data: &Data, tests: &Tests<'_>) -> Vec<Interaction> {
     interactions
 }
 
-/// How much of all squares the differences between seeds make in the means over them; `None` with one seed.
-fn noise_pct(data: &Data, points: &[usize], total: f64) -> Option<f64> {
-    let noise: Option<Vec<f64>> = points
-        .iter()
-        .map(|&point| {
-            let values = &data.values[point];
-            deviation(values).map(|deviation| deviation.powi(2) / values.len() as f64)
-        })
-        .collect();
-    noise.map(|noise| (100.0 * noise.iter().sum::<f64>() / total).min(100.0))
+/// How much of all squares the differences between seeds make in the means over them; `None` if there are none. What a
+/// seed adds to all schedulers alike is no difference between them.
+fn noise_pct(seeds: &[Vec<f64>], total: f64) -> Option<f64> {
+    let levels: Vec<f64> = seeds.iter().map(|values| mean(values)).collect();
+    let noise = |point: usize| {
+        let pairs = seeds.iter().zip(&levels);
+        let own: Vec<f64> = pairs.map(|(values, level)| values[point] - level).collect();
+        deviation(&own).map(|deviation| deviation.powi(2) / own.len() as f64)
+    };
+    let noise: Option<f64> = (0..seeds.first()?.len()).map(noise).sum();
+    noise.map(|noise| (100.0 * noise / total).min(100.0))
 }
 
 /// The values of all points by seed.

@@ -376,6 +376,23 @@ fn schedulers_whose_runs_differ_are_left_out_and_intervals_need_seeds() {
     }
 }
 
+/// A seed that makes all runs longer tells nothing of chance between schedulers.
+#[test]
+fn what_seeds_add_to_all_alike_is_no_noise() {
+    let fixed = ["election=fifo", "slice=split", "metric=nr_run"];
+    let definition = support::definition(&fixed, &["cpu"], 3, None, 1);
+    let mut noise = Noise::new(1);
+    let rows = rows(&definition, |of, seed| {
+        let idle = if of("idle") == "on" { 1.0 } else { 0.0 };
+        (100.0 + 3.0 * seed as f64 + idle + 0.01 * noise.draw(), 1.0)
+    });
+    let analysis = analysis(&definition, &rows);
+    assert!(share(&analysis, "idle") > 99.9);
+    let noise = analysis.variance.noise_pct.unwrap();
+    // A variance of 0.01² / 3 in a mean over three, beside one of 0.5².
+    assert!((noise - 0.013).abs() < 0.003, "{noise}");
+}
+
 #[test]
 fn the_front_is_what_nobody_beats() {
     let definition = definition(&["cpu"], 1, None);
