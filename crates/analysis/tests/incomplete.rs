@@ -304,7 +304,9 @@ fn schedulers_that_are_left_out_are_no_compromise() {
     let front = &both[0].front;
     assert!(!front.is_empty() && front.iter().all(|one| one.first < 101.0));
     assert!(
-        both[0].words.contains("18 are left out because"),
+        both[0]
+            .words
+            .contains("18 are left out because"),
         "{}",
         both[0].words
     );
@@ -470,4 +472,26 @@ fn what_only_one_side_of_was_measured_is_neither_good_nor_bad() {
     assert_eq!(analysis.study.first, [108; 3]);
     let html = page("t", &[analysis], None).html();
     assert!(html.contains("<td>not compared"), "{html}");
+}
+
+/// Relative to the best nobody is better than the best, whatever the sign.
+#[test]
+fn the_best_is_the_best_below_zero_too() {
+    let definition = definition(FIXED, &["cpu"], 1, None, 1);
+    for higher in [false, true] {
+        let mut rows = rows(&definition, |of, _| {
+            let time = if of("idle") == "on" { -10.0 } else { -1.0 };
+            (time + placed(of) / 1_000.0, 1.0)
+        });
+        for row in &mut rows {
+            row.score_better = higher.then(|| "higher".into());
+        }
+        let analysis = analysis(&definition, &rows);
+        let relative = || analysis.relative.iter().map(|one| one.unwrap());
+        assert_eq!(relative().fold(f64::MIN, f64::max), 1.0);
+        let best = analysis.study.best;
+        let lost = (analysis.study.worst - best).abs() / best.abs();
+        let worst = relative().fold(f64::MAX, f64::min);
+        assert!((worst - (1.0 - lost)).abs() < 1e-9, "{worst} {lost}");
+    }
 }
