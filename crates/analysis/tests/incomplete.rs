@@ -566,6 +566,18 @@ fn nothing_by_itself_is_not_nothing() {
     );
 }
 
+/// What a workload's runs say does not depend on which other workloads are in the sweep.
+#[test]
+fn a_workload_is_analysed_by_itself() {
+    let found = |workloads: &[&str]| {
+        let definition = definition(FIXED, workloads, 1, None, 1);
+        let mut noise = Noise::new(1);
+        let rows = rows(&definition, |of, _| (placed(of) + 30.0 * noise.draw(), 1.0));
+        analysis(&definition, &rows)
+    };
+    assert!(found(&["cpu"]) == found(&["cpu", "pipe", "reflex", "chat"]));
+}
+
 /// Relative to the best nobody is better than the best, whatever the sign.
 #[test]
 fn the_best_is_the_best_below_zero_too() {
