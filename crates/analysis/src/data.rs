@@ -150,6 +150,9 @@ impl Data {
     pub fn relative(&self, value: f64, best: f64) -> f64 {
         if value == best {
             1.0
+        } else if best < 0.0 {
+            // A part of a negative one would be the greater the worse.
+            1.0 - self.loss(value, best)
         } else if self.metric.higher {
             value / best
         } else {

@@ -43,7 +43,7 @@ pub struct Bounds {
     pub deviation_pct: f64,
     /// Over- and under-represented means a difference of more points than this.
     pub points: f64,
-    /// The probability that chance gives any finding at all where there is none.
+    /// The probability that chance gives any finding at all about a workload where there is none.
     pub alpha: f64,
 }
 

@@ -1,5 +1,5 @@
-//! Alternatives that are one: a feature that says nothing where another feature has some alternative, as
-//! the executor of a balance that never takes place. Found in the results, not known beforehand.
+//! Schedulers that are one: where another feature has some alternative, a feature may say nothing, as the executor of
+//! a balance that never takes place. Some say so in their source; the others are found in the results.
 
 use serde::Serialize;
 
@@ -21,11 +21,31 @@ pub struct Mute {
     pub points: usize,
     /// Schedulers that differ: points that differ in mute features alone are one.
     pub distinct: usize,
+    /// So many schedulers of one point each would tell as much.
+    pub effective: f64,
     /// What says nothing where, the most general first.
     pub conditions: Vec<Condition>,
-    /// For each point: which features say nothing there.
+    /// For each point of the space: the first point that is the same scheduler.
     #[serde(skip)]
-    pub silent: Vec<Vec<bool>>,
+    pub kinds: Vec<usize>,
+}
+
+impl Mute {
+    /// So many schedulers of one point each would tell as much as these points, of which some are one: Kish's effective
+    /// size of a sample. A scheduler of many points weighs more in means than one of few.
+    pub fn effective(&self, points: &[usize]) -> f64 {
+        let squares: f64 = self.sizes(points).map(|size| size * size).sum();
+        (points.len() as f64).powi(2) / squares
+    }
+
+    /// How many of these points each scheduler among them has.
+    fn sizes(&self, points: &[usize]) -> impl Iterator<Item = f64> {
+        let mut sizes = vec![0.0; self.kinds.len()];
+        for &point in points {
+            sizes[self.kinds[point]] += 1.0;
+        }
+        sizes.into_iter().filter(|size| *size > 0.0)
+    }
 }
 
 /// Of a space of which less was run, in percent, nothing is called mute: too few schedulers differ in one
@@ -34,28 +54,41 @@ const RUN_MIN_PCT: usize = 90;
 
 /// Looks for them.
 pub fn mute(data: &Data, choices: &[Vec<usize>]) -> Mute {
-    let count = data.points().count();
-    if count * 100 < data.values.len() * RUN_MIN_PCT {
-        return Mute {
-            points: count,
-            distinct: count,
-            conditions: Vec::new(),
-            silent: vec![vec![false; data.features().len()]; data.values.len()],
-        };
-    }
-    let features = data.features();
     let points: Vec<usize> = data.points().collect();
+    let mut kinds = Kinds::declared(data);
+    let mut conditions = Vec::new();
+    if points.len() * 100 >= data.values.len() * RUN_MIN_PCT {
+        conditions = found(data, choices, &mut kinds);
+    }
+    let mut mute = Mute {
+        points: points.len(),
+        distinct: 0,
+        effective: 0.0,
+        conditions,
+        kinds: kinds.firsts(),
+    };
+    mute.distinct = mute.sizes(&points).count();
+    mute.effective = mute.effective(&points);
+    mute
+}
+
+/// Which features say nothing where in the results. What differs in these alone is joined.
+fn found(data: &Data, choices: &[Vec<usize>], kinds: &mut Kinds) -> Vec<Condition> {
+    let features = data.features();
     let name = |&(feature, choice): &Alternative| {
         let feature = &features[feature];
         format!("{}={}", feature.name, feature.alternatives[choice])
     };
     let mut found = Vec::new();
-    let mut silent = vec![vec![false; features.len()]; data.values.len()];
     for (feature, info) in features.iter().enumerate() {
+        let stride = stride(data, feature);
         for with in conditions(data, &Pairs::of(data, choices, feature), feature) {
-            for &point in &points {
-                let has = |&(other, choice): &Alternative| choices[point][other] == choice;
-                silent[point][feature] |= with.iter().all(has);
+            let is_mute = |own: &[usize]| with.iter().all(|&(other, choice)| own[other] == choice);
+            // Points without a result, too: who differs from them in a mute feature each is one as well.
+            for (point, own) in choices.iter().enumerate() {
+                if is_mute(own) {
+                    kinds.join(point, point - own[feature] * stride);
+                }
             }
             found.push(Condition {
                 feature: info.name.clone(),
@@ -64,11 +97,43 @@ pub fn mute(data: &Data, choices: &[Vec<usize>]) -> Mute {
         }
     }
     found.sort_by_key(|condition| condition.with.len());
-    Mute {
-        points: count,
-        distinct: distinct(&points, choices, &silent),
-        conditions: found,
-        silent,
+    found
+}
+
+/// How far apart points are that have neighbouring alternatives of a feature and are alike otherwise.
+fn stride(data: &Data, feature: usize) -> usize {
+    let behind = data.features()[feature + 1..].iter();
+    behind.map(|feature| feature.alternatives.len()).product()
+}
+
+/// Points joined to schedulers: each has an earlier point of the same one, or is the first.
+struct Kinds(Vec<usize>);
+
+impl Kinds {
+    /// As the scheduler's source says. Such points share one run.
+    fn declared(data: &Data) -> Kinds {
+        let same = |point| data.space.same_as(point as u64) as usize;
+        let mut kinds = Kinds((0..data.values.len()).collect());
+        for point in 0..data.values.len() {
+            kinds.join(point, same(point));
+        }
+        kinds
+    }
+
+    fn first(&self, mut point: usize) -> usize {
+        while self.0[point] != point {
+            point = self.0[point];
+        }
+        point
+    }
+
+    fn join(&mut self, a: usize, b: usize) {
+        let (a, b) = (self.first(a), self.first(b));
+        self.0[a.max(b)] = a.min(b);
+    }
+
+    fn firsts(&self) -> Vec<usize> {
+        (0..self.0.len()).map(|point| self.first(point)).collect()
     }
 }
 
@@ -92,7 +157,7 @@ impl Pairs {
     fn of(data: &Data, choices: &[Vec<usize>], feature: usize) -> Pairs {
         let features = data.features();
         let sizes: Vec<usize> = features.iter().map(|f| f.alternatives.len()).collect();
-        let stride: usize = sizes[feature + 1..].iter().product();
+        let stride = stride(data, feature);
         let words: usize = sizes.iter().sum();
         let offsets = sizes.iter().scan(0, |sum, size| {
             *sum += size;
@@ -166,19 +231,4 @@ fn conditions(data: &Data, pairs: &Pairs, feature: usize) -> Vec<Vec<Alternative
         conditions.extend(second.filter(|b| pairs.holds(a, **b)).map(|&b| vec![a, b]));
     }
     conditions
-}
-
-/// How many schedulers differ. One is told by its alternatives but for those that say nothing.
-fn distinct(points: &[usize], choices: &[Vec<usize>], silent: &[Vec<bool>]) -> usize {
-    let mut kinds: Vec<Vec<Option<usize>>> = points
-        .iter()
-        .map(|&point| {
-            let own = choices[point].iter().zip(&silent[point]);
-            own.map(|(&choice, &silent)| (!silent).then_some(choice))
-                .collect()
-        })
-        .collect();
-    kinds.sort();
-    kinds.dedup();
-    kinds.len()
 }

@@ -3,7 +3,7 @@
 use schedlab_figures::{Axis, Chart, Mark, Page, Section, Series, Table};
 
 use crate::study::Set;
-use crate::words::number;
+use crate::words::{number, schedulers};
 use crate::{Across, Against, Analysis, Verdict};
 
 /// Columns of the picture: more dots than this of a set would lie upon each other.
@@ -173,8 +173,9 @@ fn sets(analysis: &Analysis) -> Table {
     };
     Table {
         caption: format!(
-            "{} schedulers, {} that differ",
-            study.schedulers, analysis.mute.distinct
+            "{}, {} different",
+            schedulers(study.schedulers),
+            analysis.mute.distinct
         ),
         head: strings([
             "round",
@@ -245,14 +246,17 @@ fn variance_text(analysis: &Analysis) -> Vec<String> {
     }
     text.push(match variance.against {
         Against::Rest => format!(
-            "Parts are tested against what no single feature or pair explains, {} degrees of freedom.",
+            "Parts are tested against what no single feature{} explains, {:.0} degrees of freedom.",
+            if variance.exact { " or pair" } else { "" },
             variance.freedom
         ),
         Against::Seeds => format!(
-            "Parts are tested against the differences between seeds, {} degrees of freedom.",
+            "Parts are tested against the differences between seeds, {:.0} degrees of freedom.",
             variance.freedom
         ),
-        Against::Copies => "No seed changes anything: every difference is one of schedulers.".to_owned(),
+        Against::Copies => {
+            "No seed changes anything: every difference is one of schedulers.".to_owned()
+        }
         Against::Nothing => "There are too few combinations to test the parts.".to_owned(),
     });
     match variance.noise_pct {

@@ -191,8 +191,8 @@ impl<'a> Sets<'a> {
     fn alternatives(&self, mute: &Mute) -> Vec<Vec<Alternative>> {
         let features = self.data.features();
         let tests: usize = features.iter().map(|f| f.alternatives.len()).sum();
-        // Schedulers that are one count as one.
-        let scale = mute.distinct as f64 / mute.points.max(1) as f64;
+        // Schedulers that are one count as one, and B may be where these have most points.
+        let scale = mute.effective(&self.b) / self.b.len() as f64;
         let of = |feature: usize, choice: usize| {
             let with = self.count(&self.b, feature, choice);
             let share = percent(with, self.b.len());

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::Data;
+use crate::words::schedulers;
 
 /// Deepest question.
 const DEPTH_MAX: usize = 3;
@@ -124,8 +125,9 @@ impl Node {
 
     fn write(&self, lines: &mut Vec<String>, indent: &str, answer: &str) {
         let here = format!(
-            "{indent}{answer}{} schedulers, {:.0} % good",
-            self.schedulers, self.good_pct
+            "{indent}{answer}{}, {:.0} % good",
+            schedulers(self.schedulers),
+            self.good_pct
         );
         lines.push(here);
         if let Some(question) = &self.question {

@@ -137,8 +137,8 @@ struct Points<'a> {
     data: &'a Data,
     choices: &'a [Vec<usize>],
     points: &'a [usize],
-    /// Schedulers among them that differ.
-    distinct: f64,
+    /// How many schedulers they are worth as measurements.
+    effective: f64,
 }
 
 impl Points<'_> {
@@ -205,7 +205,7 @@ impl Points<'_> {
         let used: f64 = all().filter(is_there).map(|part| part.freedom).sum();
         let rest = Part {
             squares: (total - explained).max(0.0),
-            freedom: self.distinct - 1.0 - used,
+            freedom: self.effective - 1.0 - used,
         };
         Parts {
             main,
@@ -252,7 +252,7 @@ impl Points<'_> {
         let whole = fit(None);
         let rest = Part {
             squares: whole.left(&centred),
-            freedom: self.distinct - whole.rank() as f64,
+            freedom: self.effective - whole.rank() as f64,
         };
         let main: Vec<Part> = (0..places.len())
             .map(|f| {
@@ -290,7 +290,7 @@ impl Points<'_> {
 }
 
 /// What is chance, and what tells it.
-fn chance(parts: &Parts, exact: bool, seeds: &Seeds, distinct: f64) -> (Against, Part) {
+fn chance(parts: &Parts, exact: bool, seeds: &Seeds, effective: f64) -> (Against, Part) {
     let squares = parts.rest.squares;
     let rest = |freedom| Part { squares, freedom };
     let freedom = parts.rest.freedom;
@@ -298,7 +298,7 @@ fn chance(parts: &Parts, exact: bool, seeds: &Seeds, distinct: f64) -> (Against,
     if exact && freedom < FREEDOM_MIN {
         match seeds {
             Seeds::Copies => return (Against::Copies, rest(0.0)),
-            Seeds::Differ(values) => return (Against::Seeds, between(values, distinct)),
+            Seeds::Differ(values) => return (Against::Seeds, between(values, effective)),
             Seeds::One => {}
         }
     }
@@ -309,7 +309,7 @@ fn chance(parts: &Parts, exact: bool, seeds: &Seeds, distinct: f64) -> (Against,
 }
 
 /// Chance in the means over seeds: by how much the differences between schedulers differ from seed to seed.
-fn between(seeds: &[Vec<f64>], distinct: f64) -> Part {
+fn between(seeds: &[Vec<f64>], effective: f64) -> Part {
     let count = seeds.len() as f64;
     let levels: Vec<f64> = seeds.iter().map(|values| mean(values)).collect();
     let squares: f64 = (0..seeds[0].len())
@@ -327,7 +327,7 @@ fn between(seeds: &[Vec<f64>], distinct: f64) -> Part {
         .sum();
     Part {
         squares: squares / count,
-        freedom: (distinct - 1.0) * (count - 1.0),
+        freedom: (effective - 1.0) * (count - 1.0),
     }
 }
 
@@ -343,8 +343,8 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
         data,
         choices,
         points: &points,
-        // Schedulers that are one are one measurement.
-        distinct: mute.distinct as f64,
+        // Schedulers that are one are one measurement, and the more of the points it has, the more it weighs.
+        effective: mute.effective,
     };
     let (parts, adding): (Parts, Adding<'_>) = if exact {
         let parts = table.exact_parts(&values, total);
@@ -354,7 +354,7 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
         (parts, Box::new(adds))
     };
     let seeds = Seeds::of(data, &points);
-    let (against, error) = chance(&parts, exact, &seeds, table.distinct);
+    let (against, error) = chance(&parts, exact, &seeds, table.effective);
     let tests = Tests {
         total,
         nothing: total <= (ROUNDING_OF_MEAN * grand).powi(2) * count,
@@ -364,7 +364,6 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
         alpha: bounds.alpha,
         parts: &parts,
     };
-    let has_noise = !tests.nothing && !matches!(seeds, Seeds::Copies);
     Variance {
         exact,
         against,
@@ -374,7 +373,7 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
         effects: effects(data, &tests, &adding, &values, &seeds),
         interactions: interactions(data, &tests),
         rest_pct: tests.share_pct(&parts.rest),
-        noise_pct: noise_pct(data, &points, total).filter(|_| has_noise),
+        noise_pct: noise_pct(seeds.that_differ(), total).filter(|_| !tests.nothing),
     }
 }
 
@@ -506,16 +505,17 @@ fn interactions(data: &Data, tests: &Tests<'_>) -> Vec<Interaction> {
     interactions
 }
 
-/// How much of all squares the differences between seeds make in the means over them; `None` with one seed.
-fn noise_pct(data: &Data, points: &[usize], total: f64) -> Option<f64> {
-    let noise: Option<Vec<f64>> = points
-        .iter()
-        .map(|&point| {
-            let values = &data.values[point];
-            deviation(values).map(|deviation| deviation.powi(2) / values.len() as f64)
-        })
-        .collect();
-    noise.map(|noise| (100.0 * noise.iter().sum::<f64>() / total).min(100.0))
+/// How much of all squares the differences between seeds make in the means over them; `None` if there are none. What a
+/// seed adds to all schedulers alike is no difference between them.
+fn noise_pct(seeds: &[Vec<f64>], total: f64) -> Option<f64> {
+    let levels: Vec<f64> = seeds.iter().map(|values| mean(values)).collect();
+    let noise = |point: usize| {
+        let pairs = seeds.iter().zip(&levels);
+        let own: Vec<f64> = pairs.map(|(values, level)| values[point] - level).collect();
+        deviation(&own).map(|deviation| deviation.powi(2) / own.len() as f64)
+    };
+    let noise: Option<f64> = (0..seeds.first()?.len()).map(noise).sum();
+    noise.map(|noise| (100.0 * noise / total).min(100.0))
 }
 
 /// The values of all points by seed.

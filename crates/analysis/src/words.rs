@@ -9,6 +9,8 @@ use crate::{Analysis, Interaction, Verdict};
 const WORTH_PCT: f64 = 1.0;
 /// So many pairs are named at most.
 const PAIRS_MAX: usize = 3;
+/// A rest of this size is told, in percent; what an incomplete sweep's features do together may be in it.
+const REST_MIN_PCT: f64 = 20.0;
 
 pub fn paragraph(analysis: &Analysis) -> String {
     let mut sentences = vec![spread(analysis)];
@@ -18,8 +20,11 @@ pub fn paragraph(analysis: &Analysis) -> String {
     sentences.extend(missing(analysis));
     if study.excluded > 0 {
         sentences.push(format!(
-            "{} are left out because their runs differ too much.",
-            study.excluded
+            "{} left out of the comparison with the best because their runs differ too much.",
+            match study.excluded {
+                1 => "1 is".to_owned(),
+                several => format!("{several} are"),
+            }
         ));
     }
     if study.unsteady {
@@ -87,23 +92,7 @@ pub fn paragraph(analysis: &Analysis) -> String {
     for pair in &pairs {
         sentences.push(together(analysis, pair));
     }
-    let idle: Vec<String> = variance
-        .effects
-        .iter()
-        .filter(|effect| {
-            let paired = variance
-                .interactions
-                .iter()
-                .any(|pair| pair.share_pct >= WORTH_PCT && pair.features.contains(&effect.feature));
-            // What the best have or lack may matter, however little of all differences it makes.
-            let judged = study
-                .alternatives
-                .iter()
-                .any(|one| one.verdict.is_judgement() && one.feature == effect.feature);
-            effect.p.is_some() && effect.share_pct < WORTH_PCT && !paired && !judged
-        })
-        .map(|effect| effect.feature.clone())
-        .collect();
+    let idle = hardly_matter(analysis);
     if !idle.is_empty() && variance.tells() {
         sentences.push(format!("It hardly matters which {} is chosen.", or(&idle)));
     }
@@ -119,19 +108,68 @@ pub fn paragraph(analysis: &Analysis) -> String {
             condition.with[0], condition.feature
         ));
     }
-    if variance.rest_pct >= 20.0 && variance.exact {
+    if variance.rest_pct >= REST_MIN_PCT {
+        let of = if variance.exact {
+            "three or more features together, or of chance"
+        } else {
+            "several features together, or of chance; with combinations missing these cannot be told apart"
+        };
         sentences.push(format!(
-            "{:.0} % of the differences are of three or more features together, or of chance.",
+            "{:.0} % of the differences are of {of}.",
             variance.rest_pct
         ));
     }
     sentences.join(" ")
 }
 
+/// Features that change next to nothing.
+fn hardly_matter(analysis: &Analysis) -> Vec<String> {
+    let Analysis {
+        study,
+        variance,
+        left_out,
+        ..
+    } = analysis;
+    // Pairs are not estimated: what a feature does with others is in the rest.
+    if !variance.exact && variance.rest_pct >= REST_MIN_PCT {
+        return Vec::new();
+    }
+    // Whoever makes runs fail matters. What a single one has says nothing.
+    let mut without: Vec<&String> = Vec::new();
+    for (count, with) in [
+        (left_out.failed, &left_out.failed_with),
+        (left_out.absent, &left_out.absent_with),
+    ] {
+        without.extend(with.iter().filter(|_| count > 1));
+    }
+    let effects = variance.effects.iter().filter(|effect| {
+        let paired = variance
+            .interactions
+            .iter()
+            .any(|pair| pair.share_pct >= WORTH_PCT && pair.features.contains(&effect.feature));
+        // What the best have or lack may matter, however little of all differences it makes.
+        let judged = study
+            .alternatives
+            .iter()
+            .any(|one| one.verdict.is_judgement() && one.feature == effect.feature);
+        let ends_runs = without
+            .iter()
+            .filter_map(|with| with.split_once('='))
+            .any(|(feature, _)| feature == effect.feature);
+        effect.p.is_some() && effect.share_pct < WORTH_PCT && !paired && !judged && !ends_runs
+    });
+    effects.map(|effect| effect.feature.clone()).collect()
+}
+
 /// Why there is no finding.
 fn nothing_found(analysis: &Analysis) -> &'static str {
-    if analysis.study.best == analysis.study.worst {
+    if analysis.study.schedulers == 1 {
+        "One scheduler says nothing of features."
+    } else if analysis.study.best == analysis.study.worst {
         "No feature makes any difference."
+    } else if analysis.variance.tells() && !analysis.variance.exact {
+        "No single feature makes a difference that chance would not make; with combinations missing it cannot be told what \
+         several do together."
     } else if analysis.variance.tells() {
         "No feature makes a difference that chance would not make."
     } else {
@@ -149,10 +187,11 @@ fn missing(analysis: &Analysis) -> Option<String> {
     let mut reasons = Vec::new();
     let mut add = |count: u64, what: &str, with: &[String]| {
         if count > 0 {
-            let with = if with.is_empty() {
-                String::new()
-            } else {
-                format!(", all with {}", list(with))
+            let with = match count {
+                _ if with.is_empty() => String::new(),
+                // It is that scheduler.
+                1 => format!(" ({})", with.join(",")),
+                _ => format!(", all with {}", list(with)),
             };
             reasons.push(format!("{count} {what}{with}"));
         }
@@ -160,8 +199,16 @@ fn missing(analysis: &Analysis) -> Option<String> {
     add(left_out.failed, "failed", &left_out.failed_with);
     let without = format!("ended their runs without any {}", analysis.measure);
     add(left_out.absent, &without, &left_out.absent_with);
-    add(left_out.unfinished, "lack seeds that others have", &[]);
-    add(left_out.not_run, "were not run", &[]);
+    let lack = match left_out.unfinished {
+        1 => "lacks seeds that others have",
+        _ => "lack seeds that others have",
+    };
+    add(left_out.unfinished, lack, &[]);
+    let not_run = match left_out.not_run {
+        1 => "was not run",
+        _ => "were not run",
+    };
+    add(left_out.not_run, not_run, &[]);
     Some(format!(
         "Combinations are missing: {}. What features do is estimated from the others, as if it added up.",
         reasons.join("; ")
@@ -182,11 +229,18 @@ fn spread(analysis: &Analysis) -> String {
         // Nothing is a percentage of nothing.
         amount(study.worst, &analysis.unit)
     };
+    let best = amount(study.best, &analysis.unit);
+    if study.schedulers == 1 {
+        return format!("Only one scheduler is compared ({best}).");
+    }
+    let come = if study.second[0] == 1 {
+        "comes"
+    } else {
+        "come"
+    };
     format!(
-        "{} of {} schedulers come within reach of the best ({}); the worst has {worst}.",
-        study.second[0],
-        study.schedulers,
-        amount(study.best, &analysis.unit)
+        "{} of {} schedulers {come} within reach of the best ({best}); the worst has {worst}.",
+        study.second[0], study.schedulers,
     )
 }
 
@@ -242,6 +296,14 @@ fn list(words: &[String]) -> String {
 
 fn or(words: &[String]) -> String {
     joined(words, "or")
+}
+
+/// So many schedulers.
+pub fn schedulers(count: usize) -> String {
+    match count {
+        1 => "1 scheduler".to_owned(),
+        _ => format!("{count} schedulers"),
+    }
 }
 
 /// Four significant digits.

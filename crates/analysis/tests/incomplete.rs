@@ -304,7 +304,9 @@ fn schedulers_that_are_left_out_are_no_compromise() {
     let front = &both[0].front;
     assert!(!front.is_empty() && front.iter().all(|one| one.first < 101.0));
     assert!(
-        both[0].words.contains("18 are left out because"),
+        both[0]
+            .words
+            .contains("18 are left out of the comparison with the best because"),
         "{}",
         both[0].words
     );
@@ -470,4 +472,148 @@ fn what_only_one_side_of_was_measured_is_neither_good_nor_bad() {
     assert_eq!(analysis.study.first, [108; 3]);
     let html = page("t", &[analysis], None).html();
     assert!(html.contains("<td>not compared"), "{html}");
+}
+
+/// `idle` and `unblock` matter only together; `slice` decides who fails.
+#[test]
+fn what_matters_only_together_is_not_said_to_hardly_matter() {
+    let definition = definition(&[], &["cpu"], 1, None, 1);
+    let planted = |fails: &dyn Fn(&Row) -> bool| {
+        let mut noise = Noise::new(1);
+        let mut rows = rows(&definition, |of, _| {
+            let both = if of("idle") == of("unblock") {
+                0.0
+            } else {
+                30.0
+            };
+            (100.0 + placed(of) / 20.0 + both + 0.1 * noise.draw(), 1.0)
+        });
+        rows.iter_mut().filter(|row| fails(row)).for_each(fail);
+        analysis(&definition, &rows)
+    };
+    let hardly = "It hardly matters which";
+    let complete = planted(&|_| false).words;
+    assert!(
+        complete.contains("idle and unblock matter mainly together"),
+        "{complete}"
+    );
+    assert!(complete.contains(hardly), "{complete}");
+    let lacks_one = planted(&|row| row.job == 77).words;
+    assert!(!lacks_one.contains(hardly), "{lacks_one}");
+    assert!(
+        lacks_one.contains("% of the differences are of several features together, or of chance;"),
+        "{lacks_one}"
+    );
+    // One that failed is that one; nothing is what it has in common with others.
+    let name = definition.scheduler(77).to_string();
+    let (_, options) = name.split_once(':').unwrap();
+    assert!(
+        lacks_one.contains(&format!("missing: 1 failed ({options}).")),
+        "{lacks_one}"
+    );
+}
+
+#[test]
+fn what_makes_runs_fail_is_not_said_to_hardly_matter() {
+    let definition = definition(&[], &["cpu"], 1, None, 1);
+    let mut noise = Noise::new(1);
+    let mut rows = rows(&definition, |of, _| (placed(of) + noise.draw(), 1.0));
+    for row in &mut rows {
+        if value(&definition, row, "slice") == "infinite" {
+            fail(row);
+        }
+    }
+    let words = analysis(&definition, &rows).words;
+    assert!(
+        words.contains("1944 failed, all with slice=infinite."),
+        "{words}"
+    );
+    let (_, idle) = words.split_once("It hardly matters which ").unwrap();
+    let (idle, _) = idle.split_once(" is chosen").unwrap();
+    assert!(
+        idle.contains("metric") && !idle.contains("slice"),
+        "{words}"
+    );
+}
+
+/// Only pairs make differences, and pairs are not estimated.
+#[test]
+fn nothing_by_itself_is_not_nothing() {
+    let definition = definition(&[], &["cpu"], 1, None, 1);
+    let mut noise = Noise::new(1);
+    let mut rows = rows(&definition, |of, _| {
+        let both = if of("idle") == of("unblock") {
+            0.0
+        } else {
+            5.0
+        };
+        (100.0 + both + 0.1 * noise.draw(), 1.0)
+    });
+    fail(&mut rows[77]);
+    let analysis = analysis(&definition, &rows);
+    assert!(analysis.findings().is_empty(), "{:?}", analysis.findings());
+    assert!(
+        analysis
+            .words
+            .contains("cannot be told what several do together"),
+        "{}",
+        analysis.words
+    );
+    let html = page("t", &[analysis], None).html();
+    assert!(
+        html.contains("against what no single feature explains,"),
+        "{html}"
+    );
+}
+
+/// What a workload's runs say does not depend on which other workloads are in the sweep.
+#[test]
+fn a_workload_is_analysed_by_itself() {
+    let found = |workloads: &[&str]| {
+        let definition = definition(FIXED, workloads, 1, None, 1);
+        let mut noise = Noise::new(1);
+        let rows = rows(&definition, |of, _| (placed(of) + 30.0 * noise.draw(), 1.0));
+        analysis(&definition, &rows)
+    };
+    assert!(found(&["cpu"]) == found(&["cpu", "pipe", "reflex", "chat"]));
+}
+
+/// Relative to the best nobody is better than the best, whatever the sign.
+#[test]
+fn the_best_is_the_best_below_zero_too() {
+    let definition = definition(FIXED, &["cpu"], 1, None, 1);
+    for higher in [false, true] {
+        let mut rows = rows(&definition, |of, _| {
+            let time = if of("idle") == "on" { -10.0 } else { -1.0 };
+            (time + placed(of) / 1_000.0, 1.0)
+        });
+        for row in &mut rows {
+            row.score_better = higher.then(|| "higher".into());
+        }
+        let analysis = analysis(&definition, &rows);
+        let relative = || analysis.relative.iter().map(|one| one.unwrap());
+        assert_eq!(relative().fold(f64::MIN, f64::max), 1.0);
+        let best = analysis.study.best;
+        let lost = (analysis.study.worst - best).abs() / best.abs();
+        let worst = relative().fold(f64::MAX, f64::min);
+        assert!((worst - (1.0 - lost)).abs() < 1e-9, "{worst} {lost}");
+    }
+}
+
+#[test]
+fn one_is_no_plural() {
+    let definition = definition(FIXED, &["cpu"], 1, Some(12), 1);
+    let mut rows = rows(&definition, |of, _| (placed(of), 1.0));
+    rows.truncate(1);
+    let analysis = analysis(&definition, &rows);
+    assert!(
+        analysis
+            .words
+            .starts_with("Only one scheduler is compared ("),
+        "{}",
+        analysis.words
+    );
+    assert_eq!(analysis.tree.lines(), ["1 scheduler, 100 % good"]);
+    let html = page("t", &[analysis], None).html();
+    assert!(html.contains("1 scheduler, 1 different"), "{html}");
 }

@@ -271,6 +271,32 @@ fn a_sweep_is_analysed_into_text_page_and_document() {
         "{text}"
     );
     assert!(text.contains("\nAll together\n"), "{text}");
+    let (_, document, _) = analyze(&["--json", "-"]);
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    // What chance could give is marked.
+    let told: Vec<&str> = text.split_whitespace().collect();
+    let mut marked = 0;
+    for workload in document["workloads"].as_array().unwrap() {
+        for one in workload["study"]["alternatives"].as_array().unwrap() {
+            let judged =
+                ["good", "bad", "badinsecondround"].contains(&one["verdict"].as_str().unwrap());
+            if judged && one["significant"] == false {
+                marked += 1;
+                let name = |key: &str| one[key].as_str().unwrap();
+                let name = format!("{}={}?", name("feature"), name("alternative"));
+                assert!(
+                    told.iter().any(|word| word.trim_end_matches(',') == name),
+                    "{name}: {text}"
+                );
+            }
+        }
+    }
+    assert!(marked > 0);
+    let told = told.join(" ");
+    assert!(
+        told.contains("A ? marks what chance could give, too."),
+        "{text}"
+    );
     let page = fs::read_to_string(html).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.contains("<svg "));
     assert!(!page.contains("src=\"http") && !page.contains("<script"));

@@ -7,13 +7,30 @@ use schedlab_report::Exit;
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_sweep::{Asked, Definition, MEASURES, Row, Space};
 
-/// The feature tree with some options fixed, on workloads that nobody runs here.
+/// The feature tree with some options fixed, on workloads that nobody runs here. Each scheduler has a run of its own.
 pub fn definition(
     fixed: &[&str],
     workloads: &[&str],
     repeat: u32,
     sample: Option<u64>,
     seed: u64,
+) -> Definition {
+    asked(fixed, workloads, repeat, sample, seed, true)
+}
+
+/// The whole tree, with one run of schedulers that are the same by what the source says under `Mute:`.
+#[allow(dead_code)] // Not every test needs it.
+pub fn sharing(sample: Option<u64>, seed: u64) -> Definition {
+    asked(&[], &["cpu"], 1, sample, seed, false)
+}
+
+fn asked(
+    fixed: &[&str],
+    workloads: &[&str],
+    repeat: u32,
+    sample: Option<u64>,
+    seed: u64,
+    each: bool,
 ) -> Definition {
     let fixed: Vec<(String, String)> = fixed
         .iter()
@@ -28,7 +45,7 @@ pub fn definition(
         run: SimSpec::new("", Scheduler::parse("feature"), "laptop"),
         seed,
         live: None,
-        each: false,
+        each,
     };
     Definition::new(asked).unwrap()
 }

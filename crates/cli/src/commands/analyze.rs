@@ -5,7 +5,9 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use schedlab_analysis::{Across, Analysis, AnalysisError, Bounds, Verdict, analyse, page};
+use schedlab_analysis::{
+    Across, Alternative, Analysis, AnalysisError, Bounds, Study, Verdict, analyse, page,
+};
 use schedlab_report::export::lines::fill;
 use serde_json::json;
 
@@ -143,23 +145,8 @@ fn text(analyses: &[Analysis], across: Option<&Across>, width: usize) -> String 
         for (name, [b, f, fb]) in [("first", study.first), ("second", study.second)] {
             let _ = writeln!(text, "{name} round: |B| {b}, |F| {f}, |FB| {fb}");
         }
-        for (word, verdict) in [
-            ("good", Verdict::Good),
-            ("bad", Verdict::Bad),
-            ("bad in the second round", Verdict::BadInSecondRound),
-            ("not compared", Verdict::NotCompared),
-        ] {
-            let chosen = study
-                .alternatives
-                .iter()
-                .filter(|one| one.verdict == verdict);
-            let names: Vec<String> = chosen
-                .map(|one| format!("{}={}", one.feature, one.alternative))
-                .collect();
-            if !names.is_empty() {
-                let told = format!("{word}: {}", names.join(", "));
-                fill(&mut text, "", &told, 2, width);
-            }
+        for line in verdicts(study) {
+            fill(&mut text, "", &line, 2, width);
         }
         for line in analysis.tree.lines() {
             let _ = writeln!(text, "  {line}");
@@ -171,4 +158,31 @@ fn text(analyses: &[Analysis], across: Option<&Across>, width: usize) -> String 
         fill(&mut text, "", &across.words, 0, width);
     }
     text
+}
+
+/// Which alternatives are what. A verdict goes by shares alone; chance may give it.
+fn verdicts(study: &Study) -> Vec<String> {
+    let by_chance = |one: &Alternative| one.verdict.is_judgement() && !one.significant;
+    let name = |one: &Alternative| {
+        let mark = if by_chance(one) { "?" } else { "" };
+        format!("{}={}{mark}", one.feature, one.alternative)
+    };
+    let mut lines = Vec::new();
+    for (word, verdict) in [
+        ("good", Verdict::Good),
+        ("bad", Verdict::Bad),
+        ("bad in the second round", Verdict::BadInSecondRound),
+        ("not compared", Verdict::NotCompared),
+    ] {
+        let chosen = study.alternatives.iter();
+        let chosen = chosen.filter(|one| one.verdict == verdict);
+        let names: Vec<String> = chosen.map(name).collect();
+        if !names.is_empty() {
+            lines.push(format!("{word}: {}", names.join(", ")));
+        }
+    }
+    if study.alternatives.iter().any(by_chance) {
+        lines.push("A ? marks what chance could give, too.".to_owned());
+    }
+    lines
 }
