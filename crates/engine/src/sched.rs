@@ -453,11 +453,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.set_next_task(c, p);
         if new_class > old_class {
             self.taken_by_class(c, c, new_class);
-        } else if new_class < old_class {
+        } else if new_class < old_class || self.rt_higher_waits(c, p) {
             self.resched_curr(c, c);
         }
         self.rq_unlock(c, c);
         self.set_lock_path(c, path);
+    }
+
+    /// Whether a higher real-time task than `p`, the current one, waits (`prio_changed_rt()`).
+    fn rt_higher_waits(&self, c: &Cpu, p: &Task) -> bool {
+        let queue = c.rt_queue.borrow();
+        let higher = |&first: &TaskId| self.task(first).rt_priority() > p.rt_priority();
+        p.class.get() == Class::Rt && queue.front().is_some_and(higher)
     }
 
     /// `reweight_task_scx()`, and for all classes what the policy's side knows of the task.

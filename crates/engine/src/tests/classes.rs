@@ -121,6 +121,28 @@ fn a_turn_that_nobody_takes_is_not_remembered() {
     }
 }
 
+/// `prio_changed_rt()`.
+#[test]
+fn who_lowers_its_priority_makes_way_for_a_higher_task() {
+    let lowers = |to| {
+        let lowers = task("lowers", move |n, _| {
+            Some(match n {
+                0 => Action::Compute(Duration::from_ms(10)),
+                1 => Action::SetClass(SchedClass::Fifo(to)),
+                2 => Action::Compute(Duration::from_ms(100)),
+                _ => return None,
+            })
+        });
+        let mut waits = realtime(hog("waits", 5), SchedClass::Fifo(3));
+        waits.start = Instant::from_ns(5_000_000);
+        let tasks = vec![realtime(lowers, SchedClass::Fifo(5)), waits];
+        run_checked(scenario(1, tasks), Stub::minimal()).ran_on(0)
+    };
+    assert_eq!(lowers(1), [0, 1, 0]);
+    assert_eq!(lowers(3), [0, 1]);
+    assert_eq!(lowers(4), [0, 1]);
+}
+
 #[test]
 fn tasks_stay_with_the_baseline_on_a_partial_switch() {
     let tasks = || vec![hog("a", 5), hog("b", 5)];
