@@ -317,20 +317,22 @@ impl Map {
         (flags & LOCK != 0 && !value.is_null()).then(|| value.wrapping_add(lock).cast())
     }
 
-    /// `copy_map_value()`: a value but for what of it is the kernel's. What `replaces` has no references of the old.
+    /// `copy_map_value()`: a value but for what of it is the kernel's. References stay if the value `keeps` them, or
+    /// are none.
     ///
     /// # Safety
     /// Both are as large as a value.
-    pub unsafe fn copy_value(&self, from: *const u8, to: *mut u8, replaces: bool) {
+    pub unsafe fn copy_value(&self, from: *const u8, to: *mut u8, keeps: bool) {
         let special = &self.def.special;
-        let references = match replaces {
-            true => &[][..],
-            false => &special.references,
-        };
-        let fields = special.spin_locks.iter().chain(&special.res_locks);
-        let kept: Vec<(usize, Vec<u8>)> = fields
+        let locks = special.spin_locks.iter().chain(&special.res_locks);
+        let locks = locks.map(|field| (field, true));
+        let references = special.references.iter().map(|field| (field, keeps));
+        let fields: Vec<(usize, Vec<u8>)> = locks
             .chain(references)
-            .map(|field| {
+            .map(|(field, stays)| {
+                if !stays {
+                    return (field.start, vec![0; field.len()]);
+                }
                 // SAFETY: the field lies in the value.
                 let bytes = unsafe { std::slice::from_raw_parts(to.add(field.start), field.len()) };
                 (field.start, bytes.to_vec())
@@ -338,7 +340,7 @@ impl Map {
             .collect();
         // SAFETY: as promised; they may be the same.
         unsafe { std::ptr::copy(from, to, self.value_size()) };
-        for (start, bytes) in kept {
+        for (start, bytes) in fields {
             // SAFETY: as above.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(start), bytes.len()) };
         }

@@ -4,12 +4,14 @@ mod common;
 
 use std::cell::{Cell, RefCell};
 
-use common::{Bench, simple};
+use common::{Bench, object, simple};
+use schedlab_abi::KernelVersion;
 use schedlab_engine::ExitKind;
 use schedlab_engine::policy::{
     Answer, DumpContext, Env, IterId, OpCall, OpKind, Policy as _, Reply, Request,
 };
 use schedlab_fiber::{Fibers, State, Switch};
+use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, CpuSet, Instant, LockClass, TaskId};
 
 const P: TaskId = TaskId(4);
@@ -169,6 +171,16 @@ fn an_update_under_the_lock_is_made_in_place() {
     let other = Some(LockClass::Other);
     let expected = [0, 1, 1].map(|lock| [(lock, other), (lock, None)]);
     assert_eq!(locks.collect::<Vec<_>>(), expected.concat());
+}
+
+/// bpf_obj_free_fields() of Linux 6.18 drops the references in an array's value.
+#[test]
+fn an_older_kernel_drops_the_references_of_an_array() {
+    let machine = Machine::builtin("xeon-e5645-2x6x2").unwrap();
+    let mut bench = Bench::in_kernel(&object("in_place"), "", machine, KernelVersion::V6_18);
+    assert_eq!(bench.simply(OpCall::Init), Ok(0));
+    let masks: Vec<u64> = results(&bench).into_iter().skip(2).step_by(4).collect();
+    assert_eq!(masks, [0x1000, 0, 0]);
 }
 
 #[test]

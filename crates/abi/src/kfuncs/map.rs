@@ -10,6 +10,7 @@ use crate::kfuncs::time;
 use crate::layout::Task;
 use crate::maps::{EINVAL, ENOENT, Map};
 use crate::primitives;
+use crate::version;
 
 const CREATE: u64 = 1;
 /// The class of a `struct bpf_spin_lock` (include/native/scx/bpf.h).
@@ -99,12 +100,16 @@ pub extern "C" fn update(
     if let Some(lock) = lock {
         primitives::lock(context, lock, OTHER_LOCK);
     }
+    let version = context.with(|host| host.version);
     let (size, is_hash) = with(context, map, |map, cpu| {
         // Who held the lock, or else another, may have deleted it meanwhile.
         if map.lookup(key(map, at), cpu) == slot {
-            let replaces = lock.is_none() && map.is_hash();
+            let keeps = match map.is_hash() {
+                true => lock.is_some(),
+                false => version::array_keeps_references(version),
+            };
             // SAFETY: values have the size that the map declares.
-            unsafe { map.copy_value(value, slot, replaces) };
+            unsafe { map.copy_value(value, slot, keeps) };
         }
         (map.value_size(), map.is_hash())
     });
@@ -213,7 +218,7 @@ fn storage_create(map: &mut Map, task: usize, init: *const u8) -> *mut u8 {
     let value = map.storage_create(task);
     if !value.is_null() && !init.is_null() {
         // SAFETY: values have the size that the map declares.
-        unsafe { map.copy_value(init, value, false) };
+        unsafe { map.copy_value(init, value, true) };
     }
     value
 }
