@@ -48,7 +48,7 @@ const EXIST: u64 = 2;
 /// `BPF_F_NO_PREALLOC` and `BPF_F_CLONE`, of a map itself.
 const NO_PREALLOC: u32 = 1;
 const CLONE: u32 = 1 << 9;
-/// `BPF_F_LOCK`, for values with a `struct bpf_spin_lock`. An op's update is one step, so nothing needs a lock.
+/// `BPF_F_LOCK`, for values with a `struct bpf_spin_lock`.
 const LOCK: u64 = 4;
 
 pub const ENOENT: i64 = -2;
@@ -305,21 +305,34 @@ impl Map {
         self.def.value_size as usize
     }
 
-    /// `copy_map_value()`: a value but for what of it is the kernel's. A HASH's element is a new one in the kernel,
-    /// without the references of the old.
+    /// Whether it is a hash table, whose updates make new elements.
+    pub fn is_hash(&self) -> bool {
+        matches!(self.store, Store::Hash { .. })
+    }
+
+    /// The lock that an update with these flags takes: that of a value which is there.
+    pub fn lock_for_update(&mut self, key: &[u8], cpu: usize, flags: u64) -> Option<*mut u32> {
+        let lock = self.def.special.spin_locks.first()?.start;
+        let value = self.lookup(key, cpu);
+        (flags & LOCK != 0 && !value.is_null()).then(|| value.wrapping_add(lock).cast())
+    }
+
+    /// `copy_map_value()`: a value but for what of it is the kernel's. References stay if the value `keeps` them, or
+    /// are none.
     ///
     /// # Safety
     /// Both are as large as a value.
-    pub unsafe fn copy_value(&self, from: *const u8, to: *mut u8) {
+    pub unsafe fn copy_value(&self, from: *const u8, to: *mut u8, keeps: bool) {
         let special = &self.def.special;
-        let references = match self.store {
-            Store::Hash { .. } => &[][..],
-            _ => &special.references,
-        };
-        let fields = special.spin_locks.iter().chain(&special.res_locks);
-        let kept: Vec<(usize, Vec<u8>)> = fields
+        let locks = special.spin_locks.iter().chain(&special.res_locks);
+        let locks = locks.map(|field| (field, true));
+        let references = special.references.iter().map(|field| (field, keeps));
+        let fields: Vec<(usize, Vec<u8>)> = locks
             .chain(references)
-            .map(|field| {
+            .map(|(field, stays)| {
+                if !stays {
+                    return (field.start, vec![0; field.len()]);
+                }
                 // SAFETY: the field lies in the value.
                 let bytes = unsafe { std::slice::from_raw_parts(to.add(field.start), field.len()) };
                 (field.start, bytes.to_vec())
@@ -327,7 +340,7 @@ impl Map {
             .collect();
         // SAFETY: as promised; they may be the same.
         unsafe { std::ptr::copy(from, to, self.value_size()) };
-        for (start, bytes) in kept {
+        for (start, bytes) in fields {
             // SAFETY: as above.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(start), bytes.len()) };
         }

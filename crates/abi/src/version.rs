@@ -52,6 +52,12 @@ pub fn has(version: KernelVersion, name: &str) -> bool {
     !ABSENT.contains(&name) && !is_newer(version, name)
 }
 
+/// Whether an update of an array's value leaves references in it alone (`bpf_obj_cancel_fields()`). Before, it
+/// dropped them (`bpf_obj_free_fields()`).
+pub fn array_keeps_references(version: KernelVersion) -> bool {
+    version >= KernelVersion::V7_2
+}
+
 impl Context {
     /// Ends the run where a kfunc came after the kernel that is simulated: there the policy would not load.
     #[inline]

@@ -4,13 +4,15 @@ mod common;
 
 use std::cell::{Cell, RefCell};
 
-use common::{Bench, simple};
+use common::{Bench, object, simple};
+use schedlab_abi::KernelVersion;
 use schedlab_engine::ExitKind;
 use schedlab_engine::policy::{
     Answer, DumpContext, Env, IterId, OpCall, OpKind, Policy as _, Reply, Request,
 };
 use schedlab_fiber::{Fibers, State, Switch};
-use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
+use schedlab_machine::Machine;
+use schedlab_trace::{CpuId, CpuSet, Instant, LockClass, TaskId};
 
 const P: TaskId = TaskId(4);
 
@@ -150,6 +152,35 @@ fn an_update_leaves_the_locks_of_a_value_alone() {
     let einval = -22i64 as u64;
     let expected = [&array[..], &hash, &storage, &[einval]].concat();
     assert_eq!(results(&bench), expected);
+}
+
+/// As copy_map_value_locked(): an element of a HASH stays where it is, with all that is the kernel's.
+#[test]
+fn an_update_under_the_lock_is_made_in_place() {
+    let mut bench = Bench::new("in_place", "");
+    assert_eq!(bench.simply(OpCall::Init), Ok(0));
+    let einval = -22i64 as u64;
+    let (hash, array, replaced) = ([0, 6, 0x1000, 0], [0, 6, 0x1000, einval], [0, 6, 0, einval]);
+    assert_eq!(results(&bench), [hash, array, replaced].concat());
+    let locks = bench.asked.iter().filter_map(|request| match request {
+        Request::Lock { lock, class, .. } => Some((lock.0, Some(*class))),
+        Request::Unlock { lock } => Some((lock.0, None)),
+        _ => None,
+    });
+    // Only values that are there have one to take: a HASH's first update makes them.
+    let other = Some(LockClass::Other);
+    let expected = [0, 1, 1].map(|lock| [(lock, other), (lock, None)]);
+    assert_eq!(locks.collect::<Vec<_>>(), expected.concat());
+}
+
+/// bpf_obj_free_fields() of Linux 6.18 drops the references in an array's value.
+#[test]
+fn an_older_kernel_drops_the_references_of_an_array() {
+    let machine = Machine::builtin("xeon-e5645-2x6x2").unwrap();
+    let mut bench = Bench::in_kernel(&object("in_place"), "", machine, KernelVersion::V6_18);
+    assert_eq!(bench.simply(OpCall::Init), Ok(0));
+    let masks: Vec<u64> = results(&bench).into_iter().skip(2).step_by(4).collect();
+    assert_eq!(masks, [0x1000, 0, 0]);
 }
 
 #[test]

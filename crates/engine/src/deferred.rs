@@ -144,13 +144,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             tasks.push(task);
         }
-        for &task in &tasks {
+        tasks.retain(|&task| {
             let p = self.task(task);
             if p.ops_state.get() == OpsState::Dispatching {
                 self.wait_ops_state(c, p, OpsState::Dispatching);
             }
-            self.dispatch_dequeue(c, rq, self.task(task));
-        }
+            // Without run queue locks its CPU may run it meanwhile.
+            let here = p.dsq.get() == rq.local_dsq();
+            if here {
+                self.dispatch_dequeue(c, rq, p);
+            }
+            here
+        });
         for &task in &tasks {
             self.do_enqueue_task(c, rq, self.task(task), enq::REENQ, None);
         }

@@ -107,6 +107,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let mut enq_flags = enq_flags;
         let is_local = self.is_local(dsq);
         let mut lock = None;
+        self.leave_custody_before(c, dsq, p);
         if !is_local {
             let first = self.dsq_lock(dsq);
             self.spin_lock(c, first);
@@ -115,6 +116,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.scx_error("attempting to dispatch to a destroyed dsq".to_owned());
                 self.spin_unlock(c, first);
                 dsq = self.global_dsq(p.cpu.get());
+                self.leave_custody_before(c, dsq, p);
                 let second = self.dsq_lock(dsq);
                 self.spin_lock(c, second);
                 lock = Some(second);
@@ -197,6 +199,44 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         true
     }
 
+    /// Without run queue locks who finds a task on a local or global DSQ runs it at once, and it may be back with the
+    /// policy before an `ops.dequeue()` that comes later has returned: there it leaves custody before it is linked.
+    /// Nobody else takes what is linked here, or what is being dispatched: it may leave when the kernel lets it.
+    fn leave_custody_before(&self, c: &Cpu, dsq: u32, p: &Task) {
+        if self.machine.sched_ext.rq_locks
+            || dsq == c.local_dsq()
+            || p.ops_state.get() == OpsState::Dispatching
+        {
+            return;
+        }
+        if self.is_local(dsq) {
+            self.leave_custody_to_local(c, self.cpu(CpuId(dsq)), p);
+        } else if self.dsqs.borrow().get(dsq).id == dsq_id::GLOBAL && self.task_leave_custody(p) {
+            self.call_dequeue_held(c, p);
+        }
+    }
+
+    /// A task on a local DSQ is out of the policy's hands.
+    fn leave_custody_to_local(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        if self.task_leave_custody(p) {
+            let around = c.locked_rq.replace(Some(rq.id));
+            self.call_dequeue_held(c, p);
+            c.locked_rq.set(around);
+        }
+    }
+
+    /// Calls `ops.dequeue()`. What a run queue's lock rules out meanwhile, the task's state does where there is none:
+    /// who would take it waits (`ops_dequeue()`).
+    fn call_dequeue_held(&self, c: &Cpu, p: &Task) {
+        if self.machine.sched_ext.rq_locks {
+            self.call_dequeue(c, p, 0);
+            return;
+        }
+        let state = p.ops_state.replace(OpsState::Dispatching);
+        self.call_dequeue(c, p, 0);
+        p.ops_state.set(state);
+    }
+
     /// `dsq_inc_nr()`, the part about `SCX_ENQ_IMMED`.
     fn dsq_inc_nr(&self, c: &Cpu, dsq: u32, p: &Task, enq_flags: u64) {
         if !self.is_local(dsq) {
@@ -234,11 +274,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `local_dsq_post_enq()`.
     fn local_dsq_post_enq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
-        if self.task_leave_custody(p) {
-            let around = c.locked_rq.replace(Some(rq.id));
-            self.call_dequeue(c, p, 0);
-            c.locked_rq.set(around);
-        }
+        self.leave_custody_to_local(c, rq, p);
         if self.version.has_next_class() {
             if p.class.get() > rq.next_class.get() {
                 self.wakeup_preempt(c, rq, p);
@@ -328,6 +364,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Place::Tail
         };
         let dsq = rq.local_dsq();
+        // What suspends there finds it on no queue.
+        p.dsq.set(NIL);
+        self.leave_custody_before(c, dsq, p);
         self.dsqs
             .borrow_mut()
             .insert(dsq, p.id, place)

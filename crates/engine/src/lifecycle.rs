@@ -215,14 +215,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.weight.set(consts::cgroup_weight(p.load_weight()));
         self.sync_task(p);
         if self.has_op(OpKind::Enable) {
-            self.call_rare_op(c, OpCall::Enable { task: p.id });
+            self.call_task_op(c, p, OpCall::Enable { task: p.id });
         }
         if self.has_op(OpKind::SetWeight) && !self.mutated(Mutation::SetWeightNotTold) {
             let op = OpCall::SetWeight {
                 task: p.id,
                 weight: p.weight.get(),
             };
-            self.call_rare_op(c, op);
+            self.call_task_op(c, p, op);
         }
         p.scx_state.set(ScxState::Enabled);
     }
@@ -231,7 +231,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn switching_to_scx(&self, c: &Cpu, p: &Task) {
         self.scx_enable_task(c, p);
         if self.has_op(OpKind::SetCpumask) {
-            self.call_rare_op(c, OpCall::SetCpumask { task: p.id });
+            self.call_task_op(c, p, OpCall::SetCpumask { task: p.id });
         }
     }
 
@@ -239,7 +239,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn scx_disable_task(&self, c: &Cpu, p: &Task) {
         p.clear_direct_dispatch();
         if self.has_op(OpKind::Disable) && !self.mutated(Mutation::ExitWithoutDisable) {
-            self.call_rare_op(c, OpCall::Disable { task: p.id });
+            self.call_task_op(c, p, OpCall::Disable { task: p.id });
         }
         p.scx_state.set(ScxState::Ready);
         if self.version.resets_fields_on_disable() {
@@ -261,9 +261,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 task: p.id,
                 cancelled: false,
             };
-            self.call_rare_op(c, op);
+            self.call_task_op(c, p, op);
         }
         p.scx_state.set(ScxState::Dead);
+    }
+
+    /// Calls an op about `p` under the lock of its run queue.
+    pub(crate) fn call_task_op(&self, c: &Cpu, p: &Task, op: OpCall) {
+        self.call_rare_op_on(c, self.cpu(p.cpu.get()), op);
     }
 
     /// A runnable task leaves its queue before it leaves the policy (`sched_change_begin()`).

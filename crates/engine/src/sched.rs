@@ -413,7 +413,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.record(c, Event::Affinity { task: p.id });
         self.sync_task(p);
         if p.class.get() == Class::Ext && self.has_op(OpKind::SetCpumask) {
-            self.call_rare_op(c, OpCall::SetCpumask { task: p.id });
+            self.call_task_op(c, p, OpCall::SetCpumask { task: p.id });
         }
     }
 

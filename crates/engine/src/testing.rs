@@ -30,6 +30,8 @@ struct Shared {
     reply: RefCell<Option<Reply>>,
     slices: RefCell<BTreeMap<u32, u64>>,
     vtimes: RefCell<BTreeMap<u32, u64>>,
+    /// `cpus_ptr`.
+    allowed: RefCell<BTreeMap<u32, CpuSet>>,
     charge_ns: Cell<u64>,
     /// Where the op that goes on runs.
     cpu: Cell<u32>,
@@ -119,6 +121,11 @@ impl Asker {
         self.shared.cpu.get()
     }
 
+    /// The CPUs where `task` may run.
+    pub fn allowed(&self, task: TaskId) -> Vec<CpuId> {
+        self.shared.allowed.borrow()[&task.0].iter().collect()
+    }
+
     pub fn slice(&self, task: TaskId) -> u64 {
         self.shared
             .slices
@@ -170,6 +177,7 @@ impl Stub {
                 reply: RefCell::new(None),
                 slices: RefCell::default(),
                 vtimes: RefCell::default(),
+                allowed: RefCell::default(),
                 charge_ns: Cell::new(0),
                 cpu: Cell::new(0),
             }),
@@ -270,7 +278,10 @@ impl Policy for Stub {
         }
     }
 
-    fn sync_task(&self, _task: TaskId, _view: &TaskView<'_>) {}
+    fn sync_task(&self, task: TaskId, view: &TaskView<'_>) {
+        let mut allowed = self.shared.allowed.borrow_mut();
+        allowed.insert(task.0, view.allowed.clone());
+    }
 
     fn set_task_cpu(&self, _task: TaskId, _cpu: CpuId) {}
 

@@ -415,14 +415,21 @@ fn without_column(place: &str) -> &str {
     }
 }
 
-/// A place, `file:line`, with the policy's file as it was asked for: the compiler runs in its folder.
+/// A place, `file:line`, with the policy's file as it was asked for, and headers beside it: the compiler runs in its
+/// folder.
 fn as_asked(place: &str, path: &Path) -> String {
-    match place.split_once(':') {
-        Some((file, number)) if path.ends_with(file.trim_start_matches("./")) => {
-            format!("{}:{number}", path.display())
-        }
-        _ => place.to_owned(),
+    let Some((file, number)) = place.split_once(':') else {
+        return place.to_owned();
+    };
+    let file = file.trim_start_matches("./");
+    if path.ends_with(file) {
+        return format!("{}:{number}", path.display());
     }
+    // Such as `<command-line>`.
+    if file.starts_with('<') {
+        return place.to_owned();
+    }
+    format!("{}:{number}", path.with_file_name(file).display())
 }
 
 fn missing(function: &str) -> String {
@@ -531,6 +538,23 @@ mod tests {
             .map(|n| format!("b.bpf.c:{n}:1: warning: x\n"))
             .collect();
         assert_eq!(told(&many)[LINES_MAX], "and 5 more of this kind");
+    }
+
+    #[test]
+    fn headers_beside_a_policy_are_named_with_its_folder() {
+        let told = |text: &str| warnings(text, Path::new("a/b.bpf.c"), Path::new("/tmp/h"));
+        for (file, named) in [
+            ("mine.h", "a/mine.h"),
+            ("./mine.h", "a/mine.h"),
+            ("../mine.h", "a/../mine.h"),
+            ("/c/mine.h", "/c/mine.h"),
+            ("<command-line>", "<command-line>"),
+        ] {
+            let warning = format!("{file}:2:9: warning: x [-Wx]");
+            assert_eq!(told(&warning), [format!("{named}:2: warning: x [-Wx]")]);
+            let error = format!("{file}:2:9: error: x");
+            assert_eq!(lines(&error), [format!("{named}:2: x")]);
+        }
     }
 
     #[test]

@@ -10,8 +10,11 @@ use crate::kfuncs::time;
 use crate::layout::Task;
 use crate::maps::{EINVAL, ENOENT, Map};
 use crate::primitives;
+use crate::version;
 
 const CREATE: u64 = 1;
+/// The class of a `struct bpf_spin_lock` (include/native/scx/bpf.h).
+const OTHER_LOCK: u32 = 3;
 
 /// The map behind a variable.
 #[inline]
@@ -83,20 +86,41 @@ pub extern "C" fn update(
 ) -> c_long {
     context.charge_kfunc();
     primitives::sync(context);
-    let written = with(context, map, |map, cpu| {
-        let size = map.value_size();
-        let slot = map.slot_for_update(key(map, at), cpu, flags)?;
-        // SAFETY: values have the size that the map declares.
-        unsafe { map.copy_value(value, slot) };
-        Ok((slot, size))
+    // Nobody else changes the map between the two.
+    let lock = with(context, map, |map, cpu| {
+        map.lock_for_update(key(map, at), cpu, flags)
     });
-    match written {
-        Ok((slot, size)) => {
-            time::forget(context, slot, size);
-            0
-        }
-        Err(error) => error,
+    let slot = with(context, map, |map, cpu| {
+        map.slot_for_update(key(map, at), cpu, flags)
+    });
+    let slot = match slot {
+        Ok(slot) => slot,
+        Err(error) => return error,
+    };
+    if let Some(lock) = lock {
+        primitives::lock(context, lock, OTHER_LOCK);
     }
+    let version = context.with(|host| host.version);
+    let (size, is_hash) = with(context, map, |map, cpu| {
+        // Who held the lock, or else another, may have deleted it meanwhile.
+        if map.lookup(key(map, at), cpu) == slot {
+            let keeps = match map.is_hash() {
+                true => lock.is_some(),
+                false => version::array_keeps_references(version),
+            };
+            // SAFETY: values have the size that the map declares.
+            unsafe { map.copy_value(value, slot, keeps) };
+        }
+        (map.value_size(), map.is_hash())
+    });
+    if let Some(lock) = lock {
+        primitives::unlock(context, lock);
+    }
+    // An element that is changed in place keeps its timers; an array's are cancelled.
+    if lock.is_none() || !is_hash {
+        time::forget(context, slot, size);
+    }
+    0
 }
 
 /// `bpf_map_delete_elem()`.
@@ -194,7 +218,7 @@ fn storage_create(map: &mut Map, task: usize, init: *const u8) -> *mut u8 {
     let value = map.storage_create(task);
     if !value.is_null() && !init.is_null() {
         // SAFETY: values have the size that the map declares.
-        unsafe { map.copy_value(init, value) };
+        unsafe { map.copy_value(init, value, true) };
     }
     value
 }

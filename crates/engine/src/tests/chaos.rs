@@ -26,6 +26,8 @@ fn draw(rng: &Rc<RefCell<Rng>>, bound: u64) -> u64 {
 fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
     // Those of odd seeds are used up while tasks run, and so take them back to the policy.
     let slice_max = if seed % 2 == 1 { 50_000 } else { 8_000_000 };
+    // Some move what waits to any CPU that it may use, not only to the one that asks.
+    let local_on = seed % 4 == 1;
     let rng = Rc::new(RefCell::new(stream(seed, 900)));
     let held: Rc<RefCell<VecDeque<TaskId>>> = Rc::default();
     let ops = [
@@ -50,6 +52,10 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
     let policy = Stub::new(&ops, move |a, op| {
         let (rng, held) = (rng.clone(), held.clone());
         async move {
+            let any_local = |a: &Asker, task| {
+                let allowed = a.allowed(task);
+                crate::testing::local_on(allowed[draw(&rng, allowed.len() as u64) as usize].0)
+            };
             let lock = PolicyLock(0);
             let take = || Request::Lock {
                 lock,
@@ -107,7 +113,7 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
                 OpCall::Enqueue { task, .. } => {
                     let slice = 1 + draw(&rng, slice_max);
                     let flags = [0, enq::HEAD, enq::PREEMPT][draw(&rng, 3) as usize];
-                    match draw(&rng, 6) {
+                    match draw(&rng, if local_on { 15 } else { 6 }) {
                         0 => a.insert(task, dsq_id::LOCAL, slice, flags).await,
                         1 => a.insert(task, dsq_id::GLOBAL, slice, 0).await,
                         2 => a.insert(task, 1, slice, flags).await,
@@ -133,6 +139,9 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
                     }
                 }
                 OpCall::Dequeue { task, .. } => {
+                    if local_on {
+                        a.spend(draw(&rng, 50_000));
+                    }
                     a.ask(take()).await;
                     held.borrow_mut().retain(|&other| other != task);
                     a.ask(Request::Unlock { lock }).await;
@@ -150,8 +159,11 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
                             while let Reply::Task(Some(task)) =
                                 a.ask(Request::IterNext { iter: it }).await
                             {
-                                // Not to the local queue: the stub does not know who may run here.
-                                let to = [1, dsq_id::GLOBAL][draw(&rng, 2) as usize];
+                                let to = match draw(&rng, 2) {
+                                    _ if local_on && draw(&rng, 3) == 0 => any_local(&a, task),
+                                    0 => 1,
+                                    _ => dsq_id::GLOBAL,
+                                };
                                 let request = Request::DsqMove {
                                     iter: it,
                                     task,
@@ -170,10 +182,10 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
                     let task = held.borrow_mut().pop_front();
                     a.ask(Request::Unlock { lock }).await;
                     if let Some(task) = task {
-                        let dsq = if draw(&rng, 2) == 0 {
-                            dsq_id::GLOBAL
-                        } else {
-                            1
+                        let dsq = match draw(&rng, 2) {
+                            _ if local_on && draw(&rng, 2) == 0 => any_local(&a, task),
+                            0 => dsq_id::GLOBAL,
+                            _ => 1,
                         };
                         a.insert(task, dsq, 1 + draw(&rng, slice_max * 5 / 8), 0)
                             .await;

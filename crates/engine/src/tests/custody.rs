@@ -3,7 +3,7 @@
 use crate::KernelVersion;
 use crate::consts::{deq, dsq_id};
 use crate::policy::OpKind::*;
-use crate::policy::{OpCall, OpKind};
+use crate::policy::{OpCall, OpKind, Reply, Request};
 use crate::testing::*;
 
 /// The dequeues that one task sees which runs twice, under a policy that inserts where `dsq` says.
@@ -78,6 +78,112 @@ fn a_task_that_the_policy_holds_itself_is_dequeued_when_dispatched() {
     let checked = run_checked(scenario(2, tasks), policy);
     checked.is_done();
     assert_eq!(checked.ops(Dequeue).len(), checked.ops(Enqueue).len());
+}
+
+/// How the tasks of a policy leave its custody.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// From a list of its own, inserted there.
+    Insert(u64),
+    /// From a user DSQ, moved there one by one.
+    Move(u64),
+    /// From a user DSQ, to the CPU that asks.
+    MoveToLocal,
+}
+
+/// How often a task ran before `ops.dequeue()` had returned for its last stay in custody, where that op takes long
+/// and other CPUs go on meanwhile.
+fn runs_in_custody(rq_locks: bool, way: Way) -> usize {
+    use std::cell::{Cell, RefCell};
+    use std::collections::{BTreeSet, VecDeque};
+    use std::rc::Rc;
+    let queue = Rc::new(RefCell::new(VecDeque::new()));
+    let custody = Rc::new(RefCell::new(BTreeSet::new()));
+    let late = Rc::new(Cell::new(0));
+    let found = late.clone();
+    let ops = [Init, Enqueue, Dispatch, Dequeue, Running];
+    let policy = Stub::new(&ops, move |a, op| {
+        let (queue, custody, late) = (queue.clone(), custody.clone(), late.clone());
+        // Where to, by turns: every CPU's local DSQ, if the way is to local ones.
+        let to = move |way, n: u32| match way {
+            dsq_id::LOCAL_ON => local_on(n % 4),
+            dsq => dsq,
+        };
+        async move {
+            match op {
+                OpCall::Init => return a.create_dsq(1).await,
+                OpCall::Enqueue { task, .. } => {
+                    custody.borrow_mut().insert(task);
+                    match way {
+                        Way::Insert(_) => queue.borrow_mut().push_back(task),
+                        Way::Move(_) | Way::MoveToLocal => a.insert(task, 1, 100_000, 0).await,
+                    }
+                }
+                OpCall::Dequeue { task, .. } => {
+                    a.spend(20_000);
+                    a.ask(Request::Sync).await;
+                    custody.borrow_mut().remove(&task);
+                }
+                OpCall::Dispatch { cpu, .. } => match way {
+                    Way::Insert(dsq) => {
+                        for n in 0..4 {
+                            let first = queue.borrow_mut().pop_front();
+                            let Some(task) = first else { break };
+                            a.insert(task, to(dsq, cpu.0 + n), 100_000, 0).await;
+                        }
+                    }
+                    Way::Move(dsq) => {
+                        let Reply::Iter(iter) = a.ask(Request::IterNew { dsq: 1, flags: 0 }).await
+                        else {
+                            panic!("an iterator")
+                        };
+                        while let Reply::Task(Some(task)) = a.ask(Request::IterNext { iter }).await
+                        {
+                            let request = Request::DsqMove {
+                                iter,
+                                task,
+                                dsq: to(dsq, cpu.0 + task.0),
+                                enq_flags: 0,
+                                priq: false,
+                            };
+                            a.ask(request).await;
+                        }
+                        a.ask(Request::IterDestroy { iter }).await;
+                    }
+                    Way::MoveToLocal => {
+                        a.move_to_local(1).await;
+                    }
+                },
+                OpCall::Running { task } if custody.borrow().contains(&task) => {
+                    late.set(late.get() + 1);
+                }
+                _ => {}
+            }
+            0
+        }
+    });
+    let tasks = (0..12).map(|_| periodic("p", 50, 100, 50)).collect();
+    let mut scenario = scenario(4, tasks);
+    scenario.machine.sched_ext.rq_locks = rq_locks;
+    run_checked(scenario, policy).is_done();
+    found.get()
+}
+
+#[test]
+fn a_task_runs_only_after_it_has_left_custody() {
+    let ways = [
+        Way::Insert(dsq_id::LOCAL_ON),
+        Way::Insert(dsq_id::LOCAL),
+        Way::Insert(dsq_id::GLOBAL),
+        Way::Move(dsq_id::LOCAL_ON),
+        Way::Move(dsq_id::GLOBAL),
+        Way::MoveToLocal,
+    ];
+    for rq_locks in [true, false] {
+        for way in ways {
+            assert_eq!(runs_in_custody(rq_locks, way), 0, "{rq_locks} {way:?}");
+        }
+    }
 }
 
 #[test]

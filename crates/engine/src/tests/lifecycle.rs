@@ -119,6 +119,34 @@ fn unloading_takes_tasks_off_their_queues_first() {
     assert_eq!(checked.life(1), waiting);
 }
 
+/// `SCX_DSQ_LOCAL` is that of the run queue whose lock the op holds: the task's, whoever calls it.
+#[test]
+fn tasks_come_and_go_under_the_lock_of_their_run_queue() {
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let noted = seen.clone();
+    let ops = [Enqueue, Enable, Disable, ExitTask];
+    let policy = Stub::new(&ops, move |a, op| {
+        let seen = noted.clone();
+        async move {
+            match op {
+                OpCall::Enqueue { task, .. } => a.insert(task, local_on(1), 1_000_000, 0).await,
+                OpCall::Disable { .. } | OpCall::ExitTask { .. } => {
+                    let nr = a.nr_queued(crate::consts::dsq_id::LOCAL).await;
+                    seen.borrow_mut().push(nr);
+                }
+                _ => {}
+            }
+            0
+        }
+    });
+    let tasks = (0..3).map(|_| on_cpus(hog("p", 50), "1")).collect();
+    let mut scenario = scenario(2, tasks);
+    scenario.workload.duration = Some(Duration::from_ms(10));
+    run_checked(scenario, policy).is_done();
+    // The first two wait and the third runs when the policy is unloaded, on CPU 0.
+    assert_eq!(*seen.borrow(), [1, 1, 0, 0, 0, 0]);
+}
+
 #[test]
 fn a_refused_fork_ends_the_run_and_is_told() {
     let policy = Stub::new(&[InitTask, ExitTask], |_, op| async move {
