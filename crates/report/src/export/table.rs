@@ -412,10 +412,8 @@ fn score_column(cells: &[Cell<'_>]) -> Column {
         .iter()
         .map(|cell| {
             let values = cell.values("score");
-            let Some(median) = stats::median(&values) else {
-                return ABSENT.to_owned();
-            };
-            let mut text = show(median / size);
+            let median = stats::median(&values);
+            let mut text = median.map_or(ABSENT.to_owned(), |median| show(median / size));
             let interval = stats::median_interval(&values).filter(|_| !cell.is_one_run());
             if let Some(Interval { low, high }) = interval {
                 if low == high {
@@ -728,6 +726,25 @@ mod tests {
             assert_eq!(found.lines().any(|l| l == caution), told, "{runs}: {found}");
         }
         assert!(!table(5, &["a"]).contains(caution), "nothing is compared");
+    }
+
+    /// Also a row without any score says that its runs failed.
+    #[test]
+    fn failures_are_marked_where_there_is_no_score() {
+        let scoreless = |scheduler, exit| {
+            let mut run = run(scheduler, 2, 1, 0.0);
+            run.measures = Measures::default();
+            run.exit = exit;
+            run
+        };
+        let results = [
+            scoreless("a", crate::Exit::Done),
+            scoreless("b", crate::Exit::ErrorStall),
+        ];
+        let found = render(&results, WIDTH);
+        let row = |name: &str| found.lines().find(|line| line.contains(name)).unwrap();
+        assert!(row("   2  a ").trim_end().ends_with(" -"), "{found}");
+        assert!(row("   2  b ").contains(" -!  "), "{found}");
     }
 
     /// Where runs fail, more of them may not be what is missing.
