@@ -573,6 +573,9 @@ fn digits_of(x: f64) -> usize {
 
 /// With its sign; what is too small for so many digits as less than the least that has them: `-<0.001`.
 fn signed(x: f64, digits: usize) -> String {
+    if (-100.0..-99.0).contains(&x) {
+        return nearly_all(x);
+    }
     // Where there are many before the point, those behind it tell nothing.
     let digits = if x.abs() < 10.0 { digits } else { 1 };
     let least = 10f64.powi(-(digits as i32));
@@ -583,6 +586,14 @@ fn signed(x: f64, digits: usize) -> String {
     } else {
         format!("{x:+.digits$}")
     }
+}
+
+/// A difference by which little is left, with the digits that tell this from nothing: a 20,000th is `-99.995`, and
+/// what is too little for them `<-99.999`.
+fn nearly_all(x: f64) -> String {
+    let mut texts = (1..=DIGITS_MAX).map(|digits| format!("{x:.digits$}"));
+    let shows = |text: &String| x == -100.0 || !text.starts_with("-100");
+    texts.find(shows).unwrap_or_else(|| "<-99.999".to_owned())
 }
 
 /// Nanoseconds as microseconds.
@@ -840,6 +851,16 @@ mod tests {
             found,
             ["+12.0", "-0.1", "-0.04", "+0.004", "+<0.001", "0.0"]
         );
+        // Nor do those look like all of which something is left.
+        let left = [1.0, 0.06, 0.04, 0.00667, 0.005, 0.0006, 0.0004, 1e-9].map(|x| one(x - 100.0));
+        assert_eq!(
+            left,
+            [
+                "-99.0", "-99.9", "-99.96", "-99.99", "-99.995", "-99.999", "<-99.999", "<-99.999"
+            ]
+        );
+        assert_eq!([-100.0, -150.0].map(one), ["-100.0", "-150.0"]);
+        assert_eq!(column(&around(-99.98, 0.009)), "-99.98 [-99.998, -99.96]");
     }
 
     #[test]
