@@ -508,7 +508,8 @@ fn caution(group: &[&RunResult]) -> Option<String> {
     let needed = if most < least {
         format!("{least} runs (--repeat {least})")
     } else {
-        format!("{least} seeds with which both runs end")
+        // A run that ends may have nothing to score.
+        format!("{least} seeds with which both runs end with a score")
     };
     Some(format!(
         "differences may be chance: intervals need {needed}"
@@ -774,8 +775,8 @@ mod tests {
             render(&results, WIDTH)
         };
         let found = table(2, |seed| 1_000.0 + seed as f64);
-        let told = "differences may be chance: intervals need 6 seeds with which both runs end";
-        assert!(found.lines().any(|line| line == told), "{found}");
+        let told = "intervals need 6 seeds with which both runs end with\n  a score\n";
+        assert!(found.contains(told), "{found}");
         assert!(!found.contains("--repeat"), "{found}");
         let found = table(7, |seed| 1_000.0 + seed as f64);
         assert!(!found.contains("the seed changes nothing"), "{found}");
@@ -787,6 +788,29 @@ mod tests {
     fn more_of_a_score_below_zero_is_more() {
         let text = render(&[run("a", 2, 1, -100.0), run("b", 2, 1, -50.0)], WIDTH);
         assert!(text.contains("+50.0"), "{text}");
+    }
+
+    /// Scores of 0 are scores: none of the pairs is left out, and more runs are not asked for.
+    #[test]
+    fn scores_of_zero_are_compared_like_others() {
+        let row = |b: f64| {
+            let results: Vec<_> = [0.0, 125.0, 0.0, 0.0, 125.0, 0.0]
+                .into_iter()
+                .zip(1..)
+                .flat_map(|(a, seed)| [run("a", 2, seed, a), run("b", 2, seed, b)])
+                .collect();
+            let found = render(&results, WIDTH);
+            assert!(!found.contains("chance"), "{found}");
+            let row = found.lines().find(|line| line.starts_with("   2  b "));
+            row.unwrap().to_owned()
+        };
+        assert!(row(0.0).contains(" ~ "), "{}", row(0.0));
+        // Twice 125 and four times 250 more, of 41.7: of the averages of any two 3 are 125, 8 are 187.5 and 10 are 250.
+        assert!(
+            row(250.0).contains(" +450.0 [+300.0, +600.0] "),
+            "{}",
+            row(250.0)
+        );
     }
 
     #[test]
