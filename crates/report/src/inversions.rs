@@ -25,11 +25,12 @@ struct Place {
     allowed: Option<Box<CpuSet>>,
 }
 
-/// Nice 19 to −20, then real-time priorities 1 to 99.
+/// `SCHED_IDLE`, then nice 19 to −20, then real-time priorities 1 to 99.
 fn level(meta: &TaskMeta) -> u8 {
     match meta.rt_priority {
-        0 => 19_i8.saturating_sub(meta.nice).clamp(0, 39).unsigned_abs(),
-        priority => 39 + priority.min(99),
+        0 if meta.idle => 0,
+        0 => 1 + 19_i8.saturating_sub(meta.nice).clamp(0, 39).unsigned_abs(),
+        priority => 40 + priority.min(99),
     }
 }
 
@@ -131,16 +132,19 @@ mod tests {
 
     #[test]
     fn levels_are_those_of_the_kernel() {
-        let of = |nice, rt_priority| {
+        let with = |nice, rt_priority, idle| {
             level(&TaskMeta {
                 comm: String::new(),
                 nice,
                 affinity: CpuSet::default(),
                 rt_priority,
-                idle: false,
+                idle,
             })
         };
-        assert_eq!((of(19, 0), of(0, 0), of(-20, 0)), (0, 19, 39));
-        assert_eq!((of(19, 1), of(-20, 99)), (40, 138));
+        let of = |nice, rt_priority| with(nice, rt_priority, false);
+        assert_eq!((of(19, 0), of(0, 0), of(-20, 0)), (1, 20, 40));
+        assert_eq!((of(19, 1), of(-20, 99)), (41, 139));
+        // Below all others, whatever its nice level.
+        assert_eq!((with(19, 0, true), with(-20, 0, true)), (0, 0));
     }
 }

@@ -403,6 +403,31 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
     check(&recorder, &[("schedule.priority_inversions", 4.0)]);
 }
 
+/// Nobody is worse than a task of `SCHED_IDLE`, whatever its nice level.
+#[test]
+fn a_start_of_an_idle_task_is_an_inversion_while_any_other_waits() {
+    let meta = |nice, idle| TaskMeta {
+        comm: "t".into(),
+        nice,
+        affinity: CpuSet::all(2),
+        rt_priority: 0,
+        idle,
+    };
+    let mut recorder = MetricsRecorder::new(2, Sources::ALL);
+    recorder.define_task(A, &meta(-20, true));
+    recorder.define_task(B, &meta(19, false));
+    play(
+        &mut recorder,
+        &[
+            (0, 0, wakeup(A, 0)),
+            (0, 0, wakeup(B, 0)),
+            (10, 0, switch(None, Some(A))), // B waits: 1
+            (20, 0, switch(Some((A, PrevState::Preempted)), Some(B))),
+        ],
+    );
+    check(&recorder, &[("schedule.priority_inversions", 1.0)]);
+}
+
 /// The process that changes its own nice level does so while it runs.
 #[test]
 fn fairness_counts_each_stretch_at_its_own_weight() {
