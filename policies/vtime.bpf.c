@@ -13,7 +13,10 @@
  *
  * Bad for: machines with several last-level caches, since a task resumes
  * anywhere; many CPUs, which all take the lock of the one queue; latency of a
- * task that computes without pause beside many short ones.
+ * task that computes without pause beside many short ones; shares above half
+ * of a CPU: a task whose slice ends is queued only after the next was taken, so
+ * it never runs two slices in a row while another waits, and of two on one CPU
+ * each gets half whatever their nice levels.
  *
  * Source: J. Nagle, On Packet Switches with Infinite Storage, 1985, and
  * I. Stoica et al., A Proportional Share Resource Allocation Algorithm for

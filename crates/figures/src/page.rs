@@ -156,7 +156,10 @@ mod tests {
                 tables: vec![Table {
                     caption: "Ratios".into(),
                     head: vec!["CPUs".into(), "who".into()],
-                    rows: vec![vec!["−8.5 %".into(), "dss".into()]],
+                    rows: vec![
+                        vec!["−8.5 %".into(), "dss".into()],
+                        vec!["".into(), "x".repeat(150)],
+                    ],
                 }],
             }],
         };
@@ -168,6 +171,8 @@ mod tests {
         assert!(html.contains("<svg "));
         assert!(html.contains("<td class=\"number\">−8.5 %</td>"));
         assert!(html.contains("<td>dss</td>"));
+        // What may be broken anywhere.
+        assert!(html.contains("<td class=\"long\">xxx"));
         assert!(!html.contains("<script") && !html.contains("src=\"http"));
         assert_eq!(html, page.html());
     }

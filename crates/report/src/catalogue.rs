@@ -94,7 +94,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "schedule.priority_inversions",
         "",
-        "starts of a task while another one of higher priority (nice level or real-time priority) that may run on that CPU waited anywhere on the machine",
+        "starts of a task while another one of higher priority (real-time, then by nice level, then `SCHED_IDLE`) that may run on that CPU waited anywhere on the machine",
     ),
     entry(
         "runqueue.len_mean",

@@ -1,22 +1,41 @@
 //! Priority inversions: a task starts although one of a higher priority waits that could run there.
 
-use schedlab_trace::{CpuId, CpuSet, TaskId, TaskMeta};
+use std::collections::BTreeMap;
+
+use schedlab_trace::{CpuId, CpuSet, Instant, TaskId, TaskMeta};
 
 /// Counts priority inversions.
 ///
 /// Every task of most runs has the same priority; then nothing is kept but the number of definitions.
-/// From the second priority on, the waiting tasks are kept by level.
+/// From the second priority on, the waiting tasks are kept by level, and changes are put in the order of time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inversions {
     count: u64,
+    /// What came last, by its instant and its number.
+    pending: BTreeMap<(Instant, u64), Change>,
+    /// Changes so far.
+    changes: u64,
     tasks: Vec<Place>,
     /// The levels there are, ascending, each with its waiting tasks in no order.
     levels: Vec<(u8, Vec<TaskId>)>,
 }
 
+/// Changes that are put in the order of time: CPUs tell theirs up to one uninterrupted path out of it.
+const PENDING: usize = 1024;
+
+#[derive(Clone, Debug)]
+enum Change {
+    Waits(TaskId),
+    Starts(TaskId, CpuId),
+    Level(TaskId, u8),
+    Allows(TaskId, Option<Box<CpuSet>>),
+}
+
 /// One task.
 #[derive(Clone, Debug, Default)]
 struct Place {
+    /// When it was told of last: never before what came earlier.
+    told: Instant,
     level: u8,
     waits: bool,
     /// Where in its level's list.
@@ -25,18 +44,21 @@ struct Place {
     allowed: Option<Box<CpuSet>>,
 }
 
-/// Nice 19 to −20, then real-time priorities 1 to 99.
+/// `SCHED_IDLE`, then nice 19 to −20, then real-time priorities 1 to 99.
 fn level(meta: &TaskMeta) -> u8 {
     match meta.rt_priority {
-        0 => 19_i8.saturating_sub(meta.nice).clamp(0, 39).unsigned_abs(),
-        priority => 39 + priority.min(99),
+        0 if meta.idle => 0,
+        0 => 1 + 19_i8.saturating_sub(meta.nice).clamp(0, 39).unsigned_abs(),
+        priority => 40 + priority.min(99),
     }
 }
 
 impl Inversions {
     /// Starts of a task while one of a higher level waited that could have run there.
     pub(crate) fn count(&self) -> u64 {
-        self.count
+        let mut all = self.clone();
+        all.apply_but(0);
+        all.count
     }
 
     /// Whether tasks of different levels are there, so that waiting tasks must be told.
@@ -47,26 +69,70 @@ impl Inversions {
 
     /// A task that is new or has another level now. True if from now on waiting tasks must be told; those that
     /// wait already, at once.
-    pub(crate) fn define(&mut self, task: TaskId, meta: &TaskMeta, nr_cpus: usize) -> bool {
+    pub(crate) fn define(
+        &mut self,
+        at: Instant,
+        task: TaskId,
+        meta: &TaskMeta,
+        nr_cpus: usize,
+    ) -> bool {
         let level = level(meta);
         let was_mixed = self.is_mixed();
         if let Err(at) = self.levels.binary_search_by_key(&level, |one| one.0) {
             self.levels.insert(at, (level, Vec::new()));
         }
-        let waits = self.place(task).waits;
-        self.stops_waiting(task);
-        self.place(task).level = level;
-        self.allow(task, &meta.affinity, nr_cpus);
-        if waits {
-            self.waits(task);
-        }
+        self.comes(at, task, Change::Level(task, level));
+        self.allow(at, task, &meta.affinity, nr_cpus);
         self.is_mixed() && !was_mixed
     }
 
     /// The CPUs that a task may use from now on.
-    pub(crate) fn allow(&mut self, task: TaskId, allowed: &CpuSet, nr_cpus: usize) {
+    pub(crate) fn allow(&mut self, at: Instant, task: TaskId, allowed: &CpuSet, nr_cpus: usize) {
         let all = allowed.len() >= nr_cpus;
-        self.place(task).allowed = (!all).then(|| Box::new(allowed.clone()));
+        let allowed = (!all).then(|| Box::new(allowed.clone()));
+        self.comes(at, task, Change::Allows(task, allowed));
+    }
+
+    /// A task waits for a CPU. Only where [`Inversions::is_mixed`].
+    pub(crate) fn waits(&mut self, at: Instant, task: TaskId) {
+        self.comes(at, task, Change::Waits(task));
+    }
+
+    /// A task starts on a CPU. Only where [`Inversions::is_mixed`].
+    pub(crate) fn starts(&mut self, at: Instant, task: TaskId, cpu: CpuId) {
+        self.comes(at, task, Change::Starts(task, cpu));
+    }
+
+    fn comes(&mut self, at: Instant, task: TaskId, change: Change) {
+        let place = self.place(task);
+        // What a task does is told in its order.
+        place.told = place.told.max(at);
+        let key = (place.told, self.changes);
+        self.changes += 1;
+        self.pending.insert(key, change);
+        self.apply_but(if self.is_mixed() { PENDING } else { 0 });
+    }
+
+    /// Applies the earliest changes until so many are left.
+    fn apply_but(&mut self, left: usize) {
+        while self.pending.len() > left {
+            let (_, change) = self.pending.pop_first().expect("some are left");
+            match change {
+                Change::Waits(task) => self.begins_to_wait(task),
+                Change::Starts(task, cpu) => self.takes(task, cpu),
+                Change::Level(task, level) => self.moves(task, level),
+                Change::Allows(task, allowed) => self.place(task).allowed = allowed,
+            }
+        }
+    }
+
+    fn moves(&mut self, task: TaskId, level: u8) {
+        let waits = self.place(task).waits;
+        self.stops_waiting(task);
+        self.place(task).level = level;
+        if waits {
+            self.begins_to_wait(task);
+        }
     }
 
     fn place(&mut self, task: TaskId) -> &mut Place {
@@ -76,8 +142,7 @@ impl Inversions {
         &mut self.tasks[task.index()]
     }
 
-    /// A task waits for a CPU. Only where [`Inversions::is_mixed`].
-    pub(crate) fn waits(&mut self, task: TaskId) {
+    fn begins_to_wait(&mut self, task: TaskId) {
         let place = self.place(task);
         if place.waits {
             return;
@@ -111,8 +176,7 @@ impl Inversions {
         }
     }
 
-    /// A task starts on a CPU. Only where [`Inversions::is_mixed`].
-    pub(crate) fn starts(&mut self, task: TaskId, cpu: CpuId) {
+    fn takes(&mut self, task: TaskId, cpu: CpuId) {
         self.stops_waiting(task);
         let level = self.place(task).level;
         let allows = |waiting: &TaskId| {
@@ -131,16 +195,19 @@ mod tests {
 
     #[test]
     fn levels_are_those_of_the_kernel() {
-        let of = |nice, rt_priority| {
+        let with = |nice, rt_priority, idle| {
             level(&TaskMeta {
                 comm: String::new(),
                 nice,
                 affinity: CpuSet::default(),
                 rt_priority,
-                idle: false,
+                idle,
             })
         };
-        assert_eq!((of(19, 0), of(0, 0), of(-20, 0)), (0, 19, 39));
-        assert_eq!((of(19, 1), of(-20, 99)), (40, 138));
+        let of = |nice, rt_priority| with(nice, rt_priority, false);
+        assert_eq!((of(19, 0), of(0, 0), of(-20, 0)), (1, 20, 40));
+        assert_eq!((of(19, 1), of(-20, 99)), (41, 139));
+        // Below all others, whatever its nice level.
+        assert_eq!((with(19, 0, true), with(-20, 0, true)), (0, 0));
     }
 }

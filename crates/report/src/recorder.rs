@@ -244,12 +244,12 @@ impl MetricsRecorder {
             }
             self.task(prev).stop(at, runnable);
             if runnable && self.inversions.is_mixed() {
-                self.inversions.waits(prev);
+                self.inversions.waits(at, prev);
             }
         }
         if let Some(next) = next {
             if self.inversions.is_mixed() {
-                self.inversions.starts(next, cpu);
+                self.inversions.starts(at, next, cpu);
             }
             count(&mut self.switches.starts);
             let start = self.task(next).start(at, cpu);
@@ -483,17 +483,18 @@ impl Recorder for MetricsRecorder {
         // What changes a task has just told what it does: the last event is of now.
         let now = self.heard;
         self.task(task).define(meta, now);
-        if self.inversions.define(task, meta, self.cpus.len()) {
+        if self.inversions.define(now, task, meta, self.cpus.len()) {
             for (index, task) in self.tasks.iter().enumerate() {
                 if task.waits() {
-                    self.inversions.waits(TaskId(index as u32));
+                    self.inversions.waits(now, TaskId(index as u32));
                 }
             }
         }
     }
 
     fn define_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
-        self.inversions.allow(task, allowed, self.cpus.len());
+        self.inversions
+            .allow(self.heard, task, allowed, self.cpus.len());
     }
 
     fn define_lock(&mut self, lock: LockId, _name: &str, class: LockClass) {
@@ -529,7 +530,7 @@ impl Recorder for MetricsRecorder {
             Event::Wakeup { task, since, .. } => {
                 self.task(task).wake(at, since);
                 if self.inversions.is_mixed() && self.task(task).waits() {
-                    self.inversions.waits(task);
+                    self.inversions.waits(at, task);
                 }
             }
             Event::LockAcquired {

@@ -150,12 +150,13 @@ impl Difference {
     }
 }
 
-/// How much more the first of each pair is than the second, in percent of the second; `None` without a pair.
+/// How much more the first of each pair is than the second, in percent of the second; `None` without a pair, or
+/// where all that could be compared with is 0.
 ///
 /// Over logarithms of the ratios: of two schedulers of the same distribution any ratio is as probable as its
-/// inverse, so that these are symmetric about 0 however skewed the scores are. Percentages are not: half is
-/// -50 %, double +100 %, and noise alone would look like more. Where a value is not above 0 there is no ratio,
-/// and percentages, of the second's amount, are all there is.
+/// inverse, so that these are symmetric about 0 however skewed the scores are. Percentages of single pairs are not:
+/// half is -50 %, double +100 %, and noise alone would look like more. Where a value is not above 0 there is no
+/// ratio; then plain differences are taken, which are symmetric as well, and shown in percent of one [`amount`].
 pub fn difference_in_percent(pairs: &[(f64, f64)]) -> Option<Difference> {
     if pairs.iter().all(|&(mine, first)| mine > 0.0 && first > 0.0) {
         let ratios: Vec<f64> = pairs
@@ -168,13 +169,24 @@ pub fn difference_in_percent(pairs: &[(f64, f64)]) -> Option<Difference> {
         };
         return Some(hodges_lehmann(&ratios)?.map(percent));
     }
-    let percent: Vec<f64> = pairs
-        .iter()
-        .filter(|(_, first)| *first != 0.0)
-        // More is more of a score below 0, too.
-        .map(|(mine, first)| 100.0 * (mine - first) / first.abs())
-        .collect();
-    hodges_lehmann(&percent)
+    let whole = amount(pairs.iter().map(|&(_, first)| first).collect())?;
+    let differences: Vec<f64> = pairs.iter().map(|(mine, first)| mine - first).collect();
+    // Of a score below 0, too, more is more.
+    Some(hodges_lehmann(&differences)?.map(|difference| 100.0 * difference / whole))
+}
+
+/// What the differences of scores that are not all above 0 are percentages of: the amount of their median; if that
+/// is 0, the mean of their amounts. One for all of them: where each pair had its own, those with 0 could not be
+/// told, and the others would be those in which the first did well.
+fn amount(scores: Vec<f64>) -> Option<f64> {
+    let sum: f64 = scores.iter().map(|score| score.abs()).sum();
+    let of_median = median(&scores)?.abs();
+    let whole = if of_median > 0.0 {
+        of_median
+    } else {
+        sum / scores.len() as f64
+    };
+    (whole > 0.0).then_some(whole)
 }
 
 /// The estimate of the middle of `differences` and its interval; `None` of none.
@@ -282,13 +294,67 @@ mod tests {
         // More is more of a score below 0, too.
         let found = difference_in_percent(&[(-50.0, -100.0)]).unwrap();
         assert_eq!(found.estimate, 50.0);
-        // Percentages -150, 0 and 100: the Walsh averages are -150, -75, -25, 0, 50, 100.
-        let found = difference_in_percent(&[(-1.0, 2.0), (5.0, 5.0), (4.0, 2.0)]).unwrap();
-        assert_eq!(found.estimate, -12.5);
-        // Nothing is a percentage of 0.
+        // Differences -3, 0 and 4: the Walsh averages are -3, -1.5, 0, 0.5, 2, 4. The median of 2, 5 and 2 is 2.
+        let found = difference_in_percent(&[(-1.0, 2.0), (5.0, 5.0), (6.0, 2.0)]).unwrap();
+        assert_eq!(found.estimate, 12.5);
+        // Differences -1, 1 and 3: 1 in the middle. The median of 0, -1 and 0 is 0, the mean of their amounts a third.
+        let found = difference_in_percent(&[(-1.0, 0.0), (0.0, -1.0), (3.0, 0.0)]).unwrap();
+        assert_close(found.estimate, 300.0);
+        // Nothing is a percentage of 0, and nobody is told to lose all because the other pair cannot be told.
         let found = difference_in_percent(&[(0.0, 2.0), (3.0, 0.0)]).unwrap();
-        assert_eq!(found.estimate, -100.0);
-        assert_eq!(difference_in_percent(&[(3.0, 0.0)]), None);
+        assert_eq!(found.estimate, 50.0);
+        assert_eq!(difference_in_percent(&[(3.0, 0.0), (0.0, 0.0)]), None);
+        // Six on one side of 0 are a difference, with the same ends in percent.
+        let pairs = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(|x| (x - 4.0, -4.0));
+        let interval = difference_in_percent(&pairs).unwrap().interval.unwrap();
+        assert_eq!((interval.low, interval.high), (25.0, 150.0));
+    }
+
+    /// Whoever is named first: the same pairs never say that each is better, nor `no difference` of one only.
+    #[test]
+    fn swapped_scores_of_any_sign_differ_the_other_way() {
+        let mut rng = Pcg64Mcg::seed_from_u64(3);
+        let mut shown = 0;
+        for sample in 0..500 {
+            let shift = f64::from(sample % 5) / 4.0;
+            let pairs: Vec<_> = (0..12)
+                .map(|_| ((3.0 * draw(&mut rng)).floor() - shift, draw(&mut rng)))
+                .collect();
+            let swapped: Vec<_> = pairs.iter().map(|&(a, b)| (b, a)).collect();
+            let there = difference_in_percent(&pairs).unwrap();
+            let Some(back) = difference_in_percent(&swapped) else {
+                continue;
+            };
+            assert_eq!(there.is_shown(), back.is_shown(), "{pairs:?}");
+            assert!(there.estimate * back.estimate <= 0.0, "{pairs:?}");
+            shown += u32::from(there.is_shown());
+        }
+        assert!((50..450).contains(&shown), "{shown}");
+    }
+
+    /// Two schedulers that score nothing half of the time, and differ in nothing.
+    #[test]
+    fn many_zeros_are_no_difference() {
+        let mut rng = Pcg64Mcg::seed_from_u64(17);
+        let mut score = || match draw(&mut rng) {
+            x if x < 0.5 => 0.0,
+            x => 100.0 + 50.0 * x,
+        };
+        let (mut more, mut less) = (0, 0);
+        for _ in 0..2_000 {
+            let pairs: Vec<_> = (0..40).map(|_| (score(), score())).collect();
+            let found = difference_in_percent(&pairs).unwrap();
+            if found.is_shown() {
+                match found.estimate > 0.0 {
+                    true => more += 1,
+                    false => less += 1,
+                }
+            }
+        }
+        // At most 2.5 % of 2,000, and ties make it fewer.
+        for told in [more, less] {
+            assert!((10..=65).contains(&told), "more {more}, less {less}");
+        }
     }
 
     /// Two schedulers without a difference, however noisy, are told apart at most as seldom as promised, and as

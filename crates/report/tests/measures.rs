@@ -403,6 +403,60 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
     check(&recorder, &[("schedule.priority_inversions", 4.0)]);
 }
 
+/// CPUs tell what they do a little out of the order of time.
+#[test]
+fn inversions_are_those_of_the_order_of_time() {
+    let meta = |nice| TaskMeta {
+        comm: "t".into(),
+        nice,
+        affinity: CpuSet::all(2),
+        rt_priority: 0,
+        idle: false,
+    };
+    let mut recorder = MetricsRecorder::new(2, Sources::ALL);
+    recorder.define_task(A, &meta(0));
+    recorder.define_task(B, &meta(10));
+    play(
+        &mut recorder,
+        &[
+            (0, 0, wakeup(A, 0)),
+            (0, 0, wakeup(B, 0)),
+            (18, 1, switch(None, Some(B))), // A runs since 8 ns
+            (10, 0, switch(None, Some(A))),
+            (40, 1, switch(Some((B, PrevState::Blocked)), None)),
+            (50, 1, wakeup(B, 0)),
+            (58, 1, switch(None, Some(B))), // A waits since 8 ns
+            (50, 0, switch(Some((A, PrevState::Preempted)), None)),
+        ],
+    );
+    check(&recorder, &[("schedule.priority_inversions", 1.0)]);
+}
+
+/// Nobody is worse than a task of `SCHED_IDLE`, whatever its nice level.
+#[test]
+fn a_start_of_an_idle_task_is_an_inversion_while_any_other_waits() {
+    let meta = |nice, idle| TaskMeta {
+        comm: "t".into(),
+        nice,
+        affinity: CpuSet::all(2),
+        rt_priority: 0,
+        idle,
+    };
+    let mut recorder = MetricsRecorder::new(2, Sources::ALL);
+    recorder.define_task(A, &meta(-20, true));
+    recorder.define_task(B, &meta(19, false));
+    play(
+        &mut recorder,
+        &[
+            (0, 0, wakeup(A, 0)),
+            (0, 0, wakeup(B, 0)),
+            (10, 0, switch(None, Some(A))), // B waits: 1
+            (20, 0, switch(Some((A, PrevState::Preempted)), Some(B))),
+        ],
+    );
+    check(&recorder, &[("schedule.priority_inversions", 1.0)]);
+}
+
 /// The process that changes its own nice level does so while it runs.
 #[test]
 fn fairness_counts_each_stretch_at_its_own_weight() {

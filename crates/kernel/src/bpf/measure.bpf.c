@@ -97,10 +97,10 @@ struct {
 
 /*
  * Tasks of the workload that wait, by the CPUs they may run on and by prio (the lower, the better;
- * 0 to 139 as in the kernel). Row 0: every CPU that is online; row n + 1: CPU n alone. Others are
- * not counted.
+ * 0 to 139 as in the kernel, then PRIO_IDLE). Row 0: every CPU that is online; row n + 1: CPU n
+ * alone. Others are not counted.
  */
-enum { PRIOS = 140, WAIT_ROWS = MAX_CPUS + 1, PRIO_WORDS = 3 };
+enum { PRIO_IDLE = 140, PRIOS, WAIT_ROWS = MAX_CPUS + 1, PRIO_WORDS = 3 };
 u32 waits_of[WAIT_ROWS * PRIOS] SEC(".bss.waits");
 /* Bit p % 64 of word p / 64: a task of that prio was counted. */
 u64 prios_seen[PRIO_WORDS] SEC(".bss.waits");
@@ -244,9 +244,15 @@ static void count_runnable(struct cpu_counters *c)
 		c->length_max = nr;
 }
 
+/* Of a task of SCHED_IDLE, worse than any other, the kernel keeps the prio of its nice level. */
+static u32 prio_of(struct task_struct *p)
+{
+	return p->policy == POLICY_IDLE && p->prio >= MAX_RT_PRIO ? PRIO_IDLE : p->prio;
+}
+
 static void begins_to_wait(struct task_struct *p, struct task_note *note)
 {
-	u32 prio = p->prio, row, at;
+	u32 prio = prio_of(p), row, at;
 
 	if (note->counted_at || note->starter || prio >= PRIOS)
 		return;
@@ -699,7 +705,7 @@ static void starts(struct cpu_counters *c, struct task_struct *p, struct task_no
 	waits_no_more(note);
 	if (counts_for(note)) {
 		c->switches_in++;
-		if (better_one_waits(p->prio, cpu))
+		if (better_one_waits(prio_of(p), cpu))
 			c->inversions++;
 		if (note->ran && note->last_cpu != cpu)
 			c->elsewhere++;

@@ -418,6 +418,24 @@ static void a_start_before_a_better_one_is_an_inversion(void)
 	is("it is better no more: inversions", sum(inversions), 1000);
 }
 
+static void an_idle_task_is_worse_than_any_other(void)
+{
+	struct task_struct *root = command(), *worst, *other;
+
+	/* Of its nice level it would be better. */
+	worst = task(101, 101, 0);
+	worst->policy = 5;
+	other = task(102, 102, 19);
+	on_fork(root, worst), on_fork(root, other);
+	at(2, 1), on_wakeup_new(worst), on_wakeup_new(other), switches(&idle, worst, 0);
+	is("another one waits: inversions", sum(inversions), 1);
+	at(3, 1), switches(worst, other, 0);
+	is("one of SCHED_IDLE waits: inversions", sum(inversions), 1);
+	/* A lock's waiter lends it a real-time priority. */
+	at(4, 1), worst->prio = 50, switches(other, worst, 0);
+	is("it is boosted: inversions", sum(inversions), 1);
+}
+
 static void every_cpu_means_those_online(void)
 {
 	struct task_struct *root = command(), *better, *worse[2];
@@ -506,6 +524,7 @@ int main(void)
 	an_idle_task_has_its_own_weight_and_real_time_is_left_out();
 	sixteen_thousand_tasks_on_a_cpu_are_equal();
 	a_start_before_a_better_one_is_an_inversion();
+	an_idle_task_is_worse_than_any_other();
 	every_cpu_means_those_online();
 	return failed != 0;
 }

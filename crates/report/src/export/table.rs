@@ -412,10 +412,8 @@ fn score_column(cells: &[Cell<'_>]) -> Column {
         .iter()
         .map(|cell| {
             let values = cell.values("score");
-            let Some(median) = stats::median(&values) else {
-                return ABSENT.to_owned();
-            };
-            let mut text = show(median / size);
+            let median = stats::median(&values);
+            let mut text = median.map_or(ABSENT.to_owned(), |median| show(median / size));
             let interval = stats::median_interval(&values).filter(|_| !cell.is_one_run());
             if let Some(Interval { low, high }) = interval {
                 if low == high {
@@ -510,7 +508,8 @@ fn caution(group: &[&RunResult]) -> Option<String> {
     let needed = if most < least {
         format!("{least} runs (--repeat {least})")
     } else {
-        format!("{least} seeds with which both runs end")
+        // A run that ends may have nothing to score.
+        format!("{least} seeds with which both runs end with a score")
     };
     Some(format!(
         "differences may be chance: intervals need {needed}"
@@ -575,6 +574,9 @@ fn digits_of(x: f64) -> usize {
 
 /// With its sign; what is too small for so many digits as less than the least that has them: `-<0.001`.
 fn signed(x: f64, digits: usize) -> String {
+    if (-100.0..-99.0).contains(&x) {
+        return nearly_all(x);
+    }
     // Where there are many before the point, those behind it tell nothing.
     let digits = if x.abs() < 10.0 { digits } else { 1 };
     let least = 10f64.powi(-(digits as i32));
@@ -585,6 +587,14 @@ fn signed(x: f64, digits: usize) -> String {
     } else {
         format!("{x:+.digits$}")
     }
+}
+
+/// A difference by which little is left, with the digits that tell this from nothing: a 20,000th is `-99.995`, and
+/// what is too little for them `<-99.999`.
+fn nearly_all(x: f64) -> String {
+    let mut texts = (1..=DIGITS_MAX).map(|digits| format!("{x:.digits$}"));
+    let shows = |text: &String| x == -100.0 || !text.starts_with("-100");
+    texts.find(shows).unwrap_or_else(|| "<-99.999".to_owned())
 }
 
 /// Nanoseconds as microseconds.
@@ -730,6 +740,25 @@ mod tests {
         assert!(!table(5, &["a"]).contains(caution), "nothing is compared");
     }
 
+    /// Also a row without any score says that its runs failed.
+    #[test]
+    fn failures_are_marked_where_there_is_no_score() {
+        let scoreless = |scheduler, exit| {
+            let mut run = run(scheduler, 2, 1, 0.0);
+            run.measures = Measures::default();
+            run.exit = exit;
+            run
+        };
+        let results = [
+            scoreless("a", crate::Exit::Done),
+            scoreless("b", crate::Exit::ErrorStall),
+        ];
+        let found = render(&results, WIDTH);
+        let row = |name: &str| found.lines().find(|line| line.contains(name)).unwrap();
+        assert!(row("   2  a ").trim_end().ends_with(" -"), "{found}");
+        assert!(row("   2  b ").contains(" -!  "), "{found}");
+    }
+
     /// Where runs fail, more of them may not be what is missing.
     #[test]
     fn advice_after_failures_is_about_runs_that_ended() {
@@ -746,8 +775,8 @@ mod tests {
             render(&results, WIDTH)
         };
         let found = table(2, |seed| 1_000.0 + seed as f64);
-        let told = "differences may be chance: intervals need 6 seeds with which both runs end";
-        assert!(found.lines().any(|line| line == told), "{found}");
+        let told = "intervals need 6 seeds with which both runs end with\n  a score\n";
+        assert!(found.contains(told), "{found}");
         assert!(!found.contains("--repeat"), "{found}");
         let found = table(7, |seed| 1_000.0 + seed as f64);
         assert!(!found.contains("the seed changes nothing"), "{found}");
@@ -759,6 +788,29 @@ mod tests {
     fn more_of_a_score_below_zero_is_more() {
         let text = render(&[run("a", 2, 1, -100.0), run("b", 2, 1, -50.0)], WIDTH);
         assert!(text.contains("+50.0"), "{text}");
+    }
+
+    /// Scores of 0 are scores: none of the pairs is left out, and more runs are not asked for.
+    #[test]
+    fn scores_of_zero_are_compared_like_others() {
+        let row = |b: f64| {
+            let results: Vec<_> = [0.0, 125.0, 0.0, 0.0, 125.0, 0.0]
+                .into_iter()
+                .zip(1..)
+                .flat_map(|(a, seed)| [run("a", 2, seed, a), run("b", 2, seed, b)])
+                .collect();
+            let found = render(&results, WIDTH);
+            assert!(!found.contains("chance"), "{found}");
+            let row = found.lines().find(|line| line.starts_with("   2  b "));
+            row.unwrap().to_owned()
+        };
+        assert!(row(0.0).contains(" ~ "), "{}", row(0.0));
+        // Twice 125 and four times 250 more, of 41.7: of the averages of any two 3 are 125, 8 are 187.5 and 10 are 250.
+        assert!(
+            row(250.0).contains(" +450.0 [+300.0, +600.0] "),
+            "{}",
+            row(250.0)
+        );
     }
 
     #[test]
@@ -823,6 +875,16 @@ mod tests {
             found,
             ["+12.0", "-0.1", "-0.04", "+0.004", "+<0.001", "0.0"]
         );
+        // Nor do those look like all of which something is left.
+        let left = [1.0, 0.06, 0.04, 0.00667, 0.005, 0.0006, 0.0004, 1e-9].map(|x| one(x - 100.0));
+        assert_eq!(
+            left,
+            [
+                "-99.0", "-99.9", "-99.96", "-99.99", "-99.995", "-99.999", "<-99.999", "<-99.999"
+            ]
+        );
+        assert_eq!([-100.0, -150.0].map(one), ["-100.0", "-150.0"]);
+        assert_eq!(column(&around(-99.98, 0.009)), "-99.98 [-99.998, -99.96]");
     }
 
     #[test]
