@@ -257,6 +257,10 @@ fn variance_text(analysis: &Analysis) -> Vec<String> {
         Against::Copies => {
             "No seed changes anything: every difference is one of schedulers.".to_owned()
         }
+        Against::Nothing if variance.exact => {
+            "There are too few different schedulers to test the parts; more seeds could tell."
+                .to_owned()
+        }
         Against::Nothing => "There are too few combinations to test the parts.".to_owned(),
     });
     match variance.noise_pct {

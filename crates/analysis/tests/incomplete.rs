@@ -194,12 +194,39 @@ fn too_little_to_tell_is_not_nothing() {
         "{}",
         some.words
     );
+    // There are no more combinations than these.
+    assert!(
+        !some.words.contains("more of them") && some.words.contains("more seeds"),
+        "{}",
+        some.words
+    );
     let none = analysis(&definition, &rows(0.0));
     assert!(
         none.words.ends_with("No feature makes any difference."),
         "{}",
         none.words
     );
+}
+
+/// All combinations are there, but without a periodic balance they are one scheduler.
+#[test]
+fn one_scheduler_of_many_points_is_not_enough_to_tell() {
+    let definition = definition(FIXED, &["cpu"], 1, None, 1);
+    let mut noise = Noise::new(1);
+    let rows = rows(&definition, |of, _| match of("periodic").as_str() {
+        "never" => (100.0, 1.0),
+        _ => (100.0 + noise.draw(), 1.0),
+    });
+    let analysis = analysis(&definition, &rows);
+    assert!(analysis.variance.exact && !analysis.variance.tells());
+    let words = &analysis.words;
+    assert!(
+        words.contains("The 216 schedulers are only 145 different ones"),
+        "{words}"
+    );
+    assert!(!words.contains("more of them"), "{words}");
+    let html = page("t", &[analysis], None).html();
+    assert!(html.contains("too few different schedulers"), "{html}");
 }
 
 /// What a run did not do it did not measure; it ended all the same.
@@ -364,6 +391,34 @@ fn advice_does_not_contradict_itself() {
     }
 }
 
+/// Of the schedulers with an idle balance only those with one metric are good, which the tree says right below.
+#[test]
+fn advice_does_not_contradict_the_tree() {
+    let definition = definition(&[], &["cpu"], 1, None, 1);
+    let mut noise = Noise::new(1);
+    let rows = rows(&definition, |of, _| {
+        let periodic = match of("periodic").as_str() {
+            "never" => 5_000.0,
+            _ => 0.0,
+        };
+        let slow = of("idle") == "on" && of("metric") != "nr_run_block";
+        let metric = if slow { 20.0 } else { 0.0 };
+        (100.0 + periodic + metric + 0.1 * noise.draw(), 1.0)
+    });
+    let analysis = analysis(&definition, &rows);
+    let mut alternatives = analysis.study.alternatives.iter();
+    assert!(!alternatives.any(|one| one.feature == "metric" && one.verdict.is_judgement()));
+    assert!(effect(&analysis, "metric").share_pct < 1.0);
+    assert!(analysis.tree.asks("metric") && !analysis.tree.asks("slice"));
+    let words = &analysis.words;
+    let (_, idle) = words.split_once("It hardly matters which ").unwrap();
+    let (idle, _) = idle.split_once(" is chosen").unwrap();
+    assert!(
+        idle.contains("slice") && !idle.contains("metric"),
+        "{words}"
+    );
+}
+
 /// Verdicts of the second round are ones, too, though none is marked as more than chance.
 #[test]
 fn advice_does_not_contradict_the_second_round() {
@@ -510,6 +565,68 @@ fn what_matters_only_together_is_not_said_to_hardly_matter() {
     assert!(
         lacks_one.contains(&format!("missing: 1 failed ({options}).")),
         "{lacks_one}"
+    );
+}
+
+/// What three features do together is in the rest, and neither nothing nor chance if seeds say so.
+#[test]
+fn what_only_three_do_together_is_not_denied() {
+    let planted = |seeds: u32, [three, executor, noise]: [f64; 3]| {
+        let definition = definition(FIXED, &["cpu"], seeds, None, 1);
+        let mut random = Noise::new(1);
+        let rows = rows(&definition, |of, _| {
+            let is = |feature: &str, value: &str| of(feature) == value;
+            let odd = is("idle", "on") ^ is("unblock", "on") ^ is("imbalance", "differs");
+            let three = if odd { three } else { 0.0 };
+            let executor = if is("executor", "all") { executor } else { 0.0 };
+            (100.0 + three + executor + noise * random.draw(), 1.0)
+        });
+        analysis(&definition, &rows)
+    };
+    let others_hardly_matter = |words: &str| {
+        let (_, idle) = words.split_once("It hardly matters which ").unwrap();
+        let (idle, _) = idle.split_once(" is chosen").unwrap();
+        let both = ["placement or periodic", "periodic or placement"];
+        assert!(both.contains(&idle), "{words}");
+    };
+    let with_executor = planted(3, [40.0, 24.0, 0.2]);
+    assert!(effect(&with_executor, "executor").significant);
+    let words = &with_executor.words;
+    others_hardly_matter(words);
+    assert!(
+        words.contains("of three or more features together."),
+        "{words}"
+    );
+    // A small part of all differences, whatever seeds there are.
+    for seeds in [1, 3] {
+        others_hardly_matter(&planted(seeds, [10.0, 40.0, 0.2]).words);
+    }
+    for noise in [0.0, 0.2] {
+        let alone = planted(3, [40.0, 0.0, noise]);
+        assert!(alone.findings().is_empty());
+        assert_eq!(alone.variance.rest_significant, Some(true));
+        assert!(
+            alone.words.ends_with("three or more together do."),
+            "{}",
+            alone.words
+        );
+    }
+    // One seed cannot tell; seeds that differ as much as schedulers say that it is chance.
+    let one = planted(1, [40.0, 0.0, 0.2]);
+    assert_eq!(one.variance.rest_significant, None);
+    assert!(
+        one.words.contains("is not told from chance without"),
+        "{}",
+        one.words
+    );
+    let chance = planted(3, [0.0, 0.0, 1.0]);
+    assert_eq!(chance.variance.rest_significant, Some(false));
+    assert!(
+        chance
+            .words
+            .ends_with("No feature makes a difference that chance would not make."),
+        "{}",
+        chance.words
     );
 }
 
