@@ -286,12 +286,19 @@ fn effects(analysis: &Analysis) -> Table {
     }
     let mut rows = Vec::new();
     for effect in &analysis.variance.effects {
+        let significant = if effect.significant { "yes" } else { "" };
         if effect.levels.is_empty() {
+            let (share, text) = if effect.told.is_empty() {
+                ("–".to_owned(), "cannot be told from other features")
+            } else {
+                let share = format!("{:.2}", effect.share_pct);
+                (share, "some cannot be told from other features")
+            };
             let mut row = vec![
                 effect.feature.clone(),
-                "–".to_owned(),
-                String::new(),
-                "cannot be told from other features".to_owned(),
+                share,
+                significant.to_owned(),
+                text.to_owned(),
             ];
             row.resize(head.len(), "–".to_owned());
             rows.push(row);
@@ -301,7 +308,7 @@ fn effects(analysis: &Analysis) -> Table {
             let mut row = vec![
                 first(effect.feature.clone()),
                 first(format!("{:.2}", effect.share_pct)),
-                first(if effect.significant { "yes" } else { "" }.to_owned()),
+                first(significant.to_owned()),
                 level.alternative.clone(),
                 format!("{:+.2}", level.better_pct),
             ];

@@ -307,6 +307,10 @@ fn agrees(one: &Alternative, effects: &[Effect]) -> bool {
     let Some(effect) = effects.iter().find(of) else {
         return false;
     };
+    if effect.levels.is_empty() {
+        // It does something; whether this alternative does can be told, or is what others have as well.
+        return effect.told.contains(&one.alternative);
+    }
     let mut levels = effect.levels.iter();
     let level = levels.find(|level| level.alternative == one.alternative);
     level.is_some_and(|level| match one.verdict {

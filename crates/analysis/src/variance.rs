@@ -41,8 +41,11 @@ pub struct Effect {
     pub p: Option<f64>,
     /// Whether that is small enough among so many tests.
     pub significant: bool,
-    /// Its alternatives; none where they cannot be told from those of other features.
+    /// Its alternatives; none where some cannot be told from those of other features.
     pub levels: Vec<Level>,
+    /// Those that can.
+    #[serde(skip)]
+    pub told: Vec<String>,
 }
 
 /// What two features do beyond what each does by itself.
@@ -109,6 +112,8 @@ const FREEDOM_MIN: f64 = 10.0;
 const ROUNDING: f64 = 1e-12;
 /// A part of the mean by which values may differ through rounding alone.
 const ROUNDING_OF_MEAN: f64 = 1e-12;
+/// A part of all points that may be rounding.
+const ROUNDING_OF_COUNT: f64 = 1e-9;
 
 impl Variance {
     /// Whether there is enough to tell chance from what is not.
@@ -139,6 +144,8 @@ struct Parts {
     whole: f64,
     /// The squares of each feature's parts with however many others; none where combinations are missing.
     totals: Vec<f64>,
+    /// The alternatives of each feature that can be told from those of others.
+    told: Vec<Vec<usize>>,
 }
 
 /// Points with what is known of them.
@@ -224,6 +231,9 @@ impl Points<'_> {
             totals: (0..self.nr_features())
                 .map(|f| self.within(values, f))
                 .collect(),
+            told: (0..self.nr_features())
+                .map(|f| (0..self.size(f)).collect())
+                .collect(),
         }
     }
 
@@ -282,25 +292,38 @@ impl Points<'_> {
             squares: whole.left(&centred),
             freedom: self.effective - whole.rank() as f64,
         };
-        let main: Vec<Part> = (0..places.len())
+        let (main, told): (Vec<Part>, Vec<Vec<usize>>) = (0..places.len())
             .map(|f| {
                 let without = fit(Some(f));
-                Part {
+                let part = Part {
                     squares: (without.left(&centred) - rest.squares).max(0.0),
                     freedom: (whole.rank() - without.rank()) as f64,
-                }
+                };
+                // If the others say who has it, what it does cannot be told from what they do.
+                let is_told = |place: usize| {
+                    let has = places[f]
+                        .iter()
+                        .map(|own| f64::from(u8::from(*own == place)));
+                    without.left(&has.collect::<Vec<f64>>())
+                        > ROUNDING_OF_COUNT * values.len() as f64
+                };
+                let told = occur[f]
+                    .iter()
+                    .enumerate()
+                    .filter(|(place, _)| is_told(*place));
+                (part, told.map(|(_, choice)| *choice).collect())
             })
-            .collect();
-        let told: Vec<bool> = main
+            .unzip();
+        let all_told: Vec<bool> = main
             .iter()
             .zip(&occur)
             .map(|(part, occur)| part.freedom + 1.0 == occur.len() as f64)
             .collect();
         let adds = move |values: &[f64]| -> Adds {
-            let all = whole.adds(values).into_iter().zip(&occur).zip(&told);
-            all.map(|((adds, occur), told)| {
+            let all = whole.adds(values).into_iter().zip(&occur).zip(&all_told);
+            all.map(|((adds, occur), all_told)| {
                 let named = occur.iter().copied().zip(adds);
-                named.filter(|_| *told).collect()
+                named.filter(|_| *all_told).collect()
             })
             .collect()
         };
@@ -313,6 +336,7 @@ impl Points<'_> {
             rest,
             whole,
             totals: Vec::new(),
+            told,
         };
         (parts, adds)
     }
@@ -506,6 +530,10 @@ fn effects(
         };
         adds[f].iter().enumerate().map(level).collect()
     };
+    let told = |f: usize, alternatives: &[String]| -> Vec<String> {
+        let told = tests.parts.told[f].iter();
+        told.map(|&choice| alternatives[choice].clone()).collect()
+    };
     let totals = &tests.parts.totals;
     let parts = data.features().iter().zip(&tests.parts.main).enumerate();
     let mut effects: Vec<Effect> = parts
@@ -518,6 +546,7 @@ fn effects(
                 p,
                 significant: tests.is_significant(p),
                 levels: levels(f, &feature.alternatives),
+                told: told(f, &feature.alternatives),
             }
         })
         .collect();

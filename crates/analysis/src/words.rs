@@ -65,15 +65,12 @@ pub fn paragraph(analysis: &Analysis) -> String {
         .filter(|effect| effect.significant && effect.share_pct >= WORTH_PCT)
         .map(|effect| {
             let by = |a: &&crate::Level, b: &&crate::Level| a.better_pct.total_cmp(&b.better_pct);
-            let best = effect
-                .levels
-                .iter()
-                .max_by(by)
-                .map_or("", |l| &l.alternative);
-            format!(
-                "{} {:.0} % (best on average: {best})",
-                effect.feature, effect.share_pct
-            )
+            let best = effect.levels.iter().max_by(by).map(|level| {
+                let best = &level.alternative;
+                format!(" (best on average: {best})")
+            });
+            let best = best.unwrap_or_default();
+            format!("{} {:.0} %{best}", effect.feature, effect.share_pct)
         })
         .collect();
     if !first.is_empty() {

@@ -734,3 +734,48 @@ fn one_is_no_plural() {
     let html = page("t", &[analysis], None).html();
     assert!(html.contains("1 scheduler, 1 different"), "{html}");
 }
+
+/// All with `periodic=never` are those with `idle=off`, and the reverse; the other two can be told from each other.
+#[test]
+fn features_of_which_a_part_is_confounded_are_findings() {
+    let definition = definition(FIXED, &["cpu"], 1, None, 1);
+    let planted = |random: f64, never: f64| {
+        let mut noise = Noise::new(1);
+        let mut rows = rows(&definition, |of, _| {
+            let periodic = match of("periodic").as_str() {
+                "random" => random,
+                "never" => never,
+                _ => 0.0,
+            };
+            (100.0 + periodic + 0.1 * noise.draw(), 1.0)
+        });
+        for row in &mut rows {
+            let of = |feature| value(&definition, row, feature);
+            if (of("periodic") == "never") != (of("idle") == "off") {
+                fail(row);
+            }
+        }
+        analysis(&definition, &rows)
+    };
+    let found = planted(20.0, 0.0);
+    let periodic = effect(&found, "periodic");
+    assert!(periodic.significant && periodic.levels.is_empty());
+    assert_eq!(periodic.told, ["random", "nr_cores"]);
+    assert_eq!(found.findings(), ["periodic", "periodic=random"]);
+    let words = &found.words;
+    assert!(words.contains("Avoid periodic=random."), "{words}");
+    assert!(!words.contains("best on average"), "{words}");
+    let share = format!(">{:.2}<", periodic.share_pct);
+    let html = page("t", &[found], None).html();
+    assert!(
+        html.contains("some cannot be told from other features") && html.contains(&share),
+        "{html}"
+    );
+    // That might be for want of an idle balance.
+    let never = planted(5.0, 20.0);
+    let mut alternatives = never.study.alternatives.iter();
+    let is_never = |one: &&schedlab_analysis::Alternative| one.alternative == "never";
+    let one = alternatives.find(is_never).unwrap();
+    assert_eq!((one.verdict, one.significant), (Verdict::Bad, false));
+    assert!(effect(&never, "periodic").significant);
+}
