@@ -154,6 +154,7 @@ fn front(analysis: &Analysis) -> Chart {
 
 fn sets(analysis: &Analysis) -> Table {
     let study = &analysis.study;
+    let shown: Vec<usize> = study.picture.iter().map(|(point, _)| *point).collect();
     let row = |name: &str, [b, f, fb]: [usize; 3]| {
         let part = |part: usize, whole: usize| {
             if whole == 0 {
@@ -175,7 +176,7 @@ fn sets(analysis: &Analysis) -> Table {
         caption: format!(
             "{}, {} different",
             schedulers(study.schedulers),
-            analysis.mute.distinct
+            analysis.mute.distinct(&shown)
         ),
         head: strings([
             "round",

@@ -779,3 +779,21 @@ fn features_of_which_a_part_is_confounded_are_findings() {
     assert_eq!((one.verdict, one.significant), (Verdict::Bad, false));
     assert!(effect(&never, "periodic").significant);
 }
+
+#[test]
+fn only_schedulers_that_are_compared_are_counted() {
+    let definition = definition(FIXED, &["cpu"], 3, None, 1);
+    let mut noise = Noise::new(1);
+    let rows = rows(&definition, |of, seed| {
+        let is_steady = of("idle") == "on" || seed == 1;
+        let time = if is_steady { 100.0 } else { 200.0 };
+        (time + noise.draw(), 1.0)
+    });
+    let analysis = analysis(&definition, &rows);
+    assert_eq!(
+        (analysis.study.excluded, analysis.mute.distinct),
+        (108, 216)
+    );
+    let html = page("t", &[analysis], None).html();
+    assert!(html.contains("108 schedulers, 108 different"), "{html}");
+}
