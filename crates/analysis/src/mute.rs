@@ -38,13 +38,36 @@ impl Mute {
         (points.len() as f64).powi(2) / squares
     }
 
+    /// How many of the schedulers that these points are have something, each by its part that has it, and how many
+    /// these are.
+    pub fn schedulers(&self, points: &[usize], has: impl Fn(usize) -> bool) -> (f64, f64) {
+        let with: Vec<usize> = points.iter().copied().filter(|&point| has(point)).collect();
+        let (all, with) = (self.points_of_kinds(points), self.points_of_kinds(&with));
+        let parts = with.iter().zip(&all).filter(|(_, all)| **all > 0.0);
+        (
+            parts.map(|(with, all)| with / all).sum(),
+            self.distinct(points) as f64,
+        )
+    }
+
+    /// How many different schedulers these points are.
+    pub fn distinct(&self, points: &[usize]) -> usize {
+        self.sizes(points).count()
+    }
+
     /// How many of these points each scheduler among them has.
     fn sizes(&self, points: &[usize]) -> impl Iterator<Item = f64> {
-        let mut sizes = vec![0.0; self.kinds.len()];
+        let sizes = self.points_of_kinds(points).into_iter();
+        sizes.filter(|size| *size > 0.0)
+    }
+
+    /// The same by the first point of each scheduler.
+    fn points_of_kinds(&self, points: &[usize]) -> Vec<f64> {
+        let mut counts = vec![0.0; self.kinds.len()];
         for &point in points {
-            sizes[self.kinds[point]] += 1.0;
+            counts[self.kinds[point]] += 1.0;
         }
-        sizes.into_iter().filter(|size| *size > 0.0)
+        counts
     }
 }
 
@@ -67,7 +90,7 @@ pub fn mute(data: &Data, choices: &[Vec<usize>]) -> Mute {
         conditions,
         kinds: kinds.firsts(),
     };
-    mute.distinct = mute.sizes(&points).count();
+    mute.distinct = mute.distinct(&points);
     mute.effective = mute.effective(&points);
     mute
 }

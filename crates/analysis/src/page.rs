@@ -154,6 +154,7 @@ fn front(analysis: &Analysis) -> Chart {
 
 fn sets(analysis: &Analysis) -> Table {
     let study = &analysis.study;
+    let shown: Vec<usize> = study.picture.iter().map(|(point, _)| *point).collect();
     let row = |name: &str, [b, f, fb]: [usize; 3]| {
         let part = |part: usize, whole: usize| {
             if whole == 0 {
@@ -175,7 +176,7 @@ fn sets(analysis: &Analysis) -> Table {
         caption: format!(
             "{}, {} different",
             schedulers(study.schedulers),
-            analysis.mute.distinct
+            analysis.mute.distinct(&shown)
         ),
         head: strings([
             "round",
@@ -257,6 +258,10 @@ fn variance_text(analysis: &Analysis) -> Vec<String> {
         Against::Copies => {
             "No seed changes anything: every difference is one of schedulers.".to_owned()
         }
+        Against::Nothing if variance.exact => {
+            "There are too few different schedulers to test the parts; more seeds could tell."
+                .to_owned()
+        }
         Against::Nothing => "There are too few combinations to test the parts.".to_owned(),
     });
     match variance.noise_pct {
@@ -282,12 +287,19 @@ fn effects(analysis: &Analysis) -> Table {
     }
     let mut rows = Vec::new();
     for effect in &analysis.variance.effects {
+        let significant = if effect.significant { "yes" } else { "" };
         if effect.levels.is_empty() {
+            let (share, text) = if effect.told.is_empty() {
+                ("–".to_owned(), "cannot be told from other features")
+            } else {
+                let share = format!("{:.2}", effect.share_pct);
+                (share, "some cannot be told from other features")
+            };
             let mut row = vec![
                 effect.feature.clone(),
-                "–".to_owned(),
-                String::new(),
-                "cannot be told from other features".to_owned(),
+                share,
+                significant.to_owned(),
+                text.to_owned(),
             ];
             row.resize(head.len(), "–".to_owned());
             rows.push(row);
@@ -297,7 +309,7 @@ fn effects(analysis: &Analysis) -> Table {
             let mut row = vec![
                 first(effect.feature.clone()),
                 first(format!("{:.2}", effect.share_pct)),
-                first(if effect.significant { "yes" } else { "" }.to_owned()),
+                first(significant.to_owned()),
                 level.alternative.clone(),
                 format!("{:+.2}", level.better_pct),
             ];

@@ -47,6 +47,9 @@ pub struct Alternative {
     pub verdict: Verdict,
     /// Whether chance would hardly give such a share; only then it is a finding.
     pub significant: bool,
+    /// Whether it would hardly give it if schedulers were counted instead of their points, either.
+    #[serde(skip)]
+    by_schedulers: bool,
 }
 
 /// The sets and what they say.
@@ -191,6 +194,7 @@ impl<'a> Sets<'a> {
     fn alternatives(&self, mute: &Mute) -> Vec<Vec<Alternative>> {
         let features = self.data.features();
         let tests: usize = features.iter().map(|f| f.alternatives.len()).sum();
+        let rare = |p: f64| p * (tests as f64) < self.bounds.alpha / 2.0;
         // Schedulers that are one count as one, and B may be where these have most points.
         let scale = mute.effective(&self.b) / self.b.len() as f64;
         let of = |feature: usize, choice: usize| {
@@ -212,6 +216,10 @@ impl<'a> Sets<'a> {
                 compared as f64 / self.points.len() as f64,
                 verdict,
             );
+            let has = |point: usize| self.choices[point][feature] == choice;
+            let (with, of) = mute.schedulers(&self.b, has);
+            let (all_with, all) = mute.schedulers(&self.points, has);
+            let p_of_schedulers = chance(with, of, all_with / all, verdict);
             Alternative {
                 feature: features[feature].name.clone(),
                 alternative: features[feature].alternatives[choice].clone(),
@@ -219,7 +227,8 @@ impl<'a> Sets<'a> {
                 in_f_pct: None,
                 in_fb_pct: None,
                 verdict,
-                significant: p * (tests as f64) < self.bounds.alpha / 2.0,
+                significant: rare(p),
+                by_schedulers: rare(p_of_schedulers),
             }
         };
         let row = |(index, feature): (usize, &Feature)| {
@@ -280,23 +289,34 @@ impl<'a> Sets<'a> {
 }
 
 impl Study {
-    /// Where combinations are missing, B may have an alternative often because the combinations are missing in which
-    /// others of the scheduler's alternatives would keep it from being good. It is a finding only if it changes
-    /// results beside these, too.
+    /// Shares of points alone are no finding: schedulers of many points have other alternatives than those of few, and
+    /// of some that are drawn by lot none may have one that a third of all points has. Where combinations are missing,
+    /// B may have an alternative often because those are missing in which others of the scheduler's alternatives would
+    /// keep it from being good. So it must hold for schedulers, too, if all are there, or else the feature must change
+    /// results, beside all others and to that side.
     pub fn confirm(&mut self, variance: &Variance) {
         for one in self.alternatives.iter_mut().filter(|one| one.significant) {
-            let of = |effect: &&Effect| effect.feature == one.feature && effect.significant;
-            let effect = variance.effects.iter().find(of);
-            let level = effect.and_then(|effect| {
-                let mut levels = effect.levels.iter();
-                levels.find(|level| level.alternative == one.alternative)
-            });
-            one.significant = level.is_some_and(|level| match one.verdict {
-                Verdict::Good => level.better_pct > 0.0,
-                _ => level.better_pct < 0.0,
-            });
+            one.significant = variance.exact && one.by_schedulers || agrees(one, &variance.effects);
         }
     }
+}
+
+/// Whether what the feature does by itself is no chance and speaks for the verdict.
+fn agrees(one: &Alternative, effects: &[Effect]) -> bool {
+    let of = |effect: &&Effect| effect.feature == one.feature && effect.significant;
+    let Some(effect) = effects.iter().find(of) else {
+        return false;
+    };
+    if effect.levels.is_empty() {
+        // It does something; whether this alternative does can be told, or is what others have as well.
+        return effect.told.contains(&one.alternative);
+    }
+    let mut levels = effect.levels.iter();
+    let level = levels.find(|level| level.alternative == one.alternative);
+    level.is_some_and(|level| match one.verdict {
+        Verdict::Good => level.better_pct > 0.0,
+        _ => level.better_pct < 0.0,
+    })
 }
 
 /// The probability of a share that is at least as far out, if B were drawn by lot.

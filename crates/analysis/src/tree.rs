@@ -116,6 +116,14 @@ fn node(
 }
 
 impl Node {
+    /// Whether it asks about a feature.
+    pub fn asks(&self, feature: &str) -> bool {
+        self.question.as_ref().is_some_and(|question| {
+            let answers = [&question.yes, &question.no];
+            question.feature == feature || answers.iter().any(|node| node.asks(feature))
+        })
+    }
+
     /// As indented lines.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();

@@ -32,13 +32,20 @@ pub struct Effect {
     pub feature: String,
     /// Share of the variance, in percent.
     pub share_pct: f64,
+    /// Share of all parts together that it has a part in, with however many others, and of chance between its
+    /// alternatives: what is left where all others are the same. Absent where combinations are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_pct: Option<f64>,
     /// Probability of such a share by chance, if the feature did nothing; absent where that cannot be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p: Option<f64>,
     /// Whether that is small enough among so many tests.
     pub significant: bool,
-    /// Its alternatives; none where they cannot be told from those of other features.
+    /// Its alternatives; none where some cannot be told from those of other features.
     pub levels: Vec<Level>,
+    /// Those that can.
+    #[serde(skip)]
+    pub told: Vec<String>,
 }
 
 /// What two features do beyond what each does by itself.
@@ -91,6 +98,9 @@ pub struct Variance {
     pub interactions: Vec<Interaction>,
     /// What three and more do together, and chance, in percent.
     pub rest_pct: f64,
+    /// Whether that is more than chance, going by the differences between seeds; absent where these do not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rest_significant: Option<bool>,
     /// Share of the variance that chance alone makes, from the differences between seeds, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_pct: Option<f64>,
@@ -102,6 +112,8 @@ const FREEDOM_MIN: f64 = 10.0;
 const ROUNDING: f64 = 1e-12;
 /// A part of the mean by which values may differ through rounding alone.
 const ROUNDING_OF_MEAN: f64 = 1e-12;
+/// A part of all points that may be rounding.
+const ROUNDING_OF_COUNT: f64 = 1e-9;
 
 impl Variance {
     /// Whether there is enough to tell chance from what is not.
@@ -130,6 +142,10 @@ struct Parts {
     rest: Part,
     /// What shares are shares of.
     whole: f64,
+    /// The squares of each feature's parts with however many others; none where combinations are missing.
+    totals: Vec<f64>,
+    /// The alternatives of each feature that can be told from those of others.
+    told: Vec<Vec<usize>>,
 }
 
 /// Points with what is known of them.
@@ -212,7 +228,29 @@ impl Points<'_> {
             pairs,
             rest,
             whole: total,
+            totals: (0..self.nr_features())
+                .map(|f| self.within(values, f))
+                .collect(),
+            told: (0..self.nr_features())
+                .map(|f| (0..self.size(f)).collect())
+                .collect(),
         }
+    }
+
+    /// The squares that are left between a feature's alternatives where all others are the same.
+    fn within(&self, values: &[f64], feature: usize) -> f64 {
+        let others = |own: &[usize]| {
+            let own = own.iter().enumerate();
+            let others = own.filter(|(other, _)| *other != feature);
+            others.fold(0, |place, (other, choice)| {
+                place * self.size(other) + choice
+            })
+        };
+        let (means, _) = self.grouped(values, values.len() / self.size(feature), others);
+        let points = self.points.iter().zip(values);
+        points
+            .map(|(&point, value)| (value - means[others(&self.choices[point])]).powi(2))
+            .sum()
     }
 
     fn exact_adds(&self, values: &[f64]) -> Adds {
@@ -254,25 +292,38 @@ impl Points<'_> {
             squares: whole.left(&centred),
             freedom: self.effective - whole.rank() as f64,
         };
-        let main: Vec<Part> = (0..places.len())
+        let (main, told): (Vec<Part>, Vec<Vec<usize>>) = (0..places.len())
             .map(|f| {
                 let without = fit(Some(f));
-                Part {
+                let part = Part {
                     squares: (without.left(&centred) - rest.squares).max(0.0),
                     freedom: (whole.rank() - without.rank()) as f64,
-                }
+                };
+                // If the others say who has it, what it does cannot be told from what they do.
+                let is_told = |place: usize| {
+                    let has = places[f]
+                        .iter()
+                        .map(|own| f64::from(u8::from(*own == place)));
+                    without.left(&has.collect::<Vec<f64>>())
+                        > ROUNDING_OF_COUNT * values.len() as f64
+                };
+                let told = occur[f]
+                    .iter()
+                    .enumerate()
+                    .filter(|(place, _)| is_told(*place));
+                (part, told.map(|(_, choice)| *choice).collect())
             })
-            .collect();
-        let told: Vec<bool> = main
+            .unzip();
+        let all_told: Vec<bool> = main
             .iter()
             .zip(&occur)
             .map(|(part, occur)| part.freedom + 1.0 == occur.len() as f64)
             .collect();
         let adds = move |values: &[f64]| -> Adds {
-            let all = whole.adds(values).into_iter().zip(&occur).zip(&told);
-            all.map(|((adds, occur), told)| {
+            let all = whole.adds(values).into_iter().zip(&occur).zip(&all_told);
+            all.map(|((adds, occur), all_told)| {
                 let named = occur.iter().copied().zip(adds);
-                named.filter(|_| *told).collect()
+                named.filter(|_| *all_told).collect()
             })
             .collect()
         };
@@ -284,6 +335,8 @@ impl Points<'_> {
             pairs: Vec::new(),
             rest,
             whole,
+            totals: Vec::new(),
+            told,
         };
         (parts, adds)
     }
@@ -372,7 +425,8 @@ pub fn variance(data: &Data, choices: &[Vec<usize>], bounds: &Bounds, mute: &Mut
         deviation_pct: 100.0 * part((total / (count - 1.0).max(1.0)).sqrt(), grand),
         effects: effects(data, &tests, &adding, &values, &seeds),
         interactions: interactions(data, &tests),
-        rest_pct: tests.share_pct(&parts.rest),
+        rest_pct: tests.share_pct(parts.rest.squares),
+        rest_significant: tests.rest(&seeds, table.effective),
         noise_pct: noise_pct(seeds.that_differ(), total).filter(|_| !tests.nothing),
     }
 }
@@ -401,16 +455,40 @@ impl Tests<'_> {
         if part.freedom < 1.0 || self.against == Against::Nothing {
             return None;
         }
-        let rounding = ROUNDING * self.total;
-        let is_there = part.squares > rounding;
+        let is_there = part.squares > self.rounding();
         if !is_there || self.against == Against::Copies {
             return Some(if is_there { 0.0 } else { 1.0 });
         }
+        self.p_against(part, &self.error)
+    }
+
+    fn p_against(&self, part: &Part, error: &Part) -> Option<f64> {
         // An error of nothing is one of rounding at least.
-        let squares = self.error.squares.max(rounding);
-        let ratio = part.squares / part.freedom / (squares / self.error.freedom);
-        let f = FisherSnedecor::new(part.freedom, self.error.freedom).ok()?;
+        let squares = error.squares.max(self.rounding());
+        let ratio = part.squares / part.freedom / (squares / error.freedom);
+        let f = FisherSnedecor::new(part.freedom, error.freedom).ok()?;
         Some(f.sf(ratio))
+    }
+
+    fn rounding(&self) -> f64 {
+        ROUNDING * self.total
+    }
+
+    /// Whether the rest is more than the differences between seeds.
+    fn rest(&self, seeds: &Seeds, effective: f64) -> Option<bool> {
+        let rest = &self.parts.rest;
+        if self.nothing || rest.squares <= self.rounding() {
+            return Some(false);
+        }
+        match seeds {
+            Seeds::One => None,
+            Seeds::Copies => Some(true),
+            Seeds::Differ(_) if rest.freedom < 1.0 => None,
+            Seeds::Differ(values) => {
+                let p = self.p_against(rest, &between(values, effective))?;
+                Some(self.is_significant(Some(p)))
+            }
+        }
     }
 
     /// Whether a probability is small enough among so many tests.
@@ -418,11 +496,11 @@ impl Tests<'_> {
         p.is_some_and(|p| p * self.number < self.alpha / 2.0)
     }
 
-    fn share_pct(&self, part: &Part) -> f64 {
+    fn share_pct(&self, squares: f64) -> f64 {
         if self.nothing {
             0.0
         } else {
-            100.0 * part.squares / self.parts.whole
+            100.0 * squares / self.parts.whole
         }
     }
 }
@@ -452,16 +530,23 @@ fn effects(
         };
         adds[f].iter().enumerate().map(level).collect()
     };
+    let told = |f: usize, alternatives: &[String]| -> Vec<String> {
+        let told = tests.parts.told[f].iter();
+        told.map(|&choice| alternatives[choice].clone()).collect()
+    };
+    let totals = &tests.parts.totals;
     let parts = data.features().iter().zip(&tests.parts.main).enumerate();
     let mut effects: Vec<Effect> = parts
         .map(|(f, (feature, part))| {
             let p = tests.p(part);
             Effect {
                 feature: feature.name.clone(),
-                share_pct: tests.share_pct(part),
+                share_pct: tests.share_pct(part.squares),
+                total_pct: totals.get(f).map(|squares| tests.share_pct(*squares)),
                 p,
                 significant: tests.is_significant(p),
                 levels: levels(f, &feature.alternatives),
+                told: told(f, &feature.alternatives),
             }
         })
         .collect();
@@ -494,7 +579,7 @@ fn interactions(data: &Data, tests: &Tests<'_>) -> Vec<Interaction> {
             };
             Interaction {
                 features: [a.name.clone(), b.name.clone()],
-                share_pct: tests.share_pct(part),
+                share_pct: tests.share_pct(part.squares),
                 p,
                 significant: tests.is_significant(p),
                 cells: means.iter().enumerate().map(cell).collect(),

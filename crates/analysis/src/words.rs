@@ -3,7 +3,7 @@
 use schedlab_report::export::number::amount;
 
 use crate::data::part;
-use crate::{Analysis, Interaction, Verdict};
+use crate::{Analysis, Effect, Interaction, Mute, Variance, Verdict};
 
 /// Shares below this are not worth a word, in percent.
 const WORTH_PCT: f64 = 1.0;
@@ -41,7 +41,7 @@ pub fn paragraph(analysis: &Analysis) -> String {
     }
     let found = !analysis.findings().is_empty();
     if !found {
-        sentences.push(nothing_found(analysis).to_owned());
+        sentences.push(nothing_found(analysis));
         return sentences.join(" ");
     }
     let with = |verdicts: &[Verdict]| -> Vec<String> {
@@ -65,15 +65,12 @@ pub fn paragraph(analysis: &Analysis) -> String {
         .filter(|effect| effect.significant && effect.share_pct >= WORTH_PCT)
         .map(|effect| {
             let by = |a: &&crate::Level, b: &&crate::Level| a.better_pct.total_cmp(&b.better_pct);
-            let best = effect
-                .levels
-                .iter()
-                .max_by(by)
-                .map_or("", |l| &l.alternative);
-            format!(
-                "{} {:.0} % (best on average: {best})",
-                effect.feature, effect.share_pct
-            )
+            let best = effect.levels.iter().max_by(by).map(|level| {
+                let best = &level.alternative;
+                format!(" (best on average: {best})")
+            });
+            let best = best.unwrap_or_default();
+            format!("{} {:.0} %{best}", effect.feature, effect.share_pct)
         })
         .collect();
     if !first.is_empty() {
@@ -109,7 +106,13 @@ pub fn paragraph(analysis: &Analysis) -> String {
         ));
     }
     if variance.rest_pct >= REST_MIN_PCT {
-        let of = if variance.exact {
+        let chance_pct = variance.noise_pct.unwrap_or(0.0);
+        let of = if variance.exact
+            && variance.rest_significant == Some(true)
+            && chance_pct < WORTH_PCT
+        {
+            "three or more features together"
+        } else if variance.exact {
             "three or more features together, or of chance"
         } else {
             "several features together, or of chance; with combinations missing these cannot be told apart"
@@ -128,12 +131,9 @@ fn hardly_matter(analysis: &Analysis) -> Vec<String> {
         study,
         variance,
         left_out,
+        tree,
         ..
     } = analysis;
-    // Pairs are not estimated: what a feature does with others is in the rest.
-    if !variance.exact && variance.rest_pct >= REST_MIN_PCT {
-        return Vec::new();
-    }
     // Whoever makes runs fail matters. What a single one has says nothing.
     let mut without: Vec<&String> = Vec::new();
     for (count, with) in [
@@ -143,10 +143,6 @@ fn hardly_matter(analysis: &Analysis) -> Vec<String> {
         without.extend(with.iter().filter(|_| count > 1));
     }
     let effects = variance.effects.iter().filter(|effect| {
-        let paired = variance
-            .interactions
-            .iter()
-            .any(|pair| pair.share_pct >= WORTH_PCT && pair.features.contains(&effect.feature));
         // What the best have or lack may matter, however little of all differences it makes.
         let judged = study
             .alternatives
@@ -156,25 +152,74 @@ fn hardly_matter(analysis: &Analysis) -> Vec<String> {
             .iter()
             .filter_map(|with| with.split_once('='))
             .any(|(feature, _)| feature == effect.feature);
-        effect.p.is_some() && effect.share_pct < WORTH_PCT && !paired && !judged && !ends_runs
+        let asked = tree.asks(&effect.feature);
+        does_little(variance, effect) && !judged && !ends_runs && !asked
     });
     effects.map(|effect| effect.feature.clone()).collect()
 }
 
+/// Whether next to no differences are of a feature, by itself or with others.
+fn does_little(variance: &Variance, effect: &Effect) -> bool {
+    let of = |pair: &&Interaction| pair.features.contains(&effect.feature);
+    let mut pairs = variance.interactions.iter().filter(of);
+    let paired = pairs.any(|pair| pair.share_pct >= WORTH_PCT);
+    if effect.p.is_none() || effect.share_pct >= WORTH_PCT || paired {
+        return false;
+    }
+    let Some(total) = effect.total_pct else {
+        // Pairs are not estimated: what a feature does with others is in the rest.
+        return variance.rest_pct < REST_MIN_PCT;
+    };
+    let alternatives = effect.levels.len() as f64;
+    let chance = variance.noise_pct.unwrap_or(0.0) * (1.0 - 1.0 / alternatives);
+    total - chance < WORTH_PCT || variance.rest_significant == Some(false)
+}
+
 /// Why there is no finding.
-fn nothing_found(analysis: &Analysis) -> &'static str {
-    if analysis.study.schedulers == 1 {
-        "One scheduler says nothing of features."
-    } else if analysis.study.best == analysis.study.worst {
-        "No feature makes any difference."
-    } else if analysis.variance.tells() && !analysis.variance.exact {
-        "No single feature makes a difference that chance would not make; with combinations missing it cannot be told what \
-         several do together."
-    } else if analysis.variance.tells() {
-        "No feature makes a difference that chance would not make."
-    } else {
-        "There are too few combinations to tell what features do from chance; a sweep with more of them, or of all with \
-         more seeds (`--repeat`), could."
+fn nothing_found(analysis: &Analysis) -> String {
+    let Analysis {
+        study,
+        variance,
+        mute,
+        ..
+    } = analysis;
+    if study.schedulers == 1 {
+        return "One scheduler says nothing of features.".to_owned();
+    }
+    if study.best == study.worst {
+        return "No feature makes any difference.".to_owned();
+    }
+    let text = match (variance.exact, variance.tells()) {
+        (true, tells) => return nothing_found_in_all(variance, tells, mute),
+        (false, true) => {
+            "No single feature makes a difference that chance would not make; with combinations missing it cannot be \
+             told what several do together."
+        }
+        (false, false) => {
+            "There are too few combinations to tell what features do from chance; a sweep with more of them, or of all \
+             with more seeds (`--repeat`), could."
+        }
+    };
+    text.to_owned()
+}
+
+/// Why there is none though all combinations are there.
+fn nothing_found_in_all(variance: &Variance, tells: bool, mute: &Mute) -> String {
+    match variance.rest_significant {
+        Some(true) if tells => {
+            "No feature and no pair makes a difference that chance would not make; three or more together do.".to_owned()
+        }
+        _ if !tells && mute.distinct < mute.points => format!(
+            "The {} schedulers are only {} different ones, of which some have many points: too few to tell what features \
+             do from chance; more seeds (`--repeat`) could.",
+            mute.points, mute.distinct
+        ),
+        _ if !tells => "There are too few combinations to tell what features do from chance; more seeds (`--repeat`) could."
+            .to_owned(),
+        Some(_) => "No feature makes a difference that chance would not make.".to_owned(),
+        None => "No feature and no pair makes a difference that chance would not make; what three or more do together is not \
+                 told from chance without more seeds (`--repeat`)."
+            .to_owned(),
     }
 }
 

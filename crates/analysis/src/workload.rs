@@ -71,9 +71,7 @@ pub(crate) fn of(data: &Data, second: Option<&Data>, workload: &str, bounds: &Bo
     let mute = mute::mute(data, &choices);
     let mut study = study(data, &choices, bounds, &mute);
     let variance = variance::variance(data, &choices, bounds, &mute);
-    if !variance.exact {
-        study.confirm(&variance);
-    }
+    study.confirm(&variance);
     let mut good = vec![false; data.values.len()];
     for (point, set) in &study.picture {
         good[*point] = matches!(set, Set::B | Set::Fb);

@@ -194,12 +194,39 @@ fn too_little_to_tell_is_not_nothing() {
         "{}",
         some.words
     );
+    // There are no more combinations than these.
+    assert!(
+        !some.words.contains("more of them") && some.words.contains("more seeds"),
+        "{}",
+        some.words
+    );
     let none = analysis(&definition, &rows(0.0));
     assert!(
         none.words.ends_with("No feature makes any difference."),
         "{}",
         none.words
     );
+}
+
+/// All combinations are there, but without a periodic balance they are one scheduler.
+#[test]
+fn one_scheduler_of_many_points_is_not_enough_to_tell() {
+    let definition = definition(FIXED, &["cpu"], 1, None, 1);
+    let mut noise = Noise::new(1);
+    let rows = rows(&definition, |of, _| match of("periodic").as_str() {
+        "never" => (100.0, 1.0),
+        _ => (100.0 + noise.draw(), 1.0),
+    });
+    let analysis = analysis(&definition, &rows);
+    assert!(analysis.variance.exact && !analysis.variance.tells());
+    let words = &analysis.words;
+    assert!(
+        words.contains("The 216 schedulers are only 145 different ones"),
+        "{words}"
+    );
+    assert!(!words.contains("more of them"), "{words}");
+    let html = page("t", &[analysis], None).html();
+    assert!(html.contains("too few different schedulers"), "{html}");
 }
 
 /// What a run did not do it did not measure; it ended all the same.
@@ -364,6 +391,34 @@ fn advice_does_not_contradict_itself() {
     }
 }
 
+/// Of the schedulers with an idle balance only those with one metric are good, which the tree says right below.
+#[test]
+fn advice_does_not_contradict_the_tree() {
+    let definition = definition(&[], &["cpu"], 1, None, 1);
+    let mut noise = Noise::new(1);
+    let rows = rows(&definition, |of, _| {
+        let periodic = match of("periodic").as_str() {
+            "never" => 5_000.0,
+            _ => 0.0,
+        };
+        let slow = of("idle") == "on" && of("metric") != "nr_run_block";
+        let metric = if slow { 20.0 } else { 0.0 };
+        (100.0 + periodic + metric + 0.1 * noise.draw(), 1.0)
+    });
+    let analysis = analysis(&definition, &rows);
+    let mut alternatives = analysis.study.alternatives.iter();
+    assert!(!alternatives.any(|one| one.feature == "metric" && one.verdict.is_judgement()));
+    assert!(effect(&analysis, "metric").share_pct < 1.0);
+    assert!(analysis.tree.asks("metric") && !analysis.tree.asks("slice"));
+    let words = &analysis.words;
+    let (_, idle) = words.split_once("It hardly matters which ").unwrap();
+    let (idle, _) = idle.split_once(" is chosen").unwrap();
+    assert!(
+        idle.contains("slice") && !idle.contains("metric"),
+        "{words}"
+    );
+}
+
 /// Verdicts of the second round are ones, too, though none is marked as more than chance.
 #[test]
 fn advice_does_not_contradict_the_second_round() {
@@ -513,6 +568,68 @@ fn what_matters_only_together_is_not_said_to_hardly_matter() {
     );
 }
 
+/// What three features do together is in the rest, and neither nothing nor chance if seeds say so.
+#[test]
+fn what_only_three_do_together_is_not_denied() {
+    let planted = |seeds: u32, [three, executor, noise]: [f64; 3]| {
+        let definition = definition(FIXED, &["cpu"], seeds, None, 1);
+        let mut random = Noise::new(1);
+        let rows = rows(&definition, |of, _| {
+            let is = |feature: &str, value: &str| of(feature) == value;
+            let odd = is("idle", "on") ^ is("unblock", "on") ^ is("imbalance", "differs");
+            let three = if odd { three } else { 0.0 };
+            let executor = if is("executor", "all") { executor } else { 0.0 };
+            (100.0 + three + executor + noise * random.draw(), 1.0)
+        });
+        analysis(&definition, &rows)
+    };
+    let others_hardly_matter = |words: &str| {
+        let (_, idle) = words.split_once("It hardly matters which ").unwrap();
+        let (idle, _) = idle.split_once(" is chosen").unwrap();
+        let both = ["placement or periodic", "periodic or placement"];
+        assert!(both.contains(&idle), "{words}");
+    };
+    let with_executor = planted(3, [40.0, 24.0, 0.2]);
+    assert!(effect(&with_executor, "executor").significant);
+    let words = &with_executor.words;
+    others_hardly_matter(words);
+    assert!(
+        words.contains("of three or more features together."),
+        "{words}"
+    );
+    // A small part of all differences, whatever seeds there are.
+    for seeds in [1, 3] {
+        others_hardly_matter(&planted(seeds, [10.0, 40.0, 0.2]).words);
+    }
+    for noise in [0.0, 0.2] {
+        let alone = planted(3, [40.0, 0.0, noise]);
+        assert!(alone.findings().is_empty());
+        assert_eq!(alone.variance.rest_significant, Some(true));
+        assert!(
+            alone.words.ends_with("three or more together do."),
+            "{}",
+            alone.words
+        );
+    }
+    // One seed cannot tell; seeds that differ as much as schedulers say that it is chance.
+    let one = planted(1, [40.0, 0.0, 0.2]);
+    assert_eq!(one.variance.rest_significant, None);
+    assert!(
+        one.words.contains("is not told from chance without"),
+        "{}",
+        one.words
+    );
+    let chance = planted(3, [0.0, 0.0, 1.0]);
+    assert_eq!(chance.variance.rest_significant, Some(false));
+    assert!(
+        chance
+            .words
+            .ends_with("No feature makes a difference that chance would not make."),
+        "{}",
+        chance.words
+    );
+}
+
 #[test]
 fn what_makes_runs_fail_is_not_said_to_hardly_matter() {
     let definition = definition(&[], &["cpu"], 1, None, 1);
@@ -616,4 +733,67 @@ fn one_is_no_plural() {
     assert_eq!(analysis.tree.lines(), ["1 scheduler, 100 % good"]);
     let html = page("t", &[analysis], None).html();
     assert!(html.contains("1 scheduler, 1 different"), "{html}");
+}
+
+/// All with `periodic=never` are those with `idle=off`, and the reverse; the other two can be told from each other.
+#[test]
+fn features_of_which_a_part_is_confounded_are_findings() {
+    let definition = definition(FIXED, &["cpu"], 1, None, 1);
+    let planted = |random: f64, never: f64| {
+        let mut noise = Noise::new(1);
+        let mut rows = rows(&definition, |of, _| {
+            let periodic = match of("periodic").as_str() {
+                "random" => random,
+                "never" => never,
+                _ => 0.0,
+            };
+            (100.0 + periodic + 0.1 * noise.draw(), 1.0)
+        });
+        for row in &mut rows {
+            let of = |feature| value(&definition, row, feature);
+            if (of("periodic") == "never") != (of("idle") == "off") {
+                fail(row);
+            }
+        }
+        analysis(&definition, &rows)
+    };
+    let found = planted(20.0, 0.0);
+    let periodic = effect(&found, "periodic");
+    assert!(periodic.significant && periodic.levels.is_empty());
+    assert_eq!(periodic.told, ["random", "nr_cores"]);
+    assert_eq!(found.findings(), ["periodic", "periodic=random"]);
+    let words = &found.words;
+    assert!(words.contains("Avoid periodic=random."), "{words}");
+    assert!(!words.contains("best on average"), "{words}");
+    let share = format!(">{:.2}<", periodic.share_pct);
+    let html = page("t", &[found], None).html();
+    assert!(
+        html.contains("some cannot be told from other features") && html.contains(&share),
+        "{html}"
+    );
+    // That might be for want of an idle balance.
+    let never = planted(5.0, 20.0);
+    let mut alternatives = never.study.alternatives.iter();
+    let is_never = |one: &&schedlab_analysis::Alternative| one.alternative == "never";
+    let one = alternatives.find(is_never).unwrap();
+    assert_eq!((one.verdict, one.significant), (Verdict::Bad, false));
+    assert!(effect(&never, "periodic").significant);
+}
+
+#[test]
+fn only_schedulers_that_are_compared_are_counted() {
+    let definition = definition(FIXED, &["cpu"], 3, None, 1);
+    let mut noise = Noise::new(1);
+    let rows = rows(&definition, |of, seed| {
+        let is_steady = of("idle") == "on" || seed == 1;
+        let time = if is_steady { 100.0 } else { 200.0 };
+        (time + noise.draw(), 1.0)
+    });
+    let analysis = analysis(&definition, &rows);
+    assert_eq!(
+        (analysis.study.excluded, analysis.mute.distinct),
+        (108, 216)
+    );
+    let html = page("t", &[analysis], None).html();
+    assert!(html.contains("108 schedulers, 108 different"), "{html}");
 }

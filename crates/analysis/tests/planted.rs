@@ -170,18 +170,28 @@ fn by_lot(
     })
 }
 
+/// What a scheduler takes, by a number drawn by lot.
+type Lot = fn(f64) -> f64;
+
+/// Most are equally good.
+fn alike(drawn: f64) -> f64 {
+    100.0 + 5.0 * drawn
+}
+
+/// Few are far better than the others.
+fn heavy(drawn: f64) -> f64 {
+    100.0 * (0.3 * drawn).exp()
+}
+
+/// Of some hundred a tenth is nearly as good as the best.
+fn less_heavy(drawn: f64) -> f64 {
+    100.0 * (0.06 * drawn).exp()
+}
+
 /// Data sets of so many without any effect that have a finding.
-fn false_findings(definition: &Definition, mutes: Mutes, heavy: bool, sets: u64) -> usize {
-    let value = |_: &dyn Fn(&str) -> String, drawn: f64| {
-        // Few schedulers are far better than the others.
-        if heavy {
-            100.0 * (0.3 * drawn).exp()
-        } else {
-            100.0 + 5.0 * drawn
-        }
-    };
+fn false_findings(definition: &Definition, mutes: Mutes, lot: Lot, sets: u64) -> usize {
     let found = |seed: &u64| {
-        let rows = by_lot(definition, mutes, *seed, value);
+        let rows = by_lot(definition, mutes, *seed, |_, drawn| lot(drawn));
         !analysis(definition, &rows).findings().is_empty()
     };
     (0..sets).filter(found).count()
@@ -190,27 +200,37 @@ fn false_findings(definition: &Definition, mutes: Mutes, heavy: bool, sets: u64)
 #[test]
 fn chance_is_no_finding() {
     let definition = definition(&["cpu"], 1, None);
-    assert!(false_findings(&definition, nowhere, false, 200) <= 10);
+    assert!(false_findings(&definition, nowhere, alike, 200) <= 10);
 }
 
 #[test]
 fn chance_is_no_finding_where_few_are_good() {
     let definition = definition(&["cpu"], 1, None);
-    assert!(false_findings(&definition, nowhere, true, 200) <= 10);
+    assert!(false_findings(&definition, nowhere, heavy, 200) <= 10);
 }
 
 #[test]
 fn chance_is_no_finding_where_alternatives_are_one() {
     let definition = definition(&["cpu"], 1, None);
-    assert!(false_findings(&definition, executor, false, 200) <= 10);
+    assert!(false_findings(&definition, executor, alike, 200) <= 10);
 }
 
 /// Groups of schedulers that are one have 1 to 18 members: large ones count for more in means.
 #[test]
 fn chance_is_no_finding_where_groups_of_one_are_large() {
     let found = definition(&["cpu"], 1, None);
-    assert!(false_findings(&found, declared, false, 50) <= 2);
-    assert!(false_findings(&support::sharing(None, 1), declared, false, 50) <= 2);
+    assert!(false_findings(&found, declared, alike, 50) <= 2);
+    assert!(false_findings(&support::sharing(None, 1), declared, alike, 50) <= 2);
+}
+
+/// A third of the points have `periodic=never`, but only a ninth of the schedulers: of some thirty that are drawn by lot,
+/// often none.
+#[test]
+fn chance_is_no_finding_where_groups_of_one_are_large_and_few_are_good() {
+    let definition = support::definition(&["election=fifo", "slice=split"], &["cpu"], 1, None, 1);
+    // 1 %; by shares of points alone there are half as many again.
+    let count = false_findings(&definition, declared, less_heavy, 2_000);
+    assert!(count <= 20, "{count}");
 }
 
 /// Too few differ in one feature alone to find out which are one, but the source says it.
@@ -218,7 +238,7 @@ fn chance_is_no_finding_where_groups_of_one_are_large() {
 fn chance_is_no_finding_where_samples_share_runs() {
     for size in [4_957, 1_750] {
         let sample = support::sharing(Some(size), 1);
-        assert!(false_findings(&sample, declared, false, 40) <= 2, "{size}");
+        assert!(false_findings(&sample, declared, alike, 40) <= 2, "{size}");
     }
 }
 
@@ -226,7 +246,7 @@ fn chance_is_no_finding_where_samples_share_runs() {
 fn chance_is_no_finding_where_features_silence_each_other() {
     let fixed = ["election=fifo", "slice=split", "metric=nr_run"];
     let definition = support::definition(&fixed, &["cpu"], 1, None, 1);
-    assert!(false_findings(&definition, together, false, 100) <= 5);
+    assert!(false_findings(&definition, together, alike, 100) <= 5);
     let rows = by_lot(&definition, together, 1, |_, drawn| drawn);
     let mute = analysis(&definition, &rows).mute;
     // 27 times one of seven points and one of one.
