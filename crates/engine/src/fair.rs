@@ -187,6 +187,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .or_else(|| waiting.chain(running).min_by_key(|p| p.fair.vruntime.get()))
     }
 
+    pub(crate) fn fair_task_waits(&self, rq: &Cpu) -> bool {
+        !rq.fair.queue.borrow().is_empty()
+    }
+
     pub(crate) fn pick_task_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
         let running =
             prev.filter(|p| p.class.get() == Class::Fair && p.on_rq.get() == OnRq::Queued);

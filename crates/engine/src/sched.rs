@@ -245,10 +245,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             {
                 break Some(task);
             }
-            if self.has_fair.get()
-                && let Some(task) = self.pick_task_fair(c, prev)
-            {
-                break Some(task);
+            if self.has_fair.get() {
+                let task = self.pick_task_fair(c, prev);
+                // Who came while the run queue was not locked goes first (`RETRY_TASK`).
+                if !c.rt_queue.borrow().is_empty() {
+                    continue;
+                }
+                if task.is_some() {
+                    break task;
+                }
             }
             if !self.scx_enabled.get() {
                 break None;

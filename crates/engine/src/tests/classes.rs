@@ -7,7 +7,7 @@ use crate::consts::ops;
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, PreemptReason};
 use crate::testing::*;
-use crate::{ExitKind, Hotplug, NormalClass, RtMode, Scenario, run};
+use crate::{ExitKind, Hotplug, KernelVersion, NormalClass, RtMode, Scenario, run};
 
 fn realtime(
     mut spec: schedlab_workload::TaskSpec,
@@ -552,4 +552,98 @@ fn a_real_time_task_that_lowers_itself_makes_way() {
         run_checked(scenario(2, tasks), Stub::minimal()).ran_on(0),
         [0, 1, 0]
     );
+}
+
+/// The longest time from a wakeup of `task` until it runs.
+fn longest_wait_ns(checked: &Checked, task: u32) -> u64 {
+    let mut woken = None;
+    let mut longest = 0;
+    for &(at, _, event) in &checked.events {
+        match event {
+            Event::Wakeup { task: who, .. } if who.0 == task => woken = Some(at),
+            Event::Switch {
+                next: Some(next), ..
+            } if next.0 == task => {
+                longest = longest.max(at - woken.take().unwrap_or(at));
+            }
+            _ => {}
+        }
+    }
+    longest
+}
+
+/// CPU 1 gets free after `ns` and takes a task that waits on CPU 0.
+fn takes_on_1(ns: u64) -> Vec<schedlab_workload::TaskSpec> {
+    let taken = |_| {
+        let steps = task("taken", |n, _| {
+            Some(match n {
+                0 => Action::Compute(Duration::from_us(100)),
+                1 => Action::SetAffinity("0-1".parse().unwrap()),
+                2 => Action::Compute(Duration::from_ms(20)),
+                _ => return None,
+            })
+        });
+        on_cpus(steps, "0")
+    };
+    let leaves = task("leaves", move |n, _| {
+        Some(match n {
+            0 => Action::Compute(Duration::from_ns(ns)),
+            1 => Action::Sleep(Duration::from_ms(50)),
+            _ => return None,
+        })
+    });
+    let mut tasks: Vec<_> = (0..3).map(taken).collect();
+    tasks.push(on_cpus(leaves, "1"));
+    tasks
+}
+
+/// `RETRY_TASK`: CPU 1 gets free and takes what waits on CPU 0, for which it leaves its run queue's lock for a moment.
+/// A real-time task that comes just then is higher than what was taken.
+#[test]
+fn a_real_time_task_that_comes_while_a_cpu_takes_another_does_not_wait() {
+    let tasks = |wakes_after: u64| {
+        let rt = task("rt", |n, _| {
+            Some(match n {
+                0 => Action::Read {
+                    from: ObjectId(0),
+                    limit: 1,
+                },
+                1 => Action::Compute(Duration::from_us(20)),
+                _ => return None,
+            })
+        });
+        let wakes = task("wakes", move |n, _| {
+            Some(match n {
+                0 => Action::Compute(Duration::from_ns(wakes_after)),
+                1 => Action::Write {
+                    to: ObjectId(0),
+                    bytes: 1,
+                },
+                _ => return None,
+            })
+        });
+        let mut tasks = takes_on_1(12_500_000);
+        tasks.push(on_cpus(realtime(rt, SchedClass::Fifo(5)), "1"));
+        tasks.push(on_cpus(wakes, "2"));
+        tasks
+    };
+    for (class, version) in [
+        (NormalClass::Fair, KernelVersion::V7_2),
+        (NormalClass::Fair, KernelVersion::V6_18),
+        (NormalClass::Ext, KernelVersion::V7_2),
+        (NormalClass::Ext, KernelVersion::V6_18),
+    ] {
+        for wakes_after in (12_501_000..12_502_000).step_by(10) {
+            let pipe = ObjectSpec::Pipe { capacity: 4_096 };
+            let workload = workload(vec![pipe], tasks(wakes_after));
+            let mut scenario = Scenario::new(machine(3), workload, 1);
+            scenario.normal_class = class;
+            scenario.version = version;
+            let waited = longest_wait_ns(&run_checked(scenario, Stub::fifo(&[])), 4);
+            assert!(
+                waited < 100_000,
+                "{class:?} {version:?} {wakes_after}: {waited}"
+            );
+        }
+    }
 }
