@@ -15,8 +15,8 @@ use crate::kernel::Kernel;
 use crate::policy::Policy;
 use crate::task::{Class, OnRq, Task};
 
-/// `RR_TIMESLICE`, 100 ms.
-const RR_SLICE_NS: u64 = 100_000_000;
+/// `RR_TIMESLICE`, 100 ms; it is counted in ticks.
+const RR_SLICE_MS: u32 = 100;
 
 /// `RT_MAX_TRIES`: how often a CPU to push to is looked for.
 const MAX_TRIES: u32 = 3;
@@ -71,11 +71,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         queue.insert(place, p.id);
     }
 
+    fn rr_slice_ticks(&self) -> u32 {
+        (RR_SLICE_MS * self.machine.hz / 1_000).max(1)
+    }
+
     pub(crate) fn enqueue_task_rt(&self, rq: &Cpu, p: &Task, flags: u64) {
         self.has_rt.set(true);
         rq.nr_running.set(rq.nr_running.get() + 1);
-        if p.rt_slice_left_ns.get() == 0 {
-            p.rt_slice_left_ns.set(RR_SLICE_NS);
+        if p.rt_slice_left_ticks.get() == 0 {
+            p.rt_slice_left_ticks.set(self.rr_slice_ticks());
         }
         if rq.curr.get() != Some(p.id) {
             self.rt_insert(rq, p, flags & enq::HEAD != 0);
@@ -272,14 +276,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn task_tick_rt(&self, c: &Cpu, p: &Task) {
-        let ran = self.update_curr_common(c, p);
+        self.update_curr_common(c, p);
         if !matches!(p.policy.get(), SchedClass::RoundRobin(_)) {
             return;
         }
-        p.rt_slice_left_ns
-            .set(p.rt_slice_left_ns.get().saturating_sub(ran));
-        if p.rt_slice_left_ns.get() == 0 {
-            p.rt_slice_left_ns.set(RR_SLICE_NS);
+        let left = p.rt_slice_left_ticks.get() - 1;
+        p.rt_slice_left_ticks.set(left);
+        if left == 0 {
+            p.rt_slice_left_ticks.set(self.rr_slice_ticks());
             if self.rt_equal_waits(c, p) {
                 c.rt_turn_over.set(true);
                 self.resched_curr(c, c);

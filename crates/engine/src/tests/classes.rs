@@ -647,3 +647,41 @@ fn a_real_time_task_that_comes_while_a_cpu_takes_another_does_not_wait() {
         }
     }
 }
+
+/// `task_tick_rt()` counts the ticks of a slice, whoever runs in between.
+#[test]
+fn a_round_robin_slice_is_100_ms_however_often_it_is_interrupted() {
+    let turns = |interrupted: bool| {
+        let rr = || realtime(hog("rr", 450), SchedClass::RoundRobin(5));
+        let mut fifo = realtime(periodic("fifo", 10, 1_000, 2_000), SchedClass::Fifo(10));
+        fifo.start = Instant::from_ns(500_000);
+        let mut tasks = vec![rr(), rr()];
+        tasks.extend(interrupted.then_some(fifo));
+        let checked = run_checked(scenario(1, tasks), Stub::minimal());
+        let mut turns: Vec<(u64, u32)> = Vec::new();
+        for &(at, _, event) in &checked.events {
+            if let Event::Switch {
+                next: Some(next), ..
+            } = event
+                && next.0 < 2
+                && turns.last().is_none_or(|&(_, last)| last != next.0)
+            {
+                turns.push((at, next.0));
+            }
+        }
+        turns
+    };
+    for interrupted in [false, true] {
+        let turns = turns(interrupted);
+        assert_eq!(turns.len(), 10);
+        for pair in turns[..9].windows(2) {
+            let length_us = (pair[1].0 - pair[0].0) / 1_000;
+            // A tick that hits the other task is one more.
+            let longest = if interrupted { 104_100 } else { 100_100 };
+            assert!(
+                (99_900..longest).contains(&length_us),
+                "{interrupted} {length_us}"
+            );
+        }
+    }
+}
