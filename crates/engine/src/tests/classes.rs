@@ -685,3 +685,65 @@ fn a_round_robin_slice_is_100_ms_however_often_it_is_interrupted() {
         }
     }
 }
+
+/// `select_task_rq_rt()`: who would preempt a task that can run nowhere else looks for another CPU.
+#[test]
+fn a_real_time_task_leaves_its_cpu_to_a_lower_one_that_is_bound_to_it() {
+    let fifo = SchedClass::Fifo;
+    for (other, ran_on_1) in [
+        (None, vec![0]),
+        (Some(fifo(20)), vec![2]),
+        (Some(fifo(10)), vec![2]),
+    ] {
+        let wakes = task("wakes", |n, _| {
+            Some(match n {
+                0 | 3 => Action::Compute(Duration::from_ms(1)),
+                1 => Action::SetAffinity("0-1".parse().unwrap()),
+                2 => Action::Sleep(Duration::from_ms(5)),
+                _ => return None,
+            })
+        });
+        let mut tasks = vec![
+            on_cpus(realtime(wakes, fifo(15)), "0"),
+            on_cpus(realtime(hog("bound", 20), fifo(10)), "0"),
+        ];
+        // Among equals its own CPU is the nearest.
+        tasks.extend(other.map(|class| on_cpus(realtime(hog("other", 20), class), "1")));
+        let checked = run_checked(scenario(2, tasks), Stub::minimal());
+        assert_eq!(checked.ran_on(1), ran_on_1);
+        let stays = ran_on_1 != [0];
+        let ran_on_0 = if stays { vec![0, 1, 0, 1] } else { vec![0, 1] };
+        assert_eq!(checked.ran_on(0), ran_on_0);
+    }
+}
+
+/// `check_preempt_equal_prio()`: of two equals the one that can run elsewhere makes way.
+#[test]
+fn a_real_time_task_makes_way_for_a_bound_equal() {
+    let fifo = SchedClass::Fifo;
+    let bound = || {
+        let steps = task("bound", |n, _| {
+            Some(match n {
+                0 | 2 => Action::Compute(Duration::from_ms(1)),
+                1 => Action::Sleep(Duration::from_ms(5)),
+                _ => return None,
+            })
+        });
+        on_cpus(realtime(steps, fifo(10)), "0")
+    };
+    let free = |cpus| starting(on_cpus(realtime(hog("free", 30), fifo(10)), cpus), 2);
+    let other = |priority| on_cpus(realtime(hog("other", 20), fifo(priority)), "1");
+    for (cpus, priority, on_0, on_1) in [
+        ("0-1", 1, vec![0, 1, 0], vec![2, 1, 2]),
+        ("0-1", 20, vec![0, 1, 0], vec![2]),
+        ("0", 1, vec![0, 1, 0], vec![2]),
+    ] {
+        let tasks = vec![bound(), free(cpus), other(priority)];
+        let checked = run_checked(scenario(2, tasks), Stub::minimal());
+        assert_eq!(
+            (checked.ran_on(0), checked.ran_on(1)),
+            (on_0, on_1),
+            "{cpus} {priority}"
+        );
+    }
+}
