@@ -333,7 +333,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let paths = &self.machine.paths;
         self.charge(c, paths.switch_ns);
         if let Some(p) = next {
-            p.on_cpu.set(true);
+            let elsewhere = p.on_cpu.replace(true);
+            debug_assert!(!elsewhere, "{} is still on another CPU", p.label());
             self.switches.set(self.switches.get() + 1);
             self.write_line(c, p.line, 0);
             if let Some(mm) = p.address_space

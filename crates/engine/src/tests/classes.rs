@@ -747,3 +747,14 @@ fn a_real_time_task_makes_way_for_a_bound_equal() {
         );
     }
 }
+
+/// Without run queue locks a task that has been put back is still on its CPU for a moment: nobody takes it before it
+/// has left.
+#[test]
+fn the_baseline_takes_no_task_that_has_not_left_its_cpu() {
+    for leaves_after in (11_985_000..12_005_000).step_by(50) {
+        let mut scenario = fair(2, takes_on_1(leaves_after));
+        scenario.machine.sched_ext.rq_locks = false;
+        run_checked(scenario, Stub::minimal()).is_done();
+    }
+}
