@@ -380,7 +380,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if c.next_class.get() > Class::Ext {
             return Pick::Retry;
         }
-        // prev_balance(): Linux 6.18 balances first and asks all classes from the highest on after that.
+        // Linux 6.18: that was prev_balance(), and all classes are asked from the highest on after it.
         if !self.version.has_next_class() && self.higher_class_waits(c) {
             return Pick::Retry;
         }
