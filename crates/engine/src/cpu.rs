@@ -92,8 +92,8 @@ pub(crate) struct Cpu {
     pub nr_running: Cell<u32>,
     /// Waiting real-time tasks, highest first.
     pub rt_queue: RefCell<VecDeque<TaskId>>,
-    /// The running real-time task goes behind its equals.
-    pub rt_turn_over: Cell<bool>,
+    /// Where the running real-time task is put back.
+    pub rt_place: Cell<crate::rt::Place>,
     /// Spins until this task is off its CPU.
     pub awaits_off_cpu: Cell<Option<TaskId>>,
     pub fair: crate::fair::FairRq,
@@ -167,7 +167,7 @@ impl Cpu {
             next_class: Cell::new(Class::Idle),
             nr_running: Cell::new(0),
             rt_queue: RefCell::default(),
-            rt_turn_over: Cell::new(false),
+            rt_place: Cell::default(),
             awaits_off_cpu: Cell::new(None),
             fair: crate::fair::FairRq::default(),
             scx_nr_running: Cell::new(0),

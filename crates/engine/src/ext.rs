@@ -356,6 +356,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.clr_task_runnable(p, true);
     }
 
+    /// Whether a task of a class above sched_ext waits on `c`.
+    fn higher_class_waits(&self, c: &Cpu) -> bool {
+        self.has_rt.get() && !c.rt_queue.borrow().is_empty()
+            || self.has_fair.get() && self.fair_task_waits(c)
+    }
+
     /// `do_pick_task_scx()`.
     pub(crate) fn pick_task_scx(&self, c: &Cpu, prev: Option<&Task>) -> Pick {
         c.kick_sync.set(c.kick_sync.get() + 1);
@@ -372,6 +378,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         // rq_modified_above()
         if c.next_class.get() > Class::Ext {
+            return Pick::Retry;
+        }
+        // Linux 6.18: that was prev_balance(), and all classes are asked from the highest on after it.
+        if !self.version.has_next_class() && self.higher_class_waits(c) {
             return Pick::Retry;
         }
         let task = match (verdict, prev) {

@@ -187,6 +187,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .or_else(|| waiting.chain(running).min_by_key(|p| p.fair.vruntime.get()))
     }
 
+    pub(crate) fn fair_task_waits(&self, rq: &Cpu) -> bool {
+        !rq.fair.queue.borrow().is_empty()
+    }
+
     pub(crate) fn pick_task_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
         let running =
             prev.filter(|p| p.class.get() == Class::Fair && p.on_rq.get() == OnRq::Queued);
@@ -306,7 +310,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Whether a task that waits on `rq` may run on `cpu`.
     fn fair_task_for(&self, rq: &Cpu, cpu: CpuId) -> bool {
         let queue = rq.fair.queue.borrow();
-        queue.iter().any(|&task| self.task(task).allows(cpu))
+        let mut waiting = queue.iter().map(|&task| self.task(task));
+        waiting.any(|p| self.can_migrate_fair(p, cpu))
+    }
+
+    /// `can_migrate_task()`: `p` may run on `cpu` and has left its own. Where that is not so yet, the
+    /// run queue's lock keeps others waiting until it is; without run queue locks it stays.
+    fn can_migrate_fair(&self, p: &Task, cpu: CpuId) -> bool {
+        p.allows(cpu) && (self.machine.sched_ext.rq_locks || !p.on_cpu.get())
     }
 
     /// Takes a task from the CPU that has most of them, near ones first. `idle`: this CPU has none.
@@ -337,7 +348,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .map(|&task| self.task(task))
             .find(|p| {
                 let hot = p.fair.last_ran.get() + CACHE_HOT_NS > c.now.get();
-                p.allows(c.id) && (idle || !hot) && self.is_queued_on(p, src)
+                self.can_migrate_fair(p, c.id) && (idle || !hot) && self.is_queued_on(p, src)
             });
         let Some(p) = found else {
             self.rq_unlock(c, src);

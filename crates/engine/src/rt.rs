@@ -15,11 +15,21 @@ use crate::kernel::Kernel;
 use crate::policy::Policy;
 use crate::task::{Class, OnRq, Task};
 
-/// `RR_TIMESLICE`, 100 ms.
-const RR_SLICE_NS: u64 = 100_000_000;
+/// `RR_TIMESLICE`, 100 ms; it is counted in ticks.
+const RR_SLICE_MS: u32 = 100;
 
 /// `RT_MAX_TRIES`: how often a CPU to push to is looked for.
 const MAX_TRIES: u32 = 3;
+
+/// Where a task is inserted among its equals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Place {
+    #[default]
+    First,
+    /// Behind one that goes before it.
+    Second,
+    Last,
+}
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Priority of what `rq` runs: 0 below the real-time class.
@@ -56,29 +66,34 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.is_queued_on(p, rq) && !p.on_cpu.get() && p.rt_priority() <= self.rt_curr_priority(rq)
     }
 
-    /// Inserts by priority, behind equal ones, or before them.
-    fn rt_insert(&self, rq: &Cpu, p: &Task, head: bool) {
+    /// Inserts by priority.
+    fn rt_insert(&self, rq: &Cpu, p: &Task, place: Place) {
         let mut queue = rq.rt_queue.borrow_mut();
-        let priority = p.rt_priority();
-        let place = queue.partition_point(|&other| {
-            let other = self.task(other).rt_priority();
-            if head {
-                other > priority
-            } else {
-                other >= priority
-            }
-        });
-        queue.insert(place, p.id);
+        let priority_of = |&task: &TaskId| self.task(task).rt_priority();
+        let first = queue.partition_point(|other| priority_of(other) > p.rt_priority());
+        let end = queue.partition_point(|other| priority_of(other) >= p.rt_priority());
+        let index = match place {
+            Place::First => first,
+            Place::Second => end.min(first + 1),
+            Place::Last => end,
+        };
+        queue.insert(index, p.id);
+    }
+
+    fn rr_slice_ticks(&self) -> u32 {
+        (RR_SLICE_MS * self.machine.hz / 1_000).max(1)
     }
 
     pub(crate) fn enqueue_task_rt(&self, rq: &Cpu, p: &Task, flags: u64) {
         self.has_rt.set(true);
         rq.nr_running.set(rq.nr_running.get() + 1);
-        if p.rt_slice_left_ns.get() == 0 {
-            p.rt_slice_left_ns.set(RR_SLICE_NS);
+        if p.rt_slice_left_ticks.get() == 0 {
+            p.rt_slice_left_ticks.set(self.rr_slice_ticks());
         }
         if rq.curr.get() != Some(p.id) {
-            self.rt_insert(rq, p, flags & enq::HEAD != 0);
+            let head = flags & enq::HEAD != 0;
+            let place = if head { Place::First } else { Place::Last };
+            self.rt_insert(rq, p, place);
         }
     }
 
@@ -103,8 +118,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 let keeps = match waiting.cmp(&p.rt_priority()) {
                     std::cmp::Ordering::Less => true,
                     std::cmp::Ordering::Greater => false,
-                    // An equal one goes first where this one's turn is over.
-                    std::cmp::Ordering::Equal => !c.rt_turn_over.get(),
+                    std::cmp::Ordering::Equal => c.rt_place.get() == Place::First,
                 };
                 Some(if keeps { p.id } else { first })
             }
@@ -149,22 +163,32 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `select_task_rq_rt()`: where it was unless something as high runs there; then the CPU that
-    /// runs the lowest.
+    /// `select_task_rq_rt()`: where it was unless something runs there that is as high or could not go
+    /// elsewhere; then the CPU that runs the lowest.
     pub(crate) fn select_task_rq_rt(&self, _c: &Cpu, p: &Task, prev: CpuId) -> CpuId {
-        if p.allows(prev) && self.rt_curr_priority(self.cpu(prev)) < p.rt_priority() {
+        let curr = self.cpu(prev).curr.get().map(|task| self.task(task));
+        let stays = |curr: &Task| {
+            let bound = curr.nr_allowed.get() < 2;
+            curr.class.get() == Class::Rt && (bound || curr.rt_priority() >= p.rt_priority())
+        };
+        if p.allows(prev) && !curr.is_some_and(stays) {
             return prev;
         }
         self.find_lowest_rq(p).unwrap_or(prev)
     }
 
-    /// `find_lowest_rq()`: of the CPUs where `p` would be the highest, the one that runs the lowest.
+    /// `find_lowest_rq()`: of the CPUs where `p` would be the highest, the one that runs the lowest; its
+    /// own among equals.
     fn find_lowest_rq(&self, p: &Task) -> Option<CpuId> {
+        let own = p.cpu.get();
         self.cpus
             .iter()
             .filter(|rq| rq.online.get() && p.allows(rq.id))
-            .map(|rq| (self.rt_highest_priority(rq), self.curr_class(rq), rq.id))
-            .filter(|&(priority, _, _)| priority < p.rt_priority())
+            .map(|rq| {
+                let runs = (self.rt_highest_priority(rq), self.curr_class(rq));
+                (runs, rq.id != own, rq.id)
+            })
+            .filter(|((priority, _), ..)| *priority < p.rt_priority())
             .min()
             .map(|(_, _, cpu)| cpu)
     }
@@ -252,7 +276,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn wakeup_preempt_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        if p.rt_priority() > self.rt_curr_priority(rq) {
+        match p.rt_priority().cmp(&self.rt_curr_priority(rq)) {
+            std::cmp::Ordering::Greater => self.resched_curr(c, rq),
+            std::cmp::Ordering::Equal if !rq.need_resched.get() => {
+                self.check_preempt_equal_prio(c, rq, p);
+            }
+            _ => {}
+        }
+    }
+
+    /// `check_preempt_equal_prio()`: where only the current task could run elsewhere, `p` goes before it
+    /// and it is pushed away.
+    fn check_preempt_equal_prio(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        let may_go = |p: &Task| self.find_lowest_rq(p).is_some();
+        let curr = rq.curr.get().map(|task| self.task(task));
+        if curr.is_some_and(may_go) && !may_go(p) {
+            rq.rt_queue.borrow_mut().retain(|&task| task != p.id);
+            self.rt_insert(rq, p, Place::First);
+            rq.rt_place.set(Place::Second);
             self.resched_curr(c, rq);
         }
     }
@@ -260,28 +301,28 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn put_prev_task_rt(&self, c: &Cpu, p: &Task) {
         self.update_curr_common(c, p);
         if p.on_rq.get() == OnRq::Queued {
-            self.rt_insert(c, p, !c.rt_turn_over.get());
+            self.rt_insert(c, p, c.rt_place.get());
         }
-        c.rt_turn_over.set(false);
+        c.rt_place.set(Place::First);
     }
 
     pub(crate) fn set_next_task_rt(&self, c: &Cpu, p: &Task) {
         c.rt_queue.borrow_mut().retain(|&task| task != p.id);
         p.exec_start.set(c.now.get());
-        c.rt_turn_over.set(false);
+        c.rt_place.set(Place::First);
     }
 
     pub(crate) fn task_tick_rt(&self, c: &Cpu, p: &Task) {
-        let ran = self.update_curr_common(c, p);
+        self.update_curr_common(c, p);
         if !matches!(p.policy.get(), SchedClass::RoundRobin(_)) {
             return;
         }
-        p.rt_slice_left_ns
-            .set(p.rt_slice_left_ns.get().saturating_sub(ran));
-        if p.rt_slice_left_ns.get() == 0 {
-            p.rt_slice_left_ns.set(RR_SLICE_NS);
+        let left = p.rt_slice_left_ticks.get() - 1;
+        p.rt_slice_left_ticks.set(left);
+        if left == 0 {
+            p.rt_slice_left_ticks.set(self.rr_slice_ticks());
             if self.rt_equal_waits(c, p) {
-                c.rt_turn_over.set(true);
+                c.rt_place.set(Place::Last);
                 self.resched_curr(c, c);
             }
         }
@@ -289,7 +330,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `yield_task_rt()`: behind its equals.
     pub(crate) fn yield_task_rt(&self, c: &Cpu, p: &Task) {
-        c.rt_turn_over.set(self.rt_equal_waits(c, p));
+        let waits = self.rt_equal_waits(c, p);
+        let place = if waits { Place::Last } else { Place::First };
+        c.rt_place.set(place);
     }
 
     /// Whether another task of the current one's priority waits here.

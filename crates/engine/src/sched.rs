@@ -245,10 +245,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             {
                 break Some(task);
             }
-            if self.has_fair.get()
-                && let Some(task) = self.pick_task_fair(c, prev)
-            {
-                break Some(task);
+            if self.has_fair.get() {
+                let task = self.pick_task_fair(c, prev);
+                // Who came while the run queue was not locked goes first (`RETRY_TASK`).
+                if !c.rt_queue.borrow().is_empty() {
+                    continue;
+                }
+                if task.is_some() {
+                    break task;
+                }
             }
             if !self.scx_enabled.get() {
                 break None;
@@ -328,7 +333,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let paths = &self.machine.paths;
         self.charge(c, paths.switch_ns);
         if let Some(p) = next {
-            p.on_cpu.set(true);
+            let elsewhere = p.on_cpu.replace(true);
+            debug_assert!(!elsewhere, "{} is still on another CPU", p.label());
             self.switches.set(self.switches.get() + 1);
             self.write_line(c, p.line, 0);
             if let Some(mm) = p.address_space

@@ -147,7 +147,7 @@ pub(crate) struct Task {
     pub runs: Cell<bool>,
 
     // Real-time and fair classes.
-    pub rt_slice_left_ns: Cell<u64>,
+    pub rt_slice_left_ticks: Cell<u32>,
     pub fair: crate::fair::Entity,
 
     // Carrying out the workload.
@@ -223,7 +223,7 @@ impl Task {
             sticky_cpu: Cell::new(None),
             holding_cpu: Cell::new(None),
             runs: Cell::new(false),
-            rt_slice_left_ns: Cell::new(0),
+            rt_slice_left_ticks: Cell::new(0),
             fair: crate::fair::Entity::default(),
             exec: Cell::new(Exec::Next),
             left_ns: Cell::new(0),

@@ -85,7 +85,9 @@ impl KernelVersion {
     }
 
     /// `rq->next_class`: an insertion into a local DSQ marks the CPU when the class it is about to
-    /// run is below sched_ext. Before, when its current class is.
+    /// run is below sched_ext. Before, when its current class is. A choice starts anew where a task of a
+    /// higher class came meanwhile. Before, all classes balance first and are asked from the highest on
+    /// after that.
     pub(crate) const fn has_next_class(self) -> bool {
         matches!(self, KernelVersion::V7_2)
     }

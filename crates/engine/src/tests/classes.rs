@@ -7,7 +7,7 @@ use crate::consts::ops;
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, PreemptReason};
 use crate::testing::*;
-use crate::{ExitKind, Hotplug, NormalClass, RtMode, Scenario, run};
+use crate::{ExitKind, Hotplug, KernelVersion, NormalClass, RtMode, Scenario, run};
 
 fn realtime(
     mut spec: schedlab_workload::TaskSpec,
@@ -552,4 +552,209 @@ fn a_real_time_task_that_lowers_itself_makes_way() {
         run_checked(scenario(2, tasks), Stub::minimal()).ran_on(0),
         [0, 1, 0]
     );
+}
+
+/// The longest time from a wakeup of `task` until it runs.
+fn longest_wait_ns(checked: &Checked, task: u32) -> u64 {
+    let mut woken = None;
+    let mut longest = 0;
+    for &(at, _, event) in &checked.events {
+        match event {
+            Event::Wakeup { task: who, .. } if who.0 == task => woken = Some(at),
+            Event::Switch {
+                next: Some(next), ..
+            } if next.0 == task => {
+                longest = longest.max(at - woken.take().unwrap_or(at));
+            }
+            _ => {}
+        }
+    }
+    longest
+}
+
+/// CPU 1 gets free after `ns` and takes a task that waits on CPU 0.
+fn takes_on_1(ns: u64) -> Vec<schedlab_workload::TaskSpec> {
+    let taken = |_| {
+        let steps = task("taken", |n, _| {
+            Some(match n {
+                0 => Action::Compute(Duration::from_us(100)),
+                1 => Action::SetAffinity("0-1".parse().unwrap()),
+                2 => Action::Compute(Duration::from_ms(20)),
+                _ => return None,
+            })
+        });
+        on_cpus(steps, "0")
+    };
+    let leaves = task("leaves", move |n, _| {
+        Some(match n {
+            0 => Action::Compute(Duration::from_ns(ns)),
+            1 => Action::Sleep(Duration::from_ms(50)),
+            _ => return None,
+        })
+    });
+    let mut tasks: Vec<_> = (0..3).map(taken).collect();
+    tasks.push(on_cpus(leaves, "1"));
+    tasks
+}
+
+/// `RETRY_TASK`: CPU 1 gets free and takes what waits on CPU 0, for which it leaves its run queue's lock for a moment.
+/// A real-time task that comes just then is higher than what was taken.
+#[test]
+fn a_real_time_task_that_comes_while_a_cpu_takes_another_does_not_wait() {
+    let tasks = |wakes_after: u64| {
+        let rt = task("rt", |n, _| {
+            Some(match n {
+                0 => Action::Read {
+                    from: ObjectId(0),
+                    limit: 1,
+                },
+                1 => Action::Compute(Duration::from_us(20)),
+                _ => return None,
+            })
+        });
+        let wakes = task("wakes", move |n, _| {
+            Some(match n {
+                0 => Action::Compute(Duration::from_ns(wakes_after)),
+                1 => Action::Write {
+                    to: ObjectId(0),
+                    bytes: 1,
+                },
+                _ => return None,
+            })
+        });
+        let mut tasks = takes_on_1(12_500_000);
+        tasks.push(on_cpus(realtime(rt, SchedClass::Fifo(5)), "1"));
+        tasks.push(on_cpus(wakes, "2"));
+        tasks
+    };
+    for (class, version) in [
+        (NormalClass::Fair, KernelVersion::V7_2),
+        (NormalClass::Fair, KernelVersion::V6_18),
+        (NormalClass::Ext, KernelVersion::V7_2),
+        (NormalClass::Ext, KernelVersion::V6_18),
+    ] {
+        for wakes_after in (12_501_000..12_502_000).step_by(10) {
+            let pipe = ObjectSpec::Pipe { capacity: 4_096 };
+            let workload = workload(vec![pipe], tasks(wakes_after));
+            let mut scenario = Scenario::new(machine(3), workload, 1);
+            scenario.normal_class = class;
+            scenario.version = version;
+            let waited = longest_wait_ns(&run_checked(scenario, Stub::fifo(&[])), 4);
+            assert!(
+                waited < 100_000,
+                "{class:?} {version:?} {wakes_after}: {waited}"
+            );
+        }
+    }
+}
+
+/// `task_tick_rt()` counts the ticks of a slice, whoever runs in between.
+#[test]
+fn a_round_robin_slice_is_100_ms_however_often_it_is_interrupted() {
+    let turns = |interrupted: bool| {
+        let rr = || realtime(hog("rr", 450), SchedClass::RoundRobin(5));
+        let mut fifo = realtime(periodic("fifo", 10, 1_000, 2_000), SchedClass::Fifo(10));
+        fifo.start = Instant::from_ns(500_000);
+        let mut tasks = vec![rr(), rr()];
+        tasks.extend(interrupted.then_some(fifo));
+        let checked = run_checked(scenario(1, tasks), Stub::minimal());
+        let mut turns: Vec<(u64, u32)> = Vec::new();
+        for &(at, _, event) in &checked.events {
+            if let Event::Switch {
+                next: Some(next), ..
+            } = event
+                && next.0 < 2
+                && turns.last().is_none_or(|&(_, last)| last != next.0)
+            {
+                turns.push((at, next.0));
+            }
+        }
+        turns
+    };
+    for interrupted in [false, true] {
+        let turns = turns(interrupted);
+        assert_eq!(turns.len(), 10);
+        for pair in turns[..9].windows(2) {
+            let length_us = (pair[1].0 - pair[0].0) / 1_000;
+            // A tick that hits the other task is one more.
+            let longest = if interrupted { 104_100 } else { 100_100 };
+            assert!(
+                (99_900..longest).contains(&length_us),
+                "{interrupted} {length_us}"
+            );
+        }
+    }
+}
+
+/// `select_task_rq_rt()`: who would preempt a task that can run nowhere else looks for another CPU.
+#[test]
+fn a_real_time_task_leaves_its_cpu_to_a_lower_one_that_is_bound_to_it() {
+    let fifo = SchedClass::Fifo;
+    for (other, ran_on_1) in [
+        (None, vec![0]),
+        (Some(fifo(20)), vec![2]),
+        (Some(fifo(10)), vec![2]),
+    ] {
+        let wakes = task("wakes", |n, _| {
+            Some(match n {
+                0 | 3 => Action::Compute(Duration::from_ms(1)),
+                1 => Action::SetAffinity("0-1".parse().unwrap()),
+                2 => Action::Sleep(Duration::from_ms(5)),
+                _ => return None,
+            })
+        });
+        let mut tasks = vec![
+            on_cpus(realtime(wakes, fifo(15)), "0"),
+            on_cpus(realtime(hog("bound", 20), fifo(10)), "0"),
+        ];
+        // Among equals its own CPU is the nearest.
+        tasks.extend(other.map(|class| on_cpus(realtime(hog("other", 20), class), "1")));
+        let checked = run_checked(scenario(2, tasks), Stub::minimal());
+        assert_eq!(checked.ran_on(1), ran_on_1);
+        let stays = ran_on_1 != [0];
+        let ran_on_0 = if stays { vec![0, 1, 0, 1] } else { vec![0, 1] };
+        assert_eq!(checked.ran_on(0), ran_on_0);
+    }
+}
+
+/// `check_preempt_equal_prio()`: of two equals the one that can run elsewhere makes way.
+#[test]
+fn a_real_time_task_makes_way_for_a_bound_equal() {
+    let fifo = SchedClass::Fifo;
+    let bound = || {
+        let steps = task("bound", |n, _| {
+            Some(match n {
+                0 | 2 => Action::Compute(Duration::from_ms(1)),
+                1 => Action::Sleep(Duration::from_ms(5)),
+                _ => return None,
+            })
+        });
+        on_cpus(realtime(steps, fifo(10)), "0")
+    };
+    let free = |cpus| starting(on_cpus(realtime(hog("free", 30), fifo(10)), cpus), 2);
+    let other = |priority| on_cpus(realtime(hog("other", 20), fifo(priority)), "1");
+    for (cpus, priority, on_0, on_1) in [
+        ("0-1", 1, vec![0, 1, 0], vec![2, 1, 2]),
+        ("0-1", 20, vec![0, 1, 0], vec![2]),
+        ("0", 1, vec![0, 1, 0], vec![2]),
+    ] {
+        let tasks = vec![bound(), free(cpus), other(priority)];
+        let checked = run_checked(scenario(2, tasks), Stub::minimal());
+        assert_eq!(
+            (checked.ran_on(0), checked.ran_on(1)),
+            (on_0, on_1),
+            "{cpus} {priority}"
+        );
+    }
+}
+
+/// Without run queue locks a task that has been put back is still on its CPU for a moment: nobody takes it before it
+/// has left.
+#[test]
+fn the_baseline_takes_no_task_that_has_not_left_its_cpu() {
+    for leaves_after in (11_985_000..12_005_000).step_by(50) {
+        let mut scenario = fair(2, takes_on_1(leaves_after));
+        scenario.machine.sched_ext.rq_locks = false;
+        run_checked(scenario, Stub::minimal()).is_done();
+    }
 }
