@@ -193,7 +193,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(p) = running
             && eligible(p)
             && p.fair.vruntime.get() < p.fair.deadline.get()
-            && !p.yielded.get()
         {
             return Some(p);
         }
@@ -241,11 +240,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `yield_task_fair()`: its request counts as used up.
+    /// `yield_task_fair()`: beside others it forfeits the rest of its request.
     pub(crate) fn yield_task_fair(&self, c: &Cpu, p: &Task) {
+        if c.nr_running.get() == 1 {
+            return;
+        }
         self.update_curr_fair(c, p);
-        let slice = virtual_ns(self.fair_slice(), p.load_weight());
-        p.fair.deadline.set(p.fair.deadline.get() + slice);
+        self.update_deadline(p);
+        let (average, _) = self.average_vruntime(c);
+        // One that is not eligible makes way without that.
+        if p.fair.vruntime.get() <= average {
+            p.fair.vruntime.set(p.fair.deadline.get());
+            self.update_deadline(p);
+        }
     }
 
     pub(crate) fn wakeup_preempt_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {

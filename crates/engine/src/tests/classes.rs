@@ -615,3 +615,18 @@ fn the_baseline_scales_lag_with_the_weight() {
         assert!(took_ns.abs_diff(expected_ns) < ticks_ns, "{took_ns}");
     }
 }
+
+/// `yield_task_fair()`: who yields beside others forfeits the rest of its request, here of 0.7 ms each time. For 100
+/// of them the other one has 70 ms, in turns that end at ticks.
+#[test]
+fn the_baseline_lets_who_yields_forfeit_its_request() {
+    let yields = task("yields", |n, _| {
+        (n < 200).then(|| match n % 2 {
+            0 => Action::Compute(Duration::from_us(50)),
+            _ => Action::Yield,
+        })
+    });
+    let checked = run_checked(fair(1, vec![yields, hog("hog", 1_000)]), Stub::minimal());
+    let ended_ms = exited(&checked, 0).unwrap() / 1_000_000;
+    assert!((70..=80).contains(&ended_ms), "{ended_ms}");
+}
