@@ -34,6 +34,8 @@ const CACHE_HOT_NS: u64 = 500_000;
 pub(crate) struct Entity {
     vruntime: Cell<i64>,
     deadline: Cell<i64>,
+    /// The deadline that it was chosen with: until then it is left alone (`vprot`).
+    protected: Cell<i64>,
     /// Virtual lag when it left its queue.
     vlag: Cell<i64>,
     /// What was left of its request, in virtual time, when it left its queue other than to sleep (`rel_deadline`).
@@ -186,13 +188,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `pick_eevdf()`: the eligible task with the earliest deadline. The running one goes on while
-    /// its request lasts and it is eligible (run to parity).
+    /// the request that it was chosen with lasts and it is eligible (run to parity).
     fn pick_eevdf<'k>(&'k self, rq: &Cpu, running: Option<&'k Task>) -> Option<&'k Task> {
         let (average, _) = self.average_vruntime(rq);
         let eligible = |p: &Task| p.fair.vruntime.get() <= average;
         if let Some(p) = running
             && eligible(p)
-            && p.fair.vruntime.get() < p.fair.deadline.get()
+            && p.fair.vruntime.get() < p.fair.protected.get()
         {
             return Some(p);
         }
@@ -230,6 +232,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn set_next_task_fair(&self, c: &Cpu, p: &Task) {
         c.fair.queue.borrow_mut().retain(|&task| task != p.id);
         p.exec_start.set(c.now.get());
+        p.fair.protected.set(p.fair.deadline.get());
     }
 
     pub(crate) fn task_tick_fair(&self, c: &Cpu, p: &Task) {

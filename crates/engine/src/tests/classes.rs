@@ -630,3 +630,22 @@ fn the_baseline_lets_who_yields_forfeit_its_request() {
     let ended_ms = exited(&checked, 0).unwrap() / 1_000_000;
     assert!((70..=80).contains(&ended_ms), "{ended_ms}");
 }
+
+/// `protect_slice()`: a task is left alone until the deadline that it was chosen with, not until the next one. Two come
+/// while a third runs on to the tick, which puts it ahead of both: they are eligible, and who yields has the later deadline.
+#[test]
+fn the_baseline_chooses_again_when_a_request_has_ended() {
+    let yields = || {
+        let steps = task("yields", |n, _| {
+            Some(match n {
+                0 | 2 => Action::Compute(Duration::from_us(50)),
+                1 => Action::Yield,
+                _ => return None,
+            })
+        });
+        starting(steps, 10)
+    };
+    let tasks = vec![hog("hog", 20), yields(), yields()];
+    let order = run_checked(fair(1, tasks), Stub::minimal()).ran_on(0);
+    assert_eq!(order, [0, 1, 2, 1, 2, 0]);
+}
