@@ -698,6 +698,20 @@ s32 BPF_STRUCT_OPS(feature_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 	return feature_place(t, prev_cpu);
 }
 
+static __always_inline bool feature_slice_over(task_t *t)
+{
+	return slice != SLICE_INFINITE && t->turn_ns >= t->slice_ns;
+}
+
+/* The thread has lost its CPU: its turn is over, or it is to go on with it. */
+static __always_inline void feature_end_turn(task_t *t)
+{
+	if (feature_slice_over(t))
+		t->turn_ns = 0;
+	else
+		t->kept = !t->yielded;
+}
+
 void BPF_STRUCT_OPS(feature_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	task_t *t = task_of(p);
@@ -717,7 +731,7 @@ void BPF_STRUCT_OPS(feature_enqueue, struct task_struct *p, u64 enq_flags)
 		rq = feature_rq(t->q.home);
 		if (!lab_lock_irqsave(&rq->q.lock, flags))
 			return;
-		t->kept = true;
+		feature_end_turn(t);
 		feature_put(rq, t);
 		t->q.takeable = true;
 		lab_unlock_irqrestore(&rq->q.lock, flags);
@@ -745,25 +759,17 @@ void BPF_STRUCT_OPS(feature_dequeue, struct task_struct *p, u64 deq_flags)
 		rq_dequeue(&t->q, deq_flags);
 }
 
-/* The thread is picked. */
+/* A turn begins; the thread has run for none of it. */
 static __always_inline void feature_begin_turn(rq_t *rq, task_t *t)
 {
 	t->turn_ns = 0;
 	t->slice_ns = feature_slice(lab_read(rq->q.nr));
 }
 
-static __always_inline bool feature_slice_over(task_t *t)
-{
-	return slice != SLICE_INFINITE && t->turn_ns >= t->slice_ns;
-}
-
 /* The previous thread waits with the others, and may be chosen again. */
 static __always_inline void feature_put_prev(rq_t *rq, task_t *prev, u64 now)
 {
-	if (feature_slice_over(prev))
-		prev->turn_ns = 0;
-	else
-		prev->kept = !prev->yielded;
+	feature_end_turn(prev);
 	if (!prev->q.linked || prev->q.home != rq->q.cpu || prev->queued)
 		return;
 	feature_use(rq, prev, now, true);
@@ -799,7 +805,9 @@ void BPF_STRUCT_OPS(feature_dispatch, s32 cpu, struct task_struct *prev_p)
 	}
 	rq_choose(next, prev, p, cpu, (next = (task_t *)feature_elect(rq, prev), true));
 	if (next) {
-		if (next == prev && !next->turn_ns)
+		if (next != prev)
+			next->turn_ns = 0;
+		else if (!next->turn_ns)
 			feature_begin_turn(rq, next);
 		feature_take(rq, next);
 		next->yielded = false;
@@ -823,7 +831,9 @@ void BPF_STRUCT_OPS(feature_running, struct task_struct *p)
 		return;
 	rq_running(&t->q, p);
 	rq = (rq_t *)rq_this();
-	feature_begin_turn(rq, t);
+	/* It goes on with its turn after tasks of higher classes, and after changes of its attributes. */
+	if (!t->turn_ns)
+		feature_begin_turn(rq, t);
 	if (!t->queued)
 		return;
 	if (!lab_lock_irqsave(&rq->q.lock, flags))
@@ -844,8 +854,10 @@ void BPF_STRUCT_OPS(feature_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	task_t *t = task_of(p);
 
-	if (t && rq_quiescent(&t->q, deq_flags))
-		feature_use((rq_t *)rq_this(), t, scx_bpf_now(), true);
+	if (!t || !rq_quiescent(&t->q, deq_flags))
+		return;
+	t->turn_ns = 0;
+	feature_use((rq_t *)rq_this(), t, scx_bpf_now(), true);
 }
 
 void BPF_STRUCT_OPS(feature_tick, struct task_struct *p)

@@ -34,8 +34,12 @@ const CACHE_HOT_NS: u64 = 500_000;
 pub(crate) struct Entity {
     vruntime: Cell<i64>,
     deadline: Cell<i64>,
+    /// The deadline that it was chosen with: until then it is left alone (`vprot`).
+    protected: Cell<i64>,
     /// Virtual lag when it left its queue.
     vlag: Cell<i64>,
+    /// What was left of its request, in virtual time, when it left its queue other than to sleep (`rel_deadline`).
+    rel_deadline: Cell<Option<i64>>,
     started: Cell<bool>,
     last_ran: Cell<u64>,
 }
@@ -119,11 +123,26 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             entity.vlag.get() * (weights + weight) / weights
         };
         entity.vruntime.set(average - lag);
+        entity.started.set(true);
+        // PLACE_REL_DEADLINE: who did not sleep goes on with its request.
+        if let Some(left) = entity.rel_deadline.take() {
+            entity.deadline.set(entity.vruntime.get() + left);
+            return;
+        }
         let slice = virtual_ns(self.fair_slice(), p.load_weight());
         // A new task begins half-way into a slice.
         let slice = if initial { slice / 2 } else { slice };
         entity.deadline.set(entity.vruntime.get() + slice);
-        entity.started.set(true);
+    }
+
+    /// `reweight_entity()` of a task that is in no queue: what is kept in virtual time stays the same service.
+    pub(crate) fn reweight_entity(&self, p: &Task, old_weight: u32) {
+        let entity = &p.fair;
+        let scaled = |time: i64| time * i64::from(old_weight) / i64::from(p.load_weight());
+        entity.vlag.set(scaled(entity.vlag.get()));
+        entity
+            .rel_deadline
+            .set(entity.rel_deadline.get().map(scaled));
     }
 
     pub(crate) fn enqueue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
@@ -149,7 +168,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    pub(crate) fn dequeue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, _flags: u64) {
+    pub(crate) fn dequeue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
         if rq.curr.get() == Some(p.id) {
             self.update_curr_fair(c, p);
         }
@@ -159,20 +178,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let bound = virtual_ns(bound, p.load_weight());
         let lag = average - p.fair.vruntime.get();
         p.fair.vlag.set(lag.clamp(-bound, bound));
+        let left = p.fair.deadline.get() - p.fair.vruntime.get();
+        p.fair
+            .rel_deadline
+            .set((flags & deq::SLEEP == 0).then_some(left));
         rq.nr_running.set(rq.nr_running.get() - 1);
         rq.fair.queue.borrow_mut().retain(|&task| task != p.id);
         rq.fair.zero.set(rq.fair.zero.get().max(average));
     }
 
     /// `pick_eevdf()`: the eligible task with the earliest deadline. The running one goes on while
-    /// its request lasts and it is eligible (run to parity).
+    /// the request that it was chosen with lasts and it is eligible (run to parity).
     fn pick_eevdf<'k>(&'k self, rq: &Cpu, running: Option<&'k Task>) -> Option<&'k Task> {
         let (average, _) = self.average_vruntime(rq);
         let eligible = |p: &Task| p.fair.vruntime.get() <= average;
         if let Some(p) = running
             && eligible(p)
-            && p.fair.vruntime.get() < p.fair.deadline.get()
-            && !p.yielded.get()
+            && p.fair.vruntime.get() < p.fair.protected.get()
         {
             return Some(p);
         }
@@ -214,6 +236,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn set_next_task_fair(&self, c: &Cpu, p: &Task) {
         c.fair.queue.borrow_mut().retain(|&task| task != p.id);
         p.exec_start.set(c.now.get());
+        p.fair.protected.set(p.fair.deadline.get());
     }
 
     pub(crate) fn task_tick_fair(&self, c: &Cpu, p: &Task) {
@@ -224,11 +247,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `yield_task_fair()`: its request counts as used up.
+    /// `yield_task_fair()`: beside others it forfeits the rest of its request.
     pub(crate) fn yield_task_fair(&self, c: &Cpu, p: &Task) {
+        if c.nr_running.get() == 1 {
+            return;
+        }
         self.update_curr_fair(c, p);
-        let slice = virtual_ns(self.fair_slice(), p.load_weight());
-        p.fair.deadline.set(p.fair.deadline.get() + slice);
+        self.update_deadline(p);
+        let (average, _) = self.average_vruntime(c);
+        // One that is not eligible makes way without that.
+        if p.fair.vruntime.get() <= average {
+            p.fair.vruntime.set(p.fair.deadline.get());
+            self.update_deadline(p);
+        }
     }
 
     pub(crate) fn wakeup_preempt_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {

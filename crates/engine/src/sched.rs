@@ -454,6 +454,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if old_class == Class::Ext && new_class != Class::Ext {
             self.scx_disable_task(c, p);
         }
+        let old_weight = p.load_weight();
         match change {
             Change::Nice(nice) => {
                 p.nice.set(nice);
@@ -475,6 +476,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     self.reweight_task(c, p);
                 }
             }
+        }
+        if old_class == Class::Fair {
+            self.reweight_entity(p, old_weight);
         }
         p.on_rq.set(OnRq::Queued);
         self.enqueue_task(c, c, p, flags);

@@ -242,11 +242,12 @@ rules! {
 rules! {
     feature:
         slices, out_of_balance, load_decays, rbtree_least_runtime, linkedlist_least_runtime, fifo_arrival,
-        election_cost, runtime_is_charged, slice_ends, slice_of_the_pick, slice_alone, slice_infinite, interrupted, yields,
-        no_wakeup_preemption, sleepers_do_not_hoard, moved_runtime, metric_runnable, metric_blocked,
+        election_cost, runtime_is_charged, slice_ends, slice_of_the_pick, slice_alone, slice_infinite, interrupted,
+        turn_ends_beside_higher_class, turn_ends_beside_changes, yields, no_wakeup_preemption,
+        sleepers_do_not_hoard, moved_runtime, metric_runnable, metric_blocked,
         metric_used, source, balance_not_running, balance_not_allowed, conflict_fails, idle_event,
         periodic_never, periodic_random, periodic_nr_cores, executors_draw, executor_all,
         executor_node, executor_core, nobody_waits, unblock_off, placement_reach,
         placement_of_equals, placement_mask, random_rbtree, random_linkedlist, random_fifo,
-        lost_its_cpu,
+        lost_its_cpu, turn_ended_before_it_lost_its_cpu,
 }

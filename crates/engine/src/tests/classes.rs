@@ -483,22 +483,25 @@ fn the_baseline_balances_beside_a_queue_of_bound_tasks() {
         fair(3, free.chain(bound).chain(first).collect()),
         Stub::minimal(),
     );
-    let exits = |task: u32| {
-        checked
-            .events
-            .iter()
-            .find_map(|&(at, _, event)| match event {
-                Event::Switch {
-                    prev: Some(prev),
-                    prev_state: schedlab_trace::PrevState::Exited,
-                    ..
-                } if prev.0 == task => Some(at),
-                _ => None,
-            })
-    };
     for task in 0..2 {
-        assert!(exits(task) < Some(160_000_000), "{:?}", exits(task));
+        let at = exited(&checked, task);
+        assert!(at < Some(160_000_000), "{at:?}");
     }
+}
+
+/// When a task exited.
+fn exited(checked: &Checked, task: u32) -> Option<u64> {
+    checked
+        .events
+        .iter()
+        .find_map(|&(at, _, event)| match event {
+            Event::Switch {
+                prev: Some(prev),
+                prev_state: schedlab_trace::PrevState::Exited,
+                ..
+            } if prev.0 == task => Some(at),
+            _ => None,
+        })
 }
 
 /// An idle CPU of an idle core comes first, whether the profile says that its threads slow each other down or not.
@@ -757,4 +760,97 @@ fn the_baseline_takes_no_task_that_has_not_left_its_cpu() {
         scenario.machine.sched_ext.rq_locks = false;
         run_checked(scenario, Stub::minimal()).is_done();
     }
+}
+
+/// `PLACE_REL_DEADLINE`: what a task changes of itself begins no new request. One that changes something every
+/// 0.1 ms makes way at ticks, as does who waits: of equal weight both have half of the CPU.
+#[test]
+fn the_baseline_ends_requests_whatever_a_task_changes() {
+    let affinity = |n: u32| Action::SetAffinity(["0", "0-1"][n as usize / 2 % 2].parse().unwrap());
+    let nice = |n: u32| Action::SetNice((n / 2 % 2) as i8);
+    for change in [affinity as fn(u32) -> Action, nice] {
+        let changing = task("changing", move |n, _| {
+            Some(match n % 2 {
+                0 => Action::Compute(Duration::from_us(100)),
+                _ => change(n),
+            })
+        });
+        let hogs = ["0", "1"].map(|cpus| on_cpus(hog("hog", 1_000), cpus));
+        let tasks = [on_cpus(changing, "0")].into_iter().chain(hogs);
+        let mut scenario = fair(2, tasks.collect());
+        scenario.workload.duration = Some(Duration::from_ms(400));
+        let ran = ran_ns(&run_checked(scenario, Stub::minimal()), 3);
+        assert!((180..=220).contains(&(ran[1] / 1_000_000)), "{ran:?}");
+    }
+}
+
+/// `reweight_entity()`: lag is kept in virtual time, so it is another one after a change of the weight. Who has run
+/// 1 ms as nice 19 (weight 15) is 1 ms * 1024 / 15 = 68 ms ahead of a busy task; as nice -20 it owes the same 1 ms,
+/// and has 88761 parts of 89785 of the CPU from then on. As does who was SCHED_IDLE (weight 3), and has half of it.
+#[test]
+fn the_baseline_scales_lag_with_the_weight() {
+    let nice = |heavy| Action::SetNice(if heavy { -20 } else { 19 });
+    let class = |heavy| match heavy {
+        true => Action::SetClass(SchedClass::Normal),
+        false => Action::SetClass(SchedClass::Idle),
+    };
+    for (change, weights) in [
+        (nice as fn(bool) -> Action, (88_761, 89_785)),
+        (class, (1, 2)),
+    ] {
+        let changing = task("changing", move |n, _| {
+            Some(match n {
+                0 => change(false),
+                1 => Action::Compute(Duration::from_ms(1)),
+                2 => change(true),
+                3 => Action::Compute(Duration::from_ms(100)),
+                _ => return None,
+            })
+        });
+        let scenario = fair(1, vec![hog("hog", 5_000), changing]);
+        let tick_ns = 1_000_000_000 / u64::from(scenario.machine.hz);
+        let checked = run_checked(scenario, Stub::minimal());
+        let first = checked.events.iter().find_map(|&(at, _, event)| {
+            let starts = |next| next == schedlab_trace::TaskId(1);
+            matches!(event, Event::Switch { next: Some(next), .. } if starts(next)).then_some(at)
+        });
+        let took_ns = exited(&checked, 1).unwrap() - first.unwrap();
+        let ticks_ns = 2 * tick_ns;
+        let expected_ns = 2_000_000 + 100_000_000 * weights.1 / weights.0;
+        assert!(took_ns.abs_diff(expected_ns) < ticks_ns, "{took_ns}");
+    }
+}
+
+/// `yield_task_fair()`: who yields beside others forfeits the rest of its request, here of 0.7 ms each time. For 100
+/// of them the other one has 70 ms, in turns that end at ticks.
+#[test]
+fn the_baseline_lets_who_yields_forfeit_its_request() {
+    let yields = task("yields", |n, _| {
+        (n < 200).then(|| match n % 2 {
+            0 => Action::Compute(Duration::from_us(50)),
+            _ => Action::Yield,
+        })
+    });
+    let checked = run_checked(fair(1, vec![yields, hog("hog", 1_000)]), Stub::minimal());
+    let ended_ms = exited(&checked, 0).unwrap() / 1_000_000;
+    assert!((70..=80).contains(&ended_ms), "{ended_ms}");
+}
+
+/// `protect_slice()`: a task is left alone until the deadline that it was chosen with, not until the next one. Two come
+/// while a third runs on to the tick, which puts it ahead of both: they are eligible, and who yields has the later deadline.
+#[test]
+fn the_baseline_chooses_again_when_a_request_has_ended() {
+    let yields = || {
+        let steps = task("yields", |n, _| {
+            Some(match n {
+                0 | 2 => Action::Compute(Duration::from_us(50)),
+                1 => Action::Yield,
+                _ => return None,
+            })
+        });
+        starting(steps, 10)
+    };
+    let tasks = vec![hog("hog", 20), yields(), yields()];
+    let order = run_checked(fair(1, tasks), Stub::minimal()).ran_on(0);
+    assert_eq!(order, [0, 1, 2, 1, 2, 0]);
 }

@@ -359,6 +359,61 @@ static void interrupted(void)
 	EQUAL(ctx(a)->turn_ns, 4 * MS);
 }
 
+/* A task of a higher class has had the CPU for 1 ms; the thread waited in the local queue. */
+static void higher_class(struct task_struct *p)
+{
+	OPS.stopping(p, true);
+	script.now_ns += 1 * MS;
+	OPS.running(p);
+}
+
+/* An attribute of the running thread was changed. */
+static void attribute(struct task_struct *p)
+{
+	OPS.stopping(p, true);
+	OPS.quiescent(p, 0);
+	OPS.running(p);
+}
+
+/* Interrupted more often than every 10 ms: the turn goes on each time, until it is over. */
+static void turn_ends(void (*interrupt)(struct task_struct *p))
+{
+	struct task_struct *a, *b;
+	u32 i;
+
+	plain();
+	slice = SLICE_FIXED;
+	start(1, 0);
+	a = running_on(0);
+	b = waiting(0, 0);
+	for (i = 0; i < 3; i++) {
+		script.now_ns += 3 * MS;
+		interrupt(a);
+		script_tick(0);
+		CHECK(script_schedule(0) == a);
+		EQUAL(ctx(a)->turn_ns, 3 * MS * (i + 1));
+	}
+	script.now_ns += 1 * MS;
+	interrupt(a);
+	script_tick(0);
+	CHECK(script_schedule(0) == b);
+	/* Back in the queue it waits for a turn of full length, as does who has slept. */
+	script_block(0);
+	EQUAL(ctx(b)->turn_ns, 0);
+	CHECK(script_schedule(0) == a);
+	EQUAL(ctx(a)->turn_ns, 0);
+}
+
+static void turn_ends_beside_higher_class(void)
+{
+	turn_ends(higher_class);
+}
+
+static void turn_ends_beside_changes(void)
+{
+	turn_ends(attribute);
+}
+
 static void yields(void)
 {
 	struct task_struct *a, *b;
@@ -836,15 +891,34 @@ static void lost_its_cpu(void)
 	loses_its_cpu(running_on(0));
 }
 
+/* A task of a higher class comes between the end of the slice and the choice. */
+static void turn_ended_before_it_lost_its_cpu(void)
+{
+	struct task_struct *a, *b;
+
+	plain();
+	slice = SLICE_FIXED;
+	start(1, 0);
+	a = running_on(0);
+	b = waiting(0, 0);
+	script.now_ns += 10 * MS;
+	script_tick(0);
+	loses_its_cpu(a);
+	script.host.lock = script_lock;
+	script.curr[0] = NULL;
+	CHECK(script_schedule(0) == b);
+}
+
 TESTS(TEST(slices), TEST(out_of_balance), TEST(load_decays), TEST(rbtree_least_runtime),
       TEST(linkedlist_least_runtime), TEST(fifo_arrival), TEST(election_cost),
       TEST(runtime_is_charged), TEST(slice_ends), TEST(slice_of_the_pick),
       TEST(slice_alone), TEST(slice_infinite),
-      TEST(interrupted), TEST(yields), TEST(no_wakeup_preemption), TEST(sleepers_do_not_hoard),
+      TEST(interrupted), TEST(turn_ends_beside_higher_class), TEST(turn_ends_beside_changes),
+      TEST(yields), TEST(no_wakeup_preemption), TEST(sleepers_do_not_hoard),
       TEST(moved_runtime), TEST(metric_runnable), TEST(metric_blocked), TEST(metric_used),
       TEST(source), TEST(balance_not_running), TEST(balance_not_allowed), TEST(conflict_fails),
       TEST(idle_event), TEST(periodic_never), TEST(periodic_random), TEST(periodic_nr_cores),
       TEST(executors_draw), TEST(executor_all), TEST(executor_node), TEST(executor_core),
       TEST(nobody_waits), TEST(unblock_off), TEST(placement_reach), TEST(placement_of_equals),
       TEST(placement_mask), TEST(random_rbtree), TEST(random_linkedlist), TEST(random_fifo),
-      TEST(lost_its_cpu))
+      TEST(lost_its_cpu), TEST(turn_ended_before_it_lost_its_cpu))
