@@ -1,6 +1,6 @@
 //! Priority inversions: a task starts although one of a higher priority waits that could run there.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use schedlab_trace::{CpuId, CpuSet, Instant, TaskId, TaskMeta};
 
@@ -11,10 +11,8 @@ use schedlab_trace::{CpuId, CpuSet, Instant, TaskId, TaskMeta};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inversions {
     count: u64,
-    /// What came last, by its instant and its number.
-    pending: BTreeMap<(Instant, u64), Change>,
-    /// Changes so far.
-    changes: u64,
+    /// What came last, by its instant; of the same instant as it came.
+    pending: VecDeque<(Instant, Change)>,
     tasks: Vec<Place>,
     /// The levels there are, ascending, each with its waiting tasks in no order.
     levels: Vec<(u8, Vec<TaskId>)>,
@@ -107,16 +105,17 @@ impl Inversions {
         let place = self.place(task);
         // What a task does is told in its order.
         place.told = place.told.max(at);
-        let key = (place.told, self.changes);
-        self.changes += 1;
-        self.pending.insert(key, change);
+        let at = place.told;
+        // Nearly always the last one.
+        let index = self.pending.partition_point(|one| one.0 <= at);
+        self.pending.insert(index, (at, change));
         self.apply_but(if self.is_mixed() { PENDING } else { 0 });
     }
 
     /// Applies the earliest changes until so many are left.
     fn apply_but(&mut self, left: usize) {
         while self.pending.len() > left {
-            let (_, change) = self.pending.pop_first().expect("some are left");
+            let (_, change) = self.pending.pop_front().expect("some are left");
             match change {
                 Change::Waits(task) => self.begins_to_wait(task),
                 Change::Starts(task, cpu) => self.takes(task, cpu),

@@ -10,16 +10,24 @@ const A: TaskId = TaskId(0);
 const B: TaskId = TaskId(1);
 const RT: TaskId = TaskId(2);
 
+/// A task that may use both CPUs.
+fn meta(nice: i8) -> TaskMeta {
+    TaskMeta {
+        comm: "t".into(),
+        nice,
+        affinity: CpuSet::all(2),
+        rt_priority: 0,
+        idle: false,
+    }
+}
+
 /// A recorder for two CPUs that knows the tasks: A at nice 0, B at nice 5 (weight 335), RT real-time.
 fn recorder(sources: Sources) -> MetricsRecorder {
     let mut recorder = MetricsRecorder::new(2, sources);
     for (task, nice, rt_priority) in [(A, 0, 0), (B, 5, 0), (RT, 0, 10)] {
         let meta = TaskMeta {
-            comm: format!("{task:?}"),
-            nice,
-            affinity: CpuSet::all(2),
             rt_priority,
-            idle: false,
+            ..meta(nice)
         };
         recorder.define_task(task, &meta);
     }
@@ -383,14 +391,7 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
         ],
     );
     check(&recorder, &[("schedule.priority_inversions", 3.0)]);
-    let better = TaskMeta {
-        comm: "B".into(),
-        nice: -1,
-        affinity: CpuSet::all(2),
-        rt_priority: 0,
-        idle: false,
-    };
-    recorder.define_task(B, &better);
+    recorder.define_task(B, &meta(-1));
     play(
         &mut recorder,
         &[
@@ -406,13 +407,6 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
 /// CPUs tell what they do a little out of the order of time.
 #[test]
 fn inversions_are_those_of_the_order_of_time() {
-    let meta = |nice| TaskMeta {
-        comm: "t".into(),
-        nice,
-        affinity: CpuSet::all(2),
-        rt_priority: 0,
-        idle: false,
-    };
     let mut recorder = MetricsRecorder::new(2, Sources::ALL);
     recorder.define_task(A, &meta(0));
     recorder.define_task(B, &meta(10));
@@ -435,16 +429,13 @@ fn inversions_are_those_of_the_order_of_time() {
 /// Nobody is worse than a task of `SCHED_IDLE`, whatever its nice level.
 #[test]
 fn a_start_of_an_idle_task_is_an_inversion_while_any_other_waits() {
-    let meta = |nice, idle| TaskMeta {
-        comm: "t".into(),
-        nice,
-        affinity: CpuSet::all(2),
-        rt_priority: 0,
-        idle,
+    let idle = TaskMeta {
+        idle: true,
+        ..meta(-20)
     };
     let mut recorder = MetricsRecorder::new(2, Sources::ALL);
-    recorder.define_task(A, &meta(-20, true));
-    recorder.define_task(B, &meta(19, false));
+    recorder.define_task(A, &idle);
+    recorder.define_task(B, &meta(19));
     play(
         &mut recorder,
         &[
@@ -460,13 +451,6 @@ fn a_start_of_an_idle_task_is_an_inversion_while_any_other_waits() {
 /// The process that changes its own nice level does so while it runs.
 #[test]
 fn fairness_counts_each_stretch_at_its_own_weight() {
-    let meta = |nice| TaskMeta {
-        comm: "t".into(),
-        nice,
-        affinity: CpuSet::all(2),
-        rt_priority: 0,
-        idle: false,
-    };
     let mut recorder = MetricsRecorder::new(2, Sources::ALL);
     recorder.define_task(A, &meta(0));
     recorder.define_task(B, &meta(0));
@@ -489,13 +473,6 @@ fn fairness_counts_each_stretch_at_its_own_weight() {
 /// Tasks that wait when the first one of another priority is defined are known.
 #[test]
 fn inversions_are_seen_from_the_first_different_task_on() {
-    let meta = |nice| TaskMeta {
-        comm: "t".into(),
-        nice,
-        affinity: CpuSet::all(2),
-        rt_priority: 0,
-        idle: false,
-    };
     let mut recorder = MetricsRecorder::new(2, Sources::ALL);
     recorder.define_task(A, &meta(0));
     recorder.define_task(B, &meta(0));
