@@ -86,12 +86,10 @@ pub extern "C" fn update(
 ) -> c_long {
     context.charge_kfunc();
     primitives::sync(context);
-    // Nobody else changes the map between the two.
-    let lock = with(context, map, |map, cpu| {
-        map.lock_for_update(key(map, at), cpu, flags)
-    });
-    let slot = with(context, map, |map, cpu| {
-        map.slot_for_update(key(map, at), cpu, flags)
+    let (lock, slot) = with(context, map, |map, cpu| {
+        let key = key(map, at);
+        let lock = map.lock_for_update(key, cpu, flags);
+        (lock, map.slot_for_update(key, cpu, flags))
     });
     let slot = match slot {
         Ok(slot) => slot,
