@@ -206,7 +206,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             all_cpus: CpuSet::all(nr_cpus),
             online: RefCell::new(CpuSet::all(nr_cpus)),
             nr_nodes,
-            tasks: TaskTable::new(),
+            tasks: TaskTable::default(),
             dsqs: RefCell::new(Dsqs::new(nr_cpus, nr_nodes as usize)),
             locks: RefCell::new(Locks::default()),
             policy_locks: RefCell::new(Vec::new()),

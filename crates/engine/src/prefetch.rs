@@ -84,9 +84,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `task` is looked at soon.
     fn prefetch_task(&self, task: TaskId) {
-        if let Some(place) = self.tasks.place_of(task) {
-            prefetch(place);
-        }
+        prefetch(self.task(task));
         prefetch(self.dsqs.borrow().kept_of(task));
         self.policy.prefetch(task);
         if let Some(kept) = self.recorder.borrow().kept_of(task) {

@@ -1,7 +1,8 @@
 //! Tasks: everything the virtual kernel knows of each.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 
+use elsa::FrozenVec;
 use schedlab_machine::LineRef;
 use schedlab_trace::{CpuId, CpuSet, TaskId};
 use schedlab_workload::{Action, Behaviour, Outcome, Rng, SchedClass, TaskSpec};
@@ -282,80 +283,70 @@ impl Task {
     }
 }
 
-/// First chunk of the table; each further one is twice as large.
-const FIRST_CHUNK: u32 = 64;
-/// As many as the ids need, so that an id's chunk is always in the table.
-const CHUNKS: usize = (u32::BITS - FIRST_CHUNK.ilog2() + 1) as usize;
-
-/// All tasks by id. Grows in chunks, so that references stay valid while tasks are forked.
+/// All tasks by id. References stay valid while tasks are forked.
+#[derive(Default)]
 pub(crate) struct TaskTable {
-    chunks: [OnceCell<Box<[OnceCell<Task>]>>; CHUNKS],
-    len: Cell<u32>,
+    tasks: FrozenVec<Box<Task>>,
 }
 
 impl TaskTable {
-    pub fn new() -> Self {
-        TaskTable {
-            chunks: [const { OnceCell::new() }; CHUNKS],
-            len: Cell::new(0),
-        }
-    }
-
-    #[inline]
-    fn place(index: u32) -> (usize, usize) {
-        let shifted = u64::from(index) + u64::from(FIRST_CHUNK);
-        let highest = shifted.ilog2();
-        let chunk = highest - FIRST_CHUNK.ilog2();
-        (chunk as usize, (shifted ^ 1 << highest) as usize)
-    }
-
     pub fn len(&self) -> u32 {
-        self.len.get()
+        // Ids are 32 bits wide, see push().
+        self.tasks.len() as u32
     }
 
     /// Adds what `make` makes of the new id.
     pub fn push(&self, make: impl FnOnce(TaskId) -> Task) -> &Task {
-        let id = self.len.get();
-        let (chunk, offset) = Self::place(id);
-        let chunk = self.chunks[chunk].get_or_init(|| {
-            let size = (FIRST_CHUNK as usize) << chunk;
-            (0..size).map(|_| OnceCell::new()).collect()
-        });
-        let task = chunk[offset].get_or_init(|| make(TaskId(id)));
-        self.len.set(id + 1);
-        task
+        let id = u32::try_from(self.tasks.len()).expect("fewer tasks than ids");
+        self.tasks.push_get(Box::new(make(TaskId(id))))
     }
 
     #[inline]
     pub fn get(&self, id: TaskId) -> Option<&Task> {
-        let (chunk, offset) = Self::place(id.0);
-        self.chunks[chunk].get()?.get(offset)?.get()
-    }
-
-    /// Where the task of this id is or will be, for prefetching.
-    pub fn place_of(&self, id: TaskId) -> Option<&impl Sized> {
-        let (chunk, offset) = Self::place(id.0);
-        self.chunks[chunk].get()?.get(offset)
+        self.tasks.get(id.index())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Task> {
-        (0..self.len.get()).filter_map(|id| self.get(TaskId(id)))
+        self.tasks.iter()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
+    use schedlab_machine::CacheModel;
 
     #[test]
-    fn places_are_dense_and_distinct() {
-        let mut expected = (0, 0);
-        for index in 0..5_000 {
-            assert_eq!(TaskTable::place(index), expected, "index {index}");
-            expected.1 += 1;
-            if expected.1 == (FIRST_CHUNK as usize) << expected.0 {
-                expected = (expected.0 + 1, 0);
-            }
+    fn a_task_stays_where_it_is_while_others_come() {
+        let line = CacheModel::new(&testing::machine(1)).line_at(0);
+        let table = TaskTable::default();
+        let mut kept: Vec<&Task> = Vec::new();
+        for n in 0..1_000 {
+            let task = table.push(|id| {
+                let spec = testing::task(&format!("t{n}"), |_, _| None);
+                let identity = Identity {
+                    id,
+                    parent: None,
+                    tgid: id.pid(),
+                };
+                Task::new(
+                    identity,
+                    spec,
+                    CpuId(0),
+                    1,
+                    line,
+                    schedlab_workload::stream(1, id.0),
+                )
+            });
+            kept.push(task);
         }
+        assert_eq!(table.len(), 1_000);
+        assert_eq!(table.iter().count(), 1_000);
+        for (n, &task) in kept.iter().enumerate() {
+            assert!(std::ptr::eq(task, table.get(TaskId(n as u32)).unwrap()));
+            assert_eq!((task.id.index(), &*task.comm), (n, &*format!("t{n}")));
+        }
+        assert!(table.get(TaskId(1_000)).is_none());
     }
 }
