@@ -70,7 +70,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             } else {
                 self.schedule_deferred(c, rq);
             }
-        } else if self.dsqs.borrow().get(dsq).id & dsq_id::FLAG_BUILTIN == 0 {
+        } else if !self.dsqs.get(dsq).is_builtin() {
             // One entry for each DSQ (`scx_dsq_pcpu::deferred_reenq_user`).
             let mut users = c.reenq_users.borrow_mut();
             match users.iter_mut().find(|(noted, _)| *noted == dsq) {
@@ -132,10 +132,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let open = self.rq_is_open(rq, 0);
         let mut tasks = Vec::new();
         let mut first = true;
-        let mut next = self.dsqs.borrow().get(rq.local_dsq()).first();
+        let queue = self.dsqs.get(rq.local_dsq());
+        let mut next = queue.first();
         while let Some(task) = next {
-            next = self.dsqs.borrow().next(rq.local_dsq(), task);
             let p = self.task(task);
+            next = queue.next(&p.node);
             let stays = p.immed.get() && first && open;
             let unwanted = p.immed.get() && !stays;
             first = false;
@@ -164,15 +165,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `reenq_user()`.
     fn reenq_user(&self, c: &Cpu, rq: &Cpu, dsq: u32, flags: u64) {
-        if self.dsqs.borrow().get(dsq).id & dsq_id::FLAG_BUILTIN != 0 || flags & reenq::ANY == 0 {
+        if self.dsqs.get(dsq).is_builtin() || flags & reenq::ANY == 0 {
             return;
         }
-        let cursor = self.dsqs.borrow_mut().iter_new(dsq, 0);
+        let cursor = self.dsqs.iter_new(dsq, 0);
         let lock = self.dsq_lock(dsq);
         let mut locked = rq;
         self.spin_lock(c, lock);
         loop {
-            let task = self.dsqs.borrow_mut().iter_next(cursor);
+            let task = self.dsqs.iter_next(&self.tasks, cursor);
             let Some(task) = task else { break };
             if self.bypassing.get() {
                 break;
@@ -190,20 +191,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 || p.holding_cpu.get().is_some()
                 || p.cpu.get() != task_rq.id
                 || p.on_rq.get() != OnRq::Queued
-                || self.dsqs.borrow().inserted_after(cursor, task);
+                || self.dsqs.inserted_after(cursor, &p.node);
             if lost {
                 continue;
             }
             if p.ops_state.get() == OpsState::Dispatching {
                 self.wait_ops_state(c, p, OpsState::Dispatching);
             }
-            self.dsqs.borrow_mut().unlink(dsq, task);
+            self.dsqs.unlink(&self.tasks, self.dsqs.get(dsq), &p.node);
             p.dsq.set(NIL);
             self.spin_unlock(c, lock);
             self.do_enqueue_task(c, task_rq, p, enq::REENQ, None);
             self.spin_lock(c, lock);
         }
-        self.dsqs.borrow_mut().iter_destroy(cursor);
+        self.dsqs.iter_destroy(cursor);
         self.spin_unlock(c, lock);
         if locked.id != rq.id {
             self.rq_unlock(c, locked);

@@ -37,20 +37,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline]
     pub(crate) fn dsq_lock(&self, dsq: u32) -> LockIx {
-        let known = self.dsqs.borrow().get(dsq).lock;
+        let known = self.dsqs.get(dsq).lock.get();
         known.unwrap_or_else(|| self.new_dsq_lock(dsq))
     }
 
     #[cold]
     fn new_dsq_lock(&self, dsq: u32) -> LockIx {
-        let id = self.dsqs.borrow().get(dsq).id;
+        let id = self.dsqs.get(dsq).id();
         let name = if id == dsq_id::GLOBAL {
             format!("global dsq {}", dsq - self.cpus.len() as u32)
         } else {
             format!("dsq {id:#x}")
         };
         let lock = self.new_lock(schedlab_machine::address::dsq(dsq), &name, LockClass::Dsq);
-        self.dsqs.borrow_mut().get_mut(dsq).lock = Some(lock);
+        self.dsqs.get(dsq).lock.set(Some(lock));
         lock
     }
 
@@ -79,7 +79,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if id == dsq_id::GLOBAL {
             return self.global_dsq(task_cpu);
         }
-        let found = self.dsqs.borrow().find_user(id);
+        let found = self.dsqs.find_user(id);
         found.unwrap_or_else(|| {
             if !self.mutated(Mutation::MissingDsqIsGlobal) {
                 self.scx_error(format!("non-existent DSQ {id:#x}"));
@@ -112,7 +112,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let first = self.dsq_lock(dsq);
             self.spin_lock(c, first);
             lock = Some(first);
-            if self.dsqs.borrow().get(dsq).id == dsq_id::INVALID {
+            if self.dsqs.get(dsq).id() == dsq_id::INVALID {
                 self.scx_error("attempting to dispatch to a destroyed dsq".to_owned());
                 self.spin_unlock(c, first);
                 dsq = self.global_dsq(p.cpu.get());
@@ -122,7 +122,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 lock = Some(second);
             }
         }
-        if self.dsqs.borrow().get(dsq).is_builtin() && enq_flags & enq::DSQ_PRIQ != 0 {
+        if self.dsqs.get(dsq).is_builtin() && enq_flags & enq::DSQ_PRIQ != 0 {
             if !self.mutated(Mutation::VtimeInBuiltinDsq) {
                 self.scx_error("cannot use vtime ordering for built-in DSQs".to_owned());
             }
@@ -139,10 +139,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Place::Tail
         };
         let (inserted, id, nr) = {
-            let mut dsqs = self.dsqs.borrow_mut();
-            let inserted = dsqs.insert(dsq, p.id, place);
-            let queue = dsqs.get(dsq);
-            (inserted, queue.id, queue.nr)
+            let queue = self.dsqs.get(dsq);
+            let inserted = queue.insert(&self.tasks, &p.node, place);
+            (inserted, queue.id(), queue.nr())
         };
         match inserted {
             Ok(()) => {}
@@ -211,7 +210,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if self.is_local(dsq) {
             self.leave_custody_to_local(c, self.cpu(CpuId(dsq)), p);
-        } else if self.dsqs.borrow().get(dsq).id == dsq_id::GLOBAL && self.task_leave_custody(p) {
+        } else if self.dsqs.get(dsq).id() == dsq_id::GLOBAL && self.task_leave_custody(p) {
             self.call_dequeue_held(c, p);
         }
     }
@@ -248,7 +247,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.immed.get() {
             let rq = self.cpu(CpuId(dsq));
             rq.nr_immed.set(rq.nr_immed.get() + 1);
-            if self.dsqs.borrow().get(dsq).nr > 1 || !self.rq_is_open(rq, enq_flags) {
+            if self.dsqs.get(dsq).nr() > 1 || !self.rq_is_open(rq, enq_flags) {
                 self.schedule_reenq_local(c, rq, 0);
             }
         }
@@ -311,7 +310,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `task_unlink_from_dsq()`.
     fn task_unlink_from_dsq(&self, c: &Cpu, p: &Task, dsq: u32) {
-        self.dsqs.borrow_mut().unlink(dsq, p.id);
+        self.dsqs.unlink(&self.tasks, self.dsqs.get(dsq), &p.node);
         self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
         self.dsq_dec_nr(dsq, p);
     }
@@ -368,8 +367,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.dsq.set(NIL);
         self.leave_custody_before(c, dsq, p);
         self.dsqs
-            .borrow_mut()
-            .insert(dsq, p.id, place)
+            .get(dsq)
+            .insert(&self.tasks, &p.node, place)
             .expect("local DSQs are FIFO");
         self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
         self.dsq_inc_nr(c, dsq, p, enq_flags);
@@ -445,12 +444,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         'retry: loop {
             // Looked at without the lock, as in the kernel.
             self.sync(c);
-            if self.dsqs.borrow().get(dsq).first().is_none() {
+            if self.dsqs.get(dsq).first().is_none() {
                 return false;
             }
             let lock = self.dsq_lock(dsq);
             self.spin_lock(c, lock);
-            let mut next = self.dsqs.borrow().get(dsq).first();
+            let mut next = self.dsqs.get(dsq).first();
             while let Some(task) = next {
                 if self.bypassing.get() {
                     break;
@@ -477,7 +476,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     }
                     continue 'retry;
                 }
-                next = self.dsqs.borrow().next(dsq, task);
+                next = self.dsqs.get(dsq).next(&p.node);
             }
             self.spin_unlock(c, lock);
             return false;
@@ -591,7 +590,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         self.flush_dispatch_buf(c, c);
         self.sync(c);
-        let dsq = self.dsqs.borrow().find_user(id);
+        let dsq = self.dsqs.find_user(id);
         let Some(dsq) = dsq else {
             self.scx_error(format!("invalid DSQ ID {id:#018x}"));
             return false;
@@ -613,7 +612,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         enq_flags: u64,
     ) -> bool {
         self.sync(c);
-        let Some(src_dsq) = self.dsqs.borrow().iter_dsq(iter) else {
+        let Some(src_dsq) = self.dsqs.iter_dsq(iter) else {
             return false;
         };
         let Some(enq_flags) = self.vet_enq_flags(id, enq_flags) else {
@@ -638,8 +637,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let lost = p.dsq.get() != src_dsq
             || p.holding_cpu.get().is_some()
             || p.cpu.get() != src.id
-            || self.dsqs.borrow().inserted_after(iter, p.id);
-        let (slice, vtime) = self.dsqs.borrow_mut().iter_take_overrides(iter);
+            || self.dsqs.inserted_after(iter, &p.node);
+        let (slice, vtime) = self.dsqs.iter_take_overrides(iter);
         let mut p_rq = src;
         let mut moved = false;
         if lost {
@@ -760,7 +759,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             {
                 return Verdict::Prev;
             }
-            if self.dsqs.borrow().get(c.local_dsq()).nr > 0 {
+            if self.dsqs.get(c.local_dsq()).nr() > 0 {
                 return Verdict::Local;
             }
             if self.consume_dispatch_q(c, c, global, 0) {
@@ -785,9 +784,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.call_rare_op_on(c, c, OpCall::CpuAcquire { cpu: c.id });
         }
         let verdict = self.balance_verdict(c, prev);
-        if verdict != Verdict::None
-            && c.nr_immed.get() > 0
-            && self.dsqs.borrow().get(c.local_dsq()).nr > 1
+        if verdict != Verdict::None && c.nr_immed.get() > 0 && self.dsqs.get(c.local_dsq()).nr() > 1
         {
             self.schedule_reenq_local(c, c, 0);
         }
@@ -805,7 +802,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return Verdict::Prev;
             }
         }
-        if self.dsqs.borrow().get(c.local_dsq()).nr > 0 {
+        if self.dsqs.get(c.local_dsq()).nr() > 0 {
             return Verdict::Local;
         }
         match self.scx_dispatch_sched(c, prev) {

@@ -386,7 +386,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let task = match (verdict, prev) {
             (Verdict::Prev, Some(p)) => p.id,
-            _ => match self.dsqs.borrow().get(c.local_dsq()).first() {
+            _ => match self.dsqs.get(c.local_dsq()).first() {
                 Some(task) => task,
                 None => return Pick::Nothing,
             },

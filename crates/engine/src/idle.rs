@@ -326,7 +326,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .curr
             .get()
             .is_some_and(|curr| self.task(curr).exiting.get());
-        let local_nr = self.dsqs.borrow().get(c.local_dsq()).nr;
+        let local_nr = self.dsqs.get(c.local_dsq()).nr();
         let mut idle = self.idle.borrow_mut();
         let found = idle.select(c, prev, wake_flags, allowed, all, flags, exiting, local_nr);
         if let Some(cpu) = found

@@ -84,7 +84,7 @@ pub(crate) struct Kernel<P, R> {
     pub online: RefCell<CpuSet>,
     pub nr_nodes: u32,
     pub tasks: TaskTable,
-    pub dsqs: RefCell<Dsqs>,
+    pub dsqs: Dsqs,
     pub locks: RefCell<Locks>,
     pub policy_locks: RefCell<Vec<Option<crate::lock::LockIx>>>,
     pub idle: RefCell<IdleMasks>,
@@ -207,7 +207,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             online: RefCell::new(CpuSet::all(nr_cpus)),
             nr_nodes,
             tasks: TaskTable::default(),
-            dsqs: RefCell::new(Dsqs::new(nr_cpus, nr_nodes as usize)),
+            dsqs: Dsqs::new(nr_cpus, nr_nodes as usize),
             locks: RefCell::new(Locks::default()),
             policy_locks: RefCell::new(Vec::new()),
             idle: RefCell::new(IdleMasks::new(&machine)),
@@ -299,7 +299,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let identity = Identity { id, parent, tgid };
             Task::new(identity, spec, cpu, self.cpus.len(), line, rng)
         });
-        self.dsqs.borrow_mut().add_task(task.id);
         self.nr_alive.set(self.nr_alive.get() + 1);
         task
     }

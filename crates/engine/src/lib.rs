@@ -33,6 +33,7 @@ mod request;
 mod rt;
 pub mod scenario;
 mod sched;
+mod sorted;
 mod syscall;
 mod task;
 #[cfg(test)]

@@ -151,7 +151,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
             if kernel.mutated(Mutation::DestroyedDsqKeepsId) {
                 return;
             }
-            if let Err(nr) = kernel.dsqs.borrow_mut().destroy(dsq) {
+            if let Err(nr) = kernel.dsqs.destroy(dsq) {
                 kernel.scx_error(format!(
                     "attempting to destroy in-use dsq {dsq:#018x} (nr={nr})"
                 ));
@@ -192,9 +192,8 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
             if flags & !iter::USER_FLAGS != 0 {
                 return Err(-errno::EINVAL);
             }
-            let mut dsqs = kernel.dsqs.borrow_mut();
-            match dsqs.find_user(dsq) {
-                Some(index) => Ok(dsqs.iter_new(index, flags)),
+            match kernel.dsqs.find_user(dsq) {
+                Some(index) => Ok(kernel.dsqs.iter_new(index, flags)),
                 None => Err(-errno::ENOENT),
             }
         })
@@ -202,10 +201,10 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
 
     fn iter_next(&self, iter: IterId) -> Option<TaskId> {
         self.shared(|kernel, c| {
-            let dsq = kernel.dsqs.borrow().iter_dsq(iter)?;
+            let dsq = kernel.dsqs.iter_dsq(iter)?;
             let lock = kernel.dsq_lock(dsq);
             kernel.spin_lock(c, lock);
-            let task = kernel.dsqs.borrow_mut().iter_next(iter);
+            let task = kernel.dsqs.iter_next(&kernel.tasks, iter);
             if let Some(task) = task {
                 kernel.read_line(c, kernel.task(task).line);
             }
@@ -215,18 +214,18 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
     }
 
     fn iter_destroy(&self, iter: IterId) {
-        self.shared(|kernel, _| kernel.dsqs.borrow_mut().iter_destroy(iter));
+        self.shared(|kernel, _| kernel.dsqs.iter_destroy(iter));
     }
 
     fn move_set_slice(&self, iter: IterId, slice: u64) {
         self.restricted_shared(&MOVE_SET_SLICE, |kernel, _| {
-            kernel.dsqs.borrow_mut().iter_set_slice(iter, slice);
+            kernel.dsqs.iter_set_slice(iter, slice);
         });
     }
 
     fn move_set_vtime(&self, iter: IterId, vtime: u64) {
         self.restricted_shared(&MOVE_SET_VTIME, |kernel, _| {
-            kernel.dsqs.borrow_mut().iter_set_vtime(iter, vtime);
+            kernel.dsqs.iter_set_vtime(iter, vtime);
         });
     }
 
@@ -598,7 +597,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if node < crate::consts::NUMA_NO_NODE || node >= self.nr_nodes as i32 {
             return -errno::EINVAL;
         }
-        match self.dsqs.borrow_mut().create(dsq) {
+        match self.dsqs.create(dsq) {
             Ok(_) => 0,
             Err(errno) => errno,
         }
@@ -610,11 +609,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.scx_error(format!("peek disallowed on builtin DSQ {dsq:#x}"));
             return None;
         }
-        let dsqs = self.dsqs.borrow();
+        let dsqs = &self.dsqs;
         match dsqs.find_user(dsq) {
             Some(index) if self.mutated(Mutation::PeekShowsTail) => {
-                let first = dsqs.get(index).first();
-                std::iter::successors(first, |&task| dsqs.next(index, task)).last()
+                let queue = dsqs.get(index);
+                let next = |&task: &TaskId| queue.next(&self.task(task).node);
+                std::iter::successors(queue.first(), next).last()
             }
             Some(index) => dsqs.get(index).first(),
             None => {
@@ -626,21 +626,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `scx_bpf_dsq_nr_queued()`.
     fn dsq_nr_queued(&self, c: &Cpu, id: u64) -> i64 {
-        let dsqs = self.dsqs.borrow();
+        let dsqs = &self.dsqs;
         if id == dsq_id::LOCAL {
             let locked = c.locked_rq.get();
             let rq = locked.filter(|_| self.version.counts_local_of_locked_rq());
-            i64::from(dsqs.get(rq.unwrap_or(c.id).0).nr)
+            i64::from(dsqs.get(rq.unwrap_or(c.id).0).nr())
         } else if dsq_id::is_local_on(id) {
             let cpu = (id & dsq_id::LOCAL_CPU_MASK) as i32;
             if self.cpu_valid(cpu, "") {
-                i64::from(dsqs.get(cpu as u32).nr)
+                i64::from(dsqs.get(cpu as u32).nr())
             } else {
                 -errno::ENOENT
             }
         } else {
             match dsqs.find_user(id) {
-                Some(index) => i64::from(dsqs.get(index).nr),
+                Some(index) => i64::from(dsqs.get(index).nr()),
                 None => -errno::ENOENT,
             }
         }

@@ -56,14 +56,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let cache = self.cache.borrow();
         // Another CPU's lock, as a rule, which this one has not had for a long time.
         self.prefetch_set(&cache, c.id, self.rq_address(p.cpu.get()));
-        let dsqs = self.dsqs.borrow();
-        let Some(next) = dsqs.next(dsq, p.id) else {
+        let queue = self.dsqs.get(dsq);
+        let Some(next) = queue.next(&p.node) else {
             return;
         };
-        if let Some(later) = dsqs.next(dsq, next) {
+        let next = self.task(next);
+        if let Some(later) = queue.next(&next.node) {
             self.prefetch_task(later);
         }
-        let next = self.task(next);
         if let Some(behaviour) = next.behaviour.borrow().as_deref() {
             prefetch(behaviour);
         }
@@ -85,7 +85,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `task` is looked at soon.
     fn prefetch_task(&self, task: TaskId) {
         prefetch(self.task(task));
-        prefetch(self.dsqs.borrow().kept_of(task));
         self.policy.prefetch(task);
         if let Some(kept) = self.recorder.borrow().kept_of(task) {
             prefetch(kept);

@@ -138,6 +138,8 @@ pub(crate) struct Task {
     pub runnable_at: Cell<u64>,
     /// Index of the DSQ it is on.
     pub dsq: Cell<u32>,
+    /// Its place there.
+    pub node: crate::dsq::Node,
     /// It is on `ddsp_deferred_locals` of its run queue.
     pub deferred_local: Cell<bool>,
     pub ddsp_dsq_id: Cell<u64>,
@@ -218,6 +220,7 @@ impl Task {
             runnable_seq: Cell::new(None),
             runnable_at: Cell::new(0),
             dsq: Cell::new(NIL),
+            node: crate::dsq::Node::new(id),
             deferred_local: Cell::new(false),
             ddsp_dsq_id: Cell::new(dsq_id::INVALID),
             ddsp_enq_flags: Cell::new(0),
