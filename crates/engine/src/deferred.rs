@@ -169,7 +169,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         let cursor = self.dsqs.iter_new(dsq, 0);
-        let lock = self.dsq_lock(dsq);
+        let queue = self.dsqs.get(dsq);
+        let lock = self.dsq_lock(queue);
         let mut locked = rq;
         self.spin_lock(c, lock);
         loop {
@@ -198,7 +199,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if p.ops_state.get() == OpsState::Dispatching {
                 self.wait_ops_state(c, p, OpsState::Dispatching);
             }
-            self.dsqs.unlink(&self.tasks, self.dsqs.get(dsq), &p.node);
+            self.dsqs.unlink(&self.tasks, queue, &p.node);
             p.dsq.set(NIL);
             self.spin_unlock(c, lock);
             self.do_enqueue_task(c, task_rq, p, enq::REENQ, None);

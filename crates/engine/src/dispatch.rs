@@ -4,7 +4,7 @@ use schedlab_trace::{CpuId, CpuMode, LockClass, Recorder};
 
 use crate::consts::{self, dsq_id, enq, ops};
 use crate::cpu::{Cpu, DispatchEntry};
-use crate::dsq::{MixedOrder, Place};
+use crate::dsq::{Dsq, MixedOrder, Place};
 use crate::kernel::Kernel;
 use crate::lock::LockIx;
 use crate::mutation::Mutation;
@@ -36,21 +36,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     #[inline]
-    pub(crate) fn dsq_lock(&self, dsq: u32) -> LockIx {
-        let known = self.dsqs.get(dsq).lock.get();
-        known.unwrap_or_else(|| self.new_dsq_lock(dsq))
+    pub(crate) fn dsq_lock(&self, dsq: &Dsq) -> LockIx {
+        dsq.lock.get().unwrap_or_else(|| self.new_dsq_lock(dsq))
     }
 
     #[cold]
-    fn new_dsq_lock(&self, dsq: u32) -> LockIx {
-        let id = self.dsqs.get(dsq).id();
-        let name = if id == dsq_id::GLOBAL {
-            format!("global dsq {}", dsq - self.cpus.len() as u32)
+    fn new_dsq_lock(&self, dsq: &Dsq) -> LockIx {
+        let name = if dsq.id() == dsq_id::GLOBAL {
+            format!("global dsq {}", dsq.index - self.cpus.len() as u32)
         } else {
-            format!("dsq {id:#x}")
+            format!("dsq {:#x}", dsq.id())
         };
-        let lock = self.new_lock(schedlab_machine::address::dsq(dsq), &name, LockClass::Dsq);
-        self.dsqs.get(dsq).lock.set(Some(lock));
+        let address = schedlab_machine::address::dsq(dsq.index);
+        let lock = self.new_lock(address, &name, LockClass::Dsq);
+        dsq.lock.set(Some(lock));
         lock
     }
 
@@ -88,98 +87,133 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         })
     }
 
-    /// Cost of linking into or out of a queue that holds `nr` tasks.
-    fn charge_dsq(&self, c: &Cpu, vtime_ordered: bool, nr: u32) {
-        let costs = &self.machine.sched_ext;
-        self.charge(
-            c,
-            if vtime_ordered {
-                costs.dsq_vtime_ns * crate::cost::tree_levels(nr)
-            } else {
-                costs.dsq_fifo_ns
-            },
-        );
+    /// `dispatch_enqueue()`.
+    pub(crate) fn dispatch_enqueue(&self, c: &Cpu, dsq: u32, p: &Task, enq_flags: u64) {
+        if self.is_local(dsq) {
+            self.dispatch_enqueue_local(c, self.cpu(CpuId(dsq)), p, enq_flags);
+        } else {
+            self.dispatch_enqueue_shared(c, dsq, p, enq_flags);
+        }
     }
 
-    /// `dispatch_enqueue()`. `rq` is the run queue that the caller holds.
-    pub(crate) fn dispatch_enqueue(&self, c: &Cpu, dsq: u32, p: &Task, enq_flags: u64) {
-        let mut dsq = dsq;
-        let mut enq_flags = enq_flags;
-        let is_local = self.is_local(dsq);
-        let mut lock = None;
-        self.leave_custody_before(c, dsq, p);
-        if !is_local {
-            let first = self.dsq_lock(dsq);
-            self.spin_lock(c, first);
-            lock = Some(first);
-            if self.dsqs.get(dsq).id() == dsq_id::INVALID {
-                self.scx_error("attempting to dispatch to a destroyed dsq".to_owned());
-                self.spin_unlock(c, first);
-                dsq = self.global_dsq(p.cpu.get());
-                self.leave_custody_before(c, dsq, p);
-                let second = self.dsq_lock(dsq);
-                self.spin_lock(c, second);
-                lock = Some(second);
-            }
+    /// `dispatch_enqueue()` into the local DSQ of `rq`.
+    pub(crate) fn dispatch_enqueue_local(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
+        self.leave_custody_before(c, rq.local_dsq(), p);
+        if enq_flags & enq::DSQ_PRIQ != 0 {
+            self.refuse_vtime_order();
         }
-        if self.dsqs.get(dsq).is_builtin() && enq_flags & enq::DSQ_PRIQ != 0 {
-            if !self.mutated(Mutation::VtimeInBuiltinDsq) {
-                self.scx_error("cannot use vtime ordering for built-in DSQs".to_owned());
-            }
-            enq_flags &= !enq::DSQ_PRIQ;
+        self.link_local(c, rq, p, enq_flags);
+        if enq_flags & enq::CLEAR_OPSS != 0 {
+            p.ops_state.set(OpsState::None);
+        }
+    }
+
+    /// Links `p` into the local DSQ of `rq`, and what that entails.
+    fn link_local(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
+        let place = if enq_flags & (enq::HEAD | enq::PREEMPT) != 0 {
+            Place::Head
+        } else {
+            Place::Tail
+        };
+        let queue = self.dsqs.get(rq.local_dsq());
+        queue
+            .insert(&self.tasks, &p.node, place)
+            .expect("local DSQs are FIFO");
+        self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
+        if enq_flags & enq::IMMED != 0 {
+            p.immed.set(true);
+        }
+        if p.immed.get() {
+            self.count_immed(c, rq, queue, enq_flags);
+        }
+        p.dsq.set(queue.index);
+        self.local_dsq_post_enq(c, rq, p, enq_flags);
+    }
+
+    /// `dispatch_enqueue()` into a global DSQ or one of the policy's.
+    fn dispatch_enqueue_shared(&self, c: &Cpu, dsq: u32, p: &Task, enq_flags: u64) {
+        self.leave_custody_before(c, dsq, p);
+        let mut queue = self.dsqs.get(dsq);
+        let mut lock = self.dsq_lock(queue);
+        self.spin_lock(c, lock);
+        if queue.id() == dsq_id::INVALID {
+            self.scx_error("attempting to dispatch to a destroyed dsq".to_owned());
+            self.spin_unlock(c, lock);
+            queue = self.dsqs.get(self.global_dsq(p.cpu.get()));
+            self.leave_custody_before(c, queue.index, p);
+            lock = self.dsq_lock(queue);
+            self.spin_lock(c, lock);
+        }
+        let mut by_vtime = enq_flags & enq::DSQ_PRIQ != 0;
+        if by_vtime && queue.is_builtin() {
+            self.refuse_vtime_order();
+            by_vtime = false;
         }
         if self.mutated(Mutation::VtimeOrderIgnored) {
-            enq_flags &= !enq::DSQ_PRIQ;
+            by_vtime = false;
         }
-        let place = if enq_flags & enq::DSQ_PRIQ != 0 {
+        let place = if by_vtime {
             Place::Vtime(self.policy.vtime(p.id))
         } else if enq_flags & (enq::HEAD | enq::PREEMPT) != 0 {
             Place::Head
         } else {
             Place::Tail
         };
-        let (inserted, id, nr) = {
-            let queue = self.dsqs.get(dsq);
-            let inserted = queue.insert(&self.tasks, &p.node, place);
-            (inserted, queue.id(), queue.nr())
-        };
-        match inserted {
-            Ok(()) => {}
-            Err(MixedOrder::AlreadyFifo) => {
-                self.scx_error(format!("DSQ ID {id:#018x} already had FIFO-enqueued tasks"))
-            }
-            Err(MixedOrder::AlreadyVtime) => {
-                self.scx_error(format!("DSQ ID {id:#018x} already had PRIQ-enqueued tasks"))
-            }
+        if let Err(mixed) = queue.insert(&self.tasks, &p.node, place) {
+            self.refuse_mixed_order(queue.id(), mixed);
         }
-        self.charge_dsq(c, matches!(place, Place::Vtime(_)), nr);
-        self.dsq_inc_nr(c, dsq, p, enq_flags);
-        p.dsq.set(dsq);
-        if is_local {
-            self.local_dsq_post_enq(c, self.cpu(CpuId(dsq)), p, enq_flags);
+        // Cost of linking into a queue that holds so many tasks.
+        let costs = &self.machine.sched_ext;
+        let cost_ns = if by_vtime {
+            costs.dsq_vtime_ns * crate::cost::tree_levels(queue.nr())
         } else {
-            // A task on a global DSQ is out of the policy's hands, on a user DSQ it is not.
-            let call_dequeue = if id == dsq_id::GLOBAL {
-                self.task_leave_custody(p)
-            } else {
-                p.in_custody.set(true);
-                false
-            };
-            if let Some(lock) = lock {
-                self.spin_unlock(c, lock);
-            }
-            if call_dequeue {
-                self.call_dequeue(c, p, 0);
-            }
+            costs.dsq_fifo_ns
+        };
+        self.charge(c, cost_ns);
+        p.dsq.set(queue.index);
+        // A task on a global DSQ is out of the policy's hands, on a user DSQ it is not.
+        let call_dequeue = if queue.id() == dsq_id::GLOBAL {
+            self.task_leave_custody(p)
+        } else {
+            p.in_custody.set(true);
+            false
+        };
+        self.spin_unlock(c, lock);
+        if call_dequeue {
+            self.call_dequeue(c, p, 0);
         }
         if enq_flags & enq::CLEAR_OPSS != 0 {
             p.ops_state.set(OpsState::None);
         }
     }
 
+    #[cold]
+    fn refuse_vtime_order(&self) {
+        if !self.mutated(Mutation::VtimeInBuiltinDsq) {
+            self.scx_error("cannot use vtime ordering for built-in DSQs".to_owned());
+        }
+    }
+
+    #[cold]
+    fn refuse_mixed_order(&self, id: u64, mixed: MixedOrder) {
+        let others = match mixed {
+            MixedOrder::AlreadyFifo => "FIFO",
+            MixedOrder::AlreadyVtime => "PRIQ",
+        };
+        self.scx_error(format!(
+            "DSQ ID {id:#018x} already had {others}-enqueued tasks"
+        ));
+    }
+
+    /// Whether `ops.dequeue()` is called where a task leaves the policy's custody.
+    #[inline]
+    fn tells_departure(&self) -> bool {
+        self.has_op(OpKind::Dequeue) && self.version.dequeue_on_leaving_custody()
+    }
+
     /// Calls `ops.dequeue()` where the version tells departures from custody.
     fn call_dequeue(&self, c: &Cpu, p: &Task, deq_flags: u64) {
-        if self.version.dequeue_on_leaving_custody() && self.has_op(OpKind::Dequeue) {
+        if self.tells_departure() {
             let op = OpCall::Dequeue {
                 task: p.id,
                 deq_flags,
@@ -201,11 +235,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Without run queue locks who finds a task on a local or global DSQ runs it at once, and it may be back with the
     /// policy before an `ops.dequeue()` that comes later has returned: there it leaves custody before it is linked.
     /// Nobody else takes what is linked here, or what is being dispatched: it may leave when the kernel lets it.
+    #[inline]
     fn leave_custody_before(&self, c: &Cpu, dsq: u32, p: &Task) {
-        if self.machine.sched_ext.rq_locks
-            || dsq == c.local_dsq()
-            || p.ops_state.get() == OpsState::Dispatching
-        {
+        if !self.machine.sched_ext.rq_locks {
+            self.leave_custody_early(c, dsq, p);
+        }
+    }
+
+    #[inline(never)]
+    fn leave_custody_early(&self, c: &Cpu, dsq: u32, p: &Task) {
+        if dsq == c.local_dsq() || p.ops_state.get() == OpsState::Dispatching {
             return;
         }
         if self.is_local(dsq) {
@@ -216,8 +255,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// A task on a local DSQ is out of the policy's hands.
+    #[inline]
     fn leave_custody_to_local(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        if self.task_leave_custody(p) {
+        if self.task_leave_custody(p) && self.tells_departure() {
             let around = c.locked_rq.replace(Some(rq.id));
             self.call_dequeue_held(c, p);
             c.locked_rq.set(around);
@@ -226,6 +266,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Calls `ops.dequeue()`. What a run queue's lock rules out meanwhile, the task's state does where there is none:
     /// who would take it waits (`ops_dequeue()`).
+    #[inline(never)]
     fn call_dequeue_held(&self, c: &Cpu, p: &Task) {
         if self.machine.sched_ext.rq_locks {
             self.call_dequeue(c, p, 0);
@@ -237,24 +278,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `dsq_inc_nr()`, the part about `SCX_ENQ_IMMED`.
-    fn dsq_inc_nr(&self, c: &Cpu, dsq: u32, p: &Task, enq_flags: u64) {
-        if !self.is_local(dsq) {
-            return;
-        }
-        if enq_flags & enq::IMMED != 0 {
-            p.immed.set(true);
-        }
-        if p.immed.get() {
-            let rq = self.cpu(CpuId(dsq));
-            rq.nr_immed.set(rq.nr_immed.get() + 1);
-            if self.dsqs.get(dsq).nr() > 1 || !self.rq_is_open(rq, enq_flags) {
-                self.schedule_reenq_local(c, rq, 0);
-            }
+    #[inline(never)]
+    fn count_immed(&self, c: &Cpu, rq: &Cpu, queue: &Dsq, enq_flags: u64) {
+        rq.nr_immed.set(rq.nr_immed.get() + 1);
+        if queue.nr() > 1 || !self.rq_is_open(rq, enq_flags) {
+            self.schedule_reenq_local(c, rq, 0);
         }
     }
 
-    fn dsq_dec_nr(&self, dsq: u32, p: &Task) {
-        if p.immed.get() && self.is_local(dsq) {
+    /// `dsq_dec_nr()`.
+    #[inline(never)]
+    fn discount_immed(&self, dsq: u32) {
+        if self.is_local(dsq) {
             let rq = self.cpu(CpuId(dsq));
             rq.nr_immed.set(rq.nr_immed.get() - 1);
         }
@@ -309,10 +344,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `task_unlink_from_dsq()`.
-    fn task_unlink_from_dsq(&self, c: &Cpu, p: &Task, dsq: u32) {
-        self.dsqs.unlink(&self.tasks, self.dsqs.get(dsq), &p.node);
+    fn task_unlink_from_dsq(&self, c: &Cpu, p: &Task, queue: &Dsq) {
+        self.dsqs.unlink(&self.tasks, queue, &p.node);
         self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
-        self.dsq_dec_nr(dsq, p);
+        if p.immed.get() {
+            self.discount_immed(queue.index);
+        }
     }
 
     /// `dispatch_dequeue()`: takes `p` off the queue it is on, or out of the hands of who moves it.
@@ -325,17 +362,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.holding_cpu.set(None);
             return;
         }
-        let lock = (!self.is_local(dsq)).then(|| self.dsq_lock(dsq));
-        if let Some(lock) = lock {
-            self.spin_lock(c, lock);
+        let queue = self.dsqs.get(dsq);
+        if self.is_local(dsq) {
+            if p.holding_cpu.take().is_none() {
+                self.task_unlink_from_dsq(c, p, queue);
+            }
+            p.dsq.set(NIL);
+            return;
         }
+        let lock = self.dsq_lock(queue);
+        self.spin_lock(c, lock);
         if p.holding_cpu.take().is_none() {
-            self.task_unlink_from_dsq(c, p, dsq);
+            self.task_unlink_from_dsq(c, p, queue);
         }
         p.dsq.set(NIL);
-        if let Some(lock) = lock {
-            self.spin_unlock(c, lock);
-        }
+        self.spin_unlock(c, lock);
     }
 
     /// `direct_dispatch()`.
@@ -357,23 +398,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `move_local_task_to_local_dsq()`.
     fn move_local_task_to_local_dsq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
-        let place = if enq_flags & (enq::HEAD | enq::PREEMPT) != 0 {
-            Place::Head
-        } else {
-            Place::Tail
-        };
-        let dsq = rq.local_dsq();
         // What suspends there finds it on no queue.
         p.dsq.set(NIL);
-        self.leave_custody_before(c, dsq, p);
-        self.dsqs
-            .get(dsq)
-            .insert(&self.tasks, &p.node, place)
-            .expect("local DSQs are FIFO");
-        self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
-        self.dsq_inc_nr(c, dsq, p, enq_flags);
-        p.dsq.set(dsq);
-        self.local_dsq_post_enq(c, rq, p, enq_flags);
+        self.leave_custody_before(c, rq.local_dsq(), p);
+        self.link_local(c, rq, p, enq_flags);
     }
 
     /// `move_remote_task_to_local_dsq()`: `src` is locked on entry, `dst` on return.
@@ -418,14 +446,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         rq: &Cpu,
         p: &Task,
         enq_flags: u64,
-        dsq: u32,
+        queue: &Dsq,
         src: &Cpu,
     ) -> bool {
         self.rq_unlock(c, rq);
         // unlink_dsq_and_lock_src_rq()
-        self.task_unlink_from_dsq(c, p, dsq);
+        self.task_unlink_from_dsq(c, p, queue);
         p.holding_cpu.set(Some(c.id));
-        let lock = self.dsq_lock(dsq);
+        let lock = self.dsq_lock(queue);
         self.spin_unlock(c, lock);
         self.rq_lock(c, src);
         self.wait_for_switch(c, p);
@@ -440,47 +468,66 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `consume_dispatch_q()`: moves the first task that may run here to the local DSQ of `rq`.
-    pub(crate) fn consume_dispatch_q(&self, c: &Cpu, rq: &Cpu, dsq: u32, enq_flags: u64) -> bool {
-        'retry: loop {
-            // Looked at without the lock, as in the kernel.
+    #[inline]
+    pub(crate) fn consume_dispatch_q(
+        &self,
+        c: &Cpu,
+        rq: &Cpu,
+        queue: &Dsq,
+        enq_flags: u64,
+    ) -> bool {
+        // Looked at without the lock, as in the kernel.
+        self.sync(c);
+        queue.first().is_some() && self.consume_tasks(c, rq, queue, enq_flags)
+    }
+
+    #[inline(never)]
+    fn consume_tasks(&self, c: &Cpu, rq: &Cpu, queue: &Dsq, enq_flags: u64) -> bool {
+        loop {
+            if let Some(consumed) = self.try_consume(c, rq, queue, enq_flags) {
+                return consumed;
+            }
             self.sync(c);
-            if self.dsqs.get(dsq).first().is_none() {
+            if queue.first().is_none() {
                 return false;
             }
-            let lock = self.dsq_lock(dsq);
-            self.spin_lock(c, lock);
-            let mut next = self.dsqs.get(dsq).first();
-            while let Some(task) = next {
-                if self.bypassing.get() {
-                    break;
-                }
-                let p = self.task(task);
-                self.prefetch_dispatches(c, dsq, p);
-                self.read_line(c, p.line);
-                if p.cpu.get() == rq.id {
-                    // Without run queue locks another CPU may take it as soon as the queue is free.
-                    self.task_unlink_from_dsq(c, p, dsq);
-                    p.holding_cpu.set(Some(c.id));
-                    self.spin_unlock(c, lock);
-                    if !self.still_holds(c, p, rq.id) {
-                        continue 'retry;
-                    }
-                    p.holding_cpu.set(None);
-                    self.move_local_task_to_local_dsq(c, rq, p, enq_flags);
-                    return true;
-                }
-                if self.task_can_run_on_remote_rq(p, rq, false) {
-                    let src = self.cpu(p.cpu.get());
-                    if self.consume_remote_task(c, rq, p, enq_flags, dsq, src) {
-                        return true;
-                    }
-                    continue 'retry;
-                }
-                next = self.dsqs.get(dsq).next(&p.node);
-            }
-            self.spin_unlock(c, lock);
-            return false;
         }
+    }
+
+    /// One look at the queue; `None`: another CPU has got hold of what was found.
+    #[inline(always)]
+    fn try_consume(&self, c: &Cpu, rq: &Cpu, queue: &Dsq, enq_flags: u64) -> Option<bool> {
+        let lock = self.dsq_lock(queue);
+        self.spin_lock(c, lock);
+        let mut next = queue.first();
+        while let Some(task) = next {
+            if self.bypassing.get() {
+                break;
+            }
+            let p = self.task(task);
+            self.prefetch_dispatches(c, queue, p);
+            self.read_line(c, p.line);
+            if p.cpu.get() == rq.id {
+                // Without run queue locks another CPU may take it as soon as the queue is free.
+                self.task_unlink_from_dsq(c, p, queue);
+                p.holding_cpu.set(Some(c.id));
+                self.spin_unlock(c, lock);
+                if !self.still_holds(c, p, rq.id) {
+                    return None;
+                }
+                p.holding_cpu.set(None);
+                self.move_local_task_to_local_dsq(c, rq, p, enq_flags);
+                return Some(true);
+            }
+            if self.task_can_run_on_remote_rq(p, rq, false) {
+                let src = self.cpu(p.cpu.get());
+                let consumed = self.consume_remote_task(c, rq, p, enq_flags, queue, src);
+                return consumed.then_some(true);
+            }
+            next = queue.next(&p.node);
+        }
+        self.spin_unlock(c, lock);
+        Some(false)
     }
 
     /// `dispatch_to_local_dsq()`: `rq` is locked on entry and on return.
@@ -494,7 +541,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     ) {
         let src = self.cpu(p.cpu.get());
         if rq.id == src.id && rq.id == dst.id {
-            self.dispatch_enqueue(c, dst.local_dsq(), p, enq_flags | enq::CLEAR_OPSS);
+            self.dispatch_enqueue_local(c, dst, p, enq_flags | enq::CLEAR_OPSS);
             return;
         }
         p.holding_cpu.set(Some(c.id));
@@ -510,7 +557,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let mut fallback = false;
             if src.id == dst.id {
                 p.holding_cpu.set(None);
-                self.dispatch_enqueue(c, dst.local_dsq(), p, enq_flags);
+                self.dispatch_enqueue_local(c, dst, p, enq_flags);
             } else if !self.task_can_run_on_remote_rq(p, dst, true) {
                 p.holding_cpu.set(None);
                 fallback = true;
@@ -566,10 +613,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `flush_dispatch_buf()`.
+    #[inline]
     fn flush_dispatch_buf(&self, c: &Cpu, rq: &Cpu) {
-        if c.dispatch_buf.borrow().is_empty() {
-            return;
+        if !c.dispatch_buf.borrow().is_empty() {
+            self.flush_entries(c, rq);
         }
+    }
+
+    #[inline(never)]
+    fn flush_entries(&self, c: &Cpu, rq: &Cpu) {
         self.sync(c);
         let mut index = 0;
         loop {
@@ -595,7 +647,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.scx_error(format!("invalid DSQ ID {id:#018x}"));
             return false;
         };
-        let consumed = self.consume_dispatch_q(c, c, dsq, enq_flags);
+        let consumed = self.consume_dispatch_q(c, c, self.dsqs.get(dsq), enq_flags);
         if consumed {
             c.dispatched.set(c.dispatched.get() + 1);
         }
@@ -631,7 +683,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Some(_) => {}
             None => self.rq_lock(c, src),
         }
-        let lock = self.dsq_lock(src_dsq);
+        let src_queue = self.dsqs.get(src_dsq);
+        let lock = self.dsq_lock(src_queue);
         self.spin_lock(c, lock);
         // nldsq_cursor_lost_task()
         let lost = p.dsq.get() != src_dsq
@@ -652,7 +705,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if let Some(slice) = slice {
                 self.set_slice(p, slice);
             }
-            (p_rq, moved) = self.move_task_between_dsqs(c, p, enq_flags, src_dsq, dst, lock);
+            (p_rq, moved) = self.move_task_between_dsqs(c, p, enq_flags, src_queue, dst, lock);
         }
         match locked {
             Some(locked) if locked.id != p_rq.id => {
@@ -672,7 +725,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c: &Cpu,
         p: &Task,
         enq_flags: u64,
-        src_dsq: u32,
+        src_queue: &Dsq,
         dst_dsq: u32,
         src_lock: LockIx,
     ) -> (&'k Cpu, bool) {
@@ -688,7 +741,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 enq_flags |= enq::GDSQ_FALLBACK;
             }
         }
-        if !self.hold_unlinked(c, p, src_dsq, src_lock) {
+        if !self.hold_unlinked(c, p, src_queue, src_lock) {
             return (src, false);
         }
         if !self.is_local(dst_dsq) {
@@ -707,9 +760,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Takes `p` off a queue, whose lock it releases, and holds it; tells whether nobody else took it
     /// meanwhile, which only run queue locks rule out.
-    fn hold_unlinked(&self, c: &Cpu, p: &Task, dsq: u32, lock: LockIx) -> bool {
+    fn hold_unlinked(&self, c: &Cpu, p: &Task, queue: &Dsq, lock: LockIx) -> bool {
         let src = p.cpu.get();
-        self.task_unlink_from_dsq(c, p, dsq);
+        self.task_unlink_from_dsq(c, p, queue);
         p.holding_cpu.set(Some(c.id));
         self.spin_unlock(c, lock);
         self.wait_for_switch(c, p);
@@ -732,7 +785,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `scx_dispatch_sched()`.
     fn scx_dispatch_sched(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
-        let global = self.global_dsq(c.id);
+        let global = self.dsqs.get(self.global_dsq(c.id));
         if self.consume_dispatch_q(c, c, global, 0) {
             return Verdict::Local;
         }

@@ -91,6 +91,8 @@ struct Cursor {
 
 /// One queue.
 pub(crate) struct Dsq {
+    /// Its place in [`Dsqs`].
+    pub index: u32,
     id: Cell<u64>,
     /// Its lock, once it has been used.
     pub lock: Cell<Option<LockIx>>,
@@ -106,8 +108,9 @@ pub(crate) struct Dsq {
 }
 
 impl Dsq {
-    fn new(id: u64) -> Self {
+    fn new(index: u32, id: u64) -> Self {
         Dsq {
+            index,
             id: Cell::new(id),
             lock: Cell::new(None),
             nr: Cell::new(0),
@@ -155,18 +158,25 @@ impl Dsq {
 
     #[inline]
     pub fn insert(&self, nodes: &impl Nodes, p: &Node, place: Place) -> Result<(), MixedOrder> {
-        let seq = self.seq.get().wrapping_add(1);
-        self.seq.set(seq);
-        p.seq.set(seq);
-        self.nr.set(self.nr.get() + 1);
         match place {
-            Place::Vtime(vtime) => self.insert_by_vtime(p, vtime, seq),
+            Place::Vtime(vtime) => self.insert_by_vtime(p, vtime),
             Place::Head => self.insert_in_turn(nodes, p, true),
             Place::Tail => self.insert_in_turn(nodes, p, false),
         }
     }
 
-    fn insert_by_vtime(&self, p: &Node, vtime: u64, seq: u32) -> Result<(), MixedOrder> {
+    /// Counts a task that comes in; tells its place in the order of insertion.
+    #[inline]
+    fn count_in(&self, p: &Node) -> u32 {
+        let seq = self.seq.get().wrapping_add(1);
+        self.seq.set(seq);
+        p.seq.set(seq);
+        self.nr.set(self.nr.get() + 1);
+        seq
+    }
+
+    fn insert_by_vtime(&self, p: &Node, vtime: u64) -> Result<(), MixedOrder> {
+        let seq = self.count_in(p);
         p.by_vtime.set(true);
         p.vtime.set(vtime);
         let mixed = self.earliest.get() == NIL && self.head.get() != NIL;
@@ -179,7 +189,9 @@ impl Dsq {
         Ok(())
     }
 
+    #[inline]
     fn insert_in_turn(&self, nodes: &impl Nodes, p: &Node, first: bool) -> Result<(), MixedOrder> {
+        self.count_in(p);
         p.by_vtime.set(false);
         let task = p.task.0;
         let (prev, next) = match first {
@@ -206,13 +218,7 @@ impl Dsq {
     fn unlink(&self, nodes: &impl Nodes, p: &Node) {
         self.nr.set(self.nr.get() - 1);
         if p.by_vtime.get() {
-            let mut sorted = self.sorted.borrow_mut();
-            if self.earliest.get() == p.task.0 {
-                self.earliest.set(sorted.remove_first());
-            } else {
-                sorted.remove(p.task.0, p.vtime.get(), p.seq.get());
-            }
-            return;
+            return self.unlink_by_vtime(p);
         }
         let (prev, next) = (p.prev.get(), p.next.get());
         match prev {
@@ -222,6 +228,15 @@ impl Dsq {
         match next {
             NIL => self.tail.set(prev),
             next => nodes.node(next).prev.set(prev),
+        }
+    }
+
+    fn unlink_by_vtime(&self, p: &Node) {
+        let mut sorted = self.sorted.borrow_mut();
+        if self.earliest.get() == p.task.0 {
+            self.earliest.set(sorted.remove_first());
+        } else {
+            sorted.remove(p.task.0, p.vtime.get(), p.seq.get());
         }
     }
 
@@ -290,10 +305,10 @@ impl Dsqs {
     pub fn new(nr_cpus: usize, nr_nodes: usize) -> Self {
         let local = (0..nr_cpus).map(|_| dsq_id::LOCAL);
         let global = (0..nr_nodes).map(|_| dsq_id::GLOBAL);
+        let builtin = (0..).zip(local.chain(global));
         Dsqs {
-            queues: local
-                .chain(global)
-                .map(|id| Box::new(Dsq::new(id)))
+            queues: builtin
+                .map(|(index, id)| Box::new(Dsq::new(index, id)))
                 .collect(),
             user: RefCell::default(),
             asked: Cell::new(None),
@@ -343,8 +358,9 @@ impl Dsqs {
                 index
             }
             None => {
-                self.queues.push(Box::new(Dsq::new(id)));
-                self.queues.len() as u32 - 1
+                let index = self.queues.len() as u32;
+                self.queues.push(Box::new(Dsq::new(index, id)));
+                index
             }
         };
         user.insert(place, (id, index));

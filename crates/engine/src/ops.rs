@@ -202,7 +202,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
     fn iter_next(&self, iter: IterId) -> Option<TaskId> {
         self.shared(|kernel, c| {
             let dsq = kernel.dsqs.iter_dsq(iter)?;
-            let lock = kernel.dsq_lock(dsq);
+            let lock = kernel.dsq_lock(kernel.dsqs.get(dsq));
             kernel.spin_lock(c, lock);
             let task = kernel.dsqs.iter_next(&kernel.tasks, iter);
             if let Some(task) = task {

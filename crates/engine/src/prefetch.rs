@@ -9,6 +9,7 @@ use schedlab_machine::CacheModel;
 use schedlab_trace::{CpuId, Recorder, TaskId};
 
 use crate::cpu::Cpu;
+use crate::dsq::Dsq;
 use crate::event_queue::Timer;
 use crate::kernel::Kernel;
 use crate::policy::Policy;
@@ -45,18 +46,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `c` is about to take `p` off the queue: prepares for that, and for those behind it.
     #[inline]
-    pub(crate) fn prefetch_dispatches(&self, c: &Cpu, dsq: u32, p: &Task) {
+    pub(crate) fn prefetch_dispatches(&self, c: &Cpu, queue: &Dsq, p: &Task) {
         if self.tasks.len() >= MANY {
-            self.prefetch_next_dispatches(c, dsq, p);
+            self.prefetch_next_dispatches(c, queue, p);
         }
     }
 
     #[inline(never)]
-    fn prefetch_next_dispatches(&self, c: &Cpu, dsq: u32, p: &Task) {
+    fn prefetch_next_dispatches(&self, c: &Cpu, queue: &Dsq, p: &Task) {
         let cache = self.cache.borrow();
         // Another CPU's lock, as a rule, which this one has not had for a long time.
         self.prefetch_set(&cache, c.id, self.rq_address(p.cpu.get()));
-        let queue = self.dsqs.get(dsq);
         let Some(next) = queue.next(&p.node) else {
             return;
         };
