@@ -356,20 +356,29 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn dispatch_dequeue(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         let dsq = p.dsq.get();
         if dsq == NIL {
-            if p.deferred_local.replace(false) {
-                rq.deferred_locals.borrow_mut().retain(|&task| task != p.id);
+            if p.deferred_local.get() {
+                self.forget_deferred(rq, p);
             }
             p.holding_cpu.set(None);
-            return;
-        }
-        let queue = self.dsqs.get(dsq);
-        if self.is_local(dsq) {
+        } else if self.is_local(dsq) {
             if p.holding_cpu.take().is_none() {
-                self.task_unlink_from_dsq(c, p, queue);
+                self.task_unlink_from_dsq(c, p, self.dsqs.get(dsq));
             }
             p.dsq.set(NIL);
-            return;
+        } else {
+            self.dispatch_dequeue_shared(c, p, self.dsqs.get(dsq));
         }
+    }
+
+    #[inline(never)]
+    fn forget_deferred(&self, rq: &Cpu, p: &Task) {
+        p.deferred_local.set(false);
+        rq.deferred_locals.borrow_mut().retain(|&task| task != p.id);
+    }
+
+    /// `dispatch_dequeue()` from a global DSQ or one of the policy's.
+    #[inline(never)]
+    fn dispatch_dequeue_shared(&self, c: &Cpu, p: &Task, queue: &Dsq) {
         let lock = self.dsq_lock(queue);
         self.spin_lock(c, lock);
         if p.holding_cpu.take().is_none() {
@@ -415,12 +424,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     ) {
         p.sticky_cpu.set(Some(dst.id));
         p.on_rq.set(OnRq::Migrating);
-        self.dequeue_task_scx(c, src, p, 0);
+        self.dequeue_migrating_scx(c, src, p);
         self.set_task_cpu(c, p, dst.id);
         self.rq_unlock(c, src);
         self.rq_lock(c, dst);
         dst.extra_enq_flags.set(enq_flags);
-        self.enqueue_task_scx(c, dst, p, enq::MIGRATED);
+        self.enqueue_migrating_scx(c, dst, p);
         dst.extra_enq_flags.set(0);
     }
 

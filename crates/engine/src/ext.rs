@@ -86,7 +86,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         sticky_cpu: Option<CpuId>,
     ) {
         if sticky_cpu == Some(rq.id) {
-            self.dispatch_enqueue(c, rq.local_dsq(), p, enq_flags);
+            self.dispatch_enqueue_local(c, rq, p, enq_flags);
             return;
         }
         p.immed.set(false);
@@ -160,11 +160,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             sticky_cpu = Some(rq.id);
         }
         if !p.queued.get() {
-            self.set_task_runnable(c, p);
-            p.queued.set(true);
-            self.policy.set_queued(p.id, true);
-            rq.scx_nr_running.set(rq.scx_nr_running.get() + 1);
-            rq.nr_running.set(rq.nr_running.get() + 1);
+            self.join_rq(c, rq, p);
             if self.has_op(OpKind::Runnable) && p.on_rq.get() != OnRq::Migrating {
                 let op = OpCall::Runnable {
                     task: p.id,
@@ -179,9 +175,67 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         rq.in_wakeup.set(false);
     }
 
+    /// `p` is one of the runnable tasks of `rq`.
+    #[inline]
+    fn join_rq(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        self.set_task_runnable(c, p);
+        p.queued.set(true);
+        self.policy.set_queued(p.id, true);
+        rq.scx_nr_running.set(rq.scx_nr_running.get() + 1);
+        rq.nr_running.set(rq.nr_running.get() + 1);
+    }
+
+    /// `p` is none of the runnable tasks of `rq` any more.
+    #[inline]
+    fn leave_rq(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        p.queued.set(false);
+        self.policy.set_queued(p.id, false);
+        rq.scx_nr_running.set(rq.scx_nr_running.get() - 1);
+        rq.nr_running.set(rq.nr_running.get() - 1);
+        self.dispatch_dequeue(c, rq, p);
+        p.clear_direct_dispatch();
+    }
+
+    /// `dequeue_task_scx()` of a task that is taken from a queue to another run queue, and so as a rule neither
+    /// runs nor is in the policy's hands.
+    pub(crate) fn dequeue_migrating_scx(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        let waits = p.queued.get() && !p.runs.get() && p.ops_state.get() == OpsState::None;
+        if !waits {
+            return self.dequeue_task_scx(c, rq, p, 0);
+        }
+        // It does not leave custody here: the kernel moves it by itself.
+        self.clr_task_runnable(p, false);
+        self.leave_rq(c, rq, p);
+    }
+
+    /// `enqueue_task_scx()` of a task that comes to the local DSQ of `rq` from another run queue.
+    pub(crate) fn enqueue_migrating_scx(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        let comes = !p.queued.get()
+            && p.on_rq.get() == OnRq::Migrating
+            && p.sticky_cpu.get() == Some(rq.id);
+        if !comes {
+            return self.enqueue_task_scx(c, rq, p, enq::MIGRATED);
+        }
+        p.sticky_cpu.set(None);
+        self.join_rq(c, rq, p);
+        p.on_rq.set(OnRq::Queued);
+        let enq_flags = enq::MIGRATED | rq.extra_enq_flags.get();
+        self.dispatch_enqueue_local(c, rq, p, enq_flags);
+        rq.in_wakeup.set(false);
+    }
+
     /// `ops_dequeue()`.
+    #[inline]
     fn ops_dequeue(&self, c: &Cpu, rq: &Cpu, p: &Task, deq_flags: u64) {
         self.clr_task_runnable(p, false);
+        if p.ops_state.get() != OpsState::None || p.in_custody.get() {
+            self.leave_policy(c, rq, p, deq_flags);
+        }
+    }
+
+    /// `ops_dequeue()` of a task that the policy may have.
+    #[inline(never)]
+    fn leave_policy(&self, c: &Cpu, rq: &Cpu, p: &Task, deq_flags: u64) {
         loop {
             match p.ops_state.get() {
                 OpsState::None => break,
@@ -244,12 +298,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             };
             self.call_op_on(c, rq, op);
         }
-        p.queued.set(false);
-        self.policy.set_queued(p.id, false);
-        rq.scx_nr_running.set(rq.scx_nr_running.get() - 1);
-        rq.nr_running.set(rq.nr_running.get() - 1);
-        self.dispatch_dequeue(c, rq, p);
-        p.clear_direct_dispatch();
+        self.leave_rq(c, rq, p);
     }
 
     fn call_stopping(&self, c: &Cpu, rq: &Cpu, p: &Task, runnable: bool) {
@@ -304,7 +353,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 if p.immed.get() {
                     self.do_enqueue_task(c, c, p, enq::REENQ, None);
                 } else {
-                    self.dispatch_enqueue(c, c.local_dsq(), p, enq::HEAD);
+                    self.dispatch_enqueue_local(c, c, p, enq::HEAD);
                 }
             } else if next.is_some_and(|next| next.class < Class::Ext) {
                 self.do_enqueue_task(c, c, p, enq::LAST, None);

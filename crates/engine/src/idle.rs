@@ -23,6 +23,8 @@ pub(crate) struct IdleMasks {
     per_node: bool,
     has_smt: bool,
     masks: Vec<Masks>,
+    /// CPUs in all the masks of idle ones.
+    nr_idle: usize,
     node_of: Vec<u32>,
     smt: Vec<CpuSet>,
     llc: Vec<CpuSet>,
@@ -58,6 +60,7 @@ impl IdleMasks {
             per_node: false,
             has_smt: cores.iter().any(|core| core.len() > 1),
             masks: Vec::new(),
+            nr_idle: 0,
             node_of: cpus().map(|cpu| topology.cpu(cpu).node).collect(),
             smt: cpus()
                 .map(|cpu| cores[topology.cpu(cpu).core as usize].clone())
@@ -94,6 +97,7 @@ impl IdleMasks {
                 smt: span.and(online),
             })
             .collect();
+        self.nr_idle = self.masks.iter().map(|masks| masks.cpu.len()).sum();
         self.update_topology(online);
     }
 
@@ -132,7 +136,10 @@ impl IdleMasks {
             masks.smt.remove_all(&self.smt[cpu.index()]);
         }
         let idle = masks.cpu.contains(cpu);
-        masks.cpu.remove(cpu);
+        if idle {
+            masks.cpu.remove(cpu);
+            self.nr_idle -= 1;
+        }
         idle
     }
 
@@ -147,10 +154,16 @@ impl IdleMasks {
     fn update(&mut self, cpu: CpuId, idle: bool) {
         let mask = self.mask_of(cpu);
         let masks = &mut self.masks[mask];
-        if idle {
-            masks.cpu.insert(cpu);
-        } else {
-            masks.cpu.remove(cpu);
+        match (idle, masks.cpu.contains(cpu)) {
+            (true, false) => {
+                masks.cpu.insert(cpu);
+                self.nr_idle += 1;
+            }
+            (false, true) => {
+                masks.cpu.remove(cpu);
+                self.nr_idle -= 1;
+            }
+            (true, true) | (false, false) => {}
         }
         if self.has_smt {
             let core = &self.smt[cpu.index()];
@@ -215,7 +228,7 @@ impl IdleMasks {
         waker_local_nr: u32,
     ) -> Option<CpuId> {
         // Nobody idles anywhere: nothing below can find one.
-        if self.masks.iter().all(|masks| masks.cpu.is_empty()) {
+        if self.nr_idle == 0 {
             return None;
         }
         let node = self.mask_of(prev);
@@ -376,7 +389,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return -errno::EINVAL;
         }
         let prev = CpuId(prev_cpu as u32);
-        let found = if p.nr_allowed.get() == 1 {
+        let found = if self.idle.borrow().nr_idle == 0 {
+            None
+        } else if p.nr_allowed.get() == 1 {
             self.select_cpu_restricted(p, prev, allowed, flags)
         } else {
             self.select_cpu_dfl(c, p, prev, wake_flags, allowed, flags)
