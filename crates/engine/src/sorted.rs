@@ -132,23 +132,40 @@ impl Sorted {
             self.begin_block(entry);
             return true;
         }
-        // What is less than all goes into the first block, whose bound is that of nobody.
-        let later = &self.order[self.gone + 1..];
-        let at = self.gone + later.partition_point(|fence| !before(vtime, fence.least));
+        let at = self.block_of(vtime);
         let block = &mut self.blocks[self.order[at].block as usize];
         if block.is_full() {
-            if at + 1 == self.order.len() && !before(vtime, block.entries[BLOCK - 1].vtime) {
-                self.begin_block(entry);
-                return false;
-            }
-            self.split(at);
-            return self.insert(task, vtime, seq);
+            return self.insert_in_full(at, entry);
         }
         let place = block
             .used()
             .partition_point(|other| !before(vtime, other.vtime));
         block.insert(place, entry);
         at == self.gone && place == 0
+    }
+
+    /// Where the block is into which this vtime goes: the last one that may begin with it, or the first one.
+    #[inline]
+    fn block_of(&self, vtime: u64) -> usize {
+        let last = self.order.len() - 1;
+        // Who comes late is late in most orders.
+        if last == self.gone || !before(vtime, self.order[last].least) {
+            return last;
+        }
+        let others = &self.order[self.gone + 1..last];
+        self.gone + others.partition_point(|fence| !before(vtime, fence.least))
+    }
+
+    /// Inserts an entry that goes into a block that is full.
+    #[cold]
+    fn insert_in_full(&mut self, at: usize, entry: Entry) -> bool {
+        let is_last = at + 1 == self.order.len();
+        if is_last && !before(entry.vtime, self.block(at).entries[BLOCK - 1].vtime) {
+            self.begin_block(entry);
+            return false;
+        }
+        self.split(at);
+        self.insert(entry.task, entry.vtime, entry.seq)
     }
 
     /// `entry`, which comes last, begins a block of its own.
@@ -186,7 +203,6 @@ impl Sorted {
     }
 
     /// Moves the greater half of a full block into one behind it.
-    #[cold]
     fn split(&mut self, at: usize) {
         let full = &mut self.blocks[self.order[at].block as usize];
         let mut half = [NOBODY; BLOCK / 2];
