@@ -99,6 +99,8 @@ pub(crate) struct Cpu {
     pub fair: crate::fair::FairRq,
 
     // sched_ext's part of the run queue (`struct scx_rq`).
+    /// The local DSQ.
+    pub local: crate::dsq::Dsq,
     pub scx_nr_running: Cell<u32>,
     pub in_wakeup: Cell<bool>,
     pub in_balance: Cell<bool>,
@@ -170,6 +172,7 @@ impl Cpu {
             rt_place: Cell::default(),
             awaits_off_cpu: Cell::new(None),
             fair: crate::fair::FairRq::default(),
+            local: crate::dsq::Dsq::local(id),
             scx_nr_running: Cell::new(0),
             in_wakeup: Cell::new(false),
             in_balance: Cell::new(false),

@@ -132,7 +132,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let open = self.rq_is_open(rq, 0);
         let mut tasks = Vec::new();
         let mut first = true;
-        let queue = self.dsqs.get(rq.local_dsq());
+        let queue = &rq.local;
         let mut next = queue.first();
         while let Some(task) = next {
             let p = self.task(task);

@@ -64,7 +64,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `find_dsq_for_dispatch()`.
+    #[inline]
     pub(crate) fn find_dsq_for_dispatch(&self, rq: &Cpu, id: u64, task_cpu: CpuId) -> u32 {
+        let found = self.dsqs.find_user(id);
+        found.unwrap_or_else(|| self.find_other_dsq(rq, id, task_cpu))
+    }
+
+    /// `find_dsq_for_dispatch()` where it is none of the policy's.
+    #[inline(never)]
+    fn find_other_dsq(&self, rq: &Cpu, id: u64, task_cpu: CpuId) -> u32 {
         if id == dsq_id::LOCAL {
             return rq.local_dsq();
         }
@@ -78,13 +86,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if id == dsq_id::GLOBAL {
             return self.global_dsq(task_cpu);
         }
-        let found = self.dsqs.find_user(id);
-        found.unwrap_or_else(|| {
-            if !self.mutated(Mutation::MissingDsqIsGlobal) {
-                self.scx_error(format!("non-existent DSQ {id:#x}"));
-            }
-            self.global_dsq(task_cpu)
-        })
+        if !self.mutated(Mutation::MissingDsqIsGlobal) {
+            self.scx_error(format!("non-existent DSQ {id:#x}"));
+        }
+        self.global_dsq(task_cpu)
     }
 
     /// `dispatch_enqueue()`.
@@ -115,8 +120,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         } else {
             Place::Tail
         };
-        let queue = self.dsqs.get(rq.local_dsq());
-        queue
+        rq.local
             .insert(&self.tasks, &p.node, place)
             .expect("local DSQs are FIFO");
         self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
@@ -124,9 +128,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.immed.set(true);
         }
         if p.immed.get() {
-            self.count_immed(c, rq, queue, enq_flags);
+            self.count_immed(c, rq, enq_flags);
         }
-        p.dsq.set(queue.index);
+        p.dsq.set(rq.local_dsq());
         self.local_dsq_post_enq(c, rq, p, enq_flags);
     }
 
@@ -279,19 +283,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `dsq_inc_nr()`, the part about `SCX_ENQ_IMMED`.
     #[inline(never)]
-    fn count_immed(&self, c: &Cpu, rq: &Cpu, queue: &Dsq, enq_flags: u64) {
+    fn count_immed(&self, c: &Cpu, rq: &Cpu, enq_flags: u64) {
         rq.nr_immed.set(rq.nr_immed.get() + 1);
-        if queue.nr() > 1 || !self.rq_is_open(rq, enq_flags) {
+        if rq.local.nr() > 1 || !self.rq_is_open(rq, enq_flags) {
             self.schedule_reenq_local(c, rq, 0);
-        }
-    }
-
-    /// `dsq_dec_nr()`.
-    #[inline(never)]
-    fn discount_immed(&self, dsq: u32) {
-        if self.is_local(dsq) {
-            let rq = self.cpu(CpuId(dsq));
-            rq.nr_immed.set(rq.nr_immed.get() - 1);
         }
     }
 
@@ -345,26 +340,43 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `task_unlink_from_dsq()`.
     fn task_unlink_from_dsq(&self, c: &Cpu, p: &Task, queue: &Dsq) {
-        self.dsqs.unlink(&self.tasks, queue, &p.node);
         self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
         if p.immed.get() {
-            self.discount_immed(queue.index);
+            return self.unlink_immed(p, queue);
         }
+        self.dsqs.unlink(&self.tasks, queue, &p.node);
+    }
+
+    /// Unlinks a task that is counted (`dsq_dec_nr()`).
+    #[inline(never)]
+    fn unlink_immed(&self, p: &Task, queue: &Dsq) {
+        if self.is_local(queue.index) {
+            let rq = self.cpu(CpuId(queue.index));
+            rq.nr_immed.set(rq.nr_immed.get() - 1);
+        }
+        self.dsqs.unlink(&self.tasks, queue, &p.node);
     }
 
     /// `dispatch_dequeue()`: takes `p` off the queue it is on, or out of the hands of who moves it.
+    #[inline(always)]
     pub(crate) fn dispatch_dequeue(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        if p.dsq.get() != NIL {
+            return self.dispatch_dequeue_queued(c, p);
+        }
+        if p.deferred_local.get() {
+            self.forget_deferred(rq, p);
+        }
+        p.holding_cpu.set(None);
+    }
+
+    #[inline(never)]
+    fn dispatch_dequeue_queued(&self, c: &Cpu, p: &Task) {
         let dsq = p.dsq.get();
-        if dsq == NIL {
-            if p.deferred_local.get() {
-                self.forget_deferred(rq, p);
-            }
-            p.holding_cpu.set(None);
-        } else if self.is_local(dsq) {
-            if p.holding_cpu.take().is_none() {
-                self.task_unlink_from_dsq(c, p, self.dsqs.get(dsq));
-            }
+        if self.is_local(dsq) {
             p.dsq.set(NIL);
+            if p.holding_cpu.take().is_none() {
+                self.task_unlink_from_dsq(c, p, &self.cpu(CpuId(dsq)).local);
+            }
         } else {
             self.dispatch_dequeue_shared(c, p, self.dsqs.get(dsq));
         }
@@ -389,20 +401,35 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `direct_dispatch()`.
+    #[inline]
     pub(crate) fn direct_dispatch(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
+        let Some(dsq) = self.dsqs.again(p.ddsp_dsq_id.get()) else {
+            return self.direct_dispatch_elsewhere(c, rq, p, enq_flags);
+        };
+        let flags = p.ddsp_enq_flags.get() | enq_flags;
+        p.clear_direct_dispatch();
+        self.dispatch_enqueue_shared(c, dsq, p, flags | enq::CLEAR_OPSS);
+    }
+
+    /// `direct_dispatch()` into another queue than the one that was last asked for.
+    #[inline(never)]
+    fn direct_dispatch_elsewhere(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
         let dsq = self.find_dsq_for_dispatch(rq, p.ddsp_dsq_id.get(), p.cpu.get());
-        p.ddsp_enq_flags.set(p.ddsp_enq_flags.get() | enq_flags);
-        if self.is_local(dsq) && dsq != rq.local_dsq() {
+        let flags = p.ddsp_enq_flags.get() | enq_flags;
+        if !self.is_local(dsq) {
+            p.clear_direct_dispatch();
+            self.dispatch_enqueue_shared(c, dsq, p, flags | enq::CLEAR_OPSS);
+        } else if dsq == rq.local_dsq() {
+            p.clear_direct_dispatch();
+            self.dispatch_enqueue_local(c, rq, p, flags | enq::CLEAR_OPSS);
+        } else {
             // The run queue of another CPU cannot be locked here: that is done when this one is free.
+            p.ddsp_enq_flags.set(flags);
             p.ops_state.set(OpsState::None);
             p.deferred_local.set(true);
             rq.deferred_locals.borrow_mut().push_back(p.id);
             self.schedule_deferred_locked(c, rq);
-            return;
         }
-        let flags = p.ddsp_enq_flags.get();
-        p.clear_direct_dispatch();
-        self.dispatch_enqueue(c, dsq, p, flags | enq::CLEAR_OPSS);
     }
 
     /// `move_local_task_to_local_dsq()`.
@@ -821,7 +848,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             {
                 return Verdict::Prev;
             }
-            if self.dsqs.get(c.local_dsq()).nr() > 0 {
+            if c.local.nr() > 0 {
                 return Verdict::Local;
             }
             if self.consume_dispatch_q(c, c, global, 0) {
@@ -846,8 +873,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.call_rare_op_on(c, c, OpCall::CpuAcquire { cpu: c.id });
         }
         let verdict = self.balance_verdict(c, prev);
-        if verdict != Verdict::None && c.nr_immed.get() > 0 && self.dsqs.get(c.local_dsq()).nr() > 1
-        {
+        if verdict != Verdict::None && c.nr_immed.get() > 0 && c.local.nr() > 1 {
             self.schedule_reenq_local(c, c, 0);
         }
         c.in_balance.set(false);
@@ -864,7 +890,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return Verdict::Prev;
             }
         }
-        if self.dsqs.get(c.local_dsq()).nr() > 0 {
+        if c.local.nr() > 0 {
             return Verdict::Local;
         }
         match self.scx_dispatch_sched(c, prev) {

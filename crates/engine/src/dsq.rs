@@ -10,7 +10,7 @@
 use std::cell::{Cell, RefCell};
 
 use elsa::vec::FrozenVec;
-use schedlab_trace::TaskId;
+use schedlab_trace::{CpuId, TaskId};
 
 use crate::consts::{dsq_id, errno, iter};
 use crate::lock::LockIx;
@@ -91,7 +91,7 @@ struct Cursor {
 
 /// One queue.
 pub(crate) struct Dsq {
-    /// Its place in [`Dsqs`].
+    /// The CPUs' local ones are counted first, then the nodes' global ones, then the policy's.
     pub index: u32,
     id: Cell<u64>,
     /// Its lock, once it has been used.
@@ -108,6 +108,11 @@ pub(crate) struct Dsq {
 }
 
 impl Dsq {
+    /// The local DSQ of a CPU.
+    pub fn local(cpu: CpuId) -> Self {
+        Dsq::new(cpu.0, dsq_id::LOCAL)
+    }
+
     fn new(index: u32, id: u64) -> Self {
         Dsq {
             index,
@@ -283,8 +288,10 @@ fn known(task: u32) -> Option<TaskId> {
     (task != NIL).then_some(TaskId(task))
 }
 
-/// All queues of a run: the CPUs' local ones first, then the nodes' global ones, then the policy's.
+/// All queues of a run but the local ones, which the CPUs have.
 pub(crate) struct Dsqs {
+    /// The index of the first.
+    begin: u32,
     queues: FrozenVec<Box<Dsq>>,
     /// Sorted by id.
     user: RefCell<Vec<(u64, u32)>>,
@@ -303,12 +310,12 @@ fn before(a: u32, b: u32) -> bool {
 
 impl Dsqs {
     pub fn new(nr_cpus: usize, nr_nodes: usize) -> Self {
-        let local = (0..nr_cpus).map(|_| dsq_id::LOCAL);
-        let global = (0..nr_nodes).map(|_| dsq_id::GLOBAL);
-        let builtin = (0..).zip(local.chain(global));
+        let begin = nr_cpus as u32;
+        let global = (begin..).take(nr_nodes);
         Dsqs {
-            queues: builtin
-                .map(|(index, id)| Box::new(Dsq::new(index, id)))
+            begin,
+            queues: global
+                .map(|index| Box::new(Dsq::new(index, dsq_id::GLOBAL)))
                 .collect(),
             user: RefCell::default(),
             asked: Cell::new(None),
@@ -320,21 +327,27 @@ impl Dsqs {
 
     #[inline]
     pub fn get(&self, dsq: u32) -> &Dsq {
-        &self.queues[dsq as usize]
+        &self.queues[(dsq - self.begin) as usize]
     }
 
+    /// The policy's queue of this id, if it is the one that was asked for last.
+    #[inline]
+    pub fn again(&self, id: u64) -> Option<u32> {
+        let asked = self.asked.get();
+        asked.filter(|asked| asked.0 == id).map(|(_, index)| index)
+    }
+
+    /// The policy's queue of this id.
     #[inline]
     pub fn find_user(&self, id: u64) -> Option<u32> {
-        if let Some((asked, index)) = self.asked.get()
-            && asked == id
-        {
-            return Some(index);
-        }
-        self.search_user(id)
+        self.again(id).or_else(|| self.search_user(id))
     }
 
     #[inline(never)]
     fn search_user(&self, id: u64) -> Option<u32> {
+        if id & dsq_id::FLAG_BUILTIN != 0 {
+            return None;
+        }
         let user = self.user.borrow();
         let place = user.binary_search_by_key(&id, |&(id, _)| id).ok()?;
         self.asked.set(Some(user[place]));
@@ -358,7 +371,7 @@ impl Dsqs {
                 index
             }
             None => {
-                let index = self.queues.len() as u32;
+                let index = self.begin + self.queues.len() as u32;
                 self.queues.push(Box::new(Dsq::new(index, id)));
                 index
             }
@@ -390,22 +403,23 @@ impl Dsqs {
         Ok(())
     }
 
-    /// `task_unlink_from_dsq()`.
+    /// `task_unlink_from_dsq()`. `dsq` may be a local one.
     #[inline]
     pub fn unlink(&self, nodes: &impl Nodes, dsq: &Dsq, p: &Node) {
         if self.nr_listed.get() > 0 {
-            self.move_cursors_off(nodes, dsq, p);
+            return self.unlink_under_cursors(nodes, dsq, p);
         }
         dsq.unlink(nodes, p);
     }
 
     /// Cursors that stand at `p` stay where they are when it goes: behind who is before it, or the other way round.
     #[inline(never)]
-    fn move_cursors_off(&self, nodes: &impl Nodes, dsq: &Dsq, p: &Node) {
+    fn unlink_under_cursors(&self, nodes: &impl Nodes, dsq: &Dsq, p: &Node) {
         let mut cursors = self.cursors.borrow_mut();
         for cursor in cursors.iter_mut().filter(|cursor| cursor.at == p.task.0) {
             cursor.at = dsq.step(nodes, p.task.0, !cursor.reverse);
         }
+        dsq.unlink(nodes, p);
     }
 
     /// `bpf_iter_scx_dsq_new()`.

@@ -435,7 +435,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let task = match (verdict, prev) {
             (Verdict::Prev, Some(p)) => p.id,
-            _ => match self.dsqs.get(c.local_dsq()).first() {
+            _ => match c.local.first() {
                 Some(task) => task,
                 None => return Pick::Nothing,
             },

@@ -339,7 +339,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .curr
             .get()
             .is_some_and(|curr| self.task(curr).exiting.get());
-        let local_nr = self.dsqs.get(c.local_dsq()).nr();
+        let local_nr = c.local.nr();
         let mut idle = self.idle.borrow_mut();
         let found = idle.select(c, prev, wake_flags, allowed, all, flags, exiting, local_nr);
         if let Some(cpu) = found
@@ -354,12 +354,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn check_builtin_idle_enabled(&self) -> bool {
         let enabled = self.idle.borrow().enabled;
         if !enabled {
-            self.scx_error("built-in idle tracking is disabled".to_owned());
+            self.refuse_builtin_idle();
         }
         enabled
     }
 
+    #[cold]
+    fn refuse_builtin_idle(&self) {
+        self.scx_error("built-in idle tracking is disabled".to_owned());
+    }
+
     /// `select_cpu_from_kfunc()`: a CPU or a negative errno.
+    #[inline(always)]
     pub(crate) fn select_cpu_from_kfunc(
         &self,
         c: &Cpu,
@@ -381,22 +387,42 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c.locked_rq.get().is_some_and(|rq| rq != p.cpu.get())
         };
         if cross_task {
-            self.scx_error(if c.in_select_cpu.get() {
-                format!("called on a task not being operated on ({})", p.label())
-            } else {
-                format!("select_cpu kfunc called cross-task on {}", p.label())
-            });
+            self.refuse_cross_task(c, p);
             return -errno::EINVAL;
         }
+        if self.idle.borrow().nr_idle == 0 {
+            return -errno::EBUSY;
+        }
         let prev = CpuId(prev_cpu as u32);
-        let found = if self.idle.borrow().nr_idle == 0 {
-            None
-        } else if p.nr_allowed.get() == 1 {
+        self.select_one_of_idle(c, p, prev, wake_flags, allowed, flags)
+    }
+
+    /// What is left of `select_cpu_from_kfunc()` if some CPU idles.
+    #[inline(never)]
+    fn select_one_of_idle(
+        &self,
+        c: &Cpu,
+        p: &Task,
+        prev: CpuId,
+        wake_flags: u64,
+        allowed: Option<&CpuSet>,
+        flags: u64,
+    ) -> i64 {
+        let found = if p.nr_allowed.get() == 1 {
             self.select_cpu_restricted(p, prev, allowed, flags)
         } else {
             self.select_cpu_dfl(c, p, prev, wake_flags, allowed, flags)
         };
         found.map_or(-errno::EBUSY, |cpu| i64::from(cpu.0))
+    }
+
+    #[cold]
+    fn refuse_cross_task(&self, c: &Cpu, p: &Task) {
+        self.scx_error(if c.in_select_cpu.get() {
+            format!("called on a task not being operated on ({})", p.label())
+        } else {
+            format!("select_cpu kfunc called cross-task on {}", p.label())
+        });
     }
 
     /// `select_cpu_restricted()`: a task that may run on one CPU only.

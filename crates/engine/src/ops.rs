@@ -626,21 +626,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `scx_bpf_dsq_nr_queued()`.
     fn dsq_nr_queued(&self, c: &Cpu, id: u64) -> i64 {
-        let dsqs = &self.dsqs;
         if id == dsq_id::LOCAL {
             let locked = c.locked_rq.get();
             let rq = locked.filter(|_| self.version.counts_local_of_locked_rq());
-            i64::from(dsqs.get(rq.unwrap_or(c.id).0).nr())
+            i64::from(self.cpu(rq.unwrap_or(c.id)).local.nr())
         } else if dsq_id::is_local_on(id) {
             let cpu = (id & dsq_id::LOCAL_CPU_MASK) as i32;
             if self.cpu_valid(cpu, "") {
-                i64::from(dsqs.get(cpu as u32).nr())
+                i64::from(self.cpu(CpuId(cpu as u32)).local.nr())
             } else {
                 -errno::ENOENT
             }
         } else {
-            match dsqs.find_user(id) {
-                Some(index) => i64::from(dsqs.get(index).nr()),
+            match self.dsqs.find_user(id) {
+                Some(index) => i64::from(self.dsqs.get(index).nr()),
                 None => -errno::ENOENT,
             }
         }

@@ -285,7 +285,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             None => {
                 self.scx_update_idle(c, true, true);
                 // Without run queue locks a task may have come after the choice.
-                if !self.machine.sched_ext.rq_locks && self.dsqs.get(c.local_dsq()).nr() > 0 {
+                if !self.machine.sched_ext.rq_locks && c.local.nr() > 0 {
                     c.need_resched.set(true);
                 }
             }
