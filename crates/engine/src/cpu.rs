@@ -421,7 +421,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.mutated(Mutation::TickStaysStopped) {
             return;
         }
-        if self.queue.borrow().due(c.id, CpuEvent::Tick).is_none() {
+        if self.queue.due(c.id, CpuEvent::Tick).is_none() {
             let period = self.costs.tick_period_ns;
             let next = (c.now.get() / period + 1) * period;
             self.set_event(c.id, CpuEvent::Tick, next);
