@@ -240,7 +240,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// What comes before the CPU's own work: going off and online, and interrupts.
+    #[inline(always)]
     fn attend(&self, c: &Cpu) {
+        if c.pending.get() == irq::TIMER && c.online.get() {
+            // The commonest alone, on a short way.
+            self.timer_interrupt(c);
+            if c.pending.get() == 0 {
+                return;
+            }
+            self.handle_interrupts(c);
+        } else {
+            self.attend_to_others(c);
+        }
+    }
+
+    #[inline(never)]
+    fn attend_to_others(&self, c: &Cpu) {
         if c.pending.get() & irq::HOTPLUG != 0 {
             c.pending.set(c.pending.get() & !irq::HOTPLUG);
             if c.online.get() {
@@ -275,7 +290,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Runs the current task until something else is to be done on its CPU.
+    /// Runs the current task until something else is to be done on its CPU. This and what it does each time is a part
+    /// of [`Kernel::cpu_main`], which saves no registers.
+    #[inline(always)]
     fn run_task(&self, c: &Cpu, p: &Task) {
         loop {
             if self.closed.get() {
@@ -285,8 +302,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             match p.exec.get() {
                 Exec::Next => self.next_action(c, p),
-                Exec::User => self.segment(c, p, CpuMode::User),
-                Exec::Kernel => self.segment(c, p, CpuMode::Kernel),
+                Exec::User | Exec::Kernel => self.segment(c, p),
                 // Another task may run when this one has blocked.
                 Exec::Effect => return self.take_effect(c, p),
             }
@@ -297,17 +313,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Spends the task's `left_ns`, or what of it an interrupt leaves.
-    fn segment(&self, c: &Cpu, p: &Task, mode: CpuMode) {
+    #[inline(always)]
+    fn segment(&self, c: &Cpu, p: &Task) {
+        let is_user = p.exec.get() == Exec::User;
+        let (mode, next) = if is_user {
+            (CpuMode::User, Exec::Next)
+        } else {
+            (CpuMode::Kernel, Exec::Effect)
+        };
         self.set_mode(c, mode);
-        if p.left_ns.get() > 0 {
-            c.segment_start.set(c.now.get());
-            c.segment_pct.set(match mode {
-                CpuMode::User => self.user_speed_pct(c),
-                _ => 100,
-            });
-            let end = c.now.get() + wall_ns(p.left_ns.get(), c.segment_pct.get());
-            let undisturbed = self.is_before_all(c, end);
-            if undisturbed {
+        let left = p.left_ns.get();
+        if left > 0 {
+            let start = c.now.get();
+            c.segment_start.set(start);
+            let pct = if is_user { self.user_speed_pct(c) } else { 100 };
+            c.segment_pct.set(pct);
+            let end = start + wall_ns(left, pct);
+            if self.is_before_all(c, end) {
                 // Nothing happens anywhere meanwhile, so nothing can come in between.
                 c.now.set(end);
                 self.clock.set(end);
@@ -316,36 +338,40 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.set_event(c.id, CpuEvent::Main, end);
                 self.pause();
                 c.wait.set(Wait::Resume);
+                if !c.woken_by_main.get() {
+                    self.account_segment(c, p);
+                    if p.left_ns.get() == 0 {
+                        p.exec.set(next);
+                    }
+                    return;
+                }
             }
-            if undisturbed || c.woken_by_main.get() {
-                p.left_ns.set(0);
+            p.left_ns.set(0);
+            if is_user {
+                // Its speed may have changed meanwhile, and the segment begun anew.
                 self.evict(c, c.now.get() - c.segment_start.get());
-            } else {
-                self.account_segment(c, p);
             }
         }
-        if p.left_ns.get() == 0 {
-            p.exec.set(match mode {
-                CpuMode::User => Exec::Next,
-                _ => Exec::Effect,
-            });
-        }
+        p.exec.set(next);
     }
 
     /// Takes what has been done since the segment began off the task's `left_ns`.
     pub(crate) fn account_segment(&self, c: &Cpu, p: &Task) {
         let elapsed = c.now.get().saturating_sub(c.segment_start.get());
-        let done = elapsed * u64::from(c.segment_pct.get()) / 100;
+        let done = match c.segment_pct.get() {
+            100 => elapsed,
+            pct => elapsed * u64::from(pct) / 100,
+        };
         p.left_ns.set(p.left_ns.get().saturating_sub(done));
         c.segment_start.set(c.now.get());
-        self.evict(c, elapsed);
+        if c.mode.get() == CpuMode::User {
+            self.evict(c, elapsed);
+        }
     }
 
     /// The application's own lines push others out of the cache.
     fn evict(&self, c: &Cpu, user_ns: u64) {
-        if c.mode.get() == CpuMode::User {
-            self.cache.borrow_mut().evict(c.id, user_ns);
-        }
+        self.cache.borrow_mut().evict(c.id, user_ns);
     }
 
     /// Handles the pending interrupts, those that come meanwhile included.
@@ -378,6 +404,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 _ => unreachable!("an interrupt is one bit of `irq`"),
             }
         }
+    }
+
+    /// What [`Kernel::handle_interrupts`] does of one that is pending alone.
+    fn timer_interrupt(&self, c: &Cpu) {
+        c.pending.set(0);
+        self.set_mode(c, CpuMode::Kernel);
+        self.charge(c, self.machine.paths.irq_ns);
+        self.timers_expired(c);
     }
 
     /// Sleeps end and new tasks' lives begin.
