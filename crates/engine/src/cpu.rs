@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskId};
 
+use crate::cost::Costs;
 use crate::event_queue::CpuEvent;
 use crate::kernel::Kernel;
 use crate::lock::{Held, LockIx};
@@ -60,10 +61,44 @@ pub(crate) struct DispatchEntry {
     pub enq_flags: u64,
 }
 
+/// Tasks whose timers have expired on a CPU, in order. There is rarely more than one.
+#[derive(Default)]
+pub(crate) struct Expired {
+    first: Cell<Option<TaskId>>,
+    others: RefCell<VecDeque<TaskId>>,
+    nr_others: Cell<usize>,
+}
+
+impl Expired {
+    #[inline]
+    pub fn push(&self, task: TaskId) {
+        if self.first.get().is_none() {
+            self.first.set(Some(task));
+        } else {
+            let mut others = self.others.borrow_mut();
+            others.push_back(task);
+            self.nr_others.set(others.len());
+        }
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<TaskId> {
+        let first = self.first.take();
+        if self.nr_others.get() > 0 {
+            let mut others = self.others.borrow_mut();
+            self.first.set(others.pop_front());
+            self.nr_others.set(others.len());
+        }
+        first
+    }
+}
+
 /// One virtual CPU and its run queue.
 pub(crate) struct Cpu {
     pub id: CpuId,
     pub node: u32,
+    /// The hardware threads that slow it down while they run, and that it slows down.
+    pub slowed_by: Box<[CpuId]>,
     /// The local clock in nanoseconds.
     pub now: Cell<u64>,
     pub carry_ps: Cell<u32>,
@@ -78,7 +113,7 @@ pub(crate) struct Cpu {
     pub online: Cell<bool>,
     /// It slept since it last ran the scheduler.
     pub was_idle: Cell<bool>,
-    pub expired: RefCell<VecDeque<TaskId>>,
+    pub expired: Expired,
     pub expired_policy: RefCell<VecDeque<TimerId>>,
     pub lock_path: Cell<LockPath>,
     pub rq_lock: Cell<Option<LockIx>>,
@@ -144,10 +179,11 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    pub fn new(id: CpuId, machine: &Machine) -> Self {
+    pub fn new(id: CpuId, machine: &Machine, costs: &Costs) -> Self {
         Cpu {
             id,
             node: machine.topology.cpu(id).node,
+            slowed_by: costs.slowed_by(id).into(),
             now: Cell::new(0),
             carry_ps: Cell::new(0),
             mode: Cell::new(CpuMode::Idle),
@@ -158,7 +194,7 @@ impl Cpu {
             mark_next: Cell::new(false),
             online: Cell::new(true),
             was_idle: Cell::new(false),
-            expired: RefCell::default(),
+            expired: Expired::default(),
             expired_policy: RefCell::default(),
             lock_path: Cell::new(LockPath::Other),
             rq_lock: Cell::new(None),
@@ -416,10 +452,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Sleeps end and new tasks' lives begin.
     fn timers_expired(&self, c: &Cpu) {
-        loop {
-            let Some(task) = c.expired.borrow_mut().pop_front() else {
-                return;
-            };
+        while let Some(task) = c.expired.pop() {
             let p = self.task(task);
             if p.state.get() == TaskState::New {
                 self.start_task(c, p);
@@ -469,5 +502,27 @@ pub(crate) fn wall_ns(work_ns: u64, pct: u32) -> u64 {
         work_ns
     } else {
         (work_ns * 100).div_ceil(u64::from(pct))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_expire_in_order() {
+        let (expired, mut model) = (Expired::default(), VecDeque::new());
+        for step in 0..200 {
+            // More and more of them wait, then fewer.
+            if step % 3 == 0 || (step % 3 == 1) == (step < 100) {
+                expired.push(TaskId(step));
+                model.push_back(TaskId(step));
+            } else {
+                assert_eq!(expired.pop(), model.pop_front());
+            }
+        }
+        let rest: Vec<_> = std::iter::from_fn(|| expired.pop()).collect();
+        assert!(rest.len() > 10);
+        assert_eq!(rest, Vec::from(model));
     }
 }

@@ -124,9 +124,10 @@ type Match = [Cell<Head>; PLAYERS];
 /// The earliest of a match's players. In pairs, so that the comparisons need not wait for each other.
 #[inline(always)]
 fn winner(players: &Match) -> Head {
-    let [a, b, c, d, e, f, g, h] = players.each_ref().map(Cell::get);
-    let left = a.min(b).min(c.min(d));
-    let right = e.min(f).min(g.min(h));
+    let [a, b, c, d, e, f, g, h] = players;
+    let pair = |a: &Cell<Head>, b: &Cell<Head>| a.get().min(b.get());
+    let left = pair(a, b).min(pair(c, d));
+    let right = pair(e, f).min(pair(g, h));
     left.min(right)
 }
 
@@ -136,8 +137,8 @@ type Due = [Cell<Head>; KINDS];
 /// The earliest of a CPU's events.
 #[inline]
 fn earliest(due: &Due) -> Head {
-    let [main, ipi, tick, work] = due.each_ref().map(Cell::get);
-    main.min(ipi).min(tick.min(work))
+    let [main, ipi, tick, work] = due;
+    main.get().min(ipi.get()).min(tick.get().min(work.get()))
 }
 
 /// The pending events. Its fields are cells, so that whoever sets an event need not borrow all of it.

@@ -179,8 +179,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if count_by_offset {
             cache.count_by_offset();
         }
+        let costs = Costs::new(&machine);
         let kernel = Kernel {
-            costs: Costs::new(&machine),
             addresses: TaskAddresses::new(&machine),
             version,
             rt_mode,
@@ -196,8 +196,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             lock_random: RefCell::new(stream(seed, STREAM_LOCKS)),
             queue: EventQueue::new(nr_cpus),
             cpus: (0..nr_cpus)
-                .map(|cpu| Cpu::new(CpuId(cpu as u32), &machine))
+                .map(|cpu| Cpu::new(CpuId(cpu as u32), &machine, &costs))
                 .collect(),
+            costs,
             all_cpus: CpuSet::all(nr_cpus),
             online: RefCell::new(CpuSet::all(nr_cpus)),
             nr_nodes,
@@ -384,7 +385,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.task_timers.set(self.task_timers.get() - 1);
                 self.prefetch_wakeups();
                 let cpu = self.online_or_other(cpu);
-                self.cpus[cpu.index()].expired.borrow_mut().push_back(task);
+                self.cpus[cpu.index()].expired.push(task);
                 self.raise(cpu, crate::cpu::irq::TIMER, time)
             }
             Event::Timer(cpu, Timer::Policy(timer)) => {
