@@ -38,7 +38,7 @@ impl Costs {
         }
     }
 
-    /// The hardware threads that slow `cpu` down while they run, and that it slows down.
+    /// See [`Cpu::slowed_by`].
     pub fn slowed_by(&self, cpu: CpuId) -> &[CpuId] {
         if self.smt_share_pct == 100 {
             return &[];
@@ -59,9 +59,12 @@ pub(crate) fn tree_levels(n: u32) -> u64 {
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// How fast `c` runs a task, in percent.
+    #[inline(always)]
     pub(crate) fn user_speed_pct(&self, c: &Cpu) -> u32 {
-        let siblings = self.costs.slowed_by(c.id);
-        let shared = siblings.iter().any(|&s| self.cpu(s).curr.get().is_some());
+        let shared = c
+            .slowed_by
+            .iter()
+            .any(|&s| self.cpu(s).curr.get().is_some());
         if shared {
             self.costs.smt_share_pct
         } else {
@@ -71,7 +74,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `c` has begun or ceased to run tasks: its siblings go on at another speed.
     pub(crate) fn sibling_speed_changed(&self, c: &Cpu) {
-        for &sibling in self.costs.slowed_by(c.id) {
+        for &sibling in &c.slowed_by {
             let s = self.cpu(sibling);
             let Some(task) = s.curr.get() else { continue };
             if s.wait.get() != Wait::Segment || s.mode.get() != CpuMode::User {

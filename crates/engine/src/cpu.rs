@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskId};
 
+use crate::cost::Costs;
 use crate::event_queue::CpuEvent;
 use crate::kernel::Kernel;
 use crate::lock::{Held, LockIx};
@@ -60,10 +61,44 @@ pub(crate) struct DispatchEntry {
     pub enq_flags: u64,
 }
 
+/// Tasks whose timers have expired on a CPU, in order. There is rarely more than one.
+#[derive(Default)]
+pub(crate) struct Expired {
+    first: Cell<Option<TaskId>>,
+    others: RefCell<VecDeque<TaskId>>,
+    nr_others: Cell<usize>,
+}
+
+impl Expired {
+    #[inline]
+    pub fn push(&self, task: TaskId) {
+        if self.first.get().is_none() {
+            self.first.set(Some(task));
+        } else {
+            let mut others = self.others.borrow_mut();
+            others.push_back(task);
+            self.nr_others.set(others.len());
+        }
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<TaskId> {
+        let first = self.first.take();
+        if self.nr_others.get() > 0 {
+            let mut others = self.others.borrow_mut();
+            self.first.set(others.pop_front());
+            self.nr_others.set(others.len());
+        }
+        first
+    }
+}
+
 /// One virtual CPU and its run queue.
 pub(crate) struct Cpu {
     pub id: CpuId,
     pub node: u32,
+    /// The hardware threads that slow it down while they run, and that it slows down.
+    pub slowed_by: Box<[CpuId]>,
     /// The local clock in nanoseconds.
     pub now: Cell<u64>,
     pub carry_ps: Cell<u32>,
@@ -78,7 +113,7 @@ pub(crate) struct Cpu {
     pub online: Cell<bool>,
     /// It slept since it last ran the scheduler.
     pub was_idle: Cell<bool>,
-    pub expired: RefCell<VecDeque<TaskId>>,
+    pub expired: Expired,
     pub expired_policy: RefCell<VecDeque<TimerId>>,
     pub lock_path: Cell<LockPath>,
     pub rq_lock: Cell<Option<LockIx>>,
@@ -146,10 +181,11 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    pub fn new(id: CpuId, machine: &Machine) -> Self {
+    pub fn new(id: CpuId, machine: &Machine, costs: &Costs) -> Self {
         Cpu {
             id,
             node: machine.topology.cpu(id).node,
+            slowed_by: costs.slowed_by(id).into(),
             now: Cell::new(0),
             carry_ps: Cell::new(0),
             mode: Cell::new(CpuMode::Idle),
@@ -160,7 +196,7 @@ impl Cpu {
             mark_next: Cell::new(false),
             online: Cell::new(true),
             was_idle: Cell::new(false),
-            expired: RefCell::default(),
+            expired: Expired::default(),
             expired_policy: RefCell::default(),
             lock_path: Cell::new(LockPath::Other),
             rq_lock: Cell::new(None),
@@ -243,7 +279,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// What comes before the CPU's own work: going off and online, and interrupts.
+    #[inline(always)]
     fn attend(&self, c: &Cpu) {
+        if c.pending.get() == irq::TIMER && c.online.get() {
+            // The commonest alone, on a short way.
+            self.timer_interrupt(c);
+            if c.pending.get() == 0 {
+                return;
+            }
+            self.handle_interrupts(c);
+        } else {
+            self.attend_to_others(c);
+        }
+    }
+
+    #[inline(never)]
+    fn attend_to_others(&self, c: &Cpu) {
         if c.pending.get() & irq::HOTPLUG != 0 {
             c.pending.set(c.pending.get() & !irq::HOTPLUG);
             if c.online.get() {
@@ -278,7 +329,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Runs the current task until something else is to be done on its CPU.
+    /// Runs the current task until something else is to be done on its CPU. This and what it does each time is a part
+    /// of [`Kernel::cpu_main`], which saves no registers.
+    #[inline(always)]
     fn run_task(&self, c: &Cpu, p: &Task) {
         loop {
             if self.closed.get() {
@@ -288,8 +341,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             match p.exec.get() {
                 Exec::Next => self.next_action(c, p),
-                Exec::User => self.segment(c, p, CpuMode::User),
-                Exec::Kernel => self.segment(c, p, CpuMode::Kernel),
+                Exec::User | Exec::Kernel => self.segment(c, p),
                 // Another task may run when this one has blocked.
                 Exec::Effect => return self.take_effect(c, p),
             }
@@ -300,17 +352,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Spends the task's `left_ns`, or what of it an interrupt leaves.
-    fn segment(&self, c: &Cpu, p: &Task, mode: CpuMode) {
+    #[inline(always)]
+    fn segment(&self, c: &Cpu, p: &Task) {
+        let is_user = p.exec.get() == Exec::User;
+        let (mode, next) = if is_user {
+            (CpuMode::User, Exec::Next)
+        } else {
+            (CpuMode::Kernel, Exec::Effect)
+        };
         self.set_mode(c, mode);
-        if p.left_ns.get() > 0 {
-            c.segment_start.set(c.now.get());
-            c.segment_pct.set(match mode {
-                CpuMode::User => self.user_speed_pct(c),
-                _ => 100,
-            });
-            let end = c.now.get() + wall_ns(p.left_ns.get(), c.segment_pct.get());
-            let undisturbed = self.is_before_all(c, end);
-            if undisturbed {
+        let left = p.left_ns.get();
+        if left > 0 {
+            let start = c.now.get();
+            c.segment_start.set(start);
+            let pct = if is_user { self.user_speed_pct(c) } else { 100 };
+            c.segment_pct.set(pct);
+            let end = start + wall_ns(left, pct);
+            if self.is_before_all(c, end) {
                 // Nothing happens anywhere meanwhile, so nothing can come in between.
                 c.now.set(end);
                 self.clock.set(end);
@@ -319,36 +377,40 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.set_event(c.id, CpuEvent::Main, end);
                 self.pause();
                 c.wait.set(Wait::Resume);
+                if !c.woken_by_main.get() {
+                    self.account_segment(c, p);
+                    if p.left_ns.get() == 0 {
+                        p.exec.set(next);
+                    }
+                    return;
+                }
             }
-            if undisturbed || c.woken_by_main.get() {
-                p.left_ns.set(0);
+            p.left_ns.set(0);
+            if is_user {
+                // Its speed may have changed meanwhile, and the segment begun anew.
                 self.evict(c, c.now.get() - c.segment_start.get());
-            } else {
-                self.account_segment(c, p);
             }
         }
-        if p.left_ns.get() == 0 {
-            p.exec.set(match mode {
-                CpuMode::User => Exec::Next,
-                _ => Exec::Effect,
-            });
-        }
+        p.exec.set(next);
     }
 
     /// Takes what has been done since the segment began off the task's `left_ns`.
     pub(crate) fn account_segment(&self, c: &Cpu, p: &Task) {
         let elapsed = c.now.get().saturating_sub(c.segment_start.get());
-        let done = elapsed * u64::from(c.segment_pct.get()) / 100;
+        let done = match c.segment_pct.get() {
+            100 => elapsed,
+            pct => elapsed * u64::from(pct) / 100,
+        };
         p.left_ns.set(p.left_ns.get().saturating_sub(done));
         c.segment_start.set(c.now.get());
-        self.evict(c, elapsed);
+        if c.mode.get() == CpuMode::User {
+            self.evict(c, elapsed);
+        }
     }
 
     /// The application's own lines push others out of the cache.
     fn evict(&self, c: &Cpu, user_ns: u64) {
-        if c.mode.get() == CpuMode::User {
-            self.cache.borrow_mut().evict(c.id, user_ns);
-        }
+        self.cache.borrow_mut().evict(c.id, user_ns);
     }
 
     /// Handles the pending interrupts, those that come meanwhile included.
@@ -383,12 +445,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
+    /// What [`Kernel::handle_interrupts`] does of one that is pending alone.
+    fn timer_interrupt(&self, c: &Cpu) {
+        c.pending.set(0);
+        self.set_mode(c, CpuMode::Kernel);
+        self.charge(c, self.machine.paths.irq_ns);
+        self.timers_expired(c);
+    }
+
     /// Sleeps end and new tasks' lives begin.
     fn timers_expired(&self, c: &Cpu) {
-        loop {
-            let Some(task) = c.expired.borrow_mut().pop_front() else {
-                return;
-            };
+        while let Some(task) = c.expired.pop() {
             let p = self.task(task);
             if p.state.get() == TaskState::New {
                 self.start_task(c, p);
@@ -424,7 +491,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.mutated(Mutation::TickStaysStopped) {
             return;
         }
-        if self.queue.borrow().due(c.id, CpuEvent::Tick).is_none() {
+        if self.queue.due(c.id, CpuEvent::Tick).is_none() {
             let period = self.costs.tick_period_ns;
             let next = (c.now.get() / period + 1) * period;
             self.set_event(c.id, CpuEvent::Tick, next);
@@ -438,5 +505,27 @@ pub(crate) fn wall_ns(work_ns: u64, pct: u32) -> u64 {
         work_ns
     } else {
         (work_ns * 100).div_ceil(u64::from(pct))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_expire_in_order() {
+        let (expired, mut model) = (Expired::default(), VecDeque::new());
+        for step in 0..200 {
+            // More and more of them wait, then fewer.
+            if step % 3 == 0 || (step % 3 == 1) == (step < 100) {
+                expired.push(TaskId(step));
+                model.push_back(TaskId(step));
+            } else {
+                assert_eq!(expired.pop(), model.pop_front());
+            }
+        }
+        let rest: Vec<_> = std::iter::from_fn(|| expired.pop()).collect();
+        assert!(rest.len() > 10);
+        assert_eq!(rest, Vec::from(model));
     }
 }

@@ -6,6 +6,7 @@
 //! and wait for moments: a list in order. Timers (sleeping tasks and few others) lie in order in
 //! blocks. None allocates once it has grown to its size.
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use schedlab_trace::{CpuId, TaskId};
@@ -52,35 +53,26 @@ pub(crate) enum Timer {
     Policy(TimerId),
 }
 
-const FIXED: u32 = 3;
+/// How many timers there are besides those of tasks and policies.
+const FIXED: usize = 3;
 
 impl Timer {
-    fn slot(self) -> u32 {
+    /// The place in a table of timers that can be set anew or made void. Those of tasks cannot.
+    #[inline]
+    fn slot(self) -> Option<usize> {
         match self {
-            Timer::Watchdog => 0,
-            Timer::End => 1,
-            Timer::Hotplug => 2,
-            Timer::Task(task) => FIXED + 2 * task.0,
-            Timer::Policy(timer) => FIXED + 2 * timer.0 + 1,
-        }
-    }
-
-    fn of_slot(slot: u32) -> Timer {
-        match slot {
-            0 => Timer::Watchdog,
-            1 => Timer::End,
-            2 => Timer::Hotplug,
-            slot if (slot - FIXED).is_multiple_of(2) => Timer::Task(TaskId((slot - FIXED) / 2)),
-            slot => Timer::Policy(TimerId((slot - FIXED) / 2)),
+            Timer::Watchdog => Some(0),
+            Timer::End => Some(1),
+            Timer::Hotplug => Some(2),
+            Timer::Policy(timer) => Some(FIXED + timer.0 as usize),
+            Timer::Task(_) => None,
         }
     }
 }
 
-/// An event that is due.
+/// An event that is due, besides a CPU's turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
-    /// A CPU that waited for its turn, or for a lock, goes on.
-    Turn(CpuId),
     Cpu(CpuId, CpuEvent),
     Timer(CpuId, Timer),
 }
@@ -91,6 +83,12 @@ const CPU_BITS: u32 = 13;
 /// When the next event is due, and on which CPU: one word, so that comparing it is one comparison.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Head(u64);
+
+impl Default for Head {
+    fn default() -> Self {
+        Head::NEVER
+    }
+}
 
 impl Head {
     /// Later than everything.
@@ -120,265 +118,321 @@ impl Head {
 /// How many play in a match of the tournament.
 const PLAYERS: usize = 8;
 
+/// The players of a match, each by its earliest event.
+type Match = [Cell<Head>; PLAYERS];
+
 /// The earliest of a match's players. In pairs, so that the comparisons need not wait for each other.
-#[inline]
-fn winner(players: &[Head; PLAYERS]) -> Head {
-    let [a, b, c, d, e, f, g, h] = *players;
-    let left = a.min(b).min(c.min(d));
-    let right = e.min(f).min(g.min(h));
+#[inline(always)]
+fn winner(players: &Match) -> Head {
+    let [a, b, c, d, e, f, g, h] = players;
+    let pair = |a: &Cell<Head>, b: &Cell<Head>| a.get().min(b.get());
+    let left = pair(a, b).min(pair(c, d));
+    let right = pair(e, f).min(pair(g, h));
     left.min(right)
 }
 
+/// The events of a CPU, by kind.
+type Due = [Cell<Head>; KINDS];
+
 /// The earliest of a CPU's events.
 #[inline]
-fn earliest(due: &[Head; KINDS]) -> Head {
-    let [main, ipi, tick, work] = *due;
-    main.min(ipi).min(tick.min(work))
+fn earliest(due: &Due) -> Head {
+    let [main, ipi, tick, work] = due;
+    main.get().min(ipi.get()).min(tick.get().min(work.get()))
 }
 
+/// The pending events. Its fields are cells, so that whoever sets an event need not borrow all of it.
 pub(crate) struct EventQueue {
-    /// When the events of each CPU are due, by kind.
-    due: Vec<[Head; KINDS]>,
+    /// When the events of each CPU are due.
+    due: Vec<Due>,
     /// The matches of all rounds, the last round's first. The winner of match `m` is player `m - 1`, counted
     /// through all matches; that of match 0 is `first`.
-    matches: Vec<[Head; PLAYERS]>,
+    matches: Vec<Match>,
     /// The player that CPU 0 is. The other CPUs follow.
     cpu_0: usize,
     /// The winner of the last round: the earliest event of all CPUs.
-    first: Head,
-    /// The turns of CPUs that wait, the earliest last.
-    turns: Vec<Head>,
-    /// The same by CPU.
-    turn_of: Vec<Head>,
+    first: Cell<Head>,
+    /// The turns of CPUs that wait, the earliest last, upon one that never comes.
+    turns: Vec<Cell<Head>>,
+    nr_turns: Cell<usize>,
     /// The earliest of them.
-    turn: Head,
-    timers: Timers,
+    turn: Cell<Head>,
+    timers: RefCell<Timers>,
+    /// The earliest timer.
+    timer: Cell<Head>,
+    /// The earliest of all, …
+    head: Cell<Head>,
+    /// … and its time.
+    horizon: Cell<u64>,
 }
-
-/// In a list of this length or less a turn finds its place from the end.
-const SHORT: usize = 16;
 
 impl EventQueue {
     pub fn new(nr_cpus: usize) -> Self {
-        assert!(nr_cpus <= 1 << CPU_BITS, "too many CPUs");
+        assert!(nr_cpus < 1 << CPU_BITS, "too many CPUs");
         let mut cpu_0 = 0;
         let mut players = PLAYERS;
         while players < nr_cpus {
             cpu_0 += players;
             players *= PLAYERS;
         }
+        let never = || Cell::new(Head::NEVER);
+        let nr_matches = (cpu_0 + nr_cpus).div_ceil(PLAYERS);
         EventQueue {
-            due: vec![[Head::NEVER; KINDS]; nr_cpus],
-            matches: vec![[Head::NEVER; PLAYERS]; (cpu_0 + nr_cpus).div_ceil(PLAYERS)],
+            due: (0..nr_cpus).map(|_| Due::default()).collect(),
+            matches: (0..nr_matches).map(|_| Match::default()).collect(),
             cpu_0,
-            first: Head::NEVER,
-            turns: Vec::with_capacity(nr_cpus),
-            turn_of: vec![Head::NEVER; nr_cpus],
-            turn: Head::NEVER,
-            timers: Timers::default(),
+            first: never(),
+            turns: (0..=nr_cpus).map(|_| never()).collect(),
+            nr_turns: Cell::new(0),
+            turn: never(),
+            timers: RefCell::default(),
+            timer: never(),
+            head: never(),
+            horizon: Cell::new(Head::NEVER.time()),
         }
-    }
-
-    /// An event of `cpu` is due at `head`, earlier than before: it goes up to the first match that it loses. Tells
-    /// whether it wins all.
-    #[inline]
-    fn sooner(&mut self, cpu: usize, head: Head) -> bool {
-        let mut player = self.cpu_0 + cpu;
-        loop {
-            let place = &mut self.matches[player / PLAYERS][player % PLAYERS];
-            if *place <= head {
-                return false;
-            }
-            *place = head;
-            if player < PLAYERS {
-                break;
-            }
-            player = player / PLAYERS - 1;
-        }
-        let wins = head < self.first;
-        if wins {
-            self.first = head;
-        }
-        wins
-    }
-
-    /// The earliest event of `cpu` is at `earliest` now: plays its matches anew, up to the first whose winner
-    /// stays the same.
-    #[inline(always)]
-    fn replay(&mut self, cpu: usize, mut earliest: Head) {
-        let mut player = self.cpu_0 + cpu;
-        loop {
-            let players = &mut self.matches[player / PLAYERS];
-            let place = &mut players[player % PLAYERS];
-            if *place == earliest {
-                return;
-            }
-            *place = earliest;
-            earliest = winner(players);
-            if player < PLAYERS {
-                break;
-            }
-            player = player / PLAYERS - 1;
-        }
-        self.first = earliest;
-    }
-
-    /// An event of `cpu` is due later than before, or not at all.
-    fn later(&mut self, cpu: CpuId) {
-        let earliest = earliest(&self.due[cpu.index()]);
-        self.replay(cpu.index(), earliest);
-    }
-
-    /// Sets when `event` is due on `cpu`, in place of what was set before. Tells whether [`EventQueue::head`] may
-    /// have changed.
-    #[inline]
-    pub fn set(&mut self, cpu: CpuId, event: CpuEvent, time: u64) -> bool {
-        let head = Head::new(time, cpu.0);
-        let due = &mut self.due[cpu.index()];
-        let before = std::mem::replace(&mut due[event as usize], head);
-        if head <= before {
-            self.sooner(cpu.index(), head)
-        } else {
-            self.later(cpu);
-            true
-        }
-    }
-
-    /// When `event` is due on `cpu`, if it is pending.
-    pub fn due(&self, cpu: CpuId, event: CpuEvent) -> Option<u64> {
-        let head = self.due[cpu.index()][event as usize];
-        (head != Head::NEVER).then(|| head.time())
-    }
-
-    /// Makes `event` void.
-    #[inline]
-    pub fn cancel(&mut self, cpu: CpuId, event: CpuEvent) {
-        self.due[cpu.index()][event as usize] = Head::NEVER;
-        self.later(cpu);
     }
 
     /// The earliest event's time and CPU.
     #[inline]
     pub fn head(&self) -> Head {
-        self.first.min(self.timers.first).min(self.turn)
+        self.head.get()
+    }
+
+    /// The earliest event's time.
+    #[inline]
+    pub fn horizon(&self) -> &Cell<u64> {
+        &self.horizon
+    }
+
+    #[inline(always)]
+    fn note_head(&self) {
+        let head = self.first.get().min(self.timer.get()).min(self.turn.get());
+        self.head.set(head);
+        self.horizon.set(head.time());
+    }
+
+    /// An event that is due at `head` was set.
+    #[inline(always)]
+    fn note_new(&self, head: Head) {
+        if head < self.head.get() {
+            self.head.set(head);
+            self.horizon.set(head.time());
+        }
+    }
+
+    /// The match that `player` plays, and its place there.
+    #[inline(always)]
+    fn place(&self, player: usize) -> (&Match, &Cell<Head>) {
+        let players = &self.matches[player / PLAYERS];
+        (players, &players[player % PLAYERS])
+    }
+
+    /// An event of `cpu` is due at `head`, earlier than before: it goes up to the first match that it loses.
+    #[inline(always)]
+    fn sooner(&self, cpu: usize, head: Head) {
+        let mut player = self.cpu_0 + cpu;
+        loop {
+            let (_, place) = self.place(player);
+            if place.get() <= head {
+                return;
+            }
+            place.set(head);
+            if player < PLAYERS {
+                break;
+            }
+            player = player / PLAYERS - 1;
+        }
+        if head < self.first.get() {
+            self.first.set(head);
+            self.note_new(head);
+        }
+    }
+
+    /// The earliest event of `cpu` is at `earliest` now, later than before: plays those matches anew that it had won.
+    #[inline(always)]
+    fn replay(&self, cpu: usize, mut earliest: Head) {
+        let mut player = self.cpu_0 + cpu;
+        let (mut players, mut place) = self.place(player);
+        loop {
+            let before = place.replace(earliest);
+            let is_last = player < PLAYERS;
+            let (above, won) = if is_last {
+                (players, &self.first)
+            } else {
+                player = player / PLAYERS - 1;
+                self.place(player)
+            };
+            if won.get() != before {
+                return;
+            }
+            earliest = winner(players);
+            if is_last {
+                break;
+            }
+            (players, place) = (above, won);
+        }
+        self.first.set(earliest);
+    }
+
+    /// An event of `cpu` is due later than before, or not at all.
+    #[inline]
+    fn later(&self, cpu: usize) {
+        self.replay(cpu, earliest(&self.due[cpu]));
+        self.note_head();
+    }
+
+    /// Sets when `event` is due on `cpu`, in place of what was set before.
+    #[inline]
+    pub fn set(&self, cpu: CpuId, event: CpuEvent, time: u64) {
+        let head = Head::new(time, cpu.0);
+        let before = self.due[cpu.index()][event as usize].replace(head);
+        if head <= before {
+            self.sooner(cpu.index(), head);
+        } else {
+            self.later(cpu.index());
+        }
+    }
+
+    /// When `event` is due on `cpu`, if it is pending.
+    pub fn due(&self, cpu: CpuId, event: CpuEvent) -> Option<u64> {
+        let head = self.due[cpu.index()][event as usize].get();
+        (head != Head::NEVER).then(|| head.time())
+    }
+
+    /// Makes `event` void.
+    #[inline]
+    pub fn cancel(&self, cpu: CpuId, event: CpuEvent) {
+        self.due[cpu.index()][event as usize].set(Head::NEVER);
+        self.later(cpu.index());
+    }
+
+    /// Adds a turn of a CPU that has none.
+    #[inline(always)]
+    fn insert_turn(&self, head: Head) {
+        let len = self.nr_turns.get() + 1;
+        let turns = &self.turns[..=len];
+        let mut at = len;
+        while turns[at - 1].get() < head {
+            turns[at].set(turns[at - 1].get());
+            at -= 1;
+        }
+        turns[at].set(head);
+        self.nr_turns.set(len);
+        self.turn.set(turns[len].get());
+    }
+
+    /// Sets when it is the turn of `cpu`, which has none yet. It is later than the earliest event, so that
+    /// [`EventQueue::head`] stays.
+    #[inline(always)]
+    pub fn wait_for_turn(&self, cpu: CpuId, time: u64) {
+        self.insert_turn(Head::new(time, cpu.0));
     }
 
     /// Sets when it is the turn of `cpu`, in place of what was set before.
-    #[inline]
-    pub fn set_turn(&mut self, cpu: CpuId, time: u64) {
-        let head = Head::new(time, cpu.0);
-        let before = std::mem::replace(&mut self.turn_of[cpu.index()], head);
-        if before != Head::NEVER || self.turns.len() > SHORT {
-            self.insert_turn(before, head);
-        } else {
-            self.turns.push(head);
-            let mut rest = &mut self.turns[..];
-            while let [.., earlier, new] = rest
-                && *earlier < *new
-            {
-                std::mem::swap(earlier, new);
-                let end = rest.len() - 1;
-                rest = &mut rest[..end];
+    pub fn set_turn(&self, cpu: CpuId, time: u64) {
+        let len = self.nr_turns.get();
+        let is_its = |turn: &Cell<Head>| turn.get().cpu() == cpu.0;
+        if let Some(at) = self.turns[1..=len].iter().position(is_its) {
+            for at in 1 + at..len {
+                self.turns[at].swap(&self.turns[at + 1]);
             }
+            self.nr_turns.set(len - 1);
         }
-        self.turn = self.turns.last().copied().unwrap_or(head);
-    }
-
-    /// Sets a turn in place of one that is pending, or among many.
-    #[cold]
-    fn insert_turn(&mut self, before: Head, head: Head) {
-        if before != Head::NEVER {
-            self.turns.retain(|&turn| turn != before);
-        }
-        let at = self.turns.partition_point(|&turn| turn > head);
-        self.turns.insert(at, head);
+        self.insert_turn(Head::new(time, cpu.0));
+        self.note_head();
     }
 
     /// Takes the earliest event if it is a CPU's turn; that comes before the CPU's other events at the same time.
     #[inline(always)]
-    fn pop_turn(&mut self) -> Option<(u64, CpuId)> {
-        let turn = self.turn;
-        if turn > self.first.min(self.timers.first) || turn == Head::NEVER {
+    pub fn pop_turn(&self) -> Option<Head> {
+        let head = self.head.get();
+        if self.turn.get() != head {
             return None;
         }
-        self.turns.pop();
-        self.turn = self.turns.last().copied().unwrap_or(Head::NEVER);
-        self.turn_of[turn.cpu() as usize] = Head::NEVER;
-        Some((turn.time(), CpuId(turn.cpu())))
+        let left = self.nr_turns.get().checked_sub(1)?;
+        self.nr_turns.set(left);
+        self.turn.set(self.turns[left].get());
+        self.note_head();
+        Some(head)
     }
 
-    /// Takes the earliest event if it is a CPU's turn or [`CpuEvent::Main`], as most are.
+    /// Takes the earliest event, which is no turn, if it is a CPU's [`CpuEvent::Main`].
     #[inline(always)]
-    pub fn pop_main(&mut self) -> Option<(u64, CpuId)> {
-        if let Some(turn) = self.pop_turn() {
-            return Some(turn);
-        }
-        let first = self.first;
-        if self.timers.first < first || first == Head::NEVER {
+    pub fn pop_main(&self) -> Option<Head> {
+        let head = self.head.get();
+        if self.first.get() != head {
             return None;
         }
-        let cpu = first.cpu();
-        let [main, others @ ..] = &mut self.due[cpu as usize];
-        if *main != first {
+        // There is no CPU of the number of what is never due.
+        let cpu = head.cpu() as usize;
+        let [main, ipi, tick, work] = self.due.get(cpu)?;
+        if main.get() != head {
             return None;
         }
-        *main = Head::NEVER;
-        let [ipi, tick, work] = *others;
-        self.replay(cpu as usize, ipi.min(tick).min(work));
-        Some((first.time(), CpuId(cpu)))
+        main.set(Head::NEVER);
+        self.replay(cpu, ipi.get().min(tick.get()).min(work.get()));
+        self.note_head();
+        Some(head)
     }
 
-    /// Takes the earliest event; at one time and CPU those of the CPU come before timers.
-    pub fn pop(&mut self) -> Option<(u64, Event)> {
-        if let Some((time, cpu)) = self.pop_turn() {
-            return Some((time, Event::Turn(cpu)));
-        }
-        let first = self.first;
-        if self.timers.first < first {
-            let Entry { head, slot } = self.timers.take_first();
-            let event = Event::Timer(CpuId(head.cpu()), Timer::of_slot(slot));
+    /// Takes the earliest event, which is no turn; at one time and CPU those of the CPU come before timers.
+    #[inline(always)]
+    pub fn pop(&self) -> Option<(u64, Event)> {
+        let head = self.head.get();
+        if self.first.get() != head {
+            let mut timers = self.timers.borrow_mut();
+            let Entry { head, timer } = timers.take_first();
+            self.timer.set(timers.first());
+            self.note_head();
+            let event = Event::Timer(CpuId(head.cpu()), timer);
             return Some((head.time(), event));
         }
-        if first == Head::NEVER {
-            return None;
-        }
-        let cpu = first.cpu();
-        let due = &mut self.due[cpu as usize];
+        let cpu = head.cpu() as usize;
+        let due = self.due.get(cpu)?;
         let kind = CpuEvent::ALL
             .into_iter()
-            .find(|&kind| due[kind as usize] == first)
+            .find(|&kind| due[kind as usize].get() == head)
             .expect("a CPU's player is the earliest of its events");
-        due[kind as usize] = Head::NEVER;
-        self.later(CpuId(cpu));
-        Some((first.time(), Event::Cpu(CpuId(cpu), kind)))
+        due[kind as usize].set(Head::NEVER);
+        self.later(cpu);
+        Some((head.time(), Event::Cpu(CpuId(head.cpu()), kind)))
     }
 
-    /// Sets when `timer` expires, on `cpu`, in place of what was set before.
+    /// Sets when a task's timer expires, on `cpu`. It has none yet.
     #[inline]
-    pub fn set_timer(&mut self, timer: Timer, cpu: CpuId, time: u64) {
-        self.timers.set(timer.slot(), Head::new(time, cpu.0));
+    pub fn add_task_timer(&self, task: TaskId, cpu: CpuId, time: u64) {
+        let head = Head::new(time, cpu.0);
+        let timer = Timer::Task(task);
+        self.timers.borrow_mut().insert(Entry { head, timer });
+        if head < self.timer.get() {
+            self.timer.set(head);
+            self.note_new(head);
+        }
+    }
+
+    /// Sets when `timer`, which is no task's, expires, on `cpu`, in place of what was set before.
+    pub fn set_timer(&self, timer: Timer, cpu: CpuId, time: u64) {
+        let head = Head::new(time, cpu.0);
+        let mut timers = self.timers.borrow_mut();
+        timers.set(Entry { head, timer });
+        self.timer.set(timers.first());
+        self.note_head();
     }
 
     /// A timer that expires soon, and where: after the next one as many others as `later` says.
     pub fn soon(&self, later: usize) -> Option<(CpuId, Timer)> {
-        let timers = &self.timers;
-        let Entry { head, slot } = timers.near.get(timers.taken + later)?;
-        Some((CpuId(head.cpu()), Timer::of_slot(*slot)))
-    }
-
-    /// What is kept of a timer, for prefetching.
-    pub fn kept_of(&self, timer: Timer) -> Option<&impl Sized> {
-        self.timers.due.get(timer.slot() as usize)
-    }
-
-    /// When `timer` expires, if it is set.
-    pub fn timer_due(&self, timer: Timer) -> Option<u64> {
-        self.timers.due(timer.slot()).map(Head::time)
+        let timers = self.timers.borrow();
+        let Entry { head, timer } = timers.near.get(timers.taken + later)?;
+        Some((CpuId(head.cpu()), *timer))
     }
 
     /// Makes `timer` void; tells whether it was set.
-    pub fn cancel_timer(&mut self, timer: Timer) -> bool {
-        self.timers.cancel(timer.slot())
+    pub fn cancel_timer(&self, timer: Timer) -> bool {
+        let mut timers = self.timers.borrow_mut();
+        let was_set = timers.cancel(timer);
+        self.timer.set(timers.first());
+        self.note_head();
+        was_set
     }
 }
 
@@ -386,7 +440,7 @@ impl EventQueue {
 #[derive(Clone, Copy)]
 struct Entry {
     head: Head,
-    slot: u32,
+    timer: Timer,
 }
 
 /// Most timers in a block: few enough to make room among them at once, enough for a million in some
@@ -395,7 +449,7 @@ const BLOCK: usize = 128;
 
 /// The timers that are set, in order; at one time and CPU the one that was set first comes first.
 struct Timers {
-    /// When each expires, by slot; [`Head::NEVER`]: it is not set.
+    /// When each expires that can be set anew or made void, by slot; [`Head::NEVER`]: it is not set.
     due: Vec<Head>,
     /// The block with the earliest. The first `taken` of it have expired.
     near: Vec<Entry>,
@@ -404,8 +458,6 @@ struct Timers {
     far: VecDeque<Vec<Entry>>,
     /// Blocks that are not used now.
     spare: Vec<Vec<Entry>>,
-    /// The earliest.
-    first: Head,
 }
 
 impl Default for Timers {
@@ -416,31 +468,62 @@ impl Default for Timers {
             taken: 0,
             far: VecDeque::new(),
             spare: Vec::new(),
-            first: Head::NEVER,
         }
     }
 }
 
 impl Timers {
-    fn due(&self, slot: u32) -> Option<Head> {
-        let due = self.due.get(slot as usize).copied();
-        due.filter(|&head| head != Head::NEVER)
+    /// When the earliest is due.
+    #[inline]
+    fn first(&self) -> Head {
+        let first = self.near.get(self.taken);
+        first.map_or(Head::NEVER, |entry| entry.head)
     }
 
-    fn set(&mut self, slot: u32, head: Head) {
-        if self.due.len() <= slot as usize {
-            self.due.resize(slot as usize + 1, Head::NEVER);
+    #[inline]
+    fn set(&mut self, entry: Entry) {
+        if let Some(slot) = entry.timer.slot() {
+            if self.due.len() <= slot {
+                self.due.resize(slot + 1, Head::NEVER);
+            }
+            self.cancel(entry.timer);
+            self.due[slot] = entry.head;
         }
-        if self.due[slot as usize] != Head::NEVER {
-            self.cancel(slot);
-        }
-        self.due[slot as usize] = head;
-        self.insert(Entry { head, slot });
-        self.first = self.first.min(head);
+        self.insert(entry);
     }
 
     /// Inserts behind those that expire at the same time.
+    #[inline]
     fn insert(&mut self, entry: Entry) {
+        let goes_before = |other: &Entry| other.head <= entry.head;
+        let (block, begin) = match self.far.back_mut() {
+            Some(block) => (block, 0),
+            None => (&mut self.near, self.taken),
+        };
+        // Equal sleeps end in the order in which they began: then only the run's own timers are later.
+        let later = block.len().wrapping_sub(1 + FIXED);
+        if block.len() < BLOCK
+            && later < block.len()
+            && later >= begin
+            && goes_before(&block[later])
+        {
+            block.push(entry);
+            let mut rest = &mut block[..];
+            while let [.., before, new] = rest
+                && before.head > new.head
+            {
+                std::mem::swap(before, new);
+                let end = rest.len() - 1;
+                rest = &mut rest[..end];
+            }
+        } else {
+            self.insert_among(entry);
+        }
+    }
+
+    /// Inserts anywhere.
+    #[inline(never)]
+    fn insert_among(&mut self, entry: Entry) {
         let goes_before = |other: &Entry| other.head <= entry.head;
         let later = match self.far.front() {
             Some(block) if goes_before(&block[0]) => {
@@ -454,18 +537,10 @@ impl Timers {
         };
         if block.len() == BLOCK {
             self.make_room(later);
-            return self.insert(entry);
+            return self.insert_among(entry);
         }
         let begin = if later == 0 { self.taken } else { 0 };
-        // Equal sleeps end in the order in which they began: then only the run's own timers are later.
-        let last = block.len().saturating_sub(FIXED as usize).max(begin);
-        let at = match last.checked_sub(1) {
-            Some(before) if goes_before(&block[before]) => {
-                let later = block[last..].iter().position(|other| !goes_before(other));
-                later.map_or(block.len(), |at| last + at)
-            }
-            _ => begin + block[begin..].partition_point(goes_before),
-        };
+        let at = begin + block[begin..].partition_point(goes_before);
         block.insert(at, entry);
     }
 
@@ -487,43 +562,57 @@ impl Timers {
     }
 
     /// Takes the earliest. There must be one.
+    #[inline]
     fn take_first(&mut self) -> Entry {
         let entry = self.near[self.taken];
-        self.due[entry.slot as usize] = Head::NEVER;
+        if !matches!(entry.timer, Timer::Task(_)) {
+            self.forget(entry.timer);
+        }
         self.taken += 1;
-        self.find_first();
+        if self.taken == self.near.len() {
+            self.come_near();
+        }
         entry
     }
 
-    /// Tells anew which is the earliest.
-    fn find_first(&mut self) {
-        if self.taken == self.near.len() {
-            self.near.clear();
-            self.taken = 0;
-            if let Some(next) = self.far.pop_front() {
-                self.spare.push(std::mem::replace(&mut self.near, next));
-            }
+    /// A timer that is no task's is not set any more.
+    #[cold]
+    fn forget(&mut self, timer: Timer) {
+        if let Some(slot) = timer.slot() {
+            self.due[slot] = Head::NEVER;
         }
-        self.first = self
-            .near
-            .get(self.taken)
-            .map_or(Head::NEVER, |entry| entry.head);
     }
 
-    /// Makes a timer void; tells whether it was set. Among many that expire at the same time on the same CPU it is
-    /// looked for one by one: only policies' timers are ever cancelled, and those are few.
-    fn cancel(&mut self, slot: u32) -> bool {
-        let Some(head) = self.due(slot) else {
+    /// Goes on to the next block: all of the nearest one are gone.
+    #[cold]
+    fn come_near(&mut self) {
+        self.near.clear();
+        self.taken = 0;
+        if let Some(next) = self.far.pop_front() {
+            self.spare.push(std::mem::replace(&mut self.near, next));
+        }
+    }
+
+    /// Makes a timer void that is not a task's; tells whether it was set. Among many that expire at the same time on
+    /// the same CPU it is looked for one by one: such timers are few.
+    fn cancel(&mut self, timer: Timer) -> bool {
+        let due = timer.slot().and_then(|slot| self.due.get_mut(slot));
+        let Some(head) = due.map(|due| std::mem::replace(due, Head::NEVER)) else {
             return false;
         };
-        self.due[slot as usize] = Head::NEVER;
-        let is_it = |entry: &Entry| entry.slot == slot;
+        if head == Head::NEVER {
+            return false;
+        }
+        let is_it = |entry: &Entry| entry.timer == timer;
         // The block in which those of its time begin, and those after it where they go on.
         let begin = self.far.partition_point(|block| block[0].head < head);
         if begin == 0
             && let Some(at) = self.near[self.taken..].iter().position(is_it)
         {
             self.near.remove(self.taken + at);
+            if self.taken == self.near.len() {
+                self.come_near();
+            }
         } else {
             let (index, at) = (begin.saturating_sub(1)..self.far.len())
                 .find_map(|index| Some((index, self.far[index].iter().position(is_it)?)))
@@ -533,7 +622,6 @@ impl Timers {
                 self.spare.extend(self.far.remove(index));
             }
         }
-        self.find_first();
         true
     }
 }
@@ -546,15 +634,48 @@ mod tests {
         CpuId(n)
     }
 
+    #[derive(PartialEq, Eq, Debug)]
+    enum Popped {
+        Turn(CpuId),
+        Other(Event),
+    }
+
+    /// Takes the earliest event as the executor does, by the short ways or not.
+    fn pop_by(queue: &EventQueue, short: bool) -> Option<(u64, Popped)> {
+        if let Some(head) = queue.pop_turn() {
+            return Some((head.time(), Popped::Turn(CpuId(head.cpu()))));
+        }
+        if short && let Some(head) = queue.pop_main() {
+            let main = Event::Cpu(CpuId(head.cpu()), CpuEvent::Main);
+            return Some((head.time(), Popped::Other(main)));
+        }
+        let (time, event) = queue.pop()?;
+        Some((time, Popped::Other(event)))
+    }
+
+    fn pop(queue: &EventQueue) -> Option<(u64, Event)> {
+        match pop_by(queue, true)? {
+            (time, Popped::Other(event)) => Some((time, event)),
+            turn => panic!("{turn:?}"),
+        }
+    }
+
+    fn set_timer(queue: &EventQueue, timer: Timer, cpu: CpuId, time: u64) {
+        match timer {
+            Timer::Task(task) => queue.add_task_timer(task, cpu, time),
+            timer => queue.set_timer(timer, cpu, time),
+        }
+    }
+
     #[test]
     fn ties_go_to_the_lower_cpu_then_to_cpu_events_then_by_age() {
-        let mut queue = EventQueue::new(3);
-        queue.set_timer(Timer::Task(TaskId(7)), cpu(1), 10);
-        queue.set_timer(Timer::Task(TaskId(3)), cpu(1), 10);
+        let queue = EventQueue::new(3);
+        set_timer(&queue, Timer::Task(TaskId(7)), cpu(1), 10);
+        set_timer(&queue, Timer::Task(TaskId(3)), cpu(1), 10);
         queue.set(cpu(2), CpuEvent::Main, 10);
         queue.set(cpu(1), CpuEvent::Tick, 10);
         queue.set(cpu(1), CpuEvent::Main, 10);
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(_, e)| e).collect();
+        let order: Vec<_> = std::iter::from_fn(|| pop(&queue)).map(|(_, e)| e).collect();
         assert_eq!(
             order,
             [
@@ -569,13 +690,13 @@ mod tests {
 
     #[test]
     fn what_expires_soon_is_told_in_order() {
-        let mut queue = EventQueue::new(2);
+        let queue = EventQueue::new(2);
         let timer = |task| Timer::Task(TaskId(task));
         for (task, time) in [(0, 30), (1, 10), (2, 20)] {
-            queue.set_timer(timer(task), cpu(task % 2), time);
+            set_timer(&queue, timer(task), cpu(task % 2), time);
         }
         assert_eq!(queue.soon(0), Some((cpu(1), timer(1))));
-        assert_eq!(queue.pop(), Some((10, Event::Timer(cpu(1), timer(1)))));
+        assert_eq!(pop(&queue), Some((10, Event::Timer(cpu(1), timer(1)))));
         let soon: Vec<_> = (0..3).map(|later| queue.soon(later)).collect();
         let expected = [Some((cpu(0), timer(2))), Some((cpu(0), timer(0))), None];
         assert_eq!(soon, expected);
@@ -583,32 +704,32 @@ mod tests {
 
     #[test]
     fn cancelled_events_never_come() {
-        let mut queue = EventQueue::new(2);
+        let queue = EventQueue::new(2);
         queue.set(cpu(0), CpuEvent::Main, 5);
         queue.set_timer(Timer::Watchdog, cpu(0), 4);
-        queue.set_timer(Timer::Task(TaskId(0)), cpu(0), 6);
+        set_timer(&queue, Timer::Task(TaskId(0)), cpu(0), 6);
         queue.cancel(cpu(0), CpuEvent::Main);
         assert!(queue.cancel_timer(Timer::Watchdog));
         assert!(!queue.cancel_timer(Timer::Watchdog));
         assert_eq!(
-            queue.pop(),
+            pop(&queue),
             Some((6, Event::Timer(cpu(0), Timer::Task(TaskId(0)))))
         );
-        assert_eq!(queue.pop(), None);
+        assert_eq!(pop(&queue), None);
         assert_eq!(queue.head(), Head::NEVER);
     }
 
     #[test]
     fn what_is_due_after_the_last_instant_comes_last() {
-        let mut queue = EventQueue::new(2);
-        queue.set_timer(Timer::Task(TaskId(0)), cpu(0), u64::MAX);
+        let queue = EventQueue::new(2);
+        set_timer(&queue, Timer::Task(TaskId(0)), cpu(0), u64::MAX);
         queue.set(cpu(1), CpuEvent::Main, Head::LAST - 1);
         assert_eq!(
-            queue.pop(),
+            pop(&queue),
             Some((Head::LAST - 1, Event::Cpu(cpu(1), CpuEvent::Main)))
         );
         assert_eq!(
-            queue.pop(),
+            pop(&queue),
             Some((Head::LAST, Event::Timer(cpu(0), Timer::Task(TaskId(0)))))
         );
     }
@@ -617,7 +738,7 @@ mod tests {
     #[test]
     fn agrees_with_a_sorted_list() {
         const CPUS: u64 = 70;
-        let mut queue = EventQueue::new(CPUS as usize);
+        let queue = EventQueue::new(CPUS as usize);
         // Time, CPU, kind (turns first, timers last), age, slot of a timer.
         let mut model: Vec<(u64, u32, u32, u32, u32)> = Vec::new();
         let mut state = 1u64;
@@ -633,16 +754,23 @@ mod tests {
             let slot = random(2_000) as u32;
             let on = random(CPUS) as u32;
             let kind = CpuEvent::ALL[random(KINDS as u64) as usize];
-            let timer = Timer::Task(TaskId(slot));
+            // A task's timer is never set twice; that of a policy may be set anew, and made void.
+            let of_slot = |slot: u32| match slot % 2 {
+                0 => Timer::Task(TaskId(slot)),
+                _ => Timer::Policy(TimerId(slot / 2)),
+            };
+            let timer = of_slot(slot);
             let of_timer = |event: &(u64, u32, u32, u32, u32)| event.2 == 5 && event.4 == slot;
+            let is_set = model.iter().any(of_timer);
             let of_cpu =
                 |event: &(u64, u32, u32, u32, u32)| (event.1, event.2) == (on, 1 + kind as u32);
             match random(if age < 30_000 { 10 } else { 16 }) {
                 0 => {
-                    let found = model.iter().any(of_timer);
-                    assert_eq!(queue.cancel_timer(timer), found);
-                    assert_eq!(queue.timer_due(timer), None);
-                    model.retain(|event| !of_timer(event));
+                    if slot % 2 == 1 {
+                        assert_eq!(queue.cancel_timer(timer), is_set);
+                        assert!(!queue.cancel_timer(timer));
+                        model.retain(|event| !of_timer(event));
+                    }
                 }
                 1 => {
                     queue.cancel(cpu(on), kind);
@@ -659,40 +787,31 @@ mod tests {
                     model.push((time, on, 0, age, 0));
                     queue.set_turn(cpu(on), time);
                 }
-                5..=8 => {
+                5..=8 if slot % 2 == 1 || !is_set => {
                     model.retain(|event| !of_timer(event));
                     model.push((time, on, 5, age, slot));
-                    queue.set_timer(timer, cpu(on), time);
-                    assert_eq!(queue.timer_due(timer), Some(time));
+                    set_timer(&queue, timer, cpu(on), time);
                 }
                 _ => {
                     let first = model.iter().min().copied();
                     model.retain(|&event| Some(event) != first);
                     let expected = first.map(|(time, on, kind, _, slot)| {
                         let event = match kind {
-                            0 => Event::Turn(cpu(on)),
-                            5 => Event::Timer(cpu(on), Timer::Task(TaskId(slot))),
-                            _ => Event::Cpu(cpu(on), CpuEvent::ALL[kind as usize - 1]),
+                            0 => Popped::Turn(cpu(on)),
+                            5 => Popped::Other(Event::Timer(cpu(on), of_slot(slot))),
+                            _ => {
+                                Popped::Other(Event::Cpu(cpu(on), CpuEvent::ALL[kind as usize - 1]))
+                            }
                         };
                         (time, event)
                     });
-                    // What the short way takes, and leaves to the other one.
-                    let of_main = expected.and_then(|(time, event)| match event {
-                        Event::Turn(cpu) | Event::Cpu(cpu, CpuEvent::Main) => Some((time, cpu)),
-                        _ => None,
-                    });
-                    let short = random(2) == 0;
-                    if short {
-                        assert_eq!(queue.pop_main(), of_main);
-                    }
-                    if !short || of_main.is_none() {
-                        assert_eq!(queue.pop(), expected);
-                    }
+                    assert_eq!(pop_by(&queue, random(2) == 0), expected);
                 }
             }
             let first = model.iter().min();
             let head = first.map_or(Head::NEVER, |&(time, on, ..)| Head::new(time, on));
             assert_eq!(queue.head(), head);
+            assert_eq!(queue.horizon().get(), head.time());
         }
     }
 }

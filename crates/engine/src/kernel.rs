@@ -16,7 +16,7 @@ use crate::consts;
 use crate::cost::Costs;
 use crate::cpu::{Cpu, Wait};
 use crate::dsq::Dsqs;
-use crate::event_queue::{CpuEvent, Event, EventQueue, Head, Timer};
+use crate::event_queue::{CpuEvent, Event, EventQueue, Timer};
 use crate::idle::IdleMasks;
 use crate::lock::Locks;
 use crate::mutation::{self, Mutation};
@@ -75,10 +75,7 @@ pub(crate) struct Kernel<P, R> {
     pub cache: RefCell<CacheModel>,
     pub policy_random: RefCell<Rng>,
     pub lock_random: RefCell<Rng>,
-    pub queue: RefCell<EventQueue>,
-    /// The queue's earliest event: its time, and its CPU.
-    pub horizon: Cell<u64>,
-    pub head_cpu: Cell<u32>,
+    pub queue: EventQueue,
     pub cpus: Vec<Cpu>,
     pub all_cpus: CpuSet,
     pub online: RefCell<CpuSet>,
@@ -182,8 +179,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if count_by_offset {
             cache.count_by_offset();
         }
+        let costs = Costs::new(&machine);
         let kernel = Kernel {
-            costs: Costs::new(&machine),
             addresses: TaskAddresses::new(&machine),
             version,
             rt_mode,
@@ -197,12 +194,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             cache: RefCell::new(cache),
             policy_random: RefCell::new(stream(seed, STREAM_POLICY)),
             lock_random: RefCell::new(stream(seed, STREAM_LOCKS)),
-            queue: RefCell::new(EventQueue::new(nr_cpus)),
-            horizon: Cell::new(u64::MAX),
-            head_cpu: Cell::new(0),
+            queue: EventQueue::new(nr_cpus),
             cpus: (0..nr_cpus)
-                .map(|cpu| Cpu::new(CpuId(cpu as u32), &machine))
+                .map(|cpu| Cpu::new(CpuId(cpu as u32), &machine, &costs))
                 .collect(),
+            costs,
             all_cpus: CpuSet::all(nr_cpus),
             online: RefCell::new(CpuSet::all(nr_cpus)),
             nr_nodes,
@@ -317,20 +313,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.resume(&mut fibers, cpu.id);
             }
             while !self.is_over() {
-                // Most events let a CPU go on and nothing else: that way is short.
-                if let Some((time, cpu)) = self.pop_main() {
+                let cpu = if let Some(head) = self.queue.pop_turn() {
+                    self.happens(head.time());
+                    Some(CpuId(head.cpu()))
+                } else if let Some(head) = self.queue.pop_main() {
+                    self.happens(head.time());
+                    self.goes_on(CpuId(head.cpu()), head.time())
+                } else if let Some((time, event)) = self.queue.pop() {
                     self.happens(time);
-                    let c = &self.cpus[cpu.index()];
-                    c.now.set(c.now.get().max(time));
-                    c.woken_by_main.set(true);
-                    self.resume(&mut fibers, cpu);
-                } else if let Some((time, event)) = self.pop_event() {
-                    self.happens(time);
-                    if let Some(cpu) = self.take_place(time, event) {
-                        self.resume(&mut fibers, cpu);
-                    }
+                    self.take_place(time, event)
                 } else {
                     break;
+                };
+                if let Some(cpu) = cpu {
+                    self.resume(&mut fibers, cpu);
                 }
                 if self.nr_runnable.get() == 0 && self.task_timers.get() == 0 {
                     self.check_deadlock();
@@ -348,8 +344,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn resume(&self, fibers: &mut Fibers<'_>, cpu: CpuId) {
         match fibers.resume(cpu.index()) {
             State::Suspended => {}
+            ended => self.cpu_ended(cpu, ended),
+        }
+    }
+
+    #[cold]
+    fn cpu_ended(&self, cpu: CpuId, how: State) {
+        match how {
             State::Trapped(trap) => self.policy_fault(self.policy.describe(cpu, &trap)),
-            State::Done => unreachable!("a CPU never ends"),
+            State::Suspended | State::Done => unreachable!("a CPU never ends"),
         }
     }
 
@@ -361,15 +364,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.clock.set(time);
     }
 
+    /// The stretch of time that `cpu` spends is over.
+    #[inline(always)]
+    fn goes_on(&self, cpu: CpuId, time: u64) -> Option<CpuId> {
+        let c = &self.cpus[cpu.index()];
+        c.now.set(c.now.get().max(time));
+        c.woken_by_main.set(true);
+        Some(cpu)
+    }
+
     /// What an event does, up to the CPU that goes on because of it.
     fn take_place(&self, time: u64, event: Event) -> Option<CpuId> {
         match event {
-            Event::Turn(cpu) | Event::Cpu(cpu, CpuEvent::Main) => {
-                let c = &self.cpus[cpu.index()];
-                c.now.set(c.now.get().max(time));
-                c.woken_by_main.set(true);
-                Some(cpu)
-            }
+            Event::Cpu(cpu, CpuEvent::Main) => self.goes_on(cpu, time),
             Event::Cpu(cpu, CpuEvent::Ipi) => self.raise(cpu, crate::cpu::irq::RESCHED, time),
             Event::Cpu(cpu, CpuEvent::Tick) => self.tick_due(cpu, time),
             Event::Cpu(cpu, CpuEvent::Work) => self.raise(cpu, crate::cpu::irq::DEFERRED, time),
@@ -377,7 +384,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.task_timers.set(self.task_timers.get() - 1);
                 self.prefetch_wakeups();
                 let cpu = self.online_or_other(cpu);
-                self.cpus[cpu.index()].expired.borrow_mut().push_back(task);
+                self.cpus[cpu.index()].expired.push(task);
                 self.raise(cpu, crate::cpu::irq::TIMER, time)
             }
             Event::Timer(cpu, Timer::Policy(timer)) => {
@@ -515,79 +522,51 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Takes the earliest event if it is a CPU's turn or [`CpuEvent::Main`].
-    #[inline(always)]
-    fn pop_main(&self) -> Option<(u64, CpuId)> {
-        let mut queue = self.queue.borrow_mut();
-        let main = queue.pop_main()?;
-        self.note_head(queue.head());
-        Some(main)
-    }
-
-    fn pop_event(&self) -> Option<(u64, Event)> {
-        let mut queue = self.queue.borrow_mut();
-        let event = queue.pop();
-        self.note_head(queue.head());
-        event
-    }
-
+    /// The time of the earliest event.
     #[inline]
-    fn note_head(&self, head: Head) {
-        self.horizon.set(head.time());
-        self.head_cpu.set(head.cpu());
+    pub(crate) fn horizon(&self) -> &Cell<u64> {
+        self.queue.horizon()
     }
 
     pub(crate) fn set_event(&self, cpu: CpuId, event: CpuEvent, time: u64) {
-        let mut queue = self.queue.borrow_mut();
-        if queue.set(cpu, event, time) {
-            self.note_head(queue.head());
-        }
+        self.queue.set(cpu, event, time);
     }
 
     /// Sets when it is the turn of `cpu`, which waits for that or for a lock.
     pub(crate) fn set_turn(&self, cpu: CpuId, time: u64) {
-        let mut queue = self.queue.borrow_mut();
-        queue.set_turn(cpu, time);
-        self.note_head(queue.head());
+        self.queue.set_turn(cpu, time);
     }
 
     pub(crate) fn cancel_event(&self, cpu: CpuId, event: CpuEvent) {
-        let mut queue = self.queue.borrow_mut();
-        queue.cancel(cpu, event);
-        self.note_head(queue.head());
+        self.queue.cancel(cpu, event);
     }
 
     pub(crate) fn set_timer(&self, timer: Timer, cpu: CpuId, time: u64) {
-        let mut queue = self.queue.borrow_mut();
-        queue.set_timer(timer, cpu, time);
-        self.note_head(queue.head());
+        self.queue.set_timer(timer, cpu, time);
     }
 
     /// Sets the timer that ends a task's sleep or begins its life.
     pub(crate) fn set_task_timer(&self, task: TaskId, cpu: CpuId, time: u64) {
         self.task_timers.set(self.task_timers.get() + 1);
-        self.set_timer(Timer::Task(task), cpu, time);
+        self.queue.add_task_timer(task, cpu, time);
     }
 
     pub(crate) fn cancel_timer(&self, timer: Timer) -> bool {
-        let mut queue = self.queue.borrow_mut();
-        let was_set = queue.cancel_timer(timer);
-        self.note_head(queue.head());
-        was_set
+        self.queue.cancel_timer(timer)
     }
 
     /// Whether something is pending that comes before what `c` does now.
     #[inline]
     pub(crate) fn must_wait(&self, c: &Cpu) -> bool {
-        let (horizon, now) = (self.horizon.get(), c.now.get());
-        (horizon < now || (horizon == now && self.head_cpu.get() < c.id.0)) && !self.alone.get()
+        let (horizon, now) = (self.horizon().get(), c.now.get());
+        (horizon < now || (horizon == now && self.queue.head().cpu() < c.id.0)) && !self.alone.get()
     }
 
     /// Whether `c` may go on to `time` at once: no event comes before it there.
     #[inline]
     pub(crate) fn is_before_all(&self, c: &Cpu, time: u64) -> bool {
-        let horizon = self.horizon.get();
-        (time < horizon || (time == horizon && c.id.0 <= self.head_cpu.get()))
+        let horizon = self.horizon().get();
+        (time < horizon || (time == horizon && c.id.0 <= self.queue.head().cpu()))
             && !self.stopping.get()
     }
 
@@ -601,8 +580,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(never)]
     pub(crate) fn wait_for_turn(&self, c: &Cpu) {
         c.wait.set(Wait::Resume);
-        // Something earlier is pending, so the head stays.
-        self.queue.borrow_mut().set_turn(c.id, c.now.get());
+        self.queue.wait_for_turn(c.id, c.now.get());
         self.pause();
     }
 

@@ -58,8 +58,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether a task is there when the policy is loaded.
     fn starts_at_once(&self, p: &Task) -> bool {
-        p.state.get() == TaskState::New
-            && self.queue.borrow().timer_due(Timer::Task(p.id)) == Some(0)
+        p.state.get() == TaskState::New && p.starts_at_once
     }
 
     fn scx_enable(&self) {

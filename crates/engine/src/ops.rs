@@ -474,7 +474,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             cpu: c.id,
             now: &c.now,
             carry_ps: &c.carry_ps,
-            horizon: &self.horizon,
+            horizon: self.horizon(),
             machine: &self.machine,
             cache: &self.cache,
             probes: &c.probes,

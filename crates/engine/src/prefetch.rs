@@ -29,11 +29,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline(never)]
     fn prefetch_next_wakeups(&self) {
-        let queue = self.queue.borrow();
-        if let Some((_, Timer::Task(later))) = queue.soon(1) {
+        if let Some((_, Timer::Task(later))) = self.queue.soon(1) {
             self.prefetch_task(later);
         }
-        if let Some((cpu, Timer::Task(next))) = queue.soon(0)
+        if let Some((cpu, Timer::Task(next))) = self.queue.soon(0)
             && let Some(p) = self.tasks.get(next)
         {
             let cache = self.cache.borrow();
@@ -66,9 +65,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if let Some(behaviour) = next.behaviour.borrow().as_deref() {
             prefetch(behaviour);
-        }
-        if let Some(due) = self.queue.borrow().kept_of(Timer::Task(next.id)) {
-            prefetch(due);
         }
         prefetch(cache.kept_of(next.line));
         self.prefetch_set(&cache, next.cpu.get(), self.addresses.of(next.id));

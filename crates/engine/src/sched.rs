@@ -353,7 +353,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if prev.is_none() {
             self.start_tick(c);
         }
-        if prev.is_none() != next.is_none() && !self.costs.slowed_by(c.id).is_empty() {
+        if prev.is_none() != next.is_none() && !c.slowed_by.is_empty() {
             // What the siblings did until now, they did at their former speed.
             self.sync(c);
             self.sibling_speed_changed(c);

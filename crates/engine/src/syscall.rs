@@ -23,8 +23,6 @@ enum Effect {
     Done(Outcome),
     /// To be tried again when the task is woken.
     Wait,
-    /// Done when the task is woken.
-    WaitThenDone,
     /// The action does not fit the object.
     Wrong(ObjectId),
 }
@@ -64,6 +62,7 @@ pub(crate) fn action_name(action: &Action) -> &'static str {
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Asks the task's behaviour what it does next, and begins it.
+    #[inline(always)]
     pub(crate) fn next_action(&self, c: &Cpu, p: &Task) {
         self.sync(c);
         let action = {
@@ -82,21 +81,36 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.count_action(c, p, &action) {
             return;
         }
-        let paths = &self.machine.paths;
-        let kernel_ns = match &action {
+        match action {
             Action::Compute(time) => {
                 p.left_ns.set(time.ns() + self.initial_refill(c, p));
                 p.exec.set(Exec::User);
-                return;
             }
+            Action::Work(n) => {
+                self.work.set(self.work.get() + u64::from(n));
+                self.record(c, Event::Work { task: p.id, n });
+            }
+            Action::Sleep(_) => self.enter_kernel(p, self.machine.paths.syscall_ns, action),
+            action => self.begin_action(c, p, action),
+        }
+    }
+
+    /// From here `kernel_ns` of a system call go by, then the action takes effect.
+    #[inline(always)]
+    fn enter_kernel(&self, p: &Task, kernel_ns: u64, action: Action) {
+        p.left_ns.set(kernel_ns);
+        *p.action.borrow_mut() = Some(action);
+        p.exec.set(Exec::Kernel);
+    }
+
+    /// Begins an action that is not one of the commonest.
+    #[inline(never)]
+    fn begin_action(&self, c: &Cpu, p: &Task, action: Action) {
+        let paths = &self.machine.paths;
+        let kernel_ns = match &action {
             Action::Touch(touch) => {
                 p.left_ns.set(self.touch_ns(c, p, *touch));
                 p.exec.set(Exec::User);
-                return;
-            }
-            Action::Work(n) => {
-                self.work.set(self.work.get() + u64::from(*n));
-                self.record(c, Event::Work { task: p.id, n: *n });
                 return;
             }
             Action::Begin => {
@@ -157,18 +171,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             | Action::SetNice(_)
             | Action::SetAffinity(_)
             | Action::SetClass(_) => paths.syscall_ns,
+            Action::Compute(_) | Action::Work(_) => unreachable!("begun by next_action()"),
         };
-        p.left_ns.set(kernel_ns);
-        *p.action.borrow_mut() = Some(action);
-        p.exec.set(Exec::Kernel);
+        self.enter_kernel(p, kernel_ns, action);
     }
 
     /// Bounds actions without time; tells whether the task may go on.
+    #[inline(always)]
     fn count_action(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
         if p.last_action_at.replace(c.now.get()) != c.now.get() {
             p.idle_actions.set(0);
             return true;
         }
+        self.count_idle_action(c, p, action)
+    }
+
+    #[inline(never)]
+    fn count_idle_action(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
         p.idle_actions.set(p.idle_actions.get() + 1);
         if p.idle_actions.get() <= self.limits.zero_time_actions {
             return true;
@@ -290,9 +309,25 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// The action under way takes effect, at the end of its kernel time or when it is tried again.
+    #[inline(always)]
     pub(crate) fn take_effect(&self, c: &Cpu, p: &Task) {
         self.set_mode(c, CpuMode::Kernel);
         self.sync(c);
+        let mut action = p.action.borrow_mut();
+        if let Some(Action::Sleep(time)) = *action {
+            *action = None;
+            drop(action);
+            let until = self.now(c) + time;
+            self.sleep_until(c, p, until);
+        } else {
+            drop(action);
+            self.take_other_effect(c, p);
+        }
+    }
+
+    /// As [`Kernel::take_effect`], of what is not a sleep.
+    #[inline(never)]
+    fn take_other_effect(&self, c: &Cpu, p: &Task) {
         let action = p.action.borrow_mut().take();
         let action = action.expect("an effect has its action");
         let name = action_name(&action);
@@ -332,6 +367,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.sched_yield(c, p);
                 return;
             }
+            Action::SleepUntil(until) => return self.sleep_until(c, p, until),
             ref action => self.object_effect(c, p, action),
         };
         match effect {
@@ -339,13 +375,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 p.outcome.set(outcome);
                 p.exec.set(Exec::Next);
             }
-            Effect::Wait | Effect::WaitThenDone => {
-                if matches!(effect, Effect::Wait) {
-                    *p.action.borrow_mut() = Some(action);
-                    p.exec.set(Exec::Effect);
-                } else {
-                    p.exec.set(Exec::Next);
-                }
+            Effect::Wait => {
+                *p.action.borrow_mut() = Some(action);
+                p.exec.set(Exec::Effect);
                 p.state.set(TaskState::Blocked);
                 self.schedule(c, false);
             }
@@ -419,13 +451,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.start_task(c, p);
     }
 
-    /// Effects on shared objects and sleeps.
+    /// Effects on shared objects.
     fn object_effect(&self, c: &Cpu, p: &Task, action: &Action) -> Effect {
         let done = Effect::Done(Outcome::Done);
         match *action {
             Action::Syscall => done,
-            Action::Sleep(time) => self.sleep_until(c, p, self.now(c) + time),
-            Action::SleepUntil(until) => self.sleep_until(c, p, until),
             Action::Write { to, bytes } => self.write(c, p, to, bytes),
             Action::Read { from, limit } => self.read(c, p, from, limit),
             Action::Lock(mutex) => self.lock_mutex(p, mutex),
@@ -502,12 +532,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    fn sleep_until(&self, c: &Cpu, p: &Task, until: Instant) -> Effect {
+    /// The task's next action comes at `until`, but not before now.
+    #[inline(always)]
+    fn sleep_until(&self, c: &Cpu, p: &Task, until: Instant) {
+        p.exec.set(Exec::Next);
         if until <= self.now(c) {
-            return Effect::Done(Outcome::Done);
+            p.outcome.set(Outcome::Done);
+            return;
         }
         self.set_task_timer(p.id, c.id, until.ns());
-        Effect::WaitThenDone
+        p.state.set(TaskState::Blocked);
+        self.schedule(c, false);
     }
 
     /// Wakes a task that waits for an object.
@@ -705,7 +740,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// What bringing the working set to this CPU adds to the computation that begins.
+    #[inline(always)]
     fn initial_refill(&self, c: &Cpu, p: &Task) -> u64 {
+        if p.working_set_bytes == 0 {
+            return 0;
+        }
         match p.cache_cpu.replace(Some(c.id)) {
             Some(from) if from != c.id => self.refill_ns(p, from, c.id),
             _ => 0,

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use elsa::FrozenVec;
 use schedlab_machine::LineRef;
-use schedlab_trace::{CpuId, CpuSet, TaskId};
+use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 use schedlab_workload::{Action, Behaviour, Outcome, Rng, SchedClass, TaskSpec};
 
 use crate::consts::{self, dsq_id};
@@ -97,6 +97,8 @@ pub(crate) struct Task {
     pub parent: Option<TaskId>,
     pub tgid: u32,
     pub address_space: Option<u32>,
+    /// It is there when the run begins.
+    pub starts_at_once: bool,
     pub working_set_bytes: u64,
     /// Its scheduling fields.
     pub line: LineRef,
@@ -191,6 +193,7 @@ impl Task {
             parent,
             tgid,
             address_space: spec.address_space,
+            starts_at_once: spec.start == Instant::ZERO,
             working_set_bytes: spec.working_set_bytes,
             line,
             nice: Cell::new(spec.nice),

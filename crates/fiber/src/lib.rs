@@ -154,19 +154,29 @@ impl<'k> Fibers<'k> {
         let fiber = &mut self.fibers[index];
         let before = self.switch.running.get();
         assert!(before.is_null(), "a fiber cannot resume another one");
+        self.switch.running.set(&raw const fiber.running);
+        let forgotten = Forgotten(self.switch);
         if fiber.coroutine.done() {
             return fiber.ended.expect("a fiber that ended has said how");
         }
-        self.switch.running.set(&raw const fiber.running);
-        let _forgotten = Forgotten(self.switch);
         match fiber.coroutine.resume(()) {
-            CoroutineResult::Yield(()) => State::Suspended,
-            CoroutineResult::Return(trap) => {
-                let state = trap.map_or(State::Done, State::Trapped);
-                fiber.ended = Some(state);
-                state
+            CoroutineResult::Yield(()) => {
+                // `suspend` has forgotten it.
+                std::mem::forget(forgotten);
+                State::Suspended
             }
+            CoroutineResult::Return(trap) => fiber.end(trap),
         }
+    }
+}
+
+impl Fiber {
+    /// Notes how the fiber ended.
+    #[cold]
+    fn end(&mut self, trap: Option<Trap>) -> State {
+        let state = trap.map_or(State::Done, State::Trapped);
+        self.ended = Some(state);
+        state
     }
 }
 

@@ -169,14 +169,12 @@ impl Behaviour for Burst {
                     }
                 }
                 Next::Count => {
-                    self.next = Next::Yield;
+                    self.next = if self.yields { Next::Yield } else { Next::Sleep };
                     return Action::Work(1);
                 }
                 Next::Yield => {
                     self.next = Next::Sleep;
-                    if self.yields {
-                        return Action::Yield;
-                    }
+                    return Action::Yield;
                 }
                 Next::Sleep => {
                     self.next = Next::Run;
