@@ -3,76 +3,144 @@
 use hdrhistogram::Histogram as Hdr;
 
 use crate::Measures;
+use crate::count::count;
 
 /// `(smallest value, largest value, count)` of each bucket that is not empty, in ascending order.
 pub type Buckets = Vec<(u64, u64, u64)>;
 
+/// Bits of a value that tell its bucket: so many that three digits stay.
+const BITS: u32 = 11;
+/// Values below this have a bucket each.
+const SMALL: usize = 1 << BITS;
+/// Buckets of each further octave.
+const PER_OCTAVE: usize = SMALL / 2;
+
 /// Counts of values with three significant digits; mean and maximum are exact.
+///
+/// Hot: while values come, each is only counted in its bucket, which is also one of the library's; what the counts mean, the
+/// library says.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    buckets: Hdr<u64>,
-    sum: u128,
-    max: u64,
+    /// How often each small value came.
+    small: Box<[u64; SMALL]>,
+    /// Counts of the greater ones, [`PER_OCTAVE`] for each octave up to the limit's; those above it are in the
+    /// limit's bucket.
+    great: Box<[u64]>,
+    /// Of the greater ones.
+    great_sum: u128,
+    great_max: u64,
+    limit: u64,
+}
+
+/// The bucket, counted from the first that holds several values, of a value that is not small.
+#[inline]
+fn great_bucket(value: u64) -> usize {
+    let shift = value.ilog2() - (BITS - 1);
+    (shift as usize - 1) * PER_OCTAVE + ((value >> shift) as usize - PER_OCTAVE)
+}
+
+/// The smallest value in that bucket.
+fn least_of(bucket: usize) -> u64 {
+    let (octave, place) = (bucket / PER_OCTAVE, bucket % PER_OCTAVE);
+    ((PER_OCTAVE + place) as u64) << (octave + 1)
 }
 
 impl Histogram {
-    /// For values up to `limit`. Greater ones are counted as `limit` in the percentiles; the mean and
-    /// the maximum stay exact.
+    /// For values up to `limit`, or 2,048 if that is greater. Values of a higher octave are counted as `limit` in the
+    /// percentiles; the mean and the maximum stay exact.
     pub fn new(limit: u64) -> Self {
+        let limit = limit.max(SMALL as u64);
         Histogram {
-            buckets: Hdr::new_with_bounds(1, limit.max(2), 3).expect("constant bounds are valid"),
-            sum: 0,
-            max: 0,
+            small: Box::new([0; SMALL]),
+            great: vec![0; (great_bucket(limit) / PER_OCTAVE + 1) * PER_OCTAVE].into(),
+            great_sum: 0,
+            great_max: 0,
+            limit,
         }
     }
 
     /// Counts a value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        self.buckets.saturating_record(value);
-        self.sum += u128::from(value);
-        self.max = self.max.max(value);
+        match self.small.get_mut(value as usize) {
+            Some(counted) => count(counted),
+            None => self.record_great(value),
+        }
+    }
+
+    /// Counts a value that is not small.
+    fn record_great(&mut self, value: u64) {
+        let mut bucket = great_bucket(value);
+        if bucket >= self.great.len() {
+            bucket = great_bucket(self.limit);
+        }
+        count(&mut self.great[bucket]);
+        self.great_sum += u128::from(value);
+        self.great_max = self.great_max.max(value);
+    }
+
+    /// The least value of each bucket that is not empty, and its count.
+    fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let small = (0..).zip(self.small.iter().copied());
+        let great = self.great.iter().enumerate();
+        let great = great.map(|(bucket, &count)| (least_of(bucket), count));
+        small.chain(great).filter(|&(_, count)| count > 0)
+    }
+
+    /// As the library counts.
+    fn counts(&self) -> Hdr<u64> {
+        let mut counts = Hdr::new_with_bounds(1, self.limit, 3).expect("valid bounds");
+        for (value, count) in self.buckets() {
+            counts.saturating_record_n(value, count);
+        }
+        counts
     }
 
     /// Number of values.
     pub fn len(&self) -> u64 {
-        self.buckets.len()
+        self.buckets().map(|(_, count)| count).sum()
     }
 
     /// Whether nothing was counted.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.buckets().next().is_none()
     }
 
     /// The greatest value; 0 if there is none.
     pub fn max(&self) -> u64 {
-        self.max
+        let small = self.small.iter().rposition(|&count| count > 0);
+        self.great_max.max(small.unwrap_or(0) as u64)
     }
 
-    /// The smallest value that at least this share (in thousandths) of all values do not exceed, to
-    /// three significant digits; `None` if nothing was counted.
-    pub fn permille(&self, permille: u32) -> Option<u64> {
-        // The crate answers with the upper end of a bucket, which may lie above the greatest value.
-        (!self.is_empty()).then(|| {
-            self.buckets
-                .value_at_quantile(f64::from(permille) / 1_000.0)
-                .min(self.max)
-        })
+    /// The sum of all values.
+    fn sum(&self) -> u128 {
+        let small = (0..).zip(&*self.small);
+        let products = small.map(|(value, &count): (u128, _)| value * u128::from(count));
+        products.sum::<u128>() + self.great_sum
+    }
+
+    /// Of each share (in thousandths), the smallest value that at least so many of all values do not exceed, to
+    /// three significant digits; nothing if nothing was counted.
+    pub fn permilles<const N: usize>(&self, shares: [u32; N]) -> Option<[u64; N]> {
+        let counts = self.counts();
+        // The library answers with the upper end of a bucket, which may lie above the greatest value.
+        let value_at = |share| counts.value_at_quantile(f64::from(share) / 1_000.0);
+        (!counts.is_empty()).then(|| shares.map(|share| value_at(share).min(self.max())))
     }
 
     /// Writes `PREFIX_mean` and `PREFIX_max`, or nothing if nothing was counted.
     pub fn mean_and_max(&self, prefix: &str, measures: &mut Measures) {
         if !self.is_empty() {
-            measures.mean(format!("{prefix}_mean"), self.sum, self.len());
-            measures.int(format!("{prefix}_max"), self.max);
+            measures.mean(format!("{prefix}_mean"), self.sum(), self.len());
+            measures.int(format!("{prefix}_max"), self.max());
         }
     }
 
     /// The counts in coarse buckets: values below 16 have one each; above, eight share an octave.
     pub fn coarse(&self) -> Buckets {
         let mut buckets = Buckets::new();
-        for step in self.buckets.iter_recorded() {
-            let (low, high) = bounds(step.value_iterated_to().min(self.max));
+        for step in self.counts().iter_recorded() {
+            let (low, high) = bounds(step.value_iterated_to().min(self.max()));
             match buckets.last_mut() {
                 Some(last) if last.0 == low => last.2 += step.count_since_last_iteration(),
                 _ => buckets.push((low, high, step.count_since_last_iteration())),
@@ -95,6 +163,8 @@ fn bounds(value: u64) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     #[test]
     fn percentiles_are_within_a_thousandth() {
@@ -103,10 +173,10 @@ mod tests {
             histogram.record(value);
         }
         for (permille, exact) in [(500, 50_000.0), (990, 99_000.0), (999, 99_900.0)] {
-            let found = histogram.permille(permille).unwrap() as f64;
+            let found = histogram.permilles([permille]).unwrap()[0] as f64;
             assert!((found / exact - 1.0).abs() < 1e-3, "{permille}: {found}");
         }
-        assert_eq!(histogram.permille(1_000), Some(100_000));
+        assert_eq!(histogram.permilles([1_000]), Some([100_000]));
     }
 
     #[test]
@@ -120,13 +190,43 @@ mod tests {
         assert_eq!(measures.number("x_max"), Some(1_000_000.0));
     }
 
+    proptest! {
+        /// Counts that were put into buckets here mean what they mean if the library does it.
+        #[test]
+        fn buckets_are_the_librarys(
+            limit in prop_oneof![Just(1 << 20), Just(1 << 40), 2_048_u64..1 << 41],
+            values in vec((0_u32..64).prop_flat_map(|bits| 0..=u64::MAX >> bits), 1..50),
+        ) {
+            let mut histogram = Histogram::new(limit);
+            let mut library = Hdr::<u64>::new_with_bounds(1, limit, 3).unwrap();
+            for &value in &values {
+                histogram.record(value);
+                library.saturating_record(value);
+            }
+            let max = *values.iter().max().unwrap();
+            prop_assert_eq!(histogram.max(), max);
+            prop_assert_eq!(histogram.sum(), values.iter().map(|&value| u128::from(value)).sum());
+            prop_assert_eq!(histogram.len(), values.len() as u64);
+            let counts = histogram.counts();
+            prop_assert_eq!(counts.distinct_values(), library.distinct_values());
+            for step in library.iter_recorded() {
+                let value = step.value_iterated_to();
+                prop_assert_eq!(counts.count_at(value), step.count_at_value());
+            }
+            for share in [1, 500, 900, 990, 999, 1_000] {
+                let expected = library.value_at_quantile(f64::from(share) / 1_000.0).min(max);
+                prop_assert_eq!(histogram.permilles([share]), Some([expected]));
+            }
+        }
+    }
+
     #[test]
     fn an_empty_histogram_says_nothing() {
         let histogram = Histogram::new(1_000);
         let mut measures = Measures::default();
         histogram.mean_and_max("x", &mut measures);
         assert_eq!(measures.iter().count(), 0);
-        assert_eq!(histogram.permille(500), None);
+        assert_eq!(histogram.permilles([500]), None);
         assert!(histogram.coarse().is_empty());
     }
 

@@ -415,8 +415,8 @@ impl MetricsRecorder {
         if self.sources.ipis {
             measures.int("ipis", self.ipis);
         }
-        for (permille, name) in [(500, "p50"), (900, "p90"), (990, "p99"), (999, "p99_9")] {
-            if let Some(ns) = self.wakeup_latency.permille(permille) {
+        if let Some(ns) = self.wakeup_latency.permilles([500, 900, 990, 999]) {
+            for (ns, name) in ns.into_iter().zip(["p50", "p90", "p99", "p99_9"]) {
                 measures.int(format!("wakeup.latency_ns_{name}"), ns);
             }
         }
