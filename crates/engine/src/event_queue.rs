@@ -168,7 +168,7 @@ pub(crate) struct EventQueue {
 
 impl EventQueue {
     pub fn new(nr_cpus: usize) -> Self {
-        assert!(nr_cpus < 1 << CPU_BITS, "too many CPUs");
+        assert!(nr_cpus <= 1 << CPU_BITS, "too many CPUs");
         let mut cpu_0 = 0;
         let mut players = PLAYERS;
         while players < nr_cpus {
@@ -249,8 +249,9 @@ impl EventQueue {
     }
 
     /// The earliest event of `cpu` is at `earliest` now, later than before: plays those matches anew that it had won.
+    /// Tells whether it had won all.
     #[inline(always)]
-    fn replay(&self, cpu: usize, mut earliest: Head) {
+    fn replay(&self, cpu: usize, mut earliest: Head) -> bool {
         let mut player = self.cpu_0 + cpu;
         let (mut players, mut place) = self.place(player);
         loop {
@@ -263,7 +264,7 @@ impl EventQueue {
                 self.place(player)
             };
             if won.get() != before {
-                return;
+                return false;
             }
             earliest = winner(players);
             if is_last {
@@ -272,13 +273,14 @@ impl EventQueue {
             (players, place) = (above, won);
         }
         self.first.set(earliest);
+        true
     }
 
     /// An event of `cpu` is due later than before, or not at all.
-    #[inline]
     fn later(&self, cpu: usize) {
-        self.replay(cpu, earliest(&self.due[cpu]));
-        self.note_head();
+        if self.replay(cpu, earliest(&self.due[cpu])) {
+            self.note_head();
+        }
     }
 
     /// Sets when `event` is due on `cpu`, in place of what was set before.
@@ -299,8 +301,18 @@ impl EventQueue {
         (head != Head::NEVER).then(|| head.time())
     }
 
+    /// Makes [`CpuEvent::Main`] void, which is set.
+    #[inline(always)]
+    pub fn cancel_main(&self, cpu: CpuId) {
+        let [main, ipi, tick, work] = &self.due[cpu.index()];
+        main.set(Head::NEVER);
+        let earliest = ipi.get().min(tick.get()).min(work.get());
+        if self.replay(cpu.index(), earliest) {
+            self.note_head();
+        }
+    }
+
     /// Makes `event` void.
-    #[inline]
     pub fn cancel(&self, cpu: CpuId, event: CpuEvent) {
         self.due[cpu.index()][event as usize].set(Head::NEVER);
         self.later(cpu.index());
@@ -360,12 +372,11 @@ impl EventQueue {
     #[inline(always)]
     pub fn pop_main(&self) -> Option<Head> {
         let head = self.head.get();
-        if self.first.get() != head {
+        if self.first.get() != head || head == Head::NEVER {
             return None;
         }
-        // There is no CPU of the number of what is never due.
         let cpu = head.cpu() as usize;
-        let [main, ipi, tick, work] = self.due.get(cpu)?;
+        let [main, ipi, tick, work] = &self.due[cpu];
         if main.get() != head {
             return None;
         }
@@ -375,20 +386,41 @@ impl EventQueue {
         Some(head)
     }
 
-    /// Takes the earliest event, which is no turn; at one time and CPU those of the CPU come before timers.
+    /// Takes the earliest event, which is no turn, if it is the timer of a task.
     #[inline(always)]
+    pub fn pop_task_timer(&self) -> Option<(Head, TaskId)> {
+        let head = self.head.get();
+        // At one time and CPU the events of the CPU come before timers.
+        if self.first.get() == head {
+            return None;
+        }
+        let mut timers = self.timers.borrow_mut();
+        let Timer::Task(task) = timers.near[timers.taken].timer else {
+            return None;
+        };
+        self.timer.set(timers.pass_first());
+        self.note_head();
+        Some((head, task))
+    }
+
+    /// Takes the earliest event, which is none of those that have a way of their own.
+    #[inline(never)]
     pub fn pop(&self) -> Option<(u64, Event)> {
         let head = self.head.get();
         if self.first.get() != head {
             let mut timers = self.timers.borrow_mut();
-            let Entry { head, timer } = timers.take_first();
-            self.timer.set(timers.first());
+            let Entry { head, timer } = timers.near[timers.taken];
+            timers.forget(timer);
+            self.timer.set(timers.pass_first());
             self.note_head();
             let event = Event::Timer(CpuId(head.cpu()), timer);
             return Some((head.time(), event));
         }
+        if head == Head::NEVER {
+            return None;
+        }
         let cpu = head.cpu() as usize;
-        let due = self.due.get(cpu)?;
+        let due = &self.due[cpu];
         let kind = CpuEvent::ALL
             .into_iter()
             .find(|&kind| due[kind as usize].get() == head)
@@ -561,36 +593,32 @@ impl Timers {
         self.far.insert(later, rest);
     }
 
-    /// Takes the earliest. There must be one.
+    /// The earliest expires. Returns when the next one is due.
     #[inline]
-    fn take_first(&mut self) -> Entry {
-        let entry = self.near[self.taken];
-        if !matches!(entry.timer, Timer::Task(_)) {
-            self.forget(entry.timer);
-        }
+    fn pass_first(&mut self) -> Head {
         self.taken += 1;
-        if self.taken == self.near.len() {
-            self.come_near();
+        match self.near.get(self.taken) {
+            Some(next) => next.head,
+            None => self.come_near(),
         }
-        entry
     }
 
-    /// A timer that is no task's is not set any more.
-    #[cold]
+    /// A timer is not set any more.
     fn forget(&mut self, timer: Timer) {
         if let Some(slot) = timer.slot() {
             self.due[slot] = Head::NEVER;
         }
     }
 
-    /// Goes on to the next block: all of the nearest one are gone.
+    /// Goes on to the next block: all of the nearest one are gone. Returns when its first is due.
     #[cold]
-    fn come_near(&mut self) {
+    fn come_near(&mut self) -> Head {
         self.near.clear();
         self.taken = 0;
         if let Some(next) = self.far.pop_front() {
             self.spare.push(std::mem::replace(&mut self.near, next));
         }
+        self.first()
     }
 
     /// Makes a timer void that is not a task's; tells whether it was set. Among many that expire at the same time on
@@ -649,6 +677,10 @@ mod tests {
             let main = Event::Cpu(CpuId(head.cpu()), CpuEvent::Main);
             return Some((head.time(), Popped::Other(main)));
         }
+        if short && let Some((head, task)) = queue.pop_task_timer() {
+            let timer = Event::Timer(CpuId(head.cpu()), Timer::Task(task));
+            return Some((head.time(), Popped::Other(timer)));
+        }
         let (time, event) = queue.pop()?;
         Some((time, Popped::Other(event)))
     }
@@ -700,6 +732,17 @@ mod tests {
         let soon: Vec<_> = (0..3).map(|later| queue.soon(later)).collect();
         let expected = [Some((cpu(0), timer(2))), Some((cpu(0), timer(0))), None];
         assert_eq!(soon, expected);
+    }
+
+    #[test]
+    fn the_last_of_most_cpus_is_not_what_never_comes() {
+        let nr_cpus = 1 << CPU_BITS;
+        let queue = EventQueue::new(nr_cpus as usize);
+        assert_eq!(pop(&queue), None);
+        queue.set(cpu(nr_cpus - 1), CpuEvent::Main, 7);
+        let main = Event::Cpu(cpu(nr_cpus - 1), CpuEvent::Main);
+        assert_eq!(pop(&queue), Some((7, main)));
+        assert_eq!(pop(&queue), None);
     }
 
     #[test]

@@ -90,6 +90,8 @@ pub(crate) struct Kernel<P, R> {
     pub task_timers: Cell<u32>,
     pub address_spaces: RefCell<Vec<(u32, u32)>>,
     pub hotplug: RefCell<std::vec::IntoIter<crate::scenario::Hotplug>>,
+    /// CPUs go offline and come back.
+    hotplugs: bool,
 
     /// sched_ext is enabled (`scx_enabled()`).
     pub scx_enabled: Cell<bool>,
@@ -210,6 +212,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             objects: RefCell::new(workload.objects.iter().map(Object::new).collect()),
             task_timers: Cell::new(0),
             address_spaces: RefCell::new(Vec::new()),
+            hotplugs: !hotplug.is_empty(),
             hotplug: RefCell::new(hotplug.into_iter()),
             scx_enabled: Cell::new(false),
             cgroup_inited: Cell::new(false),
@@ -319,6 +322,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 } else if let Some(head) = self.queue.pop_main() {
                     self.happens(head.time());
                     self.goes_on(CpuId(head.cpu()), head.time())
+                } else if let Some((head, task)) = self.queue.pop_task_timer() {
+                    self.happens(head.time());
+                    self.task_timer_expires(task, CpuId(head.cpu()), head.time())
                 } else if let Some((time, event)) = self.queue.pop() {
                     self.happens(time);
                     self.take_place(time, event)
@@ -373,20 +379,26 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         Some(cpu)
     }
 
+    /// A task's sleep ends or its life begins, on `cpu`.
+    #[inline(always)]
+    fn task_timer_expires(&self, task: TaskId, cpu: CpuId, time: u64) -> Option<CpuId> {
+        self.task_timers.set(self.task_timers.get() - 1);
+        self.prefetch_wakeups();
+        let cpu = self.online_or_other(cpu);
+        let c = &self.cpus[cpu.index()];
+        c.expired.push(task);
+        self.raise_on(c, crate::cpu::irq::TIMER, time)
+    }
+
     /// What an event does, up to the CPU that goes on because of it.
+    #[inline(never)]
     fn take_place(&self, time: u64, event: Event) -> Option<CpuId> {
         match event {
             Event::Cpu(cpu, CpuEvent::Main) => self.goes_on(cpu, time),
             Event::Cpu(cpu, CpuEvent::Ipi) => self.raise(cpu, crate::cpu::irq::RESCHED, time),
             Event::Cpu(cpu, CpuEvent::Tick) => self.tick_due(cpu, time),
             Event::Cpu(cpu, CpuEvent::Work) => self.raise(cpu, crate::cpu::irq::DEFERRED, time),
-            Event::Timer(cpu, Timer::Task(task)) => {
-                self.task_timers.set(self.task_timers.get() - 1);
-                self.prefetch_wakeups();
-                let cpu = self.online_or_other(cpu);
-                self.cpus[cpu.index()].expired.push(task);
-                self.raise(cpu, crate::cpu::irq::TIMER, time)
-            }
+            Event::Timer(cpu, Timer::Task(task)) => self.task_timer_expires(task, cpu, time),
             Event::Timer(cpu, Timer::Policy(timer)) => {
                 let cpu = self.online_or_other(cpu);
                 self.cpus[cpu.index()]
@@ -487,17 +499,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Marks an interrupt pending on `cpu`, which goes on if it can take interrupts now.
     fn raise(&self, cpu: CpuId, irq: u32, time: u64) -> Option<CpuId> {
-        let c = &self.cpus[cpu.index()];
+        self.raise_on(&self.cpus[cpu.index()], irq, time)
+    }
+
+    #[inline(always)]
+    fn raise_on(&self, c: &Cpu, irq: u32, time: u64) -> Option<CpuId> {
         c.pending.set(c.pending.get() | irq);
-        if !matches!(c.wait.get(), Wait::Segment | Wait::Idle) {
-            return None;
-        }
-        if c.wait.get() == Wait::Segment {
-            self.cancel_event(cpu, CpuEvent::Main);
+        match c.wait.get() {
+            Wait::Segment => self.queue.cancel_main(c.id),
+            Wait::Idle => {}
+            Wait::Resume | Wait::Offline => return None,
         }
         c.now.set(c.now.get().max(time));
         c.woken_by_main.set(false);
-        Some(cpu)
+        Some(c.id)
     }
 
     fn tick_due(&self, cpu: CpuId, time: u64) -> Option<CpuId> {
@@ -556,10 +571,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Whether something is pending that comes before what `c` does now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn must_wait(&self, c: &Cpu) -> bool {
+        self.horizon().get() <= c.now.get() && self.is_late(c)
+    }
+
+    /// As [`Kernel::must_wait`], of a CPU that is not earlier than the earliest event.
+    #[inline(always)]
+    fn is_late(&self, c: &Cpu) -> bool {
         let (horizon, now) = (self.horizon().get(), c.now.get());
-        (horizon < now || (horizon == now && self.queue.head().cpu() < c.id.0)) && !self.alone.get()
+        (horizon < now || self.queue.head().cpu() < c.id.0) && !self.alone.get()
     }
 
     /// Whether `c` may go on to `time` at once: no event comes before it there.
@@ -578,6 +599,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Lets everything earlier happen first. Not inlined, so that who need not wait saves no registers.
     #[inline(never)]
+    fn wait_if_late(&self, c: &Cpu) {
+        if self.is_late(c) {
+            self.wait_for_turn(c);
+        }
+    }
+
+    /// Lets everything earlier happen first: something is.
+    #[inline(always)]
     pub(crate) fn wait_for_turn(&self, c: &Cpu) {
         c.wait.set(Wait::Resume);
         self.queue.wait_for_turn(c.id, c.now.get());
@@ -585,17 +614,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// A synchronisation point: on return nothing is pending that is earlier than this CPU.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sync(&self, c: &Cpu) {
-        if self.must_wait(c) {
-            self.wait_for_turn(c);
+        if self.horizon().get() <= c.now.get() {
+            self.wait_if_late(c);
         }
     }
 
     /// Lets `ns` pass on `c`.
     #[inline]
     pub(crate) fn charge(&self, c: &Cpu, ns: u64) {
-        c.now.set(c.now.get() + ns);
+        // It never overflows: no cost exceeds 10^12, and a run ends before its 27th day.
+        c.now.set(c.now.get().wrapping_add(ns));
     }
 
     /// Lets `ps` picoseconds pass on `c`.
@@ -694,7 +724,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `cpu`, or another one if it is offline.
+    #[inline]
     pub(crate) fn online_or_other(&self, cpu: CpuId) -> CpuId {
+        if self.hotplugs {
+            self.online_or_first(cpu)
+        } else {
+            cpu
+        }
+    }
+
+    #[cold]
+    fn online_or_first(&self, cpu: CpuId) -> CpuId {
         let online = self.online.borrow();
         if online.contains(cpu) {
             cpu

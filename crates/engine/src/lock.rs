@@ -121,7 +121,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(never)]
     fn spin_lock_slow(&self, c: &Cpu, lock: LockIx) {
         if self.must_wait(c) {
-            self.wait_for_turn(c);
+            self.sync(c);
             if self.lock_at_once(c, lock, false) {
                 return;
             }
@@ -175,9 +175,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             return free;
         }
-        if self.must_wait(c) {
-            self.wait_for_turn(c);
-        }
+        self.sync(c);
         if self.lock_at_once(c, lock, true) {
             return true;
         }
@@ -281,9 +279,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn spin_unlock_slow(&self, c: &Cpu, lock: LockIx) {
         let line = self.locks.borrow().locks[lock.0 as usize].line;
         self.write_line(c, line, 0);
-        if self.must_wait(c) {
-            self.wait_for_turn(c);
-        }
+        self.sync(c);
         let now = c.now.get();
         let acquired_at = {
             let mut locks = self.locks.borrow_mut();
@@ -340,8 +336,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.machine.sched_ext.rq_locks {
             let lock = self.rq_lock_of(rq);
             self.spin_lock(c, lock);
-        } else if self.must_wait(c) {
-            self.wait_for_turn(c);
+        } else {
+            self.sync(c);
         }
     }
 
@@ -351,9 +347,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let lock = self.rq_lock_of(rq);
             return self.spin_trylock(c, lock);
         }
-        if self.must_wait(c) {
-            self.wait_for_turn(c);
-        }
+        self.sync(c);
         true
     }
 

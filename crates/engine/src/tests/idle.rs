@@ -8,6 +8,7 @@ use schedlab_trace::{CpuId, CpuSet, Event};
 
 use crate::KernelVersion;
 use crate::consts::{dsq_id, ops, pick_idle};
+use crate::cost::Costs;
 use crate::cpu::Cpu;
 use crate::idle::IdleMasks;
 use crate::policy::OpKind::*;
@@ -55,7 +56,11 @@ fn choice_among(
     for cpu in all.iter().filter(|&cpu| !idle.contains(cpu)) {
         masks.test_and_clear(cpu);
     }
-    let this = Cpu::new(CpuId(sync_from.unwrap_or(prev)), machine);
+    let this = Cpu::new(
+        CpuId(sync_from.unwrap_or(prev)),
+        machine,
+        &Costs::new(machine),
+    );
     let wake_flags = if sync_from.is_some() {
         crate::consts::wake::SYNC
     } else {
