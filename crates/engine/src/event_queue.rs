@@ -323,6 +323,12 @@ impl EventQueue {
     fn insert_turn(&self, head: Head) {
         let len = self.nr_turns.get() + 1;
         let turns = &self.turns[..=len];
+        debug_assert!(
+            turns[1..len]
+                .iter()
+                .all(|turn| turn.get().cpu() != head.cpu()),
+            "a CPU waits for one turn"
+        );
         let mut at = len;
         while turns[at - 1].get() < head {
             turns[at].set(turns[at - 1].get());
@@ -340,18 +346,12 @@ impl EventQueue {
         self.insert_turn(Head::new(time, cpu.0));
     }
 
-    /// Sets when it is the turn of `cpu`, in place of what was set before.
-    pub fn set_turn(&self, cpu: CpuId, time: u64) {
-        let len = self.nr_turns.get();
-        let is_its = |turn: &Cell<Head>| turn.get().cpu() == cpu.0;
-        if let Some(at) = self.turns[1..=len].iter().position(is_its) {
-            for at in 1 + at..len {
-                self.turns[at].swap(&self.turns[at + 1]);
-            }
-            self.nr_turns.set(len - 1);
-        }
-        self.insert_turn(Head::new(time, cpu.0));
-        self.note_head();
+    /// Sets when it is the turn of `cpu`, which has none yet.
+    #[inline]
+    pub fn add_turn(&self, cpu: CpuId, time: u64) {
+        let head = Head::new(time, cpu.0);
+        self.insert_turn(head);
+        self.note_new(head);
     }
 
     /// Takes the earliest event if it is a CPU's turn; that comes before the CPU's other events at the same time.
@@ -826,9 +826,15 @@ mod tests {
                     assert_eq!(queue.due(cpu(on), kind), Some(time));
                 }
                 4 => {
-                    model.retain(|event| (event.1, event.2) != (on, 0));
-                    model.push((time, on, 0, age, 0));
-                    queue.set_turn(cpu(on), time);
+                    if model.iter().all(|event| (event.1, event.2) != (on, 0)) {
+                        let turn = (time, on, 0, age, 0);
+                        if model.iter().any(|&event| event < turn) && random(2) == 0 {
+                            queue.wait_for_turn(cpu(on), time);
+                        } else {
+                            queue.add_turn(cpu(on), time);
+                        }
+                        model.push(turn);
+                    }
                 }
                 5..=8 if slot % 2 == 1 || !is_set => {
                     model.retain(|event| !of_timer(event));

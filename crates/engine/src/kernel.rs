@@ -547,11 +547,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.queue.set(cpu, event, time);
     }
 
-    /// Sets when it is the turn of `cpu`, which waits for that or for a lock.
-    pub(crate) fn set_turn(&self, cpu: CpuId, time: u64) {
-        self.queue.set_turn(cpu, time);
-    }
-
     pub(crate) fn cancel_event(&self, cpu: CpuId, event: CpuEvent) {
         self.queue.cancel(cpu, event);
     }

@@ -232,7 +232,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let at = lock.held_until.max(c.now.get());
             drop(locks);
             c.now.set(at);
-            self.set_turn(c.id, at);
+            self.queue.add_turn(c.id, at);
         }
     }
 
@@ -327,7 +327,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let at = at.max(self.cpus[winner.index()].now.get());
         self.cpus[winner.index()].now.set(at);
         self.cpus[winner.index()].spins_for.set(None);
-        self.set_turn(winner, at);
+        self.queue.add_turn(winner, at);
     }
 
     /// Takes the run queue lock of `rq`, where the machine's kernel has one.

@@ -131,7 +131,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 waiter.awaits_off_cpu.set(None);
                 let at = c.now.get().max(waiter.now.get());
                 waiter.now.set(at);
-                self.set_turn(waiter.id, at);
+                self.queue.add_turn(waiter.id, at);
             }
         }
     }
