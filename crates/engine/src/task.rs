@@ -91,74 +91,67 @@ pub(crate) struct Identity {
 
 /// One task. Fields are cells because the virtual kernel's CPUs interleave; none is borrowed across
 /// a suspension.
+///
+/// The order is that in memory: what a switch looks at lies together in as few of the host's cache lines as it needs.
+#[repr(C, align(64))]
 pub(crate) struct Task {
+    // Where it is, and who owns it.
     pub id: TaskId,
-    pub comm: Box<str>,
-    pub parent: Option<TaskId>,
-    pub tgid: u32,
-    pub address_space: Option<u32>,
-    /// It is there when the run begins.
-    pub starts_at_once: bool,
-    pub working_set_bytes: u64,
+    pub cpu: Cell<CpuId>,
+    /// Index of the DSQ it is on.
+    pub dsq: Cell<u32>,
     /// Its scheduling fields.
     pub line: LineRef,
-    pub nice: Cell<i8>,
-    pub policy: Cell<SchedClass>,
-    /// Allowed CPUs; `None` = all.
-    pub affinity: RefCell<Option<CpuSet>>,
-    pub nr_allowed: Cell<u32>,
-    pub exiting: Cell<bool>,
-
-    // Core scheduler.
     pub class: Cell<Class>,
     pub state: Cell<TaskState>,
     pub on_rq: Cell<OnRq>,
     pub on_cpu: Cell<bool>,
     /// Some CPU spins until the task is off its CPU.
     pub on_cpu_awaited: Cell<bool>,
-    pub cpu: Cell<CpuId>,
-    /// CPU it last ran on.
-    pub last_cpu: Cell<Option<CpuId>>,
-    /// It must leave its CPU, for this one if it may run there (`migration_arg::dest_cpu`).
-    pub migration_dest: Cell<Option<CpuId>>,
-    pub exec_start: Cell<u64>,
-    pub sum_exec_ns: Cell<u64>,
-    pub yielded: Cell<bool>,
-
-    // sched_ext.
-    pub weight: Cell<u32>,
-    pub scx_state: Cell<ScxState>,
+    pub exec: Cell<Exec>,
     pub ops_state: Cell<OpsState>,
-    pub qseq: Cell<u64>,
     pub queued: Cell<bool>,
     pub in_custody: Cell<bool>,
     pub immed: Cell<bool>,
     pub reset_runnable_at: Cell<bool>,
-    /// Place in the order of `rq->scx.runnable_list`; `None` = not on it.
-    pub runnable_seq: Cell<Option<u64>>,
-    /// In jiffies.
-    pub runnable_at: Cell<u64>,
-    /// Index of the DSQ it is on.
-    pub dsq: Cell<u32>,
-    /// Its place there.
-    pub node: crate::dsq::Node,
     /// It is on `ddsp_deferred_locals` of its run queue.
     pub deferred_local: Cell<bool>,
+    /// The policy has been told that it runs, and not yet that it stops.
+    pub runs: Cell<bool>,
+    pub exiting: Cell<bool>,
+    pub yielded: Cell<bool>,
+    /// Its place there.
+    pub node: crate::dsq::Node,
+
+    // What changes on its way through sched_ext.
     pub ddsp_dsq_id: Cell<u64>,
     pub ddsp_enq_flags: Cell<u64>,
     pub sticky_cpu: Cell<Option<CpuId>>,
     pub holding_cpu: Cell<Option<CpuId>>,
-    /// The policy has been told that it runs, and not yet that it stops.
-    pub runs: Cell<bool>,
+    pub qseq: Cell<u64>,
+    pub exec_start: Cell<u64>,
+    pub sum_exec_ns: Cell<u64>,
+    /// CPU it last ran on.
+    pub last_cpu: Cell<Option<CpuId>>,
 
-    // Real-time and fair classes.
-    pub rt_slice_left_ticks: Cell<u32>,
-    pub fair: crate::fair::Entity,
-
-    // Carrying out the workload.
-    pub exec: Cell<Exec>,
+    // What is looked at where it wakes, is chosen, runs.
+    /// In jiffies.
+    pub runnable_at: Cell<u64>,
+    /// Place in the order of `rq->scx.runnable_list`; `None` = not on it.
+    pub runnable_seq: Cell<Option<u64>>,
     pub left_ns: Cell<u64>,
+    /// It must leave its CPU, for this one if it may run there (`migration_arg::dest_cpu`).
+    pub migration_dest: Cell<Option<CpuId>>,
+    pub nr_allowed: Cell<u32>,
+    pub idle_actions: Cell<u32>,
+    pub address_space: Option<u32>,
+    /// CPU whose cache has its working set.
+    pub cache_cpu: Cell<Option<CpuId>>,
+    pub last_action_at: Cell<u64>,
+    /// Allowed CPUs; `None` = all.
+    pub affinity: RefCell<Option<CpuSet>>,
     pub action: RefCell<Option<Action>>,
+    pub behaviour: RefCell<Option<Box<dyn Behaviour>>>,
     pub outcome: Cell<Outcome>,
     /// A wait that this task was chosen to end (a semaphore handed over …).
     pub granted: Cell<bool>,
@@ -166,15 +159,28 @@ pub(crate) struct Task {
     pub waiting: Cell<bool>,
     /// It has been signalled and now wants the mutex back.
     pub relocking: Cell<bool>,
-    pub idle_actions: Cell<u32>,
-    pub last_action_at: Cell<u64>,
-    /// CPU whose cache has its working set.
-    pub cache_cpu: Cell<Option<CpuId>>,
+
+    // The rest is seldom looked at.
+    pub comm: Box<str>,
+    pub parent: Option<TaskId>,
+    pub tgid: u32,
+    /// It is there when the run begins.
+    pub starts_at_once: bool,
+    pub working_set_bytes: u64,
+    pub nice: Cell<i8>,
+    pub policy: Cell<SchedClass>,
+    pub weight: Cell<u32>,
+    pub scx_state: Cell<ScxState>,
+    pub rt_slice_left_ticks: Cell<u32>,
+    pub fair: crate::fair::Entity,
     /// Of each buffer that it has touched, where it lies.
     pub buffers: RefCell<Vec<crate::memory::Buffer>>,
-    pub behaviour: RefCell<Option<Box<dyn Behaviour>>>,
     pub rng: RefCell<Rng>,
 }
+
+/// Where a task is takes the first line of the host's cache, its way through sched_ext the second.
+const _: () = assert!(std::mem::offset_of!(Task, ddsp_dsq_id) == 64);
+const _: () = assert!(std::mem::offset_of!(Task, runnable_at) == 128);
 
 impl Task {
     pub fn new(
