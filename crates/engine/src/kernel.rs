@@ -9,7 +9,9 @@ use std::cell::{Cell, RefCell};
 
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, address};
-use schedlab_trace::{CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Recorder, TaskId};
+use schedlab_trace::{
+    CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Listener, Recorder, TaskId,
+};
 use schedlab_workload::{Counters, Rng, TaskSpec, stream};
 
 use crate::consts;
@@ -71,7 +73,7 @@ pub(crate) struct Kernel<P, R> {
     pub policy: P,
     /// The way from a CPU's fiber to the executor.
     pub switch: Switch,
-    pub recorder: RefCell<R>,
+    pub recorder: R,
     pub cache: RefCell<CacheModel>,
     pub policy_random: RefCell<Rng>,
     pub lock_random: RefCell<Rng>,
@@ -133,10 +135,21 @@ pub(crate) struct Kernel<P, R> {
 /// Runs `scenario` under `policy` to its end.
 ///
 /// A policy's misbehaviour is an outcome ([`RunEnd::exit`]), never a panic.
-pub fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> RunEnd<P, R> {
+pub fn run<P: Policy, L: Listener>(scenario: Scenario, policy: P, listener: L) -> RunEnd<P, L> {
+    let kernel = Kernel::new(scenario, policy, RefCell::new(listener));
+    kernel.execute();
+    kernel.finish(RefCell::into_inner)
+}
+
+/// The same for a recorder that needs no cell around it.
+pub fn run_recorded<P: Policy, R: Recorder>(
+    scenario: Scenario,
+    policy: P,
+    recorder: R,
+) -> RunEnd<P, R> {
     let kernel = Kernel::new(scenario, policy, recorder);
     kernel.execute();
-    kernel.finish()
+    kernel.finish(std::convert::identity)
 }
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
@@ -190,7 +203,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             ops,
             policy,
             switch: Switch::default(),
-            recorder: RefCell::new(recorder),
+            recorder,
             cache: RefCell::new(cache),
             policy_random: RefCell::new(stream(seed, STREAM_POLICY)),
             lock_random: RefCell::new(stream(seed, STREAM_LOCKS)),
@@ -460,8 +473,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for cpu in &self.cpus {
             // A CPU that ran ahead to its next synchronisation point has recorded up to there.
             let at = Instant::from_ns(cpu.now.get().max(end.ns()));
-            let mut recorder = self.recorder.borrow_mut();
-            recorder.record(at, cpu.id, TraceEvent::End);
+            self.recorder.record(at, cpu.id, TraceEvent::End);
         }
         let unfinished = self
             .tasks
@@ -646,7 +658,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn record(&self, c: &Cpu, event: TraceEvent) {
         if !self.mute.get() {
             self.recorder
-                .borrow_mut()
                 .record(Instant::from_ns(c.now.get()), c.id, event);
         }
     }
@@ -727,7 +738,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.stopping.set(true);
     }
 
-    fn finish(self) -> RunEnd<P, R> {
+    fn finish<L>(self, give_back: impl FnOnce(R) -> L) -> RunEnd<P, L> {
         if !self.closed.get() {
             // Nothing ran at all, or nothing was left to happen.
             self.close();
@@ -758,7 +769,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             tasks: summary.tasks,
             unfinished: summary.unfinished,
             policy: self.policy,
-            recorder: self.recorder.into_inner(),
+            recorder: give_back(self.recorder),
         }
     }
 }

@@ -414,7 +414,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Tells everybody of the CPUs that `p` may use now.
     fn affinity_changed(&self, c: &Cpu, p: &Task, set: &CpuSet) {
-        self.recorder.borrow_mut().define_affinity(p.id, set);
+        self.recorder.define_affinity(p.id, set);
         self.record(c, Event::Affinity { task: p.id });
         self.sync_task(p);
         if p.class.get() == Class::Ext && self.has_op(OpKind::SetCpumask) {

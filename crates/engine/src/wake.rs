@@ -162,7 +162,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             rt_priority: p.rt_priority(),
             idle: p.policy.get() == SchedClass::Idle,
         };
-        self.recorder.borrow_mut().define_task(p.id, &meta);
+        self.recorder.define_task(p.id, &meta);
     }
 
     /// `wake_up_new_task()`.
