@@ -81,6 +81,8 @@ pub(crate) struct Kernel<P, R> {
     pub cpus: Vec<Cpu>,
     pub all_cpus: CpuSet,
     pub online: RefCell<CpuSet>,
+    /// All CPUs are `online`.
+    pub all_online: Cell<bool>,
     pub nr_nodes: u32,
     pub tasks: TaskTable,
     pub dsqs: Dsqs,
@@ -214,6 +216,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             costs,
             all_cpus: CpuSet::all(nr_cpus),
             online: RefCell::new(CpuSet::all(nr_cpus)),
+            all_online: Cell::new(true),
             nr_nodes,
             tasks: TaskTable::default(),
             dsqs: Dsqs::new(nr_cpus, nr_nodes as usize),
@@ -704,13 +707,34 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         now / self.costs.tick_period_ns
     }
 
+    /// Whether there is such a CPU, and it is online.
+    #[inline]
+    pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
+        if self.all_online.get() {
+            cpu.index() < self.cpus.len()
+        } else {
+            self.online.borrow().contains(cpu)
+        }
+    }
+
+    /// `set_cpu_online()`.
+    pub(crate) fn set_online(&self, cpu: CpuId, online: bool) {
+        let mut set = self.online.borrow_mut();
+        if online {
+            set.insert(cpu);
+        } else {
+            set.remove(cpu);
+        }
+        self.all_online.set(set.len() == self.cpus.len());
+    }
+
     /// `cpu`, or another one if it is offline.
+    #[inline]
     pub(crate) fn online_or_other(&self, cpu: CpuId) -> CpuId {
-        let online = self.online.borrow();
-        if online.contains(cpu) {
+        if self.is_online(cpu) {
             cpu
         } else {
-            online.first().unwrap_or(CpuId(0))
+            self.online.borrow().first().unwrap_or(CpuId(0))
         }
     }
 
