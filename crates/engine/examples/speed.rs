@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use schedlab_engine::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, Policy, TaskView};
 use schedlab_engine::{NormalClass, Scenario, consts, run};
 use schedlab_machine::Machine;
-use schedlab_trace::{CpuId, Duration, Event, Instant, Recorder, TaskId};
+use schedlab_trace::{CpuId, Duration, Event, Instant, Listener, TaskId};
 use schedlab_workload::{Action, Behaviour, Context, SchedClass, TaskSpec, Workload, below};
 
 const SHARED_DSQ: u64 = 0;
@@ -184,7 +184,7 @@ struct Counts {
     locks: u64,
 }
 
-impl Recorder for Counts {
+impl Listener for Counts {
     fn record(&mut self, at: Instant, _: CpuId, event: Event) {
         self.events += 1;
         self.last = at;

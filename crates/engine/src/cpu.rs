@@ -143,6 +143,8 @@ pub(crate) struct Cpu {
     pub cpu_released: Cell<bool>,
     pub extra_enq_flags: Cell<u64>,
     pub nr_immed: Cell<u32>,
+    /// There may be something in one of the next three.
+    pub has_deferred: Cell<bool>,
     pub deferred_locals: RefCell<VecDeque<TaskId>>,
     pub reenq_local_flags: Cell<Option<u64>>,
     pub reenq_users: RefCell<VecDeque<(u32, u64)>>,
@@ -216,6 +218,7 @@ impl Cpu {
             cpu_released: Cell::new(false),
             extra_enq_flags: Cell::new(0),
             nr_immed: Cell::new(0),
+            has_deferred: Cell::new(false),
             deferred_locals: RefCell::default(),
             reenq_local_flags: Cell::new(None),
             reenq_users: RefCell::default(),

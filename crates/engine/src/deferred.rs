@@ -40,6 +40,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.bypassing.get() {
             return;
         }
+        rq.has_deferred.set(true);
         let before = rq.reenq_local_flags.get().unwrap_or(0);
         rq.reenq_local_flags.set(Some(before | flags));
         self.schedule_deferred_locked(c, rq);
@@ -63,6 +64,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if (dsq as usize) < self.cpus.len() {
             let rq = &self.cpus[dsq as usize];
+            rq.has_deferred.set(true);
             let before = rq.reenq_local_flags.get().unwrap_or(0);
             rq.reenq_local_flags.set(Some(before | flags));
             if c.locked_rq.get() == Some(rq.id) {
@@ -72,6 +74,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         } else if !self.dsqs.get(dsq).is_builtin() {
             // One entry for each DSQ (`scx_dsq_pcpu::deferred_reenq_user`).
+            c.has_deferred.set(true);
             let mut users = c.reenq_users.borrow_mut();
             match users.iter_mut().find(|(noted, _)| *noted == dsq) {
                 Some((_, noted)) => *noted |= flags,
@@ -88,8 +91,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `run_deferred()`: `rq` is locked on entry and on return.
+    /// `run_deferred()`: `rq` is locked on entry and on return. Nearly always there is nothing.
+    #[inline]
     pub(crate) fn run_deferred(&self, c: &Cpu, rq: &Cpu) {
+        if rq.has_deferred.replace(false) {
+            self.run_all_deferred(c, rq);
+        }
+    }
+
+    #[inline(never)]
+    fn run_all_deferred(&self, c: &Cpu, rq: &Cpu) {
         loop {
             let Some(task) = rq.deferred_locals.borrow_mut().pop_front() else {
                 break;

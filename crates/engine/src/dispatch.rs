@@ -427,6 +427,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.ddsp_enq_flags.set(flags);
             p.ops_state.set(OpsState::None);
             p.deferred_local.set(true);
+            rq.has_deferred.set(true);
             rq.deferred_locals.borrow_mut().push_back(p.id);
             self.schedule_deferred_locked(c, rq);
         }

@@ -74,7 +74,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn cpu_down(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Kernel);
         self.sync(c);
-        self.online.borrow_mut().remove(c.id);
+        self.set_online(c.id, false);
         self.handle_hotplug(c, false);
         if self.bypassing.get() {
             return;
@@ -117,7 +117,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn cpu_up(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Kernel);
         self.sync(c);
-        self.online.borrow_mut().insert(c.id);
+        self.set_online(c.id, true);
         c.online.set(true);
         c.need_resched.set(true);
         self.handle_hotplug(c, true);

@@ -9,7 +9,9 @@ use std::cell::{Cell, RefCell};
 
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, address};
-use schedlab_trace::{CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Recorder, TaskId};
+use schedlab_trace::{
+    CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Listener, Recorder, TaskId,
+};
 use schedlab_workload::{Counters, Rng, TaskSpec, stream};
 
 use crate::consts;
@@ -71,7 +73,7 @@ pub(crate) struct Kernel<P, R> {
     pub policy: P,
     /// The way from a CPU's fiber to the executor.
     pub switch: Switch,
-    pub recorder: RefCell<R>,
+    pub recorder: R,
     pub cache: RefCell<CacheModel>,
     pub policy_random: RefCell<Rng>,
     pub lock_random: RefCell<Rng>,
@@ -79,6 +81,8 @@ pub(crate) struct Kernel<P, R> {
     pub cpus: Vec<Cpu>,
     pub all_cpus: CpuSet,
     pub online: RefCell<CpuSet>,
+    /// All CPUs are `online`.
+    pub all_online: Cell<bool>,
     pub nr_nodes: u32,
     pub tasks: TaskTable,
     pub dsqs: Dsqs,
@@ -90,8 +94,6 @@ pub(crate) struct Kernel<P, R> {
     pub task_timers: Cell<u32>,
     pub address_spaces: RefCell<Vec<(u32, u32)>>,
     pub hotplug: RefCell<std::vec::IntoIter<crate::scenario::Hotplug>>,
-    /// CPUs go offline and come back.
-    hotplugs: bool,
 
     /// sched_ext is enabled (`scx_enabled()`).
     pub scx_enabled: Cell<bool>,
@@ -135,10 +137,21 @@ pub(crate) struct Kernel<P, R> {
 /// Runs `scenario` under `policy` to its end.
 ///
 /// A policy's misbehaviour is an outcome ([`RunEnd::exit`]), never a panic.
-pub fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> RunEnd<P, R> {
+pub fn run<P: Policy, L: Listener>(scenario: Scenario, policy: P, listener: L) -> RunEnd<P, L> {
+    let kernel = Kernel::new(scenario, policy, RefCell::new(listener));
+    kernel.execute();
+    kernel.finish(RefCell::into_inner)
+}
+
+/// The same for a recorder that needs no cell around it.
+pub fn run_recorded<P: Policy, R: Recorder>(
+    scenario: Scenario,
+    policy: P,
+    recorder: R,
+) -> RunEnd<P, R> {
     let kernel = Kernel::new(scenario, policy, recorder);
     kernel.execute();
-    kernel.finish()
+    kernel.finish(std::convert::identity)
 }
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
@@ -192,7 +205,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             ops,
             policy,
             switch: Switch::default(),
-            recorder: RefCell::new(recorder),
+            recorder,
             cache: RefCell::new(cache),
             policy_random: RefCell::new(stream(seed, STREAM_POLICY)),
             lock_random: RefCell::new(stream(seed, STREAM_LOCKS)),
@@ -203,6 +216,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             costs,
             all_cpus: CpuSet::all(nr_cpus),
             online: RefCell::new(CpuSet::all(nr_cpus)),
+            all_online: Cell::new(true),
             nr_nodes,
             tasks: TaskTable::default(),
             dsqs: Dsqs::new(nr_cpus, nr_nodes as usize),
@@ -212,7 +226,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             objects: RefCell::new(workload.objects.iter().map(Object::new).collect()),
             task_timers: Cell::new(0),
             address_spaces: RefCell::new(Vec::new()),
-            hotplugs: !hotplug.is_empty(),
             hotplug: RefCell::new(hotplug.into_iter()),
             scx_enabled: Cell::new(false),
             cgroup_inited: Cell::new(false),
@@ -472,8 +485,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for cpu in &self.cpus {
             // A CPU that ran ahead to its next synchronisation point has recorded up to there.
             let at = Instant::from_ns(cpu.now.get().max(end.ns()));
-            let mut recorder = self.recorder.borrow_mut();
-            recorder.record(at, cpu.id, TraceEvent::End);
+            self.recorder.record(at, cpu.id, TraceEvent::End);
         }
         let unfinished = self
             .tasks
@@ -671,7 +683,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn record(&self, c: &Cpu, event: TraceEvent) {
         if !self.mute.get() {
             self.recorder
-                .borrow_mut()
                 .record(Instant::from_ns(c.now.get()), c.id, event);
         }
     }
@@ -718,23 +729,34 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         now / self.costs.tick_period_ns
     }
 
-    /// `cpu`, or another one if it is offline.
+    /// Whether there is such a CPU, and it is online.
     #[inline]
-    pub(crate) fn online_or_other(&self, cpu: CpuId) -> CpuId {
-        if self.hotplugs {
-            self.online_or_first(cpu)
+    pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
+        if self.all_online.get() {
+            cpu.index() < self.cpus.len()
         } else {
-            cpu
+            self.online.borrow().contains(cpu)
         }
     }
 
-    #[cold]
-    fn online_or_first(&self, cpu: CpuId) -> CpuId {
-        let online = self.online.borrow();
-        if online.contains(cpu) {
+    /// `set_cpu_online()`.
+    pub(crate) fn set_online(&self, cpu: CpuId, online: bool) {
+        let mut set = self.online.borrow_mut();
+        if online {
+            set.insert(cpu);
+        } else {
+            set.remove(cpu);
+        }
+        self.all_online.set(set.len() == self.cpus.len());
+    }
+
+    /// `cpu`, or another one if it is offline.
+    #[inline]
+    pub(crate) fn online_or_other(&self, cpu: CpuId) -> CpuId {
+        if self.is_online(cpu) {
             cpu
         } else {
-            online.first().unwrap_or(CpuId(0))
+            self.online.borrow().first().unwrap_or(CpuId(0))
         }
     }
 
@@ -762,7 +784,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.stopping.set(true);
     }
 
-    fn finish(self) -> RunEnd<P, R> {
+    fn finish<L>(self, give_back: impl FnOnce(R) -> L) -> RunEnd<P, L> {
         if !self.closed.get() {
             // Nothing ran at all, or nothing was left to happen.
             self.close();
@@ -793,7 +815,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             tasks: summary.tasks,
             unfinished: summary.unfinished,
             policy: self.policy,
-            recorder: self.recorder.into_inner(),
+            recorder: give_back(self.recorder),
         }
     }
 }

@@ -37,7 +37,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `wakeup_preempt()`: `p` has become runnable on `rq`.
+    #[inline]
     pub(crate) fn wakeup_preempt(&self, c: &Cpu, rq: &Cpu, p: &crate::task::Task) {
+        // Tasks of sched_ext do not preempt each other by waking up.
+        let all_ext = p.class.get() == Class::Ext && rq.next_class.get() == Class::Ext;
+        if !(all_ext && self.version.has_next_class()) {
+            self.wakeup_preempt_by_class(c, rq, p);
+        }
+    }
+
+    #[inline(never)]
+    fn wakeup_preempt_by_class(&self, c: &Cpu, rq: &Cpu, p: &crate::task::Task) {
         let class = p.class.get();
         if !self.version.has_next_class() {
             let curr = self.curr_class(rq);
@@ -70,7 +80,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         match p.class.get() {
             Class::Rt => self.wakeup_preempt_rt(c, rq, p),
             Class::Fair => self.wakeup_preempt_fair(c, rq, p),
-            // Tasks of sched_ext do not preempt each other by waking up.
             Class::Ext | Class::Idle | Class::Stop => {}
         }
     }

@@ -44,7 +44,7 @@ pub mod version;
 mod wake;
 mod watchdog;
 
-pub use kernel::run;
+pub use kernel::{run, run_recorded};
 pub use mutation::Mutation;
 pub use outcome::{ExitInfo, ExitKind};
 pub use scenario::{Hotplug, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure};

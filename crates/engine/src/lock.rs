@@ -70,9 +70,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn new_lock(&self, address: u64, name: &str, class: LockClass) -> LockIx {
         let line = self.line_at(address);
         let lock = self.locks.borrow_mut().add(line, name);
-        self.recorder
-            .borrow_mut()
-            .define_lock(LockId(lock.0), name, class);
+        self.recorder.define_lock(LockId(lock.0), name, class);
         lock
     }
 

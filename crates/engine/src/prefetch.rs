@@ -82,8 +82,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn prefetch_task(&self, task: TaskId) {
         prefetch(self.task(task));
         self.policy.prefetch(task);
-        if let Some(kept) = self.recorder.borrow().kept_of(task) {
-            prefetch(kept);
-        }
+        self.recorder.show_kept(task, prefetch);
     }
 }

@@ -1,5 +1,7 @@
 //! The core scheduler: schedule(), run queues, changes of a task's attributes (kernel/sched/core.c).
 
+use std::ptr;
+
 use schedlab_trace::{CpuId, CpuMode, CpuSet, Event, LockPath, PrevState, Recorder, TaskId};
 
 use crate::consts::{deq, enq};
@@ -169,14 +171,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c.need_resched.set(true);
         }
         self.schedule_chose(c, &entry);
-        let switched = prev.map(|p| p.id) != next.map(|p| p.id);
+        let switched = !is_same(prev, next);
         if switched {
             self.context_switch(c, prev, prev_state, next);
             if let Some(p) = prev {
                 self.finish_task(c, p);
             }
         }
-        self.balance_callbacks(c, switched);
+        if self.has_rt.get() || c.kick_sync_due.get() || c.bal_cb_pending.get() {
+            self.balance_callbacks(c, switched);
+        }
         self.rq_unlock(c, c);
         if switched
             && let Some(p) = prev
@@ -188,6 +192,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// An entry into schedule().
+    #[inline(always)]
     fn schedule_entered(&self, c: &Cpu) -> Entry {
         self.record(
             c,
@@ -203,6 +208,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// The choice is made.
+    #[inline(always)]
     fn schedule_chose(&self, c: &Cpu, entry: &Entry) {
         let (before, after) = (entry.examined, examined(c));
         self.record(
@@ -216,6 +222,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `balance_callbacks()`: what came last is first. The run queue is locked on entry and on return.
+    #[inline(never)]
     fn balance_callbacks(&self, c: &Cpu, switched: bool) {
         // set_next_task_rt()
         if switched && self.curr_class(c) == Class::Rt {
@@ -269,7 +276,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             // pick_task_idle()
             self.scx_update_idle(c, true, false);
         }
-        if prev.map(|p| p.id) == next.map(|p| p.id) && !stopper {
+        if is_same(prev, next) && !stopper {
             return next;
         }
         let target = NextTask {
@@ -313,6 +320,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `context_switch()`.
+    #[inline(always)]
     fn context_switch(
         &self,
         c: &Cpu,
@@ -361,11 +369,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `finish_task()`: the previous task is off its CPU now.
+    #[inline]
     fn finish_task(&self, c: &Cpu, p: &Task) {
         // Without run queue locks others look at it any time: not before it is so.
         if p.on_cpu_awaited.get() || !self.machine.sched_ext.rq_locks {
-            self.sync(c);
+            self.finish_watched_task(c, p);
+        } else {
+            p.on_cpu.set(false);
         }
+    }
+
+    #[inline(never)]
+    fn finish_watched_task(&self, c: &Cpu, p: &Task) {
+        self.sync(c);
         p.on_cpu.set(false);
         if p.on_cpu_awaited.replace(false) {
             self.wake_on_cpu_waiters(c, p);
@@ -374,6 +390,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `migration_cpu_stop()`: the current task may not be here any more. The stopper, above all
     /// classes, takes its place and moves it. The run queue is locked on entry and on return.
+    #[cold]
     fn migration_cpu_stop(&self, c: &Cpu, p: &Task, prev_state: PrevState) {
         let stopper = NextTask {
             class: Class::Stop,
@@ -414,7 +431,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Tells everybody of the CPUs that `p` may use now.
     fn affinity_changed(&self, c: &Cpu, p: &Task, set: &CpuSet) {
-        self.recorder.borrow_mut().define_affinity(p.id, set);
+        self.recorder.define_affinity(p.id, set);
         self.record(c, Event::Affinity { task: p.id });
         self.sync_task(p);
         if p.class.get() == Class::Ext && self.has_op(OpKind::SetCpumask) {
@@ -530,6 +547,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 struct Entry {
     examined: (u64, u64),
     memory_wait_ps: u64,
+}
+
+/// Whether both are the same task, or none.
+fn is_same(a: Option<&Task>, b: Option<&Task>) -> bool {
+    let address = |p: Option<&Task>| p.map_or(ptr::null(), ptr::from_ref);
+    ptr::eq(address(a), address(b))
 }
 
 /// Candidates that policies have looked at on `c`, and recalculations of all counters.

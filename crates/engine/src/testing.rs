@@ -9,7 +9,7 @@ use std::task::{Context as PollContext, Poll, Waker};
 
 use schedlab_machine::Machine;
 use schedlab_trace::check::{Checkers, Start};
-use schedlab_trace::{CpuId, CpuSet, Duration, Event, Instant, Recorder, TaskId, TaskMeta};
+use schedlab_trace::{CpuId, CpuSet, Duration, Event, Instant, Listener, TaskId, TaskMeta};
 use schedlab_workload::{
     Action, Behaviour, Context, ObjectSpec, SchedClass, Score, ScoreRule, TaskSpec, Workload,
 };
@@ -403,7 +403,7 @@ pub(crate) struct Events {
     pub affinities: Vec<(TaskId, CpuSet)>,
 }
 
-impl Recorder for Events {
+impl Listener for Events {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         self.affinities.push((task, meta.affinity.clone()));
     }

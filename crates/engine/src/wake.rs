@@ -105,17 +105,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 .and_then(|set| set.first())
                 .unwrap_or(prev)
         };
-        if p.allows(cpu) && self.online.borrow().contains(cpu) {
+        if p.allows(cpu) && self.is_online(cpu) {
             return cpu;
         }
         self.select_fallback_rq(c, p)
     }
 
     /// Spins while `p` is still being switched out (`smp_cond_load_acquire(&p->on_cpu)`).
+    #[inline]
     pub(crate) fn wait_until_off_cpu(&self, c: &Cpu, p: &Task) {
-        if !p.on_cpu.get() {
-            return;
+        if p.on_cpu.get() {
+            self.wait_on_cpu(c, p);
         }
+    }
+
+    #[inline(never)]
+    fn wait_on_cpu(&self, c: &Cpu, p: &Task) {
         let mode = self.set_mode(c, CpuMode::Spin);
         p.on_cpu_awaited.set(true);
         c.awaits_off_cpu.set(Some(p.id));
@@ -162,7 +167,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             rt_priority: p.rt_priority(),
             idle: p.policy.get() == SchedClass::Idle,
         };
-        self.recorder.borrow_mut().define_task(p.id, &meta);
+        self.recorder.define_task(p.id, &meta);
     }
 
     /// `wake_up_new_task()`.

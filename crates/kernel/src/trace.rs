@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use schedlab_trace::{
-    CpuId, CpuSet, Duration, Event, Instant, MigrationReach, PrevState, Recorder, TaskId, TaskMeta,
+    CpuId, CpuSet, Duration, Event, Instant, Listener, MigrationReach, PrevState, TaskId, TaskMeta,
 };
 
 use crate::topology;
@@ -117,7 +117,7 @@ pub fn nr_cpus(events: &[RawEvent]) -> usize {
 /// in the order in which they appear; switches to and from tasks that are no part of the workload
 /// are told as switches to and from idle. Answers the pid of each task; it may be that of several,
 /// one after another.
-pub fn replay(events: &[RawEvent], recorder: &mut dyn Recorder) -> Vec<u32> {
+pub fn replay(events: &[RawEvent], recorder: &mut dyn Listener) -> Vec<u32> {
     let places = topology::places();
     let Some(start) = events.first().map(|e| e.at_ns) else {
         return Vec::new();
@@ -211,7 +211,7 @@ const REALTIME_PRIOS: i32 = 100;
 
 impl Life {
     /// Tells what it is, if it is one of the workload's tasks.
-    fn define(&self, recorder: &mut dyn Recorder) {
+    fn define(&self, recorder: &mut dyn Listener) {
         let Some(task) = self.task else { return };
         let prio = self.prio.map_or(DEFAULT_PRIO, |prio| prio as i32);
         let meta = TaskMeta {
@@ -319,7 +319,7 @@ mod tests {
         events: Vec<(u32, Event)>,
     }
 
-    impl Recorder for Told {
+    impl Listener for Told {
         fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
             self.names.push(meta.comm.clone());
             self.priorities.push((task.0, meta.nice, meta.rt_priority));

@@ -1,121 +1,144 @@
 //! What is kept of a lock: the terms of Lockmeter, in integers.
 
+use std::cell::Cell;
+use std::hint::cold_path;
+
 use crate::Measures;
-use crate::count::count;
+use crate::count::add;
 
 /// Statistics of one lock, or of several added up.
 ///
 /// An *attempt* is a completed one: a CPU that still spins when the run ends is not counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LockStats {
     /// Attempts that got the lock, try-locks included.
-    pub acquisitions: u64,
-    /// Blocking attempts that found the lock held and waited for it.
-    pub contended: u64,
-    /// Try-locks that got the lock (part of `acquisitions`).
-    pub try_acquired: u64,
-    /// Try-locks that found the lock held and gave up.
-    pub try_failed: u64,
-    /// Summed waits of the `contended` attempts.
-    pub wait_ns: u64,
-    /// Longest wait.
-    pub wait_ns_max: u64,
+    pub acquisitions: Cell<u64>,
     /// Releases seen.
-    pub holds: u64,
+    pub holds: Cell<u64>,
     /// Summed hold times.
-    pub hold_ns: u64,
+    pub hold_ns: Cell<u64>,
     /// Longest hold time.
-    pub hold_ns_max: u64,
+    pub hold_ns_max: Cell<u64>,
     /// Summed squares of the hold times.
-    pub hold_ns_squared: u128,
+    pub hold_ns_squared: Cell<u128>,
+    /// Blocking attempts that found the lock held and waited for it.
+    pub contended: Cell<u64>,
+    /// Summed waits of the `contended` attempts.
+    pub wait_ns: Cell<u64>,
+    /// Longest wait.
+    pub wait_ns_max: Cell<u64>,
+    /// Try-locks that got the lock (part of `acquisitions`).
+    pub try_acquired: Cell<u64>,
+    /// Try-locks that found the lock held and gave up.
+    pub try_failed: Cell<u64>,
+}
+
+/// Keeps the greater one. Nearly always that is the one that is there: nothing is written then.
+#[inline]
+fn raise(max: &Cell<u64>, value: u64) {
+    if value > max.get() {
+        cold_path();
+        max.set(value);
+    }
 }
 
 impl LockStats {
     /// A lock was taken by a blocking attempt that `waited`, if it found it held.
     #[inline]
-    pub fn acquired(&mut self, waited_ns: Option<u64>) {
-        count(&mut self.acquisitions);
+    pub fn acquired(&self, waited_ns: Option<u64>) {
+        add(&self.acquisitions, 1);
         if let Some(waited_ns) = waited_ns {
-            count(&mut self.contended);
-            self.wait_ns += waited_ns;
-            self.wait_ns_max = self.wait_ns_max.max(waited_ns);
+            add(&self.contended, 1);
+            self.wait_ns.set(self.wait_ns.get() + waited_ns);
+            raise(&self.wait_ns_max, waited_ns);
         }
     }
 
     /// A try-lock succeeded, or not.
-    pub fn tried(&mut self, success: bool) {
+    pub fn tried(&self, success: bool) {
         if success {
-            count(&mut self.acquisitions);
-            count(&mut self.try_acquired);
+            add(&self.acquisitions, 1);
+            add(&self.try_acquired, 1);
         } else {
-            count(&mut self.try_failed);
+            add(&self.try_failed, 1);
         }
     }
 
     /// The lock was released after `held_ns`.
     #[inline]
-    pub fn released(&mut self, held_ns: u64) {
-        count(&mut self.holds);
-        self.hold_ns += held_ns;
-        self.hold_ns_max = self.hold_ns_max.max(held_ns);
-        self.hold_ns_squared += u128::from(held_ns) * u128::from(held_ns);
+    pub fn released(&self, held_ns: u64) {
+        add(&self.holds, 1);
+        // Nobody else held it meanwhile: all together this is no more than the run's time.
+        add(&self.hold_ns, held_ns);
+        raise(&self.hold_ns_max, held_ns);
+        // Each square is below 2^128, and the square of their sum is, too.
+        let square = u128::from(held_ns) * u128::from(held_ns);
+        self.hold_ns_squared
+            .set(self.hold_ns_squared.get().wrapping_add(square));
     }
 
     /// Adds another lock's statistics.
-    pub fn add(&mut self, other: &LockStats) {
-        self.acquisitions += other.acquisitions;
-        self.contended += other.contended;
-        self.try_acquired += other.try_acquired;
-        self.try_failed += other.try_failed;
-        self.wait_ns += other.wait_ns;
-        self.wait_ns_max = self.wait_ns_max.max(other.wait_ns_max);
-        self.holds += other.holds;
-        self.hold_ns += other.hold_ns;
-        self.hold_ns_max = self.hold_ns_max.max(other.hold_ns_max);
-        self.hold_ns_squared += other.hold_ns_squared;
+    pub fn add(&self, other: &LockStats) {
+        let sums =
+            |of: fn(&LockStats) -> &Cell<u64>| of(self).set(of(self).get() + of(other).get());
+        sums(|stats| &stats.acquisitions);
+        sums(|stats| &stats.contended);
+        sums(|stats| &stats.try_acquired);
+        sums(|stats| &stats.try_failed);
+        sums(|stats| &stats.wait_ns);
+        sums(|stats| &stats.holds);
+        sums(|stats| &stats.hold_ns);
+        raise(&self.wait_ns_max, other.wait_ns_max.get());
+        raise(&self.hold_ns_max, other.hold_ns_max.get());
+        self.hold_ns_squared
+            .set(self.hold_ns_squared.get() + other.hold_ns_squared.get());
     }
 
     /// Writes the measures `PREFIX.acquisitions` … `PREFIX.wait_ns_max`.
     pub fn measures(&self, prefix: &str, measures: &mut Measures) {
         let name = |measure: &str| format!("{prefix}.{measure}");
-        measures.int(name("acquisitions"), self.acquisitions);
+        measures.int(name("acquisitions"), self.acquisitions.get());
         measures.percent(
             name("contention_pct"),
-            self.contended + self.try_failed,
-            self.acquisitions + self.try_failed,
+            self.contended.get() + self.try_failed.get(),
+            self.acquisitions.get() + self.try_failed.get(),
         );
         measures.percent(
             name("nf_contention_pct"),
-            self.contended,
-            self.acquisitions - self.try_acquired,
+            self.contended.get(),
+            self.acquisitions.get() - self.try_acquired.get(),
         );
-        if self.try_acquired + self.try_failed > 0 {
-            measures.int(name("try_failed"), self.try_failed);
+        if self.try_acquired.get() + self.try_failed.get() > 0 {
+            measures.int(name("try_failed"), self.try_failed.get());
         }
-        if self.holds > 0 {
-            measures.mean(name("hold_ns_mean"), u128::from(self.hold_ns), self.holds);
-            measures.int(name("hold_ns_max"), self.hold_ns_max);
+        if self.holds.get() > 0 {
+            measures.mean(
+                name("hold_ns_mean"),
+                u128::from(self.hold_ns.get()),
+                self.holds.get(),
+            );
+            measures.int(name("hold_ns_max"), self.hold_ns_max.get());
             if let Some(cv) = self.hold_cv() {
                 measures.float(name("hold_cv"), cv);
             }
         }
-        if self.contended > 0 {
+        if self.contended.get() > 0 {
             measures.mean(
                 name("wait_ns_mean"),
-                u128::from(self.wait_ns),
-                self.contended,
+                u128::from(self.wait_ns.get()),
+                self.contended.get(),
             );
-            measures.int(name("wait_ns_max"), self.wait_ns_max);
+            measures.int(name("wait_ns_max"), self.wait_ns_max.get());
         }
     }
 
     /// Standard deviation of the hold times (of all of them, no sample) divided by their mean.
     fn hold_cv(&self) -> Option<f64> {
         // n·Σx² − (Σx)² is exact in integers, so equal hold times give exactly 0.
-        let n = u128::from(self.holds);
-        let sum = u128::from(self.hold_ns);
+        let n = u128::from(self.holds.get());
+        let sum = u128::from(self.hold_ns.get());
         let spread = n
-            .checked_mul(self.hold_ns_squared)?
+            .checked_mul(self.hold_ns_squared.get())?
             .checked_sub(sum * sum)?;
         (sum > 0).then(|| (spread as f64).sqrt() / sum as f64)
     }
@@ -127,7 +150,7 @@ mod tests {
 
     #[test]
     fn all_measures_by_hand() {
-        let mut lock = LockStats::default();
+        let lock = LockStats::default();
         lock.acquired(None);
         lock.acquired(Some(30));
         lock.acquired(Some(10));
@@ -174,16 +197,16 @@ mod tests {
 
     #[test]
     fn adding_up_is_recording_both() {
-        let (mut a, mut b, mut both) = Default::default();
-        let fill = |lock: &mut LockStats, n: u64| {
+        let (a, b, both) = Default::default();
+        let fill = |lock: &LockStats, n: u64| {
             lock.acquired(Some(n));
             lock.tried(n.is_multiple_of(2));
             lock.released(3 * n);
         };
-        fill(&mut a, 5);
-        fill(&mut b, 4);
-        fill(&mut both, 5);
-        fill(&mut both, 4);
+        fill(&a, 5);
+        fill(&b, 4);
+        fill(&both, 5);
+        fill(&both, 4);
         a.add(&b);
         assert_eq!(a, both);
     }

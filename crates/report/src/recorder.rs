@@ -1,13 +1,15 @@
 //! Measures from a run's events while it is under way. No event is kept.
 
 use std::any::Any;
+use std::cell::{Cell, RefCell};
 
+use elsa::FrozenVec;
 use schedlab_trace::{
-    CpuId, CpuMode, CpuSet, Event, Instant, LockClass, LockId, LockPath, MigrationReach, PrevState,
-    Recorder, TaskId, TaskMeta,
+    CpuId, CpuMode, CpuSet, Duration, Event, Instant, LockClass, LockId, LockPath, MigrationReach,
+    PrevState, Recorder, TaskId, TaskMeta,
 };
 
-use crate::count::count;
+use crate::count::{add, count};
 use crate::histogram::Buckets;
 use crate::inversions::Inversions;
 use crate::task_stats::{Task, jain};
@@ -58,23 +60,51 @@ impl Sources {
 }
 
 /// One CPU.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Cpu {
-    mode: CpuMode,
-    since: Instant,
-    mode_ns: [u64; CpuMode::ALL.len()],
-    schedule_entered: Option<Instant>,
+    mode_ns: [Cell<u64>; CpuMode::ALL.len()],
+    mode: Cell<CpuMode>,
+    since: Cell<Instant>,
+    /// When it entered the schedule() that it is in, or [`Instant::NEVER`].
+    schedule_entered: Cell<Instant>,
     /// Its own last moment, if it has told: it may be ahead of the run's.
-    ended: Option<Instant>,
+    ended: Cell<Option<Instant>>,
+}
+
+impl Cpu {
+    fn new() -> Self {
+        Cpu {
+            mode_ns: Default::default(),
+            mode: Cell::new(CpuMode::Idle),
+            since: Cell::new(Instant::ZERO),
+            schedule_entered: Cell::new(Instant::NEVER),
+            ended: Cell::new(None),
+        }
+    }
+
+    #[inline]
+    fn change_mode(&self, at: Instant, mode: CpuMode) {
+        let until_now = &self.mode_ns[self.mode.replace(mode) as usize];
+        // All modes together come to no more than its latest time.
+        add(until_now, at.since(self.since.replace(at)).ns());
+    }
 }
 
 /// One lock, by the path that took it.
 #[derive(Clone, Debug)]
 struct Lock {
-    class: LockClass,
+    class: Cell<LockClass>,
     /// On whose behalf it is held.
-    holder: LockPath,
+    holder: Cell<LockPath>,
     by_path: [LockStats; PATHS.len()],
+}
+
+impl Lock {
+    /// Of the path that took it last.
+    #[inline]
+    fn held(&self) -> &LockStats {
+        &self.by_path[self.holder.get() as usize]
+    }
 }
 
 const PATHS: [(LockPath, &str); 3] = [
@@ -111,13 +141,28 @@ struct Switches {
 /// Computes every measure of a run from its events.
 ///
 /// Hot: it hears each event of the simulation. Counters and sums are integers; floats appear only in
-/// [`MetricsRecorder::measures`].
-#[derive(Clone, Debug)]
+/// [`MetricsRecorder::measures`]. Of some twenty-five events of a switch all but four are changes of a CPU's mode, or of locks:
+/// what is kept of those is in cells by itself.
+#[derive(Clone)]
 pub struct MetricsRecorder {
     sources: Sources,
     cpus: Vec<Cpu>,
+    locks: FrozenVec<Box<Lock>>,
+    choices: RefCell<Choices>,
+    migrations: [Cell<u64>; REACHES.len()],
+    ipis: Cell<u64>,
+    ticks: Cell<u64>,
+    work: Cell<u64>,
+    end: Cell<Option<Instant>>,
+    /// When the event was that it heard last.
+    heard: Cell<Instant>,
+}
+
+/// What schedule() chose, and from which tasks.
+#[derive(Clone, Debug)]
+struct Choices {
+    nr_cpus: usize,
     tasks: Vec<Task>,
-    locks: Vec<Lock>,
     schedule: Schedule,
     switches: Switches,
     machine_queue: Histogram,
@@ -127,13 +172,6 @@ pub struct MetricsRecorder {
     wakeup_latency: Histogram,
     wait_ns_max: u64,
     inversions: Inversions,
-    migrations: [u64; REACHES.len()],
-    ipis: u64,
-    ticks: u64,
-    work: u64,
-    end: Option<Instant>,
-    /// When the event was that it heard last.
-    heard: Instant,
 }
 
 const REACHES: [(MigrationReach, &str); 4] = [
@@ -153,62 +191,54 @@ const LENGTH_MAX: u64 = 1 << 20;
 impl MetricsRecorder {
     /// For a run on `nr_cpus` CPUs in a world that shows `sources`.
     pub fn new(nr_cpus: usize, sources: Sources) -> Self {
-        let cpu = Cpu {
-            mode: CpuMode::Idle,
-            since: Instant::ZERO,
-            mode_ns: [0; CpuMode::ALL.len()],
-            schedule_entered: None,
-            ended: None,
-        };
         MetricsRecorder {
             sources,
-            cpus: vec![cpu; nr_cpus],
-            tasks: Vec::new(),
-            locks: Vec::new(),
-            schedule: Schedule::default(),
-            switches: Switches::default(),
-            machine_queue: Histogram::new(LENGTH_MAX),
-            cpu_queue: Histogram::new(LENGTH_MAX),
-            deviations: vec![Timeline::default(); nr_cpus.min(TIMELINES_MAX)],
-            wakeup_latency: Histogram::new(LATENCY_NS_MAX),
-            wait_ns_max: 0,
-            inversions: Inversions::default(),
-            migrations: [0; REACHES.len()],
-            ipis: 0,
-            ticks: 0,
-            work: 0,
-            end: None,
-            heard: Instant::ZERO,
+            cpus: vec![Cpu::new(); nr_cpus],
+            locks: FrozenVec::new(),
+            choices: RefCell::new(Choices::new(nr_cpus)),
+            migrations: Default::default(),
+            ipis: Cell::new(0),
+            ticks: Cell::new(0),
+            work: Cell::new(0),
+            end: Cell::new(None),
+            heard: Cell::new(Instant::ZERO),
         }
+    }
+
+    #[inline]
+    fn lock(&self, lock: LockId) -> &Lock {
+        let defined = self.locks.get(lock.index());
+        defined.expect("a lock is defined before its first event")
     }
 
     /// Units of work done.
     pub fn work(&self) -> u64 {
-        self.work
+        self.work.get()
     }
 
     /// When the run ended: as [told](MetricsRecorder::ended), or the earliest [`Event::End`]. While it is under way: the event heard last.
     pub fn end(&self) -> Instant {
-        self.end.unwrap_or(self.heard)
+        self.end.get().unwrap_or(self.heard.get())
     }
 
     /// The run ended at `at`, though all of its CPUs may have told of what they did up to a little later.
-    pub fn ended(&mut self, at: Instant) {
-        self.end = Some(at);
+    pub fn ended(&self, at: Instant) {
+        self.end.set(Some(at));
     }
 
     /// The machine-wide run-queue length at each schedule(), as [`Histogram::coarse`]; empty where the
     /// world does not show it.
     pub fn queue_histogram(&self) -> Buckets {
-        self.machine_queue.coarse()
+        self.choices.borrow().machine_queue.coarse()
     }
 
     /// Measures over time: by how much the queue of each of the first CPUs is longer than the mean of all queues.
     /// Empty where the world does not show it.
     pub fn series(&self) -> Vec<(String, Points)> {
         let nr_cpus = self.cpus.len() as f64;
-        self.deviations
-            .iter()
+        let choices = self.choices.borrow();
+        let deviations = choices.deviations.iter();
+        deviations
             .enumerate()
             .map(|(cpu, timeline)| {
                 (
@@ -218,6 +248,137 @@ impl MetricsRecorder {
             })
             .filter(|(_, points)| !points.is_empty())
             .collect()
+    }
+
+    /// All measures that follow from the events. `clock_mhz` turns times into cycles where it is known.
+    pub fn measures(&self, clock_mhz: Option<u32>) -> Measures {
+        let choices = self.choices.borrow();
+        let mut measures = Measures::default();
+        measures.int("end_ns", self.end().ns());
+        if self.sources.work {
+            measures.int("work", self.work());
+        }
+        if self.sources.schedule {
+            choices.schedule_measures(&self.sources, clock_mhz, &mut measures);
+        }
+        measures.int("schedule.picked_elsewhere", choices.switches.elsewhere);
+        if self.sources.priorities {
+            measures.int("schedule.priority_inversions", choices.inversions.count());
+        }
+        self.lock_measures(&mut measures);
+        self.switch_measures(&choices.switches, &mut measures);
+        choices.wait_measures(self.end(), &mut measures);
+        self.time_measures(&mut measures);
+        measures
+    }
+
+    fn lock_measures(&self, measures: &mut Measures) {
+        let groups: [(&str, bool, &[LockClass]); 2] = [
+            (
+                "lock.runqueue",
+                self.sources.policy_locks,
+                &[LockClass::RunQueue, LockClass::Dsq],
+            ),
+            ("lock.rq", self.sources.kernel_locks, &[LockClass::KernelRq]),
+        ];
+        for (name, shown, classes) in groups {
+            if !shown {
+                continue;
+            }
+            let by_path: [LockStats; PATHS.len()] = Default::default();
+            let all = LockStats::default();
+            for lock in self
+                .locks
+                .iter()
+                .filter(|lock| classes.contains(&lock.class.get()))
+            {
+                for (sum, stats) in by_path.iter().zip(&lock.by_path) {
+                    sum.add(stats);
+                    all.add(stats);
+                }
+            }
+            all.measures(name, measures);
+            for (stats, (_, path)) in by_path.iter().zip(PATHS) {
+                if stats.acquisitions.get() + stats.try_failed.get() > 0 {
+                    stats.measures(&format!("{name}.{path}"), measures);
+                }
+            }
+        }
+    }
+
+    fn switch_measures(&self, switches: &Switches, measures: &mut Measures) {
+        measures.int("switches.total", switches.starts);
+        measures.int("switches.voluntary", switches.voluntary);
+        measures.int("switches.involuntary", switches.involuntary);
+        if self.sources.yields {
+            measures.int("switches.yielded", switches.yielded);
+        }
+        if self.sources.migrations {
+            measures.int(
+                "migrations.total",
+                self.migrations.iter().map(Cell::get).sum(),
+            );
+            for (n, (_, name)) in self.migrations.iter().zip(REACHES) {
+                measures.int(format!("migrations.{name}"), n.get());
+            }
+        }
+        if self.sources.ipis {
+            measures.int("ipis", self.ipis.get());
+        }
+    }
+
+    fn time_measures(&self, measures: &mut Measures) {
+        if self.sources.modes {
+            let mut ns = [0u64; CpuMode::ALL.len()];
+            for cpu in &self.cpus {
+                for (sum, part) in ns.iter_mut().zip(&cpu.mode_ns) {
+                    *sum += part.get();
+                }
+                let until = cpu.ended.get().unwrap_or(self.end());
+                ns[cpu.mode.get() as usize] += until.since(cpu.since.get()).ns();
+            }
+            let all = ns.iter().sum();
+            let of = |mode: CpuMode| ns[mode as usize];
+            let sched = of(CpuMode::Sched) + of(CpuMode::Spin);
+            measures.percent("cpu.idle_pct", of(CpuMode::Idle), all);
+            measures.percent("cpu.user_pct", of(CpuMode::User), all);
+            measures.percent("cpu.kernel_pct", of(CpuMode::Kernel), all);
+            measures.percent("cpu.spin_pct", of(CpuMode::Spin), all);
+            measures.percent(
+                "sched.share_of_kernel_pct",
+                sched,
+                sched + of(CpuMode::Kernel),
+            );
+            measures.percent("sched.share_of_all_pct", sched, all);
+            measures.int("ticks", self.ticks.get());
+        }
+        let end = self.end();
+        let choices = self.choices.borrow();
+        let services = choices.tasks.iter().filter_map(|task| {
+            let mut task = *task;
+            task.finish(end);
+            task.service()
+        });
+        if let Some(index) = jain(services) {
+            measures.float("fairness.jain", index);
+        }
+    }
+}
+
+impl Choices {
+    fn new(nr_cpus: usize) -> Self {
+        Choices {
+            nr_cpus,
+            tasks: Vec::new(),
+            schedule: Schedule::default(),
+            switches: Switches::default(),
+            machine_queue: Histogram::new(LENGTH_MAX),
+            cpu_queue: Histogram::new(LENGTH_MAX),
+            deviations: vec![Timeline::default(); nr_cpus.min(TIMELINES_MAX)],
+            wakeup_latency: Histogram::new(LATENCY_NS_MAX),
+            wait_ns_max: 0,
+            inversions: Inversions::default(),
+        }
     }
 
     fn task(&mut self, task: TaskId) -> &mut Task {
@@ -263,66 +424,52 @@ impl MetricsRecorder {
 
     fn schedule_enter(&mut self, at: Instant, cpu: CpuId, runnable: u32, queue: u32) {
         count(&mut self.schedule.calls);
-        self.cpus[cpu.index()].schedule_entered = Some(at);
         self.machine_queue.record(u64::from(runnable));
         self.cpu_queue.record(u64::from(queue));
-        let spread = u64::from(queue) * self.cpus.len() as u64;
+        let spread = u64::from(queue) * self.nr_cpus as u64;
         self.schedule.deviation += spread.abs_diff(u64::from(runnable));
         if let Some(timeline) = self.deviations.get_mut(cpu.index()) {
             timeline.record(at, spread as i64 - i64::from(runnable));
         }
     }
 
-    fn schedule_exit(
-        &mut self,
-        at: Instant,
-        cpu: CpuId,
-        examined: u32,
-        recalculations: u32,
-        memory_wait_ps: u64,
+    /// It chose, `ns` after it was entered.
+    fn schedule_exit(&mut self, ns: u64, examined: u32, recalculations: u32, memory_wait_ps: u64) {
+        let schedule = &mut self.schedule;
+        count(&mut schedule.completed);
+        schedule.ns += ns;
+        schedule.ns_max = schedule.ns_max.max(ns);
+        schedule.examined += u64::from(examined);
+        schedule.examined_max = schedule.examined_max.max(u64::from(examined));
+        schedule.recalculations += u64::from(recalculations);
+        schedule.memory_wait_ps += memory_wait_ps;
+    }
+
+    fn wakeup(&mut self, at: Instant, task: TaskId, since: Duration) {
+        self.task(task).wake(at, since);
+        if self.inversions.is_mixed() && self.task(task).waits() {
+            self.inversions.waits(at, task);
+        }
+    }
+
+    /// What changes a task has just told what it does: `now` is when the last event was.
+    fn define_task(&mut self, now: Instant, task: TaskId, meta: &TaskMeta) {
+        self.task(task).define(meta, now);
+        if self.inversions.define(now, task, meta, self.nr_cpus) {
+            for (index, task) in self.tasks.iter().enumerate() {
+                if task.waits() {
+                    self.inversions.waits(now, TaskId(index as u32));
+                }
+            }
+        }
+    }
+
+    fn schedule_measures(
+        &self,
+        sources: &Sources,
+        clock_mhz: Option<u32>,
+        measures: &mut Measures,
     ) {
-        if let Some(entered) = self.cpus[cpu.index()].schedule_entered.take() {
-            let ns = at.since(entered).ns();
-            let schedule = &mut self.schedule;
-            count(&mut schedule.completed);
-            schedule.ns += ns;
-            schedule.ns_max = schedule.ns_max.max(ns);
-            schedule.examined += u64::from(examined);
-            schedule.examined_max = schedule.examined_max.max(u64::from(examined));
-            schedule.recalculations += u64::from(recalculations);
-            schedule.memory_wait_ps += memory_wait_ps;
-        }
-    }
-
-    #[inline]
-    fn mode(&mut self, at: Instant, cpu: CpuId, mode: CpuMode) {
-        let cpu = &mut self.cpus[cpu.index()];
-        cpu.mode_ns[cpu.mode as usize] += at.since(cpu.since).ns();
-        cpu.mode = mode;
-        cpu.since = at;
-    }
-
-    /// All measures that follow from the events. `clock_mhz` turns times into cycles where it is known.
-    pub fn measures(&self, clock_mhz: Option<u32>) -> Measures {
-        let mut measures = Measures::default();
-        measures.int("end_ns", self.end().ns());
-        if self.sources.work {
-            measures.int("work", self.work);
-        }
-        if self.sources.schedule {
-            self.schedule_measures(clock_mhz, &mut measures);
-        }
-        measures.int("schedule.picked_elsewhere", self.switches.elsewhere);
-        if self.sources.priorities {
-            measures.int("schedule.priority_inversions", self.inversions.count());
-        }
-        self.lock_measures(&mut measures);
-        self.switch_measures(&mut measures);
-        self.time_measures(&mut measures);
-        measures
-    }
-
-    fn schedule_measures(&self, clock_mhz: Option<u32>, measures: &mut Measures) {
         let schedule = &self.schedule;
         measures.int("schedule.calls", schedule.calls);
         if schedule.completed > 0 {
@@ -337,7 +484,7 @@ impl MetricsRecorder {
                 );
             }
         }
-        if self.sources.memory && schedule.ns > 0 {
+        if sources.memory && schedule.ns > 0 {
             let ps = schedule.memory_wait_ps as f64;
             measures.float(
                 "schedule.memory_wait_ns_mean",
@@ -345,7 +492,7 @@ impl MetricsRecorder {
             );
             measures.float("schedule.memory_wait_pct", ps / (10.0 * schedule.ns as f64));
         }
-        if self.sources.examined {
+        if sources.examined {
             measures.mean(
                 "schedule.examined_mean",
                 u128::from(schedule.examined),
@@ -357,7 +504,7 @@ impl MetricsRecorder {
         self.machine_queue.mean_and_max("runqueue.len", measures);
         self.cpu_queue.mean_and_max("runqueue.cpu_len", measures);
         if schedule.calls > 0 {
-            let observed = schedule.calls as f64 * self.cpus.len() as f64;
+            let observed = schedule.calls as f64 * self.nr_cpus as f64;
             measures.float(
                 "runqueue.cpu_deviation_mean",
                 schedule.deviation as f64 / observed,
@@ -365,56 +512,8 @@ impl MetricsRecorder {
         }
     }
 
-    fn lock_measures(&self, measures: &mut Measures) {
-        let groups: [(&str, bool, &[LockClass]); 2] = [
-            (
-                "lock.runqueue",
-                self.sources.policy_locks,
-                &[LockClass::RunQueue, LockClass::Dsq],
-            ),
-            ("lock.rq", self.sources.kernel_locks, &[LockClass::KernelRq]),
-        ];
-        for (name, shown, classes) in groups {
-            if !shown {
-                continue;
-            }
-            let mut by_path = [LockStats::default(); PATHS.len()];
-            let mut all = LockStats::default();
-            for lock in self
-                .locks
-                .iter()
-                .filter(|lock| classes.contains(&lock.class))
-            {
-                for (sum, stats) in by_path.iter_mut().zip(&lock.by_path) {
-                    sum.add(stats);
-                    all.add(stats);
-                }
-            }
-            all.measures(name, measures);
-            for (stats, (_, path)) in by_path.iter().zip(PATHS) {
-                if stats.acquisitions + stats.try_failed > 0 {
-                    stats.measures(&format!("{name}.{path}"), measures);
-                }
-            }
-        }
-    }
-
-    fn switch_measures(&self, measures: &mut Measures) {
-        measures.int("switches.total", self.switches.starts);
-        measures.int("switches.voluntary", self.switches.voluntary);
-        measures.int("switches.involuntary", self.switches.involuntary);
-        if self.sources.yields {
-            measures.int("switches.yielded", self.switches.yielded);
-        }
-        if self.sources.migrations {
-            measures.int("migrations.total", self.migrations.iter().sum());
-            for (n, (_, name)) in self.migrations.iter().zip(REACHES) {
-                measures.int(format!("migrations.{name}"), *n);
-            }
-        }
-        if self.sources.ipis {
-            measures.int("ipis", self.ipis);
-        }
+    /// Of wakeups and waits, up to the run's `end`.
+    fn wait_measures(&self, end: Instant, measures: &mut Measures) {
         if let Some(ns) = self.wakeup_latency.permilles([500, 900, 990, 999]) {
             for (ns, name) in ns.into_iter().zip(["p50", "p90", "p99", "p99_9"]) {
                 measures.int(format!("wakeup.latency_ns_{name}"), ns);
@@ -422,7 +521,6 @@ impl MetricsRecorder {
         }
         self.wakeup_latency
             .mean_and_max("wakeup.latency_ns", measures);
-        let end = self.end();
         let unfinished = |of: fn(&Task, Instant) -> Option<u64>| {
             let waits = self.tasks.iter().filter_map(move |task| of(task, end));
             waits.fold((0, 0), |(nr, max), ns| (nr + 1, ns.max(max)))
@@ -436,102 +534,71 @@ impl MetricsRecorder {
             unfinished(Task::unfinished_wait_ns).1,
         );
     }
-
-    fn time_measures(&self, measures: &mut Measures) {
-        if self.sources.modes {
-            let mut ns = [0u64; CpuMode::ALL.len()];
-            for cpu in &self.cpus {
-                for (sum, part) in ns.iter_mut().zip(cpu.mode_ns) {
-                    *sum += part;
-                }
-                let until = cpu.ended.unwrap_or(self.end());
-                ns[cpu.mode as usize] += until.since(cpu.since).ns();
-            }
-            let all = ns.iter().sum();
-            let of = |mode: CpuMode| ns[mode as usize];
-            let sched = of(CpuMode::Sched) + of(CpuMode::Spin);
-            measures.percent("cpu.idle_pct", of(CpuMode::Idle), all);
-            measures.percent("cpu.user_pct", of(CpuMode::User), all);
-            measures.percent("cpu.kernel_pct", of(CpuMode::Kernel), all);
-            measures.percent("cpu.spin_pct", of(CpuMode::Spin), all);
-            measures.percent(
-                "sched.share_of_kernel_pct",
-                sched,
-                sched + of(CpuMode::Kernel),
-            );
-            measures.percent("sched.share_of_all_pct", sched, all);
-            measures.int("ticks", self.ticks);
-        }
-        let end = self.end();
-        let services = self.tasks.iter().filter_map(|task| {
-            let mut task = *task;
-            task.finish(end);
-            task.service()
-        });
-        if let Some(index) = jain(services) {
-            measures.float("fairness.jain", index);
-        }
-    }
 }
 
 impl Recorder for MetricsRecorder {
-    fn kept_of(&self, task: TaskId) -> Option<&dyn Any> {
-        self.tasks.get(task.index()).map(|task| task as &dyn Any)
-    }
-
-    fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
-        // What changes a task has just told what it does: the last event is of now.
-        let now = self.heard;
-        self.task(task).define(meta, now);
-        if self.inversions.define(now, task, meta, self.cpus.len()) {
-            for (index, task) in self.tasks.iter().enumerate() {
-                if task.waits() {
-                    self.inversions.waits(now, TaskId(index as u32));
-                }
-            }
+    fn show_kept(&self, task: TaskId, see: fn(&dyn Any)) {
+        if let Some(task) = self.choices.borrow().tasks.get(task.index()) {
+            see(task);
         }
     }
 
-    fn define_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
-        self.inversions
-            .allow(self.heard, task, allowed, self.cpus.len());
+    fn define_task(&self, task: TaskId, meta: &TaskMeta) {
+        let now = self.heard.get();
+        self.choices.borrow_mut().define_task(now, task, meta);
     }
 
-    fn define_lock(&mut self, lock: LockId, _name: &str, class: LockClass) {
+    fn define_affinity(&self, task: TaskId, allowed: &CpuSet) {
+        let now = self.heard.get();
+        let inversions = &mut self.choices.borrow_mut().inversions;
+        inversions.allow(now, task, allowed, self.cpus.len());
+    }
+
+    fn define_lock(&self, lock: LockId, _name: &str, class: LockClass) {
         while self.locks.len() <= lock.index() {
-            self.locks.push(Lock {
-                class: LockClass::Other,
-                holder: LockPath::Other,
+            self.locks.push(Box::new(Lock {
+                class: Cell::new(LockClass::Other),
+                holder: Cell::new(LockPath::Other),
                 by_path: Default::default(),
-            });
+            }));
         }
-        self.locks[lock.index()].class = class;
+        self.lock(lock).class.set(class);
     }
 
     // Inlined, the match disappears: every caller knows its event.
     #[inline(always)]
-    fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
-        self.heard = at;
+    fn record(&self, at: Instant, cpu: CpuId, event: Event) {
+        self.heard.set(at);
         match event {
-            Event::Mode(mode) => self.mode(at, cpu, mode),
+            Event::Mode(mode) => self.cpus[cpu.index()].change_mode(at, mode),
             Event::ScheduleEnter { runnable, queue } => {
-                self.schedule_enter(at, cpu, runnable, queue);
+                self.cpus[cpu.index()].schedule_entered.set(at);
+                let mut choices = self.choices.borrow_mut();
+                choices.schedule_enter(at, cpu, runnable, queue);
             }
             Event::ScheduleExit {
                 examined,
                 recalculations,
                 memory_wait_ps,
-            } => self.schedule_exit(at, cpu, examined, recalculations, memory_wait_ps),
+            } => {
+                let cpu = &self.cpus[cpu.index()];
+                let entered = cpu.schedule_entered.replace(Instant::NEVER);
+                if entered != Instant::NEVER {
+                    let ns = at.since(entered).ns();
+                    let mut choices = self.choices.borrow_mut();
+                    choices.schedule_exit(ns, examined, recalculations, memory_wait_ps);
+                }
+            }
             Event::Switch {
                 prev,
                 prev_state,
                 next,
-            } => self.switch(at, cpu, prev.map(|prev| (prev, prev_state)), next),
+            } => {
+                let prev = prev.map(|prev| (prev, prev_state));
+                self.choices.borrow_mut().switch(at, cpu, prev, next);
+            }
             Event::Wakeup { task, since, .. } => {
-                self.task(task).wake(at, since);
-                if self.inversions.is_mixed() && self.task(task).waits() {
-                    self.inversions.waits(at, task);
-                }
+                self.choices.borrow_mut().wakeup(at, task, since);
             }
             Event::LockAcquired {
                 lock,
@@ -540,9 +607,9 @@ impl Recorder for MetricsRecorder {
                 contended,
                 trylock,
             } => {
-                let lock = &mut self.locks[lock.index()];
-                lock.holder = path;
-                let stats = &mut lock.by_path[path as usize];
+                let lock = self.lock(lock);
+                lock.holder.set(path);
+                let stats = lock.held();
                 if trylock {
                     stats.tried(true);
                 } else {
@@ -550,19 +617,19 @@ impl Recorder for MetricsRecorder {
                 }
             }
             Event::LockTryFailed { lock, path } => {
-                self.locks[lock.index()].by_path[path as usize].tried(false);
+                self.lock(lock).by_path[path as usize].tried(false);
             }
             Event::LockReleased { lock, held } => {
-                let lock = &mut self.locks[lock.index()];
-                lock.by_path[lock.holder as usize].released(held.ns());
+                self.lock(lock).held().released(held.ns());
             }
-            Event::Migrate { reach, .. } => count(&mut self.migrations[reach as usize]),
-            Event::Ipi { .. } => count(&mut self.ipis),
-            Event::Tick => count(&mut self.ticks),
-            Event::Work { n, .. } => self.work += u64::from(n),
+            Event::Migrate { reach, .. } => add(&self.migrations[reach as usize], 1),
+            Event::Ipi { .. } => add(&self.ipis, 1),
+            Event::Tick => add(&self.ticks, 1),
+            Event::Work { n, .. } => self.work.set(self.work.get() + u64::from(n)),
             Event::End => {
-                self.cpus[cpu.index()].ended = Some(at);
-                self.end = Some(self.end.map_or(at, |end| end.min(at)));
+                self.cpus[cpu.index()].ended.set(Some(at));
+                let end = self.end.get().map_or(at, |end| end.min(at));
+                self.end.set(Some(end));
             }
             Event::TaskNew { .. }
             | Event::TaskExit { .. }

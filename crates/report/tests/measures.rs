@@ -23,7 +23,7 @@ fn meta(nice: i8) -> TaskMeta {
 
 /// A recorder for two CPUs that knows the tasks: A at nice 0, B at nice 5 (weight 335), RT real-time.
 fn recorder(sources: Sources) -> MetricsRecorder {
-    let mut recorder = MetricsRecorder::new(2, sources);
+    let recorder = MetricsRecorder::new(2, sources);
     for (task, nice, rt_priority) in [(A, 0, 0), (B, 5, 0), (RT, 0, 10)] {
         let meta = TaskMeta {
             rt_priority,
@@ -34,7 +34,7 @@ fn recorder(sources: Sources) -> MetricsRecorder {
     recorder
 }
 
-fn play(recorder: &mut MetricsRecorder, events: &[(u64, u32, Event)]) {
+fn play(recorder: &MetricsRecorder, events: &[(u64, u32, Event)]) {
     for &(at, cpu, event) in events {
         recorder.record(Instant::from_ns(at), CpuId(cpu), event);
     }
@@ -74,7 +74,7 @@ fn check(recorder: &MetricsRecorder, expected: &[(&str, f64)]) {
 
 #[test]
 fn schedule_and_queue_lengths() {
-    let mut recorder = recorder(Sources::ALL);
+    let recorder = recorder(Sources::ALL);
     let enter = |runnable, queue| Event::ScheduleEnter { runnable, queue };
     let exit = |examined, recalculations, memory_wait_ps| Event::ScheduleExit {
         examined,
@@ -82,7 +82,7 @@ fn schedule_and_queue_lengths() {
         memory_wait_ps,
     };
     play(
-        &mut recorder,
+        &recorder,
         &[
             (1_000, 0, enter(4, 3)),
             (1_200, 1, enter(5, 1)),
@@ -128,7 +128,7 @@ fn schedule_and_queue_lengths() {
 
 #[test]
 fn locks_by_class_and_by_path() {
-    let mut recorder = recorder(Sources::ALL);
+    let recorder = recorder(Sources::ALL);
     let (queue, dsq, rq, other) = (LockId(0), LockId(1), LockId(2), LockId(3));
     recorder.define_lock(queue, "queue", LockClass::RunQueue);
     recorder.define_lock(dsq, "dsq", LockClass::Dsq);
@@ -147,7 +147,7 @@ fn locks_by_class_and_by_path() {
     };
     use LockPath::{Schedule, Wakeup};
     play(
-        &mut recorder,
+        &recorder,
         &[
             (0, 0, acquired(queue, Schedule, 0, false, false)),
             (
@@ -223,7 +223,7 @@ fn locks_by_class_and_by_path() {
 
 #[test]
 fn switches_latencies_and_migrations() {
-    let mut recorder = recorder(Sources::ALL);
+    let recorder = recorder(Sources::ALL);
     use PrevState::{Blocked, Exited, Preempted, Yielded};
     let migrate = |reach| Event::Migrate {
         task: A,
@@ -232,7 +232,7 @@ fn switches_latencies_and_migrations() {
         reach,
     };
     play(
-        &mut recorder,
+        &recorder,
         &[
             (100, 0, wakeup(A, 0)), // new: no wakeup latency
             (150, 0, switch(None, Some(A))),
@@ -283,10 +283,10 @@ fn switches_latencies_and_migrations() {
 /// a time and the other runs for 2.5 s after 2 ms, in a run of 1 s.
 #[test]
 fn waits_that_the_end_cuts_off_are_told_apart() {
-    let mut recorder = recorder(Sources::ALL);
+    let recorder = recorder(Sources::ALL);
     use PrevState::{Blocked, Preempted};
     play(
-        &mut recorder,
+        &recorder,
         &[
             (0, 0, wakeup(A, 0)),
             (0, 0, switch(None, Some(A))),
@@ -322,19 +322,19 @@ fn waits_that_the_end_cuts_off_are_told_apart() {
 fn new_and_preempted_tasks_that_starve_are_told() {
     use PrevState::Preempted;
     for (starves, ns) in [(vec![], 0.0), (vec![(300, 0, wakeup(B, 0))], 700.0)] {
-        let mut recorder = recorder(Sources::ALL);
+        let recorder = recorder(Sources::ALL);
         let mut events = vec![(0, 0, wakeup(A, 0)), (100, 0, switch(None, Some(A)))];
         events.extend(starves);
         events.push((1_000, 0, Event::End));
-        play(&mut recorder, &events);
+        play(&recorder, &events);
         check(
             &recorder,
             &[("wait.ns_max", 100.0), ("wait.unfinished_ns_max", ns)],
         );
     }
-    let mut recorder = recorder(Sources::ALL);
+    let recorder = recorder(Sources::ALL);
     play(
-        &mut recorder,
+        &recorder,
         &[
             (0, 0, wakeup(A, 0)),
             (100, 0, switch(None, Some(A))),
@@ -355,10 +355,10 @@ fn new_and_preempted_tasks_that_starve_are_told() {
 
 #[test]
 fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
-    let mut recorder = recorder(Sources::ALL);
+    let recorder = recorder(Sources::ALL);
     use PrevState::{Blocked, Preempted};
     play(
-        &mut recorder,
+        &recorder,
         &[
             (100, 0, wakeup(B, 0)),
             (110, 0, switch(None, Some(B))), // nobody else waits
@@ -375,7 +375,7 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
     // A waits, but may not run where B starts.
     recorder.define_affinity(A, &CpuSet::single(2, CpuId(0)));
     play(
-        &mut recorder,
+        &recorder,
         &[
             (200, 1, switch(Some((B, Preempted)), None)),
             (210, 1, switch(None, Some(B))),
@@ -384,7 +384,7 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
     check(&recorder, &[("schedule.priority_inversions", 2.0)]);
     // On CPU 0 it may: 3. B is made better than A while it runs, so its next start is none.
     play(
-        &mut recorder,
+        &recorder,
         &[
             (300, 1, switch(Some((B, Preempted)), None)),
             (310, 0, switch(None, Some(B))),
@@ -393,7 +393,7 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
     check(&recorder, &[("schedule.priority_inversions", 3.0)]);
     recorder.define_task(B, &meta(-1));
     play(
-        &mut recorder,
+        &recorder,
         &[
             (400, 0, switch(Some((B, Preempted)), None)),
             (410, 0, switch(None, Some(B))),
@@ -407,11 +407,11 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
 /// CPUs tell what they do a little out of the order of time.
 #[test]
 fn inversions_are_those_of_the_order_of_time() {
-    let mut recorder = MetricsRecorder::new(2, Sources::ALL);
+    let recorder = MetricsRecorder::new(2, Sources::ALL);
     recorder.define_task(A, &meta(0));
     recorder.define_task(B, &meta(10));
     play(
-        &mut recorder,
+        &recorder,
         &[
             (0, 0, wakeup(A, 0)),
             (0, 0, wakeup(B, 0)),
@@ -433,11 +433,11 @@ fn a_start_of_an_idle_task_is_an_inversion_while_any_other_waits() {
         idle: true,
         ..meta(-20)
     };
-    let mut recorder = MetricsRecorder::new(2, Sources::ALL);
+    let recorder = MetricsRecorder::new(2, Sources::ALL);
     recorder.define_task(A, &idle);
     recorder.define_task(B, &meta(19));
     play(
-        &mut recorder,
+        &recorder,
         &[
             (0, 0, wakeup(A, 0)),
             (0, 0, wakeup(B, 0)),
@@ -451,11 +451,11 @@ fn a_start_of_an_idle_task_is_an_inversion_while_any_other_waits() {
 /// The process that changes its own nice level does so while it runs.
 #[test]
 fn fairness_counts_each_stretch_at_its_own_weight() {
-    let mut recorder = MetricsRecorder::new(2, Sources::ALL);
+    let recorder = MetricsRecorder::new(2, Sources::ALL);
     recorder.define_task(A, &meta(0));
     recorder.define_task(B, &meta(0));
     play(
-        &mut recorder,
+        &recorder,
         &[
             (0, 0, wakeup(A, 0)),
             (0, 0, wakeup(B, 1)),
@@ -465,7 +465,7 @@ fn fairness_counts_each_stretch_at_its_own_weight() {
         ],
     );
     recorder.define_task(A, &meta(19));
-    play(&mut recorder, &[(100_000, 1, Event::End)]);
+    play(&recorder, &[(100_000, 1, Event::End)]);
     // Both had a CPU all the time that they wanted one, at the same weight but for the last moment.
     check(&recorder, &[("fairness.jain", 1.0)]);
 }
@@ -473,14 +473,14 @@ fn fairness_counts_each_stretch_at_its_own_weight() {
 /// Tasks that wait when the first one of another priority is defined are known.
 #[test]
 fn inversions_are_seen_from_the_first_different_task_on() {
-    let mut recorder = MetricsRecorder::new(2, Sources::ALL);
+    let recorder = MetricsRecorder::new(2, Sources::ALL);
     recorder.define_task(A, &meta(0));
     recorder.define_task(B, &meta(0));
-    play(&mut recorder, &[(0, 0, wakeup(A, 0)), (0, 0, wakeup(B, 0))]);
-    play(&mut recorder, &[(10, 0, switch(None, Some(A)))]);
+    play(&recorder, &[(0, 0, wakeup(A, 0)), (0, 0, wakeup(B, 0))]);
+    play(&recorder, &[(10, 0, switch(None, Some(A)))]);
     recorder.define_task(RT, &meta(3));
     play(
-        &mut recorder,
+        &recorder,
         &[(20, 1, wakeup(RT, 1)), (30, 1, switch(None, Some(RT)))],
     );
     // B has waited since before.
@@ -489,10 +489,10 @@ fn inversions_are_seen_from_the_first_different_task_on() {
 
 #[test]
 fn time_by_mode_until_the_end() {
-    let mut recorder = recorder(Sources::ALL);
+    let recorder = recorder(Sources::ALL);
     let mode = Event::Mode;
     play(
-        &mut recorder,
+        &recorder,
         &[
             (100, 0, mode(CpuMode::Kernel)), // idle 100
             (130, 0, mode(CpuMode::Sched)),  // kernel 30
@@ -523,10 +523,10 @@ fn time_by_mode_until_the_end() {
 
 #[test]
 fn fairness_is_service_per_weight_while_a_cpu_is_wanted() {
-    let mut recorder = recorder(Sources::ALL);
+    let recorder = recorder(Sources::ALL);
     use PrevState::{Blocked, Preempted};
     play(
-        &mut recorder,
+        &recorder,
         &[
             (0, 0, wakeup(A, 0)),
             (0, 0, wakeup(B, 0)),
@@ -545,9 +545,9 @@ fn fairness_is_service_per_weight_while_a_cpu_is_wanted() {
 
 #[test]
 fn work_is_counted() {
-    let mut recorder = recorder(Sources::ALL);
+    let recorder = recorder(Sources::ALL);
     play(
-        &mut recorder,
+        &recorder,
         &[
             (1, 0, Event::Work { task: A, n: 3 }),
             (2, 1, Event::Work { task: B, n: 4 }),
@@ -559,7 +559,7 @@ fn work_is_counted() {
 #[test]
 fn what_a_world_does_not_show_is_absent() {
     // Switches and wakeups alone.
-    let mut recorder = recorder(Sources {
+    let recorder = recorder(Sources {
         schedule: false,
         examined: false,
         memory: false,
@@ -573,7 +573,7 @@ fn what_a_world_does_not_show_is_absent() {
         work: false,
     });
     play(
-        &mut recorder,
+        &recorder,
         &[
             (0, 0, wakeup(A, 0)),
             (5, 0, switch(None, Some(A))),

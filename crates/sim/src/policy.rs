@@ -318,7 +318,7 @@ fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> (E
         policy,
         recorder,
         ..
-    } = schedlab_engine::run(scenario, policy, recorder);
+    } = schedlab_engine::run_recorded(scenario, policy, recorder);
     let ended = Ended {
         exit,
         printed: Vec::new(),

@@ -1,5 +1,7 @@
 //! A specification becomes a scenario, the scenario a result.
 
+use std::cell::RefCell;
+
 use schedlab_engine::policy::Probes;
 use schedlab_engine::{
     ExitInfo, ExitKind, KernelVersion, NormalClass, RtMode, Scenario, UnknownKernel,
@@ -12,7 +14,7 @@ use schedlab_policies::SelectError;
 use schedlab_report::histogram::Buckets;
 use schedlab_report::{Exit, Measures, MetricsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
-use schedlab_trace::{CpuId, Duration, Recorder, counted};
+use schedlab_trace::{CpuId, Duration, Listener, counted};
 use schedlab_workload::{Workload, WorkloadError};
 
 use crate::SimSpec;
@@ -114,7 +116,7 @@ pub fn check(spec: &SimSpec) -> Result<Vec<String>, SimError> {
 ///
 /// # Errors
 /// If something it names is not there or cannot be used. How the run ended stands in the result.
-pub fn run(spec: &SimSpec, listener: Option<&mut dyn Recorder>) -> Result<RunResult, SimError> {
+pub fn run(spec: &SimSpec, listener: Option<&mut dyn Listener>) -> Result<RunResult, SimError> {
     let Prepared {
         machine,
         workload,
@@ -175,12 +177,12 @@ pub fn run(spec: &SimSpec, listener: Option<&mut dyn Recorder>) -> Result<RunRes
         RtMode::Kernel
     };
     // What most runs are is compiled for itself: no event asks who else listens.
-    let (mut end, mut metrics, checkers) = if checkers.is_none() && listener.is_none() {
+    let (mut end, metrics, checkers) = if checkers.is_none() && listener.is_none() {
         let (end, metrics) = policy.run(scenario, metrics);
         (end, metrics, None)
     } else {
         let mut others = (checkers, listener);
-        let recorder = (metrics, &mut others as &mut dyn Recorder);
+        let recorder = (metrics, RefCell::new(&mut others as &mut dyn Listener));
         let (end, (metrics, _)) = policy.run(scenario, recorder);
         (end, metrics, others.0)
     };
@@ -371,7 +373,7 @@ mod tests {
     /// Counts events.
     struct Heard(u64);
 
-    impl Recorder for Heard {
+    impl Listener for Heard {
         fn record(&mut self, _: Instant, _: CpuId, _: Event) {
             self.0 += 1;
         }
@@ -392,7 +394,7 @@ mod tests {
                 )
             };
             let mut heard = Heard(0);
-            let listener: Option<&mut dyn Recorder> = if listens { Some(&mut heard) } else { None };
+            let listener: Option<&mut dyn Listener> = if listens { Some(&mut heard) } else { None };
             let result = run(&spec, listener).unwrap();
             let exit = if check { Exit::Violation } else { Exit::Done };
             assert_eq!(result.exit, exit, "{:?}", result.message);

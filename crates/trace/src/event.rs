@@ -5,6 +5,7 @@
 //! (`docs/measures.md` says which).
 
 use std::any::Any;
+use std::cell::RefCell;
 
 use crate::{CpuId, CpuSet, Duration, Instant, LockId, TaskId};
 
@@ -112,7 +113,7 @@ pub enum Event {
         to: CpuId,
         reach: MigrationReach,
     },
-    /// The allowed CPUs of a task changed (see [`Recorder::define_affinity`]).
+    /// The allowed CPUs of a task changed (see [`Listener::define_affinity`]).
     Affinity { task: TaskId },
     /// schedule() was entered. `runnable` counts the runnable tasks of the machine, running ones
     /// included and idle tasks not, before the previous task is removed; `queue` the same for this CPU.
@@ -177,8 +178,8 @@ impl TaskMeta {
     }
 }
 
-/// Listens to a run. Recording never influences the run.
-pub trait Recorder {
+/// Listens to a run. Listening never influences the run.
+pub trait Listener {
     /// A task that events will name, and each time its nice level or real-time priority has changed.
     fn define_task(&mut self, _task: TaskId, _meta: &TaskMeta) {}
     /// A task's new set of allowed CPUs, before [`Event::Affinity`].
@@ -188,20 +189,72 @@ pub trait Recorder {
     /// Something happened on `cpu` at `at`. Per CPU, times never decrease; between CPUs events may
     /// arrive up to one uninterrupted path out of order (a CPU runs ahead until it synchronises).
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event);
-    /// What is kept of a task that events will soon name, for prefetching.
-    fn kept_of(&self, _task: TaskId) -> Option<&dyn Any> {
-        None
-    }
 }
 
-/// Listens to nothing.
-impl Recorder for () {
+/// What a simulation tells its events, through a shared reference, since its CPUs take turns. A [`Listener`] in a
+/// [`RefCell`] is one; what hears most events of most runs does without the cell's check.
+pub trait Recorder {
+    /// As [`Listener::define_task`].
+    fn define_task(&self, task: TaskId, meta: &TaskMeta);
+    /// As [`Listener::define_affinity`].
+    fn define_affinity(&self, task: TaskId, allowed: &CpuSet);
+    /// As [`Listener::define_lock`].
+    fn define_lock(&self, lock: LockId, name: &str, class: LockClass);
+    /// As [`Listener::record`].
+    fn record(&self, at: Instant, cpu: CpuId, event: Event);
+    /// Shows what is kept of a task that events will soon name, for prefetching.
+    fn show_kept(&self, _task: TaskId, _see: fn(&dyn Any)) {}
+}
+
+impl<L: Listener + ?Sized> Recorder for RefCell<L> {
+    fn define_task(&self, task: TaskId, meta: &TaskMeta) {
+        self.borrow_mut().define_task(task, meta);
+    }
+    fn define_affinity(&self, task: TaskId, allowed: &CpuSet) {
+        self.borrow_mut().define_affinity(task, allowed);
+    }
+    fn define_lock(&self, lock: LockId, name: &str, class: LockClass) {
+        self.borrow_mut().define_lock(lock, name, class);
+    }
     #[inline(always)]
-    fn record(&mut self, _: Instant, _: CpuId, _: Event) {}
+    fn record(&self, at: Instant, cpu: CpuId, event: Event) {
+        self.borrow_mut().record(at, cpu, event);
+    }
 }
 
 /// Two recorders that hear the same run.
 impl<A: Recorder, B: Recorder> Recorder for (A, B) {
+    fn define_task(&self, task: TaskId, meta: &TaskMeta) {
+        self.0.define_task(task, meta);
+        self.1.define_task(task, meta);
+    }
+    fn define_affinity(&self, task: TaskId, allowed: &CpuSet) {
+        self.0.define_affinity(task, allowed);
+        self.1.define_affinity(task, allowed);
+    }
+    fn define_lock(&self, lock: LockId, name: &str, class: LockClass) {
+        self.0.define_lock(lock, name, class);
+        self.1.define_lock(lock, name, class);
+    }
+    #[inline(always)]
+    fn record(&self, at: Instant, cpu: CpuId, event: Event) {
+        self.0.record(at, cpu, event);
+        self.1.record(at, cpu, event);
+    }
+    fn show_kept(&self, task: TaskId, see: fn(&dyn Any)) {
+        self.0.show_kept(task, see);
+        self.1.show_kept(task, see);
+    }
+}
+
+/// Listens to nothing.
+impl Listener for () {
+    #[inline(always)]
+    fn record(&mut self, _: Instant, _: CpuId, _: Event) {}
+}
+
+/// Two listeners that hear the same run.
+impl<A: Listener, B: Listener> Listener for (A, B) {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         self.0.define_task(task, meta);
         self.1.define_task(task, meta);
@@ -219,12 +272,9 @@ impl<A: Recorder, B: Recorder> Recorder for (A, B) {
         self.0.record(at, cpu, event);
         self.1.record(at, cpu, event);
     }
-    fn kept_of(&self, task: TaskId) -> Option<&dyn Any> {
-        self.0.kept_of(task)
-    }
 }
 
-impl<R: Recorder + ?Sized> Recorder for &mut R {
+impl<L: Listener + ?Sized> Listener for &mut L {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         (**self).define_task(task, meta);
     }
@@ -240,27 +290,27 @@ impl<R: Recorder + ?Sized> Recorder for &mut R {
     }
 }
 
-/// A recorder that may be absent.
-impl<R: Recorder> Recorder for Option<R> {
+/// A listener that may be absent.
+impl<L: Listener> Listener for Option<L> {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
-        if let Some(recorder) = self {
-            recorder.define_task(task, meta);
+        if let Some(listener) = self {
+            listener.define_task(task, meta);
         }
     }
     fn define_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
-        if let Some(recorder) = self {
-            recorder.define_affinity(task, allowed);
+        if let Some(listener) = self {
+            listener.define_affinity(task, allowed);
         }
     }
     fn define_lock(&mut self, lock: LockId, name: &str, class: LockClass) {
-        if let Some(recorder) = self {
-            recorder.define_lock(lock, name, class);
+        if let Some(listener) = self {
+            listener.define_lock(lock, name, class);
         }
     }
     #[inline(always)]
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
-        if let Some(recorder) = self {
-            recorder.record(at, cpu, event);
+        if let Some(listener) = self {
+            listener.record(at, cpu, event);
         }
     }
 }

@@ -15,7 +15,7 @@ pub mod words;
 
 pub use cpuset::CpuSet;
 pub use event::{
-    CpuMode, Event, LockClass, LockPath, MigrationReach, PrevState, Recorder, TaskMeta,
+    CpuMode, Event, Listener, LockClass, LockPath, MigrationReach, PrevState, Recorder, TaskMeta,
 };
 pub use id::{CpuId, LockId, TaskId};
 pub use scheduler::Scheduler;

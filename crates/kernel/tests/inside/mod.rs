@@ -22,7 +22,7 @@ use schedlab_kernel::scx::{self, State};
 use schedlab_report::Exit as RunExit;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_sweep::Space;
-use schedlab_trace::{CpuId, Event, Recorder, Scheduler, TaskId, TaskMeta};
+use schedlab_trace::{CpuId, Event, Listener, Scheduler, TaskId, TaskMeta};
 
 /// First argument of this program inside; the directory of compiled test policies follows.
 pub const MARK: &str = "inside-the-virtual-machine";
@@ -666,7 +666,7 @@ struct Count {
     last: Option<schedlab_trace::Instant>,
 }
 
-impl schedlab_trace::Recorder for Count {
+impl schedlab_trace::Listener for Count {
     fn record(
         &mut self,
         at: schedlab_trace::Instant,
@@ -730,7 +730,7 @@ struct Trace {
     wrong: Vec<String>,
 }
 
-impl Recorder for Trace {
+impl Listener for Trace {
     fn define_task(&mut self, _: TaskId, meta: &TaskMeta) {
         self.names.push(meta.comm.clone());
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use schedlab_abi::{KernelVersion, NativePolicy};
 use schedlab_engine::Scenario;
 use schedlab_machine::Machine;
-use schedlab_trace::{CpuId, Duration, Event, Instant, PrevState, Recorder, TaskId, TaskMeta};
+use schedlab_trace::{CpuId, Duration, Event, Instant, Listener, PrevState, TaskId, TaskMeta};
 use schedlab_workload::{
     Action, Behaviour, Context, ObjectId, ObjectSpec, SchedClass, Score, ScoreRule, TaskSpec,
     Workload,
@@ -259,7 +259,7 @@ impl Observer {
     }
 }
 
-impl Recorder for Observer {
+impl Listener for Observer {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         let tasks = self.numbers.len().max(task.index() + 1);
         self.numbers.resize(tasks, None);

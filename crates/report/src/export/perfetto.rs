@@ -18,7 +18,7 @@ use std::io::{self, Write};
 
 use prost::Message;
 use schedlab_trace::{
-    CpuId, Duration, Event, Instant, LockClass, LockId, PrevState, Recorder, TaskId, TaskMeta,
+    CpuId, Duration, Event, Instant, Listener, LockClass, LockId, PrevState, TaskId, TaskMeta,
 };
 
 /// `TracePacket`.
@@ -465,7 +465,7 @@ fn pid(task: TaskId) -> i32 {
     i32::try_from(task.pid()).expect("pids are below 2^31")
 }
 
-impl<W: Write> Recorder for PerfettoWriter<W> {
+impl<W: Write> Listener for PerfettoWriter<W> {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         let task = self.task(task);
         task.comm = meta.comm.clone();

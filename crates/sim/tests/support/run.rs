@@ -8,7 +8,7 @@ use schedlab_engine::{RunEnd, Scenario};
 use schedlab_machine::Machine;
 use schedlab_trace::check::{Checkers, Start};
 use schedlab_trace::{
-    CpuId, CpuSet, Duration, Event, LockClass, LockId, Recorder, Scheduler, TaskId, TaskMeta,
+    CpuId, CpuSet, Duration, Event, Listener, LockClass, LockId, Scheduler, TaskId, TaskMeta,
 };
 
 /// A machine cut to so many CPUs.
@@ -19,7 +19,7 @@ pub fn machine(name: &str, cpus: usize) -> Machine {
 }
 
 /// Runs a scenario under a private copy of `object` with default options.
-pub fn run<R: Recorder>(
+pub fn run<R: Listener>(
     object: &Arc<Object>,
     scenario: Scenario,
     recorder: R,
@@ -28,7 +28,7 @@ pub fn run<R: Recorder>(
 }
 
 /// The same with `options`.
-pub fn run_with<R: Recorder>(
+pub fn run_with<R: Listener>(
     object: &Arc<Object>,
     options: &str,
     scenario: Scenario,
@@ -73,7 +73,7 @@ impl Bytes {
     }
 }
 
-impl Recorder for Bytes {
+impl Listener for Bytes {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         self.line(format_args!("{task} {meta:?}"));
     }

@@ -1,7 +1,7 @@
 //! Affinity is kept: a task starts only on a CPU that it is allowed on.
 
 use super::{Check, Violation, Violations, entry};
-use crate::{CpuId, CpuSet, Event, Instant, Recorder, TaskId, TaskMeta};
+use crate::{CpuId, CpuSet, Event, Instant, Listener, TaskId, TaskMeta};
 
 /// The checker.
 #[derive(Default)]
@@ -18,7 +18,7 @@ impl Affinity {
     }
 }
 
-impl Recorder for Affinity {
+impl Listener for Affinity {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         *entry(&mut self.allowed, task.index()) = Some(meta.affinity.clone());
     }

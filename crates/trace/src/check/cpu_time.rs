@@ -2,7 +2,7 @@
 //! from start to end, it runs user code only for a task and idles only without one.
 
 use super::{Check, Start, Violation, Violations};
-use crate::{CpuId, CpuMode, Duration, Event, Instant, Recorder, TaskId};
+use crate::{CpuId, CpuMode, Duration, Event, Instant, Listener, TaskId};
 
 #[derive(Clone, Copy)]
 struct Cpu {
@@ -80,7 +80,7 @@ impl CpuTime {
     }
 }
 
-impl Recorder for CpuTime {
+impl Listener for CpuTime {
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         let latest = self.cpus[cpu.index()].latest;
         if at < latest {

@@ -2,7 +2,7 @@
 //! as their events are apart.
 
 use super::{Check, Start, Violation, Violations, entry};
-use crate::{CpuId, Duration, Event, Instant, LockClass, LockId, Recorder};
+use crate::{CpuId, Duration, Event, Instant, Listener, LockClass, LockId};
 
 /// The checker.
 pub struct Locks {
@@ -84,7 +84,7 @@ impl Locks {
     }
 }
 
-impl Recorder for Locks {
+impl Listener for Locks {
     fn define_lock(&mut self, lock: LockId, name: &str, _class: LockClass) {
         *entry(&mut self.names, lock.index()) = name.to_owned();
     }

@@ -15,7 +15,7 @@ pub mod tasks;
 use std::fmt;
 
 use crate::{
-    CpuId, CpuSet, Duration, Event, Instant, LockClass, LockId, Recorder, TaskId, TaskMeta,
+    CpuId, CpuSet, Duration, Event, Instant, Listener, LockClass, LockId, TaskId, TaskMeta,
 };
 
 /// What was already going on when the events begin.
@@ -96,7 +96,7 @@ impl Violations {
 }
 
 /// One invariant.
-pub trait Check: Recorder {
+pub trait Check: Listener {
     /// Judges what only the end of the run can show. Called once, after the last event.
     fn finish(&mut self, end: Instant);
 
@@ -142,7 +142,7 @@ impl Checkers {
     }
 }
 
-impl Recorder for Checkers {
+impl Listener for Checkers {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         for check in &mut self.checks {
             check.define_task(task, meta);

@@ -2,7 +2,7 @@
 //! scheduler.
 
 use super::{Check, Start, Violation, Violations};
-use crate::{CpuId, CpuMode, Event, Instant, Recorder};
+use crate::{CpuId, CpuMode, Event, Instant, Listener};
 
 /// The checker.
 pub struct Modes {
@@ -51,7 +51,7 @@ const fn legal(from: CpuMode, to: CpuMode) -> bool {
     )
 }
 
-impl Recorder for Modes {
+impl Listener for Modes {
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         let mode = self.modes[cpu.index()];
         match event {

@@ -2,7 +2,7 @@
 //! theirs tell, is together the time of all CPUs; and no more user code ran than tasks did.
 
 use super::{Check, Start, Violation, Violations, entry};
-use crate::{CpuId, CpuMode, Event, Instant, Recorder};
+use crate::{CpuId, CpuMode, Event, Instant, Listener};
 
 #[derive(Clone, Copy)]
 struct Cpu {
@@ -44,7 +44,7 @@ impl RunningTime {
     }
 }
 
-impl Recorder for RunningTime {
+impl Listener for RunningTime {
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         let cpu = &mut self.cpus[cpu.index()];
         cpu.latest = cpu.latest.max(at);

@@ -1,7 +1,7 @@
 //! No runnable task waits beyond the watchdog's bound; a task that is lost waits for ever.
 
 use super::{Check, Violation, Violations, entry};
-use crate::{CpuId, Duration, Event, Instant, PrevState, Recorder, TaskId};
+use crate::{CpuId, Duration, Event, Instant, Listener, PrevState, TaskId};
 
 /// The checker.
 pub struct Stall {
@@ -41,7 +41,7 @@ impl Stall {
     }
 }
 
-impl Recorder for Stall {
+impl Listener for Stall {
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         match event {
             Event::Wakeup { task, to, .. } => {

@@ -2,7 +2,7 @@
 //! leaves only the CPU it is on. That a runnable task runs at all is the rule of [`super::stall`].
 
 use super::{Check, Start, Violation, Violations, entry};
-use crate::{CpuId, Event, Instant, PrevState, Recorder, TaskId};
+use crate::{CpuId, Event, Instant, Listener, PrevState, TaskId};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum State {
@@ -93,7 +93,7 @@ impl Tasks {
     }
 }
 
-impl Recorder for Tasks {
+impl Listener for Tasks {
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         match event {
             Event::TaskNew { task, .. } => *self.state(task) = State::Quiescent,
