@@ -4,8 +4,9 @@
 //! hand-over growing with the number of spinners; with `queued` to the first. The hand-over counts
 //! as the winner's wait. Interrupts stay off from the first attempt until the release.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
+use elsa::vec::FrozenVec;
 use rand_core::RngCore;
 use schedlab_machine::{LineRef, LockKind};
 use schedlab_trace::{
@@ -20,41 +21,68 @@ use crate::policy::Policy;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LockIx(pub u32);
 
+/// One lock.
 struct Lock {
     line: LineRef,
     name: Box<str>,
-    holder: Option<CpuId>,
-    acquired_at: u64,
-    /// Known to be held until here although its holder has run ahead and released it.
-    held_until: u64,
+    /// Nobody holds it from this instant on, and nobody spins for it; [`NOT_FREE`] otherwise. Its last holder may
+    /// have run ahead and released it in the future of others.
+    free_from: Cell<u64>,
+    holder: Cell<Option<CpuId>>,
+    acquired_at: Cell<u64>,
     /// In the order of arrival.
-    spinners: Vec<CpuId>,
-    /// The first spinner watches for `held_until`.
-    watched: bool,
+    spinners: RefCell<Vec<CpuId>>,
+    has_spinners: Cell<bool>,
+    /// The first spinner watches for the instant from which it is free.
+    watched: Cell<bool>,
 }
+
+/// No instant: a lock is held, or others are first.
+const NOT_FREE: u64 = u64::MAX;
 
 /// All locks of a run, in the order of first use.
 #[derive(Default)]
 pub(crate) struct Locks {
-    locks: Vec<Lock>,
+    locks: FrozenVec<Box<Lock>>,
 }
 
 impl Locks {
-    pub fn add(&mut self, line: LineRef, name: &str) -> LockIx {
-        self.locks.push(Lock {
+    fn add(&self, line: LineRef, name: &str) -> LockIx {
+        self.locks.push(Box::new(Lock {
             line,
             name: name.into(),
-            holder: None,
-            acquired_at: 0,
-            held_until: 0,
-            spinners: Vec::new(),
-            watched: false,
-        });
+            free_from: Cell::new(0),
+            holder: Cell::new(None),
+            acquired_at: Cell::new(0),
+            spinners: RefCell::default(),
+            has_spinners: Cell::new(false),
+            watched: Cell::new(false),
+        }));
         LockIx(self.locks.len() as u32 - 1)
     }
 
+    #[inline]
+    fn get(&self, lock: LockIx) -> &Lock {
+        &self.locks[lock.0 as usize]
+    }
+
     pub fn holder(&self, lock: LockIx) -> Option<CpuId> {
-        self.locks[lock.0 as usize].holder
+        self.get(lock).holder.get()
+    }
+}
+
+impl Lock {
+    #[inline]
+    fn give_to(&self, cpu: CpuId) {
+        self.holder.set(Some(cpu));
+        self.free_from.set(NOT_FREE);
+    }
+
+    /// Releases it, as nobody spins for it.
+    #[inline]
+    fn leave(&self, now: u64) {
+        self.holder.set(None);
+        self.free_from.set(now);
     }
 }
 
@@ -69,7 +97,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Gives a lock its identity for the recorder.
     pub(crate) fn new_lock(&self, address: u64, name: &str, class: LockClass) -> LockIx {
         let line = self.line_at(address);
-        let lock = self.locks.borrow_mut().add(line, name);
+        let lock = self.locks.add(line, name);
         self.recorder.define_lock(LockId(lock.0), name, class);
         lock
     }
@@ -88,20 +116,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.must_wait(c) {
             return false;
         }
-        let mut locks = self.locks.borrow_mut();
-        let state = &mut locks.locks[lock.0 as usize];
+        let state = self.locks.get(lock);
         if self.alone.get() {
-            state.holder = Some(c.id);
+            state.give_to(c.id);
             return true;
         }
-        let free = state.holder.is_none() && state.spinners.is_empty();
-        if !free || state.held_until > c.now.get() {
+        if state.free_from.get() > c.now.get() {
             return false;
         }
-        state.holder = Some(c.id);
+        state.give_to(c.id);
         self.write_line(c, state.line, self.costs.lock_ps);
-        state.acquired_at = c.now.get();
-        drop(locks);
+        state.acquired_at.set(c.now.get());
         self.record(
             c,
             Event::LockAcquired {
@@ -134,14 +159,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             },
         );
         let mode = self.set_mode(c, CpuMode::Spin);
-        let line = self.locks.borrow().locks[lock.0 as usize].line;
+        let line = self.locks.get(lock).line;
         self.read_line(c, line);
         self.begin_spin(c, lock);
         loop {
             c.wait.set(Wait::Resume);
             self.pause();
             // Either the lock was handed over, or it is this CPU's turn to see that it is free.
-            if self.locks.borrow().holder(lock) == Some(c.id) {
+            if self.locks.holder(lock) == Some(c.id) {
                 break;
             }
             self.release_to_spinner(lock, c.now.get());
@@ -149,7 +174,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // The hand-over includes the way of the line: the access costs nothing more.
         let now = self.now(c);
         self.cache.borrow_mut().take_over(c.id, now, line);
-        self.locks.borrow_mut().locks[lock.0 as usize].acquired_at = c.now.get();
+        self.locks.get(lock).acquired_at.set(c.now.get());
         self.record(
             c,
             Event::LockAcquired {
@@ -167,9 +192,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Tries to take `lock`; tells whether it did.
     pub(crate) fn spin_trylock(&self, c: &Cpu, lock: LockIx) -> bool {
         if self.alone.get() {
-            let free = self.locks.borrow().holder(lock).is_none();
+            let state = self.locks.get(lock);
+            let free = state.holder.get().is_none();
             if free {
-                self.locks.borrow_mut().locks[lock.0 as usize].holder = Some(c.id);
+                state.give_to(c.id);
             }
             return free;
         }
@@ -177,7 +203,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.lock_at_once(c, lock, true) {
             return true;
         }
-        let line = self.locks.borrow().locks[lock.0 as usize].line;
+        let line = self.locks.get(lock).line;
         self.write_line(c, line, self.machine.memory.atomic_ps);
         self.record(
             c,
@@ -192,7 +218,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Follows who waits for whom from `lock`. If that leads back to `c`, no CPU of the circle ever
     /// goes on: each link of it is told.
     pub(crate) fn find_deadlock(&self, c: &Cpu, lock: LockIx) -> Option<String> {
-        let locks = self.locks.borrow();
+        let locks = &self.locks;
         let next = |wanted: LockIx| {
             let holder = locks.holder(wanted)?;
             (holder != c.id).then(|| self.cpu(holder).spins_for.get())?
@@ -207,7 +233,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let links: Vec<String> = chain()
             .filter_map(|wanted| {
                 let holder = locks.holder(wanted)?;
-                let name = &locks.locks[wanted.0 as usize].name;
+                let name = &locks.get(wanted).name;
                 let link = format!("CPU {waiter} waits for {name}, held by CPU {holder}");
                 waiter = holder;
                 Some(link)
@@ -222,13 +248,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(links) = self.find_deadlock(c, lock) {
             self.policy_fault(format!("deadlock of locks: {links}"));
         }
-        let mut locks = self.locks.borrow_mut();
-        let lock = &mut locks.locks[lock.0 as usize];
-        lock.spinners.push(c.id);
-        if lock.holder.is_none() && !lock.watched {
-            lock.watched = true;
-            let at = lock.held_until.max(c.now.get());
-            drop(locks);
+        let lock = self.locks.get(lock);
+        lock.spinners.borrow_mut().push(c.id);
+        lock.has_spinners.set(true);
+        let free_from = lock.free_from.replace(NOT_FREE);
+        if lock.holder.get().is_none() && !lock.watched.replace(true) {
+            let at = free_from.max(c.now.get());
             c.now.set(at);
             self.queue.add_turn(c.id, at);
         }
@@ -246,27 +271,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Releases `lock` if nobody spins for it.
     #[inline]
     fn unlock_at_once(&self, c: &Cpu, lock: LockIx) -> bool {
-        let mut locks = self.locks.borrow_mut();
-        let state = &mut locks.locks[lock.0 as usize];
+        let state = self.locks.get(lock);
         if self.alone.get() {
-            state.holder = None;
+            state.leave(0);
             return true;
         }
-        if !state.spinners.is_empty() {
+        if state.has_spinners.get() {
             return false;
         }
         // Nobody has looked at the line since it was taken: it is still this CPU's own.
         self.charge_ps(c, self.machine.memory.hit_ps);
         let now = c.now.get();
-        state.holder = None;
-        state.held_until = now;
-        let held = Duration::from_ns(now - state.acquired_at);
-        drop(locks);
+        state.leave(now);
         self.record(
             c,
             Event::LockReleased {
                 lock: LockId(lock.0),
-                held,
+                held: Duration::from_ns(now - state.acquired_at.get()),
             },
         );
         true
@@ -275,22 +296,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Releases a lock that others spin for.
     #[cold]
     fn spin_unlock_slow(&self, c: &Cpu, lock: LockIx) {
-        let line = self.locks.borrow().locks[lock.0 as usize].line;
-        self.write_line(c, line, 0);
+        let state = self.locks.get(lock);
+        self.write_line(c, state.line, 0);
         self.sync(c);
         let now = c.now.get();
-        let acquired_at = {
-            let mut locks = self.locks.borrow_mut();
-            let lock = &mut locks.locks[lock.0 as usize];
-            lock.holder = None;
-            lock.held_until = now;
-            lock.acquired_at
-        };
         self.record(
             c,
             Event::LockReleased {
                 lock: LockId(lock.0),
-                held: Duration::from_ns(now - acquired_at),
+                held: Duration::from_ns(now - state.acquired_at.get()),
             },
         );
         self.release_to_spinner(lock, now);
@@ -302,9 +316,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let winner;
         let at;
         {
-            let mut locks = self.locks.borrow_mut();
-            let lock = &mut locks.locks[lock.0 as usize];
-            let others = lock.spinners.len() as u64 - 1;
+            let lock = self.locks.get(lock);
+            let mut spinners = lock.spinners.borrow_mut();
+            let others = spinners.len() as u64 - 1;
             let chosen = match costs.kind {
                 LockKind::Queued => 0,
                 LockKind::Tas if others == 0 => 0,
@@ -317,9 +331,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 LockKind::Queued => 0,
                 LockKind::Tas => costs.handover_per_spinner_ns * others,
             };
-            winner = lock.spinners.remove(chosen);
-            lock.holder = Some(winner);
-            lock.watched = false;
+            winner = spinners.remove(chosen);
+            lock.has_spinners.set(others > 0);
+            lock.give_to(winner);
+            lock.watched.set(false);
             at = now + costs.handover_ns + spread;
         }
         let at = at.max(self.cpus[winner.index()].now.get());

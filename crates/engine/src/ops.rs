@@ -92,7 +92,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
     fn lock(&self, lock: PolicyLock, address: u64, class: LockClass) {
         self.ask(|kernel, c| {
             let lock = kernel.policy_lock(lock, address, class);
-            if kernel.locks.borrow().holder(lock) == Some(c.id) {
+            if kernel.locks.holder(lock) == Some(c.id) {
                 kernel.policy_fault(format!(
                     "CPU {} takes a lock that it holds already (AA deadlock) in ops.{}",
                     c.id,
@@ -119,7 +119,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
 
     fn unlock(&self, lock: PolicyLock) {
         self.ask(|kernel, c| match kernel.known_policy_lock(lock) {
-            Some(lock) if kernel.locks.borrow().holder(lock) == Some(c.id) => {
+            Some(lock) if kernel.locks.holder(lock) == Some(c.id) => {
                 c.held.policy.set(c.held.policy.get() - 1);
                 kernel.spin_unlock(c, lock);
             }
