@@ -183,15 +183,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.idle_actions.set(0);
             return true;
         }
-        self.count_idle_action(c, p, action)
-    }
-
-    #[inline(never)]
-    fn count_idle_action(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
-        p.idle_actions.set(p.idle_actions.get() + 1);
-        if p.idle_actions.get() <= self.limits.zero_time_actions {
+        let idle_actions = p.idle_actions.get() + 1;
+        p.idle_actions.set(idle_actions);
+        if idle_actions <= self.limits.zero_time_actions {
             return true;
         }
+        self.too_many_actions(c, p, action);
+        false
+    }
+
+    /// The task does nothing but act without time.
+    #[cold]
+    fn too_many_actions(&self, c: &Cpu, p: &Task, action: &Action) {
         self.fail(WorkloadFailure::ZeroTimeLoop {
             task: p.label(),
             actions: p.idle_actions.get(),
@@ -199,7 +202,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         });
         // Time goes on, so that the run can end.
         self.charge(c, 1_000);
-        false
     }
 
     /// Modelled address of a workload's object: user memory, beside the kernel's locks.
