@@ -253,6 +253,12 @@ impl Cpu {
         self.pending.get() != 0 || !self.online.get()
     }
 
+    /// It does not go on with its task.
+    #[inline]
+    pub fn is_called_off(&self) -> bool {
+        self.is_wanted() || self.need_resched.get()
+    }
+
     /// Index of its local DSQ.
     pub fn local_dsq(&self) -> u32 {
         self.id.0
@@ -348,7 +354,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 // Another task may run when this one has blocked.
                 Exec::Effect => return self.take_effect(c, p),
             }
-            if c.is_wanted() || c.need_resched.get() {
+            if c.is_called_off() {
                 return;
             }
         }
@@ -371,7 +377,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let pct = if is_user { self.user_speed_pct(c) } else { 100 };
             c.segment_pct.set(pct);
             let end = start + wall_ns(left, pct);
-            if self.is_before_all(c, end) {
+            let undisturbed = self.is_before_all(c, end);
+            if undisturbed {
                 // Nothing happens anywhere meanwhile, so nothing can come in between.
                 c.now.set(end);
                 self.clock.set(end);
@@ -380,32 +387,26 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.set_event(c.id, CpuEvent::Main, end);
                 self.pause();
                 c.wait.set(Wait::Resume);
-                if !c.woken_by_main.get() {
-                    self.account_segment(c, p);
-                    if p.left_ns.get() == 0 {
-                        p.exec.set(next);
-                    }
-                    return;
-                }
             }
-            p.left_ns.set(0);
+            let elapsed = segment_elapsed(c);
+            if undisturbed || c.woken_by_main.get() {
+                p.left_ns.set(0);
+            } else {
+                shorten_segment(c, p, elapsed);
+            }
             if is_user {
-                // Its speed may have changed meanwhile, and the segment begun anew.
-                self.evict(c, c.now.get() - c.segment_start.get());
+                self.evict(c, elapsed);
             }
         }
-        p.exec.set(next);
+        if p.left_ns.get() == 0 {
+            p.exec.set(next);
+        }
     }
 
     /// Takes what has been done since the segment began off the task's `left_ns`.
     pub(crate) fn account_segment(&self, c: &Cpu, p: &Task) {
-        let elapsed = c.now.get().saturating_sub(c.segment_start.get());
-        let done = match c.segment_pct.get() {
-            100 => elapsed,
-            pct => elapsed * u64::from(pct) / 100,
-        };
-        p.left_ns.set(p.left_ns.get().saturating_sub(done));
-        c.segment_start.set(c.now.get());
+        let elapsed = segment_elapsed(c);
+        shorten_segment(c, p, elapsed);
         if c.mode.get() == CpuMode::User {
             self.evict(c, elapsed);
         }
@@ -500,6 +501,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.set_event(c.id, CpuEvent::Tick, next);
         }
     }
+}
+
+/// How long the segment under way has taken since it began, or since its speed changed.
+#[inline(always)]
+fn segment_elapsed(c: &Cpu) -> u64 {
+    c.now.get().saturating_sub(c.segment_start.get())
+}
+
+/// Takes `elapsed` ns of the segment under way off the task's `left_ns`. The segment begins anew.
+#[inline(always)]
+fn shorten_segment(c: &Cpu, p: &Task, elapsed: u64) {
+    let done = match c.segment_pct.get() {
+        100 => elapsed,
+        pct => elapsed * u64::from(pct) / 100,
+    };
+    p.left_ns.set(p.left_ns.get().saturating_sub(done));
+    c.segment_start.set(c.now.get());
 }
 
 /// Wall time that `work_ns` takes at `pct` percent of full speed.

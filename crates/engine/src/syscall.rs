@@ -67,28 +67,35 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.sync(c);
         let action = {
             let mut behaviour = p.behaviour.borrow_mut();
-            let mut context = Context {
-                now: self.now(c),
-                outcome: p.outcome.get(),
-                rng: &mut p.rng.borrow_mut(),
-            };
             let behaviour = behaviour
                 .as_mut()
                 .expect("a task that runs has a behaviour");
-            behaviour.next(&mut context)
+            let mut rng = p.rng.borrow_mut();
+            loop {
+                let mut context = Context {
+                    now: self.now(c),
+                    outcome: p.outcome.replace(Outcome::Done),
+                    rng: &mut rng,
+                };
+                let action = behaviour.next(&mut context);
+                if !self.count_action(c, p, &action) {
+                    return;
+                }
+                let Action::Work(n) = action else {
+                    break action;
+                };
+                self.work.set(self.work.get() + u64::from(n));
+                self.record(c, Event::Work { task: p.id, n });
+                // It takes no time, so the next action comes at once, unless something came up before it.
+                if c.is_called_off() || self.closed.get() {
+                    return;
+                }
+            }
         };
-        p.outcome.set(Outcome::Done);
-        if !self.count_action(c, p, &action) {
-            return;
-        }
         match action {
             Action::Compute(time) => {
                 p.left_ns.set(time.ns() + self.initial_refill(c, p));
                 p.exec.set(Exec::User);
-            }
-            Action::Work(n) => {
-                self.work.set(self.work.get() + u64::from(n));
-                self.record(c, Event::Work { task: p.id, n });
             }
             Action::Sleep(_) => self.enter_kernel(p, self.machine.paths.syscall_ns, action),
             action => self.begin_action(c, p, action),
