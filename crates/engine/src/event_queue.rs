@@ -329,12 +329,15 @@ impl EventQueue {
                 .all(|turn| turn.get().cpu() != head.cpu()),
             "a CPU waits for one turn"
         );
-        let mut at = len;
-        while turns[at - 1].get() < head {
-            turns[at].set(turns[at - 1].get());
-            at -= 1;
+        let (mut place, before) = turns.split_last().expect("there is one that never comes");
+        for earlier in before.iter().rev() {
+            if earlier.get() >= head {
+                break;
+            }
+            place.set(earlier.get());
+            place = earlier;
         }
-        turns[at].set(head);
+        place.set(head);
         self.nr_turns.set(len);
         self.turn.set(turns[len].get());
     }
