@@ -301,6 +301,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.leave_rq(c, rq, p);
     }
 
+    #[inline(always)]
     fn call_stopping(&self, c: &Cpu, rq: &Cpu, p: &Task, runnable: bool) {
         p.runs.set(false);
         if self.has_op(OpKind::Stopping) {

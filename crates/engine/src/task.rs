@@ -93,7 +93,7 @@ pub(crate) struct Identity {
 /// a suspension.
 ///
 /// The order is that in memory: what a switch looks at lies together in as few of the host's cache lines as it needs.
-#[repr(C, align(64))]
+#[repr(C)]
 pub(crate) struct Task {
     // Where it is, and who owns it.
     pub id: TaskId,
@@ -178,7 +178,7 @@ pub(crate) struct Task {
     pub rng: RefCell<Rng>,
 }
 
-/// Where a task is takes the first line of the host's cache, its way through sched_ext the second.
+/// Each of the first two groups is as large as a line of the host's cache.
 const _: () = assert!(std::mem::offset_of!(Task, ddsp_dsq_id) == 64);
 const _: () = assert!(std::mem::offset_of!(Task, runnable_at) == 128);
 
