@@ -253,6 +253,12 @@ impl Cpu {
         self.pending.get() != 0 || !self.online.get()
     }
 
+    /// It has been through a choice (`rq->scx.kick_sync`). Counted one by one, so it never overflows.
+    #[inline]
+    pub fn count_kick_sync(&self) {
+        self.kick_sync.set(self.kick_sync.get().wrapping_add(1));
+    }
+
     /// Index of its local DSQ.
     pub fn local_dsq(&self) -> u32 {
         self.id.0
