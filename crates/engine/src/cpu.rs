@@ -259,6 +259,12 @@ impl Cpu {
         self.is_wanted() || self.need_resched.get()
     }
 
+    /// It has been through a choice (`rq->scx.kick_sync`). Counted one by one, so it never overflows.
+    #[inline]
+    pub fn count_kick_sync(&self) {
+        self.kick_sync.set(self.kick_sync.get().wrapping_add(1));
+    }
+
     /// Index of its local DSQ.
     pub fn local_dsq(&self) -> u32 {
         self.id.0

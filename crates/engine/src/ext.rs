@@ -342,7 +342,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `put_prev_task_scx()`. `next` is the class of what runs next; `None` while an attribute of the
     /// task changes.
     pub(crate) fn put_prev_task_scx(&self, c: &Cpu, p: &Task, next: Option<NextTask>) {
-        c.kick_sync.set(c.kick_sync.get() + 1);
+        c.count_kick_sync();
         self.update_curr_scx(c, p);
         if p.queued.get() {
             self.call_stopping(c, c, p, true);
@@ -414,7 +414,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `do_pick_task_scx()`.
     pub(crate) fn pick_task_scx(&self, c: &Cpu, prev: Option<&Task>) -> Pick {
-        c.kick_sync.set(c.kick_sync.get() + 1);
+        c.count_kick_sync();
         // rq_modified_begin()
         if c.next_class.get() > Class::Ext {
             c.next_class.set(Class::Ext);

@@ -185,7 +185,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             // Its own counter goes on, so that CPUs that wait for each other get free.
             if !self.mutated(Mutation::KickWaitInInterrupt) {
-                c.kick_sync.set(c.kick_sync.get() + 1);
+                c.count_kick_sync();
             }
             self.charge(c, RELAX_NS);
             self.sync(c);

@@ -16,9 +16,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `update_curr_common()`: what `p` has run since it was last asked.
     pub(crate) fn update_curr_common(&self, c: &Cpu, p: &Task) -> u64 {
         let now = c.now.get();
-        let ran = now.saturating_sub(p.exec_start.get());
-        p.exec_start.set(now);
-        p.sum_exec_ns.set(p.sum_exec_ns.get() + ran);
+        let start = p.exec_start.replace(now);
+        if now <= start {
+            return 0;
+        }
+        let ran = now - start;
+        // All together that is no more than the run's time.
+        p.sum_exec_ns.set(p.sum_exec_ns.get().wrapping_add(ran));
         ran
     }
 
@@ -342,7 +346,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(p) = next {
             let elsewhere = p.on_cpu.replace(true);
             debug_assert!(!elsewhere, "{} is still on another CPU", p.label());
-            self.switches.set(self.switches.get() + 1);
+            // Counted one by one, so it never overflows.
+            self.switches.set(self.switches.get().wrapping_add(1));
             self.write_line(c, p.line, 0);
             if let Some(mm) = p.address_space
                 && c.last_mm.replace(Some(mm)) != Some(mm)

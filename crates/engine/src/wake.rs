@@ -66,6 +66,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Makes `p`, whose wakeup was `decided` then, runnable on `rq`, which is locked on entry and free on return.
+    #[inline(always)]
     fn wake_up_on(&self, c: &Cpu, rq: &Cpu, p: &Task, decided: u64, en_flags: u64) {
         self.record(
             c,
@@ -88,6 +89,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `select_task_rq()`.
+    #[inline(always)]
     fn select_task_rq(&self, c: &Cpu, p: &Task, prev: CpuId, wake_flags: &mut u64) -> CpuId {
         let cpu = if p.nr_allowed.get() > 1 {
             let cpu = match p.class.get() {
