@@ -106,7 +106,7 @@ pub struct Host {
     looked_at: Cell<bool>,
     /// The CPU that it runs on.
     pub cpu: usize,
-    pub cpus: Vec<Cpu>,
+    pub cpus: Box<[Cpu]>,
     pub ops: Ops,
     pub info: OpsInfo,
     /// The ops that are sleepable programs.
@@ -187,11 +187,14 @@ impl Context {
         // SAFETY: as in `with` and `env`; what the virtual kernel changes meanwhile is put back.
         unsafe {
             let env = (*self.0).env;
-            trap::leave(&(*self.0).foreign);
             // Nothing may unwind through the policy's C frames.
             match catch_unwind(AssertUnwindSafe(|| request((*env).kernel))) {
                 Ok(answer) => {
-                    self.enter(env);
+                    // Another environment, or none, if an op was called meanwhile: of another CPU, or nested.
+                    if !std::ptr::eq((*self.0).env, env) {
+                        self.enter_again(env);
+                    }
+                    trap::go_on(&(*self.0).foreign);
                     answer
                 }
                 Err(_) => self.kernel_panicked(env),
@@ -202,16 +205,23 @@ impl Context {
     /// Policy code begins to run or goes on in this environment.
     ///
     /// # Safety
-    /// The environment must live until the policy code returns, and [`trap::leave`] must come before
-    /// its fiber is suspended.
+    /// The environment must live until the policy code returns.
     #[inline(always)]
     unsafe fn enter(self, env: *const Env<'static>) {
         // SAFETY: the host lives as long as its policy's code is there, the environment as promised.
         unsafe {
             (*self.0).env = env;
             (*self.0).cpu = (*env).cpu.index();
-            trap::enter(&(*self.0).foreign, (*env).switch);
+            trap::enter(&(*self.0).foreign);
         }
+    }
+
+    /// # Safety
+    /// As [`Context::enter`].
+    #[inline(never)]
+    unsafe fn enter_again(self, env: *const Env<'static>) {
+        // SAFETY: as promised.
+        unsafe { self.enter(env) };
     }
 
     /// # Safety
@@ -531,7 +541,7 @@ impl Runner {
         let host = self.host;
         // SAFETY: the host lives as long as we do. The environment outlives the call, and is
         // forgotten after it: where an op of this CPU waits, further up this stack, `ask` puts its
-        // own back. An op that suspends leaves the code that is watched first (`ask`, `fault`).
+        // own back.
         unsafe {
             Context(host).enter(std::ptr::from_ref(env).cast());
             let result = ops::run(Context(host), env, op);

@@ -162,8 +162,6 @@ enum Store {
         first_out: bool,
     },
     TaskStorage {
-        /// Each task's value, null where it has none.
-        values: Vec<*mut u8>,
         slab: Slab,
     },
     Arena(Arena),
@@ -176,6 +174,8 @@ pub struct Map {
     pub def: MapDef,
     words: usize,
     store: Store,
+    /// Each task's value in task storage, null where it has none.
+    of_tasks: Vec<*mut u8>,
     /// Where its values lie for the cache model.
     modelled: u64,
 }
@@ -227,7 +227,6 @@ impl Maps {
                     first_out: def.kind == kind::QUEUE,
                 },
                 kind::TASK_STORAGE => Store::TaskStorage {
-                    values: Vec::new(),
                     slab: Slab::new(def.value_size, usize::MAX),
                 },
                 _ => {
@@ -240,6 +239,7 @@ impl Maps {
                 def: def.clone(),
                 words,
                 store,
+                of_tasks: Vec::new(),
                 modelled: modelled[&def.name],
             });
         }
@@ -516,19 +516,18 @@ impl Map {
     /// A task's value in task storage; null if there is none.
     #[inline]
     pub fn storage(&self, task: usize) -> *mut u8 {
-        match &self.store {
-            Store::TaskStorage { values, .. } => {
-                values.get(task).copied().unwrap_or(std::ptr::null_mut())
-            }
-            _ => std::ptr::null_mut(),
-        }
+        self.of_tasks
+            .get(task)
+            .copied()
+            .unwrap_or(std::ptr::null_mut())
     }
 
     /// A zeroed value for a task that has none.
     pub fn storage_create(&mut self, task: usize) -> *mut u8 {
-        let Store::TaskStorage { values, slab } = &mut self.store else {
+        let Store::TaskStorage { slab } = &mut self.store else {
             return std::ptr::null_mut();
         };
+        let values = &mut self.of_tasks;
         if values.len() <= task {
             values.resize(task + 1, std::ptr::null_mut());
         }
@@ -541,10 +540,10 @@ impl Map {
 
     /// `bpf_task_storage_delete()`.
     pub fn storage_delete(&mut self, task: usize) -> i64 {
-        let Store::TaskStorage { values, .. } = &mut self.store else {
+        let Store::TaskStorage { .. } = &self.store else {
             return EINVAL;
         };
-        match values.get_mut(task) {
+        match self.of_tasks.get_mut(task) {
             Some(value) if !value.is_null() => {
                 *value = std::ptr::null_mut();
                 0
@@ -569,7 +568,7 @@ impl Map {
         };
         match &self.store {
             Store::Array { values, .. } => within(values.as_ptr(), values.len()),
-            Store::Hash { slab, .. } | Store::TaskStorage { slab, .. } => {
+            Store::Hash { slab, .. } | Store::TaskStorage { slab } => {
                 let mut chunks = slab.chunks.iter().enumerate();
                 chunks.find_map(|(index, chunk)| {
                     let offset = within(chunk.as_ptr(), chunk.len())?;

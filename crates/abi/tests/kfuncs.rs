@@ -442,7 +442,6 @@ struct Between<'a> {
     asked: RefCell<Vec<(u32, Request)>>,
     cpu: u32,
     between: &'a dyn Fn(),
-    switch: &'a Switch,
 }
 
 impl Answer for Between<'_> {
@@ -472,7 +471,6 @@ impl Between<'_> {
             cache: &bench.cache,
             probes: &bench.probes,
             random: &bench.random,
-            switch: self.switch,
             kernel: self,
         };
         assert_eq!(bench.policy.call(&env, op), 0);
@@ -494,13 +492,11 @@ fn an_op_can_be_called_while_another_waits_on_the_same_cpu() {
         asked: RefCell::default(),
         cpu: 0,
         between: &|| (),
-        switch: &switch,
     };
     let outer = Between {
         asked: RefCell::default(),
         cpu: 0,
         between: &|| nested.run(&bench, &OpCall::Tick { task: P }),
-        switch: &switch,
     };
     outer.run(&bench, &an_enqueue());
     let nested = nested.asked.borrow().clone();
@@ -532,7 +528,6 @@ fn cpus_run_ops_beside_each_other() {
         asked: RefCell::default(),
         cpu,
         between: &suspend,
-        switch: &switch,
     });
     let mut fibers = Fibers::new(&switch);
     for kernel in &kernels {

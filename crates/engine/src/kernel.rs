@@ -56,7 +56,7 @@ pub(crate) struct Ops {
     pub present: OpSet,
     pub flags: u64,
     pub max_batch: u32,
-    pub timeout_ms: u32,
+    pub timeout_ns: u64,
 }
 
 /// The state of one run.
@@ -184,9 +184,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 0 => consts::DSP_DFL_MAX_BATCH,
                 n => n,
             },
-            timeout_ms: match info.timeout_ms {
-                0 => consts::WATCHDOG_MAX_TIMEOUT_MS,
-                ms => ms,
+            timeout_ns: match info.timeout_ms {
+                0 => u64::from(consts::WATCHDOG_MAX_TIMEOUT_MS) * 1_000_000,
+                ms => u64::from(ms) * 1_000_000,
             },
         };
         hotplug.sort_by_key(|event| (event.at, event.cpu));

@@ -409,9 +409,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Ends the run if the op under way on `c` goes on for longer than any task may wait, or asks for
     /// more than a program can: it would never return.
     fn bound_op(&self, c: &Cpu) {
-        c.op_requests.set(c.op_requests.get() + 1);
+        // It ends at BPF_MAX_LOOPS.
+        let requests = c.op_requests.get().wrapping_add(1);
+        c.op_requests.set(requests);
         let late = c.now.get() > c.op_deadline.get();
-        if late || c.op_requests.get() > BPF_MAX_LOOPS {
+        if late || requests > BPF_MAX_LOOPS {
             self.end_unbounded_op(c, late);
         }
     }
@@ -419,7 +421,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[cold]
     fn end_unbounded_op(&self, c: &Cpu, late: bool) -> ! {
         let how = if late {
-            let bound_ms = self.ops.timeout_ms;
+            let bound_ms = self.ops.timeout_ns / 1_000_000;
             format!("has not returned after {bound_ms} ms, the watchdog's bound")
         } else {
             format!(
@@ -479,7 +481,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             cache: &self.cache,
             probes: &c.probes,
             random: &self.policy_random,
-            switch: &self.switch,
             kernel: &caller,
         };
         let result = self.policy.call(&env, &op);
@@ -495,8 +496,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let around = c.op.get();
         if around.is_none() {
-            let bound_ns = u64::from(self.ops.timeout_ms) * 1_000_000;
-            c.op_deadline.set(c.now.get().saturating_add(bound_ns));
+            // An instant and at most 50 days: that does not wrap.
+            let deadline = c.now.get().wrapping_add(self.ops.timeout_ns);
+            c.op_deadline.set(deadline);
             c.op_requests.set(0);
             c.outermost_op.set(kind);
         } else {
@@ -514,21 +516,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The op under way on `c` returns to the one that it is nested in.
     #[inline]
     fn end_op(&self, c: &Cpu, around: Option<OpKind>) {
-        let kind = c.op.replace(around);
         if around.is_none() && c.held.policy.get() > 0 {
-            self.end_op_with_locks(c, kind);
+            self.end_op_with_locks(c);
         }
+        c.op.set(around);
         if self.policy_dead.get() {
             self.give_up();
         }
     }
 
     #[cold]
-    fn end_op_with_locks(&self, c: &Cpu, kind: Option<OpKind>) {
+    fn end_op_with_locks(&self, c: &Cpu) {
         if !self.policy_dead.get() {
             self.policy_fault(format!(
                 "ops.{} returned on CPU {} with {} of the policy's locks held",
-                kind.map_or("?", OpKind::name),
+                self.asking_op(c).name(),
                 c.id,
                 c.held.policy.get()
             ));

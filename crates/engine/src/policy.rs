@@ -8,7 +8,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use schedlab_fiber::{Switch, Trap};
+use schedlab_fiber::Trap;
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 use schedlab_workload::SchedClass;
@@ -285,8 +285,6 @@ pub struct Env<'a> {
     pub probes: &'a RefCell<Probes>,
     /// `bpf_get_prandom_u32()` of this run.
     pub random: &'a RefCell<schedlab_workload::Rng>,
-    /// The way out of the fiber that the op runs on.
-    pub switch: &'a Switch,
     /// The virtual kernel.
     pub kernel: &'a dyn Service,
 }

@@ -10,7 +10,7 @@ use crate::policy::Policy;
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// How often all runnable tasks are looked at: twice per time-out.
     pub(crate) fn watchdog_interval_ns(&self) -> u64 {
-        u64::from(self.ops.timeout_ms) * 1_000_000 / 2
+        self.ops.timeout_ns / 2
     }
 
     /// `scx_watchdog_workfn()`.
@@ -25,8 +25,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `check_rq_for_timeouts()` of every CPU: the first late task by CPU and place in its list.
     fn check_for_timeouts(&self, now: u64) {
         let jiffies = self.jiffies(now);
-        let timeout =
-            (u64::from(self.ops.timeout_ms) * 1_000_000).div_ceil(self.costs.tick_period_ns);
+        let timeout = self.ops.timeout_ns.div_ceil(self.costs.tick_period_ns);
         let late = self
             .tasks
             .iter()

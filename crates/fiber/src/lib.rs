@@ -30,6 +30,8 @@ type Handler = CoroutineTrapHandler<Option<Trap>>;
 struct Running {
     yielder: Cell<*const Yielder<(), ()>>,
     handler: Handler,
+    /// What foreign code it runs, or waits in; null for none.
+    foreign: Cell<*const trap::Foreign>,
 }
 
 /// Where the running fiber finds its way out. One for each [`Fibers`]; code on the fibers has it.
@@ -59,12 +61,6 @@ impl Switch {
         // lives as long as it runs. The pointer was taken, so nobody else can use it meanwhile.
         unsafe { (*(*running).yielder.get()).suspend(()) }
     }
-
-    /// The way out of the fiber that runs.
-    fn handler(&self) -> Option<Handler> {
-        // SAFETY: as in `suspend`.
-        unsafe { self.running.get().as_ref() }.map(|running| running.handler)
-    }
 }
 
 /// No fiber runs any more when this is dropped, which a panic of the fiber does, too.
@@ -74,6 +70,8 @@ impl Drop for Forgotten<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.running.set(std::ptr::null());
+        // SAFETY: nothing to live.
+        unsafe { trap::watch(std::ptr::null()) };
     }
 }
 
@@ -135,6 +133,7 @@ impl<'k> Fibers<'k> {
         let running = Running {
             yielder: Cell::new(std::ptr::null()),
             handler: coroutine.trap_handler(),
+            foreign: Cell::new(std::ptr::null()),
         };
         self.fibers.push(Fiber {
             coroutine,
@@ -155,6 +154,8 @@ impl<'k> Fibers<'k> {
         let before = self.switch.running.get();
         assert!(before.is_null(), "a fiber cannot resume another one");
         self.switch.running.set(&raw const fiber.running);
+        // SAFETY: `self` is borrowed until this function ends, after the next call.
+        unsafe { trap::watch(&raw const fiber.running) };
         let forgotten = Forgotten(self.switch);
         if fiber.coroutine.done() {
             return fiber.ended.expect("a fiber that ended has said how");
@@ -163,6 +164,8 @@ impl<'k> Fibers<'k> {
             CoroutineResult::Yield(()) => {
                 // `suspend` has forgotten it.
                 std::mem::forget(forgotten);
+                // SAFETY: nothing to live.
+                unsafe { trap::watch(std::ptr::null()) };
                 State::Suspended
             }
             CoroutineResult::Return(trap) => fiber.end(trap),

@@ -1,8 +1,8 @@
 //! Faults in foreign code: wild accesses, divisions by zero, a full stack, endless loops.
 //!
-//! A signal that strikes foreign code ends its fiber: the handler points the interrupted thread at
-//! corosensei's way out of it, so nothing unwinds through C. What the frames on the fiber's stack own
-//! leaks. A signal that strikes anything else goes to whoever handled it before.
+//! A signal that strikes foreign code, or what it called, ends its fiber: the handler points the
+//! interrupted thread at corosensei's way out of it, so nothing unwinds through C. What the frames on the
+//! fiber's stack own leaks. A signal that strikes anything else goes to whoever handled it before.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::Switch;
+use crate::Running;
 
 /// How long one stretch of foreign code may use the processor.
 const LOOP_SECONDS: u64 = 5;
@@ -28,10 +28,8 @@ pub struct Trap {
     pub stack: bool,
 }
 
-/// Foreign code that runs on a thread now and then.
+/// Foreign code that runs on a thread's fibers now and then.
 pub struct Foreign {
-    /// Knows the fiber that it runs on.
-    switch: Cell<*const Switch>,
     /// Its addresses.
     code: (usize, usize),
     watch: Arc<Watch>,
@@ -42,7 +40,6 @@ impl Foreign {
     /// watches it.
     pub fn new(code: (usize, usize)) -> Self {
         Foreign {
-            switch: Cell::new(std::ptr::null()),
             code,
             watch: watch_this_thread(),
         }
@@ -52,7 +49,7 @@ impl Foreign {
 /// What the watchdog looks at.
 #[derive(Debug, Default)]
 struct Watch {
-    /// Counts entries and exits: odd while foreign code runs.
+    /// Counts stretches of foreign code: odd from when it is entered until it is left.
     beat: AtomicU64,
     /// The thread, as `gettid()`.
     thread: AtomicI32,
@@ -61,7 +58,17 @@ struct Watch {
 }
 
 thread_local! {
-    static ACTIVE: Cell<*const Foreign> = const { Cell::new(std::ptr::null()) };
+    /// The fiber that runs; null while none does.
+    static RUNNING: Cell<*const Running> = const { Cell::new(std::ptr::null()) };
+}
+
+/// A fiber begins to run on this thread; with null none runs any more.
+///
+/// # Safety
+/// What it points to must live until the next call.
+#[inline(always)]
+pub(crate) unsafe fn watch(running: *const Running) {
+    RUNNING.set(running);
 }
 
 /// The signal with which the watchdog ends a loop.
@@ -69,28 +76,45 @@ fn watchdog_signal() -> c_int {
     libc::SIGRTMIN() + 7
 }
 
-/// Foreign code begins to run on the running fiber of `switch`. Faults outside of fibers are not ours.
+/// Foreign code begins to run on the fiber that runs. Faults outside of fibers are not ours.
 ///
 /// # Safety
-/// Both must live until [`leave`], which must be called before the fiber is suspended.
-#[inline]
-pub unsafe fn enter(foreign: &Foreign, switch: &Switch) {
-    foreign.switch.set(switch);
-    count(&foreign.watch);
-    ACTIVE.set(foreign);
+/// `foreign` must live for as long as that fiber runs before [`leave`].
+#[inline(always)]
+pub unsafe fn enter(foreign: &Foreign) {
+    set(foreign);
+    // Odd, whoever was there before: he may be suspended.
+    foreign.watch.count(|beat| beat.wrapping_add(2) | 1);
+}
+
+/// It goes on after what it called, which is not part of its loop.
+#[inline(always)]
+pub fn go_on(foreign: &Foreign) {
+    foreign.watch.count(|beat| beat.wrapping_add(2));
 }
 
 /// It does not run any more.
-#[inline]
+#[inline(always)]
 pub fn leave(foreign: &Foreign) {
-    ACTIVE.set(std::ptr::null());
-    count(&foreign.watch);
+    set(std::ptr::null());
+    foreign.watch.count(|beat| beat.wrapping_add(1) & !1);
 }
 
-#[inline]
-fn count(watch: &Watch) {
-    let beat = watch.beat.load(Ordering::Relaxed);
-    watch.beat.store(beat.wrapping_add(1), Ordering::Relaxed);
+/// What the fiber that runs runs.
+#[inline(always)]
+fn set(foreign: *const Foreign) {
+    // SAFETY: it lives, as `watch` was promised.
+    if let Some(running) = unsafe { RUNNING.get().as_ref() } {
+        running.foreign.set(foreign);
+    }
+}
+
+impl Watch {
+    #[inline(always)]
+    fn count(&self, next: impl FnOnce(u64) -> u64) {
+        let beat = self.beat.load(Ordering::Relaxed);
+        self.beat.store(next(beat), Ordering::Relaxed);
+    }
 }
 
 static HANDLED: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
@@ -231,20 +255,17 @@ fn watchdog_loop() {
 }
 
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let active = ACTIVE.get();
-    // SAFETY: the kernel hands a valid context to a SA_SIGINFO handler, and `active` is null or
-    // valid, with its switch, until `leave`, which has not been called on this thread.
+    // SAFETY: the kernel hands a valid context to a SA_SIGINFO handler. A fiber that runs is there, as
+    // `watch` was promised, and so is the code that it runs, as `enter` was promised.
     unsafe {
         let registers = Registers::of(context);
-        let handler = active
-            .as_ref()
-            .and_then(|active| (*active.switch.get()).handler());
-        if let Some(handler) = handler
+        if let Some(running) = RUNNING.get().as_ref()
+            && let Some(foreign) = running.foreign.get().as_ref()
+            && let handler = running.handler
             && handler.stack_ptr_in_bounds(registers.sp)
-            && is_ours(&*active, signal, registers.pc)
+            && is_ours(foreign, signal, registers.pc)
         {
-            ACTIVE.set(std::ptr::null());
-            count(&(*active).watch);
+            leave(foreign);
             let address = (*info).si_addr() as usize;
             let trap = Trap {
                 signal,
@@ -264,14 +285,14 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     }
 }
 
-fn is_ours(active: &Foreign, signal: c_int, pc: usize) -> bool {
+fn is_ours(foreign: &Foreign, signal: c_int, pc: usize) -> bool {
     if signal != watchdog_signal() {
         return true;
     }
     // Only in the foreign code itself; in what it calls the watchdog tries again.
-    let beat = active.watch.beat.load(Ordering::Relaxed);
-    active.watch.condemned.load(Ordering::Relaxed) == beat
-        && (active.code.0..active.code.1).contains(&pc)
+    let beat = foreign.watch.beat.load(Ordering::Relaxed);
+    foreign.watch.condemned.load(Ordering::Relaxed) == beat
+        && (foreign.code.0..foreign.code.1).contains(&pc)
 }
 
 /// Lets the handler from before ours do its work.
@@ -354,6 +375,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::{Fibers, State, Switch};
 
     #[test]
     fn a_thread_that_has_ended_has_no_time_and_is_not_struck() {
@@ -367,6 +389,40 @@ mod tests {
             thread::yield_now();
         }
         strike(ended);
+    }
+
+    #[test]
+    fn a_fault_ends_the_fiber_that_runs_whoever_came_and_went_meanwhile() {
+        let foreign = Foreign::new((0, usize::MAX));
+        let is_watched = || foreign.watch.beat.load(Ordering::Relaxed) % 2 == 1;
+        let switch = Switch::default();
+        let begin = || {
+            // SAFETY: the code outlives the fibers.
+            unsafe { enter(&foreign) };
+        };
+        let mut fibers = Fibers::new(&switch);
+        fibers.spawn(|| {
+            begin();
+            switch.suspend();
+            go_on(&foreign);
+            // SAFETY: has no condition.
+            unsafe { libc::raise(libc::SIGILL) };
+        });
+        fibers.spawn(|| {
+            begin();
+            leave(&foreign);
+            switch.suspend();
+        });
+        assert_eq!(fibers.resume(0), State::Suspended);
+        assert!(is_watched());
+        assert_eq!(fibers.resume(1), State::Suspended);
+        assert!(!is_watched());
+        let State::Trapped(trap) = fibers.resume(0) else {
+            panic!("the fault has ended it");
+        };
+        assert_eq!(trap.signal, libc::SIGILL);
+        assert!(!is_watched());
+        assert_eq!(fibers.resume(1), State::Done);
     }
 
     #[test]

@@ -34,11 +34,11 @@ fn main() {
     };
     let switch = Switch::default();
     let mut fiber = Fibers::new(&switch);
-    fiber.spawn(|| measure(&kernel, &switch));
+    fiber.spawn(|| measure(&kernel));
     assert_eq!(fiber.resume(0), State::Done);
 }
 
-fn measure(kernel: &Zero, switch: &Switch) {
+fn measure(kernel: &Zero) {
     let name = std::env::args()
         .nth(1)
         .unwrap_or_else(|| "vtime".to_owned());
@@ -64,7 +64,6 @@ fn measure(kernel: &Zero, switch: &Switch) {
         cache: &cache,
         probes: &probes,
         random: &random,
-        switch,
         kernel,
     };
     let allowed = CpuSet::all(machine.topology.nr_cpus());

@@ -45,7 +45,6 @@ fn call(machine: &Machine, policy: &NativePolicy, op: &OpCall, answer: Reply) ->
         cache: &cache,
         probes: &probes,
         random: &random,
-        switch: &switch,
         kernel: &kernel,
     };
     let mut fiber = Fibers::new(&switch);

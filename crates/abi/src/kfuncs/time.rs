@@ -59,8 +59,11 @@ impl Timers {
 /// `scx_bpf_now()` and `bpf_ktime_get_ns()`.
 // Model: scx_bpf_now() returns the run queue's clock, which stands still during an op; ours goes on.
 pub extern "C" fn now(context: Context) -> u64 {
-    context.charge_kfunc();
-    context.env(|env| env.now.get())
+    let ns = context.with(|host| host.kfunc_ns);
+    context.env(|env| {
+        env.charge_ns(ns);
+        env.now.get()
+    })
 }
 
 /// `bpf_get_prandom_u32()`.

@@ -124,7 +124,6 @@ impl Bench {
             cache: &self.cache,
             probes: &self.probes,
             random: &self.random,
-            switch: &switch,
             kernel: &kernel,
         };
         let result = Cell::new(0);
