@@ -4,15 +4,15 @@
 //! without tombstones.
 
 use super::LineRef;
+use super::sets::Written;
 use crate::address::Structure;
 
 /// A line. Copies in caches carry the version they were read at; a write makes a new version, and
 /// with it every other copy worthless, without visiting the caches that hold them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
-    pub number: u32,
-    /// Counts the writes that changed the owner.
-    pub version: u32,
+    /// Its number, and the count of writes that changed the owner.
+    pub written: Written,
     /// Last-level caches that have had this version, one bit each. With more than 64 of them, several
     /// share a bit.
     pub llcs: u64,
@@ -61,8 +61,7 @@ impl Line {
     /// `cache` writes it.
     #[inline]
     pub fn become_modified(&mut self, cache: u16, llc_bit: u64) {
-        // After 2^32 changes of owner an ancient copy could count as fresh; none lives that long.
-        self.version = self.version.wrapping_add(1);
+        self.written.renew();
         self.holder = Holder::owner(cache);
         self.dirty = true;
         self.llcs = llc_bit;
@@ -166,8 +165,7 @@ impl Directory {
         // Numbers are of 32 bits, so there are no more lines.
         let line = LineRef(self.lines.len() as u32);
         self.lines.push(Line {
-            number,
-            version: 1,
+            written: Written::new(number, 1),
             llcs: 0,
             holder: Holder::UNTOUCHED,
             dirty: false,
@@ -207,7 +205,7 @@ mod tests {
         }
         for number in numbers {
             let line = directory.find(number, || Structure::Task);
-            assert_eq!(directory.line(line).number, number);
+            assert_eq!(directory.line(line).written.number(), number);
             assert_eq!(directory.line(line).llcs, u64::from(number));
             assert_eq!(directory.line(line).structure, Structure::Arena);
         }

@@ -318,20 +318,20 @@ impl CacheModel {
         let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
         let me = *me;
         let entry = self.directory.line(line);
-        let (number, version) = (entry.number, entry.version);
+        let written = entry.written;
         let shape = &self.shape;
         let hit_ps = self.prices.hit_ps;
         if entry.holder.lets(me, true) {
             // Most hits are of the copy that its set used last.
             let sets = &mut self.caches[usize::from(me)].sets;
-            if sets.use_first(shape, number, version) {
+            if sets.use_first(shape, written) {
                 count(&mut stats.hits);
                 entry.dirty = true;
                 return hit_ps;
             }
         } else if entry.holder == Holder::SHARED {
             let Cache { place, sets } = &mut self.caches[usize::from(me)];
-            if sets.use_first(shape, number, version) {
+            if sets.use_first(shape, written) {
                 // Read before, as a rule by the same CPU.
                 let distance = place.farthest(entry.llcs);
                 count(&mut stats.upgrades);
@@ -340,7 +340,7 @@ impl CacheModel {
                     count(&mut stats.bus_invalidations);
                 }
                 entry.become_modified(me, place.llc_bit);
-                sets.set_version(shape, number, entry.version);
+                sets.set_version(shape, entry.written);
                 let served = Served {
                     cost_ps: hit_ps.max(self.prices.transfer_ps[distance]),
                     miss: false,
@@ -357,7 +357,7 @@ impl CacheModel {
             count(&mut stats.invalidations);
             let served = self.prices.fetch(entry, Some(owner), place, stats);
             entry.become_modified(me, place.llc_bit);
-            if sets.renew(shape, number, entry.version).is_some() {
+            if sets.renew(shape, entry.written).is_some() {
                 count(&mut stats.misses_coherence);
             }
             return self.beyond.serve(&now, entry, place, stats, hit_ps, served);
@@ -443,13 +443,13 @@ impl CacheModel {
         let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
         let me = *me;
         let entry = self.directory.line(line);
-        let (number, version) = (entry.number, entry.version);
+        let written = entry.written;
         let shape = &self.shape;
         let mut owner = None;
         let others_may_have_it;
         if entry.holder.lets(me, false) {
             let sets = &mut self.caches[usize::from(me)].sets;
-            if sets.use_first(shape, number, version) {
+            if sets.use_first(shape, written) {
                 count(&mut stats.hits);
                 return self.prices.hit_ps;
             }
@@ -459,8 +459,8 @@ impl CacheModel {
             others_may_have_it = owner.is_some();
         }
         let Cache { place, sets } = &mut self.caches[usize::from(me)];
-        if let Some(copied) = sets.bring(shape, number, version) {
-            if copied == version {
+        if let Some(copied) = sets.bring(shape, written) {
+            if copied == written.version() {
                 count(&mut stats.hits);
                 return self.prices.hit_ps;
             }
@@ -481,8 +481,8 @@ impl CacheModel {
         let entry = *line;
         let owner = other_owner(&self.caches, &self.shape, me, &entry);
         let Cache { place, sets } = &mut self.caches[usize::from(me)];
-        let copied = sets.bring(&self.shape, entry.number, entry.version);
-        let valid = copied == Some(entry.version);
+        let copied = sets.bring(&self.shape, entry.written);
+        let valid = copied == Some(entry.written.version());
         if valid && entry.holder.lets(me, true) {
             count(&mut stats.hits);
             line.dirty = true;
@@ -509,7 +509,7 @@ impl CacheModel {
             served.leaves_bus |= distance > 1;
         }
         line.become_modified(me, place.llc_bit);
-        sets.set_version(&self.shape, line.number, line.version);
+        sets.set_version(&self.shape, line.written);
         self.beyond
             .serve(|| now, line, place, stats, self.prices.hit_ps, served)
     }
@@ -559,8 +559,7 @@ impl Place {
 #[inline(always)]
 fn other_owner(caches: &[Cache], shape: &Shape, me: u16, line: &Line) -> Option<Place> {
     let Cache { place, sets } = &caches[usize::from(line.holder.other_owner(me)?)];
-    let has_it = sets.is_first(shape, line.number, line.version)
-        || sets.peek(shape, line.number, line.version);
+    let has_it = sets.is_first(shape, line.written) || sets.peek(shape, line.written);
     has_it.then_some(*place)
 }
 
@@ -642,7 +641,7 @@ impl Beyond {
         }
         stats.wait_ps += cost_ps.saturating_sub(hit_ps);
         if self.by_offset.is_some() {
-            self.count_offset(line.number, &served);
+            self.count_offset(line.written.number(), &served);
         }
         cost_ps
     }

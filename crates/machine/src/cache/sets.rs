@@ -2,39 +2,54 @@
 
 use super::directory::FREE;
 
-/// A copy of a line.
-#[derive(Clone, Copy, Debug)]
-struct LineCopy {
-    line: u32,
-    copied: Copied,
-}
+/// A line as it was written last: its number, and its version. Side by side, so that the host compares both at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Written([u32; 2]);
 
-impl LineCopy {
+impl Written {
+    pub const fn new(number: u32, version: u32) -> Written {
+        Written([number, version])
+    }
+
     #[inline(always)]
-    fn new(line: u32, version: u32, seen: u32) -> LineCopy {
-        LineCopy {
-            line,
-            copied: Copied { version, seen },
-        }
+    pub fn number(self) -> u32 {
+        self.0[0]
+    }
+
+    #[inline(always)]
+    pub fn version(self) -> u32 {
+        self.0[1]
+    }
+
+    /// It is written again.
+    #[inline(always)]
+    pub fn renew(&mut self) {
+        // After 2^32 changes of owner an ancient copy could count as fresh; none lives that long.
+        self.0[1] = self.0[1].wrapping_add(1);
     }
 }
 
-/// What is known of a copy.
+/// A copy of a line.
+#[derive(Clone, Copy, Debug)]
+struct LineCopy {
+    line: Written,
+    /// How many foreign lines its set had taken in when it was last used.
+    seen: u32,
+}
+
+/// What is known of a copy of a known line.
 #[derive(Clone, Copy, Debug)]
 struct Copied {
     /// The line's version when it was read or written here.
     version: u32,
-    /// How many foreign lines its set had taken in when it was last used.
+    /// As [`LineCopy::seen`].
     seen: u32,
 }
 
 /// What stands where there is no copy.
 const NONE: LineCopy = LineCopy {
-    line: FREE,
-    copied: Copied {
-        version: 0,
-        seen: 0,
-    },
+    line: Written::new(FREE, 0),
+    seen: 0,
 };
 
 /// A set. The copy used last is here, where most looks end; the others lie apart.
@@ -117,122 +132,115 @@ impl Sets {
             .wrapping_add(next.wrapping_shr(shape.shift) as u32);
     }
 
-    /// Uses the copy that its set used last if that is one of `line` of this version; tells whether it is.
+    /// Uses the copy that its set used last if that is one of `line`; tells whether it is.
     #[inline(always)]
-    pub fn use_first(&mut self, shape: &Shape, line: u32, version: u32) -> bool {
-        let number = line & shape.mask;
+    pub fn use_first(&mut self, shape: &Shape, line: Written) -> bool {
+        let number = line.number() & shape.mask;
         let came = self.came(number);
         let Some(Set { first, .. }) = self.sets.get_mut(place(number)) else {
             return false;
         };
-        let is_there = first.line == line
-            && first.copied.version == version
-            && came.wrapping_sub(first.copied.seen) < shape.ways;
+        let is_there = first.line == line && came.wrapping_sub(first.seen) < shape.ways;
         if is_there {
-            first.copied.seen = came;
+            first.seen = came;
         }
         is_there
     }
 
-    /// Whether the copy that its set used last is one of `line` of this version.
+    /// Whether the copy that its set used last is one of `line`.
     #[inline(always)]
-    pub fn is_first(&self, shape: &Shape, line: u32, version: u32) -> bool {
-        let number = line & shape.mask;
+    pub fn is_first(&self, shape: &Shape, line: Written) -> bool {
+        let number = line.number() & shape.mask;
         let Some(Set { first, .. }) = self.sets.get(place(number)) else {
             return false;
         };
-        first.line == line
-            && first.copied.version == version
-            && self.came(number).wrapping_sub(first.copied.seen) < shape.ways
+        first.line == line && self.came(number).wrapping_sub(first.seen) < shape.ways
     }
 
-    /// Brings a copy of `line` of this version to the front, from wherever there was one or from outside. Returns
-    /// the version of the copy that was there.
+    /// Brings a copy of `line` to the front, from wherever there was one of any version, or from outside. Returns the
+    /// version of the copy that was there.
     #[inline(always)]
-    pub fn bring(&mut self, shape: &Shape, line: u32, version: u32) -> Option<u32> {
-        let number = line & shape.mask;
+    pub fn bring(&mut self, shape: &Shape, line: Written) -> Option<u32> {
+        let number = line.number() & shape.mask;
         let came = self.came(number);
         let Some(set) = self.sets.get_mut(place(number)) else {
-            self.begin(shape, line, version);
+            self.begin(shape, line);
             return None;
         };
         let before = set.first;
         // Counts modulo 2^32: a copy that saw so many foreign lines go by would be found again. An application that
         // brings a line into each set every microsecond needs an hour for that.
-        let age = came.wrapping_sub(before.copied.seen);
-        if before.line == line {
-            set.first = LineCopy::new(line, version, came);
-            return (age < shape.ways).then_some(before.copied.version);
+        let age = came.wrapping_sub(before.seen);
+        set.first = LineCopy { line, seen: came };
+        if before.line.number() == line.number() {
+            return (age < shape.ways).then_some(before.line.version());
         }
         // If the one before is gone now that a line comes before it, so are all others: most often, where there are
         // more caches than their CPUs can fill.
         if age.saturating_add(1) >= shape.ways {
-            set.first = LineCopy::new(line, version, came);
             self.others.free(&mut set.others);
             return None;
         }
-        if self.others.have(&shape.block, set.others, line) {
-            return self.bring_back(shape, line, version);
+        if self.others.have(&shape.block, set.others, line.number()) {
+            return self.bring_back(shape, line, before);
         }
-        set.first = LineCopy::new(line, version, came);
         // An empty set needs no room.
-        if before.line != FREE {
+        if before.line.number() != FREE {
             self.others.push(&shape.block, &mut set.others, before);
         }
         None
     }
 
-    /// As [`Sets::bring`], of a line that one of the others is a copy of, there or gone.
+    /// As [`Sets::bring`], of a line that one of the others is a copy of, there or gone. Its new copy is the first one
+    /// already, in place of `before`.
     #[inline(never)]
-    fn bring_back(&mut self, shape: &Shape, line: u32, version: u32) -> Option<u32> {
-        let number = line & shape.mask;
+    fn bring_back(&mut self, shape: &Shape, line: Written, before: LineCopy) -> Option<u32> {
+        let number = line.number() & shape.mask;
         let came = self.came(number);
-        let set = &mut self.sets[place(number)];
-        let copy = LineCopy::new(line, version, came);
-        let before = std::mem::replace(&mut set.first, copy);
-        let (at, copied, newer) = self.others.find(&shape.block, set.others, line);
-        self.others.replace(&shape.block, set.others, at, before);
+        let block = self.sets[place(number)].others;
+        let (at, copied, newer) = self.others.find(&shape.block, block, line.number());
+        self.others.replace(&shape.block, block, at, before);
         let depth = (newer + 1).saturating_add(came.wrapping_sub(copied.seen));
         (depth < shape.ways).then_some(copied.version)
     }
 
     /// As [`Sets::bring`], of a line of which the set used a copy last, as a rule.
     #[inline(always)]
-    pub fn renew(&mut self, shape: &Shape, line: u32, version: u32) -> Option<u32> {
-        let number = line & shape.mask;
+    pub fn renew(&mut self, shape: &Shape, line: Written) -> Option<u32> {
+        let number = line.number() & shape.mask;
         let came = self.came(number);
         match self.sets.get_mut(place(number)) {
-            Some(Set { first, .. }) if first.line == line => {
-                let seen = std::mem::replace(&mut first.copied.seen, came);
-                let before = std::mem::replace(&mut first.copied.version, version);
-                (came.wrapping_sub(seen) < shape.ways).then_some(before)
+            Some(Set { first, .. }) if first.line.number() == line.number() => {
+                let copy = LineCopy { line, seen: came };
+                let before = std::mem::replace(first, copy);
+                (came.wrapping_sub(before.seen) < shape.ways).then_some(before.line.version())
             }
-            _ => self.bring_other(shape, line, version),
+            _ => self.bring_other(shape, line),
         }
     }
 
     /// [`Sets::bring`], not inlined.
     #[inline(never)]
-    fn bring_other(&mut self, shape: &Shape, line: u32, version: u32) -> Option<u32> {
-        self.bring(shape, line, version)
+    fn bring_other(&mut self, shape: &Shape, line: Written) -> Option<u32> {
+        self.bring(shape, line)
     }
 
-    /// Notes that the copy that its set used last, one of `line`, is now of this version.
+    /// Notes that the copy that its set used last, one of this line, is as it was written now.
     #[inline(always)]
-    pub fn set_version(&mut self, shape: &Shape, line: u32, version: u32) {
-        let first = &mut self.sets[place(line & shape.mask)].first;
-        debug_assert_eq!(first.line, line);
-        first.copied.version = version;
+    pub fn set_version(&mut self, shape: &Shape, line: Written) {
+        let first = &mut self.sets[place(line.number() & shape.mask)].first;
+        debug_assert_eq!(first.line.number(), line.number());
+        first.line = line;
     }
 
     /// The first copy of all.
     #[cold]
-    fn begin(&mut self, shape: &Shape, line: u32, version: u32) {
+    fn begin(&mut self, shape: &Shape, line: Written) {
         self.sets = vec![EMPTY; shape.mask as usize + 1];
         self.others.allocate(&shape.block);
-        let number = line & shape.mask;
-        let came = self.came(number);
-        self.sets[place(number)].first = LineCopy::new(line, version, came);
+        let number = line.number() & shape.mask;
+        let seen = self.came(number);
+        self.sets[place(number)].first = LineCopy { line, seen };
     }
 
     /// The set of `line`, if a line has ever come into this cache.
@@ -240,23 +248,23 @@ impl Sets {
         self.sets.get(place(line & shape.mask))
     }
 
-    /// Whether there is a copy of `line` of this version.
+    /// Whether there is a copy of `line`.
     #[inline(never)]
-    pub fn peek(&self, shape: &Shape, line: u32, version: u32) -> bool {
-        let number = line & shape.mask;
+    pub fn peek(&self, shape: &Shape, line: Written) -> bool {
+        let number = line.number() & shape.mask;
         let Some(set) = self.sets.get(place(number)) else {
             return false;
         };
-        let (copied, before) = if set.first.line == line {
-            (set.first.copied, 0)
-        } else if self.others.have(&shape.block, set.others, line) {
-            let (_, copied, before) = self.others.find(&shape.block, set.others, line);
-            (copied, before + 1)
+        let (version, seen, before) = if set.first.line.number() == line.number() {
+            (set.first.line.version(), set.first.seen, 0)
+        } else if self.others.have(&shape.block, set.others, line.number()) {
+            let (_, copied, before) = self.others.find(&shape.block, set.others, line.number());
+            (copied.version, copied.seen, before + 1)
         } else {
             return false;
         };
-        let age = self.came(number).wrapping_sub(copied.seen);
-        copied.version == version && before.saturating_add(age) < shape.ways
+        let age = self.came(number).wrapping_sub(seen);
+        version == line.version() && before.saturating_add(age) < shape.ways
     }
 
     /// How many foreign lines came into a set.
@@ -421,12 +429,11 @@ impl Others {
     fn put(&mut self, shape: &BlockShape, block: Block, place: usize, copy: LineCopy) -> LineCopy {
         let words = self.blocks[block.begin()..][..shape.units].as_flattened_mut();
         let rest = shape.rest + 2 * place;
+        let number = std::mem::replace(&mut words[place], copy.line.number());
+        let version = std::mem::replace(&mut words[rest], copy.line.version());
         LineCopy {
-            line: std::mem::replace(&mut words[place], copy.line),
-            copied: Copied {
-                version: std::mem::replace(&mut words[rest], copy.copied.version),
-                seen: std::mem::replace(&mut words[rest + 1], copy.copied.seen),
-            },
+            line: Written::new(number, version),
+            seen: std::mem::replace(&mut words[rest + 1], copy.seen),
         }
     }
 
@@ -449,18 +456,20 @@ mod tests {
     impl Listed {
         /// Whether the line is there, and of this version; then it is the first.
         fn touch(&mut self, copy: LineCopy) -> (bool, bool) {
-            let place = self.copies.iter().position(|other| other.line == copy.line);
+            let place = self
+                .copies
+                .iter()
+                .position(|other| other.line.number() == copy.line.number());
             let before = place.map(|place| (place, self.copies.remove(place)));
             let ways = self.ways;
-            let is_there = |place: usize, kept: &LineCopy| {
-                place as u32 + copy.copied.seen - kept.copied.seen < ways
-            };
+            let is_there =
+                |place: usize, kept: &LineCopy| place as u32 + copy.seen - kept.seen < ways;
             let found = before.filter(|(place, kept)| is_there(*place, kept));
             self.copies.insert(0, copy);
             let mut places = 0..;
             self.copies
                 .retain(|kept| is_there(places.next().unwrap(), kept));
-            let valid = found.is_some_and(|(_, kept)| kept.copied.version == copy.copied.version);
+            let valid = found.is_some_and(|(_, kept)| kept.line == copy.line);
             (found.is_some(), valid)
         }
     }
@@ -481,17 +490,18 @@ mod tests {
                 let line = line % (ways + 8);
                 // Few of them, so that copies live for some steps.
                 sets.stream(&shape, u64::from(foreign == 0), 1_000_000);
-                let copy = LineCopy { line, copied: Copied { version, seen: sets.came(0) } };
+                let line = Written::new(line, version);
+                let copy = LineCopy { line, seen: sets.came(0) };
                 let (found, valid) = listed.touch(copy);
-                proptest::prop_assert_eq!(sets.peek(&shape, line, version), valid);
-                let is_first = sets.is_first(&shape, line, version);
+                proptest::prop_assert_eq!(sets.peek(&shape, line), valid);
+                let is_first = sets.is_first(&shape, line);
                 proptest::prop_assert!(valid || !is_first);
-                if foreign % 2 == 0 && sets.use_first(&shape, line, version) {
+                if foreign % 2 == 0 && sets.use_first(&shape, line) {
                     proptest::prop_assert!(is_first);
                     continue;
                 }
                 proptest::prop_assert!(!is_first || foreign % 2 == 1);
-                let copied = sets.bring(&shape, line, version);
+                let copied = sets.bring(&shape, line);
                 proptest::prop_assert_eq!((copied.is_some(), copied == Some(version)), (found, valid));
             }
         }
@@ -503,7 +513,7 @@ mod tests {
         let mut sets = Sets::default();
         let bring = |sets: &mut Sets, lines: &[u32]| {
             for &line in lines {
-                assert_eq!(sets.bring(&shape, line, 1), None);
+                assert_eq!(sets.bring(&shape, Written::new(line, 1)), None);
             }
         };
         // Two lines in each of the sets 0 and 1; then foreign lines fill every set.
@@ -513,7 +523,9 @@ mod tests {
         bring(&mut sets, &[8, 9]);
         bring(&mut sets, &[2, 6, 3, 7]);
         assert_eq!(sets.others.blocks.len(), room);
-        let there: Vec<u32> = (0..10).filter(|&line| sets.peek(&shape, line, 1)).collect();
+        let there: Vec<u32> = (0..10)
+            .filter(|&line| sets.peek(&shape, Written::new(line, 1)))
+            .collect();
         assert_eq!(there, [2, 3, 6, 7, 8, 9]);
     }
 
@@ -522,9 +534,11 @@ mod tests {
         let shape = Shape::new(4, 2);
         let mut sets = Sets::default();
         for line in (0..8).chain([8]) {
-            assert_eq!(sets.bring(&shape, line, 1), None);
+            assert_eq!(sets.bring(&shape, Written::new(line, 1)), None);
         }
-        let gone: Vec<u32> = (0..9).filter(|&line| !sets.peek(&shape, line, 1)).collect();
+        let gone: Vec<u32> = (0..9)
+            .filter(|&line| !sets.peek(&shape, Written::new(line, 1)))
+            .collect();
         assert_eq!(gone, [0]);
     }
 }
