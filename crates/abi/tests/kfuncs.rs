@@ -487,7 +487,6 @@ fn an_enqueue() -> OpCall {
 #[test]
 fn an_op_can_be_called_while_another_waits_on_the_same_cpu() {
     let bench = bench();
-    let switch = Switch::default();
     let nested = Between {
         asked: RefCell::default(),
         cpu: 0,

@@ -93,11 +93,12 @@ pub fn go_on(foreign: &Foreign) {
     foreign.watch.count(|beat| beat.wrapping_add(2));
 }
 
-/// It does not run any more.
+/// It does not run any more, after [`enter`]: if another fiber's has left meanwhile, this one's has been
+/// entered again.
 #[inline(always)]
 pub fn leave(foreign: &Foreign) {
     set(std::ptr::null());
-    foreign.watch.count(|beat| beat.wrapping_add(1) & !1);
+    foreign.watch.count(|beat| beat.wrapping_add(1));
 }
 
 /// What the fiber that runs runs.
@@ -404,6 +405,7 @@ mod tests {
         fibers.spawn(|| {
             begin();
             switch.suspend();
+            begin();
             go_on(&foreign);
             // SAFETY: has no condition.
             unsafe { libc::raise(libc::SIGILL) };
