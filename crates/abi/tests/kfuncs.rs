@@ -124,19 +124,14 @@ fn enqueue() {
         vtime,
         enq_flags: 1 << 32,
     };
-    let set = |slice, vtime| Request::TaskSet {
-        task: P,
-        slice,
-        vtime,
-    };
     assert_eq!(
         bench.asked,
         [
             insert(None),
             insert(Some(77)),
             Request::Kick { cpu: 2, flags: 2 },
-            set(Some(11), None),
-            set(None, Some(12)),
+            Request::TaskSetSlice { task: P, slice: 11 },
+            Request::TaskSetVtime { task: P, vtime: 12 },
             Request::TaskRunning { task: P },
         ]
     );

@@ -348,21 +348,23 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
         self.shared(|kernel, _| kernel.task_from_pid(pid))
     }
 
-    fn task_set(&self, task: TaskId, slice: Option<u64>, vtime: Option<u64>) -> bool {
+    fn task_set_slice(&self, task: TaskId, slice: u64) -> bool {
         self.shared(|kernel, _| {
-            // scx_task_on_sched(): not before ops.init_task() has returned.
-            if kernel.version.has_sub_schedulers()
-                && kernel.task(task).scx_state.get() == ScxState::None
-            {
-                return false;
-            }
-            if let Some(slice) = slice {
+            let on_sched = kernel.task_on_sched(task);
+            if on_sched {
                 kernel.policy.set_slice(task, slice);
             }
-            if let Some(vtime) = vtime {
+            on_sched
+        })
+    }
+
+    fn task_set_vtime(&self, task: TaskId, vtime: u64) -> bool {
+        self.shared(|kernel, _| {
+            let on_sched = kernel.task_on_sched(task);
+            if on_sched {
                 kernel.policy.set_vtime(task, vtime);
             }
-            true
+            on_sched
         })
     }
 
@@ -583,6 +585,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             locks[index] = Some(new);
             new
         })
+    }
+
+    /// `scx_task_on_sched()`: not before ops.init_task() has returned.
+    #[inline]
+    fn task_on_sched(&self, task: TaskId) -> bool {
+        !self.version.has_sub_schedulers() || self.task(task).scx_state.get() != ScxState::None
     }
 
     /// `scx_cpu_valid()`; `place` says where the number came from.

@@ -145,8 +145,10 @@ requests! {
     CpuCurr { cpu: i32 } = cpu_curr -> Option<TaskId>;
     /// `bpf_task_from_pid()`.
     TaskFromPid { pid: i32 } = task_from_pid -> Option<TaskId>;
-    /// `scx_bpf_task_set_slice()` / `scx_bpf_task_set_dsq_vtime()`.
-    TaskSet { task: TaskId, slice: Option<u64>, vtime: Option<u64> } = task_set -> bool;
+    /// `scx_bpf_task_set_slice()`.
+    TaskSetSlice { task: TaskId, slice: u64 } = task_set_slice -> bool;
+    /// `scx_bpf_task_set_dsq_vtime()`.
+    TaskSetVtime { task: TaskId, vtime: u64 } = task_set_vtime -> bool;
 
     /// `bpf_timer_start()`: `ns` from now on, with `BPF_F_TIMER_ABS` of the clock.
     TimerStart { timer: TimerId, ns: u64, flags: u64 } = timer_start -> i64;

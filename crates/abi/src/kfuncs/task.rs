@@ -74,12 +74,12 @@ pub extern "C" fn from_tid(context: Context, tid: u64) -> *mut Task {
 pub extern "C" fn set_slice(context: Context, p: *mut Task, slice: u64) -> bool {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_task_set_slice");
-    context.ask(|kernel| kernel.task_set(task, Some(slice), None))
+    context.ask(|kernel| kernel.task_set_slice(task, slice))
 }
 
 /// `scx_bpf_task_set_dsq_vtime()`.
 pub extern "C" fn set_dsq_vtime(context: Context, p: *mut Task, vtime: u64) -> bool {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_task_set_dsq_vtime");
-    context.ask(|kernel| kernel.task_set(task, None, Some(vtime)))
+    context.ask(|kernel| kernel.task_set_vtime(task, vtime))
 }

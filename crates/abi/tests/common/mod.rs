@@ -224,7 +224,8 @@ pub fn simple(request: &Request) -> Reply {
         | Request::DsqMove { .. }
         | Request::TestAndClearIdle { .. }
         | Request::TaskRunning { .. }
-        | Request::TaskSet { .. } => Reply::Bool(true),
+        | Request::TaskSetSlice { .. }
+        | Request::TaskSetVtime { .. } => Reply::Bool(true),
         Request::DsqPeek { .. }
         | Request::IterNext { .. }
         | Request::CpuCurr { .. }

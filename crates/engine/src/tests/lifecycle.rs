@@ -179,12 +179,8 @@ fn what_init_task_may_set() {
                 match op {
                     OpCall::InitTask { task, .. } => {
                         assert_eq!(a.slice(task), SLICE_DFL);
-                        let slice = Some(5_000_000);
-                        let set = Request::TaskSet {
-                            task,
-                            slice,
-                            vtime: None,
-                        };
+                        let slice = 5_000_000;
+                        let set = Request::TaskSetSlice { task, slice };
                         let reply = a.ask(set).await;
                         kept.borrow_mut().push((task.0, reply == Reply::Bool(true)));
                     }
