@@ -594,13 +594,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `scx_cpu_valid()`; `place` says where the number came from.
+    #[inline]
     pub(crate) fn cpu_valid(&self, cpu: i32, place: &str) -> bool {
         let valid = usize::try_from(cpu).is_ok_and(|cpu| cpu < self.cpus.len());
         if !valid {
-            let space = if place.is_empty() { "" } else { " " };
-            self.scx_error(format!("invalid CPU {cpu}{space}{place}"));
+            self.cpu_invalid(cpu, place);
         }
         valid
+    }
+
+    #[cold]
+    fn cpu_invalid(&self, cpu: i32, place: &str) {
+        let space = if place.is_empty() { "" } else { " " };
+        self.scx_error(format!("invalid CPU {cpu}{space}{place}"));
     }
 
     fn create_dsq(&self, dsq: u64, node: i32) -> i64 {
