@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
+use schedlab_engine::consts::SLICE_INF;
 use schedlab_engine::policy::{Env, OpCall, OpsInfo, Policy, TaskView};
 use schedlab_fiber::Trap;
 use schedlab_machine::Machine;
@@ -128,6 +129,24 @@ impl Policy for NativePolicy {
         let task = self.runner.host().tasks.pointer(task);
         // SAFETY: as in `slice`.
         unsafe { (*task).scx.slice = slice };
+    }
+
+    #[inline]
+    fn charge_slice(&self, task: TaskId, ran_ns: u64) {
+        let task = self.runner.host().tasks.pointer(task);
+        // SAFETY: as in `slice`.
+        let slice = unsafe { &mut (*task).scx.slice };
+        if *slice != SLICE_INF {
+            *slice = slice.saturating_sub(ran_ns);
+        }
+    }
+
+    #[inline]
+    fn set_slice_and_vtime(&self, task: TaskId, slice: u64, vtime: u64) {
+        let task = self.runner.host().tasks.pointer(task);
+        // SAFETY: as in `slice`.
+        let scx = unsafe { &mut (*task).scx };
+        (scx.slice, scx.dsq_vtime) = (slice, vtime);
     }
 
     #[inline]

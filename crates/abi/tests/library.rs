@@ -7,6 +7,7 @@ mod linux_source;
 
 use common::{Bench, object, object_with, simple};
 use schedlab_abi::{KernelVersion, OptionKind, compiler};
+use schedlab_engine::consts::SLICE_INF;
 use schedlab_engine::policy::{OpCall, Policy as _, PolicyLock, Reply, Request, TimerId};
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, CpuSet, Instant, LockClass, TaskId};
@@ -167,6 +168,25 @@ fn storage_belongs_to_a_task_and_goes_with_it() {
     assert_eq!(bench.simply(init(P)), Ok(0));
     assert_eq!(bench.simply(init(P)), Ok(0));
     assert_eq!(results(&bench)[6..], [1, 41, 1, 0, 42, 1]);
+}
+
+/// What has a way of its own here does what its parts do.
+#[test]
+fn slice_and_vtime_are_set_at_once() {
+    let mut bench = Bench::new("library", "");
+    bench.add_task(P);
+    let policy = &bench.policy;
+    policy.set_slice_and_vtime(P, 1_000, 7);
+    assert_eq!((policy.slice(P), policy.vtime(P)), (1_000, 7));
+    let charged = |slice, ran_ns| {
+        policy.set_slice(P, slice);
+        policy.charge_slice(P, ran_ns);
+        policy.slice(P)
+    };
+    assert_eq!(charged(1_000, 400), 600);
+    assert_eq!(charged(1_000, 1_001), 0);
+    assert_eq!(charged(SLICE_INF, 1_000), SLICE_INF);
+    assert_eq!(policy.vtime(P), 7);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use schedlab_trace::{CpuId, Recorder, TaskId};
 
-use crate::consts::{self, deq, dsq_id, enq, ops, wake};
+use crate::consts::{deq, dsq_id, enq, ops, wake};
 use crate::cpu::{Cpu, DirectDispatch};
 use crate::dispatch::Verdict;
 use crate::kernel::Kernel;
@@ -23,10 +23,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn update_curr_scx(&self, c: &Cpu, p: &Task) {
         let ran = self.update_curr_common(c, p);
         if ran > 0 {
-            let slice = self.slice(p);
-            if slice != consts::SLICE_INF {
-                self.set_slice(p, slice.saturating_sub(ran));
-            }
+            self.policy.charge_slice(p.id, ran);
         }
     }
 

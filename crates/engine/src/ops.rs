@@ -711,10 +711,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 0 => policy.slice(p.id).max(1),
                 slice => slice,
             };
-            policy.set_slice(p.id, slice);
-            if let Some(vtime) = vtime {
-                policy.set_vtime(p.id, vtime);
-                enq_flags |= enq::DSQ_PRIQ;
+            match vtime {
+                Some(vtime) => {
+                    policy.set_slice_and_vtime(p.id, slice, vtime);
+                    enq_flags |= enq::DSQ_PRIQ;
+                }
+                None => policy.set_slice(p.id, slice),
             }
         }
         // scx_dsq_insert_commit()

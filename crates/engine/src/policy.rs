@@ -13,6 +13,7 @@ use schedlab_machine::{CacheModel, Machine};
 use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 use schedlab_workload::SchedClass;
 
+use crate::consts::SLICE_INF;
 use crate::outcome::ExitKind;
 pub use crate::request::{Answer, Reply, Request, Service};
 
@@ -368,6 +369,20 @@ pub trait Policy {
 
     /// Sets `p->scx.slice`.
     fn set_slice(&self, task: TaskId, slice: u64);
+
+    /// Takes what `task` ran from its slice, unless that is endless.
+    fn charge_slice(&self, task: TaskId, ran_ns: u64) {
+        let slice = self.slice(task);
+        if slice != SLICE_INF {
+            self.set_slice(task, slice.saturating_sub(ran_ns));
+        }
+    }
+
+    /// Sets `p->scx.slice` and `p->scx.dsq_vtime`.
+    fn set_slice_and_vtime(&self, task: TaskId, slice: u64, vtime: u64) {
+        self.set_slice(task, slice);
+        self.set_vtime(task, vtime);
+    }
 
     /// `p->scx.dsq_vtime`, which the policy may write at any time.
     fn vtime(&self, task: TaskId) -> u64;
