@@ -259,6 +259,13 @@ impl Cpu {
         self.is_wanted() || self.need_resched.get()
     }
 
+    /// Whether anything is on its lists of deferred work.
+    pub fn defers_anything(&self) -> bool {
+        !self.deferred_locals.borrow().is_empty()
+            || self.reenq_local_flags.get().is_some()
+            || !self.reenq_users.borrow().is_empty()
+    }
+
     /// It has been through a choice (`rq->scx.kick_sync`). Counted one by one, so it never overflows.
     #[inline]
     pub fn count_kick_sync(&self) {

@@ -94,7 +94,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `run_deferred()`: `rq` is locked on entry and on return. Nearly always there is nothing.
     #[inline]
     pub(crate) fn run_deferred(&self, c: &Cpu, rq: &Cpu) {
-        if rq.has_deferred.replace(false) {
+        debug_assert!(
+            rq.has_deferred.get() || !rq.defers_anything(),
+            "deferred work of CPU {} is forgotten",
+            rq.id
+        );
+        if rq.has_deferred.get() {
             self.run_all_deferred(c, rq);
         }
     }
@@ -136,6 +141,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             };
             self.reenq_user(c, rq, dsq, flags);
         }
+        // Not before: it was unlocked meanwhile, and whoever had it then takes what was left.
+        rq.has_deferred.set(rq.defers_anything());
     }
 
     /// `reenq_local()`: passes tasks of the local DSQ of `rq` to the policy again.

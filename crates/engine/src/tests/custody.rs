@@ -1,7 +1,7 @@
 //! When `ops.dequeue()` is called: custody (7.2) or ownership (6.18).
 
 use crate::KernelVersion;
-use crate::consts::{deq, dsq_id};
+use crate::consts::{deq, dsq_id, kick};
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, OpKind, Reply, Request};
 use crate::testing::*;
@@ -183,6 +183,31 @@ fn a_task_runs_only_after_it_has_left_custody() {
         for way in ways {
             assert_eq!(runs_in_custody(rq_locks, way), 0, "{rq_locks} {way:?}");
         }
+    }
+}
+
+/// What ops.enqueue() sends to other CPUs' local DSQs is deferred; while a CPU carries that out, which takes other run
+/// queues' locks, others that come to the same run queue find what is left (`run_deferred()`, where debug builds check
+/// it).
+#[test]
+fn deferred_work_is_there_for_whoever_comes_meanwhile() {
+    for rq_locks in [true, false] {
+        let policy = Stub::new(&[SelectCpu, Enqueue], |a, op| async move {
+            match op {
+                OpCall::SelectCpu { task, .. } => i64::from(task.0 % 2),
+                OpCall::Enqueue { task, .. } => {
+                    let elsewhere = (a.cpu() + 1 + task.0 % 7) % 8;
+                    a.insert(task, local_on(elsewhere), 20_000, 0).await;
+                    a.kick(elsewhere, kick::PREEMPT).await;
+                    0
+                }
+                _ => 0,
+            }
+        });
+        let tasks = (0..60).map(|n| periodic("p", 30 + n % 7, 40 + n, 40));
+        let mut scenario = scenario(8, tasks.collect());
+        scenario.machine.sched_ext.rq_locks = rq_locks;
+        run_checked(scenario, policy).is_done();
     }
 }
 
