@@ -430,6 +430,7 @@ impl Host {
         let object = self.image.object();
         let place = match self.image.offset(trap.pc) {
             Some(offset) => object.line_of(offset),
+            None if trap.stack => Some("a function of the virtual kernel".into()),
             None => Some("a function of the virtual kernel that was handed a wild pointer".into()),
         };
         let place = place.unwrap_or_else(|| "an unknown place".to_owned());
