@@ -368,6 +368,7 @@ impl Dsqs {
                 let dsq = self.get(index);
                 dsq.id.set(id);
                 dsq.seq.set(0);
+                dsq.lock.set(None);
                 index
             }
             None => {
@@ -713,5 +714,16 @@ mod tests {
         assert_ne!(other, queue.dsq);
         assert_eq!(dsqs.destroy(5), Ok(()));
         assert_eq!(dsqs.create(6), Ok(other));
+    }
+
+    /// An iterator over a queue that has been destroyed may still take its lock.
+    #[test]
+    fn a_queue_does_not_inherit_the_lock_of_the_one_before() {
+        let queue = queue(0);
+        let dsqs = &queue.dsqs;
+        assert_eq!(dsqs.destroy(5), Ok(()));
+        dsqs.get(queue.dsq).lock.set(Some(LockIx(7)));
+        assert_eq!(dsqs.create(6), Ok(queue.dsq));
+        assert_eq!(dsqs.get(queue.dsq).lock.get(), None);
     }
 }
