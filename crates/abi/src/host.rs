@@ -1,5 +1,6 @@
 //! One loaded policy with everything it may reach.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -192,17 +193,18 @@ impl Context {
                 Ok(answer) => {
                     // Another environment, or none, if an op was called meanwhile: of another CPU, or nested.
                     if !std::ptr::eq((*self.0).env, env) {
-                        self.enter_again(env);
+                        self.enter(env);
                     }
                     trap::go_on(&(*self.0).foreign);
                     answer
                 }
-                Err(_) => self.kernel_panicked(env),
+                Err(payload) => self.kernel_panicked(env, payload),
             }
         }
     }
 
-    /// Policy code begins to run or goes on in this environment.
+    /// Policy code begins to run or goes on in this environment. Inlined: who calls a function saves registers
+    /// around it, in each kfunc and though it is rarely called.
     ///
     /// # Safety
     /// The environment must live until the policy code returns.
@@ -216,18 +218,12 @@ impl Context {
         }
     }
 
-    /// # Safety
-    /// As [`Context::enter`].
-    #[inline(never)]
-    unsafe fn enter_again(self, env: *const Env<'static>) {
-        // SAFETY: as promised.
-        unsafe { self.enter(env) };
-    }
-
+    /// Takes what the panic left, so that kfuncs need no registers for it.
+    ///
     /// # Safety
     /// As [`Context::enter`].
     #[cold]
-    unsafe fn kernel_panicked(self, env: *const Env<'static>) -> ! {
+    unsafe fn kernel_panicked(self, env: *const Env<'static>, _: Box<dyn Any + Send>) -> ! {
         // SAFETY: as promised.
         unsafe { self.enter(env) };
         self.fault("the virtual kernel panicked: please report this".to_owned())

@@ -20,8 +20,9 @@ pub extern "C" fn sync(context: Context) {
     }
 }
 
+// Not of Rust's own convention: such a function might unwind, and `sync()` would need a frame to stop that.
 #[inline(never)]
-fn ask_sync(context: Context) {
+extern "C" fn ask_sync(context: Context) {
     context.ask(|kernel| kernel.sync());
     refresh_idle_masks(context);
 }

@@ -198,13 +198,12 @@ pub extern "C" fn storage_get(
     if p.is_null() || flags & !CREATE != 0 {
         return std::ptr::null_mut();
     }
-    let Some(task) = workload_task(p) else {
-        return std::ptr::null_mut();
-    };
+    // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
+    let task = unsafe { (*p).lab_index } as usize;
     with(context, map, |map, _| {
-        let value = map.storage(task.index());
+        let value = map.storage(task);
         if value.is_null() && flags & CREATE != 0 {
-            return storage_create(map, task.index(), init);
+            return storage_create(map, p, init);
         }
         value
     })
@@ -212,8 +211,11 @@ pub extern "C" fn storage_get(
 
 /// A task's first value: zeroes, or a copy of `init`.
 #[cold]
-fn storage_create(map: &mut Map, task: usize, init: *const u8) -> *mut u8 {
-    let value = map.storage_create(task);
+fn storage_create(map: &mut Map, p: *const Task, init: *const u8) -> *mut u8 {
+    let Some(task) = workload_task(p) else {
+        return std::ptr::null_mut();
+    };
+    let value = map.storage_create(task.index());
     if !value.is_null() && !init.is_null() {
         // SAFETY: values have the size that the map declares.
         unsafe { map.copy_value(init, value, true) };
