@@ -1,16 +1,19 @@
 //! One loaded policy with everything it may reach.
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
-use schedlab_engine::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, PolicyLock, Service, TimerId};
+use schedlab_engine::policy::{
+    Env, OpCall, OpKind, OpSet, OpsInfo, PolicyLock, Service, ThisCpu, TimerId,
+};
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, Trap};
-use schedlab_machine::Machine;
+use schedlab_machine::profile::Policy as Costs;
+use schedlab_machine::{Machine, Topology};
 use schedlab_trace::{CpuSet, Instant, TaskId};
 
 use crate::fields::Fields;
@@ -60,8 +63,6 @@ pub struct Cpu {
     /// When the fields of the candidate examined last had arrived, if the next one is then prefetched:
     /// `None` at the beginning of a walk.
     pub prefetch: Option<Instant>,
-    /// The op that runs; of nested ones the inner one.
-    pub op: Option<OpKind>,
     /// The timer whose callback runs.
     pub timer: Option<TimerId>,
     /// `bpf_cpumask_any_distribute()` begins behind this CPU.
@@ -78,14 +79,6 @@ pub struct IdleMask {
     pub node: Option<i32>,
     /// Whether it is that of idle cores.
     pub smt: bool,
-}
-
-/// What a CPU was about when an op began there.
-pub struct Around {
-    /// The op that it is nested in.
-    op: Option<OpKind>,
-    /// Locks held.
-    held: u32,
 }
 
 /// A lock of the policy.
@@ -107,7 +100,9 @@ pub struct Host {
     looked_at: Cell<bool>,
     /// The CPU that it runs on.
     pub cpu: usize,
-    pub cpus: Box<[Cpu]>,
+    /// What is kept of it, one of `cpus`.
+    current: *mut Cpu,
+    pub cpus: Box<[UnsafeCell<Cpu>]>,
     pub ops: Ops,
     pub info: OpsInfo,
     /// The ops that are sleepable programs.
@@ -125,6 +120,10 @@ pub struct Host {
     pub prefetch: bool,
     pub op_ns: u64,
     pub kfunc_ns: u64,
+    pub atomic_ps: u64,
+    /// What probes and loops cost.
+    pub costs: Costs,
+    pub topology: Topology,
     pub nr_cpus: usize,
     pub nr_nodes: u32,
     pub version: KernelVersion,
@@ -174,11 +173,16 @@ impl Context {
         f(unsafe { &*(*self.0).env })
     }
 
+    /// The op that runs; of nested ones the inner one.
+    pub fn op(self) -> Option<OpKind> {
+        self.env(|env| env.cpu.op.get())
+    }
+
     /// Lets the time of a kfunc pass.
     #[inline]
     pub fn charge_kfunc(self) {
         let ns = self.with(|host| host.kfunc_ns);
-        self.env(|env| env.charge_ns(ns));
+        self.env(|env| env.cpu.charge_ns(ns));
     }
 
     /// Asks the virtual kernel and waits for its answer. Ops that the virtual kernel calls meanwhile run
@@ -212,9 +216,11 @@ impl Context {
     unsafe fn enter(self, env: *const Env<'static>) {
         // SAFETY: the host lives as long as its policy's code is there, the environment as promised.
         unsafe {
-            (*self.0).env = env;
-            (*self.0).cpu = (*env).cpu.index();
-            trap::enter(&(*self.0).foreign);
+            let host = &mut *self.0;
+            host.env = env;
+            host.cpu = (*env).cpu.id.index();
+            host.current = host.cpus[host.cpu].get();
+            trap::enter(&host.foreign);
         }
     }
 
@@ -232,7 +238,8 @@ impl Context {
     /// Ends the run. The op goes no further.
     #[cold]
     pub fn fault(self, message: String) -> ! {
-        let text = self.with(|host| host.name_fault(&message));
+        let op = self.op();
+        let text = self.with(|host| host.name_fault(op, &message));
         // SAFETY: as in `env`.
         unsafe {
             trap::leave(&(*self.0).foreign);
@@ -242,12 +249,9 @@ impl Context {
 
     /// A kfunc that may sleep is called (`KF_SLEEPABLE`). Where no op may sleep, the virtual kernel refuses it.
     pub fn may_sleep(self, kfunc: &str) {
-        let awake = self.with(|host| {
-            let sleepable = host.sleepable;
-            let op = host.current().op;
-            op.is_some_and(|op| ops::MAY_SLEEP.has(op) && !sleepable.has(op))
-        });
-        if awake {
+        let sleepable = self.with(|host| host.sleepable);
+        let is_awake = |op| ops::MAY_SLEEP.has(op) && !sleepable.has(op);
+        if self.op().is_some_and(is_awake) {
             self.fault(format!(
                 "{kfunc}() may sleep, and the kernel's verifier refuses it in an op that is not sleepable: define the op with BPF_STRUCT_OPS_SLEEPABLE()"
             ));
@@ -308,7 +312,8 @@ impl Host {
     /// The CPU whose policy code runs.
     #[inline]
     pub fn current(&mut self) -> &mut Cpu {
-        &mut self.cpus[self.cpu]
+        // SAFETY: `enter` has set it; CPUs stay where they are, and nobody else borrows this one.
+        unsafe { &mut *self.current }
     }
 
     /// Where a place lies for the cache model; `None` for a place that is not modelled (the stack).
@@ -376,9 +381,9 @@ impl Host {
     }
 
     /// Adds the policy's name and the op that runs to a message.
-    pub fn name_fault(&self, message: &str) -> String {
+    fn name_fault(&self, op: Option<OpKind>, message: &str) -> String {
         let policy = self.image.object().name();
-        match self.cpus[self.cpu].op {
+        match op {
             None => format!("{policy}: {message}"),
             Some(op) => format!("{policy}: in ops.{}: {message}", op.name()),
         }
@@ -393,8 +398,8 @@ impl Host {
     }
 
     /// Adds to the dump what a dumping op prints, indented as the kernel does; `false` for any other op.
-    pub fn dump(&mut self, text: &str) -> bool {
-        let indent = match self.current().op {
+    pub fn dump(&mut self, op: Option<OpKind>, text: &str) -> bool {
+        let indent = match op {
             Some(OpKind::Dump) => "",
             Some(OpKind::DumpCpu) => "  ",
             Some(OpKind::DumpTask) => "    ",
@@ -421,8 +426,8 @@ impl Host {
         }
     }
 
-    /// What a fault was, for people.
-    fn describe(&self, trap: &Trap) -> String {
+    /// What a fault in an op was, for people.
+    fn describe(&self, op: Option<OpKind>, trap: &Trap) -> String {
         let object = self.image.object();
         let place = match self.image.offset(trap.pc) {
             Some(offset) => object.line_of(offset),
@@ -442,7 +447,7 @@ impl Host {
             },
             _ => "it loops without end".to_owned(),
         };
-        self.name_fault(&format!("{what} at {place}"))
+        self.name_fault(op, &format!("{what} at {place}"))
     }
 }
 
@@ -464,7 +469,10 @@ impl Runner {
             env: std::ptr::null(),
             looked_at: Cell::new(false),
             cpu: 0,
-            cpus: (0..nr_cpus as i32).map(Cpu::new).collect(),
+            current: std::ptr::null_mut(),
+            cpus: (0..nr_cpus as i32)
+                .map(|cpu| UnsafeCell::new(Cpu::new(cpu)))
+                .collect(),
             info: ops::info(&ops),
             sleepable: ops::sleepable(&ops, &image),
             ops,
@@ -480,6 +488,9 @@ impl Runner {
             prefetch: machine.task_layout.prefetch,
             op_ns: machine.sched_ext.op_ns,
             kfunc_ns: machine.sched_ext.kfunc_ns,
+            atomic_ps: machine.memory.atomic_ps,
+            costs: machine.policy.clone(),
+            topology: machine.topology.clone(),
             nr_cpus,
             nr_nodes: machine.topology.nr_nodes(),
             version,
@@ -523,25 +534,33 @@ impl Runner {
     }
 
     /// What a trap on a CPU was, for people.
-    pub fn describe(&self, cpu: usize, trap: &Trap) -> String {
+    pub fn describe(&self, cpu: &ThisCpu, trap: &Trap) -> String {
         // It may have struck who looked at what a wild pointer points to.
         Context(self.host).looks_no_more();
-        self.with(|host| {
-            host.cpu = cpu;
-            host.describe(trap)
-        })
+        self.with(|host| host.describe(cpu.op.get(), trap))
     }
 
     /// Runs an op on `env.cpu`, on the fiber of the caller.
     #[inline(always)]
     pub fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
+        self.run(env, op, false)
+    }
+
+    /// Runs an op while another one of `env.cpu`, further up this stack, waits.
+    #[inline(never)]
+    pub fn call_nested(&self, env: &Env<'_>, op: &OpCall) -> i64 {
+        self.run(env, op, true)
+    }
+
+    #[inline(always)]
+    fn run(&self, env: &Env<'_>, op: &OpCall, nested: bool) -> i64 {
         let host = self.host;
         // SAFETY: the host lives as long as we do. The environment outlives the call, and is
         // forgotten after it: where an op of this CPU waits, further up this stack, `ask` puts its
         // own back.
         unsafe {
             Context(host).enter(std::ptr::from_ref(env).cast());
-            let result = ops::run(Context(host), env, op);
+            let result = ops::run(Context(host), env, op, nested);
             trap::leave(&(*host).foreign);
             (*host).env = std::ptr::null();
             result
@@ -550,28 +569,16 @@ impl Runner {
 }
 
 impl Cpu {
-    /// An op begins.
-    #[inline]
-    pub fn begin(&mut self, op: OpKind) -> Around {
-        if self.op.is_none() {
-            self.steps = 0;
-            self.idle_masks.clear();
-        }
+    /// An op begins. Returns how many locks are held, and are to be when it returns.
+    #[inline(always)]
+    pub fn begin(&mut self, nested: bool) -> u32 {
         self.prefetch = None;
-        Around {
-            op: self.op.replace(op),
-            held: self.held,
+        if nested {
+            return self.held;
         }
-    }
-
-    /// The op returns, unless the CPU does not hold as many locks as when it began.
-    #[inline]
-    pub fn end(&mut self, around: Around) -> bool {
-        let balanced = self.held == around.held;
-        if balanced {
-            self.op = around.op;
-        }
-        balanced
+        self.steps = 0;
+        self.idle_masks.clear();
+        0
     }
 
     fn new(cpu: i32) -> Self {
@@ -579,7 +586,6 @@ impl Cpu {
             held: 0,
             steps: 0,
             prefetch: None,
-            op: None,
             timer: None,
             distributed: 0,
             run_queue: RunQueue {
@@ -627,20 +633,14 @@ mod tests {
     }
 
     #[test]
-    fn an_op_ends_where_it_began() {
+    fn a_nested_op_goes_on_with_the_steps_and_locks_of_the_outer_one() {
         let mut cpu = Cpu::new(0);
-        let outer = cpu.begin(OpKind::Dispatch);
-        (cpu.steps, cpu.prefetch) = (5, Some(Instant::from_ns(1)));
-        let inner = cpu.begin(OpKind::Dequeue);
-        assert_eq!((cpu.op, cpu.prefetch), (Some(OpKind::Dequeue), None));
-        assert!(cpu.end(inner));
-        assert_eq!((cpu.op, cpu.steps), (Some(OpKind::Dispatch), 5));
-        cpu.held = 1;
-        assert!(!cpu.end(outer), "a lock is held");
-        let mut cpu = Cpu::new(0);
-        cpu.steps = 5;
-        let op = cpu.begin(OpKind::Tick);
+        assert_eq!(cpu.begin(false), 0);
+        (cpu.held, cpu.steps, cpu.prefetch) = (1, 5, Some(Instant::from_ns(1)));
+        assert_eq!(cpu.begin(true), 1);
+        assert_eq!((cpu.steps, cpu.prefetch), (5, None));
+        cpu.held = 0;
+        assert_eq!(cpu.begin(false), 0);
         assert_eq!(cpu.steps, 0);
-        assert!(cpu.end(op) && cpu.op.is_none());
     }
 }

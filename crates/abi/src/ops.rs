@@ -142,16 +142,11 @@ pub fn never_called(ops: &Ops) -> Vec<&'static str> {
 
 /// Runs an op on the current CPU, which is that of `env`.
 #[inline(always)]
-pub fn run(context: Context, env: &Env<'_>, op: &OpCall) -> i64 {
-    let (cpu, around, ns) = context.with(|host| {
-        let ns = host.op_ns;
-        let cpu = host.current();
-        (std::ptr::from_mut(cpu), cpu.begin(op.kind()), ns)
-    });
-    env.charge_ns(ns);
+pub fn run(context: Context, env: &Env<'_>, op: &OpCall, nested: bool) -> i64 {
+    let (held, ns) = context.with(|host| (host.current().begin(nested), host.op_ns));
+    env.cpu.charge_ns(ns);
     let result = call(context, op);
-    // SAFETY: a host's CPUs stay where they are, and nobody looks at them now.
-    if !unsafe { (*cpu).end(around) } {
+    if context.with(|host| host.current().held) != held {
         leaks_locks(context);
     }
     result
@@ -188,7 +183,8 @@ fn call(context: Context, op: &OpCall) -> i64 {
                 op.map_or(0, |op| op(task(p), prev_cpu.0 as i32, wake_flags).into())
             }
             OpCall::Enqueue { task: p, enq_flags } => {
-                done(ops.enqueue.map(|op| op(task(p), enq_flags)))
+                let p = task(p);
+                done(ops.enqueue.map(|op| op(p, enq_flags)))
             }
             OpCall::Dequeue { task: p, deq_flags } => {
                 done(ops.dequeue.map(|op| op(task(p), deq_flags)))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
 use schedlab_engine::consts::SLICE_INF;
-use schedlab_engine::policy::{Env, OpCall, OpsInfo, Policy, TaskView};
+use schedlab_engine::policy::{Env, OpCall, OpsInfo, Policy, TaskView, ThisCpu};
 use schedlab_fiber::Trap;
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, TaskId};
@@ -97,8 +97,12 @@ impl Policy for NativePolicy {
         self.runner.call(env, op)
     }
 
-    fn describe(&self, cpu: CpuId, trap: &Trap) -> String {
-        self.runner.describe(cpu.index(), trap)
+    fn call_nested(&self, env: &Env<'_>, op: &OpCall) -> i64 {
+        self.runner.call_nested(env, op)
+    }
+
+    fn describe(&self, cpu: &ThisCpu, trap: &Trap) -> String {
+        self.runner.describe(cpu, trap)
     }
 
     fn sync_task(&self, task: TaskId, view: &TaskView<'_>) {

@@ -15,7 +15,7 @@ pub const STEPS_MAX: u32 = 8 << 20;
 
 /// Order only: nobody may read a word that was written in his future.
 pub extern "C" fn sync(context: Context) {
-    if context.env(|env| env.now.get() >= env.horizon.get()) {
+    if context.env(|env| env.cpu.now.get() >= env.horizon.get()) {
         ask_sync(context);
     }
 }
@@ -133,9 +133,9 @@ pub extern "C" fn touch(context: Context, place: *const c_void, bytes: u32, writ
 #[inline(never)]
 fn access(context: Context, address: u64, bytes: u32, write: bool) {
     context.env(|env| {
-        let mut cache = env.cache.borrow_mut();
-        let cost_ps = cache.touch_range(env.cpu, env.now(), address, bytes, write);
-        env.charge_ps(cost_ps);
+        let mut cache = env.shared.cache.borrow_mut();
+        let cost_ps = cache.touch_range(env.cpu.id, env.cpu.now(), address, bytes, write);
+        env.cpu.charge_ps(cost_ps);
     });
 }
 
@@ -144,9 +144,9 @@ fn access(context: Context, address: u64, bytes: u32, write: bool) {
 fn access_fields(context: Context, task: TaskId, write: bool) {
     match context.with(|host| host.fields.place(task)) {
         Place::Line(line) => context.env(|env| {
-            let mut cache = env.cache.borrow_mut();
-            let cost_ps = cache.touch_line(env.cpu, || env.now(), line, write);
-            env.charge_ps(cost_ps);
+            let mut cache = env.shared.cache.borrow_mut();
+            let cost_ps = cache.touch_line(env.cpu.id, || env.cpu.now(), line, write);
+            env.cpu.charge_ps(cost_ps);
         }),
         Place::Lines => {
             let (address, bytes) = context.with(|host| host.fields.range(task));
@@ -160,7 +160,7 @@ fn access_fields(context: Context, task: TaskId, write: bool) {
 #[inline(never)]
 fn access_first(context: Context, task: TaskId, write: bool) {
     let (address, bytes) = fields_of(context, task);
-    let line = context.env(|env| env.cache.borrow_mut().only_line(address, bytes));
+    let line = context.env(|env| env.shared.cache.borrow_mut().only_line(address, bytes));
     context.with(|host| host.fields.remember(task, line));
     access(context, address, bytes, write);
 }
@@ -181,9 +181,10 @@ pub extern "C" fn look(context: Context, _: *const c_void, index: u32, write: bo
 /// A choice looks at a candidate.
 pub extern "C" fn examine(context: Context, _: *const c_void, index: u32) {
     let task = TaskId(index);
+    let examine_ps = context.with(|host| host.costs.examine_ps);
     context.env(|env| {
-        env.probes.borrow_mut().examined += 1;
-        env.charge_ps(env.machine.policy.examine_ps);
+        env.cpu.probes.borrow_mut().examined += 1;
+        env.cpu.charge_ps(examine_ps);
     });
     if context.with(|host| host.prefetch) {
         examine_ahead(context, task);
@@ -202,30 +203,30 @@ fn examine_ahead(context: Context, task: TaskId) {
     let (address, bytes) = fields_of(context, task);
     let asked = context.with(|host| host.current().prefetch);
     let arrived = context.env(|env| {
-        let now = env.now();
-        let cost_ps = env.cache.borrow_mut().touch_prefetched(
-            env.cpu,
+        let now = env.cpu.now();
+        let cost_ps = env.shared.cache.borrow_mut().touch_prefetched(
+            env.cpu.id,
             asked.unwrap_or(now),
             now,
             address,
             bytes,
         );
-        env.charge_ps(cost_ps);
-        env.now()
+        env.cpu.charge_ps(cost_ps);
+        env.cpu.now()
     });
     context.with(|host| host.current().prefetch = Some(arrived));
 }
 
 /// A sweep over all tasks rewrites a task's counter.
 pub extern "C" fn recalculate(context: Context, place: *const c_void, index: u32) {
-    context.env(|env| env.charge_ps(env.machine.policy.recalculate_ps));
+    charge_ps(context, context.with(|host| host.costs.recalculate_ps));
     look(context, place, index, true);
 }
 
 /// Adds to a probe, in the order of [`schedlab_engine::policy::Probes`].
 pub extern "C" fn count(context: Context, probe: u32, n: u64) {
     let known = context.env(|env| {
-        let probes = &mut *env.probes.borrow_mut();
+        let probes = &mut *env.cpu.probes.borrow_mut();
         let counter = match probe {
             0 => &mut probes.examined,
             1 => &mut probes.recalculations,
@@ -244,12 +245,12 @@ pub extern "C" fn count(context: Context, probe: u32, n: u64) {
 
 /// Lets time pass.
 pub extern "C" fn charge_ps(context: Context, ps: u64) {
-    context.env(|env| env.charge_ps(ps));
+    context.env(|env| env.cpu.charge_ps(ps));
 }
 
 /// A step of a bounded loop.
 pub extern "C" fn step(context: Context) -> bool {
-    context.env(|env| env.charge_ps(env.machine.policy.loop_ps));
+    charge_ps(context, context.with(|host| host.costs.loop_ps));
     let steps = context.with(|host| {
         let cpu = host.current();
         cpu.steps += 1;
@@ -269,7 +270,7 @@ fn too_many_steps(context: Context) -> ! {
 /// An atomic operation on a word: waits for the CPU's turn, pays for the line.
 pub extern "C" fn atomic(context: Context, place: *const c_void) {
     sync(context);
-    context.env(|env| env.charge_ps(env.machine.memory.atomic_ps));
+    charge_ps(context, context.with(|host| host.atomic_ps));
     touch(context, place, 1, true);
 }
 

@@ -8,7 +8,7 @@ use common::{Bench, object, simple};
 use schedlab_abi::KernelVersion;
 use schedlab_engine::ExitKind;
 use schedlab_engine::policy::{
-    Answer, DumpContext, Env, IterId, OpCall, OpKind, Policy as _, Reply, Request,
+    Answer, DumpContext, Env, IterId, OpCall, OpKind, Policy as _, Reply, Request, ThisCpu,
 };
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::Machine;
@@ -455,20 +455,24 @@ impl Answer for Between<'_> {
 }
 
 impl Between<'_> {
-    fn run(&self, bench: &Bench, op: &OpCall) {
-        let (now, carry_ps, horizon) = (Cell::new(0), Cell::new(0), Cell::new(u64::MAX));
-        let env = Env {
-            cpu: CpuId(self.cpu),
-            now: &now,
-            carry_ps: &carry_ps,
+    fn call(&self, call: impl FnOnce(&Env<'_>) -> i64, bench: &Bench, op: &OpCall) {
+        let (cpu, horizon) = (ThisCpu::new(CpuId(self.cpu)), Cell::new(u64::MAX));
+        cpu.op.set(Some(op.kind()));
+        let result = call(&Env {
+            cpu: &cpu,
+            shared: &bench.shared,
             horizon: &horizon,
-            machine: &bench.machine,
-            cache: &bench.cache,
-            probes: &bench.probes,
-            random: &bench.random,
             kernel: self,
-        };
-        assert_eq!(bench.policy.call(&env, op), 0);
+        });
+        assert_eq!(result, 0);
+    }
+
+    fn run(&self, bench: &Bench, op: &OpCall) {
+        self.call(|env| bench.policy.call(env, op), bench, op);
+    }
+
+    fn run_nested(&self, bench: &Bench, op: &OpCall) {
+        self.call(|env| bench.policy.call_nested(env, op), bench, op);
     }
 }
 
@@ -490,7 +494,7 @@ fn an_op_can_be_called_while_another_waits_on_the_same_cpu() {
     let outer = Between {
         asked: RefCell::default(),
         cpu: 0,
-        between: &|| nested.run(&bench, &OpCall::Tick { task: P }),
+        between: &|| nested.run_nested(&bench, &OpCall::Tick { task: P }),
     };
     outer.run(&bench, &an_enqueue());
     let nested = nested.asked.borrow().clone();

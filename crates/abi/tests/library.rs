@@ -301,7 +301,7 @@ fn time_and_probes_come_from_the_profile() {
     enqueue(&mut bench).unwrap();
     let probes = *bench.probes.borrow();
     assert_eq!((probes.examined, probes.recalculations), (1, 5));
-    let stats = *bench.cache.borrow().stats(CpuId(0));
+    let stats = *bench.shared.cache.borrow().stats(CpuId(0));
     let lines = bench
         .machine
         .task_layout
@@ -331,7 +331,11 @@ fn prefetching_hides_what_the_examination_before_took() {
             bench.simply(OpCall::Tick { task: P }).unwrap();
             *ns = bench.now.since(before).ns();
         }
-        assert_eq!(bench.cache.borrow().stats(CpuId(0)).misses(), 5, "{layout}");
+        assert_eq!(
+            bench.shared.cache.borrow().stats(CpuId(0)).misses(),
+            5,
+            "{layout}"
+        );
         assert_eq!(bench.probes.borrow().examined, 10, "{layout}");
         ns
     };
@@ -351,7 +355,7 @@ fn every_access_of_a_tasks_fields_is_one_of_all_their_lines() {
             bench.cpu = cpu;
             bench.simply(OpCall::Running { task: P }).unwrap();
         }
-        let cache = bench.cache.borrow();
+        let cache = bench.shared.cache.borrow();
         let [first, second] = [0, 1].map(|cpu| *cache.stats(CpuId(cpu)));
         assert_eq!([first.misses(), first.hits], [3 * lines; 2], "{machine}");
         assert_eq!(second.misses(), 3 * lines, "{machine}");
@@ -390,8 +394,8 @@ fn measures(cc: &str) -> String {
         bench.asked,
         results(&bench),
         bench.now,
-        *bench.cache.borrow().stats(CpuId(0)),
-        *bench.cache.borrow().stats(CpuId(1)),
+        *bench.shared.cache.borrow().stats(CpuId(0)),
+        *bench.shared.cache.borrow().stats(CpuId(1)),
         *bench.probes.borrow(),
     )
 }

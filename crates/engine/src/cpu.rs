@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ops::Deref;
 
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskId};
@@ -11,7 +12,7 @@ use crate::event_queue::CpuEvent;
 use crate::kernel::Kernel;
 use crate::lock::{Held, LockIx};
 use crate::mutation::Mutation;
-use crate::policy::{OpKind, Policy, Probes, TimerId};
+use crate::policy::{OpKind, Policy, ThisCpu, TimerId};
 use crate::task::{Class, Exec, Task, TaskState};
 
 /// Interrupts that can be pending on a CPU.
@@ -95,13 +96,10 @@ impl Expired {
 
 /// One virtual CPU and its run queue.
 pub(crate) struct Cpu {
-    pub id: CpuId,
+    pub this: ThisCpu,
     pub node: u32,
     /// The hardware threads that slow it down while they run, and that it slows down.
     pub slowed_by: Box<[CpuId]>,
-    /// The local clock in nanoseconds.
-    pub now: Cell<u64>,
-    pub carry_ps: Cell<u32>,
     pub mode: Cell<CpuMode>,
     pub wait: Cell<Wait>,
     pub woken_by_main: Cell<bool>,
@@ -158,12 +156,12 @@ pub(crate) struct Cpu {
     pub kick_waits: RefCell<Vec<(CpuId, u64)>>,
     pub distribute_prev: Cell<u32>,
 
-    // The op under way; where it is nested, the inner one.
-    pub op: Cell<Option<OpKind>>,
+    // The op under way.
+    /// The one that is not nested in another.
     pub outermost_op: Cell<OpKind>,
-    /// When the op under way must have returned, and how often it has asked for something.
+    /// When it must have returned, and how often it may still ask for something.
     pub op_deadline: Cell<u64>,
-    pub op_requests: Cell<u32>,
+    pub op_requests_left: Cell<u32>,
     /// Whose run queue's lock the op under way holds (`scx_locked_rq()`).
     pub locked_rq: Cell<Option<CpuId>>,
     pub op_task: Cell<Option<TaskId>>,
@@ -172,7 +170,6 @@ pub(crate) struct Cpu {
     pub dispatch_buf: RefCell<Vec<DispatchEntry>>,
     pub dispatched: Cell<u32>,
     pub held: Held,
-    pub probes: RefCell<Probes>,
 
     // The stretch of task time under way.
     pub segment_start: Cell<u64>,
@@ -182,14 +179,22 @@ pub(crate) struct Cpu {
     pub filled_bytes: Cell<u64>,
 }
 
+/// `c.now` is the local time of `c`, whoever else reaches it.
+impl Deref for Cpu {
+    type Target = ThisCpu;
+
+    #[inline(always)]
+    fn deref(&self) -> &ThisCpu {
+        &self.this
+    }
+}
+
 impl Cpu {
     pub fn new(id: CpuId, machine: &Machine, costs: &Costs) -> Self {
         Cpu {
-            id,
+            this: ThisCpu::new(id),
             node: machine.topology.cpu(id).node,
             slowed_by: costs.slowed_by(id).into(),
-            now: Cell::new(0),
-            carry_ps: Cell::new(0),
             mode: Cell::new(CpuMode::Idle),
             wait: Cell::new(Wait::Idle),
             woken_by_main: Cell::new(false),
@@ -228,10 +233,9 @@ impl Cpu {
             kick_sync_due: Cell::new(false),
             kick_waits: RefCell::default(),
             distribute_prev: Cell::new(0),
-            op: Cell::new(None),
             outermost_op: Cell::new(OpKind::Init),
             op_deadline: Cell::new(0),
-            op_requests: Cell::new(0),
+            op_requests_left: Cell::new(0),
             locked_rq: Cell::new(None),
             op_task: Cell::new(None),
             direct_dispatch: Cell::new(DirectDispatch::Off),
@@ -239,7 +243,6 @@ impl Cpu {
             dispatch_buf: RefCell::default(),
             dispatched: Cell::new(0),
             held: Held::default(),
-            probes: RefCell::default(),
             segment_start: Cell::new(0),
             segment_pct: Cell::new(100),
             last_mm: Cell::new(None),
@@ -427,7 +430,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The application's own lines push others out of the cache.
     fn evict(&self, c: &Cpu, user_ns: u64) {
-        self.cache.borrow_mut().evict(c.id, user_ns);
+        self.shared.cache.borrow_mut().evict(c.id, user_ns);
     }
 
     /// Handles the pending interrupts, those that come meanwhile included.

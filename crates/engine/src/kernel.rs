@@ -24,7 +24,7 @@ use crate::lock::Locks;
 use crate::mutation::{self, Mutation};
 use crate::object::Object;
 use crate::outcome::{ExitInfo, ExitKind};
-use crate::policy::{OpKind, OpSet, Policy};
+use crate::policy::{OpKind, OpSet, Policy, Shared};
 use crate::scenario::{Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure};
 use crate::task::{Identity, Task, TaskState, TaskTable};
 use crate::version::KernelVersion;
@@ -74,8 +74,8 @@ pub(crate) struct Kernel<P, R> {
     /// The way from a CPU's fiber to the executor.
     pub switch: Switch,
     pub recorder: R,
-    pub cache: RefCell<CacheModel>,
-    pub policy_random: RefCell<Rng>,
+    /// The caches, and the policy's source of chance.
+    pub shared: Shared,
     pub lock_random: RefCell<Rng>,
     pub queue: EventQueue,
     pub cpus: Vec<Cpu>,
@@ -206,8 +206,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             policy,
             switch: Switch::default(),
             recorder,
-            cache: RefCell::new(cache),
-            policy_random: RefCell::new(stream(seed, STREAM_POLICY)),
+            shared: Shared {
+                cache: RefCell::new(cache),
+                random: RefCell::new(stream(seed, STREAM_POLICY)),
+            },
             lock_random: RefCell::new(stream(seed, STREAM_LOCKS)),
             queue: EventQueue::new(nr_cpus),
             cpus: (0..nr_cpus)
@@ -370,7 +372,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[cold]
     fn cpu_ended(&self, cpu: CpuId, how: State) {
         match how {
-            State::Trapped(trap) => self.policy_fault(self.policy.describe(cpu, &trap)),
+            State::Trapped(trap) => self.policy_fault(self.policy.describe(self.cpu(cpu), &trap)),
             State::Suspended | State::Done => unreachable!("a CPU never ends"),
         }
     }
@@ -503,7 +505,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             tasks: self.tasks.len(),
             unfinished,
             probes: self.cpus.iter().map(|c| *c.probes.borrow()).collect(),
-            cache: self.cache.borrow().clone(),
+            cache: self.shared.cache.borrow().clone(),
         });
         self.closed.set(true);
         self.mute.set(true);
@@ -631,20 +633,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Lets `ns` pass on `c`.
     #[inline]
     pub(crate) fn charge(&self, c: &Cpu, ns: u64) {
-        c.now.set(c.now.get() + ns);
+        c.charge_ns(ns);
     }
 
     /// Lets `ps` picoseconds pass on `c`.
     #[inline]
     pub(crate) fn charge_ps(&self, c: &Cpu, ps: u64) {
-        let total = u64::from(c.carry_ps.get()) + ps;
-        c.now.set(c.now.get() + total / 1_000);
-        c.carry_ps.set((total % 1_000) as u32);
+        c.charge_ps(ps);
     }
 
     /// The line at `address`.
     pub(crate) fn line_at(&self, address: u64) -> LineRef {
-        self.cache.borrow_mut().line_at(address)
+        self.shared.cache.borrow_mut().line_at(address)
     }
 
     /// `c` reads `line`.
@@ -662,14 +662,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// All of an access, the cache model's usual cases included, in one function each for reads and writes.
     #[inline(always)]
     fn access(&self, c: &Cpu, line: LineRef, write: bool, work_ps: u64) {
-        let mut cache = self.cache.borrow_mut();
+        let mut cache = self.shared.cache.borrow_mut();
         let cost_ps = cache.touch_line(c.id, || self.now(c), line, write);
         self.charge_ps(c, cost_ps + work_ps);
     }
 
     /// What accesses of `c` have cost so far beyond hits, in picoseconds.
     pub(crate) fn memory_wait_ps(&self, c: &Cpu) -> u64 {
-        self.cache.borrow().stats(c.id).wait_ps
+        self.shared.cache.borrow().stats(c.id).wait_ps
     }
 
     pub(crate) fn rq_address(&self, cpu: CpuId) -> u64 {

@@ -40,6 +40,7 @@ mod task;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod this_cpu;
 mod timers;
 pub mod version;
 mod wake;

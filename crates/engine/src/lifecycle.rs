@@ -25,7 +25,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         fiber.spawn(path);
         match fiber.resume(0) {
             State::Done => {}
-            State::Trapped(trap) => self.policy_fault(self.policy.describe(c.id, &trap)),
+            State::Trapped(trap) => self.policy_fault(self.policy.describe(c, &trap)),
             State::Suspended => assert!(
                 self.policy_dead.get(),
                 "nobody can be waited for while a policy is loaded"

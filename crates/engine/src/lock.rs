@@ -173,7 +173,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         // The hand-over includes the way of the line: the access costs nothing more.
         let now = self.now(c);
-        self.cache.borrow_mut().take_over(c.id, now, line);
+        self.shared.cache.borrow_mut().take_over(c.id, now, line);
         self.locks.get(lock).acquired_at.set(c.now.get());
         self.record(
             c,

@@ -8,6 +8,8 @@
 //! Costs: what a call costs, of an op and of a kfunc or helper, the policy's side charges, who knows which of
 //! them ask nothing here; what is done for it here costs what it costs wherever the kernel does it.
 
+use std::mem::ManuallyDrop;
+
 use schedlab_trace::{CpuId, CpuMode, CpuSet, LockClass, Recorder, TaskId};
 
 use crate::consts::{BPF_F_TIMER_ABS, BPF_MAX_LOOPS, dsq_id, enq, errno, iter, kick, ops, reenq};
@@ -52,12 +54,9 @@ impl<P: Policy, R: Recorder> Caller<'_, P, R> {
         kfunc: &Restricted,
         carry_out: impl FnOnce(&Kernel<P, R>, &Cpu) -> A,
     ) -> A {
-        self.ask(|kernel, c| {
-            let op = kernel.asking_op(c);
-            if !kfunc.ops.has(op) {
-                kernel.refuse(op, kfunc);
-            }
-            carry_out(kernel, c)
+        self.ask(|kernel, c| match c.op.get() {
+            Some(op) if kfunc.ops.has(op) => carry_out(kernel, c),
+            _ => kernel.refuse(c, kfunc),
         })
     }
 
@@ -402,27 +401,26 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
 }
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
-    /// Whether ops are called at all.
-    fn ops_callable(&self, c: &Cpu) -> bool {
-        !self.policy_dead.get()
-            && (!self.stopping.get() || self.alone.get() || c.op.get().is_some())
+    /// Whether ops are called while the run stops: those that unload the policy are.
+    #[inline(never)]
+    fn still_calls_ops(&self) -> bool {
+        self.alone.get() && !self.policy_dead.get()
     }
 
     /// Ends the run if the op under way on `c` goes on for longer than any task may wait, or asks for
     /// more than a program can: it would never return.
+    #[inline(always)]
     fn bound_op(&self, c: &Cpu) {
-        // It ends at BPF_MAX_LOOPS.
-        let requests = c.op_requests.get().wrapping_add(1);
-        c.op_requests.set(requests);
-        let late = c.now.get() > c.op_deadline.get();
-        if late || requests > BPF_MAX_LOOPS {
-            self.end_unbounded_op(c, late);
+        let (left, was_last) = c.op_requests_left.get().overflowing_sub(1);
+        c.op_requests_left.set(left);
+        if was_last || c.now.get() > c.op_deadline.get() {
+            self.end_unbounded_op(c);
         }
     }
 
     #[cold]
-    fn end_unbounded_op(&self, c: &Cpu, late: bool) -> ! {
-        let how = if late {
+    fn end_unbounded_op(&self, c: &Cpu) -> ! {
+        let how = if c.now.get() > c.op_deadline.get() {
             let bound_ms = self.ops.timeout_ns / 1_000_000;
             format!("has not returned after {bound_ms} ms, the watchdog's bound")
         } else {
@@ -435,10 +433,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.give_up()
     }
 
-    /// Policy code broke in a way that leaves it unusable.
+    /// Policy code broke in a way that leaves it unusable: the run stops.
     pub(crate) fn policy_fault(&self, message: String) {
         self.exit_with(ExitKind::Fault, 0, message);
         self.policy_dead.set(true);
+        debug_assert!(self.stopping.get(), "ops are called unless the run stops");
     }
 
     /// Calls an op that is not called at every switch.
@@ -456,87 +455,109 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Calls an op under the lock of `rq` (`SCX_CALL_OP()`). Returns what it returns.
     #[inline(always)]
     pub(crate) fn call_op_on(&self, c: &Cpu, rq: &Cpu, op: OpCall) -> i64 {
-        let around = c.locked_rq.replace(Some(rq.id));
-        let result = self.call_op(c, op);
-        c.locked_rq.set(around);
+        self.call_op_under(c, Some(rq.id), op)
+    }
+
+    /// Calls an op. Returns what it returns.
+    #[inline(always)]
+    pub(crate) fn call_op(&self, c: &Cpu, op: OpCall) -> i64 {
+        self.call_op_under(c, None, op)
+    }
+
+    /// Calls an op, under the lock of a run queue if one is given. Inlined, so that the policy's side need
+    /// not find out which op it is.
+    #[inline(always)]
+    fn call_op_under(&self, c: &Cpu, rq: Option<CpuId>, op: OpCall) -> i64 {
+        // Few ops own anything. The others would have to lie in memory for who unwinds and drops them.
+        let op = ManuallyDrop::new(op);
+        let result = if c.op.get().is_some() {
+            self.call_nested_op(c, rq, &op)
+        } else if self.stopping.get() && !self.still_calls_ops() {
+            0
+        } else {
+            self.call_outermost_op(c, rq, &op)
+        };
+        drop(ManuallyDrop::into_inner(op));
         result
     }
 
-    /// Calls an op. Returns what it returns. Inlined, so that the policy's side need not find out which
-    /// op it is.
     #[inline(always)]
-    pub(crate) fn call_op(&self, c: &Cpu, op: OpCall) -> i64 {
-        if !self.ops_callable(c) {
+    fn call_outermost_op(&self, c: &Cpu, rq: Option<CpuId>, op: &OpCall) -> i64 {
+        self.enter_sched_mode(c);
+        // An instant and at most 50 days: that does not wrap.
+        let deadline = c.now.get().wrapping_add(self.ops.timeout_ns);
+        c.op_deadline.set(deadline);
+        // It ends at BPF_MAX_LOOPS.
+        c.op_requests_left.set(BPF_MAX_LOOPS);
+        c.outermost_op.set(op.kind());
+        c.op.set(Some(op.kind()));
+        if rq.is_some() {
+            c.locked_rq.set(rq);
+        }
+        let result = self.with_env(c, |env| self.policy.call(env, op));
+        if c.held.policy.get() > 0 {
+            self.end_op_with_locks(c);
+        }
+        if rq.is_some() {
+            c.locked_rq.set(None);
+        }
+        c.op.set(None);
+        result
+    }
+
+    /// Calls an op while the one under way on `c` waits for what it has asked for.
+    #[inline(never)]
+    fn call_nested_op(&self, c: &Cpu, rq: Option<CpuId>, op: &OpCall) -> i64 {
+        if self.policy_dead.get() {
             return 0;
         }
-        let around = self.begin_op(c, op.kind());
+        self.enter_sched_mode(c);
+        let around = (c.op.get(), c.locked_rq.get());
+        debug_assert_eq!(around.0, Some(c.outermost_op.get()), "ops nest once");
+        c.op.set(Some(op.kind()));
+        c.locked_rq.set(rq.or(around.1));
+        let result = self.with_env(c, |env| self.policy.call_nested(env, op));
+        c.op.set(around.0);
+        c.locked_rq.set(around.1);
+        result
+    }
+
+    /// What policy code on `c` reaches.
+    #[inline(always)]
+    fn with_env<A>(&self, c: &Cpu, call: impl FnOnce(&Env<'_>) -> A) -> A {
         let caller = Caller {
             kernel: self,
             cpu: c,
         };
-        let env = Env {
-            cpu: c.id,
-            now: &c.now,
-            carry_ps: &c.carry_ps,
+        call(&Env {
+            cpu: c,
+            shared: &self.shared,
             horizon: self.horizon(),
-            machine: &self.machine,
-            cache: &self.cache,
-            probes: &c.probes,
-            random: &self.policy_random,
             kernel: &caller,
-        };
-        let result = self.policy.call(&env, &op);
-        self.end_op(c, around);
-        result
+        })
     }
 
-    /// An op begins on `c`. Returns the op that it is nested in.
     #[inline(always)]
-    fn begin_op(&self, c: &Cpu, kind: OpKind) -> Option<OpKind> {
+    fn enter_sched_mode(&self, c: &Cpu) {
         if c.mode.get() != CpuMode::Sched {
-            self.enter_sched_mode(c);
+            self.change_to_sched_mode(c);
         }
-        let around = c.op.get();
-        if around.is_none() {
-            // An instant and at most 50 days: that does not wrap.
-            let deadline = c.now.get().wrapping_add(self.ops.timeout_ns);
-            c.op_deadline.set(deadline);
-            c.op_requests.set(0);
-            c.outermost_op.set(kind);
-        } else {
-            debug_assert_eq!(around, Some(c.outermost_op.get()), "ops nest once");
-        }
-        c.op.set(Some(kind));
-        around
     }
 
     #[inline(never)]
-    fn enter_sched_mode(&self, c: &Cpu) {
+    fn change_to_sched_mode(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Sched);
     }
 
-    /// The op under way on `c` returns to the one that it is nested in.
-    #[inline]
-    fn end_op(&self, c: &Cpu, around: Option<OpKind>) {
-        if around.is_none() && c.held.policy.get() > 0 {
-            self.end_op_with_locks(c);
-        }
-        c.op.set(around);
-        if self.policy_dead.get() {
-            self.give_up();
-        }
-    }
-
     #[cold]
-    fn end_op_with_locks(&self, c: &Cpu) {
-        if !self.policy_dead.get() {
-            self.policy_fault(format!(
-                "ops.{} returned on CPU {} with {} of the policy's locks held",
-                self.asking_op(c).name(),
-                c.id,
-                c.held.policy.get()
-            ));
-        }
+    fn end_op_with_locks(&self, c: &Cpu) -> ! {
+        self.policy_fault(format!(
+            "ops.{} returned on CPU {} with {} of the policy's locks held",
+            self.asking_op(c).name(),
+            c.id,
+            c.held.policy.get()
+        ));
+        self.give_up()
     }
 
     /// The op under way ends where it is: its CPU is never resumed.
@@ -555,7 +576,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Ends the run: the op may not call this kfunc.
     #[cold]
-    fn refuse(&self, op: OpKind, kfunc: &Restricted) -> ! {
+    fn refuse(&self, c: &Cpu, kfunc: &Restricted) -> ! {
+        let op = self.asking_op(c);
         let who = match self.version.has_context_filter() {
             true => "the kernel's verifier",
             false => "the kernel",

@@ -9,13 +9,14 @@
 use std::cell::{Cell, RefCell};
 
 use schedlab_fiber::Trap;
-use schedlab_machine::{CacheModel, Machine};
+use schedlab_machine::CacheModel;
 use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
-use schedlab_workload::SchedClass;
+use schedlab_workload::{Rng, SchedClass};
 
 use crate::consts::SLICE_INF;
 use crate::outcome::ExitKind;
 pub use crate::request::{Answer, Reply, Request, Service};
+pub use crate::this_cpu::ThisCpu;
 
 /// A dispatch queue's 64-bit id, as policies give it (`SCX_DSQ_*` included).
 pub type DsqId = u64;
@@ -266,50 +267,29 @@ pub struct Probes {
     pub pinned_local: u64,
 }
 
-/// What policy code reaches while an op runs: the virtual kernel, its CPU's time and the cost model.
+/// What policy code on all CPUs has in common.
+#[derive(Debug)]
+pub struct Shared {
+    /// The caches.
+    pub cache: RefCell<CacheModel>,
+    /// `bpf_get_prandom_u32()` of this run.
+    pub random: RefCell<Rng>,
+}
+
+/// What policy code reaches while an op runs: its CPU, the cost model, and the virtual kernel.
+///
+/// One is made for each call of an op, so it is a few pointers to what stays.
 #[derive(Clone, Copy)]
 pub struct Env<'a> {
     /// The CPU that executes.
-    pub cpu: CpuId,
-    /// Its local time in nanoseconds.
-    pub now: &'a Cell<u64>,
-    /// Picoseconds below a nanosecond that have not been added to `now` yet.
-    pub carry_ps: &'a Cell<u32>,
+    pub cpu: &'a ThisCpu,
+    /// What all CPUs share.
+    pub shared: &'a Shared,
     /// Nothing else happens before this instant: a CPU that has not reached it may pass a
     /// [`Service::sync`] without asking.
     pub horizon: &'a Cell<u64>,
-    /// The machine.
-    pub machine: &'a Machine,
-    /// The caches.
-    pub cache: &'a RefCell<CacheModel>,
-    /// This CPU's probe counters.
-    pub probes: &'a RefCell<Probes>,
-    /// `bpf_get_prandom_u32()` of this run.
-    pub random: &'a RefCell<schedlab_workload::Rng>,
     /// The virtual kernel.
     pub kernel: &'a dyn Service,
-}
-
-impl Env<'_> {
-    /// The CPU's local time.
-    #[inline]
-    pub fn now(&self) -> Instant {
-        Instant::from_ns(self.now.get())
-    }
-
-    /// Lets `ns` nanoseconds pass on this CPU.
-    #[inline]
-    pub fn charge_ns(&self, ns: u64) {
-        self.now.set(self.now.get() + ns);
-    }
-
-    /// Lets `ps` picoseconds pass on this CPU.
-    #[inline]
-    pub fn charge_ps(&self, ps: u64) {
-        let total = u64::from(self.carry_ps.get()) + ps;
-        self.now.set(self.now.get() + total / 1_000);
-        self.carry_ps.set((total % 1_000) as u32);
-    }
 }
 
 /// What the policy's side must know of a task besides the fields it may write itself.
@@ -347,12 +327,17 @@ pub trait Policy {
     /// The constant part of the ops table.
     fn info(&self) -> &OpsInfo;
 
-    /// Runs `op` on `env.cpu` and returns what it returns; ops without a result return 0.
+    /// Runs `op`, which is `env.cpu.op`, on `env.cpu` and returns what it returns; ops without a result return 0.
     fn call(&self, env: &Env<'_>, op: &OpCall) -> i64;
 
+    /// The same while another op waits on this CPU for what it has asked for.
+    fn call_nested(&self, env: &Env<'_>, op: &OpCall) -> i64 {
+        self.call(env, op)
+    }
+
     /// What a fault in policy code on `cpu` was, for people. It has ended the CPU's fiber.
-    fn describe(&self, cpu: CpuId, trap: &Trap) -> String {
-        format!("a fault in policy code on CPU {cpu}: {trap:?}")
+    fn describe(&self, cpu: &ThisCpu, trap: &Trap) -> String {
+        format!("a fault in policy code on CPU {}: {trap:?}", cpu.id)
     }
 
     /// Tells of a new task, or that what is known of a task has changed.

@@ -35,7 +35,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some((cpu, Timer::Task(next))) = self.queue.soon(0)
             && let Some(p) = self.tasks.get(next)
         {
-            let cache = self.cache.borrow();
+            let cache = self.shared.cache.borrow();
             prefetch(cache.kept_of(p.line));
             for cpu in [cpu, p.cpu.get()] {
                 self.prefetch_set(&cache, cpu, self.addresses.of(next));
@@ -53,7 +53,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline(never)]
     fn prefetch_next_dispatches(&self, c: &Cpu, queue: &Dsq, p: &Task) {
-        let cache = self.cache.borrow();
+        let cache = self.shared.cache.borrow();
         // Another CPU's lock, as a rule, which this one has not had for a long time.
         self.prefetch_set(&cache, c.id, self.rq_address(p.cpu.get()));
         let Some(next) = queue.next(&p.node) else {

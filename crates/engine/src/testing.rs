@@ -150,6 +150,7 @@ pub(crate) struct Stub {
     pub log: Log,
     disallowed: Vec<TaskId>,
     op_ns: u64,
+    kfunc_ns: u64,
 }
 
 impl Stub {
@@ -161,6 +162,7 @@ impl Stub {
         for &op in ops {
             present = present.with(op);
         }
+        let costs = machine(1).sched_ext;
         Stub {
             info: OpsInfo {
                 name: "stub".to_owned(),
@@ -183,7 +185,8 @@ impl Stub {
             }),
             log: Log::default(),
             disallowed: Vec::new(),
-            op_ns: 0,
+            op_ns: costs.op_ns,
+            kfunc_ns: costs.kfunc_ns,
         }
     }
 
@@ -226,9 +229,15 @@ impl Stub {
         self
     }
 
-    /// Each op takes this long.
+    /// Each op takes this much longer.
     pub fn op_ns(mut self, ns: u64) -> Stub {
-        self.op_ns = ns;
+        self.op_ns += ns;
+        self
+    }
+
+    /// Kfuncs cost nothing.
+    pub fn free_kfuncs(mut self) -> Stub {
+        self.kfunc_ns = 0;
         self
     }
 
@@ -244,11 +253,11 @@ impl Policy for Stub {
     }
 
     fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
-        let entry = (env.now.get(), env.cpu.0, op.clone());
+        let cpu = env.cpu;
+        let entry = (cpu.now.get(), cpu.id.0, op.clone());
         self.log.borrow_mut().push(entry);
         // As the policy's side does: the virtual kernel leaves the costs of calls to it.
-        let costs = &env.machine.sched_ext;
-        env.charge_ns(costs.op_ns + self.op_ns);
+        cpu.charge_ns(self.op_ns);
         let shared = &self.shared;
         let asker = Asker {
             shared: shared.clone(),
@@ -256,9 +265,9 @@ impl Policy for Stub {
         let mut future = (self.handler)(asker, op.clone());
         let mut context = PollContext::from_waker(Waker::noop());
         loop {
-            shared.cpu.set(env.cpu.0);
+            shared.cpu.set(cpu.id.0);
             let polled = future.as_mut().poll(&mut context);
-            env.charge_ps(shared.charge_ns.take() * 1_000);
+            cpu.charge_ps(shared.charge_ns.take() * 1_000);
             if let Poll::Ready(result) = polled {
                 return result;
             }
@@ -272,7 +281,7 @@ impl Policy for Stub {
                     | Request::LockUnlessDeadlock { .. }
             );
             if is_kfunc {
-                env.charge_ns(costs.kfunc_ns);
+                cpu.charge_ns(self.kfunc_ns);
             }
             *shared.reply.borrow_mut() = Some(request.ask(env.kernel));
         }

@@ -4,7 +4,9 @@
 use std::cell::{Cell, RefCell};
 
 use schedlab_abi::KernelVersion;
-use schedlab_engine::policy::{Answer, Env, OpCall, Policy as _, Reply, Request, TaskView};
+use schedlab_engine::policy::{
+    Answer, Env, OpCall, Policy as _, Reply, Request, Shared, TaskView, ThisCpu,
+};
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_trace::{CpuId, CpuSet, Scheduler, TaskId};
@@ -52,18 +54,16 @@ fn measure(kernel: &Zero) {
     let policy = selection
         .load(&machine, KernelVersion::V7_2)
         .unwrap_or_else(|error| panic!("{error}"));
-    let cache = RefCell::new(CacheModel::new(&machine));
-    let (probes, random) = (RefCell::default(), RefCell::new(Rng::new(1)));
-    let (now, carry_ps, horizon) = (Cell::new(0), Cell::new(0), Cell::new(u64::MAX));
+    let shared = Shared {
+        cache: RefCell::new(CacheModel::new(&machine)),
+        random: RefCell::new(Rng::new(1)),
+    };
+    let horizon = Cell::new(u64::MAX);
+    let cpus: Vec<ThisCpu> = (0..nr_cpus).map(|cpu| ThisCpu::new(CpuId(cpu))).collect();
     let mut env = Env {
-        cpu: CpuId(0),
-        now: &now,
-        carry_ps: &carry_ps,
+        cpu: &cpus[0],
+        shared: &shared,
         horizon: &horizon,
-        machine: &machine,
-        cache: &cache,
-        probes: &probes,
-        random: &random,
         kernel,
     };
     let allowed = CpuSet::all(machine.topology.nr_cpus());
@@ -96,7 +96,8 @@ fn measure(kernel: &Zero) {
         let begun = processor_ns();
         kernel.requests.set(0);
         for number in 0..CALLS {
-            env.cpu = CpuId(number % nr_cpus);
+            env.cpu = &cpus[(number % nr_cpus) as usize];
+            env.cpu.op.set(Some(op.kind()));
             policy.call(&env, &op);
         }
         let ns = (processor_ns() - begun) as f64 / f64::from(CALLS);

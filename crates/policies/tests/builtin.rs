@@ -3,7 +3,9 @@
 use std::cell::{Cell, RefCell};
 
 use schedlab_abi::{KernelVersion, NativePolicy};
-use schedlab_engine::policy::{Answer, Env, OpCall, Policy as _, Reply, Request, TaskView};
+use schedlab_engine::policy::{
+    Answer, Env, OpCall, Policy as _, Reply, Request, Shared, TaskView, ThisCpu,
+};
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_trace::{CpuId, CpuSet, Scheduler, TaskId};
@@ -33,18 +35,16 @@ fn call(machine: &Machine, policy: &NativePolicy, op: &OpCall, answer: Reply) ->
         asked: RefCell::default(),
     };
     let switch = Switch::default();
-    let cache = RefCell::new(CacheModel::new(machine));
-    let (probes, random) = (RefCell::default(), RefCell::new(Rng::new(1)));
-    let (now, carry_ps, horizon) = (Cell::new(0), Cell::new(0), Cell::new(u64::MAX));
+    let shared = Shared {
+        cache: RefCell::new(CacheModel::new(machine)),
+        random: RefCell::new(Rng::new(1)),
+    };
+    let (cpu, horizon) = (ThisCpu::new(CpuId(0)), Cell::new(u64::MAX));
+    cpu.op.set(Some(op.kind()));
     let env = Env {
-        cpu: CpuId(0),
-        now: &now,
-        carry_ps: &carry_ps,
+        cpu: &cpu,
+        shared: &shared,
         horizon: &horizon,
-        machine,
-        cache: &cache,
-        probes: &probes,
-        random: &random,
         kernel: &kernel,
     };
     let mut fiber = Fibers::new(&switch);

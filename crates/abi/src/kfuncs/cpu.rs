@@ -147,8 +147,7 @@ pub extern "C" fn node(context: Context, cpu: i32) -> i32 {
     context.charge_kfunc();
     let nr_cpus = context.with(|host| host.nr_cpus);
     if usize::try_from(cpu).is_ok_and(|cpu| cpu < nr_cpus) {
-        let node = context.env(|env| env.machine.topology.cpu(CpuId(cpu as u32)).node);
-        return node as i32;
+        return context.with(|host| host.topology.cpu(CpuId(cpu as u32)).node) as i32;
     }
     // As the kernel: ext.c, ops_cpu_valid().
     context.ask(|kernel| kernel.violation(format!("invalid CPU {cpu}")));
@@ -162,7 +161,7 @@ pub extern "C" fn place(context: Context, cpu: i32, level: u32) -> u32 {
     if !usize::try_from(cpu).is_ok_and(|cpu| cpu < nr_cpus) {
         context.fault(format!("the place of CPU {cpu} of {nr_cpus} was asked for"));
     }
-    let place = context.env(|env| env.machine.topology.cpu(CpuId(cpu as u32)));
+    let place = context.with(|host| host.topology.cpu(CpuId(cpu as u32)));
     match level {
         0 => place.core,
         1 => place.llc,

@@ -35,7 +35,7 @@ pub extern "C" fn cpu_rq(context: Context, cpu: i32) -> *mut RunQueue {
         return std::ptr::null_mut();
     }
     context.with(|host| {
-        let run_queue = &mut host.cpus[cpu as usize].run_queue;
+        let run_queue = &mut host.cpus[cpu as usize].get_mut().run_queue;
         run_queue.curr = curr;
         &raw mut *run_queue
     })

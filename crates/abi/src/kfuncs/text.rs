@@ -244,20 +244,21 @@ pub extern "C" fn print(
 }
 
 fn print_to_dump(context: Context, fmt: *const c_char, args: *const u64, bytes: u32) {
-    if !context.with(|host| host.dump("")) {
+    let op = context.op();
+    if !context.with(|host| host.dump(op, "")) {
         let message = "scx_bpf_dump() must only be called from ops.dump() and friends".to_owned();
         context.ask(|kernel| kernel.violation(message));
         return;
     }
     if let Some(text) = formatted(fmt, args, bytes) {
-        context.with(|host| host.dump(&text));
+        context.with(|host| host.dump(op, &text));
         return;
     }
     refuse(context);
     // SAFETY: as in `words`.
     let fmt = unsafe { CStr::from_ptr(fmt) }.to_string_lossy();
     let line = format!("[!] (\"{fmt}\", (pointer), {bytes}) failed to format ({EINVAL})\n");
-    context.with(|host| host.dump(&line));
+    context.with(|host| host.dump(op, &line));
 }
 
 #[cfg(test)]

@@ -61,8 +61,8 @@ impl Timers {
 pub extern "C" fn now(context: Context) -> u64 {
     let ns = context.with(|host| host.kfunc_ns);
     context.env(|env| {
-        env.charge_ns(ns);
-        env.now.get()
+        env.cpu.charge_ns(ns);
+        env.cpu.now.get()
     })
 }
 
@@ -71,7 +71,7 @@ pub extern "C" fn random(context: Context) -> u32 {
     context.charge_kfunc();
     // The stream belongs to all CPUs, so its order is the order of time.
     crate::primitives::sync(context);
-    context.env(|env| env.random.borrow_mut().next_u32())
+    context.env(|env| env.shared.random.borrow_mut().next_u32())
 }
 
 /// `bpf_timer_init()`.
@@ -150,10 +150,10 @@ pub extern "C" fn timer_start(
 /// `bpf_timer_cancel()`: it has no callback then.
 pub extern "C" fn timer_cancel(context: Context, timer: *mut Timer) -> c_long {
     context.charge_kfunc();
+    let is_interruptible = context.op().is_some_and(|op| ops::INTERRUPTIBLE.has(op));
     let cancelled = context.with(|host| {
         // Whoever waited with interrupts off for a callback might wait for ever.
-        let is_interruptible = |op| ops::INTERRUPTIBLE.has(op);
-        if host.version >= KernelVersion::V7_2 && !host.current().op.is_some_and(is_interruptible) {
+        if host.version >= KernelVersion::V7_2 && !is_interruptible {
             return Err(EOPNOTSUPP);
         }
         let timer = host.timers.at(timer).ok_or(EINVAL)?;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use schedlab_abi::{KernelVersion, NativePolicy, Object, ObjectError, compiler};
-use schedlab_engine::policy::{Answer, Env, OpCall, Policy as _, Probes, Reply, Request, TaskView};
+use schedlab_engine::policy::{
+    Answer, Env, OpCall, Policy as _, Probes, Reply, Request, Shared, TaskView, ThisCpu,
+};
 use schedlab_fiber::{Fibers, State, Switch};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_trace::{CpuId, CpuSet, Instant, Scheduler, TaskId};
@@ -51,9 +53,8 @@ pub fn try_object(fixture: &str, cc: &str) -> Result<Arc<Object>, ObjectError> {
 pub struct Bench {
     pub policy: NativePolicy,
     pub machine: Machine,
-    pub cache: RefCell<CacheModel>,
+    pub shared: Shared,
     pub probes: RefCell<Probes>,
-    pub random: RefCell<Rng>,
     pub now: Instant,
     pub horizon: Instant,
     /// The CPU that executes.
@@ -88,10 +89,12 @@ impl Bench {
         let settings = object.settings(&Scheduler::parse_options(options)).unwrap();
         Bench {
             policy: NativePolicy::load(object, &settings, &machine, version).unwrap(),
-            cache: RefCell::new(CacheModel::new(&machine)),
+            shared: Shared {
+                cache: RefCell::new(CacheModel::new(&machine)),
+                random: RefCell::new(Rng::new(42)),
+            },
             machine,
             probes: RefCell::default(),
-            random: RefCell::new(Rng::new(42)),
             now: Instant::ZERO,
             horizon: Instant::NEVER,
             cpu: CpuId(0),
@@ -113,17 +116,15 @@ impl Bench {
             fault: RefCell::new(None),
             switch: &switch,
         };
-        let (now, carry) = (Cell::new(self.now.ns()), Cell::new(0));
+        let cpu = ThisCpu::new(self.cpu);
+        cpu.now.set(self.now.ns());
+        cpu.op.set(Some(op.kind()));
+        cpu.probes.swap(&self.probes);
         let horizon = Cell::new(self.horizon.ns());
         let env = Env {
-            cpu: self.cpu,
-            now: &now,
-            carry_ps: &carry,
+            cpu: &cpu,
+            shared: &self.shared,
             horizon: &horizon,
-            machine: &self.machine,
-            cache: &self.cache,
-            probes: &self.probes,
-            random: &self.random,
             kernel: &kernel,
         };
         let result = Cell::new(0);
@@ -132,11 +133,12 @@ impl Bench {
         let state = fiber.resume(0);
         drop(fiber);
         let fault = kernel.fault.take();
-        self.now = Instant::from_ns(now.get());
+        self.now = cpu.now();
+        cpu.probes.swap(&self.probes);
         self.asked = asked.into_inner();
         match (state, fault) {
             (State::Done, _) => Ok(result.get()),
-            (State::Trapped(trap), _) => Err(self.policy.describe(self.cpu, &trap)),
+            (State::Trapped(trap), _) => Err(self.policy.describe(&cpu, &trap)),
             (State::Suspended, fault) => Err(fault.expect("only a fault suspends an op here")),
         }
     }

@@ -73,9 +73,7 @@ fn an_op_that_does_not_return_ends_the_run() {
     let message = "ops.tick has not returned after 100 ms, the watchdog's bound (CPU 0)";
     assert_eq!(end.exit.message, message);
     // Where nothing that it does takes time.
-    let mut scenario = scenario(2, tasks());
-    scenario.machine.sched_ext.kfunc_ns = 0;
-    let end = run(scenario, endless(0), ());
+    let end = run(scenario(2, tasks()), endless(0).free_kfuncs(), ());
     assert_eq!(end.exit.kind, ExitKind::Fault);
     let message = "ops.tick called kfuncs, took locks or accessed shared words (atomics, READ_ONCE()) \
                    more than 8388608 times, more than any loop may go round (CPU 0)";
@@ -91,9 +89,10 @@ fn the_bound_on_calls_is_that_of_one_op() {
             }
         }
         0
-    });
+    })
+    .free_kfuncs();
     let mut scenario = scenario(1, vec![hog("p", 100)]);
-    (scenario.machine.sched_ext.kfunc_ns, scenario.machine.hz) = (0, 100);
+    scenario.machine.hz = 100;
     scenario.workload.duration = Some(Duration::from_ms(45));
     let end = run(scenario, policy, ());
     assert_eq!(end.exit.kind, ExitKind::Done, "{}", end.exit.message);
