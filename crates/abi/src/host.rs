@@ -197,7 +197,8 @@ impl Context {
                 Ok(answer) => {
                     // Another environment, or none, if an op was called meanwhile: of another CPU, or nested.
                     if !std::ptr::eq((*self.0).env, env) {
-                        self.enter(env);
+                        self.choose(env);
+                        trap::enter(&(*self.0).foreign);
                     }
                     trap::go_on(&(*self.0).foreign);
                     answer
@@ -207,31 +208,32 @@ impl Context {
         }
     }
 
-    /// Policy code begins to run or goes on in this environment. Inlined: who calls a function saves registers
-    /// around it, in each kfunc and though it is rarely called.
+    /// Policy code is to run or to go on in this environment. Inlined, as `trap::enter` after it: who calls a function
+    /// saves registers around it, in each kfunc and though it is rarely called.
     ///
     /// # Safety
     /// The environment must live until the policy code returns.
     #[inline(always)]
-    unsafe fn enter(self, env: *const Env<'static>) {
-        // SAFETY: the host lives as long as its policy's code is there, the environment as promised.
-        unsafe {
-            let host = &mut *self.0;
+    unsafe fn choose(self, env: *const Env<'static>) {
+        self.with(|host| {
             host.env = env;
-            host.cpu = (*env).cpu.id.index();
+            // SAFETY: it lives.
+            host.cpu = unsafe { (*env).cpu.id.index() };
             host.current = host.cpus[host.cpu].get();
-            trap::enter(&host.foreign);
-        }
+        });
     }
 
     /// Takes what the panic left, so that kfuncs need no registers for it.
     ///
     /// # Safety
-    /// As [`Context::enter`].
+    /// As [`Context::choose`].
     #[cold]
     unsafe fn kernel_panicked(self, env: *const Env<'static>, _: Box<dyn Any + Send>) -> ! {
-        // SAFETY: as promised.
-        unsafe { self.enter(env) };
+        // SAFETY: as promised; the host lives as long as its policy's code is there.
+        unsafe {
+            self.choose(env);
+            trap::enter(&(*self.0).foreign);
+        }
         self.fault("the virtual kernel panicked: please report this".to_owned())
     }
 
@@ -312,7 +314,7 @@ impl Host {
     /// The CPU whose policy code runs.
     #[inline]
     pub fn current(&mut self) -> &mut Cpu {
-        // SAFETY: `enter` has set it; CPUs stay where they are, and nobody else borrows this one.
+        // SAFETY: `choose` has set it; CPUs stay where they are, and nobody else borrows this one.
         unsafe { &mut *self.current }
     }
 
@@ -554,17 +556,23 @@ impl Runner {
 
     #[inline(always)]
     fn run(&self, env: &Env<'_>, op: &OpCall, nested: bool) -> i64 {
-        let host = self.host;
-        // SAFETY: the host lives as long as we do. The environment outlives the call, and is
-        // forgotten after it: where an op of this CPU waits, further up this stack, `ask` puts its
-        // own back.
-        unsafe {
-            Context(host).enter(std::ptr::from_ref(env).cast());
-            let result = ops::run(Context(host), env, op, nested);
-            trap::leave(&(*host).foreign);
-            (*host).env = std::ptr::null();
-            result
+        let context = Context(self.host);
+        // SAFETY: the environment outlives the call, and is forgotten after it: where an op of this CPU waits, further
+        // up this stack, `ask` puts its own back.
+        unsafe { context.choose(std::ptr::from_ref(env).cast()) };
+        let (held, op_ns) = context.with(|host| (host.current().begin(nested), host.op_ns));
+        env.cpu.charge_ns(op_ns);
+        // SAFETY: the host lives as long as we do.
+        unsafe { trap::enter(&(*self.host).foreign) };
+        let result = ops::call(context, op);
+        if context.with(|host| host.current().held) != held {
+            ops::leaks_locks(context);
         }
+        context.with(|host| {
+            trap::leave(&host.foreign);
+            host.env = std::ptr::null();
+        });
+        result
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, c_void};
 
-use schedlab_engine::policy::{DumpContext, Env, OpCall, OpKind, OpSet, OpsInfo, PreemptReason};
+use schedlab_engine::policy::{DumpContext, OpCall, OpKind, OpSet, OpsInfo, PreemptReason};
 
 use crate::host::{Context, Host};
 use crate::image::Image;
@@ -140,20 +140,9 @@ pub fn never_called(ops: &Ops) -> Vec<&'static str> {
     there.map(|(name, _)| name).collect()
 }
 
-/// Runs an op on the current CPU, which is that of `env`.
-#[inline(always)]
-pub fn run(context: Context, env: &Env<'_>, op: &OpCall, nested: bool) -> i64 {
-    let (held, ns) = context.with(|host| (host.current().begin(nested), host.op_ns));
-    env.cpu.charge_ns(ns);
-    let result = call(context, op);
-    if context.with(|host| host.current().held) != held {
-        leaks_locks(context);
-    }
-    result
-}
-
+/// An op returns with locks that it has taken.
 #[cold]
-fn leaks_locks(context: Context) -> ! {
+pub fn leaks_locks(context: Context) -> ! {
     let locks = context.with(|host| {
         let locks = host.locks.iter().enumerate();
         let locks = locks.filter(|(_, lock)| lock.owner == Some(host.cpu));
@@ -163,8 +152,9 @@ fn leaks_locks(context: Context) -> ! {
     context.fault(format!("it returns and still holds {locks}"))
 }
 
+/// Calls an op's function.
 #[inline(always)]
-fn call(context: Context, op: &OpCall) -> i64 {
+pub fn call(context: Context, op: &OpCall) -> i64 {
     let ops = context.with(|host| std::ptr::from_ref(&host.ops));
     // SAFETY: the table never changes and lives as long as the host.
     let ops = unsafe { &*ops };

@@ -112,23 +112,29 @@ fn enqueue() {
         enq_flags: 1 << 32,
     };
     let result = bench.run(op, |request| match request {
-        Request::DsqInsert { vtime, .. } => Reply::Bool(vtime.is_none()),
+        Request::DsqInsert { .. } => Reply::Bool(true),
+        Request::DsqInsertVtime { .. } => Reply::Bool(false),
         other => simple(other),
     });
     assert_eq!(result, Ok(0));
     assert_eq!(results(&bench), [1, 0, 1, 5]);
-    let insert = |vtime| Request::DsqInsert {
-        task: P,
-        dsq: 5,
-        slice: 1000,
-        vtime,
-        enq_flags: 1 << 32,
-    };
+    let (task, dsq, slice, enq_flags) = (P, 5, 1000, 1 << 32);
     assert_eq!(
         bench.asked,
         [
-            insert(None),
-            insert(Some(77)),
+            Request::DsqInsert {
+                task,
+                dsq,
+                slice,
+                enq_flags
+            },
+            Request::DsqInsertVtime {
+                task,
+                dsq,
+                slice,
+                vtime: 77,
+                enq_flags
+            },
             Request::Kick { cpu: 2, flags: 2 },
             Request::TaskSetSlice { task: P, slice: 11 },
             Request::TaskSetVtime { task: P, vtime: 12 },
@@ -509,7 +515,7 @@ fn an_op_can_be_called_while_another_waits_on_the_same_cpu() {
             outer[..2],
             [
                 (0, Request::DsqInsert { .. }),
-                (0, Request::DsqInsert { .. })
+                (0, Request::DsqInsertVtime { .. })
             ]
         ),
         "{outer:?}"
@@ -541,16 +547,7 @@ fn cpus_run_ops_beside_each_other() {
     for kernel in kernels {
         let asked = kernel.asked.borrow();
         assert!(
-            matches!(
-                asked[1],
-                (
-                    _,
-                    Request::DsqInsert {
-                        vtime: Some(77),
-                        ..
-                    }
-                )
-            ),
+            matches!(asked[1], (_, Request::DsqInsertVtime { vtime: 77, .. })),
             "{asked:?}"
         );
     }

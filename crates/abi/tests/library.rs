@@ -460,10 +460,12 @@ fn the_kernel_trees_examples_run_unmodified() {
         };
         assert_eq!(bench.simply(init), Ok(0), "{name}");
         enqueue(&mut bench).unwrap();
-        let inserted = bench
-            .asked
-            .iter()
-            .any(|request| matches!(request, Request::DsqInsert { .. }));
+        let inserted = bench.asked.iter().any(|request| {
+            matches!(
+                request,
+                Request::DsqInsert { .. } | Request::DsqInsertVtime { .. }
+            )
+        });
         // scx_central keeps tasks in a queue of its own and kicks the central CPU.
         assert_eq!(inserted, name != "scx_central", "{name}");
         let dispatch = OpCall::Dispatch {

@@ -84,14 +84,14 @@ impl Policy for Vtime {
                 let prev_cpu = prev_cpu.0 as i32;
                 let (cpu, idle) = kernel.select_cpu_dfl(task, prev_cpu, wake_flags);
                 if idle {
-                    kernel.dsq_insert(task, consts::dsq_id::LOCAL, SLICE_NS, None, 0);
+                    kernel.dsq_insert(task, consts::dsq_id::LOCAL, SLICE_NS, 0);
                 }
                 return i64::from(cpu);
             }
             OpCall::Enqueue { task, enq_flags } => {
                 let floor = self.vtime_now.get().saturating_sub(SLICE_NS);
                 let vtime = self.tasks.borrow()[task.index()].vtime.max(floor);
-                kernel.dsq_insert(task, SHARED_DSQ, SLICE_NS, Some(vtime), enq_flags);
+                kernel.dsq_insert_vtime(task, SHARED_DSQ, SLICE_NS, vtime, enq_flags);
             }
             OpCall::Dispatch { .. } => {
                 kernel.dsq_move_to_local(SHARED_DSQ, 0);

@@ -156,10 +156,9 @@ pub(crate) struct Cpu {
     pub kick_waits: RefCell<Vec<(CpuId, u64)>>,
     pub distribute_prev: Cell<u32>,
 
-    // The op under way.
-    /// The one that is not nested in another.
-    pub outermost_op: Cell<OpKind>,
-    /// When it must have returned, and how often it may still ask for something.
+    /// The op in which that under way is nested.
+    pub outer_op: Cell<Option<OpKind>>,
+    /// When the op under way must have returned, and how often it may still ask for something.
     pub op_deadline: Cell<u64>,
     pub op_requests_left: Cell<u32>,
     /// Whose run queue's lock the op under way holds (`scx_locked_rq()`).
@@ -233,7 +232,7 @@ impl Cpu {
             kick_sync_due: Cell::new(false),
             kick_waits: RefCell::default(),
             distribute_prev: Cell::new(0),
-            outermost_op: Cell::new(OpKind::Init),
+            outer_op: Cell::new(None),
             op_deadline: Cell::new(0),
             op_requests_left: Cell::new(0),
             locked_rq: Cell::new(None),

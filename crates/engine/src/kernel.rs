@@ -462,10 +462,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let end = self.summary.borrow().as_ref().map(|summary| summary.end);
         if end.is_some_and(|end| self.clock.get() > end.ns() + GRACE_NS) {
-            let late = self
-                .cpus
-                .iter()
-                .find_map(|c| c.op.get().map(|_| (c.id, c.outermost_op.get())));
+            let op_of = |c: &Cpu| c.outer_op.get().or(c.op.get());
+            let late = self.cpus.iter().find_map(|c| Some((c.id, op_of(c)?)));
             if let Some((cpu, op)) = late {
                 self.policy_fault(format!(
                     "ops.{} has not returned {} ms after the run's end (CPU {cpu})",

@@ -158,17 +158,24 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
         });
     }
 
-    fn dsq_insert(
+    // An insertion is recorded for this CPU alone until the op returns: no other CPU is concerned.
+
+    fn dsq_insert(&self, task: TaskId, dsq: DsqId, slice: u64, enq_flags: u64) -> bool {
+        self.restricted(&DSQ_INSERT, |kernel, c| {
+            kernel.dsq_insert(c, kernel.task(task), dsq, slice, enq_flags)
+        })
+    }
+
+    fn dsq_insert_vtime(
         &self,
         task: TaskId,
         dsq: DsqId,
         slice: u64,
-        vtime: Option<u64>,
+        vtime: u64,
         enq_flags: u64,
     ) -> bool {
-        // Recorded for this CPU alone until the op returns: no other CPU is concerned.
         self.restricted(&DSQ_INSERT, |kernel, c| {
-            kernel.dsq_insert(c, kernel.task(task), dsq, slice, vtime, enq_flags)
+            kernel.dsq_insert_vtime(c, kernel.task(task), dsq, slice, vtime, enq_flags)
         })
     }
 
@@ -470,9 +477,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn call_op_under(&self, c: &Cpu, rq: Option<CpuId>, op: OpCall) -> i64 {
         // Few ops own anything. The others would have to lie in memory for who unwinds and drops them.
         let op = ManuallyDrop::new(op);
-        let result = if c.op.get().is_some() {
-            self.call_nested_op(c, rq, &op)
-        } else if self.stopping.get() && !self.still_calls_ops() {
+        if c.op.get().is_some() {
+            return self.call_nested_op(c, rq, ManuallyDrop::into_inner(op));
+        }
+        let result = if self.stopping.get() && !self.still_calls_ops() {
             0
         } else {
             self.call_outermost_op(c, rq, &op)
@@ -489,7 +497,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c.op_deadline.set(deadline);
         // It ends at BPF_MAX_LOOPS.
         c.op_requests_left.set(BPF_MAX_LOOPS);
-        c.outermost_op.set(op.kind());
         c.op.set(Some(op.kind()));
         if rq.is_some() {
             c.locked_rq.set(rq);
@@ -507,16 +514,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Calls an op while the one under way on `c` waits for what it has asked for.
     #[inline(never)]
-    fn call_nested_op(&self, c: &Cpu, rq: Option<CpuId>, op: &OpCall) -> i64 {
+    fn call_nested_op(&self, c: &Cpu, rq: Option<CpuId>, op: OpCall) -> i64 {
         if self.policy_dead.get() {
             return 0;
         }
         self.enter_sched_mode(c);
         let around = (c.op.get(), c.locked_rq.get());
-        debug_assert_eq!(around.0, Some(c.outermost_op.get()), "ops nest once");
+        debug_assert_eq!(c.outer_op.get(), None, "ops nest once");
+        c.outer_op.set(around.0);
         c.op.set(Some(op.kind()));
         c.locked_rq.set(rq.or(around.1));
-        let result = self.with_env(c, |env| self.policy.call_nested(env, op));
+        let result = self.with_env(c, |env| self.policy.call_nested(env, &op));
+        c.outer_op.set(None);
         c.op.set(around.0);
         c.locked_rq.set(around.1);
         result
@@ -710,70 +719,66 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         Some(enq_flags)
     }
 
-    /// `scx_bpf_dsq_insert()` and `scx_bpf_dsq_insert_vtime()`.
-    fn dsq_insert(
+    /// `scx_bpf_dsq_insert()`.
+    #[inline(always)]
+    fn dsq_insert(&self, c: &Cpu, p: &Task, dsq: u64, slice: u64, enq_flags: u64) -> bool {
+        let Some(enq_flags) = self.vet_insertion(dsq, enq_flags) else {
+            return false;
+        };
+        self.set_slice(p, self.slice_or_left(p, slice));
+        self.commit_insertion(c, p, dsq, enq_flags);
+        true
+    }
+
+    /// `scx_bpf_dsq_insert_vtime()`.
+    #[inline(always)]
+    fn dsq_insert_vtime(
         &self,
         c: &Cpu,
         p: &Task,
         dsq: u64,
         slice: u64,
-        vtime: Option<u64>,
+        vtime: u64,
         enq_flags: u64,
     ) -> bool {
-        if enq_flags & enq::INTERNAL_MASK != 0 {
-            self.scx_error(format!("invalid enq_flags {enq_flags:#x}"));
-            return false;
-        }
-        let Some(mut enq_flags) = self.vet_enq_flags(dsq, enq_flags) else {
+        let Some(enq_flags) = self.vet_insertion(dsq, enq_flags) else {
             return false;
         };
-        {
-            let policy = &self.policy;
-            let slice = match slice {
-                0 => policy.slice(p.id).max(1),
-                slice => slice,
-            };
-            match vtime {
-                Some(vtime) => {
-                    policy.set_slice_and_vtime(p.id, slice, vtime);
-                    enq_flags |= enq::DSQ_PRIQ;
-                }
-                None => policy.set_slice(p.id, slice),
-            }
+        let slice = self.slice_or_left(p, slice);
+        self.policy.set_slice_and_vtime(p.id, slice, vtime);
+        self.commit_insertion(c, p, dsq, enq_flags | enq::DSQ_PRIQ);
+        true
+    }
+
+    /// `scx_dsq_insert_preamble()`: the flags with which it is carried out.
+    #[inline(always)]
+    fn vet_insertion(&self, dsq: u64, enq_flags: u64) -> Option<u64> {
+        if enq_flags & enq::INTERNAL_MASK != 0 {
+            self.refuse_enq_flags(enq_flags);
+            return None;
         }
-        // scx_dsq_insert_commit()
+        self.vet_enq_flags(dsq, enq_flags)
+    }
+
+    #[cold]
+    fn refuse_enq_flags(&self, enq_flags: u64) {
+        self.scx_error(format!("invalid enq_flags {enq_flags:#x}"));
+    }
+
+    /// The slice that is asked for; 0 stands for what `p` has left.
+    #[inline(always)]
+    fn slice_or_left(&self, p: &Task, slice: u64) -> u64 {
+        match slice {
+            0 => self.slice(p).max(1),
+            slice => slice,
+        }
+    }
+
+    /// `scx_dsq_insert_commit()`.
+    #[inline(always)]
+    fn commit_insertion(&self, c: &Cpu, p: &Task, dsq: u64, enq_flags: u64) {
         match c.direct_dispatch.get() {
-            DirectDispatch::Off => {
-                let mut buf = c.dispatch_buf.borrow_mut();
-                if buf.len() >= self.ops.max_batch as usize {
-                    drop(buf);
-                    self.scx_error("dispatch buffer overflow".to_owned());
-                } else {
-                    buf.push(DispatchEntry {
-                        task: p.id,
-                        // 0 for a task that the policy does not own: matches nothing.
-                        qseq: match p.ops_state.get() {
-                            OpsState::Queueing | OpsState::Queued => p.qseq.get(),
-                            OpsState::None | OpsState::Dispatching => 0,
-                        },
-                        dsq,
-                        enq_flags,
-                    });
-                }
-            }
-            DirectDispatch::Spoiled if self.mutated(Mutation::SecondInsertIgnored) => {}
-            DirectDispatch::Spoiled => {
-                self.scx_error(format!("{} already direct-dispatched", p.label()));
-            }
-            DirectDispatch::Of(task) if task != p.id => {
-                c.direct_dispatch.set(DirectDispatch::Spoiled);
-                self.scx_error(format!(
-                    "scheduling for {} but trying to direct-dispatch {}",
-                    self.task(task).label(),
-                    p.label()
-                ));
-            }
-            DirectDispatch::Of(_) => {
+            DirectDispatch::Of(task) if task == p.id => {
                 c.direct_dispatch.set(DirectDispatch::Spoiled);
                 let prev_local = self.mutated(Mutation::LocalIsThatOfPrevCpu)
                     && dsq == dsq_id::LOCAL
@@ -785,8 +790,44 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 });
                 p.ddsp_enq_flags.set(enq_flags);
             }
+            DirectDispatch::Off => self.buffer_insertion(c, p, dsq, enq_flags),
+            DirectDispatch::Spoiled if self.mutated(Mutation::SecondInsertIgnored) => {}
+            _ => self.refuse_direct_dispatch(c, p),
         }
-        true
+    }
+
+    /// An insertion is carried out when the op returns.
+    #[inline(never)]
+    fn buffer_insertion(&self, c: &Cpu, p: &Task, dsq: u64, enq_flags: u64) {
+        let mut buf = c.dispatch_buf.borrow_mut();
+        if buf.len() >= self.ops.max_batch as usize {
+            drop(buf);
+            self.scx_error("dispatch buffer overflow".to_owned());
+            return;
+        }
+        buf.push(DispatchEntry {
+            task: p.id,
+            // 0 for a task that the policy does not own: matches nothing.
+            qseq: match p.ops_state.get() {
+                OpsState::Queueing | OpsState::Queued => p.qseq.get(),
+                OpsState::None | OpsState::Dispatching => 0,
+            },
+            dsq,
+            enq_flags,
+        });
+    }
+
+    /// `mark_direct_dispatch()` of a task that is not the one, or not any more.
+    #[cold]
+    fn refuse_direct_dispatch(&self, c: &Cpu, p: &Task) {
+        let label = p.label();
+        self.scx_error(match c.direct_dispatch.replace(DirectDispatch::Spoiled) {
+            DirectDispatch::Of(task) => format!(
+                "scheduling for {} but trying to direct-dispatch {label}",
+                self.task(task).label()
+            ),
+            _ => format!("{label} already direct-dispatched"),
+        });
     }
 
     fn task_from_pid(&self, pid: i32) -> Option<TaskId> {

@@ -77,14 +77,16 @@ requests! {
     CreateDsq { dsq: DsqId, node: i32 } = create_dsq -> i64;
     /// `scx_bpf_destroy_dsq()`.
     DestroyDsq { dsq: DsqId } = destroy_dsq -> ();
-    /// `scx_bpf_dsq_insert()`, and with `vtime` `scx_bpf_dsq_insert_vtime()`.
-    DsqInsert {
+    /// `scx_bpf_dsq_insert()`.
+    DsqInsert { task: TaskId, dsq: DsqId, slice: u64, enq_flags: u64 } = dsq_insert -> bool;
+    /// `scx_bpf_dsq_insert_vtime()`.
+    DsqInsertVtime {
         task: TaskId,
         dsq: DsqId,
         slice: u64,
-        vtime: Option<u64>,
+        vtime: u64,
         enq_flags: u64,
-    } = dsq_insert -> bool;
+    } = dsq_insert_vtime -> bool;
     /// `scx_bpf_dsq_move_to_local()`.
     DsqMoveToLocal { dsq: DsqId, enq_flags: u64 } = dsq_move_to_local -> bool;
     /// `scx_bpf_dsq_nr_queued()`.

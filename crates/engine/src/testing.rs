@@ -70,18 +70,17 @@ impl Asker {
             task,
             dsq,
             slice,
-            vtime: None,
             enq_flags,
         })
         .await;
     }
 
     pub async fn insert_vtime(&self, task: TaskId, dsq: u64, slice: u64, vtime: u64) {
-        self.ask(Request::DsqInsert {
+        self.ask(Request::DsqInsertVtime {
             task,
             dsq,
             slice,
-            vtime: Some(vtime),
+            vtime,
             enq_flags: 0,
         })
         .await;

@@ -112,11 +112,11 @@ fn vtime_inserts_by_virtual_time_with_the_slice_that_was_asked_for() {
     policy.set_vtime(task, 7_000_000);
     let op = OpCall::Enqueue { task, enq_flags: 1 };
     let asked = call(&machine, &policy, &op, Reply::Bool(true));
-    let expected = Request::DsqInsert {
+    let expected = Request::DsqInsertVtime {
         task,
         dsq: 0,
         slice: 3_000_000,
-        vtime: Some(7_000_000),
+        vtime: 7_000_000,
         enq_flags: 1,
     };
     assert_eq!(asked, [expected]);

@@ -31,7 +31,7 @@ pub extern "C" fn insert(
 ) -> bool {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_dsq_insert");
-    context.ask(|kernel| kernel.dsq_insert(task, dsq, slice, None, enq_flags))
+    context.ask(|kernel| kernel.dsq_insert(task, dsq, slice, enq_flags))
 }
 
 /// `scx_bpf_dsq_insert_vtime()`.
@@ -45,7 +45,7 @@ pub extern "C" fn insert_vtime(
 ) -> bool {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_dsq_insert_vtime");
-    context.ask(|kernel| kernel.dsq_insert(task, dsq, slice, Some(vtime), enq_flags))
+    context.ask(|kernel| kernel.dsq_insert_vtime(task, dsq, slice, vtime, enq_flags))
 }
 
 /// `scx_bpf_dsq_move_to_local()`.

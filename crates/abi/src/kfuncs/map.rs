@@ -20,7 +20,7 @@ const OTHER_LOCK: u32 = 3;
 #[inline]
 fn with<R>(context: Context, map: *const u64, f: impl FnOnce(&mut Map, usize) -> R) -> R {
     if map.is_null() {
-        no_map(context, "a NULL map");
+        null_map(context);
     }
     // SAFETY: the address of a map's variable; anything else is found out below, or faults.
     let number = unsafe { map.read() } as usize;
@@ -30,13 +30,18 @@ fn with<R>(context: Context, map: *const u64, f: impl FnOnce(&mut Map, usize) ->
     });
     match result {
         Some(result) => result,
-        None => no_map(context, "something that is not a map"),
+        None => no_map(context),
     }
 }
 
 #[cold]
-fn no_map(context: Context, what: &str) -> ! {
-    context.fault(format!("a map helper was called with {what}"))
+fn null_map(context: Context) -> ! {
+    context.fault("a map helper was called with a NULL map".to_owned())
+}
+
+#[cold]
+fn no_map(context: Context) -> ! {
+    context.fault("a map helper was called with something that is not a map".to_owned())
 }
 
 /// The key that a pointer points to.

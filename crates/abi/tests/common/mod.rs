@@ -222,6 +222,7 @@ pub fn simple(request: &Request) -> Reply {
         Request::TryLock { .. }
         | Request::LockUnlessDeadlock { .. }
         | Request::DsqInsert { .. }
+        | Request::DsqInsertVtime { .. }
         | Request::DsqMoveToLocal { .. }
         | Request::DsqMove { .. }
         | Request::TestAndClearIdle { .. }
