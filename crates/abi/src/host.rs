@@ -56,8 +56,7 @@ impl Places {
 
 /// One virtual CPU.
 pub struct Cpu {
-    /// Locks it holds.
-    pub held: u32,
+    pub id: usize,
     /// `can_loop` steps of the op that runs.
     pub steps: u32,
     /// When the fields of the candidate examined last had arrived, if the next one is then prefetched:
@@ -98,9 +97,7 @@ pub struct Host {
     env: *const Env<'static>,
     /// Somebody looks at the host; only debug builds keep it.
     looked_at: Cell<bool>,
-    /// The CPU that it runs on.
-    pub cpu: usize,
-    /// What is kept of it, one of `cpus`.
+    /// The CPU that it runs on, one of `cpus`.
     current: *mut Cpu,
     pub cpus: Box<[UnsafeCell<Cpu>]>,
     pub ops: Ops,
@@ -215,12 +212,12 @@ impl Context {
     /// The environment must live until the policy code returns.
     #[inline(always)]
     unsafe fn choose(self, env: *const Env<'static>) {
-        self.with(|host| {
+        // SAFETY: as in `with`; the environment lives.
+        unsafe {
+            let host = &mut *self.0;
             host.env = env;
-            // SAFETY: it lives.
-            host.cpu = unsafe { (*env).cpu.id.index() };
-            host.current = host.cpus[host.cpu].get();
-        });
+            host.current = host.cpus[(*env).cpu.id.index()].get();
+        }
     }
 
     /// Takes what the panic left, so that kfuncs need no registers for it.
@@ -316,6 +313,12 @@ impl Host {
     pub fn current(&mut self) -> &mut Cpu {
         // SAFETY: `choose` has set it; CPUs stay where they are, and nobody else borrows this one.
         unsafe { &mut *self.current }
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn cpu(&mut self) -> usize {
+        self.current().id
     }
 
     /// Where a place lies for the cache model; `None` for a place that is not modelled (the stack).
@@ -451,6 +454,15 @@ impl Host {
         };
         self.name_fault(op, &format!("{what} at {place}"))
     }
+
+    /// Which locks a CPU holds whose op returns, for people.
+    fn describe_held_locks(&self, cpu: &ThisCpu) -> String {
+        let locks = self.locks.iter().enumerate();
+        let held = locks.filter(|(_, lock)| lock.owner == Some(cpu.id.index()));
+        let names: Vec<String> = held.map(|(index, _)| self.name_lock(index)).collect();
+        let names = names.join(", ");
+        self.name_fault(cpu.op.get(), &format!("it returns and still holds {names}"))
+    }
 }
 
 /// Owner of a [`Host`]: runs its ops.
@@ -470,10 +482,9 @@ impl Runner {
             table: Table::new(),
             env: std::ptr::null(),
             looked_at: Cell::new(false),
-            cpu: 0,
             current: std::ptr::null_mut(),
-            cpus: (0..nr_cpus as i32)
-                .map(|cpu| UnsafeCell::new(Cpu::new(cpu)))
+            cpus: (0..nr_cpus)
+                .map(|id| UnsafeCell::new(Cpu::new(id)))
                 .collect(),
             info: ops::info(&ops),
             sleepable: ops::sleepable(&ops, &image),
@@ -542,6 +553,11 @@ impl Runner {
         self.with(|host| host.describe(cpu.op.get(), trap))
     }
 
+    /// What is the matter where an op returns and still holds locks, for people.
+    pub fn describe_held_locks(&self, cpu: &ThisCpu) -> String {
+        self.with(|host| host.describe_held_locks(cpu))
+    }
+
     /// Runs an op on `env.cpu`, on the fiber of the caller.
     #[inline(always)]
     pub fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
@@ -556,18 +572,17 @@ impl Runner {
 
     #[inline(always)]
     fn run(&self, env: &Env<'_>, op: &OpCall, nested: bool) -> i64 {
-        let context = Context(self.host);
+        let (context, cpu) = (Context(self.host), env.cpu);
         // SAFETY: the environment outlives the call, and is forgotten after it: where an op of this CPU waits, further
         // up this stack, `ask` puts its own back.
         unsafe { context.choose(std::ptr::from_ref(env).cast()) };
-        let (held, op_ns) = context.with(|host| (host.current().begin(nested), host.op_ns));
-        env.cpu.charge_ns(op_ns);
+        context.with(|host| {
+            host.current().begin(nested);
+            cpu.charge_ns(host.op_ns);
+        });
         // SAFETY: the host lives as long as we do.
         unsafe { trap::enter(&(*self.host).foreign) };
         let result = ops::call(context, op);
-        if context.with(|host| host.current().held) != held {
-            ops::leaks_locks(context);
-        }
         context.with(|host| {
             trap::leave(&host.foreign);
             host.env = std::ptr::null();
@@ -577,27 +592,25 @@ impl Runner {
 }
 
 impl Cpu {
-    /// An op begins. Returns how many locks are held, and are to be when it returns.
+    /// An op begins; one that is nested goes on with what the outer one has.
     #[inline(always)]
-    pub fn begin(&mut self, nested: bool) -> u32 {
+    fn begin(&mut self, nested: bool) {
         self.prefetch = None;
-        if nested {
-            return self.held;
+        if !nested {
+            self.steps = 0;
+            self.idle_masks.clear();
         }
-        self.steps = 0;
-        self.idle_masks.clear();
-        0
     }
 
-    fn new(cpu: i32) -> Self {
+    fn new(id: usize) -> Self {
         Cpu {
-            held: 0,
+            id,
             steps: 0,
             prefetch: None,
             timer: None,
             distributed: 0,
             run_queue: RunQueue {
-                cpu,
+                cpu: id as i32,
                 curr: std::ptr::null_mut(),
             },
             idle_masks: Vec::new(),
@@ -641,14 +654,12 @@ mod tests {
     }
 
     #[test]
-    fn a_nested_op_goes_on_with_the_steps_and_locks_of_the_outer_one() {
+    fn a_nested_op_goes_on_with_the_steps_of_the_outer_one() {
         let mut cpu = Cpu::new(0);
-        assert_eq!(cpu.begin(false), 0);
-        (cpu.held, cpu.steps, cpu.prefetch) = (1, 5, Some(Instant::from_ns(1)));
-        assert_eq!(cpu.begin(true), 1);
+        (cpu.steps, cpu.prefetch) = (5, Some(Instant::from_ns(1)));
+        cpu.begin(true);
         assert_eq!((cpu.steps, cpu.prefetch), (5, None));
-        cpu.held = 0;
-        assert_eq!(cpu.begin(false), 0);
+        cpu.begin(false);
         assert_eq!(cpu.steps, 0);
     }
 }

@@ -140,18 +140,6 @@ pub fn never_called(ops: &Ops) -> Vec<&'static str> {
     there.map(|(name, _)| name).collect()
 }
 
-/// An op returns with locks that it has taken.
-#[cold]
-pub fn leaks_locks(context: Context) -> ! {
-    let locks = context.with(|host| {
-        let locks = host.locks.iter().enumerate();
-        let locks = locks.filter(|(_, lock)| lock.owner == Some(host.cpu));
-        let names: Vec<String> = locks.map(|(index, _)| host.name_lock(index)).collect();
-        names.join(", ")
-    });
-    context.fault(format!("it returns and still holds {locks}"))
-}
-
 /// Calls an op's function.
 #[inline(always)]
 pub fn call(context: Context, op: &OpCall) -> i64 {
@@ -296,7 +284,7 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                 let dump = context.with(|host| text(&host.dump));
                 let mut info = ExitInfo {
                     kind: kind as u64 as u32,
-                    exit_cpu: context.with(|host| host.cpu as i32),
+                    exit_cpu: context.with(|host| host.cpu() as i32),
                     exit_code: code,
                     flags: context.with(|host| u64::from(host.initialized)),
                     reason: reason.as_ptr(),

@@ -105,6 +105,10 @@ impl Policy for NativePolicy {
         self.runner.describe(cpu, trap)
     }
 
+    fn describe_held_locks(&self, cpu: &ThisCpu, _: u32) -> String {
+        self.runner.describe_held_locks(cpu)
+    }
+
     fn sync_task(&self, task: TaskId, view: &TaskView<'_>) {
         self.runner.with(|host| host.tasks.sync(task, view));
     }

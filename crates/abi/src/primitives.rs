@@ -43,8 +43,9 @@ fn prepare(context: Context, word: *mut u32, wait: bool) -> Option<(PolicyLock, 
         context.fault("a lock lies neither in the arena nor in a global or map".to_owned())
     };
     let (owner, address, cpu) = context.with(|host| {
+        let cpu = host.cpu();
         let state = &host.locks[lock.0 as usize];
-        (state.owner, state.address, host.cpu)
+        (state.owner, state.address, cpu)
     });
     if owner == Some(cpu) {
         if wait {
@@ -58,10 +59,8 @@ fn prepare(context: Context, word: *mut u32, wait: bool) -> Option<(PolicyLock, 
 
 fn taken(context: Context, lock: PolicyLock) {
     context.with(|host| {
-        host.locks[lock.0 as usize].owner = Some(host.cpu);
-        let current = host.current();
-        current.held += 1;
-        current.prefetch = None;
+        host.locks[lock.0 as usize].owner = Some(host.cpu());
+        host.current().prefetch = None;
     });
 }
 
@@ -103,15 +102,13 @@ pub extern "C" fn trylock(context: Context, word: *mut u32, number: u32) -> bool
 pub extern "C" fn unlock(context: Context, word: *mut u32) {
     let lock = context.with(|host| {
         let lock = host.lock(word)?;
-        let cpu = host.cpu;
+        let cpu = host.cpu();
         let state = &mut host.locks[lock.0 as usize];
         if state.owner != Some(cpu) {
             return None;
         }
         state.owner = None;
-        let current = host.current();
-        current.held -= 1;
-        current.prefetch = None;
+        host.current().prefetch = None;
         Some(lock)
     });
     match lock {

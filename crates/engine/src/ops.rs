@@ -162,7 +162,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
 
     fn dsq_insert(&self, task: TaskId, dsq: DsqId, slice: u64, enq_flags: u64) -> bool {
         self.restricted(&DSQ_INSERT, |kernel, c| {
-            kernel.dsq_insert(c, kernel.task(task), dsq, slice, enq_flags)
+            kernel.dsq_insert(c, kernel.task(task), dsq, slice, None, enq_flags)
         })
     }
 
@@ -175,7 +175,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
         enq_flags: u64,
     ) -> bool {
         self.restricted(&DSQ_INSERT, |kernel, c| {
-            kernel.dsq_insert_vtime(c, kernel.task(task), dsq, slice, vtime, enq_flags)
+            kernel.dsq_insert(c, kernel.task(task), dsq, slice, Some(vtime), enq_flags)
         })
     }
 
@@ -502,8 +502,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c.locked_rq.set(rq);
         }
         let result = self.with_env(c, |env| self.policy.call(env, op));
-        if c.held.policy.get() > 0 {
-            self.end_op_with_locks(c);
+        if c.held.policy.get() != 0 {
+            self.end_op_with_locks(c, 0);
         }
         if rq.is_some() {
             c.locked_rq.set(None);
@@ -520,11 +520,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         self.enter_sched_mode(c);
         let around = (c.op.get(), c.locked_rq.get());
+        let held = c.held.policy.get();
         debug_assert_eq!(c.outer_op.get(), None, "ops nest once");
         c.outer_op.set(around.0);
         c.op.set(Some(op.kind()));
         c.locked_rq.set(rq.or(around.1));
         let result = self.with_env(c, |env| self.policy.call_nested(env, &op));
+        if c.held.policy.get() != held {
+            self.end_op_with_locks(c, held);
+        }
         c.outer_op.set(None);
         c.op.set(around.0);
         c.locked_rq.set(around.1);
@@ -558,14 +562,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.set_mode(c, CpuMode::Sched);
     }
 
+    /// The op under way on `c` does not return with as many locks as it began with.
     #[cold]
-    fn end_op_with_locks(&self, c: &Cpu) -> ! {
-        self.policy_fault(format!(
-            "ops.{} returned on CPU {} with {} of the policy's locks held",
-            self.asking_op(c).name(),
-            c.id,
-            c.held.policy.get()
-        ));
+    fn end_op_with_locks(&self, c: &Cpu, began_with: u32) -> ! {
+        let nr = c.held.policy.get().saturating_sub(began_with);
+        self.policy_fault(self.policy.describe_held_locks(c, nr));
         self.give_up()
     }
 
@@ -719,58 +720,70 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         Some(enq_flags)
     }
 
-    /// `scx_bpf_dsq_insert()`.
+    /// `scx_bpf_dsq_insert()` and, with `vtime`, `scx_bpf_dsq_insert_vtime()`.
     #[inline(always)]
-    fn dsq_insert(&self, c: &Cpu, p: &Task, dsq: u64, slice: u64, enq_flags: u64) -> bool {
-        let Some(enq_flags) = self.vet_insertion(dsq, enq_flags) else {
-            return false;
-        };
-        self.set_slice(p, self.slice_or_left(p, slice));
-        self.commit_insertion(c, p, dsq, enq_flags);
-        true
-    }
-
-    /// `scx_bpf_dsq_insert_vtime()`.
-    #[inline(always)]
-    fn dsq_insert_vtime(
+    fn dsq_insert(
         &self,
         c: &Cpu,
         p: &Task,
         dsq: u64,
         slice: u64,
-        vtime: u64,
+        vtime: Option<u64>,
         enq_flags: u64,
     ) -> bool {
-        let Some(enq_flags) = self.vet_insertion(dsq, enq_flags) else {
-            return false;
-        };
-        let slice = self.slice_or_left(p, slice);
-        self.policy.set_slice_and_vtime(p.id, slice, vtime);
-        self.commit_insertion(c, p, dsq, enq_flags | enq::DSQ_PRIQ);
+        let unusual = enq_flags & (enq::INTERNAL_MASK | enq::IMMED) != 0;
+        if unusual || self.has_flag(ops::ALWAYS_ENQ_IMMED) {
+            return self.vet_and_insert(c, p, dsq, slice, vtime, enq_flags);
+        }
+        self.insert_vetted(c, p, dsq, slice, vtime, enq_flags);
         true
     }
 
-    /// `scx_dsq_insert_preamble()`: the flags with which it is carried out.
-    #[inline(always)]
-    fn vet_insertion(&self, dsq: u64, enq_flags: u64) -> Option<u64> {
+    /// `scx_dsq_insert_preamble()` of flags that may be refused or not be all, and what follows it.
+    #[inline(never)]
+    fn vet_and_insert(
+        &self,
+        c: &Cpu,
+        p: &Task,
+        dsq: u64,
+        slice: u64,
+        vtime: Option<u64>,
+        enq_flags: u64,
+    ) -> bool {
         if enq_flags & enq::INTERNAL_MASK != 0 {
-            self.refuse_enq_flags(enq_flags);
-            return None;
+            self.scx_error(format!("invalid enq_flags {enq_flags:#x}"));
+            return false;
         }
-        self.vet_enq_flags(dsq, enq_flags)
+        let Some(enq_flags) = self.vet_enq_flags(dsq, enq_flags) else {
+            return false;
+        };
+        self.insert_vetted(c, p, dsq, slice, vtime, enq_flags);
+        true
     }
 
-    #[cold]
-    fn refuse_enq_flags(&self, enq_flags: u64) {
-        self.scx_error(format!("invalid enq_flags {enq_flags:#x}"));
-    }
-
-    /// The slice that is asked for; 0 stands for what `p` has left.
     #[inline(always)]
-    fn slice_or_left(&self, p: &Task, slice: u64) -> u64 {
-        match slice {
+    fn insert_vetted(
+        &self,
+        c: &Cpu,
+        p: &Task,
+        dsq: u64,
+        slice: u64,
+        vtime: Option<u64>,
+        enq_flags: u64,
+    ) {
+        let slice = match slice {
             0 => self.slice(p).max(1),
             slice => slice,
+        };
+        match vtime {
+            Some(vtime) => {
+                self.policy.set_slice_and_vtime(p.id, slice, vtime);
+                self.commit_insertion(c, p, dsq, enq_flags | enq::DSQ_PRIQ);
+            }
+            None => {
+                self.set_slice(p, slice);
+                self.commit_insertion(c, p, dsq, enq_flags);
+            }
         }
     }
 

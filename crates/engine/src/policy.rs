@@ -340,6 +340,15 @@ pub trait Policy {
         format!("a fault in policy code on CPU {}: {trap:?}", cpu.id)
     }
 
+    /// What is the matter where `cpu.op` returns and still holds `nr` locks that it has taken, for people.
+    fn describe_held_locks(&self, cpu: &ThisCpu, nr: u32) -> String {
+        let op = cpu.op.get().map_or("none", OpKind::name);
+        format!(
+            "ops.{op} returned on CPU {} with {nr} of the policy's locks held",
+            cpu.id
+        )
+    }
+
     /// Tells of a new task, or that what is known of a task has changed.
     fn sync_task(&self, task: TaskId, view: &TaskView<'_>);
 

@@ -171,7 +171,7 @@ pub extern "C" fn place(context: Context, cpu: i32, level: u32) -> u32 {
 
 /// `bpf_get_smp_processor_id()`; inlined by the JIT, so it costs nothing.
 pub extern "C" fn smp_processor_id(context: Context) -> u32 {
-    context.with(|host| host.cpu as u32)
+    context.with(|host| host.cpu() as u32)
 }
 
 /// `bpf_cpumask_create()`.

@@ -25,8 +25,9 @@ fn with<R>(context: Context, map: *const u64, f: impl FnOnce(&mut Map, usize) ->
     // SAFETY: the address of a map's variable; anything else is found out below, or faults.
     let number = unsafe { map.read() } as usize;
     let result = context.with(|host| {
+        let cpu = host.cpu();
         let known = host.maps.list.get_mut(number)?;
-        (known.variable == map).then(|| f(known, host.cpu))
+        (known.variable == map).then(|| f(known, cpu))
     });
     match result {
         Some(result) => result,

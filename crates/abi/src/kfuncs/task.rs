@@ -43,7 +43,7 @@ pub extern "C" fn cpu_rq(context: Context, cpu: i32) -> *mut RunQueue {
 
 /// `bpf_get_current_task_btf()`.
 pub extern "C" fn current(context: Context) -> *mut Task {
-    let cpu = context.with(|host| host.cpu as i32);
+    let cpu = context.with(|host| host.cpu() as i32);
     on_cpu(context, cpu)
 }
 

@@ -113,6 +113,7 @@ impl Bench {
         let kernel = Answers {
             answer: RefCell::new(answer),
             asked: &asked,
+            held: Cell::new(0),
             fault: RefCell::new(None),
             switch: &switch,
         };
@@ -132,11 +133,12 @@ impl Bench {
         fiber.spawn(|| result.set(self.policy.call(&env, &op)));
         let state = fiber.resume(0);
         drop(fiber);
-        let fault = kernel.fault.take();
+        let (fault, held) = (kernel.fault.take(), kernel.held.get());
         self.now = cpu.now();
         cpu.probes.swap(&self.probes);
         self.asked = asked.into_inner();
         match (state, fault) {
+            (State::Done, _) if held > 0 => Err(self.policy.describe_held_locks(&cpu, held)),
             (State::Done, _) => Ok(result.get()),
             (State::Trapped(trap), _) => Err(self.policy.describe(&cpu, &trap)),
             (State::Suspended, fault) => Err(fault.expect("only a fault suspends an op here")),
@@ -185,6 +187,8 @@ impl Bench {
 struct Answers<'a, F> {
     answer: RefCell<F>,
     asked: &'a RefCell<Vec<Request>>,
+    /// Locks that have been taken and not released.
+    held: Cell<u32>,
     fault: RefCell<Option<String>>,
     switch: &'a Switch,
 }
@@ -192,6 +196,13 @@ struct Answers<'a, F> {
 impl<F: FnMut(&Request) -> Reply> Answer for Answers<'_, F> {
     fn answer(&self, request: Request) -> Reply {
         let reply = (self.answer.borrow_mut())(&request);
+        let (held, got) = (self.held.get(), reply != Reply::Bool(false));
+        self.held.set(match request {
+            Request::Lock { .. } => held + 1,
+            Request::TryLock { .. } | Request::LockUnlessDeadlock { .. } if got => held + 1,
+            Request::Unlock { .. } => held - 1,
+            _ => held,
+        });
         self.asked.borrow_mut().push(request);
         reply
     }
