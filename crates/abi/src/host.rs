@@ -124,6 +124,8 @@ pub struct Host {
     pub nr_cpus: usize,
     pub nr_nodes: u32,
     pub version: KernelVersion,
+    /// What `ops.exit()` is told.
+    pub exit_message: String,
     /// `ops.init()` has returned 0.
     pub initialized: bool,
     foreign: Foreign,
@@ -507,6 +509,7 @@ impl Runner {
             nr_cpus,
             nr_nodes: machine.topology.nr_nodes(),
             version,
+            exit_message: String::new(),
             initialized: false,
             foreign: Foreign::new((base, base + object.span as usize)),
             image,

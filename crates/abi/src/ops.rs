@@ -273,15 +273,11 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                 context.with(|host| host.initialized = result == 0);
                 result.into()
             }
-            OpCall::Exit {
-                kind,
-                code,
-                ref reason,
-                ref message,
-            } => {
+            OpCall::Exit { kind, code } => {
                 let text = |text: &str| CString::new(text.replace('\0', " ")).unwrap_or_default();
-                let (reason, message) = (text(reason), text(message));
-                let dump = context.with(|host| text(&host.dump));
+                let reason = text(kind.reason());
+                let (message, dump) =
+                    context.with(|host| (text(&host.exit_message), text(&host.dump)));
                 let mut info = ExitInfo {
                     kind: kind as u64 as u32,
                     exit_cpu: context.with(|host| host.cpu() as i32),

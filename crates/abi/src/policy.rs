@@ -101,6 +101,11 @@ impl Policy for NativePolicy {
         self.runner.call_nested(env, op)
     }
 
+    fn set_exit_message(&self, message: &str) {
+        self.runner
+            .with(|host| host.exit_message = message.to_owned());
+    }
+
     fn describe(&self, cpu: &ThisCpu, trap: &Trap) -> String {
         self.runner.describe(cpu, trap)
     }

@@ -378,9 +378,8 @@ fn the_exit_reaches_the_policy() {
     let op = OpCall::Exit {
         kind: ExitKind::ErrorStall,
         code: -3,
-        reason: "runnable task stall".to_owned(),
-        message: "Message".to_owned(),
     };
+    bench.policy.set_exit_message("Message");
     assert_eq!(bench.simply(op), Ok(0));
     assert_eq!(results(&bench), [1026, -3i64 as u64, u64::from(b'M')]);
 }
@@ -426,8 +425,6 @@ fn dumps_are_kept_and_reach_the_exit() {
     let exit = OpCall::Exit {
         kind: ExitKind::ErrorStall,
         code: 0,
-        reason: String::new(),
-        message: String::new(),
     };
     assert_eq!(bench.simply(exit), Ok(0));
     assert_eq!(bench.global("length"), expected.len() as u64);

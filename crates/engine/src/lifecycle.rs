@@ -373,13 +373,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         if self.has_op(OpKind::Exit) {
-            let op = OpCall::Exit {
-                kind: exit.kind,
-                code: exit.code,
-                reason: exit.reason,
-                message: exit.message,
-            };
-            self.call_rare_op(c, op);
+            self.policy.set_exit_message(&exit.message);
+            let (kind, code) = (exit.kind, exit.code);
+            self.call_rare_op(c, OpCall::Exit { kind, code });
         }
     }
 }

@@ -8,8 +8,6 @@
 //! Costs: what a call costs, of an op and of a kfunc or helper, the policy's side charges, who knows which of
 //! them ask nothing here; what is done for it here costs what it costs wherever the kernel does it.
 
-use std::mem::ManuallyDrop;
-
 use schedlab_trace::{CpuId, CpuMode, CpuSet, LockClass, Recorder, TaskId};
 
 use crate::consts::{BPF_F_TIMER_ABS, BPF_MAX_LOOPS, dsq_id, enq, errno, iter, kick, ops, reenq};
@@ -475,22 +473,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// not find out which op it is.
     #[inline(always)]
     fn call_op_under(&self, c: &Cpu, rq: Option<CpuId>, op: OpCall) -> i64 {
-        // Few ops own anything. The others would have to lie in memory for who unwinds and drops them.
-        let op = ManuallyDrop::new(op);
         if c.op.get().is_some() {
-            return self.call_nested_op(c, rq, ManuallyDrop::into_inner(op));
+            return self.call_nested_op(c, rq, op);
         }
-        let result = if self.stopping.get() && !self.still_calls_ops() {
-            0
-        } else {
-            self.call_outermost_op(c, rq, &op)
-        };
-        drop(ManuallyDrop::into_inner(op));
-        result
-    }
-
-    #[inline(always)]
-    fn call_outermost_op(&self, c: &Cpu, rq: Option<CpuId>, op: &OpCall) -> i64 {
+        if self.stopping.get() && !self.still_calls_ops() {
+            return 0;
+        }
         self.enter_sched_mode(c);
         // An instant and at most 50 days: that does not wrap.
         let deadline = c.now.get().wrapping_add(self.ops.timeout_ns);
@@ -501,7 +489,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if rq.is_some() {
             c.locked_rq.set(rq);
         }
-        let result = self.with_env(c, |env| self.policy.call(env, op));
+        let result = self.with_env(c, |env| self.policy.call(env, &op));
         if c.held.policy.get() != 0 {
             self.end_op_with_locks(c, 0);
         }

@@ -127,7 +127,7 @@ pub struct DumpContext {
 }
 
 /// One call of an op with its arguments.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 #[allow(
     missing_docs,
     reason = "arguments are named as in struct sched_ext_ops"
@@ -229,11 +229,10 @@ pub enum OpCall {
         task: TaskId,
     },
     Init,
+    /// With the message that was told before (see [`Policy::set_exit_message`]).
     Exit {
         kind: ExitKind,
         code: i64,
-        reason: String,
-        message: String,
     },
     TimerCallback {
         timer: TimerId,
@@ -333,6 +332,11 @@ pub trait Policy {
     /// The same while another op waits on this CPU for what it has asked for.
     fn call_nested(&self, env: &Env<'_>, op: &OpCall) -> i64 {
         self.call(env, op)
+    }
+
+    /// Tells what `ops.exit()` is to be told, before it is called.
+    fn set_exit_message(&self, message: &str) {
+        let _ = message;
     }
 
     /// What a fault in policy code on `cpu` was, for people. It has ended the CPU's fiber.

@@ -253,7 +253,7 @@ impl Policy for Stub {
 
     fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
         let cpu = env.cpu;
-        let entry = (cpu.now.get(), cpu.id.0, op.clone());
+        let entry = (cpu.now.get(), cpu.id.0, *op);
         self.log.borrow_mut().push(entry);
         // As the policy's side does: the virtual kernel leaves the costs of calls to it.
         cpu.charge_ns(self.op_ns);
@@ -261,7 +261,7 @@ impl Policy for Stub {
         let asker = Asker {
             shared: shared.clone(),
         };
-        let mut future = (self.handler)(asker, op.clone());
+        let mut future = (self.handler)(asker, *op);
         let mut context = PollContext::from_waker(Waker::noop());
         loop {
             shared.cpu.set(cpu.id.0);
@@ -471,7 +471,7 @@ impl Checked {
         let log = self.end.policy.log.borrow();
         log.iter()
             .filter(|(_, _, op)| op.kind() == kind)
-            .map(|(at, _, op)| (*at, op.clone()))
+            .map(|&(at, _, op)| (at, op))
             .collect()
     }
 

@@ -201,17 +201,18 @@ pub extern "C" fn storage_get(
     flags: u64,
 ) -> *mut u8 {
     context.charge_kfunc();
-    if p.is_null() || flags & !CREATE != 0 {
+    if p.is_null() {
         return std::ptr::null_mut();
     }
     // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
     let task = unsafe { (*p).lab_index } as usize;
-    with(context, map, |map, _| {
-        let value = map.storage(task);
-        if value.is_null() && flags & CREATE != 0 {
-            return storage_create(map, p, init);
-        }
-        value
+    with(context, map, |map, _| match flags {
+        0 => map.storage(task),
+        CREATE => match map.storage(task) {
+            value if value.is_null() => storage_create(map, p, init),
+            value => value,
+        },
+        _ => std::ptr::null_mut(),
     })
 }
 
