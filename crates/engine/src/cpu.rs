@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::Deref;
 
-use schedlab_machine::Machine;
+use schedlab_machine::{CacheIx, Machine};
 use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskId};
 
 use crate::cost::Costs;
@@ -97,6 +97,8 @@ impl Expired {
 /// One virtual CPU and its run queue.
 pub(crate) struct Cpu {
     pub this: ThisCpu,
+    /// That of its core.
+    pub cache: CacheIx,
     pub node: u32,
     /// The hardware threads that slow it down while they run, and that it slows down.
     pub slowed_by: Box<[CpuId]>,
@@ -192,6 +194,7 @@ impl Cpu {
     pub fn new(id: CpuId, machine: &Machine, costs: &Costs) -> Self {
         Cpu {
             this: ThisCpu::new(id),
+            cache: CacheIx::of(machine, id),
             node: machine.topology.cpu(id).node,
             slowed_by: costs.slowed_by(id).into(),
             mode: Cell::new(CpuMode::Idle),

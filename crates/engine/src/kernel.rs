@@ -648,26 +648,32 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `c` reads `line`.
     #[inline(never)]
     pub(crate) fn read_line(&self, c: &Cpu, line: LineRef) {
-        self.access(c, line, false, 0);
+        let now = self.now(c);
+        let cost_ps = self.shared.cache.borrow_mut().read_line(c.id, now, line);
+        self.charge_ps(c, cost_ps);
     }
 
-    /// `c` writes `line`, doing something that itself takes `work_ps`.
+    /// `c` writes `line`, doing something that itself takes `work_ps`. All that is not a hit of the CPU's own line is
+    /// a function that is called last, so that a hit saves no registers.
     #[inline(never)]
     pub(crate) fn write_line(&self, c: &Cpu, line: LineRef, work_ps: u64) {
-        self.access(c, line, true, work_ps);
+        let own = self.shared.cache.borrow_mut().write_own(c.cache, line);
+        match own {
+            Some(cost_ps) => self.charge_ps(c, cost_ps + work_ps),
+            None => self.write_line_of_others(c, line, work_ps),
+        }
     }
 
-    /// All of an access, the cache model's usual cases included, in one function each for reads and writes.
-    #[inline(always)]
-    fn access(&self, c: &Cpu, line: LineRef, write: bool, work_ps: u64) {
+    #[inline(never)]
+    fn write_line_of_others(&self, c: &Cpu, line: LineRef, work_ps: u64) {
         let mut cache = self.shared.cache.borrow_mut();
-        let cost_ps = cache.touch_line(c.id, || self.now(c), line, write);
+        let cost_ps = cache.write_others(c.id, c.cache, || self.now(c), line);
         self.charge_ps(c, cost_ps + work_ps);
     }
 
     /// What accesses of `c` have cost so far beyond hits, in picoseconds.
     pub(crate) fn memory_wait_ps(&self, c: &Cpu) -> u64 {
-        self.shared.cache.borrow().stats(c.id).wait_ps
+        self.shared.cache.borrow().wait_ps(c.id)
     }
 
     pub(crate) fn rq_address(&self, cpu: CpuId) -> u64 {

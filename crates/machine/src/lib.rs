@@ -14,7 +14,7 @@ pub mod provenance;
 pub mod topology;
 
 pub use address::TaskAddresses;
-pub use cache::{CacheModel, CacheStats, LineRef};
+pub use cache::{CacheIx, CacheModel, CacheStats, LineRef};
 pub use file::{CACHE_BYTES_MAX, Change};
 pub use layout::Layout;
 pub use profile::{Calibration, LockKind, Machine, ProfileError};

@@ -144,7 +144,7 @@ fn a_prefetched_line_costs_what_is_left_of_its_way() {
         let fetch = cache.touch_prefetched(CpuId(0), ns(1_000), ns(now), 0x2000, 32);
         assert_eq!(fetch, cost_ps, "{now}");
         assert_eq!(cache.stats(CpuId(0)).misses(), 1, "{now}");
-        assert_eq!(cache.stats(CpuId(0)).wait_ps, cost_ps - 10_000, "{now}");
+        assert_eq!(cache.wait_ps(CpuId(0)), cost_ps - 10_000, "{now}");
         let again = cache.touch_prefetched(CpuId(0), ns(1_000), ns(now), 0x2000, 32);
         assert_eq!(again, 10_000);
         assert_eq!(cache.stats(CpuId(0)).misses(), 1, "{now}");
@@ -154,6 +154,6 @@ fn a_prefetched_line_costs_what_is_left_of_its_way() {
         let mut cache = CacheModel::new(&machine("plain+prefetch"));
         let fetch = cache.touch_prefetched(CpuId(0), ns(0), ns(now), 0x2000, 33);
         assert_eq!(fetch, cost_ps, "{now}");
-        assert_eq!(cache.stats(CpuId(0)).wait_ps, cost_ps - 20_000, "{now}");
+        assert_eq!(cache.wait_ps(CpuId(0)), cost_ps - 20_000, "{now}");
     }
 }

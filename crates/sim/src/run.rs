@@ -14,7 +14,7 @@ use schedlab_policies::SelectError;
 use schedlab_report::histogram::Buckets;
 use schedlab_report::{Exit, Measures, MetricsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
-use schedlab_trace::{CpuId, Duration, Listener, counted};
+use schedlab_trace::{Duration, Listener, counted};
 use schedlab_workload::{Workload, WorkloadError};
 
 use crate::SimSpec;
@@ -221,7 +221,7 @@ pub fn run(spec: &SimSpec, listener: Option<&mut dyn Listener>) -> Result<RunRes
         let sum = |of: fn(&Probes) -> u64| end.probes.iter().map(of).sum();
         measures.int("policy.failed_lookups", sum(|probes| probes.failed_lookups));
         measures.int("policy.pinned_local", sum(|probes| probes.pinned_local));
-        cache_measures(&end.cache, nr_cpus, measures);
+        cache_measures(&end.cache, measures);
     }
     measures.counters(end.counters.values(), end.counters.measures());
     result.histograms = vec![("runqueue.len".to_owned(), metrics.queue_histogram())];
@@ -318,12 +318,8 @@ fn by_offset(cache: &CacheModel) -> Vec<(String, Buckets)> {
     ]
 }
 
-fn cache_measures(cache: &CacheModel, nr_cpus: usize, measures: &mut Measures) {
-    let sum = |of: fn(&CacheStats) -> u64| -> u64 {
-        (0..nr_cpus)
-            .map(|cpu| of(cache.stats(CpuId(cpu as u32))))
-            .sum()
-    };
+fn cache_measures(cache: &CacheModel, measures: &mut Measures) {
+    let sum = |of: fn(&CacheStats) -> u64| -> u64 { cache.all_stats().map(of).sum() };
     measures.int("cache.accesses", sum(|stats| stats.accesses()));
     measures.int("cache.misses", sum(|stats| stats.misses()));
     let (first, coherence) = (
@@ -365,7 +361,7 @@ fn cache_measures(cache: &CacheModel, nr_cpus: usize, measures: &mut Measures) {
 
 #[cfg(test)]
 mod tests {
-    use schedlab_trace::{Event, Instant};
+    use schedlab_trace::{CpuId, Event, Instant};
 
     use super::*;
     use crate::Scheduler;

@@ -3,8 +3,8 @@
 //! the line's number, finds the others. Nothing is ever removed, so a look-up is a walk over neighbours,
 //! without tombstones.
 
-use super::LineRef;
 use super::sets::Written;
+use super::{CacheIx, LineRef};
 use crate::address::Structure;
 
 /// A line. Copies in caches carry the version they were read at; a write makes a new version, and
@@ -34,21 +34,27 @@ impl Holder {
     pub const SHARED: Holder = Holder(u16::MAX - 1);
 
     /// Only `cache` can have a copy (MESI's M, and E if not dirty).
-    pub fn owner(cache: u16) -> Holder {
-        debug_assert!(cache < Holder::SHARED.0);
-        Holder(cache)
+    pub fn owner(cache: CacheIx) -> Holder {
+        debug_assert!(cache.0 < Holder::SHARED.0);
+        Holder(cache.0)
+    }
+
+    /// The number of the cache that owns it; none has it if nobody does.
+    #[inline]
+    pub fn number(self) -> usize {
+        usize::from(self.0)
     }
 
     /// The owner if that is not `me`.
     #[inline]
-    pub fn other_owner(self, me: u16) -> Option<u16> {
-        (self.0 < Holder::SHARED.0 && self.0 != me).then_some(self.0)
+    pub fn other_owner(self, me: CacheIx) -> Option<CacheIx> {
+        (self.0 < Holder::SHARED.0 && self.0 != me.0).then_some(CacheIx(self.0))
     }
 
     /// Whether `cache` may read the copy that it has, or write it without telling anybody.
     #[inline]
-    pub fn lets(self, cache: u16, write: bool) -> bool {
-        self.0 == cache || (!write && self == Holder::SHARED)
+    pub fn lets(self, cache: CacheIx, write: bool) -> bool {
+        self.0 == cache.0 || (!write && self == Holder::SHARED)
     }
 }
 
@@ -58,18 +64,20 @@ impl Line {
         1 << (llc % 64)
     }
 
-    /// `cache` writes it.
+    /// `cache` writes it. Returns the line as it is then.
     #[inline]
-    pub fn become_modified(&mut self, cache: u16, llc_bit: u64) {
-        self.written.renew();
+    pub fn become_modified(&mut self, cache: CacheIx, llc_bit: u64) -> Written {
+        let renewed = self.written.renewed();
+        self.written = renewed;
         self.holder = Holder::owner(cache);
         self.dirty = true;
         self.llcs = llc_bit;
+        renewed
     }
 
     /// `cache` reads it and may have to share it.
     #[inline]
-    pub fn add_reader(&mut self, cache: u16, llc_bit: u64, others_have_it: bool) {
+    pub fn add_reader(&mut self, cache: CacheIx, llc_bit: u64, others_have_it: bool) {
         self.llcs |= llc_bit;
         self.dirty = false;
         self.holder = if others_have_it {

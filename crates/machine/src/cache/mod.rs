@@ -40,33 +40,38 @@ use sets::{Sets, Shape};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LineRef(u32);
 
-/// Counts of one CPU.
+/// The cache of a core, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheIx(u16);
+
+/// Counts of one cache, of all CPUs below it together.
+///
+/// What one access counts does not lie side by side here: the compiler would load and store both at once, which takes
+/// four instructions instead of two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheStats {
-    /// Accesses that the CPU's cache served alone.
+    /// Accesses that the cache served alone.
     pub hits: u64,
-    /// Writes of lines that the CPU's cache held, but others may have, too.
+    /// Writes of lines that the cache held, but others may have, too.
     pub upgrades: u64,
     /// Misses of lines that nobody had accessed before.
     pub misses_first: u64,
-    /// Misses of lines that the CPU's cache still held, but another CPU had written since.
+    /// Misses of lines that the cache still held, but another CPU had written since.
     pub misses_coherence: u64,
     /// Misses that memory served.
     pub from_memory: u64,
     /// Misses that the shared last-level cache served.
     pub from_llc: u64,
-    /// Misses that another CPU's cache served, because it held the line modified.
+    /// Misses that another cache served, because it held the line modified.
     pub transfers: u64,
-    /// Writes that made other CPUs' copies worthless.
-    pub invalidations: u64,
-    /// Transactions on the bus that brought the line from another CPU's cache.
+    /// Transactions on the bus that brought the line from another cache.
     pub bus_transfers: u64,
+    /// Writes that made other caches' copies worthless.
+    pub invalidations: u64,
     /// Transactions on the bus that only made copies below other last-level caches worthless.
     pub bus_invalidations: u64,
     /// Time waited for the bus.
     pub bus_wait_ps: u64,
-    /// What accesses cost beyond hits: the time waited for memory, other caches and the bus.
-    pub wait_ps: u64,
 }
 
 impl CacheStats {
@@ -75,7 +80,7 @@ impl CacheStats {
         self.hits + self.upgrades + self.misses()
     }
 
-    /// Accesses that missed the CPU's cache: served by memory, by the shared cache or by a transfer.
+    /// Accesses that missed the cache: served by memory, by the shared cache or by a transfer.
     pub fn misses(&self) -> u64 {
         self.from_memory + self.from_llc + self.transfers
     }
@@ -110,6 +115,7 @@ pub const PAGE_BYTES: u64 = 4_096;
 struct Cache {
     place: Place,
     sets: Sets,
+    stats: CacheStats,
 }
 
 /// Where a core's cache is, with what the hot path needs to know of it.
@@ -124,26 +130,24 @@ struct Place {
     bus_bits: u64,
 }
 
-/// What the model keeps of a CPU.
-#[derive(Clone, Copy, Debug)]
-struct OfCpu {
-    /// Its cache: that of its core.
-    cache: u16,
-    stats: CacheStats,
-}
-
 /// The caches of all CPUs.
 #[derive(Clone, Debug)]
 pub struct CacheModel {
     line_shift: u32,
     prices: Prices,
     evict_lines_per_ms: u64,
-    cpus: Vec<OfCpu>,
+    /// Of each CPU: that of its core.
+    cache_of: Vec<CacheIx>,
+    /// Of each CPU: see [`CacheModel::wait_ps`].
+    wait_ps: Vec<u64>,
     shape: Shape,
     caches: Vec<Cache>,
     directory: Directory,
     beyond: Beyond,
 }
+
+/// Same last-level cache, same bus, another bus or node.
+const DISTANCES: usize = 3;
 
 /// What accesses cost, without the wait for the bus.
 #[derive(Clone, Copy, Debug)]
@@ -152,8 +156,15 @@ struct Prices {
     /// 0: there is no shared last-level cache.
     llc_hit_ps: u64,
     miss_ps: u64,
-    /// By distance: same last-level cache, same bus, another bus or node.
-    transfer_ps: [u64; 3],
+    /// By distance.
+    transfer: [Transfer; DISTANCES],
+}
+
+/// The price of a transfer, and what of it exceeds a hit's.
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    cost_ps: u64,
+    wait_ps: u64,
 }
 
 /// What lies beyond the caches, and the counts of what goes there.
@@ -161,6 +172,8 @@ struct Prices {
 struct Beyond {
     /// One for the whole machine, or the processor buses of its node; none if they delay nobody.
     buses: Vec<Bus>,
+    /// The least distance of a transfer that may wait for a bus or is counted by offset, too.
+    watched_from: usize,
     by_offset: Option<Vec<LineCounts>>,
     by_structure: [LineCounts; Structure::ALL.len()],
 }
@@ -199,24 +212,27 @@ impl CacheModel {
                 hit_ps: memory.hit_ps,
                 llc_hit_ps: memory.llc_hit_ps,
                 miss_ps: memory.miss_ps,
-                transfer_ps: [
+                transfer: [
                     memory.transfer_llc_ps,
                     memory.transfer_node_ps,
                     memory.transfer_remote_ps,
-                ],
+                ]
+                .map(|cost_ps| Transfer {
+                    cost_ps,
+                    wait_ps: cost_ps.saturating_sub(memory.hit_ps),
+                }),
             },
             evict_lines_per_ms: memory.evict_lines_per_ms.into(),
-            cpus: (0..nr_cpus as u32)
-                .map(|cpu| OfCpu {
-                    cache: topology.cpu(CpuId(cpu)).core as u16,
-                    stats: CacheStats::default(),
-                })
+            cache_of: (0..nr_cpus as u32)
+                .map(|cpu| CacheIx::of(machine, CpuId(cpu)))
                 .collect(),
+            wait_ps: vec![0; nr_cpus],
             shape: Shape::new(sets as u32, memory.ways),
             caches: (0..nr_caches)
                 .map(|core| Cache {
                     place: place(machine, cpu_of_core(core)),
                     sets: Sets::default(),
+                    stats: CacheStats::default(),
                 })
                 .collect(),
             directory: Directory::new(),
@@ -225,6 +241,7 @@ impl CacheModel {
                     0 => Vec::new(),
                     slot_ps => vec![Bus::new(slot_ps); nr_buses as usize],
                 },
+                watched_from: if memory.bus_ps > 0 { 1 } else { DISTANCES },
                 by_offset: None,
                 by_structure: [LineCounts::default(); Structure::ALL.len()],
             },
@@ -235,6 +252,7 @@ impl CacheModel {
     pub fn count_by_offset(&mut self) {
         let lines = (PAGE_BYTES >> self.line_shift).max(1) as usize;
         self.beyond.by_offset = Some(vec![LineCounts::default(); lines]);
+        self.beyond.watched_from = 0;
     }
 
     /// Counts for each line of a page, of all CPUs; empty unless asked for. As many as make a page of
@@ -248,9 +266,23 @@ impl CacheModel {
         &self.beyond.by_structure[structure as usize]
     }
 
-    /// The counts of one CPU.
+    fn cache_of(&self, cpu: CpuId) -> CacheIx {
+        self.cache_of[cpu.index()]
+    }
+
+    /// The counts of the cache of `cpu`.
     pub fn stats(&self, cpu: CpuId) -> &CacheStats {
-        &self.cpus[cpu.index()].stats
+        &self.caches[self.cache_of(cpu).index()].stats
+    }
+
+    /// The counts of each cache.
+    pub fn all_stats(&self) -> impl Iterator<Item = &CacheStats> {
+        self.caches.iter().map(|cache| &cache.stats)
+    }
+
+    /// What the accesses of `cpu` cost beyond hits: the time it waited for memory, other caches and the bus.
+    pub fn wait_ps(&self, cpu: CpuId) -> u64 {
+        self.wait_ps[cpu.index()]
     }
 
     /// The line that holds `address`.
@@ -277,8 +309,8 @@ impl CacheModel {
 
     /// What is kept of the set of `cpu` in which the line that holds `address` has its place, likewise.
     pub fn set_of(&self, cpu: CpuId, address: u64) -> Option<&impl Sized> {
-        let cache = usize::from(self.cpus[cpu.index()].cache);
-        self.caches[cache]
+        let cache = self.cache_of(cpu);
+        self.caches[cache.index()]
             .sets
             .set_of(&self.shape, self.line_of(address))
     }
@@ -295,8 +327,7 @@ impl CacheModel {
     /// CPUs may call a little out of the order of their times: ownership follows the order of the
     /// calls, the wait for the bus that of the times (see [`crate::bus`]).
     ///
-    /// Inlined, as callers know whether they write; so are the usual cases of a write, most of which never ask for
-    /// the time.
+    /// Inlined, as callers know whether they write.
     #[inline(always)]
     pub fn touch_line(
         &mut self,
@@ -305,62 +336,93 @@ impl CacheModel {
         line: LineRef,
         write: bool,
     ) -> u64 {
-        if write {
-            self.write_line(cpu, now, line)
-        } else {
-            self.read_line(cpu, now(), line)
+        if !write {
+            return self.read_line(cpu, now(), line);
+        }
+        match self.write_own(self.cache_of(cpu), line) {
+            Some(cost_ps) => cost_ps,
+            None => self.write_others(cpu, self.cache_of(cpu), now, line),
         }
     }
 
-    /// The usual cases of a write; the others are not inlined.
+    /// A CPU below `cache` writes `line` if nobody else can have a copy and the cache has one that its set used last:
+    /// most hits. Returns what it costs, as [`CacheModel::touch_line`] does. Otherwise nothing has happened, and
+    /// [`CacheModel::write_others`] is for it.
     #[inline(always)]
-    fn write_line(&mut self, cpu: CpuId, now: impl Fn() -> Instant, line: LineRef) -> u64 {
-        let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
-        let me = *me;
+    pub fn write_own(&mut self, cache: CacheIx, line: LineRef) -> Option<u64> {
+        let entry = self.directory.line(line);
+        if !entry.holder.lets(cache, true) {
+            return None;
+        }
+        let Cache { sets, stats, .. } = &mut self.caches[cache.index()];
+        let at = self.shape.set_of(entry.written);
+        if !sets.use_first(&self.shape, at, entry.written) {
+            return None;
+        }
+        count(&mut stats.hits);
+        entry.dirty = true;
+        Some(self.prices.hit_ps)
+    }
+
+    /// `cpu`, whose cache is `me`, writes `line`, which as a rule is not its own. These are the usual cases: another
+    /// cache has it modified, and the sets of both used their copies last; or several may have it, and the set of this
+    /// one used its copy last.
+    #[inline(always)]
+    pub fn write_others(
+        &mut self,
+        cpu: CpuId,
+        me: CacheIx,
+        now: impl Fn() -> Instant,
+        line: LineRef,
+    ) -> u64 {
         let entry = self.directory.line(line);
         let written = entry.written;
         let shape = &self.shape;
-        let hit_ps = self.prices.hit_ps;
-        if entry.holder.lets(me, true) {
-            // Most hits are of the copy that its set used last.
-            let sets = &mut self.caches[usize::from(me)].sets;
-            if sets.use_first(shape, written) {
-                count(&mut stats.hits);
-                entry.dirty = true;
-                return hit_ps;
+        let at = shape.set_of(written);
+        if entry.dirty {
+            if let Some(owner) = self.caches.get(entry.holder.number())
+                && owner.sets.is_first(shape, at, written)
+            {
+                let from = owner.place;
+                let cache = &mut self.caches[me.index()];
+                if let Some(copy) = cache.sets.first_of(at, written) {
+                    // What one CPU tells another: most misses. The transfer is the invalidation too.
+                    let renewed = entry.become_modified(me, cache.place.llc_bit);
+                    if copy.renew(shape, renewed) {
+                        count(&mut cache.stats.misses_coherence);
+                    }
+                    count(&mut cache.stats.invalidations);
+                    let distance = cache.place.distance_to(&from);
+                    let transfer = self
+                        .beyond
+                        .transfer(now, entry, cache, &self.prices, distance);
+                    self.wait_ps[cpu.index()] += transfer.wait_ps;
+                    return transfer.cost_ps;
+                }
             }
         } else if entry.holder == Holder::SHARED {
-            let Cache { place, sets } = &mut self.caches[usize::from(me)];
-            if sets.use_first(shape, written) {
+            let cache = &mut self.caches[me.index()];
+            if cache.sets.use_first(shape, at, written) {
                 // Read before, as a rule by the same CPU.
+                let Cache { place, sets, stats } = cache;
                 let distance = place.farthest(entry.llcs);
                 count(&mut stats.upgrades);
                 count(&mut stats.invalidations);
                 if distance > 0 {
                     count(&mut stats.bus_invalidations);
                 }
-                entry.become_modified(me, place.llc_bit);
-                sets.set_version(shape, entry.written);
+                let renewed = entry.become_modified(me, place.llc_bit);
+                sets.set_version(at, renewed);
+                let told_ps = self.prices.transfer[distance].cost_ps;
                 let served = Served {
-                    cost_ps: hit_ps.max(self.prices.transfer_ps[distance]),
+                    cost_ps: told_ps.max(self.prices.hit_ps),
                     miss: false,
                     leaves_llc: distance > 0,
                     leaves_bus: distance > 1,
                 };
-                return self.beyond.serve(&now, entry, place, stats, hit_ps, served);
+                let cost_ps = self.beyond.serve(now, entry, cache, served);
+                return self.waited(cpu, cost_ps);
             }
-        } else if entry.dirty
-            && let Some(owner) = other_owner(&self.caches, shape, me, entry)
-        {
-            // What one CPU tells another: most misses. The transfer is the invalidation too.
-            let Cache { place, sets } = &mut self.caches[usize::from(me)];
-            count(&mut stats.invalidations);
-            let served = self.prices.fetch(entry, Some(owner), place, stats);
-            entry.become_modified(me, place.llc_bit);
-            if sets.renew(shape, entry.written).is_some() {
-                count(&mut stats.misses_coherence);
-            }
-            return self.beyond.serve(&now, entry, place, stats, hit_ps, served);
         }
         self.write_other(cpu, now(), line)
     }
@@ -419,37 +481,36 @@ impl CacheModel {
     ) -> u64 {
         let last = self.line_of(address + u64::from(bytes.max(1)) - 1);
         let lines = u64::from(last - self.line_of(address)) + 1;
-        let waited_ps = self.stats(cpu).wait_ps;
+        let waited_ps = self.wait_ps(cpu);
         let fetch_ps = self.touch_range(cpu, asked, address, bytes, false);
         let lead_ps = now.since(asked).ns() * 1_000;
         let hits_ps = lines * self.prices.hit_ps;
         let cost_ps = fetch_ps.saturating_sub(lead_ps).max(hits_ps);
-        self.cpus[cpu.index()].stats.wait_ps = waited_ps + (cost_ps - hits_ps);
+        self.wait_ps[cpu.index()] = waited_ps + (cost_ps - hits_ps);
         cost_ps
     }
 
     /// As [`CacheModel::touch_line`] for a write, where the way of the line is a part of something that is paid
     /// for already: the hand-over of a lock. Nobody waits for memory.
     pub fn take_over(&mut self, cpu: CpuId, now: Instant, line: LineRef) {
-        let waited_ps = self.stats(cpu).wait_ps;
+        let waited_ps = self.wait_ps(cpu);
         self.touch_line(cpu, || now, line, true);
-        self.cpus[cpu.index()].stats.wait_ps = waited_ps;
+        self.wait_ps[cpu.index()] = waited_ps;
     }
 
     /// `cpu` reads `line`. A look at one of many candidates is a read that memory serves, as the looks at the others
     /// have put the line out.
     #[inline(never)]
-    fn read_line(&mut self, cpu: CpuId, now: Instant, line: LineRef) -> u64 {
-        let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
-        let me = *me;
+    pub fn read_line(&mut self, cpu: CpuId, now: Instant, line: LineRef) -> u64 {
+        let me = self.cache_of(cpu);
         let entry = self.directory.line(line);
         let written = entry.written;
         let shape = &self.shape;
         let mut owner = None;
         let others_may_have_it;
         if entry.holder.lets(me, false) {
-            let sets = &mut self.caches[usize::from(me)].sets;
-            if sets.use_first(shape, written) {
+            let Cache { sets, stats, .. } = &mut self.caches[me.index()];
+            if sets.use_first(shape, shape.set_of(written), written) {
                 count(&mut stats.hits);
                 return self.prices.hit_ps;
             }
@@ -458,7 +519,8 @@ impl CacheModel {
             owner = other_owner(&self.caches, shape, me, entry);
             others_may_have_it = owner.is_some();
         }
-        let Cache { place, sets } = &mut self.caches[usize::from(me)];
+        let cache = &mut self.caches[me.index()];
+        let Cache { place, sets, stats } = cache;
         if let Some(copied) = sets.bring(shape, written) {
             if copied == written.version() {
                 count(&mut stats.hits);
@@ -468,19 +530,19 @@ impl CacheModel {
         }
         let served = self.prices.fetch(entry, owner, place, stats);
         entry.add_reader(me, place.llc_bit, others_may_have_it);
-        self.beyond
-            .serve(|| now, entry, place, stats, self.prices.hit_ps, served)
+        let cost_ps = self.beyond.serve(|| now, entry, cache, served);
+        self.waited(cpu, cost_ps)
     }
 
-    /// `cpu` writes `line`, which no other cache holds modified.
+    /// As [`CacheModel::write_others`], in one of the cases that are not usual.
     #[inline(never)]
     fn write_other(&mut self, cpu: CpuId, now: Instant, line: LineRef) -> u64 {
-        let OfCpu { cache: me, stats } = &mut self.cpus[cpu.index()];
-        let me = *me;
+        let me = self.cache_of(cpu);
         let line = self.directory.line(line);
         let entry = *line;
         let owner = other_owner(&self.caches, &self.shape, me, &entry);
-        let Cache { place, sets } = &mut self.caches[usize::from(me)];
+        let cache = &mut self.caches[me.index()];
+        let Cache { place, sets, stats } = cache;
         let copied = sets.bring(&self.shape, entry.written);
         let valid = copied == Some(entry.written.version());
         if valid && entry.holder.lets(me, true) {
@@ -498,28 +560,39 @@ impl CacheModel {
             }
         } else {
             stats.misses_coherence += u64::from(copied.is_some());
-            self.prices.fetch(&entry, None, place, stats)
+            self.prices.fetch(&entry, owner, place, stats)
         };
         if owner.is_some() || entry.holder == Holder::SHARED {
             count(&mut stats.invalidations);
+        }
+        // The transfer of a modified line is the invalidation too.
+        if entry.holder == Holder::SHARED || owner.is_some() && !entry.dirty {
             let distance = place.farthest(entry.llcs);
-            served.cost_ps = served.cost_ps.max(self.prices.transfer_ps[distance]);
+            let told_ps = self.prices.transfer[distance].cost_ps;
+            served.cost_ps = served.cost_ps.max(told_ps);
             stats.bus_invalidations += u64::from(distance > 0 && !served.leaves_llc);
             served.leaves_llc |= distance > 0;
             served.leaves_bus |= distance > 1;
         }
-        line.become_modified(me, place.llc_bit);
-        sets.set_version(&self.shape, line.written);
-        self.beyond
-            .serve(|| now, line, place, stats, self.prices.hit_ps, served)
+        let renewed = line.become_modified(me, place.llc_bit);
+        sets.set_version(self.shape.set_of(renewed), renewed);
+        let cost_ps = self.beyond.serve(|| now, line, cache, served);
+        self.waited(cpu, cost_ps)
+    }
+
+    /// `cpu` waited for what of an access's `cost_ps` exceeds a hit. Returns the cost.
+    #[inline(always)]
+    fn waited(&mut self, cpu: CpuId, cost_ps: u64) -> u64 {
+        self.wait_ps[cpu.index()] += cost_ps.saturating_sub(self.prices.hit_ps);
+        cost_ps
     }
 
     /// `cpu` ran an application for `user_ns`, which brought lines of its own into the cache.
     /// Takes constant time: each set catches up when it is next looked at.
     #[inline]
     pub fn evict(&mut self, cpu: CpuId, user_ns: u64) {
-        let me = usize::from(self.cpus[cpu.index()].cache);
-        let sets = &mut self.caches[me].sets;
+        let cache = self.cache_of(cpu);
+        let sets = &mut self.caches[cache.index()].sets;
         sets.stream(&self.shape, user_ns, self.evict_lines_per_ms);
     }
 
@@ -528,6 +601,17 @@ impl CacheModel {
         let caches = self.caches.iter();
         let sets: usize = caches.map(|cache| cache.sets.memory_bytes()).sum();
         sets + self.directory.memory_bytes()
+    }
+}
+
+impl CacheIx {
+    /// The cache of `cpu`: that of its core.
+    pub fn of(machine: &Machine, cpu: CpuId) -> Self {
+        CacheIx(machine.topology.cpu(cpu).core as u16)
+    }
+
+    fn index(self) -> usize {
+        usize::from(self.0)
     }
 }
 
@@ -557,9 +641,10 @@ impl Place {
 
 /// The cache that owns `line`, if that is not `me`. An owner that has lost the line to other lines is none.
 #[inline(always)]
-fn other_owner(caches: &[Cache], shape: &Shape, me: u16, line: &Line) -> Option<Place> {
-    let Cache { place, sets } = &caches[usize::from(line.holder.other_owner(me)?)];
-    let has_it = sets.is_first(shape, line.written) || sets.peek(shape, line.written);
+fn other_owner(caches: &[Cache], shape: &Shape, me: CacheIx, line: &Line) -> Option<Place> {
+    let Cache { place, sets, .. } = &caches[line.holder.other_owner(me)?.index()];
+    let at = shape.set_of(line.written);
+    let has_it = sets.is_first(shape, at, line.written) || sets.peek(shape, line.written);
     has_it.then_some(*place)
 }
 
@@ -582,7 +667,7 @@ impl Prices {
                     count(&mut stats.bus_transfers);
                 }
                 Served {
-                    cost_ps: self.transfer_ps[distance],
+                    cost_ps: self.transfer[distance].cost_ps,
                     miss: true,
                     leaves_llc: distance > 0,
                     leaves_bus: distance > 1,
@@ -614,19 +699,62 @@ impl Prices {
 }
 
 impl Beyond {
-    /// Counts an access that a CPU's cache did not serve alone, and lets it wait for the bus if it has to.
+    /// As [`Beyond::serve`], of a line that another cache held modified. Tells what of the cost is waited, too.
+    #[inline(always)]
+    fn transfer(
+        &mut self,
+        now: impl FnOnce() -> Instant,
+        line: &Line,
+        to: &mut Cache,
+        prices: &Prices,
+        distance: usize,
+    ) -> Transfer {
+        let counts = &mut self.by_structure[line.structure as usize];
+        count(&mut counts.misses);
+        count(&mut to.stats.transfers);
+        if distance > 0 {
+            count(&mut counts.bus_transactions);
+            count(&mut to.stats.bus_transfers);
+        }
+        let unwatched = prices.transfer[distance];
+        if distance < self.watched_from {
+            return unwatched;
+        }
+        let bus_wait_ps = self.watch_transfer(now(), line, &to.place, distance);
+        to.stats.bus_wait_ps += bus_wait_ps;
+        let cost_ps = unwatched.cost_ps + bus_wait_ps;
+        Transfer {
+            cost_ps,
+            wait_ps: cost_ps.saturating_sub(prices.hit_ps),
+        }
+    }
+
+    /// Lets a transfer wait for the bus if it has to, and counts it by offset if that is asked for. Returns how long
+    /// it waits.
+    #[inline(never)]
+    fn watch_transfer(&mut self, now: Instant, line: &Line, to: &Place, distance: usize) -> u64 {
+        if self.by_offset.is_some() {
+            self.count_offset(line.written.number(), true, distance > 0);
+        }
+        if distance == 0 || self.buses.is_empty() {
+            return 0;
+        }
+        self.wait_for_bus(now, to.bus, distance > 1)
+    }
+
+    /// Counts an access that a cache did not serve alone, and lets it wait for the bus if it has to.
     /// Returns its cost with that wait.
     #[inline(always)]
     fn serve(
         &mut self,
         now: impl FnOnce() -> Instant,
         line: &Line,
-        place: &Place,
-        stats: &mut CacheStats,
-        hit_ps: u64,
+        to: &mut Cache,
         served: Served,
     ) -> u64 {
-        let mut cost_ps = served.cost_ps;
+        if self.by_offset.is_some() {
+            self.count_offset(line.written.number(), served.miss, served.leaves_llc);
+        }
         let counts = &mut self.by_structure[line.structure as usize];
         if served.miss {
             count(&mut counts.misses);
@@ -634,24 +762,20 @@ impl Beyond {
         if served.leaves_llc {
             count(&mut counts.bus_transactions);
             if !self.buses.is_empty() {
-                let wait_ps = self.wait_for_bus(now(), place.bus, served.leaves_bus);
-                stats.bus_wait_ps += wait_ps;
-                cost_ps += wait_ps;
+                let wait_ps = self.wait_for_bus(now(), to.place.bus, served.leaves_bus);
+                to.stats.bus_wait_ps += wait_ps;
+                return served.cost_ps + wait_ps;
             }
         }
-        stats.wait_ps += cost_ps.saturating_sub(hit_ps);
-        if self.by_offset.is_some() {
-            self.count_offset(line.written.number(), &served);
-        }
-        cost_ps
+        served.cost_ps
     }
 
     #[cold]
-    fn count_offset(&mut self, line: u32, served: &Served) {
+    fn count_offset(&mut self, line: u32, miss: bool, leaves_llc: bool) {
         let counts = self.by_offset.as_deref_mut().unwrap_or_default();
         let place = line as usize % counts.len();
-        counts[place].misses += u64::from(served.miss);
-        counts[place].bus_transactions += u64::from(served.leaves_llc);
+        counts[place].misses += u64::from(miss);
+        counts[place].bus_transactions += u64::from(leaves_llc);
     }
 
     /// Books a transaction at `now`: on the bus of a cache, or on every bus. Returns how long it waits.

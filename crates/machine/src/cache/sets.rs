@@ -21,11 +21,11 @@ impl Written {
         self.0[1]
     }
 
-    /// It is written again.
+    /// As it is when it is written again.
     #[inline(always)]
-    pub fn renew(&mut self) {
+    pub fn renewed(self) -> Written {
         // After 2^32 changes of owner an ancient copy could count as fresh; none lives that long.
-        self.0[1] = self.0[1].wrapping_add(1);
+        Written::new(self.number(), self.version().wrapping_add(1))
     }
 }
 
@@ -116,6 +116,43 @@ impl Shape {
             block: BlockShape::new(ways as usize - 1),
         }
     }
+
+    /// The set in which `line` has its place.
+    #[inline(always)]
+    pub fn set_of(&self, line: Written) -> SetIx {
+        let number = line.number() & self.mask;
+        SetIx {
+            number,
+            place: place(number),
+        }
+    }
+}
+
+/// A set, the same one in every cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SetIx {
+    number: u32,
+    place: usize,
+}
+
+/// The copy that a set used last.
+pub(super) struct First<'a> {
+    copy: &'a mut LineCopy,
+    /// Foreign lines that came into the set.
+    came: u32,
+}
+
+impl First<'_> {
+    /// The line is written, and this copy with it. Tells whether there was one, of whatever version.
+    #[inline(always)]
+    pub fn renew(self, shape: &Shape, line: Written) -> bool {
+        let age = self.came.wrapping_sub(self.copy.seen);
+        *self.copy = LineCopy {
+            line,
+            seen: self.came,
+        };
+        age < shape.ways
+    }
 }
 
 impl Sets {
@@ -132,12 +169,11 @@ impl Sets {
             .wrapping_add(next.wrapping_shr(shape.shift) as u32);
     }
 
-    /// Uses the copy that its set used last if that is one of `line`; tells whether it is.
+    /// Uses the copy that the set `at` used last if that is one of `line`; tells whether it is.
     #[inline(always)]
-    pub fn use_first(&mut self, shape: &Shape, line: Written) -> bool {
-        let number = line.number() & shape.mask;
-        let came = self.came(number);
-        let Some(Set { first, .. }) = self.sets.get_mut(place(number)) else {
+    pub fn use_first(&mut self, shape: &Shape, at: SetIx, line: Written) -> bool {
+        let came = self.came(at.number);
+        let Some(Set { first, .. }) = self.sets.get_mut(at.place) else {
             return false;
         };
         let is_there = first.line == line && came.wrapping_sub(first.seen) < shape.ways;
@@ -147,14 +183,13 @@ impl Sets {
         is_there
     }
 
-    /// Whether the copy that its set used last is one of `line`.
+    /// Whether the copy that the set `at` used last is one of `line`.
     #[inline(always)]
-    pub fn is_first(&self, shape: &Shape, line: Written) -> bool {
-        let number = line.number() & shape.mask;
-        let Some(Set { first, .. }) = self.sets.get(place(number)) else {
+    pub fn is_first(&self, shape: &Shape, at: SetIx, line: Written) -> bool {
+        let Some(Set { first, .. }) = self.sets.get(at.place) else {
             return false;
         };
-        first.line == line && self.came(number).wrapping_sub(first.seen) < shape.ways
+        first.line == line && self.came(at.number).wrapping_sub(first.seen) < shape.ways
     }
 
     /// Brings a copy of `line` to the front, from wherever there was one of any version, or from outside. Returns the
@@ -204,31 +239,18 @@ impl Sets {
         (depth < shape.ways).then_some(copied.version)
     }
 
-    /// As [`Sets::bring`], of a line of which the set used a copy last, as a rule.
+    /// The copy that the set `at` used last, there or gone, if it is one of `line` of any version.
     #[inline(always)]
-    pub fn renew(&mut self, shape: &Shape, line: Written) -> Option<u32> {
-        let number = line.number() & shape.mask;
-        let came = self.came(number);
-        match self.sets.get_mut(place(number)) {
-            Some(Set { first, .. }) if first.line.number() == line.number() => {
-                let copy = LineCopy { line, seen: came };
-                let before = std::mem::replace(first, copy);
-                (came.wrapping_sub(before.seen) < shape.ways).then_some(before.line.version())
-            }
-            _ => self.bring_other(shape, line),
-        }
+    pub fn first_of(&mut self, at: SetIx, line: Written) -> Option<First<'_>> {
+        let came = self.came(at.number);
+        let first = &mut self.sets.get_mut(at.place)?.first;
+        (first.line.number() == line.number()).then_some(First { copy: first, came })
     }
 
-    /// [`Sets::bring`], not inlined.
-    #[inline(never)]
-    fn bring_other(&mut self, shape: &Shape, line: Written) -> Option<u32> {
-        self.bring(shape, line)
-    }
-
-    /// Notes that the copy that its set used last, one of this line, is as it was written now.
+    /// Notes that the copy that the set `at` used last, one of this line, is as it was written now.
     #[inline(always)]
-    pub fn set_version(&mut self, shape: &Shape, line: Written) {
-        let first = &mut self.sets[place(line.number() & shape.mask)].first;
+    pub fn set_version(&mut self, at: SetIx, line: Written) {
+        let first = &mut self.sets[at.place].first;
         debug_assert_eq!(first.line.number(), line.number());
         first.line = line;
     }
@@ -494,9 +516,9 @@ mod tests {
                 let copy = LineCopy { line, seen: sets.came(0) };
                 let (found, valid) = listed.touch(copy);
                 proptest::prop_assert_eq!(sets.peek(&shape, line), valid);
-                let is_first = sets.is_first(&shape, line);
+                let is_first = sets.is_first(&shape, shape.set_of(line), line);
                 proptest::prop_assert!(valid || !is_first);
-                if foreign % 2 == 0 && sets.use_first(&shape, line) {
+                if foreign % 2 == 0 && sets.use_first(&shape, shape.set_of(line), line) {
                     proptest::prop_assert!(is_first);
                     continue;
                 }

@@ -84,6 +84,51 @@ fn a_modified_line_costs_its_distance() {
     }
 }
 
+/// The usual case is that both caches used the line last of its set; a transfer is the same in the others.
+#[test]
+fn a_transfer_does_not_depend_on_what_its_sets_used_last() {
+    // 0x40, 0x44 and 0x48 have their place in the same set.
+    for (others_of_owner, others_of_mine) in
+        [(false, false), (false, true), (true, false), (true, true)]
+    {
+        for bus_ps in [0, 50] {
+            let mut machine = machine();
+            machine.memory.bus_ps = bus_ps;
+            let mut cache = CacheModel::new(&machine);
+            let mut clock = 0;
+            let mut write = |cpu, line: u64| {
+                clock += 1_000;
+                let before = *cache.stats(CpuId(cpu));
+                let cost = cache.touch(CpuId(cpu), Instant::from_ns(clock), line * 64, WRITE);
+                let after = cache.stats(CpuId(cpu));
+                let more = |of: fn(&CacheStats) -> u64| of(after) - of(&before);
+                (
+                    cost,
+                    more(|stats| stats.transfers),
+                    more(|stats| stats.bus_transfers),
+                    more(|stats| stats.invalidations),
+                    more(|stats| stats.misses_coherence),
+                )
+            };
+            // CPU 2 is below another last-level cache than CPU 0.
+            assert_eq!(write(2, 0x40).0, MEMORY);
+            assert_eq!(write(0, 0x40), (TRANSFER[1], 1, 1, 1, 0));
+            if others_of_owner {
+                write(0, 0x44);
+            }
+            if others_of_mine {
+                write(2, 0x48);
+            }
+            assert_eq!(write(2, 0x40), (TRANSFER[1], 1, 1, 1, 1));
+            assert_eq!(write(2, 0x40), (HIT, 0, 0, 0, 0));
+            // An owner that has lost the line serves nobody.
+            write(2, 0x44);
+            write(2, 0x48);
+            assert_eq!(write(0, 0x40), (MEMORY, 0, 0, 0, 1));
+        }
+    }
+}
+
 #[test]
 fn another_bus_is_as_far_as_another_node() {
     // CPUs 0 and 1 share a last-level cache, 2 is on the same bus, 4 on the other one.
@@ -232,6 +277,8 @@ fn only_what_leaves_the_last_level_cache_is_on_the_bus() {
     assert_eq!(wait(4, 6, READ), 100); // memory: slot 2
     let of = |cpu| cache.stats(CpuId(cpu)).bus_transactions();
     assert_eq!([of(0), of(1), of(2), of(4)], [1, 0, 1, 1]);
+    // All that is beyond a hit is waited: the way and the wait for a slot.
+    assert_eq!(cache.wait_ps(CpuId(2)), TRANSFER[1] - HIT + 50);
 }
 
 #[test]
@@ -282,10 +329,10 @@ fn of_prefetched_lines_what_is_left_is_waited() {
     let mut cache = CacheModel::new(&machine());
     let asked = Instant::from_ns(5);
     let mut cost = |now_ns, address| {
-        let before = cache.stats(CpuId(0)).wait_ps;
+        let before = cache.wait_ps(CpuId(0));
         let now = Instant::from_ns(now_ns);
         let cost = cache.touch_prefetched(CpuId(0), asked, now, address, 128);
-        (cost, cache.stats(CpuId(0)).wait_ps - before)
+        (cost, cache.wait_ps(CpuId(0)) - before)
     };
     // Two lines from memory, needed at once, after one of them has come, and after both have.
     assert_eq!(cost(5, 0x1000), (2 * MEMORY, 2 * (MEMORY - HIT)));
@@ -472,17 +519,17 @@ fn causes_of_misses_and_of_bus_transactions() {
 fn what_an_access_costs_beyond_a_hit_is_waited() {
     let mut cache = CacheModel::new(&machine());
     cache.touch_range(CpuId(0), T0, 0x1000 + 60, 8, READ);
-    assert_eq!(cache.stats(CpuId(0)).wait_ps, 2 * (MEMORY - HIT));
+    assert_eq!(cache.wait_ps(CpuId(0)), 2 * (MEMORY - HIT));
     cache.touch_range(CpuId(0), T0, 0x1000, 128, READ);
-    assert_eq!(cache.stats(CpuId(0)).wait_ps, 2 * (MEMORY - HIT));
+    assert_eq!(cache.wait_ps(CpuId(0)), 2 * (MEMORY - HIT));
     // A hand-over is paid for otherwise; the line is the new owner's all the same.
     let line = cache.line_at(0x1000);
     cache.take_over(CpuId(2), T0, line);
-    assert_eq!(cache.stats(CpuId(2)).wait_ps, 0);
+    assert_eq!(cache.wait_ps(CpuId(2)), 0);
     assert_eq!(cache.touch(CpuId(2), T0, 0x1000, WRITE), HIT);
     assert_eq!(cache.touch(CpuId(0), T0, 0x1000, READ), TRANSFER[1]);
     assert_eq!(
-        cache.stats(CpuId(0)).wait_ps,
+        cache.wait_ps(CpuId(0)),
         2 * (MEMORY - HIT) + TRANSFER[1] - HIT
     );
 }
@@ -605,8 +652,14 @@ impl SlowModel {
         }
     }
 
-    /// The cost, and the causes of the miss and of the bus transaction, if it was one.
-    fn touch(&mut self, cpu: u32, line: u64, write: bool) -> (u64, Option<Miss>, Option<OnBus>) {
+    /// The cost, the causes of the miss and of the bus transaction, if it was one, and whether it made copies of
+    /// others worthless.
+    fn touch(
+        &mut self,
+        cpu: u32,
+        line: u64,
+        write: bool,
+    ) -> (u64, Option<Miss>, Option<OnBus>, bool) {
         use State::*;
         let me = self.core(cpu);
         let miss = match self.state(me, line) {
@@ -631,6 +684,7 @@ impl SlowModel {
             .max()
             .unwrap_or(0);
 
+        let invalidates = write && others_may && !matches!(mine, Some(Modified | Exclusive));
         let (mut cost, mut bus) = match (mine, modified) {
             (Some(_), _) => (HIT, None),
             (None, Some(owner)) => {
@@ -672,7 +726,7 @@ impl SlowModel {
         self.lines[line as usize].llcs.insert(my_llc);
         self.lines[line as usize].touched = true;
         self.bring(me, line, state);
-        (cost, miss, bus)
+        (cost, miss, bus, invalidates)
     }
 }
 
@@ -696,31 +750,50 @@ proptest! {
     fn the_model_does_what_the_slow_one_does(
         steps in prop::collection::vec(step(), 1..400),
         buses in any::<bool>(),
+        by_offset in any::<bool>(),
     ) {
         let machine = if buses { two_buses() } else { machine() };
         let mut fast = CacheModel::new(&machine);
+        if by_offset {
+            fast.count_by_offset();
+        }
         let mut slow = SlowModel::new(machine);
         for (index, step) in steps.iter().enumerate() {
             match *step {
                 Step::Touch(cpu, line, write) => {
                     let before = *fast.stats(CpuId(cpu));
+                    let waited = fast.wait_ps(CpuId(cpu));
                     let cost = fast.touch(CpuId(cpu), T0, line * 64, write);
-                    let (miss, bus) = causes(&before, fast.stats(CpuId(cpu)));
+                    let after = *fast.stats(CpuId(cpu));
+                    let (miss, bus) = causes(&before, &after);
+                    let invalidates = after.invalidations > before.invalidations;
                     prop_assert_eq!(
-                        (cost, miss, bus),
+                        (cost, miss, bus, invalidates),
                         slow.touch(cpu, line, write),
                         "step {} of {:?}", index, steps
                     );
-                    let waited = fast.stats(CpuId(cpu)).wait_ps - before.wait_ps;
-                    prop_assert_eq!(waited, cost - HIT);
-                    let accesses = fast.stats(CpuId(cpu)).accesses() - before.accesses();
-                    prop_assert_eq!(accesses, 1);
+                    prop_assert_eq!(fast.wait_ps(CpuId(cpu)) - waited, cost - HIT);
+                    prop_assert_eq!(after.accesses() - before.accesses(), 1);
                 }
                 Step::Evict(cpu, ns) => {
                     fast.evict(CpuId(cpu), ns);
                     slow.evict(cpu, ns);
                 }
             }
+        }
+        // Each miss and each bus transaction is counted for its structure and, if asked for, for its offset.
+        let all = fast.all_stats().fold((0, 0), |(misses, bus), stats| {
+            (misses + stats.misses(), bus + stats.bus_transactions())
+        });
+        let sum = |counts: &mut dyn Iterator<Item = &LineCounts>| {
+            counts.fold((0, 0), |(misses, bus), counts| {
+                (misses + counts.misses, bus + counts.bus_transactions)
+            })
+        };
+        let by_structure = sum(&mut Structure::ALL.map(|of| fast.by_structure(of)).into_iter());
+        prop_assert_eq!(by_structure, all);
+        if by_offset {
+            prop_assert_eq!(sum(&mut fast.by_offset().iter()), all);
         }
     }
 }
