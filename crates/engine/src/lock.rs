@@ -63,7 +63,8 @@ impl Locks {
 
     #[inline]
     fn get(&self, lock: LockIx) -> &Lock {
-        &self.locks[lock.0 as usize]
+        let known = self.locks.get(lock.0 as usize);
+        known.expect("a lock has its place from here")
     }
 
     pub fn holder(&self, lock: LockIx) -> Option<CpuId> {
@@ -103,7 +104,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Takes `lock` on `c`, spinning while it is held.
-    #[inline]
+    ///
+    /// Not inlined, and so are [`Kernel::spin_unlock`] and what both call last: many take locks.
+    #[inline(never)]
     pub(crate) fn spin_lock(&self, c: &Cpu, lock: LockIx) {
         if !self.lock_at_once(c, lock, false) {
             self.spin_lock_slow(c, lock);
@@ -111,7 +114,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Takes `lock` if it is this CPU's turn and the lock is free.
-    #[inline]
+    #[inline(always)]
     fn lock_at_once(&self, c: &Cpu, lock: LockIx, trylock: bool) -> bool {
         if self.must_wait(c) {
             return false;
@@ -145,9 +148,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn spin_lock_slow(&self, c: &Cpu, lock: LockIx) {
         if self.must_wait(c) {
             self.sync(c);
-            if self.lock_at_once(c, lock, false) {
-                return;
-            }
+            return self.spin_lock(c, lock);
         }
         let since = c.now.get();
         let path = c.lock_path.get();
@@ -261,7 +262,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Releases `lock`. The holder need not wait for its turn if nobody spins: who comes before this
     /// instant finds the lock held until it.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn spin_unlock(&self, c: &Cpu, lock: LockIx) {
         if !self.unlock_at_once(c, lock) {
             self.spin_unlock_slow(c, lock);
@@ -269,7 +270,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Releases `lock` if nobody spins for it.
-    #[inline]
+    #[inline(always)]
     fn unlock_at_once(&self, c: &Cpu, lock: LockIx) -> bool {
         let state = self.locks.get(lock);
         if self.alone.get() {
@@ -346,9 +347,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Takes the run queue lock of `rq`, where the machine's kernel has one.
     #[inline]
     pub(crate) fn rq_lock(&self, c: &Cpu, rq: &Cpu) {
+        match rq.rq_lock.get() {
+            Some(lock) => self.spin_lock(c, lock),
+            None => self.rq_lock_other(c, rq),
+        }
+    }
+
+    /// There is no such lock, or it was never taken.
+    #[inline(never)]
+    fn rq_lock_other(&self, c: &Cpu, rq: &Cpu) {
         if self.machine.sched_ext.rq_locks {
-            let lock = self.rq_lock_of(rq);
-            self.spin_lock(c, lock);
+            self.spin_lock(c, self.new_rq_lock(rq));
         } else {
             self.sync(c);
         }
@@ -357,7 +366,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Tries to take the run queue lock of `rq`.
     pub(crate) fn rq_trylock(&self, c: &Cpu, rq: &Cpu) -> bool {
         if self.machine.sched_ext.rq_locks {
-            let lock = self.rq_lock_of(rq);
+            let lock = rq.rq_lock.get().unwrap_or_else(|| self.new_rq_lock(rq));
             return self.spin_trylock(c, lock);
         }
         self.sync(c);
@@ -367,15 +376,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Releases the run queue lock of `rq`.
     #[inline]
     pub(crate) fn rq_unlock(&self, c: &Cpu, rq: &Cpu) {
-        if self.machine.sched_ext.rq_locks {
-            let lock = self.rq_lock_of(rq);
+        if let Some(lock) = rq.rq_lock.get() {
             self.spin_unlock(c, lock);
         }
-    }
-
-    #[inline]
-    fn rq_lock_of(&self, rq: &Cpu) -> LockIx {
-        rq.rq_lock.get().unwrap_or_else(|| self.new_rq_lock(rq))
     }
 
     #[cold]
