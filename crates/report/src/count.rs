@@ -1,6 +1,7 @@
 //! Counting without checks where none is needed.
 
 use std::cell::Cell;
+use std::hint::cold_path;
 
 /// One more.
 ///
@@ -14,4 +15,13 @@ pub(crate) fn count(n: &mut u64) {
 #[inline(always)]
 pub(crate) fn add(sum: &Cell<u64>, more: u64) {
     sum.set(sum.get().wrapping_add(more));
+}
+
+/// Keeps the greater one. Nearly always that is the one that is there: nothing is written then.
+#[inline(always)]
+pub(crate) fn raise(max: &Cell<u64>, value: u64) {
+    if value > max.get() {
+        cold_path();
+        max.set(value);
+    }
 }

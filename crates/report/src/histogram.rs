@@ -1,9 +1,11 @@
 //! Histograms with a bounded relative error.
 
+use std::cell::Cell;
+
 use hdrhistogram::Histogram as Hdr;
 
 use crate::Measures;
-use crate::count::count;
+use crate::count::{count, raise};
 
 /// `(smallest value, largest value, count)` of each bucket that is not empty, in ascending order.
 pub type Buckets = Vec<(u64, u64, u64)>;
@@ -32,11 +34,17 @@ pub struct Histogram {
     limit: u64,
 }
 
-/// The bucket, counted from the first that holds several values, of a value that is not small.
+/// The bucket, counted from the first that holds several values, of a value that is not small. Only that is checked:
+/// all else is below 2^16 then.
 #[inline]
 fn great_bucket(value: u64) -> usize {
-    let shift = value.ilog2() - (BITS - 1);
-    (shift as usize - 1) * PER_OCTAVE + ((value >> shift) as usize - PER_OCTAVE)
+    let octave = u64::BITS - (BITS + 1) - value.leading_zeros();
+    // The first bit of what tells the bucket is always set.
+    let bits = value.wrapping_shr(octave.wrapping_add(1)) as usize;
+    let place = bits.wrapping_sub(PER_OCTAVE);
+    (octave as usize)
+        .wrapping_mul(PER_OCTAVE)
+        .wrapping_add(place)
 }
 
 /// The smallest value in that bucket.
@@ -70,13 +78,13 @@ impl Histogram {
 
     /// Counts a value that is not small.
     fn record_great(&mut self, value: u64) {
-        let mut bucket = great_bucket(value);
-        if bucket >= self.great.len() {
-            bucket = great_bucket(self.limit);
+        match self.great.get_mut(great_bucket(value)) {
+            Some(counted) => count(counted),
+            None => count(&mut self.great[great_bucket(self.limit)]),
         }
-        count(&mut self.great[bucket]);
-        self.great_sum += u128::from(value);
-        self.great_max = self.great_max.max(value);
+        // 2^64 values would have to come before it is full.
+        self.great_sum = self.great_sum.wrapping_add(u128::from(value));
+        raise(Cell::from_mut(&mut self.great_max), value);
     }
 
     /// The least value of each bucket that is not empty, and its count.

@@ -9,7 +9,7 @@ use schedlab_trace::{
     PrevState, Recorder, TaskId, TaskMeta,
 };
 
-use crate::count::{add, count};
+use crate::count::{add, count, raise};
 use crate::histogram::Buckets;
 use crate::inversions::Inversions;
 use crate::task_stats::{Task, jain};
@@ -59,16 +59,17 @@ impl Sources {
     };
 }
 
-/// One CPU.
+/// One CPU, in 64 bytes, so that its place follows from its number by a shift.
 #[derive(Clone, Debug)]
 struct Cpu {
+    /// Until `since`.
     mode_ns: [Cell<u64>; CpuMode::ALL.len()],
     mode: Cell<CpuMode>,
+    /// It has told its own last moment, which may be after that of the run. That is `since` now.
+    has_ended: Cell<bool>,
     since: Cell<Instant>,
     /// When it entered the schedule() that it is in, or [`Instant::NEVER`].
     schedule_entered: Cell<Instant>,
-    /// Its own last moment, if it has told: it may be ahead of the run's.
-    ended: Cell<Option<Instant>>,
 }
 
 impl Cpu {
@@ -78,10 +79,11 @@ impl Cpu {
             mode: Cell::new(CpuMode::Idle),
             since: Cell::new(Instant::ZERO),
             schedule_entered: Cell::new(Instant::NEVER),
-            ended: Cell::new(None),
+            has_ended: Cell::new(false),
         }
     }
 
+    /// It spends its time on `mode` from `at` on.
     #[inline]
     fn change_mode(&self, at: Instant, mode: CpuMode) {
         let until_now = &self.mode_ns[self.mode.replace(mode) as usize];
@@ -334,8 +336,9 @@ impl MetricsRecorder {
                 for (sum, part) in ns.iter_mut().zip(&cpu.mode_ns) {
                     *sum += part.get();
                 }
-                let until = cpu.ended.get().unwrap_or(self.end());
-                ns[cpu.mode.get() as usize] += until.since(cpu.since.get()).ns();
+                if !cpu.has_ended.get() {
+                    ns[cpu.mode.get() as usize] += self.end().since(cpu.since.get()).ns();
+                }
             }
             let all = ns.iter().sum();
             let of = |mode: CpuMode| ns[mode as usize];
@@ -381,10 +384,17 @@ impl Choices {
         }
     }
 
+    #[inline]
     fn task(&mut self, task: TaskId) -> &mut Task {
         if task.index() >= self.tasks.len() {
-            self.tasks.resize(task.index() + 1, Task::default());
+            return self.new_task(task);
         }
+        &mut self.tasks[task.index()]
+    }
+
+    #[cold]
+    fn new_task(&mut self, task: TaskId) -> &mut Task {
+        self.tasks.resize(task.index() + 1, Task::default());
         &mut self.tasks[task.index()]
     }
 
@@ -415,7 +425,7 @@ impl Choices {
             count(&mut self.switches.starts);
             let start = self.task(next).start(at, cpu);
             self.switches.elsewhere += u64::from(start.elsewhere);
-            self.wait_ns_max = self.wait_ns_max.max(start.waited_ns);
+            raise(Cell::from_mut(&mut self.wait_ns_max), start.waited_ns);
             if let Some(ns) = start.wakeup_latency_ns {
                 self.wakeup_latency.record(ns);
             }
@@ -438,9 +448,12 @@ impl Choices {
         let schedule = &mut self.schedule;
         count(&mut schedule.completed);
         schedule.ns += ns;
-        schedule.ns_max = schedule.ns_max.max(ns);
+        raise(Cell::from_mut(&mut schedule.ns_max), ns);
         schedule.examined += u64::from(examined);
-        schedule.examined_max = schedule.examined_max.max(u64::from(examined));
+        raise(
+            Cell::from_mut(&mut schedule.examined_max),
+            u64::from(examined),
+        );
         schedule.recalculations += u64::from(recalculations);
         schedule.memory_wait_ps += memory_wait_ps;
     }
@@ -627,7 +640,9 @@ impl Recorder for MetricsRecorder {
             Event::Tick => add(&self.ticks, 1),
             Event::Work { n, .. } => self.work.set(self.work.get() + u64::from(n)),
             Event::End => {
-                self.cpus[cpu.index()].ended.set(Some(at));
+                let cpu = &self.cpus[cpu.index()];
+                cpu.change_mode(at, cpu.mode.get());
+                cpu.has_ended.set(true);
                 let end = self.end.get().map_or(at, |end| end.min(at));
                 self.end.set(Some(end));
             }
