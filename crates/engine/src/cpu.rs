@@ -94,72 +94,68 @@ impl Expired {
     }
 }
 
+/// What keeps a CPU from going on with its task: one bit each, so that it is one comparison whether there is anything.
+#[derive(Default)]
+struct Calls(Cell<u32>);
+
+impl Calls {
+    /// The resched mark (`TIF_NEED_RESCHED`). Those before it are pending interrupts ([`irq`]).
+    const NEED_RESCHED: u32 = 1 << 16;
+    const OFFLINE: u32 = 1 << 17;
+    /// The run is over: what tasks would do from here on is not part of it.
+    const CLOSED: u32 = 1 << 18;
+
+    const IRQS: u32 = Calls::NEED_RESCHED - 1;
+
+    #[inline(always)]
+    fn has(&self, calls: u32) -> bool {
+        self.0.get() & calls != 0
+    }
+
+    /// Sets or clears a bit; tells whether it was set.
+    #[inline(always)]
+    fn set(&self, call: u32, on: bool) -> bool {
+        let before = self.0.get();
+        self.0.set(if on { before | call } else { before & !call });
+        before & call != 0
+    }
+}
+
 /// One virtual CPU and its run queue.
+///
+/// The order is that in memory: what a switch looks at lies together in as few of the host's cache lines as it needs,
+/// and the nearest to the beginning, where code that names it is shorter.
+#[repr(C)]
 pub(crate) struct Cpu {
     pub this: ThisCpu,
+    calls: Calls,
     /// That of its core.
     pub cache: CacheIx,
-    pub node: u32,
-    /// The hardware threads that slow it down while they run, and that it slows down.
-    pub slowed_by: Box<[CpuId]>,
-    pub mode: Cell<CpuMode>,
-    pub wait: Cell<Wait>,
-    pub woken_by_main: Cell<bool>,
-    /// Pending interrupts ([`irq`]).
-    pub pending: Cell<u32>,
-    pub need_resched: Cell<bool>,
-    /// What it runs next is to be marked as soon as it is chosen.
-    pub mark_next: Cell<bool>,
-    pub online: Cell<bool>,
-    /// It slept since it last ran the scheduler.
-    pub was_idle: Cell<bool>,
-    pub expired: Expired,
-    pub expired_policy: RefCell<VecDeque<TimerId>>,
-    pub lock_path: Cell<LockPath>,
     pub rq_lock: Cell<Option<LockIx>>,
-    /// The lock that it waits for.
-    pub spins_for: Cell<Option<LockIx>>,
-
-    // Run queue.
     pub curr: Cell<Option<TaskId>>,
-    pub next_class: Cell<Class>,
     /// Tasks on this run queue, the running one included.
     pub nr_running: Cell<u32>,
-    /// Waiting real-time tasks, highest first.
-    pub rt_queue: RefCell<VecDeque<TaskId>>,
-    /// Where the running real-time task is put back.
-    pub rt_place: Cell<crate::rt::Place>,
-    /// Spins until this task is off its CPU.
-    pub awaits_off_cpu: Cell<Option<TaskId>>,
-    pub fair: crate::fair::FairRq,
-
-    // sched_ext's part of the run queue (`struct scx_rq`).
-    /// The local DSQ.
-    pub local: crate::dsq::Dsq,
     pub scx_nr_running: Cell<u32>,
+    pub mode: Cell<CpuMode>,
+    pub wait: Cell<Wait>,
+    pub lock_path: Cell<LockPath>,
+    pub woken_by_main: Cell<bool>,
+    /// What it runs next is to be marked as soon as it is chosen.
+    pub mark_next: Cell<bool>,
+    /// It slept since it last ran the scheduler.
+    pub was_idle: Cell<bool>,
+    pub next_class: Cell<Class>,
     pub in_wakeup: Cell<bool>,
     pub in_balance: Cell<bool>,
     pub bal_cb_pending: Cell<bool>,
-    pub cpu_released: Cell<bool>,
-    pub extra_enq_flags: Cell<u64>,
-    pub nr_immed: Cell<u32>,
-    /// There may be something in one of the next three.
+    /// There may be something in one of the lists of deferred work.
     pub has_deferred: Cell<bool>,
-    pub deferred_locals: RefCell<VecDeque<TaskId>>,
-    pub reenq_local_flags: Cell<Option<u64>>,
-    pub reenq_users: RefCell<VecDeque<(u32, u64)>>,
-    pub kicks: RefCell<Vec<(CpuId, u64)>>,
-    pub kick_sync: Cell<u64>,
     /// It is to wait for others as soon as sched_ext has chosen, …
     pub kick_sync_pending: Cell<bool>,
     /// … and does so at the end of this schedule().
     pub kick_sync_due: Cell<bool>,
-    /// CPUs to wait for, with their `kick_sync` when they were kicked.
-    pub kick_waits: RefCell<Vec<(CpuId, u64)>>,
-    pub distribute_prev: Cell<u32>,
+    pub in_select_cpu: Cell<bool>,
 
-    /// The op in which that under way is nested.
-    pub outer_op: Cell<Option<OpKind>>,
     /// When the op under way must have returned, and how often it may still ask for something.
     pub op_deadline: Cell<u64>,
     pub op_requests_left: Cell<u32>,
@@ -167,15 +163,46 @@ pub(crate) struct Cpu {
     pub locked_rq: Cell<Option<CpuId>>,
     pub op_task: Cell<Option<TaskId>>,
     pub direct_dispatch: Cell<DirectDispatch>,
-    pub in_select_cpu: Cell<bool>,
-    pub dispatch_buf: RefCell<Vec<DispatchEntry>>,
-    pub dispatched: Cell<u32>,
     pub held: Held,
+    pub dispatched: Cell<u32>,
 
     // The stretch of task time under way.
-    pub segment_start: Cell<u64>,
     pub segment_pct: Cell<u32>,
+    pub segment_start: Cell<u64>,
+    /// The hardware threads that slow it down while they run, and that it slows down.
+    pub slowed_by: Box<[CpuId]>,
+
+    pub expired: Expired,
+    /// The local DSQ.
+    pub local: crate::dsq::Dsq,
+    pub kick_sync: Cell<u64>,
+    pub extra_enq_flags: Cell<u64>,
     pub last_mm: Cell<Option<u32>>,
+    pub dispatch_buf: RefCell<Vec<DispatchEntry>>,
+
+    // The rest is seldom looked at.
+    pub node: u32,
+    /// The op in which that under way is nested.
+    pub outer_op: Cell<Option<OpKind>>,
+    pub nr_immed: Cell<u32>,
+    pub cpu_released: Cell<bool>,
+    pub deferred_locals: RefCell<VecDeque<TaskId>>,
+    pub reenq_local_flags: Cell<Option<u64>>,
+    pub reenq_users: RefCell<VecDeque<(u32, u64)>>,
+    pub kicks: RefCell<Vec<(CpuId, u64)>>,
+    /// CPUs to wait for, with their `kick_sync` when they were kicked.
+    pub kick_waits: RefCell<Vec<(CpuId, u64)>>,
+    pub distribute_prev: Cell<u32>,
+    pub expired_policy: RefCell<VecDeque<TimerId>>,
+    /// The lock that it waits for.
+    pub spins_for: Cell<Option<LockIx>>,
+    /// Spins until this task is off its CPU.
+    pub awaits_off_cpu: Cell<Option<TaskId>>,
+    /// Waiting real-time tasks, highest first.
+    pub rt_queue: RefCell<VecDeque<TaskId>>,
+    /// Where the running real-time task is put back.
+    pub rt_place: Cell<crate::rt::Place>,
+    pub fair: crate::fair::FairRq,
     /// Bytes of buffers that came into the cache so far.
     pub filled_bytes: Cell<u64>,
 }
@@ -200,10 +227,8 @@ impl Cpu {
             mode: Cell::new(CpuMode::Idle),
             wait: Cell::new(Wait::Idle),
             woken_by_main: Cell::new(false),
-            pending: Cell::new(0),
-            need_resched: Cell::new(false),
+            calls: Calls::default(),
             mark_next: Cell::new(false),
-            online: Cell::new(true),
             was_idle: Cell::new(false),
             expired: Expired::default(),
             expired_policy: RefCell::default(),
@@ -252,16 +277,53 @@ impl Cpu {
         }
     }
 
-    /// Something comes before its own work.
-    #[inline]
-    fn is_wanted(&self) -> bool {
-        self.pending.get() != 0 || !self.online.get()
+    /// Marks an interrupt pending.
+    #[inline(always)]
+    pub fn raise(&self, irq: u32) {
+        self.calls.set(irq, true);
+    }
+
+    /// An interrupt is pending, or going off or online.
+    pub fn has_irq(&self) -> bool {
+        self.calls.has(Calls::IRQS)
+    }
+
+    /// `test_tsk_need_resched()`.
+    #[inline(always)]
+    pub fn need_resched(&self) -> bool {
+        self.calls.has(Calls::NEED_RESCHED)
+    }
+
+    /// Sets or clears the resched mark; tells whether it was set.
+    #[inline(always)]
+    pub fn set_need_resched(&self, on: bool) -> bool {
+        self.calls.set(Calls::NEED_RESCHED, on)
+    }
+
+    #[inline(always)]
+    pub fn is_online(&self) -> bool {
+        !self.calls.has(Calls::OFFLINE)
+    }
+
+    pub fn set_online(&self, online: bool) {
+        self.calls.set(Calls::OFFLINE, !online);
+    }
+
+    /// The run is over.
+    pub fn close(&self) {
+        self.calls.set(Calls::CLOSED, true);
+    }
+
+    /// What comes before its own work.
+    #[inline(always)]
+    fn wanted(&self) -> u32 {
+        self.calls.0.get() & (Calls::IRQS | Calls::OFFLINE)
     }
 
     /// It does not go on with its task.
-    #[inline]
+    #[inline(always)]
     pub fn is_called_off(&self) -> bool {
-        self.is_wanted() || self.need_resched.get()
+        self.calls.0.get() != 0
     }
 
     /// Whether anything is on its lists of deferred work.
@@ -287,16 +349,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The life of a CPU. Interrupts first, then the scheduler, then the current task.
     pub(crate) fn cpu_main(&self, c: &Cpu) {
         loop {
-            if c.is_wanted() {
+            if c.wanted() != 0 {
                 self.attend(c);
             } else if let Some(task) = c.curr.get() {
                 let p = self.task(task);
-                if c.need_resched.get() && self.may_preempt(p) {
+                if c.need_resched() && self.may_preempt(p) {
                     self.schedule(c, true);
                 } else {
                     self.run_task(c, p);
                 }
-            } else if c.need_resched.get() {
+            } else if c.need_resched() {
                 self.leave_idle(c);
                 self.schedule(c, true);
             } else {
@@ -308,10 +370,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// What comes before the CPU's own work: going off and online, and interrupts.
     #[inline(always)]
     fn attend(&self, c: &Cpu) {
-        if c.pending.get() == irq::TIMER && c.online.get() {
+        if c.wanted() == irq::TIMER {
             // The commonest alone, on a short way.
             self.timer_interrupt(c);
-            if c.pending.get() == 0 {
+            if !c.has_irq() {
                 return;
             }
             self.handle_interrupts(c);
@@ -322,14 +384,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline(never)]
     fn attend_to_others(&self, c: &Cpu) {
-        if c.pending.get() & irq::HOTPLUG != 0 {
-            c.pending.set(c.pending.get() & !irq::HOTPLUG);
-            if c.online.get() {
+        if c.calls.set(irq::HOTPLUG, false) {
+            if c.is_online() {
                 self.cpu_down(c);
             } else {
                 self.cpu_up(c);
             }
-        } else if !c.online.get() {
+        } else if !c.is_online() {
             self.offline(c);
         } else {
             self.handle_interrupts(c);
@@ -360,12 +421,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// of [`Kernel::cpu_main`], which saves no registers.
     #[inline(always)]
     fn run_task(&self, c: &Cpu, p: &Task) {
+        if c.calls.has(Calls::CLOSED) {
+            c.wait.set(Wait::Idle);
+            return self.pause();
+        }
         loop {
-            if self.closed.get() {
-                // What would be done from here on is not part of the run.
-                c.wait.set(Wait::Idle);
-                return self.pause();
-            }
             match p.exec.get() {
                 Exec::Next => self.next_action(c, p),
                 Exec::User | Exec::Kernel => self.segment(c, p),
@@ -438,12 +498,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Handles the pending interrupts, those that come meanwhile included.
     pub(crate) fn handle_interrupts(&self, c: &Cpu) {
         loop {
-            let pending = c.pending.get() & !irq::HOTPLUG;
+            let pending = c.calls.0.get() & Calls::IRQS & !irq::HOTPLUG;
             if pending == 0 {
                 return;
             }
             let irq = pending & pending.wrapping_neg();
-            c.pending.set(c.pending.get() & !irq);
+            c.calls.set(irq, false);
             if self.bypassing.get() && irq == irq::POLICY_TIMER {
                 c.expired_policy.borrow_mut().clear();
                 continue;
@@ -469,7 +529,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// What [`Kernel::handle_interrupts`] does of one that is pending alone.
     fn timer_interrupt(&self, c: &Cpu) {
-        c.pending.set(0);
+        c.calls.set(irq::TIMER, false);
         self.set_mode(c, CpuMode::Kernel);
         self.charge(c, self.machine.paths.irq_ns);
         self.timers_expired(c);

@@ -27,7 +27,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `schedule_deferred()`: an interrupt on the run queue's own CPU.
     fn schedule_deferred(&self, c: &Cpu, rq: &Cpu) {
         if rq.id == c.id {
-            c.pending.set(c.pending.get() | irq::DEFERRED);
+            c.raise(irq::DEFERRED);
         } else if self.queue.due(rq.id, CpuEvent::Work).is_none() {
             self.charge(c, self.machine.paths.ipi_send_ns);
             let at = c.now.get() + self.machine.paths.ipi_delay_ns;

@@ -229,7 +229,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             return false;
         }
-        rq.online.get()
+        rq.is_online()
     }
 
     /// `consume_remote_task()`: `rq` and the queue are locked on entry, only `rq` on return.
@@ -582,7 +582,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.consume_dispatch_q(c, c, global, 0) {
             return Verdict::Local;
         }
-        if self.bypassing.get() || !self.has_op(OpKind::Dispatch) || !c.online.get() {
+        if self.bypassing.get() || !self.has_op(OpKind::Dispatch) || !c.is_online() {
             return Verdict::None;
         }
         let prev_ext = prev.filter(|p| p.class.get() == Class::Ext);

@@ -87,7 +87,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         p.immed.set(false);
-        let terminal = if !rq.online.get() || self.bypassing.get() {
+        let terminal = if !rq.is_online() || self.bypassing.get() {
             Some(rq.local_dsq())
         } else if p.ddsp_dsq_id.get() != dsq_id::INVALID {
             self.direct_dispatch(c, rq, p, enq_flags);

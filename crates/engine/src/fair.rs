@@ -220,7 +220,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.update_curr_fair(c, p);
             self.update_deadline(p);
         }
-        if running.is_none() && c.fair.queue.borrow().is_empty() && c.online.get() {
+        if running.is_none() && c.fair.queue.borrow().is_empty() && c.is_online() {
             self.pull_fair_task(c, true);
         }
         self.pick_eevdf(c, running).map(|p| p.id)
@@ -294,7 +294,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         prev: CpuId,
         wake_flags: u64,
     ) -> CpuId {
-        let usable = |cpu: CpuId| p.allows(cpu) && self.cpu(cpu).online.get();
+        let usable = |cpu: CpuId| p.allows(cpu) && self.cpu(cpu).is_online();
         let topology = &self.machine.topology;
         let llc = |cpu: CpuId| topology.cpu(cpu).llc;
         let near_first = |cpu: CpuId, to: CpuId| (llc(cpu) != llc(to), cpu);
@@ -408,7 +408,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // nohz_balancer_kick(): who has nothing to do takes what waits here.
         if !c.fair.queue.borrow().is_empty()
             && let Some(idle) = self.cpus.iter().find(|rq| {
-                rq.online.get() && self.is_idle_for_fair(rq.id) && self.fair_task_for(c, rq.id)
+                rq.is_online() && self.is_idle_for_fair(rq.id) && self.fair_task_for(c, rq.id)
             })
         {
             self.resched_curr(c, idle);

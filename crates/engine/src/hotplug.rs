@@ -24,10 +24,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return None;
         }
         let c = self.cpu(event.cpu);
-        if c.online.get() == event.online {
+        if c.is_online() == event.online {
             return None;
         }
-        c.pending.set(c.pending.get() | irq::HOTPLUG);
+        c.raise(irq::HOTPLUG);
         if !matches!(c.wait.get(), Wait::Segment | Wait::Idle | Wait::Offline) {
             return None;
         }
@@ -80,7 +80,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         // From here nothing is placed or dispatched here.
-        c.online.set(false);
+        c.set_online(false);
         self.idle.borrow_mut().forget(c.id);
         loop {
             self.push_tasks_off(c);
@@ -94,7 +94,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.handle_interrupts(c);
         self.cancel_event(c.id, CpuEvent::Tick);
         self.cancel_event(c.id, CpuEvent::Ipi);
-        c.need_resched.set(false);
+        c.set_need_resched(false);
     }
 
     /// `balance_push()`: the tasks that wait on `c` go where they may.
@@ -118,8 +118,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.set_mode(c, CpuMode::Kernel);
         self.sync(c);
         self.set_online(c.id, true);
-        c.online.set(true);
-        c.need_resched.set(true);
+        c.set_online(true);
+        c.set_need_resched(true);
         self.handle_hotplug(c, true);
     }
 

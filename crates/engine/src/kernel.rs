@@ -506,6 +506,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             cache: self.shared.cache.borrow().clone(),
         });
         self.closed.set(true);
+        for cpu in &self.cpus {
+            cpu.close();
+        }
         self.mute.set(true);
     }
 
@@ -516,7 +519,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline(always)]
     fn raise_on(&self, c: &Cpu, irq: u32, time: u64) -> Option<CpuId> {
-        c.pending.set(c.pending.get() | irq);
+        c.raise(irq);
         match c.wait.get() {
             Wait::Segment => self.queue.cancel_main(c.id),
             Wait::Idle => {}
@@ -542,7 +545,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let all_idle = self
             .cpus
             .iter()
-            .all(|c| matches!(c.wait.get(), Wait::Idle | Wait::Offline) && c.pending.get() == 0);
+            .all(|c| matches!(c.wait.get(), Wait::Idle | Wait::Offline) && !c.has_irq());
         let stuck = self.stuck.borrow().is_some();
         if all_idle && !stuck && !self.stopping.get() && self.nr_alive.get() > 0 {
             self.deadlocked();

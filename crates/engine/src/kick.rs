@@ -24,7 +24,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `resched_curr()`: marks `rq`, and interrupts it if it is another CPU and was not marked.
     pub(crate) fn resched_curr(&self, c: &Cpu, rq: &Cpu) {
-        if rq.need_resched.replace(true) || rq.id == c.id {
+        if rq.set_need_resched(true) || rq.id == c.id {
             return;
         }
         self.record(c, Event::Ipi { to: rq.id });
@@ -117,7 +117,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             None => kicks.push((cpu, flags)),
         }
-        c.pending.set(c.pending.get() | irq::KICK);
+        c.raise(irq::KICK);
     }
 
     /// `kick_cpus_irq_workfn()`.
@@ -135,7 +135,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let rq = self.cpu(cpu);
             self.rq_lock(c, rq);
             if flags & kick::IDLE != 0 {
-                if !self.can_skip_idle_kick(rq) && (rq.online.get() || rq.id == c.id) {
+                if !self.can_skip_idle_kick(rq) && (rq.is_online() || rq.id == c.id) {
                     self.resched_curr(c, rq);
                 }
             } else {
@@ -154,7 +154,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `kick_one_cpu()`: tells whether the kicker is to wait for it.
     fn kick_one_cpu(&self, c: &Cpu, rq: &Cpu, flags: u64) -> bool {
         let class = self.curr_class(rq);
-        if !(rq.online.get() || rq.id == c.id) || class > Class::Ext {
+        if !(rq.is_online() || rq.id == c.id) || class > Class::Ext {
             return false;
         }
         if flags & kick::PREEMPT != 0
@@ -189,7 +189,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             self.charge(c, RELAX_NS);
             self.sync(c);
-            if c.pending.get() != 0 {
+            if c.has_irq() {
                 self.set_mode(c, mode);
                 self.handle_interrupts(c);
                 self.set_mode(c, mode);

@@ -128,7 +128,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `need_pull_rt_task()`: nothing of the class waits here, or what does is lower than who leaves.
     fn need_pull_rt_task(&self, c: &Cpu, left: Option<&Task>) -> bool {
         let waits = self.rt_waiting_priority(c);
-        c.online.get() && (waits == 0 || left.is_some_and(|p| p.rt_priority() > waits))
+        c.is_online() && (waits == 0 || left.is_some_and(|p| p.rt_priority() > waits))
     }
 
     /// `pull_rt_task()`: takes the highest task that waits elsewhere, if it is higher than all here.
@@ -183,7 +183,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let own = p.cpu.get();
         self.cpus
             .iter()
-            .filter(|rq| rq.online.get() && p.allows(rq.id))
+            .filter(|rq| rq.is_online() && p.allows(rq.id))
             .map(|rq| {
                 let runs = (self.rt_highest_priority(rq), self.curr_class(rq));
                 (runs, rq.id != own, rq.id)
@@ -195,7 +195,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `task_woken_rt()`: who must wait behind something as high may run elsewhere by now.
     pub(crate) fn task_woken_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        let waits = !rq.need_resched.get() && self.rt_curr_priority(rq) >= p.rt_priority();
+        let waits = !rq.need_resched() && self.rt_curr_priority(rq) >= p.rt_priority();
         if waits && p.nr_allowed.get() > 1 {
             self.push_rt_tasks(c, rq);
         }
@@ -235,7 +235,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.double_rq_lock(c, rq, dst);
             // Either may have changed meanwhile.
             let waits = self.rt_waits_behind(p, rq);
-            let goes = waits && dst.online.get() && self.rt_highest_priority(dst) < p.rt_priority();
+            let goes = waits && dst.is_online() && self.rt_highest_priority(dst) < p.rt_priority();
             if goes {
                 p.on_rq.set(OnRq::Migrating);
                 self.dequeue_task_rt(rq, p);
@@ -278,7 +278,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn wakeup_preempt_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         match p.rt_priority().cmp(&self.rt_curr_priority(rq)) {
             std::cmp::Ordering::Greater => self.resched_curr(c, rq),
-            std::cmp::Ordering::Equal if !rq.need_resched.get() => {
+            std::cmp::Ordering::Equal if !rq.need_resched() => {
                 self.check_preempt_equal_prio(c, rq, p);
             }
             _ => {}

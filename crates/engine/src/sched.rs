@@ -129,7 +129,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // Without run queue locks marks can come during the choice: only those before it are
         // answered by it (Linux 2.4 cleared its mark there, too).
         if !self.machine.sched_ext.rq_locks {
-            c.need_resched.set(false);
+            c.set_need_resched(false);
         }
         let prev = c.curr.get().map(|task| self.task(task));
         let mut prev_state = PrevState::Preempted;
@@ -169,10 +169,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c.next_class
             .set(next.map_or(Class::Idle, |p| p.class.get()));
         if self.machine.sched_ext.rq_locks {
-            c.need_resched.set(false);
+            c.set_need_resched(false);
         }
         if c.mark_next.replace(false) {
-            c.need_resched.set(true);
+            c.set_need_resched(true);
         }
         self.schedule_chose(c, &entry);
         let switched = !is_same(prev, next);
@@ -297,7 +297,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.scx_update_idle(c, true, true);
                 // Without run queue locks a task may have come after the choice.
                 if !self.machine.sched_ext.rq_locks && c.local.nr() > 0 {
-                    c.need_resched.set(true);
+                    c.set_need_resched(true);
                 }
             }
             Some(p) => self.set_next_task(c, p),
@@ -407,7 +407,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let dest = p.migration_dest.take();
         // __migrate_task(): without run queue locks another CPU may have taken it from a queue.
         let is_here = p.on_rq.get() == OnRq::Queued && p.cpu.get() == c.id;
-        if is_here && !(p.allows(c.id) && c.online.get()) {
+        if is_here && !(p.allows(c.id) && c.is_online()) {
             let dest = dest.filter(|&cpu| p.allows(cpu) && self.online.borrow().contains(cpu));
             let dst = self.cpu(dest.unwrap_or_else(|| self.select_fallback_rq(c, p)));
             self.move_queued_task(c, p, c, dst);

@@ -87,7 +87,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.work.set(self.work.get() + u64::from(n));
                 self.record(c, Event::Work { task: p.id, n });
                 // It takes no time, so the next action comes at once, unless something came up before it.
-                if c.is_called_off() || self.closed.get() {
+                if c.is_called_off() {
                     return;
                 }
             }
@@ -558,7 +558,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn wake(&self, c: &Cpu, task: TaskId, flags: u64) {
         self.try_to_wake_up(c, self.task(task), flags);
         self.set_mode(c, CpuMode::Kernel);
-        if c.pending.get() != 0 {
+        if c.has_irq() {
             // Interrupts are on between two wakeups.
             self.handle_interrupts(c);
             self.set_mode(c, CpuMode::Kernel);
