@@ -492,7 +492,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The application's own lines push others out of the cache.
     fn evict(&self, c: &Cpu, user_ns: u64) {
-        self.shared.cache.borrow_mut().evict(c.id, user_ns);
+        self.shared.cache.borrow_mut().evict(c.cache, user_ns);
     }
 
     /// Handles the pending interrupts, those that come meanwhile included.

@@ -381,10 +381,8 @@ impl EventQueue {
             return None;
         }
         let mut timers = self.timers.borrow_mut();
-        let Timer::Task(task) = timers.next().timer else {
-            return None;
-        };
-        self.timer.set(timers.pass_first());
+        let task = timers.pop_task(head)?;
+        self.timer.set(timers.first());
         self.note_head();
         Some((head, task))
     }
@@ -395,9 +393,8 @@ impl EventQueue {
         let head = self.head.get();
         if self.first.get() != head {
             let mut timers = self.timers.borrow_mut();
-            let Entry { head, timer } = timers.next();
-            timers.forget(timer);
-            self.timer.set(timers.pass_first());
+            let Entry { head, timer } = timers.pop();
+            self.timer.set(timers.first());
             self.note_head();
             let event = Event::Timer(CpuId(head.cpu()), timer);
             return Some((head.time(), event));
@@ -581,7 +578,7 @@ mod tests {
     fn agrees_with_a_sorted_list() {
         const CPUS: u64 = 70;
         let queue = EventQueue::new(CPUS as usize);
-        // Time, CPU, kind (turns first, timers last), age, slot of a timer.
+        // Time, CPU, kind (turns first, timers last, the run's own before others), age, slot of a timer.
         let mut model: Vec<(u64, u32, u32, u32, u32)> = Vec::new();
         let mut state = 1u64;
         let mut random = move |n: u64| {
@@ -596,13 +593,21 @@ mod tests {
             let slot = random(2_000) as u32;
             let on = random(CPUS) as u32;
             let kind = CpuEvent::ALL[random(KINDS as u64) as usize];
-            // A task's timer is never set twice; that of a policy may be set anew, and made void.
-            let of_slot = |slot: u32| match slot % 2 {
-                0 => Timer::Task(TaskId(slot)),
-                _ => Timer::Policy(TimerId(slot / 2)),
+            // A task's timer is never set twice; others may be set anew, and made void.
+            let of_slot = |slot: u32| match slot {
+                1 => Timer::Watchdog,
+                3 => Timer::End,
+                5 => Timer::Hotplug,
+                slot if slot % 2 == 0 => Timer::Task(TaskId(slot)),
+                slot => Timer::Policy(TimerId(slot / 2)),
+            };
+            let slot = if random(8) == 0 {
+                1 + 2 * (slot % 3)
+            } else {
+                slot
             };
             let timer = of_slot(slot);
-            let of_timer = |event: &(u64, u32, u32, u32, u32)| event.2 == 5 && event.4 == slot;
+            let of_timer = |event: &(u64, u32, u32, u32, u32)| event.2 >= 5 && event.4 == slot;
             let is_set = model.iter().any(of_timer);
             let of_cpu =
                 |event: &(u64, u32, u32, u32, u32)| (event.1, event.2) == (on, 1 + kind as u32);
@@ -637,7 +642,11 @@ mod tests {
                 }
                 5..=8 if slot % 2 == 1 || !is_set => {
                     model.retain(|event| !of_timer(event));
-                    model.push((time, on, 5, age, slot));
+                    // Of the run's own, which are at most one each, it matters only which it is.
+                    model.push(match slot {
+                        1 | 3 | 5 => (time, on, 5, slot, slot),
+                        _ => (time, on, 6, age, slot),
+                    });
                     set_timer(&queue, timer, cpu(on), time);
                 }
                 _ => {
@@ -646,7 +655,7 @@ mod tests {
                     let expected = first.map(|(time, on, kind, _, slot)| {
                         let event = match kind {
                             0 => Popped::Turn(cpu(on)),
-                            5 => Popped::Other(Event::Timer(cpu(on), of_slot(slot))),
+                            5.. => Popped::Other(Event::Timer(cpu(on), of_slot(slot))),
                             _ => {
                                 Popped::Other(Event::Cpu(cpu(on), CpuEvent::ALL[kind as usize - 1]))
                             }

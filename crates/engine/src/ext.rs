@@ -11,8 +11,8 @@ use crate::policy::{OpCall, OpKind, Policy, PreemptReason};
 use crate::task::{Class, OnRq, OpsState, Task};
 
 /// What a pick ended with.
-pub(crate) enum Pick {
-    Task(TaskId),
+pub(crate) enum Pick<'k> {
+    Task(&'k Task),
     Nothing,
     /// A task of a higher class has come meanwhile: start anew.
     Retry,
@@ -410,7 +410,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `do_pick_task_scx()`.
-    pub(crate) fn pick_task_scx(&self, c: &Cpu, prev: Option<&Task>) -> Pick {
+    pub(crate) fn pick_task_scx<'k>(&'k self, c: &Cpu, prev: Option<&'k Task>) -> Pick<'k> {
         c.count_kick_sync();
         // rq_modified_begin()
         if c.next_class.get() > Class::Ext {
@@ -431,18 +431,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.version.has_next_class() && self.higher_class_waits(c) {
             return Pick::Retry;
         }
-        let task = match (verdict, prev) {
-            (Verdict::Prev, Some(p)) => p.id,
+        let p = match (verdict, prev) {
+            (Verdict::Prev, Some(p)) => p,
             _ => match c.local.first() {
-                Some(task) => task,
+                Some(task) => self.task(task),
                 None => return Pick::Nothing,
             },
         };
-        let p = self.task(task);
         if self.slice(p) == 0 {
             self.refill_slice(p);
         }
-        Pick::Task(task)
+        Pick::Task(p)
     }
 }
 

@@ -254,7 +254,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if self.has_rt.get()
                 && let Some(task) = self.pick_task_rt(c, prev)
             {
-                break Some(task);
+                break Some(self.task(task));
             }
             if self.has_fair.get() {
                 let task = self.pick_task_fair(c, prev);
@@ -262,8 +262,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 if !c.rt_queue.borrow().is_empty() {
                     continue;
                 }
-                if task.is_some() {
-                    break task;
+                if let Some(task) = task {
+                    break Some(self.task(task));
                 }
             }
             if !self.scx_enabled.get() {
@@ -275,7 +275,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 Pick::Retry => {}
             }
         };
-        let next = next.map(|task| self.task(task));
         if next.is_none() {
             // pick_task_idle()
             self.scx_update_idle(c, true, false);

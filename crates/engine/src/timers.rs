@@ -2,24 +2,13 @@
 
 use std::collections::VecDeque;
 
+use schedlab_trace::TaskId;
+
 use crate::event_queue::{Head, Timer};
+use crate::policy::TimerId;
 
-/// How many timers there are besides those of tasks and policies.
-const FIXED: usize = 3;
-
-impl Timer {
-    /// The place in a table of timers that can be set anew or made void. Those of tasks cannot.
-    #[inline]
-    fn slot(self) -> Option<usize> {
-        match self {
-            Timer::Watchdog => Some(0),
-            Timer::End => Some(1),
-            Timer::Hotplug => Some(2),
-            Timer::Policy(timer) => Some(FIXED + timer.0 as usize),
-            Timer::Task(_) => None,
-        }
-    }
-}
+/// The run's own timers, of which there is one each.
+const OWN: [Timer; 3] = [Timer::Watchdog, Timer::End, Timer::Hotplug];
 
 /// A timer that is set.
 #[derive(Clone, Copy)]
@@ -32,9 +21,16 @@ pub(crate) struct Entry {
 /// ten thousand blocks.
 const BLOCK: usize = 128;
 
-/// The timers that are set, in order; at one time and CPU the one that was set first comes first.
+/// How many of the last timers in a block a new one is compared with before it is searched for its place. Equal sleeps
+/// end in the order in which they began, or nearly so: CPUs run a little ahead of each other.
+const NEARLY: usize = 3;
+
+/// The timers that are set, in order; at one time and CPU the run's own come first, then the one that was set first.
 pub(crate) struct Timers {
-    /// When each expires that can be set anew or made void, by slot; [`Head::NEVER`]: it is not set.
+    /// When each of [`OWN`] expires, and the earliest; [`Head::NEVER`]: it is not set.
+    own: [Head; OWN.len()],
+    own_first: Head,
+    /// When each policy's timer expires, by number, likewise.
     due: Vec<Head>,
     /// The block with the earliest. The first `taken` of it have expired.
     near: Vec<Entry>,
@@ -48,6 +44,8 @@ pub(crate) struct Timers {
 impl Default for Timers {
     fn default() -> Self {
         Timers {
+            own: [Head::NEVER; OWN.len()],
+            own_first: Head::NEVER,
             due: Vec::new(),
             near: Vec::with_capacity(BLOCK),
             taken: 0,
@@ -58,35 +56,69 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// One that expires soon: after the next one as many others as `later` says.
+    /// One of a task or policy that expires soon: after the next one as many others as `later` says.
     #[inline]
     pub fn soon(&self, later: usize) -> Option<Entry> {
         self.near.get(self.taken + later).copied()
     }
 
-    /// The earliest. There must be one.
-    #[inline]
-    pub fn next(&self) -> Entry {
-        self.near[self.taken]
-    }
-
     /// When the earliest is due.
     #[inline]
     pub fn first(&self) -> Head {
-        let first = self.near.get(self.taken);
-        first.map_or(Head::NEVER, |entry| entry.head)
+        let near = self.near.get(self.taken);
+        near.map_or(self.own_first, |entry| entry.head.min(self.own_first))
     }
 
+    /// Takes the earliest, which is due at `first`, if it is a task's.
     #[inline]
+    pub fn pop_task(&mut self, first: Head) -> Option<TaskId> {
+        if self.own_first == first {
+            return None;
+        }
+        let Timer::Task(task) = self.near[self.taken].timer else {
+            return None;
+        };
+        self.pass_first();
+        Some(task)
+    }
+
+    /// Takes the earliest. There must be one.
+    pub fn pop(&mut self) -> Entry {
+        let head = self.first();
+        if self.own_first == head {
+            let at = self.own.iter().position(|&own| own == head);
+            let at = at.expect("the earliest is one of them");
+            self.set_own(at, Head::NEVER);
+            let timer = OWN[at];
+            return Entry { head, timer };
+        }
+        let entry = self.near[self.taken];
+        if let Timer::Policy(timer) = entry.timer {
+            self.due[timer.0 as usize] = Head::NEVER;
+        }
+        self.pass_first();
+        entry
+    }
+
+    /// Sets a timer that is no task's, in place of what was set before.
     pub fn set(&mut self, entry: Entry) {
-        if let Some(slot) = entry.timer.slot() {
+        if let Some(at) = OWN.iter().position(|&own| own == entry.timer) {
+            return self.set_own(at, entry.head);
+        }
+        self.cancel(entry.timer);
+        if let Timer::Policy(timer) = entry.timer {
+            let slot = timer.0 as usize;
             if self.due.len() <= slot {
                 self.due.resize(slot + 1, Head::NEVER);
             }
-            self.cancel(entry.timer);
             self.due[slot] = entry.head;
         }
         self.insert(entry);
+    }
+
+    fn set_own(&mut self, at: usize, head: Head) {
+        self.own[at] = head;
+        self.own_first = self.own.into_iter().min().unwrap_or_default();
     }
 
     /// Inserts behind those that expire at the same time.
@@ -97,8 +129,7 @@ impl Timers {
             Some(block) => (block, 0),
             None => (&mut self.near, self.taken),
         };
-        // Equal sleeps end in the order in which they began: then only the run's own timers are later.
-        let later = block.len().wrapping_sub(1 + FIXED);
+        let later = block.len().wrapping_sub(1 + NEARLY);
         if block.len() < BLOCK
             && later < block.len()
             && later >= begin
@@ -158,41 +189,38 @@ impl Timers {
         self.far.insert(later, rest);
     }
 
-    /// The earliest expires. Returns when the next one is due.
+    /// The earliest of tasks and policies expires.
     #[inline]
-    pub fn pass_first(&mut self) -> Head {
+    fn pass_first(&mut self) {
         self.taken += 1;
-        match self.near.get(self.taken) {
-            Some(next) => next.head,
-            None => self.come_near(),
+        if self.taken == self.near.len() {
+            self.come_near();
         }
     }
 
-    /// A timer is not set any more.
-    pub fn forget(&mut self, timer: Timer) {
-        if let Some(slot) = timer.slot() {
-            self.due[slot] = Head::NEVER;
-        }
-    }
-
-    /// Goes on to the next block: all of the nearest one are gone. Returns when its first is due.
+    /// Goes on to the next block: all of the nearest one are gone.
     #[cold]
-    fn come_near(&mut self) -> Head {
+    fn come_near(&mut self) {
         self.near.clear();
         self.taken = 0;
         if let Some(next) = self.far.pop_front() {
             self.spare.push(std::mem::replace(&mut self.near, next));
         }
-        self.first()
     }
 
     /// Makes a timer void that is not a task's; tells whether it was set. Among many that expire at the same time on
     /// the same CPU it is looked for one by one: such timers are few.
     pub fn cancel(&mut self, timer: Timer) -> bool {
-        let due = timer.slot().and_then(|slot| self.due.get_mut(slot));
-        let Some(head) = due.map(|due| std::mem::replace(due, Head::NEVER)) else {
+        if let Some(at) = OWN.iter().position(|&own| own == timer) {
+            let was_set = self.own[at] != Head::NEVER;
+            self.set_own(at, Head::NEVER);
+            return was_set;
+        }
+        let Timer::Policy(TimerId(slot)) = timer else {
             return false;
         };
+        let due = self.due.get_mut(slot as usize);
+        let head = due.map_or(Head::NEVER, |due| std::mem::replace(due, Head::NEVER));
         if head == Head::NEVER {
             return false;
         }

@@ -587,11 +587,10 @@ impl CacheModel {
         cost_ps
     }
 
-    /// `cpu` ran an application for `user_ns`, which brought lines of its own into the cache.
+    /// A CPU of `cache` ran an application for `user_ns`, which brought lines of its own into the cache.
     /// Takes constant time: each set catches up when it is next looked at.
     #[inline]
-    pub fn evict(&mut self, cpu: CpuId, user_ns: u64) {
-        let cache = self.cache_of(cpu);
+    pub fn evict(&mut self, cache: CacheIx, user_ns: u64) {
         let sets = &mut self.caches[cache.index()].sets;
         sets.stream(&self.shape, user_ns, self.evict_lines_per_ms);
     }

@@ -243,20 +243,21 @@ fn a_modified_line_that_was_evicted_is_no_transfer() {
 fn an_application_evicts_a_line_once_it_filled_the_ways_of_its_set() {
     let mut cache = CacheModel::new(&machine());
     let cpu = CpuId(0);
+    let of_cpu = cache.cache_of(cpu);
     let cost = |cache: &mut CacheModel, line: u64| cache.touch(cpu, T0, line * 64, READ);
     // 1,000 lines a ms: one each µs, into sets 0, 1, 2, 3, 0, ...
     assert_eq!(cost(&mut cache, 0x40), MEMORY);
     assert_eq!(cost(&mut cache, 0x43), MEMORY);
-    cache.evict(cpu, 4_999); // 4 lines: every set took in one, two ways keep the line
+    cache.evict(of_cpu, 4_999); // 4 lines: every set took in one, two ways keep the line
     assert_eq!(cost(&mut cache, 0x43), HIT);
-    cache.evict(cpu, 1); // the 5th, into set 0: its second since the line's last use
+    cache.evict(of_cpu, 1); // the 5th, into set 0: its second since the line's last use
     assert_eq!(cost(&mut cache, 0x40), LLC);
     assert_eq!(cost(&mut cache, 0x43), HIT);
-    cache.evict(cpu, 1_000_000);
+    cache.evict(of_cpu, 1_000_000);
     assert_eq!(cost(&mut cache, 0x43), LLC);
     // Other cores are not touched by it.
     cache.touch(CpuId(1), T0, 0x43 * 64, READ);
-    cache.evict(cpu, 1_000_000);
+    cache.evict(of_cpu, 1_000_000);
     assert_eq!(cache.touch(CpuId(1), T0, 0x43 * 64, READ), HIT);
 }
 
@@ -776,7 +777,7 @@ proptest! {
                     prop_assert_eq!(after.accesses() - before.accesses(), 1);
                 }
                 Step::Evict(cpu, ns) => {
-                    fast.evict(CpuId(cpu), ns);
+                    fast.evict(fast.cache_of(CpuId(cpu)), ns);
                     slow.evict(cpu, ns);
                 }
             }
