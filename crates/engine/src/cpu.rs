@@ -173,6 +173,8 @@ pub(crate) struct Cpu {
     pub slowed_by: Box<[CpuId]>,
 
     pub expired: Expired,
+    /// Who is about to run, and still on its queue. Without run queue locks nobody else takes it from there.
+    pub chosen: Cell<Option<TaskId>>,
     /// The local DSQ.
     pub local: crate::dsq::Dsq,
     pub kick_sync: Cell<u64>,
@@ -236,6 +238,7 @@ impl Cpu {
             rq_lock: Cell::new(None),
             spins_for: Cell::new(None),
             curr: Cell::new(None),
+            chosen: Cell::new(None),
             next_class: Cell::new(Class::Idle),
             nr_running: Cell::new(0),
             rt_queue: RefCell::default(),

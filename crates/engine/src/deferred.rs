@@ -8,7 +8,7 @@ use crate::cpu::{Cpu, irq};
 use crate::event_queue::CpuEvent;
 use crate::kernel::Kernel;
 use crate::policy::Policy;
-use crate::task::{NIL, OnRq, OpsState};
+use crate::task::{NIL, OnRq, OpsState, Task};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `schedule_deferred_locked()`.
@@ -165,20 +165,38 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         tasks.retain(|&task| {
             let p = self.task(task);
-            if p.ops_state.get() == OpsState::Dispatching {
-                self.wait_ops_state(c, p, OpsState::Dispatching);
-            }
-            // Without run queue locks its CPU may run it meanwhile.
-            let here = p.dsq.get() == rq.local_dsq();
+            self.wait_until_dispatched(c, p);
+            // Without run queue locks its CPU may run it meanwhile, or have chosen to.
+            let here = p.dsq.get() == rq.local_dsq()
+                && p.on_rq.get() == OnRq::Queued
+                && !self.is_chosen(p, rq);
             if here {
                 self.dispatch_dequeue(c, rq, p);
+                p.holding_cpu.set(Some(c.id));
             }
             here
         });
-        for &task in &tasks {
-            self.do_enqueue_task(c, rq, self.task(task), enq::REENQ, None);
-        }
+        // Nor need each be here any more when the ops of those before it have returned.
+        tasks.retain(|&task| {
+            let p = self.task(task);
+            let here = self.still_holds(c, p, rq.id);
+            if here {
+                p.holding_cpu.set(None);
+                self.do_enqueue_task(c, rq, p, enq::REENQ, None);
+            }
+            here
+        });
         tasks.len() as u32
+    }
+
+    /// Waits until whoever has put `p` on a queue has done with it. Under run queue locks only who dispatches may not
+    /// have.
+    fn wait_until_dispatched(&self, c: &Cpu, p: &Task) {
+        for state in [OpsState::Queueing, OpsState::Dispatching] {
+            if p.ops_state.get() == state {
+                self.wait_ops_state(c, p, state);
+            }
+        }
     }
 
     /// `reenq_user()`.
@@ -214,13 +232,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if lost {
                 continue;
             }
-            if p.ops_state.get() == OpsState::Dispatching {
-                self.wait_ops_state(c, p, OpsState::Dispatching);
+            self.wait_until_dispatched(c, p);
+            if p.on_rq.get() != OnRq::Queued {
+                continue;
             }
             self.dsqs.unlink(&self.tasks, queue, &p.node);
             p.dsq.set(NIL);
+            p.holding_cpu.set(Some(c.id));
             self.spin_unlock(c, lock);
-            self.do_enqueue_task(c, task_rq, p, enq::REENQ, None);
+            if self.still_holds(c, p, task_rq.id) {
+                p.holding_cpu.set(None);
+                self.do_enqueue_task(c, task_rq, p, enq::REENQ, None);
+            }
             self.spin_lock(c, lock);
         }
         self.dsqs.iter_destroy(cursor);

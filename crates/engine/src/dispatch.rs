@@ -65,6 +65,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.set_mode(c, mode);
     }
 
+    /// Waits until `p`, which is on the run queue of `c`, is where somebody finds it: on a dispatch queue, with the
+    /// policy, or in the hands of who moves it. Only run queue locks see to it that it always is.
+    pub(crate) fn wait_until_placed(&self, c: &Cpu, p: &Task) {
+        let is_nowhere = || {
+            p.on_rq.get() == OnRq::Queued
+                && p.cpu.get() == c.id
+                && p.class.get() == Class::Ext
+                && p.ops_state.get() != OpsState::Queued
+                && p.dsq.get() == NIL
+                && p.holding_cpu.get().is_none()
+                && !p.deferred_local.get()
+        };
+        while !self.machine.sched_ext.rq_locks && is_nowhere() && !self.policy_dead.get() {
+            self.charge(c, RELAX_NS);
+            self.sync(c);
+        }
+    }
+
     /// `find_dsq_for_dispatch()`.
     #[inline]
     pub(crate) fn find_dsq_for_dispatch(&self, rq: &Cpu, id: u64, task_cpu: CpuId) -> u32 {
@@ -564,7 +582,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether the task that `c` has taken off a queue of `src` is still its to move. Who has begun to move it to
     /// another run queue meanwhile, which only run queue locks rule out, finds it held and goes on.
-    fn still_holds(&self, c: &Cpu, p: &Task, src: CpuId) -> bool {
+    pub(crate) fn still_holds(&self, c: &Cpu, p: &Task, src: CpuId) -> bool {
         p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src && p.on_rq.get() == OnRq::Queued
     }
 

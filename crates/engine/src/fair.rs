@@ -345,10 +345,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         waiting.any(|p| self.can_migrate_fair(p, cpu))
     }
 
-    /// `can_migrate_task()`: `p` may run on `cpu` and has left its own. Where that is not so yet, the
-    /// run queue's lock keeps others waiting until it is; without run queue locks it stays.
+    /// `can_migrate_task()`: `p` may run on `cpu`, has left its own and is not about to run there. Where that is not so,
+    /// the run queue's lock keeps others waiting until it is; without run queue locks it stays.
     fn can_migrate_fair(&self, p: &Task, cpu: CpuId) -> bool {
-        p.allows(cpu) && (self.machine.sched_ext.rq_locks || !p.on_cpu.get())
+        let is_free = || !p.on_cpu.get() && !self.is_chosen(p, self.cpu(p.cpu.get()));
+        p.allows(cpu) && (self.machine.sched_ext.rq_locks || is_free())
     }
 
     /// Takes a task from the CPU that has most of them, near ones first. `idle`: this CPU has none.

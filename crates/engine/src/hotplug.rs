@@ -102,13 +102,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.rq_lock(c, c);
         for task in self.queued_tasks(c) {
             let p = self.task(task);
-            if !self.is_queued_on(p, c) {
-                continue;
+            if self.is_queued_on(p, c) {
+                self.push_task_off(c, p, None);
             }
-            let dst = self.cpu(self.select_fallback_rq(c, p));
-            self.move_queued_task(c, p, c, dst);
-            self.rq_unlock(c, dst);
-            self.rq_lock(c, c);
         }
         self.rq_unlock(c, c);
     }

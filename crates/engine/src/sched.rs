@@ -282,6 +282,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if is_same(prev, next) && !stopper {
             return next;
         }
+        c.chosen.set(next.map(|p| p.id));
         let target = NextTask {
             class: next.map_or(Class::Idle, |p| p.class.get()),
             task: next.map(|p| p.id),
@@ -301,6 +302,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             Some(p) => self.set_next_task(c, p),
         }
+        c.chosen.set(None);
         next
     }
 
@@ -408,7 +410,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let is_here = p.on_rq.get() == OnRq::Queued && p.cpu.get() == c.id;
         if is_here && !(p.allows(c.id) && c.is_online()) {
             let dest = dest.filter(|&cpu| p.allows(cpu) && self.online.borrow().contains(cpu));
-            let dst = self.cpu(dest.unwrap_or_else(|| self.select_fallback_rq(c, p)));
+            self.push_task_off(c, p, dest);
+        }
+    }
+
+    /// Moves `p`, which waits on the run queue of `c`, to `dest` or where else it may run. The run queue of `c` is
+    /// locked on entry and on return.
+    pub(crate) fn push_task_off(&self, c: &Cpu, p: &Task, dest: Option<CpuId>) {
+        let dst = self.cpu(dest.unwrap_or_else(|| self.select_fallback_rq(c, p)));
+        // Without run queue locks others may have taken it meanwhile, or be about to put it on a queue.
+        self.wait_until_placed(c, p);
+        if self.is_queued_on(p, c) {
             self.move_queued_task(c, p, c, dst);
             self.rq_unlock(c, dst);
             self.rq_lock(c, c);
@@ -534,7 +546,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The tasks that are runnable on `rq` but do not run, for balancing and hotplug.
     pub(crate) fn is_queued_on(&self, p: &Task, rq: &Cpu) -> bool {
-        p.on_rq.get() == OnRq::Queued && p.cpu.get() == rq.id && rq.curr.get() != Some(p.id)
+        p.on_rq.get() == OnRq::Queued
+            && p.cpu.get() == rq.id
+            && rq.curr.get() != Some(p.id)
+            && !self.is_chosen(p, rq)
+    }
+
+    /// Whether `rq` has chosen `p` without the lock that keeps others off until it runs.
+    pub(crate) fn is_chosen(&self, p: &Task, rq: &Cpu) -> bool {
+        !self.machine.sched_ext.rq_locks && rq.chosen.get() == Some(p.id)
     }
 
     /// All runnable tasks of `rq` but the running one, in the order of their numbers.

@@ -18,7 +18,7 @@ use crate::policy::{OpCall, PolicyLock, Reply, Request};
 use crate::testing::*;
 use crate::{ExitKind, Hotplug, KernelVersion, RtMode, Scenario};
 
-fn draw(rng: &Rc<RefCell<Rng>>, bound: u64) -> u64 {
+pub(super) fn draw(rng: &Rc<RefCell<Rng>>, bound: u64) -> u64 {
     below(&mut rng.borrow_mut(), bound)
 }
 
@@ -199,7 +199,7 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
     policy.flags(flags | ops::KEEP_BUILTIN_IDLE)
 }
 
-fn random_task(rng: &mut Rng, nr_cpus: usize, depth: u32) -> TaskSpec {
+pub(super) fn random_task(rng: &mut Rng, nr_cpus: usize, depth: u32) -> TaskSpec {
     let rounds = 5 + below(rng, 25) as u32;
     let all = CpuSet::all(nr_cpus);
     let mut spec = task("t", move |n, context| {

@@ -11,4 +11,5 @@ mod locks;
 mod memory;
 mod queues;
 mod slices;
+mod wild;
 mod workload;
