@@ -466,6 +466,14 @@ pub(crate) mod tests {
         assert_eq!(members.len() * 8, size_of::<Table>());
     }
 
+    #[test]
+    fn policies_leave_as_much_stack_as_fibers_have_for_that() {
+        let header = include_str!("../../../include/native/scx/host.h");
+        let bytes = schedlab_fiber::KERNEL_STACK_BYTES;
+        let line = format!("#define LAB_KERNEL_STACK_BYTES {bytes}\n");
+        assert!(header.contains(&line), "{line}");
+    }
+
     /// The numbers of Linux 7.2 (internal.h, ext.h, sched.h, uapi/linux/bpf.h), written down once.
     #[test]
     fn enumerators_have_the_kernels_values() {

@@ -77,6 +77,25 @@ fn arithmetic_and_stack() {
     }
 }
 
+/// Where it is full just in the virtual kernel, that would be left in the middle of what it does.
+#[test]
+fn a_stack_is_never_full_in_a_kfunc() {
+    for frame_bytes in (1..80).map(|n| 16 * n) {
+        let options = format!("kind=stack_in_kfunc,frame_bytes={frame_bytes}");
+        let mut bench = Bench::of(faults(), &options);
+        bench.add_task(TaskId(0));
+        let message = bench.simply(enqueue()).expect_err("a full stack");
+        assert!(
+            message
+                .contains("it uses more than the 256 KB of stack at tests/fixtures/faults.bpf.c:"),
+            "{options}: {message}"
+        );
+        assert!(bench.cache.try_borrow_mut().is_ok(), "{options}");
+        assert!(bench.random.try_borrow_mut().is_ok(), "{options}");
+        assert!(bench.probes.try_borrow_mut().is_ok(), "{options}");
+    }
+}
+
 #[test]
 fn loops_end() {
     check("budget", "its loops took more than 8388608 steps");

@@ -14,7 +14,7 @@ pub use prefetch::prefetch;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use corosensei::stack::DefaultStack;
+use corosensei::stack::{DefaultStack, Stack as _};
 use corosensei::trap::CoroutineTrapHandler;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
@@ -22,6 +22,11 @@ pub use trap::Trap;
 
 /// Address space of a fiber's stack; memory is used for what of it has been touched.
 pub const STACK_BYTES: usize = 256 << 10;
+
+/// What foreign code leaves of its stack to whom it calls, besides. It looks at the last byte of it before it does
+/// (`LAB_KERNEL_STACK_BYTES` in `include/native/scx/host.h`), wherever on the stack it is by then: so much below the
+/// stack must not be accessible, either.
+pub const KERNEL_STACK_BYTES: usize = 64 << 10;
 
 /// The way out of a fiber that a fault takes.
 type Handler = CoroutineTrapHandler<Option<Trap>>;
@@ -75,6 +80,17 @@ impl Drop for Forgotten<'_> {
     }
 }
 
+/// A stack with the part that is nobody's at its end.
+fn new_stack() -> std::io::Result<DefaultStack> {
+    let stack = DefaultStack::new(STACK_BYTES + 2 * KERNEL_STACK_BYTES)?;
+    let end = stack.limit().get() as *mut libc::c_void;
+    // SAFETY: these are the last pages of a stack that nobody uses yet.
+    if unsafe { libc::mprotect(end, KERNEL_STACK_BYTES, libc::PROT_NONE) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(stack)
+}
+
 /// Why a fiber does not run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
@@ -117,7 +133,7 @@ impl<'k> Fibers<'k> {
     /// # Panics
     /// If there is no address space for its stack.
     pub fn spawn(&mut self, body: impl FnOnce() + 'k) -> usize {
-        let stack = DefaultStack::new(STACK_BYTES).expect("address space for a stack");
+        let stack = new_stack().expect("address space for a stack");
         let index = self.fibers.len();
         let switch = self.switch;
         // SAFETY: the coroutine, and with it the body, is dropped or given up with `self`, before

@@ -272,9 +272,8 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
                 signal,
                 pc: registers.pc,
                 address,
-                stack: signal == libc::SIGSEGV
-                    && address.abs_diff(registers.sp) < 2 * 4096
-                    && handler.stack_ptr_in_bounds(address),
+                // Only its end is out of reach.
+                stack: signal == libc::SIGSEGV && handler.stack_ptr_in_bounds(address),
             };
             let to = handler.setup_trap_handler(move || Some(trap));
             Registers::set(context, &to);

@@ -118,6 +118,26 @@ struct lab_host *lab_host __attribute__((used));
 
 #define LAB_INLINE static inline __attribute__((always_inline, unused))
 
+/*
+ * What the virtual kernel may need of the stack when it is called (KERNEL_STACK_BYTES in
+ * crates/fiber). Who enters it looks so far down: if the stack ends before, that is a fault here, in
+ * the policy, and none in the virtual kernel in the middle of what it does. One instruction a call.
+ */
+#define LAB_KERNEL_STACK_BYTES 65536
+
+LAB_INLINE struct lab_host *lab_enter(struct lab_host *host)
+{
+#if defined(__x86_64__)
+	__asm__("testb $0, -%c1(%%rsp)" : "+r"(host) : "i"(LAB_KERNEL_STACK_BYTES));
+#elif defined(__aarch64__)
+	__asm__("sub x16, sp, %1\n\tldrb wzr, [x16]"
+		: "+r"(host) : "i"(LAB_KERNEL_STACK_BYTES) : "x16");
+#endif
+	return host;
+}
+
+#define lab_host lab_enter(lab_host)
+
 /* Order only: nobody may read a word that was written in his future. */
 LAB_INLINE void lab_host_sync(void)
 {
