@@ -4,11 +4,13 @@ mod common;
 
 use std::sync::{Arc, OnceLock};
 
-use common::{Bench, object};
+use common::{Bench, object, simple};
 use schedlab_abi::{KernelVersion, NativePolicy, Object};
+use schedlab_engine::Scenario;
 use schedlab_engine::policy::OpCall;
 use schedlab_machine::Machine;
 use schedlab_trace::TaskId;
+use schedlab_workload::Workload;
 
 fn faults() -> &'static Arc<Object> {
     static OBJECT: OnceLock<Arc<Object>> = OnceLock::new();
@@ -94,6 +96,28 @@ fn a_stack_is_never_full_in_a_kfunc() {
         assert!(bench.random.try_borrow_mut().is_ok(), "{options}");
         assert!(bench.probes.try_borrow_mut().is_ok(), "{options}");
     }
+}
+
+/// As one whose listener runs another one.
+#[test]
+fn a_simulation_leaves_the_faults_of_another_one_to_it() {
+    let mut bench = Bench::of(faults(), "kind=stack_in_kfunc");
+    bench.add_task(TaskId(0));
+    let mut asked = false;
+    let outcome = bench.run(enqueue(), |request| {
+        if !std::mem::replace(&mut asked, true) {
+            let machine = Machine::builtin("laptop").unwrap();
+            let settings = faults().settings(&[]).unwrap();
+            let policy = NativePolicy::load(faults(), &settings, &machine, KernelVersion::V7_2);
+            let workload = Workload::parse("pipe:loops=3", 2).unwrap();
+            let inner = Scenario::new(machine, workload, 1);
+            let end = schedlab_engine::run(inner, policy.unwrap(), ());
+            assert!(end.events > 0);
+        }
+        simple(request)
+    });
+    let message = outcome.expect_err("a full stack");
+    assert!(message.contains("KB of stack"), "{message}");
 }
 
 #[test]

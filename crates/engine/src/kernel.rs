@@ -7,7 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use schedlab_fiber::{Fibers, State, Switch};
+use schedlab_fiber::{Fibers, State, Switch, trap};
 use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, address};
 use schedlab_trace::{
     CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Listener, Recorder, TaskId,
@@ -139,7 +139,7 @@ pub(crate) struct Kernel<P, R> {
 /// A policy's misbehaviour is an outcome ([`RunEnd::exit`]), never a panic.
 pub fn run<P: Policy, L: Listener>(scenario: Scenario, policy: P, listener: L) -> RunEnd<P, L> {
     let kernel = Kernel::new(scenario, policy, RefCell::new(listener));
-    kernel.execute();
+    trap::nested(|| kernel.execute());
     kernel.finish(RefCell::into_inner)
 }
 
@@ -150,7 +150,7 @@ pub fn run_recorded<P: Policy, R: Recorder>(
     recorder: R,
 ) -> RunEnd<P, R> {
     let kernel = Kernel::new(scenario, policy, recorder);
-    kernel.execute();
+    trap::nested(|| kernel.execute());
     kernel.finish(std::convert::identity)
 }
 

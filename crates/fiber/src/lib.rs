@@ -159,7 +159,8 @@ impl<'k> Fibers<'k> {
         index
     }
 
-    /// Runs a fiber until it suspends itself or ends; one that has ended stays so.
+    /// Runs a fiber until it suspends itself or ends; one that has ended stays so. Who does this on a fiber, of other
+    /// ones, does so in [`trap::nested`], or its own faults are nobody's from then on.
     ///
     /// # Panics
     /// If called from one of these fibers, or if the fiber panics.

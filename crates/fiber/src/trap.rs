@@ -71,6 +71,23 @@ pub(crate) unsafe fn watch(running: *const Running) {
     RUNNING.set(running);
 }
 
+/// Runs `work`, in which other fibers may run: the one on which that is, if any, is the one that runs after it.
+/// Resuming a fiber alone does not see to that, as it is done far too often.
+pub fn nested<A>(work: impl FnOnce() -> A) -> A {
+    /// Runs on the fiber that it was made on, or not at all.
+    struct Outer(*const Running);
+
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            // SAFETY: the fiber runs; who resumes others tells of them.
+            unsafe { watch(self.0) };
+        }
+    }
+
+    let _outer = Outer(RUNNING.get());
+    work()
+}
+
 /// The signal with which the watchdog ends a loop.
 fn watchdog_signal() -> c_int {
     libc::SIGRTMIN() + 7
@@ -424,6 +441,36 @@ mod tests {
         assert_eq!(trap.signal, libc::SIGILL);
         assert!(!is_watched());
         assert_eq!(fibers.resume(1), State::Done);
+    }
+
+    /// A simulation inside what listens to another one.
+    #[test]
+    fn a_fault_ends_a_fiber_that_has_run_others() {
+        let foreign = Foreign::new((0, usize::MAX));
+        let (switch, inner_switch) = (Switch::default(), Switch::default());
+        let run_others = || {
+            let mut inner = Fibers::new(&inner_switch);
+            inner.spawn(|| inner_switch.suspend());
+            inner.spawn(|| panic!("of its own"));
+            assert_eq!(inner.resume(0), State::Suspended);
+            assert_eq!(inner.resume(0), State::Done);
+            assert_eq!(inner.resume(0), State::Done);
+            let panicking = std::panic::AssertUnwindSafe(|| inner.resume(1));
+            assert!(std::panic::catch_unwind(panicking).is_err());
+        };
+        let mut fibers = Fibers::new(&switch);
+        fibers.spawn(|| {
+            // SAFETY: the code outlives the fibers.
+            unsafe { enter(&foreign) };
+            nested(run_others);
+            go_on(&foreign);
+            // SAFETY: has no condition.
+            unsafe { libc::raise(libc::SIGILL) };
+        });
+        let State::Trapped(trap) = fibers.resume(0) else {
+            panic!("the fault has ended it");
+        };
+        assert_eq!(trap.signal, libc::SIGILL);
     }
 
     #[test]
