@@ -1,7 +1,7 @@
 //! When `ops.dequeue()` is called: custody (7.2) or ownership (6.18).
 
 use crate::KernelVersion;
-use crate::consts::{deq, dsq_id, kick};
+use crate::consts::{deq, dsq_id, enq};
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, OpKind, Reply, Request};
 use crate::testing::*;
@@ -187,28 +187,57 @@ fn a_task_runs_only_after_it_has_left_custody() {
 }
 
 /// What ops.enqueue() sends to other CPUs' local DSQs is deferred; while a CPU carries that out, which takes other run
-/// queues' locks, others that come to the same run queue find what is left (`run_deferred()`, where debug builds check
-/// it).
+/// queues' locks, others that come to the same run queue find what is left (`run_deferred()`).
 #[test]
 fn deferred_work_is_there_for_whoever_comes_meanwhile() {
-    for rq_locks in [true, false] {
-        let policy = Stub::new(&[SelectCpu, Enqueue], |a, op| async move {
+    use schedlab_trace::{Duration, Event, Instant, TaskId};
+    use schedlab_workload::Action;
+    let (leaves, wakes, stays, holds) = (TaskId(0), TaskId(1), TaskId(2), TaskId(3));
+    let policy = Stub::new(
+        &[SelectCpu, Enqueue, Running, Stopping],
+        move |a, op| async move {
             match op {
-                OpCall::SelectCpu { task, .. } => i64::from(task.0 % 2),
-                OpCall::Enqueue { task, .. } => {
-                    let elsewhere = (a.cpu() + 1 + task.0 % 7) % 8;
-                    a.insert(task, local_on(elsewhere), 20_000, 0).await;
-                    a.kick(elsewhere, kick::PREEMPT).await;
-                    0
+                OpCall::SelectCpu { task, .. } => return if task == holds { 3 } else { 0 },
+                OpCall::Enqueue { task, enq_flags } => {
+                    let is_first = enq_flags & enq::INITIAL != 0;
+                    let dsq = match task {
+                        task if task == leaves && !is_first => local_on(3),
+                        task if task == wakes => local_on(2),
+                        _ => dsq_id::LOCAL,
+                    };
+                    a.insert(task, dsq, 20_000_000, 0).await;
                 }
-                _ => 0,
+                // CPU 3 has the lock of its run queue from 0.9 to 1.9 ms, …
+                OpCall::Running { task } if task == holds => a.spend(1_000_000),
+                // … CPU 0 that of its own from 1.0 to 1.2 ms. Then CPU 1, which waits for that, gets it, finds both tasks,
+                // and waits for CPU 3 with the one.
+                OpCall::Stopping { task, .. } if task == leaves => a.spend(200_000),
+                _ => {}
             }
-        });
-        let tasks = (0..60).map(|n| periodic("p", 30 + n % 7, 40 + n, 40));
-        let mut scenario = scenario(8, tasks.collect());
-        scenario.machine.sched_ext.rq_locks = rq_locks;
-        run_checked(scenario, policy).is_done();
-    }
+            0
+        },
+    );
+    let yields = task("leaves", |n, _| match n {
+        0 | 2 => Some(Action::Compute(Duration::from_ms(1))),
+        1 => Some(Action::Yield),
+        _ => None,
+    });
+    let mut tasks = vec![yields, hog("wakes", 1), hog("stays", 1), hog("holds", 1)];
+    tasks[wakes.index()].start = Instant::from_ns(1_100_000);
+    tasks[holds.index()].start = Instant::from_ns(900_000);
+    let checked = run_checked(scenario(4, tasks), policy);
+    checked.is_done();
+    let begins = |task| {
+        let mut switches = checked.events.iter();
+        let begins = switches.find(
+            |(_, _, event)| matches!(event, Event::Switch { next, .. } if *next == Some(task)),
+        );
+        begins.map(|&(at, cpu, _)| (at, cpu)).unwrap()
+    };
+    assert_eq!(begins(stays).1, 0);
+    assert!(begins(holds).0 > 1_900_000);
+    let (at, cpu) = begins(wakes);
+    assert!(cpu == 2 && at < 1_300_000, "on CPU {cpu} at {at}");
 }
 
 #[test]
