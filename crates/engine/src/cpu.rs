@@ -286,6 +286,12 @@ impl Cpu {
         self.calls.set(irq, true);
     }
 
+    /// An interrupt is pending no more; tells whether it was.
+    #[inline(always)]
+    pub fn forget_irq(&self, irq: u32) -> bool {
+        self.calls.set(irq, false)
+    }
+
     /// An interrupt is pending, or going off or online.
     pub fn has_irq(&self) -> bool {
         self.calls.has(Calls::IRQS)
@@ -387,7 +393,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline(never)]
     fn attend_to_others(&self, c: &Cpu) {
-        if c.calls.set(irq::HOTPLUG, false) {
+        if c.forget_irq(irq::HOTPLUG) {
             if c.is_online() {
                 self.cpu_down(c);
             } else {
@@ -506,7 +512,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
             let irq = pending & pending.wrapping_neg();
-            c.calls.set(irq, false);
+            c.forget_irq(irq);
             if self.bypassing.get() && irq == irq::POLICY_TIMER {
                 c.expired_policy.borrow_mut().clear();
                 continue;
@@ -532,7 +538,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// What [`Kernel::handle_interrupts`] does of one that is pending alone.
     fn timer_interrupt(&self, c: &Cpu) {
-        c.calls.set(irq::TIMER, false);
+        c.forget_irq(irq::TIMER);
         self.set_mode(c, CpuMode::Kernel);
         self.charge(c, self.machine.paths.irq_ns);
         self.timers_expired(c);

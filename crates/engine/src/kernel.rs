@@ -523,6 +523,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         match c.wait.get() {
             Wait::Segment => self.queue.cancel_main(c.id),
             Wait::Idle => {}
+            // A task has come that is to go elsewhere.
+            Wait::Offline if irq == crate::cpu::irq::RESCHED => {}
             Wait::Resume | Wait::Offline => return None,
         }
         c.now.set(c.now.get().max(time));
