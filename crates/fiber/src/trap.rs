@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -49,8 +49,10 @@ impl Foreign {
 /// What the watchdog looks at.
 #[derive(Debug, Default)]
 struct Watch {
-    /// Counts stretches of foreign code: odd from when it is entered until it is left.
+    /// Counts stretches of foreign code.
     beat: AtomicU64,
+    /// The last of them has not been left.
+    runs: AtomicBool,
     /// The thread, as `gettid()`.
     thread: AtomicI32,
     /// The beat that must end.
@@ -100,14 +102,14 @@ fn watchdog_signal() -> c_int {
 #[inline(always)]
 pub unsafe fn enter(foreign: &Foreign) {
     set(foreign);
-    // Odd, whoever was there before: he may be suspended.
-    foreign.watch.count(|beat| beat.wrapping_add(2) | 1);
+    foreign.watch.begin_stretch();
+    foreign.watch.runs.store(true, Ordering::Relaxed);
 }
 
 /// It goes on after what it called, which is not part of its loop.
 #[inline(always)]
 pub fn go_on(foreign: &Foreign) {
-    foreign.watch.count(|beat| beat.wrapping_add(2));
+    foreign.watch.begin_stretch();
 }
 
 /// It does not run any more, after [`enter`]: if another fiber's has left meanwhile, this one's has been
@@ -115,7 +117,7 @@ pub fn go_on(foreign: &Foreign) {
 #[inline(always)]
 pub fn leave(foreign: &Foreign) {
     set(std::ptr::null());
-    foreign.watch.count(|beat| beat.wrapping_add(1));
+    foreign.watch.runs.store(false, Ordering::Relaxed);
 }
 
 /// What the fiber that runs runs.
@@ -128,10 +130,11 @@ fn set(foreign: *const Foreign) {
 }
 
 impl Watch {
+    /// Only the thread itself counts.
     #[inline(always)]
-    fn count(&self, next: impl FnOnce(u64) -> u64) {
+    fn begin_stretch(&self) {
         let beat = self.beat.load(Ordering::Relaxed);
-        self.beat.store(next(beat), Ordering::Relaxed);
+        self.beat.store(beat.wrapping_add(1), Ordering::Relaxed);
     }
 }
 
@@ -247,7 +250,7 @@ fn watchdog_loop() {
                 continue;
             };
             let beat = watch.beat.load(Ordering::Relaxed);
-            if beat % 2 == 0 {
+            if !watch.runs.load(Ordering::Relaxed) {
                 continue;
             }
             let thread = watch.thread.load(Ordering::Relaxed);
@@ -411,7 +414,7 @@ mod tests {
     #[test]
     fn a_fault_ends_the_fiber_that_runs_whoever_came_and_went_meanwhile() {
         let foreign = Foreign::new((0, usize::MAX));
-        let is_watched = || foreign.watch.beat.load(Ordering::Relaxed) % 2 == 1;
+        let is_watched = || foreign.watch.runs.load(Ordering::Relaxed);
         let switch = Switch::default();
         let begin = || {
             // SAFETY: the code outlives the fibers.
