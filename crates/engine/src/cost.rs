@@ -81,10 +81,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 continue;
             }
             let p = self.task(task);
-            s.now.set(s.now.get().max(c.now.get()));
+            s.this.now.set(s.this.now.get().max(c.this.now.get()));
             self.account_segment(s, p);
             s.segment_pct.set(self.user_speed_pct(s));
-            let end = s.now.get() + wall_ns(p.left_ns.get(), s.segment_pct.get());
+            let end = s.this.now.get() + wall_ns(p.left_ns.get(), s.segment_pct.get());
             self.set_event(sibling, CpuEvent::Main, end);
         }
     }

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::ops::Deref;
 
 use schedlab_machine::{CacheIx, Machine};
 use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskId};
@@ -127,8 +126,10 @@ impl Calls {
 /// and the nearest to the beginning, where code that names it is shorter.
 #[repr(C)]
 pub(crate) struct Cpu {
-    pub this: ThisCpu,
+    pub id: CpuId,
     calls: Calls,
+    /// What policy code reaches of it, too.
+    pub this: ThisCpu,
     /// That of its core.
     pub cache: CacheIx,
     pub rq_lock: Cell<Option<LockIx>>,
@@ -209,19 +210,13 @@ pub(crate) struct Cpu {
     pub filled_bytes: Cell<u64>,
 }
 
-/// `c.now` is the local time of `c`, whoever else reaches it.
-impl Deref for Cpu {
-    type Target = ThisCpu;
-
-    #[inline(always)]
-    fn deref(&self) -> &ThisCpu {
-        &self.this
-    }
-}
+/// What nearly every function looks at lies in two lines of the host's cache.
+const _: () = assert!(std::mem::offset_of!(Cpu, op_deadline) <= 128);
 
 impl Cpu {
     pub fn new(id: CpuId, machine: &Machine, costs: &Costs) -> Self {
         Cpu {
+            id,
             this: ThisCpu::new(id),
             cache: CacheIx::of(machine, id),
             node: machine.topology.cpu(id).node,
@@ -459,7 +454,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.set_mode(c, mode);
         let left = p.left_ns.get();
         if left > 0 {
-            let start = c.now.get();
+            let start = c.this.now.get();
             c.segment_start.set(start);
             let pct = if is_user { self.user_speed_pct(c) } else { 100 };
             c.segment_pct.set(pct);
@@ -467,7 +462,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let undisturbed = self.is_before_all(c, end);
             if undisturbed {
                 // Nothing happens anywhere meanwhile, so nothing can come in between.
-                c.now.set(end);
+                c.this.now.set(end);
                 self.clock.set(end);
             } else {
                 c.wait.set(Wait::Segment);
@@ -584,7 +579,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if self.queue.due(c.id, CpuEvent::Tick).is_none() {
             let period = self.costs.tick_period_ns;
-            let next = (c.now.get() / period + 1) * period;
+            let next = (c.this.now.get() / period + 1) * period;
             self.set_event(c.id, CpuEvent::Tick, next);
         }
     }
@@ -593,7 +588,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 /// How long the segment under way has taken since it began, or since its speed changed.
 #[inline(always)]
 fn segment_elapsed(c: &Cpu) -> u64 {
-    c.now.get().saturating_sub(c.segment_start.get())
+    c.this.now.get().saturating_sub(c.segment_start.get())
 }
 
 /// Takes `elapsed` ns of the segment under way off the task's `left_ns`. The segment begins anew.
@@ -604,7 +599,7 @@ fn shorten_segment(c: &Cpu, p: &Task, elapsed: u64) {
         pct => elapsed * u64::from(pct) / 100,
     };
     p.left_ns.set(p.left_ns.get().saturating_sub(done));
-    c.segment_start.set(c.now.get());
+    c.segment_start.set(c.this.now.get());
 }
 
 /// Wall time that `work_ns` takes at `pct` percent of full speed.

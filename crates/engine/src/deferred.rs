@@ -30,7 +30,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c.raise(irq::DEFERRED);
         } else if self.queue.due(rq.id, CpuEvent::Work).is_none() {
             self.charge(c, self.machine.paths.ipi_send_ns);
-            let at = c.now.get() + self.machine.paths.ipi_delay_ns;
+            let at = c.this.now.get() + self.machine.paths.ipi_delay_ns;
             self.set_event(rq.id, CpuEvent::Work, at);
         }
     }

@@ -132,7 +132,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `set_task_runnable()`.
     fn set_task_runnable(&self, c: &Cpu, p: &Task) {
         if p.reset_runnable_at.replace(false) {
-            p.runnable_at.set(self.jiffies(c.now.get()));
+            p.runnable_at.set(self.jiffies(c.this.now.get()));
         }
         self.runnable_seq.set(self.runnable_seq.get() + 1);
         p.runnable_seq.set(Some(self.runnable_seq.get()));
@@ -395,7 +395,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.ops_dequeue(c, c, p, deq::CORE_SCHED_EXEC);
             self.dispatch_dequeue(c, c, p);
         }
-        p.exec_start.set(c.now.get());
+        p.exec_start.set(c.this.now.get());
         p.runs.set(p.queued.get());
         if p.queued.get() && self.has_op(OpKind::Running) {
             self.call_op_on(c, c, OpCall::Running { task: p.id });

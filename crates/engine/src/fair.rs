@@ -98,7 +98,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let entity = &p.fair;
         let passed = virtual_ns(ran as i64, p.load_weight());
         entity.vruntime.set(entity.vruntime.get() + passed);
-        entity.last_ran.set(c.now.get());
+        entity.last_ran.set(c.this.now.get());
     }
 
     /// A request that is used up is followed by the next one; tells whether one was.
@@ -163,7 +163,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Brings the running task of another CPU up to date as of the local time of `c`.
     fn update_curr_fair_of(&self, c: &Cpu, p: &Task) {
-        if c.now.get() > p.exec_start.get() {
+        if c.this.now.get() > p.exec_start.get() {
             self.update_curr_fair(c, p);
         }
     }
@@ -235,7 +235,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn set_next_task_fair(&self, c: &Cpu, p: &Task) {
         c.fair.queue.borrow_mut().retain(|&task| task != p.id);
-        p.exec_start.set(c.now.get());
+        p.exec_start.set(c.this.now.get());
         p.fair.protected.set(p.fair.deadline.get());
     }
 
@@ -379,7 +379,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .rev()
             .map(|&task| self.task(task))
             .find(|p| {
-                let hot = p.fair.last_ran.get() + CACHE_HOT_NS > c.now.get();
+                let hot = p.fair.last_ran.get() + CACHE_HOT_NS > c.this.now.get();
                 self.can_migrate_fair(p, c.id) && (idle || !hot) && self.is_queued_on(p, src)
             });
         let Some(p) = found else {

@@ -34,7 +34,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if c.wait.get() == Wait::Segment {
             self.cancel_event(event.cpu, CpuEvent::Main);
         }
-        c.now.set(c.now.get().max(time));
+        c.this.now.set(c.this.now.get().max(time));
         c.woken_by_main.set(false);
         Some(event.cpu)
     }

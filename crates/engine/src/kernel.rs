@@ -372,7 +372,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[cold]
     fn cpu_ended(&self, cpu: CpuId, how: State) {
         match how {
-            State::Trapped(trap) => self.policy_fault(self.policy.describe(self.cpu(cpu), &trap)),
+            State::Trapped(trap) => {
+                self.policy_fault(self.policy.describe(&self.cpu(cpu).this, &trap))
+            }
             State::Suspended | State::Done => unreachable!("a CPU never ends"),
         }
     }
@@ -389,7 +391,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     fn goes_on(&self, cpu: CpuId, time: u64) -> Option<CpuId> {
         let c = &self.cpus[cpu.index()];
-        c.now.set(c.now.get().max(time));
+        c.this.now.set(c.this.now.get().max(time));
         c.woken_by_main.set(true);
         Some(cpu)
     }
@@ -456,13 +458,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.closed.get() {
             self.close();
         }
-        let op_under_way = self.cpus.iter().any(|c| c.op.get().is_some());
+        let op_under_way = self.cpus.iter().any(|c| c.this.op.get().is_some());
         if !op_under_way || self.policy_dead.get() {
             return true;
         }
         let end = self.summary.borrow().as_ref().map(|summary| summary.end);
         if end.is_some_and(|end| self.clock.get() > end.ns() + GRACE_NS) {
-            let op_of = |c: &Cpu| c.outer_op.get().or(c.op.get());
+            let op_of = |c: &Cpu| c.outer_op.get().or(c.this.op.get());
             let late = self.cpus.iter().find_map(|c| Some((c.id, op_of(c)?)));
             if let Some((cpu, op)) = late {
                 self.policy_fault(format!(
@@ -484,7 +486,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let end = makespan.map_or(clock, |last| last.max(clock));
         for cpu in &self.cpus {
             // A CPU that ran ahead to its next synchronisation point has recorded up to there.
-            let at = Instant::from_ns(cpu.now.get().max(end.ns()));
+            let at = Instant::from_ns(cpu.this.now.get().max(end.ns()));
             self.recorder.record(at, cpu.id, TraceEvent::End);
         }
         let unfinished = self
@@ -502,7 +504,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             events: self.events.get(),
             tasks: self.tasks.len(),
             unfinished,
-            probes: self.cpus.iter().map(|c| *c.probes.borrow()).collect(),
+            probes: self.cpus.iter().map(|c| *c.this.probes.borrow()).collect(),
             cache: self.shared.cache.borrow().clone(),
         });
         self.closed.set(true);
@@ -527,7 +529,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Wait::Offline if irq == crate::cpu::irq::RESCHED => {}
             Wait::Resume | Wait::Offline => return None,
         }
-        c.now.set(c.now.get().max(time));
+        c.this.now.set(c.this.now.get().max(time));
         c.woken_by_main.set(false);
         Some(c.id)
     }
@@ -585,13 +587,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Whether something is pending that comes before what `c` does now.
     #[inline(always)]
     pub(crate) fn must_wait(&self, c: &Cpu) -> bool {
-        self.horizon().get() <= c.now.get() && self.is_late(c)
+        self.horizon().get() <= c.this.now.get() && self.is_late(c)
     }
 
     /// As [`Kernel::must_wait`], of a CPU that is not earlier than the earliest event.
     #[inline(always)]
     fn is_late(&self, c: &Cpu) -> bool {
-        let (horizon, now) = (self.horizon().get(), c.now.get());
+        let (horizon, now) = (self.horizon().get(), c.this.now.get());
         (horizon < now || self.queue.head().cpu() < c.id.0) && !self.alone.get()
     }
 
@@ -621,14 +623,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     pub(crate) fn wait_for_turn(&self, c: &Cpu) {
         c.wait.set(Wait::Resume);
-        self.queue.wait_for_turn(c.id, c.now.get());
+        self.queue.wait_for_turn(c.id, c.this.now.get());
         self.pause();
     }
 
     /// A synchronisation point: on return nothing is pending that is earlier than this CPU.
     #[inline(always)]
     pub(crate) fn sync(&self, c: &Cpu) {
-        if self.horizon().get() <= c.now.get() {
+        if self.horizon().get() <= c.this.now.get() {
             self.wait_if_late(c);
         }
     }
@@ -636,13 +638,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Lets `ns` pass on `c`.
     #[inline]
     pub(crate) fn charge(&self, c: &Cpu, ns: u64) {
-        c.charge_ns(ns);
+        c.this.charge_ns(ns);
     }
 
     /// Lets `ps` picoseconds pass on `c`.
     #[inline]
     pub(crate) fn charge_ps(&self, c: &Cpu, ps: u64) {
-        c.charge_ps(ps);
+        c.this.charge_ps(ps);
     }
 
     /// The line at `address`.
@@ -691,7 +693,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn record(&self, c: &Cpu, event: TraceEvent) {
         if !self.mute.get() {
             self.recorder
-                .record(Instant::from_ns(c.now.get()), c.id, event);
+                .record(Instant::from_ns(c.this.now.get()), c.id, event);
         }
     }
 

@@ -29,7 +29,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         self.record(c, Event::Ipi { to: rq.id });
         self.charge(c, self.machine.paths.ipi_send_ns);
-        let at = c.now.get() + self.machine.paths.ipi_delay_ns;
+        let at = c.this.now.get() + self.machine.paths.ipi_delay_ns;
         let due = self.queue.due(rq.id, CpuEvent::Ipi);
         if due.is_none_or(|due| due > at) {
             self.set_event(rq.id, CpuEvent::Ipi, at);

@@ -18,14 +18,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Runs `path` to its end while nothing else happens and no time passes.
     fn run_alone(&self, path: impl FnOnce()) {
         let c = &self.cpus[0];
-        let (now, carry, mode) = (c.now.get(), c.carry_ps.get(), c.mode.get());
+        let (now, carry, mode) = (c.this.now.get(), c.this.carry_ps.get(), c.mode.get());
         self.alone.set(true);
         let mute = self.mute.replace(true);
         let mut fiber = Fibers::new(&self.switch);
         fiber.spawn(path);
         match fiber.resume(0) {
             State::Done => {}
-            State::Trapped(trap) => self.policy_fault(self.policy.describe(c, &trap)),
+            State::Trapped(trap) => self.policy_fault(self.policy.describe(&c.this, &trap)),
             State::Suspended => assert!(
                 self.policy_dead.get(),
                 "nobody can be waited for while a policy is loaded"
@@ -34,8 +34,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         drop(fiber);
         self.alone.set(false);
         self.mute.set(mute);
-        c.now.set(now);
-        c.carry_ps.set(carry);
+        c.this.now.set(now);
+        c.this.carry_ps.set(carry);
         c.mode.set(mode);
     }
 
@@ -298,7 +298,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             behaviour.report(&mut self.counters.borrow_mut());
         }
         p.action.borrow_mut().take();
-        self.last_exit.set(self.last_exit.get().max(c.now.get()));
+        self.last_exit
+            .set(self.last_exit.get().max(c.this.now.get()));
         self.nr_alive.set(self.nr_alive.get() - 1);
         if self.nr_alive.get() == 0 {
             self.stopping.set(true);
@@ -320,7 +321,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             kind: exit.kind,
             code: exit.code,
             at: self.now(c),
-            at_jiffies: self.jiffies(c.now.get()),
+            at_jiffies: self.jiffies(c.this.now.get()),
         };
         if self.has_op(OpKind::Dump) {
             self.call_rare_op(c, OpCall::Dump { context });

@@ -124,12 +124,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             state.give_to(c.id);
             return true;
         }
-        if state.free_from.get() > c.now.get() {
+        if state.free_from.get() > c.this.now.get() {
             return false;
         }
         state.give_to(c.id);
         self.write_line(c, state.line, self.costs.lock_ps);
-        state.acquired_at.set(c.now.get());
+        state.acquired_at.set(c.this.now.get());
         self.record(
             c,
             Event::LockAcquired {
@@ -150,7 +150,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.sync(c);
             return self.spin_lock(c, lock);
         }
-        let since = c.now.get();
+        let since = c.this.now.get();
         let path = c.lock_path.get();
         self.record(
             c,
@@ -170,12 +170,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if self.locks.holder(lock) == Some(c.id) {
                 break;
             }
-            self.release_to_spinner(lock, c.now.get());
+            self.release_to_spinner(lock, c.this.now.get());
         }
         // The hand-over includes the way of the line: the access costs nothing more.
         let now = self.now(c);
         self.shared.cache.borrow_mut().take_over(c.id, now, line);
-        self.locks.get(lock).acquired_at.set(c.now.get());
+        self.locks.get(lock).acquired_at.set(c.this.now.get());
         self.record(
             c,
             Event::LockAcquired {
@@ -254,8 +254,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         lock.has_spinners.set(true);
         let free_from = lock.free_from.replace(NOT_FREE);
         if lock.holder.get().is_none() && !lock.watched.replace(true) {
-            let at = free_from.max(c.now.get());
-            c.now.set(at);
+            let at = free_from.max(c.this.now.get());
+            c.this.now.set(at);
             self.queue.add_turn(c.id, at);
         }
     }
@@ -282,7 +282,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         // Nobody has looked at the line since it was taken: it is still this CPU's own.
         self.charge_ps(c, self.machine.memory.hit_ps);
-        let now = c.now.get();
+        let now = c.this.now.get();
         state.leave(now);
         self.record(
             c,
@@ -300,7 +300,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let state = self.locks.get(lock);
         self.write_line(c, state.line, 0);
         self.sync(c);
-        let now = c.now.get();
+        let now = c.this.now.get();
         self.record(
             c,
             Event::LockReleased {
@@ -338,8 +338,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             lock.watched.set(false);
             at = now + costs.handover_ns + spread;
         }
-        let at = at.max(self.cpus[winner.index()].now.get());
-        self.cpus[winner.index()].now.set(at);
+        let at = at.max(self.cpus[winner.index()].this.now.get());
+        self.cpus[winner.index()].this.now.set(at);
         self.cpus[winner.index()].spins_for.set(None);
         self.queue.add_turn(winner, at);
     }
@@ -397,6 +397,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The instant at which `c` is.
     pub(crate) fn now(&self, c: &Cpu) -> Instant {
-        Instant::from_ns(c.now.get())
+        Instant::from_ns(c.this.now.get())
     }
 }

@@ -52,7 +52,7 @@ impl<P: Policy, R: Recorder> Caller<'_, P, R> {
         kfunc: &Restricted,
         carry_out: impl FnOnce(&Kernel<P, R>, &Cpu) -> A,
     ) -> A {
-        self.ask(|kernel, c| match c.op.get() {
+        self.ask(|kernel, c| match c.this.op.get() {
             Some(op) if kfunc.ops.has(op) => carry_out(kernel, c),
             _ => kernel.refuse(c, kfunc),
         })
@@ -418,14 +418,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn bound_op(&self, c: &Cpu) {
         let (left, was_last) = c.op_requests_left.get().overflowing_sub(1);
         c.op_requests_left.set(left);
-        if was_last || c.now.get() > c.op_deadline.get() {
+        if was_last || c.this.now.get() > c.op_deadline.get() {
             self.end_unbounded_op(c);
         }
     }
 
     #[cold]
     fn end_unbounded_op(&self, c: &Cpu) -> ! {
-        let how = if c.now.get() > c.op_deadline.get() {
+        let how = if c.this.now.get() > c.op_deadline.get() {
             let bound_ms = self.ops.timeout_ns / 1_000_000;
             format!("has not returned after {bound_ms} ms, the watchdog's bound")
         } else {
@@ -473,7 +473,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// not find out which op it is.
     #[inline(always)]
     fn call_op_under(&self, c: &Cpu, rq: Option<CpuId>, op: OpCall) -> i64 {
-        if c.op.get().is_some() {
+        if c.this.op.get().is_some() {
             return self.call_nested_op(c, rq, op);
         }
         if self.stopping.get() && !self.still_calls_ops() {
@@ -481,11 +481,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         self.enter_sched_mode(c);
         // An instant and at most 50 days: that does not wrap.
-        let deadline = c.now.get().wrapping_add(self.ops.timeout_ns);
+        let deadline = c.this.now.get().wrapping_add(self.ops.timeout_ns);
         c.op_deadline.set(deadline);
         // It ends at BPF_MAX_LOOPS.
         c.op_requests_left.set(BPF_MAX_LOOPS);
-        c.op.set(Some(op.kind()));
+        c.this.op.set(Some(op.kind()));
         if rq.is_some() {
             c.locked_rq.set(rq);
         }
@@ -496,7 +496,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if rq.is_some() {
             c.locked_rq.set(None);
         }
-        c.op.set(None);
+        c.this.op.set(None);
         result
     }
 
@@ -507,18 +507,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return 0;
         }
         self.enter_sched_mode(c);
-        let around = (c.op.get(), c.locked_rq.get());
+        let around = (c.this.op.get(), c.locked_rq.get());
         let held = c.held.policy.get();
         debug_assert_eq!(c.outer_op.get(), None, "ops nest once");
         c.outer_op.set(around.0);
-        c.op.set(Some(op.kind()));
+        c.this.op.set(Some(op.kind()));
         c.locked_rq.set(rq.or(around.1));
         let result = self.with_env(c, |env| self.policy.call_nested(env, &op));
         if c.held.policy.get() != held {
             self.end_op_with_locks(c, held);
         }
         c.outer_op.set(None);
-        c.op.set(around.0);
+        c.this.op.set(around.0);
         c.locked_rq.set(around.1);
         result
     }
@@ -531,7 +531,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             cpu: c,
         };
         call(&Env {
-            cpu: c,
+            cpu: &c.this,
             shared: &self.shared,
             horizon: self.horizon(),
             kernel: &caller,
@@ -554,7 +554,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[cold]
     fn end_op_with_locks(&self, c: &Cpu, began_with: u32) -> ! {
         let nr = c.held.policy.get().saturating_sub(began_with);
-        self.policy_fault(self.policy.describe_held_locks(c, nr));
+        self.policy_fault(self.policy.describe_held_locks(&c.this, nr));
         self.give_up()
     }
 
@@ -569,7 +569,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The op that asks now.
     #[inline]
     fn asking_op(&self, c: &Cpu) -> OpKind {
-        c.op.get().expect("requests come from ops")
+        c.this.op.get().expect("requests come from ops")
     }
 
     /// Ends the run: the op may not call this kfunc.
@@ -841,7 +841,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `bpf_timer_start()`: expires on the CPU that starts it.
     fn timer_start(&self, c: &Cpu, timer: TimerId, ns: u64, flags: u64) -> i64 {
-        let now = c.now.get();
+        let now = c.this.now.get();
         let at = if flags & BPF_F_TIMER_ABS != 0 {
             ns.max(now)
         } else {

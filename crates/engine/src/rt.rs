@@ -308,7 +308,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn set_next_task_rt(&self, c: &Cpu, p: &Task) {
         c.rt_queue.borrow_mut().retain(|&task| task != p.id);
-        p.exec_start.set(c.now.get());
+        p.exec_start.set(c.this.now.get());
         c.rt_place.set(Place::First);
     }
 

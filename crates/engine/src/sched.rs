@@ -15,7 +15,7 @@ use crate::task::{Class, NIL, OnRq, ScxState, Task, TaskState};
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `update_curr_common()`: what `p` has run since it was last asked.
     pub(crate) fn update_curr_common(&self, c: &Cpu, p: &Task) -> u64 {
-        let now = c.now.get();
+        let now = c.this.now.get();
         let start = p.exec_start.replace(now);
         if now <= start {
             return 0;
@@ -581,7 +581,7 @@ fn is_same(a: Option<&Task>, b: Option<&Task>) -> bool {
 
 /// Candidates that policies have looked at on `c`, and recalculations of all counters.
 fn examined(c: &Cpu) -> (u64, u64) {
-    let probes = c.probes.borrow();
+    let probes = c.this.probes.borrow();
     (probes.examined, probes.recalculations)
 }
 

@@ -121,7 +121,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
             Action::Begin => {
-                self.begun.set(c.now.get());
+                self.begun.set(c.this.now.get());
                 return;
             }
             Action::TryUserLock(object) | Action::UserUnlock(object) => {
@@ -186,7 +186,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Bounds actions without time; tells whether the task may go on.
     #[inline(always)]
     fn count_action(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
-        if p.last_action_at.replace(c.now.get()) != c.now.get() {
+        if p.last_action_at.replace(c.this.now.get()) != c.this.now.get() {
             p.idle_actions.set(0);
             return true;
         }

@@ -6,15 +6,16 @@ use schedlab_trace::{CpuId, Instant};
 
 use crate::policy::{OpKind, Probes};
 
-/// What policy code reaches of the CPU that it runs on.
+/// What policy code reaches of the CPU that it runs on. The order is that in memory, what is used most first.
 #[derive(Debug)]
+#[repr(C)]
 pub struct ThisCpu {
-    /// Which CPU it is.
-    pub id: CpuId,
     /// Its local time in nanoseconds.
     pub now: Cell<u64>,
     /// Picoseconds below a nanosecond that have not been added to `now` yet.
     pub carry_ps: Cell<u32>,
+    /// Which CPU it is.
+    pub id: CpuId,
     /// The op under way; where it is nested, the inner one.
     pub op: Cell<Option<OpKind>>,
     /// Its probe counters.
@@ -25,9 +26,9 @@ impl ThisCpu {
     /// A CPU at the beginning of time.
     pub fn new(id: CpuId) -> Self {
         ThisCpu {
-            id,
             now: Cell::new(0),
             carry_ps: Cell::new(0),
+            id,
             op: Cell::new(None),
             probes: RefCell::default(),
         }

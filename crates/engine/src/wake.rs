@@ -43,7 +43,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         // trace_sched_waking()
-        let decided = c.now.get();
+        let decided = c.this.now.get();
         p.state.set(TaskState::Waking);
         self.wait_until_off_cpu(c, p);
         let cpu = self.select_task_rq(c, p, p.cpu.get(), &mut wake_flags);
@@ -73,7 +73,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Event::Wakeup {
                 task: p.id,
                 to: rq.id,
-                since: Duration::from_ns(c.now.get() - decided),
+                since: Duration::from_ns(c.this.now.get() - decided),
             },
         );
         p.state.set(TaskState::Running);
@@ -136,8 +136,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for waiter in &self.cpus {
             if waiter.awaits_off_cpu.get() == Some(p.id) {
                 waiter.awaits_off_cpu.set(None);
-                let at = c.now.get().max(waiter.now.get());
-                waiter.now.set(at);
+                let at = c.this.now.get().max(waiter.this.now.get());
+                waiter.this.now.set(at);
                 self.queue.add_turn(waiter.id, at);
             }
         }
@@ -185,7 +185,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.place_task(p, cpu);
         let rq = self.cpu(cpu);
         self.rq_lock(c, rq);
-        self.wake_up_on(c, rq, p, c.now.get(), enq::NOCLOCK | enq::INITIAL);
+        self.wake_up_on(c, rq, p, c.this.now.get(), enq::NOCLOCK | enq::INITIAL);
         self.set_lock_path(c, path);
     }
 
