@@ -92,8 +92,8 @@ fn a_stack_is_never_full_in_a_kfunc() {
                 .contains("it uses more than the 256 KB of stack at tests/fixtures/faults.bpf.c:"),
             "{options}: {message}"
         );
-        assert!(bench.cache.try_borrow_mut().is_ok(), "{options}");
-        assert!(bench.random.try_borrow_mut().is_ok(), "{options}");
+        assert!(bench.shared.cache.try_borrow_mut().is_ok(), "{options}");
+        assert!(bench.shared.random.try_borrow_mut().is_ok(), "{options}");
         assert!(bench.probes.try_borrow_mut().is_ok(), "{options}");
     }
 }
