@@ -7,7 +7,7 @@
 
 use std::time::Instant as Clock;
 
-use schedlab_machine::{CacheModel, Machine, TaskAddresses};
+use schedlab_machine::{CacheIx, CacheModel, Machine, TaskAddresses};
 use schedlab_trace::{CpuId, Instant, TaskId};
 
 const ACCESSES: u64 = 20_000_000;
@@ -78,7 +78,7 @@ fn main() {
                     }
                 };
                 if i % 4_096 == 0 {
-                    cache.evict(cpu, 50_000);
+                    cache.evict(CacheIx::of(&machine, cpu), 50_000);
                 }
                 let address = addresses.of(TaskId(task as u32));
                 let now = Instant::from_ns(picoseconds / 1_000);
