@@ -2,18 +2,14 @@
 
 use std::ptr;
 
-/// Bytes of a page.
-pub const PAGE: usize = 4096;
+use crate::memory::{PAGE, Reservation};
 
 /// No arena is larger, as in the kernel: offsets have 32 bits.
 const BYTES_MAX: usize = 1 << 32;
 
-/// An arena. It begins at a multiple of 4 GiB, so that the lower half of a pointer is the offset,
-/// the same in every run.
+/// An arena. The lower half of a pointer is the offset, the same in every run.
 pub struct Arena {
-    base: *mut u8,
-    /// What `mmap` returned, for `munmap`.
-    reserved: (*mut libc::c_void, usize),
+    reserved: Reservation,
     used: Vec<bool>,
     /// No page below this one is free.
     first_free: usize,
@@ -22,25 +18,8 @@ pub struct Arena {
 impl Arena {
     pub fn new(pages: usize) -> std::io::Result<Arena> {
         let bytes = (pages * PAGE).min(BYTES_MAX);
-        let length = bytes + BYTES_MAX;
-        // SAFETY: a fresh private mapping.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                length,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
-        let base = (start as usize).next_multiple_of(BYTES_MAX) as *mut u8;
         Ok(Arena {
-            base,
-            reserved: (start, length),
+            reserved: Reservation::new(bytes)?,
             used: vec![false; bytes / PAGE],
             // Offset 0 is never handed out: the lower half of such a pointer would look like NULL.
             first_free: 1,
@@ -50,8 +29,7 @@ impl Arena {
     /// The offset of a pointer into the arena.
     #[inline]
     pub fn offset(&self, pointer: usize) -> Option<u64> {
-        let offset = pointer.wrapping_sub(self.base as usize);
-        (offset < self.used.len() * PAGE).then_some(offset as u64)
+        self.reserved.offset(pointer).map(|offset| offset as u64)
     }
 
     /// `bpf_arena_alloc_pages()`: zeroed pages at `at`, or the lowest that fit. Null if there are none.
@@ -70,24 +48,14 @@ impl Arena {
         let Some(first) = first else {
             return ptr::null_mut();
         };
-        // SAFETY: the pages lie inside of our reservation.
-        let start = unsafe { self.base.add(first * PAGE) };
-        // SAFETY: as above.
-        let status = unsafe {
-            libc::mprotect(
-                start.cast(),
-                pages * PAGE,
-                libc::PROT_READ | libc::PROT_WRITE,
-            )
-        };
-        if status != 0 {
+        if !self.reserved.open(first * PAGE, pages * PAGE) {
             return ptr::null_mut();
         }
         self.used[first..first + pages].fill(true);
         while self.used.get(self.first_free) == Some(&true) {
             self.first_free += 1;
         }
-        start
+        self.reserved.place(first * PAGE)
     }
 
     fn is_free(&self, first: usize, pages: usize) -> bool {
@@ -114,28 +82,9 @@ impl Arena {
         };
         let first = offset as usize / PAGE;
         let end = (first + pages).min(self.used.len());
-        // SAFETY: the pages lie inside of our reservation; an access to them faults from now on.
-        unsafe {
-            let start = self.base.add(first * PAGE);
-            let bytes = (end - first) * PAGE;
-            libc::mmap(
-                start.cast(),
-                bytes,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
-                -1,
-                0,
-            );
-        }
+        self.reserved.close(first * PAGE, (end - first) * PAGE);
         self.used[first..end].fill(false);
         self.first_free = self.first_free.min(first.max(1));
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: it is our mapping, and the policy that pointed into it runs no more.
-        unsafe { libc::munmap(self.reserved.0, self.reserved.1) };
     }
 }
 

@@ -3,7 +3,9 @@
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
@@ -22,6 +24,7 @@ use crate::kfuncs::time::Timers;
 use crate::layout::{CpuMask, Ops, RunQueue, Task};
 use crate::maps::Maps;
 use crate::masks::MaskPool;
+use crate::memory::Memory;
 use crate::object::Object;
 use crate::ops;
 use crate::table::Table;
@@ -29,6 +32,9 @@ use crate::tasks::Tasks;
 
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
+
+/// Address space for what of the virtual kernel policies have pointers to.
+const KERNEL_BYTES: usize = 64 << 30;
 
 /// `SCX_EXIT_DUMP_DFL_LEN`.
 const DUMP_BYTES: usize = 32_768;
@@ -66,7 +72,7 @@ pub struct Cpu {
     pub timer: Option<TimerId>,
     /// `bpf_cpumask_any_distribute()` begins behind this CPU.
     pub distributed: u32,
-    pub run_queue: RunQueue,
+    pub run_queue: *mut RunQueue,
     /// Masks that it was handed out and that follow the kernel's idle masks.
     pub idle_masks: Vec<IdleMask>,
 }
@@ -107,6 +113,11 @@ pub struct Host {
     pub tasks: Tasks,
     pub maps: Maps,
     pub masks: MaskPool,
+    /// The only cgroup. Policies get its pointer and nothing behind it: `struct cgroup` is not modelled.
+    pub cgroup: *mut c_void,
+    /// Where tasks, masks and whatever else of the virtual kernel lies that policies have pointers to. Map values lie
+    /// elsewhere: an access a little beyond one should not meet our pointers, which differ between runs.
+    pub memory: Rc<Memory>,
     pub timers: Timers,
     pub locks: Vec<Lock>,
     places: Places,
@@ -267,10 +278,11 @@ impl Context {
         }
         // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
         let index = unsafe { (*task).lab_index };
-        if index == Task::NOBODY {
-            self.no_task(function, "an idle or stopper");
+        match self.with(|host| host.tasks.find(task, index)) {
+            Some(task) => task,
+            None if index == Task::NOBODY => self.no_task(function, "an idle or stopper"),
+            None => self.no_task(function, "an overwritten"),
         }
-        TaskId(index)
     }
 
     #[cold]
@@ -480,20 +492,23 @@ impl Runner {
         // SAFETY: the object's debug information says that an ops table lies there.
         let ops = unsafe { image.pointer(object.ops).cast::<Ops>().read() };
         let base = image.pointer(0) as usize;
+        let memory = Rc::new(Memory::new(KERNEL_BYTES)?);
         let mut host = Host {
             table: Table::new(),
             env: std::ptr::null(),
             looked_at: Cell::new(false),
             current: std::ptr::null_mut(),
             cpus: (0..nr_cpus)
-                .map(|id| UnsafeCell::new(Cpu::new(id)))
+                .map(|id| UnsafeCell::new(Cpu::new(id, &memory)))
                 .collect(),
             info: ops::info(&ops),
             sleepable: ops::sleepable(&ops, &image),
             ops,
-            tasks: Tasks::new(nr_cpus),
+            tasks: Tasks::new(nr_cpus, &memory),
             maps: Maps::new(object.maps(), nr_cpus)?,
-            masks: MaskPool::new(nr_cpus),
+            masks: MaskPool::new(nr_cpus, &memory),
+            cgroup: memory.put(0u64).cast(),
+            memory,
             timers: Timers::default(),
             locks: Vec::new(),
             places: Places::new(),
@@ -605,17 +620,17 @@ impl Cpu {
         }
     }
 
-    fn new(id: usize) -> Self {
+    fn new(id: usize, memory: &Memory) -> Self {
         Cpu {
             id,
             steps: 0,
             prefetch: None,
             timer: None,
             distributed: 0,
-            run_queue: RunQueue {
+            run_queue: memory.put(RunQueue {
                 cpu: id as i32,
                 curr: std::ptr::null_mut(),
-            },
+            }),
             idle_masks: Vec::new(),
         }
     }
@@ -658,7 +673,7 @@ mod tests {
 
     #[test]
     fn a_nested_op_goes_on_with_the_steps_of_the_outer_one() {
-        let mut cpu = Cpu::new(0);
+        let mut cpu = Cpu::new(0, &Memory::new(64).unwrap());
         (cpu.steps, cpu.prefetch) = (5, Some(Instant::from_ns(1)));
         cpu.begin(true);
         assert_eq!((cpu.steps, cpu.prefetch), (5, None));

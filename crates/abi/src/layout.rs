@@ -9,7 +9,7 @@ pub const NR_CPUS_MAX: usize = 8192;
 
 /// `struct cpumask`.
 #[repr(C)]
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub struct CpuMask {
     /// CPU 0 is the lowest bit of the first word.
     pub bits: [c_ulong; NR_CPUS_MAX / 64],
@@ -32,17 +32,20 @@ impl CpuMask {
 
 /// `struct sched_ext_entity`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct Entity {
     pub slice: u64,
     pub dsq_vtime: u64,
     pub tid: u64,
     pub flags: u32,
     pub weight: u32,
-    pub disallow: bool,
+    /// A bool in C, in which policy code may have put anything.
+    pub disallow: u8,
 }
 
 /// `struct task_struct`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct Task {
     /// Which task this is; [`Task::NOBODY`] for idle tasks, stoppers and the parent of all.
     pub lab_index: u32,
@@ -96,7 +99,7 @@ impl Task {
                 tid: 0,
                 flags: 0,
                 weight: 100,
-                disallow: false,
+                disallow: 0,
             },
             comm: [0; 16],
         }
@@ -113,6 +116,7 @@ impl Task {
 
 /// `struct rq`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct RunQueue {
     pub cpu: c_int,
     pub curr: *mut Task,

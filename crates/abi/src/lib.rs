@@ -14,6 +14,7 @@ mod kfuncs;
 mod layout;
 mod maps;
 mod masks;
+mod memory;
 pub mod object;
 mod ops;
 pub mod options;

@@ -3,10 +3,12 @@
 //! Values never move while they exist, so a policy may keep pointers to them during an op.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 use schedlab_fiber::prefetch;
 
 use crate::arena::Arena;
+use crate::memory::Memory;
 use crate::object::{MAP_VALUES, MapDef};
 
 /// Kinds of maps that the virtual kernel has (`enum bpf_map_type`).
@@ -53,9 +55,13 @@ const LOCK: u64 = 4;
 
 pub const ENOENT: i64 = -2;
 pub const E2BIG: i64 = -7;
+pub const ENOMEM: i64 = -12;
 pub const EEXIST: i64 = -17;
 pub const EINVAL: i64 = -22;
 pub const EOPNOTSUPP: i64 = -95;
+
+/// Address space for what grows with the number of tasks.
+const STORAGE_BYTES: usize = 64 << 30;
 
 /// Largest memory of one map.
 const BYTES_MAX: u64 = 4 << 30;
@@ -113,47 +119,58 @@ fn check_storage(map: &MapDef) -> Result<(), String> {
     Err(format!("the kernel refuses task storage that {wrong}"))
 }
 
-/// Memory for values of one size, aligned to 8 bytes, zeroed, never moving.
+/// Places for values of one size, aligned to 8 bytes, zeroed, never moving.
 struct Slab {
     words: usize,
     /// Binary logarithm of the number of values in a chunk.
     chunk_bits: u32,
-    chunks: Vec<Box<[u64]>>,
+    chunks: Vec<*mut u64>,
+    memory: Rc<Memory>,
 }
 
 impl Slab {
-    fn new(value_size: u32, expected: usize) -> Slab {
-        let words = value_size.div_ceil(8) as usize;
+    fn new(words: usize, expected: usize, memory: &Rc<Memory>) -> Slab {
         Slab {
             words,
             chunk_bits: (8192 / words).clamp(1, expected.max(1)).ilog2(),
             chunks: Vec::new(),
+            memory: Rc::clone(memory),
         }
     }
 
+    /// A place; null if there is no memory for it.
     fn get(&mut self, index: usize) -> *mut u8 {
         let chunk = index.wrapping_shr(self.chunk_bits);
         while self.chunks.len() <= chunk {
-            let values = vec![0u64; self.words << self.chunk_bits];
-            self.chunks.push(values.into_boxed_slice());
+            let values = self.memory.take(self.chunk_words() * 8);
+            if values.is_null() {
+                return std::ptr::null_mut();
+            }
+            self.chunks.push(values.cast());
         }
         let at = (index - (chunk << self.chunk_bits)) * self.words;
-        self.chunks[chunk][at..].as_mut_ptr().cast()
+        self.chunks[chunk].wrapping_add(at).cast()
+    }
+
+    fn chunk_words(&self) -> usize {
+        self.words << self.chunk_bits
     }
 }
 
 /// What a map is made of.
 enum Store {
     Array {
-        values: Box<[u64]>,
+        values: *mut u64,
         /// 1, or the number of CPUs.
         copies: usize,
     },
     Hash {
         index: BTreeMap<Box<[u8]>, usize>,
         slab: Slab,
-        /// The key in each slot, for iteration and for timers.
-        keys: Vec<Option<Box<[u8]>>>,
+        /// Whether each slot is in use.
+        used: Vec<bool>,
+        /// The key in each slot, for policies that iterate.
+        keys: Slab,
         free: Vec<usize>,
         copies: usize,
     },
@@ -184,6 +201,22 @@ pub struct Map {
 pub struct Maps {
     pub list: Vec<Map>,
     pub arena: Option<usize>,
+    /// Where keys and values lie, but for arenas.
+    pub memory: Rc<Memory>,
+}
+
+/// The most that the elements of a map may take.
+fn bytes_max(def: &MapDef, nr_cpus: usize) -> usize {
+    let copies = match def.kind {
+        kind::ARRAY | kind::HASH => 1,
+        kind::PERCPU_ARRAY | kind::PERCPU_HASH => nr_cpus,
+        _ => return 0,
+    };
+    let (key, value) = (def.key_size as usize, def.value_size as usize);
+    // Chunks of a slab are filled up.
+    let entries = (def.max_entries as usize).next_power_of_two();
+    let element = key.next_multiple_of(8) + value.next_multiple_of(8) * copies;
+    entries.saturating_mul(element).saturating_add(64)
 }
 
 impl Maps {
@@ -199,6 +232,9 @@ impl Maps {
             next =
                 MAP_VALUES + (next - MAP_VALUES + values.next_multiple_of(128) + 64) % 0x200_0000;
         }
+        let of_maps = defs.iter().map(|def| bytes_max(def, nr_cpus));
+        let bytes = of_maps.fold(STORAGE_BYTES, usize::saturating_add);
+        let memory = Rc::new(Memory::new(bytes)?);
         let mut list = Vec::new();
         let mut arena = None;
         for def in defs {
@@ -207,17 +243,20 @@ impl Maps {
             let store = match def.kind {
                 kind::ARRAY | kind::PERCPU_ARRAY => {
                     let copies = if def.kind == kind::ARRAY { 1 } else { nr_cpus };
-                    Store::Array {
-                        values: vec![0; words * entries * copies].into_boxed_slice(),
-                        copies,
+                    let bytes = words * 8 * entries * copies;
+                    let values = memory.take(bytes).cast::<u64>();
+                    if values.is_null() {
+                        return Err(std::io::ErrorKind::OutOfMemory.into());
                     }
+                    Store::Array { values, copies }
                 }
                 kind::HASH | kind::PERCPU_HASH => {
                     let copies = if def.kind == kind::HASH { 1 } else { nr_cpus };
                     Store::Hash {
                         index: BTreeMap::new(),
-                        slab: Slab::new((words * 8 * copies) as u32, entries),
-                        keys: Vec::new(),
+                        slab: Slab::new(words * copies, entries, &memory),
+                        used: Vec::new(),
+                        keys: Slab::new(def.key_size.div_ceil(8) as usize, entries, &memory),
                         free: Vec::new(),
                         copies,
                     }
@@ -227,7 +266,7 @@ impl Maps {
                     first_out: def.kind == kind::QUEUE,
                 },
                 kind::TASK_STORAGE => Store::TaskStorage {
-                    slab: Slab::new(def.value_size, usize::MAX),
+                    slab: Slab::new(words, usize::MAX, &memory),
                 },
                 _ => {
                     arena = Some(list.len());
@@ -243,7 +282,11 @@ impl Maps {
                 modelled: modelled[&def.name],
             });
         }
-        Ok(Maps { list, arena })
+        Ok(Maps {
+            list,
+            arena,
+            memory,
+        })
     }
 
     /// Prefetches the task's values in task storage.
@@ -356,7 +399,7 @@ impl Map {
                 }
                 let cpu = if *copies == 1 { 0 } else { cpu };
                 let at = (cpu * self.def.max_entries as usize + index) * self.words;
-                values[at..].as_mut_ptr().cast()
+                values.wrapping_add(at).cast()
             }
             Store::Hash {
                 index,
@@ -391,6 +434,7 @@ impl Map {
             Store::Hash {
                 index,
                 slab,
+                used,
                 keys,
                 free,
                 copies,
@@ -408,13 +452,18 @@ impl Map {
                 if index.len() >= self.def.max_entries as usize {
                     return Err(E2BIG);
                 }
-                let slot = free.pop().unwrap_or_else(|| {
-                    keys.push(None);
-                    keys.len() - 1
-                });
-                keys[slot] = Some(key.into());
+                let slot = free.last().copied().unwrap_or(used.len());
+                let (value, place) = (slab.get(slot), keys.get(slot));
+                if value.is_null() || place.is_null() {
+                    return Err(ENOMEM);
+                }
+                if free.pop().is_none() {
+                    used.push(false);
+                }
+                used[slot] = true;
                 index.insert(key.into(), slot);
-                let value = slab.get(slot);
+                // SAFETY: the place is as long as a key and nobody uses it yet.
+                unsafe { place.copy_from(key.as_ptr(), key.len()) };
                 let bytes = self.words * 8 * *copies;
                 // SAFETY: the slot is `bytes` long and nobody uses it yet.
                 unsafe { value.write_bytes(0, bytes) };
@@ -429,10 +478,10 @@ impl Map {
     pub fn delete(&mut self, key: &[u8]) -> i64 {
         match &mut self.store {
             Store::Hash {
-                index, keys, free, ..
+                index, used, free, ..
             } => match index.remove(key) {
                 Some(slot) => {
-                    keys[slot] = None;
+                    used[slot] = false;
                     free.push(slot);
                     0
                 }
@@ -501,11 +550,15 @@ impl Map {
                 Some((key, self.lookup(&index.to_ne_bytes(), cpu)))
             }
             Store::Hash {
-                slab, keys, copies, ..
+                slab,
+                used,
+                keys,
+                copies,
+                ..
             } => {
-                let slot = (start..keys.len()).find(|&slot| keys[slot].is_some())?;
+                let slot = (start..used.len()).find(|&slot| used[slot])?;
                 *cursor = (slot as u64 + 1) << 32;
-                let key = keys[slot].as_ref()?.as_ptr();
+                let key = keys.get(slot).cast_const();
                 let cpu = if *copies == 1 { 0 } else { cpu };
                 Some((key, slab.get(slot).wrapping_add(cpu * self.words * 8)))
             }
@@ -527,11 +580,14 @@ impl Map {
         let Store::TaskStorage { slab } = &mut self.store else {
             return std::ptr::null_mut();
         };
+        let value = slab.get(task);
+        if value.is_null() {
+            return value;
+        }
         let values = &mut self.of_tasks;
         if values.len() <= task {
             values.resize(task + 1, std::ptr::null_mut());
         }
-        let value = slab.get(task);
         // SAFETY: the slot is that long and nobody uses it yet.
         unsafe { value.write_bytes(0, self.words * 8) };
         values[task] = value;
@@ -562,16 +618,18 @@ impl Map {
 
     /// The offset of an address among the map's values.
     fn offset_of(&self, address: usize) -> Option<u64> {
-        let within = |start: *const u64, words: usize| {
+        let within = |start: *mut u64, words: usize| {
             let offset = address.wrapping_sub(start as usize);
             (offset < words * 8).then_some(offset as u64)
         };
         match &self.store {
-            Store::Array { values, .. } => within(values.as_ptr(), values.len()),
+            Store::Array { values, copies } => {
+                within(*values, self.words * self.def.max_entries as usize * copies)
+            }
             Store::Hash { slab, .. } | Store::TaskStorage { slab } => {
                 let mut chunks = slab.chunks.iter().enumerate();
                 chunks.find_map(|(index, chunk)| {
-                    let offset = within(chunk.as_ptr(), chunk.len())?;
+                    let offset = within(*chunk, slab.chunk_words())?;
                     Some(((index << slab.chunk_bits) * slab.words * 8) as u64 + offset)
                 })
             }
@@ -585,18 +643,22 @@ impl Map {
         match &mut self.store {
             Store::Array { values, copies: 1 } => {
                 let index = offset / (self.words * 8);
-                let value = values[index * self.words..].as_mut_ptr().cast();
+                let value = values.wrapping_add(index * self.words).cast();
                 Some(((index as u32).to_ne_bytes().to_vec(), value))
             }
             Store::Hash {
                 slab,
+                used,
                 keys,
                 copies: 1,
                 ..
             } => {
                 let slot = offset / (slab.words * 8);
-                let key = keys.get(slot)?.as_ref()?.to_vec();
-                Some((key, slab.get(slot)))
+                used.get(slot).filter(|&&used| used)?;
+                let length = self.def.key_size as usize;
+                // SAFETY: the place is as long as a key, and there while the map is.
+                let key = unsafe { std::slice::from_raw_parts(keys.get(slot), length) };
+                Some((key.to_vec(), slab.get(slot)))
             }
             _ => None,
         }

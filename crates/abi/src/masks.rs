@@ -1,74 +1,91 @@
 //! CPU masks that kfuncs hand out.
 
-use crate::layout::CpuMask;
+use std::rc::Rc;
 
-/// A mask with the number of references to it. C code has a pointer to the first member.
+use crate::layout::CpuMask;
+use crate::memory::Memory;
+
+/// A mask of the pool. C code has a pointer to the first member.
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct Pooled {
     mask: CpuMask,
+    /// Which one it claims to be: policy code may have overwritten it.
     index: u32,
-    references: u32,
+}
+
+impl Pooled {
+    fn put(memory: &Memory, index: u32) -> *mut Pooled {
+        memory.put(Pooled {
+            mask: CpuMask::EMPTY,
+            index,
+        })
+    }
+}
+
+/// A mask that belongs to no pool, as large as those that do: kfuncs look for a number behind each.
+pub fn put_mask(memory: &Memory, words: &[usize]) -> *mut CpuMask {
+    let mask = Pooled::put(memory, u32::MAX).cast::<CpuMask>();
+    // SAFETY: the memory has just been taken.
+    unsafe { (*mask).set_words(words) };
+    mask
 }
 
 /// Masks that are handed out and come back; none ever moves.
 pub struct MaskPool {
-    all: Vec<*mut Pooled>,
+    /// Each with the number of references to it.
+    all: Vec<(*mut Pooled, u32)>,
     free: Vec<u32>,
     /// Every CPU of the machine.
-    possible: Box<CpuMask>,
+    possible: *const CpuMask,
+    memory: Rc<Memory>,
 }
 
 impl MaskPool {
-    pub fn new(nr_cpus: usize) -> MaskPool {
-        let mut possible = Box::new(CpuMask::EMPTY);
-        possible.set_words(schedlab_trace::CpuSet::all(nr_cpus).words());
+    pub fn new(nr_cpus: usize, memory: &Rc<Memory>) -> MaskPool {
         MaskPool {
             all: Vec::new(),
             free: Vec::new(),
-            possible,
+            possible: put_mask(memory, schedlab_trace::CpuSet::all(nr_cpus).words()),
+            memory: Rc::clone(memory),
         }
     }
 
     /// Every CPU of the machine.
     pub fn possible(&self) -> *const CpuMask {
-        &raw const *self.possible
+        self.possible
     }
 
     /// A mask of the pool with these bits.
     pub fn take(&mut self, words: &[usize]) -> *mut CpuMask {
         let index = self.free.pop().unwrap_or_else(|| {
-            let pooled = Pooled {
-                mask: CpuMask::EMPTY,
-                index: self.all.len() as u32,
-                references: 0,
-            };
-            self.all.push(Box::into_raw(Box::new(pooled)));
-            self.all.len() as u32 - 1
+            let index = self.all.len() as u32;
+            self.all.push((Pooled::put(&self.memory, index), 0));
+            index
         });
-        let pooled = self.all[index as usize];
+        let (pooled, references) = &mut self.all[index as usize];
+        *references = 1;
         // SAFETY: the pool's masks live as long as the pool, and this one is free.
-        unsafe {
-            (*pooled).references = 1;
-            (*pooled).mask.set_words(words);
-        }
+        unsafe { (**pooled).mask.set_words(words) };
         pooled.cast()
     }
 
-    fn find(&self, mask: *const CpuMask) -> Option<*mut Pooled> {
-        let pooled = mask.cast::<Pooled>().cast_mut();
+    /// Its index, if it is one of the pool.
+    fn find(&self, mask: *const CpuMask) -> Option<u32> {
+        let pooled = mask.cast::<Pooled>();
         // SAFETY: a policy has masks only from us; what is not of the pool is found out below, and
         // a wild pointer faults, which is caught.
-        let index = unsafe { (&raw const (*pooled).index).read() };
-        (self.all.get(index as usize) == Some(&pooled)).then_some(pooled)
+        let index = unsafe { (&raw const (*pooled).index).read_unaligned() };
+        let (known, _) = self.all.get(index as usize)?;
+        std::ptr::eq(*known, pooled).then_some(index)
     }
 
     /// One more reference; false if the mask is none of the pool.
     pub fn acquire(&mut self, mask: *const CpuMask) -> bool {
-        let Some(pooled) = self.find(mask) else {
+        let Some(index) = self.find(mask) else {
             return false;
         };
-        // SAFETY: found in the pool.
-        unsafe { (*pooled).references += 1 };
+        self.all[index as usize].1 += 1;
         true
     }
 
@@ -77,30 +94,18 @@ impl MaskPool {
         if std::ptr::eq(mask, self.possible()) {
             return true;
         }
-        let Some(pooled) = self.find(mask) else {
+        let Some(index) = self.find(mask) else {
             return false;
         };
-        // SAFETY: found in the pool.
-        let (references, index) = unsafe {
-            let Some(left) = (*pooled).references.checked_sub(1) else {
-                return false;
-            };
-            (*pooled).references = left;
-            (left, (*pooled).index)
+        let references = &mut self.all[index as usize].1;
+        let Some(left) = references.checked_sub(1) else {
+            return false;
         };
-        if references == 0 {
+        *references = left;
+        if left == 0 {
             self.free.push(index);
         }
         true
-    }
-}
-
-impl Drop for MaskPool {
-    fn drop(&mut self) {
-        for &pooled in &self.all {
-            // SAFETY: `take` made the box.
-            drop(unsafe { Box::from_raw(pooled) });
-        }
     }
 }
 
@@ -110,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_mask_is_used_again_when_the_last_reference_is_gone() {
-        let mut pool = MaskPool::new(3);
+        let mut pool = MaskPool::new(3, &Rc::new(Memory::new(1 << 20).unwrap()));
         let mask = pool.take(&[0b101]);
         assert!(pool.acquire(mask));
         assert!(pool.release(mask));

@@ -1,6 +1,6 @@
 //! Calling a policy's ops.
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString, c_char};
 
 use schedlab_engine::policy::{DumpContext, OpCall, OpKind, OpSet, OpsInfo, PreemptReason};
 
@@ -224,7 +224,7 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
             OpCall::InitTask { task: p, fork } => {
                 let mut args = InitTaskArgs {
                     fork,
-                    cgroup: root_cgroup(),
+                    cgroup: context.with(|host| host.cgroup),
                 };
                 let op = ops.init_task;
                 op.map_or(0, |op| op(task(p), &raw mut args).into())
@@ -246,9 +246,13 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                     bw_burst_us: 0,
                 };
                 let op = ops.cgroup_init;
-                op.map_or(0, |op| op(root_cgroup(), &raw mut args).into())
+                let cgroup = context.with(|host| host.cgroup);
+                op.map_or(0, |op| op(cgroup, &raw mut args).into())
             }
-            OpCall::CgroupExit => done(ops.cgroup_exit.map(|op| op(root_cgroup()))),
+            OpCall::CgroupExit => {
+                let cgroup = context.with(|host| host.cgroup);
+                done(ops.cgroup_exit.map(|op| op(cgroup)))
+            }
             OpCall::Dump { context: about } => {
                 let op = |about| done(ops.dump.map(|op| op(about)));
                 dump(context, about, op)
@@ -274,20 +278,24 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                 result.into()
             }
             OpCall::Exit { kind, code } => {
-                let text = |text: &str| CString::new(text.replace('\0', " ")).unwrap_or_default();
-                let reason = text(kind.reason());
-                let (message, dump) =
-                    context.with(|host| (text(&host.exit_message), text(&host.dump)));
+                let (reason, message, dump) = context.with(|host| {
+                    let text = |text: &str| put_text(host, text);
+                    (
+                        text(kind.reason()),
+                        text(&host.exit_message),
+                        text(&host.dump),
+                    )
+                });
                 let mut info = ExitInfo {
                     kind: kind as u64 as u32,
                     exit_cpu: context.with(|host| host.cpu() as i32),
                     exit_code: code,
                     flags: context.with(|host| u64::from(host.initialized)),
-                    reason: reason.as_ptr(),
+                    reason,
                     bt: std::ptr::null_mut(),
                     bt_len: 0,
-                    msg: message.as_ptr().cast_mut(),
-                    dump: dump.as_ptr().cast_mut(),
+                    msg: message,
+                    dump,
                 };
                 done(ops.exit.map(|op| op(&raw mut info)))
             }
@@ -296,10 +304,10 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
     }
 }
 
-/// The only cgroup. Policies get its pointer and nothing behind it: `struct cgroup` is not modelled.
-fn root_cgroup() -> *mut c_void {
-    static ROOT: u64 = 0;
-    (&raw const ROOT).cast_mut().cast()
+/// A text as C code is handed it.
+fn put_text(host: &Host, text: &str) -> *mut c_char {
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    host.memory.put_bytes(text.as_bytes_with_nul()).cast()
 }
 
 /// Runs an op that prints by scx_bpf_dump().
@@ -308,11 +316,11 @@ fn dump(
     about: DumpContext,
     op: impl FnOnce(*mut layout::DumpContext) -> i64,
 ) -> i64 {
-    let reason = CString::new(about.kind.reason()).unwrap_or_default();
+    let reason = context.with(|host| put_text(host, about.kind.reason()));
     let mut about = layout::DumpContext {
         kind: about.kind as u64 as u32,
         exit_code: about.code,
-        reason: reason.as_ptr(),
+        reason,
         at_ns: about.at.ns(),
         at_jiffies: about.at_jiffies,
     };

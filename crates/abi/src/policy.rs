@@ -195,6 +195,6 @@ impl Policy for NativePolicy {
     fn disallowed(&self, task: TaskId) -> bool {
         let task = self.runner.host().tasks.pointer(task);
         // SAFETY: as in `slice`.
-        unsafe { (*task).scx.disallow }
+        unsafe { (*task).scx.disallow != 0 }
     }
 }

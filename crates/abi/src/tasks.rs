@@ -1,7 +1,7 @@
 //! The shadows of tasks that policies point at.
 
-use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use schedlab_engine::policy::TaskView;
 use schedlab_fiber::prefetch;
@@ -9,9 +9,8 @@ use schedlab_trace::{CpuId, CpuSet, TaskId};
 use schedlab_workload::SchedClass;
 
 use crate::layout::{CpuMask, Task};
-
-/// Shadows are added by so many.
-const CHUNK: usize = 256;
+use crate::masks::put_mask;
+use crate::memory::Memory;
 
 /// Where `mm` pointers of user tasks begin. Nothing is mapped there: they only tell address spaces apart.
 const ADDRESS_SPACES: usize = 0x1000;
@@ -19,78 +18,76 @@ const ADDRESS_SPACE_BYTES: usize = 64;
 
 /// The shadows; none ever moves.
 pub struct Tasks {
-    #[allow(clippy::vec_box, reason = "policies have pointers to them")]
-    all: Vec<Box<UnsafeCell<Task>>>,
+    all: Vec<*mut Task>,
     /// Own masks of tasks that may not run everywhere.
-    masks: BTreeMap<u32, Box<UnsafeCell<CpuMask>>>,
-    everywhere: Box<UnsafeCell<CpuMask>>,
+    masks: BTreeMap<u32, *mut CpuMask>,
+    /// Those of tasks that are gone.
+    free_masks: Vec<*mut CpuMask>,
+    everywhere: *const CpuMask,
     nr_cpus: usize,
     /// The idle task of each CPU, and its stopper.
-    idle: Box<[UnsafeCell<Task>]>,
-    stoppers: Box<[UnsafeCell<Task>]>,
+    idle: Box<[*mut Task]>,
+    stoppers: Box<[*mut Task]>,
     /// The parent of tasks that have none.
-    ancestor: Box<UnsafeCell<Task>>,
+    ancestor: *mut Task,
     by_tid: BTreeMap<u64, TaskId>,
     next_tid: u64,
+    memory: Rc<Memory>,
 }
 
 impl Tasks {
-    pub fn new(nr_cpus: usize) -> Tasks {
-        let mut everywhere = CpuMask::EMPTY;
-        everywhere.set_words(CpuSet::all(nr_cpus).words());
-        let everywhere = Box::new(UnsafeCell::new(everywhere));
+    pub fn new(nr_cpus: usize, memory: &Rc<Memory>) -> Tasks {
+        let everywhere = put_mask(memory, CpuSet::all(nr_cpus).words()).cast_const();
+        let ancestor = memory.put(Task::new());
+        // Its own leader, and a child of the parent of all.
+        let put = |pointer: *mut Task, mut task: Task| {
+            task.cpus_ptr = everywhere;
+            task.real_parent = ancestor;
+            task.parent = ancestor;
+            task.group_leader = pointer;
+            // SAFETY: nobody else has the task yet.
+            unsafe { pointer.write(task) };
+            pointer
+        };
         let of_cpu = |cpu: usize, comm: &str, flags: u32| {
             let mut task = Task::new();
             task.flags = flags;
             task.lab_cpu = cpu as i32;
             task.nr_cpus_allowed = 1;
-            task.cpus_ptr = everywhere.get();
             task.set_comm(&format!("{comm}/{cpu}"));
-            UnsafeCell::new(task)
+            task
         };
-        let cpus = || 0..nr_cpus;
-        // PF_KTHREAD | PF_IDLE
-        let idle: Box<[_]> = cpus()
-            .map(|cpu| of_cpu(cpu, "swapper", 0x0020_0002))
-            .collect();
-        // PF_KTHREAD | PF_NO_SETAFFINITY
-        let stoppers: Box<[_]> = cpus()
-            .map(|cpu| of_cpu(cpu, "migration", 0x0420_0000))
-            .collect();
-        let mut ancestor = Task::new();
-        ancestor.pid = 1;
-        ancestor.tgid = 1;
-        ancestor.nr_cpus_allowed = nr_cpus as i32;
-        ancestor.cpus_ptr = everywhere.get();
-        ancestor.set_comm("init");
-        let ancestor = Box::new(UnsafeCell::new(ancestor));
-        let tasks = Tasks {
+        let idle = (0..nr_cpus).map(|cpu| {
+            // PF_KTHREAD | PF_IDLE
+            let task = of_cpu(cpu, "swapper", 0x0020_0002);
+            put(memory.put(Task::new()), task)
+        });
+        let stoppers = (0..nr_cpus).map(|cpu| {
+            // PF_KTHREAD | PF_NO_SETAFFINITY
+            let mut task = of_cpu(cpu, "migration", 0x0420_0000);
+            // SCHED_FIFO, above all others.
+            (task.policy, task.rt_priority, task.prio, task.normal_prio) = (1, 99, 0, 0);
+            put(memory.put(Task::new()), task)
+        });
+        let (idle, stoppers) = (idle.collect(), stoppers.collect());
+        let mut init = Task::new();
+        init.pid = 1;
+        init.tgid = 1;
+        init.nr_cpus_allowed = nr_cpus as i32;
+        init.set_comm("init");
+        Tasks {
             all: Vec::new(),
             masks: BTreeMap::new(),
+            free_masks: Vec::new(),
             everywhere,
             nr_cpus,
             idle,
             stoppers,
-            ancestor,
+            ancestor: put(ancestor, init),
             by_tid: BTreeMap::new(),
             next_tid: 1,
-        };
-        let of_cpus = tasks.idle.iter().chain(&tasks.stoppers);
-        for cell in &tasks.stoppers {
-            // SAFETY: nobody else has the task yet.
-            let task = unsafe { &mut *cell.get() };
-            // SCHED_FIFO, above all others.
-            (task.policy, task.rt_priority, task.prio, task.normal_prio) = (1, 99, 0, 0);
+            memory: Rc::clone(memory),
         }
-        for cell in of_cpus.chain([&*tasks.ancestor]) {
-            let pointer = cell.get();
-            // SAFETY: nobody else has the task yet.
-            let task = unsafe { &mut *pointer };
-            task.real_parent = tasks.ancestor.get();
-            task.parent = tasks.ancestor.get();
-            task.group_leader = pointer;
-        }
-        tasks
     }
 
     /// The shadow of `task`; it exists from then on.
@@ -109,9 +106,8 @@ impl Tasks {
 
     #[cold]
     fn add(&mut self, task: TaskId) {
-        let nr = (task.index() + 1).next_multiple_of(CHUNK);
         self.all
-            .resize_with(nr, || Box::new(UnsafeCell::new(Task::new())));
+            .resize_with(task.index() + 1, || self.memory.put(Task::new()));
     }
 
     /// The shadow of `task`.
@@ -120,25 +116,34 @@ impl Tasks {
     /// If the virtual kernel never told of it.
     #[inline]
     pub fn pointer(&self, task: TaskId) -> *mut Task {
-        self.all[task.index()].get()
+        self.all[task.index()]
+    }
+
+    /// The task that a pointer of the policy means, by the number that the shadow claims: policy code may have
+    /// overwritten it.
+    #[inline]
+    pub fn find(&self, shadow: *const Task, number: u32) -> Option<TaskId> {
+        let known = self.all.get(number as usize)?;
+        std::ptr::eq(*known, shadow).then_some(TaskId(number))
     }
 
     /// Prefetches the shadow of `task`, if there is one.
     #[inline]
     pub fn prefetch(&self, task: TaskId) {
-        if let Some(shadow) = self.all.get(task.index()) {
-            prefetch(&**shadow);
+        if let Some(&shadow) = self.all.get(task.index()) {
+            // SAFETY: shadows live as long as we do, and this only looks for the address.
+            prefetch(unsafe { &*shadow });
         }
     }
 
     /// The idle task of a CPU.
     pub fn idle(&self, cpu: usize) -> *mut Task {
-        self.idle[cpu].get()
+        self.idle[cpu]
     }
 
     /// The stopper of a CPU.
     pub fn stopper(&self, cpu: usize) -> *mut Task {
-        self.stoppers[cpu].get()
+        self.stoppers[cpu]
     }
 
     pub fn by_tid(&self, tid: u64) -> Option<TaskId> {
@@ -149,19 +154,22 @@ impl Tasks {
     pub fn sync(&mut self, id: TaskId, view: &TaskView<'_>) {
         let parent = match view.parent {
             Some(parent) => self.pointer_mut(parent),
-            None => self.ancestor.get(),
+            None => self.ancestor,
         };
         let leader = match TaskId::from_pid(view.tgid) {
             Some(leader) => self.pointer_mut(leader),
             None => self.pointer_mut(id),
         };
         let cpus_ptr = if view.allowed.len() == self.nr_cpus {
-            self.everywhere.get()
+            self.everywhere
         } else {
-            let mask = self.masks.entry(id.0);
-            let mask = mask.or_insert_with(|| Box::new(UnsafeCell::new(CpuMask::EMPTY)));
-            mask.get_mut().set_words(view.allowed.words());
-            mask.get()
+            let mask = *self.masks.entry(id.0).or_insert_with(|| {
+                let unused = self.free_masks.pop();
+                unused.unwrap_or_else(|| put_mask(&self.memory, &[]))
+            });
+            // SAFETY: the mask is ours, and no policy code runs while the virtual kernel calls us.
+            unsafe { (*mask).set_words(view.allowed.words()) };
+            mask.cast_const()
         };
         let pointer = self.pointer_mut(id);
         // SAFETY: the shadow is ours, and no policy code runs while the virtual kernel calls us.
@@ -215,8 +223,10 @@ impl Tasks {
         let pointer = self.pointer_mut(id);
         // SAFETY: as in `sync`.
         let task = unsafe { &mut *pointer };
-        self.by_tid.remove(&task.scx.tid);
+        if self.by_tid.get(&task.scx.tid) == Some(&id) {
+            self.by_tid.remove(&task.scx.tid);
+        }
         *task = Task::new();
-        self.masks.remove(&id.0);
+        self.free_masks.extend(self.masks.remove(&id.0));
     }
 }

@@ -65,6 +65,65 @@ fn accesses_are_told_with_their_line() {
     check("code", "it accesses memory that is not its own at ");
 }
 
+/// What policy code can point at, by the fixture's name.
+const POINTED_AT: [&str; 6] = [
+    "beyond_value",
+    "beyond_storage",
+    "beyond_key",
+    "beyond_task",
+    "beyond_mask",
+    "beyond_rq",
+];
+
+#[test]
+fn who_writes_beyond_something_writes_over_nothing_but_the_policys_own() {
+    for kind in POINTED_AT {
+        let run = |first_word: i32, words: u32| {
+            let options = format!("kind={kind},first_word={first_word},words={words}");
+            let mut bench = Bench::of(faults(), &options);
+            bench.add_task(TaskId(0));
+            bench.simply(enqueue())
+        };
+        // The first word of a task is its number.
+        let (own, outcome) = (run(1, 1000), run(4, 1000));
+        assert!(
+            own.is_ok() && outcome.is_ok(),
+            "{kind}: {own:?} {outcome:?}"
+        );
+        for (first_word, words) in [(-4_000_000, 1), (1 << 20, 1), (0, 1 << 20), (2_000_000, 1)] {
+            let message = run(first_word, words).expect_err(kind);
+            let expected = "faults: in ops.enqueue: it accesses memory that is not its own at tests/fixtures/faults.bpf.c:";
+            assert!(message.starts_with(expected), "{kind}: {message}");
+        }
+    }
+}
+
+#[test]
+fn who_reads_beyond_a_value_reads_the_same_each_time() {
+    let run = || {
+        let mut bench = Bench::of(faults(), "kind=beyond_value,first_word=0,words=8000");
+        bench.add_task(TaskId(0));
+        assert_eq!(bench.simply(enqueue()), Ok(0));
+        bench.global("sink")
+    };
+    let _other = Bench::of(faults(), "");
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn an_overwritten_task_is_none() {
+    for first_word in ["0", "-1"] {
+        let options = format!("kind=beyond_task,first_word={first_word},words=2");
+        let mut bench = Bench::of(faults(), &options);
+        bench.add_task(TaskId(0));
+        let message = bench.simply(enqueue()).expect_err(&options);
+        assert!(
+            message.ends_with("scx_bpf_dsq_insert() was called with an overwritten task"),
+            "{message}"
+        );
+    }
+}
+
 #[test]
 fn arithmetic_and_stack() {
     check(

@@ -14,6 +14,13 @@ use schedlab_trace::{CpuId, CpuSet, Instant, LockClass, TaskId};
 
 const P: TaskId = TaskId(2);
 
+/// Adds `P` and those behind it, which the library's ops look at, too.
+fn add_several(bench: &mut Bench) {
+    for task in 0..8 {
+        bench.add_task(TaskId(P.0 + task));
+    }
+}
+
 fn results(bench: &Bench) -> Vec<i64> {
     let bytes = bench.policy.global("results").unwrap();
     let words = bytes
@@ -227,7 +234,7 @@ fn enqueue(bench: &mut Bench) -> Result<i64, String> {
 #[test]
 fn locks_are_numbered_in_the_order_of_first_use_and_lie_at_modelled_addresses() {
     let mut bench = Bench::new("library", "");
-    bench.add_task(P);
+    add_several(&mut bench);
     bench.cpu = CpuId(1);
     enqueue(&mut bench).unwrap();
     let addresses: Vec<u64> = bench
@@ -280,7 +287,7 @@ fn locks_are_numbered_in_the_order_of_first_use_and_lie_at_modelled_addresses() 
 #[test]
 fn a_shared_word_is_read_when_nobody_is_earlier() {
     let mut bench = Bench::new("library", "");
-    bench.add_task(P);
+    add_several(&mut bench);
     bench.horizon = Instant::ZERO;
     enqueue(&mut bench).unwrap();
     let syncs = bench
@@ -297,7 +304,7 @@ fn a_shared_word_is_read_when_nobody_is_earlier() {
 #[test]
 fn time_and_probes_come_from_the_profile() {
     let mut bench = Bench::new("library", "");
-    bench.add_task(P);
+    add_several(&mut bench);
     enqueue(&mut bench).unwrap();
     let probes = *bench.probes.borrow();
     assert_eq!((probes.examined, probes.recalculations), (1, 5));
@@ -324,7 +331,7 @@ fn prefetching_hides_what_the_examination_before_took() {
         machine.memory.bus_ps = 0;
         let machine = machine.with_layout(layout.parse().unwrap()).unwrap();
         let mut bench = Bench::on(&object, "", machine);
-        bench.add_task(P);
+        add_several(&mut bench);
         let mut ns = [0; 2];
         for ns in &mut ns {
             let before = bench.now;
@@ -350,7 +357,7 @@ fn every_access_of_a_tasks_fields_is_one_of_all_their_lines() {
     let object = object("library");
     for (machine, lines) in [("netfinity-8500r", 1), ("xeon-e5645-2x6x2", 2)] {
         let mut bench = Bench::on(&object, "", Machine::builtin(machine).unwrap());
-        bench.add_task(P);
+        add_several(&mut bench);
         for cpu in [0, 1].map(CpuId) {
             bench.cpu = cpu;
             bench.simply(OpCall::Running { task: P }).unwrap();
@@ -371,7 +378,7 @@ fn measures(cc: &str) -> String {
     let object = object_with("library", cc);
     let machine = Machine::builtin("netfinity-8500r").unwrap();
     let mut bench = Bench::on(&object, "ties=prev", machine);
-    bench.add_task(P);
+    add_several(&mut bench);
     bench.run(OpCall::Init, simple).unwrap();
     bench
         .simply(OpCall::InitTask {
@@ -449,7 +456,7 @@ fn the_kernel_trees_examples_run_unmodified() {
         let text = std::fs::read_to_string(&source).unwrap();
         let object = schedlab_abi::Object::from_elf(name, &text, elf).unwrap();
         let mut bench = Bench::of(&object, options);
-        bench.add_task(P);
+        add_several(&mut bench);
         assert_eq!(bench.simply(OpCall::Init), Ok(0), "{name}");
         // scx_sdt takes a lock of its own before.
         let create = Request::CreateDsq { dsq: 0, node: -1 };

@@ -185,11 +185,10 @@ pub extern "C" fn next(
 }
 
 /// Whose storage a task's pointer means: nothing is ever stored for idle tasks and stoppers.
-#[inline]
-fn workload_task(p: *const Task) -> Option<TaskId> {
+fn workload_task(context: Context, p: *const Task, function: &str) -> Option<TaskId> {
     // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
     let index = unsafe { (*p).lab_index };
-    (index != Task::NOBODY).then_some(TaskId(index))
+    (index != Task::NOBODY).then(|| context.task(p, function))
 }
 
 /// `bpf_task_storage_get()`.
@@ -206,28 +205,30 @@ pub extern "C" fn storage_get(
     }
     // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
     let task = unsafe { (*p).lab_index } as usize;
-    with(context, map, |map, _| match flags {
-        0 => map.storage(task),
-        CREATE => match map.storage(task) {
-            value if value.is_null() => storage_create(map, p, init),
-            value => value,
-        },
+    let value = with(context, map, |map, _| match flags {
+        0 | CREATE => map.storage(task),
         _ => std::ptr::null_mut(),
-    })
+    });
+    match value.is_null() && flags == CREATE {
+        true => storage_create(context, map, p, init),
+        false => value,
+    }
 }
 
 /// A task's first value: zeroes, or a copy of `init`.
 #[cold]
-fn storage_create(map: &mut Map, p: *const Task, init: *const u8) -> *mut u8 {
-    let Some(task) = workload_task(p) else {
+fn storage_create(context: Context, map: *const u64, p: *const Task, init: *const u8) -> *mut u8 {
+    let Some(task) = workload_task(context, p, "bpf_task_storage_get") else {
         return std::ptr::null_mut();
     };
-    let value = map.storage_create(task.index());
-    if !value.is_null() && !init.is_null() {
-        // SAFETY: values have the size that the map declares.
-        unsafe { map.copy_value(init, value, true) };
-    }
-    value
+    with(context, map, |map, _| {
+        let value = map.storage_create(task.index());
+        if !value.is_null() && !init.is_null() {
+            // SAFETY: values have the size that the map declares.
+            unsafe { map.copy_value(init, value, true) };
+        }
+        value
+    })
 }
 
 /// `bpf_task_storage_delete()`.
@@ -236,7 +237,7 @@ pub extern "C" fn storage_delete(context: Context, map: *const u64, p: *mut Task
     if p.is_null() {
         return EINVAL;
     }
-    let Some(task) = workload_task(p) else {
+    let Some(task) = workload_task(context, p, "bpf_task_storage_delete") else {
         return ENOENT;
     };
     with(context, map, |map, _| map.storage_delete(task.index()))

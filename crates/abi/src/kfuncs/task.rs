@@ -35,9 +35,10 @@ pub extern "C" fn cpu_rq(context: Context, cpu: i32) -> *mut RunQueue {
         return std::ptr::null_mut();
     }
     context.with(|host| {
-        let run_queue = &mut host.cpus[cpu as usize].get_mut().run_queue;
-        run_queue.curr = curr;
-        &raw mut *run_queue
+        let run_queue = host.cpus[cpu as usize].get_mut().run_queue;
+        // SAFETY: it lives as long as the host.
+        unsafe { (*run_queue).curr = curr };
+        run_queue
     })
 }
 

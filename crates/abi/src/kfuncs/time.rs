@@ -20,7 +20,7 @@ const START_FLAGS: u64 = 3;
 /// A timer's callback with its arguments.
 struct Armed {
     map: *const u64,
-    key: Vec<u8>,
+    key: *const u8,
     value: *mut u8,
     /// Null until it is set, and again when the timer is cancelled.
     callback: *const c_void,
@@ -97,6 +97,7 @@ pub extern "C" fn timer_init(
         context.fault("bpf_timer_init() was called for a timer outside of maps".to_owned());
     };
     context.with(|host| {
+        let key = host.maps.memory.put_bytes(&key);
         let timers = &mut host.timers;
         let id = TimerId(timers.list.len() as u32);
         timers.places.insert(timer as usize, id);
@@ -183,7 +184,7 @@ pub fn callback(context: Context, timer: TimerId) -> i64 {
         if armed.callback.is_null() {
             return None;
         }
-        let call = (armed.map, armed.key.as_ptr(), armed.value, armed.callback);
+        let call = (armed.map, armed.key, armed.value, armed.callback);
         host.current().timer = Some(timer);
         Some(call)
     });

@@ -1,0 +1,172 @@
+//! The memory that policy code has pointers into: apart from everything else of the process, with nothing around it.
+//!
+//! An access a little beyond a value meets other values or zeroes, the same in every run. One that goes farther faults.
+//! What the virtual kernel itself relies on is never kept here, or checked when it is read back.
+
+use std::cell::Cell;
+use std::io;
+use std::ptr;
+
+use libc::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE};
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+
+/// Bytes before and behind a reservation in which nothing lies.
+const GUARD: usize = 16 << 20;
+
+/// A reservation begins at a multiple of it, so that the lower half of a pointer is the offset, the same in every run.
+const ALIGNMENT: usize = 1 << 32;
+
+/// Reserved address space, of which parts can be opened.
+pub struct Reservation {
+    base: *mut u8,
+    bytes: usize,
+    /// What `mmap` returned, for `munmap`.
+    mapped: (*mut libc::c_void, usize),
+}
+
+impl Reservation {
+    pub fn new(bytes: usize) -> io::Result<Reservation> {
+        let length = bytes
+            .checked_add(2 * GUARD + ALIGNMENT)
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        // SAFETY: a fresh private mapping.
+        let start = unsafe { libc::mmap(ptr::null_mut(), length, PROT_NONE, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = (start as usize + GUARD).next_multiple_of(ALIGNMENT) as *mut u8;
+        Ok(Reservation {
+            base,
+            bytes,
+            mapped: (start, length),
+        })
+    }
+
+    /// Its bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// The offset of a pointer into it.
+    #[inline]
+    pub fn offset(&self, pointer: usize) -> Option<usize> {
+        let offset = pointer.wrapping_sub(self.base as usize);
+        (offset < self.bytes).then_some(offset)
+    }
+
+    /// The place at an offset.
+    pub fn place(&self, offset: usize) -> *mut u8 {
+        self.base.wrapping_add(offset)
+    }
+
+    /// Makes whole pages accessible, which are zero unless they were opened before. Whether there is memory for them.
+    pub fn open(&self, offset: usize, bytes: usize) -> bool {
+        assert!(offset + bytes <= self.bytes, "it is not reserved");
+        // SAFETY: the pages lie inside of our reservation.
+        unsafe { libc::mprotect(self.place(offset).cast(), bytes, PROT_READ | PROT_WRITE) == 0 }
+    }
+
+    /// Gives whole pages back: an access to them faults from now on.
+    pub fn close(&self, offset: usize, bytes: usize) {
+        assert!(offset + bytes <= self.bytes, "it is not reserved");
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: the pages lie inside of our reservation.
+        unsafe { libc::mmap(self.place(offset).cast(), bytes, PROT_NONE, flags, -1, 0) };
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: it is our mapping, and the policy that pointed into it runs no more.
+        unsafe { libc::munmap(self.mapped.0, self.mapped.1) };
+    }
+}
+
+/// Memory that is handed out piece after piece and comes back as a whole. No piece moves.
+pub struct Memory {
+    reserved: Reservation,
+    used: Cell<usize>,
+    /// So much from its beginning is accessible.
+    open: Cell<usize>,
+}
+
+impl Memory {
+    /// What is accessible grows by so many bytes.
+    const STEP: usize = 64 << 10;
+
+    /// Room for so many bytes; none is used yet.
+    pub fn new(bytes: usize) -> io::Result<Memory> {
+        Ok(Memory {
+            reserved: Reservation::new(bytes.next_multiple_of(Memory::STEP))?,
+            used: Cell::new(0),
+            open: Cell::new(0),
+        })
+    }
+
+    /// Zeroed bytes, aligned to 16; null if there are no more.
+    pub fn take(&self, bytes: usize) -> *mut u8 {
+        let start = self.used.get();
+        let left = self.reserved.len() - start;
+        if bytes.div_ceil(16) > left / 16 {
+            return ptr::null_mut();
+        }
+        let end = start + bytes.next_multiple_of(16);
+        let open = self.open.get();
+        if end > open {
+            let more = (end - open).next_multiple_of(Memory::STEP);
+            if !self.reserved.open(open, more) {
+                return ptr::null_mut();
+            }
+            self.open.set(open + more);
+        }
+        self.used.set(end);
+        self.reserved.place(start)
+    }
+
+    /// Keeps a value.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    pub fn put<T: Copy>(&self, value: T) -> *mut T {
+        const { assert!(align_of::<T>() <= 16) };
+        let place = self.take(size_of::<T>()).cast::<T>();
+        assert!(!place.is_null(), "no memory is left for the policy");
+        // SAFETY: the place is aligned, that large, and nobody else's.
+        unsafe { place.write(value) };
+        place
+    }
+
+    /// Keeps bytes.
+    ///
+    /// # Panics
+    /// If there is no memory for them.
+    pub fn put_bytes(&self, bytes: &[u8]) -> *mut u8 {
+        let place = self.take(bytes.len());
+        assert!(!place.is_null(), "no memory is left for the policy");
+        // SAFETY: the place has room for them, and is nobody else's.
+        unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_follow_each_other_and_end_where_the_memory_ends() {
+        let memory = Memory::new(2 * Memory::STEP).unwrap();
+        let first = memory.take(1);
+        assert_eq!(first as usize % ALIGNMENT, 0);
+        assert_eq!(memory.put(7u64).cast(), first.wrapping_add(16));
+        let rest = memory.take(2 * Memory::STEP - 32);
+        assert_eq!(rest, first.wrapping_add(32));
+        // SAFETY: it is ours.
+        assert_eq!(unsafe { rest.add(2 * Memory::STEP - 33).read() }, 0);
+        assert!(memory.take(1).is_null());
+        assert!(memory.take(usize::MAX).is_null());
+    }
+}
