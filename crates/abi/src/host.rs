@@ -456,17 +456,38 @@ impl Host {
         let place = place.unwrap_or_else(|| "an unknown place".to_owned());
         let what = match trap.signal {
             libc::SIGFPE => "it divides by zero".to_owned(),
-            libc::SIGILL => "it ends by a trap instruction".to_owned(),
+            libc::SIGILL | libc::SIGTRAP => "it ends by a trap instruction".to_owned(),
             libc::SIGSEGV if trap.stack => {
                 format!("it uses more than the {} KB of stack", STACK_BYTES >> 10)
             }
             libc::SIGSEGV | libc::SIGBUS => match trap.address {
-                address if address < 4096 => "it follows a NULL pointer".to_owned(),
+                Some(..4096) => "it follows a NULL pointer".to_owned(),
+                None if self.is_privileged(trap.pc) => {
+                    "it executes what only a kernel may".to_owned()
+                }
                 _ => "it accesses memory that is not its own".to_owned(),
             },
             _ => "it loops without end".to_owned(),
         };
         self.name_fault(op, &format!("{what} at {place}"))
+    }
+
+    /// Whether the policy has an instruction at `pc` that a processor does not execute for programs.
+    fn is_privileged(&self, pc: usize) -> bool {
+        if !cfg!(target_arch = "x86_64") || self.image.offset(pc).is_none() {
+            return false;
+        }
+        // SAFETY: the instruction was about to be executed, and code can be read: behind it the section goes on.
+        match unsafe { (pc as *const [u8; 2]).read() } {
+            // in, out, hlt, cli, sti
+            [0xe4..=0xe7 | 0xec..=0xef | 0xf4 | 0xfa | 0xfb, _] => true,
+            // Tables of descriptors, clts, caches, control registers, model-specific registers
+            [
+                0x0f,
+                0x00 | 0x01 | 0x06 | 0x08 | 0x09 | 0x20..=0x23 | 0x30 | 0x32,
+            ] => true,
+            _ => false,
+        }
     }
 
     /// Which locks a CPU holds whose op returns, for people.

@@ -46,14 +46,33 @@ fn check(kind: &str, expected: &str) {
     );
 }
 
+/// Checks that the fault is said to be where the fixture says it is.
+#[track_caller]
+fn check_line(kind: &str, expected: &str) {
+    let source = include_str!("fixtures/faults.bpf.c");
+    let said = format!("/* line of {kind} */");
+    let line = source.lines().position(|line| line.contains(&said));
+    let line = line.unwrap() + 1;
+    check(
+        kind,
+        &format!("{expected} at tests/fixtures/faults.bpf.c:{line} (faults_enqueue)"),
+    );
+}
+
+#[test]
+fn instructions_that_trap_are_told_with_their_line() {
+    check_line("trap", "it ends by a trap instruction");
+    if cfg!(target_arch = "x86_64") {
+        check_line("privileged", "it executes what only a kernel may");
+    }
+}
+
 #[test]
 fn accesses_are_told_with_their_line() {
-    let source = include_str!("fixtures/faults.bpf.c");
-    let line = source
-        .lines()
-        .position(|line| line.contains("line of the NULL access"));
-    let place = format!("tests/fixtures/faults.bpf.c:{}", line.unwrap() + 1);
-    check("null", &format!("it follows a NULL pointer at {place}"));
+    check_line("null", "it follows a NULL pointer");
+    check_line("null_call", "it follows a NULL pointer");
+    check_line("no_address", "it accesses memory that is not its own");
+    check_line("no_address_call", "it accesses memory that is not its own");
     check(
         "wild",
         "it accesses memory that is not its own at tests/fixtures/faults.bpf.c:",

@@ -20,10 +20,11 @@ const LOOP_SECONDS: u64 = 5;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trap {
     pub signal: c_int,
-    /// Where the code was.
+    /// Where the code was; where it called, if there is no code.
     pub pc: usize,
-    /// What it accessed.
-    pub address: usize,
+    /// What it accessed, if the processor tells: it does not of an address that no memory can have, nor of an
+    /// instruction that is not allowed.
+    pub address: Option<usize>,
     /// Whether it ran into the end of its stack.
     pub stack: bool,
 }
@@ -138,7 +139,13 @@ impl Watch {
     }
 }
 
-static HANDLED: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
+static HANDLED: [c_int; 5] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+];
 static PREVIOUS: OnceLock<Vec<(c_int, libc::sigaction)>> = OnceLock::new();
 static WATCHED: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
 
@@ -287,13 +294,20 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
             && is_ours(foreign, signal, registers.pc)
         {
             leave(foreign);
-            let address = (*info).si_addr() as usize;
+            let is_told = (*info).si_code != SI_KERNEL;
+            let address = is_told.then(|| (*info).si_addr() as usize);
             let trap = Trap {
                 signal,
-                pc: registers.pc,
+                // Others tell of the instruction, too.
+                pc: if signal == libc::SIGSEGV && address == Some(registers.pc) {
+                    Registers::caller(context)
+                } else {
+                    registers.pc - past(signal)
+                },
                 address,
                 // Only its end is out of reach.
-                stack: signal == libc::SIGSEGV && handler.stack_ptr_in_bounds(address),
+                stack: signal == libc::SIGSEGV
+                    && address.is_some_and(|address| handler.stack_ptr_in_bounds(address)),
             };
             let to = handler.setup_trap_handler(move || Some(trap));
             Registers::set(context, &to);
@@ -303,6 +317,15 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
             hand_on(signal, info, context);
         }
     }
+}
+
+/// The kernel itself sends the signal, and knows of no address (include/uapi/asm-generic/siginfo.h).
+const SI_KERNEL: c_int = 0x80;
+
+/// How far behind the beginning of the instruction that was struck the code is: one byte behind `int3`, which is gone
+/// through.
+fn past(signal: c_int) -> usize {
+    usize::from(signal == libc::SIGTRAP && cfg!(target_arch = "x86_64"))
 }
 
 fn is_ours(foreign: &Foreign, signal: c_int, pc: usize) -> bool {
@@ -356,6 +379,19 @@ impl Registers {
         }
     }
 
+    /// The call of a function that has not begun.
+    ///
+    /// # Safety
+    /// The context must be the kernel's, and its stack there.
+    unsafe fn caller(context: *mut libc::c_void) -> usize {
+        // SAFETY: as promised; the call has put there where to go on.
+        unsafe {
+            (Registers::of(context).sp as *const usize)
+                .read_unaligned()
+                .wrapping_sub(1)
+        }
+    }
+
     unsafe fn set(context: *mut libc::c_void, to: &corosensei::trap::TrapHandlerRegs) {
         // SAFETY: the caller's context comes from the kernel.
         let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
@@ -376,6 +412,16 @@ impl Registers {
             pc: registers.pc as usize,
             sp: registers.sp as usize,
         }
+    }
+
+    /// The call of a function that has not begun.
+    ///
+    /// # Safety
+    /// The context must be the kernel's.
+    unsafe fn caller(context: *mut libc::c_void) -> usize {
+        // SAFETY: as promised.
+        let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+        (registers.regs[30] as usize).wrapping_sub(1)
     }
 
     unsafe fn set(context: *mut libc::c_void, to: &corosensei::trap::TrapHandlerRegs) {
