@@ -74,7 +74,8 @@ impl Image {
             .map_err(|problem| error(problem.to_string()))?;
         let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))
             .expect("a number has no NUL");
-        // SAFETY: the object is ours, compiled with no constructors (-nostartfiles).
+        // SAFETY: nothing of the object runs: `Object::from_elf` has refused what has constructors, destructors or
+        // functions that choose others.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             // SAFETY: after a failed dlopen() dlerror() returns a C string.

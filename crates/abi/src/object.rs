@@ -134,6 +134,16 @@ pub enum ObjectError {
         /// What it calls.
         function: String,
     },
+    /// It has code that would run while it is loaded, outside of the simulation.
+    #[error(
+        "{policy}: it has {what}, which would run while it is loaded, and BPF has nothing of the kind: call it from ops.init()"
+    )]
+    Constructor {
+        /// The policy.
+        policy: String,
+        /// What.
+        what: &'static str,
+    },
     /// No ops table, or several.
     #[error("{policy}: {found}; a policy defines exactly one with SCX_OPS_DEFINE()")]
     Ops {
@@ -203,13 +213,57 @@ fn check_calls(policy: &str, file: &object::File<'_>) -> Result<(), ObjectError>
     }
 }
 
+/// Refuses what the dynamic linker calls: it would run in no simulation, where nothing ends it.
+fn check_constructors(policy: &str, file: &object::File<'_>) -> Result<(), ObjectError> {
+    /// `STT_GNU_IFUNC`: a function that chooses another one.
+    const IFUNC: u8 = 10;
+    let refused = |what| {
+        Err(ObjectError::Constructor {
+            policy: policy.to_owned(),
+            what,
+        })
+    };
+    for section in file.sections() {
+        match section.name().unwrap_or_default() {
+            ".init" | ".init_array" | ".preinit_array" | ".ctors" => {
+                return refused("a constructor");
+            }
+            ".fini" | ".fini_array" | ".dtors" => return refused("a destructor"),
+            _ => {}
+        }
+    }
+    // Linkers enter functions of certain names there, too.
+    let dynamic = file.section_by_name(".dynamic");
+    let dynamic = dynamic.and_then(|section| section.data().ok());
+    let mut entries = dynamic.unwrap_or_default().chunks_exact(16);
+    if let Some(what) = entries.find_map(dynamic_call) {
+        return refused(what);
+    }
+    let mut symbols = file.symbols();
+    let is_ifunc = |flags| matches!(flags, object::SymbolFlags::Elf { st_info, .. } if st_info.0 & 15 == IFUNC);
+    match symbols.any(|symbol| is_ifunc(symbol.flags())) {
+        true => refused("an indirect function"),
+        false => Ok(()),
+    }
+}
+
+/// What an entry of the dynamic section makes the dynamic linker call (`DT_INIT` and its kin).
+fn dynamic_call(entry: &[u8]) -> Option<&'static str> {
+    let tag = entry.first_chunk().map(|tag| u64::from_le_bytes(*tag));
+    match tag? {
+        12 | 25 | 32 => Some("a constructor"),
+        13 | 26 => Some("a destructor"),
+        _ => None,
+    }
+}
+
 impl Object {
     /// Reads a compiled policy.
     ///
     /// # Errors
-    /// If it is no ELF object with debug information, calls what is not in the virtual kernel, has not exactly
-    /// one ops table, a licence that the kernel does not take, a program besides its ops, or a map of a kind that
-    /// the virtual kernel does not have.
+    /// If it is no ELF object with debug information, calls what is not in the virtual kernel, has a constructor, not
+    /// exactly one ops table, a licence that the kernel does not take, a program besides its ops, or a map of a kind
+    /// that the virtual kernel does not have.
     pub fn from_elf(name: &str, source: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectError> {
         let unreadable = |reason: String| ObjectError::Unreadable {
             policy: name.to_owned(),
@@ -234,6 +288,7 @@ impl Object {
             unreadable("it was not compiled against include/native, or without -g".to_owned())
         })?;
         check_calls(name, &file)?;
+        check_constructors(name, &file)?;
         check_license(name, &file)?;
         check_programs(name, &file)?;
         let maps = maps(name, &file, &types, &variables)?;

@@ -4,8 +4,8 @@ mod common;
 
 use std::sync::{Arc, OnceLock};
 
-use common::{Bench, object, simple};
-use schedlab_abi::{KernelVersion, NativePolicy, Object};
+use common::{Bench, object, simple, try_object};
+use schedlab_abi::{KernelVersion, NativePolicy, Object, compiler};
 use schedlab_engine::Scenario;
 use schedlab_engine::policy::OpCall;
 use schedlab_machine::Machine;
@@ -303,6 +303,20 @@ fn only_tasks_that_are_there_are_looked_at() {
         "no_task_written",
         "it looks at task 4000, which is not there",
     );
+}
+
+/// It would run while the policy is loaded, and an endless one for ever.
+#[test]
+fn what_a_dynamic_linker_would_call_is_refused_before_it_is_loaded() {
+    for (fixture, what) in [
+        ("constructor", "a constructor"),
+        ("destructor", "a destructor"),
+        ("ifunc", "an indirect function"),
+    ] {
+        let error = try_object(fixture, &compiler::default_compiler()).unwrap_err();
+        let expected = format!("{fixture}: it has {what}, which would run while it is loaded");
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
 }
 
 #[test]
