@@ -28,7 +28,8 @@ const FLAGS: &[&str] = &[
     "-fno-stack-protector",
     // A frame larger than a fiber's stack meets the guard page and does not jump over it.
     "-fstack-clash-protection",
-    "-fno-math-errno",
+    // No floating point, which BPF has not, either.
+    "-mgeneral-regs-only",
     // BPF headers of others ask which side they are on.
     "-D__BPF__",
     "-Wall",

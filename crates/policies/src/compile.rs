@@ -294,6 +294,23 @@ fn few(mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
+const NO_FLOATING_POINT: &str = "floating point is not in BPF: calculate in integers";
+
+/// What gcc says of floating point that it may not compile: for x86-64 (two kinds of registers), and for aarch64.
+const NO_FLOATS: [&str; 4] = [
+    "with SSE disabled",
+    "with SSE2 disabled",
+    "with x87 disabled",
+    "-mgeneral-regs-only",
+];
+
+/// Whether a function is one that compilers call for floating point instead of the processor: `__muldf3`, `__floatsisf`.
+fn is_soft_float(function: &str) -> bool {
+    let name = function.strip_prefix("__").unwrap_or_default();
+    let has_type = ["sf", "df", "tf", "xf"].iter().any(|of| name.contains(of));
+    has_type && !name.contains('_')
+}
+
 /// What an error is about, where that is the virtual kernel's; nothing if it only follows from one before, the calls of
 /// macros that were `misused`.
 fn in_words(what: &str, below: &[&str], misused: &mut Vec<String>) -> Option<String> {
@@ -321,6 +338,9 @@ fn in_words(what: &str, below: &[&str], misused: &mut Vec<String>) -> Option<Str
     let called = implicit.iter().find_map(|text| what.split_once(text));
     if let Some((_, name)) = called {
         return Some(missing(&unquote(name)));
+    }
+    if NO_FLOATS.iter().any(|text| what.contains(text)) {
+        return Some(NO_FLOATING_POINT.to_owned());
     }
     let unknown = unknown_type(what).or_else(|| unknown_member(what));
     Some(unknown.unwrap_or_else(|| what.to_owned()))
@@ -433,6 +453,9 @@ fn as_asked(place: &str, path: &Path) -> String {
 }
 
 fn missing(function: &str) -> String {
+    if is_soft_float(function) {
+        return NO_FLOATING_POINT.to_owned();
+    }
     format!("{function}() is not in the virtual kernel")
 }
 
@@ -464,6 +487,22 @@ mod tests {
             lines(clang),
             ["a/b.bpf.c:12: scx_bpf_foo() is not in the virtual kernel"]
         );
+    }
+
+    #[test]
+    fn floating_point_is_told_as_such() {
+        let gcc = "b.bpf.c: In function ‘my_enqueue’:\n\
+                   b.bpf.c:6:27: error: SSE register return with SSE disabled";
+        let clang = "/usr/bin/ld: b.bpf.c:6: undefined reference to `__muldf3'\n\
+                     /usr/bin/ld: b.bpf.c:6: undefined reference to `__fixdfsi'";
+        for (said, place) in [
+            (gcc, "a/b.bpf.c:6: in my_enqueue()"),
+            (clang, "a/b.bpf.c:6"),
+        ] {
+            let told = format!("{place}: floating point is not in BPF: calculate in integers");
+            assert_eq!(lines(said), [told]);
+        }
+        assert!(!is_soft_float("__scx_bpf_dsq_insert_vtime"));
     }
 
     #[test]

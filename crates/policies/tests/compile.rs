@@ -406,3 +406,16 @@ fn who_edits_a_header_gets_another_policy() {
         None
     );
 }
+
+#[test]
+fn floating_point_is_refused() {
+    for cc in compilers() {
+        let body = format!(
+            "volatile u64 half;\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\thalf = 0.5 * p->scx.slice;\n}}\n{OPS}"
+        );
+        let error = error("float", &body, cc);
+        let (place, what) = error.split_once(": floating point ").expect(&error);
+        assert!(place.starts_with("DIR/mine.bpf.c:6"), "{cc}: {error}");
+        assert_eq!(what, "is not in BPF: calculate in integers", "{cc}");
+    }
+}
