@@ -484,6 +484,19 @@ fn an_output_that_is_full_is_named() {
     }
 }
 
+/// Runs may have taken hours: their table is shown though a file for them cannot be written.
+#[test]
+fn results_are_shown_where_their_file_cannot_be_written() {
+    let folder = folder();
+    for output in ["--json /dev/full", "--trace /dev/full"] {
+        let line = format!("sim cpu:duration=10ms -s kernel -c 1 {output}");
+        let told = schedlab(&line, folder.path());
+        let stdout = String::from_utf8(told.stdout).unwrap();
+        assert_eq!(told.status.code(), Some(2), "{line}: {stdout}");
+        assert!(stdout.contains("1  kernel "), "{line}: {stdout}");
+    }
+}
+
 /// Told before a machine is booted or a scheduler loaded.
 #[cfg(feature = "kernel")]
 #[test]

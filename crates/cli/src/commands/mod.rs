@@ -178,11 +178,12 @@ fn deliver(
     json_path: Option<&Path>,
     json_file: Option<Output>,
 ) -> anyhow::Result<Status> {
-    // First the file: it is asked for whether or not anybody still reads standard output (`| head`).
-    if let (Some(path), Some(mut file)) = (json_path, json_file) {
-        json::write(results, &mut file).with_context(|| cannot_write(path))?;
-        file.commit()?;
-    }
+    // First the file: it is asked for whether or not anybody still reads standard output (`| head`). Where it cannot
+    // be written, nothing but the text is left of runs that may have taken hours.
+    let written = match (json_path, json_file) {
+        (Some(path), Some(file)) => write_json(results, path, file),
+        _ => Ok(()),
+    };
     if let Some(path) = json_path.filter(|path| is_stdout(path)) {
         let mut document = Vec::new();
         json::write(results, &mut document).with_context(|| cannot_write(path))?;
@@ -190,6 +191,7 @@ fn deliver(
     } else {
         print(text)?;
     }
+    written?;
     let failed: Vec<_> = results.iter().filter(|result| !result.is_done()).collect();
     if json_path.is_some_and(is_stdout) {
         // The table would have told; here only the document does, which nobody reads by eye.
@@ -209,6 +211,11 @@ fn deliver(
     } else {
         Status::Failed
     })
+}
+
+fn write_json(results: &[RunResult], path: &Path, mut file: Output) -> anyhow::Result<()> {
+    json::write(results, &mut file).with_context(|| cannot_write(path))?;
+    file.commit()
 }
 
 /// Columns of the terminal, as the shell tells them; a pipe gets the default.

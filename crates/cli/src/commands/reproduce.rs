@@ -110,8 +110,9 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         fill(&mut text, "! ", &told, 2, width());
         let _ = writeln!(text, "  replay: {}", run.replay);
     }
-    write_page(html, &told, args, notes, &failed)?;
+    let page = write_page(html, &told, args, notes, &failed);
     let status = deliver(&all, &text, args.json.as_deref(), json)?;
+    page?;
     if !args.json.as_deref().is_some_and(is_stdout) {
         print(format!("\nfigures: {}\n", args.html.display()))?;
     }

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::thread;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use schedlab_report::RunResult;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::{Scheduler, SimError, SimSpec, batch, is_baseline};
 use schedlab_trace::counted;
 
-use super::{Status, deliver, json_output, one_file_each, trace_in_file, width};
+use super::{Status, cannot_write, deliver, json_output, one_file_each, trace_in_file, width};
 use crate::args::{Rt, SimArgs, SimCommon};
 use crate::cpus;
 use crate::output::{Output, tell};
@@ -70,17 +70,22 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         ("--trace", args.trace.as_deref()),
     ])?;
     let json = json_output(args.json.as_deref())?;
-    let results = match &args.trace {
-        Some(path) => vec![traced(&specs[0], path)?],
-        None => simulate(&specs, &args.common)?,
+    let (results, trace) = match &args.trace {
+        Some(path) => {
+            let (result, trace) = traced(&specs[0], path)?;
+            (vec![result], trace)
+        }
+        None => (simulate(&specs, &args.common)?, Ok(())),
     };
     tell_printed(&results);
-    deliver(
+    let status = deliver(
         &results,
         &table::render(&results, width()),
         args.json.as_deref(),
         json,
-    )
+    )?;
+    trace?;
+    Ok(status)
 }
 
 /// What policies printed, to standard error: the last lines of each run.
@@ -177,14 +182,14 @@ pub fn simulate(specs: &[SimSpec], common: &SimCommon) -> Result<Vec<RunResult>,
     )
 }
 
-fn traced(spec: &SimSpec, path: &Path) -> anyhow::Result<RunResult> {
+/// A run with its trace, and whether that could be written: the run is worth showing without it.
+type Traced = (RunResult, anyhow::Result<()>);
+
+fn traced(spec: &SimSpec, path: &Path) -> anyhow::Result<Traced> {
     let output = Output::create(path)?;
     let cpus = schedlab_sim::nr_cpus(spec)?;
     let mut writer = PerfettoWriter::new(output, cpus, &format!("{}.0", spec.kernel));
     let result = schedlab_sim::run(spec, Some(&mut writer))?;
-    writer
-        .finish()
-        .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))?
-        .commit()?;
-    Ok(result)
+    let finished = writer.finish().with_context(|| cannot_write(path));
+    Ok((result, finished.and_then(Output::commit)))
 }
