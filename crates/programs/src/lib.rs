@@ -167,7 +167,7 @@ pub fn parse(text: &str) -> Result<Workload, WorkloadError> {
 /// If there is no such workload, or the system refuses what it needs (threads, files, priorities).
 pub fn run(text: &str, options: &Options) -> Result<Report, ProgramError> {
     let workload = parse(text)?;
-    run_workload(workload, options)
+    run_workload(workload, options, None)
 }
 
 /// Whether a workload has a real program, without running it.
@@ -178,10 +178,15 @@ pub fn check(workload: &Workload) -> Result<(), ProgramError> {
     process::check(workload)
 }
 
-/// Runs a workload that was built already; see [`run`].
+/// Runs a workload that was built already; see [`run`]. `waiting` is called now and then while it runs; without it
+/// the caller sleeps until there is something to do.
 ///
 /// # Errors
 /// If the system refuses what the workload needs.
-pub fn run_workload(workload: Workload, options: &Options) -> Result<Report, ProgramError> {
-    process::run(workload, options)
+pub fn run_workload(
+    workload: Workload,
+    options: &Options,
+    waiting: Option<&mut dyn FnMut()>,
+) -> Result<Report, ProgramError> {
+    process::run(workload, options, waiting)
 }

@@ -18,6 +18,9 @@ use crate::{End, Options, ProgramError, Report};
 /// How long the processes get to start their threads, and to report after the end.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// How often who waits hears that nothing changed.
+const HEARTBEAT: Duration = Duration::from_millis(200);
+
 /// What a process tells the supervisor at its end.
 #[derive(Default, Serialize, Deserialize)]
 struct Summary {
@@ -48,7 +51,11 @@ pub(crate) fn check(workload: &Workload) -> Result<(), ProgramError> {
     }
 }
 
-pub(crate) fn run(workload: Workload, options: &Options) -> Result<Report, ProgramError> {
+pub(crate) fn run(
+    workload: Workload,
+    options: &Options,
+    waiting: Option<&mut dyn FnMut()>,
+) -> Result<Report, ProgramError> {
     check(&workload)?;
     let plan = Plan::of(&workload, options);
     let run = Arc::new(prepare(&workload.objects, options.seed, plan)?);
@@ -71,7 +78,7 @@ pub(crate) fn run(workload: Workload, options: &Options) -> Result<Report, Progr
         started_by(deadline, &run, nr_tasks)?;
     }
     start(&run, nr_tasks, &processes, deadline)?;
-    let summaries = processes.summaries(plan.end_after() + GRACE)?;
+    let summaries = processes.summaries(plan.end_after() + GRACE, waiting)?;
     let mut counters = Counters::default();
     for summary in &summaries {
         counters.merge(&summary.values);
@@ -236,7 +243,11 @@ impl Processes {
     }
 
     /// What each process tells; all are over afterwards. The first failure ends the wait for the others.
-    fn summaries(mut self, within: Duration) -> Result<Vec<Summary>, ProgramError> {
+    fn summaries(
+        mut self,
+        within: Duration,
+        mut waiting: Option<&mut dyn FnMut()>,
+    ) -> Result<Vec<Summary>, ProgramError> {
         let deadline = std::time::Instant::now() + within;
         let mut texts: Vec<Vec<u8>> = self.0.iter().map(|_| Vec::new()).collect();
         let mut summaries = Vec::with_capacity(self.0.len());
@@ -249,7 +260,14 @@ impl Processes {
                     GRACE.as_secs()
                 )));
             }
-            for i in self.reporting(left) {
+            let at_most = match &mut waiting {
+                Some(waiting) => {
+                    waiting();
+                    left.min(HEARTBEAT)
+                }
+                None => left,
+            };
+            for i in self.reporting(at_most) {
                 let reader = self.0[i].1.as_mut().expect("polled because it is there");
                 match reader.read(&mut buffer) {
                     Ok(0) => {

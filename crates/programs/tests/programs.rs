@@ -248,10 +248,19 @@ fn tasks_stay_on_the_cpus_of_who_starts_them() {
             let its: Vec<usize> = cpus.iter().map(|cpu| cpu.index()).collect();
             assert_eq!(its, [last]);
         }
-        run_workload(workload, &options(60)).unwrap()
+        run_workload(workload, &options(60), None).unwrap()
     });
     let report = limited.join().unwrap();
     assert_eq!(counter(&report, "looks.cpus"), 1);
+}
+
+#[test]
+fn who_waits_hears_of_it() {
+    let mut heard = 0;
+    let workload = parse("cpu:tasks=1,duration=1s").unwrap();
+    let report = run_workload(workload, &options(60), Some(&mut || heard += 1)).unwrap();
+    assert_eq!(report.end, End::Done);
+    assert!(heard >= 2, "{heard}");
 }
 
 #[test]

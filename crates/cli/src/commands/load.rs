@@ -1,14 +1,17 @@
 //! `load`: a workload's real program, here and now, under whatever schedules.
 
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use schedlab_programs::{End, Options, ProgramError, Report, original};
 use schedlab_report::export::table;
 use schedlab_report::{Exit, Measures, RunResult};
+use schedlab_sim::batch;
 
 use super::{Status, deliver, json_output, real, width};
 use crate::args::LoadArgs;
 use crate::output::tell;
+use crate::progress::Progress;
 
 pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
     let json = json_output(args.json.as_deref())?;
@@ -35,11 +38,21 @@ fn real(args: &LoadArgs) -> anyhow::Result<RunResult> {
         tell(note);
     }
     let (name, params) = (workload.name.clone(), workload.params.clone());
+    let mut progress = Progress::new(1);
+    let mut tick = || progress.update(0);
+    let waiting = is_watched().then_some(&mut tick as &mut dyn FnMut());
     // Nothing else runs in this process yet: it is forked.
-    match schedlab_programs::run_workload(workload, &options) {
+    let report = schedlab_programs::run_workload(workload, &options, waiting);
+    drop(progress);
+    match report {
         Ok(report) => Ok(result(&report, args)),
         Err(error) => failed(error, name, params, args),
     }
+}
+
+/// Whether anybody sees a progress bar: otherwise it would take time of the workload's CPUs for nothing.
+fn is_watched() -> bool {
+    std::io::stderr().is_terminal()
 }
 
 /// A run that failed has a result, too: whoever compares schedulers must not lose the others' for it.
@@ -101,7 +114,16 @@ fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
         source: args.source.as_deref(),
         scale: args.scale,
     };
-    let figure = match original::run(&args.workload, extra, limit) {
+    let run = || original::run(&args.workload, extra, limit);
+    let figure = match is_watched() {
+        true => {
+            let mut progress = Progress::new(1);
+            batch::run_all(&[()], 1, |()| run(), |done| progress.update(done))
+                .map(|figures| figures.into_iter().next().expect("a run has a result"))
+        }
+        false => run(),
+    };
+    let figure = match figure {
         Ok(figure) => figure,
         Err(error) => {
             let workload = schedlab_programs::parse(&args.workload)?;

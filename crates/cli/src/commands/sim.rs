@@ -186,6 +186,17 @@ pub fn simulate(specs: &[SimSpec], common: &SimCommon) -> Result<Vec<RunResult>,
 type Traced = (RunResult, anyhow::Result<()>);
 
 fn traced(spec: &SimSpec, path: &Path) -> anyhow::Result<Traced> {
+    let mut progress = Progress::new(1);
+    let runs = batch::run_all(
+        std::slice::from_ref(spec),
+        1,
+        |spec| trace(spec, path),
+        |done| progress.update(done),
+    )?;
+    Ok(runs.into_iter().next().expect("a run has a result"))
+}
+
+fn trace(spec: &SimSpec, path: &Path) -> anyhow::Result<Traced> {
     let output = Output::create(path)?;
     let cpus = schedlab_sim::nr_cpus(spec)?;
     let mut writer = PerfettoWriter::new(output, cpus, &format!("{}.0", spec.kernel));
