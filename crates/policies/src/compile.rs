@@ -110,12 +110,13 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
     }
     let full = path.canonicalize().map_err(io)?;
     let parent = full.parent().expect("a file is in a folder");
-    let file = PathBuf::from(full.file_name().expect("a file has a name"));
+    let file = full.file_name().expect("a file has a name");
     let output = headers.join("policy.so");
     let job = compiler::Job {
         compiler: cc,
         folder: parent,
-        source: &file,
+        // A name may begin as an option does.
+        source: &Path::new(".").join(file),
         include: &[headers.join("native"), headers.to_owned()],
         output: &output,
     };

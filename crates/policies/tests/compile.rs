@@ -343,6 +343,28 @@ fn a_path_that_was_split_is_told() {
     assert!(error.contains("/a: there is no such file; `,` "), "{error}");
 }
 
+/// The compiler would take it for an option.
+#[test]
+fn a_name_may_begin_as_an_option_does() {
+    for cc in compilers() {
+        let wrong = format!("int y = zz;\n{OPS}");
+        let source = Source::new(&format!("dash-{cc}"), &wrong);
+        let path = source.0.join("-dash.bpf.c");
+        std::fs::rename(source.path(), &path).unwrap();
+        let told = compile_with(&path, cc).unwrap_err().to_string();
+        let start = format!("{}:3: ", path.display());
+        assert!(told.starts_with(&start), "{cc}: {told}");
+        let right = std::fs::read_to_string(&path).unwrap();
+        let right = right.replace(
+            "int y = zz;",
+            "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{\n}",
+        );
+        std::fs::write(&path, right).unwrap();
+        let object = compile_with(&path, cc).unwrap();
+        assert_eq!(object.name(), "-dash");
+    }
+}
+
 #[test]
 fn a_file_that_is_not_c_is_told() {
     let source = Source::new("not-c", "");
