@@ -5,13 +5,14 @@ use std::io::Write as _;
 use anyhow::Context as _;
 use schedlab_report::export::lines::fill;
 
-use super::{Status, cannot_write, print, width};
+use super::{Status, cannot_write, is_stdout, print, width};
 use crate::args::CalibrateArgs;
 use crate::output::Output;
 
 pub fn run(args: &CalibrateArgs) -> anyhow::Result<Status> {
     let begin = |path| Output::create(path).map(|file| (path, file));
-    let file = args.output.as_deref().map(begin).transpose()?;
+    let output = args.output.as_deref().filter(|path| !is_stdout(path));
+    let file = output.map(begin).transpose()?;
     let spinner = indicatif::ProgressBar::new_spinner();
     let report = schedlab_calibrate::calibrate(|what| {
         spinner.set_message(format!("measuring {what}"));
