@@ -497,6 +497,24 @@ fn results_are_shown_where_their_file_cannot_be_written() {
     }
 }
 
+/// What is wrong with the machine is not blamed on the policy.
+#[test]
+fn a_folder_for_temporary_files_that_is_not_there_is_named() {
+    let folder = folder();
+    let told = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(["sim", "cpu", "-s", "./warns.bpf.c"])
+        .current_dir(folder.path())
+        .env("TMPDIR", "/nonexistent")
+        .output()
+        .expect("the program starts");
+    let stderr = String::from_utf8(told.stderr).unwrap();
+    assert_eq!(told.status.code(), Some(2), "{stderr}");
+    for words in ["cannot write in /nonexistent", "TMPDIR"] {
+        assert!(stderr.contains(words), "{stderr}");
+    }
+    assert!(!stderr.contains("warns.bpf.c"), "{stderr}");
+}
+
 /// Told before a machine is booted or a scheduler loaded.
 #[cfg(feature = "kernel")]
 #[test]

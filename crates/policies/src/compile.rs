@@ -71,7 +71,22 @@ pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
 /// The same, with what it was made of.
 pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
     let one = |line: String| Diagnostics { lines: vec![line] };
-    let io = |error: std::io::Error| one(format!("{}: {error}", path.display()));
+    let unreadable = |error: std::io::Error| one(format!("{}: {error}", path.display()));
+    // Without the random name of what could not be made there.
+    let no_place = |error: std::io::Error| {
+        let folder = std::env::temp_dir();
+        one(format!(
+            "cannot write in {}, the folder for temporary files: {}: name another in TMPDIR",
+            folder.display(),
+            error.kind()
+        ))
+    };
+    let no_output = |error: std::io::Error| {
+        one(format!(
+            "the C compiler `{cc}` has not written what it should: {}: name another in SCHEDLAB_CC",
+            error.kind()
+        ))
+    };
     let is_c = path.extension().is_some_and(|ending| ending == "c");
     if !is_c && !path.exists() {
         return Err(one(format!(
@@ -85,7 +100,7 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
             path.display()
         )));
     }
-    let source = fs::read_to_string(path).map_err(io)?;
+    let source = fs::read_to_string(path).map_err(unreadable)?;
     let cid_form = source
         .lines()
         .position(|line| line.starts_with("SCX_OPS_CID_DEFINE("));
@@ -101,14 +116,14 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
         .prefix("schedlab-")
         .permissions(fs::Permissions::from_mode(0o700))
         .tempdir()
-        .map_err(io)?;
+        .map_err(no_place)?;
     let headers = folder.path();
     for (header, text) in crate::headers() {
         let target = headers.join(header);
-        fs::create_dir_all(target.parent().expect("a header is in a folder")).map_err(io)?;
-        fs::write(target, text).map_err(io)?;
+        fs::create_dir_all(target.parent().expect("a header is in a folder")).map_err(no_place)?;
+        fs::write(target, text).map_err(no_place)?;
     }
-    let full = path.canonicalize().map_err(io)?;
+    let full = path.canonicalize().map_err(unreadable)?;
     let parent = full.parent().expect("a file is in a folder");
     let file = full.file_name().expect("a file has a name");
     let output = headers.join("policy.so");
@@ -121,7 +136,7 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
         output: &output,
     };
     let said = compiler::run(&job).map_err(|text| explain(&text, path, headers))?;
-    let elf = fs::read(&output).map_err(io)?;
+    let elf = fs::read(&output).map_err(no_output)?;
     let name = file.to_string_lossy();
     let name = name.strip_suffix(".bpf.c").unwrap_or(&name);
     let object = Object::from_elf(name, &source, elf).map_err(|error| {
@@ -130,13 +145,13 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
         let what = text.strip_prefix(&format!("{name}: ")).unwrap_or(&text);
         one(format!("{}: {what}", path.display()))
     })?;
-    let rule = fs::read_to_string(output.with_extension("d")).map_err(io)?;
+    let rule = fs::read_to_string(output.with_extension("d")).map_err(no_output)?;
     let files: Vec<PathBuf> = prerequisites(&rule)
         .iter()
         .map(|file| parent.join(file))
         .filter(|file| !file.starts_with(headers))
         .collect();
-    let sum = sum(&files).map_err(io)?;
+    let sum = sum(&files).map_err(unreadable)?;
     Ok(Compiled {
         object,
         warnings: warnings(&said, path, headers).into(),

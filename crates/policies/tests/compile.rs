@@ -365,6 +365,17 @@ fn a_name_may_begin_as_an_option_does() {
     }
 }
 
+/// The policy is not to blame.
+#[test]
+fn a_compiler_that_writes_nothing_is_named() {
+    let source = Source::new("nothing", OPS);
+    let told = compile_with(&source.path(), "true")
+        .unwrap_err()
+        .to_string();
+    let start = "the C compiler `true` has not written what it should: ";
+    assert!(told.starts_with(start), "{told}");
+}
+
 #[test]
 fn a_file_that_is_not_c_is_told() {
     let source = Source::new("not-c", "");
