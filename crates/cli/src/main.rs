@@ -9,6 +9,7 @@ mod cpus;
 mod journal;
 mod output;
 mod progress;
+mod signals;
 
 use std::process::ExitCode;
 

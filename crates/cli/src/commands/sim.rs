@@ -15,6 +15,7 @@ use crate::args::{Rt, SimArgs, SimCommon};
 use crate::cpus;
 use crate::output::{Output, tell};
 use crate::progress::Progress;
+use crate::signals;
 
 pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
     let schedulers = schedlab_sim::parse_schedulers(&args.schedulers)
@@ -57,7 +58,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
             }
         }
     }
-    check(&specs)?;
+    signals::held_during(|| check(&specs)).context("cannot listen to signals")??;
     if args.trace.is_some() && specs.len() != 1 {
         bail!(
             "--trace records one run, and these are {}: choose one scheduler, one -c, one --task-layout and no --repeat",
