@@ -13,7 +13,20 @@ use tempfile::NamedTempFile;
 
 /// Tells who sits at the terminal, in one line. A reader that is gone, or a full disk, changes nothing else.
 pub fn tell(what: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "schedlab: {what}");
+    let line = harmless(&what.to_string()).replace('\n', r"\n");
+    let _ = writeln!(io::stderr(), "schedlab: {line}");
+}
+
+/// Lines in which what would move the cursor or clear the screen is spelled out: names from files may have it.
+pub fn harmless(text: &str) -> String {
+    let mut told = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() && !"\n\t".contains(c) {
+            true => told.extend(c.escape_default()),
+            false => told.push(c),
+        }
+    }
+    told
 }
 
 /// A file in the making. Dropped before [`Output::commit`], it leaves nothing behind, unless it is a pipe or a device.
@@ -178,6 +191,13 @@ impl Write for Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_told_moves_no_cursor() {
+        assert_eq!(harmless("ta\rks"), r"ta\rks");
+        assert_eq!(harmless("\u{1b}[2Jx\u{9b}"), r"\u{1b}[2Jx\u{9b}");
+        assert_eq!(harmless("a\tb – ‘µ’\n"), "a\tb – ‘µ’\n");
+    }
 
     #[test]
     fn a_file_appears_when_it_is_complete() {

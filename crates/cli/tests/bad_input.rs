@@ -24,6 +24,14 @@ const FILES: &[(&str, &str)] = &[
         "{\"tasks\": {\"a\": {\"loop\": 1, \"run\": 10, \"cpus\": []}}}\n",
     ),
     (
+        "controls.json",
+        "{\"tasks\": {\"a\\u001b[2J\\r\": {\"loop\": 1, \"runn\": 10}}}\n",
+    ),
+    (
+        "controls-wait.json",
+        "{\"tasks\": {\"a\\u001b[2J\\r\": {\"loop\": 1, \"sem_wait\": \"never\"}}}\n",
+    ),
+    (
         "deadlock.json",
         "{\"tasks\": {\n \"a\": {\"loop\": 1, \"phases\": {\"p\": {\"loop\": 1, \"suspend\": \"a\"}}}}}\n",
     ),
@@ -494,6 +502,23 @@ fn results_are_shown_where_their_file_cannot_be_written() {
         let stdout = String::from_utf8(told.stdout).unwrap();
         assert_eq!(told.status.code(), Some(2), "{line}: {stdout}");
         assert!(stdout.contains("1  kernel "), "{line}: {stdout}");
+    }
+}
+
+/// Names from files move no cursor and clear no screen.
+#[test]
+fn control_characters_are_spelled_out() {
+    let folder = folder();
+    for line in [
+        "sim DIR/controls.json -s kernel",
+        "sim DIR/controls-wait.json -s kernel -c 1",
+        "sim DIR/controls-wait.json -s kernel -c 1 --json -",
+    ] {
+        let told = schedlab(line, folder.path());
+        let text = String::from_utf8([told.stdout, told.stderr].concat()).unwrap();
+        assert!(text.contains(r"a\u{1b}[2J"), "{line}: {text:?}");
+        let raw = |c: char| c.is_control() && c != '\n';
+        assert!(!text.contains(raw), "{line}: {text:?}");
     }
 }
 

@@ -21,7 +21,7 @@ use schedlab_trace::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Command;
-use crate::output::{Output, tell};
+use crate::output::{Output, harmless, tell};
 
 /// How a command ended that could do its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,7 +189,7 @@ fn deliver(
         json::write(results, &mut document).with_context(|| cannot_write(path))?;
         print(document)?;
     } else {
-        print(text)?;
+        print(harmless(text))?;
     }
     written?;
     let failed: Vec<_> = results.iter().filter(|result| !result.is_done()).collect();
