@@ -87,6 +87,12 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
             error.kind()
         ))
     };
+    // No line of a message or of a rule of make has room for it.
+    if path.to_string_lossy().contains(char::is_control) {
+        return Err(one(format!(
+            "{path:?}: a scheduler's path has no control characters: rename it"
+        )));
+    }
     let is_c = path.extension().is_some_and(|ending| ending == "c");
     if !is_c && !path.exists() {
         return Err(one(format!(

@@ -365,6 +365,17 @@ fn a_name_may_begin_as_an_option_does() {
     }
 }
 
+#[test]
+fn a_path_with_line_breaks_is_refused_in_one_line() {
+    let source = Source::new("breaks", OPS);
+    let path = source.0.join("a\nb.bpf.c");
+    std::fs::rename(source.path(), &path).unwrap();
+    let told = compile_with(&path, "cc").unwrap_err().to_string();
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains(r"a\nb.bpf.c"), "{told}");
+    assert!(told.contains("rename"), "{told}");
+}
+
 /// The policy is not to blame.
 #[test]
 fn a_compiler_that_writes_nothing_is_named() {
