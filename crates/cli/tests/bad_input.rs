@@ -505,6 +505,23 @@ fn results_are_shown_where_their_file_cannot_be_written() {
     }
 }
 
+#[test]
+fn why_a_run_failed_is_told_beside_a_document_on_standard_output() {
+    let folder = folder();
+    let told = schedlab(
+        "sim DIR/deadlock.json -s kernel -c 2 --json -",
+        folder.path(),
+    );
+    let stderr = String::from_utf8(told.stderr).unwrap();
+    let start = "schedlab: kernel on 2 CPUs, seed 1: deadlock: at ";
+    assert!(stderr.contains(start), "{stderr}");
+    assert!(
+        stderr.contains(" ns nothing is left that could wake a"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("; replay: schedlab sim "), "{stderr}");
+}
+
 /// Names from files move no cursor and clear no screen.
 #[test]
 fn control_characters_are_spelled_out() {

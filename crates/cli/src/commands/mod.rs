@@ -197,11 +197,12 @@ fn deliver(
         // The table would have told; here only the document does, which nobody reads by eye.
         for result in &failed {
             tell(format_args!(
-                "{} on {}, seed {}: {}; replay: {}",
+                "{} on {}, seed {}: {}: {}; replay: {}",
                 result.scheduler,
                 counted(result.cpus, "CPU"),
                 result.seed,
                 result.exit,
+                result.message.as_deref().unwrap_or("no message"),
                 result.replay
             ));
         }
