@@ -198,7 +198,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "OPTION=VALUE")]
     pub fix: Vec<String>,
     /// Only N combinations, drawn so that the alternatives of an option are equally frequent
-    #[arg(long, value_name = "N", value_parser = RangedI64ValueParser::<u64>::new().range(1..), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = RangedI64ValueParser::<u64>::new().range(1..=i64::MAX), allow_negative_numbers = true)]
     pub sample: Option<u64>,
     /// Runs of each, with the seeds SEED, SEED+1, …
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
@@ -211,7 +211,7 @@ pub struct SweepArgs {
         long,
         value_name = "SECONDS",
         default_value_t = 10,
-        value_parser = RangedI64ValueParser::<u64>::new().range(0..),
+        value_parser = RangedI64ValueParser::<u64>::new().range(0..=i64::MAX),
         allow_negative_numbers = true
     )]
     pub keep: u64,

@@ -154,7 +154,7 @@ const CASES: &[(&str, i32, &[&str])] = &[
     (
         "sweep cpu --space feature --out DIR/none --sample -1",
         2,
-        &["--sample", "-1 is not in 1.."],
+        &["--sample", "-1 is not in 1..=9223372036854775807"],
     ),
     (
         "sweep cpu --space feature --sample 1 --out DIR/not.csv",
