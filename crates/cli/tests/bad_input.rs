@@ -544,31 +544,41 @@ fn control_characters_are_spelled_out() {
 fn a_signal_while_a_policy_is_compiled_leaves_nothing() {
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::process::ExitStatusExt as _;
-    let folder = folder();
-    let (temporary, begun) = (folder.path().join("tmp"), folder.path().join("begun"));
-    std::fs::create_dir(&temporary).unwrap();
-    let compiler = folder.path().join("slow-cc");
-    let script = format!("#!/bin/sh\ntouch {}\nsleep 1\n", begun.display());
-    std::fs::write(&compiler, script).unwrap();
-    std::fs::set_permissions(&compiler, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_schedlab"))
-        .args(["sim", "cpu", "-s", "./warns.bpf.c"])
-        .current_dir(folder.path())
-        .env("TMPDIR", &temporary)
-        .env("SCHEDLAB_CC", &compiler)
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .expect("the program starts");
-    while !begun.exists() {
-        assert_eq!(child.try_wait().unwrap(), None);
-        std::thread::sleep(std::time::Duration::from_millis(5));
+    for (line, signal, code) in [
+        ("sim cpu -s ./warns.bpf.c", Some(libc::SIGTERM), None),
+        (
+            "sweep cpu --space ./warns.bpf.c --out ./none",
+            None,
+            Some(2),
+        ),
+    ] {
+        let folder = folder();
+        let (temporary, begun) = (folder.path().join("tmp"), folder.path().join("begun"));
+        std::fs::create_dir(&temporary).unwrap();
+        let compiler = folder.path().join("slow-cc");
+        let script = format!("#!/bin/sh\ntouch {}\nsleep 1\n", begun.display());
+        std::fs::write(&compiler, script).unwrap();
+        std::fs::set_permissions(&compiler, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+            .args(line.split_whitespace())
+            .current_dir(folder.path())
+            .env("TMPDIR", &temporary)
+            .env("SCHEDLAB_CC", &compiler)
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        while !begun.exists() {
+            assert_eq!(child.try_wait().unwrap(), None, "{line}");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 1, "{line}");
+        let kill = format!("kill -TERM {}", child.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
+        assert!(sent.success());
+        let ended = child.wait().unwrap();
+        assert_eq!((ended.signal(), ended.code()), (signal, code), "{line}");
+        assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "{line}");
     }
-    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 1);
-    let kill = format!("kill -TERM {}", child.id());
-    let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
-    assert!(sent.success());
-    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
-    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
 }
 
 /// What is wrong with the machine is not blamed on the policy.

@@ -20,6 +20,12 @@ use super::{Status, print, real, sim, width};
 use crate::args::SweepArgs;
 
 pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
+    let goes_into_vm = args.vm && !real::is_inside();
+    // From the beginning: a signal while a policy is compiled would leave its folder behind.
+    let stop = match goes_into_vm {
+        true => Arc::default(),
+        false => stop_on_signals().context("cannot listen to signals")?,
+    };
     let fixed: Vec<(String, String)> = args
         .fix
         .iter()
@@ -64,7 +70,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
             .collect();
         sim::check(&specs)?;
     }
-    if args.vm && !real::is_inside() {
+    if goes_into_vm {
         return real::sweep_in_vm(
             &args.out,
             args.cpus,
@@ -83,7 +89,6 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         threads,
         keep_after: Duration::from_secs(args.keep),
     };
-    let stop = stop_on_signals().context("cannot listen to signals")?;
     let mut bar = Bar::new();
     let summary = if args.live {
         live(&definition, args, shard, options, &stop, &mut bar)?
