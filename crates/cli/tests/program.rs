@@ -172,6 +172,20 @@ fn the_help_and_the_table_say_how_many_runs_give_intervals() {
 }
 
 #[test]
+fn a_calibration_goes_to_standard_output_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(["calibrate", "-o", "-"])
+        .current_dir(folder.path())
+        .output()
+        .expect("the program starts");
+    assert!(output.status.success());
+    let start = "# Written by `schedlab calibrate`.\n";
+    assert!(output.stdout.starts_with(start.as_bytes()), "{output:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn lists_fit_80_columns() {
     let text = stdout("list");
     for heading in [
