@@ -173,7 +173,7 @@ mod tests {
         assert_ne!(measures, other_order);
     }
 
-    /// Searched one by one, these would take minutes.
+    /// Searched one by one, these take a minute.
     #[test]
     fn a_measure_of_each_of_many_threads_is_set_in_no_time() {
         const THREADS: usize = 200_000;
