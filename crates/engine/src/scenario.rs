@@ -111,7 +111,8 @@ impl Scenario {
 pub enum WorkloadFailure {
     /// Every task waits for another one, and the workload has no duration that ends that.
     #[error(
-        "at {at:?} nothing is left that could wake {}; check the workload's locks, pipes and barriers",
+        "at {} ns nothing is left that could wake {}; check the workload's locks, pipes and barriers",
+        .at.ns(),
         .blocked.join(", ")
     )]
     Deadlock {

@@ -11,7 +11,6 @@ use schedlab_machine::address::Structure;
 use schedlab_machine::cache::{LineCounts, PAGE_BYTES};
 use schedlab_machine::{CacheModel, CacheStats, Machine, ProfileError};
 use schedlab_policies::SelectError;
-use schedlab_report::export::number::grouped;
 use schedlab_report::histogram::Buckets;
 use schedlab_report::{Exit, Measures, MetricsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
@@ -243,7 +242,7 @@ fn exit(end: &Ended, time_limit_s: Option<u64>) -> (Exit, Option<String>) {
     match &end.failure {
         // Without an end of its own the limit is the workload's.
         None | Some(WorkloadFailure::Endless { .. }) => {}
-        Some(failure) => return (failure_exit(failure), Some(failure_text(failure))),
+        Some(failure) => return (failure_exit(failure), Some(failure.to_string())),
     }
     let ExitInfo {
         kind,
@@ -276,24 +275,11 @@ fn exit(end: &Ended, time_limit_s: Option<u64>) -> (Exit, Option<String>) {
         _ => {
             let note = end.stuck.as_ref().map(|why| {
                 format!(
-                    "what was left of the tasks idled until the workload's duration was over: {}",
-                    failure_text(why)
+                    "what was left of the tasks idled until the workload's duration was over: {why}"
                 )
             });
             (Exit::Done, note)
         }
-    }
-}
-
-/// Why a workload could not be carried out, for people: the engine writes times for who looks for faults in it.
-fn failure_text(failure: &WorkloadFailure) -> String {
-    match failure {
-        WorkloadFailure::Deadlock { at, blocked } => format!(
-            "at {} ns nothing is left that could wake {}; check the workload's locks, pipes and barriers",
-            grouped(at.ns() as f64),
-            blocked.join(", ")
-        ),
-        other => other.to_string(),
     }
 }
 
