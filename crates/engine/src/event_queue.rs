@@ -595,9 +595,9 @@ mod tests {
             let kind = CpuEvent::ALL[random(KINDS as u64) as usize];
             // A task's timer is never set twice; others may be set anew, and made void.
             let of_slot = |slot: u32| match slot {
-                1 => Timer::Watchdog,
-                3 => Timer::End,
-                5 => Timer::Hotplug,
+                1 => Timer::End,
+                3 => Timer::Hotplug,
+                5 => Timer::Watchdog,
                 slot if slot % 2 == 0 => Timer::Task(TaskId(slot)),
                 slot => Timer::Policy(TimerId(slot / 2)),
             };

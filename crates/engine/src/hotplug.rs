@@ -121,10 +121,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// An offline CPU waits to come back.
     pub(crate) fn offline(&self, c: &Cpu) {
+        // Who comes next is told by a new interrupt.
+        c.forget_irq(irq::RESCHED);
+        c.set_need_resched(false);
         // sched_cpu_wait_empty(): others may have chosen it for a task before it was gone.
         if !self.queued_tasks(c).is_empty() {
-            c.forget_irq(irq::RESCHED);
-            c.set_need_resched(false);
             self.set_mode(c, CpuMode::Kernel);
             self.push_tasks_off(c);
             return;

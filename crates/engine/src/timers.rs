@@ -7,8 +7,9 @@ use schedlab_trace::TaskId;
 use crate::event_queue::{Head, Timer};
 use crate::policy::TimerId;
 
-/// The run's own timers, of which there is one each.
-const OWN: [Timer; 3] = [Timer::Watchdog, Timer::End, Timer::Hotplug];
+/// The run's own timers, of which there is one each, in the order in which they expire at the same instant: what the
+/// watchdog would see when the run is over does not count.
+const OWN: [Timer; 3] = [Timer::End, Timer::Hotplug, Timer::Watchdog];
 
 /// A timer that is set.
 #[derive(Clone, Copy)]

@@ -279,6 +279,19 @@ fn a_task_that_is_forgotten() {
     assert_eq!(end.unfinished.len(), 1);
 }
 
+/// The watchdog looks each half of the timeout, and would find it at the very instant at which the run ends.
+#[test]
+fn a_run_that_is_over_is_not_watched_any_more() {
+    let ends_after = |ms| {
+        let policy = Stub::new(&[OpKind::Enqueue], |_, _| async { 0 }).timeout_ms(1_000);
+        let mut scenario = scenario(1, vec![hog("lost", 5)]);
+        scenario.workload.duration = Some(schedlab_trace::Duration::from_ms(ms));
+        run(scenario, policy, ()).exit.kind
+    };
+    assert_eq!(ends_after(1_500), ExitKind::Done);
+    assert_eq!(ends_after(1_501), ExitKind::ErrorStall);
+}
+
 #[test]
 fn a_kernel_without_a_watchdog_forgets_with_the_policy() {
     let policy = Stub::new(&[OpKind::Enqueue], |_, _| async { 0 }).timeout_ms(1_000);
