@@ -7,7 +7,7 @@ use crate::memory::{PAGE, Reservation};
 /// No arena is larger, as in the kernel: offsets have 32 bits.
 const BYTES_MAX: usize = 1 << 32;
 
-/// An arena. The lower half of a pointer is the offset, the same in every run.
+/// An arena. It begins at a multiple of 4 GiB, so that the lower half of a pointer is the offset, the same in every run.
 pub struct Arena {
     reserved: Reservation,
     used: Vec<bool>,
@@ -19,7 +19,7 @@ impl Arena {
     pub fn new(pages: usize) -> std::io::Result<Arena> {
         let bytes = (pages * PAGE).min(BYTES_MAX);
         Ok(Arena {
-            reserved: Reservation::new(bytes)?,
+            reserved: Reservation::new(bytes, BYTES_MAX)?,
             used: vec![false; bytes / PAGE],
             // Offset 0 is never handed out: the lower half of such a pointer would look like NULL.
             first_free: 1,

@@ -24,7 +24,7 @@ use crate::kfuncs::time::Timers;
 use crate::layout::{CpuMask, Ops, RunQueue, Task};
 use crate::maps::Maps;
 use crate::masks::MaskPool;
-use crate::memory::Memory;
+use crate::memory::{Memory, space};
 use crate::object::Object;
 use crate::ops;
 use crate::table::Table;
@@ -33,8 +33,9 @@ use crate::tasks::Tasks;
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
 
-/// Address space for what of the virtual kernel policies have pointers to.
-const KERNEL_BYTES: usize = 64 << 30;
+/// Address space for what of the virtual kernel policies have pointers to: of each task less than 200 bytes, and a KB
+/// for each mask.
+const KERNEL_BYTES: usize = 16 << 30;
 
 /// `SCX_EXIT_DUMP_DFL_LEN`.
 const DUMP_BYTES: usize = 32_768;
@@ -513,7 +514,7 @@ impl Runner {
         // SAFETY: the object's debug information says that an ops table lies there.
         let ops = unsafe { image.pointer(object.ops).cast::<Ops>().read() };
         let base = image.pointer(0) as usize;
-        let memory = Rc::new(Memory::new(KERNEL_BYTES)?);
+        let memory = Rc::new(Memory::new(space(KERNEL_BYTES))?);
         let mut host = Host {
             table: Table::new(),
             env: std::ptr::null(),

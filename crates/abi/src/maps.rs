@@ -8,7 +8,7 @@ use std::rc::Rc;
 use schedlab_fiber::prefetch;
 
 use crate::arena::Arena;
-use crate::memory::Memory;
+use crate::memory::{Memory, space};
 use crate::object::{MAP_VALUES, MapDef};
 
 /// Kinds of maps that the virtual kernel has (`enum bpf_map_type`).
@@ -60,8 +60,11 @@ pub const EEXIST: i64 = -17;
 pub const EINVAL: i64 = -22;
 pub const EOPNOTSUPP: i64 = -95;
 
-/// Address space for what grows with the number of tasks.
-const STORAGE_BYTES: usize = 64 << 30;
+/// Address space is reserved for the storage of so many tasks: no workload has more.
+const TASKS_MAX: usize = 8 << 20;
+
+/// Address space for the keys of timers.
+const KEY_BYTES: usize = 1 << 30;
 
 /// Largest memory of one map.
 const BYTES_MAX: u64 = 4 << 30;
@@ -210,6 +213,10 @@ fn bytes_max(def: &MapDef, nr_cpus: usize) -> usize {
     let copies = match def.kind {
         kind::ARRAY | kind::HASH => 1,
         kind::PERCPU_ARRAY | kind::PERCPU_HASH => nr_cpus,
+        kind::TASK_STORAGE => {
+            let value = def.value_size as usize;
+            return space(TASKS_MAX * value.next_multiple_of(8));
+        }
         _ => return 0,
     };
     let (key, value) = (def.key_size as usize, def.value_size as usize);
@@ -233,7 +240,7 @@ impl Maps {
                 MAP_VALUES + (next - MAP_VALUES + values.next_multiple_of(128) + 64) % 0x200_0000;
         }
         let of_maps = defs.iter().map(|def| bytes_max(def, nr_cpus));
-        let bytes = of_maps.fold(STORAGE_BYTES, usize::saturating_add);
+        let bytes = of_maps.fold(space(KEY_BYTES), usize::saturating_add);
         let memory = Rc::new(Memory::new(bytes)?);
         let mut list = Vec::new();
         let mut arena = None;

@@ -15,9 +15,6 @@ pub const PAGE: usize = 4096;
 /// Bytes before and behind a reservation in which nothing lies.
 const GUARD: usize = 16 << 20;
 
-/// A reservation begins at a multiple of it, so that the lower half of a pointer is the offset, the same in every run.
-const ALIGNMENT: usize = 1 << 32;
-
 /// Reserved address space, of which parts can be opened.
 pub struct Reservation {
     base: *mut u8,
@@ -27,9 +24,10 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    pub fn new(bytes: usize) -> io::Result<Reservation> {
+    /// So many bytes, of which the first lies at a multiple of `alignment`.
+    pub fn new(bytes: usize, alignment: usize) -> io::Result<Reservation> {
         let length = bytes
-            .checked_add(2 * GUARD + ALIGNMENT)
+            .checked_add(2 * GUARD + alignment)
             .ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         // SAFETY: a fresh private mapping.
@@ -37,7 +35,7 @@ impl Reservation {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let base = (start as usize + GUARD).next_multiple_of(ALIGNMENT) as *mut u8;
+        let base = (start as usize + GUARD).next_multiple_of(alignment) as *mut u8;
         Ok(Reservation {
             base,
             bytes,
@@ -85,6 +83,21 @@ impl Drop for Reservation {
     }
 }
 
+/// How much address space to reserve for what may grow to `most` bytes: where the process may have only so much
+/// (`ulimit -v`), a small part of that.
+pub fn space(most: usize) -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: it fills the structure.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    match limit.rlim_cur {
+        libc::RLIM_INFINITY => most,
+        bytes => most.min((bytes / 64) as usize),
+    }
+}
+
 /// Memory that is handed out piece after piece and comes back as a whole. No piece moves.
 pub struct Memory {
     reserved: Reservation,
@@ -100,7 +113,7 @@ impl Memory {
     /// Room for so many bytes; none is used yet.
     pub fn new(bytes: usize) -> io::Result<Memory> {
         Ok(Memory {
-            reserved: Reservation::new(bytes.next_multiple_of(Memory::STEP))?,
+            reserved: Reservation::new(bytes.next_multiple_of(Memory::STEP), PAGE)?,
             used: Cell::new(0),
             open: Cell::new(0),
         })
@@ -160,7 +173,6 @@ mod tests {
     fn pieces_follow_each_other_and_end_where_the_memory_ends() {
         let memory = Memory::new(2 * Memory::STEP).unwrap();
         let first = memory.take(1);
-        assert_eq!(first as usize % ALIGNMENT, 0);
         assert_eq!(memory.put(7u64).cast(), first.wrapping_add(16));
         let rest = memory.take(2 * Memory::STEP - 32);
         assert_eq!(rest, first.wrapping_add(32));
