@@ -16,7 +16,9 @@ use schedlab_workload::{
 
 use crate::consts::dsq_id;
 use crate::outcome::ExitKind;
-use crate::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, Policy, Reply, Request, TaskView};
+use crate::policy::{
+    Env, OpCall, OpKind, OpSet, OpsInfo, Policy, PolicyLock, Reply, Request, TaskView,
+};
 use crate::scenario::{RunEnd, Scenario};
 
 /// How a stub's op talks to the virtual kernel.
@@ -536,6 +538,15 @@ pub(crate) const ALL_TASK_OPS: &[OpKind] = &[
     OpKind::Enable,
     OpKind::Disable,
 ];
+
+/// The request for a lock of the policy's, as of a run queue.
+pub fn take(lock: PolicyLock) -> Request {
+    Request::Lock {
+        lock,
+        address: schedlab_machine::address::ARENA,
+        class: schedlab_trace::LockClass::RunQueue,
+    }
+}
 
 /// The local DSQ of a CPU.
 pub(crate) fn local_on(cpu: u32) -> u64 {

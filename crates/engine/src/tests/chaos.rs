@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use rand_core::RngCore;
 use schedlab_machine::{LockKind, Machine, Topology};
-use schedlab_trace::{CpuId, CpuSet, Duration, Instant, LockClass, TaskId};
+use schedlab_trace::{CpuId, CpuSet, Duration, Instant, TaskId};
 use schedlab_workload::{
     Access, Action, ObjectId, ObjectSpec, Rng, SchedClass, TaskSpec, Touch, below, stream,
 };
@@ -57,11 +57,7 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
                 crate::testing::local_on(allowed[draw(&rng, allowed.len() as u64) as usize].0)
             };
             let lock = PolicyLock(0);
-            let take = || Request::Lock {
-                lock,
-                address: schedlab_machine::address::ARENA,
-                class: LockClass::RunQueue,
-            };
+            let take = || crate::testing::take(lock);
             match op {
                 OpCall::Init => {
                     for dsq in 1..4 {

@@ -341,11 +341,7 @@ fn the_older_kernel_reenqueues_only_where_a_cpu_is_lost() {
 #[test]
 fn locks_that_are_not_given_back() {
     let lock = crate::policy::PolicyLock(0);
-    let take = Request::Lock {
-        lock,
-        address: schedlab_machine::address::ARENA,
-        class: schedlab_trace::LockClass::RunQueue,
-    };
+    let take = crate::testing::take(lock);
     let keeps = {
         let take = take.clone();
         Stub::new(&[OpKind::Running], move |a, op| {

@@ -16,12 +16,7 @@ fn contending(kind: LockKind, handover_per_spinner_ns: u64, seed: u64) -> Checke
     let policy = Stub::new(&[Dispatch], |a, op| async move {
         if let OpCall::Dispatch { .. } = op {
             let lock = PolicyLock(0);
-            a.ask(Request::Lock {
-                lock,
-                address: schedlab_machine::address::ARENA,
-                class: LockClass::RunQueue,
-            })
-            .await;
+            a.ask(crate::testing::take(lock)).await;
             a.spend(10_000);
             a.ask(Request::Unlock { lock }).await;
         }

@@ -266,12 +266,7 @@ impl State {
 
     async fn locked<A>(&self, a: &Asker, work: impl FnOnce() -> A) -> A {
         let lock = PolicyLock(0);
-        a.ask(Request::Lock {
-            lock,
-            address: schedlab_machine::address::ARENA,
-            class: LockClass::RunQueue,
-        })
-        .await;
+        a.ask(crate::testing::take(lock)).await;
         a.spend(self.draw(3_000));
         let result = work();
         a.ask(Request::Unlock { lock }).await;
