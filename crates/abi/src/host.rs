@@ -492,7 +492,11 @@ impl Host {
     }
 
     /// Which locks a CPU holds whose op returns, for people.
-    fn describe_held_locks(&self, cpu: &ThisCpu) -> String {
+    fn describe_held_locks(&self, cpu: &ThisCpu, nr: u32) -> String {
+        if nr == 0 {
+            let what = "it returns and has released a lock of the op that waits for it";
+            return self.name_fault(cpu.op.get(), what);
+        }
         let locks = self.locks.iter().enumerate();
         let held = locks.filter(|(_, lock)| lock.owner == Some(cpu.id.index()));
         let names: Vec<String> = held.map(|(index, _)| self.name_lock(index)).collect();
@@ -594,8 +598,8 @@ impl Runner {
     }
 
     /// What is the matter where an op returns and still holds locks, for people.
-    pub fn describe_held_locks(&self, cpu: &ThisCpu) -> String {
-        self.with(|host| host.describe_held_locks(cpu))
+    pub fn describe_held_locks(&self, cpu: &ThisCpu, nr: u32) -> String {
+        self.with(|host| host.describe_held_locks(cpu, nr))
     }
 
     /// Runs an op on `env.cpu`, on the fiber of the caller.

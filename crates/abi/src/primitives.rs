@@ -216,13 +216,13 @@ fn examine_ahead(context: Context, task: TaskId) {
 
 /// A sweep over all tasks rewrites a task's counter.
 pub extern "C" fn recalculate(context: Context, place: *const c_void, index: u32) {
-    charge_ps(context, context.with(|host| host.costs.recalculate_ps));
+    pass(context, context.with(|host| host.costs.recalculate_ps));
     look(context, place, index, true);
 }
 
 /// Adds to a probe, in the order of [`schedlab_engine::policy::Probes`].
 pub extern "C" fn count(context: Context, probe: u32, n: u64) {
-    let known = context.env(|env| {
+    let counted = context.env(|env| {
         let probes = &mut *env.cpu.probes.borrow_mut();
         let counter = match probe {
             0 => &mut probes.examined,
@@ -230,24 +230,40 @@ pub extern "C" fn count(context: Context, probe: u32, n: u64) {
             2 => &mut probes.picked_elsewhere,
             3 => &mut probes.failed_lookups,
             4 => &mut probes.pinned_local,
-            _ => return false,
+            _ => return Err(format!("there is no probe {probe}")),
         };
-        *counter += n;
-        true
+        *counter = counter
+            .checked_add(n)
+            .ok_or_else(|| format!("it counts {n} more at probe {probe}, which has {counter}"))?;
+        Ok(())
     });
-    if !known {
-        context.fault(format!("there is no probe {probe}"));
+    if let Err(message) = counted {
+        context.fault(message);
     }
 }
 
+/// The most that a policy lets pass at once. No step of an op takes a second, and no clock overflows by as many as an
+/// op can have.
+const CHARGE_MAX_PS: u64 = 1_000_000_000_000;
+
 /// Lets time pass.
 pub extern "C" fn charge_ps(context: Context, ps: u64) {
+    if ps > CHARGE_MAX_PS {
+        context.fault(format!(
+            "it lets {ps} ps pass at once; no more than a second is allowed"
+        ));
+    }
+    pass(context, ps);
+}
+
+#[inline(always)]
+fn pass(context: Context, ps: u64) {
     context.env(|env| env.cpu.charge_ps(ps));
 }
 
 /// A step of a bounded loop.
 pub extern "C" fn step(context: Context) -> bool {
-    charge_ps(context, context.with(|host| host.costs.loop_ps));
+    pass(context, context.with(|host| host.costs.loop_ps));
     let steps = context.with(|host| {
         let cpu = host.current();
         cpu.steps += 1;
@@ -267,7 +283,7 @@ fn too_many_steps(context: Context) -> ! {
 /// An atomic operation on a word: waits for the CPU's turn, pays for the line.
 pub extern "C" fn atomic(context: Context, place: *const c_void) {
     sync(context);
-    charge_ps(context, context.with(|host| host.atomic_ps));
+    pass(context, context.with(|host| host.atomic_ps));
     touch(context, place, 1, true);
 }
 

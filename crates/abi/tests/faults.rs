@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 use common::{Bench, object, simple, try_object};
 use schedlab_abi::{KernelVersion, NativePolicy, Object, compiler};
 use schedlab_engine::Scenario;
-use schedlab_engine::policy::OpCall;
+use schedlab_engine::policy::{OpCall, OpKind, Policy as _, ThisCpu};
 use schedlab_machine::Machine;
-use schedlab_trace::TaskId;
+use schedlab_trace::{CpuId, TaskId};
 use schedlab_workload::Workload;
 
 fn faults() -> &'static Arc<Object> {
@@ -221,6 +221,18 @@ fn locks_are_paired() {
     check("unlock", "it releases a lock that it does not hold");
 }
 
+/// An op that is called while another one of its CPU waits can reach that one's locks.
+#[test]
+fn who_releases_a_lock_of_the_op_around_it_is_told_so() {
+    let bench = Bench::of(faults(), "");
+    let cpu = ThisCpu::new(CpuId(0));
+    cpu.op.set(Some(OpKind::Tick));
+    assert_eq!(
+        bench.policy.describe_held_locks(&cpu, 0),
+        "faults: in ops.tick: it returns and has released a lock of the op that waits for it"
+    );
+}
+
 #[test]
 fn a_resilient_lock_fails_instead() {
     let mut bench = Bench::of(faults(), "kind=res_lock_twice");
@@ -302,6 +314,18 @@ fn only_tasks_that_are_there_are_looked_at() {
     check(
         "no_task_written",
         "it looks at task 4000, which is not there",
+    );
+}
+
+#[test]
+fn what_no_clock_or_counter_can_hold_is_refused() {
+    check(
+        "charge",
+        "it lets 18446744073709551615 ps pass at once; no more than a second is allowed",
+    );
+    check(
+        "count",
+        "it counts 1 more at probe 1, which has 18446744073709551615",
     );
 }
 
