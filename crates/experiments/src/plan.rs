@@ -32,7 +32,7 @@ pub fn plan(
 ) -> Vec<Planned> {
     let mut planned = Vec::new();
     for (index, runs) in experiment.runs.iter().enumerate() {
-        let runs = if quick {
+        let mut runs = if quick {
             match runs.quick() {
                 Some(runs) => runs,
                 None => continue,
@@ -40,7 +40,6 @@ pub fn plan(
         } else {
             runs.clone()
         };
-        let mut runs = runs;
         if !elsewhere.cpus.is_empty() {
             runs.cpus.clone_from(&elsewhere.cpus);
         }

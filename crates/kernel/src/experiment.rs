@@ -12,7 +12,7 @@ use serde::Deserialize as _;
 use crate::error::{At as _, Error, Result};
 use crate::load;
 use crate::measure::Want;
-use crate::run::{self, DEFAULT, Job, Outcome};
+use crate::run::{self, Job, Outcome};
 use crate::topology;
 use crate::trace::RawEvent;
 use crate::vm;
@@ -89,7 +89,7 @@ impl Experiment {
     /// Nothing can be run or measured here, or the workload cannot be understood.
     pub fn warm_up(&self) -> Result<()> {
         // Before anybody waits for it.
-        if !self.schedulers.iter().all(run::is_default) {
+        if !self.schedulers.iter().all(Scheduler::is_kernels_own) {
             load::ready()?;
         }
         self.warm_up_by(&mut run::run)
@@ -98,7 +98,7 @@ impl Experiment {
     fn warm_up_by(&self, run: Runner<'_>) -> Result<()> {
         let mut job = self.job(self.seed);
         job.want.events = false;
-        let outcome = run(&Scheduler::plain(DEFAULT), &job)?;
+        let outcome = run(&Scheduler::plain(Scheduler::KERNELS_OWN), &job)?;
         match self.load {
             Load::Workload { .. } if outcome.code == Some(USAGE) => {
                 let said = String::from_utf8_lossy(&outcome.stderr);
@@ -434,7 +434,7 @@ mod tests {
             "message":"only 1 of 9 tasks started within 20 s","measures":{}}]}"#;
         let mut told = Vec::new();
         let mut run = |scheduler: &Scheduler, _: &Job| match scheduler.name.as_str() {
-            "kernel" | DEFAULT => Ok(outcome(Exit::CommandFailed, 2, b"")),
+            Scheduler::KERNELS_OWN => Ok(outcome(Exit::CommandFailed, 2, b"")),
             _ => Ok(outcome(Exit::CommandFailed, 1, document)),
         };
         let results = experiment.run_by(&mut run, &mut |run| {

@@ -169,7 +169,6 @@ impl Loaded {
     /// As [`Loaded::load`].
     pub fn load_on(policy: &Object, settings: &[(String, String)], terms: Terms) -> Result<Loaded> {
         ready()?;
-        raise_memlock_limit();
         verdict::listen(|| Self::load_logged(policy, settings, terms))
     }
 
@@ -604,13 +603,6 @@ fn ops_name(btf: &Btf<'_>, open: &OpenObject) -> String {
         .find(|map| map.map_type() == MapType::StructOps)
         .and_then(|map| Some(text(map.initial_value()?.get(offset?..)?)))
         .unwrap_or_default()
-}
-
-/// Kernels before 5.11 count BPF memory against this limit; raising it harms nobody.
-fn raise_memlock_limit() {
-    use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
-    // Without it the load fails with its own message.
-    let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);
 }
 
 fn is_section(map: &OsStr, section: &str) -> bool {

@@ -12,6 +12,7 @@ use libbpf_rs::{
     Link, MapCore as _, MapFlags, ObjectBuilder, ProgramInput, RingBuffer, RingBufferBuilder,
 };
 
+use schedlab_report::histogram::coarse;
 use schedlab_report::{Measures, weight};
 
 use crate::error::{Doing as _, Error, Result};
@@ -319,7 +320,7 @@ impl Measurement {
         events.sort_by_key(|event| event.at_ns);
         Ok(Counted {
             measures,
-            wakeup_latency: coarse(&histogram),
+            wakeup_latency: coarse(histogram.iter().map(|&(low, _, count)| (low, count))),
             events,
             lost,
         })
@@ -558,20 +559,6 @@ fn bucket(index: u32) -> (u64, u64) {
     (low, low + (1 << shift) - 1)
 }
 
-/// The buckets of results: values below 16 have one each; above, eight share an octave.
-fn coarse(fine: &[(u64, u64, u64)]) -> Vec<(u64, u64, u64)> {
-    let mut buckets: Vec<(u64, u64, u64)> = Vec::new();
-    for &(low, _, count) in fine {
-        let width = if low < 16 { 1 } else { 1 << (low.ilog2() - 3) };
-        let low = low / width * width;
-        match buckets.last_mut() {
-            Some(last) if last.0 == low => last.2 += count,
-            _ => buckets.push((low, low + (width - 1), count)),
-        }
-    }
-    buckets
-}
-
 /// The upper end of the bucket below or in which this share (in thousandths) of all values lies.
 fn quantile(histogram: &[(u64, u64, u64)], permille: u64) -> Option<u64> {
     let all: u64 = histogram.iter().map(|(_, _, count)| count).sum();
@@ -617,8 +604,7 @@ mod tests {
 
     #[test]
     fn coarse_buckets_keep_every_count() {
-        let fine: Vec<(u64, u64, u64)> = (0..1000).map(|i| (bucket(i).0, bucket(i).1, 1)).collect();
-        let coarse = coarse(&fine);
+        let coarse = coarse((0..1000).map(|index| (bucket(index).0, 1)));
         assert_eq!(coarse.iter().map(|b| b.2).sum::<u64>(), 1000);
         assert!(coarse.windows(2).all(|pair| pair[0].1 < pair[1].0));
         assert!(coarse.contains(&(128, 143, 16)), "{coarse:?}");

@@ -19,19 +19,8 @@ use crate::policy;
 use crate::probes::Reading;
 use crate::trace::RawEvent;
 
-/// The name that stands for the kernel's own scheduler.
-pub const DEFAULT: &str = "default";
-
-/// Another name for it.
-const ALSO_DEFAULT: &str = "kernel";
-
 /// How often the policy is looked at, and events are fetched. The end of the program is noticed at once.
 const POLL: Duration = Duration::from_millis(50);
-
-/// Whether it is the kernel's own scheduler.
-pub(crate) fn is_default(scheduler: &Scheduler) -> bool {
-    [DEFAULT, ALSO_DEFAULT].contains(&scheduler.name.as_str())
-}
 
 /// Finds or compiles a scheduler and looks at its options, without loading anything.
 ///
@@ -39,12 +28,12 @@ pub(crate) fn is_default(scheduler: &Scheduler) -> bool {
 /// Unknown names, files that do not compile, wrong options.
 pub fn check(scheduler: &Scheduler) -> Result<()> {
     let Scheduler { name, options } = scheduler;
-    if !is_default(scheduler) {
+    if !scheduler.is_kernels_own() {
         return load::check_options(&policy::resolve(name)?, options);
     }
     match options.first() {
         Some((option, _)) => Err(Error::Option {
-            policy: DEFAULT.to_owned(),
+            policy: name.to_owned(),
             problem: format!("unknown option '{option}': the kernel's own scheduler has none"),
         }),
         None => Ok(()),
@@ -56,7 +45,7 @@ pub fn check(scheduler: &Scheduler) -> Result<()> {
 /// # Errors
 /// As [`Loaded::load`]; also where the kernel's own is asked for while another one is loaded.
 pub fn load(scheduler: &Scheduler) -> Result<Option<Loaded>> {
-    if !is_default(scheduler) {
+    if !scheduler.is_kernels_own() {
         return Loaded::load(&policy::resolve(&scheduler.name)?, &scheduler.options).map(Some);
     }
     check(scheduler)?;
@@ -129,7 +118,7 @@ impl Outcome {
 /// early.
 pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
     find_program(&job.command)?;
-    if !is_default(scheduler) {
+    if !scheduler.is_kernels_own() {
         // Before the measurement needs what such a kernel may lack, too.
         load::ready()?;
     }
@@ -343,12 +332,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_own_has_two_names_and_no_options() {
-        for name in ["default", "kernel"] {
-            assert!(check(&Scheduler::plain(name)).is_ok());
-            let error = check(&Scheduler::parse(&format!("{name}:a=1"))).unwrap_err();
-            assert!(error.to_string().contains("unknown option 'a'"), "{error}");
-        }
+    fn the_kernels_own_has_no_options() {
+        assert!(check(&Scheduler::plain(Scheduler::KERNELS_OWN)).is_ok());
+        let error = check(&Scheduler::parse("kernel:a=1")).unwrap_err();
+        assert!(error.to_string().contains("unknown option 'a'"), "{error}");
         let error = check(&Scheduler::parse("/od:d/x.bpf.c:a=1")).unwrap_err();
         assert!(error.to_string().contains("/od:d/x.bpf.c"), "{error}");
     }

@@ -144,18 +144,28 @@ impl Histogram {
         }
     }
 
-    /// The counts in coarse buckets: values below 16 have one each; above, eight share an octave.
+    /// The counts in coarse buckets.
     pub fn coarse(&self) -> Buckets {
-        let mut buckets = Buckets::new();
-        for step in self.counts().iter_recorded() {
-            let (low, high) = bounds(step.value_iterated_to().min(self.max()));
-            match buckets.last_mut() {
-                Some(last) if last.0 == low => last.2 += step.count_since_last_iteration(),
-                _ => buckets.push((low, high, step.count_since_last_iteration())),
-            }
-        }
-        buckets
+        let counts = self.counts();
+        coarse(counts.iter_recorded().map(|step| {
+            let value = step.value_iterated_to().min(self.max());
+            (value, step.count_since_last_iteration())
+        }))
     }
+}
+
+/// Counts of values, in ascending order, in coarse buckets: values below 16 have one each; above, eight share an
+/// octave.
+pub fn coarse(counts: impl IntoIterator<Item = (u64, u64)>) -> Buckets {
+    let mut buckets = Buckets::new();
+    for (value, count) in counts {
+        let (low, high) = bounds(value);
+        match buckets.last_mut() {
+            Some(last) if last.0 == low => last.2 += count,
+            _ => buckets.push((low, high, count)),
+        }
+    }
+    buckets
 }
 
 /// The coarse bucket a value is in.

@@ -12,9 +12,6 @@ use schedlab_workload::Counters;
 
 use crate::baseline::NoPolicy;
 
-/// The virtual kernel's own scheduler, as `run` calls the real kernel's.
-const BASELINE: &str = "kernel";
-
 /// A scheduler that can be asked for by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SchedulerInfo {
@@ -88,7 +85,7 @@ pub fn mute(scheduler: &Scheduler) -> Result<Vec<(String, String)>, SchedulerErr
 /// Every scheduler that has a name, in alphabetical order.
 pub fn schedulers() -> Vec<SchedulerInfo> {
     let baseline = SchedulerInfo {
-        name: BASELINE.to_owned(),
+        name: Scheduler::KERNELS_OWN.to_owned(),
         summary:
             "The virtual kernel's own scheduler, a plain EEVDF: the baseline of decisions, its queues cost nothing"
                 .to_owned(),
@@ -237,7 +234,7 @@ fn find(scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
 
 /// Whether it is the virtual kernel's own, whose queues cost nothing.
 pub fn is_baseline(scheduler: &Scheduler) -> bool {
-    scheduler.name == BASELINE
+    scheduler.is_kernels_own()
 }
 
 /// Finds a scheduler and loads a private copy for one run.

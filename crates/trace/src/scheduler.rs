@@ -13,6 +13,14 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
+    /// The name that stands for the kernel's own scheduler, in both worlds.
+    pub const KERNELS_OWN: &str = "kernel";
+
+    /// Whether it is the kernel's own.
+    pub fn is_kernels_own(&self) -> bool {
+        self.name == Self::KERNELS_OWN
+    }
+
     /// One scheduler; options follow the first `:`, for a path the first one behind `.bpf.c`.
     pub fn parse(text: &str) -> Scheduler {
         const ENDING: &str = ".bpf.c";
