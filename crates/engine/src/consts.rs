@@ -63,7 +63,6 @@ pub mod deq {
     pub const SAVE: u64 = 0x02;
     pub const MOVE: u64 = 0x04;
     pub const NOCLOCK: u64 = 0x08;
-    pub const MIGRATING: u64 = 0x10;
     pub const CLASS: u64 = 0x40;
     pub const CORE_SCHED_EXEC: u64 = 1 << 32;
     pub const SCHED_CHANGE: u64 = 1 << 33;

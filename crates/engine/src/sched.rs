@@ -149,7 +149,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 if !self.machine.sched_ext.rq_locks && p.class.get() == Class::Ext {
                     p.on_rq.set(OnRq::No);
                 }
-                self.dequeue_task(c, c, p, deq::SLEEP | deq::NOCLOCK);
+                let special = match prev_state {
+                    PrevState::Exited => self.version.deq_special(),
+                    _ => 0,
+                };
+                self.dequeue_task(c, c, p, deq::SLEEP | deq::NOCLOCK | special);
                 p.on_rq.set(OnRq::No);
                 self.nr_runnable.set(self.nr_runnable.get() - 1);
             }

@@ -62,6 +62,15 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
+    /// `DEQUEUE_SPECIAL` of `block_task()`: the task sleeps in a state that no wakeup condition is behind, here that of
+    /// one that has exited.
+    pub(crate) const fn deq_special(self) -> u64 {
+        match self {
+            KernelVersion::V6_18 => 1 << 4,
+            KernelVersion::V7_2 => 1 << 16,
+        }
+    }
+
     /// `SCX_ENQ_IMMED`, `SCX_OPS_ALWAYS_ENQ_IMMED` and deferred `scx_bpf_dsq_reenq()`.
     pub(crate) const fn has_immed(self) -> bool {
         matches!(self, KernelVersion::V7_2)

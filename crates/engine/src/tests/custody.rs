@@ -261,6 +261,11 @@ fn a_change_of_nice_dequeues_with_sched_change() {
         unreachable!()
     };
     assert_eq!(deq_flags, deq::SAVE | deq::NOCLOCK | deq::SCHED_CHANGE);
+    // The last one is its end: `DEQUEUE_SPECIAL`.
+    let OpCall::Quiescent { deq_flags, .. } = quiescent.last().unwrap().1 else {
+        unreachable!()
+    };
+    assert_eq!(deq_flags, deq::SLEEP | deq::NOCLOCK | 1 << 16);
     let weights = checked.ops(SetWeight);
     let OpCall::SetWeight { weight, .. } = weights.last().unwrap().1 else {
         unreachable!()

@@ -409,7 +409,7 @@ fn an_attribute_that_stays_the_same_is_no_change() {
 }
 
 #[test]
-fn a_deadlock_is_a_failure_with_names_unless_a_duration_ends_it() {
+fn a_deadlock_is_a_failure_with_names() {
     let taker = |first: ObjectId, second: ObjectId| {
         task("taker", move |n, _| {
             Some(match n {
@@ -433,12 +433,40 @@ fn a_deadlock_is_a_failure_with_names_unless_a_duration_ends_it() {
     assert_eq!(*blocked, ["taker[1000] (Lock)", "taker[1001] (Lock)"]);
     assert!(*at < Instant::from_ns(2_000_000), "{at:?}");
     assert_eq!((endless.end, &endless.stuck), (*at, &None));
-    // A workload that has a duration idles to its end, and it is told why.
+    // Nor does a duration end who waits for a mutex.
+    let lasting = end(Some(Duration::from_ms(50)));
+    assert_eq!((lasting.end, lasting.failure), (*at, endless.failure));
+}
+
+#[test]
+fn who_waits_for_ever_for_anything_else_than_a_mutex_is_ended_by_a_duration() {
+    let end = |duration| {
+        let waiter = task("waiter", move |n, _| {
+            Some(match n {
+                0 => Action::Lock(A),
+                1 => Action::Wait {
+                    condition: B,
+                    mutex: A,
+                },
+                _ => return None,
+            })
+        });
+        let objects = vec![ObjectSpec::Mutex, ObjectSpec::Condition];
+        let mut scenario = with_objects(1, objects, vec![waiter]);
+        scenario.workload.duration = duration;
+        run(scenario, Stub::fifo(&[]), ())
+    };
+    let endless = end(None);
+    let Some(WorkloadFailure::Deadlock { blocked, .. }) = &endless.failure else {
+        panic!("{:?}", endless.failure);
+    };
+    assert_eq!(*blocked, ["waiter[1000] (Wait)"]);
+    // It idles to its end, and it is told why.
     let lasting = end(Some(Duration::from_ms(50)));
     assert_eq!((lasting.failure, lasting.exit.kind), (None, ExitKind::Done));
     assert_eq!(lasting.stuck, endless.failure);
     assert_eq!(lasting.end.ns(), 50_000_000);
-    assert_eq!((lasting.makespan, lasting.unfinished.len()), (None, 2));
+    assert_eq!((lasting.makespan, lasting.unfinished.len()), (None, 1));
 }
 
 #[test]
