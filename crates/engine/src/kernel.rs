@@ -88,6 +88,8 @@ pub(crate) struct Kernel<P, R> {
     pub dsqs: Dsqs,
     pub locks: Locks,
     pub policy_locks: RefCell<Vec<Option<crate::lock::LockIx>>>,
+    /// Once somebody has taken it, where the profile has one.
+    pub big_kernel_lock: Cell<Option<crate::lock::LockIx>>,
     pub idle: RefCell<IdleMasks>,
     pub objects: RefCell<Vec<Object>>,
     /// Pending timers of tasks: sleeps and starts.
@@ -224,6 +226,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             dsqs: Dsqs::new(nr_cpus, nr_nodes as usize),
             locks: Locks::default(),
             policy_locks: RefCell::new(Vec::new()),
+            big_kernel_lock: Cell::new(None),
             idle: RefCell::new(IdleMasks::new(&machine)),
             objects: RefCell::new(workload.objects.iter().map(Object::new).collect()),
             task_timers: Cell::new(0),

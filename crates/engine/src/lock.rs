@@ -159,7 +159,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 path,
             },
         );
-        let mode = self.set_mode(c, CpuMode::Spin);
+        // Who spins outside of the scheduler, for the big kernel lock, spends no time of the scheduler's.
+        let spinning = match c.mode.get() {
+            CpuMode::Kernel => CpuMode::Kernel,
+            _ => CpuMode::Spin,
+        };
+        let mode = self.set_mode(c, spinning);
         let line = self.locks.get(lock).line;
         self.read_line(c, line);
         self.begin_spin(c, lock);

@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use schedlab_trace::{CpuMode, Event, Instant, Recorder, TaskId};
+use schedlab_machine::address;
+use schedlab_trace::{CpuMode, Event, Instant, LockClass, Recorder, TaskId};
 use schedlab_workload::{Action, Context, ObjectId, Outcome, TaskSpec};
 
 use crate::consts::wake;
@@ -211,6 +212,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.charge(c, 1_000);
     }
 
+    /// `lock_kernel()` to `unlock_kernel()` in `do_exit()`, Linux 2.4.
+    #[cold]
+    fn exit_under_big_kernel_lock(&self, c: &Cpu, ns: u64) {
+        let lock = self.big_kernel_lock.get().unwrap_or_else(|| {
+            let address = address::kernel_lock(u32::MAX);
+            let new = self.new_lock(address, "kernel_flag", LockClass::Other);
+            self.big_kernel_lock.set(Some(new));
+            new
+        });
+        self.spin_lock(c, lock);
+        self.charge(c, ns);
+        self.spin_unlock(c, lock);
+    }
+
     /// Modelled address of a workload's object: user memory, beside the kernel's locks.
     fn object_address(&self, object: ObjectId) -> u64 {
         crate::cost::object_address(object.0)
@@ -366,6 +381,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 Effect::Done(Outcome::Done)
             }
             Action::Exit => {
+                if let Some(ns) = self.machine.locks.big_kernel_lock_ns {
+                    self.exit_under_big_kernel_lock(c, ns);
+                }
                 p.state.set(TaskState::Dead);
                 p.exec.set(Exec::Next);
                 self.schedule(c, false);

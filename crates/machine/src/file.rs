@@ -667,6 +667,18 @@ mod tests {
     }
 
     #[test]
+    fn a_big_kernel_lock_is_there_if_the_file_has_one() {
+        let machine = Machine::builtin("netfinity-8500r").unwrap();
+        assert_eq!(machine.locks.big_kernel_lock_ns, None);
+        let line = "[locks]\nbig_kernel_lock_ns = { value = 2000, source = \"guess\" }";
+        let text = machine.to_toml().replace("[locks]", line);
+        let machine = Machine::from_toml("x.toml", &text).unwrap();
+        assert_eq!(machine.locks.big_kernel_lock_ns, Some(2_000));
+        let again = Machine::from_toml("again", &machine.to_toml()).unwrap();
+        assert_eq!(again.locks, machine.locks);
+    }
+
+    #[test]
     fn several_buses_are_within_one_node() {
         let with = |name: &str, llcs: u32| {
             let machine = Machine::builtin(name).unwrap();

@@ -31,6 +31,13 @@ pub struct Locks {
     pub handover_per_spinner_ns: u64,
     /// What a lock meter adds to each acquisition; 0 where none is installed.
     pub meter_ns: u64,
+    /// How long an exit holds the big kernel lock, besides `paths.exit_ns`; none: this kernel has no such lock, or it
+    /// is left out.
+    ///
+    /// Model: of the calls that workloads make, Linux 2.4 takes it in `do_exit()` alone (`lock_kernel()` around the
+    /// release of files and signals); those for pipes, sockets, sleep and fork have locks of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub big_kernel_lock_ns: Option<u64>,
 }
 
 /// Caches and memory, per access of one line.

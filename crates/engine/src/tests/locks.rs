@@ -142,6 +142,31 @@ fn hand_over_grows_with_the_spinners() {
     assert!(seen.len() >= 3, "{seen:?}");
 }
 
+/// Two tasks exit at once: one waits until the other has let go of the big kernel lock.
+#[test]
+fn exits_follow_each_other_under_a_big_kernel_lock() {
+    let end = |held_ns| {
+        let tasks = (0..2).map(|_| periodic("p", 50, 0, 1)).collect();
+        let mut scenario = scenario(2, tasks);
+        scenario.machine.locks.big_kernel_lock_ns = held_ns;
+        scenario.machine.locks.handover_ns = 100;
+        let checked = run_checked(scenario, Stub::fifo(&[]));
+        (checked.end.makespan.unwrap().ns(), waits(&checked))
+    };
+    let (without, no_waits) = end(None);
+    assert_eq!(no_waits, []);
+    let (with, waited) = end(Some(40_000));
+    let &[waited] = &waited[..] else {
+        panic!("{waited:?}");
+    };
+    // The tasks begin one after the other, so the second one comes a little later than the first.
+    assert!((38_000..=41_000).contains(&waited), "{waited}");
+    assert!(
+        (78_000..=82_000).contains(&(with - without)),
+        "{without} {with}"
+    );
+}
+
 #[test]
 fn try_lock_fails_while_the_lock_is_held() {
     let policy = Stub::new(&[Dispatch], |a, op| async move {
