@@ -33,7 +33,7 @@ pub enum Error {
         name: String,
     },
     /// No policy has this name and it is no path to a `.bpf.c` file.
-    #[error("unknown scheduler '{name}': known are {known}, and paths to .bpf.c files")]
+    #[error("unknown scheduler `{name}`; there are: {known}, or the path of a .bpf.c file")]
     UnknownPolicy {
         /// As given.
         name: String,

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use schedlab_trace::Scheduler;
+
 use crate::cache;
 use crate::clang;
 use crate::error::{At, Doing, Error, Result};
@@ -53,14 +55,13 @@ pub fn resolve(name_or_path: &str) -> Result<Object> {
     if name_or_path.ends_with(".bpf.c") || name_or_path.contains('/') {
         return compile(Path::new(name_or_path));
     }
-    let known: Vec<&str> = POLICIES.iter().map(|p| p.name).collect();
+    let policies = POLICIES.iter().map(|policy| policy.name);
+    let known: Vec<&str> = std::iter::once(Scheduler::KERNELS_OWN)
+        .chain(policies)
+        .collect();
     Err(Error::UnknownPolicy {
         name: name_or_path.to_owned(),
-        known: if known.is_empty() {
-            "none".to_owned()
-        } else {
-            known.join(", ")
-        },
+        known: known.join(", "),
     })
 }
 

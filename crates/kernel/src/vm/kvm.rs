@@ -22,17 +22,29 @@ pub enum Acceleration {
     Emulation,
 }
 
+/// How to execute a guest here, and what is known of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choice {
+    pub acceleration: Acceleration,
+    /// With KVM the guest ended at once. If it boots without, KVM was the reason.
+    pub is_suspect: bool,
+}
+
 /// Boots a guest with KVM once per host kernel and remembers the result.
-pub fn acceleration(tools: &Tools, kernel: &Kernel, notes: Notes<'_>) -> Acceleration {
+pub fn choose(tools: &Tools, kernel: &Kernel, notes: Notes<'_>) -> Choice {
+    let chosen = |acceleration| Choice {
+        acceleration,
+        is_suspect: false,
+    };
     let device = File::options().read(true).write(true).open("/dev/kvm");
     if device.is_err() {
-        return Acceleration::Emulation;
+        return chosen(Acceleration::Emulation);
     }
     drop(device);
     if let Some(known) = remembered() {
-        return known;
+        return chosen(known);
     }
-    notes("trying whether KVM boots a kernel here (once, at most 15 s)");
+    notes("trying whether KVM boots a kernel here (at most 15 s)");
     let vm = Vm {
         cpus: 1,
         memory_mib: 512,
@@ -49,23 +61,37 @@ pub fn acceleration(tools: &Tools, kernel: &Kernel, notes: Notes<'_>) -> Acceler
         PROBE_TIMEOUT,
     );
     let busy = load_average().is_some_and(|load| load > crate::topology::online().len() as f64);
-    let (result, known) = judge(&booted, busy);
-    if let (true, Some(file)) = (known, file()) {
-        let text = match result {
-            Acceleration::Kvm => "kvm",
-            Acceleration::Emulation => "emulation",
+    let (acceleration, known) = judge(&booted, busy);
+    if known {
+        remember(acceleration);
+    }
+    let is_suspect = matches!(booted, Err(Error::Vm(_)));
+    if let Err(error) = &booted {
+        let told = error.to_string();
+        // The first line says what happened; that QEMU ended says less than its last words.
+        let why = match is_suspect {
+            true => told.lines().last(),
+            false => told.lines().next(),
         };
+        notes("KVM boots no kernel here; going on without it, about ten times slower:");
+        notes(why.unwrap_or_default().trim());
+    }
+    Choice {
+        acceleration,
+        is_suspect,
+    }
+}
+
+/// From now on nobody tries.
+pub fn remember(acceleration: Acceleration) {
+    let text = match acceleration {
+        Acceleration::Kvm => "kvm",
+        Acceleration::Emulation => "emulation",
+    };
+    if let Some(file) = file() {
         // If it cannot be kept it is tried again next time.
         let _ = fs::write(file, text);
     }
-    if let (false, Err(error)) = (known, &booted) {
-        let told = error.to_string();
-        let why = told.lines().next().unwrap_or_default();
-        notes(&format!(
-            "whether KVM boots a kernel is tried again next time: {why}"
-        ));
-    }
-    result
 }
 
 /// What a probe says, and whether it says so of the next ones, too. One that was not carried out (a full disk, a

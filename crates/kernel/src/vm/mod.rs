@@ -20,9 +20,7 @@ use std::time::{Duration, Instant};
 use crate::error::{At as _, Error, Result};
 use crate::group::Group;
 pub use kernel::Kernel;
-pub use kvm::{
-    Acceleration, acceleration, file as acceleration_file, remembered as remembered_acceleration,
-};
+pub use kvm::{Acceleration, file as acceleration_file, remembered as remembered_acceleration};
 pub use tools::{Tools, installed_virtme_run, missing, which};
 
 /// How long a guest may take to boot: two busy cores without KVM need 10 to 15 s.
@@ -126,8 +124,12 @@ impl Vm {
     ) -> Result<(i32, String)> {
         let tools = Tools::find(notes)?;
         let kernel = kernel::provide(self.kernel.as_deref(), &tools, notes)?;
-        let acceleration = acceleration(&tools, &kernel, notes);
-        self.boot(&tools, &kernel, acceleration, command, on_output)
+        let choice = kvm::choose(&tools, &kernel, notes);
+        let outcome = self.boot(&tools, &kernel, choice.acceleration, command, on_output);
+        if choice.is_suspect && outcome.is_ok() {
+            kvm::remember(choice.acceleration);
+        }
+        outcome
     }
 
     /// Boots with everything given; [`Vm::run`] finds it out first.
