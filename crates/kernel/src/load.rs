@@ -125,7 +125,7 @@ fn is_option(variable: &Variable) -> bool {
 
 fn btf_of(object: &Object) -> Result<Btf<'_>> {
     Btf::from_raw("policy", &object.bytes)
-        .doing("reading the policy's types")?
+        .doing(&format!("reading the types of {}", object.name))?
         .ok_or_else(|| Error::Option {
             policy: object.name.clone(),
             problem: "has no type information: compile it with -g".to_owned(),

@@ -111,7 +111,16 @@ fn command_script(command: &[OsString], cwd: &Path) -> String {
     script.push_str(" || exit 1\nexec env -i ");
     script.push_str(INSIDE);
     script.push_str("=1 ");
-    let path = super::tools::path_with_sbin();
+    let mut path = super::tools::path_with_sbin();
+    // A command may call this very program.
+    if let Some(folder) = std::env::current_exe()
+        .ok()
+        .as_deref()
+        .and_then(Path::parent)
+    {
+        path.push(":");
+        path.push(folder);
+    }
     script.push_str(&quote(prefixed("PATH=", &path)));
     for (name, value) in std::env::vars_os() {
         let Some(text) = name.to_str() else { continue };
