@@ -79,12 +79,13 @@ static __always_inline int lab_init(void)
 /*
  * The free list's lock has no counterpart in a scheduler's design, so it is
  * taken in the kernel only. Natively an op is never interrupted between two
- * synchronisation points and there is none in here.
+ * synchronisation points, and while the lock would be held there is none. A
+ * test that plays another CPU defines its own.
  */
 #ifdef __bpf__
 #define lab_tasks_lock(flags)	lab_lock_irqsave(&lab_tasks.lock, flags)
 #define lab_tasks_unlock(flags)	lab_unlock_irqrestore(&lab_tasks.lock, flags)
-#else
+#elif !defined(lab_tasks_lock)
 #define lab_tasks_lock(flags)	((void)(flags), true)
 #define lab_tasks_unlock(flags)	((void)(flags))
 #endif
@@ -102,43 +103,48 @@ static __always_inline lab_task_t *lab_task_at(u32 index, u32 bytes)
 static __always_inline lab_task_t *lab_task_take(u32 bytes)
 {
 	u32 per_chunk = LAB_CHUNK_BYTES / bytes;
-	char __arena *fresh = NULL;
+	char __arena *fresh;
 	lab_task_t *t = NULL;
 	unsigned long flags;
-	u32 chunk;
+	u32 pass, chunk;
 
 	/*
 	 * Pages can only be allocated with no lock held: if the next context
-	 * would need a chunk, have one ready. Two CPUs may both have one; the
-	 * second one's becomes the next chunk.
+	 * would need a chunk, have one ready. Meanwhile other CPUs may take what
+	 * was left, so the second pass always has one. A chunk that is not
+	 * needed, as another CPU has brought one, is freed.
 	 */
-	if (!lab_read(lab_tasks.free) && !(lab_read(lab_tasks.nr) % per_chunk)) {
-		fresh = bpf_arena_alloc_pages(&arena, NULL, LAB_CHUNK_PAGES,
-					      NUMA_NO_NODE, 0);
-		if (!fresh)
+	for (pass = 0; pass < 2 && !t; pass++) {
+		fresh = NULL;
+		if (pass ||
+		    (!lab_read(lab_tasks.free) && !(lab_read(lab_tasks.nr) % per_chunk))) {
+			fresh = bpf_arena_alloc_pages(&arena, NULL, LAB_CHUNK_PAGES,
+						      NUMA_NO_NODE, 0);
+			if (!fresh)
+				return NULL;
+		}
+		if (!lab_tasks_lock(flags))
 			return NULL;
-	}
-	if (!lab_tasks_lock(flags))
-		return NULL;
-	t = lab_tasks.free;
-	if (t) {
-		lab_tasks.free = (lab_task_t *)t->node.next;
-		t->node.next = NULL;
-	} else {
-		chunk = lab_tasks.nr / per_chunk;
-		if (fresh && chunk < LAB_MAX_CHUNKS && !lab_tasks.chunks[chunk]) {
-			lab_tasks.chunks[chunk] = fresh;
-			fresh = NULL;
+		t = lab_tasks.free;
+		if (t) {
+			lab_tasks.free = (lab_task_t *)t->node.next;
+			t->node.next = NULL;
+		} else {
+			chunk = lab_tasks.nr / per_chunk;
+			if (fresh && chunk < LAB_MAX_CHUNKS && !lab_tasks.chunks[chunk]) {
+				lab_tasks.chunks[chunk] = fresh;
+				fresh = NULL;
+			}
+			if (chunk < LAB_MAX_CHUNKS && lab_tasks.chunks[chunk]) {
+				t = lab_task_at(lab_tasks.nr, bytes);
+				t->index = lab_tasks.nr;
+				lab_tasks.nr++;
+			}
 		}
-		if (chunk < LAB_MAX_CHUNKS && lab_tasks.chunks[chunk]) {
-			t = lab_task_at(lab_tasks.nr, bytes);
-			t->index = lab_tasks.nr;
-			lab_tasks.nr++;
-		}
+		lab_tasks_unlock(flags);
+		if (fresh)
+			bpf_arena_free_pages(&arena, fresh, LAB_CHUNK_PAGES);
 	}
-	lab_tasks_unlock(flags);
-	if (fresh)
-		bpf_arena_free_pages(&arena, fresh, LAB_CHUNK_PAGES);
 	return t;
 }
 

@@ -79,7 +79,8 @@ rules! {
 rules! {
     library:
         list_like_an_array, list_budget, contexts_like_a_set, cached_mask, claimed_while_put_away,
-        claimed_by_its_new_number, no_context_left, too_many_cpus,
+        claimed_by_its_new_number, no_context_left, last_context_taken_by_another_cpu,
+        too_many_cpus,
 }
 
 rules! {

@@ -5,6 +5,10 @@
  */
 #define POLICY "library.bpf.c"
 #define OPS library_ops
+/* The free list's lock, which the virtual kernel has not: what another CPU does before one gets it. */
+static int other_cpu_first(void);
+#define lab_tasks_lock(flags)	((void)(flags), other_cpu_first())
+#define lab_tasks_unlock(flags)	((void)(flags))
 #include "script.h"
 
 static u64 seed = 88172645463325252ull;
@@ -224,6 +228,74 @@ static void no_context_left(void)
 	EQUAL(script.probes[LAB_FAILED_LOOKUPS], 1);
 }
 
+/* Contexts that another CPU takes as soon as the list's lock is asked for. */
+static u32 other_takes;
+static u32 pages_kept;
+
+static int other_cpu_first(void)
+{
+	u32 takes = other_takes;
+
+	other_takes = 0;
+	for (; takes; takes--)
+		CHECK(lab_task_take(sizeof(task_t)));
+	return true;
+}
+
+static void *counted_pages(struct lab_host *h, const void *map, void *addr, u32 pages)
+{
+	pages_kept += pages;
+	return script_arena_alloc(h, map, addr, pages);
+}
+
+static void counted_pages_free(struct lab_host *h, const void *map, void *addr, u32 pages)
+{
+	pages_kept -= pages;
+	script_arena_free(h, map, addr, pages);
+}
+
+/* Takes one, before which another CPU takes @others. */
+static task_t *take_behind(u32 others)
+{
+	task_t *t;
+
+	other_takes = others;
+	t = (task_t *)lab_task_take(sizeof(task_t));
+	EQUAL(other_takes, 0);
+	CHECK(t);
+	CHECK(task_at(t->lab.index) == t);
+	/* What another CPU made superfluous is given back. */
+	EQUAL(pages_kept, (lab_tasks.nr + LAB_CHUNK_BYTES / sizeof(task_t) - 1) /
+			  (LAB_CHUNK_BYTES / sizeof(task_t)) * LAB_CHUNK_PAGES);
+	return t;
+}
+
+/* What a CPU saw that there is, another one takes before it gets the lock. */
+static void last_context_taken_by_another_cpu(void)
+{
+	u32 per_chunk = LAB_CHUNK_BYTES / sizeof(task_t);
+	task_t *t;
+
+	script_start(2);
+	script.host.arena_alloc = counted_pages;
+	script.host.arena_free = counted_pages_free;
+	/* Both saw that a chunk is needed, and both bring one. */
+	EQUAL(take_behind(1)->lab.index, 1);
+	/* The last one of the chunk, and all that there were. */
+	while (lab_tasks.nr < per_chunk - 1)
+		take_behind(0);
+	EQUAL(take_behind(1)->lab.index, per_chunk);
+	while (lab_tasks.nr < 2 * per_chunk - 3)
+		take_behind(0);
+	EQUAL(take_behind(3)->lab.index, 2 * per_chunk);
+	/* The last one of the free list, at the end of a chunk. */
+	t = take_behind(0);
+	while (lab_tasks.nr < 3 * per_chunk)
+		take_behind(0);
+	lab_task_give(&t->lab);
+	EQUAL(take_behind(1)->lab.index, 3 * per_chunk);
+}
+
 static void too_many_cpus(void)
 {
 	script_start(1);
@@ -237,4 +309,5 @@ static void too_many_cpus(void)
 
 TESTS(TEST(list_like_an_array), TEST(list_budget), TEST(contexts_like_a_set),
       TEST(cached_mask), TEST(claimed_while_put_away),
-      TEST(claimed_by_its_new_number), TEST(no_context_left), TEST(too_many_cpus))
+      TEST(claimed_by_its_new_number), TEST(no_context_left), TEST(last_context_taken_by_another_cpu),
+      TEST(too_many_cpus))
