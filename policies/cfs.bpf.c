@@ -298,7 +298,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(cfs_init)
 	int error = fair_init();
 
 	if (!error)
-		cfs_times(lab_nr_cpus);
+		cfs_times(lab_nr_online);
 	return error;
 }
 

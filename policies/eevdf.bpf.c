@@ -263,7 +263,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(eevdf_init)
 	int error = fair_init();
 
 	if (!error)
-		eevdf_slice = base_slice_us * 1000 * (scale ? fair_factor(lab_nr_cpus) : 1);
+		eevdf_slice = base_slice_us * 1000 * (scale ? fair_factor(lab_nr_online) : 1);
 	return error;
 }
 

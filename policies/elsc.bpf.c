@@ -257,14 +257,14 @@ static __always_inline void rq_prev(task_t *prev, bool refilled)
 
 static __always_inline bool elsc_uniprocessor(void)
 {
-	return lab_nr_cpus == 1 && kernel == KERNEL_FITTING;
+	return lab_nr_online == 1 && kernel == KERNEL_FITTING;
 }
 
 /* The best of the first tasks of a list. False: the loop budget ran out. */
 static __always_inline bool elsc_search(task_t *prev, s32 cpu, u64 mm, s32 list, task_t **best,
 					s32 *best_value)
 {
-	s32 value, left = lab_nr_cpus / 2 + 5;
+	s32 value, left = lab_nr_online / 2 + 5;
 	bool ordinary = list < ELSC_REALTIME;
 	lab_list_t *l = elsc_at(list);
 	lab_node_t *pos;

@@ -198,7 +198,7 @@ static __always_inline u64 feature_interval(u32 random)
 {
 	if (periodic == PERIODIC_RANDOM)
 		return (FEATURE_RANDOM_MS + random % FEATURE_RANDOM_SPAN_MS) * MS;
-	return lab_nr_cpus * MS;
+	return lab_nr_online * MS;
 }
 
 /*
@@ -558,7 +558,7 @@ __noinline int feature_execute(u32 cpu)
 	}
 	place = lab_place_of(cpu);
 	begin = executor == EXECUTOR_NODE ? place->begin[LAB_LEVEL_NODE] : 0;
-	end = executor == EXECUTOR_NODE ? place->end[LAB_LEVEL_NODE] : lab_nr_cpus;
+	end = executor == EXECUTOR_NODE ? place->end[LAB_LEVEL_NODE] : lab_nr_online;
 	bpf_for(i, begin, end) {
 		cpu = lab_cpu_at(i);
 		if (feature_rq(cpu)->q.online && !feature_balance(cpu))

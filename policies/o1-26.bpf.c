@@ -141,7 +141,6 @@ struct o26_rq {
 
 typedef struct o26_rq __arena rq_t;
 
-static u32 nr_online;
 static u32 nr_nodes;
 
 /*
@@ -932,7 +931,7 @@ static __always_inline void o26_tick_task(rq_t *rq, task_t *t, struct task_struc
 	}
 	if (!o26_interactive(t->q.nice, t->prio))
 		return;
-	granularity = o26_granularity_ns(o26_bonus(t->sleep_avg), nr_online);
+	granularity = o26_granularity_ns(o26_bonus(t->sleep_avg), lab_nr_online);
 	full = o26_full_slice(t);
 	if (before_ns > full)
 		before_ns = full;
@@ -1078,7 +1077,6 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(o26_init)
 		rq->domains[DOMAIN_CPU].failed = rq->domains[DOMAIN_NODE].failed = 0;
 		rq->domains[DOMAIN_CPU].interval_ms = 1;
 		rq->domains[DOMAIN_NODE].interval_ms = 8;
-		nr_online += rq->q.online;
 		if (!lab_arrays_init(&rq->arrays, rq->lists, O26_LEVELS))
 			return -EINVAL;
 	}

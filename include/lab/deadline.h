@@ -190,7 +190,7 @@ static __noinline int dl_iso_account(u64 ran_ns, u64 now)
 	dl_iso.ran_ns -= dl_iso.ran_ns / 1000 * (gone / 1000) / (DL_ISO_PERIOD_NS / 1000 / 1000);
 	dl_iso.ran_ns += ran_ns;
 	dl_iso.decayed_ns = now;
-	dl_iso_judge(lab_nr_cpus);
+	dl_iso_judge(lab_nr_online);
 	lab_unlock(&dl_iso.lock);
 	return 0;
 }
@@ -469,12 +469,12 @@ static __always_inline int dl_init(void)
 		scx_bpf_error("rr_interval must be 1 to 1000 ms");
 		return -EINVAL;
 	}
-	lab_topology_init();
 	lab_lock_init(&dl_iso.lock, LAB_LOCK_CLASS_OTHER);
 	online = scx_bpf_get_online_cpumask();
 	bpf_for(cpu, 0, lab_nr_cpus)
-		dl_cpu_at(cpu)->online = bpf_cpumask_test_cpu(cpu, online);
+		dl_cpu_at(cpu)->online = lab_note_online(cpu, online);
 	scx_bpf_put_cpumask(online);
+	lab_topology_init();
 	return 0;
 }
 

@@ -605,7 +605,7 @@ static __always_inline s32 fair_select_idlest(struct task_struct *p, s32 cpu)
 	u32 own = lab_place_of(cpu)->at, at;
 	lab_place_t *place;
 
-	at = fair_idlest(p, lab_nr_cpus, LAB_LEVEL_NODE, own);
+	at = fair_idlest(p, lab_nr_online, LAB_LEVEL_NODE, own);
 	place = lab_place_of(lab_cpu_at(at));
 	at = fair_idlest(p, place->begin[LAB_LEVEL_NODE] << 16 | place->end[LAB_LEVEL_NODE],
 			 LAB_LEVEL_LLC, own);
@@ -1158,7 +1158,6 @@ static __always_inline int fair_init(void)
 
 	if (error)
 		return error;
-	lab_topology_init();
 	online = scx_bpf_get_online_cpumask();
 	bpf_for(cpu, 0, lab_nr_cpus) {
 		rq = rq_at(cpu);
@@ -1166,7 +1165,7 @@ static __always_inline int fair_init(void)
 		lab_rb_init(&rq->tree);
 		lab_list_init(&rq->waiting);
 		rq->cpu = cpu;
-		rq->online = bpf_cpumask_test_cpu(cpu, online);
+		rq->online = lab_note_online(cpu, online);
 		rq->idle_avg_ns = 2 * FAIR_MIGRATION_COST_NS;
 		for (level = 0; level < LAB_NR_LEVELS; level++) {
 			rq->balance_ns[level] = 0;
@@ -1174,6 +1173,7 @@ static __always_inline int fair_init(void)
 		}
 	}
 	scx_bpf_put_cpumask(online);
+	lab_topology_init();
 	return 0;
 }
 

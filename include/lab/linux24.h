@@ -506,8 +506,8 @@ static __always_inline void linux24_init_cpus(void)
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
 	s32 cpu;
 
-	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++)
-		cpu_at(cpu)->online = bpf_cpumask_test_cpu(cpu, online);
+	bpf_for(cpu, 0, lab_nr_cpus)
+		cpu_at(cpu)->online = lab_note_online(cpu, online);
 	scx_bpf_put_cpumask(online);
 }
 

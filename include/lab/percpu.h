@@ -117,7 +117,7 @@ static __always_inline int rq_init(u32 bytes)
 		rq->cpu = cpu;
 		rq->marked = false;
 		rq->idle_tick = false;
-		rq->online = bpf_cpumask_test_cpu(cpu, online);
+		rq->online = lab_note_online(cpu, online);
 		lab_rqs.at[cpu & (LAB_MAX_CPUS - 1)] = rq;
 	}
 	scx_bpf_put_cpumask(online);

@@ -58,7 +58,31 @@ struct lab_tasks {
 
 struct lab_tasks __arena_global lab_tasks;
 
+/* One more than the highest number of a CPU: bounds of arrays and loops over CPUs. */
 static u32 lab_nr_cpus;
+
+/*
+ * The CPUs that are online, which is what a scheduler's rules count; known once
+ * ops.init() has asked for each. They stay so: a policy without ops.cpu_online()
+ * ends when one comes or goes.
+ */
+static u32 lab_nr_online;
+static u64 lab_online[LAB_MASK_WORDS];
+
+static __always_inline bool lab_cpu_online(u32 cpu)
+{
+	return lab_online[(cpu / 64) & (LAB_MASK_WORDS - 1)] >> (cpu % 64) & 1;
+}
+
+/* ops.init, once for each CPU, with the mask of those that are online: whether it is, which is noted. */
+static __always_inline bool lab_note_online(u32 cpu, const struct cpumask *online)
+{
+	if (!bpf_cpumask_test_cpu(cpu, online))
+		return false;
+	lab_online[(cpu / 64) & (LAB_MASK_WORDS - 1)] |= 1ull << (cpu % 64);
+	lab_nr_online++;
+	return true;
+}
 
 /*
  * lab_init - called first in ops.init(); 0 or a negative errno after an error.
@@ -72,6 +96,7 @@ static __always_inline int lab_init(void)
 			      LAB_MAX_CPUS);
 		return -EINVAL;
 	}
+	lab_nr_online = 0;
 	lab_lock_init(&lab_tasks.lock, LAB_LOCK_CLASS_OTHER);
 	return 0;
 }

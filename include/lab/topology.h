@@ -20,14 +20,21 @@ enum lab_level {
 	LAB_NR_LEVELS,
 };
 
-/* CPUs in an order in which those of a core, cache and node are neighbours. */
+/*
+ * The CPUs that are online, in an order in which those of a core, cache and node
+ * are neighbours. Others are in no group: one that never booted would have what
+ * CPU 0 has, and nobody would do what is left to the first CPU of a group. A
+ * task may have run last on one that has gone, so it knows its former neighbours.
+ */
 struct lab_place {
 	u64 key[LAB_NR_LEVELS];		/* equal for CPUs that share it */
 	u32 begin[LAB_NR_LEVELS];	/* where those that share it begin in the order */
 	u32 end[LAB_NR_LEVELS];		/* and where they have ended */
-	u32 at;				/* its own place in the order */
+	u32 at;				/* its own place in the order; LAB_NOWHERE if it is offline */
 	u32 pad[7];
 } __attribute__((aligned(LAB_CACHELINE)));
+
+#define LAB_NOWHERE	LAB_MAX_CPUS
 
 typedef struct lab_place __arena lab_place_t;
 
@@ -85,7 +92,7 @@ static __always_inline lab_place_t *lab_place_of(s32 cpu)
 	return &lab_places[cpu & (LAB_MAX_CPUS - 1)];
 }
 
-/* The CPU at a place of the order. */
+/* The CPU at a place of the order, of lab_nr_online. */
 static __always_inline s32 lab_cpu_at(u32 at)
 {
 	return lab_order[at & (LAB_MAX_CPUS - 1)];
@@ -122,6 +129,8 @@ static __noinline int lab_place_cpu(s32 cpu)
 	}
 	own = place->key[LAB_LEVEL_CORE];
 	bpf_for(i, 0, lab_nr_cpus) {
+		if (!lab_cpu_online(i))
+			continue;
 		other = lab_place_of(i);
 		if (other->key[LAB_LEVEL_CORE] < own ||
 		    (other->key[LAB_LEVEL_CORE] == own && i < cpu))
@@ -133,12 +142,15 @@ static __noinline int lab_place_cpu(s32 cpu)
 				place->end[level]++;
 		}
 	}
+	place->at = LAB_NOWHERE;
+	if (!lab_cpu_online(cpu))
+		return 0;
 	place->at = at;
 	lab_order[at & (LAB_MAX_CPUS - 1)] = cpu;
 	return 0;
 }
 
-/* Called in ops.init(), after lab_init(). */
+/* Called in ops.init(), once it is known which CPUs are online. */
 static __always_inline void lab_topology_init(void)
 {
 	lab_place_t *place;

@@ -226,7 +226,7 @@ rules! {
         wakeup_preempts, least_virtual_time_runs, tick_ends_a_turn, tick_ends_a_lead, tick_alone,
         fork_, fork_child_first, yield_, yield_batch, policies, moved, hint_of_one_who_went_elsewhere,
         moved_by_the_local_queue, fairness_bound, idle_takes, idle_is_short,
-        idle_leaves_warm_caches, balance_interval, bound_queue, balance, placement, fork_goes_to_the_idlest,
+        idle_leaves_warm_caches, balance_interval, bound_queue, balance, offline_cpus, placement, fork_goes_to_the_idlest,
         active_balance, active_balance_one_of_two, active_balance_by_mask, active_balance_not_allowed,
         active_balance_no_idle_core, active_balance_own_core, active_balance_in_a_row,
         active_balance_too_late, active_balance_not_alone, attribute_change,
@@ -248,7 +248,7 @@ rules! {
         sleepers_do_not_hoard, moved_runtime, metric_runnable, metric_blocked,
         metric_used, source, balance_not_running, balance_not_allowed, conflict_fails, idle_event,
         periodic_never, periodic_random, periodic_nr_cores, executors_draw, executor_all,
-        executor_node, executor_core, nobody_waits, unblock_off, placement_reach,
+        executor_node, executor_offline, executor_core, nobody_waits, unblock_off, placement_reach,
         placement_of_equals, placement_mask, random_rbtree, random_linkedlist, random_fifo,
         lost_its_cpu, turn_ended_before_it_lost_its_cpu,
 }

@@ -330,7 +330,9 @@ static void iso_limit(void)
 	struct task_struct *p, *normal;
 	u32 i;
 
-	script_start(1);
+	/* The share is one of the CPUs that are online. */
+	script.offline = 2;
+	script_start(2);
 	p = running_on(0, 0);
 	attribute(p, DL_SCHED_ISO, 0);
 	dl_show(&dl_cpus[0], ctx(p));

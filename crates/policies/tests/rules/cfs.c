@@ -440,6 +440,44 @@ static void balance(void)
 	EQUAL(rqs[0].nr, 2);
 }
 
+/*
+ * CPUs that are offline are in no group: one that never booted looks like a thread
+ * of CPU 0's core, and the first CPU of a node balances it. Nor do they count.
+ */
+static void offline_cpus(void)
+{
+	lab_place_t *place;
+	s32 cpu;
+	u32 i;
+
+	script.node_cpus = 4;
+	script.core_cpus = 2;
+	script.offline = 1 << 4;
+	script_start(8);
+	EQUAL(cfs_latency, 3 * 6 * MS);
+	for (cpu = 0; cpu < 8; cpu++) {
+		place = lab_place_of(cpu);
+		EQUAL(place->end[LAB_LEVEL_MACHINE], 7);
+		EQUAL(place->end[LAB_LEVEL_CORE] - place->begin[LAB_LEVEL_CORE],
+		      cpu == 4 ? 0 : cpu == 5 ? 1 : 2);
+		if (cpu == 4)
+			continue;
+		EQUAL(place->at, cpu < 4 ? cpu : cpu - 1);
+		EQUAL(lab_cpu_at(place->at), cpu);
+		EQUAL(place->end[LAB_LEVEL_NODE] - place->begin[LAB_LEVEL_NODE], cpu < 4 ? 4 : 3);
+		running_on(cpu, 0, 100 * MS);
+		for (i = 0; cpu < 4 && i < 4; i++)
+			waiting(cpu, 0, 100 * MS);
+	}
+	script.now_ns += 1000 * MS;
+	script_tick(5);
+	EQUAL(rqs[5].nr, 2);
+	/* A task that last ran on one that has gone since: all are found idle, and nobody is taken for one. */
+	CHECK(fair_idle_near(script.curr[0], 4, LAB_LEVEL_MACHINE, true) == -1);
+	rqs[6].curr = NULL;
+	EQUAL(fair_idle_near(script.curr[0], 4, LAB_LEVEL_MACHINE, true), 6);
+}
+
 /* The waker's CPU if the waker is about to sleep and alone; else the previous one if idle. */
 static void placement(void)
 {
@@ -660,7 +698,8 @@ TESTS(TEST(t1_factor), TEST(t2_period), TEST(t3_slices), TEST(t4_virtual_time), 
       TEST(fork_child_first), TEST(yield_), TEST(yield_batch), TEST(policies), TEST(moved),
       TEST(hint_of_one_who_went_elsewhere), TEST(moved_by_the_local_queue), TEST(fairness_bound),
       TEST(idle_takes), TEST(idle_is_short), TEST(idle_leaves_warm_caches),
-      TEST(balance_interval), TEST(bound_queue), TEST(balance), TEST(placement),
+      TEST(balance_interval), TEST(bound_queue), TEST(balance), TEST(offline_cpus),
+      TEST(placement),
       TEST(fork_goes_to_the_idlest), TEST(active_balance), TEST(active_balance_one_of_two),
       TEST(active_balance_by_mask), TEST(active_balance_not_allowed),
       TEST(active_balance_no_idle_core), TEST(active_balance_own_core),

@@ -188,6 +188,14 @@ static void t5_uniprocessor(void)
 	lab_list_add_tail(elsc_at(10), &ctx(d)->lab.node);
 	CHECK(script_schedule(0) == c);
 	EQUAL(script.probes[LAB_EXAMINED], 3);
+	/* However many there could be. */
+	CHECK(elsc_uniprocessor());
+	script.offline = 2;
+	script.nr_cpus = 2;
+	EQUAL(lab_init(), 0);
+	linux24_init_cpus();
+	CHECK(elsc_uniprocessor());
+	script.nr_cpus = 1;
 	/* No such task: the best one, in an SMP kernel on one CPU in any case. */
 	cpus[0].mm = M5;
 	script_block(0);

@@ -28,16 +28,22 @@ static void plain(void)
 	placement = PLACEMENT_ALL;
 }
 
-static void start(u32 cpus, u32 node_cpus)
+static void start_without(u64 offline, u32 cpus, u32 node_cpus)
 {
 	/* A test may start more than once. */
-	script = (struct script){ };
+	script = (struct script){ .offline = offline };
+	lab_online[0] = 0;
 	script_prepare(cpus);
 	script.node_cpus = node_cpus;
 	script.host.cpu_place = threads_of_a_core;
 	script.host.random = random_number;
 	script.now_ns = 1000 * MS;
 	EQUAL(OPS.init(), 0);
+}
+
+static void start(u32 cpus, u32 node_cpus)
+{
+	start_without(0, cpus, node_cpus);
 }
 
 static task_t *ctx(struct task_struct *p)
@@ -659,6 +665,9 @@ static void periodic_nr_cores(void)
 	EQUAL(script.timer_ns, 24 * MS);
 	script_timer_expires(0);
 	EQUAL(script.timer_ns, 24 * MS);
+	/* Those that are offline do not count. */
+	start_without(0xf << 20, 24, 12);
+	EQUAL(script.timer_ns, 20 * MS);
 }
 
 /* With random times each executor has its own. */
@@ -722,6 +731,34 @@ static void executor_node(void)
 	EQUAL(script.kicks[1], SCX_KICK_IDLE);
 	script_tick(2);
 	are(both, 4);
+}
+
+/* The first CPU that is online does it: here 4 for its node, and 1 for its node or the machine. */
+static void executor_offline(void)
+{
+	static const u32 nr[] = { 0, 4, 0, 0, 5, 0 }, first[] = { 0, 4, 0, 0, 4, 1 },
+			 both[] = { 0, 4, 1, 0, 3, 1 }, all[] = { 0, 3, 1, 0, 4, 1 };
+
+	plain();
+	periodic = PERIODIC_NR_CORES;
+	executor = EXECUTOR_NODE;
+	imbalance = IMBALANCE_ABOVE_20PCT;
+	start_without(1 << 0 | 1 << 3, 6, 3);
+	loads(nr, 6);
+	CHECK(script_schedule(1) && script_schedule(4));
+	script_timer_expires(1);
+	are(nr, 6);
+	script_tick(4);
+	are(first, 6);
+	script_tick(1);
+	are(both, 6);
+
+	executor = EXECUTOR_CORE;
+	start_without(1 << 0 | 1 << 3, 6, 3);
+	loads(nr, 6);
+	CHECK(script_schedule(1) && script_schedule(4));
+	script_timer_expires(1);
+	are(all, 6);
 }
 
 /* One for the machine, where the timer is. */
@@ -918,7 +955,8 @@ TESTS(TEST(slices), TEST(out_of_balance), TEST(load_decays), TEST(rbtree_least_r
       TEST(moved_runtime), TEST(metric_runnable), TEST(metric_blocked), TEST(metric_used),
       TEST(source), TEST(balance_not_running), TEST(balance_not_allowed), TEST(conflict_fails),
       TEST(idle_event), TEST(periodic_never), TEST(periodic_random), TEST(periodic_nr_cores),
-      TEST(executors_draw), TEST(executor_all), TEST(executor_node), TEST(executor_core),
+      TEST(executors_draw), TEST(executor_all), TEST(executor_node), TEST(executor_offline),
+      TEST(executor_core),
       TEST(nobody_waits), TEST(unblock_off), TEST(placement_reach), TEST(placement_of_equals),
       TEST(placement_mask), TEST(random_rbtree), TEST(random_linkedlist), TEST(random_fifo),
       TEST(lost_its_cpu), TEST(turn_ended_before_it_lost_its_cpu))

@@ -66,6 +66,7 @@ struct script {
 	u32 nr_cpus, nr_tasks;
 	u32 node_cpus;			/* CPUs of a NUMA node; 0 = there is one node */
 	u32 core_cpus;			/* CPUs of a core; 0 = each is a core */
+	u64 offline;			/* bit n: CPU n of the first 64 has never booted */
 	struct script_task *tasks[SCRIPT_TASKS];
 	struct task_struct *curr[SCRIPT_CPUS];	/* NULL = idle */
 	struct task_struct *local[SCRIPT_CPUS];	/* local queue of at most one task */
@@ -194,22 +195,32 @@ static void script_kick_cpu(struct lab_host *h, s32 cpu, u64 flags)
 	script.nr_kicks[cpu]++;
 }
 
+static bool script_offline(u32 cpu)
+{
+	return cpu < 64 && script.offline >> cpu & 1;
+}
+
 static const struct cpumask *script_online_mask(struct lab_host *h)
 {
 	static struct cpumask mask;
 	u32 cpu;
 
-	for (cpu = 0; cpu < script.nr_cpus; cpu++)
-		mask.bits[cpu / 64] |= 1ul << (cpu % 64);
+	mask = (struct cpumask){ };
+	for (cpu = 0; cpu < script.nr_cpus; cpu++) {
+		if (!script_offline(cpu))
+			mask.bits[cpu / 64] |= 1ul << (cpu % 64);
+	}
 	return &mask;
 }
 
 static void script_put_mask(struct lab_host *h, const struct cpumask *mask) { }
 static u32 script_nr_cpu_ids(struct lab_host *h) { return script.nr_cpus; }
 static s32 script_cpu_node(struct lab_host *h, s32 cpu) { return script.node_cpus ? cpu / script.node_cpus : 0; }
-/* The CPUs of a node share a cache. */
+/* The CPUs of a node share a cache. One that never booted knows nothing: all zero. */
 static u32 script_cpu_place(struct lab_host *h, s32 cpu, u32 level)
 {
+	if (level < 2 && script_offline(cpu))
+		return 0;
 	if (level)
 		return script_cpu_node(h, cpu);
 	return script.core_cpus ? cpu / script.core_cpus : cpu;
