@@ -133,8 +133,8 @@ static __always_inline heap_t *heap_get(u64 mm, s64 cpu)
 	return h;
 }
 
-/* A heap without tasks is given back. */
-static __always_inline void heap_put(heap_t *h)
+/* A heap without tasks is given back. False: the loop budget ran out, it is where it was. */
+static __always_inline bool heap_put(heap_t *h)
 {
 	u32 chain = heap_chain(h->mm, h->cpu);
 	heap_t *before = NULL, *at;
@@ -144,12 +144,15 @@ static __always_inline void heap_put(heap_t *h)
 		lab_touch(at, false);
 		before = at;
 	}
+	if (at != h)
+		return false;
 	if (before)
 		before->next = h->next;
 	else
 		rq.chains[chain] = h->next;
 	lab_list_del(&rq.heaps, &h->link);
 	lab_list_add_head(&rq.spare, &h->link);
+	return true;
 }
 
 /* Static goodness and age of a task: a newer one is ahead of its equals. */
@@ -193,9 +196,7 @@ __noinline bool heap_unfile(u32 task)
 	rq.nr--;
 	if (!lab_heap_del(&h->heap, &t->node))
 		return false;
-	if (!lab_heap_first(&h->heap))
-		heap_put(h);
-	return true;
+	return lab_heap_first(&h->heap) || heap_put(h);
 }
 
 /* Out of its heap for a while, which stays where it is. */
@@ -378,6 +379,11 @@ static __always_inline bool rq_recalculate(void)
 	}
 	lab_list_for_each(pos, &rq.heaps)
 		lab_heap_init(&heap_entry(pos)->heap);
+	if (!lab_list_ended(pos, &rq.heaps)) {
+		lab_unlock(&rq.runqueue_lock);
+		scx_bpf_error("recalculation: the loop budget ran out at a heap");
+		return false;
+	}
 	nr = lab_read(lab_tasks.nr);
 	bpf_for(i, 0, nr) {
 		if (heap_file_again(i))

@@ -169,7 +169,7 @@ rules! {
         a_heap_for_each_cpu_and_address_space, the_firsts_only, t2_choice, t3_previous_task_first,
         the_newest_of_equals, t4_recalculation, t4_recalculation_beside_others, t6_yield,
         t6_only_yielders, realtime, not_schedulable, nobody_schedulable, refiled, room_for_all,
-        one_chain, late_mask, displaced, pinned, pinned_preempts,
+        one_chain, one_chain_budget, late_mask, displaced, pinned, pinned_preempts,
 }
 
 rules! {

@@ -345,6 +345,38 @@ static void one_chain(void)
 	}
 }
 
+static u32 steps_left;
+
+static bool steps(struct lab_host *h)
+{
+	return steps_left && steps_left--;
+}
+
+/* A chain whose walk ends early loses nobody: the policy ends. */
+static void one_chain_budget(void)
+{
+	struct task_struct *p[4];
+	u64 mm = 1;
+	u32 i;
+
+	script_start(2);
+	for (i = 0; i < 4; i++) {
+		while (heap_chain(mm, 0) != heap_chain(1, 0))
+			mm++;
+		p[i] = waiting(6, 0, 0, mm++);
+	}
+	script.host.loop = steps;
+	steps_left = 2;
+	queue24_unlink(ctx(p[0]));
+	CHECK(script.error);
+	script.error = false;
+	EQUAL(rq.heaps.nr, 4);
+	steps_left = 3;
+	queue24_unlink(ctx(p[1]));
+	CHECK(!script.error);
+	EQUAL(rq.heaps.nr, 3);
+}
+
 static void late_mask(void)
 {
 	struct task_struct *a, *b;
@@ -377,4 +409,5 @@ TESTS(TEST(a_heap_for_each_cpu_and_address_space), TEST(the_firsts_only), TEST(t
       TEST(t3_previous_task_first), TEST(the_newest_of_equals), TEST(t4_recalculation),
       TEST(t4_recalculation_beside_others), TEST(t6_yield), TEST(t6_only_yielders),
       TEST(realtime), TEST(not_schedulable), TEST(nobody_schedulable), TEST(refiled),
-      TEST(room_for_all), TEST(one_chain), TEST(late_mask), TEST(displaced), TEST(pinned), TEST(pinned_preempts))
+      TEST(room_for_all), TEST(one_chain), TEST(one_chain_budget),
+      TEST(late_mask), TEST(displaced), TEST(pinned), TEST(pinned_preempts))
