@@ -774,13 +774,21 @@ s32 BPF_STRUCT_OPS(o26_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 	return o26_idle_near(t, cpu);
 }
 
+/* Whether the task was forked by the one that runs here. */
+static __always_inline bool o26_child_of_current(rq_t *rq, task_t *t)
+{
+	task_t *curr = (task_t *)rq->q.curr;
+
+	return t->has_parent && curr && curr->lab.index == t->parent &&
+	       curr->lab.life == t->parent_life;
+}
+
 /* A forked task with an address space of its own goes before its parent. */
 static __always_inline bool o26_before_parent(rq_t *rq, task_t *t)
 {
 	task_t *parent = (task_t *)rq->q.curr;
 
-	if (!t->has_parent || !parent || o26_is_rt(t) || o26_is_rt(parent) ||
-	    parent->lab.index != t->parent || parent->lab.life != t->parent_life ||
+	if (!o26_child_of_current(rq, t) || o26_is_rt(t) || o26_is_rt(parent) ||
 	    !parent->q.linked || parent->q.home != rq->q.cpu || parent->lab.mm == t->lab.mm)
 		return false;
 	consult(parent);
@@ -794,7 +802,7 @@ void BPF_STRUCT_OPS(o26_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 this_cpu = bpf_get_smp_processor_id();
 	task_t *t = task_of(p), *curr;
-	bool mark = false, sync;
+	bool mark = false, thread = false, sync;
 	u64 now = scx_bpf_now();
 	unsigned long flags;
 	rq_t *rq;
@@ -828,8 +836,11 @@ void BPF_STRUCT_OPS(o26_enqueue, struct task_struct *p, u64 enq_flags)
 		t->stamp = now;
 		t->q.asleep = false;
 	}
-	if (t->q.fresh)
+	if (t->q.fresh) {
 		mark = o26_before_parent(rq, t);
+		/* A parent goes on beside a new thread of its own, whatever that one's priority. */
+		thread = o26_child_of_current(rq, t) && rq->q.curr->lab.mm == t->lab.mm;
+	}
 	t->q.fresh = false;
 	rq_add(&rq->q, &t->q);
 	t->q.takeable = true;
@@ -838,7 +849,7 @@ void BPF_STRUCT_OPS(o26_enqueue, struct task_struct *p, u64 enq_flags)
 		mark = true;
 	} else if (!mark) {
 		consult(curr);
-		mark = t->level < curr->level && !(sync && t->q.home == this_cpu);
+		mark = t->level < curr->level && !(sync && t->q.home == this_cpu) && !thread;
 	}
 	if (mark)
 		rq_mark(&rq->q);

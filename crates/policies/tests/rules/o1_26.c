@@ -351,6 +351,14 @@ static void fork_splits_slice(void)
 	script_wake(child, 0, SCX_WAKE_FORK);
 	EQUAL(ctx(child)->level, 116);
 	EQUAL(script.nr_kicks[0], 0);
+	/* Not even for one whose priority is better. */
+	ctx(parent)->prio = 125;
+	ctx(parent)->left_ns = 50 * MS;
+	o26_requeue(queue(0), ctx(parent), ctx(parent)->array);
+	child = script_fork(parent, 0, M1);
+	script_wake(child, 0, SCX_WAKE_FORK);
+	CHECK(ctx(child)->level < ctx(parent)->level);
+	EQUAL(script.nr_kicks[0], 0);
 	/* Less than a tick: the parent's slice has ended. */
 	ctx(parent)->left_ns = MS;
 	ctx(parent)->sleep_avg = 0;
