@@ -42,7 +42,7 @@ UEI_DEFINE(uei);
 
 enum ule_slices { SLICES_FIXED, SLICES_BY_LOAD };
 
-/* 12 stat ticks for all, or, as from FreeBSD 10 on, fewer the more threads the CPU has. */
+/* 12 stat ticks for all, or, as from FreeBSD 10 on, fewer the more threads the CPU has now. */
 const volatile enum ule_slices slices = SLICES_FIXED;
 
 /* A score below this makes a thread interactive. */
@@ -106,7 +106,7 @@ struct ule_task {
 	u64 first_us;		/* begin and ... */
 	u64 last_us;		/* ... end of the window of used_us */
 	u64 stopped_ns;		/* when it left a CPU last */
-	u64 left_ns;		/* of its slice */
+	u64 left_ns;		/* of its slice, see ule_slice_rest() */
 	u32 pri;
 	u32 queue;		/* it waits in; the running thread is in none */
 	u32 slot;
@@ -201,6 +201,24 @@ static __always_inline u32 ule_slice(u64 others)
 	if (others >= ULE_SLICE / ULE_SLICE_MIN)
 		return ULE_SLICE_MIN;
 	return ULE_SLICE / (u32)others;
+}
+
+/*
+ * What is left of a slice when it has ended, of the 12 ticks that it begins with: a
+ * slice by load is as long as the load that its end finds tells, and what a thread
+ * has used counts, whenever it was.
+ */
+static __always_inline u64 ule_slice_rest(u64 others)
+{
+	return (ULE_SLICE - ule_slice(others)) * ULE_STAT_NS;
+}
+
+/* A forked thread's first slice: a tick, or by load the shortest one. */
+static __always_inline u64 ule_first_slice(u64 others)
+{
+	if (slices == SLICES_FIXED)
+		return ULE_STAT_NS;
+	return ule_slice_rest(others) + ULE_SLICE_MIN * ULE_STAT_NS;
 }
 
 /* Whether a thread of priority `pri` makes the running one, of `current`, stop at once. */
@@ -974,8 +992,8 @@ void BPF_STRUCT_OPS(ule_tick, struct task_struct *p)
 		rq->next_stat_ns += ULE_STAT_NS;
 		ule_stat_tick(rq);
 	}
-	if (!t->left_ns && t->q.policy != LAB_SCHED_FIFO) {
-		t->left_ns = ule_slice(rq->q.nr - 1) * ULE_STAT_NS;
+	if (t->left_ns <= ule_slice_rest(rq->q.nr - 1) && t->q.policy != LAB_SCHED_FIFO) {
+		t->left_ns = ULE_SLICE * ULE_STAT_NS;
 		t->slice_end = true;
 		rq_mark_current(&rq->q, p);
 	}
@@ -1018,7 +1036,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ule_init_task, struct task_struct *p,
 	t->run_us = parent->run_us;
 	t->sleep_us = parent->sleep_us;
 	ule_fade_child(t);
-	t->left_ns = ULE_STAT_NS;
+	t->left_ns = ule_first_slice(slices == SLICES_FIXED ? 0 : lab_read(rq_this()->nr) - 1);
 	t->used_us = parent->used_us;
 	t->first_us = parent->first_us;
 	t->last_us = parent->last_us;

@@ -330,22 +330,30 @@ static void choice(void)
 	EQUAL(queue(0)->lowpri, 255);
 }
 
-/* The end of a slice: to the calendar; any other displacement: to the head of the current slot. */
-static void slice_and_preemption(void)
+/* Ticks of a millisecond until the slice of the thread on CPU 0 has ended. */
+static u32 ticks_of_slice(void)
 {
-	struct task_struct *a, *b, *i;
-	u64 ran = 0;
+	struct task_struct *p = script.curr[0];
+	u32 ran = 0;
 
-	start(1, 1);
-	a = running_on(0, 0, false);
-	b = waiting(0, 0, false);
-	while (a->scx.slice && ran < 1000) {
+	while (p->scx.slice && ran < 1000) {
 		script.now_ns += MS;
 		script_tick(0);
 		ran++;
 	}
+	return ran;
+}
+
+/* The end of a slice: to the calendar; any other displacement: to the head of the current slot. */
+static void slice_and_preemption(void)
+{
+	struct task_struct *a, *b, *i;
+
+	start(1, 1);
+	a = running_on(0, 0, false);
+	b = waiting(0, 0, false);
 	/* 12 ticks of 127 Hz. */
-	EQUAL(ran, 95);
+	EQUAL(ticks_of_slice(), 95);
 	CHECK(script_schedule(0) == b);
 	EQUAL(ctx(a)->left_ns, 12 * ULE_STAT_NS);
 	CHECK(ctx(a)->slot != queue(0)->ridx);
@@ -356,6 +364,49 @@ static void slice_and_preemption(void)
 	EQUAL(ctx(b)->slot, queue(0)->ridx);
 	script_block(0);
 	CHECK(script_schedule(0) == b);
+}
+
+/* By load: 2 ticks of 127 Hz beside six others, whether a thread has woken, is new or goes on. */
+static void slices_by_load(void)
+{
+	struct task_struct *b, *child;
+	u32 i;
+
+	slices = SLICES_BY_LOAD;
+	start(1, 1);
+	running_on(0, 0, false);
+	b = thread(0, 0, false);
+	script_wake(b, 0, 0);
+	for (i = 0; i < 5; i++)
+		waiting(0, 0, false);
+	EQUAL(ticks_of_slice(), 16);
+	CHECK(script_schedule(0) == b);
+	EQUAL(ticks_of_slice(), 16);
+	/* Forked beside six others: that is with seven in all, the parent included. */
+	child = script_fork(b, 0, M1);
+	script_wake(child, 0, SCX_WAKE_FORK);
+	for (i = 0; i < 20 && script_schedule(0) != child; i++)
+		ticks_of_slice();
+	CHECK(script.curr[0] == child);
+	EQUAL(ticks_of_slice(), 16);
+	/* It is as long as the load tells now: of two threads each has 12 ticks. */
+	CHECK(script_schedule(0) != child);
+	for (i = 0; i < 6; i++) {
+		script_block(0);
+		CHECK(script_schedule(0));
+	}
+	EQUAL(queue(0)->q.nr, 2);
+	EQUAL(ticks_of_slice(), 95);
+	script_schedule(0);
+	/* What it has used counts when others come. */
+	for (i = 0; i < 50; i++) {
+		script.now_ns += MS;
+		script_tick(0);
+	}
+	CHECK(script.curr[0]->scx.slice);
+	for (i = 0; i < 5; i++)
+		waiting(0, 0, false);
+	EQUAL(ticks_of_slice(), 1);
 }
 
 /* The calendar goes on with the stat clock, and waits for a slot that is not empty. */
@@ -601,7 +652,7 @@ static void lost_its_cpu(void)
 TESTS(TEST(t1_score), TEST(t2_priority), TEST(t3_calendar), TEST(t4_slices),
       TEST(t5_balance_period), TEST(t6_balance), TEST(t6_balanced), TEST(t6_one_move), TEST(balance_next_receiver),
       TEST(t7_history), TEST(cpu_use), TEST(preemption), TEST(notify), TEST(choice),
-      TEST(slice_and_preemption), TEST(calendar_clock), TEST(calendar_goes_on),
+      TEST(slice_and_preemption), TEST(slices_by_load), TEST(calendar_clock), TEST(calendar_goes_on),
       TEST(worst_batch_thread_runs), TEST(fork_and_exit), TEST(wakeup_refills),
       TEST(placement_warm), TEST(placement_busy), TEST(steal),
       TEST(yield_stays_in_the_slot), TEST(constant_cost), TEST(random_operations),
