@@ -30,7 +30,7 @@
 /* Slice of every task and the unit of deadlines, in ms (1 to 1000). */
 const volatile u32 rr_interval = 6;
 
-/* Percentage of all CPU time that soft real-time tasks may have, over five seconds. */
+/* Percentage of all CPU time that soft real-time tasks may have, over five seconds (0 to 100). */
 const volatile u32 iso_cpu = 70;
 
 #include <lab/deadline.h>

@@ -37,7 +37,7 @@ char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
 
-/* Goodness by which a woken task must exceed the running one. */
+/* Goodness by which a woken task must exceed the running one (0 to 1073741824). */
 const volatile u32 threshold = 0;
 
 /* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
@@ -707,9 +707,12 @@ void BPF_STRUCT_OPS(bmqs_exit_task, struct task_struct *p, struct scx_exit_task_
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(bmqs_init)
 {
-	int error = lab_init();
+	int error;
 	s32 cpu;
 
+	if (!lab_at_most(threshold, LAB_THRESHOLD_MAX))
+		return -EINVAL;
+	error = lab_init();
 	if (error)
 		return error;
 	linux24_init_cpus();

@@ -42,13 +42,13 @@ char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
 
-/* Period in which each task has a turn, if they are few, in µs; on one CPU, see `scale`. */
+/* Period in which each task has a turn, if they are few, in µs (0 to 1000000); on one CPU, see `scale`. */
 const volatile u64 latency_us = 6000;
 
-/* Least length of a turn, in µs; on one CPU. */
+/* Least length of a turn, in µs (0 to 1000000); on one CPU. */
 const volatile u64 min_granularity_us = 750;
 
-/* By how much a woken task must be behind to take the CPU, in µs; on one CPU. */
+/* By how much a woken task must be behind to take the CPU, in µs (0 to 1000000); on one CPU. */
 const volatile u64 wakeup_granularity_us = 1000;
 
 /* Whether these times grow with the number of CPUs: 2 from 2, 3 from 4, 4 from 8 on. */
@@ -295,8 +295,13 @@ bool BPF_STRUCT_OPS(cfs_yield, struct task_struct *from, struct task_struct *to)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(cfs_init)
 {
-	int error = fair_init();
+	int error;
 
+	if (!lab_at_most(latency_us, FAIR_OPTION_US_MAX) ||
+	    !lab_at_most(min_granularity_us, FAIR_OPTION_US_MAX) ||
+	    !lab_at_most(wakeup_granularity_us, FAIR_OPTION_US_MAX))
+		return -EINVAL;
+	error = fair_init();
 	if (!error)
 		cfs_times(lab_nr_online);
 	return error;

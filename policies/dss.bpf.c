@@ -51,7 +51,7 @@ enum dss_ties { TIES_PREV, TIES_LIST };
 /* Who wins among equals: the previous task, or the one nearer the head (2.4.16). */
 const volatile enum dss_ties ties = TIES_PREV;
 
-/* Goodness by which a woken task must exceed the running one: 1 up to 2.4.7, 0 in 2.4.13. */
+/* Goodness by which a woken task must exceed the running one (0 to 1073741824): 1 up to 2.4.7, 0 in 2.4.13. */
 const volatile u32 threshold = 1;
 
 /* Which kernel's arithmetic: 2.4, or 2.3.99, which ELSC was written against. */

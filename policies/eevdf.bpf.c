@@ -32,7 +32,7 @@ char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
 
-/* Length of a request, in µs; on one CPU, see `scale`. 700 in later kernels. */
+/* Length of a request, in µs (0 to 1000000); on one CPU, see `scale`. 700 in later kernels. */
 const volatile u64 base_slice_us = 750;
 
 /* Whether it grows with the number of CPUs: 2 from 2, 3 from 4, 4 from 8 on. */
@@ -44,7 +44,7 @@ const volatile bool run_to_parity = true;
 /* Whether a woken task with a shorter request may replace it nevertheless. */
 const volatile bool preempt_short = true;
 
-/* Timer tick that bounds the lag of sleepers, in µs. */
+/* Timer tick that bounds the lag of sleepers, in µs (0 to 1000000). */
 const volatile u64 tick_us = 4000;
 
 /* The usual request on this machine, in ns. */
@@ -260,8 +260,12 @@ bool BPF_STRUCT_OPS(eevdf_yield, struct task_struct *from, struct task_struct *t
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(eevdf_init)
 {
-	int error = fair_init();
+	int error;
 
+	if (!lab_at_most(base_slice_us, FAIR_OPTION_US_MAX) ||
+	    !lab_at_most(tick_us, FAIR_OPTION_US_MAX))
+		return -EINVAL;
+	error = fair_init();
 	if (!error)
 		eevdf_slice = base_slice_us * 1000 * (scale ? fair_factor(lab_nr_online) : 1);
 	return error;

@@ -43,7 +43,7 @@ enum elsc_kernel { KERNEL_FITTING, KERNEL_SMP };
 /* On one CPU: a uniprocessor kernel, which takes the first task of the same address space, or an SMP one. */
 const volatile enum elsc_kernel kernel = KERNEL_FITTING;
 
-/* Goodness by which a woken task must exceed the running one. */
+/* Goodness by which a woken task must exceed the running one (0 to 1073741824). */
 const volatile u32 threshold = 1;
 
 /* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */

@@ -20,13 +20,17 @@
  * Simplifications: none; it is what it says.
  */
 #include <scx/common.bpf.h>
+#include <lab/option.h>
 
 char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
 
-/* How long a task may run before the next one in the queue gets the CPU, in µs. */
+/* How long a task may run before the next one in the queue gets the CPU, in µs (0 to 3600000000). */
 const volatile u64 slice_us = 20000;
+
+/* An hour; in ns it fits. */
+#define FIFO_SLICE_US_MAX	3600000000ull
 
 /* The one queue. Ids below 2^63 are free for policies. */
 #define FIFO_QUEUE	0
@@ -59,11 +63,8 @@ void BPF_STRUCT_OPS(fifo_dispatch, s32 cpu, struct task_struct *prev)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(fifo_init)
 {
-	/* What does not fit into ns would wrap to next to nothing. */
-	if (slice_us > ~0ULL / 1000) {
-		scx_bpf_error("slice_us must be at most 2^64 ns");
+	if (!lab_at_most(slice_us, FIFO_SLICE_US_MAX))
 		return -EINVAL;
-	}
 	return scx_bpf_create_dsq(FIFO_QUEUE, NUMA_NO_NODE);
 }
 

@@ -26,7 +26,7 @@
 #include <lab/lab.bpf.h>
 #include <lab/linux24.h>
 
-/* Goodness by which a woken task must exceed the running one. */
+/* Goodness by which a woken task must exceed the running one (0 to 1073741824). */
 const volatile u32 threshold = 1;
 
 /* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */

@@ -34,7 +34,7 @@ char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
 
-/* Goodness by which a woken task must exceed the running one: 1 up to 2.4.7, 0 in 2.4.13. */
+/* Goodness by which a woken task must exceed the running one (0 to 1073741824): 1 up to 2.4.7, 0 in 2.4.13. */
 const volatile u32 threshold = 1;
 
 /* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */

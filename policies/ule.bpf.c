@@ -45,7 +45,7 @@ enum ule_slices { SLICES_FIXED, SLICES_BY_LOAD };
 /* 12 stat ticks for all, or, as from FreeBSD 10 on, fewer the more threads the CPU has now. */
 const volatile enum ule_slices slices = SLICES_FIXED;
 
-/* A score below this makes a thread interactive. */
+/* A score below this makes a thread interactive (0 to 120, which all are below). */
 const volatile u32 interact_threshold = 30;
 
 /* The stat clock. */
@@ -72,6 +72,8 @@ const volatile u32 interact_threshold = 30;
 #define ULE_TICKS_RANGE		32
 
 #define ULE_SCORE_HALF		50
+/* Above the worst score, with nice 19. */
+#define ULE_INTERACT_MAX	120
 
 /* How much of the past run and sleep time tell (SCHED_SLP_RUN_MAX), and a fork's share. */
 #define ULE_HISTORY_US		5000000ull
@@ -1067,10 +1069,13 @@ void BPF_STRUCT_OPS(ule_exit_task, struct task_struct *p, struct scx_exit_task_a
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(ule_init)
 {
-	int error = lab_init();
 	rq_t *rq;
+	int error;
 	u32 cpu;
 
+	if (!lab_at_most(interact_threshold, ULE_INTERACT_MAX))
+		return -EINVAL;
+	error = lab_init();
 	if (!error)
 		error = rq_init(sizeof(struct ule_rq));
 	if (error)

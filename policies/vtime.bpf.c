@@ -26,13 +26,17 @@
  * CPUs that move it at once may lose one step, which the next start repairs.
  */
 #include <scx/common.bpf.h>
+#include <lab/option.h>
 
 char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
 
-/* How long a task may run before the queue is asked again, in µs. */
+/* How long a task may run before the queue is asked again, in µs (0 to 3600000000). */
 const volatile u64 slice_us = 20000;
+
+/* An hour: in ns it fits, and so does the virtual time of many. */
+#define VTIME_SLICE_US_MAX	3600000000ull
 
 /* The one queue. Ids below 2^63 are free for policies. */
 #define VTIME_QUEUE	0
@@ -129,11 +133,8 @@ void BPF_STRUCT_OPS(vtime_enable, struct task_struct *p)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(vtime_init)
 {
-	/* What does not fit into ns would wrap to next to nothing. */
-	if (slice_us > ~0ULL / 1000) {
-		scx_bpf_error("slice_us must be at most 2^64 ns");
+	if (!lab_at_most(slice_us, VTIME_SLICE_US_MAX))
 		return -EINVAL;
-	}
 	return scx_bpf_create_dsq(VTIME_QUEUE, NUMA_NO_NODE);
 }
 

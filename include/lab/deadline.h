@@ -465,10 +465,12 @@ static __always_inline int dl_init(void)
 	s32 cpu;
 
 	/* The originals take no others, and products with more would wrap. */
-	if (!rr_interval || rr_interval > 1000) {
-		scx_bpf_error("rr_interval must be 1 to 1000 ms");
+	if (!rr_interval) {
+		scx_bpf_error("rr_interval must be at least 1");
 		return -EINVAL;
 	}
+	if (!lab_at_most(rr_interval, 1000) || !lab_at_most(iso_cpu, 100))
+		return -EINVAL;
 	lab_lock_init(&dl_iso.lock, LAB_LOCK_CLASS_OTHER);
 	online = scx_bpf_get_online_cpumask();
 	bpf_for(cpu, 0, lab_nr_cpus)

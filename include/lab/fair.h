@@ -33,6 +33,9 @@
  */
 #define FAIR_LONG_SLICE_NS	(3600ull * 1000000000ull)
 
+/* A second, the most that options in µs may be, as in Linux: products with weights fit. */
+#define FAIR_OPTION_US_MAX	1000000
+
 /* A task that ran this recently has a warm cache; a CPU idle for less takes nothing. */
 #define FAIR_MIGRATION_COST_NS	500000
 

@@ -87,6 +87,7 @@ struct {
 #define lab_write(lvalue, value)	(lab_host_sync(), (void)((lvalue) = (value)))
 #endif
 
+#include "option.h"
 #include "probe.h"
 #include "lock.h"
 #include "list.h"

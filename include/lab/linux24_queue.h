@@ -378,8 +378,11 @@ void BPF_STRUCT_OPS(queue24_exit_task, struct task_struct *p, struct scx_exit_ta
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(queue24_init)
 {
-	int error = lab_init();
+	int error;
 
+	if (!lab_at_most(threshold, LAB_THRESHOLD_MAX))
+		return -EINVAL;
+	error = lab_init();
 	if (error)
 		return error;
 	lab_lock_init(&rq.runqueue_lock, LAB_LOCK_CLASS_RUN_QUEUE);

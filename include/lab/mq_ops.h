@@ -463,9 +463,12 @@ static __always_inline void mq_init_pools(void)
 /* The policy's ops.init() calls it; 0 or a negative errno after an error. */
 static __always_inline s32 mq_init_queues(void)
 {
-	int error = lab_init();
+	int error;
 	s32 cpu;
 
+	if (!lab_at_most(threshold, LAB_THRESHOLD_MAX))
+		return -EINVAL;
+	error = lab_init();
 	if (error)
 		return error;
 	mq_init_pools();

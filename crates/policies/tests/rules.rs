@@ -74,6 +74,7 @@ rules! {
         t13_2_3_99_lone_yielder, t13_2_3_99_yielder, t14_round_robin, t15_quantum, wakeup, displaced,
         displaced_after_sync_wakeup, address_space, blocking, woken_before_it_left, late_interrupt,
         attribute_change, policy_change, pinned, pinned_preempts, one_cpu, late_mask, failed_lookup, yielders,
+        option_ranges,
 }
 
 rules! {
@@ -136,7 +137,7 @@ rules! {
         recalculated_while_idle, woken_before_it_left, yield_with_nobody_waiting,
         yield_to_another_queue, yield_beside_expired, tick, realtime, realtime_placement,
         round_robin, policy_change, affinity_change, attribute_change, late_mask, pinned, pinned_preempts,
-        cache_lines,
+        cache_lines, option_ranges,
 }
 
 rules! {
@@ -183,7 +184,7 @@ rules! {
         recalculation, yield_alone, yield_to_another, balance_asks, balance_not_for_one,
         balance_whom, idle_cpus_balance, handed_over, not_handed_over_before, nothing_else_to_run,
         hand_over_lock_not_free, tick, exit_of_a_child, round_robin, blocking, woken_before_it_left,
-        affinity_change, attribute_change, late_mask, pinned, pinned_preempts,
+        affinity_change, attribute_change, late_mask, pinned, pinned_preempts, option_ranges,
 }
 
 rules! {
@@ -193,7 +194,7 @@ rules! {
         calendar_clock, calendar_goes_on, worst_batch_thread_runs, fork_and_exit, wakeup_refills,
         placement_warm, placement_busy, steal, yield_stays_in_the_slot, constant_cost,
         random_operations,
-        lost_its_cpu,
+        lost_its_cpu, option_ranges,
 }
 
 rules! {
@@ -210,6 +211,7 @@ rules! {
         earliest_deadline, slice, alone, one_queue, cache_distance, levels, idle_priority,
         idle_priority_wakes, idle_priority_bound, realtime_in_order, placement, placement_by_level,
         affinity, fork_, yield_, iso_limit, bound_of_waiting, attribute_change, fifo_yield,
+        option_ranges,
 }
 
 rules! {
@@ -229,7 +231,7 @@ rules! {
         idle_leaves_warm_caches, balance_interval, bound_queue, balance, offline_cpus, placement, fork_goes_to_the_idlest,
         active_balance, active_balance_one_of_two, active_balance_by_mask, active_balance_not_allowed,
         active_balance_no_idle_core, active_balance_own_core, active_balance_in_a_row,
-        active_balance_too_late, active_balance_not_alone, attribute_change,
+        active_balance_too_late, active_balance_not_alone, attribute_change, option_ranges,
 }
 
 rules! {
@@ -238,6 +240,7 @@ rules! {
         slice_of_later_kernels, request_fulfilled, parity, parity_ends_with_eligibility,
         short_request_preempts, short_request_off, sleep_keeps_lag, fork_, yield_, moved,
         idle_leaves_warm_caches, balance_interval, bound_queue, like_a_plain_search, fairness_bound,
+        option_ranges,
 }
 
 rules! {

@@ -77,6 +77,37 @@ fn an_ejected_policy_leaves_its_dump() {
 }
 
 #[test]
+fn an_option_out_of_range_is_named() {
+    for (scheduler, said) in [
+        (
+            "fifo:slice_us=3600000001",
+            "slice_us must be at most 3600000000",
+        ),
+        (
+            "vtime:slice_us=18446744073709552",
+            "slice_us must be at most 3600000000",
+        ),
+        (
+            "cfs:latency_us=18446744073709553",
+            "latency_us must be at most 1000000",
+        ),
+        (
+            "dss:threshold=2147483648",
+            "threshold must be at most 1073741824",
+        ),
+    ] {
+        let spec = SimSpec {
+            cpus: Some(1),
+            ..SimSpec::new("cpu:tasks=1", Scheduler::parse(scheduler), "laptop")
+        };
+        let result = schedlab_sim::run(&spec, None).expect("it can be begun");
+        assert_eq!(result.exit, Exit::ErrorBpf, "{scheduler}");
+        let message = result.message.expect("it says why");
+        assert!(message.contains(said), "{scheduler}: {message}");
+    }
+}
+
+#[test]
 fn ops_that_are_never_called_are_named() {
     let notes = schedlab_sim::check(&spec("names", "")).expect("it can be begun");
     assert_eq!(

@@ -399,9 +399,20 @@ static void fifo_yield(void)
 	check_fifo_yield();
 }
 
+/* What would wrap is refused. */
+static void option_ranges(void)
+{
+	AT_MOST(rr_interval, 1000, script_start(2));
+	AT_MOST(iso_cpu, 100, script_start(2));
+	rr_interval = 0;
+	EQUAL(OPS.init(), -EINVAL);
+	CHECK(script.error);
+	script.error = false;
+}
+
 TESTS(TEST(t1_ratios), TEST(t2_distances), TEST(t3_passed_deadline),
       TEST(t4_sleeper_keeps_its_deadline), TEST(earliest_deadline), TEST(slice), TEST(alone),
       TEST(one_queue), TEST(cache_distance), TEST(levels), TEST(idle_priority),
       TEST(idle_priority_wakes), TEST(idle_priority_bound),      TEST(realtime_in_order), TEST(placement), TEST(placement_by_level), TEST(affinity),
       TEST(fork_), TEST(yield_), TEST(iso_limit), TEST(bound_of_waiting), TEST(attribute_change),
-      TEST(fifo_yield))
+      TEST(fifo_yield), TEST(option_ranges))

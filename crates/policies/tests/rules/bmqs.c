@@ -589,6 +589,12 @@ static void late_mask(void)
 	CHECK(script_schedule(0) == b);
 }
 
+/* What would wrap is refused. */
+static void option_ranges(void)
+{
+	AT_MOST(threshold, LAB_THRESHOLD_MAX, script_start(2));
+}
+
 TESTS(TEST(history), TEST(history_of_a_run), TEST(goodness), TEST(history_decides),
       TEST(fork_to_the_shortest), TEST(fork_fewest_tasks), TEST(fork_here), TEST(wakeup),
       TEST(sync_only_adds), TEST(displaced), TEST(own_queue), TEST(tie_goes_on),
@@ -597,4 +603,4 @@ TESTS(TEST(history), TEST(history_of_a_run), TEST(goodness), TEST(history_decide
       TEST(not_handed_over_before), TEST(nothing_else_to_run), TEST(hand_over_lock_not_free),
       TEST(tick), TEST(exit_of_a_child), TEST(round_robin), TEST(blocking),
       TEST(woken_before_it_left), TEST(affinity_change), TEST(attribute_change),
-      TEST(late_mask), TEST(pinned), TEST(pinned_preempts))
+      TEST(late_mask), TEST(pinned), TEST(pinned_preempts), TEST(option_ranges))

@@ -692,6 +692,18 @@ static void bound_queue(void)
 	check_bound_queue();
 }
 
+/* What would wrap is refused. */
+static void option_ranges(void)
+{
+	AT_MOST(latency_us, 1000000, script_start(8));
+	AT_MOST(min_granularity_us, 1000000, script_start(8));
+	AT_MOST(wakeup_granularity_us, 1000000, script_start(8));
+	/* What is allowed fits beside many of the greatest weight. */
+	min_granularity_us = 1000000;
+	cfs_times(8);
+	EQUAL(cfs_share(1000, fair_weight(-20, 0), fair_weight(-20, 0)), 1000ull * 4000000000);
+}
+
 TESTS(TEST(t1_factor), TEST(t2_period), TEST(t3_slices), TEST(t4_virtual_time), TEST(t5_sleeper),
       TEST(t6_wakeup_preemption), TEST(wakeup_preempts), TEST(least_virtual_time_runs),
       TEST(tick_ends_a_turn), TEST(tick_ends_a_lead), TEST(tick_alone), TEST(fork_),
@@ -704,4 +716,4 @@ TESTS(TEST(t1_factor), TEST(t2_period), TEST(t3_slices), TEST(t4_virtual_time), 
       TEST(active_balance_by_mask), TEST(active_balance_not_allowed),
       TEST(active_balance_no_idle_core), TEST(active_balance_own_core),
       TEST(active_balance_in_a_row), TEST(active_balance_too_late), TEST(active_balance_not_alone),
-      TEST(attribute_change))
+      TEST(attribute_change), TEST(option_ranges))

@@ -797,6 +797,12 @@ static void yielders(void)
 	EQUAL(script.probes[LAB_RECALCULATIONS], 0);
 }
 
+/* What would wrap is refused. */
+static void option_ranges(void)
+{
+	AT_MOST(threshold, LAB_THRESHOLD_MAX, script_start(2));
+}
+
 TESTS(TEST(t1_goodness), TEST(t2_choice), TEST(t3_tie), TEST(t3_tie_by_list),
       TEST(t4_recalculation), TEST(t5_sequences), TEST(t6_yield), TEST(t6_yield_alone),
       TEST(t6_only_yielders), TEST(yield_realtime), TEST(t7_fork), TEST(t8_exit),
@@ -807,4 +813,4 @@ TESTS(TEST(t1_goodness), TEST(t2_choice), TEST(t3_tie), TEST(t3_tie_by_list),
       TEST(displaced), TEST(displaced_after_sync_wakeup), TEST(address_space), TEST(blocking),
       TEST(woken_before_it_left), TEST(late_interrupt), TEST(attribute_change),
       TEST(policy_change), TEST(pinned), TEST(pinned_preempts), TEST(one_cpu), TEST(late_mask), TEST(failed_lookup),
-      TEST(yielders))
+      TEST(yielders), TEST(option_ranges))

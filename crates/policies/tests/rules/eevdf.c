@@ -339,9 +339,16 @@ static void bound_queue(void)
 	check_bound_queue();
 }
 
+/* What would wrap is refused. */
+static void option_ranges(void)
+{
+	AT_MOST(base_slice_us, 1000000, script_start(8));
+	AT_MOST(tick_us, 1000000, script_start(8));
+}
+
 TESTS(TEST(t1_eligible), TEST(t2_join), TEST(t2_negative_lag), TEST(t3_shorter_request_first),
       TEST(t4_deadline), TEST(slice), TEST(slice_of_later_kernels), TEST(request_fulfilled),
       TEST(parity), TEST(parity_ends_with_eligibility), TEST(short_request_preempts),
       TEST(short_request_off), TEST(sleep_keeps_lag), TEST(fork_), TEST(yield_), TEST(moved),
       TEST(idle_leaves_warm_caches), TEST(balance_interval), TEST(bound_queue),
-      TEST(like_a_plain_search), TEST(fairness_bound))
+      TEST(like_a_plain_search), TEST(fairness_bound), TEST(option_ranges))

@@ -725,6 +725,12 @@ static void cache_lines(void)
 	EQUAL(sizeof(struct linux24_cpu), LAB_CACHELINE);
 }
 
+/* What would wrap is refused. */
+static void option_ranges(void)
+{
+	AT_MOST(threshold, LAB_THRESHOLD_MAX, script_start(2));
+}
+
 TESTS(TEST(t1_local), TEST(t1_order), TEST(add_publishes), TEST(t2_stolen), TEST(t2_repaired),
       TEST(t3_lock_not_free), TEST(t4_next_best), TEST(t4_best), TEST(t4_equals),
       TEST(t4_all_busy), TEST(t5_strict), TEST(t5_one_more), TEST(t6_expired_elsewhere),
@@ -737,4 +743,4 @@ TESTS(TEST(t1_local), TEST(t1_order), TEST(add_publishes), TEST(t2_stolen), TEST
       TEST(yield_with_nobody_waiting), TEST(yield_to_another_queue),
       TEST(yield_beside_expired), TEST(tick), TEST(realtime), TEST(realtime_placement),
       TEST(round_robin), TEST(policy_change), TEST(affinity_change), TEST(attribute_change),
-      TEST(late_mask), TEST(pinned), TEST(pinned_preempts), TEST(cache_lines))
+      TEST(late_mask), TEST(pinned), TEST(pinned_preempts), TEST(cache_lines), TEST(option_ranges))

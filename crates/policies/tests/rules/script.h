@@ -22,6 +22,7 @@ void exit(int status) __attribute__((noreturn));
 void *calloc(size_t nmemb, size_t size);
 void free(void *memory);
 int strcmp(const char *a, const char *b);
+char *strstr(const char *text, const char *part);
 
 #define const
 #include POLICY
@@ -81,6 +82,8 @@ struct script {
 	u64 probes[LAB_NR_SHARED];
 	u64 altered;
 	bool error;
+	const char *said;		/* with the error, before its numbers are filled in */
+	u64 said_number;		/* the first of them */
 	s64 exit_code;			/* of scx_bpf_exit() */
 	bool fail_lookups;		/* bpf_task_from_pid() finds nothing */
 	bool fail_trylocks;		/* every lock is held by somebody else */
@@ -318,6 +321,8 @@ static void script_error(struct lab_host *h, const char *fmt, const u64 *args, u
 	if (!script.error)
 		printf("scx_bpf_error: %s\n", fmt);
 	script.error = true;
+	script.said = fmt;
+	script.said_number = bytes ? args[0] : 0;
 }
 
 /* The table and the CPUs; a test may add to the table before it calls ops.init(). */
@@ -370,6 +375,24 @@ static void script_start(u32 nr_cpus)
 	script_prepare(nr_cpus);
 	EQUAL(OPS.init(), 0);
 }
+
+/* An option may be @most, with which `begin` starts; more is refused by ops.init(), which says so. */
+#define AT_MOST(option, most, begin)					\
+do {									\
+	typeof(option) ___was = (option);				\
+									\
+	(option) = (most);						\
+	begin;								\
+	(option)++;							\
+	EQUAL(OPS.init(), -EINVAL);					\
+	CHECK(script.error);						\
+	CHECK(strstr(script.said, ": " #option " must be at most %llu")); \
+	EQUAL(script.said_number, (most));				\
+	(option) = ~(typeof(option))0;					\
+	EQUAL(OPS.init(), -EINVAL);					\
+	script.error = false;						\
+	(option) = ___was;						\
+} while (0)
 
 /* No kick is remembered. */
 static void script_calm(void)

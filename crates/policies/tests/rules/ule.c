@@ -649,6 +649,12 @@ static void lost_its_cpu(void)
 	loses_its_cpu(running_on(0, 0, false));
 }
 
+/* What would wrap is refused. */
+static void option_ranges(void)
+{
+	AT_MOST(interact_threshold, 120, start(1, 1));
+}
+
 TESTS(TEST(t1_score), TEST(t2_priority), TEST(t3_calendar), TEST(t4_slices),
       TEST(t5_balance_period), TEST(t6_balance), TEST(t6_balanced), TEST(t6_one_move), TEST(balance_next_receiver),
       TEST(t7_history), TEST(cpu_use), TEST(preemption), TEST(notify), TEST(choice),
@@ -656,4 +662,4 @@ TESTS(TEST(t1_score), TEST(t2_priority), TEST(t3_calendar), TEST(t4_slices),
       TEST(worst_batch_thread_runs), TEST(fork_and_exit), TEST(wakeup_refills),
       TEST(placement_warm), TEST(placement_busy), TEST(steal),
       TEST(yield_stays_in_the_slot), TEST(constant_cost), TEST(random_operations),
-      TEST(lost_its_cpu))
+      TEST(lost_its_cpu), TEST(option_ranges))
