@@ -227,7 +227,7 @@ void BPF_STRUCT_OPS(bfs_dispatch, s32 cpu, struct task_struct *prev_p)
 		t->lab.cpu = cpu;
 		t->started_ns = now;
 		dl_show(c, t);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, DL_LONG_SLICE_NS, 0);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LAB_LONG_SLICE_NS, 0);
 		bpf_task_release(p);
 		lab_unlock_irqrestore(&grq.lock, flags);
 		return;
@@ -242,7 +242,7 @@ void BPF_STRUCT_OPS(bfs_dispatch, s32 cpu, struct task_struct *prev_p)
 	dl_show(c, prev);
 	lab_unlock_irqrestore(&grq.lock, flags);
 	if (prev && prev_p)
-		scx_bpf_task_set_slice(prev_p, DL_LONG_SLICE_NS);
+		scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
 }
 
 void BPF_STRUCT_OPS(bfs_running, struct task_struct *p)

@@ -117,7 +117,7 @@ static __always_inline s32 bmqs_goodness(task_t *t, u64 mm, s64 tick)
 	if (t->old.yielded)
 		return -1;
 	value = linux24_na_goodness(&t->old);
-	if (!value || linux24_realtime(t->old.policy))
+	if (!value || lab_realtime(t->old.policy))
 		return value;
 	return value + bmqs_weight(t->horizon, tick) + linux24_mm_bonus(&t->old, mm);
 }
@@ -522,7 +522,7 @@ void BPF_STRUCT_OPS(bmqs_dispatch, s32 cpu, struct task_struct *prev_p)
 	lab_touch(&c->curr, true);
 	lab_count(LAB_SCHEDULES, 1);
 	c->marked = false;
-	if (prev && prev->old.policy == LINUX24_RR && !prev->old.counter) {
+	if (prev && prev->old.policy == LAB_SCHED_RR && !prev->old.counter) {
 		prev->old.counter = linux24_quantum(prev->old.nice, LINUX24_HZ);
 		if (prev->old.linked) {
 			lab_list_del(&q->list, &prev->lab.node);
@@ -572,7 +572,7 @@ void BPF_STRUCT_OPS(bmqs_dispatch, s32 cpu, struct task_struct *prev_p)
 		best->old.yielded = false;
 		lab_unlock_irqrestore(&q->lock, flags);
 		if (prev_p)
-			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
+			scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
 		return;
 	}
 	idle = !c->curr;
@@ -647,7 +647,7 @@ bool BPF_STRUCT_OPS(bmqs_yield, struct task_struct *from, struct task_struct *to
 		return false;
 	if (lab_read(queue_at(cpu)->list.nr) <= (t->old.linked ? 1 : 0))
 		return false;
-	if (!linux24_realtime(t->old.policy))
+	if (!lab_realtime(t->old.policy))
 		t->old.yielded = true;
 	lab_write(cpu_at(cpu)->marked, true);
 	scx_bpf_task_set_slice(from, 0);

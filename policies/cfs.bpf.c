@@ -140,7 +140,7 @@ static __always_inline void fair_place(rq_t *rq, task_t *t, u64 now)
 		t->vruntime = fair_later(t->vruntime, rq->min_v +
 			fair_virtual(cfs_slice(fair_nr(rq) + 1, t->weight, load), t->weight));
 	else if (t->asleep)
-		t->vruntime = cfs_woken(t->vruntime, rq->min_v, t->policy == FAIR_IDLE);
+		t->vruntime = cfs_woken(t->vruntime, rq->min_v, t->policy == LAB_SCHED_IDLE);
 	if (t->fresh && child_runs_first && rq->curr) {
 		s64 v = fair_curr_v(rq, now), own = t->vruntime;
 
@@ -175,9 +175,9 @@ static __always_inline bool fair_preempts(rq_t *rq, task_t *t, bool fresh, u64 n
 	task_t *curr = rq->curr;
 
 	consult(curr);
-	if (curr->policy == FAIR_IDLE && t->policy != FAIR_IDLE)
+	if (curr->policy == LAB_SCHED_IDLE && t->policy != LAB_SCHED_IDLE)
 		return true;
-	if (t->policy == FAIR_BATCH || t->policy == FAIR_IDLE)
+	if (t->policy == LAB_SCHED_BATCH || t->policy == LAB_SCHED_IDLE)
 		return false;
 	if (fresh && child_runs_first && lab_rb_less(t->vruntime, curr->vruntime))
 		return true;

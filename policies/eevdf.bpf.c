@@ -197,9 +197,9 @@ static __always_inline bool fair_preempts(rq_t *rq, task_t *t, bool fresh, u64 n
 	s64 curr_v = fair_curr_v(rq, now);
 
 	consult(curr);
-	if (curr->policy == FAIR_IDLE && t->policy != FAIR_IDLE)
+	if (curr->policy == LAB_SCHED_IDLE && t->policy != LAB_SCHED_IDLE)
 		return true;
-	if (t->policy == FAIR_BATCH || t->policy == FAIR_IDLE)
+	if (t->policy == LAB_SCHED_BATCH || t->policy == LAB_SCHED_IDLE)
 		return false;
 	if (preempt_short && eevdf_request(t) < eevdf_request(curr) &&
 	    !lab_rb_less(eevdf_average(rq, now), t->vruntime) &&

@@ -94,7 +94,7 @@ struct linux24_cpu __arena_global cpus[LAB_MAX_CPUS];
 /* It has to wait for the next recalculation. */
 static __always_inline bool elsc_expired(task_t *t)
 {
-	return !t->old.counter && !linux24_realtime(t->old.policy);
+	return !t->old.counter && !lab_realtime(t->old.policy);
 }
 
 /* Where a task belongs: one without ticks where the recalculation puts it. */
@@ -102,7 +102,7 @@ static __always_inline s32 elsc_list(task_t *t)
 {
 	s32 counter = t->old.counter, list;
 
-	if (linux24_realtime(t->old.policy)) {
+	if (lab_realtime(t->old.policy)) {
 		list = ELSC_REALTIME + t->old.rt_priority / ELSC_RT_PER_LIST;
 		return list < ELSC_LISTS ? list : ELSC_LISTS - 1;
 	}

@@ -389,7 +389,7 @@ void BPF_STRUCT_OPS(muqss_dispatch, s32 cpu, struct task_struct *prev_p)
 		t->lab.cpu = cpu;
 		t->dl.started_ns = now;
 		dl_show(c, &t->dl);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, DL_LONG_SLICE_NS, 0);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LAB_LONG_SLICE_NS, 0);
 		bpf_task_release(p);
 		lab_unlock_irqrestore(&own->lock, flags);
 		return;
@@ -404,7 +404,7 @@ void BPF_STRUCT_OPS(muqss_dispatch, s32 cpu, struct task_struct *prev_p)
 	dl_show(c, prev ? &prev->dl : NULL);
 	lab_unlock_irqrestore(&own->lock, flags);
 	if (prev && prev_p)
-		scx_bpf_task_set_slice(prev_p, DL_LONG_SLICE_NS);
+		scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
 }
 
 void BPF_STRUCT_OPS(muqss_running, struct task_struct *p)

@@ -303,7 +303,7 @@ static __always_inline u64 o26_full_slice(task_t *t)
 
 static __always_inline bool o26_is_rt(task_t *t)
 {
-	return rq_realtime(t->q.policy);
+	return lab_realtime(t->q.policy);
 }
 
 /* Its priority, which is its list: less is better. */

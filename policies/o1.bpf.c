@@ -264,7 +264,7 @@ static __always_inline rq_t *o1_rq(lab_rq_t *q)
 
 static __always_inline bool o1_is_rt(task_t *t)
 {
-	return rq_realtime(t->q.policy);
+	return lab_realtime(t->q.policy);
 }
 
 static __noinline void rq_link(lab_rq_t *q, lab_rq_task_t *qt)

@@ -80,7 +80,7 @@ static __always_inline u32 pls_list(task_t *t)
 {
 	s32 goodness;
 
-	if (linux24_realtime(t->old.policy))
+	if (lab_realtime(t->old.policy))
 		return PLS_REALTIME;
 	goodness = linux24_na_goodness(&t->old);
 	return goodness > PLS_GOODNESS_MAX ? PLS_GOODNESS_MAX : goodness;

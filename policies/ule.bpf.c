@@ -90,8 +90,6 @@ const volatile u32 interact_threshold = 30;
 /* A CPU with fewer threads is not stolen from. */
 #define ULE_STEAL_MIN		2
 
-#define ULE_SCHED_IDLE		5
-
 /* Which queue a thread is in, and how it got there. */
 enum { QUEUE_NONE, QUEUE_REALTIME, QUEUE_TIMESHARE, QUEUE_IDLE };
 enum { PUT_NORMAL, PUT_PREEMPTED, PUT_YIELDED };
@@ -307,9 +305,9 @@ static __always_inline u32 ule_part(task_t *t)
 
 static __always_inline void ule_update_pri(task_t *t)
 {
-	if (rq_realtime(t->q.policy))
+	if (lab_realtime(t->q.policy))
 		t->pri = ule_realtime_pri(t->q.rt_priority);
-	else if (t->q.policy == ULE_SCHED_IDLE)
+	else if (t->q.policy == LAB_SCHED_IDLE)
 		t->pri = ULE_IDLE;
 	else
 		t->pri = ule_timeshare_pri(ule_score(t->run_us, t->sleep_us), t->q.nice,

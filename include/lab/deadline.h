@@ -21,12 +21,6 @@
 
 #include "topology.h"
 
-/* Of the scheduling policies of Linux, those that are told apart. ISO is Kolivas's own. */
-#define DL_SCHED_FIFO		1
-#define DL_SCHED_RR		2
-#define DL_SCHED_ISO		4
-#define DL_SCHED_IDLE		5
-
 /*
  * Levels: 100 of real time, 0 the best, then these. Idle priority has none of its
  * own, see dl_due().
@@ -49,19 +43,13 @@ enum dl_level {
 /* Soft real-time tasks may have their share of this time. */
 #define DL_ISO_PERIOD_NS	5000000000ull
 
-/*
- * Slice in the kernel's sense; the policy counts its own. Finite, because
- * SCX_SLICE_INF would stop the tick of nohz_full CPUs.
- */
-#define DL_LONG_SLICE_NS	(3600ull * 1000000000ull)
-
 struct dl_task {
 	struct lab_task lab;
 	u64 started_ns;		/* charged up to here */
 	s64 left_ns;		/* of its slice */
 	u64 deadline;		/* ns of real time */
 	s32 nice;		/* -20 to 19 */
-	u32 policy;		/* DL_SCHED_* or something else */
+	u32 policy;		/* LAB_SCHED_* or something else */
 	u32 rt_priority;
 	u32 level;		/* enum dl_level, or less: real time */
 	s32 home;		/* MuQSS: whose queue it is or was in */
@@ -138,10 +126,10 @@ static __always_inline bool dl_realtime(u32 level)
 static __always_inline u32 dl_level(u32 policy, u32 rt_priority, bool refused)
 {
 	switch (policy) {
-	case DL_SCHED_FIFO:
-	case DL_SCHED_RR:
+	case LAB_SCHED_FIFO:
+	case LAB_SCHED_RR:
 		return rt_priority < 100 ? 99 - rt_priority : 0;
-	case DL_SCHED_ISO:
+	case LAB_SCHED_ISO:
 		return refused ? DL_LEVEL_NORMAL : DL_LEVEL_ISO;
 	}
 	return DL_LEVEL_NORMAL;
@@ -217,7 +205,7 @@ static __always_inline void dl_renew(dl_task_t *t, u64 now)
  */
 static __always_inline u64 dl_due(dl_task_t *t)
 {
-	return t->policy == DL_SCHED_IDLE ? t->deadline + DL_IDLE_NS : t->deadline;
+	return t->policy == LAB_SCHED_IDLE ? t->deadline + DL_IDLE_NS : t->deadline;
 }
 
 /* A task wakes: what one of idle priority has slept does not make it due. */
@@ -226,7 +214,7 @@ static __always_inline void dl_wake(dl_task_t *t)
 	u64 now;
 
 	t->asleep = false;
-	if (t->policy != DL_SCHED_IDLE)
+	if (t->policy != LAB_SCHED_IDLE)
 		return;
 	now = scx_bpf_now();
 	if (dl_before(t->deadline, now))
@@ -239,17 +227,17 @@ static __always_inline void dl_charge(dl_task_t *t, u64 now)
 	u64 ran = now > t->started_ns ? now - t->started_ns : 0;
 
 	t->started_ns = now;
-	if (t->policy == DL_SCHED_FIFO)
+	if (t->policy == LAB_SCHED_FIFO)
 		return;
 	t->left_ns -= ran;
-	if (t->policy == DL_SCHED_ISO || dl_iso_refused())
-		dl_iso_account(t->policy == DL_SCHED_ISO ? ran : 0, now);
+	if (t->policy == LAB_SCHED_ISO || dl_iso_refused())
+		dl_iso_account(t->policy == LAB_SCHED_ISO ? ran : 0, now);
 }
 
 /* Whether it makes way for its equals. A FIFO task has no slice, but may yield. */
 static __always_inline bool dl_used_up(dl_task_t *t)
 {
-	return t->yielded || (t->policy != DL_SCHED_FIFO && t->left_ns < DL_RESCHED_NS);
+	return t->yielded || (t->policy != LAB_SCHED_FIFO && t->left_ns < DL_RESCHED_NS);
 }
 
 /* It has been judged by that: a whole slice, the deadline stays. */

@@ -20,18 +20,8 @@
 #include "rbtree.h"
 #include "topology.h"
 
-/* Of the scheduling policies of Linux, those that are told apart. */
-#define FAIR_BATCH		3
-#define FAIR_IDLE		5
-
 #define FAIR_WEIGHT_0		1024
 #define FAIR_WEIGHT_IDLE	3
-
-/*
- * Slice in the kernel's sense. Turns end here; the kernel must only never end
- * one by itself. Finite, because SCX_SLICE_INF would stop the tick of nohz_full CPUs.
- */
-#define FAIR_LONG_SLICE_NS	(3600ull * 1000000000ull)
 
 /* A second, the most that options in µs may be, as in Linux: products with weights fit. */
 #define FAIR_OPTION_US_MAX	1000000
@@ -77,7 +67,7 @@ struct fair_task {
 	s32 home;			/* CPU whose queue it is or was in */
 	u32 to;				/* 1 + the CPU that it is being pushed to, or 0 */
 	s32 nice;			/* -20 to 19 */
-	u32 policy;			/* FAIR_BATCH, FAIR_IDLE or something else */
+	u32 policy;			/* LAB_SCHED_BATCH, LAB_SCHED_IDLE or something else */
 	u32 flips;			/* how often it woke another task than before, halved each second */
 	u32 wakee;			/* number of the context that it woke last */
 	u32 pad;
@@ -162,7 +152,7 @@ static __always_inline u64 fair_weight(s32 nice, u32 policy)
 {
 	u32 level = nice + 20;
 
-	if (policy == FAIR_IDLE)
+	if (policy == LAB_SCHED_IDLE)
 		return FAIR_WEIGHT_IDLE;
 	return level < 40 ? fair_weights[level] : FAIR_WEIGHT_0;
 }
@@ -934,7 +924,7 @@ void BPF_STRUCT_OPS(fair_op_dispatch, s32 cpu, struct task_struct *prev_p)
 		t->started_ns = now;
 		fair_begin(rq, t);
 		lab_write(rq->curr, t);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, FAIR_LONG_SLICE_NS, 0);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LAB_LONG_SLICE_NS, 0);
 		bpf_task_release(p);
 		lab_unlock_irqrestore(&rq->lock, flags);
 		return;
@@ -955,7 +945,7 @@ void BPF_STRUCT_OPS(fair_op_dispatch, s32 cpu, struct task_struct *prev_p)
 		rq->idle_ns = now;
 	lab_unlock_irqrestore(&rq->lock, flags);
 	if (prev && prev_p)
-		scx_bpf_task_set_slice(prev_p, FAIR_LONG_SLICE_NS);
+		scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
 }
 
 /* How long the CPU was idle; long times count as twice the cost of a migration. */

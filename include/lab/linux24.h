@@ -42,17 +42,6 @@
 /* Cap when the ticks of an exited child are collected (MAX_COUNTER). */
 #define LINUX24_COLLECT_MAX	(20 * LINUX24_HZ / 100)
 
-/*
- * Slice in the kernel's sense. Quanta are counted here; the kernel must only
- * never end one by itself. Finite, because SCX_SLICE_INF would stop the tick
- * of nohz_full CPUs.
- */
-#define LINUX24_SLICE_NS	(3600ull * 1000000000ull)
-
-/* Of the scheduling policies of Linux, those that are told apart here. */
-#define LINUX24_FIFO		1
-#define LINUX24_RR		2
-
 /* Whose arithmetic: 2.4's, or 2.3.99's, which ELSC was written against. */
 enum linux24_base { BASE_LINUX_2_4, BASE_2_3_99 };
 
@@ -65,7 +54,7 @@ struct linux24_task {
 	u64 ran_ns;		/* running time that makes no whole tick yet */
 	s32 counter;		/* ticks left */
 	s32 nice;		/* -20 to 19 */
-	u32 policy;		/* LINUX24_FIFO, LINUX24_RR or something else */
+	u32 policy;		/* LAB_SCHED_FIFO, LAB_SCHED_RR or something else */
 	u32 rt_priority;	/* 1 to 99 for real-time tasks */
 	u32 parent;		/* number of the context of the task that forked it ... */
 	u32 parent_life;	/* ... and which task of that context it was */
@@ -230,11 +219,6 @@ static __always_inline void linux24_charge(linux24_task_t *t, u64 now)
  * Goodness.
  */
 
-static __always_inline bool linux24_realtime(u32 policy)
-{
-	return policy == LINUX24_FIFO || policy == LINUX24_RR;
-}
-
 /*
  * The part that depends on no CPU: of a real-time task 1000 and its priority,
  * of any other 0 without ticks, else ticks and 20 - nice. Whether it has
@@ -242,7 +226,7 @@ static __always_inline bool linux24_realtime(u32 policy)
  */
 static __always_inline s32 linux24_na_goodness_with(linux24_task_t *t, s32 counter)
 {
-	if (linux24_realtime(t->policy))
+	if (lab_realtime(t->policy))
 		return LINUX24_RT_BASE + t->rt_priority;
 	if (!counter)
 		return 0;
@@ -274,7 +258,7 @@ static __always_inline s32 linux24_goodness_with(linux24_task_t *t, s32 counter,
 	if (t->yielded)
 		return base == BASE_2_3_99 ? 0 : -1;
 	value = linux24_na_goodness_with(t, counter);
-	if (!value || linux24_realtime(t->policy))
+	if (!value || lab_realtime(t->policy))
 		return value;
 	return value + linux24_cpu_bonus(t, cpu) + linux24_mm_bonus(t, mm);
 }
@@ -397,7 +381,7 @@ static __always_inline bool linux24_previous(cpu_t *c, struct task_struct *prev_
 		*prev = NULL;
 	if (!*prev || lab_read(c->marked))
 		return true;
-	scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
+	scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
 	return false;
 }
 
@@ -407,7 +391,7 @@ static __always_inline void linux24_dispatch(cpu_t *c, s32 cpu, linux24_task_t *
 {
 	t->takeable = false;
 	linux24_switch_to(c, cpu, t, now);
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LINUX24_SLICE_NS, 0);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LAB_LONG_SLICE_NS, 0);
 	bpf_task_release(p);
 }
 

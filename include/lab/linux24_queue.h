@@ -161,7 +161,7 @@ void BPF_STRUCT_OPS(queue24_dispatch, s32 cpu, struct task_struct *prev_p)
 	lab_count(LAB_SCHEDULES, 1);
 	queue24_unlink_leaving(c);
 	if (prev) {
-		if (prev->old.policy == LINUX24_RR && !prev->old.counter) {
+		if (prev->old.policy == LAB_SCHED_RR && !prev->old.counter) {
 			prev->old.counter = linux24_recalculated(0, prev->old.nice, base);
 			refilled = true;
 		}
@@ -197,7 +197,7 @@ void BPF_STRUCT_OPS(queue24_dispatch, s32 cpu, struct task_struct *prev_p)
 				rq_del(prev);
 			lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 			if (prev_p)
-				scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
+				scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
 			return;
 		}
 		p = lab_task_claim(&best->lab, cpu);
@@ -303,7 +303,7 @@ bool BPF_STRUCT_OPS(queue24_yield, struct task_struct *from, struct task_struct 
 		rq_prev(t, true);
 		lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 	}
-	if (!linux24_realtime(t->old.policy))
+	if (!lab_realtime(t->old.policy))
 		t->old.yielded = true;
 	c = cpu_at(bpf_get_smp_processor_id());
 	lab_write(c->marked, true);

@@ -581,7 +581,7 @@ LAB_PART int mq_best_realtime(s32 cpu, task_t *prev LAB_ARENA_ARG)
 
 	lab_use_arena();
 	pool = pool_at(pool_of_cpu(cpu));
-	if (prev && linux24_realtime(prev->old.policy)) {
+	if (prev && lab_realtime(prev->old.policy)) {
 		examine(prev);
 		best = prev;
 		value = mq_na(prev);

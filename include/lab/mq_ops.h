@@ -90,7 +90,7 @@ void BPF_STRUCT_OPS(mq_enqueue, struct task_struct *p, u64 enq_flags)
 	t->old.on_cpu = false;
 	mq_allowed_home(t);
 	cpu = t->lab.cpu;
-	realtime = linux24_realtime(t->old.policy);
+	realtime = lab_realtime(t->old.policy);
 	home = realtime ? -1 - (s32)pool_of_cpu(cpu) : cpu;
 	/* The waker's next choice sees it only if that is in the same pool. */
 	sync = sync && lab_allowed(&t->lab, this_cpu) && pool_of_cpu(this_cpu) == pool_of_cpu(cpu);
@@ -164,7 +164,7 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 		mq_catch_up(prev, mq_number());
 		if (charge == CHARGE_RUNTIME)
 			linux24_charge(&prev->old, now);
-		realtime = linux24_realtime(prev->old.policy);
+		realtime = lab_realtime(prev->old.policy);
 	}
 	if (!lab_lock_irqsave(&q->lock, flags))
 		return;
@@ -187,7 +187,7 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 				lab_unlock_irqrestore(&q->lock, flags);
 				return;
 			}
-			if (realtime && prev->old.policy == LINUX24_RR && !prev->old.counter) {
+			if (realtime && prev->old.policy == LAB_SCHED_RR && !prev->old.counter) {
 				prev->old.counter = linux24_quantum(prev->old.nice, LINUX24_HZ);
 				if (prev->old.linked) {
 					lab_list_del(&pool->realtime, &prev->lab.node);
@@ -268,7 +268,7 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 		lab_write(c->na, mq_na(best));
 		lab_unlock_irqrestore(&q->lock, flags);
 		if (prev_p)
-			scx_bpf_task_set_slice(prev_p, LINUX24_SLICE_NS);
+			scx_bpf_task_set_slice(prev_p, LAB_LONG_SLICE_NS);
 		return;
 	}
 	if (c->curr)
@@ -361,7 +361,7 @@ bool BPF_STRUCT_OPS(mq_yield, struct task_struct *from, struct task_struct *to)
 	}
 	if (waiting <= 0)
 		return false;
-	if (!linux24_realtime(t->old.policy))
+	if (!lab_realtime(t->old.policy))
 		t->old.yielded = true;
 	lab_write(cpu_at(cpu)->marked, true);
 	scx_bpf_task_set_slice(from, 0);

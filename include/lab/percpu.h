@@ -23,17 +23,6 @@
 #ifndef LAB_PERCPU_H
 #define LAB_PERCPU_H
 
-/*
- * Slice in the kernel's sense. Quanta are counted by the policy; the kernel
- * must only never end one by itself. Finite, because SCX_SLICE_INF would stop
- * the tick of nohz_full CPUs.
- */
-#define LAB_LONG_SLICE_NS	(3600ull * 1000000000ull)
-
-/* Of the scheduling policies of Linux, those that are told apart. */
-#define LAB_SCHED_FIFO		1
-#define LAB_SCHED_RR		2
-
 struct lab_rq_task {
 	struct lab_task lab;
 	u64 started_ns;		/* charged up to here; while on a CPU */
@@ -317,11 +306,6 @@ static __always_inline void rq_pull(lab_rq_t *from, lab_rq_t *to, lab_rq_task_t 
 /*
  * Ops, as far as they do not depend on what a queue looks like.
  */
-
-static __always_inline bool rq_realtime(u32 policy)
-{
-	return policy == LAB_SCHED_FIFO || policy == LAB_SCHED_RR;
-}
 
 /* Reads the real task's attributes. */
 static __always_inline void rq_refresh(lab_rq_task_t *t, struct task_struct *p)

@@ -20,6 +20,25 @@
 /* Chunks of 64 KB: with 256-byte contexts 256 each, 1,048,576 in all. */
 #define LAB_MAX_CHUNKS		4096
 
+/*
+ * Slice in the kernel's sense. Turns end by the policy's rules; the kernel must
+ * only never end one by itself. Finite, because SCX_SLICE_INF would stop the
+ * tick of nohz_full CPUs.
+ */
+#define LAB_LONG_SLICE_NS	(3600ull * 1000000000ull)
+
+/* Of the scheduling policies of Linux, those that are told apart. ISO is Kolivas's own. */
+#define LAB_SCHED_FIFO		1
+#define LAB_SCHED_RR		2
+#define LAB_SCHED_BATCH		3
+#define LAB_SCHED_ISO		4
+#define LAB_SCHED_IDLE		5
+
+static __always_inline bool lab_realtime(u32 policy)
+{
+	return policy == LAB_SCHED_FIFO || policy == LAB_SCHED_RR;
+}
+
 struct lab_task {
 	struct lab_node node;	/* link in a run queue; on the free list: next */
 	u64 mm;			/* identity of the address space, 0 = kernel thread */

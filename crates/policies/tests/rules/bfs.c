@@ -158,10 +158,10 @@ static void levels(void)
 	struct task_struct *rt, *iso, *normal, *idle;
 
 	script_start(1);
-	idle = waiting_as(0, DL_SCHED_IDLE, 0, 1 * MS);
+	idle = waiting_as(0, LAB_SCHED_IDLE, 0, 1 * MS);
 	normal = waiting_as(0, 0, 0, 10 * MS);
-	iso = waiting_as(0, DL_SCHED_ISO, 0, 20 * MS);
-	rt = waiting_as(0, DL_SCHED_FIFO, 50, 30 * MS);
+	iso = waiting_as(0, LAB_SCHED_ISO, 0, 20 * MS);
+	rt = waiting_as(0, LAB_SCHED_FIFO, 50, 30 * MS);
 	CHECK(script_schedule(0) == rt);
 	script_block(0);
 	CHECK(script_schedule(0) == iso);
@@ -198,7 +198,7 @@ static void idle_priority_wakes(void)
 	script_start(1);
 	script.now_ns = 3000 * MS;
 	idle = sleeping(0, 0, 5 * MS);
-	attribute(idle, DL_SCHED_IDLE, 0);
+	attribute(idle, LAB_SCHED_IDLE, 0);
 	wake(idle);
 	EQUAL(dl_due(ctx(idle)), 4000 * MS);
 	p = waiting(0, 3999 * MS);
@@ -218,7 +218,7 @@ static void idle_priority_bound(void)
 	rr_interval = 100;
 	p[0] = waiting(0, dl_distance(0));
 	for (i = 1; i < 20; i++)
-		p[i] = waiting_as(0, DL_SCHED_IDLE, 0, dl_distance(0));
+		p[i] = waiting_as(0, LAB_SCHED_IDLE, 0, dl_distance(0));
 	script_schedule(0);
 	for (step = 0; step < 20000; step++) {
 		for (i = 0; i < 20; i++)
@@ -237,9 +237,9 @@ static void realtime_in_order(void)
 	struct task_struct *a, *b, *better;
 
 	script_start(1);
-	a = waiting_as(0, DL_SCHED_RR, 50, 90 * MS);
-	b = waiting_as(0, DL_SCHED_RR, 50, 10 * MS);
-	better = waiting_as(0, DL_SCHED_FIFO, 51, 90 * MS);
+	a = waiting_as(0, LAB_SCHED_RR, 50, 90 * MS);
+	b = waiting_as(0, LAB_SCHED_RR, 50, 10 * MS);
+	better = waiting_as(0, LAB_SCHED_FIFO, 51, 90 * MS);
 	CHECK(script_schedule(0) == better);
 	script_block(0);
 	CHECK(script_schedule(0) == a);
@@ -280,7 +280,7 @@ static void placement_by_level(void)
 	script_start(2);
 	a = running_on(0, 10 * MS);
 	running_on(1, 90 * MS);
-	attribute(a, DL_SCHED_IDLE, 0);
+	attribute(a, LAB_SCHED_IDLE, 0);
 	dl_show(&dl_cpus[0], ctx(a));
 	p = sleeping(1, 0, 50 * MS);
 	wake(p);
@@ -334,7 +334,7 @@ static void iso_limit(void)
 	script.offline = 2;
 	script_start(2);
 	p = running_on(0, 0);
-	attribute(p, DL_SCHED_ISO, 0);
+	attribute(p, LAB_SCHED_ISO, 0);
 	dl_show(&dl_cpus[0], ctx(p));
 	normal = waiting(0, 1);
 	for (i = 0; i < 20000 && script_schedule(0) == p; i++) {
@@ -388,7 +388,7 @@ static void attribute_change(void)
 	p = waiting(0, 38 * MS);
 	script_change_begin(p);
 	EQUAL(grq.array.nr, 0);
-	p->policy = DL_SCHED_IDLE;
+	p->policy = LAB_SCHED_IDLE;
 	script_enqueue(p, 0);
 	EQUAL(dl_due(ctx(p)), 1038 * MS);
 	EQUAL(ctx(p)->deadline, 38 * MS);

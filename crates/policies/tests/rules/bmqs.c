@@ -133,7 +133,7 @@ static void goodness(void)
 	ctx(p)->old.counter = 6;
 	ctx(p)->old.yielded = true;
 	EQUAL(bmqs_goodness(ctx(p), M1, 10), -1);
-	p = make_rt(task(0, 0, 0, M1), LINUX24_FIFO, 9);
+	p = make_rt(task(0, 0, 0, M1), LAB_SCHED_FIFO, 9);
 	ctx(p)->horizon = 19;
 	EQUAL(bmqs_goodness(ctx(p), M1, 10), 1009);
 }
@@ -506,8 +506,8 @@ static void round_robin(void)
 	struct task_struct *p;
 
 	script_start(1);
-	p = make_rt(running_on(0, 0, 0, M1), LINUX24_RR, 5);
-	make_rt(waiting(3, 0, 0, M1), LINUX24_RR, 5);
+	p = make_rt(running_on(0, 0, 0, M1), LAB_SCHED_RR, 5);
+	make_rt(waiting(3, 0, 0, M1), LAB_SCHED_RR, 5);
 	need_resched(0);
 	CHECK(script_schedule(0) == p);
 	EQUAL(ctx(p)->old.counter, 6);

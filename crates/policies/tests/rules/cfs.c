@@ -54,7 +54,7 @@ static void t4_virtual_time(void)
 	EQUAL((fair_virtual(MS, fair_weight(19, 0)) + 500) / US, 68267);
 	EQUAL(fair_weight(-20, 0), 88761);
 	EQUAL(fair_weight(19, 0), 15);
-	EQUAL(fair_weight(0, FAIR_IDLE), 3);
+	EQUAL(fair_weight(0, LAB_SCHED_IDLE), 3);
 }
 
 static void t5_sleeper(void)
@@ -223,7 +223,7 @@ static void yield_batch(void)
 
 	script_start(1);
 	a = running_on(0, 0, 100 * MS);
-	a->policy = ctx(a)->policy = FAIR_BATCH;
+	a->policy = ctx(a)->policy = LAB_SCHED_BATCH;
 	b = waiting(0, 0, 100 * MS + 500 * US);
 	script_yield(0);
 	CHECK(script_schedule(0) == b);
@@ -237,14 +237,14 @@ static void policies(void)
 	script_start(1);
 	a = running_on(0, 0, 100 * MS);
 	p = sleeping(0, 0, 90 * MS);
-	p->policy = FAIR_BATCH;
+	p->policy = LAB_SCHED_BATCH;
 	wake(p, 0);
 	EQUAL(script.kicks[0], 0);
 	p = sleeping(0, 0, 90 * MS);
-	p->policy = FAIR_IDLE;
+	p->policy = LAB_SCHED_IDLE;
 	wake(p, 0);
 	EQUAL(script.kicks[0], 0);
-	a->policy = ctx(a)->policy = FAIR_IDLE;
+	a->policy = ctx(a)->policy = LAB_SCHED_IDLE;
 	p = sleeping(0, 0, 200 * MS);
 	wake(p, 0);
 	EQUAL(script.kicks[0], SCX_KICK_PREEMPT);

@@ -76,7 +76,7 @@ static struct task_struct *running_on(s32 cpu, u64 deadline)
  */
 static struct task_struct *running_between_normal_ones(void)
 {
-	struct task_struct *idle = waiting_as(0, DL_SCHED_IDLE, 0, 5 * MS);
+	struct task_struct *idle = waiting_as(0, LAB_SCHED_IDLE, 0, 5 * MS);
 	struct task_struct *earlier = waiting(0, 1004 * MS);
 
 	waiting(0, 1006 * MS);
@@ -96,15 +96,15 @@ static void check_fifo_yield(void)
 	u32 i;
 
 	script_start(1);
-	a = waiting_as(0, DL_SCHED_FIFO, 10, 0);
+	a = waiting_as(0, LAB_SCHED_FIFO, 10, 0);
 	CHECK(script_schedule(0) == a);
 	script_yield(0);
 	CHECK(script_schedule(0) == a);
 	waiting(0, 1 * MS);
-	waiting_as(0, DL_SCHED_FIFO, 9, 0);
+	waiting_as(0, LAB_SCHED_FIFO, 9, 0);
 	script_yield(0);
 	CHECK(script_schedule(0) == a);
-	b = waiting_as(0, DL_SCHED_FIFO, 10, 0);
+	b = waiting_as(0, LAB_SCHED_FIFO, 10, 0);
 	for (i = 0; i < 40; i++)
 		script_fork(a, 0, 1);
 	for (i = 0; i < 100; i++) {

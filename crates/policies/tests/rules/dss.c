@@ -97,8 +97,8 @@ static void t1_goodness(void)
 	EQUAL(goodness(1, 19, false, false), 2);
 	EQUAL(goodness(21, -20, true, true), 77);
 	EQUAL(dss_goodness(ctx(task(5, 0, 1, M0)), 0, M1), 26);
-	EQUAL(dss_goodness(ctx(make_rt(task(5, 0, 0, M1), LINUX24_FIFO, 1)), 0, M1), 1001);
-	EQUAL(dss_goodness(ctx(make_rt(task(0, 0, 1, M1), LINUX24_RR, 99)), 0, M1), 1099);
+	EQUAL(dss_goodness(ctx(make_rt(task(5, 0, 0, M1), LAB_SCHED_FIFO, 1)), 0, M1), 1001);
+	EQUAL(dss_goodness(ctx(make_rt(task(0, 0, 1, M1), LAB_SCHED_RR, 99)), 0, M1), 1099);
 	p = task(6, 0, 0, M1);
 	ctx(p)->old.yielded = true;
 	EQUAL(dss_goodness(ctx(p), 0, M1), -1);
@@ -113,7 +113,7 @@ static void t2_choice(void)
 	waiting(6, 0, 1, M2);
 	b = waiting(4, 0, 0, M2);
 	waiting(10, 0, 1, M1);
-	d = make_rt(running_on(1, 6, 0, M3), LINUX24_FIFO, 5);
+	d = make_rt(running_on(1, 6, 0, M3), LAB_SCHED_FIFO, 5);
 	script_block(0);
 	CHECK(script_schedule(0) == b);
 	/* The three that wait and D, which runs elsewhere, but not the one that blocked. */
@@ -263,8 +263,8 @@ static void yield_realtime(void)
 	struct task_struct *p, *peer;
 
 	script_start(1);
-	p = make_rt(running_on(0, 4, 0, M1), LINUX24_FIFO, 5);
-	peer = make_rt(waiting(4, 0, 0, M2), LINUX24_FIFO, 5);
+	p = make_rt(running_on(0, 4, 0, M1), LAB_SCHED_FIFO, 5);
+	peer = make_rt(waiting(4, 0, 0, M2), LAB_SCHED_FIFO, 5);
 	script_yield(0);
 	CHECK(!ctx(p)->old.yielded);
 	CHECK(script_schedule(0) == p);
@@ -342,7 +342,7 @@ static void t9_tick(void)
 	EQUAL(ctx(p)->old.counter, 0);
 	CHECK(cpus[0].marked && !p->scx.slice);
 	/* A real-time task of the kind that never ends its quantum is charged, too. */
-	make_rt(p, LINUX24_FIFO, 3);
+	make_rt(p, LAB_SCHED_FIFO, 3);
 	ctx(p)->old.counter = 1;
 	cpus[0].marked = false;
 	script_tick(0);
@@ -464,12 +464,12 @@ static void t11_threshold(void)
 static void t12_realtime_placement(void)
 {
 	script_start(1);
-	make_rt(running_on(0, 6, 0, M1), LINUX24_FIFO, 10);
+	make_rt(running_on(0, 6, 0, M1), LAB_SCHED_FIFO, 10);
 	script_wake(task(11, -20, 0, M1), 0, 0);
 	EQUAL(script.nr_kicks[0], 0);
-	script_wake(make_rt(task(6, 0, 0, M2), LINUX24_FIFO, 11), 0, 0);
+	script_wake(make_rt(task(6, 0, 0, M2), LAB_SCHED_FIFO, 11), 0, 0);
 	EQUAL(script.nr_kicks[0], 0);
-	script_wake(make_rt(task(6, 0, 0, M3), LINUX24_FIFO, 12), 0, 0);
+	script_wake(make_rt(task(6, 0, 0, M3), LAB_SCHED_FIFO, 12), 0, 0);
 	EQUAL(script.kicks[0], SCX_KICK_PREEMPT);
 }
 
@@ -518,8 +518,8 @@ static void t14_round_robin(void)
 	struct task_struct *prev, *peer;
 
 	script_start(1);
-	prev = make_rt(running_on(0, 0, 0, M1), LINUX24_RR, 5);
-	peer = make_rt(waiting(3, 0, 0, M2), LINUX24_RR, 5);
+	prev = make_rt(running_on(0, 0, 0, M1), LAB_SCHED_RR, 5);
+	peer = make_rt(waiting(3, 0, 0, M2), LAB_SCHED_RR, 5);
 	need_resched(0);
 	CHECK(script_schedule(0) == prev);
 	EQUAL(ctx(prev)->old.counter, 6);
@@ -725,7 +725,7 @@ static void policy_change(void)
 	running_on(0, 9, 0, M1);
 	a = waiting(2, 0, 0, M2);
 	script_change_begin(a);
-	a->policy = LINUX24_RR;
+	a->policy = LAB_SCHED_RR;
 	a->rt_priority = 1;
 	script_enqueue(a, 0);
 	CHECK(rq.list.head.next == &ctx(a)->lab.node);

@@ -43,7 +43,7 @@ static s32 filed(s32 counter, s32 nice)
 
 static s32 filed_rt(u32 prio)
 {
-	s32 list = list_of(put(make_rt(task(0, P20, 0, M1), LINUX24_FIFO, prio)));
+	s32 list = list_of(put(make_rt(task(0, P20, 0, M1), LAB_SCHED_FIFO, prio)));
 
 	EQUAL(rq.top, list);
 	return list;
@@ -399,9 +399,9 @@ static void realtime(void)
 
 	script_start(2);
 	waiting(20, P40, 0, M2);
-	high = put(make_rt(task(5, P20, 1, M2), LINUX24_FIFO, 39));
+	high = put(make_rt(task(5, P20, 1, M2), LAB_SCHED_FIFO, 39));
 	for (i = 6; i >= 0; i--)
-		p[i] = put(make_rt(task(0, P20, 0, M2), LINUX24_FIFO, 30 + i));
+		p[i] = put(make_rt(task(0, P20, 0, M2), LAB_SCHED_FIFO, 30 + i));
 	/* The limit is six: 30 to 35. */
 	CHECK(script_schedule(0) == p[5]);
 	EQUAL(rq.top, 23);
@@ -418,15 +418,15 @@ static void round_robin(void)
 	struct task_struct *prev, *peer;
 
 	script_start(1);
-	prev = run(make_rt(task(0, P10, 0, M1), LINUX24_RR, 5), 0);
-	peer = put(make_rt(task(3, P20, 0, M2), LINUX24_RR, 5));
+	prev = run(make_rt(task(0, P10, 0, M1), LAB_SCHED_RR, 5), 0);
+	peer = put(make_rt(task(3, P20, 0, M2), LAB_SCHED_RR, 5));
 	need_resched(0);
 	CHECK(script_schedule(0) == peer);
 	EQUAL(ctx(prev)->old.counter, 10);
 	CHECK(is_last(prev));
 	/* A FIFO task is put ahead of them. */
 	prev = peer;
-	prev->policy = ctx(prev)->old.policy = LINUX24_FIFO;
+	prev->policy = ctx(prev)->old.policy = LAB_SCHED_FIFO;
 	need_resched(0);
 	CHECK(script_schedule(0) == prev);
 }
@@ -532,7 +532,7 @@ static void refiled(void)
 	script_enqueue(q, 0);
 	EQUAL(list_of(q), 4);
 	script_change_begin(q);
-	q->policy = LINUX24_FIFO;
+	q->policy = LAB_SCHED_FIFO;
 	q->rt_priority = 50;
 	script_enqueue(q, 0);
 	EQUAL(list_of(q), 25);

@@ -91,7 +91,7 @@ static void t2_choice(void)
 	waiting(6, 0, 1, M2);
 	b = waiting(4, 0, 0, M2);
 	waiting(10, 0, 1, M1);
-	d = make_rt(running_on(1, 6, 0, M3), LINUX24_FIFO, 5);
+	d = make_rt(running_on(1, 6, 0, M3), LAB_SCHED_FIFO, 5);
 	script_block(0);
 	CHECK(script_schedule(0) == b);
 	/* Running tasks are in no heap. */
@@ -216,8 +216,8 @@ static void realtime(void)
 
 	script_start(2);
 	running_on(0, 21, -20, M1);
-	put(make_rt(task(9, 0, 0, M1), LINUX24_FIFO, 1));
-	high = put(make_rt(task(0, 0, 1, M2), LINUX24_RR, 99));
+	put(make_rt(task(9, 0, 0, M1), LAB_SCHED_FIFO, 1));
+	high = put(make_rt(task(0, 0, 1, M2), LAB_SCHED_RR, 99));
 	waiting(21, -20, 0, M1);
 	need_resched(0);
 	CHECK(script_schedule(0) == high);
@@ -288,7 +288,7 @@ static void refiled(void)
 	EQUAL(ctx(q)->heap->mm, M4);
 	check_heaps();
 	script_change_begin(q);
-	q->policy = LINUX24_FIFO;
+	q->policy = LAB_SCHED_FIFO;
 	q->rt_priority = 50;
 	script_enqueue(q, 0);
 	EQUAL(ctx(q)->node.key >> HEAP_AGE_BITS, 1050);

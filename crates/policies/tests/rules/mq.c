@@ -607,8 +607,8 @@ static void realtime(void)
 	struct task_struct *r, *s;
 
 	local_queue(2);
-	r = make_wait(make_rt(task(0, 0, 1, M1), LINUX24_FIFO, 5));
-	s = make_wait(make_rt(task(0, 0, 1, M1), LINUX24_RR, 7));
+	r = make_wait(make_rt(task(0, 0, 1, M1), LAB_SCHED_FIFO, 5));
+	s = make_wait(make_rt(task(0, 0, 1, M1), LAB_SCHED_RR, 7));
 	elsewhere(1, 60);
 	CHECK(script_schedule(0) == s);
 	EQUAL(ctx(s)->lab.cpu, 0);
@@ -630,7 +630,7 @@ static void realtime_placement(void)
 	script_start(2);
 	running_on(0, 11, 0, M1);
 	running_on(1, 5, 0, M1);
-	r = make_rt(task(0, 0, 0, M1), LINUX24_FIFO, 5);
+	r = make_rt(task(0, 0, 0, M1), LAB_SCHED_FIFO, 5);
 	script_wake(r, 0, 0);
 	EQUAL(ctx(r)->home, -1);
 	EQUAL(script.kicks[1], SCX_KICK_PREEMPT);
@@ -645,8 +645,8 @@ static void round_robin(void)
 	struct task_struct *p;
 
 	script_start(1);
-	p = make_run(make_rt(task(0, 0, 0, M1), LINUX24_RR, 5), 0);
-	make_wait(make_rt(task(3, 0, 0, M1), LINUX24_RR, 5));
+	p = make_run(make_rt(task(0, 0, 0, M1), LAB_SCHED_RR, 5), 0);
+	make_wait(make_rt(task(3, 0, 0, M1), LAB_SCHED_RR, 5));
 	need_resched(0);
 	CHECK(script_schedule(0) == p);
 	EQUAL(ctx(p)->old.counter, 6);
@@ -662,7 +662,7 @@ static void policy_change(void)
 	p = waiting(2, 0, 0, M2);
 	publish(p);
 	script_change_begin(p);
-	p->policy = LINUX24_FIFO;
+	p->policy = LAB_SCHED_FIFO;
 	p->rt_priority = 1;
 	script_enqueue(p, 0);
 	EQUAL(queues[0].list.nr, 1);

@@ -32,7 +32,7 @@ static void link_tail(struct task_struct *p)
 {
 	task_t *t = ctx(p);
 
-	if (linux24_realtime(t->old.policy)) {
+	if (lab_realtime(t->old.policy)) {
 		t->home = -1 - (s32)pool_of_cpu(t->lab.cpu);
 		lab_list_add_tail(&pool_at(-1 - t->home)->realtime, &t->lab.node);
 	} else {

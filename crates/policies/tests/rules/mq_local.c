@@ -92,14 +92,14 @@ static void realtime(void)
 
 	script_start(2);
 	running_on(0, 11, 0, M1);
-	r = make_rt(task(0, 0, 0, M1), LINUX24_FIFO, 5);
+	r = make_rt(task(0, 0, 0, M1), LAB_SCHED_FIFO, 5);
 	script_wake(r, 0, 0);
 	EQUAL(ctx(r)->home, -1);
 	EQUAL(script.nr_kicks[1], 0);
 	CHECK(!script_schedule(1));
 	script_preempt(0);
 	CHECK(script_schedule(0) == r);
-	r = make_wait(make_rt(task(0, 0, 1, M1), LINUX24_FIFO, 5));
+	r = make_wait(make_rt(task(0, 0, 1, M1), LAB_SCHED_FIFO, 5));
 	EQUAL(ctx(r)->home, -2);
 	CHECK(script_schedule(1) == r);
 }

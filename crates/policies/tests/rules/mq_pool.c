@@ -95,7 +95,7 @@ static void realtime(void)
 	struct task_struct *r;
 
 	in_pools(4, 2);
-	r = make_wait(make_rt(task(0, 0, 0, M1), LINUX24_FIFO, 5));
+	r = make_wait(make_rt(task(0, 0, 0, M1), LAB_SCHED_FIFO, 5));
 	CHECK(!script_schedule(2));
 	CHECK(script_schedule(1) == r);
 }

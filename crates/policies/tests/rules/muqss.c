@@ -111,10 +111,10 @@ static void t3_order(void)
 	struct task_struct *rt, *iso, *normal, *idle;
 
 	start_apart(1);
-	idle = waiting_as(0, DL_SCHED_IDLE, 0, 1);
+	idle = waiting_as(0, LAB_SCHED_IDLE, 0, 1);
 	normal = waiting_as(0, 0, 0, 10);
-	iso = waiting_as(0, DL_SCHED_ISO, 0, 20);
-	rt = waiting_as(0, DL_SCHED_FIFO, 50, 30);
+	iso = waiting_as(0, LAB_SCHED_ISO, 0, 20);
+	rt = waiting_as(0, LAB_SCHED_FIFO, 50, 30);
 	CHECK(script_schedule(0) == rt);
 	script_block(0);
 	CHECK(script_schedule(0) == iso);
@@ -234,8 +234,8 @@ static void round_robin(void)
 	struct task_struct *a, *b;
 
 	start_apart(1);
-	a = waiting_as(0, DL_SCHED_RR, 50, 0);
-	b = waiting_as(0, DL_SCHED_RR, 50, 0);
+	a = waiting_as(0, LAB_SCHED_RR, 50, 0);
+	b = waiting_as(0, LAB_SCHED_RR, 50, 0);
 	CHECK(script_schedule(0) == a);
 	script_preempt(0);
 	CHECK(script_schedule(0) == a);
@@ -253,7 +253,7 @@ static void attribute_change(void)
 	p = waiting(0, 38 * MS);
 	script_change_begin(p);
 	EQUAL(queue_at(0)->nr, 0);
-	p->policy = DL_SCHED_IDLE;
+	p->policy = LAB_SCHED_IDLE;
 	script_enqueue(p, 0);
 	EQUAL(queue_at(0)->first, muqss_key(DL_LEVEL_NORMAL, 1038 * MS));
 }

@@ -273,10 +273,10 @@ static void realtime_on_top(void)
 	script_start(2);
 	p = running_on(0, 21, -20, M1);
 	EQUAL(list_of(p), 61);
-	low = make_rt(task(0, 0, 0, M2), LINUX24_FIFO, 1);
+	low = make_rt(task(0, 0, 0, M2), LAB_SCHED_FIFO, 1);
 	put(low);
-	high = put(make_rt(task(0, 0, 1, M3), LINUX24_RR, 40));
-	put(make_rt(task(5, 0, 0, M4), LINUX24_FIFO, 39));
+	high = put(make_rt(task(0, 0, 1, M3), LAB_SCHED_RR, 40));
+	put(make_rt(task(5, 0, 0, M4), LAB_SCHED_FIFO, 39));
 	waiting(21, -20, 1, M5);
 	EQUAL(list_of(low), PLS_REALTIME);
 	need_resched(0);
@@ -293,8 +293,8 @@ static void round_robin(void)
 	struct task_struct *prev, *peer;
 
 	script_start(1);
-	prev = run(make_rt(task(0, 0, 0, M1), LINUX24_RR, 5), 0);
-	peer = put(make_rt(task(3, 0, 0, M2), LINUX24_RR, 5));
+	prev = run(make_rt(task(0, 0, 0, M1), LAB_SCHED_RR, 5), 0);
+	peer = put(make_rt(task(3, 0, 0, M2), LAB_SCHED_RR, 5));
 	need_resched(0);
 	CHECK(script_schedule(0) == prev);
 	EQUAL(ctx(prev)->old.counter, 6);
@@ -380,7 +380,7 @@ static void policy_moves(void)
 	script_start(1);
 	q = waiting(6, 0, 0, M2);
 	script_change_begin(q);
-	q->policy = LINUX24_FIFO;
+	q->policy = LAB_SCHED_FIFO;
 	q->rt_priority = 7;
 	script_enqueue(q, 0);
 	EQUAL(list_of(q), PLS_REALTIME);

@@ -306,7 +306,7 @@ static void choice(void)
 
 	start(1, 1);
 	idle = thread(0, 0, true);
-	idle->policy = ULE_SCHED_IDLE;
+	idle->policy = LAB_SCHED_IDLE;
 	script_wake(idle, 0, 0);
 	nice = waiting(0, 19, false);
 	batch = waiting(0, 0, false);
