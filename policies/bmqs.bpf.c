@@ -701,7 +701,7 @@ void BPF_STRUCT_OPS(bmqs_exit_task, struct task_struct *p, struct scx_exit_task_
 	t->old.on_cpu = false;
 	if (t->is_member)
 		bmqs_leave(t, true);
-	linux24_collect(&t->old, (linux24_task_t *)task_at(t->old.parent));
+	linux24_collect(&t->old, (linux24_task_t *)task_parent(&t->old.parent));
 	lab_task_free(p);
 }
 

@@ -112,11 +112,9 @@ struct o26_task {
 	u32 level;		/* list it is linked in */
 	u32 to_array;		/* 1 + index of the array it is to be linked in, 0 = the active one */
 	u32 woken;		/* by what, until it is first chosen */
-	u32 parent;		/* number of the context of the task that forked it ... */
-	u32 parent_life;	/* ... and which task of that context it was */
-	bool has_parent;
+	struct lab_parent parent;
 	bool first_slice;	/* what is left of it goes back to the parent at exit */
-	bool pad[6];
+	bool pad[7];
 };
 
 LAB_TASKS(struct o26_task);
@@ -779,8 +777,7 @@ static __always_inline bool o26_child_of_current(rq_t *rq, task_t *t)
 {
 	task_t *curr = (task_t *)rq->q.curr;
 
-	return t->has_parent && curr && curr->lab.index == t->parent &&
-	       curr->lab.life == t->parent_life;
+	return curr && lab_parent_is(&t->parent, &curr->lab);
 }
 
 /* A forked task with an address space of its own goes before its parent. */
@@ -1002,9 +999,7 @@ static __always_inline void o26_fork(task_t *t, task_t *parent, u64 now)
 	unsigned long flags;
 	rq_t *rq;
 
-	t->has_parent = true;
-	t->parent = parent->lab.index;
-	t->parent_life = parent->lab.life;
+	lab_parent_set(&t->parent, &parent->lab);
 	t->q.fresh = true;
 	t->first_slice = true;
 	t->sleep_avg = o26_child_sleep(parent->sleep_avg);
@@ -1055,14 +1050,11 @@ void BPF_STRUCT_OPS(o26_exit_task, struct task_struct *p, struct scx_exit_task_a
 	if (!t)
 		return;
 	rq_forget(&t->q);
-	if (t->has_parent) {
-		parent = task_at(t->parent);
-		if (parent->lab.pid && parent->lab.life == t->parent_life) {
-			if (t->first_slice)
-				parent->left_ns = o26_min(parent->left_ns + t->left_ns,
-							  o26_full_slice(t));
-			parent->sleep_avg = o26_reaped(parent->sleep_avg, t->sleep_avg);
-		}
+	parent = task_parent(&t->parent);
+	if (parent) {
+		if (t->first_slice)
+			parent->left_ns = o26_min(parent->left_ns + t->left_ns, o26_full_slice(t));
+		parent->sleep_avg = o26_reaped(parent->sleep_avg, t->sleep_avg);
 	}
 	lab_task_free(p);
 }

@@ -111,11 +111,9 @@ struct ule_task {
 	u32 queue;		/* it waits in; the running thread is in none */
 	u32 slot;
 	u32 put;		/* how it is to be put into a queue */
-	u32 parent;		/* number of the context of the task that forked it ... */
-	u32 parent_life;	/* ... and which task of that context it was */
-	bool has_parent;
+	struct lab_parent parent;
 	bool slice_end;		/* its slice has ended while it runs */
-	bool pad[6];
+	bool pad[7];
 };
 
 LAB_TASKS(struct ule_task);
@@ -1030,9 +1028,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ule_init_task, struct task_struct *p,
 	if (!parent)
 		return 0;
 	t->q.fresh = true;
-	t->has_parent = true;
-	t->parent = parent->lab.index;
-	t->parent_life = parent->lab.life;
+	lab_parent_set(&t->parent, &parent->lab);
 	t->run_us = parent->run_us;
 	t->sleep_us = parent->sleep_us;
 	ule_fade_child(t);
@@ -1055,12 +1051,10 @@ void BPF_STRUCT_OPS(ule_exit_task, struct task_struct *p, struct scx_exit_task_a
 	if (!t)
 		return;
 	rq_forget(&t->q);
-	if (t->has_parent) {
-		parent = task_at(t->parent);
-		if (parent->lab.pid && parent->lab.life == t->parent_life) {
-			parent->run_us += t->run_us;
-			ule_fade(parent);
-		}
+	parent = task_parent(&t->parent);
+	if (parent) {
+		parent->run_us += t->run_us;
+		ule_fade(parent);
 	}
 	lab_task_free(p);
 }

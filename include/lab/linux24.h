@@ -56,8 +56,7 @@ struct linux24_task {
 	s32 nice;		/* -20 to 19 */
 	u32 policy;		/* LAB_SCHED_FIFO, LAB_SCHED_RR or something else */
 	u32 rt_priority;	/* 1 to 99 for real-time tasks */
-	u32 parent;		/* number of the context of the task that forked it ... */
-	u32 parent_life;	/* ... and which task of that context it was */
+	struct lab_parent parent;
 	/*
 	 * A runnable task is linked. Under the queue's lock, but for yielded and
 	 * on_cpu, which belong to the CPU the task is on.
@@ -68,8 +67,7 @@ struct linux24_task {
 	bool on_cpu;		/* running, or chosen to; until it blocks or is displaced */
 	bool yielded;		/* gave the CPU up; until it has left it */
 	bool sync;		/* woken by somebody who is about to sleep */
-	bool has_parent;
-	bool pad;
+	bool pad[2];
 };
 
 typedef struct linux24_task __arena linux24_task_t;
@@ -459,9 +457,7 @@ static __always_inline linux24_task_t *linux24_fork(linux24_task_t *t, struct ta
 		parent = (linux24_task_t *)lab_task_of(forker);
 	if (!parent)
 		return NULL;
-	t->has_parent = true;
-	t->parent = parent->lab.index;
-	t->parent_life = parent->lab.life;
+	lab_parent_set(&t->parent, &parent->lab);
 	t->counter = linux24_child_counter(parent->counter);
 	parent->counter = linux24_parent_counter(parent->counter);
 	t->lab.cpu = parent->lab.cpu;
@@ -474,11 +470,11 @@ static __always_inline linux24_task_t *linux24_fork(linux24_task_t *t, struct ta
 
 /*
  * ops.exit_task: what is left of the ticks goes back to the task that forked
- * it, whose context is @parent if it is still there. True: it has got them.
+ * it, whose context is @parent, NULL if it is gone. True: it has got them.
  */
 static __always_inline bool linux24_collect(linux24_task_t *t, linux24_task_t *parent)
 {
-	if (!t->has_parent || !parent->lab.pid || parent->lab.life != t->parent_life)
+	if (!parent)
 		return false;
 	parent->counter = linux24_collected(parent->counter, t->counter);
 	return true;

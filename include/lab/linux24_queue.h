@@ -370,8 +370,8 @@ void BPF_STRUCT_OPS(queue24_exit_task, struct task_struct *p, struct scx_exit_ta
 	if (!t)
 		return;
 	queue24_forget(t);
-	parent = task_at(t->old.parent);
-	if (linux24_collect(&t->old, &parent->old))
+	parent = task_parent(&t->old.parent);
+	if (linux24_collect(&t->old, (linux24_task_t *)parent))
 		queue24_refile(parent, RQ_SORTED);
 	lab_task_free(p);
 }

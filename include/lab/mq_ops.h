@@ -427,10 +427,10 @@ void BPF_STRUCT_OPS(mq_exit_task, struct task_struct *p, struct scx_exit_task_ar
 	mq_forget(t);
 	number = mq_number();
 	mq_catch_up(t, number);
-	parent = task_at(t->old.parent);
-	if (t->old.has_parent && parent->lab.pid && parent->lab.life == t->old.parent_life)
+	parent = task_parent(&t->old.parent);
+	if (parent)
 		mq_catch_up(parent, number);
-	linux24_collect(&t->old, &parent->old);
+	linux24_collect(&t->old, (linux24_task_t *)parent);
 	lab_task_free(p);
 }
 

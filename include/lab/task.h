@@ -9,7 +9,7 @@
  *
  * A policy embeds struct lab_task as the first member, `lab`, of its own
  * struct and says LAB_TASKS(struct its_task) once; that defines task_new(),
- * task_of(), task_at() and task_free() for it.
+ * task_of(), task_at() and task_parent() for it.
  */
 #ifndef LAB_TASK_H
 #define LAB_TASK_H
@@ -265,6 +265,38 @@ static __always_inline void lab_charge_recalculation(u32 bytes)
 #endif
 
 /*
+ * The task that forked another, for as long as it is there: its context may be
+ * another task's when that one looks.
+ */
+struct lab_parent {
+	u32 context;		/* 1 + its number, 0 = none */
+	u32 life;		/* which task of that context it is */
+};
+
+static __always_inline void lab_parent_set(struct lab_parent __arena *parent, lab_task_t *t)
+{
+	parent->context = 1 + t->index;
+	parent->life = t->life;
+}
+
+/* Whether it is the task of this context. */
+static __always_inline bool lab_parent_is(struct lab_parent __arena *parent, lab_task_t *t)
+{
+	return parent->context == 1 + t->index && parent->life == t->life;
+}
+
+/* Its context, of @bytes; NULL if there is none any more. */
+static __always_inline lab_task_t *lab_parent_of(struct lab_parent __arena *parent, u32 bytes)
+{
+	lab_task_t *t;
+
+	if (!parent->context)
+		return NULL;
+	t = lab_task_at(parent->context - 1, bytes);
+	return t->pid && t->life == parent->life ? t : NULL;
+}
+
+/*
  * lab_task_claim - the real task of a context that a choice on @cpu has come
  * upon, for scx_bpf_dsq_insert() to the local queue; the caller releases it.
  * The masks in the arena only filter: the real task decides. NULL: it is gone
@@ -386,6 +418,11 @@ void BPF_STRUCT_OPS(prefix##_set_cpumask, struct task_struct *p,		\
 	static __always_inline __maybe_unused task_t *task_at(u32 index)	\
 	{								\
 		return (task_t *)lab_task_at(index, sizeof(type));	\
+	}								\
+	static __always_inline __maybe_unused task_t *			\
+	task_parent(struct lab_parent __arena *parent)			\
+	{								\
+		return (task_t *)lab_parent_of(parent, sizeof(type));	\
 	}
 
 #endif /* LAB_TASK_H */
