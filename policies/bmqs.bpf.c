@@ -394,31 +394,20 @@ LAB_PART int bmqs_balance(s32 cpu, bool again)
 	return 0;
 }
 
-/* Where to begin to wake idle CPUs, so that none is always the first. */
-static u32 bmqs_rotor;
+static __always_inline u64 bmqs_nr_of(s32 cpu)
+{
+	return lab_read(queue_at(cpu)->list.nr);
+}
+
+static __always_inline bool bmqs_idle_cpu(s32 cpu)
+{
+	return cpu_at(cpu)->online && !lab_read(cpu_at(cpu)->curr);
+}
 
 /* In place of the loop of idle CPUs: they choose again, find nothing and balance. */
 static __always_inline void bmqs_wake_idle(void)
 {
-	u64 waiting = 0, nr;
-	u32 i, cpu;
-
-	bpf_for(i, 0, lab_nr_cpus) {
-		nr = lab_read(queue_at(i)->list.nr);
-		if (nr > 1)
-			waiting += nr - 1;
-	}
-	if (!waiting)
-		return;
-	bmqs_rotor++;
-	bpf_for(i, 0, lab_nr_cpus) {
-		cpu = (i + bmqs_rotor) % lab_nr_cpus;
-		if (!cpu_at(cpu)->online || lab_read(cpu_at(cpu)->curr))
-			continue;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		if (!--waiting)
-			return;
-	}
+	lab_wake_idle(bmqs_nr_of, bmqs_idle_cpu);
 }
 
 LAB_PERIODIC(bmqs_idle, bmqs_wake_idle, LINUX24_TICK_NS);

@@ -25,6 +25,7 @@
  */
 #include <lab/lab.bpf.h>
 #include <lab/linux24.h>
+#include <lab/periodic.h>
 
 /* Goodness by which a woken task must exceed the running one (0 to 1073741824). */
 const volatile u32 threshold = 1;
@@ -62,17 +63,6 @@ static __always_inline bool mq_repairs(void)
 {
 	return repair == REPAIR_FIRST;
 }
-
-struct pool_timer {
-	struct bpf_timer timer;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct pool_timer);
-} pool_timers SEC(".maps");
 
 /* Runnable tasks in the queues of a pool, and its longest and shortest queue. */
 struct pool_load {
@@ -209,11 +199,10 @@ LAB_PART int pool_busiest(u32 pool, u32 nr)
 }
 
 /* Balances the pools: each pulls from the most loaded. */
-static int pool_balance(void *map, u32 *key, struct pool_timer *value)
+static void pool_balance(void)
 {
 	u32 pool, busiest, nr = 0;
 
-	lab_use_arena();
 	bpf_for(pool, 0, lab_nr_cpus) {
 		pool_measure(pool);
 		if (load_at(pool)->cpus)
@@ -224,27 +213,17 @@ static int pool_balance(void *map, u32 *key, struct pool_timer *value)
 		if (busiest != pool)
 			pool_pull(busiest, pool);
 	}
-	bpf_timer_start(&value->timer, balance_ms * 1000000ull, 0);
-	return 0;
 }
+
+LAB_PERIODIC(pool_balancer, pool_balance, balance_ms * 1000000ull);
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(mq_init)
 {
-	struct pool_timer *value;
 	int error = mq_init_queues();
-	u32 key = 0;
 
 	if (error || !balance_ms)
 		return error;
-	value = bpf_map_lookup_elem(&pool_timers, &key);
-	if (!value)
-		return -ENOENT;
-	error = bpf_timer_init(&value->timer, &pool_timers, CLOCK_MONOTONIC);
-	if (!error)
-		error = bpf_timer_set_callback(&value->timer, pool_balance);
-	if (!error)
-		error = bpf_timer_start(&value->timer, balance_ms * 1000000ull, 0);
-	return error;
+	return pool_balancer_start();
 }
 
 void BPF_STRUCT_OPS(mq_exit, struct scx_exit_info *ei)

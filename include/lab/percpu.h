@@ -23,6 +23,8 @@
 #ifndef LAB_PERCPU_H
 #define LAB_PERCPU_H
 
+#include "periodic.h"
+
 struct lab_rq_task {
 	struct lab_task lab;
 	u64 started_ns;		/* charged up to here; while on a CPU */
@@ -152,37 +154,26 @@ static __always_inline void rq_mark_current(lab_rq_t *rq, struct task_struct *p)
 	scx_bpf_task_set_slice(p, 0);
 }
 
-/* Where rq_wake_idle() begins to look, so that no CPU is always the first. */
-static u32 rq_rotor;
+static __always_inline u64 rq_nr_of(s32 cpu)
+{
+	return lab_read(rq_at(cpu)->nr);
+}
 
-/*
- * In place of the ticks of idle CPUs, which sched_ext has not: wakes as many of
- * them as there are tasks that wait behind others.
- */
+/* Whether a CPU has nothing to do; then it is noted that it is woken to look for tasks. */
+static __always_inline bool rq_idle_ticks(s32 cpu)
+{
+	lab_rq_t *rq = rq_at(cpu);
+
+	if (!rq->online || lab_read(rq->nr) || lab_read(rq->curr))
+		return false;
+	lab_write(rq->idle_tick, true);
+	return true;
+}
+
+/* In place of the ticks of idle CPUs, which sched_ext has not. */
 static __always_inline void rq_wake_idle(void)
 {
-	u64 waiting = 0, nr;
-	lab_rq_t *rq;
-	u32 i, cpu;
-
-	bpf_for(i, 0, lab_nr_cpus) {
-		nr = lab_read(rq_at(i)->nr);
-		if (nr > 1)
-			waiting += nr - 1;
-	}
-	if (!waiting)
-		return;
-	rq_rotor++;
-	bpf_for(i, 0, lab_nr_cpus) {
-		cpu = (i + rq_rotor) % lab_nr_cpus;
-		rq = rq_at(cpu);
-		if (!rq->online || lab_read(rq->nr) || lab_read(rq->curr))
-			continue;
-		lab_write(rq->idle_tick, true);
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		if (!--waiting)
-			return;
-	}
+	lab_wake_idle(rq_nr_of, rq_idle_ticks);
 }
 
 /*
