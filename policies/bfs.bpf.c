@@ -4,9 +4,10 @@
  *
  * Idea: a task gets the same slice as every other, and with it a deadline that is
  * the farther away the less important its nice level is. Slice and deadline stay
- * as they are while it sleeps, so who sleeps much has an early deadline when it
- * wakes and runs at once, without any estimate of how interactive it is. All CPUs
- * share one queue, so none is idle or runs a later deadline while an earlier waits.
+ * as they are while it sleeps, so a task that sleeps much has an early deadline
+ * when it wakes and runs at once, without any estimate of how interactive it is.
+ * All CPUs share one queue, so none is idle or runs a later deadline while an
+ * earlier one waits.
  *
  * Good for: desktops with few CPUs; low latency under load; no balancing at all.
  *
@@ -18,7 +19,7 @@
  * Simplifications:
  * - Soft real-time tasks (SCHED_ISO) are scheduled as the design says, but no
  *   kernel lets a task ask for that. Real-time tasks never get here either.
- * - Idle-priority tasks are raised not while they hold resources of the kernel,
+ * - Idle-priority tasks are not raised while they hold resources of the kernel,
  *   which cannot be seen: they are normal tasks with deadlines a second later.
  * - Of the ways in which versions kept tasks near their caches there is the one of
  *   the design document: a deadline counts as farther away, twice where no cache is

@@ -10,8 +10,8 @@
  * longest queue for a task by marking it; that queue's CPU hands it over when
  * it would run it next.
  *
- * Good for: many CPUs, no lock of which two need at once; caches that need
- * time to fill.
+ * Good for: many CPUs, as no two of them need one lock at the same time; caches
+ * that need time to fill.
  *
  * Bad for: wakeups while another CPU is idle: the task waits for its own.
  *
@@ -26,7 +26,7 @@
  *   One that has asked and got nothing yet does not ask the same queue again.
  * - If the queue of the CPU that a task is to be handed to is locked, the task
  *   runs once more where it is.
- * - A task that may no more run on its CPU is placed as a new one. Its history
+ * - A task that may no longer run on its CPU is placed as a new one. Its history
  *   goes with it, as with one that is handed over: the source has no rule.
  */
 #include <lab/lab.bpf.h>

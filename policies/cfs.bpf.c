@@ -5,9 +5,9 @@
  * Idea: a task's virtual time grows while it runs, the slower the greater its
  * weight. Each CPU keeps its tasks in a tree ordered by it and runs the one that
  * has had the least. In a period every task has a turn of a length proportional
- * to its weight. Who wakes is placed half a period behind the queue's clock at
- * most, so that sleepers run soon but cannot hoard. Wakeups stay close to the
- * waker or the previous CPU; queues are levelled per cache, node and machine.
+ * to its weight. A task that wakes is placed half a period behind the queue's
+ * clock at most, so that sleepers run soon but cannot hoard. Wakeups stay close to
+ * the waker or the previous CPU; queues are levelled per cache, node and machine.
  *
  * Good for: fair shares by nice level; desktops and servers with mixed work; many
  * CPUs, as each has a queue and a lock of its own.
@@ -22,10 +22,10 @@
  * - Load is the sum of the weights of runnable tasks now, not a decaying average
  *   of them, and a queue is compared with the busiest one, not group with group.
  *   Balancing so reacts faster and more to chance.
- * - Active balance is for threads of a core only: who runs alone on his CPU but
- *   shares its core goes to an idle core, once his own tick has found that four
- *   times in a row (five times, beyond the cache). Linux evens out the numbers of
- *   running tasks of nodes in this way, too.
+ * - Active balance is for threads of a core only: a task that runs alone on its
+ *   CPU but shares the core goes to an idle core, once its own tick has found that
+ *   four times in a row (five times, beyond the cache). Linux evens out the numbers
+ *   of running tasks of nodes in this way, too.
  * - A new task is placed on the queue it goes to, with its parent's virtual time
  *   moved to that queue's clock, not on its parent's queue.
  * - sched_ext has no tick on idle CPUs: the tick of a CPU where tasks wait wakes

@@ -5,14 +5,14 @@
  * Idea: every task asks for a slice of CPU time again and again. By its weight it
  * is due that time until a virtual deadline. Of the tasks that have had no more
  * than their share (that are eligible), the one with the earliest deadline runs,
- * and goes on until its request is fulfilled. What a task lacks or has had too
- * much, its lag, it keeps while it sleeps.
+ * and goes on until its request is fulfilled. Its lag, what it lacks or has had
+ * too much, a task keeps while it sleeps.
  *
  * Good for: fair shares with a bound: no task is ever ahead or behind by much
  * more than one request; latency by a short request rather than by a nice level.
  *
- * Bad for: sleepers, who get no credit: whoever wakes waits its turn behind the
- * request that is being fulfilled.
+ * Bad for: sleepers, which get no credit: a task that wakes waits for its turn
+ * behind the request that is being fulfilled.
  *
  * Source: I. Stoica and H. Abdel-Wahab, Earliest Eligible Virtual Deadline First,
  * 1995; Linux 6.6 (kernel/sched/fair.c), without group scheduling and NUMA
@@ -167,7 +167,7 @@ static __always_inline void fair_place(rq_t *rq, task_t *t, u64 now)
 		return;
 	}
 	t->vruntime = eevdf_join(eevdf_average(rq, now), t->lag, fair_load(rq), t->weight);
-	/* Who is new begins in the middle, as on average the others are. */
+	/* A new task begins in the middle, where on average the others are. */
 	if (t->fresh)
 		length /= 2;
 	t->deadline = eevdf_deadline(t->vruntime, length, t->weight);

@@ -29,12 +29,12 @@
  * Simplifications:
  * - The tree does not say, and it is so here: a balance moves one thread to its
  *   CPU, the last one in the order of election; of equal CPUs a placement takes
- *   the thread's own, then the nearest behind it; nobody preempts by waking.
+ *   the thread's own, then the nearest behind it; no thread preempts by waking.
  *   A split slice has the length that it has when the thread is picked; where x and
  *   y are to differ, x is the greater one.
- * - Runtime is relative to the CPU's queue: who wakes or is new starts level with
- *   the least runtime there, so that old threads do not wait for new ones to catch
- *   up. Nice levels count for nothing, and real-time ones neither.
+ * - Runtime is relative to the CPU's queue: a thread that wakes or is new starts
+ *   level with the least runtime there, so that old threads do not wait for new
+ *   ones to catch up. Nice levels count for nothing, and real-time ones neither.
  * - load(t) is brought up to date when the thread wakes, is elected, blocks, or at
  *   a tick; while it waits its share in its CPU's load is that of before. It takes
  *   its load along when it blocks. Where slices are infinite, a time slice is
@@ -43,7 +43,7 @@
  * - sched_ext has no tick on idle CPUs. A timer tells whoever is to balance; a
  *   busy CPU does it at its next tick, an idle one is woken if tasks wait
  *   anywhere. The one CPU that balances for the machine does it in the timer.
- * - Who yields goes behind one other thread.
+ * - A thread that yields goes behind one other thread.
  */
 #include <lab/lab.bpf.h>
 #include <lab/percpu.h>

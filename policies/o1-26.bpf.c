@@ -13,8 +13,8 @@
  * Good for: desktops and servers of many tasks; cost that does not grow with
  * their number.
  *
- * Bad for: workloads whose sleeping does not tell who is interactive; fairness
- * among tasks of equal nice levels within a slice.
+ * Bad for: workloads whose sleeping does not tell which tasks are interactive;
+ * fairness among tasks of equal nice levels within a slice.
  *
  * Source: Linux 2.6.12 (kernel/sched.c); docs/schedulers/o1-26.md restates the
  * rules.

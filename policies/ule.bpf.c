@@ -4,11 +4,11 @@
  *
  * Idea: every CPU has a lock and three queues of 64 lists: real-time and
  * interactive threads by priority; batch threads in a calendar, where a worse
- * priority means a later slot and every slot's turn comes; idle ones. Interactive
- * is who sleeps enough more than he runs. A woken thread goes where its cache is
- * warm, or to the least loaded CPU. One CPU balances for all, at random times
- * half a second to one and a half apart, one thread a pair of CPUs; a CPU that
- * becomes idle steals.
+ * priority means a later slot and every slot's turn comes; idle ones. A thread is
+ * interactive if it sleeps sufficiently more than it runs. A woken thread goes where
+ * its cache is warm, or to the least loaded CPU. One CPU balances for all, at random
+ * times half a second to one and a half apart, one thread a pair of CPUs; a CPU
+ * that becomes idle steals.
  *
  * Good for: interactive threads beside batch jobs; many CPUs with little sharing.
  *

@@ -5,8 +5,8 @@
  * Idea: every task has a virtual time that grows while it runs, the slower the
  * greater its weight; the queue is ordered by it, so the task that has had the
  * least of its share runs next. A clock for the whole system follows the task
- * that started last. Who slept longer than one slice resumes one slice behind
- * that clock: sleeping earns a head start, but no more than that.
+ * that started last. A task that slept longer than one slice resumes one slice
+ * behind that clock: sleeping earns a head start, but no more than that.
  *
  * Good for: fair shares by nice level on one socket; a simple and predictable
  * baseline for fair schedulers.

@@ -718,8 +718,8 @@ static __noinline s32 fair_select_cpu(struct task_struct *p, task_t *t, s32 prev
 }
 
 /*
- * Active balance: who runs alone on his CPU, but shares the core, goes to a core
- * that is idle. Linux lets the idle CPU find him; here his own tick does, as
+ * Active balance: a task that runs alone on its CPU, but shares the core, goes to
+ * a core that is idle. Linux lets the idle CPU find it; here its own tick does, as
  * sched_ext has none on idle CPUs.
  */
 

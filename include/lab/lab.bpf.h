@@ -2,10 +2,18 @@
 /*
  * The library that policies share: locks, probes, task contexts and run-queue
  * structures. A policy includes this file and, behind it, what only some need:
- * <lab/linux24.h>, what the schedulers that grew out of Linux 2.4 share;
- * <lab/linux24_queue.h>, the ops of those that have one queue and one lock;
- * <lab/heap.h>, a heap;
- * <lab/mq.h>, the multi-queue scheduler, whose pools make three policies.
+ *
+ * what families of schedulers share:
+ * <lab/linux24.h>, those that grew out of Linux 2.4;
+ * <lab/linux24_queue.h>, the ops of those of them with one queue and one lock;
+ * <lab/mq.h>, the multi-queue scheduler, whose pools make three policies;
+ * <lab/percpu.h>, those with a run queue and a lock for each CPU;
+ * <lab/fair.h>, CFS and EEVDF; <lab/deadline.h>, BFS and MuQSS;
+ *
+ * structures: <lab/arrays.h>, the O(1) schedulers' pair of arrays; <lab/heap.h>,
+ * a heap; <lab/rbtree.h>, a tree; <lab/skiplist.h>, a skip list;
+ *
+ * and <lab/topology.h>, which CPUs share what; <lab/periodic.h>, a timer.
  *
  * It is the only code that knows which world it is compiled for. Under
  * __bpf__ it works on a BPF arena and counts in a per-CPU map; natively the
@@ -74,7 +82,7 @@ struct {
 /*
  * A word that other CPUs write without the lock that the reader holds, or the
  * other way round. Natively each such access waits until no CPU is earlier in
- * virtual time, so that nobody reads a word out of his future. C leaves the
+ * virtual time, so that nobody reads a word out of its future. C leaves the
  * order of operands and arguments open: two such accesses in one expression
  * stand on either side of && or ||, or compilers come to different results.
  */

@@ -2,8 +2,8 @@
 /*
  * The multi-queue scheduler: a run queue and a lock for each CPU, and a choice
  * in two phases, first from the own queue, then from what the other queues of
- * the pool have published. How large pools are makes the policies: all CPUs
- * (mq), one CPU (mq-local), or what one likes (mq-pool).
+ * the pool have published. Only the pool size tells the policies apart: all CPUs
+ * (mq), one CPU (mq-local), or any number (mq-pool).
  *
  * A policy includes this behind <lab/linux24.h> and its options `threshold` and
  * `charge`, defines the two functions that are declared first here, and makes

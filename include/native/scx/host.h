@@ -138,7 +138,7 @@ LAB_INLINE struct lab_host *lab_enter(struct lab_host *host)
 
 #define lab_host lab_enter(lab_host)
 
-/* Order only: nobody may read a word that was written in his future. */
+/* Order only: nobody may read a word that was written in its future. */
 LAB_INLINE void lab_host_sync(void)
 {
 	lab_host->sync(lab_host);
