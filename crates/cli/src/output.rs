@@ -5,10 +5,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Seek as _, Write};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use schedlab_sweep::file;
 use tempfile::NamedTempFile;
 
 /// Tells who sits at the terminal, in one line. A reader that is gone, or a full disk, changes nothing else.
@@ -105,7 +105,7 @@ impl Output {
                 if let Ok(before) = path.metadata() {
                     named.as_file().set_permissions(before.permissions())?;
                 }
-                named.persist(&path).map_err(|error| error.error)?;
+                file::into_place(named, &path)?;
             }
             Ok(())
         })
@@ -131,12 +131,7 @@ fn followed(path: &Path) -> PathBuf {
 
 /// A new file without a name that anybody would take for the finished one.
 fn beside(folder: &Path) -> io::Result<NamedTempFile> {
-    tempfile::Builder::new()
-        .prefix(".schedlab-")
-        // As readable as any other new file: the umask takes its share.
-        .permissions(std::fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder)
-        .map_err(without_place)
+    file::beside(folder, ".schedlab-").map_err(without_place)
 }
 
 impl Target {
@@ -190,6 +185,8 @@ impl Write for Output {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,4 @@
 //! A sweep's folder: `sweep.json`, one Parquet file a shard, and while a shard is under way its parts.
-//!
-//! Files appear complete or not at all: they are written beside their place, flushed to disk and renamed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -9,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::At as _;
 use crate::table;
-use crate::{Definition, Row, Shard, SweepError};
+use crate::{Definition, Row, Shard, SweepError, file};
 
 const DEFINITION: &str = "sweep.json";
 const ENDING: &str = ".parquet";
@@ -26,32 +24,16 @@ fn put(
     let folder = path.parent().expect("it lies in the sweep's folder");
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let place = || -> io::Result<()> {
-        let prefix = format!("{UNFINISHED}{name}-");
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(&prefix);
-        as_others(&mut builder);
-        let file = builder.tempfile_in(folder)?;
+        let file = file::beside(folder, &format!("{UNFINISHED}{name}-"))?;
         let mut buffer = io::BufWriter::with_capacity(1 << 16, file.as_file());
         write(&mut buffer)?;
         buffer
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
+        file::into_place(file, path)
     };
     place().at(path)
 }
-
-/// Results are as readable as other new files, not their owner's alone: the umask takes its share.
-#[cfg(unix)]
-fn as_others(builder: &mut tempfile::Builder<'_, '_>) {
-    use std::os::unix::fs::PermissionsExt as _;
-    builder.permissions(fs::Permissions::from_mode(0o666));
-}
-
-#[cfg(not(unix))]
-fn as_others(_: &mut tempfile::Builder<'_, '_>) {}
 
 /// Whether there is no such file, or nothing that could have one.
 fn is_absent(error: &io::Error) -> bool {

@@ -7,6 +7,7 @@
 
 mod definition;
 mod error;
+pub mod file;
 mod folder;
 mod run;
 mod space;
