@@ -235,8 +235,8 @@ impl PyFolder {
 
     /// Keeps rows that `Definition.run` gave, on the disk when it returns.
     fn keep(&self, rows: &str) -> PyResult<()> {
-        let rows: Vec<Row> = serde_json::from_str(rows).map_err(wrong)?;
-        self.with(|work| work.keep(rows).map_err(raised))
+        let mut rows: Vec<Row> = serde_json::from_str(rows).map_err(wrong)?;
+        self.with(|work| work.keep(&mut rows).map_err(raised))
     }
 
     /// Everything is done: one file instead of parts. The folder is not used any more.

@@ -211,24 +211,24 @@ impl Work {
         self.jobs
     }
 
-    /// Keeps what has been done since the last time.
+    /// Keeps what has been done since the last time, and takes it from `rows`.
     ///
     /// # Errors
-    /// If it cannot be written, or is not of this sweep.
-    pub fn keep(&mut self, rows: Vec<Row>) -> Result<(), SweepError> {
+    /// If it cannot be written, or is not of this sweep; then `rows` are as they were.
+    pub fn keep(&mut self, rows: &mut Vec<Row>) -> Result<(), SweepError> {
         if rows.is_empty() {
             return Ok(());
         }
-        for row in &rows {
+        for row in &*rows {
             let checked = row.check(&self.definition);
             checked.map_err(|why| SweepError::Row { why })?;
         }
         let name = format!("{}{PART}{:06}{ENDING}", self.shard.stem(), self.next_part);
         let path = self.folder.join(name);
-        put(&path, |file| table::write(&self.definition, &rows, file))?;
+        put(&path, |file| table::write(&self.definition, rows, file))?;
         self.next_part += 1;
         self.parts.push(path);
-        self.rows.extend(rows.into_iter().map(|row| (row.job, row)));
+        self.rows.extend(rows.drain(..).map(|row| (row.job, row)));
         Ok(())
     }
 

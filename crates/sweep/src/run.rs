@@ -193,7 +193,7 @@ pub fn run_by<E: From<SweepError> + Send>(
             }
             if outcome.is_ok() && (fresh.len() >= KEEP_ROWS || kept.elapsed() >= options.keep_after)
             {
-                outcome = work.keep(std::mem::take(&mut fresh)).map_err(E::from);
+                outcome = work.keep(&mut fresh).map_err(E::from);
                 kept = Instant::now();
                 if outcome.is_err() {
                     end.store(true, Ordering::Relaxed);
@@ -204,7 +204,8 @@ pub fn run_by<E: From<SweepError> + Send>(
         }
         outcome
     });
-    let last = work.keep(fresh);
+    // What could not be kept before may be now.
+    let last = work.keep(&mut fresh);
     outcome.and(last.map_err(E::from))?;
     let complete = state.done == state.jobs;
     if complete {

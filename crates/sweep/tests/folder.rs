@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_sweep::{
     Asked, BUILD, Definition, Options, Place, Row, Shard, Space, SweepError, Work, read, run,
+    run_by,
 };
 
 fn asked(workloads: &[&str], sample: u64, seed: u64) -> Asked {
@@ -440,10 +442,52 @@ fn rows_of_another_shape_are_refused_and_the_work_goes_on() {
         (more, "and 26 values of 25"),
         (foreign, &format!("it has job {jobs} of {jobs}")),
     ] {
-        let error = work.keep(vec![whole.clone(), wrong]).unwrap_err();
+        let error = work.keep(&mut vec![whole.clone(), wrong]).unwrap_err();
         assert!(error.to_string().contains(told), "{error}");
         assert!(work.rows.is_empty());
     }
-    work.keep(vec![whole]).unwrap();
+    work.keep(&mut vec![whole]).unwrap();
     assert_eq!(work.rows.len(), 1);
+}
+
+#[test]
+fn what_could_not_be_kept_at_first_is_kept_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let definition = small();
+    let part = folder.path().join("shard-1-of-1.part-000000.parquet");
+    let never = AtomicBool::new(false);
+    let options = Options {
+        threads: 1,
+        keep_after: Duration::ZERO,
+    };
+    let first = Once::new();
+    let one = |run| {
+        // Nothing can be put where a folder is.
+        first.call_once(|| fs::create_dir(&part).unwrap());
+        definition.run(run)
+    };
+    let mut told = 0;
+    let ended = run_by(
+        &definition,
+        folder.path(),
+        Shard::WHOLE,
+        options,
+        &never,
+        &one,
+        |progress| {
+            told = progress.done;
+            // It has been tried, and there is room again.
+            if told > 0 && part.is_dir() {
+                fs::remove_dir(&part).unwrap();
+            }
+        },
+    );
+    assert!(matches!(ended, Err(SweepError::File { .. })), "{ended:?}");
+    assert!(told > 0);
+    let (_, rows) = read(folder.path()).unwrap();
+    assert_eq!(rows.len() as u64, told);
+    all(&definition, folder.path(), Shard::WHOLE, 2);
+    let whole = tempfile::tempdir().unwrap();
+    all(&definition, whole.path(), Shard::WHOLE, 2);
+    assert_eq!(bytes(folder.path()), bytes(whole.path()));
 }
