@@ -12,7 +12,7 @@ pub const BUILD: &str = env!("SCHEDLAB_BUILD");
 
 /// A machine that runs real programs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct Host {
     /// `host` or `vm`, as in results.
     pub machine: String,
     /// Its kernel's release.
@@ -39,7 +39,7 @@ pub struct Asked {
     /// The first seed; the sample is drawn from it, too.
     pub seed: u64,
     /// In this real kernel instead of in simulation.
-    pub live: Option<Place>,
+    pub live: Option<Host>,
     /// Whether schedulers that are the same, by what the policy's source says, have a run each.
     pub each: bool,
 }
@@ -80,8 +80,8 @@ pub struct Definition {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub live: bool,
     /// Which one, of a live sweep; absent in older documents.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
+    #[serde(rename = "place", default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
     /// Check sums of the files that it names, with what policies include: other contents are another sweep.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
@@ -142,7 +142,7 @@ impl Definition {
             time_limit_s: run.time_limit_s,
             check: run.check,
             live: live.is_some(),
-            place: live,
+            host: live,
             files: BTreeMap::new(),
             points: Vec::new(),
             same: Vec::new(),
@@ -232,12 +232,30 @@ impl Definition {
         self.points.len() as u64 * self.workloads.len() as u64 * u64::from(self.repeat)
     }
 
+    /// Makes sure that the sweep has the job.
+    pub(crate) fn check_job(&self, job: u64) -> Result<(), SweepError> {
+        let jobs = self.jobs();
+        match job < jobs {
+            true => Ok(()),
+            false => Err(SweepError::NoJob { job, jobs }),
+        }
+    }
+
+    /// Makes sure that the sweep has the run.
+    pub(crate) fn check_run(&self, run: u64) -> Result<(), SweepError> {
+        let runs = self.runs();
+        match run < runs {
+            true => Ok(()),
+            false => Err(SweepError::NoRun { run, runs }),
+        }
+    }
+
     /// Number of runs. Jobs whose schedulers are the same by [`Space::same_as`] have one run together.
     pub fn runs(&self) -> u64 {
         self.same.len() as u64 * self.workloads.len() as u64 * u64::from(self.repeat)
     }
 
-    /// The jobs of a run; the first one stands for all of them.
+    /// The jobs of a run below [`Definition::runs`]; the first one stands for all of them.
     pub fn jobs_of(&self, run: u64) -> impl Iterator<Item = u64> {
         let schedulers = self.same.len() as u64;
         let places = &self.same[(run % schedulers) as usize];
@@ -252,7 +270,7 @@ impl Definition {
         turn * self.points.len() as u64 + place as u64
     }
 
-    /// What job it is: (place of its point, workload, repetition).
+    /// What job it is, below [`Definition::jobs`]: (place of its point, workload, repetition).
     pub fn parts(&self, job: u64) -> (usize, usize, u32) {
         let points = self.points.len() as u64;
         let workloads = self.workloads.len() as u64;
@@ -264,12 +282,12 @@ impl Definition {
         )
     }
 
-    /// The scheduler of a job.
+    /// The scheduler of a job below [`Definition::jobs`].
     pub fn scheduler(&self, job: u64) -> Scheduler {
         self.space.scheduler(self.points[self.parts(job).0])
     }
 
-    /// The run that a job is.
+    /// The run that a job below [`Definition::jobs`] is.
     pub fn spec(&self, job: u64) -> SimSpec {
         let (_, workload, repetition) = self.parts(job);
         SimSpec {

@@ -73,6 +73,22 @@ pub enum SweepError {
         /// The file.
         path: PathBuf,
     },
+    /// A job that the sweep does not have.
+    #[error("there is no job {job}: the sweep has {jobs}, numbered from 0")]
+    NoJob {
+        /// What was asked for.
+        job: u64,
+        /// How many there are.
+        jobs: u64,
+    },
+    /// A run that the sweep does not have.
+    #[error("there is no run {run}: the sweep has {runs}, numbered from 0")]
+    NoRun {
+        /// What was asked for.
+        run: u64,
+        /// How many there are.
+        runs: u64,
+    },
     /// Its runs are not simulations.
     #[error("the sweep is of a real kernel: go on with `schedlab sweep --live`")]
     Live,

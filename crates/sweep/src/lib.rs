@@ -13,7 +13,7 @@ mod run;
 mod space;
 mod table;
 
-pub use definition::{Asked, BUILD, Definition, Place, Shard};
+pub use definition::{Asked, BUILD, Definition, Host, Shard};
 pub use error::SweepError;
 pub use folder::{Work, read};
 pub use run::{Best, Options, Progress, Summary, run, run_by};

@@ -224,22 +224,24 @@ fn left(passed: Duration, done: u64, to_do: u64) -> Option<Duration> {
 }
 
 impl Definition {
-    /// Simulates one job, here and now, alone.
+    /// Simulates one job below [`Definition::jobs`], here and now, alone.
     ///
     /// # Errors
-    /// If it cannot be begun, or this build or the files are not those of the sweep.
+    /// If there is no such job, it cannot be begun, or this build or the files are not those of the sweep.
     pub fn row(&self, job: u64) -> Result<Row, SweepError> {
+        self.check_job(job)?;
         let spec = self.spec(job);
         let result = self.simulated(&spec)?;
         self.is_of_it(&spec)?;
         Ok(Row::new(self, job, &result))
     }
 
-    /// Makes one run, here and now: the rows of its jobs.
+    /// Makes one run below [`Definition::runs`], here and now: the rows of its jobs.
     ///
     /// # Errors
     /// As [`Definition::row`].
     pub fn run(&self, run: u64) -> Result<Vec<Row>, SweepError> {
+        self.check_run(run)?;
         let rows = self.simulate(run)?;
         self.is_of_it(&self.spec_of(run))?;
         Ok(rows)

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_sweep::{
-    Asked, BUILD, Definition, Options, Place, Row, Shard, Space, SweepError, Work, read, run,
-    run_by,
+    Asked, BUILD, Definition, Host, Options, Row, Shard, Space, SweepError, Work, read, run, run_by,
 };
 
 fn asked(workloads: &[&str], sample: u64, seed: u64) -> Asked {
@@ -253,8 +252,8 @@ fn what_cannot_be_run_is_told_before_anything_is_run() {
     }
 }
 
-fn place(machine: &str) -> Place {
-    Place {
+fn host(machine: &str) -> Host {
+    Host {
         machine: machine.to_owned(),
         kernel: "7.2.0".to_owned(),
         cpus: 4,
@@ -266,7 +265,7 @@ fn place(machine: &str) -> Place {
 fn a_live_sweep_is_another_one() {
     let simulated = small();
     let live = Asked {
-        live: Some(place("host")),
+        live: Some(host("host")),
         ..asked(
             &["cpu:duration=20ms", "chat:rooms=1,users=2,messages=2"],
             15,
@@ -279,7 +278,7 @@ fn a_live_sweep_is_another_one() {
     }
     assert_eq!(live.runs(), live.jobs());
     let elsewhere = Asked {
-        live: Some(place("vm")),
+        live: Some(host("vm")),
         ..asked(
             &["cpu:duration=20ms", "chat:rooms=1,users=2,messages=2"],
             15,
@@ -490,4 +489,20 @@ fn what_could_not_be_kept_at_first_is_kept_at_the_end() {
     let whole = tempfile::tempdir().unwrap();
     all(&definition, whole.path(), Shard::WHOLE, 2);
     assert_eq!(bytes(folder.path()), bytes(whole.path()));
+}
+
+#[test]
+fn jobs_and_runs_that_the_sweep_does_not_have_are_refused() {
+    let definition = small();
+    for more in [0, 1, 1_000] {
+        let (job, run) = (definition.jobs() + more, definition.runs() + more);
+        let error = definition.row(job).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!("there is no job {job}: the sweep has 60, numbered from 0")
+        );
+        let error = definition.run(run).unwrap_err();
+        assert!(matches!(error, SweepError::NoRun { .. }), "{error}");
+    }
+    assert!(definition.row(definition.jobs() - 1).is_ok());
 }

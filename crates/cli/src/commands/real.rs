@@ -5,13 +5,11 @@ mod jobs;
 #[cfg(feature = "kernel")]
 mod with;
 #[cfg(feature = "kernel")]
-pub use with::{
-    doctor, emulate, inside, is_inside, place, run, run_once, sweep_in_vm, vm, warm_up,
-};
+pub use with::{doctor, emulate, host, inside, is_inside, run, run_once, sweep_in_vm, vm, warm_up};
 
 #[cfg(not(feature = "kernel"))]
 pub use without::{
-    doctor, emulate, inside, is_inside, place, run, run_once, sweep_in_vm, vm, warm_up,
+    doctor, emulate, host, inside, is_inside, run, run_once, sweep_in_vm, vm, warm_up,
 };
 
 #[cfg(not(feature = "kernel"))]
@@ -22,7 +20,7 @@ mod without {
     use schedlab_report::RunResult;
     use schedlab_report::export::lines::fill;
     use schedlab_sim::Scheduler;
-    use schedlab_sweep::Place;
+    use schedlab_sweep::Host;
 
     use crate::args::{EmulateArgs, RunArgs, VmArgs};
     use crate::commands::{Emulated, Job, Status, print, width};
@@ -50,7 +48,7 @@ mod without {
         false
     }
 
-    pub fn place() -> anyhow::Result<Place> {
+    pub fn host() -> anyhow::Result<Host> {
         bail!("{REMEDY}")
     }
 

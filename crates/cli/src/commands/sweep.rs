@@ -59,7 +59,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         repeat: args.repeat,
         run: like,
         seed: args.common.seed,
-        live: args.live.then(real::place).transpose()?,
+        live: args.live.then(real::host).transpose()?,
         each: args.each,
     })?;
     // In the virtual machine it has been told outside.

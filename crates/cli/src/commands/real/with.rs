@@ -16,7 +16,7 @@ use schedlab_report::export::lines::fill;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
-use schedlab_sweep::Place;
+use schedlab_sweep::Host;
 
 use crate::args::{RunArgs, VmArgs};
 use crate::commands::sim::seed_of;
@@ -110,8 +110,8 @@ pub fn is_inside() -> bool {
 }
 
 /// The machine that this program runs on, as results of real runs name it.
-pub fn place() -> anyhow::Result<Place> {
-    Ok(Place {
+pub fn host() -> anyhow::Result<Host> {
+    Ok(Host {
         machine: vm::place().to_owned(),
         kernel: release()?,
         cpus: topology::online().len(),
