@@ -101,7 +101,7 @@ fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let started = Instant::now();
     let options = Options {
-        threads: 1,
+        threads: std::num::NonZeroUsize::MIN,
         keep_after: Duration::from_secs(3_600),
     };
     schedlab_sweep::run_by(

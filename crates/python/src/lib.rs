@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,7 +153,7 @@ impl PyDefinition {
     /// what was done until then is kept.
     fn run_into(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
         let options = schedlab_sweep::Options {
-            threads: 1,
+            threads: NonZeroUsize::MIN,
             keep_after: Duration::from_secs(10),
         };
         let stop = AtomicBool::new(false);

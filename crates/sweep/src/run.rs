@@ -1,23 +1,20 @@
 //! Runs what is missing of a shard, on as many threads as one likes.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rand_core::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 use schedlab_report::RunResult;
-use schedlab_sim::SimSpec;
+use schedlab_sim::{SimSpec, batch};
 
 use crate::folder::Work;
 use crate::space::shuffle;
 use crate::{Definition, Row, Shard, SweepError};
 
-/// How often `progress` hears that nothing changed.
-const HEARTBEAT: Duration = Duration::from_millis(200);
 /// Results are kept when there are so many, if not before.
 const KEEP_ROWS: usize = 4_096;
 
@@ -25,7 +22,7 @@ const KEEP_ROWS: usize = 4_096;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Runs at a time.
-    pub threads: usize,
+    pub threads: NonZeroUsize,
     /// Results are kept after so long: what a kill can cost.
     pub keep_after: Duration,
 }
@@ -147,34 +144,23 @@ pub fn run_by<E: From<SweepError> + Send>(
     }
     progress(&state);
     let end = AtomicBool::new(false);
-    let next = AtomicUsize::new(0);
-    // Bounded: where the disk is slow the runs wait, so that a kill costs no more than it should.
-    let (sender, receiver) = mpsc::sync_channel(options.threads);
     let mut fresh: Vec<Row> = Vec::new();
     let (mut new, mut runs) = (0, 0);
-    let outcome = thread::scope(|scope| {
-        let mut outcome = Ok(());
-        for _ in 0..options.threads.clamp(1, missing.len().max(1)) {
-            let (sender, next, missing, end) = (sender.clone(), &next, &missing, &end);
-            scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) && !end.load(Ordering::Relaxed) {
-                    let Some(&run) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else {
-                        return;
-                    };
-                    // Nobody listens any more only when the scope is left by a panic.
-                    let rows = one(run).and_then(|rows| {
-                        definition.is_of_it(&definition.spec_of(run))?;
-                        Ok(rows)
-                    });
-                    let _ = sender.send(rows);
-                }
-            });
-        }
-        drop(sender);
-        let (begun, mut kept) = (Instant::now(), Instant::now());
-        loop {
-            match receiver.recv_timeout(HEARTBEAT) {
-                Ok(Ok(rows)) => {
+    let mut outcome = Ok(());
+    let (begun, mut kept) = (Instant::now(), Instant::now());
+    // Where the disk is slow the runs wait, so that a kill costs no more than it should.
+    batch::each(
+        &missing,
+        options.threads,
+        || stop.load(Ordering::Relaxed) || end.load(Ordering::Relaxed),
+        |&run| -> Result<Vec<Row>, E> {
+            let rows = one(run)?;
+            definition.is_of_it(&definition.spec_of(run))?;
+            Ok(rows)
+        },
+        |heard| {
+            match heard.map(|(_, rows)| rows) {
+                Some(Ok(rows)) => {
                     runs += 1;
                     for row in rows {
                         if !work.rows.contains_key(&row.job) {
@@ -184,26 +170,21 @@ pub fn run_by<E: From<SweepError> + Send>(
                         }
                     }
                 }
-                Ok(Err(error)) => {
-                    outcome = outcome.and(Err(error));
-                    end.store(true, Ordering::Relaxed);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+                Some(Err(error)) if outcome.is_ok() => outcome = Err(error),
+                Some(Err(_)) | None => {}
             }
             if outcome.is_ok() && (fresh.len() >= KEEP_ROWS || kept.elapsed() >= options.keep_after)
             {
                 outcome = work.keep(&mut fresh).map_err(E::from);
                 kept = Instant::now();
-                if outcome.is_err() {
-                    end.store(true, Ordering::Relaxed);
-                }
+            }
+            if outcome.is_err() {
+                end.store(true, Ordering::Relaxed);
             }
             state.left = left(begun.elapsed(), runs, missing.len() as u64 - runs);
             progress(&state);
-        }
-        outcome
-    });
+        },
+    );
     // What could not be kept before may be now.
     let last = work.keep(&mut fresh);
     outcome.and(last.map_err(E::from))?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +40,7 @@ fn small() -> Definition {
 
 fn options(threads: usize) -> Options {
     Options {
-        threads,
+        threads: NonZeroUsize::new(threads).unwrap(),
         keep_after: Duration::from_secs(10),
     }
 }
@@ -49,7 +50,7 @@ fn some(definition: &Definition, folder: &Path, shard: Shard, more: u64) -> bool
     let stop = AtomicBool::new(false);
     let mut first = None;
     let options = Options {
-        threads: 1,
+        threads: NonZeroUsize::MIN,
         keep_after: Duration::ZERO,
     };
     let summary = run(definition, folder, shard, options, &stop, |progress| {
@@ -456,7 +457,7 @@ fn what_could_not_be_kept_at_first_is_kept_at_the_end() {
     let part = folder.path().join("shard-1-of-1.part-000000.parquet");
     let never = AtomicBool::new(false);
     let options = Options {
-        threads: 1,
+        threads: NonZeroUsize::MIN,
         keep_after: Duration::ZERO,
     };
     let first = Once::new();

@@ -9,6 +9,8 @@ mod support;
 #[path = "../../sim/tests/support/run.rs"]
 mod virtual_kernel;
 
+use std::num::NonZeroUsize;
+
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use random::{Case, case};
@@ -56,7 +58,7 @@ fn every_scheduler_of_the_tree_keeps_the_invariants() {
         })
         .collect();
     assert_eq!(points.len(), 5_832);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let result = batch::run_all(
         &points,
         threads,

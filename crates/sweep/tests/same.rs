@@ -1,5 +1,6 @@
 //! Schedulers that differ in mute features alone: they have one run together, and it is each one's own.
 
+use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -101,7 +102,7 @@ fn a_run_gives_the_rows_of_all_its_jobs() {
     assert!(jobs.into_iter().eq(0..definition.jobs()));
 
     let options = Options {
-        threads: 2,
+        threads: NonZeroUsize::new(2).unwrap(),
         keep_after: Duration::from_secs(10),
     };
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! `load`: a workload's real program, here and now, under whatever schedules.
 
 use std::io::IsTerminal as _;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use schedlab_programs::{End, Options, ProgramError, Report, original};
@@ -118,8 +119,13 @@ fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
     let figure = match is_watched() {
         true => {
             let mut progress = Progress::new(1);
-            batch::run_all(&[()], 1, |()| run(), |done| progress.update(done))
-                .map(|figures| figures.into_iter().next().expect("a run has a result"))
+            batch::run_all(
+                &[()],
+                NonZeroUsize::MIN,
+                |()| run(),
+                |done| progress.update(done),
+            )
+            .map(|figures| figures.into_iter().next().expect("a run has a result"))
         }
         false => run(),
     };

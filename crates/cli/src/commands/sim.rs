@@ -1,5 +1,6 @@
 //! `sim`: a workload under schedulers in simulation.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
 
@@ -164,11 +165,12 @@ pub fn check(specs: &[SimSpec]) -> Result<(), SimError> {
 }
 
 /// How many runs are under way at a time: as many as asked for, or one a core.
-pub fn threads(jobs: Option<u16>) -> usize {
+pub fn threads(jobs: Option<u16>) -> NonZeroUsize {
     match jobs {
-        Some(jobs) => usize::from(jobs),
-        None => thread::available_parallelism().map_or(1, usize::from),
+        Some(jobs) => NonZeroUsize::new(usize::from(jobs)),
+        None => thread::available_parallelism().ok(),
     }
+    .unwrap_or(NonZeroUsize::MIN)
 }
 
 /// Runs them all, as many at a time as there are cores.
@@ -190,7 +192,7 @@ fn traced(spec: &SimSpec, path: &Path) -> anyhow::Result<Traced> {
     let mut progress = Progress::new(1);
     let runs = batch::run_all(
         std::slice::from_ref(spec),
-        1,
+        NonZeroUsize::MIN,
         |spec| trace(spec, path),
         |done| progress.update(done),
     )?;

@@ -1,10 +1,10 @@
 //! `sweep`: every combination of a scheduler's options.
 
 use std::fmt::Write as _;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -81,12 +81,8 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     if args.live && !args.vm && args.cpus.is_some() {
         bail!("-c sets the CPUs of a simulated or virtual machine: add --vm");
     }
-    let threads = match args.common.jobs {
-        Some(jobs) => usize::from(jobs),
-        None => thread::available_parallelism().map_or(1, usize::from),
-    };
     let options = Options {
-        threads,
+        threads: sim::threads(args.common.jobs),
         keep_after: Duration::from_secs(args.keep),
     };
     let mut bar = Bar::new();
@@ -143,7 +139,7 @@ fn live(
         )?;
     }
     let options = Options {
-        threads: 1,
+        threads: NonZeroUsize::MIN,
         ..options
     };
     schedlab_sweep::run_by(
