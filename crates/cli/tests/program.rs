@@ -1,5 +1,6 @@
 //! The program as a user runs it.
 
+use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,6 +35,28 @@ fn a_table_of_80_columns_on_standard_output_and_nothing_else() {
     for cpus in ["   1  kernel", "   2  kernel", "   3  kernel"] {
         assert!(text.contains(cpus), "{text}");
     }
+}
+
+/// What comes through a pipe is gone once it was read.
+#[test]
+fn a_file_is_read_once_for_all_runs() {
+    let profile = include_bytes!("../../../machines/laptop.toml");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(["sim", "cpu:duration=1ms", "-s", "kernel,fifo", "-c", "1,2"])
+        .args(["--repeat", "3", "-m", "/dev/stdin", "--json", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut pipe = program.stdin.take().expect("it is a pipe");
+    pipe.write_all(profile).expect("the program reads it");
+    drop(pipe);
+    let output = program.wait_with_output().expect("the program ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["results"].as_array().unwrap().len(), 12);
 }
 
 #[test]

@@ -24,9 +24,23 @@ pub struct Selection {
     pub settings: Settings,
     /// What the compiler warns of: lines for people. A policy that comes with the program has none.
     pub warnings: Arc<[String]>,
+    /// The check sum of the source that it was compiled of and of the headers that it includes; `None` of one that
+    /// comes with the program.
+    pub sum: Option<u32>,
 }
 
 impl Selection {
+    /// The same policy with other options, whatever its source says by now.
+    ///
+    /// # Errors
+    /// If an option is wrong.
+    pub fn with_options(&self, options: &[(String, String)]) -> Result<Selection, SelectError> {
+        Ok(Selection {
+            settings: self.object.settings(options)?,
+            ..self.clone()
+        })
+    }
+
     /// Loads a private copy for one run.
     ///
     /// # Errors
@@ -116,31 +130,20 @@ fn compiled<A>(path: &Path, answer: impl FnOnce(&Compiled) -> A) -> Result<A, Di
     Ok(answer)
 }
 
-/// The check sum of a policy's source and of the headers that it includes; `None` of one that comes with the
-/// program.
-///
-/// # Errors
-/// If it does not compile.
-pub fn sum(scheduler: &Scheduler) -> Result<Option<u32>, SelectError> {
-    match scheduler.is_path() {
-        true => Ok(Some(compiled(Path::new(&scheduler.name), |it| it.sum)?)),
-        false => Ok(None),
-    }
-}
-
 /// Finds or compiles a scheduler and reads its options.
 ///
 /// # Errors
 /// If there is no such scheduler, it does not compile, or an option is wrong.
 pub fn select(scheduler: &Scheduler) -> Result<Selection, SelectError> {
     let Scheduler { name, options } = spelled_out(scheduler);
-    let (object, warnings) = if scheduler.is_path() {
+    let (object, warnings, sum) = if scheduler.is_path() {
         compiled(Path::new(&name), |it| {
-            (Arc::clone(&it.object), Arc::clone(&it.warnings))
+            let warnings = Arc::clone(&it.warnings);
+            (Arc::clone(&it.object), warnings, Some(it.sum))
         })?
     } else {
         match crate::find(&name) {
-            Some(file) => (file.object(), Arc::default()),
+            Some(file) => (file.object(), Arc::default(), None),
             None => {
                 let known: Vec<&str> = crate::builtin().iter().map(|file| file.name).collect();
                 return Err(SelectError::Unknown {
@@ -155,5 +158,6 @@ pub fn select(scheduler: &Scheduler) -> Result<Selection, SelectError> {
         object,
         settings,
         warnings,
+        sum,
     })
 }

@@ -4,7 +4,7 @@
 
 mod baseline;
 pub mod batch;
-mod files;
+mod inputs;
 mod policy;
 mod run;
 mod spec;
@@ -13,12 +13,12 @@ mod spec;
 pub use schedlab_abi::NR_CPUS_MAX;
 pub use schedlab_engine::KernelVersion;
 
-pub use files::files;
+pub use inputs::{Inputs, Prepared};
 pub use policy::{
     OptionInfo, SchedulerError, SchedulerInfo, is_baseline, mute, options, parse_schedulers,
     scheduler_at, schedulers,
 };
-pub use run::{SimError, check, nr_cpus, run};
+pub use run::{SimError, check, run};
 pub use schedlab_policies::spelled_out;
 pub use schedlab_trace::Scheduler;
 pub use spec::SimSpec;

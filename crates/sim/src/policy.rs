@@ -206,8 +206,8 @@ pub(crate) struct Ended {
     pub(crate) unfinished: Vec<TaskId>,
 }
 
-/// Finds a scheduler, without loading it.
-fn find(scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
+/// Finds a scheduler, without loading it; `None` is the virtual kernel's own.
+pub(crate) fn find(scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
     let Scheduler { name, options } = scheduler;
     if is_baseline(scheduler) {
         return if options.is_empty() {
@@ -237,18 +237,18 @@ pub fn is_baseline(scheduler: &Scheduler) -> bool {
     scheduler.is_kernels_own()
 }
 
-/// Finds a scheduler and loads a private copy for one run.
+/// Loads a private copy for one run of what [`find`] has found.
 pub(crate) fn load(
-    scheduler: &Scheduler,
+    found: Option<&Selection>,
     machine: &Machine,
     version: schedlab_engine::KernelVersion,
-) -> Result<Loaded, SchedulerError> {
-    let Some(selection) = find(scheduler)? else {
+) -> Result<Loaded, LoadError> {
+    let Some(selection) = found else {
         return Ok(Loaded::Baseline);
     };
     Ok(Loaded::Native {
         policy: Box::new(selection.load(machine, version)?),
-        warnings: selection.warnings,
+        warnings: Arc::clone(&selection.warnings),
     })
 }
 

@@ -4,8 +4,7 @@ use std::cell::RefCell;
 
 use schedlab_engine::policy::Probes;
 use schedlab_engine::{
-    ExitInfo, ExitKind, KernelVersion, NormalClass, RtMode, Scenario, UnknownKernel,
-    WorkloadFailure,
+    ExitInfo, ExitKind, NormalClass, RtMode, Scenario, UnknownKernel, WorkloadFailure,
 };
 use schedlab_machine::address::Structure;
 use schedlab_machine::cache::{LineCounts, PAGE_BYTES};
@@ -15,10 +14,10 @@ use schedlab_report::histogram::Buckets;
 use schedlab_report::{Exit, Measures, MetricsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
 use schedlab_trace::{Duration, Listener, counted};
-use schedlab_workload::{Workload, WorkloadError};
+use schedlab_workload::{Score, Workload, WorkloadError};
 
-use crate::SimSpec;
-use crate::policy::{self, Ended, Loaded, SchedulerError};
+use crate::policy::{Ended, Loaded, SchedulerError};
+use crate::{Inputs, Prepared, SimSpec};
 
 /// Why a run could not be begun. How a run ended is no error but part of its result.
 #[derive(Debug, thiserror::Error)]
@@ -53,158 +52,166 @@ const WATCHDOG_SLACK_PCT: u64 = 150;
 /// The watchdog's time-out where a policy names none.
 const TIMEOUT_MS: u32 = 30_000;
 
-/// Everything that a specification names, found.
-struct Prepared {
-    machine: Machine,
-    workload: Workload,
-    policy: Loaded,
-    version: KernelVersion,
-    /// Whether the time limit is what ends the run if nothing else does.
-    limited: bool,
-}
-
-fn machine(spec: &SimSpec) -> Result<Machine, SimError> {
-    let mut machine = Machine::find(&spec.machine)?;
-    if let Some(layout) = spec.task_layout {
-        machine = machine.with_layout(layout)?;
-    }
-    if let Some(cpus) = spec.cpus {
-        machine = machine.with_cpus(cpus)?;
-    }
-    Ok(machine)
-}
-
-fn prepare(spec: &SimSpec) -> Result<Prepared, SimError> {
-    let machine = machine(spec)?;
-    let version = spec.kernel.parse()?;
-    let mut workload = Workload::parse(&spec.workload, machine.topology.nr_cpus())?;
-    let limit = Duration::from_secs(spec.time_limit_s);
-    let limited = workload.duration.is_none_or(|duration| duration > limit);
-    // One without any is given up there, or at once where its tasks wait for each other.
-    if limited && workload.duration.is_some() {
-        workload.duration = Some(limit);
-    }
-    Ok(Prepared {
-        policy: policy::load(&spec.scheduler, &machine, version)?,
-        machine,
-        workload,
-        version,
-        limited,
-    })
-}
-
-/// The number of CPUs that the run will have.
-///
-/// # Errors
-/// If the machine cannot be used.
-pub fn nr_cpus(spec: &SimSpec) -> Result<usize, SimError> {
-    Ok(machine(spec)?.topology.nr_cpus())
-}
-
 /// Whether the run could be begun, without running it. Answers with what its user should know.
 ///
 /// # Errors
 /// As [`run`].
 pub fn check(spec: &SimSpec) -> Result<Vec<String>, SimError> {
-    let prepared = prepare(spec)?;
-    let mut notes = prepared.workload.notes;
-    notes.extend(prepared.policy.notes());
-    Ok(notes)
+    Inputs::default().read(spec)?.check()
 }
 
-/// Runs it. `listener` hears every event.
+/// Runs it. `listener` hears every event. Of what is run several times the files are read once by [`Inputs`].
 ///
 /// # Errors
 /// If something it names is not there or cannot be used. How the run ended stands in the result.
 pub fn run(spec: &SimSpec, listener: Option<&mut dyn Listener>) -> Result<RunResult, SimError> {
-    let Prepared {
-        machine,
-        workload,
-        policy,
-        version,
-        limited,
-    } = prepare(spec)?;
-    let nr_cpus = machine.topology.nr_cpus();
-    let baseline = policy.is_baseline();
-    let sources = Sources {
+    Inputs::default().read(spec)?.run(listener)
+}
+
+impl Prepared {
+    /// Runs it. `listener` hears every event.
+    ///
+    /// # Errors
+    /// If something it names cannot be used. How the run ended stands in the result.
+    pub fn run(&self, listener: Option<&mut dyn Listener>) -> Result<RunResult, SimError> {
+        let machine = self.machine()?;
+        let mut workload = self.workload(&machine)?;
+        let time_limit_s = self.limit(&mut workload);
+        let policy = self.load(&machine)?;
+        let mut result = self.result(&machine, &workload);
+        let about = About {
+            score: workload.score.clone(),
+            clock_mhz: machine.clock_mhz,
+            has_policy: !policy.is_baseline(),
+        };
+        let metrics = MetricsRecorder::new(
+            machine.topology.nr_cpus(),
+            sources(&machine, about.has_policy),
+        );
+        let checkers = self.spec.check.then(|| checkers(&machine, &policy));
+        let scenario = self.scenario(machine, workload, about.has_policy);
+        // What most runs are is compiled for itself: no event asks who else listens.
+        let (mut end, metrics, checkers) = if checkers.is_none() && listener.is_none() {
+            let (end, metrics) = policy.run(scenario, metrics);
+            (end, metrics, None)
+        } else {
+            let mut others = (checkers, listener);
+            let recorder = (metrics, RefCell::new(&mut others as &mut dyn Listener));
+            let (end, (metrics, _)) = policy.run(scenario, recorder);
+            (end, metrics, others.0)
+        };
+        metrics.ended(end.end);
+        (result.exit, result.message) = verdict(&end, time_limit_s, checkers);
+        result.exit_code = Some(end.exit.code).filter(|code| *code != 0);
+        result.printed = std::mem::take(&mut end.printed);
+        result.dump = std::mem::take(&mut end.dump);
+        measure(&mut result, &about, &end, &metrics);
+        Ok(result)
+    }
+
+    /// Ends a workload at the time limit, if that comes before its own end; then it is what ends the run if nothing
+    /// else does, and the answer is its seconds.
+    fn limit(&self, workload: &mut Workload) -> Option<u64> {
+        let limit = self.time_limit();
+        if workload.duration.is_some_and(|duration| duration <= limit) {
+            return None;
+        }
+        // One without any is given up there, or at once where its tasks wait for each other.
+        if workload.duration.is_some() {
+            workload.duration = Some(limit);
+        }
+        Some(self.spec.time_limit_s)
+    }
+
+    /// What is known of the result before the run.
+    fn result(&self, machine: &Machine, workload: &Workload) -> RunResult {
+        let spec = &self.spec;
+        RunResult {
+            workload: workload.name.clone(),
+            asked: spec.workload.clone(),
+            params: workload.params.clone(),
+            scheduler: spec.scheduler.to_string(),
+            machine: spec.machine.clone(),
+            task_layout: Some(machine.layout().to_string()),
+            cpus: u32::try_from(machine.topology.nr_cpus()).expect("CPU numbers are 32 bits wide"),
+            seed: spec.seed,
+            exit: Exit::Done,
+            replay: spec.replay_command(),
+            ..RunResult::default()
+        }
+    }
+
+    fn scenario(&self, machine: Machine, workload: Workload, has_policy: bool) -> Scenario {
+        let spec = &self.spec;
+        let mut scenario = Scenario::new(machine, workload, spec.seed);
+        scenario.count_by_offset = spec.task_layout.is_some();
+        scenario.version = self.version;
+        scenario.limits.simulated = self.time_limit();
+        scenario.normal_class = match has_policy {
+            true => NormalClass::Ext,
+            false => NormalClass::Fair,
+        };
+        scenario.rt_mode = match spec.rt_policy {
+            true => RtMode::Policy,
+            false => RtMode::Kernel,
+        };
+        scenario
+    }
+}
+
+/// What of a scenario its measures need.
+struct About {
+    score: Score,
+    clock_mhz: u32,
+    /// Whether a policy schedules, not the virtual kernel's own scheduler.
+    has_policy: bool,
+}
+
+fn sources(machine: &Machine, has_policy: bool) -> Sources {
+    Sources {
         kernel_locks: machine.sched_ext.rq_locks,
-        policy_locks: !baseline,
-        examined: !baseline,
-        // Its structures are not modelled line by line.
-        memory: !baseline,
+        policy_locks: has_policy,
+        examined: has_policy,
+        // The structures of the virtual kernel's own scheduler are not modelled line by line.
+        memory: has_policy,
         ..Sources::ALL
-    };
+    }
+}
+
+fn checkers(machine: &Machine, policy: &Loaded) -> Checkers {
     let timeout_ms = match policy.timeout_ms() {
         0 => TIMEOUT_MS,
         ms => ms,
     };
-    let bound = if machine.sched_ext.watchdog {
-        Duration::from_us(u64::from(timeout_ms) * 10 * WATCHDOG_SLACK_PCT)
-    } else {
-        Duration::from_ns(u64::MAX)
+    let bound = match machine.sched_ext.watchdog {
+        true => Duration::from_us(u64::from(timeout_ms) * 10 * WATCHDOG_SLACK_PCT),
+        false => Duration::from_ns(u64::MAX),
     };
-    let checkers = spec
-        .check
-        .then(|| Checkers::new(nr_cpus, Start::Idle, bound));
-    let metrics = MetricsRecorder::new(nr_cpus, sources);
-    let score = workload.score.clone();
-    let mut result = RunResult {
-        workload: workload.name.clone(),
-        asked: spec.workload.clone(),
-        params: workload.params.clone(),
-        scheduler: spec.scheduler.to_string(),
-        machine: spec.machine.clone(),
-        task_layout: Some(machine.layout().to_string()),
-        cpus: u32::try_from(nr_cpus).expect("CPU numbers are 32 bits wide"),
-        seed: spec.seed,
-        exit: Exit::Done,
-        replay: spec.replay_command(),
-        ..RunResult::default()
+    Checkers::new(machine.topology.nr_cpus(), Start::Idle, bound)
+}
+
+/// How a run ended, and what the checkers say of it.
+fn verdict(
+    end: &Ended,
+    time_limit_s: Option<u64>,
+    checkers: Option<Checkers>,
+) -> (Exit, Option<String>) {
+    let (exit, message) = exit(end, time_limit_s);
+    // Of a run that ended otherwise the end itself is the news; a stall, for one, is a violation too.
+    let violations = match checkers.map(Checkers::finish) {
+        Some(violations) if violations.count() > 0 && exit == Exit::Done => violations,
+        _ => return (exit, message),
     };
-    let clock_mhz = machine.clock_mhz;
-    let mut scenario = Scenario::new(machine, workload, spec.seed);
-    scenario.count_by_offset = spec.task_layout.is_some();
-    scenario.version = version;
-    scenario.limits.simulated = Duration::from_secs(spec.time_limit_s);
-    scenario.normal_class = if baseline {
-        NormalClass::Fair
-    } else {
-        NormalClass::Ext
-    };
-    scenario.rt_mode = if spec.rt_policy {
-        RtMode::Policy
-    } else {
-        RtMode::Kernel
-    };
-    // What most runs are is compiled for itself: no event asks who else listens.
-    let (mut end, metrics, checkers) = if checkers.is_none() && listener.is_none() {
-        let (end, metrics) = policy.run(scenario, metrics);
-        (end, metrics, None)
-    } else {
-        let mut others = (checkers, listener);
-        let recorder = (metrics, RefCell::new(&mut others as &mut dyn Listener));
-        let (end, (metrics, _)) = policy.run(scenario, recorder);
-        (end, metrics, others.0)
-    };
-    metrics.ended(end.end);
-    (result.exit, result.message) = exit(&end, limited.then_some(spec.time_limit_s));
-    result.exit_code = Some(end.exit.code).filter(|code| *code != 0);
-    result.printed = std::mem::take(&mut end.printed);
-    result.dump = std::mem::take(&mut end.dump);
-    if let Some(violations) = checkers.map(Checkers::finish) {
-        // Of a run that ended otherwise the end itself is the news; a stall, for one, is a violation too.
-        if violations.count() > 0 && result.is_done() {
-            result.exit = Exit::Violation;
-            let shown: Vec<_> = violations.first().iter().map(ToString::to_string).collect();
-            result.message = Some(format!(
-                "{} in all: {}",
-                violations.count(),
-                shown.join("; ")
-            ));
-        }
-    }
+    let shown: Vec<_> = violations.first().iter().map(ToString::to_string).collect();
+    let text = format!("{} in all: {}", violations.count(), shown.join("; "));
+    (Exit::Violation, Some(text))
+}
+
+/// Puts into the result what was measured.
+fn measure(result: &mut RunResult, about: &About, end: &Ended, metrics: &MetricsRecorder) {
     let measures = &mut result.measures;
     if matches!(result.exit, Exit::Done | Exit::Violation) {
+        let score = &about.score;
         let last = end.makespan.unwrap_or(end.end);
         if let Some(value) = score.value(end.work, last.since(end.begun), &end.counters) {
             measures.float("score", value);
@@ -214,27 +221,23 @@ pub fn run(spec: &SimSpec, listener: Option<&mut dyn Listener>) -> Result<RunRes
         }
         measures.int("makespan_ns", last.ns());
     }
-    for (name, value) in metrics.measures(Some(clock_mhz)).iter() {
+    for (name, value) in metrics.measures(Some(about.clock_mhz)).iter() {
         measures.set(name, value.clone());
     }
-    if !baseline {
+    if about.has_policy {
         let sum = |of: fn(&Probes) -> u64| end.probes.iter().map(of).sum();
         measures.int("policy.failed_lookups", sum(|probes| probes.failed_lookups));
         measures.int("policy.pinned_local", sum(|probes| probes.pinned_local));
         cache_measures(&end.cache, measures);
     }
     measures.counters(end.counters.values(), end.counters.measures());
+    if let (Some(transactions), 1..) = (measures.number("cache.bus_transactions"), end.work) {
+        let per_work = transactions / end.work as f64;
+        measures.float("cache.bus_transactions_per_work", per_work);
+    }
     result.histograms = vec![("runqueue.len".to_owned(), metrics.queue_histogram())];
     result.histograms.extend(by_offset(&end.cache));
     result.series = metrics.series();
-    if let (Some(transactions), 1..) = (result.measures.number("cache.bus_transactions"), end.work)
-    {
-        let per_work = transactions / end.work as f64;
-        result
-            .measures
-            .float("cache.bus_transactions_per_work", per_work);
-    }
-    Ok(result)
 }
 
 /// How a run ended, with the explanation.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schedlab_sim::{Scheduler, SimSpec};
+use schedlab_sim::{Inputs, Scheduler, SimSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::{Space, SweepError};
@@ -148,26 +148,28 @@ impl Definition {
             same: Vec::new(),
         };
         definition.draw();
+        let mut inputs = Inputs::default();
         for index in 0..definition.workloads.len() {
-            let spec = definition.spec(definition.job(0, index, 0));
-            schedlab_sim::check(&spec)?;
-            definition.files.extend(schedlab_sim::files(&spec)?);
+            let run = inputs.read(&definition.spec(definition.job(0, index, 0)))?;
+            run.check()?;
+            definition.files.extend(run.files().iter().cloned());
         }
         Ok(definition)
     }
 
-    /// Makes sure, after a run, that its result is one of this sweep: that it was made by the build and of the files
-    /// that the sweep was begun with.
-    pub(crate) fn is_of_it(&self, spec: &SimSpec) -> Result<(), SweepError> {
+    /// Makes sure that the result of a run is one of this sweep: that this is the build, and these are the files, that
+    /// the sweep was begun with.
+    pub(crate) fn check_provenance(&self, files: &[(String, String)]) -> Result<(), SweepError> {
         if self.build != BUILD {
             return Err(SweepError::Build);
         }
-        for (path, sum) in schedlab_sim::files(spec)? {
-            if self.files.get(&path) != Some(&sum) {
-                return Err(SweepError::Changed { path: path.into() });
-            }
+        match files
+            .iter()
+            .find(|(path, sum)| self.files.get(path) != Some(sum))
+        {
+            Some((path, _)) => Err(SweepError::Changed { path: path.into() }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Reads what [`Definition::to_json`] wrote.

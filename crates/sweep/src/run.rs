@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rand_core::SeedableRng as _;
 use rand_pcg::Pcg64Mcg;
 use schedlab_report::RunResult;
-use schedlab_sim::{SimSpec, batch};
+use schedlab_sim::{Inputs, SimSpec, batch};
 
 use crate::folder::Work;
 use crate::space::shuffle;
@@ -112,8 +112,8 @@ pub fn run(
     stop: &AtomicBool,
     progress: impl FnMut(&Progress),
 ) -> Result<Summary, SweepError> {
-    let one = |run| definition.simulate(run);
-    run_by(definition, folder, shard, options, stop, &one, progress)
+    let one = |run| definition.run(run);
+    make(definition, folder, shard, options, stop, one, progress)
 }
 
 /// The same where somebody else makes the runs: `one` answers with the rows of a run's jobs. The runs of a
@@ -128,6 +128,25 @@ pub fn run_by<E: From<SweepError> + Send>(
     options: Options,
     stop: &AtomicBool,
     one: &(dyn Fn(u64) -> Result<Vec<Row>, E> + Sync),
+    progress: impl FnMut(&Progress),
+) -> Result<Summary, E> {
+    let one = |run| {
+        let rows = one(run)?;
+        // Whoever made the run has read the files, not we: afterwards they must be what they were before.
+        let read = Inputs::default().read(&definition.spec_of(run));
+        definition.check_provenance(read.map_err(SweepError::from)?.files())?;
+        Ok(rows)
+    };
+    make(definition, folder, shard, options, stop, one, progress)
+}
+
+fn make<E: From<SweepError> + Send>(
+    definition: &Definition,
+    folder: &Path,
+    shard: Shard,
+    options: Options,
+    stop: &AtomicBool,
+    one: impl Fn(u64) -> Result<Vec<Row>, E> + Sync,
     mut progress: impl FnMut(&Progress),
 ) -> Result<Summary, E> {
     let mut work = Work::begin(definition, folder, shard)?;
@@ -153,11 +172,7 @@ pub fn run_by<E: From<SweepError> + Send>(
         &missing,
         options.threads,
         || stop.load(Ordering::Relaxed) || end.load(Ordering::Relaxed),
-        |&run| -> Result<Vec<Row>, E> {
-            let rows = one(run)?;
-            definition.is_of_it(&definition.spec_of(run))?;
-            Ok(rows)
-        },
+        |&run| one(run),
         |heard| {
             match heard.map(|(_, rows)| rows) {
                 Some(Ok(rows)) => {
@@ -211,9 +226,7 @@ impl Definition {
     /// If there is no such job, it cannot be begun, or this build or the files are not those of the sweep.
     pub fn row(&self, job: u64) -> Result<Row, SweepError> {
         self.check_job(job)?;
-        let spec = self.spec(job);
-        let result = self.simulated(&spec)?;
-        self.is_of_it(&spec)?;
+        let result = self.simulated(&self.spec(job))?;
         Ok(Row::new(self, job, &result))
     }
 
@@ -223,27 +236,24 @@ impl Definition {
     /// As [`Definition::row`].
     pub fn run(&self, run: u64) -> Result<Vec<Row>, SweepError> {
         self.check_run(run)?;
-        let rows = self.simulate(run)?;
-        self.is_of_it(&self.spec_of(run))?;
-        Ok(rows)
+        let result = self.simulated(&self.spec_of(run))?;
+        let jobs = self.jobs_of(run);
+        Ok(jobs.map(|job| Row::new(self, job, &result)).collect())
     }
 
+    /// Runs what was read, if that is what the sweep is of.
     fn simulated(&self, spec: &SimSpec) -> Result<RunResult, SweepError> {
-        match self.live {
-            true => Err(SweepError::Live),
-            false => Ok(schedlab_sim::run(spec, None)?),
+        if self.live {
+            return Err(SweepError::Live);
         }
+        let run = Inputs::default().read(spec)?;
+        self.check_provenance(run.files())?;
+        Ok(run.run(None)?)
     }
 
     /// What a run runs.
     fn spec_of(&self, run: u64) -> SimSpec {
         let first = self.jobs_of(run).next().expect("a run has a job");
         self.spec(first)
-    }
-
-    fn simulate(&self, run: u64) -> Result<Vec<Row>, SweepError> {
-        let result = self.simulated(&self.spec_of(run))?;
-        let jobs = self.jobs_of(run);
-        Ok(jobs.map(|job| Row::new(self, job, &result)).collect())
     }
 }

@@ -44,9 +44,9 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
             }
         }
     }
-    sim::check(&specs)?;
+    let runs = sim::check(&specs)?;
     let json = json_output(args.json.as_deref())?;
-    let results = sim::simulate(&specs, &args.common)?;
+    let results = sim::simulate(&runs, &args.common)?;
     let mut text = String::new();
     for group in &groups {
         let mine = |spec: &SimSpec| {

@@ -10,7 +10,7 @@ use schedlab_experiments::{self as experiments, Elsewhere, Experiment, Planned};
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use schedlab_report::published;
-use schedlab_sim::{SimSpec, batch};
+use schedlab_sim::{Prepared, SimSpec, batch};
 use schedlab_trace::{counted, shell_word};
 
 use super::{
@@ -49,7 +49,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     if specs.is_empty() {
         bail!("nothing of that is run with --quick");
     }
-    sim::check(&specs)?;
+    let runs = sim::check(&specs)?;
     one_file_each(&[
         ("--html", Some(&args.html)),
         ("--json", args.json.as_deref()),
@@ -57,7 +57,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     let html = Output::create(&args.html)?;
     let json = json_output(args.json.as_deref())?;
     let journal = Journal::open(&partial(&args.html))?;
-    let results = simulate(&specs, &journal, args.jobs)?;
+    let results = simulate(&runs, &journal, args.jobs)?;
     let mut real = Real {
         time_limit_s: args.time_limit,
         ..Real::default()
@@ -324,21 +324,21 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Experiment>> {
 /// Runs them all, as many at a time as there are cores; those that were finished before a kill are not run
 /// again.
 fn simulate(
-    specs: &[SimSpec],
+    runs: &[Prepared],
     journal: &Journal,
     jobs: Option<u16>,
 ) -> anyhow::Result<Vec<RunResult>> {
-    let mut progress = Progress::new(specs.len());
+    let mut progress = Progress::new(runs.len());
     batch::run_all(
-        specs,
+        runs,
         sim::threads(jobs),
-        |spec| {
-            if let Some(result) = journal.find(spec) {
+        |run| {
+            if let Some(result) = journal.find(run.spec()) {
                 return Ok(result);
             }
-            let result = schedlab_sim::run(spec, None)?;
+            let result = run.run(None)?;
             // What a path names may change between two calls.
-            if schedlab_sim::files(spec)?.is_empty() {
+            if run.files().is_empty() {
                 journal.keep(&result)?;
             }
             anyhow::Ok(result)

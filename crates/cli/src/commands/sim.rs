@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use schedlab_report::RunResult;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
-use schedlab_sim::{Scheduler, SimError, SimSpec, batch, is_baseline};
+use schedlab_sim::{Inputs, Prepared, Scheduler, SimError, SimSpec, batch, is_baseline};
 use schedlab_trace::counted;
 
 use super::{Status, cannot_write, deliver, json_output, one_file_each, trace_in_file, width};
@@ -59,11 +59,11 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
             }
         }
     }
-    signals::held_during(|| check(&specs)).context("cannot listen to signals")??;
-    if args.trace.is_some() && specs.len() != 1 {
+    let runs = signals::held_during(|| check(&specs)).context("cannot listen to signals")??;
+    if args.trace.is_some() && runs.len() != 1 {
         bail!(
             "--trace records one run, and these are {}: choose one scheduler, one -c, one --task-layout and no --repeat",
-            specs.len()
+            runs.len()
         );
     }
     trace_in_file(args.trace.as_deref())?;
@@ -74,10 +74,10 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
     let json = json_output(args.json.as_deref())?;
     let (results, trace) = match &args.trace {
         Some(path) => {
-            let (result, trace) = traced(&specs[0], path)?;
+            let (result, trace) = traced(&runs[0], path)?;
             (vec![result], trace)
         }
-        None => (simulate(&specs, &args.common)?, Ok(())),
+        None => (simulate(&runs, &args.common)?, Ok(())),
     };
     tell_printed(&results);
     let status = deliver(
@@ -143,16 +143,23 @@ pub fn spec(
     }
 }
 
-/// Refuses what cannot be run before anything is run, and says what users should know of what can.
-pub fn check(specs: &[SimSpec]) -> Result<(), SimError> {
+/// Refuses what cannot be run before anything is run, and says what users should know of what can. The answer is what
+/// is run: a file that is edited later changes none of it.
+pub fn check(specs: &[SimSpec]) -> Result<Vec<Prepared>, SimError> {
+    let mut inputs = Inputs::default();
+    let mut runs = Vec::with_capacity(specs.len());
     let mut told: Vec<String> = Vec::new();
-    for spec in specs.iter().filter(|spec| spec.seed == specs[0].seed) {
-        for note in schedlab_sim::check(spec)? {
-            if !told.contains(&note) {
-                tell(&note);
-                told.push(note);
+    for spec in specs {
+        let run = inputs.read(spec)?;
+        if spec.seed == specs[0].seed {
+            for note in run.check()? {
+                if !told.contains(&note) {
+                    tell(&note);
+                    told.push(note);
+                }
             }
         }
+        runs.push(run);
     }
     let baselines = specs
         .iter()
@@ -161,7 +168,7 @@ pub fn check(specs: &[SimSpec]) -> Result<(), SimError> {
     if (1..specs.len()).contains(&baselines) {
         tell("the queues of the kernel's own scheduler cost nothing here: compare what it decides");
     }
-    Ok(())
+    Ok(runs)
 }
 
 /// How many runs are under way at a time: as many as asked for, or one a core.
@@ -174,13 +181,12 @@ pub fn threads(jobs: Option<u16>) -> NonZeroUsize {
 }
 
 /// Runs them all, as many at a time as there are cores.
-pub fn simulate(specs: &[SimSpec], common: &SimCommon) -> Result<Vec<RunResult>, SimError> {
-    let threads = threads(common.jobs);
-    let mut progress = Progress::new(specs.len());
+pub fn simulate(runs: &[Prepared], common: &SimCommon) -> Result<Vec<RunResult>, SimError> {
+    let mut progress = Progress::new(runs.len());
     batch::run_all(
-        specs,
-        threads,
-        |spec| schedlab_sim::run(spec, None),
+        runs,
+        threads(common.jobs),
+        |run| run.run(None),
         |done| progress.update(done),
     )
 }
@@ -188,22 +194,22 @@ pub fn simulate(specs: &[SimSpec], common: &SimCommon) -> Result<Vec<RunResult>,
 /// A run with its trace, and whether that could be written: the run is worth showing without it.
 type Traced = (RunResult, anyhow::Result<()>);
 
-fn traced(spec: &SimSpec, path: &Path) -> anyhow::Result<Traced> {
+fn traced(run: &Prepared, path: &Path) -> anyhow::Result<Traced> {
     let mut progress = Progress::new(1);
     let runs = batch::run_all(
-        std::slice::from_ref(spec),
+        std::slice::from_ref(run),
         NonZeroUsize::MIN,
-        |spec| trace(spec, path),
+        |run| trace(run, path),
         |done| progress.update(done),
     )?;
     Ok(runs.into_iter().next().expect("a run has a result"))
 }
 
-fn trace(spec: &SimSpec, path: &Path) -> anyhow::Result<Traced> {
+fn trace(run: &Prepared, path: &Path) -> anyhow::Result<Traced> {
     let output = Output::create(path)?;
-    let cpus = schedlab_sim::nr_cpus(spec)?;
-    let mut writer = PerfettoWriter::new(output, cpus, &format!("{}.0", spec.kernel));
-    let result = schedlab_sim::run(spec, Some(&mut writer))?;
+    let release = format!("{}.0", run.spec().kernel);
+    let mut writer = PerfettoWriter::new(output, run.nr_cpus()?, &release);
+    let result = run.run(Some(&mut writer))?;
     let finished = writer.finish().with_context(|| cannot_write(path));
     Ok((result, finished.and_then(Output::commit)))
 }

@@ -1,0 +1,252 @@
+//! What specifications name, read once: a file that is edited meanwhile changes no run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+
+use schedlab_engine::KernelVersion;
+use schedlab_machine::Machine;
+use schedlab_policies::Selection;
+use schedlab_trace::{Duration, Scheduler};
+use schedlab_workload::{Workload, WorkloadError, rtapp};
+
+use crate::policy::{self, Loaded, SchedulerError};
+use crate::{SimError, SimSpec};
+
+/// What was read for some runs, for further ones: each file is read, and each scheduler's source compiled, for the
+/// first that names it.
+#[derive(Default)]
+pub struct Inputs {
+    profiles: BTreeMap<String, (Arc<Machine>, Option<u32>)>,
+    rtapp: BTreeMap<String, (Arc<str>, u32)>,
+    /// Those that are sources; the others come with the program.
+    schedulers: BTreeMap<String, Selection>,
+}
+
+/// A run that nothing can change any more.
+#[derive(Clone)]
+pub struct Prepared {
+    pub(crate) spec: SimSpec,
+    profile: Arc<Machine>,
+    pub(crate) version: KernelVersion,
+    /// Text of the rt-app file, where the workload is one.
+    rtapp: Option<(String, Arc<str>)>,
+    scheduler: Option<Selection>,
+    files: Vec<(String, String)>,
+}
+
+impl Inputs {
+    /// Reads what a run needs. Whether that can be used is known after [`Prepared::check`].
+    ///
+    /// # Errors
+    /// If the machine or the kernel is not there, a file cannot be read, or the scheduler cannot be used.
+    pub fn read(&mut self, spec: &SimSpec) -> Result<Prepared, SimError> {
+        let (profile, profile_sum) = self.profile(&spec.machine)?;
+        let version = spec.kernel.parse()?;
+        let mut files = Vec::new();
+        let mut add =
+            |path: &str, sum: u32| files.push((path.to_owned(), format!("crc32 {sum:08x}")));
+        let rtapp = match Workload::file(&spec.workload) {
+            Some(path) => {
+                let (text, sum) = self.rtapp(path)?;
+                add(path, sum);
+                Some((path.to_owned(), text))
+            }
+            None => None,
+        };
+        if let Some(sum) = profile_sum {
+            add(&spec.machine, sum);
+        }
+        let scheduler = self.scheduler(&spec.scheduler)?;
+        if let Some(sum) = scheduler.as_ref().and_then(|found| found.sum) {
+            add(&spec.scheduler.name, sum);
+        }
+        Ok(Prepared {
+            spec: spec.clone(),
+            profile,
+            version,
+            rtapp,
+            scheduler,
+            files,
+        })
+    }
+
+    fn profile(&mut self, name: &str) -> Result<(Arc<Machine>, Option<u32>), SimError> {
+        if let Some(known) = self.profiles.get(name) {
+            return Ok(known.clone());
+        }
+        let (machine, sum) = match Machine::file(name)? {
+            Some(text) => {
+                let sum = crc32fast::hash(text.as_bytes());
+                (Machine::from_toml(name, &text)?, Some(sum))
+            }
+            None => (Machine::builtin(name)?, None),
+        };
+        let read = (Arc::new(machine), sum);
+        self.profiles.insert(name.to_owned(), read.clone());
+        Ok(read)
+    }
+
+    fn rtapp(&mut self, path: &str) -> Result<(Arc<str>, u32), SimError> {
+        if let Some(known) = self.rtapp.get(path) {
+            return Ok(known.clone());
+        }
+        let text = fs::read_to_string(path).map_err(|cause| WorkloadError::Unreadable {
+            path: path.to_owned(),
+            cause,
+        })?;
+        let sum = crc32fast::hash(text.as_bytes());
+        let read = (Arc::from(text), sum);
+        self.rtapp.insert(path.to_owned(), read.clone());
+        Ok(read)
+    }
+
+    fn scheduler(&mut self, scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
+        if let Some(known) = self.schedulers.get(&scheduler.name) {
+            return Ok(Some(known.with_options(&scheduler.options)?));
+        }
+        let found = policy::find(scheduler)?;
+        if let (Some(found), true) = (&found, scheduler.is_path()) {
+            self.schedulers
+                .insert(scheduler.name.clone(), found.clone());
+        }
+        Ok(found)
+    }
+}
+
+impl Prepared {
+    /// What determines it.
+    pub fn spec(&self) -> &SimSpec {
+        &self.spec
+    }
+
+    /// The files that were read for it, by their paths as they were asked for, with check sums of their contents; a
+    /// policy's includes the headers. Runs of one specification are the same as long as these are.
+    pub fn files(&self) -> &[(String, String)] {
+        &self.files
+    }
+
+    /// The number of CPUs that it will have.
+    ///
+    /// # Errors
+    /// If the machine cannot be used.
+    pub fn nr_cpus(&self) -> Result<usize, SimError> {
+        Ok(self.machine()?.topology.nr_cpus())
+    }
+
+    /// Makes sure that it can be begun, without running it. Answers with what its user should know.
+    ///
+    /// # Errors
+    /// As [`Prepared::run`].
+    pub fn check(&self) -> Result<Vec<String>, SimError> {
+        let machine = self.machine()?;
+        let mut notes = self.workload(&machine)?.notes;
+        notes.extend(self.load(&machine)?.notes());
+        Ok(notes)
+    }
+
+    pub(crate) fn machine(&self) -> Result<Machine, SimError> {
+        let mut machine = Machine::clone(&self.profile);
+        if let Some(layout) = self.spec.task_layout {
+            machine = machine.with_layout(layout)?;
+        }
+        if let Some(cpus) = self.spec.cpus {
+            machine = machine.with_cpus(cpus)?;
+        }
+        Ok(machine)
+    }
+
+    pub(crate) fn workload(&self, machine: &Machine) -> Result<Workload, WorkloadError> {
+        let (text, nr_cpus) = (&self.spec.workload, machine.topology.nr_cpus());
+        let Some((path, contents)) = &self.rtapp else {
+            return Workload::parse(text, nr_cpus);
+        };
+        let options = text[path.len()..].strip_prefix(':').unwrap_or_default();
+        rtapp::parse(path, contents, options, nr_cpus)
+    }
+
+    pub(crate) fn load(&self, machine: &Machine) -> Result<Loaded, SchedulerError> {
+        Ok(policy::load(
+            self.scheduler.as_ref(),
+            machine,
+            self.version,
+        )?)
+    }
+
+    pub(crate) fn time_limit(&self) -> Duration {
+        Duration::from_secs(self.spec.time_limit_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = "#include <scx/common.bpf.h>\n#include \"slice.h\"\nchar _license[] SEC(\"license\") = \"GPL\";\n\
+        const volatile u32 times = 1;\n\
+        void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{\n\
+        \tscx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, SLICE * times, enq_flags);\n}\n\
+        SCX_OPS_DEFINE(mine_ops, .enqueue = (void *)mine_enqueue, .name = \"mine\");\n";
+
+    /// Runs of one command are runs of one thing, whatever is edited meanwhile.
+    #[test]
+    fn what_was_read_is_what_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let put = |name: &str, text: &str| fs::write(path(name), text).unwrap();
+        let before = [
+            ("mine.bpf.c", SOURCE.to_owned()),
+            ("slice.h", "#define SLICE 10000000\n".to_owned()),
+            (
+                "two.json",
+                r#"{"tasks": {"a": {"instance": 2, "loop": 9, "run": 4000}}}"#.to_owned(),
+            ),
+            (
+                "mine.toml",
+                include_str!("../../../machines/laptop.toml").to_owned(),
+            ),
+        ];
+        let after = [
+            ("mine.bpf.c", "no C at all".to_owned()),
+            ("slice.h", "#define SLICE 100000\n".to_owned()),
+            ("two.json", before[2].1.replace("4000", "8000")),
+            (
+                "mine.toml",
+                before[3]
+                    .1
+                    .replace("hz = { value = 250", "hz = { value = 1000"),
+            ),
+        ];
+        before.iter().for_each(|(name, text)| put(name, text));
+        let spec = |options: &str| SimSpec {
+            cpus: Some(1),
+            ..SimSpec::new(
+                path("two.json") + ":duration=1",
+                Scheduler::parse(&(path("mine.bpf.c") + options)),
+                path("mine.toml"),
+            )
+        };
+        let mut inputs = Inputs::default();
+        let prepared = inputs.read(&spec("")).unwrap();
+        assert_eq!(prepared.files().len(), 3);
+        let result = prepared.run(None).unwrap();
+        for (name, text) in &after {
+            put(name, text);
+            assert_eq!(prepared.run(None).unwrap(), result, "{name}");
+            // Further runs of the same files, too.
+            assert_eq!(inputs.read(&spec("")).unwrap().run(None).unwrap(), result);
+            assert_eq!(inputs.read(&spec("")).unwrap().files(), prepared.files());
+        }
+        let other = inputs.read(&spec(":times=2")).unwrap();
+        assert_eq!(other.files(), prepared.files());
+        assert_ne!(other.run(None).unwrap().measures, result.measures);
+        assert!(inputs.read(&spec(":times=x")).is_err());
+        put("mine.bpf.c", SOURCE);
+        let anew = Inputs::default().read(&spec("")).unwrap();
+        for (old, new) in prepared.files().iter().zip(anew.files()) {
+            assert_eq!(old.0, new.0);
+            assert_ne!(old.1, new.1);
+        }
+        assert_ne!(anew.run(None).unwrap().measures, result.measures);
+    }
+}
