@@ -13,9 +13,18 @@ use anyhow::{Context as _, bail};
 use schedlab_report::RunResult;
 use schedlab_sim::SimSpec;
 
+use crate::output::tell;
+
+/// The open file.
+struct Lines {
+    file: File,
+    /// A line could not be written: whatever came behind what there is of it could not be read.
+    is_torn: bool,
+}
+
 pub struct Journal {
     path: PathBuf,
-    file: Mutex<File>,
+    file: Mutex<Lines>,
     /// By the command that repeats the run.
     known: BTreeMap<String, RunResult>,
 }
@@ -79,7 +88,10 @@ impl Journal {
         }
         Ok(Journal {
             path: path.to_owned(),
-            file: Mutex::new(file),
+            file: Mutex::new(Lines {
+                file,
+                is_torn: false,
+            }),
             known,
         })
     }
@@ -98,16 +110,21 @@ impl Journal {
         Some(result)
     }
 
-    /// Keeps a result.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn keep(&self, result: &RunResult) -> anyhow::Result<()> {
-        let mut line = serde_json::to_string(result)?;
+    /// Keeps a result. Where that is not possible, it is told: nothing is lost unless the command is killed.
+    pub fn keep(&self, result: &RunResult) {
+        let mut line = serde_json::to_string(result).expect("plain data");
         line.push('\n');
-        let mut file = self.file.lock().expect("no panic while it is held");
-        file.write_all(line.as_bytes())
-            .with_context(|| format!("cannot write {}", self.path.display()))
+        let mut lines = self.file.lock().expect("no panic while it is held");
+        if lines.is_torn {
+            return;
+        }
+        if let Err(error) = lines.file.write_all(line.as_bytes()) {
+            lines.is_torn = true;
+            tell(format_args!(
+                "cannot write {}: {error}; killed, the command would make its further runs again",
+                self.path.display()
+            ));
+        }
     }
 
     /// Everything is done: the file is not needed any more.
@@ -167,8 +184,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j");
         let journal = Journal::open(&path).unwrap();
-        journal.keep(&result(1)).unwrap();
-        journal.keep(&result(2)).unwrap();
+        journal.keep(&result(1));
+        journal.keep(&result(2));
         drop(journal);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, &text[..text.len() - 10]).unwrap();
@@ -176,7 +193,7 @@ mod tests {
         let journal = Journal::open(&path).unwrap();
         assert_eq!(journal.find(&spec(1)), Some(result(1)));
         assert_eq!(journal.find(&spec(2)), None);
-        journal.keep(&result(2)).unwrap();
+        journal.keep(&result(2));
         drop(journal);
         let journal = Journal::open(&path).unwrap();
         assert_eq!(journal.find(&spec(2)), Some(result(2)));
@@ -202,7 +219,7 @@ mod tests {
         let journal = Journal::open(&path).unwrap();
         let error = Journal::open(&path).err().unwrap().to_string();
         assert!(error.contains("in use by another schedlab"), "{error}");
-        journal.keep(&result(1)).unwrap();
+        journal.keep(&result(1));
         drop(journal);
         assert_eq!(
             Journal::open(&path).unwrap().find(&spec(1)),

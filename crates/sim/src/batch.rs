@@ -1,10 +1,16 @@
 //! Many runs at once: each on a thread of its own.
 
+use std::convert::Infallible;
+use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
+
+use schedlab_report::RunResult;
+
+use crate::Prepared;
 
 /// How often somebody who listens hears that nothing changed.
 const HEARTBEAT: Duration = Duration::from_millis(200);
@@ -84,11 +90,39 @@ pub fn run_all<I: Sync, T: Send, E: Send>(
     results.into_iter().flatten().collect()
 }
 
+/// Makes all the runs, as [`run_all`]. One that cannot be begun is a failed run among the others, which are kept.
+///
+/// # Errors
+/// The first one's where none can be begun: nothing is lost.
+pub fn simulate<E: Display + Send>(
+    runs: &[Prepared],
+    threads: NonZeroUsize,
+    work: impl Fn(&Prepared) -> Result<RunResult, E> + Sync,
+    progress: impl FnMut(usize),
+) -> Result<Vec<RunResult>, E> {
+    let Ok(results) = run_all(
+        runs,
+        threads,
+        |run| Ok::<_, Infallible>(work(run)),
+        progress,
+    );
+    if results.iter().all(Result::is_err) {
+        return results.into_iter().collect();
+    }
+    let results = runs.iter().zip(results);
+    Ok(results
+        .map(|(run, result)| result.unwrap_or_else(|error| run.not_run(error)))
+        .collect())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::OnceLock;
 
+    use schedlab_report::Exit;
+
     use super::*;
+    use crate::{Inputs, Scheduler, SimSpec};
 
     fn threads(nr: usize) -> NonZeroUsize {
         NonZeroUsize::new(nr).unwrap()
@@ -137,5 +171,39 @@ mod tests {
             assert_eq!(run_all(&items, threads(nr), work, progress), Err("five"));
             assert!(started.load(Ordering::Relaxed) <= FAILS + nr);
         }
+    }
+
+    #[test]
+    fn what_cannot_be_begun_is_a_failed_run_among_the_others() {
+        let mut inputs = Inputs::default();
+        let runs: Vec<Prepared> = (0..5)
+            .map(|seed| {
+                let spec = SimSpec::new("cpu:duration=1ms", Scheduler::parse("fifo"), "laptop");
+                inputs.read(&SimSpec { seed, ..spec }).unwrap()
+            })
+            .collect();
+        let simulated = |fails: fn(u64) -> bool| {
+            let work = |run: &Prepared| match fails(run.spec().seed) {
+                true => Err(format!("no room for {}", run.spec().seed)),
+                false => Ok(run.run(None).unwrap()),
+            };
+            simulate(&runs, threads(2), work, |_| ())
+        };
+        let results = simulated(|seed| seed == 1 || seed == 3).unwrap();
+        for (seed, result) in (0..).zip(&results) {
+            assert_eq!(result.seed, seed);
+            assert_eq!(result.replay, runs[seed as usize].spec().replay_command());
+            if seed % 2 == 0 {
+                assert!(result.is_done());
+            } else {
+                assert_eq!(result.exit, Exit::NotRun);
+                assert_eq!(result.message, Some(format!("no room for {seed}")));
+            }
+        }
+        assert_eq!(simulated(|_| true), Err("no room for 0".to_owned()));
+        assert_eq!(
+            simulate(&[], threads(2), |_| Err("never"), |_| ()),
+            Ok(vec![])
+        );
     }
 }

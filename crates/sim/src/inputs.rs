@@ -249,4 +249,28 @@ mod tests {
         }
         assert_ne!(anew.run(None).unwrap().measures, result.measures);
     }
+
+    #[test]
+    fn a_run_that_there_is_none_of_says_what_it_would_have_been() {
+        let spec = SimSpec {
+            cpus: Some(3),
+            seed: 7,
+            ..SimSpec::new("cpu:tasks=2", Scheduler::parse("fifo"), "laptop")
+        };
+        let prepared = Inputs::default().read(&spec).unwrap();
+        let run = prepared.run(None).unwrap();
+        let none = prepared.not_run("no more memory");
+        assert_eq!(none.exit, schedlab_report::Exit::NotRun);
+        assert_eq!(none.message.as_deref(), Some("no more memory"));
+        assert_eq!(none.measures, schedlab_report::Measures::default());
+        let none = schedlab_report::RunResult {
+            exit: run.exit,
+            message: run.message.clone(),
+            measures: run.measures.clone(),
+            histograms: run.histograms.clone(),
+            series: run.series.clone(),
+            ..none
+        };
+        assert_eq!(none, run);
+    }
 }

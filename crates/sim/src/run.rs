@@ -1,6 +1,7 @@
 //! A specification becomes a scenario, the scenario a result.
 
 use std::cell::RefCell;
+use std::fmt;
 
 use schedlab_engine::policy::Probes;
 use schedlab_engine::{
@@ -107,6 +108,20 @@ impl Prepared {
         result.dump = std::mem::take(&mut end.dump);
         measure(&mut result, &about, &end, &metrics);
         Ok(result)
+    }
+
+    /// The result of a run that there is none of, beside others that are kept.
+    pub fn not_run(&self, why: impl fmt::Display) -> RunResult {
+        let found = self.machine().and_then(|machine| {
+            let workload = self.workload(&machine)?;
+            Ok(self.result(&machine, &workload))
+        });
+        RunResult {
+            exit: Exit::NotRun,
+            message: Some(why.to_string()),
+            // What cannot be had any more was there when it was checked.
+            ..found.unwrap_or_default()
+        }
     }
 
     /// Ends a workload at the time limit, if that comes before its own end; then it is what ends the run if nothing

@@ -10,7 +10,7 @@ use schedlab_experiments::{self as experiments, Elsewhere, Experiment, Planned};
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use schedlab_report::published;
-use schedlab_sim::{Prepared, SimSpec, batch};
+use schedlab_sim::{Prepared, SimError, SimSpec, batch};
 use schedlab_trace::{counted, shell_word};
 
 use super::{
@@ -234,27 +234,21 @@ impl Real {
             let (commands, jobs): (Vec<String>, Vec<Job>) = jobs.into_iter().unzip();
             let outcomes = real::emulate(cpus, &jobs, self.time_limit_s)?;
             for ((command, job), outcome) in commands.into_iter().zip(&jobs).zip(outcomes) {
-                self.keep(command, job, outcome, journal)?;
+                self.keep(command, job, outcome, journal);
             }
         }
         Ok(())
     }
 
-    fn keep(
-        &mut self,
-        command: String,
-        job: &Job,
-        outcome: Emulated,
-        journal: &Journal,
-    ) -> anyhow::Result<()> {
+    fn keep(&mut self, command: String, job: &Job, outcome: Emulated, journal: &Journal) {
         let why = match outcome {
             Emulated::Done(result) => {
                 let mut result = *result;
                 result.replay.clone_from(&command);
                 result.scheduler.clone_from(&job.scheduler);
-                journal.keep(&result)?;
+                journal.keep(&result);
                 self.done.insert(command, result);
-                return Ok(());
+                return;
             }
             Emulated::Refused(why) => why,
             Emulated::Missing => {
@@ -266,7 +260,6 @@ impl Real {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
-        Ok(())
     }
 
     /// What to do about runs that are missing.
@@ -327,9 +320,9 @@ fn simulate(
     runs: &[Prepared],
     journal: &Journal,
     jobs: Option<u16>,
-) -> anyhow::Result<Vec<RunResult>> {
+) -> Result<Vec<RunResult>, SimError> {
     let mut progress = Progress::new(runs.len());
-    batch::run_all(
+    batch::simulate(
         runs,
         sim::threads(jobs),
         |run| {
@@ -339,9 +332,9 @@ fn simulate(
             let result = run.run(None)?;
             // What a path names may change between two calls.
             if run.files().is_empty() {
-                journal.keep(&result)?;
+                journal.keep(&result);
             }
-            anyhow::Ok(result)
+            Ok(result)
         },
         |done| progress.update(done),
     )
@@ -364,9 +357,8 @@ mod tests {
         let done = || Emulated::Done(Box::default());
         let mut real = Real::default();
         let journal = Journal::open(&path).unwrap();
-        real.keep("one".into(), &job, done(), &journal).unwrap();
-        real.keep("other".into(), &job, Emulated::Missing, &journal)
-            .unwrap();
+        real.keep("one".into(), &job, done(), &journal);
+        real.keep("other".into(), &job, Emulated::Missing, &journal);
         let told = "missing, since the virtual machine ended: 1 run; the same command goes on where it was";
         assert_eq!(real.told_missing().as_deref(), Some(told));
         assert_eq!(
@@ -378,7 +370,7 @@ mod tests {
         assert!(journal.find_real("one", &job.workload).is_some());
         assert!(journal.find_real("other", &job.workload).is_none());
         let mut real = Real::default();
-        real.keep("other".into(), &job, done(), &journal).unwrap();
+        real.keep("other".into(), &job, done(), &journal);
         assert_eq!(real.told_missing(), None);
         assert_eq!(
             end(Status::Done, real.missing, journal).unwrap(),

@@ -183,7 +183,7 @@ pub fn threads(jobs: Option<u16>) -> NonZeroUsize {
 /// Runs them all, as many at a time as there are cores.
 pub fn simulate(runs: &[Prepared], common: &SimCommon) -> Result<Vec<RunResult>, SimError> {
     let mut progress = Progress::new(runs.len());
-    batch::run_all(
+    batch::simulate(
         runs,
         threads(common.jobs),
         |run| run.run(None),
