@@ -11,6 +11,10 @@ const WORTH_PCT: f64 = 1.0;
 const PAIRS_MAX: usize = 3;
 /// A rest of this size is told, in percent; what an incomplete sweep's features do together may be in it.
 const REST_MIN_PCT: f64 = 20.0;
+/// A part of the means by which those of equals may differ through rounding alone.
+const ROUNDING: f64 = 1e-9;
+/// So many equals are named.
+const EQUALS_MAX: usize = 2;
 
 pub fn paragraph(analysis: &Analysis) -> String {
     let mut sentences = vec![spread(analysis)];
@@ -64,12 +68,13 @@ pub fn paragraph(analysis: &Analysis) -> String {
         .iter()
         .filter(|effect| effect.significant && effect.share_pct >= WORTH_PCT)
         .map(|effect| {
-            let by = |a: &&crate::Level, b: &&crate::Level| a.better_pct.total_cmp(&b.better_pct);
-            let best = effect.levels.iter().max_by(by).map(|level| {
-                let best = &level.alternative;
-                format!(" (best on average: {best})")
-            });
-            let best = best.unwrap_or_default();
+            let levels = effect.levels.iter();
+            let best = extremes(levels, |level| level.mean, analysis.higher_is_better);
+            let best: Vec<String> = best.iter().map(|one| one.alternative.clone()).collect();
+            let best = match best.is_empty() {
+                true => String::new(),
+                false => format!(" (best on average: {})", or(&best)),
+            };
             format!("{} {:.0} %{best}", effect.feature, effect.share_pct)
         })
         .collect();
@@ -166,12 +171,14 @@ fn does_little(variance: &Variance, effect: &Effect) -> bool {
     if effect.p.is_none() || effect.share_pct >= WORTH_PCT || paired {
         return false;
     }
+    let chance = variance.noise_pct.unwrap_or(0.0);
     let Some(total) = effect.total_pct else {
-        // Pairs are not estimated: what a feature does with others is in the rest.
-        return variance.rest_pct < REST_MIN_PCT;
+        // Pairs are not estimated: what a feature does with others is in the rest, and so is chance, of which one seed
+        // tells nothing. That a rest is not significant would not do: few seeds hardly show anything.
+        return variance.rest_pct < REST_MIN_PCT && variance.rest_pct - chance < WORTH_PCT;
     };
     let alternatives = effect.levels.len() as f64;
-    let chance = variance.noise_pct.unwrap_or(0.0) * (1.0 - 1.0 / alternatives);
+    let chance = chance * (1.0 - 1.0 / alternatives);
     total - chance < WORTH_PCT || variance.rest_significant == Some(false)
 }
 
@@ -186,11 +193,17 @@ fn nothing_found(analysis: &Analysis) -> String {
     if study.schedulers == 1 {
         return "One scheduler says nothing of features.".to_owned();
     }
-    if study.best == study.worst {
+    let are_alike = study.best == study.worst;
+    if are_alike && study.excluded == 0 {
         return "No feature makes any difference.".to_owned();
     }
+    // The others are in the variance.
+    let compared = match are_alike {
+        true => "Those that are compared do not differ. ",
+        false => "",
+    };
     let text = match (variance.exact, variance.tells()) {
-        (true, tells) => return nothing_found_in_all(variance, tells, mute),
+        (true, tells) => &nothing_found_in_all(variance, tells, mute),
         (false, true) => {
             "No single feature makes a difference that chance would not make; with combinations missing it cannot be \
              told what several do together."
@@ -200,7 +213,7 @@ fn nothing_found(analysis: &Analysis) -> String {
              with more seeds (`--repeat`), could."
         }
     };
-    text.to_owned()
+    format!("{compared}{text}")
 }
 
 /// Why there is none though all combinations are there.
@@ -292,22 +305,16 @@ fn spread(analysis: &Analysis) -> String {
 /// Two features that matter together: which combination is best, which worst.
 fn together(analysis: &Analysis, pair: &Interaction) -> String {
     let [a, b] = &pair.features;
-    let worse = |x: f64, y: f64| {
-        if analysis.higher_is_better {
-            x < y
-        } else {
-            x > y
+    let named = |higher: bool| {
+        let cells = extremes(pair.cells.iter(), |cell| cell.2, higher);
+        let name = |cell: &&(String, String, f64)| format!("{a}={} and {b}={}", cell.0, cell.1);
+        match cells.len() {
+            ..=EQUALS_MAX => or(&cells.iter().map(name).collect::<Vec<String>>()),
+            all => format!("{} or {} others", name(&cells[0]), all - 1),
         }
     };
-    let (mut best, mut worst) = (&pair.cells[0], &pair.cells[0]);
-    for cell in &pair.cells {
-        if worse(best.2, cell.2) {
-            best = cell;
-        }
-        if worse(cell.2, worst.2) {
-            worst = cell;
-        }
-    }
+    let best = named(analysis.higher_is_better);
+    let worst = named(!analysis.higher_is_better);
     let alone = |feature: &String| {
         let effect = analysis
             .variance
@@ -322,9 +329,24 @@ fn together(analysis: &Analysis, pair: &Interaction) -> String {
         "depend on each other"
     };
     format!(
-        "{a} and {b} {only} ({:.0} %): best on average with {a}={} and {b}={}, worst with {a}={} and {b}={}.",
-        pair.share_pct, best.0, best.1, worst.0, worst.1
+        "{a} and {b} {only} ({:.0} %): best on average with {best}, worst with {worst}.",
+        pair.share_pct
     )
+}
+
+/// Those with the highest or the lowest mean: of equals all, in their order.
+fn extremes<'a, T>(
+    all: impl Iterator<Item = &'a T> + Clone,
+    mean: impl Fn(&T) -> f64,
+    highest: bool,
+) -> Vec<&'a T> {
+    let means = all.clone().map(&mean);
+    let Some(extreme) = means.reduce(if highest { f64::max } else { f64::min }) else {
+        return Vec::new();
+    };
+    let size = all.clone().map(|one| mean(one).abs()).fold(0.0, f64::max);
+    all.filter(|one| (mean(one) - extreme).abs() <= ROUNDING * size)
+        .collect()
 }
 
 fn joined(words: &[String], last: &str) -> String {

@@ -208,6 +208,38 @@ fn too_little_to_tell_is_not_nothing() {
     );
 }
 
+/// Whose runs differ too much is not compared with the best, but it is in the variance.
+#[test]
+fn what_is_not_compared_may_differ() {
+    let rest = [
+        "periodic=never",
+        "executor=all",
+        "imbalance=differs",
+        "placement=all",
+    ];
+    let definition = definition(&[FIXED, &rest].concat(), &["cpu"], 2, None, 1);
+    let rows = rows(&definition, |of, seed| {
+        let unsteady = of("idle") == "on";
+        (if unsteady { 150.0 * seed as f64 } else { 100.0 }, 1.0)
+    });
+    let found = analysis(&definition, &rows);
+    assert_eq!((found.study.excluded, found.study.schedulers), (2, 2));
+    assert_eq!(found.study.best, found.study.worst);
+    assert!(effect(&found, "idle").share_pct > 99.0);
+    assert!(
+        !found.words.contains("No feature makes any difference"),
+        "{}",
+        found.words
+    );
+    assert!(
+        found
+            .words
+            .contains("Those that are compared do not differ. The 4 schedulers are only 2"),
+        "{}",
+        found.words
+    );
+}
+
 /// All combinations are there, but without a periodic balance they are one scheduler.
 #[test]
 fn one_scheduler_of_many_points_is_not_enough_to_tell() {

@@ -88,6 +88,97 @@ fn planted_effects_are_found_and_nothing_else() {
     }
 }
 
+/// Chance hides which of several equals has the greatest mean.
+#[test]
+fn of_equals_none_is_named_as_the_only_winner() {
+    let definition = definition(&["cpu"], 1, None);
+    let words = |value: &dyn Fn(&dyn Fn(&str) -> String) -> f64| {
+        let rows = rows(&definition, |of, _| {
+            // Else there would be a few schedulers only, each many times.
+            let others = ["election", "periodic", "placement", "executor", "imbalance"].map(of);
+            let bytes = others.iter().flat_map(|text| text.bytes());
+            let lot = bytes.fold(7, |lot, byte| (lot * 31 + u64::from(byte)) % 997);
+            (value(of) + 1e-6 * lot as f64, 1.0)
+        });
+        analysis(&definition, &rows).words
+    };
+    let found = words(&|of| if of("slice") == "fixed" { 200.0 } else { 100.0 });
+    assert!(
+        found.contains("slice 100 % (best on average: infinite or split)."),
+        "{found}"
+    );
+    // Sums of thirds are not exact.
+    let found = words(&|of| match (of("slice").as_str(), of("metric").as_str()) {
+        ("fixed", _) => 0.2,
+        (_, "nr_run") => 0.1 + 1.0 / 3.0,
+        _ => 0.1,
+    });
+    assert!(
+        found.contains("(best on average: nr_run_block or used_time)"),
+        "{found}"
+    );
+    let found = words(&|of| {
+        if of("idle") == of("unblock") {
+            200.0
+        } else {
+            100.0
+        }
+    });
+    let both = "best on average with idle=off and unblock=on or idle=on and unblock=off, worst with idle=off and unblock=off or \
+                idle=on and unblock=on.";
+    assert!(found.contains(both), "{found}");
+    let found = words(&|of| match (of("slice") == "fixed", of("idle") == "on") {
+        (true, true) => 200.0,
+        _ => 100.0,
+    });
+    assert!(
+        found.contains(", worst with slice=fixed and idle=on."),
+        "{found}"
+    );
+    assert!(
+        found.contains("best on average with slice=infinite and idle=off or 4 others,"),
+        "{found}"
+    );
+}
+
+/// Two features that matter only together are in what the single ones do not explain.
+#[test]
+fn what_a_sample_cannot_tell_apart_is_not_said_to_matter_little() {
+    let fixed = ["election=fifo", "slice=split", "metric=nr_run"];
+    let hardly = |seeds: u32, together: f64, noise: f64| {
+        let definition = support::definition(&fixed, &["cpu"], seeds, Some(100), 1);
+        let mut random = Noise::new(1);
+        let rows = rows(&definition, |of, _| {
+            let placed = if of("placement") == "all" { 100.0 } else { 0.0 };
+            let pair = f64::from(u8::from(of("idle") != of("unblock")));
+            (
+                1_000.0 + placed + together * pair + noise * random.draw(),
+                1.0,
+            )
+        });
+        let found = analysis(&definition, &rows);
+        assert!(!found.variance.exact);
+        (found.words.contains("It hardly matters which "), found)
+    };
+    let (said, found) = hardly(4, 40.0, 20.0);
+    let variance = &found.variance;
+    // A sixth of the differences.
+    assert!((10.0..20.0).contains(&variance.rest_pct), "{variance:?}");
+    assert!(variance.rest_significant == Some(true), "{variance:?}");
+    assert!(!said, "{}", found.words);
+    // Nor with two seeds that show nothing.
+    let (said, found) = hardly(2, 40.0, 30.0);
+    assert!(!said, "{}", found.words);
+    // What is left is chance, or next to nothing.
+    let (said, found) = hardly(4, 0.0, 20.0);
+    assert!(said, "{}", found.words);
+    let (said, found) = hardly(2, 4.0, 0.0);
+    assert!(said, "{}", found.words);
+    // One seed does not tell chance from what two do.
+    let (said, found) = hardly(1, 0.0, 20.0);
+    assert!(!said, "{}", found.words);
+}
+
 #[test]
 fn parts_add_up_exactly_and_are_those_of_the_formula() {
     let definition = definition(&["cpu"], 1, None);
