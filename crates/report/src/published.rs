@@ -171,7 +171,7 @@ impl Aim {
 enum Origin {
     /// A measure divided by this.
     Measure(&'static str, f64),
-    /// The score divided by the one on 2 CPUs with the same seed.
+    /// How many times as good the score is as the one on 2 CPUs with the same seed.
     Speedup,
 }
 
@@ -304,6 +304,12 @@ impl Metric {
         matches!(self.origin, Origin::Measure("score", _))
     }
 
+    /// Whether it says how fast the workload is, and not only in relation to another run.
+    pub fn is_performance(&self) -> bool {
+        let (name, _) = self.measure();
+        !self.is_speedup() && ["score", "makespan_ns", "switch_ns"].contains(&name)
+    }
+
     /// Its value of each run on so many CPUs.
     fn values(&self, runs: &[RunResult], cpus: u32) -> Vec<f64> {
         let on = |cpus: u32| {
@@ -317,13 +323,21 @@ impl Metric {
             Origin::Speedup => on(cpus)
                 .filter_map(|run| {
                     let base = on(2).find(|base| base.seed == run.seed)?;
-                    let base = base.measures.number("score")?;
-                    let score = run.measures.number("score")?;
-                    (base > 0.0).then_some(score / base)
+                    speedup(run, base)
                 })
                 .collect(),
         }
     }
+}
+
+/// How many times as good a run's score is as that of another one: half the time is twice as good.
+pub fn speedup(run: &RunResult, base: &RunResult) -> Option<f64> {
+    let score = |run: &RunResult| run.measures.number("score").filter(|&score| score > 0.0);
+    let (mine, base) = (score(run)?, score(base)?);
+    Some(match run.less_is_better() {
+        true => base / mine,
+        false => mine / base,
+    })
 }
 
 /// A metric on one number of CPUs.
@@ -335,6 +349,8 @@ pub struct Compared {
     pub published: Option<f64>,
     /// The median of the simulated runs.
     pub simulated: Option<f64>,
+    /// The lowest and the highest of them, where there are several.
+    pub spread: Option<(f64, f64)>,
     /// Whether the aim is met, where there is one and both figures are known.
     pub met: Option<bool>,
 }
@@ -352,7 +368,13 @@ pub fn compare(figures: &[Figure], runs: &[RunResult]) -> Vec<(&'static Metric, 
                 figure.cpus == Some(cpus) && metric.names.contains(&figure.metric.as_str())
             })
             .map(|figure| figure.value);
-        let simulated = stats::median(&metric.values(runs, cpus));
+        let mut values = metric.values(runs, cpus);
+        let simulated = stats::median(&values);
+        values.sort_by(f64::total_cmp);
+        let spread = match values.as_slice() {
+            [low, .., high] => Some((*low, *high)),
+            _ => None,
+        };
         let met = metric
             .aim
             .zip(published.zip(simulated))
@@ -361,6 +383,7 @@ pub fn compare(figures: &[Figure], runs: &[RunResult]) -> Vec<(&'static Metric, 
             cpus,
             published,
             simulated,
+            spread,
             met,
         }
     };
@@ -490,28 +513,42 @@ mod tests {
                 .find(|(metric, _)| metric.heading == heading);
             found.unwrap().1.clone()
         };
-        let cell = |cpus, published, simulated, met| Compared {
+        let cell = |cpus, published, simulated, spread, met| Compared {
             cpus,
             published,
-            simulated,
+            simulated: Some(simulated),
+            spread: Some(spread),
             met,
         };
         assert_eq!(
             row("mean hold, µs"),
             [
-                cell(2, Some(10.0), Some(11.0), Some(true)),
-                cell(8, Some(20.0), Some(60.0), Some(false)),
+                cell(2, Some(10.0), 11.0, (9.0, 20.0), Some(true)),
+                cell(8, Some(20.0), 60.0, (60.0, 60.0), Some(false)),
             ]
         );
         // Per seed 0.5, 0.6 and 0.1.
         assert_eq!(
             row("speedup over 2 CPUs"),
             [
-                cell(2, None, Some(1.0), None),
-                cell(8, Some(0.5), Some(0.5), None)
+                cell(2, None, 1.0, (1.0, 1.0), None),
+                cell(8, Some(0.5), 0.5, (0.1, 0.6), None)
             ]
         );
         assert_eq!(row("score")[1].simulated, Some(50.0));
+        assert_eq!(compare(&figures, &runs[..1])[0].1[0].spread, None);
+        let times = runs.map(|mut run| {
+            run.measures.text("score_better", "lower");
+            run
+        });
+        let compared = compare(&figures, &times);
+        let (_, speedup) = compared
+            .iter()
+            .find(|(metric, _)| metric.is_speedup())
+            .unwrap();
+        // A time of 50 instead of 100 is twice as good; 2, 200 / 120 and 10.
+        assert_eq!(speedup[0].simulated, Some(1.0));
+        assert_eq!(speedup[1].simulated, Some(2.0));
         assert!(
             compared
                 .iter()

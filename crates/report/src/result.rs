@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as Read, Serialize};
 
 use crate::histogram::Buckets;
-use crate::{Exit, Measures};
+use crate::{Exit, Measures, Value};
 
 /// Version of the JSON document. It grows when a member changes its meaning or goes away.
 pub const SCHEMA: u32 = 1;
@@ -80,6 +80,11 @@ impl RunResult {
     /// Whether the run ended as it should.
     pub fn is_done(&self) -> bool {
         self.exit == Exit::Done
+    }
+
+    /// Whether a smaller score is a better one, as of a time.
+    pub fn less_is_better(&self) -> bool {
+        matches!(self.measures.get("score_better"), Some(Value::Text(word)) if word == "lower")
     }
 
     /// What was run, where and with which seed, for people.

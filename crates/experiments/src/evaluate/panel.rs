@@ -2,7 +2,7 @@
 
 use schedlab_machine::Machine;
 use schedlab_report::export::number::grouped;
-use schedlab_report::published::Figure;
+use schedlab_report::published::{Figure, Metric, speedup};
 use schedlab_report::{RunResult, Value, stats};
 use schedlab_trace::counted;
 
@@ -224,14 +224,16 @@ fn heading(measured: &Measured, group: &[&Run<'_>]) -> String {
 /// Which of a run's results is meant.
 type Side = for<'a> fn(&Run<'a>) -> Option<&'a RunResult>;
 
+/// That result if it ended as it should.
+fn ended<'a>(run: &Run<'a>, side: Side) -> Option<&'a RunResult> {
+    side(run).filter(|result| result.is_done())
+}
+
 /// A measure of a run, in relation to its base where it has one.
 fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Option<f64> {
     let result = run.result;
     let (name, unit) = measured.origin();
-    let of = |run: &Run<'_>| {
-        let ended = side(run).filter(|result| result.is_done())?;
-        Some(ended.measures.number(name)? / unit)
-    };
+    let of = |run: &Run<'_>| Some(ended(run, side)?.measures.number(name)? / unit);
     let value = of(run)?;
     let Some(base) = measured.base() else {
         return Some(value);
@@ -247,6 +249,9 @@ fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Opt
             && (*over == Over::Cpus || other.cpus == result.cpus)
             && without(&other.asked, &but) == without(&result.asked, &but)
     })?;
+    if measured.metric().is_some_and(Metric::is_speedup) {
+        return speedup(ended(run, side)?, ended(base, side)?);
+    }
     let base = of(base)?;
     (base != 0.0).then(|| value / base)
 }
@@ -344,6 +349,27 @@ mod tests {
         );
         let cell = scaling.rows[0].cells[1].simulated.unwrap();
         assert_eq!(cell.median, 402.0 / 202.0);
+    }
+
+    /// Half the time is a speedup of two, but a ratio of a half.
+    #[test]
+    fn of_times_the_shorter_one_is_the_speedup() {
+        let panels = evaluated(|planned| {
+            let mut results = results(planned);
+            for result in &mut results {
+                result.measures.text("score_better", "lower");
+            }
+            results
+        });
+        let median = |heading: &str, title: &str| {
+            let mut panels = panels.iter();
+            let panel = panels
+                .find(|p| p.heading.starts_with(heading) && p.title().starts_with(title))
+                .unwrap();
+            panel.rows[0].cells[1].simulated.unwrap().median
+        };
+        assert_eq!(median("speedup", "chat:rooms=10"), 202.0 / 302.0);
+        assert_eq!(median("scaling", "chat"), 402.0 / 202.0);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Published figures and simulated ones beside them: a block per metric, a column per number of CPUs.
+//! Published figures and simulated ones beside them: a block per metric, a column per number of CPUs. Of several runs
+//! the median, and below it the lowest and the highest.
 
 use std::fmt::Write as _;
 
@@ -9,6 +10,9 @@ use crate::published::{Aim, Compared, Metric};
 const LABEL: usize = 12;
 /// Between two columns. The mark of a miss hangs over into it, so that numbers stay below each other.
 const GAP: usize = 2;
+
+/// Below a score where nothing that was published is one.
+const UNCONSTRAINED: &str = "  absolute values were not published: nothing constrains them";
 
 /// A line of the comparison: its label, and a word for each number of CPUs.
 struct Row {
@@ -38,8 +42,15 @@ pub fn render(title: &str, unit: Option<&str>, compared: &[(&Metric, Vec<Compare
         return text;
     };
     let mut rows = vec![Row::new("CPUs", first, |cell| Some(cell.cpus.to_string()))];
+    let is_published = |cell: &Compared| cell.published.is_some();
+    let is_told = compared
+        .iter()
+        .any(|(metric, cells)| metric.is_performance() && cells.iter().any(is_published));
     for (metric, cells) in compared {
         rows.extend(block(metric, unit, cells));
+        if metric.is_score() && !is_told {
+            rows.push(Row::new(UNCONSTRAINED, &[], |_| None));
+        }
     }
     // As narrow as the numbers allow: seven numbers of CPUs fit into 80 columns.
     let words = rows.iter().flat_map(|row| &row.words);
@@ -47,37 +58,65 @@ pub fn render(title: &str, unit: Option<&str>, compared: &[(&Metric, Vec<Compare
     for row in &rows {
         line(&mut text, row, GAP + width.unwrap_or_default());
     }
-    let cells = || compared.iter().flat_map(|(_, cells)| cells);
-    let aims = cells().filter(|cell| cell.met.is_some()).count();
-    let met = cells().filter(|cell| cell.met == Some(true)).count();
-    if aims > 0 {
-        let _ = writeln!(text, "\n{met} of {aims} aims met; misses are marked *");
+    // One that nothing was simulated for is not met, either.
+    let cells = compared.iter().flat_map(|(metric, cells)| {
+        let aimed = |cell: &&Compared| metric.aim.is_some() && cell.published.is_some();
+        cells.iter().filter(aimed)
+    });
+    let aims: Vec<&Compared> = cells.collect();
+    let with = |met: Option<bool>| aims.iter().filter(|cell| cell.met == met).count();
+    if !aims.is_empty() {
+        let without = match with(None) {
+            0 => String::new(),
+            some => format!(", {some} without a simulated value"),
+        };
+        let (met, aims) = (with(Some(true)), aims.len());
+        let _ = writeln!(
+            text,
+            "\n{met} of {aims} aims met{without}; misses are marked *"
+        );
     }
     text
 }
 
 /// The lines of one metric, its heading first.
 fn block(metric: &Metric, unit: Option<&str>, cells: &[Compared]) -> Vec<Row> {
-    let simulated = Row::new("  simulated", cells, |cell| cell.simulated.map(grouped));
     let heading = match unit.filter(|_| metric.is_score()) {
         Some(unit) => format!("{}, {unit}", metric.heading),
         None => metric.heading.to_owned(),
     };
-    let heading = Row::new(heading, &[], |_| None);
-    if cells.iter().all(|cell| cell.published.is_none()) {
-        return vec![heading, simulated];
-    }
-    let published = Row::new("  published", cells, |cell| cell.published.map(grouped));
-    let (label, apart): (_, fn(f64, f64) -> String) = match metric.aim {
-        Some(Aim::Points(_)) => ("  difference", |a, b| format!("{:+.1}", b - a)),
-        _ => ("  ratio", |a, b| digits(b / a)),
+    let mut rows = vec![Row::new(heading, &[], |_| None)];
+    let mut add = |label: &str, word: &dyn Fn(&Compared) -> Option<String>| {
+        rows.push(Row::new(label, cells, word));
     };
-    let apart = Row::new(label, cells, |cell| {
+    let is_published = cells.iter().any(|cell| cell.published.is_some());
+    if is_published {
+        add("  published", &|cell| cell.published.map(grouped));
+    }
+    add("  simulated", &|cell| cell.simulated.map(grouped));
+    if cells.iter().any(|cell| cell.spread.is_some()) {
+        add("  lowest", &|cell| Some(grouped(cell.spread?.0)));
+        add("  highest", &|cell| Some(grouped(cell.spread?.1)));
+    }
+    if !is_published {
+        return rows;
+    }
+    let mark = |cell: &Compared| if cell.met == Some(false) { "*" } else { "" };
+    let is_of_points = matches!(metric.aim, Some(Aim::Points(_)));
+    if is_of_points {
+        add("  difference", &|cell| {
+            let apart = cell.simulated? - cell.published?;
+            Some(format!("{apart:+.1}{}", mark(cell)))
+        });
+    }
+    add("  ratio", &|cell| {
         let (published, simulated) = cell.published.zip(cell.simulated)?;
-        let mark = if cell.met == Some(false) { "*" } else { "" };
-        Some(format!("{}{mark}", apart(published, simulated)))
+        // Nothing is a multiple of nothing.
+        let ratio = (published != 0.0).then(|| digits(simulated / published));
+        let mark = if is_of_points { "" } else { mark(cell) };
+        Some(format!("{}{mark}", ratio.unwrap_or_default()))
     });
-    vec![heading, published, simulated, apart]
+    rows
 }
 
 fn line(text: &mut String, row: &Row, column: usize) {
@@ -97,17 +136,32 @@ fn line(text: &mut String, row: &Row, column: usize) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn numbers_stand_below_each_other_and_misses_are_marked() {
-        let cell = |cpus, published, simulated, met| Compared {
+    fn cell(
+        cpus: u32,
+        published: Option<f64>,
+        simulated: Option<f64>,
+        met: Option<bool>,
+    ) -> Compared {
+        Compared {
             cpus,
             published,
             simulated,
+            spread: None,
             met,
-        };
+        }
+    }
+
+    #[test]
+    fn numbers_stand_below_each_other_and_misses_are_marked() {
         let hold = Metric::find("hold_mean").unwrap();
         let contention = Metric::find("contention_pct").unwrap();
-        let compared = vec![
+        let score = crate::published::METRICS
+            .iter()
+            .find(|metric| metric.is_score())
+            .unwrap();
+        let mut several = cell(2, Some(15.0), Some(15.2), Some(true));
+        several.spread = Some((14.0, 16.0));
+        let mut compared = vec![
             (
                 contention,
                 vec![
@@ -115,15 +169,13 @@ mod tests {
                     cell(8, Some(86.6), Some(80.1), Some(true)),
                 ],
             ),
+            (hold, vec![several, cell(8, None, Some(1234.5), None)]),
             (
-                hold,
-                vec![
-                    cell(2, Some(15.0), Some(15.2), Some(true)),
-                    cell(8, None, Some(1234.5), None),
-                ],
+                score,
+                vec![cell(2, None, Some(92.1), None), cell(8, None, None, None)],
             ),
         ];
-        let found = render("title", None, &compared);
+        let found = render("title", Some("km"), &compared);
         let expected = "\
 title
 
@@ -132,14 +184,56 @@ lock contention, %
   published    18.3   86.6
   simulated    30.1   80.1
   difference  +11.8*  -6.5
+  ratio        1.64   0.92
 mean hold, µs
   published      15
   simulated    15.2  1,234
+  lowest         14
+  highest        16
   ratio        1.01
+score, km
+  simulated    92.1
+  absolute values were not published: nothing constrains them
 
 2 of 3 aims met; misses are marked *
 ";
         assert_eq!(found, expected, "\n{found}");
+        // A time is a score.
+        let time = Metric::find("completion_s").unwrap();
+        compared.push((time, vec![cell(2, Some(220.0), Some(221.0), None)]));
+        let found = render("title", None, &compared);
+        assert!(!found.contains("constrains"), "{found}");
+    }
+
+    /// Of two figures on CPUs where no run ended, none was met.
+    #[test]
+    fn aims_without_a_simulated_value_are_counted() {
+        let contention = Metric::find("contention_pct").unwrap();
+        let hold = Metric::find("hold_mean").unwrap();
+        let compared = [
+            (
+                contention,
+                vec![
+                    cell(2, Some(18.3), Some(20.0), Some(true)),
+                    cell(8, Some(86.6), None, None),
+                ],
+            ),
+            (
+                hold,
+                vec![
+                    cell(2, Some(0.0), Some(1.0), Some(false)),
+                    cell(8, None, Some(2.0), None),
+                ],
+            ),
+        ];
+        let found = render("title", None, &compared);
+        let last = found.lines().last().unwrap();
+        assert_eq!(
+            last,
+            "1 of 3 aims met, 1 without a simulated value; misses are marked *"
+        );
+        // Nor is a ratio to nothing infinite.
+        assert!(found.contains("\n  ratio           *\n"), "{found}");
     }
 
     #[test]
@@ -149,6 +243,7 @@ mean hold, µs
             cpus,
             published: Some(144_429.0),
             simulated: Some(288_858.0),
+            spread: Some((288_858.0, 288_859.0)),
             met: Some(false),
         };
         let text = render(
