@@ -59,6 +59,34 @@ fn a_file_is_read_once_for_all_runs() {
     assert_eq!(document["results"].as_array().unwrap().len(), 12);
 }
 
+/// What there is no room for is named, and shown where a pipe is said to be wide.
+#[test]
+fn a_pipe_is_as_wide_as_columns_says() {
+    let table = |columns: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+        command.args("sim chat:rooms=1,messages=3 -s dss,fifo -c 2 --repeat 3".split(' '));
+        match columns {
+            Some(columns) => command.env("COLUMNS", columns),
+            None => command.env_remove("COLUMNS"),
+        };
+        let output = command.output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let narrow = table(None);
+    let fits = |line: &str| line.chars().count() <= 80;
+    assert!(narrow.lines().all(fits), "{narrow}");
+    let (_, left_out) = narrow.split_once("no room for ").unwrap();
+    assert!(left_out.contains("queue, examined, wakeup"), "{narrow}");
+    assert!(!narrow.contains("per call"), "{narrow}");
+    assert_eq!(table(Some("nonsense")), narrow);
+    let wide = table(Some("200"));
+    assert!(
+        wide.contains("per call") && !wide.contains("no room"),
+        "{wide}"
+    );
+}
+
 #[test]
 fn json_on_standard_output_holds_every_run_in_interleaved_order() {
     let text = stdout(&format!("{SMALL} -c 2,1 --repeat 2 --seed 7 --json -"));

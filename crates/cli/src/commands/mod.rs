@@ -219,13 +219,15 @@ fn write_json(results: &[RunResult], path: &Path, mut file: Output) -> anyhow::R
     file.commit()
 }
 
-/// Columns of the terminal, as the shell tells them; a pipe gets the default.
+/// Columns of the terminal, as the shell tells them; a pipe has as many as `COLUMNS` says, or the default.
 fn width() -> usize {
     use std::io::IsTerminal as _;
-    if !std::io::stdout().is_terminal() {
-        return table::WIDTH;
-    }
-    console::Term::stdout()
-        .size_checked()
-        .map_or(table::WIDTH, |(_, columns)| usize::from(columns).max(40))
+    let columns = if std::io::stdout().is_terminal() {
+        let size = console::Term::stdout().size_checked();
+        size.map(|(_, columns)| columns)
+    } else {
+        let columns = std::env::var("COLUMNS").ok();
+        columns.and_then(|columns| columns.parse().ok())
+    };
+    columns.map_or(table::WIDTH, |columns: u16| usize::from(columns).max(40))
 }

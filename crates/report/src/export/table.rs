@@ -1,7 +1,7 @@
 //! Results as a table for people: a row per number of CPUs and scheduler, 80 columns unless told otherwise.
 //!
 //! Repeated runs are shown by their median, with the 95 % interval of the score and the paired difference
-//! to the first scheduler.
+//! to the first scheduler. Columns for which there is no room are named below.
 
 use std::fmt::Write as _;
 
@@ -48,6 +48,11 @@ impl Column {
     fn is_empty(&self) -> bool {
         self.texts.iter().all(|text| text == ABSENT)
     }
+
+    /// Without the unit.
+    fn name(&self) -> &str {
+        self.heading[0].split(' ').next().unwrap_or_default()
+    }
 }
 
 const ABSENT: &str = "-";
@@ -68,8 +73,15 @@ pub fn render(results: &[RunResult], width: usize) -> String {
         }
         fill(&mut text, "", &title(&group), 2, width);
         text.push('\n');
-        text.push_str(&body(&group, width));
-        let notes = [copies(&group), caution(&group), starvation(&group)];
+        let (body, left_out) = body(&group, width);
+        text.push_str(&body);
+        let notes = [
+            left_out,
+            survivors(&group),
+            copies(&group),
+            caution(&group),
+            starvation(&group),
+        ];
         for note in notes.into_iter().flatten() {
             fill(&mut text, "", &note, 2, width);
         }
@@ -184,7 +196,8 @@ impl Cell<'_> {
     }
 }
 
-fn body(group: &[&RunResult], width: usize) -> String {
+/// The table itself, and what there was no room for.
+fn body(group: &[&RunResult], width: usize) -> (String, Option<String>) {
     let cells = cells(group);
     let mut columns = Vec::new();
     let mut used = 0;
@@ -201,14 +214,25 @@ fn body(group: &[&RunResult], width: usize) -> String {
     // Nor do long paths take all of that.
     let room = width.saturating_sub(beside).min(width * 2 / 5);
     shorten(&mut all[SCHEDULER].texts, room);
+    let mut left_out = Vec::new();
     for (index, column) in all.into_iter().enumerate() {
-        let wide = column.width() + if index == 0 { 0 } else { GAP };
-        if index >= needed && (column.is_empty() || used + wide > width) {
+        if index >= needed && column.is_empty() {
             continue;
         }
-        used += wide;
-        columns.push(column);
+        used += column.width() + if index == 0 { 0 } else { GAP };
+        // Nothing takes the place of what matters more because it is narrower.
+        if index >= needed && used > width {
+            left_out.push(column.name().to_owned());
+        } else {
+            columns.push(column);
+        }
     }
+    let left_out = (!left_out.is_empty()).then(|| {
+        let names = left_out.join(", ");
+        format!(
+            "no room for {names}: they take {used} columns (in a pipe COLUMNS={used}) or --json"
+        )
+    });
     let mut text = String::new();
     for line in 0..2 {
         push_line(&mut text, &columns, |column| &column.heading[line]);
@@ -219,7 +243,7 @@ fn body(group: &[&RunResult], width: usize) -> String {
         }
         push_line(&mut text, &columns, |column| &column.texts[row]);
     }
-    text
+    (text, left_out)
 }
 
 /// Takes what is too long for `room` out of the middle of names: a path's end tells most, options' beginning.
@@ -355,17 +379,17 @@ fn columns_of(cells: &[Cell<'_>]) -> Vec<Column> {
         ),
         Column::new("queue", "mean/max", queue),
         Column::new(
+            "examined",
+            "per call",
+            one("schedule.examined_mean", digits),
+        ),
+        Column::new(
             "wakeup µs",
             "p50/p99",
             pair("wakeup.latency_ns_p50", "wakeup.latency_ns_p99", us),
         ),
         Column::new("idle", "%", one("cpu.idle_pct", share)),
         Column::new("sched", "% of all", one("sched.share_of_all_pct", share)),
-        Column::new(
-            "examined",
-            "per call",
-            one("schedule.examined_mean", digits),
-        ),
         Column::new("switches", "", one("switches.total", grouped)),
         Column::new("migrations", "", one("migrations.total", grouped)),
         Column::new(
@@ -397,7 +421,8 @@ fn score_column(cells: &[Cell<'_>]) -> Column {
         Some("lower") => "less is better",
         _ => "",
     };
-    let unit = word("score_unit").unwrap_or_default();
+    // Where no run came to a score its unit is unknown.
+    let unit = word("score_unit").unwrap_or_else(|| "score".to_owned());
     // The least time has all its digits in the unit that suits it.
     let medians = cells.iter().filter_map(|cell| cell.median("score"));
     let least = medians
@@ -471,6 +496,26 @@ fn difference_column(cells: &[Cell<'_>]) -> Column {
     Column::new("vs first", "%", texts)
 }
 
+/// Of how many runs the figures are of rows in which some failed.
+fn survivors(group: &[&RunResult]) -> Option<String> {
+    let cells = cells(group);
+    let left: Vec<String> = cells
+        .iter()
+        .filter_map(|cell| {
+            let all = cell.runs.len();
+            let done = cell.runs.iter().filter(|run| run.is_done()).count();
+            let cpus = counted(cell.cpus, "CPU");
+            (1..all)
+                .contains(&done)
+                .then(|| format!("{done} of {all} runs of {} on {cpus}", cell.scheduler))
+        })
+        .collect();
+    (!left.is_empty()).then(|| {
+        let left = left.join(", ");
+        format!("failed runs are not in the figures, which are of {left}")
+    })
+}
+
 /// Repeated, but with the same outcome throughout: that is no sample. Of runs that failed `failures` tells.
 fn copies(group: &[&RunResult]) -> Option<String> {
     let cells = cells(group);
@@ -516,10 +561,11 @@ fn caution(group: &[&RunResult]) -> Option<String> {
     ))
 }
 
-/// No other measure tells of a wait that did not end.
+/// No other measure tells of a wait that did not end. Of runs that failed `failures` tells.
 fn starvation(group: &[&RunResult]) -> Option<String> {
     let cells = cells(group);
-    let waits = cells.iter().filter_map(|cell| {
+    let is_done = |cell: &&Cell<'_>| cell.runs.iter().any(|run| run.is_done());
+    let waits = cells.iter().filter(is_done).filter_map(|cell| {
         let longest = |name| cell.values(name).into_iter().reduce(f64::max);
         let unfinished = longest("wait.unfinished_ns_max")?;
         (unfinished > longest("wait.ns_max").unwrap_or(0.0)).then_some((cell, unfinished))
@@ -757,6 +803,91 @@ mod tests {
         let row = |name: &str| found.lines().find(|line| line.contains(name)).unwrap();
         assert!(row("   2  a ").trim_end().ends_with(" -"), "{found}");
         assert!(row("   2  b ").contains(" -!  "), "{found}");
+        // Without any unit the column has a heading all the same.
+        assert_eq!(
+            found.lines().nth(2).unwrap().trim(),
+            "score  vs first",
+            "{found}"
+        );
+    }
+
+    /// Four of nine runs are not nine.
+    #[test]
+    fn it_is_said_of_how_many_runs_figures_are() {
+        let table = |failed: u64| {
+            let results: Vec<_> = (0..9)
+                .flat_map(|seed| {
+                    let mut other = run("b", 2, seed, 1_100.0 + seed as f64);
+                    if seed < failed {
+                        other.exit = crate::Exit::ErrorStall;
+                        other.measures.float("score", 1.0);
+                    }
+                    [run("a", 2, seed, 1_000.0 + seed as f64), other]
+                })
+                .collect();
+            render(&results, WIDTH)
+        };
+        let told = "failed runs are not in the figures, which are of 4 of 9 runs of b on 2 CPUs";
+        let found = table(5);
+        assert!(found.lines().any(|line| line == told), "{found}");
+        assert!(found.contains("1,106!"), "{found}");
+        // Where none or all failed there is nothing to leave out.
+        for failed in [0, 9] {
+            let found = table(failed);
+            assert!(!found.contains("not in the figures"), "{found}");
+        }
+    }
+
+    /// The most important come first, and none vanishes unsaid.
+    #[test]
+    fn columns_without_room_are_named() {
+        let mut one = run("a", 2, 1, 1_000.0);
+        for name in ["lock.runqueue.wait_ns_mean", "lock.runqueue.wait_ns_max"] {
+            one.measures.float(name, 123_456.0);
+        }
+        for name in ["wakeup.latency_ns_p50", "wakeup.latency_ns_p99"] {
+            one.measures.float(name, 123_456.0);
+        }
+        one.measures.float("cpu.idle_pct", 1.0);
+        one.measures.float("schedule.examined_mean", 7.0);
+        let results = [
+            one.clone(),
+            RunResult {
+                scheduler: "b".into(),
+                ..one
+            },
+        ];
+        let found = render(&results, 74);
+        let headings = found.lines().nth(2).unwrap();
+        let shown: Vec<&str> = headings.split_whitespace().collect();
+        let expected = [
+            "messages/s",
+            "vs",
+            "first",
+            "contention",
+            "hold",
+            "µs",
+            "wait",
+            "µs",
+        ];
+        assert_eq!(shown, expected, "{found}");
+        // Though there is room for `idle`.
+        let note = "no room for queue, examined, wakeup, idle, switches: they take 121 columns\n  (in a pipe COLUMNS=121) or --json\n";
+        assert!(found.contains(note), "{found}");
+        let found = render(&results, 121);
+        assert!(!found.contains("no room"), "{found}");
+        let order = [
+            "contention",
+            "hold",
+            "wait",
+            "queue",
+            "examined",
+            "wakeup",
+            "idle",
+            "switches",
+        ];
+        let places = order.map(|name| found.find(name).unwrap());
+        assert!(places.is_sorted(), "{found}");
     }
 
     /// Where runs fail, more of them may not be what is missing.
@@ -893,7 +1024,7 @@ mod tests {
             let results: Vec<_> = (0..runs)
                 .flat_map(|seed| [run("a", 2, seed, 1_000.0), run("b", 2, seed, of_b(seed))])
                 .collect();
-            render(&results, WIDTH)
+            render(&results, 110)
         };
         let found = table(6, |_| 920.0);
         let rows: Vec<_> = found.lines().skip(4).collect();
@@ -925,6 +1056,11 @@ mod tests {
         let told = table(&[("a", 600), ("b", 997_934_000), ("c", 700)]);
         assert!(told.lines().any(|l| l == line), "{told}");
         assert!(!table(&[("a", 500), ("b", 0)]).contains("had waited"));
+        // In a run that ended early every task waits for something.
+        let mut ejected = run("a", 1, 1, 1_000.0);
+        ejected.exit = crate::Exit::Error;
+        ejected.measures.int("wait.unfinished_ns_max", 435);
+        assert!(!render(&[ejected], WIDTH).contains("had waited"));
     }
 
     #[test]
@@ -972,6 +1108,9 @@ mod tests {
                 "cpus  scheduler  less is better         %",
                 "   4  a                  40,111",
                 "   4  b                     812     -98.0",
+                "no room for contention, hold, queue, switches:",
+                "  they take 84 columns (in a pipe COLUMNS=84) or",
+                "  --json",
                 "differences may be chance: intervals need 6 runs",
                 "  (--repeat 6)",
             ]
