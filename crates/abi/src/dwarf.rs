@@ -25,7 +25,7 @@ pub struct Entry {
     pub value: Option<i128>,
     /// Elements of an array's dimension.
     pub count: Option<u64>,
-    /// Address of a variable.
+    /// Address of a variable or of a function's code.
     pub address: Option<u64>,
     /// Offset of a member.
     pub offset: Option<u64>,
@@ -33,6 +33,8 @@ pub struct Entry {
     pub line: Option<u64>,
     /// A declaration that this entry completes.
     pub specification: Option<usize>,
+    /// What this entry is an instance of.
+    pub origin: Option<usize>,
 }
 
 /// Every entry of an object, keyed by its offset in `.debug_info`.
@@ -52,6 +54,27 @@ pub struct Variable {
     /// Path of the file it is defined in, as the compiler was given it.
     pub file: String,
     pub line: u32,
+}
+
+/// A function that has code.
+#[derive(Clone, Debug)]
+pub struct Function {
+    pub name: String,
+    pub address: u64,
+    /// Path of the file it is defined in, as the compiler was given it.
+    pub file: String,
+    pub line: u32,
+    pub signature: Signature,
+}
+
+/// What a function takes and returns, as keys of types.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    /// `None` for `void`.
+    pub returns: Option<usize>,
+    pub parameters: Vec<usize>,
+    /// It takes any others, too.
+    pub variadic: bool,
 }
 
 /// What a type comes down to without typedefs and qualifiers.
@@ -167,11 +190,7 @@ impl Types {
                 .type_at
                 .or_else(|| declared.and_then(|entry| entry.type_at));
             if let (Some(name), Some(type_at)) = (name, type_at) {
-                // A unit's line table is keyed by the unit's own offset: the highest not above.
-                let file = find(|entry| entry.file).and_then(|file| {
-                    let (&(unit, _), _) = self.files.range(..=(at, u64::MAX)).next_back()?;
-                    self.files.get(&(unit, file)).cloned()
-                });
+                let file = find(|entry| entry.file).and_then(|file| self.file(at, file));
                 variables.push(Variable {
                     name,
                     address,
@@ -183,6 +202,104 @@ impl Types {
         }
         variables.sort_by(|a, b| (&a.file, a.line, &a.name).cmp(&(&b.file, b.line, &b.name)));
         variables
+    }
+
+    /// The path of a file by the number that it has for an entry.
+    fn file(&self, at: usize, number: u64) -> Option<String> {
+        // A unit's line table is keyed by the unit's own offset: the highest not above.
+        let (&(unit, _), _) = self.files.range(..=(at, u64::MAX)).next_back()?;
+        self.files.get(&(unit, number)).cloned()
+    }
+
+    /// The functions that have code.
+    pub fn functions(&self) -> Vec<Function> {
+        let all = self.entries.iter();
+        let with_code = all.filter(|(_, entry)| {
+            entry.tag == constants::DW_TAG_subprogram.0 && entry.address.is_some()
+        });
+        with_code
+            .filter_map(|(&at, entry)| {
+                // Of one that is inlined elsewhere, too, the code's entry refers to the source's.
+                let at = entry.origin.or(entry.specification).unwrap_or(at);
+                let source = self.entries.get(&at)?;
+                let file = source.file.and_then(|file| self.file(at, file));
+                Some(Function {
+                    name: source.name.clone()?,
+                    address: entry.address?,
+                    file: file.unwrap_or_default(),
+                    line: source.line.unwrap_or(0) as u32,
+                    signature: self.signature(at),
+                })
+            })
+            .collect()
+    }
+
+    /// What a function, or a type of functions, takes and returns.
+    pub fn signature(&self, at: usize) -> Signature {
+        let entry = self.entry(at);
+        let children = || entry.children.iter().map(|&child| self.entry(child));
+        Signature {
+            returns: entry.type_at.filter(|&at| self.bare(at).is_some()),
+            parameters: children()
+                .filter(|child| child.tag == constants::DW_TAG_formal_parameter.0)
+                .filter_map(|child| child.type_at)
+                .collect(),
+            variadic: children()
+                .any(|child| child.tag == constants::DW_TAG_unspecified_parameters.0),
+        }
+    }
+
+    /// What the members of a structure that point to functions point to: offset, name, signature.
+    pub fn ops(&self, structure: usize) -> Vec<(u64, &str, Signature)> {
+        let members = self.members(structure).into_iter();
+        members
+            .filter_map(|(name, offset, type_at)| match self.shape(type_at) {
+                Shape::Pointer(Some(target))
+                    if self.entry(target).tag == constants::DW_TAG_subroutine_type.0 =>
+                {
+                    Some((offset, name, self.signature(target)))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// A type as C writes it.
+    pub fn type_name(&self, type_at: Option<usize>) -> String {
+        let Some(at) = type_at else {
+            return "void".to_owned();
+        };
+        let entry = self.entry(at);
+        let name = || entry.name.clone().unwrap_or_else(|| "…".to_owned());
+        match DwTag(entry.tag) {
+            constants::DW_TAG_pointer_type => {
+                let target = self.type_name(entry.type_at);
+                let blank = if target.ends_with('*') { "" } else { " " };
+                format!("{target}{blank}*")
+            }
+            constants::DW_TAG_const_type => format!("const {}", self.type_name(entry.type_at)),
+            constants::DW_TAG_volatile_type => {
+                format!("volatile {}", self.type_name(entry.type_at))
+            }
+            constants::DW_TAG_structure_type => format!("struct {}", name()),
+            constants::DW_TAG_union_type => format!("union {}", name()),
+            constants::DW_TAG_enumeration_type => format!("enum {}", name()),
+            constants::DW_TAG_base_type if name() == "_Bool" => "bool".to_owned(),
+            _ => name(),
+        }
+    }
+
+    /// A signature as C writes it, of a function of that name.
+    pub fn signature_name(&self, name: &str, signature: &Signature) -> String {
+        let parameters = signature.parameters.iter();
+        let mut parameters: Vec<String> = parameters
+            .map(|&parameter| self.type_name(Some(parameter)))
+            .collect();
+        if parameters.is_empty() {
+            parameters.push("void".to_owned());
+        }
+        let returns = self.type_name(signature.returns);
+        format!("{returns} {name}({})", parameters.join(", "))
     }
 
     /// Whether the type is `const volatile` at its top.
@@ -342,6 +459,14 @@ fn read_attribute(
         }
         constants::DW_AT_type => entry.type_at = reference(&value),
         constants::DW_AT_specification => entry.specification = reference(&value),
+        constants::DW_AT_abstract_origin => entry.origin = reference(&value),
+        constants::DW_AT_low_pc => {
+            entry.address = match value {
+                AttributeValue::Addr(address) => Some(address),
+                AttributeValue::DebugAddrIndex(index) => Some(dwarf.address(unit, index)?),
+                _ => None,
+            };
+        }
         constants::DW_AT_byte_size => entry.byte_size = value.udata_value(),
         constants::DW_AT_encoding => entry.encoding = encoding(&value),
         constants::DW_AT_const_value => entry.value = constant(&value),

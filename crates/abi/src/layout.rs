@@ -202,7 +202,8 @@ pub struct Ops {
     pub running: Op<unsafe extern "C" fn(*mut Task)>,
     pub stopping: Op<unsafe extern "C" fn(*mut Task, bool)>,
     pub quiescent: Op<unsafe extern "C" fn(*mut Task, u64)>,
-    pub yield_: Op<unsafe extern "C" fn(*mut Task, *mut Task) -> bool>,
+    /// A bool in C, which may be the lowest byte of a number.
+    pub yield_: Op<unsafe extern "C" fn(*mut Task, *mut Task) -> u8>,
     pub core_sched_before: *const c_void,
     pub set_weight: Op<unsafe extern "C" fn(*mut Task, u32)>,
     pub set_cpumask: Op<unsafe extern "C" fn(*mut Task, *const CpuMask)>,

@@ -20,6 +20,7 @@ mod ops;
 pub mod options;
 mod policy;
 mod primitives;
+mod signature;
 mod table;
 mod tasks;
 mod version;

@@ -8,6 +8,7 @@ use schedlab_machine::address;
 
 use crate::dwarf::{Shape, Types, Variable};
 use crate::options::{self, OptionError, OptionKind, PolicyOption, Settings};
+use crate::signature;
 
 /// A BPF map of a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -152,6 +153,16 @@ pub enum ObjectError {
         /// What was found.
         found: String,
     },
+    /// An op that the kernel could not call, or that is no program of its own.
+    #[error("{policy}: {place}: {what}")]
+    Op {
+        /// The policy.
+        policy: String,
+        /// `file:line` of the function.
+        place: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The verifier takes struct_ops programs under the GPL only (`check_struct_ops_btf_id()`).
     #[error(
         "{policy}: {found}, and the kernel takes schedulers under the GPL only; write: char _license[] SEC(\"license\") = \"GPL\";"
@@ -262,8 +273,8 @@ impl Object {
     ///
     /// # Errors
     /// If it is no ELF object with debug information, calls what is not in the virtual kernel, has a constructor, not
-    /// exactly one ops table, a licence that the kernel does not take, a program besides its ops, or a map of a kind
-    /// that the virtual kernel does not have.
+    /// exactly one ops table, an op that the kernel could not call, a licence that it does not take, a program besides
+    /// its ops, or a map of a kind that the virtual kernel does not have.
     pub fn from_elf(name: &str, source: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectError> {
         let unreadable = |reason: String| ObjectError::Unreadable {
             policy: name.to_owned(),
@@ -290,6 +301,9 @@ impl Object {
         check_calls(name, &file)?;
         check_constructors(name, &file)?;
         check_license(name, &file)?;
+        if let Shape::Struct(structure) = types.shape(ops.type_at) {
+            signature::check(name, &file, &types, ops.address, structure)?;
+        }
         check_programs(name, &file)?;
         let maps = maps(name, &file, &types, &variables)?;
         let options = policy_options(&file, &types, &variables, source);

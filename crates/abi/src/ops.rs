@@ -184,7 +184,7 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
             }
             OpCall::Yield { from, to } => {
                 let to = context.pointer(to);
-                ops.yield_.map_or(0, |op| op(task(from), to).into())
+                ops.yield_.map_or(0, |op| (op(task(from), to) != 0).into())
             }
             OpCall::SetWeight { task: p, weight } => {
                 done(ops.set_weight.map(|op| op(task(p), weight)))

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use schedlab_abi::{Object, compiler};
+use schedlab_abi::{Object, ObjectError, compiler};
 
 /// Why a source is no policy that can be simulated: one or more lines for people.
 #[derive(Debug, PartialEq, Eq)]
@@ -146,6 +146,9 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
     let name = file.to_string_lossy();
     let name = name.strip_suffix(".bpf.c").unwrap_or(&name);
     let object = Object::from_elf(name, &source, elf).map_err(|error| {
+        if let ObjectError::Op { place, what, .. } = &error {
+            return one(format!("{}: {what}", as_asked(place, path)));
+        }
         // The file says more than its name.
         let text = error.to_string();
         let what = text.strip_prefix(&format!("{name}: ")).unwrap_or(&text);

@@ -171,6 +171,95 @@ fn headers_that_are_not_there_are_named() {
     }
 }
 
+/// What the verifier refuses as soon as it is used, and what libbpf does not find.
+#[test]
+fn ops_that_the_kernel_could_not_call_are_refused() {
+    let told = |op: &str, function: &str, cc: &str| {
+        let body = format!(
+            "{function}\nSCX_OPS_DEFINE(mine_ops, .{op} = (void *)mine_op, .name = \"mine\");"
+        );
+        let source = Source::new(&format!("op-{cc}"), &body);
+        let error = compile_with(&source.path(), cc)
+            .err()
+            .map(|error| error.to_string());
+        error.map(|error| error.replace(&source.0.display().to_string(), "DIR"))
+    };
+    let program = |returns: &str, parameters: &str, body: &str| {
+        format!("{returns} BPF_STRUCT_OPS(mine_op, {parameters})\n{{\n\t{body}\n}}")
+    };
+    for cc in compilers() {
+        let refused = |op: &str, function: &str, what: &str, call: &str| {
+            let expected = format!(
+                "DIR/mine.bpf.c:3: mine_op() cannot be ops.{op}(): {what}; the kernel calls {call}"
+            );
+            assert_eq!(told(op, function, cc).as_deref(), Some(&*expected), "{cc}");
+        };
+        let insert = "scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, 0, f);";
+        let enqueue = "void enqueue(struct task_struct *, u64)";
+        let function = program("void", "struct task_struct *p, u64 f, u64 g", insert);
+        refused("enqueue", &function, "it has 3 parameters, not 2", enqueue);
+        let function = program("void", "u64 f, struct task_struct *p", insert);
+        let what = "its parameter 2 is struct task_struct *, not u64";
+        refused("enqueue", &function, what, enqueue);
+        let function = program("void", "struct task_struct *p, s32 prev, u64 f", "");
+        let select_cpu = "s32 select_cpu(struct task_struct *, s32, u64)";
+        refused(
+            "select_cpu",
+            &function,
+            "it returns void, not s32",
+            select_cpu,
+        );
+        let function = program("s32", "struct task_struct *p, u64 prev, u64 f", "return 0;");
+        let what = "its parameter 2 is u64, not s32";
+        refused("select_cpu", &function, what, select_cpu);
+        let function = program("void", "struct cgroup *cgrp", "");
+        let what = "its parameter 1 is struct cgroup *, not struct task_struct *";
+        refused("enqueue", &function, what, enqueue);
+        // A program without BPF_PROG(), which has its arguments behind a pointer to words.
+        let function = program("void", "u64 *ctx", "");
+        let what = "its parameter 1 is u64 *, not struct task_struct *";
+        refused("enqueue", &function, what, enqueue);
+
+        let plain = "void mine_op(struct task_struct *p, u64 f)\n{\n}";
+        let message = told("enqueue", plain, cc).unwrap();
+        let expected = "DIR/mine.bpf.c:3: mine_op() is ops.enqueue() and no BPF program, so libbpf does not find it: define it with BPF_STRUCT_OPS()";
+        assert_eq!(message, expected, "{cc}");
+
+        // The verifier does not look at what nobody asks for.
+        for (op, function) in [
+            (
+                "enqueue",
+                program("int", "struct task_struct *p", "return 1;"),
+            ),
+            ("enqueue", program("void", "void *p, s64 f", "")),
+            ("enqueue", program("void", "u64 p, u32 f", "")),
+            (
+                "yield",
+                program(
+                    "int",
+                    "struct task_struct *a, struct task_struct *b",
+                    "return 2;",
+                ),
+            ),
+            (
+                "stopping",
+                program("void", "struct task_struct___old *p, int r", ""),
+            ),
+            (
+                "set_cpumask",
+                program("void", "const struct task_struct *p, cpumask_t *m", ""),
+            ),
+            (
+                "init",
+                "s32 BPF_STRUCT_OPS_SLEEPABLE(mine_op)\n{\n\treturn 0;\n}".to_owned(),
+            ),
+        ] {
+            let function = format!("struct task_struct___old; {function}");
+            assert_eq!(told(op, &function, cc), None, "{cc}: {op}");
+        }
+    }
+}
+
 #[test]
 fn errors_in_our_macros_are_told_where_they_are_used() {
     for cc in compilers() {
