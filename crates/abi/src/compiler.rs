@@ -25,7 +25,11 @@ const FLAGS: &[&str] = &[
     // As clang compiles for BPF, and the same under both compilers.
     "-fno-strict-aliasing",
     "-fwrapv",
-    "-fno-stack-protector",
+    // Who writes beyond an array on the stack is found before it returns over what it has written.
+    "-fstack-protector-strong",
+    "-mstack-protector-guard=global",
+    // What nobody has written is the same in each run.
+    "-ftrivial-auto-var-init=zero",
     // A frame larger than a fiber's stack meets the guard page and does not jump over it.
     "-fstack-clash-protection",
     // No floating point, which BPF has not, either.

@@ -13,7 +13,7 @@ use schedlab_engine::policy::{
     Env, OpCall, OpKind, OpSet, OpsInfo, PolicyLock, Service, ThisCpu, TimerId,
 };
 use schedlab_fiber::trap::{self, Foreign};
-use schedlab_fiber::{STACK_BYTES, Trap};
+use schedlab_fiber::{STACK_BYTES, StackFault, Trap};
 use schedlab_machine::profile::Policy as Costs;
 use schedlab_machine::{Machine, Topology};
 use schedlab_trace::{CpuSet, Instant, TaskId};
@@ -449,17 +449,26 @@ impl Host {
     /// What a fault in an op was, for people.
     fn describe(&self, op: Option<OpKind>, trap: &Trap) -> String {
         let object = self.image.object();
-        let place = match self.image.offset(trap.pc) {
-            Some(offset) => object.line_of(offset),
-            None if trap.stack => Some("a function of the virtual kernel".into()),
-            None => Some("a function of the virtual kernel that was handed a wild pointer".into()),
+        // A call is before where it returns to.
+        let caller = trap.caller.map(|to| to.wrapping_sub(1));
+        let at = |pc| object.line_of(self.image.offset(pc)?);
+        let is_full = trap.stack == Some(StackFault::Full);
+        let place = match (self.image.offset(trap.pc), caller.and_then(at)) {
+            (Some(_), _) => at(trap.pc).unwrap_or_else(|| "an unknown place".to_owned()),
+            (None, Some(line)) if is_full => line,
+            (None, Some(line)) => {
+                format!("a function of the virtual kernel that is called at {line}")
+            }
+            (None, None) => "an unknown place".to_owned(),
         };
-        let place = place.unwrap_or_else(|| "an unknown place".to_owned());
         let what = match trap.signal {
             libc::SIGFPE => "it divides by zero".to_owned(),
             libc::SIGILL | libc::SIGTRAP => "it ends by a trap instruction".to_owned(),
-            libc::SIGSEGV if trap.stack => {
+            libc::SIGSEGV if is_full => {
                 format!("it uses more than the {} KB of stack", STACK_BYTES >> 10)
+            }
+            libc::SIGSEGV if trap.stack.is_some() || self.is_stack_check(trap) => {
+                "it has written beyond an array on its stack, as is found".to_owned()
             }
             libc::SIGSEGV | libc::SIGBUS => match trap.address {
                 Some(..4096) => "it follows a NULL pointer".to_owned(),
@@ -471,6 +480,12 @@ impl Host {
             _ => "it loops without end".to_owned(),
         };
         self.name_fault(op, &format!("{what} at {place}"))
+    }
+
+    /// Whether a function called what tells that its frame is overwritten (include/native/scx/host.h).
+    fn is_stack_check(&self, trap: &Trap) -> bool {
+        let offset = trap.address.and_then(|address| self.image.offset(address));
+        offset.is_some() && offset == self.image.object().symbol("__stack_chk_fail")
     }
 
     /// Whether the policy has an instruction at `pc` that a processor does not execute for programs.
@@ -552,7 +567,10 @@ impl Runner {
             version,
             exit_message: String::new(),
             initialized: false,
-            foreign: Foreign::new((base, base + object.span as usize)),
+            foreign: Foreign::new((
+                base + object.code.start as usize,
+                base + object.code.end as usize,
+            )),
             image,
         };
         // Each map's variable holds the map's number.

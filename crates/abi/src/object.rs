@@ -104,6 +104,8 @@ pub struct Object {
     pub(crate) image_bytes: usize,
     /// Bytes from the lowest to the highest mapped address.
     pub(crate) span: u64,
+    /// Where its code lies.
+    pub(crate) code: Range<u64>,
     pub(crate) host_pointer: u64,
     pub(crate) ops: u64,
     ops_name: String,
@@ -317,6 +319,7 @@ impl Object {
             name: name.to_owned(),
             image_bytes: image_bytes as usize,
             span,
+            code: code(&file),
             host_pointer,
             ops: ops.address,
             ops_name: ops.name.clone(),
@@ -408,6 +411,14 @@ impl Object {
         })
     }
 
+    /// The address of a symbol.
+    pub(crate) fn symbol(&self, name: &str) -> Option<u64> {
+        let file = object::File::parse(&*self.elf).ok()?;
+        let mut symbols = file.symbols();
+        let symbol = symbols.find(|symbol| symbol.name() == Ok(name))?;
+        Some(symbol.address())
+    }
+
     /// Whether a sleepable op begins at an address of the object.
     pub(crate) fn is_sleepable(&self, address: u64) -> bool {
         self.sleepable.iter().any(|code| code.contains(&address))
@@ -452,6 +463,16 @@ fn check_programs(policy: &str, file: &object::File<'_>) -> Result<(), ObjectErr
         }
     }
     Ok(())
+}
+
+/// From the first to the last address of what is code.
+fn code(file: &object::File<'_>) -> Range<u64> {
+    let sections = file.sections();
+    let code = sections.filter(|section| section.kind() == object::SectionKind::Text);
+    let ranges = code.map(|section| section.address()..section.address() + section.size());
+    ranges
+        .reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
+        .unwrap_or_default()
 }
 
 /// The sections that `BPF_STRUCT_OPS_SLEEPABLE()` makes.

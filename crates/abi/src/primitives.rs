@@ -13,7 +13,7 @@ use crate::kfuncs::cpu::refresh_idle_masks;
 /// Steps of `can_loop` and of bounded loops in one op: the kernel's bound on both.
 pub const STEPS_MAX: u32 = 8 << 20;
 
-/// Order only: nobody may read a word that was written in his future.
+/// Order only: nobody may read a word that was written in its future.
 pub extern "C" fn sync(context: Context) {
     if context.env(|env| env.cpu.now.get() >= env.horizon.get()) {
         ask_sync(context);

@@ -13,12 +13,13 @@ pub use prefetch::prefetch;
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::ops::Range;
 
-use corosensei::stack::{DefaultStack, Stack as _};
+use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use corosensei::trap::CoroutineTrapHandler;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-pub use trap::Trap;
+pub use trap::{StackFault, Trap};
 
 /// Address space of a fiber's stack; memory is used for what of it has been touched.
 pub const STACK_BYTES: usize = 256 << 10;
@@ -28,6 +29,16 @@ pub const STACK_BYTES: usize = 256 << 10;
 /// stack must not be accessible, either.
 pub const KERNEL_STACK_BYTES: usize = 64 << 10;
 
+/// What lies above the part of a stack on which a fiber's body runs: the way back to who resumed it, which a body that
+/// writes beyond its own frames must not reach.
+const TOP_BYTES: usize = 32 << 10;
+
+/// What of that is not accessible, at its lower end.
+const BARRIER_BYTES: usize = 4 << 10;
+
+/// Barriers in a set of fibers: each one splits a mapping, of which a process may have only so many.
+const BARRIERS_MAX: usize = 1 << 10;
+
 /// The way out of a fiber that a fault takes.
 type Handler = CoroutineTrapHandler<Option<Trap>>;
 
@@ -35,6 +46,8 @@ type Handler = CoroutineTrapHandler<Option<Trap>>;
 struct Running {
     yielder: Cell<*const Yielder<(), ()>>,
     handler: Handler,
+    /// The part of its stack that its body has.
+    body: Range<usize>,
     /// What foreign code it runs, or waits in; null for none.
     foreign: Cell<*const trap::Foreign>,
 }
@@ -80,15 +93,46 @@ impl Drop for Forgotten<'_> {
     }
 }
 
-/// A stack with the part that is nobody's at its end.
-fn new_stack() -> std::io::Result<DefaultStack> {
-    let stack = DefaultStack::new(STACK_BYTES + 2 * KERNEL_STACK_BYTES)?;
-    let end = stack.limit().get() as *mut libc::c_void;
-    // SAFETY: these are the last pages of a stack that nobody uses yet.
-    if unsafe { libc::mprotect(end, KERNEL_STACK_BYTES, libc::PROT_NONE) } != 0 {
-        return Err(std::io::Error::last_os_error());
+/// A stack with the part that is nobody's at its end, and a barrier, or nothing, where its top begins.
+fn new_stack(barrier: bool) -> std::io::Result<(DefaultStack, BodyStack)> {
+    let stack = DefaultStack::new(STACK_BYTES + 2 * KERNEL_STACK_BYTES + TOP_BYTES)?;
+    let base = stack.base().get() - TOP_BYTES;
+    forbid(stack.limit().get(), KERNEL_STACK_BYTES)?;
+    if barrier {
+        forbid(base, BARRIER_BYTES)?;
     }
-    Ok(stack)
+    let body = BodyStack {
+        base: StackPointer::new(base).expect("a stack is somewhere"),
+        limit: stack.limit(),
+    };
+    Ok((stack, body))
+}
+
+/// Makes pages of a new stack inaccessible.
+fn forbid(pages: usize, bytes: usize) -> std::io::Result<()> {
+    // SAFETY: `new_stack` names pages of a stack that nobody uses yet.
+    match unsafe { libc::mprotect(pages as *mut libc::c_void, bytes, libc::PROT_NONE) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// The part of a fiber's stack on which its body runs.
+struct BodyStack {
+    base: StackPointer,
+    limit: StackPointer,
+}
+
+// SAFETY: the stack that this is a part of has pages that nobody may access at its end, and lives as long as the body
+// runs: it is the fiber's own.
+unsafe impl Stack for BodyStack {
+    fn base(&self) -> StackPointer {
+        self.base
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.limit
+    }
 }
 
 /// Why a fiber does not run.
@@ -133,22 +177,24 @@ impl<'k> Fibers<'k> {
     /// # Panics
     /// If there is no address space for its stack.
     pub fn spawn(&mut self, body: impl FnOnce() + 'k) -> usize {
-        let stack = new_stack().expect("address space for a stack");
         let index = self.fibers.len();
+        let (stack, part) = new_stack(index < BARRIERS_MAX).expect("address space for a stack");
         let switch = self.switch;
+        let frames = part.limit.get() + KERNEL_STACK_BYTES..part.base.get();
         // SAFETY: the coroutine, and with it the body, is dropped or given up with `self`, before
         // `'k` ends.
         let coroutine = unsafe {
             Coroutine::with_stack_unchecked(stack, move |yielder: &Yielder<(), ()>, ()| {
                 // `resume` has put it there a moment ago.
                 (*switch.running.get()).yielder.set(yielder);
-                body();
+                corosensei::on_stack(part, body);
                 None
             })
         };
         let running = Running {
             yielder: Cell::new(std::ptr::null()),
             handler: coroutine.trap_handler(),
+            body: frames,
             foreign: Cell::new(std::ptr::null()),
         };
         self.fibers.push(Fiber {

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -25,8 +26,19 @@ pub struct Trap {
     /// What it accessed, if the processor tells: it does not of an address that no memory can have, nor of an
     /// instruction that is not allowed.
     pub address: Option<usize>,
-    /// Whether it ran into the end of its stack.
-    pub stack: bool,
+    /// Where the foreign code goes on, if it had called what was struck: the return address.
+    pub caller: Option<usize>,
+    /// What it did to its stack, if that is what is out of reach.
+    pub stack: Option<StackFault>,
+}
+
+/// What may be the matter with a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StackFault {
+    /// The code ran into its end.
+    Full,
+    /// The code wrote over everything from an object of its own on.
+    Overwritten,
 }
 
 /// Foreign code that runs on a thread's fibers now and then.
@@ -37,13 +49,17 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// Code at these addresses. Installs the handlers, gives this thread a stack for them, and
+    /// Code at these addresses, and nothing else. Installs the handlers, gives this thread a stack for them, and
     /// watches it.
     pub fn new(code: (usize, usize)) -> Self {
         Foreign {
             code,
             watch: watch_this_thread(),
         }
+    }
+
+    fn has(&self, pc: usize) -> bool {
+        (self.code.0..self.code.1).contains(&pc)
     }
 }
 
@@ -290,24 +306,35 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
         if let Some(running) = RUNNING.get().as_ref()
             && let Some(foreign) = running.foreign.get().as_ref()
             && let handler = running.handler
-            && handler.stack_ptr_in_bounds(registers.sp)
+            && let on_stack = handler.stack_ptr_in_bounds(registers.sp)
+            && (on_stack || is_fault(signal, info))
             && is_ours(foreign, signal, registers.pc)
         {
             leave(foreign);
             let is_told = (*info).si_code != SI_KERNEL;
             let address = is_told.then(|| (*info).si_addr() as usize);
+            let is_called = on_stack && !foreign.has(registers.pc);
             let trap = Trap {
                 signal,
+                caller: is_called
+                    .then(|| Registers::return_to(context, foreign, &running.body))
+                    .flatten(),
                 // Others tell of the instruction, too.
-                pc: if signal == libc::SIGSEGV && address == Some(registers.pc) {
+                pc: if on_stack && signal == libc::SIGSEGV && address == Some(registers.pc) {
                     Registers::caller(context)
                 } else {
                     registers.pc - past(signal)
                 },
                 address,
-                // Only its end is out of reach.
-                stack: signal == libc::SIGSEGV
-                    && address.is_some_and(|address| handler.stack_ptr_in_bounds(address)),
+                // Of it only what is above the body and its end are out of reach.
+                stack: address
+                    .filter(|&address| {
+                        signal == libc::SIGSEGV && handler.stack_ptr_in_bounds(address)
+                    })
+                    .map(|address| match address < running.body.end {
+                        true => StackFault::Full,
+                        false => StackFault::Overwritten,
+                    }),
             };
             let to = handler.setup_trap_handler(move || Some(trap));
             Registers::set(context, &to);
@@ -322,6 +349,13 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
 /// The kernel itself sends the signal, and knows of no address (include/uapi/asm-generic/siginfo.h).
 const SI_KERNEL: c_int = 0x80;
 
+/// Whether the code itself has raised a signal. Foreign code may have lost its stack before it does, where it has
+/// written over what its caller keeps there.
+unsafe fn is_fault(signal: c_int, info: *const libc::siginfo_t) -> bool {
+    // SAFETY: as the kernel has filled it in. What others send is no more than zero.
+    signal != watchdog_signal() && unsafe { (*info).si_code } > 0
+}
+
 /// How far behind the beginning of the instruction that was struck the code is: one byte behind `int3`, which is gone
 /// through.
 fn past(signal: c_int) -> usize {
@@ -334,8 +368,7 @@ fn is_ours(foreign: &Foreign, signal: c_int, pc: usize) -> bool {
     }
     // Only in the foreign code itself; in what it calls the watchdog tries again.
     let beat = foreign.watch.beat.load(Ordering::Relaxed);
-    foreign.watch.condemned.load(Ordering::Relaxed) == beat
-        && (foreign.code.0..foreign.code.1).contains(&pc)
+    foreign.watch.condemned.load(Ordering::Relaxed) == beat && foreign.has(pc)
 }
 
 /// Lets the handler from before ours do its work.
@@ -368,6 +401,27 @@ struct Registers {
     sp: usize,
 }
 
+impl Registers {
+    /// Where foreign code goes on after what it has called: the first such address on the stack.
+    ///
+    /// # Safety
+    /// The context must be the kernel's, and `body` the stack that it is on.
+    unsafe fn return_to(
+        context: *mut libc::c_void,
+        foreign: &Foreign,
+        body: &Range<usize>,
+    ) -> Option<usize> {
+        // SAFETY: as promised; all of the body's part of a stack can be read.
+        unsafe {
+            let link = Registers::link(context).filter(|&link| foreign.has(link));
+            let start = Registers::of(context).sp.max(body.start) & !7;
+            let mut words = (start..body.end).step_by(8);
+            let read = |at: usize| (at as *const usize).read();
+            link.or_else(|| words.find_map(|at| Some(read(at)).filter(|&to| foreign.has(to))))
+        }
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 impl Registers {
     unsafe fn of(context: *mut libc::c_void) -> Registers {
@@ -377,6 +431,11 @@ impl Registers {
             pc: registers[libc::REG_RIP as usize] as usize,
             sp: registers[libc::REG_RSP as usize] as usize,
         }
+    }
+
+    /// Where a function returns to that has not stored it; here all have.
+    unsafe fn link(_: *mut libc::c_void) -> Option<usize> {
+        None
     }
 
     /// The call of a function that has not begun.
@@ -412,6 +471,13 @@ impl Registers {
             pc: registers.pc as usize,
             sp: registers.sp as usize,
         }
+    }
+
+    /// Where a function returns to that has not stored it.
+    unsafe fn link(context: *mut libc::c_void) -> Option<usize> {
+        // SAFETY: the caller's context comes from the kernel.
+        let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+        Some(registers.regs[30] as usize)
     }
 
     /// The call of a function that has not begun.

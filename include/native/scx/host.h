@@ -116,6 +116,23 @@ struct lab_host {
 /* One translation unit is one policy; the loader sets this before the first op. */
 struct lab_host *lab_host __attribute__((used));
 
+/*
+ * What functions with arrays compare before they return, and where they go if it is not what it was:
+ * no code is there, so that is a fault of the one that called (crates/abi/src/host.rs). The word is the
+ * same in each run, and no text ends before it is overwritten.
+ */
+__asm__(".pushsection .data\n\t"
+	".balign 8\n\t"
+	".weak __stack_chk_guard\n\t"
+	".hidden __stack_chk_guard\n"
+	"__stack_chk_guard:\n\t"
+	".quad 0x5afe0d0aff005afe\n\t"
+	".weak __stack_chk_fail\n\t"
+	".hidden __stack_chk_fail\n"
+	"__stack_chk_fail:\n\t"
+	".quad 0\n\t"
+	".popsection");
+
 #define LAB_INLINE static inline __attribute__((always_inline, unused))
 
 /*
