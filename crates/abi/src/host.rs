@@ -29,6 +29,7 @@ use crate::object::Object;
 use crate::ops;
 use crate::table::Table;
 use crate::tasks::Tasks;
+use crate::unwind;
 
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
@@ -252,7 +253,16 @@ impl Context {
     #[cold]
     pub fn fault(self, message: String) -> ! {
         let op = self.op();
-        let text = self.with(|host| host.name_fault(op, &message));
+        let text = self.with(|host| {
+            // What a function does last may have taken its frame: then it is the op, or one that it ended with.
+            let offset = unwind::find(|place| host.image.offset(place))
+                .or_else(|| host.image.offset(ops::address(&host.ops, op?)?));
+            let line = offset.and_then(|offset| host.image.object().line_of(offset));
+            match line {
+                Some(line) => host.name_fault(op, &format!("{line}: {message}")),
+                None => host.name_fault(op, &message),
+            }
+        });
         // SAFETY: as in `env`.
         unsafe {
             trap::leave(&(*self.0).foreign);

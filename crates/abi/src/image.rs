@@ -32,6 +32,14 @@ pub enum LoadError {
         /// CPUs asked for.
         cpus: usize,
     },
+    /// The name in the ops table has no end (`bpf_obj_name_cpy()`).
+    #[error(
+        "{policy}: the name in its struct sched_ext_ops is too long: the kernel takes at most 127 characters"
+    )]
+    Name {
+        /// The policy.
+        policy: String,
+    },
     /// An op that never sleeps is a sleepable program (`bpf_scx_check_member()`).
     #[error(
         "{policy}: the kernel refuses a sleepable ops.{op}: define it with BPF_STRUCT_OPS(), not BPF_STRUCT_OPS_SLEEPABLE()"

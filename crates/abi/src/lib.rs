@@ -23,6 +23,7 @@ mod primitives;
 mod signature;
 mod table;
 mod tasks;
+mod unwind;
 mod version;
 
 pub use image::LoadError;

@@ -38,6 +38,14 @@ fn name_of(kind: u32) -> String {
         27 => "RINGBUF",
         30 => "BLOOM_FILTER",
         31 => "USER_RINGBUF",
+        kind::HASH => "HASH",
+        kind::ARRAY => "ARRAY",
+        kind::PERCPU_HASH => "PERCPU_HASH",
+        kind::PERCPU_ARRAY => "PERCPU_ARRAY",
+        kind::QUEUE => "QUEUE",
+        kind::STACK => "STACK",
+        kind::TASK_STORAGE => "TASK_STORAGE",
+        kind::ARENA => "ARENA",
         32 => "CGRP_STORAGE",
         other => return other.to_string(),
     };
@@ -355,6 +363,40 @@ impl Map {
         self.def.value_size as usize
     }
 
+    /// What it is, for people.
+    pub fn description(&self) -> String {
+        format!(
+            "the map `{}`, of type {}",
+            self.def.name,
+            name_of(self.def.kind)
+        )
+    }
+
+    /// Whether it has a value for a key.
+    pub fn is_keyed(&self) -> bool {
+        matches!(self.store, Store::Array { .. } | Store::Hash { .. })
+    }
+
+    /// Whether each CPU has a value of its own for a key.
+    pub fn is_per_cpu(&self) -> bool {
+        [kind::PERCPU_ARRAY, kind::PERCPU_HASH].contains(&self.def.kind)
+    }
+
+    /// Whether it is a queue or a stack.
+    pub fn is_list(&self) -> bool {
+        matches!(self.store, Store::List { .. })
+    }
+
+    /// Whether it has a value for a task.
+    pub fn is_storage(&self) -> bool {
+        matches!(self.store, Store::TaskStorage { .. })
+    }
+
+    /// Whether it is an arena.
+    pub fn is_arena(&self) -> bool {
+        matches!(self.store, Store::Arena(_))
+    }
+
     /// Whether it is a hash table, whose updates make new elements.
     pub fn is_hash(&self) -> bool {
         matches!(self.store, Store::Hash { .. })
@@ -428,8 +470,7 @@ impl Map {
     /// Prepares an update: where to write the value, or a negative errno.
     pub fn slot_for_update(&mut self, key: &[u8], cpu: usize, flags: u64) -> Result<*mut u8, i64> {
         let existing = self.lookup(key, cpu);
-        let is_keyed = matches!(self.store, Store::Array { .. } | Store::Hash { .. });
-        if is_keyed && flags & !LOCK > EXIST {
+        if self.is_keyed() && flags & !LOCK > EXIST {
             return Err(EINVAL);
         }
         let lock_missing = flags & LOCK != 0 && self.def.special.spin_locks.is_empty();

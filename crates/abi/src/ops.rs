@@ -88,6 +88,13 @@ fn addresses(ops: &Ops) -> [(OpKind, usize); 29] {
     ]
 }
 
+/// Where the code of an op lies.
+pub fn address(ops: &Ops, op: OpKind) -> Option<usize> {
+    let mut all = addresses(ops).into_iter();
+    let (_, address) = all.find(|&(other, address)| other == op && address != 0)?;
+    Some(address)
+}
+
 /// The ops of a table that are sleepable programs.
 pub fn sleepable(ops: &Ops, image: &Image) -> OpSet {
     let is_sleepable = |address| {
@@ -106,16 +113,21 @@ pub fn must_not_sleep(ops: &Ops, sleepable: OpSet) -> Option<OpKind> {
     all.find(|&op| sleepable.has(op) && !MAY_SLEEP.has(op))
 }
 
+/// The name in an ops table, if it has an end.
+pub fn name(ops: &Ops) -> Option<String> {
+    let name = ops.name.map(|byte| byte as u8);
+    let name = CStr::from_bytes_until_nul(&name).ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
 /// The constant part of an ops table.
 pub fn info(ops: &Ops) -> OpsInfo {
-    let name = ops.name.map(|byte| byte as u8);
-    let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
     let present = addresses(ops)
         .into_iter()
         .filter(|&(_, address)| address != 0)
         .fold(OpSet::default(), |set, (op, _)| set.with(op));
     OpsInfo {
-        name: name.to_string_lossy().into_owned(),
+        name: name(ops).unwrap_or_default(),
         flags: ops.flags,
         timeout_ms: ops.timeout_ms,
         dispatch_max_batch: ops.dispatch_max_batch,

@@ -26,8 +26,8 @@ impl NativePolicy {
     /// Loads a copy for one run on `machine`.
     ///
     /// # Errors
-    /// If the operating system refuses memory or files, the machine has too many CPUs, or an op is sleepable that must
-    /// not be.
+    /// If the operating system refuses memory or files, the machine has too many CPUs, the policy's name is too long, or
+    /// an op is sleepable that must not be.
     pub fn load(
         object: &Arc<Object>,
         settings: &Settings,
@@ -48,6 +48,11 @@ impl NativePolicy {
             reason: error.to_string(),
         })?;
         let host = runner.host();
+        if ops::name(&host.ops).is_none() {
+            return Err(LoadError::Name {
+                policy: object.name().to_owned(),
+            });
+        }
         match ops::must_not_sleep(&host.ops, host.sleepable) {
             None => Ok(NativePolicy { runner }),
             Some(op) => Err(LoadError::Sleepable {

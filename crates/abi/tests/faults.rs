@@ -46,16 +46,34 @@ fn check(kind: &str, expected: &str) {
     );
 }
 
+/// Where the fixture says that a fault is, and in which function.
+fn line_of(kind: &str) -> (usize, &'static str) {
+    let source = include_str!("fixtures/faults.bpf.c");
+    let said = format!("/* line of {kind} */");
+    let lines: Vec<&str> = source.lines().collect();
+    let line = lines.iter().position(|line| line.contains(&said)).unwrap();
+    let function = match lines[line].starts_with('}') {
+        true => "faults_overrun_own",
+        false => "faults_enqueue",
+    };
+    (line + 1, function)
+}
+
+/// Checks the same of what the virtual kernel refuses when it is called.
+#[track_caller]
+fn check_call(kind: &str, expected: &str) {
+    let (line, function) = line_of(kind);
+    let place = format!("tests/fixtures/faults.bpf.c:{line} ({function})");
+    check(kind, &format!("in ops.enqueue: {place}: {expected}"));
+}
+
 /// Checks that the fault is said to be where the fixture says it is.
 #[track_caller]
 fn check_line(kind: &str, expected: &str) {
-    let source = include_str!("fixtures/faults.bpf.c");
-    let said = format!("/* line of {kind} */");
-    let line = source.lines().position(|line| line.contains(&said));
-    let line = line.unwrap() + 1;
+    let (line, function) = line_of(kind);
     check(
         kind,
-        &format!("{expected} at tests/fixtures/faults.bpf.c:{line} (faults_enqueue)"),
+        &format!("{expected} at tests/fixtures/faults.bpf.c:{line} ({function})"),
     );
 }
 
@@ -77,9 +95,10 @@ fn accesses_are_told_with_their_line() {
         "wild",
         "it accesses memory that is not its own at tests/fixtures/faults.bpf.c:",
     );
-    check(
+    let place = "a function of the virtual kernel that is called";
+    check_line(
         "wild_task",
-        "it accesses memory that is not its own at a function of the virtual kernel",
+        &format!("it accesses memory that is not its own at {place}"),
     );
     check("code", "it accesses memory that is not its own at ");
 }
@@ -157,6 +176,85 @@ fn arithmetic_and_stack() {
     }
 }
 
+/// However far: over its own frame, over those of the virtual kernel, over the whole stack.
+#[test]
+fn who_writes_beyond_an_array_on_the_stack_is_told_so() {
+    for bytes in [17, 24, 64, 300, 3000, 20_000, 1 << 20] {
+        let run = |options: &str| {
+            let mut bench = Bench::of(faults(), options);
+            bench.add_task(TaskId(0));
+            bench.simply(enqueue())
+        };
+        let message = run(&format!("kind=overrun,words={bytes}")).expect_err("an overrun");
+        let start = "faults: in ops.enqueue: it has written beyond an array on its stack, as is found at tests/fixtures/faults.bpf.c:";
+        assert!(message.starts_with(start), "{bytes}: {message}");
+        assert_eq!(run("kind=overrun,words=16"), Ok(0));
+    }
+    let (line, function) = line_of("overrun");
+    let options = "kind=overrun,words=32";
+    let mut bench = Bench::of(faults(), options);
+    bench.add_task(TaskId(0));
+    let message = bench.simply(enqueue()).expect_err(options);
+    assert!(
+        message.ends_with(&format!(":{line} ({function})")),
+        "{message}"
+    );
+}
+
+#[test]
+fn helpers_take_the_maps_that_they_are_made_for() {
+    for (kind, helper, map) in [
+        (
+            "wrong_lookup",
+            "bpf_map_lookup_elem",
+            "`queue`, of type QUEUE",
+        ),
+        (
+            "wrong_percpu",
+            "bpf_map_lookup_percpu_elem",
+            "`values`, of type ARRAY",
+        ),
+        (
+            "wrong_update",
+            "bpf_map_update_elem",
+            "`storage`, of type TASK_STORAGE",
+        ),
+        (
+            "wrong_delete",
+            "bpf_map_delete_elem",
+            "`queue`, of type QUEUE",
+        ),
+        ("wrong_push", "bpf_map_push_elem", "`counts`, of type HASH"),
+        ("wrong_pop", "bpf_map_pop_elem", "`counts`, of type HASH"),
+        ("wrong_peek", "bpf_map_peek_elem", "`counts`, of type HASH"),
+        (
+            "wrong_storage",
+            "bpf_task_storage_get",
+            "`counts`, of type HASH",
+        ),
+        (
+            "wrong_storage_delete",
+            "bpf_task_storage_delete",
+            "`counts`, of type HASH",
+        ),
+        (
+            "wrong_walk",
+            "bpf_for_each_map_elem",
+            "`queue`, of type QUEUE",
+        ),
+        (
+            "wrong_arena",
+            "bpf_arena_alloc_pages",
+            "`counts`, of type HASH",
+        ),
+    ] {
+        let expected = format!(
+            "{helper}() was called with the map {map}, which the kernel's verifier refuses"
+        );
+        check_call(kind, &expected);
+    }
+}
+
 /// Where it is full just in the virtual kernel, that would be left in the middle of what it does.
 #[test]
 fn a_stack_is_never_full_in_a_kfunc() {
@@ -210,7 +308,7 @@ fn loops_end() {
 #[test]
 fn locks_are_paired() {
     check("lock_held", "it returns and still holds the lock `lock`");
-    check(
+    check_call(
         "lock_twice",
         "it takes the lock `lock`, which it holds already",
     );
@@ -218,7 +316,7 @@ fn locks_are_paired() {
         "map_lock_held",
         "it returns and still holds the lock at offset 16 of a value of the map `values`",
     );
-    check("unlock", "it releases a lock that it does not hold");
+    check_call("unlock", "it releases a lock that it does not hold");
 }
 
 /// An op that is called while another one of its CPU waits can reach that one's locks.
@@ -243,11 +341,11 @@ fn a_resilient_lock_fails_instead() {
 
 #[test]
 fn kfuncs_say_what_they_cannot_do() {
-    check(
+    check_call(
         "missing",
         "kfunc scx_bpf_cpuperf_set is not in the virtual kernel",
     );
-    check(
+    check_call(
         "null_task",
         "scx_bpf_dsq_insert() was called with a NULL task",
     );
@@ -258,9 +356,11 @@ fn kfuncs_say_what_they_cannot_do() {
 fn only_sleepable_ops_call_what_may_sleep() {
     let mut bench = Bench::of(&object("awake"), "");
     let message = bench.simply(OpCall::Init).unwrap_err();
-    let expected = "awake: in ops.init: scx_bpf_create_dsq() may sleep, ";
+    let expected = " (awake_init): scx_bpf_create_dsq() may sleep, ";
     assert!(
-        message.starts_with(expected) && message.ends_with("BPF_STRUCT_OPS_SLEEPABLE()"),
+        message.starts_with("awake: in ops.init: tests/")
+            && message.contains(expected)
+            && message.ends_with("BPF_STRUCT_OPS_SLEEPABLE()"),
         "{message}"
     );
     let mut bench = Bench::of(&object("awake"), "");
@@ -296,8 +396,11 @@ fn what_came_after_the_older_kernel_cannot_be_called_there() {
     for (kfunc, option) in NEWER {
         assert_eq!(called(option, KernelVersion::V7_2), Ok(0), "{kfunc}");
         let message = called(option, KernelVersion::V6_18).expect_err(kfunc);
-        let expected = format!("newer: in ops.enqueue: kfunc {kfunc} is not in Linux 6.18");
-        assert_eq!(message, expected);
+        let expected = format!(": kfunc {kfunc} is not in Linux 6.18");
+        assert!(
+            message.starts_with("newer: in ops.enqueue: tests/") && message.ends_with(&expected),
+            "{message}"
+        );
     }
     for version in [KernelVersion::V7_2, KernelVersion::V6_18] {
         assert_eq!(
@@ -326,6 +429,19 @@ fn what_no_clock_or_counter_can_hold_is_refused() {
     check(
         "count",
         "it counts 1 more at probe 1, which has 18446744073709551615",
+    );
+}
+
+#[test]
+fn a_name_without_an_end_is_too_long() {
+    let object = object("long_name");
+    let settings = object.settings(&[]).unwrap();
+    let machine = Machine::builtin("laptop").unwrap();
+    let loaded = NativePolicy::load(&object, &settings, &machine, KernelVersion::V7_2);
+    let message = loaded.err().unwrap().to_string();
+    assert!(
+        message.ends_with("the kernel takes at most 127 characters"),
+        "{message}"
     );
 }
 

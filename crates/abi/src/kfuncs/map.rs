@@ -45,6 +45,17 @@ fn no_map(context: Context) -> ! {
     context.fault("a map helper was called with something that is not a map".to_owned())
 }
 
+/// The verifier knows which helpers take which maps (`check_map_func_compatibility()`); who asks is about to be told
+/// that there is nothing, or rarely asks.
+fn check_kind(context: Context, map: *const u64, helper: &str, takes: fn(&Map) -> bool) {
+    let (takes, name) = with(context, map, |map, _| (takes(map), map.description()));
+    if !takes {
+        context.fault(format!(
+            "{helper}() was called with {name}, which the kernel's verifier refuses"
+        ));
+    }
+}
+
 /// The key that a pointer points to.
 fn key<'a>(map: &Map, key: *const u8) -> &'a [u8] {
     // SAFETY: keys have the size that the map declares; a wild pointer faults, and that is caught.
@@ -62,7 +73,11 @@ fn enter(context: Context, map: *const u64) {
 /// `bpf_map_lookup_elem()`.
 pub extern "C" fn lookup(context: Context, map: *const u64, at: *const u8) -> *mut u8 {
     enter(context, map);
-    with(context, map, |map, cpu| map.lookup(key(map, at), cpu))
+    let value = with(context, map, |map, cpu| map.lookup(key(map, at), cpu));
+    if value.is_null() {
+        check_kind(context, map, "bpf_map_lookup_elem", Map::is_keyed);
+    }
+    value
 }
 
 /// `bpf_map_lookup_percpu_elem()`.
@@ -77,6 +92,7 @@ pub extern "C" fn lookup_percpu(
     if context.with(|host| cpu as usize >= host.nr_cpus) {
         return std::ptr::null_mut();
     }
+    check_kind(context, map, "bpf_map_lookup_percpu_elem", Map::is_per_cpu);
     with(context, map, |map, _| {
         map.lookup(key(map, at), cpu as usize)
     })
@@ -99,7 +115,10 @@ pub extern "C" fn update(
     });
     let slot = match slot {
         Ok(slot) => slot,
-        Err(error) => return error,
+        Err(error) => {
+            check_kind(context, map, "bpf_map_update_elem", Map::is_keyed);
+            return error;
+        }
     };
     if let Some(lock) = lock {
         primitives::lock(context, lock, OTHER_LOCK);
@@ -137,6 +156,8 @@ pub extern "C" fn delete(context: Context, map: *const u64, at: *const u8) -> c_
     });
     if result == 0 {
         time::forget(context, value, size);
+    } else {
+        check_kind(context, map, "bpf_map_delete_elem", Map::is_keyed);
     }
     result
 }
@@ -144,21 +165,33 @@ pub extern "C" fn delete(context: Context, map: *const u64, at: *const u8) -> c_
 /// `bpf_map_push_elem()`.
 pub extern "C" fn push(context: Context, map: *const u64, value: *const u8, flags: u64) -> c_long {
     enter(context, map);
-    with(context, map, |map, _| {
+    let result = with(context, map, |map, _| {
         // SAFETY: values have the size that the map declares.
         let value = unsafe { std::slice::from_raw_parts(value, map.value_size()) };
         map.push(value, flags)
-    })
+    });
+    if result != 0 {
+        check_kind(context, map, "bpf_map_push_elem", Map::is_list);
+    }
+    result
 }
 
 /// `bpf_map_pop_elem()` and, with `keep`, `bpf_map_peek_elem()`.
 pub extern "C" fn pop(context: Context, map: *const u64, value: *mut u8, keep: bool) -> c_long {
     enter(context, map);
-    with(context, map, |map, _| {
+    let result = with(context, map, |map, _| {
         // SAFETY: as in `push`.
         let value = unsafe { std::slice::from_raw_parts_mut(value, map.value_size()) };
         map.pop(value, keep)
-    })
+    });
+    if result != 0 {
+        let helper = match keep {
+            true => "bpf_map_peek_elem",
+            false => "bpf_map_pop_elem",
+        };
+        check_kind(context, map, helper, Map::is_list);
+    }
+    result
 }
 
 /// One step of `bpf_for_each_map_elem()`.
@@ -174,6 +207,7 @@ pub extern "C" fn next(
     let cursor = unsafe { &mut *cursor };
     let found = with(context, map, |map, cpu| map.next(cursor, cpu));
     let Some((found_key, found_value)) = found else {
+        check_kind(context, map, "bpf_for_each_map_elem", Map::is_keyed);
         return false;
     };
     // SAFETY: as above.
@@ -209,15 +243,25 @@ pub extern "C" fn storage_get(
         0 | CREATE => map.storage(task),
         _ => std::ptr::null_mut(),
     });
-    match value.is_null() && flags == CREATE {
-        true => storage_create(context, map, p, init),
+    match value.is_null() {
+        true => storage_missing(context, map, p, init, flags),
         false => value,
     }
 }
 
-/// A task's first value: zeroes, or a copy of `init`.
+/// A task's first value, if it is wanted: zeroes, or a copy of `init`.
 #[cold]
-fn storage_create(context: Context, map: *const u64, p: *const Task, init: *const u8) -> *mut u8 {
+fn storage_missing(
+    context: Context,
+    map: *const u64,
+    p: *const Task,
+    init: *const u8,
+    flags: u64,
+) -> *mut u8 {
+    check_kind(context, map, "bpf_task_storage_get", Map::is_storage);
+    if flags != CREATE {
+        return std::ptr::null_mut();
+    }
     let Some(task) = workload_task(context, p, "bpf_task_storage_get") else {
         return std::ptr::null_mut();
     };
@@ -240,6 +284,7 @@ pub extern "C" fn storage_delete(context: Context, map: *const u64, p: *mut Task
     let Some(task) = workload_task(context, p, "bpf_task_storage_delete") else {
         return ENOENT;
     };
+    check_kind(context, map, "bpf_task_storage_delete", Map::is_storage);
     with(context, map, |map, _| map.storage_delete(task.index()))
 }
 
@@ -252,6 +297,7 @@ pub extern "C" fn arena_alloc(
 ) -> *mut u8 {
     context.charge_kfunc();
     primitives::sync(context);
+    check_kind(context, map, "bpf_arena_alloc_pages", Map::is_arena);
     with(context, map, |map, _| match map.arena() {
         Some(arena) => arena.alloc(at, pages as usize),
         None => std::ptr::null_mut(),
@@ -262,6 +308,7 @@ pub extern "C" fn arena_alloc(
 pub extern "C" fn arena_free(context: Context, map: *const u64, at: *mut u8, pages: u32) {
     context.charge_kfunc();
     primitives::sync(context);
+    check_kind(context, map, "bpf_arena_free_pages", Map::is_arena);
     with(context, map, |map, _| {
         if let Some(arena) = map.arena() {
             arena.free(at, pages as usize);
