@@ -203,8 +203,9 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
     for (index, &line) in said.iter().enumerate() {
         if let Some((place, header)) = missing_header(line) {
             push(format!(
-                "{}: {header} is neither beside it nor in the virtual kernel",
-                as_asked(place, path)
+                "{}: {header} is neither beside it nor in the virtual kernel{}",
+                as_asked(place, path),
+                other_place(&header)
             ));
             continue;
         }
@@ -367,7 +368,9 @@ fn in_words(what: &str, below: &[&str], misused: &mut Vec<String>) -> Option<Str
     if NO_FLOATS.iter().any(|text| what.contains(text)) {
         return Some(NO_FLOATING_POINT.to_owned());
     }
-    let unknown = unknown_type(what).or_else(|| unknown_member(what));
+    let unknown = unknown_type(what)
+        .or_else(|| unknown_member(what))
+        .or_else(|| read_only(what));
     Some(unknown.unwrap_or_else(|| what.to_owned()))
 }
 
@@ -429,12 +432,48 @@ fn unknown_member(what: &str) -> Option<String> {
     ours.then(|| format!("struct {name} has no member {member} in the virtual kernel{hint}"))
 }
 
+/// What is const here because no verifier lets policies write it, if that is the error.
+fn read_only(what: &str) -> Option<String> {
+    let starts = [
+        " of read-only member ",
+        " of member ",
+        " of read-only location ",
+        "cannot assign to non-static data member ",
+    ];
+    let after = |start: &&str| what.split_once(*start).map(|(_, name)| unquote(name));
+    let place = starts.iter().find_map(after)?;
+    let member = place.rsplit(['>', '.']).next()?;
+    let member = member.split('[').next()?;
+    let definition = |line: &&str| {
+        let (declared, _) = line.split_once(';').unwrap_or_default();
+        let name = declared.rsplit([' ', '*']).next().unwrap_or_default();
+        line.starts_with("\t")
+            && line.contains("LAB_OF_KERNEL ")
+            && name.split('[').next() == Some(member)
+    };
+    let mut headers = crate::headers().iter();
+    let (_, types) = headers.find(|(name, _)| *name == "native/scx/types.h")?;
+    types.lines().find(definition)?;
+    Some(format!(
+        "{what}: of a task, the kernel's verifier lets policies write scx.slice, scx.dsq_vtime and scx.disallow alone"
+    ))
+}
+
 /// Where which header was included that is not there, if that is what the compiler says.
 fn missing_header(line: &str) -> Option<(&str, String)> {
     let (place, what) = line.split_once(": fatal error: ")?;
     let gcc = what.split_once(": No such file").map(|(header, _)| header);
     let header = gcc.or_else(|| what.strip_suffix(" file not found"))?;
     Some((without_column(place), unquote(header)))
+}
+
+/// Where the virtual kernel has a header that was asked for by its name alone.
+fn other_place(header: &str) -> String {
+    let ours = format!("native/scx/{header}");
+    match crate::headers().iter().any(|(name, _)| *name == ours) {
+        true => format!(": include <scx/{header}>"),
+        false => String::new(),
+    }
 }
 
 /// Where the policy uses the macro of ours that an error is in, and the macro: gcc tells below the error.
@@ -480,6 +519,9 @@ fn as_asked(place: &str, path: &Path) -> String {
 fn missing(function: &str) -> String {
     if is_soft_float(function) {
         return NO_FLOATING_POINT.to_owned();
+    }
+    if function.starts_with("CONFIG_") {
+        return format!("{function}: the virtual kernel has no variables of __kconfig");
     }
     format!("{function}() is not in the virtual kernel")
 }

@@ -171,6 +171,67 @@ fn headers_that_are_not_there_are_named() {
     }
 }
 
+/// The kernel tree's examples have them beside them.
+#[test]
+fn headers_that_are_elsewhere_are_named_with_their_folder() {
+    let message = error("elsewhere", "#include \"bpf_arena_common.bpf.h\"", "cc");
+    let expected = "DIR/mine.bpf.c:3: bpf_arena_common.bpf.h is neither beside it nor in the virtual kernel: include <scx/bpf_arena_common.bpf.h>";
+    assert_eq!(message, expected);
+}
+
+/// Headers of others define them unless vmlinux.h has.
+#[test]
+fn the_kernels_types_are_there_for_other_headers() {
+    let body = format!(
+        "#ifndef __VMLINUX_H__\ntypedef unsigned long u64;\n#endif\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n}}\n{OPS}"
+    );
+    for cc in compilers() {
+        let source = Source::new(&format!("vmlinux-{cc}"), &body);
+        assert!(compile_with(&source.path(), cc).is_ok(), "{cc}");
+    }
+}
+
+#[test]
+fn variables_of_the_kernels_configuration_are_told_as_such() {
+    let body = format!(
+        "extern unsigned CONFIG_HZ __kconfig;\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\tp->scx.slice = CONFIG_HZ;\n}}\n{OPS}"
+    );
+    for cc in compilers() {
+        let message = error("kconfig", &body, cc);
+        assert!(
+            message.ends_with("CONFIG_HZ: the virtual kernel has no variables of __kconfig"),
+            "{cc}: {message}"
+        );
+    }
+}
+
+#[test]
+fn what_no_verifier_lets_policies_write_is_refused() {
+    for cc in compilers() {
+        let writes = |what: &str| {
+            format!(
+                "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\t{what}\n}}\n{OPS}"
+            )
+        };
+        for what in [
+            "p->pid = 5;",
+            "p->scx.weight++;",
+            "p->comm[0] = 'X';",
+            "p->cpus_ptr = NULL;",
+        ] {
+            let message = error("const", &writes(what), cc);
+            let only = ": of a task, the kernel's verifier lets policies write scx.slice, ";
+            assert!(
+                message.starts_with("DIR/mine.bpf.c:5: ") && message.contains(only),
+                "{cc}: {what}: {message}"
+            );
+        }
+        let allowed = writes("p->scx.slice = p->scx.dsq_vtime = p->scx.disallow = 1;");
+        let source = Source::new(&format!("writable-{cc}"), &allowed);
+        assert!(compile_with(&source.path(), cc).is_ok(), "{cc}");
+    }
+}
+
 /// What the verifier refuses as soon as it is used, and what libbpf does not find.
 #[test]
 fn ops_that_the_kernel_could_not_call_are_refused() {

@@ -12,6 +12,9 @@
 #ifndef SCHEDLAB_SCX_TYPES_H
 #define SCHEDLAB_SCX_TYPES_H
 
+/* Headers that do without the kernel's types leave theirs out where this is defined. */
+#define __VMLINUX_H__
+
 typedef unsigned char __u8;
 typedef signed char __s8;
 typedef unsigned short __u16;
@@ -75,36 +78,44 @@ struct mm_struct;
 struct cgroup;
 struct rq;
 
-/* The part of a task that sched_ext adds. */
+/*
+ * The part of a task that sched_ext adds. What is the kernel's here and below the
+ * verifier does not let policies write (bpf_scx_btf_struct_access()). Who plays the
+ * kernel, in tests, defines it as nothing.
+ */
+#ifndef LAB_OF_KERNEL
+#define LAB_OF_KERNEL	const
+#endif
+
 struct sched_ext_entity {
 	u64 slice;		/* ns left, the policy may write it */
 	u64 dsq_vtime;		/* the policy may write it */
-	u64 tid;		/* never used again, unlike a pid */
-	u32 flags;		/* SCX_TASK_* */
-	u32 weight;		/* 1 to 10,000; 0 before ops.enable() */
+	LAB_OF_KERNEL u64 tid;	/* never used again, unlike a pid */
+	LAB_OF_KERNEL u32 flags;	/* SCX_TASK_* */
+	LAB_OF_KERNEL u32 weight;	/* 1 to 10,000; 0 before ops.enable() */
 	bool disallow;		/* the policy may set it in init_task */
 };
 
 struct task_struct {
-	u32 __lab_index;	/* which task of the virtual kernel this is */
-	pid_t pid;
-	pid_t tgid;
-	unsigned int flags;	/* PF_* */
-	int prio;
-	int static_prio;
-	int normal_prio;
-	unsigned int rt_priority;
-	unsigned int policy;	/* SCHED_* */
-	int nr_cpus_allowed;
-	const cpumask_t *cpus_ptr;
-	struct mm_struct *mm;	/* tells address spaces apart; cannot be followed */
-	struct task_struct *real_parent;
-	struct task_struct *parent;
-	struct task_struct *group_leader;
-	unsigned short migration_disabled;
-	int __lab_cpu;		/* task_cpu() */
+	LAB_OF_KERNEL u32 __lab_index;	/* which task of the virtual kernel this is */
+	LAB_OF_KERNEL pid_t pid;
+	LAB_OF_KERNEL pid_t tgid;
+	LAB_OF_KERNEL unsigned int flags;	/* PF_* */
+	LAB_OF_KERNEL int prio;
+	LAB_OF_KERNEL int static_prio;
+	LAB_OF_KERNEL int normal_prio;
+	LAB_OF_KERNEL unsigned int rt_priority;
+	LAB_OF_KERNEL unsigned int policy;	/* SCHED_* */
+	LAB_OF_KERNEL int nr_cpus_allowed;
+	const cpumask_t *LAB_OF_KERNEL cpus_ptr;
+	struct mm_struct *LAB_OF_KERNEL mm;	/* tells address spaces apart; cannot be followed */
+	struct task_struct *LAB_OF_KERNEL real_parent;
+	struct task_struct *LAB_OF_KERNEL parent;
+	struct task_struct *LAB_OF_KERNEL group_leader;
+	LAB_OF_KERNEL unsigned short migration_disabled;
+	LAB_OF_KERNEL int __lab_cpu;	/* task_cpu() */
 	struct sched_ext_entity scx;
-	char comm[16];
+	LAB_OF_KERNEL char comm[16];
 };
 
 _Static_assert(sizeof(struct sched_ext_entity) == 40, "mirrored in layout.rs");
