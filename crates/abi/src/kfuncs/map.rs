@@ -48,8 +48,8 @@ fn no_map(context: Context) -> ! {
 /// The verifier knows which helpers take which maps (`check_map_func_compatibility()`); who asks is about to be told
 /// that there is nothing, or rarely asks.
 fn check_kind(context: Context, map: *const u64, helper: &str, takes: fn(&Map) -> bool) {
-    let (takes, name) = with(context, map, |map, _| (takes(map), map.description()));
-    if !takes {
+    if !with(context, map, |map, _| takes(map)) {
+        let name = with(context, map, |map, _| map.description());
         context.fault(format!(
             "{helper}() was called with {name}, which the kernel's verifier refuses"
         ));
