@@ -88,11 +88,14 @@ fn planted_effects_are_found_and_nothing_else() {
     }
 }
 
+/// What a scheduler takes, by its alternatives.
+type Time<'a> = &'a dyn Fn(&dyn Fn(&str) -> String) -> f64;
+
 /// Chance hides which of several equals has the greatest mean.
 #[test]
 fn of_equals_none_is_named_as_the_only_winner() {
     let definition = definition(&["cpu"], 1, None);
-    let words = |value: &dyn Fn(&dyn Fn(&str) -> String) -> f64| {
+    let words = |value: Time<'_>| {
         let rows = rows(&definition, |of, _| {
             // Else there would be a few schedulers only, each many times.
             let others = ["election", "periodic", "placement", "executor", "imbalance"].map(of);
