@@ -377,7 +377,7 @@ fn another_scheduler_is_refused(inside: &Inside<'_>) -> Result<String, String> {
     let first = text(Loaded::load(&knobs, &[]))?;
     for second in [
         Loaded::load(&knobs, &[]).map(drop),
-        run::load(&Scheduler::plain("default")).map(drop),
+        run::load(&Scheduler::plain(Scheduler::KERNELS_OWN)).map(drop),
     ] {
         match second {
             Err(Error::AlreadyLoaded { name }) if name == "knobs" => {}
@@ -495,9 +495,9 @@ fn a_silent_ejection_is_no_done_run(inside: &Inside<'_>) -> Result<String, Strin
 fn switches_of_pingpong_are_counted(_: &Inside<'_>) -> Result<String, String> {
     const TURNS: f64 = 500.0;
     // Once before, so that no page of the program has to be read and waited for.
-    measured("default", &["pingpong", "1"], false)?;
+    measured(Scheduler::KERNELS_OWN, &["pingpong", "1"], false)?;
     let mut told = Vec::new();
-    for scheduler in ["default"]
+    for scheduler in [Scheduler::KERNELS_OWN]
         .into_iter()
         .chain(POLICIES.iter().map(|p| p.name))
     {
@@ -535,7 +535,7 @@ fn switches_of_pingpong_are_counted(_: &Inside<'_>) -> Result<String, String> {
 }
 
 fn yields_are_told_from_preemptions(_: &Inside<'_>) -> Result<String, String> {
-    let outcome = measured("default", &["yielders", "4", "200"], true)?;
+    let outcome = measured(Scheduler::KERNELS_OWN, &["yielders", "4", "200"], true)?;
     let yielded = number(&outcome, "switches.yielded")?;
     let involuntary = number(&outcome, "switches.involuntary")?;
     ensure(yielded <= involuntary && yielded > 100.0, || {
@@ -596,7 +596,7 @@ fn run_queues_are_as_long_as_known(_: &Inside<'_>) -> Result<String, String> {
 }
 
 fn a_run_ends_with_its_last_thread(_: &Inside<'_>) -> Result<String, String> {
-    let outcome = measured("default", &["leaver", "700"], false)?;
+    let outcome = measured(Scheduler::KERNELS_OWN, &["leaver", "700"], false)?;
     let makespan = number(&outcome, "makespan_ns")?;
     // And what it takes to start a program in an emulated machine.
     ensure((0.7e9..3e9).contains(&makespan), || {
@@ -615,7 +615,7 @@ fn workloads_count_as_they_are_simulated(_: &Inside<'_>) -> Result<String, Strin
     let workload = |asked: &str| {
         let mut job = job(&["load", asked], false);
         job.want.root_is_starter = true;
-        let outcome = text(run::run(&Scheduler::plain("default"), &job))?;
+        let outcome = text(run::run(&Scheduler::plain(Scheduler::KERNELS_OWN), &job))?;
         ensure(outcome.exit == RunExit::Done, || format!("{outcome:?}"))?;
         Ok::<_, String>(outcome)
     };
@@ -755,7 +755,7 @@ impl Listener for Trace {
 }
 
 fn failures_of_programs_are_told(_: &Inside<'_>) -> Result<String, String> {
-    let kernel = Scheduler::plain("default");
+    let kernel = Scheduler::plain(Scheduler::KERNELS_OWN);
     let failed = text(run::run(&kernel, &job(&["fail"], false)))?;
     ensure(
         failed.exit == RunExit::CommandFailed && failed.code == Some(3),
