@@ -1,8 +1,10 @@
 //! Policies as BPF objects: those built in, and those compiled from a path at run time.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use schedlab_trace::Scheduler;
 
@@ -53,7 +55,7 @@ pub fn resolve(name_or_path: &str) -> Result<Object> {
         });
     }
     if name_or_path.ends_with(".bpf.c") || name_or_path.contains('/') {
-        return compile(Path::new(name_or_path));
+        return compiled_once(Path::new(name_or_path));
     }
     let policies = POLICIES.iter().map(|policy| policy.name);
     let known: Vec<&str> = std::iter::once(Scheduler::KERNELS_OWN)
@@ -63,6 +65,19 @@ pub fn resolve(name_or_path: &str) -> Result<Object> {
         name: name_or_path.to_owned(),
         known: known.join(", "),
     })
+}
+
+/// Compiles the C file at a path the first time that it is asked for: one that is edited meanwhile changes none of a
+/// command's runs.
+fn compiled_once(path: &Path) -> Result<Object> {
+    static COMPILED: Mutex<BTreeMap<PathBuf, Object>> = Mutex::new(BTreeMap::new());
+    let mut all = COMPILED.lock().expect("compiling does not panic");
+    if let Some(known) = all.get(path) {
+        return Ok(known.clone());
+    }
+    let object = compile(path)?;
+    all.insert(path.to_owned(), object.clone());
+    Ok(object)
 }
 
 /// Compiles a policy's C file for BPF.
@@ -193,6 +208,22 @@ mod tests {
             let opened = libbpf_rs::ObjectBuilder::default().open_memory(&object.bytes);
             assert!(opened.is_ok(), "{}: {:?}", policy.name, opened.err());
         }
+    }
+
+    #[test]
+    fn a_file_is_compiled_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.bpf.c");
+        fs::write(
+            &path,
+            "char _license[] __attribute__((section(\"license\"))) = \"GPL\";\n",
+        )
+        .unwrap();
+        let name = path.to_str().unwrap();
+        let before = resolve(name).unwrap();
+        fs::write(&path, "no C at all").unwrap();
+        assert_eq!(resolve(name).unwrap().bytes, before.bytes);
+        assert!(compile(&path).is_err());
     }
 
     #[test]
