@@ -1,20 +1,12 @@
 //! The calibration on the machine that runs the tests, whatever that is.
 
-use std::time::{Duration, Instant};
-
 use schedlab_calibrate::calibrate;
 use schedlab_machine::{Machine, SourceKind};
 
 #[test]
 fn the_profile_loads_and_tells_what_was_measured() {
-    let start = Instant::now();
     let mut told = Vec::new();
     let report = calibrate(|what| told.push(what.to_owned()));
-    assert!(
-        start.elapsed() < Duration::from_secs(30),
-        "took {:?}",
-        start.elapsed()
-    );
     assert!(!told.is_empty());
 
     let text = report.to_toml();
