@@ -10,7 +10,9 @@ mod compiler;
 mod in_parallel;
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // At run time: a checkout may have been moved with what was built in it.
+    let root = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let root = Path::new(&root).join("../..");
     let root = root.canonicalize().expect("the repository's root");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let compiler = compiler::default_compiler();

@@ -20,7 +20,9 @@ const WITHOUT: &[&str] = &[
 const WITH: &[&str] = &["Cargo.lock", "include", "machines", "policies"];
 
 fn main() -> io::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // At run time: a checkout may have been moved with what was built in it.
+    let root = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let root = Path::new(&root).join("../..");
     let mut paths: Vec<PathBuf> = WITH.iter().map(PathBuf::from).collect();
     for entry in fs::read_dir(root.join("crates"))? {
         let name = entry?.file_name();
