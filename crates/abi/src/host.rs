@@ -29,7 +29,6 @@ use crate::object::Object;
 use crate::ops;
 use crate::table::Table;
 use crate::tasks::Tasks;
-use crate::unwind;
 
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
@@ -254,9 +253,14 @@ impl Context {
     pub fn fault(self, message: String) -> ! {
         let op = self.op();
         let text = self.with(|host| {
+            let mut caller = None;
+            backtrace::trace(|frame| {
+                // A call is before where it returns to.
+                caller = host.image.offset((frame.ip() as usize).wrapping_sub(1));
+                caller.is_none()
+            });
             // What a function does last may have taken its frame: then it is the op, or one that it ended with.
-            let offset = unwind::find(|place| host.image.offset(place))
-                .or_else(|| host.image.offset(ops::address(&host.ops, op?)?));
+            let offset = caller.or_else(|| host.image.offset(ops::address(&host.ops, op?)?));
             let line = offset.and_then(|offset| host.image.object().line_of(offset));
             match line {
                 Some(line) => host.name_fault(op, &format!("{line}: {message}")),
@@ -517,11 +521,7 @@ impl Host {
     }
 
     /// Which locks a CPU holds whose op returns, for people.
-    fn describe_held_locks(&self, cpu: &ThisCpu, nr: u32) -> String {
-        if nr == 0 {
-            let what = "it returns and has released a lock of the op that waits for it";
-            return self.name_fault(cpu.op.get(), what);
-        }
+    fn describe_held_locks(&self, cpu: &ThisCpu) -> String {
         let locks = self.locks.iter().enumerate();
         let held = locks.filter(|(_, lock)| lock.owner == Some(cpu.id.index()));
         let names: Vec<String> = held.map(|(index, _)| self.name_lock(index)).collect();
@@ -626,8 +626,14 @@ impl Runner {
     }
 
     /// What is the matter where an op returns and still holds locks, for people.
-    pub fn describe_held_locks(&self, cpu: &ThisCpu, nr: u32) -> String {
-        self.with(|host| host.describe_held_locks(cpu, nr))
+    pub fn describe_held_locks(&self, cpu: &ThisCpu) -> String {
+        self.with(|host| host.describe_held_locks(cpu))
+    }
+
+    /// What is the matter where an op returns and has released a lock of the op that waits for it, for people.
+    pub fn describe_released_lock(&self, cpu: &ThisCpu) -> String {
+        let what = "it returns and has released a lock of the op that waits for it";
+        self.with(|host| host.name_fault(cpu.op.get(), what))
     }
 
     /// Runs an op on `env.cpu`, on the fiber of the caller.

@@ -23,7 +23,6 @@ mod primitives;
 mod signature;
 mod table;
 mod tasks;
-mod unwind;
 mod version;
 
 pub use image::LoadError;

@@ -115,8 +115,12 @@ impl Policy for NativePolicy {
         self.runner.describe(cpu, trap)
     }
 
-    fn describe_held_locks(&self, cpu: &ThisCpu, nr: u32) -> String {
-        self.runner.describe_held_locks(cpu, nr)
+    fn describe_held_locks(&self, cpu: &ThisCpu, _: u32) -> String {
+        self.runner.describe_held_locks(cpu)
+    }
+
+    fn describe_released_lock(&self, cpu: &ThisCpu) -> String {
+        self.runner.describe_released_lock(cpu)
     }
 
     fn sync_task(&self, task: TaskId, view: &TaskView<'_>) {

@@ -326,7 +326,7 @@ fn who_releases_a_lock_of_the_op_around_it_is_told_so() {
     let cpu = ThisCpu::new(CpuId(0));
     cpu.op.set(Some(OpKind::Tick));
     assert_eq!(
-        bench.policy.describe_held_locks(&cpu, 0),
+        bench.policy.describe_released_lock(&cpu),
         "faults: in ops.tick: it returns and has released a lock of the op that waits for it"
     );
 }

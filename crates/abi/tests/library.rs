@@ -441,8 +441,8 @@ fn the_kernel_trees_examples_run_unmodified() {
         ("scx_sdt", ""),
     ] {
         let source = folder.join(format!("{name}.bpf.c"));
-        let output =
-            std::env::temp_dir().join(format!("schedlab-{name}-{}.so", std::process::id()));
+        let built = tempfile::tempdir().unwrap();
+        let output = built.path().join("policy.so");
         compiler::run(&compiler::Job {
             compiler: &compiler::default_compiler(),
             folder: &folder,
@@ -452,7 +452,6 @@ fn the_kernel_trees_examples_run_unmodified() {
         })
         .unwrap_or_else(|error| panic!("{name}: {error}"));
         let elf = std::fs::read(&output).unwrap();
-        std::fs::remove_file(output).unwrap();
         let text = std::fs::read_to_string(&source).unwrap();
         let object = schedlab_abi::Object::from_elf(name, &text, elf).unwrap();
         let mut bench = Bench::of(&object, options);

@@ -553,8 +553,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The op under way on `c` does not return with as many locks as it began with.
     #[cold]
     fn end_op_with_locks(&self, c: &Cpu, began_with: u32) -> ! {
-        let nr = c.held.policy.get().saturating_sub(began_with);
-        self.policy_fault(self.policy.describe_held_locks(&c.this, nr));
+        self.policy_fault(match c.held.policy.get().checked_sub(began_with) {
+            Some(nr) => self.policy.describe_held_locks(&c.this, nr),
+            None => self.policy.describe_released_lock(&c.this),
+        });
         self.give_up()
     }
 

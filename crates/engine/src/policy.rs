@@ -344,12 +344,20 @@ pub trait Policy {
         format!("a fault in policy code on CPU {}: {trap:?}", cpu.id)
     }
 
-    /// What is the matter where `cpu.op` returns and still holds `nr` locks that it has taken, or with 0 has released
-    /// one of the op that waits for it, for people.
+    /// What is the matter where `cpu.op` returns and still holds `nr` locks that it has taken, for people.
     fn describe_held_locks(&self, cpu: &ThisCpu, nr: u32) -> String {
         let op = cpu.op.get().map_or("none", OpKind::name);
         format!(
             "ops.{op} returned on CPU {} with {nr} of the policy's locks held",
+            cpu.id
+        )
+    }
+
+    /// What is the matter where `cpu.op` returns and has released a lock of the op that waits for it, for people.
+    fn describe_released_lock(&self, cpu: &ThisCpu) -> String {
+        let op = cpu.op.get().map_or("none", OpKind::name);
+        format!(
+            "ops.{op} returned on CPU {} and has released a lock of the op that waits for it",
             cpu.id
         )
     }

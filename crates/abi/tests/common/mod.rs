@@ -4,7 +4,6 @@
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use schedlab_abi::{KernelVersion, NativePolicy, Object, ObjectError, compiler};
 use schedlab_engine::policy::{
@@ -27,10 +26,9 @@ pub fn object_with(fixture: &str, cc: &str) -> Arc<Object> {
 
 /// Compiles a fixture that may be no policy.
 pub fn try_object(fixture: &str, cc: &str) -> Result<Arc<Object>, ObjectError> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = std::env::temp_dir().join(format!("schedlab-{}-{number}.so", std::process::id()));
+    let built = tempfile::tempdir().unwrap();
+    let output = built.path().join("policy.so");
     let source = PathBuf::from(format!("tests/fixtures/{fixture}.bpf.c"));
     let text = std::fs::read_to_string(folder.join(&source)).unwrap();
     compiler::run(&compiler::Job {
@@ -45,7 +43,6 @@ pub fn try_object(fixture: &str, cc: &str) -> Result<Arc<Object>, ObjectError> {
     })
     .unwrap_or_else(|error| panic!("{error}"));
     let elf = std::fs::read(&output).unwrap();
-    std::fs::remove_file(output).unwrap();
     Object::from_elf(fixture, &text, elf)
 }
 
