@@ -203,9 +203,7 @@ impl Experiment {
                     (result.is_done(), outcome.measures.get("makespan_ns"))
                 {
                     let seconds = *ns as f64 / 1e9;
-                    result.measures.float("score", seconds);
-                    result.measures.text("score_unit", "s");
-                    result.measures.text("score_better", "lower");
+                    result.measures.score(seconds, "s", false);
                 }
             }
             Load::Workload { text, .. } => {

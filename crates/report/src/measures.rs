@@ -78,6 +78,17 @@ impl Measures {
         self.set(name, Value::Text(text.into()));
     }
 
+    /// Sets the score, with its unit and which scores are better.
+    pub fn score(&mut self, value: f64, unit: &str, higher_is_better: bool) {
+        self.float("score", value);
+        self.text("score_unit", unit);
+        let better = match higher_is_better {
+            true => "higher",
+            false => "lower",
+        };
+        self.text("score_better", better);
+    }
+
     /// Sets `dividend / divisor`, or nothing where there is nothing to divide by.
     pub fn mean(&mut self, name: impl Into<String>, dividend: u128, divisor: u64) {
         if divisor > 0 {

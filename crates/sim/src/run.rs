@@ -229,9 +229,7 @@ fn measure(result: &mut RunResult, about: &About, end: &Ended, metrics: &Metrics
         let score = &about.score;
         let last = end.makespan.unwrap_or(end.end);
         if let Some(value) = score.value(end.work, last.since(end.begun), &end.counters) {
-            measures.float("score", value);
-            measures.text("score_unit", score.unit);
-            measures.text("score_better", score.better());
+            measures.score(value, score.unit, score.higher_is_better);
             measures.float(score.name, value);
         }
         measures.int("makespan_ns", last.ns());

@@ -232,15 +232,6 @@ pub struct Score {
 }
 
 impl Score {
-    /// `higher` or `lower`: which values are better.
-    pub const fn better(&self) -> &'static str {
-        if self.higher_is_better {
-            "higher"
-        } else {
-            "lower"
-        }
-    }
-
     /// The score of a run that did `work` units in `elapsed` ([`Action::Begin`], or the start, to the end of
     /// the last task); `None` where it would divide by zero.
     pub fn value(&self, work: u64, elapsed: Duration, counters: &Counters) -> Option<f64> {

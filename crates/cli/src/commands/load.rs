@@ -137,10 +137,9 @@ fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
         }
     };
     let mut measures = Measures::default();
-    measures.float("score", figure.value);
-    measures.text("score_unit", figure.score.unit);
-    measures.text("score_better", figure.score.better());
-    measures.float(figure.score.name, figure.value);
+    let score = &figure.score;
+    measures.score(figure.value, score.unit, score.higher_is_better);
+    measures.float(score.name, figure.value);
     measures.int("makespan_ns", figure.makespan_ns);
     Ok(RunResult {
         workload: figure.workload,
@@ -173,9 +172,7 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
     if message.is_none() {
         let score = &report.score;
         if let Some(value) = report.score_value() {
-            measures.float("score", value);
-            measures.text("score_unit", score.unit);
-            measures.text("score_better", score.better());
+            measures.score(value, score.unit, score.higher_is_better);
             measures.float(score.name, value);
         }
         measures.int("makespan_ns", report.makespan_ns);
