@@ -199,51 +199,63 @@ impl Cell<'_> {
 /// The table itself, and what there was no room for.
 fn body(group: &[&RunResult], width: usize) -> (String, Option<String>) {
     let cells = cells(group);
-    let mut columns = Vec::new();
-    let mut used = 0;
-    let mut all = columns_of(&cells);
     // What the table is for; the others as far as there is room.
     let needed = 3 + usize::from(are_compared(&cells));
-    let beside: usize = (0..needed)
-        .map(|index| match index {
-            SCHEDULER => GAP,
-            0 => all[0].width(),
-            _ => all[index].width() + GAP,
-        })
-        .sum();
-    // Nor do long paths take all of that.
-    let room = width.saturating_sub(beside).min(width * 2 / 5);
-    shorten(&mut all[SCHEDULER].texts, room);
-    let mut left_out = Vec::new();
-    for (index, column) in all.into_iter().enumerate() {
-        if index >= needed && column.is_empty() {
-            continue;
-        }
-        used += column.width() + if index == 0 { 0 } else { GAP };
-        // Nothing takes the place of what matters more because it is narrower.
-        if index >= needed && used > width {
-            left_out.push(column.name().to_owned());
-        } else {
-            columns.push(column);
-        }
-    }
-    let left_out = (!left_out.is_empty()).then(|| {
-        let names = left_out.join(", ");
-        format!(
-            "no room for {names}: they take {used} columns (in a pipe COLUMNS={used}) or --json"
-        )
-    });
+    let columns = columns_of(&cells).into_iter().enumerate();
+    let mut columns: Vec<Column> = columns
+        .filter(|(index, column)| *index < needed || !column.is_empty())
+        .map(|(_, column)| column)
+        .collect();
+    let names = std::mem::take(&mut columns[SCHEDULER].texts);
+    let beside = columns_taken(&columns[..needed]) - columns[SCHEDULER].width();
+    let shortened = |width: usize| {
+        let mut names = names.clone();
+        // Nor do long paths take all of that.
+        shorten(&mut names, width.saturating_sub(beside).min(width * 2 / 5));
+        names
+    };
+    columns[SCHEDULER].texts = shortened(width);
+    // Nothing takes the place of what matters more because it is narrower.
+    let fitting = (needed..=columns.len())
+        .rev()
+        .find(|&nr| columns_taken(&columns[..nr]) <= width)
+        .unwrap_or(needed);
     let mut text = String::new();
     for line in 0..2 {
-        push_line(&mut text, &columns, |column| &column.heading[line]);
+        push_line(&mut text, &columns[..fitting], |column| {
+            &column.heading[line]
+        });
     }
     for row in 0..cells.len() {
         if row > 0 && cells[row].cpus != cells[row - 1].cpus && several_per_cpus(&cells) {
             text.push('\n');
         }
-        push_line(&mut text, &columns, |column| &column.texts[row]);
+        push_line(&mut text, &columns[..fitting], |column| &column.texts[row]);
     }
-    (text, left_out)
+    let left_out: Vec<&str> = columns[fitting..].iter().map(Column::name).collect();
+    if left_out.is_empty() {
+        return (text, None);
+    }
+    let left_out = left_out.join(", ");
+    // In a wider table long names take more, too.
+    let mut wide = width;
+    loop {
+        columns[SCHEDULER].texts = shortened(wide);
+        match columns_taken(&columns) {
+            taken if taken <= wide => break,
+            taken => wide = taken,
+        }
+    }
+    let note = format!(
+        "no room for {left_out}: {wide} columns show all (in a pipe, set COLUMNS={wide}), as does --json"
+    );
+    (text, Some(note))
+}
+
+/// How wide a table of these columns is.
+fn columns_taken(columns: &[Column]) -> usize {
+    let widths: usize = columns.iter().map(Column::width).sum();
+    widths + GAP * columns.len().saturating_sub(1)
 }
 
 /// Takes what is too long for `room` out of the middle of names: a path's end tells most, options' beginning.
@@ -872,10 +884,23 @@ mod tests {
         ];
         assert_eq!(shown, expected, "{found}");
         // Though there is room for `idle`.
-        let note = "no room for queue, examined, wakeup, idle, switches: they take 121 columns\n  (in a pipe COLUMNS=121) or --json\n";
+        let note = "no room for queue, examined, wakeup, idle, switches: 121 columns show all\n  (in a pipe, set COLUMNS=121), as does --json\n";
         assert!(found.contains(note), "{found}");
         let found = render(&results, 121);
         assert!(!found.contains("no room"), "{found}");
+        let long = results.clone().map(|result| RunResult {
+            scheduler: format!("{}:{}", result.scheduler, "option=value,".repeat(9)),
+            ..result
+        });
+        // Long names take more where there is more.
+        let told = |width| {
+            let found = render(&long, width);
+            let (_, behind) = found.split_once("COLUMNS=")?;
+            behind.split(')').next()?.parse::<usize>().ok()
+        };
+        let wide = told(80).unwrap();
+        assert_eq!(told(wide), None);
+        assert!(told(wide - 1).is_some());
         let order = [
             "contention",
             "hold",
@@ -1108,9 +1133,9 @@ mod tests {
                 "cpus  scheduler  less is better         %",
                 "   4  a                  40,111",
                 "   4  b                     812     -98.0",
-                "no room for contention, hold, queue, switches:",
-                "  they take 84 columns (in a pipe COLUMNS=84) or",
-                "  --json",
+                "no room for contention, hold, queue, switches: 84",
+                "  columns show all (in a pipe, set COLUMNS=84), as",
+                "  does --json",
                 "differences may be chance: intervals need 6 runs",
                 "  (--repeat 6)",
             ]
