@@ -2,7 +2,7 @@
 
 use schedlab_sim::NR_CPUS_MAX;
 
-/// The numbers that `text` lists, in its order, each once.
+/// The numbers that `text` lists, in its order.
 ///
 /// # Errors
 /// One line that says what is wrong and what to write.
@@ -21,9 +21,12 @@ pub fn parse(text: &str) -> Result<Vec<usize>, String> {
             return Err(format!("`{part}` counts down: write {last}..{first}"));
         }
         for n in first..=last {
-            if !numbers.contains(&n) {
-                numbers.push(n);
+            if numbers.contains(&n) {
+                return Err(format!(
+                    "{n} is named twice; --repeat runs each several times"
+                ));
             }
+            numbers.push(n);
         }
     }
     Ok(numbers)
@@ -51,14 +54,25 @@ mod tests {
         assert_eq!(parse("2,4,8"), Ok(vec![2, 4, 8]));
         assert_eq!(parse("2..4"), Ok(vec![2, 3, 4]));
         assert_eq!(parse("2..=4"), Ok(vec![2, 3, 4]));
-        assert_eq!(parse("8,1..2, 2"), Ok(vec![8, 1, 2]));
+        assert_eq!(parse("8,1..2, 3"), Ok(vec![8, 1, 2, 3]));
         assert_eq!(parse("3..3"), Ok(vec![3]));
     }
 
     #[test]
     fn nonsense_says_what_to_write() {
         for text in [
-            "", "0", "0..3", "a", "1,,2", "4..2", "-1", "99999999", "1...2",
+            "",
+            "0",
+            "0..3",
+            "a",
+            "1,,2",
+            "4..2",
+            "-1",
+            "99999999",
+            "1...2",
+            "2,2",
+            "8,1..2, 2",
+            "1..4,4..8",
         ] {
             assert!(parse(text).is_err(), "{text} was accepted");
         }
@@ -66,6 +80,10 @@ mod tests {
         assert_eq!(
             parse("8193"),
             Err("8193 CPUs are too many: at most 8192".into())
+        );
+        assert_eq!(
+            parse("1..4,3"),
+            Err("3 is named twice; --repeat runs each several times".into())
         );
         assert_eq!(parse("4..2"), Err("`4..2` counts down: write 2..4".into()));
     }
