@@ -118,7 +118,7 @@ fn kills_and_signals_leave_no_trace_in_the_results() {
         "{text}"
     );
     assert!(
-        text.contains("best on chat:rooms=1,users=4,messages=20: "),
+        text.contains("best run on chat:rooms=1,users=4,messages=20: "),
         "{text}"
     );
 

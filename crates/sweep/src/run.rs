@@ -40,11 +40,11 @@ pub struct Progress {
     pub left: Option<Duration>,
     /// Workload of the newest result.
     pub workload: String,
-    /// The best so far on each workload.
+    /// The best run so far on each workload. Which scheduler is best, over all seeds, is for who analyses them to say.
     pub best: BTreeMap<String, Best>,
 }
 
-/// The best result on a workload.
+/// The best run on a workload.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Best {
     /// The job; the first one of equals.

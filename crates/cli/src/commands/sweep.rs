@@ -193,7 +193,7 @@ impl Bar {
         if let Some(best) = progress.best.get(&progress.workload) {
             let _ = write!(
                 message,
-                "; best {}: {}",
+                "; best run {}: {}",
                 amount(best.score, &best.unit),
                 best.scheduler
             );
@@ -249,7 +249,7 @@ fn report(summary: &Summary, shard: Shard, folder: &str) -> String {
     let _ = writeln!(text, "; {} failed", progress.failed);
     for (workload, best) in &progress.best {
         let score = amount(best.score, &best.unit);
-        let told = format!("best on {workload}: {score}: {}", best.scheduler);
+        let told = format!("best run on {workload}: {score}: {}", best.scheduler);
         fill(&mut text, "", &told, 2, width());
     }
     if *stopped {
