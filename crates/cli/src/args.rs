@@ -336,9 +336,10 @@ pub struct SimCommon {
 Example:
   schedlab published chat:rooms=20,messages=200 -s dss -m netfinity-8500r
 
-Each published figure is printed beside the median of the simulated ones and
-their ratio; `*` marks those that miss the aims (contention within 10 points,
-means within a factor of 1.5, maxima within a factor of 3).")]
+Each published figure is printed beside the median of the simulated ones, the
+lowest and the highest of them if there are several, and the ratio of the median
+to it; `*` marks those that miss the aims (contention within 10 points, means
+within a factor of 1.5, maxima within a factor of 3).")]
 pub struct PublishedArgs {
     /// Only this workload, with its options [default: all that are published]
     pub workload: Option<String>,
