@@ -142,7 +142,12 @@ fn option(option: &PolicyOption) -> OptionInfo {
     OptionInfo {
         name: option.name.clone(),
         default: option.default_text(),
-        values: option.kind.to_string(),
+        values: match (&option.kind, &option.doc) {
+            (OptionKind::Integer { .. }, Some(doc)) if says_range(doc) => {
+                "a whole number".to_owned()
+            }
+            (kind, _) => kind.to_string(),
+        },
         choices: match &option.kind {
             OptionKind::Bool => vec!["false".to_owned(), "true".to_owned()],
             OptionKind::Choice(words) => words.iter().map(|(word, _)| word.clone()).collect(),
@@ -150,6 +155,17 @@ fn option(option: &PolicyOption) -> OptionInfo {
         },
         doc: option.doc.clone(),
     }
+}
+
+/// Whether an option's comment says which numbers it takes, `(0 to 1000)`: fewer than its type has.
+fn says_range(doc: &str) -> bool {
+    doc.split('(').skip(1).any(|behind| {
+        let is_number = |word: &str| word.parse::<i128>().is_ok();
+        let range = behind.split([')', ',', ';']).next().unwrap_or_default();
+        range
+            .split_once(" to ")
+            .is_some_and(|(from, to)| is_number(from) && is_number(to))
+    })
 }
 
 /// Why a scheduler cannot be used.
@@ -382,6 +398,24 @@ mod tests {
             }
         }
         assert!(points > 0);
+    }
+
+    #[test]
+    fn an_option_has_the_range_that_its_comment_says() {
+        let values = |scheduler: &str, option: &str| {
+            let known = schedulers().into_iter();
+            let scheduler = known.filter(|known| known.name == scheduler);
+            let mut options = scheduler.flat_map(|known| known.options);
+            options.find(|known| known.name == option).unwrap().values
+        };
+        // "(0 to 3600000000)", "(0 to 120, which all are below)".
+        assert_eq!(values("fifo", "slice_us"), "a whole number");
+        assert_eq!(values("ule", "interact_threshold"), "a whole number");
+        assert_eq!(
+            values("feature", "fixed_us"),
+            "a whole number from 0 to 4294967295"
+        );
+        assert!(!says_range("Ticks (which see), up to 9 (to be sure)."));
     }
 
     #[test]
