@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use schedlab_abi::{LoadError, NativePolicy, Object, OptionKind, PolicyOption};
-use schedlab_engine::policy::{Policy, Probes};
+use schedlab_engine::consts::ops;
+use schedlab_engine::policy::{OpsFlags, Policy, Probes};
 use schedlab_engine::{ExitInfo, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_policies::{PolicyDoc, SelectError, Selection};
@@ -203,6 +204,25 @@ pub(crate) enum Loaded {
     },
 }
 
+/// Flags that do not do in a simulation what they do in a kernel (docs/sched_ext.md).
+const FLAGS: [(OpsFlags, &str, &str); 3] = [
+    (
+        ops::SWITCH_PARTIAL,
+        "SCX_OPS_SWITCH_PARTIAL",
+        "leaves it no task in a simulation: none asks for SCHED_EXT",
+    ),
+    (
+        ops::ENQ_MIGRATION_DISABLED,
+        "SCX_OPS_ENQ_MIGRATION_DISABLED",
+        "changes nothing in a simulation: no task ever has its migration disabled",
+    ),
+    (
+        ops::ALLOW_QUEUED_WAKEUP,
+        "SCX_OPS_ALLOW_QUEUED_WAKEUP",
+        "changes nothing in a simulation: the waker always enqueues the task itself",
+    ),
+];
+
 /// What a run left behind, whatever the policy was.
 pub(crate) struct Ended {
     pub(crate) exit: ExitInfo,
@@ -286,6 +306,11 @@ impl Loaded {
                 policy.object().name(),
                 never.join(", ops.")
             ));
+        }
+        let flags = policy.info().flags;
+        let name = policy.object().name();
+        for (_, flag, what) in FLAGS.into_iter().filter(|(bit, ..)| flags & bit != 0) {
+            notes.push(format!("{name}: {flag} {what}"));
         }
         notes
     }

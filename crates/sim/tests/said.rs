@@ -120,6 +120,31 @@ fn ops_that_are_never_called_are_named() {
     assert_eq!(schedlab_sim::check(&quiet).unwrap(), [""; 0]);
 }
 
+#[test]
+fn flags_that_do_something_else_in_a_kernel_are_named() {
+    let spec = spec("flags", "");
+    let with = |flags: &str| {
+        let ops = format!("SCX_OPS_DEFINE(talks_ops,\n\t       .flags\t= {flags},");
+        let source = TALKS
+            .replace("SCX_OPS_DEFINE(talks_ops,", &ops)
+            .replace(".core_sched_before\t= (void *)talks_core_sched_before,", "");
+        std::fs::write(&spec.scheduler.name, source).expect("it was written before");
+        schedlab_sim::check(&spec).expect("it can be begun")
+    };
+    assert_eq!(
+        with(
+            "SCX_OPS_SWITCH_PARTIAL | SCX_OPS_ENQ_MIGRATION_DISABLED | SCX_OPS_ALLOW_QUEUED_WAKEUP"
+        ),
+        [
+            "flags: SCX_OPS_SWITCH_PARTIAL leaves it no task in a simulation: none asks for SCHED_EXT",
+            "flags: SCX_OPS_ENQ_MIGRATION_DISABLED changes nothing in a simulation: no task ever has its migration disabled",
+            "flags: SCX_OPS_ALLOW_QUEUED_WAKEUP changes nothing in a simulation: the waker always enqueues the task itself",
+        ]
+    );
+    // Others do what they do.
+    assert_eq!(with("SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING"), [""; 0]);
+}
+
 /// It compiles, and is not what its author meant.
 #[test]
 fn warnings_of_the_compiler_are_notes() {
