@@ -291,9 +291,13 @@ fn take_over(document: &[u8], result: &mut RunResult) -> Result<()> {
     let exit = Exit::deserialize(&own["exit"]).map_err(|_| wrong("exit"))?;
     // An ejection explains a workload that did not end, not the other way round.
     let explained = !result.is_done() && result.exit != Exit::CommandFailed;
+    let message = || own["message"].as_str().map(str::to_owned);
     if exit != Exit::Done && !explained {
         result.exit = exit;
-        result.message = own["message"].as_str().map(str::to_owned);
+        result.message = message();
+    } else if exit == Exit::Done && result.is_done() && result.message.is_none() {
+        // What is worth knowing of one that was done.
+        result.message = message();
     }
     let measures = own["measures"]
         .as_object()
@@ -491,6 +495,23 @@ mod tests {
         assert_eq!(result.exit, Exit::TimeLimit);
         assert_eq!(result.measures.number("score"), Some(1.5));
         assert_eq!(result.measures.get("work"), Some(&Value::Int(3)));
+        assert_eq!(result.message.as_deref(), Some("not finished"));
+    }
+
+    #[test]
+    fn what_is_said_of_a_run_that_was_done_is_kept() {
+        let document =
+            br#"{"results":[{"workload":"x","exit":"done","message":"two waited","measures":{}}]}"#;
+        let mut done = result();
+        take_over(document, &mut done).unwrap();
+        assert_eq!(
+            (done.exit, done.message.as_deref()),
+            (Exit::Done, Some("two waited"))
+        );
+        let mut ejected = result();
+        ejected.exit = Exit::ErrorStall;
+        take_over(document, &mut ejected).unwrap();
+        assert_eq!((ejected.exit, ejected.message), (Exit::ErrorStall, None));
     }
 
     #[test]

@@ -83,6 +83,13 @@ pub enum End {
     Done,
     /// The limit was reached; these threads were still there, each with what it was doing.
     TimedOut(Vec<String>),
+    /// The duration was over, and these threads had waited for what none of them would bring.
+    Stuck {
+        /// The threads, each with what it was doing.
+        left: Vec<String>,
+        /// Whether one of them waits for a mutex: nobody could end it.
+        at_mutex: bool,
+    },
 }
 
 impl Report {

@@ -32,6 +32,10 @@ struct Summary {
     ratios: Vec<(String, String, String)>,
     /// Tasks that had not ended.
     left: Vec<String>,
+    /// Where all of these wait for others: since when, by which one asked last, and until when at least.
+    waiting_ns: Option<(u64, u64)>,
+    /// One of them waits for a mutex.
+    is_at_mutex: bool,
     failure: Option<String>,
 }
 
@@ -105,13 +109,28 @@ pub(crate) fn run(
         measured_ns: makespan_ns.saturating_sub(run.board().begun_ns.load(Relaxed)),
         tasks: summaries.iter().map(|summary| summary.tasks).sum(),
         counters,
-        end: if limited && !left.is_empty() {
+        end: if left.is_empty() {
+            End::Done
+        } else if limited {
             End::TimedOut(left)
+        } else if are_stuck(&summaries) {
+            let at_mutex = summaries.iter().any(|summary| summary.is_at_mutex);
+            End::Stuck { left, at_mutex }
         } else {
             End::Done
         },
         notes: workload.notes,
     })
+}
+
+/// Whether nobody is left who could wake those that are: all of them waited at one time.
+fn are_stuck(summaries: &[Summary]) -> bool {
+    let left = summaries.iter().filter(|summary| !summary.left.is_empty());
+    let waiting: Option<Vec<(u64, u64)>> = left.map(|summary| summary.waiting_ns).collect();
+    let waiting = waiting.unwrap_or_default();
+    let since = waiting.iter().map(|(since, _)| since).max();
+    let until = waiting.iter().map(|(_, until)| until).min();
+    since.zip(until).is_some_and(|(since, until)| since < until)
 }
 
 fn is_real_time(class: SchedClass) -> bool {
@@ -371,7 +390,17 @@ fn wait_for_end(process: &Process, plan: Plan) {
 
 fn summary(process: &Process) -> Summary {
     let tasks = held(&process.tasks);
+    let left = || {
+        let tasks = tasks.iter();
+        tasks.filter(|task| task.ended_ns.load(Relaxed) == u64::MAX)
+    };
+    // Who is woken after it was looked at is asked again, or whoever woke it is.
+    let until_ns = process.run.now().ns();
+    let all_wait = left().all(|task| task.waits());
+    let since_ns = left().map(|task| task.asked_ns.load(Relaxed)).max();
     let mut summary = Summary {
+        waiting_ns: since_ns.filter(|_| all_wait).map(|since| (since, until_ns)),
+        is_at_mutex: left().any(|task| task.is_at_mutex()),
         tasks: tasks.len() as u64,
         failure: held(&process.failure).clone(),
         ..Summary::default()

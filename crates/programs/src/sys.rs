@@ -12,7 +12,7 @@ use rustix::process::{
 };
 use rustix::thread::{
     CpuSet as KernelCpuSet, NanosleepRelativeResult, clock_nanosleep_absolute,
-    clock_nanosleep_relative, futex, sched_getaffinity, set_name,
+    clock_nanosleep_relative, futex, gettid, sched_getaffinity, set_name,
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use schedlab_trace::{CpuId, CpuSet};
@@ -47,6 +47,24 @@ pub fn allowed_cpus() -> CpuSet {
         .filter(is_allowed)
         .collect::<CpuSet>()
         .resized(nr_cpus())
+}
+
+/// The kernel's number of the calling thread.
+pub fn thread_id() -> i32 {
+    gettid().as_raw_nonzero().get()
+}
+
+/// Whether a thread of this process sleeps until somebody wakes it; proc_pid_stat(5).
+pub fn is_asleep(thread: i32) -> bool {
+    let path = format!("/proc/self/task/{thread}/stat");
+    std::fs::read_to_string(path).is_ok_and(|text| {
+        // Names may have brackets.
+        let state = text
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.trim_start().chars().next());
+        state == Some('S')
+    })
 }
 
 /// A clock in ns.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use schedlab_trace::{CpuSet, Instant};
@@ -122,6 +122,10 @@ pub struct Task {
     pub mind: Mutex<Mind>,
     /// Place in [`DOING`] of what it does.
     doing: AtomicU8,
+    /// When it was asked last what it does, in ns since the start of the run.
+    pub asked_ns: AtomicU64,
+    /// The kernel's number of its thread.
+    thread: AtomicI32,
     /// When it ended, in ns since the start of the run; [`u64::MAX`] while it has not.
     pub ended_ns: AtomicU64,
 }
@@ -148,6 +152,11 @@ const DOING: [&str; 12] = [
     "ended",
 ];
 
+const AT_MUTEX: u8 = 5;
+
+/// Places in [`DOING`] of what ends by what others do.
+const WAITING: std::ops::RangeInclusive<u8> = 3..=9;
+
 /// Takes a lock whose holder may have panicked: the counts behind it stay meaningful.
 pub fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -157,6 +166,15 @@ impl Task {
     pub fn doing(&self) -> String {
         let what = DOING[usize::from(self.doing.load(Relaxed))];
         format!("{} ({what})", self.comm)
+    }
+
+    /// Whether it sleeps until somebody else wakes it.
+    pub fn waits(&self) -> bool {
+        WAITING.contains(&self.doing.load(Relaxed)) && sys::is_asleep(self.thread.load(Relaxed))
+    }
+
+    pub fn is_at_mutex(&self) -> bool {
+        self.doing.load(Relaxed) == AT_MUTEX
     }
 }
 
@@ -176,6 +194,8 @@ impl Process {
                 work: 0,
             }),
             doing: AtomicU8::new(0),
+            asked_ns: AtomicU64::new(0),
+            thread: AtomicI32::new(0),
             ended_ns: AtomicU64::new(u64::MAX),
         });
         held(&self.tasks).push(Arc::clone(&task));
@@ -232,6 +252,7 @@ impl Process {
         first: bool,
     ) -> Result<(), String> {
         let run = &*self.run;
+        task.thread.store(sys::thread_id(), Relaxed);
         settings.apply(run)?;
         if first {
             run.board().wait_at_gate();
@@ -247,7 +268,12 @@ impl Process {
             null: None,
         };
         let mut outcome = Outcome::Done;
-        while let Some(action) = self.ask(task, outcome, run.now()) {
+        loop {
+            let now = run.now();
+            task.asked_ns.store(now.ns(), Relaxed);
+            let Some(action) = self.ask(task, outcome, now) else {
+                break;
+            };
             if let Action::Exit = action {
                 break;
             }
@@ -455,6 +481,8 @@ mod tests {
                 work: 0,
             }),
             doing: AtomicU8::new(0),
+            asked_ns: AtomicU64::new(0),
+            thread: AtomicI32::new(0),
             ended_ns: AtomicU64::new(u64::MAX),
         };
         let ask = |at_ns| process.ask(&task, Outcome::Done, Instant::from_ns(at_ns));

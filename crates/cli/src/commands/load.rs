@@ -161,15 +161,36 @@ fn some_of(list: &[String]) -> String {
 
 fn result(report: &Report, args: &LoadArgs) -> RunResult {
     let mut measures = Measures::default();
-    let message = match &report.end {
-        End::Done => None,
-        End::TimedOut(left) => Some(format!(
-            "not finished after {} s: {}; give it more with --time-limit",
-            args.time_limit,
+    let stuck = |left: &[String]| {
+        format!(
+            "nothing was left that could wake {}; check the workload's locks, pipes and barriers",
             some_of(left)
-        )),
+        )
     };
-    if message.is_none() {
+    let (exit, message) = match &report.end {
+        End::Done => (Exit::Done, None),
+        End::TimedOut(left) => {
+            let text = format!(
+                "not finished after {} s: {}; give it more with --time-limit",
+                args.time_limit,
+                some_of(left)
+            );
+            (Exit::TimeLimit, Some(text))
+        }
+        // As in a simulation.
+        End::Stuck {
+            left,
+            at_mutex: true,
+        } => (Exit::Deadlock, Some(stuck(left))),
+        End::Stuck { left, .. } => (
+            Exit::Done,
+            Some(format!(
+                "what was left of the threads waited until the workload's duration was over: {}",
+                stuck(left)
+            )),
+        ),
+    };
+    if exit == Exit::Done {
         let score = &report.score;
         if let Some(value) = report.score_value() {
             measures.score(value, score.unit, score.higher_is_better);
@@ -183,10 +204,7 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
     RunResult {
         workload: report.workload.clone(),
         params: report.params.clone(),
-        exit: match message {
-            None => Exit::Done,
-            Some(_) => Exit::TimeLimit,
-        },
+        exit,
         message,
         measures,
         ..here(args)
