@@ -7,34 +7,63 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Nobody wants to see a bar for less than this.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// There may be thousands of runs to look at, and as many that end in a second.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Progress over a known number of runs.
 pub struct Progress {
     bar: ProgressBar,
+    runs: usize,
     started: Instant,
     shown: bool,
+    looked: Option<Instant>,
+    /// What was known last of those under way.
+    known: Option<f64>,
 }
+
+/// Parts of a run that the bar tells apart.
+const PARTS: f64 = 1_000.0;
 
 impl Progress {
     /// Begins; nothing is shown yet.
     pub fn new(runs: usize) -> Self {
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {elapsed} {msg}")
+        let style = ProgressStyle::with_template("{bar:30} {msg}, {elapsed}")
             .expect("a constant template is valid");
-        let bar = ProgressBar::with_draw_target(Some(runs as u64), ProgressDrawTarget::hidden());
+        let parts = (runs as f64 * PARTS) as u64;
+        let bar = ProgressBar::with_draw_target(Some(parts), ProgressDrawTarget::hidden());
         bar.set_style(style);
+        bar.set_message(told(0, runs, None));
         Progress {
             bar,
+            runs,
             started: Instant::now(),
             shown: false,
+            looked: None,
+            known: None,
         }
     }
 
     /// So many runs are done. To be called now and then also when nothing changed.
     pub fn update(&mut self, done: usize) {
-        self.bar.set_position(done as u64);
+        self.update_with(done, || None);
+    }
+
+    /// So many runs are done, and of those under way so much together, where that is known: a half and a quarter are 0.75.
+    pub fn update_with(&mut self, done: usize, under_way: impl FnOnce() -> Option<f64>) {
         if !self.shown && self.started.elapsed() >= PATIENCE {
             // A target that is no terminal draws nothing.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.shown = true;
+        }
+        let is_due = |looked: Instant| looked.elapsed() >= PAUSE;
+        if self.shown && self.looked.is_none_or(is_due) {
+            // Once something is known of a run, it is of the next one, too.
+            self.known = under_way().or(self.known.and(Some(0.0)));
+            let under_way = self.known;
+            let parts = (done as f64 + under_way.unwrap_or(0.0)) * PARTS;
+            self.bar.set_message(told(done, self.runs, under_way));
+            self.bar.set_position(parts as u64);
+            self.looked = Some(Instant::now());
         }
         self.bar.tick();
     }
@@ -43,5 +72,30 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// How many runs are done, and how much that is of everything if more is known.
+fn told(done: usize, runs: usize, under_way: Option<f64>) -> String {
+    match under_way {
+        None => format!("{done}/{runs} runs"),
+        Some(more) => {
+            let percent = 100.0 * (done as f64 + more) / runs as f64;
+            format!("{done}/{runs} runs, {:.0} %", percent.floor())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told;
+
+    #[test]
+    fn a_part_of_a_run_counts_where_it_is_known() {
+        assert_eq!(told(0, 1, None), "0/1 runs");
+        assert_eq!(told(0, 1, Some(0.379)), "0/1 runs, 37 %");
+        assert_eq!(told(3, 10, Some(0.75)), "3/10 runs, 37 %");
+        // Nothing is over before it is.
+        assert_eq!(told(9, 10, Some(0.999)), "9/10 runs, 99 %");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use elsa::FrozenVec;
 use schedlab_trace::{
@@ -158,6 +160,8 @@ pub struct MetricsRecorder {
     end: Cell<Option<Instant>>,
     /// When the event was that it heard last.
     heard: Cell<Instant>,
+    /// Where others see how far the run is, in ns.
+    passed: Option<Arc<AtomicU64>>,
 }
 
 /// What schedule() chose, and from which tasks.
@@ -204,6 +208,16 @@ impl MetricsRecorder {
             work: Cell::new(0),
             end: Cell::new(None),
             heard: Cell::new(Instant::ZERO),
+            passed: None,
+        }
+    }
+
+    /// The same, which tells other threads now and then how much time of the run has passed, in ns: with each timer tick,
+    /// of which there are few.
+    pub fn telling(self, passed: Arc<AtomicU64>) -> Self {
+        MetricsRecorder {
+            passed: Some(passed),
+            ..self
         }
     }
 
@@ -637,7 +651,12 @@ impl Recorder for MetricsRecorder {
             }
             Event::Migrate { reach, .. } => add(&self.migrations[reach as usize], 1),
             Event::Ipi { .. } => add(&self.ipis, 1),
-            Event::Tick => add(&self.ticks, 1),
+            Event::Tick => {
+                add(&self.ticks, 1);
+                if let Some(passed) = &self.passed {
+                    passed.store(at.ns(), Ordering::Relaxed);
+                }
+            }
             Event::Work { n, .. } => self.work.set(self.work.get() + u64::from(n)),
             Event::End => {
                 let cpu = &self.cpus[cpu.index()];

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use schedlab_engine::KernelVersion;
 use schedlab_machine::Machine;
@@ -33,6 +34,27 @@ pub struct Prepared {
     rtapp: Option<(String, Arc<str>)>,
     scheduler: Option<Selection>,
     files: Vec<(String, String)>,
+    pub(crate) passed: Passed,
+}
+
+/// How far a run is, for other threads.
+#[derive(Clone, Default)]
+pub(crate) struct Passed {
+    pub(crate) now_ns: Arc<AtomicU64>,
+    /// Where it ends at the latest; 0 if that is not known or it is not under way.
+    end_ns: Arc<AtomicU64>,
+}
+
+impl Passed {
+    pub(crate) fn begin(&self, duration: Option<Duration>) {
+        self.now_ns.store(0, Ordering::Relaxed);
+        self.end_ns
+            .store(duration.map_or(0, Duration::ns), Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.end_ns.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Inputs {
@@ -68,6 +90,7 @@ impl Inputs {
             rtapp,
             scheduler,
             files,
+            passed: Passed::default(),
         })
     }
 
@@ -124,6 +147,16 @@ impl Prepared {
     /// policy's includes the headers. Runs of one specification are the same as long as these are.
     pub fn files(&self) -> &[(String, String)] {
         &self.files
+    }
+
+    /// While it is run by some thread: which part of its simulated time has passed, from 0 to 1, if it is known when it
+    /// ends.
+    pub fn share_passed(&self) -> Option<f64> {
+        let of = |ns: &AtomicU64| ns.load(Ordering::Relaxed);
+        match of(&self.passed.end_ns) {
+            0 => None,
+            end_ns => Some((of(&self.passed.now_ns) as f64 / end_ns as f64).min(1.0)),
+        }
     }
 
     /// The number of CPUs that it will have.
@@ -248,6 +281,39 @@ mod tests {
             assert_ne!(old.1, new.1);
         }
         assert_ne!(anew.run(None).unwrap().measures, result.measures);
+    }
+
+    #[test]
+    fn others_see_how_far_a_run_is() {
+        struct Looks(Prepared, Vec<Option<f64>>);
+        impl schedlab_trace::Listener for Looks {
+            fn record(
+                &mut self,
+                _: schedlab_trace::Instant,
+                _: schedlab_trace::CpuId,
+                _: schedlab_trace::Event,
+            ) {
+                self.1.push(self.0.share_passed());
+            }
+        }
+        let shares = |workload: &str| {
+            let spec = SimSpec::new(workload, Scheduler::parse("fifo"), "laptop");
+            let prepared = Inputs::default().read(&spec).unwrap();
+            assert_eq!(prepared.share_passed(), None);
+            let mut looks = Looks(prepared.clone(), Vec::new());
+            let watched = prepared.run(Some(&mut looks)).unwrap();
+            assert_eq!(prepared.share_passed(), None);
+            assert_eq!(prepared.run(None).unwrap(), watched);
+            looks.1
+        };
+        let lasting = shares("cpu:duration=100ms");
+        assert_eq!(lasting[0], Some(0.0));
+        // Ticks are 4 ms apart.
+        let last = lasting.last().unwrap().unwrap();
+        assert!((0.95..=1.0).contains(&last), "{last}");
+        // Nobody knows when one without a duration ends.
+        let endless = shares("cpu:duration=0,loops=3");
+        assert!(endless.iter().all(Option::is_none));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::sync::Arc;
 
 use schedlab_engine::policy::Probes;
 use schedlab_engine::{
@@ -85,10 +86,12 @@ impl Prepared {
             clock_mhz: machine.clock_mhz,
             has_policy: !policy.is_baseline(),
         };
+        self.passed.begin(workload.duration);
         let metrics = MetricsRecorder::new(
             machine.topology.nr_cpus(),
             sources(&machine, about.has_policy),
-        );
+        )
+        .telling(Arc::clone(&self.passed.now_ns));
         let checkers = self.spec.check.then(|| checkers(&machine, &policy));
         let scenario = self.scenario(machine, workload, about.has_policy);
         // What most runs are is compiled for itself: no event asks who else listens.
@@ -101,6 +104,7 @@ impl Prepared {
             let (end, (metrics, _)) = policy.run(scenario, recorder);
             (end, metrics, others.0)
         };
+        self.passed.end();
         metrics.ended(end.end);
         (result.exit, result.message) = verdict(&end, time_limit_s, checkers);
         result.exit_code = Some(end.exit.code).filter(|code| *code != 0);

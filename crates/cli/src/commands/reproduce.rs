@@ -336,7 +336,7 @@ fn simulate(
             }
             Ok(result)
         },
-        |done| progress.update(done),
+        |done| progress.update_with(done, || sim::share_passed(runs)),
     )
 }
 

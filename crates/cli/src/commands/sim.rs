@@ -187,8 +187,14 @@ pub fn simulate(runs: &[Prepared], common: &SimCommon) -> Result<Vec<RunResult>,
         runs,
         threads(common.jobs),
         |run| run.run(None),
-        |done| progress.update(done),
+        |done| progress.update_with(done, || share_passed(runs)),
     )
+}
+
+/// How much of the runs under way has passed, together; `None` if nothing is known of any.
+pub fn share_passed(runs: &[Prepared]) -> Option<f64> {
+    let shares = runs.iter().filter_map(Prepared::share_passed);
+    shares.reduce(|all, one| all + one)
 }
 
 /// A run with its trace, and whether that could be written: the run is worth showing without it.
@@ -200,7 +206,7 @@ fn traced(run: &Prepared, path: &Path) -> anyhow::Result<Traced> {
         std::slice::from_ref(run),
         NonZeroUsize::MIN,
         |run| trace(run, path),
-        |done| progress.update(done),
+        |done| progress.update_with(done, || run.share_passed()),
     )?;
     Ok(runs.into_iter().next().expect("a run has a result"))
 }
