@@ -395,6 +395,28 @@ fn edited_files_are_told_at_the_next_run_wherever_it_is_made() {
             "{name}"
         );
         own.put(name, &before);
+        // Whoever makes runs elsewhere may have read the file before or after the edit.
+        let edits = |run| {
+            let rows = definition.run(run);
+            own.put(name, &text);
+            rows
+        };
+        let other = tempfile::tempdir().unwrap();
+        let ended = run_by(
+            &definition,
+            other.path(),
+            Shard::WHOLE,
+            options(1),
+            &stop,
+            &edits,
+            |_| {},
+        );
+        assert!(
+            matches!(ended, Err(SweepError::Changed { .. })),
+            "{ended:?}"
+        );
+        assert_eq!(read(other.path()).unwrap().1.len(), 0, "{name}");
+        own.put(name, &before);
         assert!(elsewhere.run(0).is_ok());
         assert!(!sweep().unwrap().stopped);
     }
