@@ -109,7 +109,8 @@ impl Scenario {
 /// Why a workload could not be carried out. The fault is the workload's, not the policy's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WorkloadFailure {
-    /// Every task waits for another one, and the workload has no duration that ends that.
+    /// Every task waits for another one, and no duration ends that: the workload has none, or one of them waits for a
+    /// mutex.
     #[error(
         "at {} ns nothing is left that could wake {}; check the workload's locks, pipes and barriers",
         .at.ns(),

@@ -780,7 +780,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// No task can go on by itself. Readers of pipes whose writers have all exited see the end of
     /// the file; if there are none, the workload hangs for ever, or until the duration that it names is
-    /// over: rt-app, for one, ends its threads' waits then.
+    /// over: rt-app, for one, ends its threads' waits then, but for those for a mutex.
     ///
     /// Model: the end of the file is seen when nothing else is left to happen, because a workload does
     /// not say who will write.
@@ -804,8 +804,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let blocked: Vec<&Task> = tasks
                 .filter(|p| p.state.get() == TaskState::Blocked)
                 .collect();
-            // Who waits for a mutex cannot even be cancelled when the duration is over (pthreads(7)).
-            let wants_mutex = |p: &&Task| matches!(*p.action.borrow(), Some(Action::Lock(_)));
+            // Who waits for a mutex cannot even be cancelled when the duration is over (pthreads(7)), nor can one that
+            // was signalled and wants its mutex back.
+            let wants_mutex = |p: &&Task| {
+                p.relocking.get() || matches!(*p.action.borrow(), Some(Action::Lock(_)))
+            };
             let fails = self.endless || blocked.iter().any(wants_mutex);
             let told = blocked.iter().take(10).map(|p| {
                 let waits = p.action.borrow().as_ref().map_or("?", action_name);

@@ -261,14 +261,31 @@ fn a_change_of_nice_dequeues_with_sched_change() {
         unreachable!()
     };
     assert_eq!(deq_flags, deq::SAVE | deq::NOCLOCK | deq::SCHED_CHANGE);
-    // The last one is its end: `DEQUEUE_SPECIAL`.
-    let OpCall::Quiescent { deq_flags, .. } = quiescent.last().unwrap().1 else {
-        unreachable!()
-    };
-    assert_eq!(deq_flags, deq::SLEEP | deq::NOCLOCK | 1 << 16);
     let weights = checked.ops(SetWeight);
     let OpCall::SetWeight { weight, .. } = weights.last().unwrap().1 else {
         unreachable!()
     };
     assert_eq!(weight, 33);
+}
+
+/// `block_task()` adds `DEQUEUE_SPECIAL`, which has had several bits.
+#[test]
+fn the_end_of_a_task_is_a_special_dequeue() {
+    for (version, special) in [
+        (KernelVersion::V6_18, 1 << 4),
+        (KernelVersion::V7_2, 1 << 16),
+    ] {
+        let mut scenario = scenario(1, vec![periodic("p", 50, 0, 1)]);
+        scenario.version = version;
+        let checked = run_checked(scenario, Stub::fifo(ALL_TASK_OPS));
+        let quiescent = checked.ops(Quiescent);
+        let OpCall::Quiescent { deq_flags, .. } = quiescent.last().unwrap().1 else {
+            unreachable!()
+        };
+        assert_eq!(
+            deq_flags,
+            deq::SLEEP | deq::NOCLOCK | special,
+            "{version:?}"
+        );
+    }
 }

@@ -438,6 +438,37 @@ fn a_deadlock_is_a_failure_with_names() {
     assert_eq!((lasting.end, lasting.failure), (*at, endless.failure));
 }
 
+/// Nor one that was signalled, and whose mutex another task keeps.
+#[test]
+fn who_wants_a_mutex_back_is_not_ended_by_a_duration() {
+    let waiter = task("waiter", |n, _| {
+        Some(match n {
+            0 => Action::Lock(A),
+            1 => Action::Wait {
+                condition: B,
+                mutex: A,
+            },
+            _ => return None,
+        })
+    });
+    let keeper = task("keeper", |n, _| {
+        Some(match n {
+            0 => Action::Sleep(Duration::from_ms(1)),
+            1 => Action::Lock(A),
+            2 => Action::Signal(B),
+            _ => return None,
+        })
+    });
+    let objects = vec![ObjectSpec::Mutex, ObjectSpec::Condition];
+    let mut scenario = with_objects(1, objects, vec![waiter, keeper]);
+    scenario.workload.duration = Some(Duration::from_ms(50));
+    let end = run(scenario, Stub::fifo(&[]), ());
+    let Some(WorkloadFailure::Deadlock { blocked, .. }) = &end.failure else {
+        panic!("{:?}", end.failure);
+    };
+    assert_eq!(*blocked, ["waiter[1000] (Wait)"]);
+}
+
 #[test]
 fn who_waits_for_ever_for_anything_else_than_a_mutex_is_ended_by_a_duration() {
     let end = |duration| {
