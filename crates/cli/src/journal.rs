@@ -121,7 +121,7 @@ impl Journal {
         if let Err(error) = lines.file.write_all(line.as_bytes()) {
             lines.is_torn = true;
             tell(format_args!(
-                "cannot write {}: {error}; killed, the command would make its further runs again",
+                "cannot write {}: {error}; if this command is killed, runs from here on are made again",
                 self.path.display()
             ));
         }
