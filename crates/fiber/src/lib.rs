@@ -14,6 +14,7 @@ pub use prefetch::prefetch;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use corosensei::trap::CoroutineTrapHandler;
@@ -36,8 +37,30 @@ const TOP_BYTES: usize = 32 << 10;
 /// What of that is not accessible, at its lower end.
 const BARRIER_BYTES: usize = 4 << 10;
 
-/// Barriers in a set of fibers: each one splits a mapping, of which a process may have only so many.
-const BARRIERS_MAX: usize = 1 << 10;
+/// Barriers in a process: each one splits a mapping, of which it may have only so many (`vm.max_map_count`, 65,530), two
+/// for each stack.
+const BARRIERS_MAX: usize = 1 << 12;
+
+/// Those that there are.
+static BARRIERS: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them.
+struct Barrier;
+
+impl Barrier {
+    /// One more, if there may be.
+    fn new() -> Option<Barrier> {
+        let more = |nr| (nr < BARRIERS_MAX).then_some(nr + 1);
+        let nr = BARRIERS.fetch_update(Relaxed, Relaxed, more);
+        nr.ok().map(|_| Barrier)
+    }
+}
+
+impl Drop for Barrier {
+    fn drop(&mut self) {
+        BARRIERS.fetch_sub(1, Relaxed);
+    }
+}
 
 /// The way out of a fiber that a fault takes.
 type Handler = CoroutineTrapHandler<Option<Trap>>;
@@ -93,19 +116,17 @@ impl Drop for Forgotten<'_> {
     }
 }
 
-/// A stack with the part that is nobody's at its end, and a barrier, or nothing, where its top begins.
-fn new_stack(barrier: bool) -> std::io::Result<(DefaultStack, BodyStack)> {
+/// A stack with the part that is nobody's at its end, and a barrier, if there may be one, where its top begins.
+fn new_stack() -> std::io::Result<(DefaultStack, BodyStack, Option<Barrier>)> {
     let stack = DefaultStack::new(STACK_BYTES + 2 * KERNEL_STACK_BYTES + TOP_BYTES)?;
     let base = stack.base().get() - TOP_BYTES;
     forbid(stack.limit().get(), KERNEL_STACK_BYTES)?;
-    if barrier {
-        forbid(base, BARRIER_BYTES)?;
-    }
+    let barrier = Barrier::new().filter(|_| forbid(base, BARRIER_BYTES).is_ok());
     let body = BodyStack {
         base: StackPointer::new(base).expect("a stack is somewhere"),
         limit: stack.limit(),
     };
-    Ok((stack, body))
+    Ok((stack, body, barrier))
 }
 
 /// Makes pages of a new stack inaccessible.
@@ -148,6 +169,8 @@ pub enum State {
 
 struct Fiber {
     coroutine: Coroutine<(), (), Option<Trap>, DefaultStack>,
+    /// What it counts for as long as its stack is there.
+    _barrier: Option<Barrier>,
     running: Running,
     /// How it ended, if it has.
     ended: Option<State>,
@@ -178,7 +201,7 @@ impl<'k> Fibers<'k> {
     /// If there is no address space for its stack.
     pub fn spawn(&mut self, body: impl FnOnce() + 'k) -> usize {
         let index = self.fibers.len();
-        let (stack, part) = new_stack(index < BARRIERS_MAX).expect("address space for a stack");
+        let (stack, part, barrier) = new_stack().expect("address space for a stack");
         let switch = self.switch;
         let frames = part.limit.get() + KERNEL_STACK_BYTES..part.base.get();
         // SAFETY: the coroutine, and with it the body, is dropped or given up with `self`, before
@@ -199,6 +222,7 @@ impl<'k> Fibers<'k> {
         };
         self.fibers.push(Fiber {
             coroutine,
+            _barrier: barrier,
             running,
             ended: None,
         });
@@ -262,6 +286,32 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
+
+    /// All sets of a process share the barriers that it may have.
+    #[test]
+    fn barriers_leave_mappings_for_stacks() {
+        let switch = Switch::default();
+        let mut sets: Vec<Fibers<'_>> = (0..6).map(|_| Fibers::new(&switch)).collect();
+        for set in &mut sets {
+            (0..1_000).for_each(|_| _ = set.spawn(|| {}));
+        }
+        let with = |set: &Fibers<'_>| {
+            let fibers = set.fibers.iter();
+            fibers.filter(|fiber| fiber._barrier.is_some()).count()
+        };
+        let all: usize = sets.iter().map(with).sum();
+        // Other tests have some.
+        assert!(
+            (BARRIERS_MAX - 1_000..=BARRIERS_MAX).contains(&all),
+            "{all}"
+        );
+        assert_eq!(with(&sets[0]), 1_000);
+        assert!(with(&sets[5]) < 1_000);
+        sets.clear();
+        let mut next = Fibers::new(&switch);
+        next.spawn(|| {});
+        assert_eq!(with(&next), 1);
+    }
 
     #[test]
     fn fibers_take_turns() {
