@@ -16,6 +16,7 @@ fn main() {
     let root = root.canonicalize().expect("the repository's root");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let compiler = compiler::default_compiler();
+    let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
     println!("cargo::rerun-if-changed=../abi/src/compiler.rs");
     println!("cargo::rerun-if-changed=in_parallel.rs");
     println!("cargo::rerun-if-env-changed=SCHEDLAB_CC");
@@ -31,6 +32,7 @@ fn main() {
     let compiled = in_parallel::each(&names, |name| {
         compiler::run(&compiler::Job {
             compiler: &compiler,
+            arch: &arch,
             folder: &root,
             source: &source(name),
             include: &include,

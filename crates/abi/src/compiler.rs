@@ -22,6 +22,8 @@ const FLAGS: &[&str] = &[
     "-nostartfiles",
     "-Wl,-z,defs",
     "-Wl,-z,now",
+    // Constants that are set when the policy is loaded lie in no page with code, which would stop being executable.
+    "-Wl,-z,separate-code",
     // As clang compiles for BPF, and the same under both compilers.
     "-fno-strict-aliasing",
     "-fwrapv",
@@ -45,10 +47,26 @@ const FLAGS: &[&str] = &[
     "-fdiagnostics-color=never",
 ];
 
+/// What an architecture needs besides.
+fn flags_of(arch: &str) -> &'static [&'static str] {
+    match arch {
+        // Atomic operations are instructions, and no functions of libgcc's that ask the C library for the processor.
+        // Its division by zero gives zero; other processors end the program.
+        "aarch64" => &[
+            "-mno-outline-atomics",
+            "-fsanitize=integer-divide-by-zero",
+            "-fsanitize-undefined-trap-on-error",
+        ],
+        _ => &[],
+    }
+}
+
 /// What to compile.
 pub struct Job<'a> {
     /// The compiler.
     pub compiler: &'a str,
+    /// What it compiles for, by Rust's name.
+    pub arch: &'a str,
     /// Folder that relative paths are seen from; debug information does not mention it.
     pub folder: &'a Path,
     /// The source, relative to `folder` or absolute.
@@ -65,6 +83,7 @@ pub struct Job<'a> {
 pub fn run(job: &Job<'_>) -> Result<String, String> {
     let mut command = Command::new(job.compiler);
     command.current_dir(job.folder).args(FLAGS);
+    command.args(flags_of(job.arch));
     // Paths in messages and debug information are the same on every machine.
     command.arg(format!("-ffile-prefix-map={}=.", job.folder.display()));
     for folder in job.include {

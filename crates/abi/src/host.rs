@@ -477,6 +477,10 @@ impl Host {
         };
         let what = match trap.signal {
             libc::SIGFPE => "it divides by zero".to_owned(),
+            // There the compiler looks for a divisor of zero (crate::compiler).
+            libc::SIGTRAP if cfg!(target_arch = "aarch64") => {
+                "it divides by zero or ends by a trap instruction".to_owned()
+            }
             libc::SIGILL | libc::SIGTRAP => "it ends by a trap instruction".to_owned(),
             libc::SIGSEGV if is_full => {
                 format!("it uses more than the {} KB of stack", STACK_BYTES >> 10)

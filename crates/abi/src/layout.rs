@@ -269,6 +269,7 @@ pub(crate) mod tests {
         let source = PathBuf::from(format!("tests/fixtures/{fixture}.bpf.c"));
         compiler::run(&compiler::Job {
             compiler: &compiler::default_compiler(),
+            arch: std::env::consts::ARCH,
             folder,
             source: &source,
             include: &[

@@ -445,6 +445,7 @@ fn the_kernel_trees_examples_run_unmodified() {
         let output = built.path().join("policy.so");
         compiler::run(&compiler::Job {
             compiler: &compiler::default_compiler(),
+            arch: std::env::consts::ARCH,
             folder: &folder,
             source: &source,
             include: &[root.join("include/native"), root.join("include")],

@@ -135,6 +135,7 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
     let output = headers.join("policy.so");
     let job = compiler::Job {
         compiler: cc,
+        arch: std::env::consts::ARCH,
         folder: parent,
         // A name may begin as an option does.
         source: &Path::new(".").join(file),

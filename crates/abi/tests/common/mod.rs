@@ -33,6 +33,7 @@ pub fn try_object(fixture: &str, cc: &str) -> Result<Arc<Object>, ObjectError> {
     let text = std::fs::read_to_string(folder.join(&source)).unwrap();
     compiler::run(&compiler::Job {
         compiler: cc,
+        arch: std::env::consts::ARCH,
         folder,
         source: &source,
         include: &[
