@@ -37,6 +37,7 @@ fn main() {
             source: &source(name),
             include: &include,
             output: &output(name),
+            audit: false,
         })
     });
     let mut list = String::from("pub static FILES: &[(&str, &str, &[u8])] = &[\n");

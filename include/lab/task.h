@@ -198,6 +198,9 @@ static __always_inline void lab_task_give(lab_task_t *t)
 
 	t->pid = 0;
 	t->life++;
+#ifndef __bpf__
+	lab_host_context_ends(t);
+#endif
 	if (!lab_tasks_lock(flags))
 		return;
 	t->node.next = (lab_node_t *)lab_tasks.free;
@@ -258,8 +261,9 @@ static __always_inline void lab_charge_recalculation(u32 bytes)
 
 	for (i = 0; i < nr && can_loop; i++) {
 		t = lab_task_at(i, bytes);
-		if (t->pid)
-			lab_host_recalculate(t, t->task);
+		/* The original goes through the tasks that there are. */
+		if (lab_unaudited(t->pid))
+			lab_host_recalculate(t, lab_unaudited(t->task));
 	}
 }
 #endif
@@ -279,10 +283,11 @@ static __always_inline void lab_parent_set(struct lab_parent __arena *parent, la
 	parent->life = t->life;
 }
 
-/* Whether it is the task of this context. */
+/* Whether it is the task of this context; the original compares pointers. */
 static __always_inline bool lab_parent_is(struct lab_parent __arena *parent, lab_task_t *t)
 {
-	return parent->context == 1 + t->index && parent->life == t->life;
+	return parent->context == 1 + lab_unaudited(t->index) &&
+	       parent->life == lab_unaudited(t->life);
 }
 
 /* Its context, of @bytes; NULL if there is none any more. */
@@ -293,7 +298,8 @@ static __always_inline lab_task_t *lab_parent_of(struct lab_parent __arena *pare
 	if (!parent->context)
 		return NULL;
 	t = lab_task_at(parent->context - 1, bytes);
-	return t->pid && t->life == parent->life ? t : NULL;
+	/* In the original a pointer tells, as a task is there as long as its children. */
+	return lab_unaudited(t->pid && t->life == parent->life) ? t : NULL;
 }
 
 /*
@@ -370,6 +376,7 @@ static __always_inline lab_task_t *lab_task_new(struct task_struct *p, u32 bytes
 	t->node.prev = NULL;
 #ifndef __bpf__
 	t->task = p->__lab_index;
+	lab_host_context(t, bytes, t->task);
 #endif
 	t->cpu = scx_bpf_task_cpu(p);
 	lab_task_refresh(t, p);

@@ -61,6 +61,13 @@ fn flags_of(arch: &str) -> &'static [&'static str] {
     }
 }
 
+/// How it is compiled to be audited, which only clang can: each load and each store is a call before it
+/// (`include/native/scx/audit.h`).
+const AUDIT_FLAGS: &[&str] = &[
+    "-DLAB_AUDIT",
+    "-fsanitize-coverage=func,trace-loads,trace-stores",
+];
+
 /// What to compile.
 pub struct Job<'a> {
     /// The compiler.
@@ -71,11 +78,13 @@ pub struct Job<'a> {
     pub folder: &'a Path,
     /// The source, relative to `folder` or absolute.
     pub source: &'a Path,
-    /// Folders of headers, the native ones first.
+    /// Folders of headers, the native ones first, and last the one that messages and debug information call `include`.
     pub include: &'a [PathBuf],
     /// The shared object to write. Beside it, ending in `.d`, appears what it was made of, as a rule of make:
     /// the source and all headers but the system's.
     pub output: &'a Path,
+    /// Whether its loads and stores are told to the auditor.
+    pub audit: bool,
 }
 
 /// Compiles. Answers with the compiler's own text, which warns; the error is that text, too, or why it could not be
@@ -84,10 +93,17 @@ pub fn run(job: &Job<'_>) -> Result<String, String> {
     let mut command = Command::new(job.compiler);
     command.current_dir(job.folder).args(FLAGS);
     command.args(flags_of(job.arch));
+    if job.audit {
+        command.args(AUDIT_FLAGS);
+    }
     // Paths in messages and debug information are the same on every machine.
     command.arg(format!("-ffile-prefix-map={}=.", job.folder.display()));
     for folder in job.include {
         command.arg("-I").arg(folder);
+    }
+    // Those of the program lie where it has put them.
+    if let Some(folder) = job.include.last() {
+        command.arg(format!("-ffile-prefix-map={}=include", folder.display()));
     }
     command
         .arg("-MMD")

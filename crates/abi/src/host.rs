@@ -18,6 +18,7 @@ use schedlab_machine::profile::Policy as Costs;
 use schedlab_machine::{Machine, Topology};
 use schedlab_trace::{CpuSet, Instant, TaskId};
 
+use crate::audit::Audit;
 use crate::fields::Fields;
 use crate::image::Image;
 use crate::kfuncs::time::Timers;
@@ -141,6 +142,8 @@ pub struct Host {
     /// `ops.init()` has returned 0.
     pub initialized: bool,
     foreign: Foreign,
+    /// Of a policy that is audited.
+    pub audit: Option<Audit>,
     pub image: Image,
 }
 
@@ -252,7 +255,7 @@ impl Context {
     #[cold]
     pub fn fault(self, message: String) -> ! {
         let op = self.op();
-        let text = self.with(|host| {
+        let offset = self.with(|host| {
             let mut caller = None;
             backtrace::trace(|frame| {
                 // A call is before where it returns to.
@@ -260,12 +263,27 @@ impl Context {
                 caller.is_none()
             });
             // What a function does last may have taken its frame: then it is the op, or one that it ended with.
-            let offset = caller.or_else(|| host.image.offset(ops::address(&host.ops, op?)?));
-            let line = offset.and_then(|offset| host.image.object().line_of(offset));
-            match line {
-                Some(line) => host.name_fault(op, &format!("{line}: {message}")),
-                None => host.name_fault(op, &message),
-            }
+            caller.or_else(|| host.image.offset(ops::address(&host.ops, op?)?))
+        });
+        let line = self.with(|host| offset.and_then(|offset| host.image.object().line_of(offset)));
+        self.fault_at(line, &message)
+    }
+
+    /// The same, of code of the policy that is right before a place, and of who has called it.
+    #[cold]
+    pub fn fault_before(self, place: usize, message: &str) -> ! {
+        let line = self.with(|host| {
+            let offset = host.image.offset(place.wrapping_sub(1))?;
+            host.image.object().lines_of(offset)
+        });
+        self.fault_at(line, message)
+    }
+
+    fn fault_at(self, line: Option<String>, message: &str) -> ! {
+        let op = self.op();
+        let text = self.with(|host| match line {
+            Some(line) => host.name_fault(op, &format!("{line}: {message}")),
+            None => host.name_fault(op, message),
         });
         // SAFETY: as in `env`.
         unsafe {
@@ -541,7 +559,12 @@ pub struct Runner {
 
 impl Runner {
     /// Puts a host together.
-    pub fn new(image: Image, machine: &Machine, version: KernelVersion) -> std::io::Result<Runner> {
+    pub fn new(
+        image: Image,
+        machine: &Machine,
+        version: KernelVersion,
+        audited: bool,
+    ) -> std::io::Result<Runner> {
         let object: Arc<Object> = Arc::clone(image.object());
         let nr_cpus = machine.topology.nr_cpus();
         // SAFETY: the object's debug information says that an ops table lies there.
@@ -549,7 +572,10 @@ impl Runner {
         let base = image.pointer(0) as usize;
         let memory = Rc::new(Memory::new(space(KERNEL_BYTES))?);
         let mut host = Host {
-            table: Table::new(),
+            table: match audited {
+                true => Table::audited(),
+                false => Table::new(),
+            },
             env: std::ptr::null(),
             looked_at: Cell::new(false),
             current: std::ptr::null_mut(),
@@ -585,6 +611,7 @@ impl Runner {
                 base + object.code.start as usize,
                 base + object.code.end as usize,
             )),
+            audit: audited.then(|| Audit::new(nr_cpus)),
             image,
         };
         // Each map's variable holds the map's number.
@@ -642,18 +669,18 @@ impl Runner {
 
     /// Runs an op on `env.cpu`, on the fiber of the caller.
     #[inline(always)]
-    pub fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
-        self.run(env, op, false)
+    pub fn call<const AUDITED: bool>(&self, env: &Env<'_>, op: &OpCall) -> i64 {
+        self.run::<AUDITED>(env, op, false)
     }
 
     /// Runs an op while another one of `env.cpu`, further up this stack, waits.
     #[inline(never)]
-    pub fn call_nested(&self, env: &Env<'_>, op: &OpCall) -> i64 {
-        self.run(env, op, true)
+    pub fn call_nested<const AUDITED: bool>(&self, env: &Env<'_>, op: &OpCall) -> i64 {
+        self.run::<AUDITED>(env, op, true)
     }
 
     #[inline(always)]
-    fn run(&self, env: &Env<'_>, op: &OpCall, nested: bool) -> i64 {
+    fn run<const AUDITED: bool>(&self, env: &Env<'_>, op: &OpCall, nested: bool) -> i64 {
         let (context, cpu) = (Context(self.host), env.cpu);
         // SAFETY: the environment outlives the call, and is forgotten after it: where an op of this CPU waits, further
         // up this stack, `ask` puts its own back.
@@ -661,6 +688,9 @@ impl Runner {
         context.with(|host| {
             host.current().begin(nested);
             cpu.charge_ns(host.op_ns);
+            if AUDITED && let Some(audit) = &mut host.audit {
+                audit.begin(cpu.id.index(), env.kernel.own_task(), op);
+            }
         });
         // SAFETY: the host lives as long as we do.
         unsafe { trap::enter(&(*self.host).foreign) };
@@ -668,6 +698,9 @@ impl Runner {
         context.with(|host| {
             trap::leave(&host.foreign);
             host.env = std::ptr::null();
+            if AUDITED && let Some(audit) = &mut host.audit {
+                audit.end(cpu.id.index());
+            }
         });
         result
     }
@@ -718,7 +751,7 @@ mod tests {
         let object = Object::from_elf("copies", "", compiled("copies")).unwrap();
         let image = Image::load(&object, &object.settings(&[]).unwrap()).unwrap();
         let machine = Machine::builtin("laptop").unwrap();
-        let runner = Runner::new(image, &machine, KernelVersion::V7_2).unwrap();
+        let runner = Runner::new(image, &machine, KernelVersion::V7_2, false).unwrap();
         assert!(runner.with(|host| host.nr_cpus) > 0);
         runner.with(|_| runner.with(|host| host.nr_cpus));
     }

@@ -277,6 +277,7 @@ pub(crate) mod tests {
                 folder.join("../../include"),
             ],
             output: &output,
+            audit: false,
         })
         .unwrap_or_else(|error| panic!("{error}"));
         let elf = std::fs::read(&output).unwrap();

@@ -5,6 +5,7 @@
 //! [`schedlab_engine::policy::Service`].
 
 mod arena;
+mod audit;
 pub mod compiler;
 mod dwarf;
 mod fields;

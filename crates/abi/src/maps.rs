@@ -339,6 +339,20 @@ impl Maps {
         })
     }
 
+    /// The task in whose value in task storage a place lies, the map's name, and the offset in the value.
+    pub fn storage_at(&self, address: usize) -> Option<(usize, &str, u64)> {
+        self.list
+            .iter()
+            .filter(|map| map.is_storage())
+            .find_map(|map| {
+                let offset = map.offset_of(address)?;
+                let bytes = map.words as u64 * 8;
+                let task = (offset / bytes) as usize;
+                let is_kept = !map.storage(task).is_null();
+                is_kept.then_some((task, map.def.name.as_str(), offset % bytes))
+            })
+    }
+
     /// Drops what maps keep for a task.
     pub fn drop_task(&mut self, task: usize) {
         for map in &mut self.list {

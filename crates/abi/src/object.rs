@@ -367,6 +367,23 @@ impl Object {
 
     /// The source line of an address in the object, as `file:line (function)`.
     pub fn line_of(&self, address: u64) -> Option<String> {
+        let (_, line) = self.frames(address)?.into_iter().next()?;
+        Some(line)
+    }
+
+    /// The same, and where it is inlined from another file.
+    pub(crate) fn lines_of(&self, address: u64) -> Option<String> {
+        let mut frames = self.frames(address)?.into_iter();
+        let (file, line) = frames.next()?;
+        match frames.find(|(other, _)| *other != file) {
+            Some((_, around)) => Some(format!("{line}, called at {around}")),
+            None => Some(line),
+        }
+    }
+
+    /// The source lines of an address in the object, from the innermost inlined function to the outermost: each its
+    /// file, and `file:line (function)`.
+    fn frames(&self, address: u64) -> Option<Vec<(String, String)>> {
         let file = object::File::parse(&*self.elf).ok()?;
         let section = |id: gimli::SectionId| -> Result<_, gimli::Error> {
             let data = file
@@ -377,9 +394,8 @@ impl Object {
         };
         let context = addr2line::Context::from_dwarf(gimli::Dwarf::load(section).ok()?).ok()?;
         let mut frames = context.find_frames(address).skip_all_loads().ok()?;
-        // Inlined frames of our own headers tell nobody anything: the innermost line that is the
-        // policy's, or else the innermost.
-        let mut first = None;
+        // Inlined frames of the shadow headers tell nobody anything, but if there are no others.
+        let (mut ours, mut others) = (Vec::new(), Vec::new());
         while let Ok(Some(frame)) = frames.next() {
             let Some(location) = frame.location else {
                 continue;
@@ -395,12 +411,14 @@ impl Object {
                 Some(function) => format!("{path}:{line} ({function})"),
                 None => format!("{path}:{line}"),
             };
-            if !path.contains("/native/") {
-                return Some(text);
-            }
-            first.get_or_insert(text);
+            let found = match path.contains("/native/") {
+                true => &mut ours,
+                false => &mut others,
+            };
+            found.push((path.to_owned(), text));
         }
-        first
+        others.extend(ours);
+        Some(others)
     }
 
     /// The global variable at an address of the object, and the offset in it.

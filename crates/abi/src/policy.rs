@@ -18,7 +18,9 @@ use crate::options::Settings;
 
 /// A private copy of a policy with its own globals and maps. It stays on the thread that
 /// loaded it.
-pub struct NativePolicy {
+///
+/// Whether it is audited is known at compile time: a switch makes ten calls.
+pub struct NativePolicy<const AUDITED: bool = false> {
     runner: Runner,
 }
 
@@ -34,6 +36,32 @@ impl NativePolicy {
         machine: &Machine,
         version: KernelVersion,
     ) -> Result<NativePolicy, LoadError> {
+        NativePolicy::load_as(object, settings, machine, version)
+    }
+}
+
+impl NativePolicy<true> {
+    /// Loads a copy for one run in which it is audited. The object is one that was compiled for that.
+    ///
+    /// # Errors
+    /// As [`NativePolicy::load`].
+    pub fn load_audited(
+        object: &Arc<Object>,
+        settings: &Settings,
+        machine: &Machine,
+        version: KernelVersion,
+    ) -> Result<NativePolicy<true>, LoadError> {
+        NativePolicy::load_as(object, settings, machine, version)
+    }
+}
+
+impl<const AUDITED: bool> NativePolicy<AUDITED> {
+    fn load_as(
+        object: &Arc<Object>,
+        settings: &Settings,
+        machine: &Machine,
+        version: KernelVersion,
+    ) -> Result<NativePolicy<AUDITED>, LoadError> {
         let cpus = machine.topology.nr_cpus();
         if cpus > NR_CPUS_MAX {
             return Err(LoadError::Cpus {
@@ -42,7 +70,7 @@ impl NativePolicy {
             });
         }
         let image = Image::load(object, settings)?;
-        let runner = Runner::new(image, machine, version);
+        let runner = Runner::new(image, machine, version, AUDITED);
         let runner = runner.map_err(|error| LoadError::System {
             policy: object.name().to_owned(),
             reason: error.to_string(),
@@ -92,18 +120,18 @@ impl NativePolicy {
     }
 }
 
-impl Policy for NativePolicy {
+impl<const AUDITED: bool> Policy for NativePolicy<AUDITED> {
     fn info(&self) -> &OpsInfo {
         &self.runner.host().info
     }
 
     #[inline(always)]
     fn call(&self, env: &Env<'_>, op: &OpCall) -> i64 {
-        self.runner.call(env, op)
+        self.runner.call::<AUDITED>(env, op)
     }
 
     fn call_nested(&self, env: &Env<'_>, op: &OpCall) -> i64 {
-        self.runner.call_nested(env, op)
+        self.runner.call_nested::<AUDITED>(env, op)
     }
 
     fn set_exit_message(&self, message: &str) {

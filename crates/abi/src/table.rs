@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 
 use crate::host::Context;
 use crate::layout::{CpuMask, DsqIter, RunQueue, Task, Timer};
-use crate::{kfuncs, primitives};
+use crate::{audit, kfuncs, primitives};
 
 macro_rules! table {
     ($($name:ident: fn($($arg:ty),*) $(-> $result:ty)? = $function:path;)*) => {
@@ -16,7 +16,7 @@ macro_rules! table {
         }
 
         impl Table {
-            /// The table that every policy gets.
+            /// The table of a policy that nobody audits.
             pub const fn new() -> Table {
                 Table { $($name: $function,)* }
             }
@@ -113,4 +113,26 @@ table! {
     exit: fn(i64, *const c_char, *const u64, u32) = kfuncs::text::exit;
     error: fn(*const c_char, *const u64, u32) = kfuncs::text::error;
     print: fn(*const c_char, *const u64, u32, bool) -> c_long = kfuncs::text::print;
+
+    access: fn(*const c_void, u32, bool, *const c_void) = audit::access;
+    context: fn(*const c_void, u32, u32) = audit::context;
+    context_ends: fn(*const c_void) = audit::context_ends;
+    unaudited: fn(bool) = audit::unaudited;
+}
+
+impl Table {
+    /// The table of a policy that is audited: what pays for a look at a task is noted.
+    pub const fn audited() -> Table {
+        Table {
+            touch: audit::touch,
+            examine: audit::examine,
+            look: audit::look,
+            recalculate: audit::recalculate,
+            dsq_peek: audit::peek,
+            iter_next: audit::iter_next,
+            task_from_pid: audit::from_pid,
+            tid_to_task: audit::from_tid,
+            ..Table::new()
+        }
+    }
 }

@@ -127,6 +127,15 @@ impl Tasks {
         std::ptr::eq(*known, shadow).then_some(TaskId(number))
     }
 
+    /// The task in whose shadow a place lies, and how far behind its beginning.
+    pub fn at(&self, place: usize) -> Option<(TaskId, u64)> {
+        // What `memory` hands out lies behind all before.
+        let behind = self.all.partition_point(|shadow| *shadow as usize <= place);
+        let index = behind.checked_sub(1)?;
+        let offset = place - self.all[index] as usize;
+        (offset < size_of::<Task>()).then_some((TaskId(index as u32), offset as u64))
+    }
+
     /// Prefetches the shadow of `task`, if there is one.
     #[inline]
     pub fn prefetch(&self, task: TaskId) {

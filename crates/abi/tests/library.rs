@@ -450,6 +450,7 @@ fn the_kernel_trees_examples_run_unmodified() {
             source: &source,
             include: &[root.join("include/native"), root.join("include")],
             output: &output,
+            audit: false,
         })
         .unwrap_or_else(|error| panic!("{name}: {error}"));
         let elf = std::fs::read(&output).unwrap();

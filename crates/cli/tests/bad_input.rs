@@ -599,6 +599,26 @@ fn a_folder_for_temporary_files_that_is_not_there_is_named() {
     assert!(!stderr.contains("warns.bpf.c"), "{stderr}");
 }
 
+/// Other compilers would leave an audit with nothing to look at.
+#[test]
+fn an_audit_asks_for_a_clang() {
+    let folder = folder();
+    for scheduler in ["fifo", "./warns.bpf.c"] {
+        let told = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+            .args(["sim", "cpu", "-s", scheduler, "--audit"])
+            .current_dir(folder.path())
+            .env("SCHEDLAB_CC", "true")
+            .output()
+            .expect("the program starts");
+        let stderr = String::from_utf8(told.stderr).unwrap();
+        assert_eq!(told.status.code(), Some(2), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        for words in ["audit", "clang", "`true`", "SCHEDLAB_CC"] {
+            assert!(stderr.contains(words), "{stderr}");
+        }
+    }
+}
+
 /// Told before a machine is booted or a scheduler loaded.
 #[cfg(feature = "kernel")]
 #[test]

@@ -348,6 +348,10 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
         })
     }
 
+    fn own_task(&self) -> Option<TaskId> {
+        self.cpu.curr.get()
+    }
+
     fn task_from_pid(&self, pid: i32) -> Option<TaskId> {
         self.shared(|kernel, _| kernel.task_from_pid(pid))
     }

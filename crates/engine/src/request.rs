@@ -145,6 +145,8 @@ requests! {
     TaskCpu { task: TaskId } = task_cpu -> i64;
     /// `scx_bpf_cpu_curr()` / `scx_bpf_cpu_rq()->curr`; `None` = idle.
     CpuCurr { cpu: i32 } = cpu_curr -> Option<TaskId>;
+    /// The task of the CPU that asks, `None` = idle. Nobody else changes that, so no turn is waited for.
+    OwnTask = own_task -> Option<TaskId>;
     /// `bpf_task_from_pid()`.
     TaskFromPid { pid: i32 } = task_from_pid -> Option<TaskId>;
     /// `scx_bpf_task_set_slice()`.

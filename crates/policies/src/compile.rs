@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use schedlab_abi::{Object, ObjectError, compiler};
@@ -65,28 +66,103 @@ pub fn compile(path: &Path) -> Result<Arc<Object>, Diagnostics> {
 /// # Errors
 /// As [`compile`].
 pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
-    Ok(compiled(path, cc)?.object)
+    Ok(compiled(path, cc, false)?.object)
+}
+
+/// Compiles for an audit ([`schedlab_abi::NativePolicy::load_audited`]), which only clang can.
+///
+/// # Errors
+/// As [`compile`], or if the compiler is another.
+pub fn compile_audited(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
+    Ok(compiled(path, cc, true)?.object)
+}
+
+/// Compiles a policy that comes with the program for an audit.
+pub(crate) fn builtin_audited(
+    name: &str,
+    source: &str,
+    cc: &str,
+) -> Result<Arc<Object>, Diagnostics> {
+    check_audits(cc)?;
+    let folder = private_folder()?;
+    let folder = folder.path();
+    let headers = folder.join("include");
+    put_headers(&headers).map_err(no_place)?;
+    // Lines are told with the path that it has in the repository.
+    let path = Path::new("policies").join(format!("{name}.bpf.c"));
+    fs::create_dir(folder.join("policies")).map_err(no_place)?;
+    fs::write(folder.join(&path), source).map_err(no_place)?;
+    let output = folder.join("policy.so");
+    compiler::run(&compiler::Job {
+        compiler: cc,
+        arch: std::env::consts::ARCH,
+        folder,
+        source: &path,
+        include: &[headers.join("native"), headers.clone()],
+        output: &output,
+        audit: true,
+    })
+    .map_err(|text| explain(&text, &path, &headers))?;
+    let elf = fs::read(&output).map_err(|error| no_output(&error, cc))?;
+    Object::from_elf(name, source, elf).map_err(|error| one(error.to_string()))
+}
+
+/// Puts the headers that come with the program into a folder.
+fn put_headers(folder: &Path) -> std::io::Result<()> {
+    for (header, text) in crate::headers() {
+        let target = folder.join(header);
+        fs::create_dir_all(target.parent().expect("a header is in a folder"))?;
+        fs::write(target, text)?;
+    }
+    Ok(())
+}
+
+fn no_output(error: &std::io::Error, cc: &str) -> Diagnostics {
+    one(format!(
+        "the C compiler `{cc}` has not written what it should: {}: name another in SCHEDLAB_CC",
+        error.kind()
+    ))
+}
+
+/// Loads and stores are told of by what clang puts in.
+fn check_audits(cc: &str) -> Result<(), Diagnostics> {
+    let version = Command::new(cc).arg("--version").output();
+    let is_clang =
+        version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("clang version"));
+    match is_clang {
+        true => Ok(()),
+        false => Err(one(format!(
+            "an audit needs clang, and the C compiler is `{cc}`: name a clang in SCHEDLAB_CC"
+        ))),
+    }
+}
+
+fn one(line: String) -> Diagnostics {
+    Diagnostics { lines: vec![line] }
+}
+
+/// Without the random name of what could not be made there.
+fn no_place(error: std::io::Error) -> Diagnostics {
+    let folder = std::env::temp_dir();
+    one(format!(
+        "cannot write in {}, the folder for temporary files: {}: name another in TMPDIR",
+        folder.display(),
+        error.kind()
+    ))
+}
+
+/// Nobody else may put files there.
+fn private_folder() -> Result<tempfile::TempDir, Diagnostics> {
+    tempfile::Builder::new()
+        .prefix("schedlab-")
+        .permissions(fs::Permissions::from_mode(0o700))
+        .tempdir()
+        .map_err(no_place)
 }
 
 /// The same, with what it was made of.
-pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
-    let one = |line: String| Diagnostics { lines: vec![line] };
+pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, Diagnostics> {
     let unreadable = |error: std::io::Error| one(format!("{}: {error}", path.display()));
-    // Without the random name of what could not be made there.
-    let no_place = |error: std::io::Error| {
-        let folder = std::env::temp_dir();
-        one(format!(
-            "cannot write in {}, the folder for temporary files: {}: name another in TMPDIR",
-            folder.display(),
-            error.kind()
-        ))
-    };
-    let no_output = |error: std::io::Error| {
-        one(format!(
-            "the C compiler `{cc}` has not written what it should: {}: name another in SCHEDLAB_CC",
-            error.kind()
-        ))
-    };
     // No line of a message or of a rule of make has room for it.
     if path.to_string_lossy().contains(char::is_control) {
         return Err(one(format!(
@@ -117,18 +193,12 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
             index + 1
         )));
     }
-    // Nobody else may put headers there.
-    let folder = tempfile::Builder::new()
-        .prefix("schedlab-")
-        .permissions(fs::Permissions::from_mode(0o700))
-        .tempdir()
-        .map_err(no_place)?;
-    let headers = folder.path();
-    for (header, text) in crate::headers() {
-        let target = headers.join(header);
-        fs::create_dir_all(target.parent().expect("a header is in a folder")).map_err(no_place)?;
-        fs::write(target, text).map_err(no_place)?;
+    if audit {
+        check_audits(cc)?;
     }
+    let folder = private_folder()?;
+    let headers = folder.path();
+    put_headers(headers).map_err(no_place)?;
     let full = path.canonicalize().map_err(unreadable)?;
     let parent = full.parent().expect("a file is in a folder");
     let file = full.file_name().expect("a file has a name");
@@ -141,9 +211,10 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
         source: &Path::new(".").join(file),
         include: &[headers.join("native"), headers.to_owned()],
         output: &output,
+        audit,
     };
     let said = compiler::run(&job).map_err(|text| explain(&text, path, headers))?;
-    let elf = fs::read(&output).map_err(no_output)?;
+    let elf = fs::read(&output).map_err(|error| no_output(&error, cc))?;
     let name = file.to_string_lossy();
     let name = name.strip_suffix(".bpf.c").unwrap_or(&name);
     let object = Object::from_elf(name, &source, elf).map_err(|error| {
@@ -155,7 +226,8 @@ pub(crate) fn compiled(path: &Path, cc: &str) -> Result<Compiled, Diagnostics> {
         let what = text.strip_prefix(&format!("{name}: ")).unwrap_or(&text);
         one(format!("{}: {what}", path.display()))
     })?;
-    let rule = fs::read_to_string(output.with_extension("d")).map_err(no_output)?;
+    let rule =
+        fs::read_to_string(output.with_extension("d")).map_err(|error| no_output(&error, cc))?;
     let files: Vec<PathBuf> = prerequisites(&rule)
         .iter()
         .map(|file| parent.join(file))

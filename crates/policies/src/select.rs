@@ -12,8 +12,8 @@ use schedlab_abi::{
 use schedlab_machine::Machine;
 use schedlab_trace::Scheduler;
 
-use crate::PolicyDoc;
 use crate::compile::{self, Compiled, Diagnostics};
+use crate::{PolicyDoc, PolicyFile};
 
 /// A scheduler with its options, ready to be loaded as often as one likes.
 #[derive(Clone, Debug)]
@@ -51,6 +51,18 @@ impl Selection {
         version: KernelVersion,
     ) -> Result<NativePolicy, LoadError> {
         NativePolicy::load(&self.object, &self.settings, machine, version)
+    }
+
+    /// Loads a private copy for one run in which it is audited, of what [`select_audited`] has found.
+    ///
+    /// # Errors
+    /// As [`NativePolicy::load`].
+    pub fn load_audited(
+        &self,
+        machine: &Machine,
+        version: KernelVersion,
+    ) -> Result<NativePolicy<true>, LoadError> {
+        NativePolicy::load_audited(&self.object, &self.settings, machine, version)
     }
 }
 
@@ -117,17 +129,35 @@ pub fn doc(name: &str) -> Result<PolicyDoc, SelectError> {
 
 /// Compiles the policy at a path, once as long as its source and headers stay the same, however often it is asked
 /// for with whatever options.
-fn compiled<A>(path: &Path, answer: impl FnOnce(&Compiled) -> A) -> Result<A, Diagnostics> {
-    static COMPILED: Mutex<BTreeMap<PathBuf, Compiled>> = Mutex::new(BTreeMap::new());
+fn compiled<A>(
+    path: &Path,
+    audit: bool,
+    answer: impl FnOnce(&Compiled) -> A,
+) -> Result<A, Diagnostics> {
+    static COMPILED: Mutex<BTreeMap<(PathBuf, bool), Compiled>> = Mutex::new(BTreeMap::new());
     // Whoever else asks meanwhile waits: nearly always for the same, which would be compiled twice.
     let mut all = COMPILED.lock().expect("compiling does not panic");
-    if let Some(known) = all.get(path).filter(|known| known.is_current()) {
+    let key = (path.to_owned(), audit);
+    if let Some(known) = all.get(&key).filter(|known| known.is_current()) {
         return Ok(answer(known));
     }
-    let compiled = compile::compiled(path, &compiler::default_compiler())?;
+    let compiled = compile::compiled(path, &compiler::default_compiler(), audit)?;
     let answer = answer(&compiled);
-    all.insert(path.to_owned(), compiled);
+    all.insert(key, compiled);
     Ok(answer)
+}
+
+/// A policy that comes with the program, compiled for an audit: once, as it does not change.
+fn builtin_audited(file: &'static PolicyFile) -> Result<Arc<Object>, Diagnostics> {
+    static COMPILED: Mutex<BTreeMap<&str, Arc<Object>>> = Mutex::new(BTreeMap::new());
+    let mut all = COMPILED.lock().expect("compiling does not panic");
+    if let Some(known) = all.get(file.name) {
+        return Ok(Arc::clone(known));
+    }
+    let compiler = compiler::default_compiler();
+    let object = compile::builtin_audited(file.name, file.source, &compiler)?;
+    all.insert(file.name, Arc::clone(&object));
+    Ok(object)
 }
 
 /// Finds or compiles a scheduler and reads its options.
@@ -135,15 +165,33 @@ fn compiled<A>(path: &Path, answer: impl FnOnce(&Compiled) -> A) -> Result<A, Di
 /// # Errors
 /// If there is no such scheduler, it does not compile, or an option is wrong.
 pub fn select(scheduler: &Scheduler) -> Result<Selection, SelectError> {
+    find(scheduler, false)
+}
+
+/// The same, compiled for an audit.
+///
+/// # Errors
+/// As [`select`], or if the compiler is not clang.
+pub fn select_audited(scheduler: &Scheduler) -> Result<Selection, SelectError> {
+    find(scheduler, true)
+}
+
+fn find(scheduler: &Scheduler, audit: bool) -> Result<Selection, SelectError> {
     let Scheduler { name, options } = spelled_out(scheduler);
     let (object, warnings, sum) = if scheduler.is_path() {
-        compiled(Path::new(&name), |it| {
+        compiled(Path::new(&name), audit, |it| {
             let warnings = Arc::clone(&it.warnings);
             (Arc::clone(&it.object), warnings, Some(it.sum))
         })?
     } else {
         match crate::find(&name) {
-            Some(file) => (file.object(), Arc::default(), None),
+            Some(file) => {
+                let object = match audit {
+                    true => builtin_audited(file)?,
+                    false => file.object(),
+                };
+                (object, Arc::default(), None)
+            }
             None => {
                 let known: Vec<&str> = crate::builtin().iter().map(|file| file.name).collect();
                 return Err(SelectError::Unknown {

@@ -20,8 +20,8 @@ use crate::{SimError, SimSpec};
 pub struct Inputs {
     profiles: BTreeMap<String, (Arc<Machine>, Option<u32>)>,
     rtapp: BTreeMap<String, (Arc<str>, u32)>,
-    /// Those that are sources; the others come with the program.
-    schedulers: BTreeMap<String, Selection>,
+    /// Those that are sources, by whether they are audited, too; the others come with the program.
+    schedulers: BTreeMap<(String, bool), Selection>,
 }
 
 /// A run that nothing can change any more.
@@ -79,7 +79,7 @@ impl Inputs {
         if let Some(sum) = profile_sum {
             add(&spec.machine, sum);
         }
-        let scheduler = self.scheduler(&spec.scheduler)?;
+        let scheduler = self.scheduler(&spec.scheduler, spec.audit)?;
         if let Some(sum) = scheduler.as_ref().and_then(|found| found.sum) {
             add(&spec.scheduler.name, sum);
         }
@@ -124,14 +124,18 @@ impl Inputs {
         Ok(read)
     }
 
-    fn scheduler(&mut self, scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
-        if let Some(known) = self.schedulers.get(&scheduler.name) {
+    fn scheduler(
+        &mut self,
+        scheduler: &Scheduler,
+        audit: bool,
+    ) -> Result<Option<Selection>, SchedulerError> {
+        let key = (scheduler.name.clone(), audit);
+        if let Some(known) = self.schedulers.get(&key) {
             return Ok(Some(known.with_options(&scheduler.options)?));
         }
-        let found = policy::find(scheduler)?;
+        let found = policy::find(scheduler, audit)?;
         if let (Some(found), true) = (&found, scheduler.is_path()) {
-            self.schedulers
-                .insert(scheduler.name.clone(), found.clone());
+            self.schedulers.insert(key, found.clone());
         }
         Ok(found)
     }
@@ -174,7 +178,13 @@ impl Prepared {
     pub fn check(&self) -> Result<Vec<String>, SimError> {
         let machine = self.machine()?;
         let mut notes = self.workload(&machine)?.notes;
-        notes.extend(self.load(&machine)?.notes());
+        let scheduler = self.load(&machine)?;
+        notes.extend(scheduler.notes());
+        if self.spec.audit && scheduler.is_baseline() {
+            notes.push(
+                "the kernel's own scheduler is not audited: no policy's code runs".to_owned(),
+            );
+        }
         Ok(notes)
     }
 
@@ -203,6 +213,7 @@ impl Prepared {
             self.scheduler.as_ref(),
             machine,
             self.version,
+            self.spec.audit,
         )?)
     }
 

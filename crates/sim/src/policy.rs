@@ -67,7 +67,7 @@ pub fn parse_schedulers(text: &str) -> Result<Vec<Scheduler>, String> {
 /// # Errors
 /// If there is no such scheduler or its source cannot be used.
 pub fn options(scheduler: &Scheduler) -> Result<Vec<OptionInfo>, SchedulerError> {
-    let found = find(scheduler)?;
+    let found = find(scheduler, false)?;
     let policy = found.iter();
     Ok(policy
         .flat_map(|selection| selection.object.options().iter().map(option))
@@ -202,6 +202,10 @@ pub(crate) enum Loaded {
         policy: Box<NativePolicy>,
         warnings: Arc<[String]>,
     },
+    Audited {
+        policy: Box<NativePolicy<true>>,
+        warnings: Arc<[String]>,
+    },
 }
 
 /// Flags that do not do in a simulation what they do in a kernel (docs/sched_ext.md).
@@ -243,7 +247,10 @@ pub(crate) struct Ended {
 }
 
 /// Finds a scheduler, without loading it; `None` is the virtual kernel's own.
-pub(crate) fn find(scheduler: &Scheduler) -> Result<Option<Selection>, SchedulerError> {
+pub(crate) fn find(
+    scheduler: &Scheduler,
+    audit: bool,
+) -> Result<Option<Selection>, SchedulerError> {
     let Scheduler { name, options } = scheduler;
     if is_baseline(scheduler) {
         return if options.is_empty() {
@@ -252,7 +259,10 @@ pub(crate) fn find(scheduler: &Scheduler) -> Result<Option<Selection>, Scheduler
             Err(SchedulerError::NoOptions { name: name.clone() })
         };
     }
-    let selection = schedlab_policies::select(scheduler);
+    let selection = match audit {
+        true => schedlab_policies::select_audited(scheduler),
+        false => schedlab_policies::select(scheduler),
+    };
     let selection = selection.map_err(|error| match error {
         // The policies alone are not all there is.
         SelectError::Unknown { name, .. } => SchedulerError::Unknown {
@@ -278,13 +288,21 @@ pub(crate) fn load(
     found: Option<&Selection>,
     machine: &Machine,
     version: schedlab_engine::KernelVersion,
+    audit: bool,
 ) -> Result<Loaded, LoadError> {
     let Some(selection) = found else {
         return Ok(Loaded::Baseline);
     };
-    Ok(Loaded::Native {
-        policy: Box::new(selection.load(machine, version)?),
-        warnings: Arc::clone(&selection.warnings),
+    let warnings = Arc::clone(&selection.warnings);
+    Ok(match audit {
+        true => Loaded::Audited {
+            policy: Box::new(selection.load_audited(machine, version)?),
+            warnings,
+        },
+        false => Loaded::Native {
+            policy: Box::new(selection.load(machine, version)?),
+            warnings,
+        },
     })
 }
 
@@ -295,24 +313,11 @@ impl Loaded {
 
     /// What its user should know of it.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let Loaded::Native { policy, warnings } = self else {
-            return Vec::new();
-        };
-        let mut notes = warnings.to_vec();
-        let never = policy.never_called();
-        if !never.is_empty() {
-            notes.push(format!(
-                "{}: ops.{} is never called in a simulation: it has one cgroup, and no core scheduling",
-                policy.object().name(),
-                never.join(", ops.")
-            ));
+        match self {
+            Loaded::Baseline => Vec::new(),
+            Loaded::Native { policy, warnings } => notes(policy, warnings),
+            Loaded::Audited { policy, warnings } => notes(policy, warnings),
         }
-        let flags = policy.info().flags;
-        let name = policy.object().name();
-        for (_, flag, what) in FLAGS.into_iter().filter(|(bit, ..)| flags & bit != 0) {
-            notes.push(format!("{name}: {flag} {what}"));
-        }
-        notes
     }
 
     /// The watchdog's time-out in ms; 0 for the kernel's default.
@@ -320,6 +325,7 @@ impl Loaded {
         match self {
             Loaded::Baseline => 0,
             Loaded::Native { policy, .. } => policy.info().timeout_ms,
+            Loaded::Audited { policy, .. } => policy.info().timeout_ms,
         }
     }
 
@@ -330,14 +336,38 @@ impl Loaded {
                 let (ended, _, recorder) = run(scenario, NoPolicy::new(), recorder);
                 (ended, recorder)
             }
-            Loaded::Native { policy, .. } => {
-                let (mut ended, policy, recorder) = run(scenario, *policy, recorder);
-                ended.printed = policy.log().map(str::to_owned).collect();
-                policy.dump().clone_into(&mut ended.dump);
-                (ended, recorder)
-            }
+            Loaded::Native { policy, .. } => run_native(scenario, *policy, recorder),
+            Loaded::Audited { policy, .. } => run_native(scenario, *policy, recorder),
         }
     }
+}
+
+fn notes<const AUDITED: bool>(policy: &NativePolicy<AUDITED>, warnings: &[String]) -> Vec<String> {
+    let mut notes = warnings.to_vec();
+    let name = policy.object().name();
+    let never = policy.never_called();
+    if !never.is_empty() {
+        notes.push(format!(
+            "{name}: ops.{} is never called in a simulation: it has one cgroup, and no core scheduling",
+            never.join(", ops.")
+        ));
+    }
+    let flags = policy.info().flags;
+    for (_, flag, what) in FLAGS.into_iter().filter(|(bit, ..)| flags & bit != 0) {
+        notes.push(format!("{name}: {flag} {what}"));
+    }
+    notes
+}
+
+fn run_native<const AUDITED: bool, R: Recorder>(
+    scenario: Scenario,
+    policy: NativePolicy<AUDITED>,
+    recorder: R,
+) -> (Ended, R) {
+    let (mut ended, policy, recorder) = run(scenario, policy, recorder);
+    ended.printed = policy.log().map(str::to_owned).collect();
+    policy.dump().clone_into(&mut ended.dump);
+    (ended, recorder)
 }
 
 fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> (Ended, P, R) {
@@ -400,8 +430,12 @@ mod tests {
         let mut points = 0;
         for file in schedlab_policies::builtin() {
             for (name, options) in file.doc().points {
-                let whole = find(&Scheduler::parse(&format!("{}:{options}", file.name))).unwrap();
-                let point = find(&Scheduler::parse(&name)).unwrap();
+                let whole = find(
+                    &Scheduler::parse(&format!("{}:{options}", file.name)),
+                    false,
+                )
+                .unwrap();
+                let point = find(&Scheduler::parse(&name), false).unwrap();
                 assert_eq!(
                     point.as_ref().unwrap().settings,
                     whole.as_ref().unwrap().settings
@@ -451,7 +485,7 @@ mod tests {
             assert!(!scheduler.summary.is_empty(), "{}", scheduler.name);
             for option in scheduler.options {
                 let text = format!("{}:{}={}", scheduler.name, option.name, option.default);
-                assert!(find(&Scheduler::parse(&text)).is_ok(), "{text}");
+                assert!(find(&Scheduler::parse(&text), false).is_ok(), "{text}");
                 // Choices are listed; a default that is none of them was read from the wrong place.
                 let choices = option.values.contains(", ");
                 let known = option

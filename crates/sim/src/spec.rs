@@ -31,6 +31,8 @@ pub struct SimSpec {
     pub time_limit_s: u64,
     /// Whether invariants are checked.
     pub check: bool,
+    /// Whether the policy may access no task that no probe of its op has looked at.
+    pub audit: bool,
 }
 
 impl SimSpec {
@@ -56,6 +58,7 @@ impl SimSpec {
             kernel: Self::KERNEL.to_owned(),
             time_limit_s: Self::TIME_LIMIT_S,
             check: false,
+            audit: false,
         }
     }
 
@@ -90,6 +93,9 @@ impl SimSpec {
         if self.check {
             command.push_str(" --check");
         }
+        if self.audit {
+            command.push_str(" --audit");
+        }
         command
     }
 }
@@ -116,9 +122,10 @@ mod tests {
         spec.kernel = "6.18".into();
         spec.time_limit_s = 5;
         spec.check = true;
+        spec.audit = true;
         assert_eq!(
             spec.replay_command(),
-            r"schedlab sim 'my file'\''s.json' -s a:x=1,y=2 -m laptop --seed 7 --task-layout coloured:4+prefetch --rt policy --kernel 6.18 --time-limit 5 --check"
+            r"schedlab sim 'my file'\''s.json' -s a:x=1,y=2 -m laptop --seed 7 --task-layout coloured:4+prefetch --rt policy --kernel 6.18 --time-limit 5 --check --audit"
         );
     }
 }

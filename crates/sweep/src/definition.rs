@@ -303,6 +303,7 @@ impl Definition {
             kernel: self.kernel.clone(),
             time_limit_s: self.time_limit_s,
             check: self.check,
+            audit: false,
         }
     }
 }

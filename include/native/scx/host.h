@@ -111,6 +111,13 @@ struct lab_host {
 	void (*exit)(struct lab_host *h, s64 code, const char *fmt, const u64 *args, u32 bytes);
 	void (*error)(struct lab_host *h, const char *fmt, const u64 *args, u32 bytes);
 	long (*print)(struct lab_host *h, const char *fmt, const u64 *args, u32 bytes, bool dump);
+
+	/* the audit (audit.h) */
+	void (*access)(struct lab_host *h, const volatile void *addr, u32 len, bool write,
+		       const void *code);
+	void (*context)(struct lab_host *h, const volatile void *ctx, u32 len, u32 index);
+	void (*context_ends)(struct lab_host *h, const volatile void *ctx);
+	void (*unaudited)(struct lab_host *h, bool begins);
 };
 
 /* One translation unit is one policy; the loader sets this before the first op. */
@@ -217,5 +224,7 @@ LAB_INLINE bool lab_host_loop(void)
 {
 	return lab_host->loop(lab_host);
 }
+
+#include "audit.h"
 
 #endif /* SCHEDLAB_SCX_HOST_H */

@@ -41,6 +41,7 @@ pub fn try_object(fixture: &str, cc: &str) -> Result<Arc<Object>, ObjectError> {
             folder.join("../../include"),
         ],
         output: &output,
+        audit: false,
     })
     .unwrap_or_else(|error| panic!("{error}"));
     let elf = std::fs::read(&output).unwrap();

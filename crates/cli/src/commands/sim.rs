@@ -46,6 +46,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
                     let seed = seed_of(args.common.seed, repetition)?;
                     specs.push(SimSpec {
                         task_layout,
+                        audit: args.audit,
                         ..spec(
                             &args.workload,
                             scheduler,
@@ -140,6 +141,7 @@ pub fn spec(
         kernel: common.kernel.clone(),
         time_limit_s: common.time_limit,
         check: common.check,
+        audit: false,
     }
 }
 
