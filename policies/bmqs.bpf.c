@@ -140,17 +140,18 @@ static __always_inline void bmqs_link(task_t *t)
 
 static __always_inline void bmqs_unlink(task_t *t)
 {
-	queue_t *q = queue_at(t->home);
+	/* alter() pays for what is known of it, if there is anything to do. */
+	queue_t *q = queue_at(lab_unaudited(t->home));
 
-	if (t->old.linked) {
+	if (lab_unaudited(t->old.linked)) {
 		alter(t);
 		lab_touch(&q->list.head, true);
 		lab_list_del(&q->list, &t->lab.node);
 		t->old.linked = false;
 	}
-	t->old.leaving = false;
-	t->old.takeable = false;
-	t->wanted = BMQS_NOBODY;
+	lab_unaudited(t->old.leaving = false);
+	lab_unaudited(t->old.takeable = false);
+	lab_unaudited(t->wanted = BMQS_NOBODY);
 }
 
 /* The task belongs to a CPU from now on. */
@@ -224,7 +225,8 @@ static __always_inline void bmqs_unlink_leaving(cpu_t *c, s32 cpu)
 	task_t *t = (task_t *)c->leaving;
 
 	c->leaving = NULL;
-	if (t && t->old.leaving && t->home == cpu)
+	/* In the original it takes itself out: only what unlinking writes is charged. */
+	if (t && lab_unaudited(t->old.leaving && t->home == cpu))
 		bmqs_unlink(t);
 }
 
@@ -344,6 +346,8 @@ LAB_PART int bmqs_hand_over(task_t *t LAB_ARENA_ARG, s64 tick)
 	alter(t);
 	bmqs_link(t);
 	curr = (task_t *)c->curr;
+	if (curr)
+		consult(curr);
 	if (!curr)
 		linux24_mark(to, true);
 	else if (bmqs_goodness(t, c->mm, tick) - bmqs_goodness(curr, c->mm, tick) > (s32)threshold)

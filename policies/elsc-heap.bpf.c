@@ -234,7 +234,8 @@ __noinline bool heap_file_again(u32 task)
 
 	lab_use_arena();
 	t = task_at(task);
-	if (!t->old.linked)
+	/* All but those that came meanwhile have just been recalculated. */
+	if (!lab_unaudited(t->old.linked))
 		return true;
 	return lab_heap_add(&t->heap->heap, &t->node, heap_key(t, heap_age(t)));
 }

@@ -116,7 +116,8 @@ static __always_inline void muqss_show(queue_t *q)
 
 	lab_touch(&q->first, true);
 	lab_write(q->nr, q->list.nr);
-	lab_write(q->first, first ? first->key : MUQSS_NONE);
+	/* Model: nothing is charged for a look at the first. */
+	lab_write(q->first, first ? lab_unaudited(first->key) : MUQSS_NONE);
 }
 
 static __always_inline void muqss_link(queue_t *q, task_t *t)
@@ -182,7 +183,8 @@ __weak int muqss_find(queue_t *q __arg_arena, s32 cpu, u64 below, u64 looks)
 	choice = &choices[cpu & (LAB_MAX_CPUS - 1)];
 	choice->found = NULL;
 	choice->looks = looks;
-	for (pos = lab_skip_first(&q->list); pos && pos->key < below && can_loop;
+	/* Model: nothing is charged for a look at the one whose key ends the walk. */
+	for (pos = lab_skip_first(&q->list); pos && lab_unaudited(pos->key) < below && can_loop;
 	     pos = lab_skip_next(&q->list, pos)) {
 		t = lab_entry(pos, struct muqss_task, node);
 		examine(t);

@@ -785,10 +785,12 @@ static __always_inline bool o26_before_parent(rq_t *rq, task_t *t)
 {
 	task_t *parent = (task_t *)rq->q.curr;
 
-	if (!o26_child_of_current(rq, t) || o26_is_rt(t) || o26_is_rt(parent) ||
-	    !parent->q.linked || parent->q.home != rq->q.cpu || parent->lab.mm == t->lab.mm)
+	if (!o26_child_of_current(rq, t) || o26_is_rt(t))
 		return false;
 	consult(parent);
+	if (o26_is_rt(parent) || !parent->q.linked || parent->q.home != rq->q.cpu ||
+	    parent->lab.mm == t->lab.mm)
+		return false;
 	t->prio = parent->level;
 	t->to_array = 1 + parent->array;
 	t->before = &parent->lab.node;
@@ -835,8 +837,12 @@ void BPF_STRUCT_OPS(o26_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (t->q.fresh) {
 		mark = o26_before_parent(rq, t);
-		/* A parent goes on beside a new thread of its own, whatever that one's priority. */
-		thread = o26_child_of_current(rq, t) && rq->q.curr->lab.mm == t->lab.mm;
+		/*
+		 * A parent goes on beside a new thread of its own, whatever that one's
+		 * priority. The original is told by the flags of clone().
+		 */
+		thread = o26_child_of_current(rq, t) &&
+			 lab_unaudited(rq->q.curr->lab.mm) == t->lab.mm;
 	}
 	t->q.fresh = false;
 	rq_add(&rq->q, &t->q);
@@ -1052,6 +1058,8 @@ void BPF_STRUCT_OPS(o26_exit_task, struct task_struct *p, struct scx_exit_task_a
 	rq_forget(&t->q);
 	parent = task_parent(&t->parent);
 	if (parent) {
+		/* In 2.6 who waits for it does that on its own CPU, which has its line. */
+		lab_unaudited_block();
 		if (t->first_slice)
 			parent->left_ns = o26_min(parent->left_ns + t->left_ns, o26_full_slice(t));
 		parent->sleep_avg = o26_reaped(parent->sleep_avg, t->sleep_avg);

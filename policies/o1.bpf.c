@@ -541,10 +541,12 @@ static __always_inline void o1_before_parent(rq_t *rq, task_t *t)
 	task_t *parent = (task_t *)rq->q.curr;
 
 	t->q.fresh = false;
-	if (!parent || !parent->q.linked || parent->realtime || o1_is_rt(t) ||
-	    parent->q.home != rq->q.cpu || parent->array != lab_arrays_active(&rq->arrays))
+	if (!parent || o1_is_rt(t))
 		return;
 	consult(parent);
+	if (!parent->q.linked || parent->realtime || parent->q.home != rq->q.cpu ||
+	    parent->array != lab_arrays_active(&rq->arrays))
+		return;
 	t->prio = parent->level;
 	t->before = &parent->lab.node;
 }
@@ -582,9 +584,9 @@ void BPF_STRUCT_OPS(o1_enqueue, struct task_struct *p, u64 enq_flags)
 	t->q.takeable = true;
 	curr = (task_t *)rq->q.curr;
 	better = !curr || forked;
-	if (!better && !o1_is_rt(curr)) {
+	if (!better) {
 		consult(curr);
-		better = t->prio < curr->prio;
+		better = !o1_is_rt(curr) && t->prio < curr->prio;
 	}
 	if (better && !t->realtime)
 		rq_mark(&rq->q);

@@ -1053,6 +1053,7 @@ void BPF_STRUCT_OPS(ule_exit_task, struct task_struct *p, struct scx_exit_task_a
 	rq_forget(&t->q);
 	parent = task_parent(&t->parent);
 	if (parent) {
+		alter(parent);
 		parent->run_us += t->run_us;
 		ule_fade(parent);
 	}

@@ -7,6 +7,9 @@
  * in no particular order. The caller holds the lock of the heap.
  *
  * Lines of the nodes that are followed or changed are touched here.
+ *
+ * Model: nothing is charged for the ranks of the children of such a node, nor for
+ * the link to a new parent in the first of what is merged: lab_unaudited().
  */
 #ifndef LAB_HEAP_H
 #define LAB_HEAP_H
@@ -43,7 +46,8 @@ static __always_inline lab_heap_node_t *lab_heap_first(lab_heap_t *heap)
 static __always_inline u64 lab_heap_lean(lab_heap_node_t *node)
 {
 	lab_heap_node_t *left = node->left, *right = node->right;
-	u64 left_rank = left ? left->rank : 0, right_rank = right ? right->rank : 0;
+	u64 left_rank = left ? lab_unaudited(left->rank) : 0;
+	u64 right_rank = right ? lab_unaudited(right->rank) : 0;
 
 	lab_touch(node, true);
 	if (left_rank >= right_rank)
@@ -83,7 +87,7 @@ static __always_inline bool lab_heap_merge(lab_heap_node_t *a, lab_heap_node_t *
 		return false;
 	rest = a ? a : b;
 	if (rest)
-		rest->parent = last;
+		lab_unaudited(rest->parent = last);
 	if (last)
 		last->right = rest;
 	else
@@ -96,7 +100,7 @@ static __always_inline bool lab_heap_merge(lab_heap_node_t *a, lab_heap_node_t *
 	if (last)
 		return false;
 	if (root)
-		root->parent = parent;
+		lab_unaudited(root->parent = parent);
 	*merged = root;
 	return true;
 }
@@ -127,12 +131,13 @@ static __always_inline bool lab_heap_del(lab_heap_t *heap, lab_heap_node_t *node
 	lab_touch(node, true);
 	if (!lab_heap_merge(node->left, node->right, parent, &merged))
 		return false;
+	/* lab_heap_lean() touches it below. */
 	if (!parent)
 		heap->root = merged;
-	else if (parent->left == node)
-		parent->left = merged;
+	else if (lab_unaudited(parent->left == node))
+		lab_unaudited(parent->left = merged);
 	else
-		parent->right = merged;
+		lab_unaudited(parent->right = merged);
 	/* Ranks above it change as far as they depend on its own. */
 	while (parent) {
 		if (!can_loop)

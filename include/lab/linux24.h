@@ -168,7 +168,8 @@ static __always_inline bool linux24_recalculate(u32 bytes, enum linux24_base bas
 	bpf_for(i, 0, nr) {
 		t = (linux24_task_t *)lab_task_at(i, bytes);
 		done++;
-		if (!t->lab.pid)
+		/* The original goes through the tasks that there are. */
+		if (!lab_unaudited(t->lab.pid))
 			continue;
 		lab_recalculated(t);
 		t->counter = linux24_recalculated(t->counter, t->nice, base);
@@ -191,7 +192,8 @@ do {									\
 									\
 	bpf_for(___i, 0, ___nr) {					\
 		___t = task_at(___i);					\
-		if (___t->old.linked && rq_misfiled(___t)) {		\
+		/* All but those that came meanwhile have just been recalculated. */ \
+		if (lab_unaudited(___t->old.linked && rq_misfiled(___t))) { \
 			rq_del(___t);					\
 			rq_add(___t);					\
 		}							\
@@ -476,7 +478,8 @@ static __always_inline bool linux24_collect(linux24_task_t *t, linux24_task_t *p
 {
 	if (!parent)
 		return false;
-	parent->counter = linux24_collected(parent->counter, t->counter);
+	/* In 2.4 who waits for it does that on its own CPU, which has its line. */
+	lab_unaudited(parent->counter = linux24_collected(parent->counter, t->counter));
 	return true;
 }
 

@@ -43,12 +43,13 @@ static __always_inline void queue24_charge(task_t *t, u64 now)
 /* Out of the queue and of the policy's custody. Under the lock. */
 static __always_inline void queue24_unlink(task_t *t)
 {
-	if (t->old.linked) {
+	/* alter() pays for what is known of it, if there is anything to do. */
+	if (lab_unaudited(t->old.linked)) {
 		alter(t);
 		rq_del(t);
 	}
-	t->old.leaving = false;
-	t->old.takeable = false;
+	lab_unaudited(t->old.leaving = false);
+	lab_unaudited(t->old.takeable = false);
 }
 
 /* A blocked task leaves the queue once; `from` may have forgotten who it was. */
@@ -57,7 +58,8 @@ static __always_inline void queue24_unlink_leaving(cpu_t *from)
 	task_t *t = (task_t *)from->leaving;
 
 	from->leaving = NULL;
-	if (t && t->old.leaving)
+	/* In 2.4 it takes itself out: only what unlinking writes is charged. */
+	if (t && lab_unaudited(t->old.leaving))
 		queue24_unlink(t);
 }
 
@@ -291,7 +293,8 @@ bool BPF_STRUCT_OPS(queue24_yield, struct task_struct *from, struct task_struct 
 		for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
 			c = cpu_at(cpu);
 			lab_touch(&c->curr, false);
-			if (c->curr && c->curr->linked)
+			/* 2.4 counts whoever runs, and looks at none of them. */
+			if (c->curr && lab_unaudited(c->curr->linked))
 				waiting--;
 		}
 		if (waiting <= 0)
@@ -371,8 +374,9 @@ void BPF_STRUCT_OPS(queue24_exit_task, struct task_struct *p, struct scx_exit_ta
 		return;
 	queue24_forget(t);
 	parent = task_parent(&t->old.parent);
+	/* Its place is corrected where it got them. */
 	if (linux24_collect(&t->old, (linux24_task_t *)parent))
-		queue24_refile(parent, RQ_SORTED);
+		lab_unaudited(queue24_refile(parent, RQ_SORTED));
 	lab_task_free(p);
 }
 

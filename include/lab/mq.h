@@ -267,25 +267,27 @@ static __always_inline void mq_repair(queue_t *q, u32 number)
 /* The task leaves the queue of its home, real-time tasks theirs. */
 static __always_inline void mq_delete(task_t *t)
 {
-	queue_t *q = queue_at(t->home);
+	/* alter() pays for what is known of it, if there is anything to do. */
+	s32 home = lab_unaudited(t->home);
+	queue_t *q = queue_at(home);
 	lab_list_t *list = &q->list;
 
-	if (t->home < 0)
-		list = &pool_at(-1 - t->home)->realtime;
-	if (t->old.linked) {
+	if (home < 0)
+		list = &pool_at(-1 - home)->realtime;
+	if (lab_unaudited(t->old.linked)) {
 		alter(t);
 		lab_touch(&list->head, true);
 		lab_list_del(list, &t->lab.node);
 		t->old.linked = false;
-		if (t->home >= 0 && q->published.task == t) {
+		if (home >= 0 && q->published.task == t) {
 			mq_publish(q, NULL, 0, q->published.number);
 			/* Nobody else sees those that are left; an idle CPU must look itself. */
-			if (!cpu_at(t->home)->curr && q->list.nr)
-				linux24_mark(t->home, true);
+			if (!cpu_at(home)->curr && q->list.nr)
+				linux24_mark(home, true);
 		}
 	}
-	t->old.leaving = false;
-	t->old.takeable = false;
+	lab_unaudited(t->old.leaving = false);
+	lab_unaudited(t->old.takeable = false);
 }
 
 static __always_inline lab_lock_t *mq_lock_of(s32 home)
@@ -321,19 +323,22 @@ static __always_inline bool mq_delete_leaving(cpu_t *c, s32 cpu)
 {
 	task_t *t = (task_t *)c->leaving;
 	lab_lock_t *lock;
+	s32 home;
 
 	c->leaving = NULL;
-	if (!t || !t->old.leaving)
+	/* In the original it takes itself out: only what unlinking writes is charged. */
+	if (!t || !lab_unaudited(t->old.leaving))
 		return true;
-	if (t->home >= 0) {
-		if (t->home == cpu)
+	home = lab_unaudited(t->home);
+	if (home >= 0) {
+		if (home == cpu)
 			mq_delete(t);
 		return true;
 	}
-	lock = mq_lock_of(t->home);
+	lock = mq_lock_of(home);
 	if (!lab_lock(lock))
 		return false;
-	if (t->old.leaving && t->home < 0)
+	if (lab_unaudited(t->old.leaving && t->home < 0))
 		mq_delete(t);
 	lab_unlock(lock);
 	return true;
@@ -509,6 +514,7 @@ LAB_PART int mq_steal(s32 cpu, s32 from, s32 value, u32 number)
 	lab_touch(&q->published, true);
 	if (mq_published(q, number) > value) {
 		t = q->published.task;
+		consult(t);
 		if (t->old.takeable && t->home == from && lab_allowed(&t->lab, cpu)) {
 			mq_move(t, cpu, number);
 			choice_at(cpu)->stolen = t;
@@ -555,7 +561,8 @@ LAB_PART int mq_global(s32 cpu, s32 value, u32 number)
 				continue;
 			if (na <= highest || na > below || (na == below && i <= at))
 				continue;
-			if (!t || !lab_allowed(&t->lab, cpu))
+			/* The original's copy of the mask is in the line of what is published. */
+			if (!t || !lab_unaudited(lab_allowed(&t->lab, cpu)))
 				continue;
 			highest = na;
 			from = other;

@@ -356,7 +356,8 @@ bool BPF_STRUCT_OPS(mq_yield, struct task_struct *from, struct task_struct *to)
 		lab_touch(&q->list.nr, false);
 		waiting += lab_read(q->list.nr);
 		lab_touch(&c->curr, false);
-		if (c->curr && c->curr->linked)
+		/* The original counts whoever runs, and looks at none of them. */
+		if (c->curr && lab_unaudited(c->curr->linked))
 			waiting--;
 	}
 	if (waiting <= 0)
@@ -428,8 +429,9 @@ void BPF_STRUCT_OPS(mq_exit_task, struct task_struct *p, struct scx_exit_task_ar
 	number = mq_number();
 	mq_catch_up(t, number);
 	parent = task_parent(&t->old.parent);
+	/* As linux24_collect(), where it is said why that costs nothing. */
 	if (parent)
-		mq_catch_up(parent, number);
+		lab_unaudited(mq_catch_up(parent, number));
 	linux24_collect(&t->old, (linux24_task_t *)parent);
 	lab_task_free(p);
 }

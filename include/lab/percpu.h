@@ -220,9 +220,10 @@ static __always_inline void rq_add(lab_rq_t *rq, lab_rq_task_t *t)
 
 static __always_inline void rq_del(lab_rq_t *rq, lab_rq_task_t *t)
 {
-	t->leaving = false;
-	t->takeable = false;
-	if (!t->linked)
+	/* alter() pays for what is known of it, if there is anything to do. */
+	lab_unaudited(t->leaving = false);
+	lab_unaudited(t->takeable = false);
+	if (!lab_unaudited(t->linked))
 		return;
 	alter(t);
 	rq_unlink(rq, t);
@@ -235,7 +236,8 @@ static __always_inline void rq_del_leaving(lab_rq_t *rq)
 	lab_rq_task_t *t = rq->leaving;
 
 	rq->leaving = NULL;
-	if (t && t->leaving && t->home == rq->cpu)
+	/* In the original it takes itself out: only what unlinking writes is charged. */
+	if (t && lab_unaudited(t->leaving && t->home == rq->cpu))
 		rq_del(rq, t);
 }
 

@@ -9,6 +9,11 @@
  * Among equal keys the one added later stands behind. Nodes lie in lines of
  * their own and are touched here. The long functions are global ones: the verifier
  * looks at them once, not at every place from where they are called.
+ *
+ * Model: the nodes on the way down to a place, those that rotate and the one that
+ * comes or goes are charged. What changes beside that way (colours, least values,
+ * a neighbour's link) and the way up again, through nodes that are known, are
+ * not: lab_unaudited().
  */
 #ifndef LAB_RBTREE_H
 #define LAB_RBTREE_H
@@ -50,15 +55,19 @@ static __always_inline bool lab_rb_less(s64 a, s64 b)
 
 static __always_inline bool lab_rb_is_red(lab_rb_node_t *node)
 {
-	return node && node->red;
+	return node && lab_unaudited(node->red);
 }
 
 /* The least value of its subtree anew, from its children's. */
 static __always_inline void lab_rb_settle(lab_rb_node_t *node)
 {
-	lab_rb_node_t *before = node->child[0], *behind = node->child[1];
-	s64 least = node->value;
+	lab_rb_node_t *before, *behind;
+	s64 least;
 
+	lab_unaudited_block();
+	before = node->child[0];
+	behind = node->child[1];
+	least = node->value;
 	if (before && lab_rb_less(before->least, least))
 		least = before->least;
 	if (behind && lab_rb_less(behind->least, least))
@@ -68,7 +77,7 @@ static __always_inline void lab_rb_settle(lab_rb_node_t *node)
 
 static __always_inline void lab_rb_settle_up(lab_rb_node_t *node)
 {
-	for (; node && can_loop; node = node->parent)
+	for (; node && can_loop; node = lab_unaudited(node->parent))
 		lab_rb_settle(node);
 }
 
@@ -76,8 +85,10 @@ static __always_inline void lab_rb_settle_up(lab_rb_node_t *node)
 static __always_inline void lab_rb_replace(lab_rb_tree_t *tree, lab_rb_node_t *node,
 					   lab_rb_node_t *with)
 {
-	lab_rb_node_t *parent = node->parent;
+	lab_rb_node_t *parent;
 
+	lab_unaudited_block();
+	parent = node->parent;
 	if (!parent)
 		tree->root = with;
 	else
@@ -91,6 +102,7 @@ static __noinline int lab_rb_rotate(lab_rb_tree_t *tree, lab_rb_node_t *node, u3
 {
 	lab_rb_node_t *up, *across;
 
+	lab_unaudited_block();
 	lab_use_arena();
 	up = node->child[!side];
 	across = up->child[side & 1];
@@ -112,6 +124,7 @@ static __always_inline void lab_rb_balance_added(lab_rb_tree_t *tree, lab_rb_nod
 	lab_rb_node_t *parent, *grand, *uncle;
 	u32 side;
 
+	lab_unaudited_block();
 	for (parent = node->parent; parent && parent->red && can_loop; parent = node->parent) {
 		grand = parent->parent;
 		side = grand->child[1] == parent;
@@ -181,6 +194,7 @@ static __noinline lab_rb_node_t *lab_rb_beside(lab_rb_node_t *node, u32 side)
 {
 	lab_rb_node_t *pos;
 
+	lab_unaudited_block();
 	lab_use_arena();
 	pos = node->child[side & 1];
 	if (pos) {
@@ -210,6 +224,7 @@ static __noinline __maybe_unused lab_rb_node_t *lab_rb_last(lab_rb_tree_t *tree)
 {
 	lab_rb_node_t *pos;
 
+	lab_unaudited_block();
 	lab_use_arena();
 	pos = tree->root;
 	for (; pos && pos->child[1] && can_loop; pos = pos->child[1])
@@ -224,6 +239,7 @@ static __always_inline void lab_rb_balance_taken(lab_rb_tree_t *tree, lab_rb_nod
 	lab_rb_node_t *other;
 	u32 side;
 
+	lab_unaudited_block();
 	while (parent && !lab_rb_is_red(node) && can_loop) {
 		side = parent->child[0] != node;
 		other = parent->child[!side];
@@ -263,6 +279,7 @@ __weak int lab_rb_del(lab_rb_tree_t *tree __arg_arena, lab_rb_node_t *node __arg
 	lab_rb_node_t *moved, *parent, *heir;
 	bool red;
 
+	lab_unaudited_block();
 	lab_use_arena();
 	lab_touch(node, true);
 	if (tree->first == node)
@@ -313,14 +330,14 @@ __weak int lab_rb_find_within(lab_rb_tree_t *tree __arg_arena, s64 bound)
 	pos = tree->root;
 	tree->steps = 0;
 	tree->found = NULL;
-	if (!pos || lab_rb_less(bound, pos->least))
+	if (!pos || lab_rb_less(bound, lab_unaudited(pos->least)))
 		return 0;
 	/* From here on the subtree of pos has one. */
 	while (pos && can_loop) {
 		lab_touch(pos, false);
 		tree->steps++;
 		before = pos->child[0];
-		if (before && !lab_rb_less(bound, before->least)) {
+		if (before && !lab_rb_less(bound, lab_unaudited(before->least))) {
 			pos = before;
 		} else if (!lab_rb_less(bound, pos->value)) {
 			tree->found = pos;
