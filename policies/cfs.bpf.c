@@ -201,7 +201,10 @@ static __always_inline task_t *cfs_task(lab_rb_node_t *node)
  */
 static __always_inline bool cfs_hint(rq_t *rq, task_t *hint, task_t *prev, task_t *left)
 {
-	if (!hint || (hint != prev && (!lab_read(hint->queued) || lab_read(hint->home) != rq->cpu)))
+	if (!hint)
+		return false;
+	consult(hint);
+	if (hint != prev && (!lab_read(hint->queued) || lab_read(hint->home) != rq->cpu))
 		return false;
 	return cfs_ahead(hint->vruntime, left->vruntime, left->weight) < 1;
 }
@@ -229,8 +232,10 @@ static __always_inline task_t *fair_pick(rq_t *rq, task_t *prev)
 				second = cfs_task(first);
 		} else {
 			next = lab_rb_next(first);
-			if (next)
+			if (next) {
 				second = cfs_task(next);
+				consult(second);
+			}
 			if (prev && (!second || lab_rb_less(prev->vruntime, second->vruntime)))
 				second = prev;
 		}
@@ -268,6 +273,7 @@ static __always_inline bool fair_turn_ends(rq_t *rq, task_t *t)
 	}
 	if (t->turn_ns < cfs_min_granularity)
 		return false;
+	lab_touch(rq->tree.first, false);
 	lead = (u64)t->vruntime - (u64)rq->tree.first->key;
 	return lead > (s64)slice;
 }

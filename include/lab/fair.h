@@ -185,7 +185,8 @@ static __always_inline u64 fair_load(rq_t *rq)
 	u64 load = lab_read(rq->load);
 	task_t *curr = rq->curr;
 
-	return curr ? load + curr->weight : load;
+	/* In the original the load includes it. */
+	return curr ? load + lab_unaudited(curr->weight) : load;
 }
 
 static __always_inline bool fair_cpu_idle(s32 cpu)
@@ -226,9 +227,13 @@ __weak int fair_advance(rq_t *rq __arg_arena, u64 now)
 
 	lab_use_arena();
 	if (rq->curr) {
+		/* It may be another CPU's. */
+		consult(rq->curr);
 		least = fair_curr_v(rq, now);
 		any = true;
 	}
+	if (rq->tree.root)
+		lab_touch(rq->tree.root, false);
 	if (rq->tree.root && (!any || lab_rb_less(rq->tree.root->least, least))) {
 		least = rq->tree.root->least;
 		any = true;
@@ -320,7 +325,6 @@ static __always_inline bool fair_may_go(task_t *t, s32 cpu)
 {
 	struct task_struct *p;
 
-	consult(t);
 	if (!lab_allowed(&t->lab, cpu))
 		return false;
 	p = lab_task_claim(&t->lab, cpu);
@@ -336,7 +340,7 @@ static __always_inline bool fair_may_go(task_t *t, s32 cpu)
  */
 __weak s32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32 most, u64 now)
 {
-	lab_node_t *pos, *before;
+	lab_node_t *pos;
 	bool warm_stay, free = false;
 	u32 i, moved = 0;
 	task_t *t;
@@ -351,9 +355,9 @@ __weak s32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32
 		(void)i;
 		if (pos == &from->waiting.head || moved >= most)
 			break;
-		before = pos->prev;
 		t = lab_entry(pos, struct fair_task, lab.node);
-		pos = before;
+		consult(t);
+		pos = pos->prev;
 		if (lab_allowed(&t->lab, to->cpu))
 			free = true;
 		if (warm_stay && t->turn_ns && now - t->started_ns < FAIR_MIGRATION_COST_NS)
@@ -1117,6 +1121,8 @@ __weak int fair_forget(task_t *t __arg_arena)
 	rq = rq_at(t->lab.cpu);
 	if (!lab_lock_irqsave(&rq->lock, flags))
 		return 0;
+	if (rq->curr)
+		consult(rq->curr);
 	fair_leave(rq, t, scx_bpf_now());
 	if (rq->curr == t)
 		lab_write(rq->curr, NULL);
