@@ -162,9 +162,9 @@ pub struct SimArgs {
     /// End a run whose scheduler accesses another task's data without a probe (clang only)
     ///
     /// What a choice looks at is charged where the scheduler's code calls a probe (examine(), consult(), alter()); one
-    /// that is forgotten makes a scheduler seem faster than it is. This compiles the schedulers with the clang that
-    /// SCHEDLAB_CC names, watches each load and each store of theirs, and ends a run at the first one that no probe has
-    /// paid for. Otherwise results are the same.
+    /// that is forgotten makes a scheduler seem faster than it is. This compiles the schedulers with clang (SCHEDLAB_CC
+    /// names another one than is found), watches each load and each store of theirs, and ends a run at the first one that
+    /// no probe has paid for. Otherwise results are the same.
     #[arg(long)]
     pub audit: bool,
     /// Runs of each, in interleaved order, with the seeds SEED, SEED+1, …; from 6 on with intervals

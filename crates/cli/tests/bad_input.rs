@@ -619,6 +619,22 @@ fn an_audit_asks_for_a_clang() {
     }
 }
 
+/// The first of the names under which clang is known that can be started, here an impostor.
+#[test]
+fn an_audit_looks_for_a_clang() {
+    let folder = folder();
+    std::os::unix::fs::symlink("/bin/true", folder.path().join("clang-21")).unwrap();
+    let told = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(["sim", "cpu", "-s", "fifo", "--audit"])
+        .env("PATH", folder.path())
+        .env_remove("SCHEDLAB_CC")
+        .output()
+        .expect("the program starts");
+    let stderr = String::from_utf8(told.stderr).unwrap();
+    assert_eq!(told.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("`clang-21`"), "{stderr}");
+}
+
 /// Told before a machine is booted or a scheduler loaded.
 #[cfg(feature = "kernel")]
 #[test]

@@ -124,6 +124,18 @@ fn no_output(error: &std::io::Error, cc: &str) -> Diagnostics {
     ))
 }
 
+/// Where `SCHEDLAB_CC` names none.
+const CLANGS: [&str; 5] = ["clang", "clang-22", "clang-21", "clang-20", "clang-19"];
+
+/// The compiler of an audit: `SCHEDLAB_CC`, or else a clang.
+pub(crate) fn audit_compiler() -> String {
+    std::env::var("SCHEDLAB_CC").unwrap_or_else(|_| {
+        let starts = |name: &&str| Command::new(name).arg("--version").output().is_ok();
+        let found = CLANGS.into_iter().find(starts);
+        found.unwrap_or(CLANGS[0]).to_owned()
+    })
+}
+
 /// Loads and stores are told of by what clang puts in.
 fn check_audits(cc: &str) -> Result<(), Diagnostics> {
     let version = Command::new(cc).arg("--version").output();
@@ -132,7 +144,7 @@ fn check_audits(cc: &str) -> Result<(), Diagnostics> {
     match is_clang {
         true => Ok(()),
         false => Err(one(format!(
-            "an audit needs clang, and the C compiler is `{cc}`: name a clang in SCHEDLAB_CC"
+            "an audit needs clang, which `{cc}` is not: install clang, or name one in SCHEDLAB_CC"
         ))),
     }
 }

@@ -141,7 +141,11 @@ fn compiled<A>(
     if let Some(known) = all.get(&key).filter(|known| known.is_current()) {
         return Ok(answer(known));
     }
-    let compiled = compile::compiled(path, &compiler::default_compiler(), audit)?;
+    let compiler = match audit {
+        true => compile::audit_compiler(),
+        false => compiler::default_compiler(),
+    };
+    let compiled = compile::compiled(path, &compiler, audit)?;
     let answer = answer(&compiled);
     all.insert(key, compiled);
     Ok(answer)
@@ -154,7 +158,7 @@ fn builtin_audited(file: &'static PolicyFile) -> Result<Arc<Object>, Diagnostics
     if let Some(known) = all.get(file.name) {
         return Ok(Arc::clone(known));
     }
-    let compiler = compiler::default_compiler();
+    let compiler = compile::audit_compiler();
     let object = compile::builtin_audited(file.name, file.source, &compiler)?;
     all.insert(file.name, Arc::clone(&object));
     Ok(object)

@@ -384,6 +384,6 @@ fn only_clang_can() {
     let error = compile_audited(&path, "true").unwrap_err().to_string();
     assert_eq!(
         error,
-        "an audit needs clang, and the C compiler is `true`: name a clang in SCHEDLAB_CC"
+        "an audit needs clang, which `true` is not: install clang, or name one in SCHEDLAB_CC"
     );
 }
