@@ -181,37 +181,12 @@ impl Audit {
 
 /// The tasks that an op is called with.
 fn arguments(op: &OpCall) -> [Option<TaskId>; 2] {
-    match *op {
-        OpCall::SelectCpu { task, .. }
-        | OpCall::Enqueue { task, .. }
-        | OpCall::Dequeue { task, .. }
-        | OpCall::Tick { task }
-        | OpCall::Runnable { task, .. }
-        | OpCall::Running { task }
-        | OpCall::Stopping { task, .. }
-        | OpCall::Quiescent { task, .. }
-        | OpCall::SetWeight { task, .. }
-        | OpCall::SetCpumask { task }
-        | OpCall::InitTask { task, .. }
-        | OpCall::ExitTask { task, .. }
-        | OpCall::Enable { task }
-        | OpCall::Disable { task }
-        | OpCall::DumpTask { task, .. } => [Some(task), None],
-        OpCall::Dispatch { prev, .. } => [prev, None],
-        OpCall::Yield { from, to } => [Some(from), to],
-        OpCall::CpuRelease { task, .. } => [task, None],
-        OpCall::UpdateIdle { .. }
-        | OpCall::CpuAcquire { .. }
-        | OpCall::CpuOnline { .. }
-        | OpCall::CpuOffline { .. }
-        | OpCall::CgroupInit
-        | OpCall::CgroupExit
-        | OpCall::Dump { .. }
-        | OpCall::DumpCpu { .. }
-        | OpCall::Init
-        | OpCall::Exit { .. }
-        | OpCall::TimerCallback { .. } => [None, None],
-    }
+    let other = match *op {
+        OpCall::Dispatch { prev, .. } => prev,
+        OpCall::Yield { to, .. } => to,
+        _ => None,
+    };
+    [op.task(), other]
 }
 
 /// What an access meets: a part of a task, of what, and how far behind its beginning.

@@ -619,20 +619,27 @@ fn an_audit_asks_for_a_clang() {
     }
 }
 
-/// The first of the names under which clang is known that can be started, here an impostor.
+/// By the names under which it is known: here an impostor, and nobody.
 #[test]
 fn an_audit_looks_for_a_clang() {
     let folder = folder();
-    std::os::unix::fs::symlink("/bin/true", folder.path().join("clang-21")).unwrap();
-    let told = Command::new(env!("CARGO_BIN_EXE_schedlab"))
-        .args(["sim", "cpu", "-s", "fifo", "--audit"])
-        .env("PATH", folder.path())
-        .env_remove("SCHEDLAB_CC")
-        .output()
-        .expect("the program starts");
-    let stderr = String::from_utf8(told.stderr).unwrap();
-    assert_eq!(told.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("`clang-21`"), "{stderr}");
+    let told = |message: &str| {
+        let told = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+            .args(["sim", "cpu", "-s", "fifo", "--audit"])
+            .env("PATH", folder.path())
+            .env_remove("SCHEDLAB_CC")
+            .output()
+            .expect("the program starts");
+        let stderr = String::from_utf8(told.stderr).unwrap();
+        assert_eq!(told.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(message), "{stderr}");
+    };
+    told("there is none of clang, clang-22,");
+    let impostor = folder.path().join("clang-21");
+    std::fs::write(&impostor, "#!/bin/sh\necho clang version 0\n").unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&impostor, executable).unwrap();
+    told("the C compiler `clang-21` has not written what it should");
 }
 
 /// Told before a machine is booted or a scheduler loaded.

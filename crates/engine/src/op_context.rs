@@ -1,8 +1,45 @@
 //! What kind of op a call is, what it is called, and which kfuncs it may call.
 
+use schedlab_trace::TaskId;
+
 use crate::policy::{OpCall, OpKind, OpSet};
 
 impl OpCall {
+    /// The task that it is about.
+    pub fn task(&self) -> Option<TaskId> {
+        match *self {
+            OpCall::SelectCpu { task, .. }
+            | OpCall::Enqueue { task, .. }
+            | OpCall::Dequeue { task, .. }
+            | OpCall::Tick { task }
+            | OpCall::Runnable { task, .. }
+            | OpCall::Running { task }
+            | OpCall::Stopping { task, .. }
+            | OpCall::Quiescent { task, .. }
+            | OpCall::Yield { from: task, .. }
+            | OpCall::SetWeight { task, .. }
+            | OpCall::SetCpumask { task }
+            | OpCall::InitTask { task, .. }
+            | OpCall::ExitTask { task, .. }
+            | OpCall::Enable { task }
+            | OpCall::Disable { task }
+            | OpCall::DumpTask { task, .. } => Some(task),
+            OpCall::CpuRelease { task, .. } => task,
+            OpCall::Dispatch { .. }
+            | OpCall::UpdateIdle { .. }
+            | OpCall::CpuAcquire { .. }
+            | OpCall::CpuOnline { .. }
+            | OpCall::CpuOffline { .. }
+            | OpCall::CgroupInit
+            | OpCall::CgroupExit
+            | OpCall::Dump { .. }
+            | OpCall::DumpCpu { .. }
+            | OpCall::Init
+            | OpCall::Exit { .. }
+            | OpCall::TimerCallback { .. } => None,
+        }
+    }
+
     /// Which op it calls.
     pub fn kind(&self) -> OpKind {
         match self {

@@ -481,7 +481,7 @@ impl Checked {
     pub fn life(&self, task: u32) -> Vec<OpKind> {
         let log = self.end.policy.log.borrow();
         log.iter()
-            .filter(|(_, _, op)| op_task(op) == Some(TaskId(task)))
+            .filter(|(_, _, op)| op.task() == Some(TaskId(task)))
             .map(|(_, _, op)| op.kind())
             .collect()
     }
@@ -497,29 +497,6 @@ impl Checked {
                 _ => None,
             })
             .collect()
-    }
-}
-
-/// The task that an op is about.
-fn op_task(op: &OpCall) -> Option<TaskId> {
-    match *op {
-        OpCall::SelectCpu { task, .. }
-        | OpCall::Enqueue { task, .. }
-        | OpCall::Dequeue { task, .. }
-        | OpCall::Tick { task }
-        | OpCall::Runnable { task, .. }
-        | OpCall::Running { task }
-        | OpCall::Stopping { task, .. }
-        | OpCall::Quiescent { task, .. }
-        | OpCall::Yield { from: task, .. }
-        | OpCall::SetWeight { task, .. }
-        | OpCall::SetCpumask { task }
-        | OpCall::InitTask { task, .. }
-        | OpCall::ExitTask { task, .. }
-        | OpCall::Enable { task }
-        | OpCall::Disable { task } => Some(task),
-        OpCall::CpuRelease { task, .. } => task,
-        _ => None,
     }
 }
 

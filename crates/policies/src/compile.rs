@@ -69,10 +69,10 @@ pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
     Ok(compiled(path, cc, false)?.object)
 }
 
-/// Compiles for an audit ([`schedlab_abi::NativePolicy::load_audited`]), which only clang can.
+/// Compiles for an audit ([`schedlab_abi::NativePolicy::load_audited`]) with a clang ([`audit_compiler`]).
 ///
 /// # Errors
-/// As [`compile`], or if the compiler is another.
+/// As [`compile`].
 pub fn compile_audited(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
     Ok(compiled(path, cc, true)?.object)
 }
@@ -83,7 +83,6 @@ pub(crate) fn builtin_audited(
     source: &str,
     cc: &str,
 ) -> Result<Arc<Object>, Diagnostics> {
-    check_audits(cc)?;
     let folder = private_folder()?;
     let folder = folder.path();
     let headers = folder.join("include");
@@ -127,25 +126,27 @@ fn no_output(error: &std::io::Error, cc: &str) -> Diagnostics {
 /// Where `SCHEDLAB_CC` names none.
 const CLANGS: [&str; 5] = ["clang", "clang-22", "clang-21", "clang-20", "clang-19"];
 
-/// The compiler of an audit: `SCHEDLAB_CC`, or else a clang.
-pub(crate) fn audit_compiler() -> String {
-    std::env::var("SCHEDLAB_CC").unwrap_or_else(|_| {
-        let starts = |name: &&str| Command::new(name).arg("--version").output().is_ok();
-        let found = CLANGS.into_iter().find(starts);
-        found.unwrap_or(CLANGS[0]).to_owned()
-    })
-}
-
-/// Loads and stores are told of by what clang puts in.
-fn check_audits(cc: &str) -> Result<(), Diagnostics> {
-    let version = Command::new(cc).arg("--version").output();
-    let is_clang =
-        version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("clang version"));
-    match is_clang {
-        true => Ok(()),
-        false => Err(one(format!(
-            "an audit needs clang, which `{cc}` is not: install clang, or name one in SCHEDLAB_CC"
+/// The compiler of an audit, which clang alone can be: `SCHEDLAB_CC`, or else the first that is here.
+///
+/// # Errors
+/// If it is none, or there is none.
+pub fn audit_compiler() -> Result<String, Diagnostics> {
+    let is_clang = |cc: &str| {
+        let version = Command::new(cc).arg("--version").output();
+        version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("clang version"))
+    };
+    match std::env::var("SCHEDLAB_CC") {
+        Ok(named) if is_clang(&named) => Ok(named),
+        Ok(named) => Err(one(format!(
+            "an audit needs clang, which `{named}` is not: name a clang in SCHEDLAB_CC"
         ))),
+        Err(_) => match CLANGS.into_iter().find(|cc| is_clang(cc)) {
+            Some(found) => Ok(found.to_owned()),
+            None => Err(one(format!(
+                "an audit needs clang, and there is none of {}: install one, or name it in SCHEDLAB_CC",
+                CLANGS.join(", ")
+            ))),
+        },
     }
 }
 
@@ -204,9 +205,6 @@ pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, D
             path.display(),
             index + 1
         )));
-    }
-    if audit {
-        check_audits(cc)?;
     }
     let folder = private_folder()?;
     let headers = folder.path();

@@ -142,7 +142,7 @@ fn compiled<A>(
         return Ok(answer(known));
     }
     let compiler = match audit {
-        true => compile::audit_compiler(),
+        true => compile::audit_compiler()?,
         false => compiler::default_compiler(),
     };
     let compiled = compile::compiled(path, &compiler, audit)?;
@@ -158,7 +158,7 @@ fn builtin_audited(file: &'static PolicyFile) -> Result<Arc<Object>, Diagnostics
     if let Some(known) = all.get(file.name) {
         return Ok(Arc::clone(known));
     }
-    let compiler = compile::audit_compiler();
+    let compiler = compile::audit_compiler()?;
     let object = compile::builtin_audited(file.name, file.source, &compiler)?;
     all.insert(file.name, Arc::clone(&object));
     Ok(object)
@@ -175,7 +175,7 @@ pub fn select(scheduler: &Scheduler) -> Result<Selection, SelectError> {
 /// The same, compiled for an audit.
 ///
 /// # Errors
-/// As [`select`], or if the compiler is not clang.
+/// As [`select`], or if there is no clang ([`compile::audit_compiler`]).
 pub fn select_audited(scheduler: &Scheduler) -> Result<Selection, SelectError> {
     find(scheduler, true)
 }

@@ -10,31 +10,26 @@ mod support;
 mod virtual_kernel;
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use proptest::test_runner::{RngSeed, TestRunner};
+use proptest::test_runner::TestRunner;
 use random::{Case, case};
 use schedlab_abi::{KernelVersion, NativePolicy, Object, OptionKind};
 use schedlab_engine::{ExitKind, RunEnd, Scenario};
-use schedlab_policies::compile::compile_audited;
+use schedlab_policies::compile::{audit_compiler, compile_audited};
 use schedlab_trace::{Listener, Scheduler};
 use schedlab_workload::Workload;
 use support::rules::repository;
 use virtual_kernel::{Bytes, machine, run_with};
 
 /// A clang, if there is one.
-fn clang() -> Option<&'static str> {
-    let there = |cc: &&str| {
-        let version = Command::new(cc).arg("--version").output();
-        version.is_ok_and(|output| output.status.success())
-    };
-    let found = ["clang", "clang-22", "clang-19"].into_iter().find(there);
-    if found.is_none() {
-        schedlab_testing::skipped("the audit of policies: clang is not installed");
+fn clang() -> Option<String> {
+    let found = audit_compiler();
+    if let Err(error) = &found {
+        schedlab_testing::skipped(&format!("the audit of policies: {error}"));
     }
-    found
+    found.ok()
 }
 
 /// Runs a scenario under an audited copy.
@@ -53,22 +48,10 @@ fn audited<R: Listener>(
     schedlab_engine::run(scenario, policy, recorder)
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}: `{text}` is not a number")),
-        Err(_) => default,
-    }
-}
-
 fn runner() -> TestRunner {
     TestRunner::new(ProptestConfig {
-        cases: u32::try_from(number("SCHEDLAB_AUDIT_CASES", 20)).expect("a 32-bit number"),
-        rng_seed: RngSeed::Fixed(number("SCHEDLAB_PROPERTY_SEED", 20_261_121)),
-        failure_persistence: None,
         max_shrink_iters: 100,
-        ..ProptestConfig::default()
+        ..random::config("SCHEDLAB_AUDIT_CASES", 20)
     })
 }
 
@@ -128,7 +111,7 @@ fn every_policy_pays_and_is_not_changed_by_the_audit() {
     let mut faults = Vec::new();
     for policy in schedlab_policies::builtin() {
         let path = repository().join(format!("policies/{}.bpf.c", policy.name));
-        let object = compile_audited(&path, clang).unwrap_or_else(|error| panic!("{error}"));
+        let object = compile_audited(&path, &clang).unwrap_or_else(|error| panic!("{error}"));
         let plain = policy.object();
         let mut look = |what: String, result: Result<(), String>| {
             if let Err(why) = result {
@@ -299,7 +282,7 @@ fn who_looks_without_a_probe_is_found() {
         let source = SOURCE
             .replace("\t\tBEFORE;", &format!("\t\t{before};"))
             .replace("\t\tLOOK;", &format!("\t\t{look};"));
-        let object = compiled(folder.path(), &source, clang);
+        let object = compiled(folder.path(), &source, &clang);
         let end = audited(&object, "", chat("laptop", 4), Bytes::default());
         let (kind, message) = (end.exit.kind, end.exit.message);
         match found {
@@ -363,7 +346,7 @@ fn a_probe_that_is_taken_out_is_missed() {
         assert!(source.contains(probe), "{policy}: {probe}");
         let call = probe.find(';').unwrap();
         let without = format!("\t;{}", &probe[call + 1..]);
-        let object = compiled(folder.path(), &source.replacen(probe, &without, 1), clang);
+        let object = compiled(folder.path(), &source.replacen(probe, &without, 1), &clang);
         let scenarios = [
             chat("netfinity-8500r", 8),
             make("numa-8x64x2", 12),
@@ -376,14 +359,4 @@ fn a_probe_that_is_taken_out_is_missed() {
         });
         assert!(found, "{policy} without {probe}");
     }
-}
-
-#[test]
-fn only_clang_can() {
-    let path = repository().join("policies/fifo.bpf.c");
-    let error = compile_audited(&path, "true").unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "an audit needs clang, which `true` is not: install clang, or name one in SCHEDLAB_CC"
-    );
 }

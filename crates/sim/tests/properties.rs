@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::thread;
 
 use proptest::prelude::*;
-use proptest::test_runner::{FileFailurePersistence, RngSeed, TestRunner};
+use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use random::{Case, case};
 use schedlab_abi::Object;
 use schedlab_engine::ExitKind;
@@ -48,24 +48,13 @@ fn events(case: &Case, object: &Arc<Object>) -> Result<Vec<u8>, String> {
     }
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}: `{text}` is not a number")),
-        Err(_) => default,
-    }
-}
-
 fn runner(cases: u64) -> TestRunner {
     TestRunner::new(ProptestConfig {
-        cases: u32::try_from(number("SCHEDLAB_PROPERTY_CASES", cases)).expect("a 32-bit number"),
-        rng_seed: RngSeed::Fixed(number("SCHEDLAB_PROPERTY_SEED", 20_261_121)),
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
             "tests/properties.seeds",
         ))),
         max_shrink_iters: 200,
-        ..ProptestConfig::default()
+        ..random::config("SCHEDLAB_PROPERTY_CASES", cases)
     })
 }
 

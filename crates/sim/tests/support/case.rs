@@ -2,11 +2,29 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use schedlab_engine::Scenario;
 use schedlab_trace::{CpuId, CpuSet, Duration, Instant};
 
 use crate::support::script::{self, Kind, Step};
 use crate::virtual_kernel::machine;
+
+/// How many scenarios are tried, and which: as the environment says, the number by `cases`, the seed by
+/// SCHEDLAB_PROPERTY_SEED.
+pub fn config(cases: &str, default: u64) -> ProptestConfig {
+    let number = |name: &str, default: u64| match std::env::var(name) {
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}: `{text}` is not a number")),
+        Err(_) => default,
+    };
+    ProptestConfig {
+        cases: u32::try_from(number(cases, default)).expect("a 32-bit number"),
+        rng_seed: RngSeed::Fixed(number("SCHEDLAB_PROPERTY_SEED", 20_261_121)),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
 
 /// A scenario without its policy.
 #[derive(Clone, Debug)]
