@@ -50,8 +50,9 @@ fn audited<R: Listener>(
 
 fn runner() -> TestRunner {
     TestRunner::new(ProptestConfig {
+        cases: random::number("SCHEDLAB_AUDIT_CASES").unwrap_or(20),
         max_shrink_iters: 100,
-        ..random::config("SCHEDLAB_AUDIT_CASES", 20)
+        ..random::config()
     })
 }
 

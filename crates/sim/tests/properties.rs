@@ -48,13 +48,14 @@ fn events(case: &Case, object: &Arc<Object>) -> Result<Vec<u8>, String> {
     }
 }
 
-fn runner(cases: u64) -> TestRunner {
+fn runner(cases: u32) -> TestRunner {
     TestRunner::new(ProptestConfig {
+        cases: random::number("SCHEDLAB_PROPERTY_CASES").unwrap_or(cases),
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
             "tests/properties.seeds",
         ))),
         max_shrink_iters: 200,
-        ..random::config("SCHEDLAB_PROPERTY_CASES", cases)
+        ..random::config()
     })
 }
 

@@ -12,7 +12,7 @@ mod virtual_kernel;
 use std::num::NonZeroUsize;
 
 use proptest::strategy::{Strategy as _, ValueTree as _};
-use proptest::test_runner::{Config, RngSeed, TestRunner};
+use proptest::test_runner::TestRunner;
 use random::{Case, case};
 use schedlab_engine::ExitKind;
 use schedlab_sim::{Scheduler, batch};
@@ -42,14 +42,7 @@ fn wrong(
 fn every_scheduler_of_the_tree_keeps_the_invariants() {
     let space = Space::of("feature", &[]).unwrap();
     let object = schedlab_policies::find("feature").unwrap().object();
-    let seed = match std::env::var("SCHEDLAB_PROPERTY_SEED") {
-        Ok(text) => text.parse().expect("a number"),
-        Err(_) => 5_832,
-    };
-    let mut runner = TestRunner::new(Config {
-        rng_seed: RngSeed::Fixed(seed),
-        ..Config::default()
-    });
+    let mut runner = TestRunner::new(random::config());
     let strategy = case();
     let points: Vec<(u64, Case)> = (0..space.len())
         .map(|point| {
