@@ -504,7 +504,7 @@ impl Host {
                 format!("it uses more than the {} KB of stack", STACK_BYTES >> 10)
             }
             libc::SIGSEGV if trap.stack.is_some() || self.is_stack_check(trap) => {
-                "it has written beyond an array on its stack, as is found".to_owned()
+                "it has written beyond an array on its stack, noticed".to_owned()
             }
             libc::SIGSEGV | libc::SIGBUS => match trap.address {
                 Some(..4096) => "it follows a NULL pointer".to_owned(),

@@ -89,6 +89,15 @@ fn instructions_that_trap_are_told_with_their_line() {
     }
 }
 
+/// As does code that has written over where its caller keeps it.
+#[test]
+fn who_loses_the_stack_ends_its_own_run_only() {
+    check(
+        "lost_stack",
+        "it follows a NULL pointer at tests/fixtures/faults.bpf.c:",
+    );
+}
+
 #[test]
 fn accesses_are_told_with_their_line() {
     check_line("null", "it follows a NULL pointer");
@@ -187,7 +196,7 @@ fn who_writes_beyond_an_array_on_the_stack_is_told_so() {
             bench.simply(enqueue())
         };
         let message = run(&format!("kind=overrun,words={bytes}")).expect_err("an overrun");
-        let start = "faults: in ops.enqueue: it has written beyond an array on its stack, as is found at tests/fixtures/faults.bpf.c:";
+        let start = "faults: in ops.enqueue: it has written beyond an array on its stack, noticed at tests/fixtures/faults.bpf.c:";
         assert!(message.starts_with(start), "{bytes}: {message}");
         assert_eq!(run("kind=overrun,words=16"), Ok(0));
     }

@@ -13,6 +13,10 @@ use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, CpuSet, Instant, LockClass, TaskId};
 
 const P: TaskId = TaskId(2);
+const STOPPING: OpCall = OpCall::Stopping {
+    task: P,
+    runnable: true,
+};
 
 /// Adds `P` and those behind it, which the library's ops look at, too.
 fn add_several(bench: &mut Bench) {
@@ -62,6 +66,14 @@ fn maps_loops_arena_timers_and_options() {
         [2, 55, 777 + costs],
         "the callback's arguments"
     );
+}
+
+#[test]
+fn what_nobody_has_written_is_zero() {
+    let mut bench = Bench::new("library", "");
+    bench.add_task(P);
+    assert_eq!(bench.simply(STOPPING), Ok(0));
+    assert_eq!(results(&bench), [0]);
 }
 
 #[test]
@@ -390,6 +402,7 @@ fn measures(cc: &str) -> String {
         bench.cpu = CpuId(cpu);
         enqueue(&mut bench).unwrap();
     }
+    bench.simply(STOPPING).unwrap();
     // Where an option lies in the object is the compiler's business.
     let options: Vec<_> = object
         .options()
