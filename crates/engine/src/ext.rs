@@ -284,8 +284,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         self.ops_dequeue(c, rq, p, deq_flags);
         if p.runs.get() {
-            // A running task that leaves stops running first.
-            self.update_curr_scx(c, p);
+            // A running task that leaves stops running first. Without ops.stopping() it is not charged for that.
+            if self.has_op(OpKind::Stopping) {
+                self.update_curr_scx(c, p);
+            }
             self.call_stopping(c, rq, p, false);
         }
         if self.has_op(OpKind::Quiescent) && p.on_rq.get() != OnRq::Migrating {

@@ -419,7 +419,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[cold]
     fn refuse_cross_task(&self, c: &Cpu, p: &Task) {
         self.scx_error(if c.in_select_cpu.get() {
-            format!("called on a task not being operated on ({})", p.label())
+            "called on a task not being operated on".to_owned()
         } else {
             format!("select_cpu kfunc called cross-task on {}", p.label())
         });

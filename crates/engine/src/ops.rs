@@ -358,7 +358,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
 
     fn task_set_slice(&self, task: TaskId, slice: u64) -> bool {
         self.shared(|kernel, _| {
-            let on_sched = kernel.task_on_sched(task);
+            let on_sched = kernel.task_on_sched(kernel.task(task));
             if on_sched {
                 kernel.policy.set_slice(task, slice);
             }
@@ -368,7 +368,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
 
     fn task_set_vtime(&self, task: TaskId, vtime: u64) -> bool {
         self.shared(|kernel, _| {
-            let on_sched = kernel.task_on_sched(task);
+            let on_sched = kernel.task_on_sched(kernel.task(task));
             if on_sched {
                 kernel.policy.set_vtime(task, vtime);
             }
@@ -613,10 +613,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         })
     }
 
-    /// `scx_task_on_sched()`: not before ops.init_task() has returned.
+    /// `scx_task_on_sched()`: from when ops.init_task() has returned until ops.exit_task() has.
     #[inline]
-    fn task_on_sched(&self, task: TaskId) -> bool {
-        !self.version.has_sub_schedulers() || self.task(task).scx_state.get() != ScxState::None
+    fn task_on_sched(&self, p: &Task) -> bool {
+        let of_none = matches!(p.scx_state.get(), ScxState::None | ScxState::Dead);
+        !(of_none && self.version.has_sub_schedulers())
     }
 
     /// `scx_cpu_valid()`; `place` says where the number came from.
@@ -729,8 +730,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if unusual || self.has_flag(ops::ALWAYS_ENQ_IMMED) {
             return self.vet_and_insert(c, p, dsq, slice, vtime, enq_flags);
         }
-        self.insert_vetted(c, p, dsq, slice, vtime, enq_flags);
-        true
+        let on_sched = self.task_on_sched(p);
+        if on_sched {
+            self.insert_vetted(c, p, dsq, slice, vtime, enq_flags);
+        }
+        on_sched
     }
 
     /// `scx_dsq_insert_preamble()` of flags that may be refused or not be all, and what follows it.
@@ -746,6 +750,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     ) -> bool {
         if enq_flags & enq::INTERNAL_MASK != 0 {
             self.scx_error(format!("invalid enq_flags {enq_flags:#x}"));
+            return false;
+        }
+        if !self.task_on_sched(p) {
             return false;
         }
         let Some(enq_flags) = self.vet_enq_flags(dsq, enq_flags) else {

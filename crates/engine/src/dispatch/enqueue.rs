@@ -103,7 +103,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         self.spin_unlock(c, lock);
         if call_dequeue {
-            self.call_dequeue(c, p, 0);
+            self.call_dequeue(c, self.rq_of_dispatch(c, p), p);
         }
         if enq_flags & enq::CLEAR_OPSS != 0 {
             p.ops_state.set(OpsState::None);
@@ -134,14 +134,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.has_op(OpKind::Dequeue) && self.version.dequeue_on_leaving_custody()
     }
 
-    /// Calls `ops.dequeue()` where the version tells departures from custody.
-    fn call_dequeue(&self, c: &Cpu, p: &Task, deq_flags: u64) {
+    /// Under whose run queue's lock `p` is put on a global DSQ: after `ops.dispatch()` that of the CPU that asked for it
+    /// (`finish_dispatch()`), else its own.
+    fn rq_of_dispatch<'k>(&'k self, c: &'k Cpu, p: &Task) -> &'k Cpu {
+        match p.ops_state.get() {
+            OpsState::Dispatching => c,
+            _ => self.cpu(p.cpu.get()),
+        }
+    }
+
+    /// Calls `ops.dequeue()` under the lock of `rq` where the version tells departures from custody.
+    fn call_dequeue(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         if self.tells_departure() {
             let op = OpCall::Dequeue {
                 task: p.id,
-                deq_flags,
+                deq_flags: 0,
             };
-            self.call_op(c, op);
+            self.call_op_on(c, rq, op);
         }
     }
 
@@ -173,30 +182,28 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.is_local(dsq) {
             self.leave_custody_to_local(c, self.cpu(CpuId(dsq)), p);
         } else if self.dsqs.get(dsq).id() == dsq_id::GLOBAL && self.task_leave_custody(p) {
-            self.call_dequeue_held(c, p);
+            self.call_dequeue_held(c, self.rq_of_dispatch(c, p), p);
         }
     }
 
     /// A task on a local DSQ is out of the policy's hands.
     #[inline]
     fn leave_custody_to_local(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        if self.task_leave_custody(p) && self.tells_departure() {
-            let around = c.locked_rq.replace(Some(rq.id));
-            self.call_dequeue_held(c, p);
-            c.locked_rq.set(around);
+        if self.task_leave_custody(p) {
+            self.call_dequeue_held(c, rq, p);
         }
     }
 
     /// Calls `ops.dequeue()`. What a run queue's lock rules out meanwhile, the task's state does where there is none:
     /// who would take it waits (`ops_dequeue()`).
     #[inline(never)]
-    fn call_dequeue_held(&self, c: &Cpu, p: &Task) {
+    fn call_dequeue_held(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         if self.machine.sched_ext.rq_locks {
-            self.call_dequeue(c, p, 0);
+            self.call_dequeue(c, rq, p);
             return;
         }
         let state = p.ops_state.replace(OpsState::Dispatching);
-        self.call_dequeue(c, p, 0);
+        self.call_dequeue(c, rq, p);
         p.ops_state.set(state);
     }
 

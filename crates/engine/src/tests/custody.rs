@@ -1,5 +1,10 @@
 //! When `ops.dequeue()` is called: custody (7.2) or ownership (6.18).
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use schedlab_trace::TaskId;
+
 use crate::KernelVersion;
 use crate::consts::{deq, dsq_id, enq};
 use crate::policy::OpKind::*;
@@ -288,4 +293,44 @@ fn the_end_of_a_task_is_a_special_dequeue() {
             "{version:?}"
         );
     }
+}
+
+/// `dispatch_enqueue()` calls ops.dequeue() under the lock of the run queue whose task it dispatches (`SCX_CALL_OP_TASK()`),
+/// and for the policy SCX_DSQ_LOCAL is that one's.
+#[test]
+fn dequeue_by_a_direct_dispatch_to_the_global_dsq_holds_the_run_queue() {
+    use crate::consts::dsq_id::{GLOBAL, LOCAL};
+    let waiting = Rc::new(RefCell::new(Vec::new()));
+    let kept = waiting.clone();
+    let policy = Stub::new(&[Init, Enqueue, Dequeue, Tick], move |a, op| {
+        let kept = kept.clone();
+        async move {
+            match op {
+                OpCall::Init => return a.create_dsq(1).await,
+                OpCall::Enqueue { task, enq_flags } => {
+                    let dsq = match task {
+                        TaskId(3) if enq_flags & enq::REENQ == 0 => 1,
+                        TaskId(3) => GLOBAL,
+                        _ => LOCAL,
+                    };
+                    a.insert(task, dsq, 1_000_000_000, enq_flags & !enq::REENQ)
+                        .await;
+                }
+                // Task 3 is CPU 1's, whose local DSQ has one more task.
+                OpCall::Dequeue { .. } => {
+                    let nr = a.nr_queued(LOCAL).await;
+                    kept.borrow_mut().push((a.cpu(), nr));
+                }
+                OpCall::Tick { task: TaskId(0) } => {
+                    a.ask(Request::Reenqueue { dsq: 1, flags: 0 }).await;
+                }
+                _ => {}
+            }
+            0
+        }
+    });
+    let on = |cpu: &str| on_cpus(hog("p", 10), cpu);
+    let scenario = scenario(2, vec![on("0"), on("1"), on("1"), on("1")]);
+    run_checked(scenario, policy).is_done();
+    assert_eq!(waiting.take(), [(0, 1)]);
 }

@@ -186,3 +186,33 @@ fn dispatch_is_called_only_where_the_cpu_has_nothing() {
         assert!(prev.is_none() || at >= 100_000_000, "{prev:?} at {at} ns");
     }
 }
+
+/// `dequeue_task_scx()` charges a task that leaves only where there is an ops.stopping().
+#[test]
+fn without_stopping_quiescent_sees_the_slice_of_the_last_charge() {
+    let seen = |more: &[crate::policy::OpKind]| {
+        let slices = Rc::new(RefCell::new(Vec::new()));
+        let kept = slices.clone();
+        let mut ops = vec![Enqueue, Quiescent];
+        ops.extend_from_slice(more);
+        let policy = Stub::new(&ops, move |a, op| {
+            let kept = kept.clone();
+            async move {
+                match op {
+                    OpCall::Enqueue { task, enq_flags } => {
+                        a.insert(task, crate::consts::dsq_id::LOCAL, 5_000_000, enq_flags)
+                            .await;
+                    }
+                    OpCall::Quiescent { task, .. } => kept.borrow_mut().push(a.slice(task)),
+                    _ => {}
+                }
+                0
+            }
+        });
+        // Shorter than a tick.
+        run_checked(scenario(1, vec![periodic("p", 50, 200, 1)]), policy).is_done();
+        slices.take()[0]
+    };
+    assert!(seen(&[Stopping]) < 5_000_000);
+    assert_eq!(seen(&[]), 5_000_000);
+}
