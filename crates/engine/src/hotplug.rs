@@ -44,9 +44,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.scx_enabled.get() {
             return;
         }
-        self.idle
-            .borrow_mut()
-            .update_topology(&self.online.borrow());
+        self.idle.borrow_mut().update_topology(&self.online_mask());
         let (op, call) = if online {
             (OpKind::CpuOnline, OpCall::CpuOnline { cpu: c.id })
         } else {
@@ -81,7 +79,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         // From here nothing is placed or dispatched here.
         c.set_online(false);
-        self.idle.borrow_mut().forget(c.id);
+        let mut idle = self.idle.borrow_mut();
+        idle.forget(c.id);
+        idle.update_siblings(&self.online_mask());
+        drop(idle);
         loop {
             self.push_tasks_off(c);
             let Some(task) = c.curr.get() else { break };
@@ -115,6 +116,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.sync(c);
         self.set_online(c.id, true);
         c.set_online(true);
+        self.idle.borrow_mut().update_siblings(&self.online_mask());
         c.set_need_resched(true);
         self.handle_hotplug(c, true);
     }

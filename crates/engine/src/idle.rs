@@ -26,7 +26,10 @@ pub(crate) struct IdleMasks {
     /// CPUs in all the masks of idle ones.
     nr_idle: usize,
     node_of: Vec<u32>,
+    /// `cpu_smt_mask()` of each CPU: of its core, those online.
     smt: Vec<CpuSet>,
+    core_of: Vec<u32>,
+    cores: Vec<CpuSet>,
     llc: Vec<CpuSet>,
     node: Vec<CpuSet>,
     llc_of: Vec<u32>,
@@ -65,6 +68,8 @@ impl IdleMasks {
             smt: cpus()
                 .map(|cpu| cores[topology.cpu(cpu).core as usize].clone())
                 .collect(),
+            core_of: cpus().map(|cpu| topology.cpu(cpu).core).collect(),
+            cores,
             llc: groups(topology, |cpu| topology.cpu(cpu).llc),
             node: groups(topology, |cpu| topology.cpu(cpu).node),
             llc_of: cpus().map(|cpu| topology.cpu(cpu).llc).collect(),
@@ -125,6 +130,13 @@ impl IdleMasks {
             self.node_of[cpu.index()] as usize
         } else {
             0
+        }
+    }
+
+    /// `cpu_smt_mask()` has the hardware threads that are online.
+    pub fn update_siblings(&mut self, online: &CpuSet) {
+        for (smt, &core) in self.smt.iter_mut().zip(&self.core_of) {
+            *smt = self.cores[core as usize].and(online);
         }
     }
 

@@ -752,7 +752,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `set_cpu_online()`.
+    /// `cpu_online_mask`. A CPU that goes is in it until its ops.cpu_offline() has returned, though nobody is put there any
+    /// more (`cpu_active_mask`).
+    pub(crate) fn online_mask(&self) -> CpuSet {
+        let mut mask = self.online.borrow().clone();
+        if !self.all_online.get() {
+            let going = self.cpus.iter().filter(|c| c.is_online());
+            going.for_each(|c| mask.insert(c.id));
+        }
+        mask
+    }
+
+    /// `set_cpu_active()`.
     pub(crate) fn set_online(&self, cpu: CpuId, online: bool) {
         let mut set = self.online.borrow_mut();
         if online {

@@ -324,7 +324,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
     }
 
     fn online_mask(&self) -> CpuSet {
-        self.shared(|kernel, _| kernel.online.borrow().clone())
+        self.shared(|kernel, _| kernel.online_mask())
     }
 
     fn task_running(&self, task: TaskId) -> bool {

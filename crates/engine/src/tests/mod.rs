@@ -5,6 +5,7 @@ mod classes;
 mod custody;
 mod endless;
 mod errors;
+mod hotplug;
 mod idle;
 mod lifecycle;
 mod locks;

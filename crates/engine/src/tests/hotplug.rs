@@ -1,0 +1,92 @@
+//! CPUs that go, as the policy sees it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use schedlab_machine::Topology;
+use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
+
+use crate::Hotplug;
+use crate::consts::pick_idle;
+use crate::policy::OpKind::*;
+use crate::policy::{OpCall, Reply, Request};
+use crate::testing::*;
+
+fn goes_offline(cpu: u32, ms: u64) -> Hotplug {
+    Hotplug {
+        at: Instant::from_ns(ms * 1_000_000),
+        cpu: CpuId(cpu),
+        online: false,
+    }
+}
+
+/// A task on `cpu` that computes for a moment after `ms`.
+fn late(cpu: u32, ms: u64) -> schedlab_workload::TaskSpec {
+    let mut spec = on_cpus(hog("late", 1), &cpu.to_string());
+    spec.start = Instant::from_ns(ms * 1_000_000);
+    spec
+}
+
+/// What `request` answers in ops.running() of the last task.
+fn asked_by_last(
+    mut scenario: crate::Scenario,
+    hotplug: Vec<Hotplug>,
+    request: Request,
+) -> Vec<Reply> {
+    let replies = Rc::new(RefCell::new(Vec::new()));
+    let kept = replies.clone();
+    let last = TaskId(scenario.workload.tasks.len() as u32 - 1);
+    scenario.hotplug = hotplug;
+    let policy = Stub::new(&[Running, CpuOffline, CpuOnline], move |a, op| {
+        let (kept, request) = (kept.clone(), request.clone());
+        async move {
+            if (OpCall::Running { task: last }) == op {
+                let reply = a.ask(request).await;
+                kept.borrow_mut().push(reply);
+            }
+            0
+        }
+    });
+    run_checked(scenario, policy).is_done();
+    replies.take()
+}
+
+/// `cpu_smt_mask()` has the CPUs that are online: a core is wholly idle when those are.
+#[test]
+fn a_core_of_which_a_thread_is_offline_may_idle_wholly() {
+    // CPUs 0 and 2 are one core, 1 and 3 the other.
+    let mut machine = machine(1);
+    machine.topology = Topology::new(1, 1, 2, 2);
+    // CPU 0 idles anew when its sibling is gone; then CPU 1 asks.
+    let tasks = vec![late(0, 10), late(1, 20)];
+    let scenario = crate::Scenario::new(machine, workload(Vec::new(), tasks), 1);
+    let request = Request::PickCpu {
+        allowed: CpuSet::all(4),
+        node: None,
+        flags: pick_idle::CORE,
+        any: false,
+    };
+    let replies = asked_by_last(scenario, vec![goes_offline(2, 5)], request);
+    assert_eq!(replies, [Reply::Int(0)]);
+}
+
+/// `sched_cpu_deactivate()` comes long before `set_cpu_online()`.
+#[test]
+fn the_cpu_that_goes_is_still_online_for_the_policy() {
+    let masks = Rc::new(RefCell::new(Vec::new()));
+    let kept = masks.clone();
+    let policy = Stub::new(&[CpuOffline, CpuOnline], move |a, op| {
+        let kept = kept.clone();
+        async move {
+            if let OpCall::CpuOffline { .. } = op {
+                let reply = a.ask(Request::OnlineMask).await;
+                kept.borrow_mut().push(reply);
+            }
+            0
+        }
+    });
+    let mut scenario = scenario(2, vec![hog("p", 10)]);
+    scenario.hotplug = vec![goes_offline(1, 5)];
+    run_checked(scenario, policy).is_done();
+    assert_eq!(masks.take(), [Reply::Mask(CpuSet::all(2))]);
+}
