@@ -58,7 +58,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             flags
         };
         let here = c.locked_rq.get().map_or(c, |cpu| self.cpu(cpu));
-        let dsq = self.find_dsq_for_dispatch(here, id, c.id);
+        let dsq = self.find_dsq(here, id, c.id);
         if self.bypassing.get() {
             return;
         }
@@ -114,7 +114,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.deferred_local.set(false);
             let (id, enq_flags) = (p.ddsp_dsq_id.get(), p.ddsp_enq_flags.get());
             p.clear_direct_dispatch();
-            let dsq = self.find_dsq_for_dispatch(rq, id, p.cpu.get());
+            let dsq = self.find_dsq_for_dispatch(rq, id, p);
             if (dsq as usize) < self.cpus.len() {
                 let dst = &self.cpus[dsq as usize];
                 self.dispatch_to_local_dsq(c, rq, dst, p, enq_flags);

@@ -85,14 +85,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `find_dsq_for_dispatch()`.
     #[inline]
-    pub(crate) fn find_dsq_for_dispatch(&self, rq: &Cpu, id: u64, task_cpu: CpuId) -> u32 {
+    pub(crate) fn find_dsq_for_dispatch(&self, rq: &Cpu, id: u64, p: &Task) -> u32 {
         let found = self.dsqs.find_user(id);
-        found.unwrap_or_else(|| self.find_other_dsq(rq, id, task_cpu))
+        found.unwrap_or_else(|| self.find_other_dsq(rq, id, p.cpu.get(), Some(p)))
+    }
+
+    /// The same for nobody in particular.
+    pub(crate) fn find_dsq(&self, rq: &Cpu, id: u64, near: CpuId) -> u32 {
+        let found = self.dsqs.find_user(id);
+        found.unwrap_or_else(|| self.find_other_dsq(rq, id, near, None))
     }
 
     /// `find_dsq_for_dispatch()` where it is none of the policy's.
     #[inline(never)]
-    fn find_other_dsq(&self, rq: &Cpu, id: u64, task_cpu: CpuId) -> u32 {
+    fn find_other_dsq(&self, rq: &Cpu, id: u64, task_cpu: CpuId, p: Option<&Task>) -> u32 {
         if id == dsq_id::LOCAL {
             return rq.local_dsq();
         }
@@ -107,7 +113,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return self.global_dsq(task_cpu);
         }
         if !self.mutated(Mutation::MissingDsqIsGlobal) {
-            self.scx_error(format!("non-existent DSQ {id:#x}"));
+            let told = p.filter(|_| !self.version.names_missing_queue_alone());
+            let whose = told.map_or(String::new(), |p| format!(" for {}", p.label()));
+            self.scx_error(format!("non-existent DSQ {id:#x}{whose}"));
         }
         self.global_dsq(task_cpu)
     }
@@ -188,7 +196,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `direct_dispatch()` into another queue than the one that was last asked for.
     #[inline(never)]
     fn direct_dispatch_elsewhere(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
-        let dsq = self.find_dsq_for_dispatch(rq, p.ddsp_dsq_id.get(), p.cpu.get());
+        let dsq = self.find_dsq_for_dispatch(rq, p.ddsp_dsq_id.get(), p);
         let flags = p.ddsp_enq_flags.get() | enq_flags;
         if !self.is_local(dsq) {
             p.clear_direct_dispatch();
@@ -414,7 +422,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         } else {
             entry.dsq
         };
-        let dsq = self.find_dsq_for_dispatch(rq, id, p.cpu.get());
+        let dsq = self.find_dsq_for_dispatch(rq, id, p);
         if self.is_local(dsq) {
             let dst = self.cpu(CpuId(dsq));
             self.dispatch_to_local_dsq(c, rq, dst, p, entry.enq_flags);
@@ -509,7 +517,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.spin_unlock(c, lock);
         } else {
             let here = locked.unwrap_or(c);
-            let dst = self.find_dsq_for_dispatch(here, id, p.cpu.get());
+            let dst = self.find_dsq_for_dispatch(here, id, p);
             if let Some(vtime) = vtime {
                 self.policy.set_vtime(p.id, vtime);
             }

@@ -95,7 +95,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         } else if p.exiting.get() && !self.has_flag(ops::ENQ_EXITING) {
             Some(rq.local_dsq())
         } else if !self.has_op(OpKind::Enqueue) {
-            Some(self.find_dsq_for_dispatch(rq, dsq_id::GLOBAL, p.cpu.get()))
+            Some(self.find_dsq_for_dispatch(rq, dsq_id::GLOBAL, p))
         } else {
             None
         };

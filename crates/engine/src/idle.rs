@@ -36,6 +36,7 @@ pub(crate) struct IdleMasks {
     /// `scx_selcpu_topo_llc` and `scx_selcpu_topo_numa`.
     topo_llc: bool,
     topo_numa: bool,
+    wakes_on_wakers_cpu: bool,
     /// See [`KernelVersion::prefers_idle_siblings`].
     prefers_siblings: bool,
 }
@@ -76,6 +77,7 @@ impl IdleMasks {
             topo_llc: false,
             topo_numa: false,
             prefers_siblings: false,
+            wakes_on_wakers_cpu: true,
         }
     }
 
@@ -88,6 +90,7 @@ impl IdleMasks {
         online: &CpuSet,
     ) {
         self.prefers_siblings = version.prefers_idle_siblings();
+        self.wakes_on_wakers_cpu = version.wakes_on_wakers_cpu();
         self.enabled = !has_update_idle || flags & ops::KEEP_BUILTIN_IDLE != 0;
         self.per_node = flags & ops::BUILTIN_IDLE_PER_NODE != 0;
         let spans = if self.per_node {
@@ -232,6 +235,7 @@ impl IdleMasks {
         &mut self,
         this: &Cpu,
         prev: CpuId,
+        prev_allowed: bool,
         wake_flags: u64,
         allowed: &CpuSet,
         all: bool,
@@ -244,7 +248,6 @@ impl IdleMasks {
             return None;
         }
         let node = self.mask_of(prev);
-        let prev_allowed = allowed.contains(prev);
         let span = |sets: &[CpuSet], of: &[u32]| {
             let span = &sets[of[prev.index()] as usize];
             if all {
@@ -269,7 +272,8 @@ impl IdleMasks {
                 return Some(prev);
             }
             let waker_node = self.mask_of(this.id);
-            if !waker_exiting
+            if (self.wakes_on_wakers_cpu || self.per_node)
+                && !waker_exiting
                 && waker_local_nr == 0
                 && (flags & pick_idle::IN_NODE == 0 || waker_node == node)
                 && !self.masks[waker_node].cpu.is_empty()
@@ -352,8 +356,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .get()
             .is_some_and(|curr| self.task(curr).exiting.get());
         let local_nr = c.local.nr();
+        let prev_allowed = match cpus_allowed {
+            Some(set) if !self.version.checks_affinity_of_previous_cpu() => set.contains(prev),
+            _ => allowed.contains(prev),
+        };
         let mut idle = self.idle.borrow_mut();
-        let found = idle.select(c, prev, wake_flags, allowed, all, flags, exiting, local_nr);
+        let found = idle.select(
+            c,
+            prev,
+            prev_allowed,
+            wake_flags,
+            allowed,
+            all,
+            flags,
+            exiting,
+            local_nr,
+        );
         if let Some(cpu) = found
             && self.mutated(Mutation::PickedCpuStaysIdle)
         {
@@ -393,7 +411,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.check_builtin_idle_enabled() {
             return -errno::EBUSY;
         }
-        let cross_task = if c.in_select_cpu.get() {
+        let cross_task = if !self.version.selects_for_own_task_only() {
+            false
+        } else if c.in_select_cpu.get() {
             c.op_task.get() != Some(p.id)
         } else {
             c.locked_rq.get().is_some_and(|rq| rq != p.cpu.get())

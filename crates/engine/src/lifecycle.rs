@@ -164,7 +164,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return self.sanitize_err("init_task", ret);
             }
         }
-        if fork && self.policy.disallowed(p.id) {
+        if fork && self.version.refuses_disallow_in_fork() && self.policy.disallowed(p.id) {
             self.scx_error(format!(
                 "ops.init_task() set task->scx.disallow for {} during fork",
                 p.label()

@@ -465,29 +465,36 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.set_mode(c, CpuMode::Sched);
         let path = self.set_lock_path(c, LockPath::Other);
         self.rq_lock(c, c);
-        let class_changes = matches!(change, Change::Class(_));
-        let flags = deq::SAVE | deq::NOCLOCK | if class_changes { deq::MOVE } else { 0 };
         let old_class = p.class.get();
         let old_priority = p.rt_priority();
-        let new_class = match change {
+        let (new_class, new_priority) = match change {
             Change::Class(policy) => {
                 let old_policy = p.policy.replace(policy);
-                let class = self.class_of(p);
+                let new = (self.class_of(p), p.rt_priority());
                 p.policy.set(old_policy);
-                class
+                new
             }
-            _ => old_class,
+            _ => (old_class, old_priority),
         };
-        let flags = flags
-            | if new_class == old_class {
-                0
-            } else {
-                deq::CLASS
-            };
+        // __sched_setscheduler(): NORMAL, BATCH and IDLE have the same priorities. Whose falls comes before its equals.
+        let mut flags = deq::SAVE | deq::NOCLOCK;
+        if new_priority != old_priority {
+            flags |= deq::MOVE;
+        }
+        let disables_first = self.version.disables_before_class_change();
+        if new_class != old_class && disables_first {
+            flags |= deq::CLASS;
+        }
+        let head = if new_priority < old_priority {
+            enq::HEAD
+        } else {
+            0
+        };
         self.dequeue_task(c, c, p, flags);
         p.on_rq.set(OnRq::No);
         self.put_prev_task(c, p, None);
-        if old_class == Class::Ext && new_class != Class::Ext {
+        let leaves = old_class == Class::Ext && new_class != Class::Ext;
+        if leaves && disables_first {
             self.scx_disable_task(c, p);
         }
         let old_weight = p.load_weight();
@@ -517,8 +524,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.reweight_entity(p, old_weight);
         }
         p.on_rq.set(OnRq::Queued);
-        self.enqueue_task(c, c, p, flags);
+        self.enqueue_task(c, c, p, flags | head);
         self.set_next_task(c, p);
+        if leaves && !disables_first {
+            self.scx_disable_task(c, p);
+        }
         if new_class > old_class {
             self.taken_by_class(c, c, new_class);
         } else if new_class < old_class {

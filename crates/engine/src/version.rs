@@ -5,7 +5,7 @@ use crate::consts::ops;
 /// A kernel version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum KernelVersion {
-    /// Linux 6.18.
+    /// Linux 6.18, as of 6.18.15.
     V6_18,
     /// Linux 7.2.
     #[default]
@@ -128,6 +128,38 @@ impl KernelVersion {
     /// `SCX_DSQ_LOCAL` is, for `scx_bpf_dsq_nr_queued()`, that of the run queue whose lock the op holds
     /// (`scx_locked_rq()`). Before, that of the CPU that asks.
     pub(crate) const fn counts_local_of_locked_rq(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// `select_cpu_from_kfunc()` refuses a task that the op under way is not about. Before, it chooses a CPU for any.
+    pub(crate) const fn selects_for_own_task_only(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// A wakeup with `SCX_WAKE_SYNC` may end on the waker's CPU, by default. Before, without
+    /// `SCX_OPS_BUILTIN_IDLE_PER_NODE` too it is the idle CPUs of the waker's node that are looked at, where nobody notes any.
+    pub(crate) const fn wakes_on_wakers_cpu(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// The default choice takes the previous CPU only where the task may run. Before, where the given mask has it.
+    pub(crate) const fn checks_affinity_of_previous_cpu(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// `p->scx.disallow` set in a fork ends the policy. Before, only for a task that asks for SCHED_EXT, as none does here.
+    pub(crate) const fn refuses_disallow_in_fork(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// A queue that is not there is told without the task that was to go there.
+    pub(crate) const fn names_missing_queue_alone(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// `DEQUEUE_CLASS` marks changes of class, and `ops.disable()` comes before the change (`sched_change_begin()`).
+    /// Before, the new weight comes first, and the class that was left is told last (`check_class_changed()`).
+    pub(crate) const fn disables_before_class_change(self) -> bool {
         matches!(self, KernelVersion::V7_2)
     }
 

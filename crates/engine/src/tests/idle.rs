@@ -4,16 +4,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use schedlab_machine::{Machine, Topology};
-use schedlab_trace::{CpuId, CpuSet, Event};
+use schedlab_trace::{CpuId, CpuSet, Event, TaskId};
 
-use crate::KernelVersion;
-use crate::consts::{dsq_id, ops, pick_idle};
+use crate::consts::{dsq_id, ops, pick_idle, wake};
 use crate::cost::Costs;
 use crate::cpu::Cpu;
 use crate::idle::IdleMasks;
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, Reply, Request};
 use crate::testing::*;
+use crate::{ExitKind, KernelVersion, run};
 
 /// A machine of this shape.
 fn shaped(nodes: u32, llcs: u32, cores: u32, threads: u32) -> Machine {
@@ -70,6 +70,7 @@ fn choice_among(
         .select(
             &this,
             CpuId(prev),
+            allowed.contains(CpuId(prev)),
             wake_flags,
             allowed,
             *allowed == all,
@@ -335,4 +336,98 @@ fn the_only_cpu_is_found_idle() {
     });
     run_checked(scenario(1, vec![periodic("p", 3, 100, 100)]), policy).is_done();
     assert!(found.borrow().contains(&(0, true)), "{found:?}");
+}
+
+/// Linux 6.18: `select_cpu_from_kfunc()` does not look whose CPU is asked for.
+#[test]
+fn the_older_kernel_selects_a_cpu_for_any_task() {
+    let policy = Stub::new(&[SelectCpu], |a, op| async move {
+        let OpCall::SelectCpu { prev_cpu, .. } = op else {
+            return 0;
+        };
+        let request = Request::SelectCpuDfl {
+            task: TaskId(9),
+            prev_cpu: 0,
+            wake_flags: 0,
+        };
+        a.ask(request).await;
+        i64::from(prev_cpu.0)
+    });
+    let tasks = (0..10).map(|_| hog("p", 1)).collect();
+    let mut scenario = scenario(2, tasks);
+    scenario.version = KernelVersion::V6_18;
+    let end = run(scenario, policy, ());
+    assert_eq!(end.exit.kind, ExitKind::Done, "{:?}", end.exit);
+}
+
+/// Linux 6.18: `scx_select_cpu_dfl()` looks at the idle CPUs of the waker's node (`cpu_to_node()`) also where they are not
+/// kept per node: there are none, and nobody is woken on the waker's CPU.
+#[test]
+fn the_older_kernel_wakes_nobody_on_the_wakers_cpu() {
+    let chosen = |version| {
+        let replies = Rc::new(RefCell::new(Vec::new()));
+        let kept = replies.clone();
+        let policy = Stub::new(&[SelectCpu, Enqueue], move |a, op| {
+            let kept = kept.clone();
+            async move {
+                if let OpCall::SelectCpu { prev_cpu, .. } = op {
+                    return i64::from(prev_cpu.0);
+                }
+                if let OpCall::Enqueue { task, .. } = op {
+                    let request = Request::SelectCpuDfl {
+                        task,
+                        prev_cpu: 1,
+                        wake_flags: wake::SYNC,
+                    };
+                    let reply = a.ask(request).await;
+                    kept.borrow_mut().push(reply);
+                    a.insert(task, dsq_id::LOCAL, 1_000_000, 0).await;
+                }
+                0
+            }
+        });
+        let mut scenario = scenario(3, vec![on_cpus(hog("p", 1), "0,2")]);
+        scenario.version = version;
+        run_checked(scenario, policy).is_done();
+        replies.take()[0].clone()
+    };
+    assert_eq!(chosen(KernelVersion::V7_2), Reply::Cpu(0, true));
+    assert_eq!(chosen(KernelVersion::V6_18), Reply::Cpu(2, true));
+}
+
+/// Linux 6.18: `scx_select_cpu_dfl()` looks for the previous CPU in the mask that it is given, not in what of it the task
+/// may use.
+#[test]
+fn the_older_kernel_takes_the_previous_cpu_where_the_task_may_not_run() {
+    let chosen = |version| {
+        let replies = Rc::new(RefCell::new(Vec::new()));
+        let kept = replies.clone();
+        let policy = Stub::new(&[SelectCpu, Enqueue], move |a, op| {
+            let kept = kept.clone();
+            async move {
+                if let OpCall::SelectCpu { prev_cpu, .. } = op {
+                    return i64::from(prev_cpu.0);
+                }
+                if let OpCall::Enqueue { task, .. } = op {
+                    let request = Request::SelectCpuAnd {
+                        task,
+                        prev_cpu: 2,
+                        wake_flags: 0,
+                        allowed: "1-2".parse::<CpuSet>().unwrap().resized(3),
+                        flags: 0,
+                    };
+                    let reply = a.ask(request).await;
+                    kept.borrow_mut().push(reply);
+                    a.insert(task, dsq_id::LOCAL, 1_000_000, 0).await;
+                }
+                0
+            }
+        });
+        let mut scenario = scenario(3, vec![on_cpus(hog("p", 1), "0-1")]);
+        scenario.version = version;
+        run_checked(scenario, policy).is_done();
+        replies.take()[0].clone()
+    };
+    assert_eq!(chosen(KernelVersion::V7_2), Reply::Int(1));
+    assert_eq!(chosen(KernelVersion::V6_18), Reply::Int(2));
 }

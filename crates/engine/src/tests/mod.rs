@@ -1,5 +1,6 @@
 //! The rules of sched_ext and of the virtual kernel, each with the smallest policy that shows it.
 
+mod attributes;
 mod chaos;
 mod classes;
 mod custody;
