@@ -59,6 +59,19 @@ pub(crate) struct Ops {
     pub timeout_ns: u64,
 }
 
+/// How far loading a policy has come, which says what is called when it is unloaded.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Loaded {
+    /// There is no scheduler: its table is refused (`bpf_scx_init_member()`). Nothing of it is ever called.
+    Refused,
+    /// `ops.exit()` is called.
+    Scheduler,
+    /// Its ops are known (`has_op`): those that dump, too.
+    Ops,
+    /// The root cgroup is the policy's (`SCX_TG_INITED`): `ops.cgroup_exit()`, too.
+    Cgroups,
+}
+
 /// The state of one run.
 pub(crate) struct Kernel<P, R> {
     pub machine: Machine,
@@ -99,8 +112,10 @@ pub(crate) struct Kernel<P, R> {
 
     /// sched_ext is enabled (`scx_enabled()`).
     pub scx_enabled: Cell<bool>,
-    /// The root cgroup is the policy's (`SCX_TG_INITED`).
-    pub cgroup_inited: Cell<bool>,
+    /// How far loading the policy has come.
+    pub loaded: Cell<Loaded>,
+    /// The policy's ops were known when its end was decided: it is asked what to print.
+    pub dumps: Cell<bool>,
     /// Only one path runs: loading and unloading. Nobody else can be waited for.
     pub alone: Cell<bool>,
     /// The policy is being unloaded; its ops are no longer called (`scx_bypassing()`).
@@ -233,7 +248,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             address_spaces: RefCell::new(Vec::new()),
             hotplug: RefCell::new(hotplug.into_iter()),
             scx_enabled: Cell::new(false),
-            cgroup_inited: Cell::new(false),
+            loaded: Cell::new(Loaded::Refused),
+            dumps: Cell::new(false),
             alone: Cell::new(false),
             bypassing: Cell::new(false),
             exit: RefCell::new(None),
@@ -798,6 +814,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         if is_first {
             *exit = Some(ExitInfo::new(kind, code, message));
+            self.dumps.set(self.loaded.get() >= Loaded::Ops);
             self.bypassing.set(true);
             self.stopping.set(true);
         }

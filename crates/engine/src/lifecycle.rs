@@ -6,7 +6,7 @@ use schedlab_trace::{CpuId, Event, Recorder};
 use crate::consts::{self, WATCHDOG_MAX_TIMEOUT_MS, deq, ecode, errno, ops};
 use crate::cpu::Cpu;
 use crate::event_queue::Timer;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Loaded};
 use crate::mutation::Mutation;
 use crate::outcome::{ExitInfo, ExitKind};
 use crate::policy::{DumpContext, OpCall, OpKind, OpsInfo, Policy};
@@ -67,6 +67,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.scx_error(reason);
             return;
         }
+        self.loaded.set(Loaded::Scheduler);
         let has_update_idle = self.has_op(OpKind::UpdateIdle);
         self.idle.borrow_mut().enable(
             self.version,
@@ -82,36 +83,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
         }
-        // check_hotplug_seq(): no CPU has come or gone before.
-        let hotplug_seq = self.policy.info().hotplug_seq;
-        if hotplug_seq != 0 {
-            self.exit_with(
-                ExitKind::UnregKern,
-                ecode::ACT_RESTART | ecode::RSN_HOTPLUG,
-                format!("expected hotplug seq {hotplug_seq} did not match actual 0"),
-            );
-        }
-        // validate_ops()
-        if self.has_flag(ops::ENQ_LAST)
-            && !self.has_op(OpKind::Enqueue)
-            && !self.mutated(Mutation::EnqLastUnchecked)
-        {
-            self.scx_error("SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented".to_owned());
-        }
-        if self.has_flag(ops::BUILTIN_IDLE_PER_NODE)
-            && has_update_idle
-            && !self.has_flag(ops::KEEP_BUILTIN_IDLE)
-        {
-            self.scx_error(
-                "SCX_OPS_BUILTIN_IDLE_PER_NODE requires CPU idle selection enabled".to_owned(),
-            );
-        }
-        if self.policy.info().sub_schedulers {
-            self.scx_error("sub_attach/sub_detach requires cid-form struct_ops".to_owned());
-        }
-        if self.bypassing.get() {
+        if !self.validate_ops(has_update_idle) || self.policy_dead.get() {
             return;
         }
+        // A policy that has ended itself meanwhile gets its tasks all the same: that is looked at when it has them all.
+        self.loaded.set(Loaded::Ops);
         if self.has_op(OpKind::CgroupInit) {
             // scx_cgroup_init()
             let ret = self.call_rare_op(c, OpCall::CgroupInit) as i32;
@@ -120,7 +96,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
         }
-        self.cgroup_inited.set(true);
+        self.loaded.set(Loaded::Cgroups);
         for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
             let ret = self.scx_init_task(c, p, false);
             if ret != 0 {
@@ -139,11 +115,45 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.switching_to_scx(c, p);
             }
         }
+        if self.bypassing.get() {
+            return;
+        }
         self.scx_enabled.set(true);
         if self.machine.sched_ext.watchdog {
             let interval = self.watchdog_interval_ns();
             self.set_timer(Timer::Watchdog, CpuId(0), interval);
         }
+    }
+
+    /// `check_hotplug_seq()` and `validate_ops()`: whether the policy may go on. The first reason is told.
+    fn validate_ops(&self, has_update_idle: bool) -> bool {
+        // No CPU has come or gone before.
+        let hotplug_seq = self.policy.info().hotplug_seq;
+        if hotplug_seq != 0 {
+            self.exit_with(
+                ExitKind::UnregKern,
+                ecode::ACT_RESTART | ecode::RSN_HOTPLUG,
+                format!("expected hotplug seq {hotplug_seq} did not match actual 0"),
+            );
+            return false;
+        }
+        let reason = if self.has_flag(ops::ENQ_LAST)
+            && !self.has_op(OpKind::Enqueue)
+            && !self.mutated(Mutation::EnqLastUnchecked)
+        {
+            "SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented"
+        } else if self.has_flag(ops::BUILTIN_IDLE_PER_NODE)
+            && has_update_idle
+            && !self.has_flag(ops::KEEP_BUILTIN_IDLE)
+        {
+            "SCX_OPS_BUILTIN_IDLE_PER_NODE requires CPU idle selection enabled"
+        } else if self.policy.info().sub_schedulers {
+            "sub_attach/sub_detach requires cid-form struct_ops"
+        } else {
+            return true;
+        };
+        self.scx_error(reason.to_owned());
+        false
     }
 
     /// `ops_sanitize_err()`.
@@ -308,7 +318,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Unloads the policy (`scx_root_disable()`): every task leaves it, then `ops.exit()`.
     pub(crate) fn unload(&self) {
-        if self.normal_class == NormalClass::Fair || self.policy_dead.get() {
+        let refused = self.loaded.get() == Loaded::Refused;
+        if self.normal_class == NormalClass::Fair || self.policy_dead.get() || refused {
             return;
         }
         self.run_alone(|| self.scx_disable());
@@ -358,14 +369,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .borrow_mut()
             .get_or_insert_with(unregistered)
             .clone();
-        if self.cgroup_inited.get() {
-            if exit.kind >= ExitKind::Error {
-                self.scx_dump_state(c, &exit);
-            }
-            // scx_cgroup_exit()
-            if self.has_op(OpKind::CgroupExit) {
-                self.call_rare_op(c, OpCall::CgroupExit);
-            }
+        if self.dumps.get() && exit.kind >= ExitKind::Error {
+            self.scx_dump_state(c, &exit);
+        }
+        // scx_cgroup_exit()
+        if self.loaded.get() >= Loaded::Cgroups && self.has_op(OpKind::CgroupExit) {
+            self.call_rare_op(c, OpCall::CgroupExit);
         }
         for p in self.tasks.iter() {
             if !self.mutated(Mutation::UnloadForgetsTasks) {

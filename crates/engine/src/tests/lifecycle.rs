@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use schedlab_trace::{Duration, Instant};
+use schedlab_trace::{Duration, Instant, TaskId};
 
-use crate::consts::SLICE_DFL;
+use crate::consts::{SLICE_DFL, ops};
 use crate::policy::OpKind::{self, *};
 use crate::policy::{OpCall, Reply, Request, TimerId};
 use crate::testing::*;
@@ -281,5 +281,95 @@ fn a_cgroup_that_is_refused_ends_the_run() {
     });
     let end = run(scenario(1, vec![hog("p", 5)]), policy, ());
     assert_eq!(end.exit.message, "ops.cgroup_init() failed (-12)");
-    assert_eq!(end.policy.log.borrow().len(), 1, "nothing else is called");
+    let log = end.policy.log.borrow();
+    let kinds: Vec<_> = log.iter().map(|(_, _, op)| op.kind()).collect();
+    // The ops are there before the cgroups are initialised (`has_op`), so that what fails there is dumped.
+    assert_eq!(kinds, [CgroupInit, Dump]);
+}
+
+/// `scx_disable_and_exit_task()` ends the task's bond with its scheduler (`scx_set_task_sched(p, NULL)`).
+#[test]
+fn a_task_that_has_exited_is_nobodys() {
+    let replies = Rc::new(RefCell::new(Vec::new()));
+    let kept = replies.clone();
+    let policy = Stub::new(&[Dispatch, ExitTask], move |a, op| {
+        let kept = kept.clone();
+        async move {
+            if let OpCall::Dispatch { .. } = op
+                && a.slice(TaskId(1)) == 7
+            {
+                let (task, slice) = (TaskId(1), 9);
+                let set = a.ask(Request::TaskSetSlice { task, slice }).await;
+                let insert = Request::DsqInsert {
+                    task,
+                    dsq: crate::consts::dsq_id::GLOBAL,
+                    slice,
+                    enq_flags: 0,
+                };
+                let inserted = a.ask(insert).await;
+                kept.borrow_mut().push((set, inserted, a.slice(task)));
+            }
+            if let OpCall::ExitTask {
+                task: TaskId(1), ..
+            } = op
+            {
+                // After ops.disable() its fields are still the policy's.
+                let (task, slice) = (TaskId(1), 7);
+                a.ask(Request::TaskSetSlice { task, slice }).await;
+            }
+            0
+        }
+    });
+    let tasks = vec![periodic("p", 50, 200, 20), hog("q", 1)];
+    run_checked(scenario(1, tasks), policy).is_done();
+    let refused = Reply::Bool(false);
+    assert_eq!(replies.borrow()[0], (refused.clone(), refused, 7));
+}
+
+/// `scx_root_enable_workfn()` looks at what ops.init() returns, not at whether the policy has ended itself: that counts
+/// when everybody is enabled (`scx_tryset_enable_state()`).
+#[test]
+fn a_policy_that_ends_itself_in_init_still_gets_its_tasks() {
+    let policy = Stub::new(
+        &[Init, InitTask, Enable, Disable, ExitTask],
+        |a, op| async move {
+            if let OpCall::Init = op {
+                let message = "early".to_owned();
+                a.ask(Request::Error { message }).await;
+            }
+            0
+        },
+    );
+    let end = run(scenario(1, vec![hog("p", 5)]), policy, ());
+    assert_eq!(end.exit.message, "early");
+    let log = end.policy.log.borrow();
+    let kinds: Vec<_> = log.iter().map(|(_, _, op)| op.kind()).collect();
+    assert_eq!(kinds, [Init, InitTask, Enable, Disable, ExitTask]);
+}
+
+/// `bpf_scx_init_member()` refuses before there is a scheduler: nothing of it is ever called.
+#[test]
+fn a_refused_table_is_not_even_told_of_its_exit() {
+    let policy = Stub::new(&[Exit], |_, _| async { 0 }).flags(1 << 40 | ops::ENQ_EXITING);
+    let end = run(scenario(1, vec![hog("p", 5)]), policy, ());
+    assert_eq!(
+        end.exit.message,
+        "flags 0x10000000000 are unknown to Linux 7.2"
+    );
+    assert_eq!(*end.policy.log.borrow(), []);
+}
+
+/// Linux 6.18: `scx_init_task()` minds `p->scx.disallow` of a forked task only where that asks for SCHED_EXT.
+#[test]
+fn the_older_kernel_lets_a_forked_task_be_disallowed() {
+    let exit = |version| {
+        let mut forked = hog("p", 1);
+        forked.start = Instant::from_ns(1_000_000);
+        let mut scenario = scenario(1, vec![hog("q", 5), forked]);
+        scenario.version = version;
+        let policy = Stub::new(&[InitTask], |_, _| async { 0 }).disallow(TaskId(1));
+        run(scenario, policy, ()).exit.kind
+    };
+    assert_eq!(exit(KernelVersion::V7_2), ExitKind::Error);
+    assert_eq!(exit(KernelVersion::V6_18), ExitKind::Done);
 }
