@@ -532,7 +532,7 @@ fn cpus_run_ops_beside_each_other() {
     });
     let mut fibers = Fibers::new(&switch);
     for kernel in &kernels {
-        fibers.spawn(|| kernel.run(&bench, &an_enqueue()));
+        fibers.spawn(|| kernel.run(&bench, &an_enqueue())).unwrap();
     }
     for fiber in [0, 1, 2] {
         assert_eq!(fibers.resume(fiber), State::Suspended);

@@ -522,6 +522,41 @@ fn why_a_run_failed_is_told_beside_a_document_on_standard_output() {
     assert!(stderr.contains("; replay: schedlab sim "), "{stderr}");
 }
 
+/// What the host does not give is told of the run that needs it, and the others' results are kept.
+#[test]
+fn a_run_that_the_host_has_no_room_for_fails_among_the_others() {
+    let folder = folder();
+    // The stacks of 1,024 CPUs are 430 MB of address space.
+    let limited = |line: &str| {
+        let limit = "ulimit -v 400000; exec \"$0\" \"$@\"";
+        let told = Command::new("sh")
+            .args(["-c", limit, env!("CARGO_BIN_EXE_schedlab")])
+            .args(line.split_whitespace())
+            .current_dir(folder.path())
+            .output()
+            .expect("the program starts");
+        let [stdout, stderr] =
+            [told.stdout, told.stderr].map(|text| String::from_utf8(text).unwrap());
+        (told.status.code(), stdout, stderr)
+    };
+    let why = "no room for the stacks of 1024 virtual CPUs: the host gives no address space: ";
+    let remedy = "make fewer runs at the same time (--jobs)";
+    let runs = "cpu:tasks=2,run=1us,loops=1,duration=0 -m numa-8x64x2 -j 1";
+    let (code, stdout, stderr) = limited(&format!("sim {runs} -s kernel -c 1024,2 --json -"));
+    assert_eq!(code, Some(1), "{stderr}");
+    let told = stderr.lines().find(|line| line.contains(why)).unwrap();
+    let start = "schedlab: kernel on 1024 CPUs, seed 1: not_run: ";
+    assert!(told.starts_with(start) && told.contains(remedy), "{told}");
+    assert!(told.contains("; replay: schedlab sim "), "{told}");
+    let results: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let exits = results["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| &run["exit"]);
+    assert_eq!(exits.collect::<Vec<_>>(), ["not_run", "done"]);
+}
+
 /// Names from files move no cursor and clear no screen.
 #[test]
 fn control_characters_are_spelled_out() {

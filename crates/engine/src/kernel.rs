@@ -7,7 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use schedlab_fiber::{Fibers, State, Switch, trap};
+use schedlab_fiber::{Fibers, NoStack, State, Switch, trap};
 use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, address};
 use schedlab_trace::{
     CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Listener, Recorder, TaskId,
@@ -25,7 +25,9 @@ use crate::mutation::{self, Mutation};
 use crate::object::Object;
 use crate::outcome::{ExitInfo, ExitKind};
 use crate::policy::{OpKind, OpSet, Policy, Shared};
-use crate::scenario::{Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure};
+use crate::scenario::{
+    HostFailure, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure,
+};
 use crate::task::{Identity, Task, TaskState, TaskTable};
 use crate::version::KernelVersion;
 
@@ -122,6 +124,7 @@ pub(crate) struct Kernel<P, R> {
     pub bypassing: Cell<bool>,
     pub exit: RefCell<Option<ExitInfo>>,
     pub failure: RefCell<Option<WorkloadFailure>>,
+    pub host_failure: RefCell<Option<HostFailure>>,
     /// What would have been a failure if the workload had no duration.
     pub stuck: RefCell<Option<WorkloadFailure>>,
     /// The run is over as soon as no op is under way.
@@ -254,6 +257,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             bypassing: Cell::new(false),
             exit: RefCell::new(None),
             failure: RefCell::new(None),
+            host_failure: RefCell::new(None),
             stuck: RefCell::new(None),
             stopping: Cell::new(false),
             closed: Cell::new(false),
@@ -340,11 +344,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.failure.borrow().is_some() {
             return;
         }
-        self.load();
         {
             let mut fibers = Fibers::new(&self.switch);
             for cpu in &self.cpus {
-                fibers.spawn(|| self.cpu_main(cpu));
+                if let Err(why) = fibers.spawn(|| self.cpu_main(cpu)) {
+                    self.host_failed(why);
+                    return;
+                }
+            }
+            self.load();
+            if self.host_failure.borrow().is_some() {
+                return;
             }
             for cpu in &self.cpus {
                 self.resume(&mut fibers, cpu.id);
@@ -825,6 +835,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.stopping.set(true);
     }
 
+    /// What the host does not give ends the run, and no part of it counts.
+    pub(crate) fn host_failed(&self, why: NoStack) {
+        let cpus = self.cpus.len() as u32;
+        *self.host_failure.borrow_mut() = Some(HostFailure::Stacks { cpus, why });
+    }
+
     fn finish<L>(self, give_back: impl FnOnce(R) -> L) -> RunEnd<P, L> {
         if !self.closed.get() {
             // Nothing ran at all, or nothing was left to happen.
@@ -843,6 +859,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         RunEnd {
             exit: exit.unwrap_or_else(|| ExitInfo::new(ExitKind::Done, 0, String::new())),
             failure: self.failure.into_inner(),
+            host_failure: self.host_failure.into_inner(),
             stuck: self.stuck.into_inner(),
             end: summary.end,
             begun: summary.begun,

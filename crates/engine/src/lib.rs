@@ -49,5 +49,7 @@ mod watchdog;
 pub use kernel::{run, run_recorded};
 pub use mutation::Mutation;
 pub use outcome::{ExitInfo, ExitKind};
-pub use scenario::{Hotplug, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure};
+pub use scenario::{
+    HostFailure, Hotplug, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure,
+};
 pub use version::{KernelVersion, UnknownKernel};

@@ -17,12 +17,15 @@ use crate::version::KernelVersion;
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Runs `path` to its end while nothing else happens and no time passes.
     fn run_alone(&self, path: impl FnOnce()) {
+        let mut fiber = Fibers::new(&self.switch);
+        if let Err(why) = fiber.spawn(path) {
+            self.host_failed(why);
+            return;
+        }
         let c = &self.cpus[0];
         let (now, carry, mode) = (c.this.now.get(), c.this.carry_ps.get(), c.mode.get());
         self.alone.set(true);
         let mute = self.mute.replace(true);
-        let mut fiber = Fibers::new(&self.switch);
-        fiber.spawn(path);
         match fiber.resume(0) {
             State::Done => {}
             State::Trapped(trap) => self.policy_fault(self.policy.describe(&c.this, &trap)),

@@ -1,5 +1,6 @@
 //! What one run is made of, and what it leaves behind.
 
+use schedlab_fiber::NoStack;
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_trace::{CpuId, Duration, Instant, TaskId};
 use schedlab_workload::{Counters, Workload};
@@ -190,6 +191,21 @@ pub enum WorkloadFailure {
     },
 }
 
+/// What the host did not give. The fault is neither the policy's nor the workload's, and the same run may succeed elsewhere
+/// or later.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostFailure {
+    /// Every virtual CPU needs a stack, and so does the path that loads and unloads the policy.
+    #[error("no room for the stacks of {cpus} virtual CPUs: {why}")]
+    Stacks {
+        /// The run's CPUs.
+        cpus: u32,
+        /// What was refused; told with the message, so it is no `source()` that would be told once more.
+        why: NoStack,
+    },
+}
+
 /// What a run leaves behind.
 #[derive(Debug)]
 pub struct RunEnd<P, R> {
@@ -197,6 +213,8 @@ pub struct RunEnd<P, R> {
     pub exit: ExitInfo,
     /// What was wrong with the workload.
     pub failure: Option<WorkloadFailure>,
+    /// What was wrong with the host; then nothing else here means anything.
+    pub host_failure: Option<HostFailure>,
     /// Why nothing more could happen before the workload's duration was over: no failure, but worth telling.
     pub stuck: Option<WorkloadFailure>,
     /// The last instant of the run.

@@ -27,11 +27,13 @@ fn measure(nr_fibers: usize, calls: u32) -> f64 {
     let switch = Switch::default();
     let mut fibers = Fibers::new(&switch);
     for _ in 0..nr_fibers {
-        fibers.spawn(|| {
-            loop {
-                black_box(suspend(&switch, calls));
-            }
-        });
+        fibers
+            .spawn(|| {
+                loop {
+                    black_box(suspend(&switch, calls));
+                }
+            })
+            .expect("a stack");
     }
     let mut round = |turns: usize| {
         let start = Instant::now();

@@ -14,6 +14,7 @@ pub use prefetch::prefetch;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
@@ -37,29 +38,75 @@ const TOP_BYTES: usize = 32 << 10;
 /// What of that is not accessible, at its lower end.
 const BARRIER_BYTES: usize = 4 << 10;
 
-/// Barriers in a process: each one splits a mapping, of which it may have only so many (`vm.max_map_count`, 65,530), two
-/// for each stack.
-const BARRIERS_MAX: usize = 1 << 12;
+/// What takes mappings, of which a process may have only so many (`vm.max_map_count`): so many of one kind at once.
+struct Quota {
+    max: usize,
+    nr: AtomicUsize,
+}
 
-/// Those that there are.
-static BARRIERS: AtomicUsize = AtomicUsize::new(0);
+impl Quota {
+    const fn new(max: usize) -> Quota {
+        let nr = AtomicUsize::new(0);
+        Quota { max, nr }
+    }
 
-/// One of them.
-struct Barrier;
-
-impl Barrier {
     /// One more, if there may be.
-    fn new() -> Option<Barrier> {
-        let more = |nr| (nr < BARRIERS_MAX).then_some(nr + 1);
-        let nr = BARRIERS.fetch_update(Relaxed, Relaxed, more);
-        nr.ok().map(|_| Barrier)
+    fn take(&'static self) -> Option<Taken> {
+        let more = |nr| (nr < self.max).then_some(nr + 1);
+        let nr = self.nr.fetch_update(Relaxed, Relaxed, more);
+        nr.ok().map(|_| Taken(self))
     }
 }
 
-impl Drop for Barrier {
+/// One of a [`Quota`], until it is dropped.
+struct Taken(&'static Quota);
+
+impl Drop for Taken {
     fn drop(&mut self) {
-        BARRIERS.fetch_sub(1, Relaxed);
+        self.0.nr.fetch_sub(1, Relaxed);
     }
+}
+
+/// Who takes mappings here.
+struct Quotas {
+    /// Two each: what is not accessible, and what is.
+    stacks: Quota,
+    /// Two more each: they split what is.
+    barriers: Quota,
+}
+
+impl Quotas {
+    /// Three quarters of a process's mappings are for stacks, an eighth is for barriers. The rest is for what else
+    /// needs some, with 64 runs at once about 1,400: who allocates memory where there is none ends the process.
+    const fn of(mappings: usize) -> Quotas {
+        Quotas {
+            stacks: Quota::new(mappings / 8 * 6 / 2),
+            barriers: Quota::new(mappings / 8 / 2),
+        }
+    }
+}
+
+/// Those of this process.
+static QUOTAS: LazyLock<Quotas> = LazyLock::new(|| {
+    let told = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+    // `DEFAULT_MAX_MAP_COUNT` (include/linux/mm.h).
+    let mappings = told.ok().and_then(|told| told.trim().parse().ok());
+    Quotas::of(mappings.unwrap_or(65_530))
+});
+
+/// Why a fiber has no stack.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoStack {
+    /// All sets of fibers together have as many as the process may have.
+    #[error("{max} are there, and the limit on a process's memory mappings allows no more")]
+    Mappings {
+        /// Stacks.
+        max: usize,
+    },
+    /// The host refuses the address space.
+    #[error("the host gives no address space: {0}")]
+    Host(std::io::Error),
 }
 
 /// The way out of a fiber that a fault takes.
@@ -117,16 +164,30 @@ impl Drop for Forgotten<'_> {
 }
 
 /// A stack with the part that is nobody's at its end, and a barrier, if there may be one, where its top begins.
-fn new_stack() -> std::io::Result<(DefaultStack, BodyStack, Option<Barrier>)> {
-    let stack = DefaultStack::new(STACK_BYTES + 2 * KERNEL_STACK_BYTES + TOP_BYTES)?;
+fn new_stack(quotas: &'static Quotas) -> Result<(DefaultStack, BodyStack, Counted), NoStack> {
+    let max = quotas.stacks.max;
+    let counted = quotas.stacks.take().ok_or(NoStack::Mappings { max })?;
+    let bytes = STACK_BYTES + 2 * KERNEL_STACK_BYTES + TOP_BYTES;
+    let stack = DefaultStack::new(bytes).map_err(NoStack::Host)?;
     let base = stack.base().get() - TOP_BYTES;
-    forbid(stack.limit().get(), KERNEL_STACK_BYTES)?;
-    let barrier = Barrier::new().filter(|_| forbid(base, BARRIER_BYTES).is_ok());
+    forbid(stack.limit().get(), KERNEL_STACK_BYTES).map_err(NoStack::Host)?;
+    let barrier = quotas.barriers.take();
+    let barrier = barrier.filter(|_| forbid(base, BARRIER_BYTES).is_ok());
     let body = BodyStack {
         base: StackPointer::new(base).expect("a stack is somewhere"),
         limit: stack.limit(),
     };
-    Ok((stack, body, barrier))
+    let counted = Counted {
+        _stack: counted,
+        _barrier: barrier,
+    };
+    Ok((stack, body, counted))
+}
+
+/// What a stack counts for as long as it is there.
+struct Counted {
+    _stack: Taken,
+    _barrier: Option<Taken>,
 }
 
 /// Makes pages of a new stack inaccessible.
@@ -169,8 +230,8 @@ pub enum State {
 
 struct Fiber {
     coroutine: Coroutine<(), (), Option<Trap>, DefaultStack>,
-    /// What it counts for as long as its stack is there.
-    _barrier: Option<Barrier>,
+    /// Dropped after its stack.
+    _counted: Counted,
     running: Running,
     /// How it ended, if it has.
     ended: Option<State>,
@@ -180,6 +241,7 @@ struct Fiber {
 /// their stacks own leaks.
 pub struct Fibers<'k> {
     switch: &'k Switch,
+    quotas: &'static Quotas,
     fibers: Vec<Fiber>,
     /// The bodies of the fibers borrow for this long.
     bodies: PhantomData<&'k mut ()>,
@@ -188,8 +250,13 @@ pub struct Fibers<'k> {
 impl<'k> Fibers<'k> {
     /// No fibers yet.
     pub fn new(switch: &'k Switch) -> Self {
+        Fibers::within(switch, &QUOTAS)
+    }
+
+    fn within(switch: &'k Switch, quotas: &'static Quotas) -> Self {
         Fibers {
             switch,
+            quotas,
             fibers: Vec::new(),
             bodies: PhantomData,
         }
@@ -197,11 +264,11 @@ impl<'k> Fibers<'k> {
 
     /// Adds a fiber; it begins when it is first resumed. Returns its number, counted from 0.
     ///
-    /// # Panics
-    /// If there is no address space for its stack.
-    pub fn spawn(&mut self, body: impl FnOnce() + 'k) -> usize {
+    /// # Errors
+    /// If there is no room for its stack in this process, beside all others. Then `body` is dropped.
+    pub fn spawn(&mut self, body: impl FnOnce() + 'k) -> Result<usize, NoStack> {
         let index = self.fibers.len();
-        let (stack, part, barrier) = new_stack().expect("address space for a stack");
+        let (stack, part, counted) = new_stack(self.quotas)?;
         let switch = self.switch;
         let frames = part.limit.get() + KERNEL_STACK_BYTES..part.base.get();
         // SAFETY: the coroutine, and with it the body, is dropped or given up with `self`, before
@@ -222,11 +289,11 @@ impl<'k> Fibers<'k> {
         };
         self.fibers.push(Fiber {
             coroutine,
-            _barrier: barrier,
+            _counted: counted,
             running,
             ended: None,
         });
-        index
+        Ok(index)
     }
 
     /// Runs a fiber until it suspends itself or ends; one that has ended stays so. Who does this on a fiber, of other
@@ -287,30 +354,31 @@ mod tests {
 
     use super::*;
 
-    /// All sets of a process share the barriers that it may have.
+    /// All sets of a process share the mappings that it may have.
     #[test]
-    fn barriers_leave_mappings_for_stacks() {
+    fn a_process_has_so_many_stacks_and_fewer_barriers() {
+        static FEW: Quotas = Quotas::of(32);
         let switch = Switch::default();
-        let mut sets: Vec<Fibers<'_>> = (0..6).map(|_| Fibers::new(&switch)).collect();
-        for set in &mut sets {
-            (0..1_000).for_each(|_| _ = set.spawn(|| {}));
+        let mut sets = [(), ()].map(|()| Fibers::within(&switch, &FEW));
+        let has_barrier =
+            |set: &Fibers<'_>, index: usize| set.fibers[index]._counted._barrier.is_some();
+        for index in 0..6 {
+            for set in &mut sets {
+                assert_eq!(set.spawn(|| {}).unwrap(), index);
+                assert_eq!(has_barrier(set, index), index == 0);
+            }
         }
-        let with = |set: &Fibers<'_>| {
-            let fibers = set.fibers.iter();
-            fibers.filter(|fiber| fiber._barrier.is_some()).count()
-        };
-        let all: usize = sets.iter().map(with).sum();
-        // Other tests have some.
-        assert!(
-            (BARRIERS_MAX - 1_000..=BARRIERS_MAX).contains(&all),
-            "{all}"
-        );
-        assert_eq!(with(&sets[0]), 1_000);
-        assert!(with(&sets[5]) < 1_000);
-        sets.clear();
-        let mut next = Fibers::new(&switch);
-        next.spawn(|| {});
-        assert_eq!(with(&next), 1);
+        let refused = sets[1].spawn(|| {}).unwrap_err();
+        assert!(matches!(refused, NoStack::Mappings { max: 12 }));
+        let [first, mut second] = sets;
+        drop(first);
+        // What was refused is no fiber, and counts for nothing.
+        for index in 6..12 {
+            assert_eq!(second.spawn(|| {}).unwrap(), index);
+            assert_eq!(has_barrier(&second, index), index == 6);
+        }
+        assert!(second.spawn(|| {}).is_err());
+        assert_eq!(second.resume(11), State::Done);
     }
 
     #[test]
@@ -320,12 +388,14 @@ mod tests {
         let mut fibers = Fibers::new(&switch);
         for fiber in 0..3 {
             let (log, switch) = (&log, &switch);
-            fibers.spawn(move || {
-                for turn in 0..=fiber {
-                    log.borrow_mut().push((fiber, turn));
-                    switch.suspend();
-                }
-            });
+            fibers
+                .spawn(move || {
+                    for turn in 0..=fiber {
+                        log.borrow_mut().push((fiber, turn));
+                        switch.suspend();
+                    }
+                })
+                .unwrap();
         }
         let states: Vec<State> = [2, 0, 0, 1, 2, 0].map(|fiber| fibers.resume(fiber)).into();
         drop(fibers);
@@ -348,7 +418,7 @@ mod tests {
     fn a_panic_reaches_who_resumed() {
         let switch = Switch::default();
         let mut fibers = Fibers::new(&switch);
-        fibers.spawn(|| panic!("in the middle"));
+        fibers.spawn(|| panic!("in the middle")).unwrap();
         fibers.resume(0);
     }
 
@@ -357,7 +427,7 @@ mod tests {
     fn a_fiber_that_panicked_does_not_run() {
         let switch = Switch::default();
         let mut fibers = Fibers::new(&switch);
-        fibers.spawn(|| panic!("in the middle"));
+        fibers.spawn(|| panic!("in the middle")).unwrap();
         let caught = catch_unwind(AssertUnwindSafe(|| fibers.resume(0)));
         drop(fibers);
         if caught.is_err() {
@@ -369,15 +439,17 @@ mod tests {
     fn a_fiber_that_tried_to_resume_another_one_still_runs() {
         let switch = Switch::default();
         let mut fibers = Fibers::new(&switch);
-        fibers.spawn(|| {
-            let mut others = Fibers::new(&switch);
-            others.spawn(|| ());
-            let caught = catch_unwind(AssertUnwindSafe(|| others.resume(0)));
-            drop(others);
-            if caught.is_err() {
-                switch.suspend();
-            }
-        });
+        fibers
+            .spawn(|| {
+                let mut others = Fibers::new(&switch);
+                others.spawn(|| ()).unwrap();
+                let caught = catch_unwind(AssertUnwindSafe(|| others.resume(0)));
+                drop(others);
+                if caught.is_err() {
+                    switch.suspend();
+                }
+            })
+            .unwrap();
         assert_eq!(fibers.resume(0), State::Suspended);
         assert_eq!(fibers.resume(0), State::Done);
     }

@@ -533,19 +533,23 @@ mod tests {
             unsafe { enter(&foreign) };
         };
         let mut fibers = Fibers::new(&switch);
-        fibers.spawn(|| {
-            begin();
-            switch.suspend();
-            begin();
-            go_on(&foreign);
-            // SAFETY: has no condition.
-            unsafe { libc::raise(libc::SIGILL) };
-        });
-        fibers.spawn(|| {
-            begin();
-            leave(&foreign);
-            switch.suspend();
-        });
+        fibers
+            .spawn(|| {
+                begin();
+                switch.suspend();
+                begin();
+                go_on(&foreign);
+                // SAFETY: has no condition.
+                unsafe { libc::raise(libc::SIGILL) };
+            })
+            .unwrap();
+        fibers
+            .spawn(|| {
+                begin();
+                leave(&foreign);
+                switch.suspend();
+            })
+            .unwrap();
         assert_eq!(fibers.resume(0), State::Suspended);
         assert!(is_watched());
         assert_eq!(fibers.resume(1), State::Suspended);
@@ -565,8 +569,8 @@ mod tests {
         let (switch, inner_switch) = (Switch::default(), Switch::default());
         let run_others = || {
             let mut inner = Fibers::new(&inner_switch);
-            inner.spawn(|| inner_switch.suspend());
-            inner.spawn(|| panic!("of its own"));
+            inner.spawn(|| inner_switch.suspend()).unwrap();
+            inner.spawn(|| panic!("of its own")).unwrap();
             assert_eq!(inner.resume(0), State::Suspended);
             assert_eq!(inner.resume(0), State::Done);
             assert_eq!(inner.resume(0), State::Done);
@@ -574,14 +578,16 @@ mod tests {
             assert!(std::panic::catch_unwind(panicking).is_err());
         };
         let mut fibers = Fibers::new(&switch);
-        fibers.spawn(|| {
-            // SAFETY: the code outlives the fibers.
-            unsafe { enter(&foreign) };
-            nested(run_others);
-            go_on(&foreign);
-            // SAFETY: has no condition.
-            unsafe { libc::raise(libc::SIGILL) };
-        });
+        fibers
+            .spawn(|| {
+                // SAFETY: the code outlives the fibers.
+                unsafe { enter(&foreign) };
+                nested(run_others);
+                go_on(&foreign);
+                // SAFETY: has no condition.
+                unsafe { libc::raise(libc::SIGILL) };
+            })
+            .unwrap();
         let State::Trapped(trap) = fibers.resume(0) else {
             panic!("the fault has ended it");
         };

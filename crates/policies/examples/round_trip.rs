@@ -36,7 +36,7 @@ fn main() {
     };
     let switch = Switch::default();
     let mut fiber = Fibers::new(&switch);
-    fiber.spawn(|| measure(&kernel));
+    fiber.spawn(|| measure(&kernel)).expect("a stack");
     assert_eq!(fiber.resume(0), State::Done);
 }
 

@@ -48,7 +48,9 @@ fn call(machine: &Machine, policy: &NativePolicy, op: &OpCall, answer: Reply) ->
         kernel: &kernel,
     };
     let mut fiber = Fibers::new(&switch);
-    fiber.spawn(|| assert_eq!(policy.call(&env, op), 0));
+    fiber
+        .spawn(|| assert_eq!(policy.call(&env, op), 0))
+        .unwrap();
     assert_eq!(fiber.resume(0), State::Done);
     drop(fiber);
     kernel.asked.take()

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 pub enum Exit {
     /// As it should.
     Done,
-    /// Nothing ran: the kernel refused the scheduler, or the program could not be started.
+    /// Nothing ran: the kernel refused the scheduler, the program could not be started, or there was no room for a
+    /// simulation.
     #[default]
     NotRun,
     /// The program failed.

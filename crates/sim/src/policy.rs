@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schedlab_abi::{LoadError, NativePolicy, Object, OptionKind, PolicyOption};
 use schedlab_engine::consts::ops;
 use schedlab_engine::policy::{OpsFlags, Policy, Probes};
-use schedlab_engine::{ExitInfo, RunEnd, Scenario, WorkloadFailure};
+use schedlab_engine::{ExitInfo, HostFailure, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_policies::{PolicyDoc, SelectError, Selection};
 use schedlab_trace::{Instant, Recorder, Scheduler, TaskId};
@@ -330,11 +330,18 @@ impl Loaded {
     }
 
     /// Runs to the scenario's end, and gives the recorder back.
-    pub(crate) fn run<R: Recorder>(self, scenario: Scenario, recorder: R) -> (Ended, R) {
+    ///
+    /// # Errors
+    /// If the host does not give what a run needs.
+    pub(crate) fn run<R: Recorder>(
+        self,
+        scenario: Scenario,
+        recorder: R,
+    ) -> Result<(Ended, R), HostFailure> {
         match self {
             Loaded::Baseline => {
-                let (ended, _, recorder) = run(scenario, NoPolicy::new(), recorder);
-                (ended, recorder)
+                let (ended, _, recorder) = run(scenario, NoPolicy::new(), recorder)?;
+                Ok((ended, recorder))
             }
             Loaded::Native { policy, .. } => run_native(scenario, *policy, recorder),
             Loaded::Audited { policy, .. } => run_native(scenario, *policy, recorder),
@@ -363,17 +370,22 @@ fn run_native<const AUDITED: bool, R: Recorder>(
     scenario: Scenario,
     policy: NativePolicy<AUDITED>,
     recorder: R,
-) -> (Ended, R) {
-    let (mut ended, policy, recorder) = run(scenario, policy, recorder);
+) -> Result<(Ended, R), HostFailure> {
+    let (mut ended, policy, recorder) = run(scenario, policy, recorder)?;
     ended.printed = policy.log().map(str::to_owned).collect();
     policy.dump().clone_into(&mut ended.dump);
-    (ended, recorder)
+    Ok((ended, recorder))
 }
 
-fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> (Ended, P, R) {
+fn run<P: Policy, R: Recorder>(
+    scenario: Scenario,
+    policy: P,
+    recorder: R,
+) -> Result<(Ended, P, R), HostFailure> {
     let RunEnd {
         exit,
         failure,
+        host_failure,
         stuck,
         end,
         begun,
@@ -387,6 +399,9 @@ fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> (E
         recorder,
         ..
     } = schedlab_engine::run_recorded(scenario, policy, recorder);
+    if let Some(failure) = host_failure {
+        return Err(failure);
+    }
     let ended = Ended {
         exit,
         printed: Vec::new(),
@@ -402,7 +417,7 @@ fn run<P: Policy, R: Recorder>(scenario: Scenario, policy: P, recorder: R) -> (E
         cache,
         unfinished,
     };
-    (ended, policy, recorder)
+    Ok((ended, policy, recorder))
 }
 
 #[cfg(test)]

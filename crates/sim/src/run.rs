@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use schedlab_engine::policy::Probes;
 use schedlab_engine::{
-    ExitInfo, ExitKind, NormalClass, RtMode, Scenario, UnknownKernel, WorkloadFailure,
+    ExitInfo, ExitKind, HostFailure, NormalClass, RtMode, Scenario, UnknownKernel, WorkloadFailure,
 };
 use schedlab_machine::address::Structure;
 use schedlab_machine::cache::{LineCounts, PAGE_BYTES};
@@ -37,6 +37,11 @@ pub enum SimError {
     /// No such kernel is simulated.
     #[error(transparent)]
     Kernel(#[from] UnknownKernel),
+    /// The host does not give what the run needs beside others.
+    #[error(
+        "{0}; make fewer runs at the same time (--jobs), or raise vm.max_map_count and what `ulimit -v` shows"
+    )]
+    Host(HostFailure),
 }
 
 impl SimError {
@@ -65,7 +70,7 @@ pub fn check(spec: &SimSpec) -> Result<Vec<String>, SimError> {
 /// Runs it. `listener` hears every event. Of what is run several times the files are read once by [`Inputs`].
 ///
 /// # Errors
-/// If something it names is not there or cannot be used. How the run ended stands in the result.
+/// If something it names is not there or cannot be used, or the host has no room for it. How the run ended stands in the result.
 pub fn run(spec: &SimSpec, listener: Option<&mut dyn Listener>) -> Result<RunResult, SimError> {
     Inputs::default().read(spec)?.run(listener)
 }
@@ -74,7 +79,7 @@ impl Prepared {
     /// Runs it. `listener` hears every event.
     ///
     /// # Errors
-    /// If something it names cannot be used. How the run ended stands in the result.
+    /// If something it names cannot be used, or the host has no room for it beside what else runs. How the run ended stands in the result.
     pub fn run(&self, listener: Option<&mut dyn Listener>) -> Result<RunResult, SimError> {
         let machine = self.machine()?;
         let mut workload = self.workload(&machine)?;
@@ -96,12 +101,13 @@ impl Prepared {
         let scenario = self.scenario(machine, workload, about.has_policy);
         // What most runs are is compiled for itself: no event asks who else listens.
         let (mut end, metrics, checkers) = if checkers.is_none() && listener.is_none() {
-            let (end, metrics) = policy.run(scenario, metrics);
+            let (end, metrics) = policy.run(scenario, metrics).map_err(SimError::Host)?;
             (end, metrics, None)
         } else {
             let mut others = (checkers, listener);
             let recorder = (metrics, RefCell::new(&mut others as &mut dyn Listener));
-            let (end, (metrics, _)) = policy.run(scenario, recorder);
+            let run = policy.run(scenario, recorder).map_err(SimError::Host)?;
+            let (end, (metrics, _)) = run;
             (end, metrics, others.0)
         };
         self.passed.end();

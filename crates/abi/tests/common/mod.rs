@@ -129,7 +129,9 @@ impl Bench {
         };
         let result = Cell::new(0);
         let mut fiber = Fibers::new(&switch);
-        fiber.spawn(|| result.set(self.policy.call(&env, &op)));
+        fiber
+            .spawn(|| result.set(self.policy.call(&env, &op)))
+            .unwrap();
         let state = fiber.resume(0);
         drop(fiber);
         let (fault, held) = (kernel.fault.take(), kernel.held.get());
