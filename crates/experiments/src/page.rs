@@ -58,6 +58,16 @@ fn failures(failed: &[&RunResult]) -> Option<Section> {
 fn section((experiment, panels): &(Experiment, Vec<Panel>)) -> Section {
     let mut text = experiment.about.clone();
     text.push(format!("Source: {}.", experiment.source));
+    let mut cells = panels
+        .iter()
+        .flat_map(|panel| &panel.rows)
+        .flat_map(|row| &row.cells);
+    if cells.any(|cell| cell.undefined) {
+        text.push(
+            "Values marked “!” are without runs that failed, and ratios to runs that did nothing."
+                .to_owned(),
+        );
+    }
     if let Some(sheet) = panels.iter().find(|panel| panel.data_sheet_only) {
         text.push(format!(
             "Data sheet only: no published row has calibrated {}, so its absolute figures are worth less than their relations.",
@@ -301,6 +311,7 @@ fn table_row(scheduler: &str, column: f64, cell: &Cell) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evaluate::Row;
     use crate::over::Over;
 
     #[test]
@@ -364,5 +375,37 @@ mod tests {
         }
         let html = page(&[], Vec::new(), &[]).html();
         assert!(!html.contains("failed"), "{html}");
+    }
+
+    #[test]
+    fn what_a_mark_without_a_failed_run_means_is_on_the_page() {
+        let told = |undefined| {
+            let cell = Cell {
+                undefined,
+                ..Cell::default()
+            };
+            let panel = Panel {
+                workload: "pipe".into(),
+                machine: "laptop".into(),
+                cpus: None,
+                heading: "scaling".into(),
+                over: Over::Cpus,
+                unit: None,
+                log: false,
+                data_sheet_only: false,
+                columns: vec![1.0],
+                rows: vec![Row {
+                    scheduler: "mq".into(),
+                    cells: vec![cell],
+                }],
+                histograms: Vec::new(),
+                timelines: Vec::new(),
+            };
+            let experiment = crate::builtin("chat-locks").unwrap().unwrap();
+            let html = page(&[(experiment, vec![panel])], Vec::new(), &[]).html();
+            (html.contains(">!<"), html.contains("did nothing"))
+        };
+        assert_eq!(told(true), (true, true));
+        assert_eq!(told(false), (false, false));
     }
 }

@@ -310,7 +310,7 @@ impl Metric {
         !self.is_speedup() && ["score", "makespan_ns", "switch_ns"].contains(&name)
     }
 
-    /// Its value of each run on so many CPUs.
+    /// Its value of each run on so many CPUs that ended as it should and has one; not finite where a speedup is not.
     fn values(&self, runs: &[RunResult], cpus: u32) -> Vec<f64> {
         let on = |cpus: u32| {
             runs.iter()
@@ -330,9 +330,10 @@ impl Metric {
     }
 }
 
-/// How many times as good a run's score is as that of another one: half the time is twice as good.
+/// How many times as good a run's score is as that of another one: half the time is twice as good. `None` where one of
+/// them has no score; infinite or no number where that is 0 by which it is divided.
 pub fn speedup(run: &RunResult, base: &RunResult) -> Option<f64> {
-    let score = |run: &RunResult| run.measures.number("score").filter(|&score| score > 0.0);
+    let score = |run: &RunResult| run.measures.number("score");
     let (mine, base) = (score(run)?, score(base)?);
     Some(match run.less_is_better() {
         true => base / mine,
@@ -349,6 +350,9 @@ pub struct Compared {
     pub published: Option<f64>,
     /// The median of the simulated runs.
     pub simulated: Option<f64>,
+    /// Runs that ended as they should and are not in it: they have no such measure, though others have, or it would be in
+    /// relation to a run that failed or did nothing.
+    pub without: usize,
     /// The lowest and the highest of them, where there are several.
     pub spread: Option<(f64, f64)>,
     /// Whether the aim is met, where there is one and both figures are known.
@@ -369,6 +373,13 @@ pub fn compare(figures: &[Figure], runs: &[RunResult]) -> Vec<(&'static Metric, 
             })
             .map(|figure| figure.value);
         let mut values = metric.values(runs, cpus);
+        let is_measured = !values.is_empty();
+        values.retain(|value| value.is_finite());
+        let ended = runs.iter().filter(|run| run.cpus == cpus && run.is_done());
+        let without = match is_measured {
+            true => ended.count() - values.len(),
+            false => 0,
+        };
         let simulated = stats::median(&values);
         values.sort_by(f64::total_cmp);
         let spread = match values.as_slice() {
@@ -383,6 +394,7 @@ pub fn compare(figures: &[Figure], runs: &[RunResult]) -> Vec<(&'static Metric, 
             cpus,
             published,
             simulated,
+            without,
             spread,
             met,
         }
@@ -493,6 +505,58 @@ mod tests {
     }
 
     #[test]
+    fn runs_without_a_value_are_counted() {
+        let runs = [
+            run(2, 1, 0.0, 9_000.0),
+            run(2, 2, 200.0, 9_000.0),
+            run(2, 3, 300.0, 9_000.0),
+            run(8, 1, 50.0, 9_000.0),
+            run(8, 2, 0.0, 9_000.0),
+            run(8, 3, 60.0, 9_000.0),
+            // Its base is not there.
+            run(8, 4, 60.0, 9_000.0),
+        ];
+        let figures = read("f", &format!("{HEADER}\ns,m,chat,,D,8,speedup_vs_2way,0.5")).unwrap();
+        let speedup = |runs: &[RunResult]| {
+            let compared = compare(&figures, runs);
+            let mut found = compared.iter();
+            let found = found.find(|(metric, _)| metric.is_speedup());
+            let cell = |cell: &Compared| (cell.simulated, cell.spread, cell.without);
+            found.unwrap().1.iter().map(cell).collect::<Vec<_>>()
+        };
+        // Nothing is 0 times as good as something, and nothing is in relation to it.
+        assert_eq!(
+            speedup(&runs),
+            [
+                (Some(1.0), Some((1.0, 1.0)), 1),
+                (Some(0.1), Some((0.0, 0.2)), 2)
+            ]
+        );
+        let times = runs.clone().map(|mut run| {
+            run.measures.text("score_better", "lower");
+            run
+        });
+        assert_eq!(speedup(&times)[1], (Some(2.5), Some((0.0, 5.0)), 2),);
+        // Of the score itself each has one, and of a measure that is nobody's nothing is missing.
+        for (metric, cells) in compare(&figures, &runs) {
+            let without = cells.iter().map(|cell| cell.without).sum::<usize>();
+            assert_eq!(without, if metric.is_speedup() { 3 } else { 0 });
+        }
+        let mut scoreless = runs;
+        for run in &mut scoreless {
+            run.measures = Measures::default();
+        }
+        assert_eq!(speedup(&scoreless), [(None, None, 0); 2]);
+        scoreless[0].measures.float("score", 1.0);
+        let compared = compare(&figures, &scoreless);
+        let (_, score) = compared
+            .iter()
+            .find(|(metric, _)| metric.is_score())
+            .unwrap();
+        assert_eq!((score[0].without, score[1].without), (2, 0));
+    }
+
+    #[test]
     fn medians_over_seeds_stand_beside_what_was_published() {
         let text = format!(
             "{HEADER}\ns,m,chat,,D,2,hold_mean,10\ns,m,chat,,D,8,hold_mean,20\ns,m,chat,,D,8,speedup_vs_2way,0.5"
@@ -517,6 +581,7 @@ mod tests {
             cpus,
             published,
             simulated: Some(simulated),
+            without: 0,
             spread: Some(spread),
             met,
         };

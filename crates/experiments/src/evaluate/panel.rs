@@ -61,6 +61,8 @@ pub struct Cell {
     pub standing: Option<Standing>,
     /// A simulated run of it failed: the value is of the others.
     pub failed: bool,
+    /// A simulated run of it ended and did nothing, or the one that it is in relation to: the value is of the others.
+    pub undefined: bool,
 }
 
 /// A value over seeds.
@@ -107,17 +109,22 @@ impl Panel {
 impl Row {
     pub(super) fn is_empty(&self) -> bool {
         let has = |cell: &Cell| {
-            cell.simulated.is_some() || cell.real.is_some() || cell.published.is_some()
+            let known = [
+                cell.simulated.is_some(),
+                cell.real.is_some(),
+                cell.published.is_some(),
+            ];
+            known.contains(&true) || cell.undefined
         };
         !self.cells.iter().any(has)
     }
 }
 
 impl Cell {
-    /// The simulated value, with `!` where runs failed, as in tables of runs.
+    /// The simulated value, with `!` where it is not of all runs, as in tables of runs.
     pub fn told(&self) -> Option<String> {
         let value = self.simulated.map(|one| grouped(one.median));
-        match self.failed {
+        match self.failed || self.undefined {
             true => Some(value.unwrap_or_default() + "!"),
             false => value,
         }
@@ -168,11 +175,15 @@ pub(super) fn panel(
                 .iter()
                 .filter(|run| run.label() == *scheduler && over.of(run.result) == Some(column))
                 .collect();
+            let values = |side: Side| -> Vec<f64> {
+                let runs = mine.iter();
+                runs.filter_map(|run| value(measured, run, all, side))
+                    .collect()
+            };
             let summary = |side: Side| {
-                let values = mine
-                    .iter()
-                    .filter_map(|run| value(measured, run, all, side));
-                Summary::of(&values.collect::<Vec<f64>>())
+                let mut values = values(side);
+                values.retain(|value| value.is_finite());
+                Summary::of(&values)
             };
             let published = mine
                 .first()
@@ -186,6 +197,9 @@ pub(super) fn panel(
                     standing(figure, run.result, rows)
                 }),
                 failed: mine.iter().any(|run| !run.result.is_done()),
+                undefined: values(|run| Some(run.result))
+                    .iter()
+                    .any(|value| !value.is_finite()),
             }
         });
         Row {
@@ -229,7 +243,7 @@ fn ended<'a>(run: &Run<'a>, side: Side) -> Option<&'a RunResult> {
     side(run).filter(|result| result.is_done())
 }
 
-/// A measure of a run, in relation to its base where it has one.
+/// A measure of a run, in relation to its base where it has one: infinite or no number where that divides by 0.
 fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Option<f64> {
     let result = run.result;
     let (name, unit) = measured.origin();
@@ -252,8 +266,7 @@ fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Opt
     if measured.metric().is_some_and(Metric::is_speedup) {
         return speedup(ended(run, side)?, ended(base, side)?);
     }
-    let base = of(base)?;
-    (base != 0.0).then(|| value / base)
+    Some(value / of(base)?)
 }
 
 #[cfg(test)]
@@ -422,6 +435,55 @@ mod tests {
         assert_eq!(cell.told().as_deref(), Some("5!"));
         let cell = evaluated(results)[0].rows[0].cells[0];
         assert_eq!(cell.told().as_deref(), Some("4"));
+    }
+
+    /// In relation to it nothing has a value, and whoever reads the others' is told.
+    #[test]
+    fn a_run_that_did_nothing_counts_and_is_no_base() {
+        let panels = evaluated(|planned| {
+            let mut results = results(planned);
+            let nothing = |run: &&mut RunResult| run.cpus == 2 && run.seed == 1;
+            for run in results.iter_mut().filter(nothing) {
+                run.measures.int("score", 0);
+            }
+            let nothing = |run: &&mut RunResult| run.cpus == 3 && run.seed == 2;
+            for run in results.iter_mut().filter(nothing) {
+                run.measures.int("score", 0);
+            }
+            results
+        });
+        let cells = |heading: &str, title: &str| {
+            let mut panels = panels.iter();
+            let panel = panels
+                .find(|p| p.heading.starts_with(heading) && p.title().starts_with(title))
+                .unwrap();
+            panel.rows[0].cells.clone()
+        };
+        let told = |cell: &Cell| {
+            let one = cell.simulated.unwrap();
+            (one.low, one.seeds, cell.told().unwrap().ends_with('!'))
+        };
+        let speedup = cells("speedup", "chat:rooms=10");
+        assert_eq!(told(&speedup[0]), (1.0, 2, true));
+        assert_eq!(told(&speedup[1]), (0.0, 2, true));
+        let scaling = cells("scaling", "chat:messages=200 on netfinity-8500r, 2 CPUs");
+        assert_eq!(told(&scaling[1]).1, 2);
+        assert!(scaling.iter().all(|cell| cell.undefined));
+        assert!(
+            cells("mean hold", "chat")
+                .iter()
+                .all(|cell| !cell.undefined)
+        );
+        // Where there is nothing else, that is told.
+        let panels = evaluated(|planned| {
+            let mut results = results(planned);
+            for run in &mut results {
+                run.measures.int("score", 0);
+            }
+            results
+        });
+        let scaling = panels.iter().find(|p| p.heading == "scaling").unwrap();
+        assert_eq!(scaling.rows[0].cells[1].told().as_deref(), Some("!"));
     }
 
     /// Whoever fails keeps its place, and so its colour.

@@ -1,10 +1,11 @@
 //! Published figures and simulated ones beside them: a block per metric, a column per number of CPUs. Of several runs
-//! the median, and below it the lowest and the highest.
+//! the median, and below it the lowest and the highest; and how many have no value, where some have none.
 
 use std::fmt::Write as _;
 
 use crate::export::number::{digits, grouped};
 use crate::published::{Aim, Compared, Metric};
+use schedlab_trace::counted;
 
 /// Width of the first column.
 const LABEL: usize = 12;
@@ -98,6 +99,11 @@ fn block(metric: &Metric, unit: Option<&str>, cells: &[Compared]) -> Vec<Row> {
         add("  lowest", &|cell| Some(grouped(cell.spread?.0)));
         add("  highest", &|cell| Some(grouped(cell.spread?.1)));
     }
+    if cells.iter().any(|cell| cell.without > 0) {
+        add("  no value", &|cell| {
+            (cell.without > 0).then(|| counted(cell.without as u64, "run"))
+        });
+    }
     if !is_published {
         return rows;
     }
@@ -146,6 +152,7 @@ mod tests {
             cpus,
             published,
             simulated,
+            without: 0,
             spread: None,
             met,
         }
@@ -161,6 +168,7 @@ mod tests {
             .unwrap();
         let mut several = cell(2, Some(15.0), Some(15.2), Some(true));
         several.spread = Some((14.0, 16.0));
+        several.without = 1;
         let mut compared = vec![
             (
                 contention,
@@ -190,6 +198,7 @@ mean hold, µs
   simulated    15.2  1,234
   lowest         14
   highest        16
+  no value    1 run
   ratio        1.01
 score, km
   simulated    92.1
@@ -243,6 +252,7 @@ score, km
             cpus,
             published: Some(144_429.0),
             simulated: Some(288_858.0),
+            without: 99,
             spread: Some((288_858.0, 288_859.0)),
             met: Some(false),
         };
