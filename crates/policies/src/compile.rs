@@ -92,7 +92,7 @@ pub(crate) fn builtin_audited(
     fs::create_dir(folder.join("policies")).map_err(no_place)?;
     fs::write(folder.join(&path), source).map_err(no_place)?;
     let output = folder.join("policy.so");
-    compiler::run(&compiler::Job {
+    let job = compiler::Job {
         compiler: cc,
         arch: std::env::consts::ARCH,
         folder,
@@ -100,8 +100,8 @@ pub(crate) fn builtin_audited(
         include: &[headers.join("native"), headers.clone()],
         output: &output,
         audit: true,
-    })
-    .map_err(|text| explain(&text, &path, &headers))?;
+    };
+    compiler::run(&job).map_err(|text| refused(&job, &text, &path, &headers))?;
     let elf = fs::read(&output).map_err(|error| no_output(&error, cc))?;
     Object::from_elf(name, source, elf).map_err(|error| one(error.to_string()))
 }
@@ -223,7 +223,7 @@ pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, D
         output: &output,
         audit,
     };
-    let said = compiler::run(&job).map_err(|text| explain(&text, path, headers))?;
+    let said = compiler::run(&job).map_err(|text| refused(&job, &text, path, headers))?;
     let elf = fs::read(&output).map_err(|error| no_output(&error, cc))?;
     let name = file.to_string_lossy();
     let name = name.strip_suffix(".bpf.c").unwrap_or(&name);
@@ -271,8 +271,38 @@ fn prerequisites(rule: &str) -> Vec<String> {
 /// More complaints than this tell nobody more.
 const LINES_MAX: usize = 4;
 
-/// Turns what gcc, clang and the linker say into lines that name file, line, function and remedy.
-fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
+/// Why it was not compiled. The headers that it was compiled with are of no more use.
+fn refused(job: &compiler::Job<'_>, text: &str, path: &Path, headers: &Path) -> Diagnostics {
+    let read_only = |line: &str| {
+        line.split_once(": error: ")
+            .is_some_and(|(_, what)| is_read_only(what))
+    };
+    let anyway = match text.lines().any(read_only) {
+        // Structures of its own may have members of these names, and compilers do not say whose one is.
+        true => without_read_only(job, headers).unwrap_or_else(|| text.to_owned()),
+        false => String::new(),
+    };
+    explain(text, &anyway, path, headers)
+}
+
+/// What the compiler says where policies may write all of the kernel's structures; `None` if that cannot be known.
+fn without_read_only(job: &compiler::Job<'_>, headers: &Path) -> Option<String> {
+    const READ_ONLY: &str = "#define LAB_OF_KERNEL\tconst\n";
+    let (header, types) = types()?;
+    let header = headers.join(header);
+    fs::write(header, types.replace(READ_ONLY, "#define LAB_OF_KERNEL\n")).ok()?;
+    Some(compiler::run(job).err().unwrap_or_default())
+}
+
+/// The header that has the kernel's structures: name and text.
+fn types() -> Option<(&'static str, &'static str)> {
+    let mut headers = crate::headers().iter().copied();
+    headers.find(|(name, _)| *name == "native/scx/types.h")
+}
+
+/// Turns what gcc, clang and the linker say into lines that name file, line, function and remedy. Some of it they would say
+/// `anyway`, if policies could write all of the kernel's structures.
+fn explain(text: &str, anyway: &str, path: &Path, headers: &Path) -> Diagnostics {
     let mut function = None;
     let mut lines: Vec<String> = Vec::new();
     let mut push = |line: String| {
@@ -329,7 +359,13 @@ fn explain(text: &str, path: &Path, headers: &Path) -> Diagnostics {
             }
             _ => (without_column(place), None),
         };
-        let what = match (in_words(what, below, &mut misused), used) {
+        let words = match is_read_only(what) && !anyway.lines().any(|other| other == line) {
+            true => Some(format!(
+                "{what}: of a task, the kernel's verifier lets policies write scx.slice, scx.dsq_vtime and scx.disallow alone"
+            )),
+            false => in_words(what, below, &mut misused),
+        };
+        let what = match (words, used) {
             (None, _) => continue,
             (Some(words), Some(name)) if words == what => format!("{name}(): {words}"),
             (Some(words), _) => words,
@@ -451,9 +487,7 @@ fn in_words(what: &str, below: &[&str], misused: &mut Vec<String>) -> Option<Str
     if NO_FLOATS.iter().any(|text| what.contains(text)) {
         return Some(NO_FLOATING_POINT.to_owned());
     }
-    let unknown = unknown_type(what)
-        .or_else(|| unknown_member(what))
-        .or_else(|| read_only(what));
+    let unknown = unknown_type(what).or_else(|| unknown_member(what));
     Some(unknown.unwrap_or_else(|| what.to_owned()))
 }
 
@@ -515,8 +549,8 @@ fn unknown_member(what: &str) -> Option<String> {
     ours.then(|| format!("struct {name} has no member {member} in the virtual kernel{hint}"))
 }
 
-/// What is const here because no verifier lets policies write it, if that is the error.
-fn read_only(what: &str) -> Option<String> {
+/// Whether an error may be that something is const here because no verifier lets policies write it.
+fn is_read_only(what: &str) -> bool {
     let starts = [
         " of read-only member ",
         " of member ",
@@ -524,22 +558,19 @@ fn read_only(what: &str) -> Option<String> {
         "cannot assign to non-static data member ",
     ];
     let after = |start: &&str| what.split_once(*start).map(|(_, name)| unquote(name));
-    let place = starts.iter().find_map(after)?;
-    let member = place.rsplit(['>', '.']).next()?;
-    let member = member.split('[').next()?;
+    let Some(place) = starts.iter().find_map(after) else {
+        return false;
+    };
+    let member = place.rsplit(['>', '.']).next().unwrap_or_default();
+    let member = member.split('[').next();
     let definition = |line: &&str| {
         let (declared, _) = line.split_once(';').unwrap_or_default();
         let name = declared.rsplit([' ', '*']).next().unwrap_or_default();
         line.starts_with("\t")
             && line.contains("LAB_OF_KERNEL ")
-            && name.split('[').next() == Some(member)
+            && name.split('[').next() == member
     };
-    let mut headers = crate::headers().iter();
-    let (_, types) = headers.find(|(name, _)| *name == "native/scx/types.h")?;
-    types.lines().find(definition)?;
-    Some(format!(
-        "{what}: of a task, the kernel's verifier lets policies write scx.slice, scx.dsq_vtime and scx.disallow alone"
-    ))
+    types().is_some_and(|(_, types)| types.lines().any(|line| definition(&line)))
 }
 
 /// Where which header was included that is not there, if that is what the compiler says.
@@ -621,7 +652,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &str) -> Vec<String> {
-        explain(text, Path::new("a/b.bpf.c"), Path::new("/tmp/h")).lines
+        explain(text, "", Path::new("a/b.bpf.c"), Path::new("/tmp/h")).lines
     }
 
     #[test]

@@ -207,6 +207,7 @@ fn variables_of_the_kernels_configuration_are_told_as_such() {
 
 #[test]
 fn what_no_verifier_lets_policies_write_is_refused() {
+    let only = ": of a task, the kernel's verifier lets policies write scx.slice, ";
     for cc in compilers() {
         let writes = |what: &str| {
             format!(
@@ -220,11 +221,26 @@ fn what_no_verifier_lets_policies_write_is_refused() {
             "p->cpus_ptr = NULL;",
         ] {
             let message = error("const", &writes(what), cc);
-            let only = ": of a task, the kernel's verifier lets policies write scx.slice, ";
             assert!(
                 message.starts_with("DIR/mine.bpf.c:5: ") && message.contains(only),
                 "{cc}: {what}: {message}"
             );
+        }
+        // A policy may have such a member itself.
+        let own = "struct of_mine {\n\tconst int pid;\n\tchar comm[16];\n};\n";
+        for what in [
+            "struct of_mine *mine = (void *)p; mine->pid = 5;",
+            "const struct of_mine *mine = (void *)p; mine->comm[0] = 'X';",
+        ] {
+            let message = error("const-own", &format!("{own}{}", writes(what)), cc);
+            assert!(
+                message.starts_with("DIR/mine.bpf.c:9: ") && !message.contains("a task"),
+                "{cc}: {what}: {message}"
+            );
+            let both = writes(&format!("{what}\n\tp->pid = 6;"));
+            let message = error("const-both", &format!("{own}{both}"), cc);
+            let told: Vec<bool> = message.lines().map(|line| line.contains(only)).collect();
+            assert_eq!(told, [false, true], "{cc}: {message}");
         }
         let allowed = writes("p->scx.slice = p->scx.dsq_vtime = p->scx.disallow = 1;");
         let source = Source::new(&format!("writable-{cc}"), &allowed);
