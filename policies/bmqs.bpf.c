@@ -180,7 +180,10 @@ static __always_inline void bmqs_part(task_t *t)
 	}
 }
 
-/* Takes the lock of the CPU that a task belongs to, which may change until one has it. */
+/*
+ * Takes the lock of the CPU that a task belongs to, which may change until one
+ * has it. Unlike lab_lock_home() it pays for no round of a loop before the first try.
+ */
 static __always_inline lab_lock_t *bmqs_lock_home(task_t *t)
 {
 	lab_lock_t *lock;
