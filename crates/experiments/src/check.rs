@@ -5,8 +5,7 @@ use schedlab_report::catalogue;
 use schedlab_workload::Workload;
 use schedlab_workload::measure::lists as measure_lists;
 
-use crate::Experiment;
-use crate::file::{Measured, Runs};
+use crate::experiment::{Experiment, Measured, Runs};
 use crate::over::{Over, number};
 
 /// What is wrong with a file's measures.

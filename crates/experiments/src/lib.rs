@@ -7,6 +7,7 @@
 
 mod check;
 mod evaluate;
+mod experiment;
 mod file;
 mod over;
 mod page;
@@ -16,7 +17,8 @@ mod studies;
 mod text;
 
 pub use evaluate::{Cell, Panel, Results, Row, Standing, Summary, evaluate};
-pub use file::{Experiment, FileError, Measured, Runs, builtin, builtin_names};
+pub use experiment::{Experiment, Measured, Runs};
+pub use file::{FileError, builtin, builtin_names};
 pub use over::{Over, Setting};
 pub use page::page;
 pub use plan::{Elsewhere, Planned, plan};

@@ -7,7 +7,7 @@ use schedlab_workload::Workload;
 
 use super::Run;
 use crate::Experiment;
-use crate::file::{Measured, PublishedAs};
+use crate::experiment::{Measured, PublishedAs};
 
 /// What a published value was used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ mod spectra;
 use schedlab_report::RunResult;
 use schedlab_report::published::{Figure, Metric};
 
-use crate::file::Measured;
+use crate::experiment::Measured;
 use crate::over::{Over, Setting};
 use crate::{Experiment, Planned};
 pub use figures::Standing;

@@ -9,7 +9,7 @@ use schedlab_trace::counted;
 use super::figures::{Standing, published, standing};
 use super::{Place, Run, Spectrum, Timeline, without};
 use crate::Experiment;
-use crate::file::Measured;
+use crate::experiment::Measured;
 use crate::over::Over;
 
 /// One measure of one workload on one machine: a row per scheduler, a column per number of CPUs or value of
