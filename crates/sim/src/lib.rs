@@ -4,6 +4,7 @@
 
 mod baseline;
 pub mod batch;
+mod error;
 mod inputs;
 mod policy;
 mod run;
@@ -13,12 +14,13 @@ mod spec;
 pub use schedlab_abi::NR_CPUS_MAX;
 pub use schedlab_engine::KernelVersion;
 
+pub use error::SimError;
 pub use inputs::{Inputs, Prepared};
 pub use policy::{
     OptionInfo, SchedulerError, SchedulerInfo, is_baseline, mute, options, parse_schedulers,
     scheduler_at, schedulers,
 };
-pub use run::{SimError, check, run};
+pub use run::{check, run};
 pub use schedlab_policies::spelled_out;
 pub use schedlab_trace::Scheduler;
 pub use spec::SimSpec;

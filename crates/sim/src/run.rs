@@ -5,54 +5,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use schedlab_engine::policy::Probes;
-use schedlab_engine::{
-    ExitInfo, ExitKind, HostFailure, NormalClass, RtMode, Scenario, UnknownKernel, WorkloadFailure,
-};
+use schedlab_engine::{ExitInfo, ExitKind, NormalClass, RtMode, Scenario, WorkloadFailure};
 use schedlab_machine::address::Structure;
 use schedlab_machine::cache::{LineCounts, PAGE_BYTES};
-use schedlab_machine::{CacheModel, CacheStats, Machine, ProfileError};
-use schedlab_policies::SelectError;
+use schedlab_machine::{CacheModel, CacheStats, Machine};
 use schedlab_report::histogram::Buckets;
 use schedlab_report::{Exit, Measures, MetricsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
 use schedlab_trace::{Duration, Listener, counted};
-use schedlab_workload::{Score, Workload, WorkloadError};
+use schedlab_workload::{Score, Workload};
 
-use crate::policy::{Ended, Loaded, SchedulerError};
-use crate::{Inputs, Prepared, SimSpec};
-
-/// Why a run could not be begun. How a run ended is no error but part of its result.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimError {
-    /// The workload cannot be used.
-    #[error(transparent)]
-    Workload(#[from] WorkloadError),
-    /// The machine cannot be used.
-    #[error(transparent)]
-    Machine(#[from] ProfileError),
-    /// The scheduler cannot be used.
-    #[error(transparent)]
-    Scheduler(#[from] SchedulerError),
-    /// No such kernel is simulated.
-    #[error(transparent)]
-    Kernel(#[from] UnknownKernel),
-    /// The host does not give what the run needs beside others.
-    #[error(
-        "{0}; make fewer runs at the same time (--jobs), or raise vm.max_map_count and what `ulimit -v` shows"
-    )]
-    Host(HostFailure),
-}
-
-impl SimError {
-    /// Whether it is what a compiler says of a scheduler's source: lines, each with its place.
-    pub fn is_of_source(&self) -> bool {
-        matches!(
-            self,
-            SimError::Scheduler(SchedulerError::Select(SelectError::Source(_)))
-        )
-    }
-}
+use crate::policy::{Ended, Loaded};
+use crate::{Inputs, Prepared, SimError, SimSpec};
 
 /// A stalled task is noticed up to half its time-out later (`scx_watchdog_workfn()` runs that often).
 const WATCHDOG_SLACK_PCT: u64 = 150;
