@@ -12,6 +12,7 @@ pub mod histogram;
 mod inversions;
 pub mod lock_stats;
 pub mod measures;
+mod pairs;
 pub mod published;
 pub mod recorder;
 pub mod result;

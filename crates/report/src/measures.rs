@@ -4,6 +4,8 @@ use indexmap::IndexMap;
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use crate::pairs::from_map;
+
 /// The value of a measure.
 #[derive(Clone, PartialEq, Debug, serde::Deserialize)]
 #[serde(untagged)]
@@ -143,7 +145,7 @@ impl Measures {
 
 impl<'de> Deserialize<'de> for Measures {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let pairs: Vec<(String, Value)> = crate::result::from_map(deserializer)?;
+        let pairs: Vec<(String, Value)> = from_map(deserializer)?;
         Ok(Measures(pairs.into_iter().collect()))
     }
 }

@@ -1,20 +1,17 @@
 //! The result of one run, and the document that results are handed on in.
 
-use std::fmt;
-use std::marker::PhantomData;
-
 use schedlab_trace::counted;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde::{Deserialize as Read, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::histogram::Buckets;
+use crate::pairs::{as_map, from_map};
 use crate::{Exit, Measures, Value};
 
 /// Version of the JSON document. It grows when a member changes its meaning or goes away.
 pub const SCHEMA: u32 = 1;
 
 /// One run: what was run, how it ended and what was measured.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Read)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RunResult {
     /// Name of the workload.
     pub workload: String,
@@ -100,39 +97,6 @@ impl RunResult {
             self.seed
         )
     }
-}
-
-fn as_map<S: serde::Serializer, V: Serialize>(
-    pairs: &[(String, V)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
-}
-
-/// A map's entries, in their order.
-pub(crate) fn from_map<'de, D, V>(deserializer: D) -> Result<Vec<(String, V)>, D::Error>
-where
-    D: Deserializer<'de>,
-    V: Deserialize<'de>,
-{
-    struct Pairs<V>(PhantomData<V>);
-
-    impl<'de, V: Deserialize<'de>> Visitor<'de> for Pairs<V> {
-        type Value = Vec<(String, V)>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a map")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut pairs = Vec::new();
-            while let Some(pair) = map.next_entry()? {
-                pairs.push(pair);
-            }
-            Ok(pairs)
-        }
-    }
-    deserializer.deserialize_map(Pairs(PhantomData))
 }
 
 /// All results of a command.
