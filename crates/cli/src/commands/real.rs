@@ -5,7 +5,9 @@ mod jobs;
 #[cfg(feature = "kernel")]
 mod with;
 #[cfg(feature = "kernel")]
-pub use with::{doctor, emulate, host, inside, is_inside, run, run_once, sweep_in_vm, vm, warm_up};
+pub use jobs::{emulate, inside};
+#[cfg(feature = "kernel")]
+pub use with::{doctor, host, is_inside, run, run_once, sweep_in_vm, vm, warm_up};
 
 #[cfg(not(feature = "kernel"))]
 pub use without::{

@@ -26,8 +26,6 @@ use crate::commands::{
 use crate::output::{Output, tell};
 use crate::progress::Progress;
 
-pub use super::jobs::{emulate, inside};
-
 pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     if args.cpus.is_some() && !args.vm {
         bail!("-c sets the CPUs of a virtual machine: add --vm");
