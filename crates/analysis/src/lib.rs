@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod across;
+mod analysis;
 mod data;
 mod least_squares;
 mod mute;
@@ -19,6 +20,7 @@ mod words;
 mod workload;
 
 pub use across::{Across, Compromise};
+pub use analysis::Analysis;
 pub use data::{Data, LeftOut, Metric};
 pub use mute::{Condition, Mute};
 pub use page::page;
@@ -26,7 +28,7 @@ pub use pareto::Front;
 pub use study::{Alternative, Study, Verdict};
 pub use tree::Node;
 pub use variance::{Against, Effect, Interaction, Level, Variance};
-pub use workload::{Analysis, analyse};
+pub use workload::analyse;
 
 use serde::Serialize;
 

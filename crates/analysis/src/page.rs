@@ -1,9 +1,10 @@
 //! The analysis as a page.
 
 use schedlab_figures::{Axis, Chart, Mark, Page, Section, Series, Table};
+use schedlab_trace::counted;
 
 use crate::study::Set;
-use crate::words::{number, schedulers};
+use crate::words::number;
 use crate::{Across, Against, Analysis, Verdict};
 
 /// Columns of the picture: more dots than this of a set would lie upon each other.
@@ -175,7 +176,7 @@ fn sets(analysis: &Analysis) -> Table {
     Table {
         caption: format!(
             "{}, {} different",
-            schedulers(study.schedulers),
+            counted(study.schedulers as u64, "scheduler"),
             analysis.mute.distinct(&shown)
         ),
         head: strings([

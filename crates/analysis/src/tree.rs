@@ -1,10 +1,10 @@
 //! A decision tree small enough to read: which schedulers are good. Each question is whether a feature has
 //! one alternative, so that no order of alternatives is assumed.
 
+use schedlab_trace::counted;
 use serde::Serialize;
 
 use crate::Data;
-use crate::words::schedulers;
 
 /// Deepest question.
 const DEPTH_MAX: usize = 3;
@@ -134,7 +134,7 @@ impl Node {
     fn write(&self, lines: &mut Vec<String>, indent: &str, answer: &str) {
         let here = format!(
             "{indent}{answer}{}, {:.0} % good",
-            schedulers(self.schedulers),
+            counted(self.schedulers as u64, "scheduler"),
             self.good_pct
         );
         lines.push(here);

@@ -365,14 +365,6 @@ fn or(words: &[String]) -> String {
     joined(words, "or")
 }
 
-/// So many schedulers.
-pub fn schedulers(count: usize) -> String {
-    match count {
-        1 => "1 scheduler".to_owned(),
-        _ => format!("{count} schedulers"),
-    }
-}
-
 /// Four significant digits.
 pub fn number(value: f64) -> String {
     if value == 0.0 {
