@@ -3,7 +3,7 @@
 use schedlab_machine::Machine;
 use schedlab_report::catalogue;
 use schedlab_workload::Workload;
-use schedlab_workload::measure::lists as measure_lists;
+use schedlab_workload::catalogue::lists as measure_lists;
 
 use crate::experiment::{Experiment, Measured, Runs};
 use crate::over::{Over, number};

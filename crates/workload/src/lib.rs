@@ -11,12 +11,14 @@
 
 pub mod action;
 mod builder;
+pub mod catalogue;
 mod counters;
 mod error;
 pub mod measure;
+mod model;
 pub mod models;
 mod param;
-mod registry;
+mod parse;
 pub mod rtapp;
 mod seed;
 #[cfg(any(test, feature = "testing"))]
@@ -30,6 +32,7 @@ pub use builder::{Builder, TASKS_MAX};
 pub use counters::Counters;
 pub use error::WorkloadError;
 pub use measure::Measure;
+pub use model::{Model, common};
+pub use models::list;
 pub use param::{Kind, Options, Param, TimeUnit};
-pub use registry::{Model, common, list};
 pub use seed::{below, stream};

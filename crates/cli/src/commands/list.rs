@@ -263,7 +263,7 @@ fn measures() -> Vec<Item> {
             .iter()
             .map(|entry| item(entry.name, entry.unit, entry.meaning, Some("real kernel"))),
     );
-    for (workloads, measures) in schedlab_workload::measure::lists() {
+    for (workloads, measures) in schedlab_workload::catalogue::lists() {
         let own = measures.iter();
         items.extend(own.map(|one| item(one.name, one.unit, one.meaning, Some(&workloads))));
     }

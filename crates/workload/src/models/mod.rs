@@ -1,9 +1,11 @@
 //! The workloads, one file each. A new one is its file and its line here.
 
+use crate::Model;
+
 macro_rules! models {
     ($($name:ident),* $(,)?) => {
         $(mod $name;)*
-        pub(crate) const ALL: &[crate::Model] = &[$($name::MODEL),*];
+        const ALL: &[Model] = &[$($name::MODEL),*];
     };
 }
 
@@ -31,4 +33,9 @@ models! {
     streamcluster,
     tpch,
     volano,
+}
+
+/// Every model, in alphabetical order.
+pub fn list() -> &'static [Model] {
+    ALL
 }

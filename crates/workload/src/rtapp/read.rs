@@ -9,8 +9,7 @@ use super::grammar::{
 };
 use super::json::{Member, Node, Value};
 use super::values::{
-    INT_MAX, Place, Result, flag, integer, loops, numbers, object, policy, string, unknown,
-    unsigned,
+    INT_MAX, Place, Result, flag, integer, loops, numbers, object, string, unknown, unsigned,
 };
 use crate::SchedClass;
 
@@ -632,4 +631,21 @@ impl Reader {
             shared,
         })
     }
+}
+
+fn policy(node: &Node, place: &Place) -> Result<Policy> {
+    const NAMES: [(&str, Policy); 6] = [
+        ("SCHED_OTHER", Policy::Other),
+        ("SCHED_BATCH", Policy::Batch),
+        ("SCHED_IDLE", Policy::Idle),
+        ("SCHED_FIFO", Policy::Fifo),
+        ("SCHED_RR", Policy::RoundRobin),
+        ("SCHED_DEADLINE", Policy::Deadline),
+    ];
+    let text = string(node, place)?;
+    let found = NAMES.iter().find(|(name, _)| *name == text);
+    found.map(|&(_, policy)| policy).ok_or_else(|| {
+        let names = NAMES.map(|(name, _)| name);
+        place.error(unknown("policy", &text, &names))
+    })
 }

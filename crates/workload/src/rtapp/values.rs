@@ -1,6 +1,5 @@
 //! Values at their places in a file, and what is said when one is wrong.
 
-use super::grammar::Policy;
 use super::json::{Member, Node, Value};
 use crate::WorkloadError;
 use crate::error::nearest;
@@ -102,21 +101,4 @@ pub(super) fn numbers(node: &Node, place: &Place) -> Result<Vec<u32>> {
         .iter()
         .map(|item| integer(item, place, 0, 65_535).map(|n| n as u32))
         .collect()
-}
-
-pub(super) fn policy(node: &Node, place: &Place) -> Result<Policy> {
-    const NAMES: [(&str, Policy); 6] = [
-        ("SCHED_OTHER", Policy::Other),
-        ("SCHED_BATCH", Policy::Batch),
-        ("SCHED_IDLE", Policy::Idle),
-        ("SCHED_FIFO", Policy::Fifo),
-        ("SCHED_RR", Policy::RoundRobin),
-        ("SCHED_DEADLINE", Policy::Deadline),
-    ];
-    let text = string(node, place)?;
-    let found = NAMES.iter().find(|(name, _)| *name == text);
-    found.map(|&(_, policy)| policy).ok_or_else(|| {
-        let names = NAMES.map(|(name, _)| name);
-        place.error(unknown("policy", &text, &names))
-    })
 }

@@ -1,61 +1,10 @@
-//! Which workloads there are, and how one is asked for: `name:option=value,option=value`.
+//! How a workload is asked for: `name:option=value,option=value`.
 
 use schedlab_trace::CpuSet;
 
-use crate::action::{Score, Workload};
-use crate::{Builder, Kind, Measure, Options, Param, WorkloadError, models, rtapp};
-
-/// A workload that is built from options.
-#[derive(Clone, Copy)]
-pub struct Model {
-    /// Name on the command line.
-    pub name: &'static str,
-    /// One line for lists.
-    pub summary: &'static str,
-    /// Its own options, without the [`common`] ones.
-    pub params: &'static [Param],
-    /// What its results hold of its own: the score under its own name, `work`, and what its tasks count.
-    pub measures: &'static [Measure],
-    /// Fills in tasks and objects.
-    pub build: fn(&Options, &mut Builder) -> Result<Score, WorkloadError>,
-}
-
-/// Options that every workload has.
-pub fn common() -> &'static [Param] {
-    const COMMON: &[Param] = &[
-        Param {
-            name: "pin",
-            kind: Kind::Flag,
-            default: "false",
-            doc: "binds task i to CPU i mod n, n being the number of CPUs; to those that taskset or a container allows, in order",
-        },
-        Param {
-            name: "nice",
-            kind: Kind::NiceList,
-            default: "0",
-            doc: "nice levels; task i has number i mod length of this list",
-        },
-        Param {
-            name: "policy",
-            kind: Kind::Policy,
-            default: "normal",
-            doc: "scheduling policy of every task",
-        },
-    ];
-    COMMON
-}
-
-/// Every model, in alphabetical order.
-pub fn list() -> &'static [Model] {
-    models::ALL
-}
-
-impl Model {
-    /// All options, its own first.
-    pub fn all_params(&self) -> impl Iterator<Item = Param> + use<> {
-        self.params.iter().chain(common()).copied()
-    }
-}
+use crate::action::Workload;
+use crate::models::list;
+use crate::{Builder, Options, WorkloadError, rtapp};
 
 impl Workload {
     /// The path of the rt-app file that `text` asks for, if it asks for one.
