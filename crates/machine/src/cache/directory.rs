@@ -3,9 +3,35 @@
 //! the line's number, finds the others. Nothing is ever removed, so a look-up is a walk over neighbours,
 //! without tombstones.
 
-use super::sets::Written;
 use super::{CacheIx, LineRef};
 use crate::address::Structure;
+
+/// A line as it was written last: its number, and its version. Side by side, so that the host compares both at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Written([u32; 2]);
+
+impl Written {
+    pub const fn new(number: u32, version: u32) -> Written {
+        Written([number, version])
+    }
+
+    #[inline(always)]
+    pub fn number(self) -> u32 {
+        self.0[0]
+    }
+
+    #[inline(always)]
+    pub fn version(self) -> u32 {
+        self.0[1]
+    }
+
+    /// As it is when it is written again.
+    #[inline(always)]
+    pub fn renewed(self) -> Written {
+        // After 2^32 changes of owner an ancient copy could count as fresh; none lives that long.
+        Written::new(self.number(), self.version().wrapping_add(1))
+    }
+}
 
 /// A line. Copies in caches carry the version they were read at; a write makes a new version, and
 /// with it every other copy worthless, without visiting the caches that hold them.

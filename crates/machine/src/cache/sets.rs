@@ -1,33 +1,6 @@
 //! The sets of one cache: LRU stacks of line copies, allocated when first touched, aged lazily.
 
-use super::directory::FREE;
-
-/// A line as it was written last: its number, and its version. Side by side, so that the host compares both at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Written([u32; 2]);
-
-impl Written {
-    pub const fn new(number: u32, version: u32) -> Written {
-        Written([number, version])
-    }
-
-    #[inline(always)]
-    pub fn number(self) -> u32 {
-        self.0[0]
-    }
-
-    #[inline(always)]
-    pub fn version(self) -> u32 {
-        self.0[1]
-    }
-
-    /// As it is when it is written again.
-    #[inline(always)]
-    pub fn renewed(self) -> Written {
-        // After 2^32 changes of owner an ancient copy could count as fresh; none lives that long.
-        Written::new(self.number(), self.version().wrapping_add(1))
-    }
-}
+use super::directory::{FREE, Written};
 
 /// A copy of a line.
 #[derive(Clone, Copy, Debug)]
