@@ -8,56 +8,13 @@ use std::rc::Rc;
 use schedlab_fiber::prefetch;
 
 use crate::arena::Arena;
+use crate::map_def::{MapDef, kind, name_of};
 use crate::memory::{Memory, space};
-use crate::object::{MAP_VALUES, MapDef};
-
-/// Kinds of maps that the virtual kernel has (`enum bpf_map_type`).
-mod kind {
-    pub const HASH: u32 = 1;
-    pub const ARRAY: u32 = 2;
-    pub const PERCPU_HASH: u32 = 5;
-    pub const PERCPU_ARRAY: u32 = 6;
-    pub const QUEUE: u32 = 22;
-    pub const STACK: u32 = 23;
-    pub const TASK_STORAGE: u32 = 29;
-    pub const ARENA: u32 = 33;
-}
-
-/// The kernel's name of a kind, of those that include/native/scx/enums.h has.
-fn name_of(kind: u32) -> String {
-    let name = match kind {
-        0 => return "UNSPEC (none is given)".to_owned(),
-        3 => "PROG_ARRAY",
-        4 => "PERF_EVENT_ARRAY",
-        7 => "STACK_TRACE",
-        9 => "LRU_HASH",
-        10 => "LRU_PERCPU_HASH",
-        11 => "LPM_TRIE",
-        12 => "ARRAY_OF_MAPS",
-        13 => "HASH_OF_MAPS",
-        27 => "RINGBUF",
-        30 => "BLOOM_FILTER",
-        31 => "USER_RINGBUF",
-        kind::HASH => "HASH",
-        kind::ARRAY => "ARRAY",
-        kind::PERCPU_HASH => "PERCPU_HASH",
-        kind::PERCPU_ARRAY => "PERCPU_ARRAY",
-        kind::QUEUE => "QUEUE",
-        kind::STACK => "STACK",
-        kind::TASK_STORAGE => "TASK_STORAGE",
-        kind::ARENA => "ARENA",
-        32 => "CGRP_STORAGE",
-        other => return other.to_string(),
-    };
-    name.to_owned()
-}
+use crate::placed::MAP_VALUES;
 
 const EXIST_FLAGS: u64 = 3;
 const NOEXIST: u64 = 1;
 const EXIST: u64 = 2;
-/// `BPF_F_NO_PREALLOC` and `BPF_F_CLONE`, of a map itself.
-const NO_PREALLOC: u32 = 1;
-const CLONE: u32 = 1 << 9;
 /// `BPF_F_LOCK`, for values with a `struct bpf_spin_lock`.
 const LOCK: u64 = 4;
 
@@ -73,62 +30,6 @@ const TASKS_MAX: usize = 8 << 20;
 
 /// Address space for the keys of timers.
 const KEY_BYTES: usize = 1 << 30;
-
-/// Largest memory of one map.
-const BYTES_MAX: u64 = 4 << 30;
-
-/// Whether the virtual kernel has such a map; the error says what is the matter.
-pub fn check(map: &MapDef) -> Result<(), String> {
-    let is = |kinds: &[u32]| kinds.contains(&map.kind);
-    let per_key = [
-        kind::HASH,
-        kind::PERCPU_HASH,
-        kind::ARRAY,
-        kind::PERCPU_ARRAY,
-    ];
-    if !is(&per_key) && !is(&[kind::QUEUE, kind::STACK, kind::TASK_STORAGE, kind::ARENA]) {
-        return Err(format!(
-            "maps of type {} are not in the virtual kernel (it has HASH, ARRAY, their PERCPU forms, QUEUE, STACK, TASK_STORAGE and ARENA)",
-            name_of(map.kind)
-        ));
-    }
-    if map.kind != kind::ARENA && map.value_size == 0 {
-        return Err("it has no value; declare it with __type(value, …)".to_owned());
-    }
-    if is(&per_key) && map.key_size == 0 {
-        return Err("it has no key; declare it with __type(key, …)".to_owned());
-    }
-    if is(&[kind::ARRAY, kind::PERCPU_ARRAY]) && map.key_size != 4 {
-        return Err("the key of an array is a u32".to_owned());
-    }
-    if map.kind != kind::TASK_STORAGE && map.max_entries == 0 {
-        return Err("max_entries is missing or 0".to_owned());
-    }
-    let bytes = u64::from(map.value_size.next_multiple_of(8)) * u64::from(map.max_entries);
-    if map.kind != kind::ARENA && bytes > BYTES_MAX {
-        return Err(format!("{bytes} bytes of values are more than 4 GiB"));
-    }
-    if map.kind == kind::TASK_STORAGE {
-        check_storage(map)?;
-    }
-    Ok(())
-}
-
-/// What `bpf_local_storage_map_alloc_check()` refuses.
-fn check_storage(map: &MapDef) -> Result<(), String> {
-    let wrong = if map.flags & NO_PREALLOC == 0 {
-        "has no BPF_F_NO_PREALLOC; write __uint(map_flags, BPF_F_NO_PREALLOC)"
-    } else if map.flags & !(NO_PREALLOC | CLONE) != 0 {
-        "has other flags than BPF_F_NO_PREALLOC and BPF_F_CLONE; leave them out"
-    } else if map.key_size != 4 {
-        "has no int as its key; write __type(key, int)"
-    } else if map.max_entries != 0 {
-        "has max_entries; leave it out: there is a value per task"
-    } else {
-        return Ok(());
-    };
-    Err(format!("the kernel refuses task storage that {wrong}"))
-}
 
 /// Places for values of one size, aligned to 8 bytes, zeroed, never moving.
 struct Slab {
@@ -730,20 +631,7 @@ impl Map {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Special;
-
-    fn def(kind: u32, key_size: u32, value_size: u32, max_entries: u32) -> MapDef {
-        MapDef {
-            name: "m".to_owned(),
-            kind,
-            key_size,
-            value_size,
-            max_entries,
-            flags: 0,
-            special: Special::default(),
-            address: 0,
-        }
-    }
+    use crate::map_def::tests::def;
 
     fn map(kind: u32) -> Map {
         let maps = Maps::new(&[def(kind, 4, 8, 2)], 2).unwrap();
@@ -846,35 +734,5 @@ mod tests {
         let value = storage.storage_create(5);
         // SAFETY: as above.
         assert_eq!(unsafe { value.read() }, 0);
-    }
-
-    #[test]
-    fn task_storage_is_refused_as_the_kernel_does() {
-        let storage = |key, entries, flags| {
-            check(&MapDef {
-                flags,
-                ..def(kind::TASK_STORAGE, key, 8, entries)
-            })
-        };
-        assert_eq!(storage(4, 0, NO_PREALLOC), Ok(()));
-        assert_eq!(storage(4, 0, NO_PREALLOC | CLONE), Ok(()));
-        for (key, entries, flags, told) in [
-            (4, 0, 0, "__uint(map_flags, BPF_F_NO_PREALLOC)"),
-            (4, 0, NO_PREALLOC | 2, "other flags"),
-            (8, 0, NO_PREALLOC, "__type(key, int)"),
-            (0, 0, NO_PREALLOC, "__type(key, int)"),
-            (4, 64, NO_PREALLOC, "max_entries"),
-        ] {
-            let error = storage(key, entries, flags).unwrap_err();
-            assert!(error.contains(told), "{error}");
-        }
-    }
-
-    #[test]
-    fn unknown_kinds_are_refused_by_name() {
-        let error = check(&def(27, 0, 0, 4096)).unwrap_err();
-        assert!(error.contains("type RINGBUF"), "{error}");
-        let error = check(&def(99, 0, 0, 4096)).unwrap_err();
-        assert!(error.contains("type 99"), "{error}");
     }
 }

@@ -4,96 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
-use schedlab_machine::address;
 
+use crate::ObjectError;
 use crate::dwarf::{Shape, Types, Variable};
+use crate::map_def::{self, MapDef};
 use crate::options::{self, OptionError, OptionKind, PolicyOption, Settings};
+use crate::placed::{Placed, place};
 use crate::signature;
-
-/// A BPF map of a policy.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MapDef {
-    /// Name of the variable.
-    pub name: String,
-    /// `enum bpf_map_type`.
-    pub kind: u32,
-    /// Bytes of a key.
-    pub key_size: u32,
-    /// Bytes of a value.
-    pub value_size: u32,
-    /// `max_entries`.
-    pub max_entries: u32,
-    /// `map_flags`.
-    pub flags: u32,
-    /// What of a value is the kernel's.
-    pub(crate) special: Special,
-    /// Where the variable lies in the object.
-    pub(crate) address: u64,
-}
-
-/// The fields of a map's value that are the kernel's (`struct btf_record`), by offset and size.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Special {
-    /// Of `struct bpf_spin_lock`.
-    pub spin_locks: Vec<Range<usize>>,
-    /// Of `struct bpf_res_spin_lock`.
-    pub res_locks: Vec<Range<usize>>,
-    /// Pointers that count as a reference. No mark for `__kptr` is kept in debug information by gcc and clang alike and
-    /// taken by both wherever the kernel's is, on parameters, too: so what they point to tells.
-    pub references: Vec<Range<usize>>,
-}
-
-impl Special {
-    /// Adds those of a type that lies at `offset`.
-    fn add(&mut self, types: &Types, type_at: usize, offset: usize) {
-        let here = offset..offset + types.size(type_at) as usize;
-        match types.shape(type_at) {
-            Shape::Struct(at) => match types.entry(at).name.as_deref() {
-                Some("bpf_spin_lock") => self.spin_locks.push(here),
-                Some("bpf_res_spin_lock") => self.res_locks.push(here),
-                _ => {
-                    for (_, within, member) in types.members(at) {
-                        self.add(types, member, offset + within as usize);
-                    }
-                }
-            },
-            Shape::Array(at) => self.add_array(types, at, offset),
-            Shape::Pointer(Some(target)) => {
-                let of = types.entry(target).name.as_deref();
-                if matches!(of, Some("bpf_cpumask" | "task_struct" | "cgroup")) {
-                    self.references.push(here);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn add_array(&mut self, types: &Types, array: usize, offset: usize) {
-        let Some(element) = types.entry(array).type_at else {
-            return;
-        };
-        let mut one = Special::default();
-        one.add(types, element, 0);
-        if one == Special::default() {
-            return;
-        }
-        for index in 0..types.elements(array) {
-            self.add(
-                types,
-                element,
-                offset + (index * types.size(element)) as usize,
-            );
-        }
-    }
-}
-
-/// Where a global variable lies, in the object and for the cache model.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Placed {
-    pub address: u64,
-    pub bytes: u64,
-    pub modelled: u64,
-}
 
 /// A policy compiled for the virtual kernel. Cheap to share; each run loads a copy of its own.
 #[derive(Debug)]
@@ -116,95 +33,6 @@ pub struct Object {
     sleepable: Vec<Range<u64>>,
     globals: Vec<(String, u64, usize)>,
 }
-
-/// Why an object is no policy that can be simulated.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ObjectError {
-    /// Not an ELF object of this machine with debug information.
-    #[error("{policy}: the compiled policy cannot be read: {reason}")]
-    Unreadable {
-        /// The policy.
-        policy: String,
-        /// Why.
-        reason: String,
-    },
-    /// It calls what is neither a kfunc nor a helper.
-    #[error("{policy}: {function}() is not in the virtual kernel")]
-    Foreign {
-        /// The policy.
-        policy: String,
-        /// What it calls.
-        function: String,
-    },
-    /// It has code that would run while it is loaded, outside of the simulation.
-    #[error(
-        "{policy}: it has {what}, which would run while it is loaded, and BPF has nothing of the kind: call it from ops.init()"
-    )]
-    Constructor {
-        /// The policy.
-        policy: String,
-        /// What.
-        what: &'static str,
-    },
-    /// No ops table, or several.
-    #[error("{policy}: {found}; a policy defines exactly one with SCX_OPS_DEFINE()")]
-    Ops {
-        /// The policy.
-        policy: String,
-        /// What was found.
-        found: String,
-    },
-    /// An op that the kernel could not call, or that is no program of its own.
-    #[error("{policy}: {place}: {what}")]
-    Op {
-        /// The policy.
-        policy: String,
-        /// `file:line` of the function.
-        place: String,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// The verifier takes struct_ops programs under the GPL only (`check_struct_ops_btf_id()`).
-    #[error(
-        "{policy}: {found}, and the kernel takes schedulers under the GPL only; write: char _license[] SEC(\"license\") = \"GPL\";"
-    )]
-    License {
-        /// The policy.
-        policy: String,
-        /// What was found.
-        found: String,
-    },
-    /// A BPF program that is no op: nothing in the virtual kernel calls it.
-    #[error(
-        "{policy}: {program}() is a program of its own, SEC(\"{section}\"), and a simulation calls ops alone; leave it out, or run it in a real kernel (schedlab run)"
-    )]
-    Program {
-        /// The policy.
-        policy: String,
-        /// The function.
-        program: String,
-        /// Its section.
-        section: String,
-    },
-    /// A map that the virtual kernel does not have.
-    #[error("{policy}: map `{map}`: {reason}")]
-    Map {
-        /// The policy.
-        policy: String,
-        /// The map.
-        map: String,
-        /// Why.
-        reason: String,
-    },
-}
-
-/// Where large globals begin for the cache model, from [`address::GLOBALS`]; small ones are below.
-const LARGE_GLOBALS: u64 = 0x800_0000;
-/// Where map values begin.
-pub(crate) const MAP_VALUES: u64 = 0xc00_0000;
-/// A small global has a line of its own; the odd stride spreads them over the sets.
-const SMALL_STRIDE: u64 = 4_096 + 64;
 
 /// What compilers make calls of where the source has none: copies and comparisons of structures.
 const OF_THE_COMPILER: [&[u8]; 4] = [b"memcpy", b"memmove", b"memset", b"memcmp"];
@@ -307,7 +135,7 @@ impl Object {
             signature::check(name, &file, &types, ops.address, structure)?;
         }
         check_programs(name, &file)?;
-        let maps = maps(name, &file, &types, &variables)?;
+        let maps = map_def::read(name, &file, &types, &variables)?;
         let options = policy_options(&file, &types, &variables, source);
         let placed = place(&types, &variables);
         let global = |variable: &Variable| {
@@ -576,73 +404,6 @@ fn ops_table<'a>(
     }
 }
 
-/// Decodes `__uint(name, N)` (pointer to an array of N) and `__type(name, T)` (pointer to T).
-fn maps(
-    policy: &str,
-    file: &object::File<'_>,
-    types: &Types,
-    variables: &[Variable],
-) -> Result<Vec<MapDef>, ObjectError> {
-    let Some(section) = file.section_by_name(".maps") else {
-        return Ok(Vec::new());
-    };
-    let range = section.address()..section.address() + section.size();
-    let mut maps = Vec::new();
-    for variable in variables
-        .iter()
-        .filter(|variable| range.contains(&variable.address))
-    {
-        let error = |reason: String| ObjectError::Map {
-            policy: policy.to_owned(),
-            map: variable.name.clone(),
-            reason,
-        };
-        let Shape::Struct(structure) = types.shape(variable.type_at) else {
-            return Err(error("it is not defined as a structure".to_owned()));
-        };
-        let mut map = MapDef {
-            name: variable.name.clone(),
-            kind: 0,
-            key_size: 0,
-            value_size: 0,
-            max_entries: 0,
-            flags: 0,
-            special: Special::default(),
-            address: variable.address,
-        };
-        for (member, _, type_at) in types.members(structure) {
-            let Shape::Pointer(Some(target)) = types.shape(type_at) else {
-                continue;
-            };
-            let number = match types.shape(target) {
-                Shape::Array(array) => types.elements(array) as u32,
-                _ => 0,
-            };
-            match member {
-                "type" => map.kind = number,
-                "key_size" => map.key_size = number,
-                "value_size" => map.value_size = number,
-                "max_entries" => map.max_entries = number,
-                "map_flags" => map.flags = number,
-                "key" => map.key_size = types.size(target) as u32,
-                "value" => {
-                    map.value_size = types.size(target) as u32;
-                    map.special.add(types, target, 0);
-                }
-                "values" => {
-                    return Err(error(
-                        "maps in maps are not in the virtual kernel".to_owned(),
-                    ));
-                }
-                _ => {}
-            }
-        }
-        crate::maps::check(&map).map_err(error)?;
-        maps.push(map);
-    }
-    Ok(maps)
-}
-
 fn policy_options(
     file: &object::File<'_>,
     types: &Types,
@@ -732,46 +493,4 @@ fn comment(lines: &[&str], variable: &Variable) -> Option<String> {
     block.reverse();
     let text = block.join(" ").trim().to_owned();
     (!text.is_empty()).then_some(text)
-}
-
-/// Gives every global variable its place in the modelled address space.
-///
-/// Compilers order variables as they like, so the place comes from the name alone: a small
-/// variable has a slot by a hash of its name, large ones follow each other in the order of names.
-// Model: two small globals never share a cache line, as they may in a kernel.
-fn place(types: &Types, variables: &[Variable]) -> Vec<Placed> {
-    let mut by_name: Vec<&Variable> = variables.iter().collect();
-    by_name.sort_by(|a, b| (&a.name, a.line).cmp(&(&b.name, b.line)));
-    let slots = LARGE_GLOBALS / SMALL_STRIDE;
-    let mut taken = std::collections::BTreeSet::new();
-    let mut large = LARGE_GLOBALS;
-    let mut placed = Vec::new();
-    for variable in by_name {
-        let bytes = types.size(variable.type_at);
-        let offset = if bytes <= SMALL_STRIDE {
-            let mut slot = hash(&variable.name) % slots;
-            while !taken.insert(slot) {
-                slot = (slot + 1) % slots;
-            }
-            slot * SMALL_STRIDE
-        } else {
-            let offset = large;
-            large += bytes.next_multiple_of(128) + 64;
-            offset
-        };
-        placed.push(Placed {
-            address: variable.address,
-            bytes,
-            modelled: address::GLOBALS + offset % MAP_VALUES,
-        });
-    }
-    placed.sort_by_key(|placed| placed.address);
-    placed
-}
-
-/// FNV-1a.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    })
 }

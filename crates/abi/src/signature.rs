@@ -8,8 +8,8 @@
 
 use object::{Object as _, ObjectSection as _, RelocationFlags, RelocationTarget};
 
+use crate::ObjectError;
 use crate::dwarf::{Function, Shape, Signature, Types};
-use crate::object::ObjectError;
 
 /// A pointer into the object.
 const RELATIVE: [object::elf::RelocationType; 2] = [

@@ -1,0 +1,302 @@
+//! What a policy says of its maps, and which of them the virtual kernel has.
+
+use std::ops::Range;
+
+use object::{Object as _, ObjectSection as _};
+
+use crate::ObjectError;
+use crate::dwarf::{Shape, Types, Variable};
+
+/// A BPF map of a policy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MapDef {
+    /// Name of the variable.
+    pub name: String,
+    /// `enum bpf_map_type`.
+    pub kind: u32,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Bytes of a value.
+    pub value_size: u32,
+    /// `max_entries`.
+    pub max_entries: u32,
+    /// `map_flags`.
+    pub flags: u32,
+    /// What of a value is the kernel's.
+    pub(crate) special: Special,
+    /// Where the variable lies in the object.
+    pub(crate) address: u64,
+}
+
+/// The fields of a map's value that are the kernel's (`struct btf_record`), by offset and size.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Special {
+    /// Of `struct bpf_spin_lock`.
+    pub spin_locks: Vec<Range<usize>>,
+    /// Of `struct bpf_res_spin_lock`.
+    pub res_locks: Vec<Range<usize>>,
+    /// Pointers that count as a reference. No mark for `__kptr` is kept in debug information by gcc and clang alike and
+    /// taken by both wherever the kernel's is, on parameters, too: so what they point to tells.
+    pub references: Vec<Range<usize>>,
+}
+
+impl Special {
+    /// Adds those of a type that lies at `offset`.
+    fn add(&mut self, types: &Types, type_at: usize, offset: usize) {
+        let here = offset..offset + types.size(type_at) as usize;
+        match types.shape(type_at) {
+            Shape::Struct(at) => match types.entry(at).name.as_deref() {
+                Some("bpf_spin_lock") => self.spin_locks.push(here),
+                Some("bpf_res_spin_lock") => self.res_locks.push(here),
+                _ => {
+                    for (_, within, member) in types.members(at) {
+                        self.add(types, member, offset + within as usize);
+                    }
+                }
+            },
+            Shape::Array(at) => self.add_array(types, at, offset),
+            Shape::Pointer(Some(target)) => {
+                let of = types.entry(target).name.as_deref();
+                if matches!(of, Some("bpf_cpumask" | "task_struct" | "cgroup")) {
+                    self.references.push(here);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn add_array(&mut self, types: &Types, array: usize, offset: usize) {
+        let Some(element) = types.entry(array).type_at else {
+            return;
+        };
+        let mut one = Special::default();
+        one.add(types, element, 0);
+        if one == Special::default() {
+            return;
+        }
+        for index in 0..types.elements(array) {
+            self.add(
+                types,
+                element,
+                offset + (index * types.size(element)) as usize,
+            );
+        }
+    }
+}
+
+/// Decodes `__uint(name, N)` (pointer to an array of N) and `__type(name, T)` (pointer to T).
+pub(crate) fn read(
+    policy: &str,
+    file: &object::File<'_>,
+    types: &Types,
+    variables: &[Variable],
+) -> Result<Vec<MapDef>, ObjectError> {
+    let Some(section) = file.section_by_name(".maps") else {
+        return Ok(Vec::new());
+    };
+    let range = section.address()..section.address() + section.size();
+    let mut maps = Vec::new();
+    for variable in variables
+        .iter()
+        .filter(|variable| range.contains(&variable.address))
+    {
+        let error = |reason: String| ObjectError::Map {
+            policy: policy.to_owned(),
+            map: variable.name.clone(),
+            reason,
+        };
+        let Shape::Struct(structure) = types.shape(variable.type_at) else {
+            return Err(error("it is not defined as a structure".to_owned()));
+        };
+        let mut map = MapDef {
+            name: variable.name.clone(),
+            kind: 0,
+            key_size: 0,
+            value_size: 0,
+            max_entries: 0,
+            flags: 0,
+            special: Special::default(),
+            address: variable.address,
+        };
+        for (member, _, type_at) in types.members(structure) {
+            let Shape::Pointer(Some(target)) = types.shape(type_at) else {
+                continue;
+            };
+            let number = match types.shape(target) {
+                Shape::Array(array) => types.elements(array) as u32,
+                _ => 0,
+            };
+            match member {
+                "type" => map.kind = number,
+                "key_size" => map.key_size = number,
+                "value_size" => map.value_size = number,
+                "max_entries" => map.max_entries = number,
+                "map_flags" => map.flags = number,
+                "key" => map.key_size = types.size(target) as u32,
+                "value" => {
+                    map.value_size = types.size(target) as u32;
+                    map.special.add(types, target, 0);
+                }
+                "values" => {
+                    return Err(error(
+                        "maps in maps are not in the virtual kernel".to_owned(),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        check(&map).map_err(error)?;
+        maps.push(map);
+    }
+    Ok(maps)
+}
+
+/// Kinds of maps that the virtual kernel has (`enum bpf_map_type`).
+pub(crate) mod kind {
+    pub const HASH: u32 = 1;
+    pub const ARRAY: u32 = 2;
+    pub const PERCPU_HASH: u32 = 5;
+    pub const PERCPU_ARRAY: u32 = 6;
+    pub const QUEUE: u32 = 22;
+    pub const STACK: u32 = 23;
+    pub const TASK_STORAGE: u32 = 29;
+    pub const ARENA: u32 = 33;
+}
+
+/// The kernel's name of a kind, of those that include/native/scx/enums.h has.
+pub(crate) fn name_of(kind: u32) -> String {
+    let name = match kind {
+        0 => return "UNSPEC (none is given)".to_owned(),
+        3 => "PROG_ARRAY",
+        4 => "PERF_EVENT_ARRAY",
+        7 => "STACK_TRACE",
+        9 => "LRU_HASH",
+        10 => "LRU_PERCPU_HASH",
+        11 => "LPM_TRIE",
+        12 => "ARRAY_OF_MAPS",
+        13 => "HASH_OF_MAPS",
+        27 => "RINGBUF",
+        30 => "BLOOM_FILTER",
+        31 => "USER_RINGBUF",
+        kind::HASH => "HASH",
+        kind::ARRAY => "ARRAY",
+        kind::PERCPU_HASH => "PERCPU_HASH",
+        kind::PERCPU_ARRAY => "PERCPU_ARRAY",
+        kind::QUEUE => "QUEUE",
+        kind::STACK => "STACK",
+        kind::TASK_STORAGE => "TASK_STORAGE",
+        kind::ARENA => "ARENA",
+        32 => "CGRP_STORAGE",
+        other => return other.to_string(),
+    };
+    name.to_owned()
+}
+
+/// `BPF_F_NO_PREALLOC` and `BPF_F_CLONE`, of a map itself.
+const NO_PREALLOC: u32 = 1;
+const CLONE: u32 = 1 << 9;
+
+/// Largest memory of one map.
+const BYTES_MAX: u64 = 4 << 30;
+
+/// Whether the virtual kernel has such a map; the error says what is the matter.
+fn check(map: &MapDef) -> Result<(), String> {
+    let is = |kinds: &[u32]| kinds.contains(&map.kind);
+    let per_key = [
+        kind::HASH,
+        kind::PERCPU_HASH,
+        kind::ARRAY,
+        kind::PERCPU_ARRAY,
+    ];
+    if !is(&per_key) && !is(&[kind::QUEUE, kind::STACK, kind::TASK_STORAGE, kind::ARENA]) {
+        return Err(format!(
+            "maps of type {} are not in the virtual kernel (it has HASH, ARRAY, their PERCPU forms, QUEUE, STACK, TASK_STORAGE and ARENA)",
+            name_of(map.kind)
+        ));
+    }
+    if map.kind != kind::ARENA && map.value_size == 0 {
+        return Err("it has no value; declare it with __type(value, …)".to_owned());
+    }
+    if is(&per_key) && map.key_size == 0 {
+        return Err("it has no key; declare it with __type(key, …)".to_owned());
+    }
+    if is(&[kind::ARRAY, kind::PERCPU_ARRAY]) && map.key_size != 4 {
+        return Err("the key of an array is a u32".to_owned());
+    }
+    if map.kind != kind::TASK_STORAGE && map.max_entries == 0 {
+        return Err("max_entries is missing or 0".to_owned());
+    }
+    let bytes = u64::from(map.value_size.next_multiple_of(8)) * u64::from(map.max_entries);
+    if map.kind != kind::ARENA && bytes > BYTES_MAX {
+        return Err(format!("{bytes} bytes of values are more than 4 GiB"));
+    }
+    if map.kind == kind::TASK_STORAGE {
+        check_storage(map)?;
+    }
+    Ok(())
+}
+
+/// What `bpf_local_storage_map_alloc_check()` refuses.
+fn check_storage(map: &MapDef) -> Result<(), String> {
+    let wrong = if map.flags & NO_PREALLOC == 0 {
+        "has no BPF_F_NO_PREALLOC; write __uint(map_flags, BPF_F_NO_PREALLOC)"
+    } else if map.flags & !(NO_PREALLOC | CLONE) != 0 {
+        "has other flags than BPF_F_NO_PREALLOC and BPF_F_CLONE; leave them out"
+    } else if map.key_size != 4 {
+        "has no int as its key; write __type(key, int)"
+    } else if map.max_entries != 0 {
+        "has max_entries; leave it out: there is a value per task"
+    } else {
+        return Ok(());
+    };
+    Err(format!("the kernel refuses task storage that {wrong}"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A definition, for tests of maps, too.
+    pub(crate) fn def(kind: u32, key_size: u32, value_size: u32, max_entries: u32) -> MapDef {
+        MapDef {
+            name: "m".to_owned(),
+            kind,
+            key_size,
+            value_size,
+            max_entries,
+            flags: 0,
+            special: Special::default(),
+            address: 0,
+        }
+    }
+
+    #[test]
+    fn task_storage_is_refused_as_the_kernel_does() {
+        let storage = |key, entries, flags| {
+            check(&MapDef {
+                flags,
+                ..def(kind::TASK_STORAGE, key, 8, entries)
+            })
+        };
+        assert_eq!(storage(4, 0, NO_PREALLOC), Ok(()));
+        assert_eq!(storage(4, 0, NO_PREALLOC | CLONE), Ok(()));
+        for (key, entries, flags, told) in [
+            (4, 0, 0, "__uint(map_flags, BPF_F_NO_PREALLOC)"),
+            (4, 0, NO_PREALLOC | 2, "other flags"),
+            (8, 0, NO_PREALLOC, "__type(key, int)"),
+            (0, 0, NO_PREALLOC, "__type(key, int)"),
+            (4, 64, NO_PREALLOC, "max_entries"),
+        ] {
+            let error = storage(key, entries, flags).unwrap_err();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_are_refused_by_name() {
+        let error = check(&def(27, 0, 0, 4096)).unwrap_err();
+        assert!(error.contains("type RINGBUF"), "{error}");
+        let error = check(&def(99, 0, 0, 4096)).unwrap_err();
+        assert!(error.contains("type 99"), "{error}");
+    }
+}
