@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::load::Exit;
+use crate::exit::Exit;
 
 /// Why something on the real kernel's side was not done.
 #[derive(thiserror::Error, Debug)]

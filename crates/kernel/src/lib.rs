@@ -9,6 +9,7 @@ pub mod cache;
 pub mod clang;
 pub mod doctor;
 pub mod error;
+pub mod exit;
 pub mod experiment;
 mod group;
 pub mod kernel_log;

@@ -14,6 +14,7 @@ use libbpf_rs::btf::types::{Enum, Enum64};
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapType, ObjectBuilder, OpenObject};
 
 use crate::error::{Doing as _, Error, Result};
+use crate::exit::Exit;
 use crate::policy::Object;
 use crate::scx::{self, State};
 use crate::vars::{self, Kind, Variable};
@@ -24,43 +25,6 @@ const UNLOAD_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Bytes of the kernel's debug dump that are kept (`UEI_DUMP_DFL_LEN` of the scx headers).
 const DUMP_LEN: usize = 32_768;
-
-/// `SCX_EXIT_UNREG`: user space took the policy out.
-pub const EXIT_UNREG: i32 = 64;
-
-/// Why a policy ended, as the kernel told it (`struct scx_exit_info`).
-#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct Exit {
-    /// `enum scx_exit_kind`; 0 while the policy runs.
-    pub kind: i32,
-    /// The policy's or the kernel's exit code.
-    pub code: i64,
-    /// The kernel's text for the kind.
-    pub reason: String,
-    /// Details.
-    pub message: String,
-    /// The kernel's debug dump of an ejection; empty where there is none.
-    pub dump: String,
-}
-
-impl Exit {
-    /// Whether the policy was taken out by us and not ejected.
-    pub fn is_normal(&self) -> bool {
-        self.kind == EXIT_UNREG
-    }
-
-    /// Why the kernel ended it, in words.
-    pub fn told(&self) -> String {
-        if self.kind == 0 {
-            // The kernel told only the policy, and that kept it for itself.
-            "the kernel ended the policy; it records no reason (UEI_DEFINE, UEI_RECORD)".to_owned()
-        } else if self.message.is_empty() {
-            self.reason.clone()
-        } else {
-            format!("{} ({})", self.reason, self.message)
-        }
-    }
-}
 
 /// Whether this process can load a policy into this kernel now.
 ///

@@ -12,8 +12,9 @@ use schedlab_report::{Exit as RunExit, Measures};
 use schedlab_trace::Scheduler;
 
 use crate::error::{At as _, Error, Result};
+use crate::exit::Exit;
 use crate::group::Group;
-use crate::load::{self, Exit, Loaded};
+use crate::load::{self, Loaded};
 use crate::measure::{Counted, Measurement, Want};
 use crate::policy;
 use crate::probes::Reading;

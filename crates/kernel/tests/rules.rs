@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
+use schedlab_kernel::exit::Exit;
 use schedlab_kernel::kernel_log::complaints;
-use schedlab_kernel::load::{self, Exit, Loaded, Terms};
+use schedlab_kernel::load::{self, Loaded, Terms};
 use schedlab_kernel::policy::{self, Object};
 use schedlab_kernel::vm::{Stream, Vm};
 use schedlab_kernel::{Error, clang, scx};

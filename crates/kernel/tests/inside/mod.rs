@@ -14,7 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use schedlab_kernel::error::Error;
-use schedlab_kernel::load::{self, Exit, Loaded};
+use schedlab_kernel::exit::Exit;
+use schedlab_kernel::load::{self, Loaded};
 use schedlab_kernel::measure::Want;
 use schedlab_kernel::policy::{self, Object, POLICIES};
 use schedlab_kernel::run::{self, Job, Outcome};
