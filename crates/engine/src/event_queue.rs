@@ -6,12 +6,16 @@
 //! and wait for moments: a list in order. Timers (sleeping tasks and few others) lie in order in
 //! blocks. None allocates once it has grown to its size.
 
+mod head;
+mod timers;
+
 use std::cell::{Cell, RefCell};
 
 use schedlab_trace::{CpuId, TaskId};
 
-use crate::policy::TimerId;
-use crate::timers::{Entry, Timers};
+use head::{CPU_BITS, Head};
+pub(crate) use timers::Timer;
+use timers::{Entry, Timers};
 
 /// What can be pending for a CPU, one of each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -38,64 +42,11 @@ impl CpuEvent {
     ];
 }
 
-/// A timer, named by what it is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Timer {
-    /// The watchdog looks at all runnable tasks.
-    Watchdog,
-    /// The workload's duration is over.
-    End,
-    /// The next of the scenario's hotplug events.
-    Hotplug,
-    /// A task's sleep ends or its life begins.
-    Task(TaskId),
-    /// A `bpf_timer` expires.
-    Policy(TimerId),
-}
-
 /// An event that is due, besides a CPU's turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     Cpu(CpuId, CpuEvent),
     Timer(CpuId, Timer),
-}
-
-/// Bits of a CPU's number in a [`Head`].
-const CPU_BITS: u32 = 13;
-
-/// When the next event is due, and on which CPU: one word, so that comparing it is one comparison.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Head(u64);
-
-impl Default for Head {
-    fn default() -> Self {
-        Head::NEVER
-    }
-}
-
-impl Head {
-    /// Later than everything.
-    pub const NEVER: Head = Head(u64::MAX);
-
-    /// The last instant, after 26 days.
-    pub const LAST: u64 = (1 << (64 - CPU_BITS)) - 2;
-
-    /// What is due after [`Head::LAST`] counts as due then: no run lasts that long.
-    #[inline]
-    fn new(time: u64, cpu: u32) -> Head {
-        Head(time.min(Head::LAST) << CPU_BITS | u64::from(cpu))
-    }
-
-    /// The time in nanoseconds; of [`Head::NEVER`] one that no run gets to.
-    #[inline]
-    pub fn time(self) -> u64 {
-        self.0 >> CPU_BITS
-    }
-
-    #[inline]
-    pub fn cpu(self) -> u32 {
-        (self.0 & ((1 << CPU_BITS) - 1)) as u32
-    }
 }
 
 /// How many play in a match of the tournament.
@@ -453,6 +404,7 @@ impl EventQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::TimerId;
 
     fn cpu(n: u32) -> CpuId {
         CpuId(n)

@@ -41,7 +41,6 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod this_cpu;
-mod timers;
 pub mod version;
 mod wake;
 mod watchdog;

@@ -4,8 +4,23 @@ use std::collections::VecDeque;
 
 use schedlab_trace::TaskId;
 
-use crate::event_queue::{Head, Timer};
+use super::head::Head;
 use crate::policy::TimerId;
+
+/// A timer, named by what it is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Timer {
+    /// The watchdog looks at all runnable tasks.
+    Watchdog,
+    /// The workload's duration is over.
+    End,
+    /// The next of the scenario's hotplug events.
+    Hotplug,
+    /// A task's sleep ends or its life begins.
+    Task(TaskId),
+    /// A `bpf_timer` expires.
+    Policy(TimerId),
+}
 
 /// The run's own timers, of which there is one each, in the order in which they expire at the same instant: what the
 /// watchdog would see when the run is over does not count.
@@ -13,7 +28,7 @@ const OWN: [Timer; 3] = [Timer::End, Timer::Hotplug, Timer::Watchdog];
 
 /// A timer that is set.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry {
+pub(super) struct Entry {
     pub head: Head,
     pub timer: Timer,
 }
@@ -27,7 +42,7 @@ const BLOCK: usize = 128;
 const NEARLY: usize = 3;
 
 /// The timers that are set, in order; at one time and CPU the run's own come first, then the one that was set first.
-pub(crate) struct Timers {
+pub(super) struct Timers {
     /// When each of [`OWN`] expires, and the earliest; [`Head::NEVER`]: it is not set.
     own: [Head; OWN.len()],
     own_first: Head,
