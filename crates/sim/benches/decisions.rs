@@ -4,7 +4,8 @@
 //!
 //! `make bench-decisions`, or `cargo bench -p schedlab-sim --bench decisions -- dss,o1` for some
 //! policies only, which writes nothing but prints; `-- --redraw` draws the pictures of the last measurement;
-//! `-- --simulate` renews what is simulated, the same on every machine, and keeps what was measured natively.
+//! `-- --simulate` renews what is simulated, the same on every machine, and keeps what was measured natively;
+//! `-- --count` renews the instructions, the same on a busy machine, and keeps everything else.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -75,16 +76,36 @@ fn main() {
         write_documents(&all, &table(&all));
         return;
     }
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    if env::args().any(|argument| argument == "--count") {
+        let mut all = read();
+        for policy in schedlab_policies::builtin() {
+            let Some(costs) = all.get_mut(policy.name) else {
+                continue;
+            };
+            if costs.values().all(|cost| cost.instructions.is_none()) {
+                continue;
+            }
+            let program = compile(policy.name, policy.object().ops_name(), &folder)
+                .expect("it was counted the last time");
+            for (&tasks, cost) in costs {
+                cost.instructions = Some(count(&program, tasks));
+                println!("{}", row(policy.name, tasks, cost));
+            }
+        }
+        write_documents(&all, &table(&all));
+        return;
+    }
     // cargo adds arguments of its own.
     let only: Option<Vec<String>> = env::args()
         .skip(1)
         .find(|argument| !argument.starts_with('-'))
         .map(|list| list.split(',').map(str::to_owned).collect());
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let valgrind = Command::new("valgrind").arg("--version").output().is_ok();
     if !valgrind {
         eprintln!("valgrind is not installed: instructions are not counted");
     }
+    let before = read();
     let mut all = BTreeMap::new();
     let wanted = |name: &str| {
         only.as_ref()
@@ -98,6 +119,13 @@ fn main() {
         let mut costs = Costs::new();
         for tasks in TASKS {
             let cost = measure(policy.name, program.as_deref(), tasks, valgrind);
+            // A page without it would look complete.
+            let last = before.get(policy.name).and_then(|costs| costs.get(&tasks));
+            assert!(
+                cost.ns.is_some() || last.is_none_or(|cost| cost.ns.is_none()),
+                "{}: measured natively the last time and not now (above: why); nothing is written",
+                policy.name
+            );
             println!("{}", row(policy.name, tasks, &cost));
             costs.insert(tasks, cost);
         }
@@ -118,6 +146,8 @@ fn compile(policy: &str, ops: &str, folder: &Path) -> Option<PathBuf> {
     let compiler = env::var("SCHEDLAB_CC").unwrap_or_else(|_| "cc".to_owned());
     let output = Command::new(compiler)
         .args(["-std=gnu11", "-O2", "-g", "-w"])
+        // The script is the kernel: it writes what policies may not.
+        .arg("-DLAB_OF_KERNEL=")
         .arg(format!("-DPOLICY=\"{}\"", file.display()))
         .arg(format!("-DOPS={}", ops))
         .arg("-I")
@@ -146,11 +176,7 @@ fn measure(policy: &str, program: Option<&Path>, tasks: u32, valgrind: bool) -> 
     let Some(program) = program else { return cost };
     // About as long for few tasks as for many, of a policy that looks at all.
     let choices = (4_000_000 / tasks).clamp(200, 20_000);
-    let run = |command: &mut Command, choices: u32| -> Output {
-        let command = command.arg(tasks.to_string()).arg(choices.to_string());
-        command.output().expect("it was just compiled")
-    };
-    let output = run(&mut Command::new(program), choices);
+    let output = choose(&mut Command::new(program), tasks, choices);
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         eprintln!("{policy}: not measured natively: {}", text.trim());
@@ -187,22 +213,33 @@ fn measure(policy: &str, program: Option<&Path>, tasks: u32, valgrind: bool) -> 
         net(chosen[chosen.len() * 3 / 4]),
     ]);
     if valgrind {
-        let counted = 16_u32;
-        let mut command = Command::new("valgrind");
-        command
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-            .arg("--toggle-collect=choose")
-            .arg(program);
-        let output = run(&mut command, counted);
-        let text = String::from_utf8_lossy(&output.stderr);
-        let collected = text
-            .lines()
-            .find_map(|line| line.split_once("Collected : "))
-            .and_then(|(_, number)| number.trim().parse::<f64>().ok())
-            .unwrap_or_else(|| panic!("callgrind said:\n{text}"));
-        cost.instructions = Some(collected / f64::from(counted));
+        cost.instructions = Some(count(program, tasks));
     }
     cost
+}
+
+/// Runs a policy's driver, by itself or under another program.
+fn choose(command: &mut Command, tasks: u32, choices: u32) -> Output {
+    let command = command.arg(tasks.to_string()).arg(choices.to_string());
+    command.output().expect("it was just compiled")
+}
+
+/// Instructions of a choice, by valgrind.
+fn count(program: &Path, tasks: u32) -> f64 {
+    let counted = 16_u32;
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--toggle-collect=choose")
+        .arg(program);
+    let output = choose(&mut command, tasks, counted);
+    let text = String::from_utf8_lossy(&output.stderr);
+    let collected = text
+        .lines()
+        .find_map(|line| line.split_once("Collected : "))
+        .and_then(|(_, number)| number.trim().parse::<f64>().ok())
+        .unwrap_or_else(|| panic!("callgrind said:\n{text}"));
+    collected / f64::from(counted)
 }
 
 /// Tasks that run for 1 ms and sleep for 1 µs: whenever one blocks, `tasks` others wait. What is told is
