@@ -616,8 +616,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `scx_task_on_sched()`: from when ops.init_task() has returned until ops.exit_task() has.
     #[inline]
     fn task_on_sched(&self, p: &Task) -> bool {
-        let of_none = matches!(p.scx_state.get(), ScxState::None | ScxState::Dead);
-        !(of_none && self.version.has_sub_schedulers())
+        let is_nobodys = matches!(p.scx_state.get(), ScxState::None | ScxState::Dead);
+        !(is_nobodys && self.version.has_sub_schedulers())
     }
 
     /// `scx_cpu_valid()`; `place` says where the number came from.

@@ -1,7 +1,5 @@
 //! What a misbehaving policy gets: the kernel's exit kind and the kernel's text.
 
-use schedlab_trace::TaskId;
-
 use crate::consts::{dsq_id, enq, kick, ops};
 use crate::policy::{OpCall, OpKind, OpsInfo, Reply, Request};
 use crate::testing::*;
@@ -479,26 +477,6 @@ fn immed_means_nothing_to_the_older_kernel() {
         scenario.version = KernelVersion::V6_18;
         run_checked(scenario, enqueues(1_000, dsq, enq::IMMED)).is_done();
     }
-}
-
-/// `scx_kf_arg_task_ok()` names no task.
-#[test]
-fn a_kfunc_for_another_task_than_the_ops_is_told_in_the_kernels_words() {
-    let policy = Stub::new(&[OpKind::SelectCpu], |a, op| async move {
-        let OpCall::SelectCpu { prev_cpu, .. } = op else {
-            return 0;
-        };
-        let request = Request::SelectCpuDfl {
-            task: TaskId(9),
-            prev_cpu: 0,
-            wake_flags: 0,
-        };
-        a.ask(request).await;
-        i64::from(prev_cpu.0)
-    });
-    let tasks = (0..10).map(|_| hog("p", 1)).collect();
-    let end = run(scenario(2, tasks), policy, ());
-    assert_eq!(end.exit.message, "called on a task not being operated on");
 }
 
 /// Linux 6.18: `find_dsq_for_dispatch()` names the task.

@@ -338,59 +338,68 @@ fn the_only_cpu_is_found_idle() {
     assert!(found.borrow().contains(&(0, true)), "{found:?}");
 }
 
-/// Linux 6.18: `select_cpu_from_kfunc()` does not look whose CPU is asked for.
+/// A task that the op is not about is refused in the words of `scx_kf_arg_task_ok()`. In Linux 6.18
+/// `select_cpu_from_kfunc()` does not look whose CPU is asked for.
 #[test]
-fn the_older_kernel_selects_a_cpu_for_any_task() {
-    let policy = Stub::new(&[SelectCpu], |a, op| async move {
-        let OpCall::SelectCpu { prev_cpu, .. } = op else {
-            return 0;
-        };
-        let request = Request::SelectCpuDfl {
-            task: TaskId(9),
-            prev_cpu: 0,
-            wake_flags: 0,
-        };
-        a.ask(request).await;
-        i64::from(prev_cpu.0)
+fn a_cpu_is_selected_for_the_ops_own_task() {
+    let exit = |version| {
+        let policy = Stub::new(&[SelectCpu], |a, op| async move {
+            let OpCall::SelectCpu { prev_cpu, .. } = op else {
+                return 0;
+            };
+            let request = Request::SelectCpuDfl {
+                task: TaskId(9),
+                prev_cpu: 0,
+                wake_flags: 0,
+            };
+            a.ask(request).await;
+            i64::from(prev_cpu.0)
+        });
+        let tasks = (0..10).map(|_| hog("p", 1)).collect();
+        let mut scenario = scenario(2, tasks);
+        scenario.version = version;
+        run(scenario, policy, ()).exit
+    };
+    let refused = exit(KernelVersion::V7_2);
+    assert_eq!(refused.kind, ExitKind::Error);
+    assert_eq!(refused.message, "called on a task not being operated on");
+    assert_eq!(exit(KernelVersion::V6_18).kind, ExitKind::Done);
+}
+
+/// What a policy's ops.enqueue() is answered for its task, which may run on `allowed`, in a version.
+fn asked_in_enqueue(version: KernelVersion, allowed: &str, request: Request) -> Reply {
+    let replies = Rc::new(RefCell::new(Vec::new()));
+    let kept = replies.clone();
+    let policy = Stub::new(&[SelectCpu, Enqueue], move |a, op| {
+        let (kept, request) = (kept.clone(), request.clone());
+        async move {
+            if let OpCall::SelectCpu { prev_cpu, .. } = op {
+                return i64::from(prev_cpu.0);
+            }
+            if let OpCall::Enqueue { task, .. } = op {
+                let reply = a.ask(request).await;
+                kept.borrow_mut().push(reply);
+                a.insert(task, dsq_id::LOCAL, 1_000_000, 0).await;
+            }
+            0
+        }
     });
-    let tasks = (0..10).map(|_| hog("p", 1)).collect();
-    let mut scenario = scenario(2, tasks);
-    scenario.version = KernelVersion::V6_18;
-    let end = run(scenario, policy, ());
-    assert_eq!(end.exit.kind, ExitKind::Done, "{:?}", end.exit);
+    let mut scenario = scenario(3, vec![on_cpus(hog("p", 1), allowed)]);
+    scenario.version = version;
+    run_checked(scenario, policy).is_done();
+    replies.take()[0].clone()
 }
 
 /// Linux 6.18: `scx_select_cpu_dfl()` looks at the idle CPUs of the waker's node (`cpu_to_node()`) also where they are not
 /// kept per node: there are none, and nobody is woken on the waker's CPU.
 #[test]
 fn the_older_kernel_wakes_nobody_on_the_wakers_cpu() {
-    let chosen = |version| {
-        let replies = Rc::new(RefCell::new(Vec::new()));
-        let kept = replies.clone();
-        let policy = Stub::new(&[SelectCpu, Enqueue], move |a, op| {
-            let kept = kept.clone();
-            async move {
-                if let OpCall::SelectCpu { prev_cpu, .. } = op {
-                    return i64::from(prev_cpu.0);
-                }
-                if let OpCall::Enqueue { task, .. } = op {
-                    let request = Request::SelectCpuDfl {
-                        task,
-                        prev_cpu: 1,
-                        wake_flags: wake::SYNC,
-                    };
-                    let reply = a.ask(request).await;
-                    kept.borrow_mut().push(reply);
-                    a.insert(task, dsq_id::LOCAL, 1_000_000, 0).await;
-                }
-                0
-            }
-        });
-        let mut scenario = scenario(3, vec![on_cpus(hog("p", 1), "0,2")]);
-        scenario.version = version;
-        run_checked(scenario, policy).is_done();
-        replies.take()[0].clone()
+    let request = || Request::SelectCpuDfl {
+        task: TaskId(0),
+        prev_cpu: 1,
+        wake_flags: wake::SYNC,
     };
+    let chosen = |version| asked_in_enqueue(version, "0,2", request());
     assert_eq!(chosen(KernelVersion::V7_2), Reply::Cpu(0, true));
     assert_eq!(chosen(KernelVersion::V6_18), Reply::Cpu(2, true));
 }
@@ -399,35 +408,14 @@ fn the_older_kernel_wakes_nobody_on_the_wakers_cpu() {
 /// may use.
 #[test]
 fn the_older_kernel_takes_the_previous_cpu_where_the_task_may_not_run() {
-    let chosen = |version| {
-        let replies = Rc::new(RefCell::new(Vec::new()));
-        let kept = replies.clone();
-        let policy = Stub::new(&[SelectCpu, Enqueue], move |a, op| {
-            let kept = kept.clone();
-            async move {
-                if let OpCall::SelectCpu { prev_cpu, .. } = op {
-                    return i64::from(prev_cpu.0);
-                }
-                if let OpCall::Enqueue { task, .. } = op {
-                    let request = Request::SelectCpuAnd {
-                        task,
-                        prev_cpu: 2,
-                        wake_flags: 0,
-                        allowed: "1-2".parse::<CpuSet>().unwrap().resized(3),
-                        flags: 0,
-                    };
-                    let reply = a.ask(request).await;
-                    kept.borrow_mut().push(reply);
-                    a.insert(task, dsq_id::LOCAL, 1_000_000, 0).await;
-                }
-                0
-            }
-        });
-        let mut scenario = scenario(3, vec![on_cpus(hog("p", 1), "0-1")]);
-        scenario.version = version;
-        run_checked(scenario, policy).is_done();
-        replies.take()[0].clone()
+    let request = || Request::SelectCpuAnd {
+        task: TaskId(0),
+        prev_cpu: 2,
+        wake_flags: 0,
+        allowed: "1-2".parse::<CpuSet>().unwrap().resized(3),
+        flags: 0,
     };
+    let chosen = |version| asked_in_enqueue(version, "0-1", request());
     assert_eq!(chosen(KernelVersion::V7_2), Reply::Int(1));
     assert_eq!(chosen(KernelVersion::V6_18), Reply::Int(2));
 }
