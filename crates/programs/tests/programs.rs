@@ -212,12 +212,25 @@ fn rt_app_files_run_and_tell_their_slack() {
             assert_eq!(check(&text).work, work, "{name}");
         }
     }
-    // Nobody brings what its last thread waits for.
+    // Nobody brings what the second of its pair waits for: which one that is, and whether others
+    // come too late for their only signal, is up to the machine.
     let report = run(&file("locks"), &options(120)).unwrap();
-    let left = vec!["left-5 (waiting for a condition)".to_owned()];
-    let at_mutex = false;
-    assert_eq!(report.end, End::Stuck { left, at_mutex });
-    assert!(report.work >= 15);
+    let End::Stuck { left, at_mutex } = &report.end else {
+        panic!("{:?}", report.end);
+    };
+    assert!(!at_mutex);
+    assert!(
+        left.iter()
+            .all(|task| task.ends_with("(waiting for a condition)"))
+    );
+    let (pair, missed): (Vec<_>, Vec<_>) = left
+        .iter()
+        .partition(|task| task.starts_with("left") || task.starts_with("right"));
+    assert_eq!(pair.len(), 1, "{left:?}");
+    match missed.is_empty() {
+        true => assert_eq!(report.work, 18),
+        false => assert!((11..18).contains(&report.work), "{}", report.work),
+    }
 }
 
 /// Counts the CPUs that it may use, at first and when it has asked for all.
