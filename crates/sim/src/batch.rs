@@ -17,7 +17,8 @@ const HEARTBEAT: Duration = Duration::from_millis(200);
 
 /// Runs `work` on every item with at most `threads` at a time, as long as `stop` says false. Items are started in
 /// order. `hear` is told, on the calling thread, each result as it comes, with its item's index; and `None` where there
-/// was none for 200 ms. Where it takes its time, further items wait.
+/// was none for 200 ms. Where it takes its time, further items wait. Where the host starts no more threads, there are
+/// fewer; where it starts none, the calling one does the work.
 pub fn each<I: Sync, T: Send>(
     items: &[I],
     threads: NonZeroUsize,
@@ -26,21 +27,27 @@ pub fn each<I: Sync, T: Send>(
     mut hear: impl FnMut(Option<(usize, T)>),
 ) {
     let next = AtomicUsize::new(0);
+    let take = || {
+        if stop() {
+            return None;
+        }
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        Some((index, items.get(index)?))
+    };
     let (sender, receiver) = mpsc::sync_channel(threads.get());
     thread::scope(|scope| {
         for _ in 0..threads.get().min(items.len()) {
             let sender = sender.clone();
-            let (next, stop, work) = (&next, &stop, &work);
-            scope.spawn(move || {
-                while !stop() {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(index) else {
-                        return;
-                    };
+            let (take, work) = (&take, &work);
+            let worker = move || {
+                while let Some((index, item)) = take() {
                     // Nobody listens any more only when the scope is left by a panic.
                     let _ = sender.send((index, work(item)));
                 }
-            });
+            };
+            if thread::Builder::new().spawn_scoped(scope, worker).is_err() {
+                break;
+            }
         }
         drop(sender);
         loop {
@@ -49,6 +56,9 @@ pub fn each<I: Sync, T: Send>(
                 Err(RecvTimeoutError::Timeout) => hear(None),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+        }
+        while let Some((index, item)) = take() {
+            hear(Some((index, work(item))));
         }
     });
 }
