@@ -64,7 +64,7 @@ fn section((experiment, panels): &(Experiment, Vec<Panel>)) -> Section {
         .flat_map(|row| &row.cells);
     if cells.any(|cell| cell.undefined) {
         text.push(
-            "Values marked “!” are without runs that failed, and ratios to runs that did nothing."
+            "Values marked “!” are without runs that failed, and ratios to runs that failed or did nothing."
                 .to_owned(),
         );
     }

@@ -59,7 +59,7 @@ pub struct Cell {
     pub published: Option<f64>,
     /// What the published value was used for, where there is one.
     pub standing: Option<Standing>,
-    /// A simulated run of it failed: the value is of the others.
+    /// A simulated run of it failed, or the one that it is in relation to: the value is of the others.
     pub failed: bool,
     /// A simulated run of it ended and did nothing, or the one that it is in relation to: the value is of the others.
     pub undefined: bool,
@@ -196,7 +196,10 @@ pub(super) fn panel(
                     let rows = machine.as_ref().map_or(&[][..], |m| &m.calibrated_on);
                     standing(figure, run.result, rows)
                 }),
-                failed: mine.iter().any(|run| !run.result.is_done()),
+                failed: mine.iter().any(|run| {
+                    let base = base_of(measured, run, all);
+                    !run.result.is_done() || base.is_some_and(|base| !base.result.is_done())
+                }),
                 undefined: values(|run| Some(run.result))
                     .iter()
                     .any(|value| !value.is_finite()),
@@ -245,16 +248,25 @@ fn ended<'a>(run: &Run<'a>, side: Side) -> Option<&'a RunResult> {
 
 /// A measure of a run, in relation to its base where it has one: infinite or no number where that divides by 0.
 fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Option<f64> {
-    let result = run.result;
     let (name, unit) = measured.origin();
     let of = |run: &Run<'_>| Some(ended(run, side)?.measures.number(name)? / unit);
     let value = of(run)?;
-    let Some(base) = measured.base() else {
+    if measured.base().is_none() {
         return Some(value);
-    };
-    let (over, wanted) = (&base.over, base.number()?);
+    }
+    let base = base_of(measured, run, all)?;
+    if measured.metric().is_some_and(Metric::is_speedup) {
+        return speedup(ended(run, side)?, ended(base, side)?);
+    }
+    Some(value / of(base)?)
+}
+
+/// The run that a run's measure is in relation to, where it is in relation to one.
+fn base_of<'a, 'r>(measured: &Measured, run: &Run<'_>, all: &'a [Run<'r>]) -> Option<&'a Run<'r>> {
+    let base = measured.base()?;
+    let (over, wanted, result) = (&base.over, base.number()?, run.result);
     let but = measured.along(over);
-    let base = all.iter().find(|base| {
+    all.iter().find(|base| {
         let other = base.result;
         over.of(other) == Some(wanted)
             && base.label() == run.label()
@@ -262,11 +274,7 @@ fn value(measured: &Measured, run: &Run<'_>, all: &[Run<'_>], side: Side) -> Opt
             && other.machine == result.machine
             && (*over == Over::Cpus || other.cpus == result.cpus)
             && without(&other.asked, &but) == without(&result.asked, &but)
-    })?;
-    if measured.metric().is_some_and(Metric::is_speedup) {
-        return speedup(ended(run, side)?, ended(base, side)?);
-    }
-    Some(value / of(base)?)
+    })
 }
 
 #[cfg(test)]
@@ -435,6 +443,22 @@ mod tests {
         assert_eq!(cell.told().as_deref(), Some("5!"));
         let cell = evaluated(results)[0].rows[0].cells[0];
         assert_eq!(cell.told().as_deref(), Some("4"));
+    }
+
+    #[test]
+    fn ratios_to_runs_that_failed_are_left_out_and_that_is_told() {
+        let panels = evaluated_with_failures(|run| run.cpus == 2 && run.seed == 1);
+        let cells = |heading: &str| {
+            let mut panels = panels.iter();
+            let panel = panels
+                .find(|p| p.heading.starts_with(heading) && p.title().starts_with("chat:rooms=10"));
+            let cells = panel.unwrap().rows[0].cells.iter();
+            cells
+                .map(|c| (c.simulated.unwrap().seeds, c.failed))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(cells("speedup"), [(2, true), (2, true)]);
+        assert_eq!(cells("mean hold"), [(2, true), (3, false)]);
     }
 
     /// In relation to it nothing has a value, and whoever reads the others' is told.
