@@ -828,8 +828,11 @@ void BPF_STRUCT_OPS(o26_enqueue, struct task_struct *p, u64 enq_flags)
 			t->sleep_avg = o26_slept(t->sleep_avg, now > t->stamp ? now - t->stamp : 0,
 						 t->q.nice, t->lab.mm);
 			t->prio = o26_prio(t->q.nice, t->sleep_avg);
-			/* Nobody asked where a single-CPU task should go. */
-			if (t->woken == NOT_WOKEN)
+			/*
+			 * Nobody asked where a single-CPU task should go. Whoever was
+			 * runnable before this policy has not been woken.
+			 */
+			if (t->woken == NOT_WOKEN && (enq_flags & SCX_ENQ_WAKEUP))
 				t->woken = o26_woken_by();
 		}
 		t->stamp = now;

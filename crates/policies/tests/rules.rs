@@ -157,8 +157,8 @@ rules! {
 rules! {
     o1_26:
         t1_slices, t2_bonus, t3_interactive_sleep, t4_granularity, t5_wakeup_gain, t6_running_costs,
-        interactive, wait_counts, expiry, starvation, starvation_bound, starvation_by_nice, granularity,
-        fork_splits_slice, exit_returns, yield_expires, wake_affine, wake_idle, wakeup_preempts,
+        interactive, wait_counts, runnable_before, expiry, starvation, starvation_bound,
+        starvation_by_nice, granularity, fork_splits_slice, exit_returns, yield_expires, wake_affine, wake_idle, wakeup_preempts,
         load, imbalance, balance, balance_warm_by_running, balance_keeps_array, balance_interval,
         balance_after_a_late_tick, balance_nodes, idle_tick, realtime, realtime_placement, constant_cost,
         fair_slices, nice_change, nice_change_keeps_the_array, random_operations,

@@ -217,6 +217,23 @@ static void wait_counts(void)
 	EQUAL(ctx(p)->woken, NOT_WOKEN);
 }
 
+/* Who was runnable before the policy has not been woken: what it waits is not sleep. */
+static void runnable_before(void)
+{
+	struct task_struct *p;
+
+	start(1, 1);
+	p = task(0, 0, 0);
+	script_of(p)->runnable = true;
+	p->scx.flags |= SCX_TASK_QUEUED;
+	script_enqueue(p, 0);
+	EQUAL(ctx(p)->woken, NOT_WOKEN);
+	run_for(104 * MS);
+	CHECK(script_schedule(0) == p);
+	EQUAL(ctx(p)->sleep_avg, 0);
+	EQUAL(ctx(p)->prio, 125);
+}
+
 static void expiry(void)
 {
 	struct task_struct *hog, *other;
@@ -827,6 +844,7 @@ static void lost_its_cpu(void)
 
 TESTS(TEST(t1_slices), TEST(t2_bonus), TEST(t3_interactive_sleep), TEST(t4_granularity),
       TEST(t5_wakeup_gain), TEST(t6_running_costs), TEST(interactive), TEST(wait_counts),
+      TEST(runnable_before),
       TEST(expiry), TEST(starvation), TEST(starvation_bound),
       TEST(starvation_by_nice), TEST(granularity),
       TEST(fork_splits_slice), TEST(exit_returns), TEST(yield_expires), TEST(wake_affine),
