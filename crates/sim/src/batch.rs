@@ -36,6 +36,7 @@ pub fn each<I: Sync, T: Send>(
     };
     let (sender, receiver) = mpsc::sync_channel(threads.get());
     thread::scope(|scope| {
+        let mut started = 0;
         for _ in 0..threads.get().min(items.len()) {
             let sender = sender.clone();
             let (take, work) = (&take, &work);
@@ -48,6 +49,7 @@ pub fn each<I: Sync, T: Send>(
             if thread::Builder::new().spawn_scoped(scope, worker).is_err() {
                 break;
             }
+            started += 1;
         }
         drop(sender);
         loop {
@@ -57,7 +59,9 @@ pub fn each<I: Sync, T: Send>(
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        while let Some((index, item)) = take() {
+        while started == 0
+            && let Some((index, item)) = take()
+        {
             hear(Some((index, work(item))));
         }
     });
