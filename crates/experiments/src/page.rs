@@ -62,9 +62,9 @@ fn section((experiment, panels): &(Experiment, Vec<Panel>)) -> Section {
         .iter()
         .flat_map(|panel| &panel.rows)
         .flat_map(|row| &row.cells);
-    if cells.any(|cell| cell.undefined) {
+    if cells.any(Cell::is_marked) {
         text.push(
-            "Values marked “!” are without runs that failed, and ratios to runs that failed or did nothing."
+            "Values marked “!” are without runs that failed, and ratios to runs that failed and to 0."
                 .to_owned(),
         );
     }
@@ -379,8 +379,9 @@ mod tests {
 
     #[test]
     fn what_a_mark_without_a_failed_run_means_is_on_the_page() {
-        let told = |undefined| {
+        let told = |failed, undefined| {
             let cell = Cell {
+                failed,
                 undefined,
                 ..Cell::default()
             };
@@ -403,9 +404,13 @@ mod tests {
             };
             let experiment = crate::builtin("chat-locks").unwrap().unwrap();
             let html = page(&[(experiment, vec![panel])], Vec::new(), &[]).html();
-            (html.contains(">!<"), html.contains("did nothing"))
+            (
+                html.contains(">!<"),
+                html.contains("ratios to runs that failed"),
+            )
         };
-        assert_eq!(told(true), (true, true));
-        assert_eq!(told(false), (false, false));
+        assert_eq!(told(false, true), (true, true));
+        assert_eq!(told(true, false), (true, true));
+        assert_eq!(told(false, false), (false, false));
     }
 }

@@ -373,11 +373,17 @@ pub fn compare(figures: &[Figure], runs: &[RunResult]) -> Vec<(&'static Metric, 
             })
             .map(|figure| figure.value);
         let mut values = metric.values(runs, cpus);
-        let is_measured = !values.is_empty();
+        let ended = || runs.iter().filter(|run| run.cpus == cpus && run.is_done());
+        // In relation to runs that were asked for, even where all of those failed.
+        let has_base = || {
+            metric.is_speedup()
+                && runs.iter().any(|run| run.cpus == 2)
+                && ended().any(|run| run.measures.number("score").is_some())
+        };
+        let is_measured = !values.is_empty() || has_base();
         values.retain(|value| value.is_finite());
-        let ended = runs.iter().filter(|run| run.cpus == cpus && run.is_done());
         let without = match is_measured {
-            true => ended.count() - values.len(),
+            true => ended().count() - values.len(),
             false => 0,
         };
         let simulated = stats::median(&values);
@@ -542,6 +548,13 @@ mod tests {
             let without = cells.iter().map(|cell| cell.without).sum::<usize>();
             assert_eq!(without, if metric.is_speedup() { 3 } else { 0 });
         }
+        // That all bases failed is no reason to say nothing.
+        let mut failed = runs.clone();
+        for run in failed.iter_mut().filter(|run| run.cpus == 2) {
+            run.exit = crate::Exit::ErrorStall;
+        }
+        assert_eq!(speedup(&failed), [(None, None, 0), (None, None, 4)]);
+        assert_eq!(speedup(&runs[3..]), [(None, None, 0)]);
         let mut scoreless = runs;
         for run in &mut scoreless {
             run.measures = Measures::default();

@@ -61,7 +61,7 @@ pub struct Cell {
     pub standing: Option<Standing>,
     /// A simulated run of it failed, or the one that it is in relation to: the value is of the others.
     pub failed: bool,
-    /// A simulated run of it ended and did nothing, or the one that it is in relation to: the value is of the others.
+    /// A simulated run of it is in relation to 0, or 0 in relation to it: the value is of the others.
     pub undefined: bool,
 }
 
@@ -124,10 +124,15 @@ impl Cell {
     /// The simulated value, with `!` where it is not of all runs, as in tables of runs.
     pub fn told(&self) -> Option<String> {
         let value = self.simulated.map(|one| grouped(one.median));
-        match self.failed || self.undefined {
+        match self.is_marked() {
             true => Some(value.unwrap_or_default() + "!"),
             false => value,
         }
+    }
+
+    /// Whether the value is not of all runs.
+    pub fn is_marked(&self) -> bool {
+        self.failed || self.undefined
     }
 
     /// Simulated over published.
