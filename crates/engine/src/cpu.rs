@@ -26,6 +26,8 @@ pub(crate) mod irq {
     pub const DEFERRED: u32 = 1 << 5;
     /// The CPU is to go offline or online.
     pub const HOTPLUG: u32 = 1 << 6;
+    /// The running task's slice ends (`hrtick()`).
+    pub const HRTICK: u32 = 1 << 7;
 }
 
 /// What a suspended CPU waits for.
@@ -518,6 +520,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 irq::RESCHED => self.charge(c, self.machine.paths.ipi_handle_ns),
                 irq::TICK => self.scheduler_tick(c),
                 irq::TIMER => self.timers_expired(c),
+                irq::HRTICK => self.hrtick(c),
                 irq::POLICY_TIMER => self.policy_timers_expired(c),
                 irq::KICK => self.kick_cpus(c),
                 irq::DEFERRED => {
@@ -578,9 +581,25 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         if self.queue.due(c.id, CpuEvent::Tick).is_none() {
-            let period = self.costs.tick_period_ns;
-            let next = (c.this.now.get() / period + 1) * period;
+            let next = self.next_tick(c, c.this.now.get());
             self.set_event(c.id, CpuEvent::Tick, next);
+        }
+    }
+
+    /// When a busy CPU is interrupted next after `now`: by the tick or at the end of a slice.
+    pub(crate) fn next_tick(&self, c: &Cpu, now: u64) -> u64 {
+        let period = self.costs.tick_period_ns;
+        let tick = (now / period + 1) * period;
+        c.fair
+            .slice_end_after(now)
+            .map_or(tick, |end| tick.min(end))
+    }
+
+    /// The CPU, where it has a tick, is interrupted at `time` at the latest.
+    pub(crate) fn tick_no_later_than(&self, rq: &Cpu, time: u64) {
+        let due = self.queue.due(rq.id, CpuEvent::Tick);
+        if due.is_some_and(|due| due > time) {
+            self.set_event(rq.id, CpuEvent::Tick, time);
         }
     }
 }

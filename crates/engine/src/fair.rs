@@ -4,14 +4,14 @@
 //! deadline runs (Stoica, Abdel-Wahab: *Earliest eligible virtual deadline first*, 1995; Linux 6.6
 //! and later, kernel/sched/fair.c). Placement and balance follow the outlines of Linux's.
 //!
-//! Model, what is simpler than in the kernel: no groups, no delayed dequeue, no load averages (a
-//! CPU's load is its number of tasks), one level of balancing (cache first, then machine), and a
-//! queue that is searched instead of a tree. The baseline's queues cost no time of their own beyond
+//! Model, what is simpler than in the kernel: no groups, no load averages (a CPU's load is the weight of the tasks that
+//! it has now, whatever real-time tasks leave it), one level of balancing that moves waiting tasks only, one at a time,
+//! who sleeps with negative lag works it off outside of its queue, and a queue that is searched instead of a tree. The baseline's queues cost no time of their own beyond
 //! the profile's schedule() path, so it is a baseline of decisions, not of their cost.
 
 use std::cell::{Cell, RefCell};
 
-use schedlab_trace::{CpuId, Recorder, TaskId};
+use schedlab_trace::{CpuId, CpuMode, LockPath, Recorder, TaskId};
 use schedlab_workload::SchedClass;
 
 use crate::consts::{deq, enq, wake};
@@ -29,6 +29,13 @@ const BASE_SLICE_NS: i64 = 700_000;
 /// A task that ran less long ago than this is not moved to balance (`sysctl_sched_migration_cost`).
 const CACHE_HOT_NS: u64 = 500_000;
 
+/// By how much more than its own load another CPU's must be before a CPU with waiting tasks takes one, in per cent
+/// (`imbalance_pct`).
+const IMBALANCE_PCT: i64 = 117;
+
+/// After more than that many attempts in vain tasks are moved that have run just now (`cache_nice_tries`).
+const CACHE_NICE_TRIES: u32 = 1;
+
 /// A task's part (`struct sched_entity`). Virtual times are relative to the queue and may be negative.
 #[derive(Default)]
 pub(crate) struct Entity {
@@ -38,20 +45,59 @@ pub(crate) struct Entity {
     protected: Cell<i64>,
     /// Virtual lag when it left its queue.
     vlag: Cell<i64>,
+    /// Where it went to sleep with negative lag.
+    slept_on: Cell<Option<CpuId>>,
     /// What was left of its request, in virtual time, when it left its queue other than to sleep (`rel_deadline`).
     rel_deadline: Cell<Option<i64>>,
     started: Cell<bool>,
     last_ran: Cell<u64>,
 }
 
+const NEVER: u64 = u64::MAX;
+
+/// The timer is not set for less (`hrtick_start()`).
+const SHORTEST_NS: u64 = 10_000;
+
 /// A CPU's part (`struct cfs_rq`).
-#[derive(Default)]
 pub(crate) struct FairRq {
     /// Waiting tasks in the order of their arrival.
     queue: RefCell<Vec<TaskId>>,
     /// Virtual time that an empty queue goes on from.
     zero: Cell<i64>,
     ticks: Cell<u64>,
+    /// When the running task's request ends, if the timer for that is set (`hrtick_timer`); [`NEVER`]: it is not.
+    slice_end: Cell<u64>,
+    /// Attempts to balance in a row that found nothing to move (`nr_balance_failed`).
+    failed: Cell<u32>,
+}
+
+impl Default for FairRq {
+    fn default() -> Self {
+        FairRq {
+            queue: RefCell::default(),
+            zero: Cell::new(0),
+            ticks: Cell::new(0),
+            slice_end: Cell::new(NEVER),
+            failed: Cell::new(0),
+        }
+    }
+}
+
+impl FairRq {
+    /// When the timer of the end of a slice expires, after `now`.
+    pub fn slice_end_after(&self, now: u64) -> Option<u64> {
+        let end = self.slice_end.get();
+        (end != NEVER && end > now).then_some(end)
+    }
+
+    /// Whether that timer expires at `now`. It is not set after that.
+    pub fn slice_ends(&self, now: u64) -> bool {
+        let ends = self.slice_end.get() <= now;
+        if ends {
+            self.slice_end.set(NEVER);
+        }
+        ends
+    }
 }
 
 fn virtual_ns(ran: i64, weight: u32) -> i64 {
@@ -92,13 +138,29 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         (zero + sum.div_euclid(i128::from(weights)) as i64, weights)
     }
 
-    /// `update_curr()`.
+    /// The weights of a CPU's tasks.
+    fn fair_load(&self, rq: &Cpu) -> i64 {
+        let queue = rq.fair.queue.borrow();
+        let waiting = queue.iter().map(|&task| self.task(task));
+        let all = waiting.chain(self.running_fair(rq));
+        all.map(|p| i64::from(p.load_weight())).sum()
+    }
+
+    /// `update_curr()`. Whose request is used up, or has lasted as long as it was to be left alone, makes way for others.
     fn update_curr_fair(&self, c: &Cpu, p: &Task) {
         let ran = self.update_curr_common(c, p);
         let entity = &p.fair;
+        entity.last_ran.set(c.this.now.get());
+        if ran == 0 {
+            return;
+        }
         let passed = virtual_ns(ran as i64, p.load_weight());
         entity.vruntime.set(entity.vruntime.get() + passed);
-        entity.last_ran.set(c.this.now.get());
+        let over = self.update_deadline(p);
+        let rq = self.cpu(p.cpu.get());
+        if (over || entity.vruntime.get() >= entity.protected.get()) && self.fair_task_waits(rq) {
+            self.resched_curr(c, rq);
+        }
     }
 
     /// A request that is used up is followed by the next one; tells whether one was.
@@ -117,6 +179,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let (average, weights) = self.average_vruntime(rq);
         let weight = i64::from(p.load_weight());
         let entity = &p.fair;
+        if let Some(cpu) = entity.slept_on.take() {
+            entity.vlag.set(self.lag_after_sleep(p, self.cpu(cpu)));
+        }
         let lag = if weights == 0 {
             0
         } else {
@@ -133,6 +198,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // A new task begins half-way into a slice.
         let slice = if initial { slice / 2 } else { slice };
         entity.deadline.set(entity.vruntime.get() + slice);
+    }
+
+    /// The lag of a task that went to sleep on `rq` with negative lag: in the kernel it stays in the queue until it has
+    /// worked that off (`DELAY_DEQUEUE`), and begins without any after that (`DELAY_ZERO`).
+    fn lag_after_sleep(&self, p: &Task, rq: &Cpu) -> i64 {
+        match self.average_vruntime(rq) {
+            (_, 0) => 0,
+            (average, _) => (average - p.fair.vruntime.get()).clamp(p.fair.vlag.get(), 0),
+        }
     }
 
     /// `reweight_entity()` of a task that is in no queue: what is kept in virtual time stays the same service.
@@ -159,6 +233,40 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if rq.curr.get() != Some(p.id) {
             rq.fair.queue.borrow_mut().push(p.id);
         }
+        // hrtick_update()
+        if rq.fair.slice_end.get() == NEVER
+            && let Some(curr) = self.running_fair(rq)
+        {
+            self.hrtick_start_fair(c, rq, curr);
+        }
+    }
+
+    /// `hrtick_start_fair()`: beside others the request of the running task ends by a timer, not only by a tick. That
+    /// another CPU sets it costs no interrupt here.
+    fn hrtick_start_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        if !self.version.has_hrtick() || !self.fair_task_waits(rq) {
+            return;
+        }
+        let left = p.fair.deadline.get() - p.fair.vruntime.get();
+        let Ok(left) = u64::try_from(left * i64::from(p.load_weight()) / NICE_0) else {
+            return self.resched_curr(c, rq);
+        };
+        let end = c.this.now.get() + left.max(SHORTEST_NS);
+        rq.fair.slice_end.set(end);
+        self.tick_no_later_than(rq, end);
+    }
+
+    /// `hrtick()`.
+    pub(crate) fn hrtick(&self, c: &Cpu) {
+        self.set_mode(c, CpuMode::Sched);
+        let path = self.set_lock_path(c, LockPath::Other);
+        self.rq_lock(c, c);
+        if let Some(p) = self.running_fair(c) {
+            self.update_curr_fair(c, p);
+            self.resched_curr(c, c);
+        }
+        self.rq_unlock(c, c);
+        self.set_lock_path(c, path);
     }
 
     /// Brings the running task of another CPU up to date as of the local time of `c`.
@@ -173,11 +281,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.update_curr_fair(c, p);
         }
         let (average, _) = self.average_vruntime(rq);
-        // Lag is bounded by two slices or ticks, whichever is longer.
-        let bound = 2 * self.fair_slice().max(self.costs.tick_period_ns as i64);
+        let tick = self.costs.tick_period_ns as i64;
+        let bound = self.version.fair_lag_bound(self.fair_slice(), tick);
         let bound = virtual_ns(bound, p.load_weight());
         let lag = average - p.fair.vruntime.get();
         p.fair.vlag.set(lag.clamp(-bound, bound));
+        let sleeps_early = flags & deq::SLEEP != 0 && lag < 0;
+        p.fair.slept_on.set(sleeps_early.then_some(rq.id));
         let left = p.fair.deadline.get() - p.fair.vruntime.get();
         p.fair
             .rel_deadline
@@ -218,12 +328,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             prev.filter(|p| p.class.get() == Class::Fair && p.on_rq.get() == OnRq::Queued);
         if let Some(p) = running {
             self.update_curr_fair(c, p);
-            self.update_deadline(p);
         }
         if running.is_none() && c.fair.queue.borrow().is_empty() && c.is_online() {
             self.pull_fair_task(c, true);
         }
-        self.pick_eevdf(c, running).map(|p| p.id)
+        let next = self.pick_eevdf(c, running)?;
+        // In the kernel whoever is chosen again goes on without the timer until somebody is enqueued or the tick comes.
+        // On a real system somebody soon is. Here nobody may be, and two hogs would take turns at ticks only.
+        if running.is_some_and(|p| p.id == next.id) && c.fair.slice_end.get() == NEVER {
+            self.hrtick_start_fair(c, c, next);
+        }
+        Some(next.id)
     }
 
     pub(crate) fn put_prev_task_fair(&self, c: &Cpu, p: &Task) {
@@ -237,14 +352,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c.fair.queue.borrow_mut().retain(|&task| task != p.id);
         p.exec_start.set(c.this.now.get());
         p.fair.protected.set(p.fair.deadline.get());
+        c.fair.slice_end.set(NEVER);
+        self.hrtick_start_fair(c, c, p);
     }
 
     pub(crate) fn task_tick_fair(&self, c: &Cpu, p: &Task) {
         self.update_curr_fair(c, p);
-        let over = self.update_deadline(p);
-        if over && !c.fair.queue.borrow().is_empty() {
-            self.resched_curr(c, c);
-        }
     }
 
     /// `yield_task_fair()`: beside others it forfeits the rest of its request.
@@ -253,7 +366,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         self.update_curr_fair(c, p);
-        self.update_deadline(p);
         let (average, _) = self.average_vruntime(c);
         // One that is not eligible makes way without that.
         if p.fair.vruntime.get() <= average {
@@ -268,6 +380,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let idle = |task: &Task| task.policy.get() == SchedClass::Idle;
         if idle(curr) && !idle(p) {
+            // cancel_protect_slice()
+            curr.fair.protected.set(curr.fair.vruntime.get());
             self.resched_curr(c, rq);
             return;
         }
@@ -286,6 +400,59 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         rq.curr.get().is_none() && rq.nr_running.get() == 0
     }
 
+    /// Whether a CPU is as good as idle for `p`: it has nothing but tasks of SCHED_IDLE, and `p` is none
+    /// (`choose_idle_cpu()`).
+    fn is_free_for(&self, p: &Task, cpu: CpuId) -> bool {
+        let rq = self.cpu(cpu);
+        let idle = |task: &Task| task.policy.get() == SchedClass::Idle;
+        let has_idle_only = || {
+            let queue = rq.fair.queue.borrow();
+            let curr = self.running_fair(rq);
+            let nr = queue.len() + usize::from(curr.is_some());
+            let mut all = queue.iter().map(|&task| self.task(task)).chain(curr);
+            nr > 0 && nr == rq.nr_running.get() as usize && all.all(idle)
+        };
+        self.is_idle_for_fair(cpu) || !idle(p) && self.has_fair.get() && has_idle_only()
+    }
+
+    /// `sched_balance_find_dst_cpu()` for a new task: where there is least to do, on a core of its own, by the cache
+    /// with the fewest busy CPUs; near the parent among equals. Beside as many as there are caches it stays at the
+    /// parent's (`imb_numa_nr`).
+    fn cpu_for_new_task(&self, p: &Task, parent: CpuId) -> Option<CpuId> {
+        let topology = &self.machine.topology;
+        let llc = |cpu: CpuId| topology.cpu(cpu).llc as usize;
+        let busy = |cpu: CpuId| self.cpu(cpu).nr_running.get() > 0;
+        let mut busy_of_llc = vec![0; topology.nr_llcs() as usize];
+        for rq in self.cpus.iter().filter(|rq| busy(rq.id)) {
+            busy_of_llc[llc(rq.id)] += 1;
+        }
+        let crowd = |cpu: CpuId| {
+            let nr_busy = busy_of_llc[llc(cpu)];
+            let stays = llc(cpu) == llc(parent) && nr_busy < busy_of_llc.len();
+            if stays { 0 } else { nr_busy }
+        };
+        let shares_core = |cpu: CpuId| {
+            let siblings = &self.costs.siblings[cpu.index()];
+            siblings.iter().any(|&other| other != cpu && busy(other))
+        };
+        let usable = |cpu: CpuId| p.allows(cpu) && self.cpu(cpu).is_online();
+        let cpus = self.cpus.iter().map(|rq| rq.id).filter(|&cpu| usable(cpu));
+        cpus.min_by_key(|&cpu| {
+            (
+                if self.is_free_for(p, cpu) {
+                    0
+                } else {
+                    self.cpu(cpu).nr_running.get()
+                },
+                shares_core(cpu),
+                crowd(cpu),
+                cpu != parent,
+                llc(cpu) != llc(parent),
+                cpu,
+            )
+        })
+    }
+
     /// `select_task_rq_fair()`.
     pub(crate) fn select_task_rq_fair(
         &self,
@@ -297,15 +464,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let usable = |cpu: CpuId| p.allows(cpu) && self.cpu(cpu).is_online();
         let topology = &self.machine.topology;
         let llc = |cpu: CpuId| topology.cpu(cpu).llc;
-        let near_first = |cpu: CpuId, to: CpuId| (llc(cpu) != llc(to), cpu);
         if wake_flags & wake::FORK != 0 {
-            // The least loaded CPU; near the parent among equals.
-            return self
-                .cpus
-                .iter()
-                .filter(|rq| usable(rq.id))
-                .min_by_key(|rq| (rq.nr_running.get(), rq.id != prev, near_first(rq.id, prev)))
-                .map_or(prev, |rq| rq.id);
+            return self.cpu_for_new_task(p, prev).unwrap_or(prev);
         }
         // wake_affine(): this CPU or the previous one.
         let mut target = prev;
@@ -321,7 +481,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 target = c.id;
             }
         }
-        if usable(prev) && llc(prev) == llc(target) && self.is_idle_for_fair(prev) {
+        if usable(prev) && llc(prev) == llc(target) && self.is_free_for(p, prev) {
             return prev;
         }
         // select_idle_sibling(): an idle core, then an idle CPU, that shares the target's cache.
@@ -333,7 +493,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.cpus
             .iter()
             .map(|rq| rq.id)
-            .filter(|&cpu| usable(cpu) && llc(cpu) == llc(target) && self.is_idle_for_fair(cpu))
+            .filter(|&cpu| usable(cpu) && llc(cpu) == llc(target) && self.is_free_for(p, cpu))
             .min_by_key(|&cpu| (!core_is_idle(cpu), cpu != target, cpu))
             .unwrap_or(target)
     }
@@ -352,22 +512,42 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.allows(cpu) && (self.machine.sched_ext.rq_locks || is_free())
     }
 
-    /// Takes a task from the CPU that has most of them, near ones first. `idle`: this CPU has none.
-    /// One whose tasks are all bound to other CPUs is no source (`LBF_ALL_PINNED`).
+    /// The CPU that has most to do of those with a task for `c`, and how much weight is to be moved at most
+    /// (`calculate_imbalance()`): neither is to have less than the mean after that.
+    fn fair_imbalance(&self, c: &Cpu) -> Option<(&Cpu, i64)> {
+        let online = || self.cpus.iter().filter(|rq| rq.is_online());
+        let here = self.fair_load(c);
+        let mean = online().map(|rq| self.fair_load(rq)).sum::<i64>() / online().count() as i64;
+        let busiest = online()
+            .filter(|rq| rq.id != c.id && rq.nr_running.get() >= 2 && self.fair_task_for(rq, c.id))
+            .max_by_key(|rq| (self.fair_load(rq), std::cmp::Reverse(rq.id)))?;
+        let there = self.fair_load(busiest);
+        let differs = c.nr_running.get() < 2 || 100 * there > IMBALANCE_PCT * here;
+        let imbalance = (there - mean).min(mean - here);
+        (differs && imbalance > 0).then_some((busiest, imbalance))
+    }
+
+    /// Takes a task from a CPU that has more to do. `idle`: this CPU has nothing, and takes one that waits anywhere, near
+    /// ones first. One whose tasks are all bound to other CPUs is no source (`LBF_ALL_PINNED`).
     fn pull_fair_task(&self, c: &Cpu, idle: bool) {
         let topology = &self.machine.topology;
-        let here = c.nr_running.get();
-        let source = self
-            .cpus
-            .iter()
-            .filter(|rq| rq.id != c.id)
-            .filter(|rq| rq.nr_running.get() >= if idle { 2 } else { here + 2 })
-            .filter(|rq| self.fair_task_for(rq, c.id))
-            .max_by_key(|rq| {
+        let source = if idle {
+            let waits = |rq: &&Cpu| rq.id != c.id && rq.nr_running.get() >= 2;
+            let sources = self.cpus.iter().filter(waits);
+            let sources = sources.filter(|rq| self.fair_task_for(rq, c.id));
+            let most = sources.max_by_key(|rq| {
                 let near = topology.cpu(rq.id).llc == topology.cpu(c.id).llc;
-                (near && idle, rq.nr_running.get(), std::cmp::Reverse(rq.id))
+                (near, rq.nr_running.get(), std::cmp::Reverse(rq.id))
             });
-        let Some(src) = source else { return };
+            most.map(|rq| (rq, i64::MAX))
+        } else {
+            self.fair_imbalance(c)
+        };
+        let failed = c.fair.failed.get();
+        let Some((src, imbalance)) = source else {
+            c.fair.failed.set(0);
+            return;
+        };
         self.rq_unlock(c, c);
         self.rq_lock(c, src);
         // From the tail, what has not run just now.
@@ -380,8 +560,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .map(|&task| self.task(task))
             .find(|p| {
                 let hot = p.fair.last_ran.get() + CACHE_HOT_NS > c.this.now.get();
-                self.can_migrate_fair(p, c.id) && (idle || !hot) && self.is_queued_on(p, src)
+                let moves = idle || !hot || failed > CACHE_NICE_TRIES;
+                let fits = i64::from(p.load_weight()) >> failed.min(63) <= imbalance;
+                self.can_migrate_fair(p, c.id) && moves && fits && self.is_queued_on(p, src)
             });
+        // A CPU that has just become idle does not count its attempts.
+        c.fair.failed.set(match found {
+            None if !idle => failed + 1,
+            None => failed,
+            Some(_) => 0,
+        });
         let Some(p) = found else {
             self.rq_unlock(c, src);
             self.rq_lock(c, c);

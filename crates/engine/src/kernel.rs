@@ -569,8 +569,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if c.curr.get().is_none() && c.wait.get() == Wait::Idle {
             return None;
         }
-        self.set_event(cpu, CpuEvent::Tick, time + self.costs.tick_period_ns);
-        self.raise(cpu, crate::cpu::irq::TICK, time)
+        let mut irqs = 0;
+        if c.fair.slice_ends(time) {
+            irqs |= crate::cpu::irq::HRTICK;
+        }
+        if time.is_multiple_of(self.costs.tick_period_ns) {
+            irqs |= crate::cpu::irq::TICK;
+        }
+        self.set_event(cpu, CpuEvent::Tick, self.next_tick(c, time));
+        // Neither: the slice that was to end has been replaced by another one.
+        (irqs != 0).then(|| self.raise_on(c, irqs, time)).flatten()
     }
 
     /// No task is runnable and none sleeps: if nobody is about to wake one, they wait for each other.

@@ -497,7 +497,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if leaves && disables_first {
             self.scx_disable_task(c, p);
         }
-        let old_weight = p.load_weight();
+        let (old_weight, old_nice) = (p.load_weight(), p.nice.get());
         match change {
             Change::Nice(nice) => {
                 p.nice.set(nice);
@@ -535,6 +535,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.resched_curr(c, c);
         } else if new_class == Class::Rt {
             self.prio_changed_rt(c, p, old_priority);
+        } else if new_class == Class::Fair && p.nice.get() > old_nice && self.fair_task_waits(c) {
+            // prio_changed_fair()
+            self.resched_curr(c, c);
         }
         self.rq_unlock(c, c);
         self.set_lock_path(c, path);

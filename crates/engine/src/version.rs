@@ -163,6 +163,20 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
+    /// Slices of fair tasks end by a timer (`HRTICK`). Before, by the tick.
+    pub(crate) const fn has_hrtick(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// The most lag, of either sign, that a fair task keeps (`entity_lag()`, before `update_entity_lag()`), in ns of a
+    /// task of nice level 0.
+    pub(crate) fn fair_lag_bound(self, slice_ns: i64, tick_ns: i64) -> i64 {
+        match self {
+            KernelVersion::V6_18 => tick_ns.max(2 * slice_ns),
+            KernelVersion::V7_2 => slice_ns + tick_ns,
+        }
+    }
+
     /// `p->scx.dsq_vtime` and `slice` are cleared when a task leaves sched_ext.
     pub(crate) const fn resets_fields_on_disable(self) -> bool {
         matches!(self, KernelVersion::V7_2)

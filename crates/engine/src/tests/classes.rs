@@ -166,6 +166,12 @@ fn fair(nr_cpus: usize, tasks: Vec<schedlab_workload::TaskSpec>) -> Scenario {
     scenario
 }
 
+/// Where slices end at ticks.
+fn by_ticks(mut scenario: Scenario) -> Scenario {
+    scenario.version = KernelVersion::V6_18;
+    scenario
+}
+
 #[test]
 fn the_baseline_shares_by_weight() {
     let mut nice = hog("nice", 1_000);
@@ -807,7 +813,7 @@ fn the_baseline_scales_lag_with_the_weight() {
                 _ => return None,
             })
         });
-        let scenario = fair(1, vec![hog("hog", 5_000), changing]);
+        let scenario = by_ticks(fair(1, vec![hog("hog", 5_000), changing]));
         let tick_ns = 1_000_000_000 / u64::from(scenario.machine.hz);
         let checked = run_checked(scenario, Stub::minimal());
         let first = checked.events.iter().find_map(|&(at, _, event)| {
@@ -831,26 +837,141 @@ fn the_baseline_lets_who_yields_forfeit_its_request() {
             _ => Action::Yield,
         })
     });
-    let checked = run_checked(fair(1, vec![yields, hog("hog", 1_000)]), Stub::minimal());
+    let scenario = by_ticks(fair(1, vec![yields, hog("hog", 1_000)]));
+    let checked = run_checked(scenario, Stub::minimal());
     let ended_ms = exited(&checked, 0).unwrap() / 1_000_000;
     assert!((70..=80).contains(&ended_ms), "{ended_ms}");
 }
 
 /// `protect_slice()`: a task is left alone until the deadline that it was chosen with, not until the next one. Two come
-/// while a third runs on to the tick, which puts it ahead of both: they are eligible, and who yields has the later deadline.
+/// and yield, and a third runs on to the tick after that, which puts it ahead of both: they are eligible, and who yields
+/// again has the later deadline.
 #[test]
 fn the_baseline_chooses_again_when_a_request_has_ended() {
     let yields = || {
         let steps = task("yields", |n, _| {
             Some(match n {
-                0 | 2 => Action::Compute(Duration::from_us(50)),
-                1 => Action::Yield,
+                0 | 2 | 4 => Action::Compute(Duration::from_us(50)),
+                1 | 3 => Action::Yield,
                 _ => return None,
             })
         });
         starting(steps, 10)
     };
     let tasks = vec![hog("hog", 20), yields(), yields()];
-    let order = run_checked(fair(1, tasks), Stub::minimal()).ran_on(0);
-    assert_eq!(order, [0, 1, 2, 1, 2, 0]);
+    let order = run_checked(by_ticks(fair(1, tasks)), Stub::minimal()).ran_on(0);
+    assert_eq!(order, [0, 1, 2, 0, 1, 2, 1, 2, 0]);
+}
+
+/// `hrtick()`: a slice of 0.7 ms ends by a timer, before 7.2 at the next tick.
+#[test]
+fn the_baseline_ends_slices_by_a_timer() {
+    let turns = |version| {
+        let mut scenario = fair(1, vec![hog("a", 35), hog("b", 35)]);
+        scenario.version = version;
+        run_checked(scenario, Stub::minimal()).ran_on(0).len()
+    };
+    let (by_timer, by_tick) = (turns(KernelVersion::V7_2), turns(KernelVersion::V6_18));
+    assert!((95..=101).contains(&by_timer), "{by_timer}");
+    assert!((16..=20).contains(&by_tick), "{by_tick}");
+}
+
+/// `calculate_imbalance()`: weights are balanced, not numbers of tasks, and of three equal tasks on two CPUs each is
+/// alone in turn.
+#[test]
+fn the_baseline_balances_weights() {
+    let idle = |name| realtime(hog(name, 10_000), SchedClass::Idle);
+    let tasks = vec![hog("a", 10_000), idle("b"), hog("c", 10_000), idle("d")];
+    let mut scenario = fair(2, tasks);
+    scenario.workload.duration = Some(Duration::from_secs(2));
+    let ran = ran_ns(&run_checked(scenario, Stub::minimal()), 4);
+    assert!(ran[0].min(ran[2]) > 100 * (ran[1] + ran[3]), "{ran:?}");
+    let mut scenario = fair(2, (0..3).map(|_| hog("a", 10_000)).collect());
+    scenario.workload.duration = Some(Duration::from_secs(3));
+    let ran = ran_ns(&run_checked(scenario, Stub::minimal()), 3);
+    let is_fair = |ran: &u64| (1_800_000_000..2_200_000_000).contains(ran);
+    assert!(ran.iter().all(is_fair), "{ran:?}");
+}
+
+/// `sched_balance_find_dst_cpu()`: new tasks have cores of their own as long as there are any, and go where fewer CPUs
+/// are busy.
+#[test]
+fn the_baseline_gives_new_tasks_cores_of_their_own() {
+    let on_cores = |topology| {
+        let tasks = (0..4).map(|n| starting(hog("new", 100), n)).collect();
+        let mut scenario = fair(8, tasks);
+        scenario.machine.topology = topology;
+        run_checked(scenario, Stub::minimal())
+    };
+    let checked = on_cores(schedlab_machine::Topology::new(2, 1, 2, 2));
+    // Threads n and n + 4 are a core.
+    let of_core = |core: u32| [checked.ran_on(core), checked.ran_on(core + 4)].concat();
+    assert_eq!([0, 1, 2, 3].map(of_core), [[0], [1], [2], [3]]);
+    // The second task stays at the first one's cache, the third does not, nor the fourth, which is that one's child.
+    let checked = on_cores(schedlab_machine::Topology::new(2, 1, 4, 1));
+    assert_eq!(
+        [0, 1, 4, 5].map(|cpu| checked.ran_on(cpu)),
+        [[0], [1], [2], [3]]
+    );
+}
+
+/// `choose_idle_cpu()`: a CPU with nothing but SCHED_IDLE tasks is as good as an idle one, and they make way at once,
+/// for the least of others too.
+#[test]
+fn the_baseline_takes_cpus_of_idle_tasks() {
+    let sleeper = || {
+        let mut sleeper = starting(periodic("sleeper", 4_000, 20_100, 20), 3);
+        sleeper.nice = 19;
+        sleeper
+    };
+    let idle = || realtime(hog("idle", 10_000), SchedClass::Idle);
+    let tasks = vec![
+        on_cpus(hog("hog", 1_000), "0"),
+        on_cpus(idle(), "1"),
+        sleeper(),
+    ];
+    let mut scenario = fair(2, tasks);
+    scenario.workload.duration = Some(Duration::from_ms(400));
+    let checked = run_checked(scenario, Stub::minimal());
+    assert_eq!(checked.ran_on(0), [0]);
+    let mut sleeper = periodic("sleeper", 100, 300, 20);
+    sleeper.nice = 19;
+    let checked = run_checked(fair(1, vec![idle(), sleeper]), Stub::minimal());
+    let waited = longest_wait_ns(&checked, 1);
+    assert!(waited < 50_000, "{waited}");
+}
+
+/// `prio_changed_fair()`: who lowers its own priority makes way.
+#[test]
+fn the_baseline_reschedules_who_lowers_itself() {
+    let lowers = |nice| {
+        let steps = task("lowers", move |n, _| {
+            Some(match n {
+                0 | 2 => Action::Compute(Duration::from_us(200)),
+                1 => Action::SetNice(nice),
+                _ => return None,
+            })
+        });
+        on_cpus(steps, "0")
+    };
+    let other_runs_after_us = |nice| {
+        let tasks = vec![lowers(nice), on_cpus(hog("hog", 20), "0")];
+        let checked = run_checked(fair(1, tasks), Stub::minimal());
+        let mut events = checked.events.iter();
+        let hog = Some(schedlab_trace::TaskId(1));
+        let runs = events.find(|(_, _, e)| matches!(e, Event::Switch { next, .. } if *next == hog));
+        runs.unwrap().0 / 1_000
+    };
+    // A new task's request is half a slice, 0.35 ms.
+    assert!((200..250).contains(&other_runs_after_us(19)));
+    assert!((350..400).contains(&other_runs_after_us(-19)));
+}
+
+/// `DELAY_DEQUEUE` and `DELAY_ZERO`: who has had more than its share before it sleeps has worked that off after it.
+#[test]
+fn the_baseline_forgets_debts_in_sleep() {
+    let sleeper = periodic("sleeper", 500, 20_000, 50);
+    let checked = run_checked(fair(1, vec![hog("hog", 5_000), sleeper]), Stub::minimal());
+    let took_ms = exited(&checked, 1).unwrap() / 1_000_000;
+    assert!((1_025..1_036).contains(&took_ms), "{took_ms}");
 }
