@@ -116,7 +116,7 @@ impl Output {
 }
 
 /// Where links lead, to a file that need not be there yet.
-fn followed(path: &Path) -> PathBuf {
+pub fn followed(path: &Path) -> PathBuf {
     // As many as the kernel follows.
     const LINKS: usize = 40;
     let mut path = path.to_owned();

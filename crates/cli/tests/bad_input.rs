@@ -710,3 +710,92 @@ fn what_a_run_cannot_record_is_told_at_once() {
         assert_eq!(stderr.lines().count(), 1, "{line}: {stderr}");
     }
 }
+
+/// What is read stays: a policy or the results of hours are lost sooner than told so.
+#[test]
+fn an_output_takes_no_place_of_an_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    for (from, to) in [
+        ("policies/fifo.bpf.c", "p.bpf.c"),
+        ("machines/laptop.toml", "m.toml"),
+        ("experiments/chat-locks.toml", "e.toml"),
+        ("published/default-scheduler.csv", "f.csv"),
+    ] {
+        std::fs::copy(root.join(from), folder.join(to)).unwrap();
+    }
+    const LOAD: &str = "{\"tasks\": {\"a\": {\"loop\": 1, \"run\": 10}}}\n";
+    std::fs::write(folder.join("w.json"), LOAD).unwrap();
+    std::os::unix::fs::symlink("w.json", folder.join("link")).unwrap();
+    std::os::unix::fs::symlink("none.json", folder.join("dangling")).unwrap();
+    let run = |line: &str| {
+        Command::new(env!("CARGO_BIN_EXE_schedlab"))
+            .args(line.split_whitespace())
+            .current_dir(folder)
+            .output()
+            .expect("the program starts")
+    };
+    const SWEEP: &str = "sweep cpu:duration=1ms --space feature --sample 3 -c 1 --out s";
+    assert!(run(SWEEP).status.success());
+    let bytes = || {
+        let files = [folder, &folder.join("s")].map(|folder| {
+            let entries = std::fs::read_dir(folder).unwrap();
+            entries.map(|entry| entry.unwrap().path())
+        });
+        let files = files.into_iter().flatten().filter(|path| !path.is_dir());
+        let files: std::collections::BTreeMap<_, _> = files
+            .map(|path| (path.clone(), std::fs::read(path).ok()))
+            .collect();
+        files
+    };
+    let before = bytes();
+    const SIM: &str = "sim cpu:duration=1ms -s kernel -c 1";
+    const LOST: &str = "that file is read here, and would be lost; name another one";
+    for (line, words) in [
+        ("sim w.json -s kernel -c 2 --json w.json", LOST),
+        ("sim w.json -s kernel -c 2 --json link", LOST),
+        ("sim link -s kernel -c 2 --trace ./w.json", LOST),
+        ("sim pipe -s ./p.bpf.c --json p.bpf.c", LOST),
+        ("sim pipe -s kernel -m m.toml --trace m.toml", LOST),
+        ("load w.json --json w.json", LOST),
+        ("load w.json:pin=false --json link", LOST),
+        (
+            "published chat:rooms=20,messages=200 -s dss --figures f.csv --json f.csv",
+            LOST,
+        ),
+        ("reproduce --quick e.toml --html ./e.toml", LOST),
+        ("reproduce --quick e.toml --html e.html --json e.toml", LOST),
+        ("reproduce --quick e.toml -m m.toml --html m.toml", LOST),
+        ("analyze s --json s/sweep.json", LOST),
+        ("analyze s --html s/shard-1-of-1.parquet", LOST),
+        (
+            &format!("{SIM} --json none.json --trace dangling"),
+            "--json and --trace both write dangling",
+        ),
+    ] {
+        let told = run(line);
+        let stderr = String::from_utf8(told.stderr).unwrap();
+        assert_eq!(told.status.code(), Some(2), "{line}: {stderr}");
+        assert!(stderr.contains(words), "{line}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{line}: {stderr}");
+        assert!(told.stdout.is_empty(), "{line}");
+        assert!(bytes() == before, "{line}");
+    }
+    for line in [
+        "sim w.json -s ./p.bpf.c -c 2 --json /dev/null --trace /dev/null",
+        "sim w.json -s ./p.bpf.c -c 2 --json -",
+        "sim w.json -s ./p.bpf.c -c 2 --json /dev/stdout",
+        "load w.json --json /dev/stdout",
+    ] {
+        let told = run(line);
+        assert!(told.status.success(), "{line}: {told:?}");
+        assert!(bytes() == before, "{line}");
+    }
+    assert!(
+        run("analyze s --json s/analysis.json --html dangling")
+            .status
+            .success()
+    );
+    assert!(run("analyze s").status.success());
+}

@@ -77,6 +77,19 @@ pub fn read(folder: &Path) -> Result<(Definition, Vec<Row>), SweepError> {
     Ok((definition, rows.into_values().collect()))
 }
 
+/// The files of a folder that [`read`] reads.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn paths(folder: &Path) -> Result<Vec<PathBuf>, SweepError> {
+    let shards = match folder.is_dir() {
+        true => files(folder)?,
+        false => Vec::new(),
+    };
+    let shards = shards.into_iter().map(|(path, _)| path);
+    Ok(shards.chain([folder.join(DEFINITION)]).collect())
+}
+
 /// The Parquet files of a folder with their stems, by name.
 fn files(folder: &Path) -> Result<Vec<(PathBuf, String)>, SweepError> {
     let mut found = Vec::new();

@@ -15,7 +15,7 @@ mod table;
 
 pub use definition::{Asked, BUILD, Definition, Host, Shard};
 pub use error::SweepError;
-pub use folder::{Work, read};
+pub use folder::{Work, paths, read};
 pub use run::{Best, Options, Progress, Summary, run, run_by};
 pub use space::{Feature, Mute, Space};
 pub use table::{MEASURES, Row};

@@ -54,10 +54,13 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
     if args.html.as_deref().is_some_and(is_stdout) && args.json.as_deref().is_some_and(is_stdout) {
         bail!("--html - and --json -: only one of them can be written to standard output");
     }
-    one_file_each(&[
-        ("--html", args.html.as_deref()),
-        ("--json", args.json.as_deref()),
-    ])?;
+    one_file_each(
+        &[
+            ("--html", args.html.as_deref()),
+            ("--json", args.json.as_deref()),
+        ],
+        schedlab_sweep::paths(&args.folder)?,
+    )?;
     let (definition, rows) = schedlab_sweep::read(&args.folder)?;
     if rows.is_empty() {
         bail!("{}: the sweep has no results yet", args.folder.display());

@@ -8,13 +8,18 @@ use schedlab_programs::{End, Options, ProgramError, Report, original};
 use schedlab_report::export::table;
 use schedlab_report::{Exit, Measures, RunResult};
 use schedlab_sim::batch;
+use schedlab_workload::Workload;
 
-use super::{Status, deliver, json_output, real, width};
+use super::{Status, deliver, json_output, one_file_each, real, width};
 use crate::args::LoadArgs;
 use crate::output::tell;
 use crate::progress::Progress;
 
 pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
+    one_file_each(
+        &[("--json", args.json.as_deref())],
+        Workload::file(&args.workload),
+    )?;
     let json = json_output(args.json.as_deref())?;
     let results = [match args.original {
         true => original(args)?,

@@ -11,6 +11,7 @@ mod shell;
 mod sim;
 mod sweep;
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ use schedlab_trace::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Command;
-use crate::output::{Output, harmless, tell};
+use crate::output::{Output, followed, harmless, tell};
 
 /// How a command ended that could do its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,8 +104,14 @@ fn trace_in_file(path: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses two outputs to one file, of which only the later would be left. Devices and pipes take what comes.
-fn one_file_each(outputs: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
+/// Refuses an output to a file that the command reads, which would be lost, and two outputs to one file, of which only
+/// the later would be left. Devices and pipes take what comes.
+fn one_file_each<P: AsRef<Path>>(
+    outputs: &[(&str, Option<&Path>)],
+    inputs: impl IntoIterator<Item = P>,
+) -> anyhow::Result<()> {
+    let inputs = inputs.into_iter().map(|input| place(input.as_ref()));
+    let inputs: BTreeSet<PathBuf> = inputs.collect();
     let mut taken: Vec<(&str, PathBuf)> = Vec::new();
     for &(flag, path) in outputs {
         let Some(path) = path.filter(|path| !is_stdout(path)) else {
@@ -114,6 +121,12 @@ fn one_file_each(outputs: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
             continue;
         }
         let place = place(path);
+        if inputs.contains(&place) {
+            bail!(
+                "{flag} {}: that file is read here, and would be lost; name another one",
+                path.display()
+            );
+        }
         if let Some((other, _)) = taken.iter().find(|(_, known)| *known == place) {
             bail!(
                 "{other} and {flag} both write {}: give each a file of its own",
@@ -127,6 +140,7 @@ fn one_file_each(outputs: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
 
 /// Where a file is or will be, however its path is written.
 fn place(path: &Path) -> PathBuf {
+    let path = &followed(path);
     if let Ok(there) = path.canonicalize() {
         return there;
     }

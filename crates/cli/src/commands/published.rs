@@ -1,6 +1,7 @@
 //! `published`: what was published of a scheduler beside what the simulator says.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use schedlab_experiments::{Meant, Studies};
@@ -11,7 +12,7 @@ use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_trace::counted;
 use schedlab_workload::Workload;
 
-use super::{Status, deliver, json_output, sim};
+use super::{Status, deliver, json_output, one_file_each, sim};
 use crate::args::PublishedArgs;
 
 pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
@@ -45,6 +46,11 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
         }
     }
     let runs = sim::check(&specs)?;
+    let inputs = sim::files(&runs).into_iter().map(Path::new);
+    one_file_each(
+        &[("--json", args.json.as_deref())],
+        inputs.chain(args.figures.as_deref()),
+    )?;
     let json = json_output(args.json.as_deref())?;
     let results = sim::simulate(&runs, &args.common)?;
     let mut text = String::new();

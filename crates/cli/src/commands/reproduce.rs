@@ -50,10 +50,14 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         bail!("nothing of that is run with --quick");
     }
     let runs = sim::check(&specs)?;
-    one_file_each(&[
-        ("--html", Some(&args.html)),
-        ("--json", args.json.as_deref()),
-    ])?;
+    let experiments = args.names.iter().filter(|name| is_file(name));
+    one_file_each(
+        &[
+            ("--html", Some(&args.html)),
+            ("--json", args.json.as_deref()),
+        ],
+        experiments.map(String::as_str).chain(sim::files(&runs)),
+    )?;
     let html = Output::create(&args.html)?;
     let json = json_output(args.json.as_deref())?;
     let journal = Journal::open(&partial(&args.html))?;
@@ -280,6 +284,11 @@ fn partial(html: &Path) -> PathBuf {
     name.into()
 }
 
+/// Whether an experiment is asked for by the path of its file.
+fn is_file(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".toml")
+}
+
 /// The experiments that are asked for by name or path; all that come along where none is.
 fn chosen(names: &[String]) -> anyhow::Result<Vec<Experiment>> {
     let known = experiments::builtin_names();
@@ -290,7 +299,7 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Experiment>> {
         if names[..index].contains(name) {
             continue;
         }
-        let experiment = if name.contains('/') || name.ends_with(".toml") {
+        let experiment = if is_file(name) {
             let text =
                 std::fs::read_to_string(name).with_context(|| format!("cannot read {name}"))?;
             Experiment::read(name, &text)?

@@ -1,5 +1,6 @@
 //! `sim`: a workload under schedulers in simulation.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
@@ -68,10 +69,13 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         );
     }
     trace_in_file(args.trace.as_deref())?;
-    one_file_each(&[
-        ("--json", args.json.as_deref()),
-        ("--trace", args.trace.as_deref()),
-    ])?;
+    one_file_each(
+        &[
+            ("--json", args.json.as_deref()),
+            ("--trace", args.trace.as_deref()),
+        ],
+        files(&runs),
+    )?;
     let json = json_output(args.json.as_deref())?;
     let (results, trace) = match &args.trace {
         Some(path) => {
@@ -171,6 +175,12 @@ pub fn check(specs: &[SimSpec]) -> Result<Vec<Prepared>, SimError> {
         tell("the queues of the kernel's own scheduler cost nothing here: compare what it decides");
     }
     Ok(runs)
+}
+
+/// The files that were read for runs.
+pub fn files(runs: &[Prepared]) -> BTreeSet<&str> {
+    let files = runs.iter().flat_map(Prepared::files);
+    files.map(|(path, _)| path.as_str()).collect()
 }
 
 /// How many runs are under way at a time: as many as asked for, or one a core.

@@ -17,6 +17,7 @@ use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::table;
 use schedlab_sim::Scheduler;
 use schedlab_sweep::Host;
+use schedlab_workload::Workload;
 
 use crate::args::{RunArgs, VmArgs};
 use crate::commands::sim::seed_of;
@@ -56,10 +57,16 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     }
     seed_of(args.seed, u64::from(args.repeat) - 1)?;
     trace_in_file(args.trace.as_deref())?;
-    one_file_each(&[
-        ("--json", args.json.as_deref()),
-        ("--trace", args.trace.as_deref()),
-    ])?;
+    let policies = schedulers.iter().filter(|scheduler| scheduler.is_path());
+    let policies = policies.map(|scheduler| scheduler.name.as_str());
+    let workload = args.workload.as_deref().and_then(Workload::file);
+    one_file_each(
+        &[
+            ("--json", args.json.as_deref()),
+            ("--trace", args.trace.as_deref()),
+        ],
+        policies.chain(workload),
+    )?;
     if args.vm && !vm::inside() {
         return again_in_vm(args, schedulers.len());
     }
