@@ -366,7 +366,11 @@ fn what_is_wrong_is_told_with_its_place() {
     );
     check(
         &task("\"cpus\": [2], \"run\": 1"),
-        &["asks for CPU 2, but the machine has 2"],
+        &["`tasks.t.cpus`: asks for CPU 2, but the machine has 2"],
+    );
+    check(
+        &task("\n\"phases\": {\n\"p\": {\"run\": 1,\n\"cpus\": [9]}}"),
+        &["f.json:4: `tasks.t.phases.p.cpus`: asks for CPU 9"],
     );
     check(
         &task("\"cpus\": [], \"run\": 1"),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use schedlab_trace::{CpuId, CpuSet, Duration};
 
 use super::ENDLESS;
-use super::grammar::{Event, File, MemKind, MemRun, Phase, Task, Timer};
+use super::grammar::{Cpus, Event, File, MemKind, MemRun, Phase, Task, Timer};
 use super::thread::{Op, Program, ProgramPhase, Shared, TimerSlot, UNSET};
 use super::values::Place;
 use crate::error::nearest;
@@ -374,13 +374,15 @@ fn compile(
     options: &Options,
 ) -> Result<Program, WorkloadError> {
     let nr_cpus = builder.placement().nr_cpus();
-    let cpus = |list: &Option<Vec<u32>>| -> Result<Option<CpuSet>, WorkloadError> {
-        let Some(list) = list else { return Ok(None) };
+    let cpus = |asked: &Option<Cpus>| -> Result<Option<CpuSet>, WorkloadError> {
+        let Some(Cpus { list, place }) = asked else {
+            return Ok(None);
+        };
         if options.is_given("pin") {
             return Ok(None);
         }
         if let Some(cpu) = list.iter().find(|&&cpu| cpu as usize >= nr_cpus) {
-            return Err(task.place.error(format!(
+            return Err(place.error(format!(
                 "asks for CPU {cpu}, but the machine has {nr_cpus}, numbered from 0: give it more CPUs, or pin=false to ignore the file's lists"
             )));
         }

@@ -33,7 +33,7 @@ pub(super) struct Task {
     pub loops: Option<u64>,
     pub class: SchedClass,
     pub nice: i8,
-    pub cpus: Option<Vec<u32>>,
+    pub cpus: Option<Cpus>,
     pub phases: Vec<Phase>,
     /// Where it is defined.
     pub place: Place,
@@ -45,8 +45,15 @@ pub(super) struct Phase {
     pub loops: Option<u64>,
     /// Class and nice level that it begins with; `None` = as they are.
     pub sched: Option<(SchedClass, i8)>,
-    pub cpus: Option<Vec<u32>>,
+    pub cpus: Option<Cpus>,
     pub events: Vec<(Event, Place)>,
+}
+
+/// A list of CPUs and where it stands.
+#[derive(Debug)]
+pub(super) struct Cpus {
+    pub list: Vec<u32>,
+    pub place: Place,
 }
 
 /// A scheduling policy without its priority.

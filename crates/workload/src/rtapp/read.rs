@@ -4,8 +4,8 @@
 //! user, or an error with its place and the nearest known key.
 
 use super::grammar::{
-    EVENTS, Event, File, GLOBAL_OWN, GLOBAL_USED, Global, MemKind, MemRun, PHASE_PROPERTIES, Phase,
-    Policy, RESOURCE_TYPES, TASK_PROPERTIES, Task, Timer, class, event_of,
+    Cpus, EVENTS, Event, File, GLOBAL_OWN, GLOBAL_USED, Global, MemKind, MemRun, PHASE_PROPERTIES,
+    Phase, Policy, RESOURCE_TYPES, TASK_PROPERTIES, Task, Timer, class, event_of,
 };
 use super::json::{Member, Node, Value};
 use super::values::{
@@ -364,12 +364,13 @@ impl Reader {
         Ok(())
     }
 
-    fn cpus(&mut self, node: &Node, here: &Place) -> Result<Vec<u32>> {
-        let cpus = numbers(node, here)?;
-        if cpus.is_empty() {
+    fn cpus(&mut self, node: &Node, here: &Place) -> Result<Cpus> {
+        let list = numbers(node, here)?;
+        if list.is_empty() {
             return Err(here.error("names no CPU, so the task could never run"));
         }
-        Ok(cpus)
+        let place = here.clone();
+        Ok(Cpus { list, place })
     }
 
     /// Takes keys that are checked and have no effect here; each is told to the user.
