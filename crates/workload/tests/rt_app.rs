@@ -415,6 +415,40 @@ fn what_is_wrong_is_told_with_its_place() {
         &task("\"policy\": \"SCHED_FIFO\", \"phases\": {\"p\": {\"priority\": 0, \"run\": 1}}"),
         &["`tasks.t.phases.p.priority`: must be from 1 to 99"],
     );
+    let grouped = |task_has: &str, phase: &str| {
+        task(&format!(
+            "\"taskgroup\": \"/g\", {task_has}\n\"phases\": {{\"p\": {{\"run\": 1}},\n\"q\": {{{phase} \"run\": 1}}}}"
+        ))
+    };
+    check(
+        &task("\"policy\": \"SCHED_FIFO\",\n\"taskgroup\": \"/g\", \"run\": 1"),
+        &["f.json:2: `tasks.t.taskgroup`: cannot go with SCHED_FIFO, under which `tasks.t` runs"],
+    );
+    check(
+        &grouped("", "\"policy\": \"SCHED_RR\","),
+        &[
+            "f.json:1: `tasks.t.taskgroup`: cannot go with SCHED_RR, under which `tasks.t.phases.q` runs",
+        ],
+    );
+    check(
+        &task(
+            "\"phases\": {\"p\": {\"policy\": \"SCHED_FIFO\", \"run\": 1}, \"q\": {\"taskgroup\": \"/g\", \"run\": 1}}",
+        ),
+        &["`tasks.t.phases.q.taskgroup`: cannot go with SCHED_FIFO"],
+    );
+    check(
+        "{\"global\": {\"default_policy\": \"SCHED_RR\"}, \"tasks\": {\"t\": {\"taskgroup\": \"/g\", \"run\": 1}}}",
+        &["`tasks.t.taskgroup`: cannot go with SCHED_RR"],
+    );
+    for accepted in [
+        grouped("", "\"policy\": \"SCHED_IDLE\","),
+        task("\"policy\": \"SCHED_FIFO\", \"taskgroup\": \"\", \"run\": 1"),
+        task(
+            "\"policy\": \"SCHED_FIFO\", \"phases\": {\"p\": {\"policy\": \"SCHED_OTHER\", \"taskgroup\": \"/g\", \"run\": 1}}",
+        ),
+    ] {
+        assert!(rtapp::parse("t", &accepted, "", 2).is_ok(), "{accepted}");
+    }
     check(
         &task("\"nodes_membind\": [0], \"run\": 1"),
         &["not supported: where memory lies"],

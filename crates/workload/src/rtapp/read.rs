@@ -86,6 +86,29 @@ impl Sched {
     }
 }
 
+/// What a phase takes over from those before it.
+struct Before {
+    policy: Policy,
+    /// Where the task's group is named, if it has one.
+    group: Option<Place>,
+}
+
+impl Before {
+    /// Refuses what rt-app does (`check_taskgroup_policy_dep()`).
+    fn check(&self, phase: &Place) -> Result<()> {
+        match &self.group {
+            Some(here) if !matches!(self.policy, Policy::Other | Policy::Batch | Policy::Idle) => {
+                Err(here.error(format!(
+                    "cannot go with {}, under which `{}` runs; rt-app refuses it too: remove one of them",
+                    name(self.policy),
+                    phase.path
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 struct Reader {
     notes: Vec<String>,
 }
@@ -267,6 +290,7 @@ impl Reader {
         };
         let phases = members.iter().find(|member| member.key == "phases");
         let mut own = Vec::new();
+        let mut group = None;
         let mut seen: Vec<&str> = Vec::new();
         for member in members {
             let key = member.key.as_str();
@@ -287,7 +311,8 @@ impl Reader {
                 "runtime" if phases.is_some() => {
                     sched.dl_runtime = Some((unsigned(&member.node, &here)?, here));
                 }
-                _ if sched.take(member, &here)? || self.without_effect(member, &here)? => {}
+                _ if sched.take(member, &here)?
+                    || self.without_effect(member, &here, &mut group)? => {}
                 _ if phases.is_none() => own.push(member),
                 _ if event_of(key).is_some() => {
                     return Err(here.error(
@@ -305,20 +330,23 @@ impl Reader {
             }
         }
         self.task_sched(&mut task, &sched, global)?;
-        let mut policy = sched.policy.unwrap_or(global.default_class);
+        let mut before = Before {
+            policy: sched.policy.unwrap_or(global.default_class),
+            group,
+        };
         if let Some(phases) = phases {
             let place = place.at("phases", phases.line);
             for phase in object(&phases.node, &place)? {
                 let here = place.at(&phase.key, phase.line);
                 let members: Vec<&Member> = object(&phase.node, &here)?.iter().collect();
-                task.phases.push(self.phase(&members, &here, &mut policy)?);
+                task.phases.push(self.phase(&members, &here, &mut before)?);
             }
             if task.phases.is_empty() {
                 return Err(place.error("has no phase, so the task would do nothing"));
             }
         } else {
             // One phase whose `loop` is the task's: rt-app runs it once, or for ever without a `loop`.
-            let phase = self.phase(&own, &place, &mut policy)?;
+            let phase = self.phase(&own, &place, &mut before)?;
             task.loops = own.iter().any(|member| member.key == "loop").then_some(1);
             task.phases.push(phase);
         }
@@ -374,16 +402,24 @@ impl Reader {
     }
 
     /// Takes keys that are checked and have no effect here; each is told to the user.
-    fn without_effect(&mut self, member: &Member, here: &Place) -> Result<bool> {
+    fn without_effect(
+        &mut self,
+        member: &Member,
+        here: &Place,
+        group: &mut Option<Place>,
+    ) -> Result<bool> {
         match member.key.as_str() {
             "util_min" | "util_max" => {
                 integer(&member.node, here, -1, 1024)?;
                 self.note("util_min and util_max have no effect: CPU frequencies are not modelled");
             }
             "taskgroup" => {
-                let group = string(&member.node, here)?;
-                if !group.is_empty() && !group.starts_with('/') {
-                    return Err(here.error(format!("must start with `/`, not `{group}`")));
+                let name = string(&member.node, here)?;
+                if !name.is_empty() && !name.starts_with('/') {
+                    return Err(here.error(format!("must start with `/`, not `{name}`")));
+                }
+                if !name.is_empty() {
+                    *group = Some(here.clone());
                 }
                 self.note("taskgroup has no effect: control groups are not modelled; every task belongs to the root group");
             }
@@ -398,8 +434,8 @@ impl Reader {
         Ok(true)
     }
 
-    /// `policy` is that of the phase before, and then that of this one.
-    fn phase(&mut self, members: &[&Member], place: &Place, policy: &mut Policy) -> Result<Phase> {
+    /// `before` is that of the phase before, and then that of this one.
+    fn phase(&mut self, members: &[&Member], place: &Place, before: &mut Before) -> Result<Phase> {
         let mut phase = Phase {
             loops: Some(1),
             sched: None,
@@ -424,7 +460,7 @@ impl Reader {
             match key {
                 "loop" => phase.loops = loops(&member.node, &here, 1)?,
                 "cpus" => phase.cpus = Some(self.cpus(&member.node, &here)?),
-                _ if self.without_effect(member, &here)? => {}
+                _ if self.without_effect(member, &here, &mut before.group)? => {}
                 _ if PHASE_PROPERTIES.contains(&key) && sched.take(member, &here)? => {}
                 _ => {
                     let known: Vec<&str> = EVENTS.iter().chain(PHASE_PROPERTIES).copied().collect();
@@ -435,7 +471,8 @@ impl Reader {
         if phase.events.is_empty() {
             return Err(place.error("has no event, so it would do nothing; rt-app refuses it too"));
         }
-        phase.sched = self.phase_sched(&sched, place, policy)?;
+        phase.sched = self.phase_sched(&sched, place, &mut before.policy)?;
+        before.check(place)?;
         Ok(phase)
     }
 
@@ -634,19 +671,31 @@ impl Reader {
     }
 }
 
+const POLICIES: [Policy; 6] = [
+    Policy::Other,
+    Policy::Batch,
+    Policy::Idle,
+    Policy::Fifo,
+    Policy::RoundRobin,
+    Policy::Deadline,
+];
+
+fn name(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Other => "SCHED_OTHER",
+        Policy::Batch => "SCHED_BATCH",
+        Policy::Idle => "SCHED_IDLE",
+        Policy::Fifo => "SCHED_FIFO",
+        Policy::RoundRobin => "SCHED_RR",
+        Policy::Deadline => "SCHED_DEADLINE",
+    }
+}
+
 fn policy(node: &Node, place: &Place) -> Result<Policy> {
-    const NAMES: [(&str, Policy); 6] = [
-        ("SCHED_OTHER", Policy::Other),
-        ("SCHED_BATCH", Policy::Batch),
-        ("SCHED_IDLE", Policy::Idle),
-        ("SCHED_FIFO", Policy::Fifo),
-        ("SCHED_RR", Policy::RoundRobin),
-        ("SCHED_DEADLINE", Policy::Deadline),
-    ];
     let text = string(node, place)?;
-    let found = NAMES.iter().find(|(name, _)| *name == text);
-    found.map(|&(_, policy)| policy).ok_or_else(|| {
-        let names = NAMES.map(|(name, _)| name);
+    let found = POLICIES.into_iter().find(|&policy| name(policy) == text);
+    found.ok_or_else(|| {
+        let names = POLICIES.map(name);
         place.error(unknown("policy", &text, &names))
     })
 }
