@@ -294,6 +294,20 @@ fn durations_come_from_the_file_or_the_command_line() {
     assert_eq!(duration(timed, "duration=500ms"), (Some(500), 0));
 }
 
+/// rt-app's tutorial writes True and False.
+#[test]
+fn a_file_is_read_as_json_c_reads_it() {
+    let text = "{'global': {'gnuplot': False, \"lock_pages\": TRUE, 'cumulative_slack': True}, 'tasks': {'t': {'loop': 1, 'run': 1}}}";
+    let notes = |text: &str| rtapp::parse("f.json", text, "", 1).unwrap().notes;
+    assert!(notes(text).is_empty());
+    assert_eq!(
+        notes(&format!("{text}\n}}, 'more': 1")),
+        [
+            "what comes after the file's last `}`, from line 2 on, has no effect: rt-app does not read it either"
+        ]
+    );
+}
+
 /// A task `t` with these members.
 fn task(members: &str) -> String {
     format!("{{\"tasks\": {{\"t\": {{{members}}}}}}}")

@@ -1,9 +1,10 @@
-//! JSON as rt-app files are written: comments, trailing commas, keys that repeat, keys without a value.
+//! JSON as rt-app files are written and json-c reads them: comments, trailing commas, keys that repeat, keys without a
+//! value, single quotes, `True`, and whatever comes after the value.
 //!
 //! An object is an ordered multimap, because in these files the order of keys is the order of events and a
 //! key may occur again. Every value knows its line. Tokens come from `jsonc-parser`.
 
-use jsonc_parser::errors::ParseError;
+use jsonc_parser::errors::{ParseError, ParseErrorKind};
 use jsonc_parser::tokens::Token;
 use jsonc_parser::{Scanner, ScannerOptions};
 
@@ -59,10 +60,18 @@ pub(super) struct SyntaxError {
 /// Objects and lists in one another; deeper files are refused instead of exhausting the stack.
 const DEPTH_MAX: usize = 64;
 
-/// Reads a whole text.
-pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
+/// A value and what is told of its text.
+#[derive(PartialEq, Debug)]
+pub(super) struct Parsed {
+    pub root: Node,
+    /// Line of what comes after the value, if anything does; json-c looks at none of it.
+    pub rest: Option<usize>,
+}
+
+/// Reads a text as json-c does for rt-app.
+pub(super) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
     let options = ScannerOptions {
-        allow_single_quoted_strings: false,
+        allow_single_quoted_strings: true,
         allow_hexadecimal_numbers: false,
         allow_unary_plus_numbers: false,
         allow_bare_decimal_point_numbers: false,
@@ -76,11 +85,22 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
         token: None,
     };
     parser.advance()?;
-    let node = parser.value(0)?;
-    if parser.token.is_some() {
-        return Err(parser.unexpected("the end of the file"));
-    }
-    Ok(node)
+    let root = parser.value(0)?;
+    let ended = parser.advance().is_ok() && parser.token.is_none();
+    let rest = (!ended).then_some(parser.line);
+    Ok(Parsed { root, rest })
+}
+
+/// What a word means that json-c takes in any case.
+fn constant(word: &str) -> Option<Token<'static>> {
+    let known = [
+        ("true", Token::Boolean(true)),
+        ("false", Token::Boolean(false)),
+        ("null", Token::Null),
+    ];
+    let mut known = known.into_iter();
+    let found = known.find(|(name, _)| word.eq_ignore_ascii_case(name));
+    found.map(|(_, token)| token)
 }
 
 struct Parser<'a> {
@@ -101,10 +121,11 @@ impl<'a> Parser<'a> {
             let newlines = |text: &str| text.bytes().filter(|&b| b == b'\n').count();
             self.line += newlines(&self.scanner.file_text()[self.counted..start]);
             self.counted = start;
-            self.token = token.map_err(|error: ParseError| SyntaxError {
-                line: self.line,
-                message: error.kind().to_string(),
-            })?;
+            self.token = match token {
+                Ok(Some(Token::Word(word))) => Some(constant(word).unwrap_or(Token::Word(word))),
+                Ok(token) => token,
+                Err(error) => Some(self.refused(&error)?),
+            };
             if !matches!(
                 self.token,
                 Some(Token::CommentLine(_) | Token::CommentBlock(_))
@@ -112,6 +133,24 @@ impl<'a> Parser<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// What the scanner does not take: it ends a word at a space or a colon only, not at a comma or a brace.
+    fn refused(&self, error: &ParseError) -> Result<Token<'a>, SyntaxError> {
+        let text = &self.scanner.file_text()[self.scanner.token_start()..];
+        let length = self.scanner.token_end() - self.scanner.token_start();
+        if let Some(token) = constant(&text[..length]) {
+            return Ok(token);
+        }
+        let message = match error.kind() {
+            ParseErrorKind::UnexpectedToken => {
+                let first = text.chars().next().map_or(0, char::len_utf8);
+                format!("there is `{}`", &text[..length.max(first)])
+            }
+            kind => kind.to_string(),
+        };
+        let line = self.line;
+        Err(SyntaxError { line, message })
     }
 
     fn unexpected(&self, wanted: &str) -> SyntaxError {
@@ -126,6 +165,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// The value that begins with the current token; its last one is the current one then.
     fn value(&mut self, depth: usize) -> Result<Node, SyntaxError> {
         let line = self.line;
         if depth > DEPTH_MAX {
@@ -145,7 +185,6 @@ impl<'a> Parser<'a> {
                 .map_or_else(|_| Value::Other((*text).to_owned()), Value::Int),
             _ => return Err(self.unexpected("a value")),
         };
-        self.advance()?;
         Ok(Node { line, value })
     }
 
@@ -155,11 +194,11 @@ impl<'a> Parser<'a> {
         self.advance()?;
         while self.token != Some(Token::CloseBracket) {
             items.push(self.value(depth + 1)?);
+            self.advance()?;
             if !self.separator(&Token::CloseBracket)? {
                 return Err(self.unexpected("`,` or `]`"));
             }
         }
-        self.advance()?;
         let value = Value::Array(items);
         Ok(Node { line, value })
     }
@@ -170,13 +209,15 @@ impl<'a> Parser<'a> {
         self.advance()?;
         while self.token != Some(Token::CloseBrace) {
             let Some(Token::String(key)) = &self.token else {
-                return Err(self.unexpected("a key in double quotes or `}`"));
+                return Err(self.unexpected("a key in quotes or `}`"));
             };
             let (key, line) = (key.to_string(), self.line);
             self.advance()?;
             let node = if self.token == Some(Token::Colon) {
                 self.advance()?;
-                self.value(depth + 1)?
+                let node = self.value(depth + 1)?;
+                self.advance()?;
+                node
             } else {
                 let value = Value::Null;
                 Node { line, value }
@@ -186,7 +227,6 @@ impl<'a> Parser<'a> {
                 return Err(self.unexpected("`,` or `}`"));
             }
         }
-        self.advance()?;
         let value = Value::Object(members);
         Ok(Node { line, value })
     }
@@ -208,7 +248,7 @@ mod tests {
     #[test]
     fn keys_keep_their_order_and_repeat() {
         let text = "{ /* c */ \"run\": 1, // d\n \"sleep\": -2,\n\"run\": 3.5, \"suspend\",\n\"x\": [true, null,], }";
-        let Value::Object(members) = parse(text).unwrap().value else {
+        let Value::Object(members) = parse(text).unwrap().root.value else {
             panic!("no object");
         };
         let seen: Vec<_> = members
@@ -229,6 +269,37 @@ mod tests {
     }
 
     #[test]
+    fn constants_are_known_in_any_case_and_quotes_may_be_single() {
+        let read = |text: &str| parse(text).unwrap();
+        let plain =
+            read("{\"a\": true, \"b\": false, \"c\": [null, true], \"d\": \"x\", \"e\": false}");
+        for text in [
+            "{'a': True, \"b\": FALSE, 'c': [NULL, True], 'd': 'x', \"e\":False}",
+            "{\"a\":tRUE , \"b\":False/**/, \"c\":[Null,TRUE], \"d\": 'x', 'e': FALSE }",
+        ] {
+            assert_eq!(read(text), plain, "{text}");
+        }
+        assert!(parse("{True: 1}").is_err());
+        assert!(parse("[Truey]").is_err());
+    }
+
+    #[test]
+    fn what_comes_after_the_value_is_not_looked_at() {
+        for (text, rest) in [
+            ("{}", None),
+            ("{}\n // end\n", None),
+            ("{}\n}", Some(2)),
+            ("{}\n\n{\"b\": 2}", Some(3)),
+            ("{} ; /*", Some(1)),
+            ("{}\n'x", Some(2)),
+        ] {
+            let parsed = parse(text).unwrap();
+            assert_eq!(parsed.root.value, Value::Object(Vec::new()), "{text}");
+            assert_eq!(parsed.rest, rest, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_no_json_is_told_with_its_line() {
         let check = |text: &str, line: usize, part: &str| {
             let error = parse(text).unwrap_err();
@@ -241,10 +312,11 @@ mod tests {
         check("{\n\"a\": 1\n\"b\": 2}", 3, "the string \"b\"");
         check("{\"a\":\n}", 2, "expected a value");
         check("{a: 1}", 1, "`a`");
-        check("{\"a\": 1} x", 1, "the end of the file");
+        check("{\"a\":\nYes, \"b\": 1}", 2, "there is `Yes`");
+        check("{\"a\": 1,\n;}", 2, "there is `;`");
         check("{\"a\": 1", 1, "the file ends");
         check("[1\n,\n,]", 3, "expected a value");
-        check("{'a': 1}", 1, "");
+        check("{'a: 1}", 1, "Unterminated");
         check("/* open", 1, "");
         check("\n\"open", 2, "");
         check(&"[".repeat(1_000), 1, "in one another");

@@ -165,7 +165,7 @@ fn parse_on(
 ) -> Result<Workload, WorkloadError> {
     let params = PARAMS.iter().chain(common()).copied();
     let options = Options::read(file, params, options)?;
-    let root = json::parse(text).map_err(|error| WorkloadError::File {
+    let parsed = json::parse(text).map_err(|error| WorkloadError::File {
         file: file.to_owned(),
         line: error.line,
         path: String::new(),
@@ -185,7 +185,12 @@ fn parse_on(
         },
         other => other,
     };
-    let understood = read::read(&root).map_err(with_file)?;
+    let mut understood = read::read(&parsed.root).map_err(with_file)?;
+    if let Some(line) = parsed.rest {
+        understood.notes.push(format!(
+            "what comes after the file's last `}}`, from line {line} on, has no effect: rt-app does not read it either"
+        ));
+    }
     let mut builder = Builder::new(&options, allowed);
     build::build(understood, &options, &mut builder).map_err(with_file)?;
     let score = Score {
