@@ -39,6 +39,11 @@ const FILES: &[(&str, &str)] = &[
         "endless.json",
         "{\"tasks\": {\"a\": {\"loop\": -1, \"run\": 1000}}}\n",
     ),
+    (
+        "forks.json",
+        "{\"tasks\": {\"c\": {\"instance\": 0, \"loop\": 1, \"run\": 1},\n\
+         \"p\": {\"loop\": 2000, \"fork\": \"c\", \"sleep\": 1}}}\n",
+    ),
     ("broken.toml", "name = \"x\"\nsummary = \n"),
     ("empty.toml", "name = \"x\"\n"),
     ("not.csv", "a,b\n"),
@@ -404,6 +409,25 @@ fn experiments_of_one_name_are_refused() {
         told.contains("two experiments are called `chat-locks`"),
         "{told}"
     );
+}
+
+/// rt-app's process ends there with an error.
+#[test]
+fn a_run_fails_at_the_fork_limit_of_rt_app() {
+    let folder = folder();
+    for line in [
+        "sim DIR/forks.json -s kernel -c 2 --json -",
+        "load DIR/forks.json --json -",
+    ] {
+        let output = schedlab(line, folder.path());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}: {stderr}");
+        assert!(stderr.contains("more than 1024 times"), "{line}: {stderr}");
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let result = &document["results"][0];
+        assert_eq!(result["exit"], "command_failed", "{line}");
+        assert!(result["measures"]["score"].is_null(), "{line}");
+    }
 }
 
 #[test]

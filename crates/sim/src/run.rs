@@ -13,7 +13,7 @@ use schedlab_report::histogram::Buckets;
 use schedlab_report::{Exit, Measures, MetricsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
 use schedlab_trace::{Duration, Listener, counted};
-use schedlab_workload::{Score, Workload};
+use schedlab_workload::{Score, Workload, rtapp};
 
 use crate::policy::{Ended, Loaded};
 use crate::{Inputs, Prepared, SimError, SimSpec};
@@ -253,6 +253,9 @@ fn exit(end: &Ended, time_limit_s: Option<u64>) -> (Exit, Option<String>) {
             _ => format!("{reason} ({message})"),
         };
         return (Exit::of_scx(*kind as u64), Some(text));
+    }
+    if let Some(why) = rtapp::failure(&end.counters) {
+        return (Exit::CommandFailed, Some(why));
     }
     match time_limit_s {
         Some(seconds) if !end.unfinished.is_empty() => {

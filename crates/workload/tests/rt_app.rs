@@ -179,6 +179,12 @@ fn a_fork_loop_stops_at_the_limit_of_rt_app() {
     let end = run_in(rtapp::parse("t", text, "", 1).unwrap(), Order::RoundRobin);
     assert_eq!(end.tasks, 1 + 1_024);
     assert_eq!(end.counters.get("rtapp.fork_limit_reached"), 1);
+    assert!(
+        rtapp::failure(&end.counters)
+            .unwrap()
+            .contains("1024 times")
+    );
+    assert_eq!(rtapp::failure(&run("fork").counters), None);
 }
 
 /// Forked threads run where their forker may run at that moment, whenever nothing else is said, and so do those that they fork.

@@ -8,7 +8,7 @@ use schedlab_programs::{End, Options, ProgramError, Report, original};
 use schedlab_report::export::table;
 use schedlab_report::{Exit, Measures, RunResult};
 use schedlab_sim::batch;
-use schedlab_workload::Workload;
+use schedlab_workload::{Workload, rtapp};
 
 use super::{Status, deliver, json_output, one_file_each, real, width};
 use crate::args::LoadArgs;
@@ -172,7 +172,12 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
             some_of(left)
         )
     };
+    let rtapp_failed = rtapp::failure(&report.counters);
     let (exit, message) = match &report.end {
+        End::Done
+        | End::Stuck {
+            at_mutex: false, ..
+        } if rtapp_failed.is_some() => (Exit::CommandFailed, rtapp_failed),
         End::Done => (Exit::Done, None),
         End::TimedOut(left) => {
             let text = format!(

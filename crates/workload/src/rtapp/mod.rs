@@ -13,7 +13,8 @@
 //!   browser and video examples need it.
 //! - Everybody passes a barrier once. In rt-app the last to arrive can come round and pass it again before those whom it
 //!   has woken run, which is when they count themselves out.
-//! - A thread that forks a task more often than rt-app allows ends, and a counter tells; in rt-app the whole process fails.
+//! - A thread that forks a task more often than rt-app allows ends, and the run has failed when it is over ([`failure`]); in
+//!   rt-app the whole process fails at once.
 //! - The wakeup latency of a timer that threads share is from the instant for which its thread slept; rt-app takes the
 //!   timer's, which others may have moved on meanwhile.
 //! - A file whose threads never end and that names no duration runs for [`ENDLESS`] (rt-app: until it is
@@ -33,7 +34,9 @@ use schedlab_trace::{CpuSet, Duration};
 
 use crate::action::Workload;
 use crate::measure::{Measure, measure};
-use crate::{Builder, Kind, Options, Param, Score, ScoreRule, TimeUnit, WorkloadError, common};
+use crate::{
+    Builder, Counters, Kind, Options, Param, Score, ScoreRule, TimeUnit, WorkloadError, common,
+};
 
 /// What files report; each thread has its own.
 pub const MEASURES: &[Measure] = &[
@@ -44,7 +47,7 @@ pub const MEASURES: &[Measure] = &[
     ),
     measure("work", "", "iterations of phases"),
     measure(
-        "rtapp.fork_limit_reached",
+        thread::FORK_LIMIT_REACHED,
         "",
         "threads that ended because a task had been forked as often as rt-app allows",
     ),
@@ -118,6 +121,16 @@ pub const PARAMS: &[Param] = &[Param {
     default: "0",
     doc: "the run ends here at the latest; 0 = as the file says",
 }];
+
+/// Why rt-app would have failed, as its threads have counted.
+pub fn failure(counters: &Counters) -> Option<String> {
+    (counters.get(thread::FORK_LIMIT_REACHED) > 0).then(|| {
+        format!(
+            "a task was forked more than {} times, at which rt-app fails: fork it less often",
+            thread::FORKS_MAX
+        )
+    })
+}
 
 /// Path and options, if `text` asks for a file: it ends in `.json` before its options, or names a file that does
 /// not have a model's name.

@@ -13,7 +13,9 @@ pub(super) const UNSET: u64 = u64::MAX;
 /// The loads that `runtime` strings together until its time is over.
 const RUNTIME_STEP: Duration = Duration::from_us(32);
 /// Forks of one task after which rt-app gives up (FORKS_LIMIT).
-const FORKS_MAX: u32 = 1_024;
+pub(super) const FORKS_MAX: u32 = 1_024;
+/// Counts threads that came to it.
+pub(super) const FORK_LIMIT_REACHED: &str = "rtapp.fork_limit_reached";
 /// rt-app is one process.
 const ADDRESS_SPACE: u32 = 0;
 
@@ -340,7 +342,7 @@ impl Behaviour for Thread {
         let stats = &self.stats;
         counters.add(name("iterations"), stats.iterations);
         if self.fork_limit_reached {
-            counters.add("rtapp.fork_limit_reached", 1);
+            counters.add(FORK_LIMIT_REACHED, 1);
         }
         if stats.iterations == 0 {
             return;
