@@ -363,4 +363,50 @@ fn the_first_failure_is_told_with_its_replay() {
         .unwrap();
     assert_eq!(replayed.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&replayed.stdout).contains("after 1 s of simulated time"));
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    let output = command.arg("analyze").arg(folder.path()).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    for part in [
+        "of 2 runs none ended as it should; the first: feature:",
+        "on cpu:loops=1000000,duration=0: time_limit: ",
+    ] {
+        assert!(stderr.contains(part), "{stderr}");
+    }
+}
+
+/// That they lack the measure would be no explanation.
+#[test]
+fn a_workload_whose_runs_all_failed_is_told_beside_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    command.args(["sweep", "cpu:loops=1000000,duration=0", "cpu:duration=1ms"]);
+    command.args(["--space", "feature", "--sample", "2", "-c", "2"]);
+    command.args(["--time-limit", "1", "--out"]);
+    let output = command.arg(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    let output = command.arg("analyze").arg(folder.path()).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let told = "schedlab: of 2 runs none ended as it should; the first: feature:";
+    assert!(stderr.starts_with(told), "{stderr}");
+}
+
+/// The others say what comes next.
+#[test]
+fn an_empty_shard_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    command.args(["sweep", "cpu:duration=1ms", "--space", "feature"]);
+    command.args(["--sample", "3", "-c", "2", "--shard", "5/50", "--out"]);
+    let output = command.arg(folder.path()).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "shard 5/50 has none of the sweep's 3 runs: nothing to do\n"
+    );
 }

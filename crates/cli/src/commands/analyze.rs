@@ -9,8 +9,11 @@ use schedlab_analysis::{
     Across, Alternative, Analysis, AnalysisError, Bounds, Study, Verdict, analyse, page,
 };
 use schedlab_report::export::lines::fill;
+use schedlab_sweep::Row;
+use schedlab_trace::counted;
 use serde_json::json;
 
+use super::sweep::failure;
 use super::{Status, cannot_write, is_stdout, one_file_each, print};
 use crate::args::AnalyzeArgs;
 use crate::output::{Output, tell};
@@ -80,8 +83,18 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
         }
     }
     if analyses.is_empty() {
+        if let Some(told) = all_failed(rows.iter()) {
+            bail!("{}: {told}", args.folder.display());
+        }
         bail!("no run has the measure `{}`", args.measure);
     }
+    without.retain(|workload| {
+        let told = all_failed(rows.iter().filter(|row| row.workload == *workload));
+        if let Some(told) = &told {
+            tell(told);
+        }
+        told.is_none()
+    });
     if !without.is_empty() {
         tell(format_args!(
             "no run of {} has the measure `{}`",
@@ -123,6 +136,19 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
         print(text(&analyses, across.as_ref(), super::width()))?;
     }
     Ok(Status::Done)
+}
+
+/// That none of these runs ended as it should, and why the first one did not.
+fn all_failed<'a>(mut rows: impl Iterator<Item = &'a Row> + Clone) -> Option<String> {
+    let first = rows.clone().next()?;
+    let runs = rows.clone().count() as u64;
+    rows.all(|row| !row.is_done()).then(|| {
+        format!(
+            "of {} none ended as it should; the first: {}",
+            counted(runs, "run"),
+            failure(first)
+        )
+    })
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {

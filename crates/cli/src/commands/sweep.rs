@@ -13,6 +13,7 @@ use schedlab_report::export::lines::fill;
 use schedlab_report::export::number::amount;
 use schedlab_sim::Scheduler;
 use schedlab_sweep::{Asked, Definition, Options, Progress, Row, Shard, Space, Summary};
+use schedlab_trace::counted;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -94,7 +95,12 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         })?
     };
     drop(bar);
-    let mut text = report(&summary, shard, &args.out.display().to_string());
+    let mut text = report(
+        &summary,
+        shard,
+        definition.jobs(),
+        &args.out.display().to_string(),
+    );
     if summary.progress.failed > 0 {
         text.push_str(&first_failure(&definition, &args.out)?);
     }
@@ -214,11 +220,7 @@ fn first_failure(definition: &Definition, folder: &Path) -> anyhow::Result<Strin
     let Some(row) = rows.iter().find(|row| !row.is_done()) else {
         return Ok(String::new());
     };
-    let why = row.message.as_deref().unwrap_or_default();
-    let told = format!(
-        "the first that failed: {} on {}: {}: {why}",
-        row.scheduler, row.workload, row.exit
-    );
+    let told = format!("the first that failed: {}", failure(row));
     let mut text = String::new();
     fill(&mut text, "", &told, 2, width());
     if !definition.live {
@@ -231,13 +233,24 @@ fn first_failure(definition: &Definition, folder: &Path) -> anyhow::Result<Strin
     Ok(text)
 }
 
-fn report(summary: &Summary, shard: Shard, folder: &str) -> String {
+/// What failed, how and why.
+pub fn failure(row: &Row) -> String {
+    let why = row.message.as_deref().unwrap_or("no message");
+    format!("{} on {}: {}: {why}", row.scheduler, row.workload, row.exit)
+}
+
+fn report(summary: &Summary, shard: Shard, jobs: u64, folder: &str) -> String {
     let Summary {
         progress,
         new,
         runs,
         stopped,
     } = summary;
+    if progress.jobs == 0 {
+        let (index, count) = (shard.index, shard.count);
+        let runs = counted(jobs, "run");
+        return format!("shard {index}/{count} has none of the sweep's {runs}: nothing to do\n");
+    }
     let mut text = format!("{} of {} runs done", progress.done, progress.jobs);
     if shard != Shard::WHOLE {
         let _ = write!(text, " of shard {}/{}", shard.index, shard.count);
