@@ -58,8 +58,8 @@ pub enum Command {
     Calibrate(CalibrateArgs),
     /// Show what this machine and its kernel can do, and what is missing
     #[command(after_help = "\
-Exit status: 0 real runs are possible here or in a virtual machine, or this build
-only simulates; 1 they are possible neither here nor there.")]
+Exit status: 0 real runs are possible here or in a virtual machine, or this
+build only simulates; 1 they are possible neither here nor there.")]
     Doctor,
     /// Print a completion script for a shell
     #[command(after_help = "\
@@ -381,9 +381,9 @@ Examples:
   schedlab list experiments
 
 Each published figure is printed beside the median of the simulated ones, with
-the lowest and the highest of all seeds and the ratio. If killed, or if a virtual
-machine breaks down, the same command goes on where it was: finished runs are kept
-beside the page until none is missing.")]
+the lowest and the highest of all seeds and the ratio. If killed, or if a
+virtual machine breaks down, the same command goes on where it was: finished
+runs are kept beside the page until none is missing.")]
 pub struct ReproduceArgs {
     /// Names of experiments, or paths of .toml files [default: all]
     #[arg(value_name = "NAME", value_hint = ValueHint::FilePath)]
@@ -600,6 +600,19 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// A line that is wider leaves single words on lines of their own.
+    #[test]
+    fn what_comes_after_the_flags_fits_its_width() {
+        let all = Cli::command();
+        for command in std::iter::once(&all).chain(all.get_subcommands()) {
+            let text = command.get_after_help().map(ToString::to_string);
+            for line in text.unwrap_or_default().lines() {
+                let width = line.chars().count();
+                assert!(width <= 80, "{}: {line}", command.get_name());
+            }
+        }
     }
 
     #[test]
