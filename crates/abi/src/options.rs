@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use schedlab_trace::nearest;
+
 /// What values an option takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OptionKind {
@@ -108,7 +110,7 @@ impl Settings {
 #[non_exhaustive]
 pub enum OptionError {
     /// The policy has no such option.
-    #[error("{policy} has no option `{option}`: {}", choose(.known))]
+    #[error("{policy} has no option `{option}`{}: {}", nearest(.option, .known), choose(.known))]
     Unknown {
         /// The policy.
         policy: String,

@@ -30,6 +30,7 @@ pub use tree::Node;
 pub use variance::{Against, Effect, Interaction, Level, Variance};
 pub use workload::analyse;
 
+use schedlab_trace::nearest_of;
 use serde::Serialize;
 
 /// What the study left open, with its defaults.
@@ -67,7 +68,7 @@ impl Default for Bounds {
 #[non_exhaustive]
 pub enum AnalysisError {
     /// No such measure.
-    #[error("rows have no measure `{asked}`; there are: {known}")]
+    #[error("rows have no measure `{asked}`{}; there are: {known}", nearest_of(.asked, .known))]
     Measure {
         /// What was asked for.
         asked: String,

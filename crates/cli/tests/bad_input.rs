@@ -68,6 +68,27 @@ const FILES: &[(&str, &str)] = &[
 /// Arguments, exit code, and words that the line must have.
 const CASES: &[(&str, i32, &[&str])] = &[
     ("sim cpu -s nosuch", 2, &["nosuch", "kernel"]),
+    ("sim cpu -s fif", 2, &["`fif` (did you mean `fifo`?)"]),
+    (
+        "sim cpu -s kernel -m latop",
+        2,
+        &["latop (did you mean `laptop`?)"],
+    ),
+    (
+        "sim cpu -s vtime:slice_u=1",
+        2,
+        &["`slice_u` (did you mean `slice_us`?)"],
+    ),
+    (
+        "sweep cpu --space featur --out DIR/s",
+        2,
+        &["(did you mean `feature`?)"],
+    ),
+    (
+        "reproduce chat-lock",
+        2,
+        &["`chat-lock` (did you mean `chat-locks`?)"],
+    ),
     ("sim cpu -s nosuch.bpf.c", 2, &["nosuch.bpf.c"]),
     ("sim cpu -s DIR/syntax.bpf.c", 2, &["syntax.bpf.c:2"]),
     (

@@ -320,6 +320,10 @@ fn a_sweep_is_analysed_into_text_page_and_document() {
     );
     for (more, expected) in [
         (["--measure", "speed"], "no measure `speed`"),
+        (
+            ["--measure", "scoer"],
+            "no measure `scoer` (did you mean `score`?)",
+        ),
         (["--within=-1", "--json=-"], "--within"),
         (["--good=5", "--bad=90"], "--bad 90 is above --good 5"),
     ] {

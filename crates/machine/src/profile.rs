@@ -5,7 +5,7 @@
 //! it and travels with the machine ([`Machine::provenance`]). Reading and writing profile files
 //! is in [`crate::file`].
 
-use schedlab_trace::counted;
+use schedlab_trace::{counted, nearest_of};
 
 use crate::{Layout, Provenance, Topology};
 
@@ -318,7 +318,7 @@ pub enum ProfileError {
         known: String,
     },
     /// No such profile.
-    #[error("no machine is called {name}: choose one of {known}, or give the path of a .toml file")]
+    #[error("no machine is called {name}{}: choose one of {known}, or give the path of a .toml file", nearest_of(.name, .known))]
     Unknown {
         /// What was asked for.
         name: String,

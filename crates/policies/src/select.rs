@@ -10,7 +10,7 @@ use schedlab_abi::{
     KernelVersion, LoadError, NativePolicy, Object, OptionError, Settings, compiler,
 };
 use schedlab_machine::Machine;
-use schedlab_trace::Scheduler;
+use schedlab_trace::{Scheduler, nearest_of};
 
 use crate::compile::{self, Compiled, Diagnostics};
 use crate::{PolicyDoc, PolicyFile};
@@ -72,7 +72,8 @@ impl Selection {
 pub enum SelectError {
     /// No such scheduler.
     #[error(
-        "no scheduler is called {name}: choose one of {known}, or give the path of a .bpf.c file"
+        "no scheduler is called {name}{}: choose one of {known}, or give the path of a .bpf.c file",
+        nearest_of(.name, .known)
     )]
     Unknown {
         /// What was asked for.

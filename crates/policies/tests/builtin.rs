@@ -133,7 +133,7 @@ fn wrong_names_and_options_are_told_with_the_choices() {
     assert!(error("nosuch").starts_with("no scheduler is called nosuch: choose one of "));
     assert_eq!(
         error("vtime:slice=1"),
-        "vtime has no option `slice`: choose one of slice_us"
+        "vtime has no option `slice` (did you mean `slice_us`?): choose one of slice_us"
     );
     assert!(error("no/such.bpf.c").starts_with("no/such.bpf.c: "));
 }

@@ -8,7 +8,7 @@ use schedlab_engine::policy::{OpsFlags, Policy, Probes};
 use schedlab_engine::{ExitInfo, HostFailure, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_policies::{PolicyDoc, SelectError, Selection};
-use schedlab_trace::{Instant, Recorder, Scheduler, TaskId};
+use schedlab_trace::{Instant, Recorder, Scheduler, TaskId, nearest_of};
 use schedlab_workload::Counters;
 
 use crate::baseline::NoPolicy;
@@ -174,7 +174,7 @@ fn says_range(doc: &str) -> bool {
 #[non_exhaustive]
 pub enum SchedulerError {
     /// There is none of this name.
-    #[error("unknown scheduler `{name}`; there are: {known}, or the path of a .bpf.c file")]
+    #[error("unknown scheduler `{name}`{}; there are: {known}, or the path of a .bpf.c file", nearest_of(.name, .known))]
     Unknown {
         /// What was asked for.
         name: String,

@@ -1,4 +1,6 @@
-//! Numbers in sentences, and words in command lines.
+//! Numbers in sentences, words in command lines, and those that were meant.
+
+use std::fmt::Write as _;
 
 /// A number of things: `1 task`, `2 tasks`. The noun's plural ends in s.
 pub fn counted(n: impl Into<u64>, noun: &str) -> String {
@@ -16,6 +18,25 @@ pub fn shell_word(word: &str) -> String {
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
+}
+
+/// ` (did you mean …?)` if one of the choices is near enough.
+pub fn nearest<S: AsRef<str>>(wrong: &str, choices: &[S]) -> String {
+    let mut text = String::new();
+    let similarity = |choice: &&S| strsim::normalized_damerau_levenshtein(wrong, choice.as_ref());
+    let best = choices
+        .iter()
+        .max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    // Half of the letters in place still catches `active` for `active_sets` and leaves out unrelated words.
+    if let Some(best) = best.filter(|choice| similarity(choice) >= 0.5) {
+        let _ = write!(text, " (did you mean `{}`?)", best.as_ref());
+    }
+    text
+}
+
+/// [`nearest`] of choices that are joined by commas, as errors tell them.
+pub fn nearest_of(wrong: &str, choices: &str) -> String {
+    nearest(wrong, &choices.split(", ").collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -46,5 +67,13 @@ mod tests {
             assert_eq!(output.stdout, word.as_bytes());
         }
         assert_eq!(shell_word("chat:rooms=2"), "chat:rooms=2");
+    }
+
+    #[test]
+    fn typing_errors_find_their_word() {
+        let choices = ["chat", "cpu", "pipe", "reflex"];
+        assert_eq!(nearest("caht", &choices), " (did you mean `chat`?)");
+        assert_eq!(nearest("reflexes", &choices), " (did you mean `reflex`?)");
+        assert_eq!(nearest("zzz", &choices), "");
     }
 }

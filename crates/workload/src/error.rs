@@ -1,6 +1,6 @@
 //! What can be wrong with a workload as it was asked for.
 
-use std::fmt::Write as _;
+use schedlab_trace::nearest;
 
 /// Why there is no workload. Every message names what would be right.
 #[derive(Debug, thiserror::Error)]
@@ -72,31 +72,4 @@ pub enum WorkloadError {
         /// Why; told with the message, so it is no `source()` that would be told once more.
         cause: std::io::Error,
     },
-}
-
-/// ` (did you mean …?)` if one of the choices is near enough.
-pub(crate) fn nearest<S: AsRef<str>>(wrong: &str, choices: &[S]) -> String {
-    let mut text = String::new();
-    let similarity = |choice: &&S| strsim::normalized_damerau_levenshtein(wrong, choice.as_ref());
-    let best = choices
-        .iter()
-        .max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    // Half of the letters in place still catches `active` for `active_sets` and leaves out unrelated words.
-    if let Some(best) = best.filter(|choice| similarity(choice) >= 0.5) {
-        let _ = write!(text, " (did you mean `{}`?)", best.as_ref());
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::nearest;
-
-    #[test]
-    fn typing_errors_find_their_word() {
-        let choices = ["chat", "cpu", "pipe", "reflex"];
-        assert_eq!(nearest("caht", &choices), " (did you mean `chat`?)");
-        assert_eq!(nearest("reflexes", &choices), " (did you mean `reflex`?)");
-        assert_eq!(nearest("zzz", &choices), "");
-    }
 }

@@ -312,7 +312,7 @@ impl Options {
             }
             entry.1 = entry.0.kind.read(value).ok_or_else(|| {
                 let hint = match entry.0.kind {
-                    Kind::Choice(words) => crate::error::nearest(value, words),
+                    Kind::Choice(words) => schedlab_trace::nearest(value, words),
                     _ => String::new(),
                 };
                 WorkloadError::BadValue {

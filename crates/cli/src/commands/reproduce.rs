@@ -11,7 +11,7 @@ use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use schedlab_report::published;
 use schedlab_sim::{Prepared, SimError, SimSpec, batch};
-use schedlab_trace::{counted, shell_word};
+use schedlab_trace::{counted, nearest, shell_word};
 
 use super::{
     Emulated, Job, Status, deliver, is_stdout, json_output, one_file_each, print, real, sim, width,
@@ -307,7 +307,8 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Experiment>> {
             match experiments::builtin(name) {
                 Some(found) => found?,
                 None => bail!(
-                    "unknown experiment `{name}`; there are: {}, or the path of a .toml file",
+                    "unknown experiment `{name}`{}; there are: {}, or the path of a .toml file",
+                    nearest(name, &known),
                     known.join(", ")
                 ),
             }

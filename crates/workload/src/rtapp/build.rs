@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use schedlab_trace::{CpuId, CpuSet, Duration};
+use schedlab_trace::{CpuId, CpuSet, Duration, nearest};
 
 use super::ENDLESS;
 use super::grammar::{Cpus, Event, File, MemKind, MemRun, Phase, Task, Timer};
 use super::thread::{Op, Program, ProgramPhase, Shared, TimerSlot, UNSET};
 use super::values::Place;
-use crate::error::nearest;
 use crate::{Access, Builder, ObjectId, ObjectSpec, Options, Touch, WorkloadError};
 
 pub(super) fn build(

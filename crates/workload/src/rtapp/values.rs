@@ -1,8 +1,9 @@
 //! Values at their places in a file, and what is said when one is wrong.
 
+use schedlab_trace::nearest;
+
 use super::json::{Member, Node, Value};
 use crate::WorkloadError;
-use crate::error::nearest;
 
 /// A place in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
