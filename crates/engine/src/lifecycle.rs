@@ -128,7 +128,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `check_hotplug_seq()` and `validate_ops()`: whether the policy may go on. The first reason is told.
+    /// `check_hotplug_seq()` and `validate_ops()`: whether loading goes on. The first reason is told.
     fn validate_ops(&self, has_update_idle: bool) -> bool {
         // No CPU has come or gone before.
         let hotplug_seq = self.policy.info().hotplug_seq;
@@ -138,7 +138,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 ecode::ACT_RESTART | ecode::RSN_HOTPLUG,
                 format!("expected hotplug seq {hotplug_seq} did not match actual 0"),
             );
-            return false;
+            if self.version.stops_at_other_hotplug_seq() {
+                return false;
+            }
         }
         let reason = if self.has_flag(ops::ENQ_LAST)
             && !self.has_op(OpKind::Enqueue)

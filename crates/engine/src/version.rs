@@ -177,6 +177,12 @@ impl KernelVersion {
         }
     }
 
+    /// A policy that was made for other CPUs (`check_hotplug_seq()`) is not loaded. Before, it ends, but gets its tasks
+    /// first.
+    pub(crate) const fn stops_at_other_hotplug_seq(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
     /// `p->scx.dsq_vtime` and `slice` are cleared when a task leaves sched_ext.
     pub(crate) const fn resets_fields_on_disable(self) -> bool {
         matches!(self, KernelVersion::V7_2)

@@ -347,6 +347,27 @@ fn a_policy_that_ends_itself_in_init_still_gets_its_tasks() {
     assert_eq!(kinds, [Init, InitTask, Enable, Disable, ExitTask]);
 }
 
+/// Linux 6.18: `check_hotplug_seq()` ends the policy, but not its loading.
+#[test]
+fn a_policy_for_other_cpus_gets_its_tasks_in_the_older_kernel() {
+    let kinds = |version| {
+        let ops = [Init, InitTask, Enable, Disable, ExitTask, Exit];
+        let mut policy = Stub::new(&ops, |_, _| async { 0 });
+        policy.info.hotplug_seq = 3;
+        let mut scenario = scenario(1, vec![hog("p", 5)]);
+        scenario.version = version;
+        let end = run(scenario, policy, ());
+        assert_eq!(end.exit.kind, ExitKind::UnregKern);
+        let told = "expected hotplug seq 3 did not match actual 0";
+        assert_eq!(end.exit.message, told);
+        let log = end.policy.log.borrow();
+        log.iter().map(|(.., op)| op.kind()).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(KernelVersion::V7_2), [Init, Exit]);
+    let old: &[OpKind] = &[Init, InitTask, Enable, Disable, ExitTask, Exit];
+    assert_eq!(kinds(KernelVersion::V6_18), old);
+}
+
 /// `bpf_scx_init_member()` refuses before there is a scheduler: nothing of it is ever called.
 #[test]
 fn a_refused_table_is_not_even_told_of_its_exit() {
