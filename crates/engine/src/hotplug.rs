@@ -90,6 +90,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             // This CPU is not where it may go: where that is, is chosen when it has stopped.
             self.task(task).migration_dest.set(Some(c.id));
             self.schedule(c, true);
+            // Its last switch marks it idle.
+            self.idle.borrow_mut().forget(c.id);
         }
         // What came before it was gone is still its own: who sleeps here wakes, elsewhere.
         self.handle_interrupts(c);

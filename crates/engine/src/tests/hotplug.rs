@@ -90,3 +90,24 @@ fn the_cpu_that_goes_is_still_online_for_the_policy() {
     run_checked(scenario, policy).is_done();
     assert_eq!(masks.take(), [Reply::Mask(CpuSet::all(2))]);
 }
+
+/// A CPU that was busy goes idle as it goes: nobody is to find it idle after that.
+#[test]
+fn a_busy_cpu_that_goes_is_not_idle() {
+    let asked = |request| {
+        let tasks = vec![hog("p", 10), hog("q", 10), late(0, 25)];
+        asked_by_last(scenario(2, tasks), vec![goes_offline(1, 5)], request)
+    };
+    let idle = Request::IdleMask {
+        node: None,
+        smt: false,
+    };
+    assert_eq!(asked(idle), [Reply::Mask(CpuSet::empty(2))]);
+    let pick = Request::PickCpu {
+        allowed: CpuSet::all(2),
+        node: None,
+        flags: 0,
+        any: false,
+    };
+    assert_eq!(asked(pick), [Reply::Int(-crate::consts::errno::EBUSY)]);
+}
