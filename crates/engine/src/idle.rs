@@ -26,7 +26,7 @@ pub(crate) struct IdleMasks {
     /// CPUs in all the masks of idle ones.
     nr_idle: usize,
     node_of: Vec<u32>,
-    /// `cpu_smt_mask()` of each CPU: of its core, those online.
+    /// `cpu_smt_mask()` of each CPU: of its core, those online; of one that is offline, none.
     smt: Vec<CpuSet>,
     core_of: Vec<u32>,
     cores: Vec<CpuSet>,
@@ -136,10 +136,16 @@ impl IdleMasks {
         }
     }
 
-    /// `cpu_smt_mask()` has the hardware threads that are online.
+    /// `cpu_smt_mask()` has the hardware threads that are online; that of a CPU that is not is empty
+    /// (`remove_siblinginfo()`).
     pub fn update_siblings(&mut self, online: &CpuSet) {
-        for (smt, &core) in self.smt.iter_mut().zip(&self.core_of) {
-            *smt = self.cores[core as usize].and(online);
+        let nr_cpus = self.smt.len();
+        for (cpu, (smt, &core)) in self.smt.iter_mut().zip(&self.core_of).enumerate() {
+            *smt = if online.contains(CpuId(cpu as u32)) {
+                self.cores[core as usize].and(online)
+            } else {
+                CpuSet::empty(nr_cpus)
+            };
         }
     }
 

@@ -7,7 +7,7 @@ use schedlab_machine::Topology;
 use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 
 use crate::Hotplug;
-use crate::consts::pick_idle;
+use crate::consts::{errno, pick_idle};
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, Reply, Request};
 use crate::testing::*;
@@ -27,22 +27,24 @@ fn late(cpu: u32, ms: u64) -> schedlab_workload::TaskSpec {
     spec
 }
 
-/// What `request` answers in ops.running() of the last task.
+/// What `requests` answer one after the other in ops.running() of the last task.
 fn asked_by_last(
     mut scenario: crate::Scenario,
     hotplug: Vec<Hotplug>,
-    request: Request,
+    requests: Vec<Request>,
 ) -> Vec<Reply> {
     let replies = Rc::new(RefCell::new(Vec::new()));
     let kept = replies.clone();
     let last = TaskId(scenario.workload.tasks.len() as u32 - 1);
     scenario.hotplug = hotplug;
     let policy = Stub::new(&[Running, CpuOffline, CpuOnline], move |a, op| {
-        let (kept, request) = (kept.clone(), request.clone());
+        let (kept, requests) = (kept.clone(), requests.clone());
         async move {
             if (OpCall::Running { task: last }) == op {
-                let reply = a.ask(request).await;
-                kept.borrow_mut().push(reply);
+                for request in requests {
+                    let reply = a.ask(request).await;
+                    kept.borrow_mut().push(reply);
+                }
             }
             0
         }
@@ -51,23 +53,38 @@ fn asked_by_last(
     replies.take()
 }
 
+fn pick_idle_cpu(nr_cpus: usize, flags: u64) -> Request {
+    Request::PickCpu {
+        allowed: CpuSet::all(nr_cpus),
+        node: None,
+        flags,
+        any: false,
+    }
+}
+
+/// What `requests` answer on CPU 1. CPUs 0 and 2 are one core, 1 and 3 the other; CPU 2 has gone, and CPU 0 idles since.
+fn asked_beside_half_a_core(requests: Vec<Request>) -> Vec<Reply> {
+    let mut machine = machine(1);
+    machine.topology = Topology::new(1, 1, 2, 2);
+    let tasks = vec![late(0, 10), late(1, 20)];
+    let scenario = crate::Scenario::new(machine, workload(Vec::new(), tasks), 1);
+    asked_by_last(scenario, vec![goes_offline(2, 5)], requests)
+}
+
 /// `cpu_smt_mask()` has the CPUs that are online: a core is wholly idle when those are.
 #[test]
 fn a_core_of_which_a_thread_is_offline_may_idle_wholly() {
-    // CPUs 0 and 2 are one core, 1 and 3 the other.
-    let mut machine = machine(1);
-    machine.topology = Topology::new(1, 1, 2, 2);
-    // CPU 0 idles anew when its sibling is gone; then CPU 1 asks.
-    let tasks = vec![late(0, 10), late(1, 20)];
-    let scenario = crate::Scenario::new(machine, workload(Vec::new(), tasks), 1);
-    let request = Request::PickCpu {
-        allowed: CpuSet::all(4),
-        node: None,
-        flags: pick_idle::CORE,
-        any: false,
-    };
-    let replies = asked_by_last(scenario, vec![goes_offline(2, 5)], request);
-    assert_eq!(replies, [Reply::Int(0)]);
+    let pick = pick_idle_cpu(4, pick_idle::CORE);
+    assert_eq!(asked_beside_half_a_core(vec![pick]), [Reply::Int(0)]);
+}
+
+/// An offline CPU has no siblings (`remove_siblinginfo()`): who asks for it leaves the rest of its core wholly idle.
+#[test]
+fn an_offline_cpu_is_no_part_of_its_core() {
+    let claim = Request::TestAndClearIdle { cpu: 2 };
+    let requests = vec![claim, pick_idle_cpu(4, pick_idle::CORE)];
+    let expected = [Reply::Bool(false), Reply::Int(0)];
+    assert_eq!(asked_beside_half_a_core(requests), expected);
 }
 
 /// `sched_cpu_deactivate()` comes long before `set_cpu_online()`.
@@ -94,20 +111,13 @@ fn the_cpu_that_goes_is_still_online_for_the_policy() {
 /// A CPU that was busy goes idle as it goes: nobody is to find it idle after that.
 #[test]
 fn a_busy_cpu_that_goes_is_not_idle() {
-    let asked = |request| {
-        let tasks = vec![hog("p", 10), hog("q", 10), late(0, 25)];
-        asked_by_last(scenario(2, tasks), vec![goes_offline(1, 5)], request)
-    };
+    let tasks = vec![hog("p", 10), hog("q", 10), late(0, 25)];
     let idle = Request::IdleMask {
         node: None,
         smt: false,
     };
-    assert_eq!(asked(idle), [Reply::Mask(CpuSet::empty(2))]);
-    let pick = Request::PickCpu {
-        allowed: CpuSet::all(2),
-        node: None,
-        flags: 0,
-        any: false,
-    };
-    assert_eq!(asked(pick), [Reply::Int(-crate::consts::errno::EBUSY)]);
+    let requests = vec![idle, pick_idle_cpu(2, 0)];
+    let replies = asked_by_last(scenario(2, tasks), vec![goes_offline(1, 5)], requests);
+    let nobody = [Reply::Mask(CpuSet::empty(2)), Reply::Int(-errno::EBUSY)];
+    assert_eq!(replies, nobody);
 }
