@@ -285,7 +285,10 @@ impl IdleMasks {
                 && !self.masks[waker_node].cpu.is_empty()
                 && allowed.contains(this.id)
             {
-                self.test_and_clear(this.id);
+                // 6.18 goes there without claiming it.
+                if self.wakes_on_wakers_cpu {
+                    self.test_and_clear(this.id);
+                }
                 return Some(this.id);
             }
         }

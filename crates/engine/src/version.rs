@@ -136,8 +136,9 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
-    /// A wakeup with `SCX_WAKE_SYNC` may end on the waker's CPU, by default. Before, without
-    /// `SCX_OPS_BUILTIN_IDLE_PER_NODE` too it is the idle CPUs of the waker's node that are looked at, where nobody notes any.
+    /// A wakeup with `SCX_WAKE_SYNC` may end on the waker's CPU, by default, which is claimed. Before, it is not claimed, and
+    /// without `SCX_OPS_BUILTIN_IDLE_PER_NODE` too it is the idle CPUs of the waker's node that are looked at, where nobody
+    /// notes any.
     pub(crate) const fn wakes_on_wakers_cpu(self) -> bool {
         matches!(self, KernelVersion::V7_2)
     }

@@ -419,3 +419,22 @@ fn the_older_kernel_takes_the_previous_cpu_where_the_task_may_not_run() {
     assert_eq!(chosen(KernelVersion::V7_2), Reply::Int(1));
     assert_eq!(chosen(KernelVersion::V6_18), Reply::Int(2));
 }
+
+/// With masks per node 6.18 wakes on the waker's CPU, too, which stays as idle as it was: it does not claim it.
+#[test]
+fn the_older_kernel_does_not_claim_the_wakers_cpu() {
+    let woken = |version| {
+        let machine = shaped(1, 1, 2, 1);
+        let all = CpuSet::all(2);
+        let mut masks = IdleMasks::new(&machine);
+        masks.enable(version, false, ops::BUILTIN_IDLE_PER_NODE, &all);
+        let waker = Cpu::new(CpuId(0), &machine, &Costs::new(&machine));
+        let (prev, sync) = (CpuId(1), wake::SYNC);
+        // Nobody else idles in the node, and the task may not go back where it was.
+        masks.test_and_clear(prev);
+        let cpu = masks.select(&waker, prev, false, sync, &all, true, 0, false, 0);
+        (cpu, masks.test_and_clear(CpuId(0)))
+    };
+    assert_eq!(woken(KernelVersion::V7_2), (Some(CpuId(0)), false));
+    assert_eq!(woken(KernelVersion::V6_18), (Some(CpuId(0)), true));
+}
