@@ -174,7 +174,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `__scx_init_task()`: 0 or a negative errno.
     fn scx_init_task(&self, c: &Cpu, p: &Task, fork: bool) -> i64 {
         if self.has_op(OpKind::InitTask) {
-            let ret = self.call_rare_op(c, OpCall::InitTask { task: p.id, fork });
+            let ret = self.call_life_op(c, None, OpCall::InitTask { task: p.id, fork });
             if ret != 0 {
                 return self.sanitize_err("init_task", ret);
             }
@@ -282,7 +282,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Calls an op about `p` under the lock of its run queue.
     pub(crate) fn call_task_op(&self, c: &Cpu, p: &Task, op: OpCall) {
-        self.call_rare_op_on(c, self.cpu(p.cpu.get()), op);
+        self.call_life_op(c, Some(p.cpu.get()), op);
     }
 
     /// A runnable task leaves its queue before it leaves the policy (`sched_change_begin()`).

@@ -483,6 +483,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.stopping.get() && !self.still_calls_ops() {
             return 0;
         }
+        self.call_outer_op(c, rq, op)
+    }
+
+    /// Calls an op of a task's coming or going. It comes also while the run stops: the policy is told of both or of none.
+    #[inline(never)]
+    pub(crate) fn call_life_op(&self, c: &Cpu, rq: Option<CpuId>, op: OpCall) -> i64 {
+        if self.policy_dead.get() {
+            0
+        } else if c.this.op.get().is_some() {
+            self.call_nested_op(c, rq, op)
+        } else {
+            self.call_outer_op(c, rq, op)
+        }
+    }
+
+    /// Calls an op while no other one is under way on `c`.
+    #[inline(always)]
+    fn call_outer_op(&self, c: &Cpu, rq: Option<CpuId>, op: OpCall) -> i64 {
         self.enter_sched_mode(c);
         // An instant and at most 50 days: that does not wrap.
         let deadline = c.this.now.get().wrapping_add(self.ops.timeout_ns);

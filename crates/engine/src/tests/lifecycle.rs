@@ -347,6 +347,35 @@ fn a_policy_that_ends_itself_in_init_still_gets_its_tasks() {
     assert_eq!(kinds, [Init, InitTask, Enable, Disable, ExitTask]);
 }
 
+/// Whatever ends the policy ends no fork and no exit: `scx_post_fork()` still calls ops.enable(), and `sched_ext_dead()`
+/// ops.disable() and ops.exit_task().
+#[test]
+fn tasks_come_and_go_wholly_while_the_policy_ends() {
+    let life = |ends: fn(&OpCall) -> bool| {
+        let ops = [InitTask, Enable, SetWeight, Stopping, Disable, ExitTask];
+        let policy = Stub::new(&ops, move |a, op| async move {
+            if ends(&op) {
+                let message = "enough".to_owned();
+                a.ask(Request::Error { message }).await;
+            }
+            0
+        });
+        let mut late = hog("late", 1);
+        late.start = Instant::from_ns(1_000_000);
+        let end = run(scenario(2, vec![hog("p", 5), late]), policy, ());
+        assert_eq!(end.exit.message, "enough");
+        let log = end.policy.log.borrow();
+        let of_late = log.iter().filter(|(.., op)| op.task() == Some(TaskId(1)));
+        let kinds = of_late.map(|(.., op)| op.kind());
+        kinds.filter(|&kind| kind != Stopping).collect::<Vec<_>>()
+    };
+    let whole = [InitTask, Enable, SetWeight, Disable, ExitTask];
+    let in_fork = life(|op| matches!(op, OpCall::InitTask { fork: true, .. }));
+    assert_eq!(in_fork, whole);
+    let in_exit = life(|op| matches!(op, OpCall::Stopping { task, .. } if *task == TaskId(1)));
+    assert_eq!(in_exit, whole);
+}
+
 /// Linux 6.18: `check_hotplug_seq()` ends the policy, but not its loading.
 #[test]
 fn a_policy_for_other_cpus_gets_its_tasks_in_the_older_kernel() {
