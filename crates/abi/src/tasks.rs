@@ -183,7 +183,9 @@ impl Tasks {
         let pointer = self.pointer_mut(id);
         // SAFETY: the shadow is ours, and no policy code runs while the virtual kernel calls us.
         let task = unsafe { &mut *pointer };
-        if task.lab_index == Task::NOBODY {
+        if task.scx.tid == 0 {
+            // Nothing is left of who had the number before.
+            *task = Task::new();
             task.lab_index = id.0;
             task.scx.tid = self.next_tid;
             self.by_tid.insert(self.next_tid, id);
@@ -227,7 +229,7 @@ impl Tasks {
         unsafe { (*pointer).lab_cpu = cpu.0 as i32 };
     }
 
-    /// Forgets a task.
+    /// Forgets a task. What it was stays, for who still points at it, but for its mask, which others get.
     pub fn drop_task(&mut self, id: TaskId) {
         let pointer = self.pointer_mut(id);
         // SAFETY: as in `sync`.
@@ -235,7 +237,11 @@ impl Tasks {
         if self.by_tid.get(&task.scx.tid) == Some(&id) {
             self.by_tid.remove(&task.scx.tid);
         }
-        *task = Task::new();
-        self.free_masks.extend(self.masks.remove(&id.0));
+        task.scx.tid = 0;
+        task.mm = std::ptr::null_mut();
+        if let Some(mask) = self.masks.remove(&id.0) {
+            task.cpus_ptr = std::ptr::null();
+            self.free_masks.push(mask);
+        }
     }
 }

@@ -189,6 +189,19 @@ fn storage_belongs_to_a_task_and_goes_with_it() {
     assert_eq!(results(&bench)[6..], [1, 41, 1, 0, 42, 1]);
 }
 
+/// Who still points at a task that is gone finds what it was; who gets its number begins anew.
+#[test]
+fn what_a_task_was_stays_until_its_number_is_used_again() {
+    let mut bench = Bench::new("library", "");
+    bench.add_task_on(P, &"5,9-11".parse().unwrap());
+    bench.policy.set_slice_and_vtime(P, 1_000, 7);
+    bench.policy.drop_task(P);
+    let of = |bench: &Bench| (bench.policy.slice(P), bench.policy.vtime(P));
+    assert_eq!(of(&bench), (1_000, 7));
+    bench.add_task(P);
+    assert_eq!(of(&bench), (0, 0));
+}
+
 /// What has a way of its own here does what its parts do.
 #[test]
 fn slice_and_vtime_are_set_at_once() {

@@ -368,7 +368,7 @@ pub trait Policy {
     /// The CPU `task` is on (`task_cpu()`, `scx_bpf_task_cpu()`'s source) changed.
     fn set_task_cpu(&self, task: TaskId, cpu: CpuId);
 
-    /// Forgets a task; its id may be used again.
+    /// A task is gone; its id may be used again. Who still points at it finds it as it was.
     fn drop_task(&self, task: TaskId);
 
     /// `p->scx.slice`, which the policy may write at any time.

@@ -218,11 +218,12 @@ pub extern "C" fn next(
     true
 }
 
-/// Whose storage a task's pointer means: nothing is ever stored for idle tasks and stoppers.
+/// Whose storage a task's pointer means: nothing is ever stored for idle tasks and stoppers, nor for who is gone, whose
+/// number may be used again.
 fn workload_task(context: Context, p: *const Task, function: &str) -> Option<TaskId> {
     // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
-    let index = unsafe { (*p).lab_index };
-    (index != Task::NOBODY).then(|| context.task(p, function))
+    let (index, tid) = unsafe { ((*p).lab_index, (*p).scx.tid) };
+    (index != Task::NOBODY && tid != 0).then(|| context.task(p, function))
 }
 
 /// `bpf_task_storage_get()`.
