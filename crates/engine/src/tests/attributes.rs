@@ -3,14 +3,18 @@
 use schedlab_trace::Duration;
 use schedlab_workload::{Action, SchedClass};
 
-use crate::KernelVersion;
 use crate::consts::{deq, enq};
 use crate::policy::OpCall;
 use crate::policy::OpKind::*;
 use crate::testing::*;
+use crate::{KernelVersion, RtMode};
 
-/// Flags of the only change of class in `from`, after 1 ms.
+/// Flags of the only change of class in `from`.
 fn change_flags(from: SchedClass, to: SchedClass) -> (Option<u64>, u64) {
+    change_flags_in(RtMode::Kernel, from, to)
+}
+
+fn change_flags_in(rt_mode: RtMode, from: SchedClass, to: SchedClass) -> (Option<u64>, u64) {
     let mut spec = task("p", move |n, _| {
         Some(match n {
             0 | 2 => Action::Compute(Duration::from_us(50)),
@@ -19,7 +23,9 @@ fn change_flags(from: SchedClass, to: SchedClass) -> (Option<u64>, u64) {
         })
     });
     spec.class = from;
-    let checked = run_checked(scenario(1, vec![spec]), Stub::fifo(&[Quiescent, Runnable]));
+    let mut scenario = scenario(1, vec![spec]);
+    scenario.rt_mode = rt_mode;
+    let checked = run_checked(scenario, Stub::fifo(&[Quiescent, Runnable]));
     checked.is_done();
     let quiescent = checked.ops(Quiescent).iter().find_map(|(_, op)| match op {
         OpCall::Quiescent { deq_flags, .. } if deq_flags & deq::SLEEP == 0 => Some(*deq_flags),
@@ -52,6 +58,18 @@ fn who_falls_back_from_real_time_comes_to_the_head() {
     let (_, runnable) = change_flags(SchedClass::Fifo(5), SchedClass::Normal);
     let change = enq::RESTORE | enq::MOVE | enq::NOCLOCK | enq::CLASS;
     assert_eq!(runnable, change | enq::HEAD);
+}
+
+/// The same where the policy has real-time tasks, too: whose priority rises does not.
+#[test]
+fn who_rises_comes_behind_its_equals() {
+    let moved = |from, to| {
+        let (from, to) = (SchedClass::Fifo(from), SchedClass::Fifo(to));
+        change_flags_in(RtMode::Policy, from, to).1
+    };
+    let change = enq::RESTORE | enq::MOVE | enq::NOCLOCK;
+    assert_eq!(moved(5, 3), change | enq::HEAD);
+    assert_eq!(moved(3, 5), change);
 }
 
 /// Linux 6.18: `__sched_setscheduler()` changes the weight while the task is still sched_ext's, tells the old class last

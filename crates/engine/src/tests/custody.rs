@@ -334,3 +334,37 @@ fn dequeue_by_a_direct_dispatch_to_the_global_dsq_holds_the_run_queue() {
     run_checked(scenario, policy).is_done();
     assert_eq!(waiting.take(), [(0, 1)]);
 }
+
+/// `finish_dispatch()` has the lock of the CPU that dispatches, whoever's the task was.
+#[test]
+fn dequeue_by_a_dispatch_to_the_global_dsq_holds_the_dispatchers_run_queue() {
+    let waiting = Rc::new(RefCell::new(Vec::new()));
+    let kept = waiting.clone();
+    let ops = [SelectCpu, Enqueue, Dispatch, Dequeue];
+    let policy = Stub::new(&ops, move |a, op| {
+        let kept = kept.clone();
+        async move {
+            match op {
+                // Task 3 is CPU 0's, and the policy's own.
+                OpCall::SelectCpu { .. } => return 0,
+                OpCall::Enqueue { task, .. } if task != TaskId(3) => {
+                    a.insert(task, dsq_id::LOCAL, 1_000_000_000, 0).await;
+                }
+                OpCall::Dispatch { cpu, .. } if cpu.0 == 1 => {
+                    a.insert(TaskId(3), dsq_id::GLOBAL, 1_000_000_000, 0).await;
+                }
+                OpCall::Dequeue { .. } => {
+                    let nr = a.nr_queued(dsq_id::LOCAL).await;
+                    kept.borrow_mut().push((a.cpu(), nr));
+                }
+                _ => {}
+            }
+            0
+        }
+    });
+    // Of CPU 0's own tasks one waits.
+    let on = |cpu: &str, ms| on_cpus(hog("p", ms), cpu);
+    let tasks = vec![on("0", 10), on("0", 10), on("1", 1), hog("p", 1)];
+    run_checked(scenario(2, tasks), policy).is_done();
+    assert_eq!(waiting.take(), [(1, 0)]);
+}

@@ -87,6 +87,51 @@ fn an_offline_cpu_is_no_part_of_its_core() {
     assert_eq!(asked_beside_half_a_core(requests), expected);
 }
 
+/// A thread that is back is a part of its core again: where it is busy, its core is not wholly idle.
+#[test]
+fn a_cpu_that_is_back_is_a_part_of_its_core() {
+    let mut machine = machine(1);
+    machine.topology = Topology::new(1, 1, 2, 2);
+    let mut busy = late(2, 15);
+    busy.behaviour = hog("busy", 20).behaviour;
+    let tasks = vec![busy, late(0, 20), late(1, 25)];
+    let scenario = crate::Scenario::new(machine, workload(Vec::new(), tasks), 1);
+    let mut back = goes_offline(2, 10);
+    back.online = true;
+    let pick = pick_idle_cpu(4, pick_idle::CORE);
+    let replies = asked_by_last(scenario, vec![goes_offline(2, 5), back], vec![pick]);
+    assert_eq!(replies, [Reply::Int(-errno::EBUSY)]);
+}
+
+/// `handle_hotplug()` updates the topology while the CPU that goes is still online: with it not all share a cache.
+#[test]
+fn the_cpu_that_goes_still_counts_for_the_topology() {
+    let replies = Rc::new(RefCell::new(Vec::new()));
+    let kept = replies.clone();
+    let policy = Stub::new(&[CpuOffline], move |a, op| {
+        let kept = kept.clone();
+        async move {
+            if (OpCall::CpuOffline { cpu: CpuId(3) }) == op {
+                let request = Request::SelectCpuDfl {
+                    task: TaskId(0),
+                    prev_cpu: 1,
+                    wake_flags: 0,
+                };
+                let reply = a.ask(request).await;
+                kept.borrow_mut().push(reply);
+            }
+            0
+        }
+    });
+    // CPUs 0 and 1 share a cache, 2 and 3 another one. CPU 2 has gone; CPU 1 is busy.
+    let tasks = vec![periodic("p", 100, 50_000, 2), on_cpus(hog("busy", 30), "1")];
+    let mut scenario = scenario(1, tasks);
+    scenario.machine.topology = Topology::new(1, 2, 2, 1);
+    scenario.hotplug = vec![goes_offline(2, 5), goes_offline(3, 10)];
+    run_checked(scenario, policy).is_done();
+    assert_eq!(replies.take(), [Reply::Cpu(0, true)]);
+}
+
 /// `sched_cpu_deactivate()` comes long before `set_cpu_online()`.
 #[test]
 fn the_cpu_that_goes_is_still_online_for_the_policy() {

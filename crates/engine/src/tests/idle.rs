@@ -366,6 +366,27 @@ fn a_cpu_is_selected_for_the_ops_own_task() {
     assert_eq!(exit(KernelVersion::V6_18).kind, ExitKind::Done);
 }
 
+/// Where an op other than ops.select_cpu() holds the lock of a run queue only its tasks may be asked for.
+#[test]
+fn no_cpu_is_selected_for_a_task_of_another_run_queue() {
+    let policy = Stub::new(&[Enqueue], |a, op| async move {
+        if let OpCall::Enqueue { task, .. } = op {
+            let request = Request::SelectCpuDfl {
+                task: TaskId(0),
+                prev_cpu: 0,
+                wake_flags: 0,
+            };
+            a.ask(request).await;
+            a.insert(task, dsq_id::LOCAL, 1_000_000, 0).await;
+        }
+        0
+    });
+    let tasks = vec![on_cpus(hog("p", 5), "0"), on_cpus(hog("q", 5), "1")];
+    let exit = run(scenario(2, tasks), policy, ()).exit;
+    let message = "select_cpu kfunc called cross-task on p[1000]";
+    assert_eq!((exit.kind, &*exit.message), (ExitKind::Error, message));
+}
+
 /// What a policy's ops.enqueue() is answered for its task, which may run on `allowed`, in a version.
 fn asked_in_enqueue(version: KernelVersion, allowed: &str, request: Request) -> Reply {
     let replies = Rc::new(RefCell::new(Vec::new()));

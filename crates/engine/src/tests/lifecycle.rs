@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use schedlab_trace::{Duration, Instant, TaskId};
 
-use crate::consts::{SLICE_DFL, ops};
+use crate::consts::{SLICE_DFL, dsq_id, enq, ops};
 use crate::policy::OpKind::{self, *};
 use crate::policy::{OpCall, Reply, Request, TimerId};
 use crate::testing::*;
@@ -131,7 +131,7 @@ fn tasks_come_and_go_under_the_lock_of_their_run_queue() {
             match op {
                 OpCall::Enqueue { task, .. } => a.insert(task, local_on(1), 1_000_000, 0).await,
                 OpCall::Disable { .. } | OpCall::ExitTask { .. } => {
-                    let nr = a.nr_queued(crate::consts::dsq_id::LOCAL).await;
+                    let nr = a.nr_queued(dsq_id::LOCAL).await;
                     seen.borrow_mut().push(nr);
                 }
                 _ => {}
@@ -287,9 +287,54 @@ fn a_cgroup_that_is_refused_ends_the_run() {
     assert_eq!(kinds, [CgroupInit, Dump]);
 }
 
+/// Before `ops.init()` has returned nothing is known of the ops (`has_op`), so that what fails there is not dumped.
+#[test]
+fn a_policy_that_fails_in_init_is_not_dumped() {
+    let policy = Stub::new(&[Init, Dump, Exit], |_, op| async move {
+        match op {
+            OpCall::Init => -12,
+            _ => 0,
+        }
+    });
+    let end = run(scenario(1, vec![hog("p", 5)]), policy, ());
+    assert_eq!(end.exit.message, "ops.init() failed (-12)");
+    let log = end.policy.log.borrow();
+    let kinds: Vec<_> = log.iter().map(|(.., op)| op.kind()).collect();
+    assert_eq!(kinds, [Init, Exit]);
+}
+
+/// `validate_ops()` comes before the first task.
+#[test]
+fn a_table_that_is_not_valid_gets_no_tasks() {
+    let policy = Stub::new(&[InitTask, Exit], |_, _| async { 0 }).flags(ops::ENQ_LAST);
+    let end = run(scenario(1, vec![hog("p", 5)]), policy, ());
+    assert_eq!(
+        end.exit.message,
+        "SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented"
+    );
+    let log = end.policy.log.borrow();
+    let kinds: Vec<_> = log.iter().map(|(.., op)| op.kind()).collect();
+    assert_eq!(kinds, [Exit]);
+}
+
 /// `scx_disable_and_exit_task()` ends the task's bond with its scheduler (`scx_set_task_sched(p, NULL)`).
 #[test]
 fn a_task_that_has_exited_is_nobodys() {
+    let refused = Reply::Bool(false);
+    let always = ops::ALWAYS_ENQ_IMMED;
+    for (flags, dsq, enq_flags) in [
+        (0, dsq_id::GLOBAL, 0),
+        (0, dsq_id::LOCAL, enq::IMMED),
+        (always, dsq_id::LOCAL, 0),
+    ] {
+        let answers = answers_about_the_dead(flags, dsq, enq_flags);
+        assert_eq!(answers, (refused.clone(), refused.clone(), 7), "{flags:#x}");
+    }
+}
+
+/// What setting the slice of a task that has exited and inserting it are answered under these flags of the policy, and
+/// the slice that it has then.
+fn answers_about_the_dead(flags: u64, dsq: u64, enq_flags: u64) -> (Reply, Reply, u64) {
     let replies = Rc::new(RefCell::new(Vec::new()));
     let kept = replies.clone();
     let policy = Stub::new(&[Dispatch, ExitTask], move |a, op| {
@@ -302,9 +347,9 @@ fn a_task_that_has_exited_is_nobodys() {
                 let set = a.ask(Request::TaskSetSlice { task, slice }).await;
                 let insert = Request::DsqInsert {
                     task,
-                    dsq: crate::consts::dsq_id::GLOBAL,
+                    dsq,
                     slice,
-                    enq_flags: 0,
+                    enq_flags,
                 };
                 let inserted = a.ask(insert).await;
                 kept.borrow_mut().push((set, inserted, a.slice(task)));
@@ -321,9 +366,8 @@ fn a_task_that_has_exited_is_nobodys() {
         }
     });
     let tasks = vec![periodic("p", 50, 200, 20), hog("q", 1)];
-    run_checked(scenario(1, tasks), policy).is_done();
-    let refused = Reply::Bool(false);
-    assert_eq!(replies.borrow()[0], (refused.clone(), refused, 7));
+    run_checked(scenario(1, tasks), policy.flags(flags)).is_done();
+    replies.take().swap_remove(0)
 }
 
 /// `scx_root_enable_workfn()` looks at what ops.init() returns, not at whether the policy has ended itself: that counts

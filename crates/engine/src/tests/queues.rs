@@ -301,6 +301,14 @@ fn local_queue_lengths(version: KernelVersion) -> Vec<(u32, i64)> {
             0
         }
     });
+    let mut scenario = wakes_the_last_on_1();
+    scenario.version = version;
+    run_checked(scenario, policy);
+    lengths.take()
+}
+
+/// CPU 0 wakes task 3 on CPU 1, where two others compute: one of them waits in the queue.
+fn wakes_the_last_on_1() -> crate::Scenario {
     let writer = task("writer", |n, _| {
         Some(match n {
             0 => Action::Compute(Duration::from_ms(15)),
@@ -318,7 +326,6 @@ fn local_queue_lengths(version: KernelVersion) -> Vec<(u32, i64)> {
         };
         (n == 0).then_some(read)
     });
-    // Of two tasks that compute on CPU 1 one waits in its queue.
     let tasks = vec![
         on_cpus(writer, "0"),
         on_cpus(hog("p", 20), "1"),
@@ -326,10 +333,31 @@ fn local_queue_lengths(version: KernelVersion) -> Vec<(u32, i64)> {
         on_cpus(reader, "1"),
     ];
     let pipe = vec![ObjectSpec::Pipe { capacity: 100 }];
-    let mut scenario = crate::Scenario::new(machine(2), workload(pipe, tasks), 1);
-    scenario.version = version;
-    run_checked(scenario, policy);
-    lengths.take()
+    crate::Scenario::new(machine(2), workload(pipe, tasks), 1)
+}
+
+/// `SCX_DSQ_LOCAL` of `scx_bpf_dsq_reenq()` is that of the run queue whose lock the op holds, too.
+#[test]
+fn the_local_queue_of_the_locked_run_queue_is_re_enqueued() {
+    let policy = Stub::new(&[Enqueue], |a, op| async move {
+        if let OpCall::Enqueue { task, enq_flags } = op {
+            if task.0 == 3 && a.cpu() == 0 && enq_flags & enq::REENQ == 0 {
+                let dsq = dsq_id::LOCAL;
+                a.ask(Request::Reenqueue { dsq, flags: 0 }).await;
+            }
+            a.insert(task, dsq_id::LOCAL, 1_000_000, 0).await;
+        }
+        0
+    });
+    let checked = run_checked(wakes_the_last_on_1(), policy);
+    checked.is_done();
+    let log = checked.end.policy.log.borrow();
+    let again = log.iter().filter_map(|&(_, cpu, op)| match op {
+        OpCall::Enqueue { task, enq_flags } if enq_flags & enq::REENQ != 0 => Some((cpu, task.0)),
+        _ => None,
+    });
+    // Who waits on CPU 1 and who has just come there.
+    assert_eq!(again.collect::<Vec<_>>(), [(0, 1), (0, 3)]);
 }
 
 /// Calls of `scx_bpf_dsq_reenq()` for one queue that come before the first is carried out are one.
