@@ -740,6 +740,10 @@ fn what_a_run_cannot_record_is_told_at_once() {
             "--json and --trace both write",
         ),
         (
+            "run --vm -s fifo --json DIR/forks.json DIR/forks.json",
+            "that file is read here",
+        ),
+        (
             "run --vm -s kernel,kernel cpu",
             "-s: `kernel` is named twice",
         ),
