@@ -148,19 +148,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `update_curr()`. Whose request is used up, or has lasted as long as it was to be left alone, makes way for others.
     fn update_curr_fair(&self, c: &Cpu, p: &Task) {
+        let rq = self.cpu(p.cpu.get());
+        if self.charge_fair(c, p) && self.fair_task_waits(rq) {
+            self.resched_curr(c, rq);
+        }
+    }
+
+    /// The same within schedule(), which makes a mark void; tells whether others are to be looked at.
+    fn charge_fair(&self, c: &Cpu, p: &Task) -> bool {
         let ran = self.update_curr_common(c, p);
         let entity = &p.fair;
         entity.last_ran.set(c.this.now.get());
         if ran == 0 {
-            return;
+            return false;
         }
         let passed = virtual_ns(ran as i64, p.load_weight());
         entity.vruntime.set(entity.vruntime.get() + passed);
-        let over = self.update_deadline(p);
-        let rq = self.cpu(p.cpu.get());
-        if (over || entity.vruntime.get() >= entity.protected.get()) && self.fair_task_waits(rq) {
-            self.resched_curr(c, rq);
-        }
+        self.update_deadline(p) || entity.vruntime.get() >= entity.protected.get()
     }
 
     /// A request that is used up is followed by the next one; tells whether one was.
@@ -278,7 +282,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn dequeue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
         if rq.curr.get() == Some(p.id) {
-            self.update_curr_fair(c, p);
+            if flags & deq::SLEEP == 0 {
+                self.update_curr_fair(c, p);
+            } else {
+                self.charge_fair(c, p);
+            }
         }
         let (average, _) = self.average_vruntime(rq);
         let tick = self.costs.tick_period_ns as i64;
@@ -327,7 +335,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let running =
             prev.filter(|p| p.class.get() == Class::Fair && p.on_rq.get() == OnRq::Queued);
         if let Some(p) = running {
-            self.update_curr_fair(c, p);
+            self.charge_fair(c, p);
         }
         if running.is_none() && c.fair.queue.borrow().is_empty() && c.is_online() {
             self.pull_fair_task(c, true);
@@ -343,7 +351,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn put_prev_task_fair(&self, c: &Cpu, p: &Task) {
         if p.on_rq.get() == OnRq::Queued {
-            self.update_curr_fair(c, p);
+            self.charge_fair(c, p);
             c.fair.queue.borrow_mut().push(p.id);
         }
     }
