@@ -16,7 +16,7 @@ use crate::consts::{dsq_id, enq, kick, ops};
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, PolicyLock, Reply, Request};
 use crate::testing::*;
-use crate::{ExitKind, Hotplug, KernelVersion, RtMode, Scenario};
+use crate::{ExitKind, Hotplug, KernelVersion, NormalClass, RtMode, Scenario};
 
 pub(super) fn draw(rng: &Rc<RefCell<Rng>>, bound: u64) -> u64 {
     below(&mut rng.borrow_mut(), bound)
@@ -260,7 +260,8 @@ fn random_touch(count: u64) -> Touch {
     }
 }
 
-fn chaotic(seed: u64) {
+/// The same tasks under a random policy and, as they are none of its, under the kernel's own class.
+fn chaotic(seed: u64, normal_class: NormalClass) {
     let mut rng = stream(seed, 901);
     let shape = [
         (1, 1, 1, 1),
@@ -301,6 +302,7 @@ fn chaotic(seed: u64) {
     ];
     let mut scenario = Scenario::new(machine, workload(objects, tasks), seed);
     scenario.workload.duration = Some(Duration::from_secs(2));
+    scenario.normal_class = normal_class;
     if below(&mut rng, 3) == 0 {
         scenario.version = KernelVersion::V6_18;
     }
@@ -366,7 +368,10 @@ fn chaos_breaks_no_invariant() {
         .filter(|_| number("CHAOS_SEED").is_none());
     let failing: Vec<u64> = seeds
         .chain(pinned)
-        .filter(|&seed| std::panic::catch_unwind(|| chaotic(seed)).is_err())
+        .filter(|&seed| {
+            let mut classes = [NormalClass::Ext, NormalClass::Fair].into_iter();
+            classes.any(|class| std::panic::catch_unwind(|| chaotic(seed, class)).is_err())
+        })
         .collect();
     assert!(
         failing.is_empty(),
