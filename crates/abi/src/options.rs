@@ -251,7 +251,7 @@ mod tests {
         );
         assert_eq!(
             error("slices=1"),
-            "p has no option `slices`: choose one of slice_us, fifo, ties"
+            "p has no option `slices` (did you mean `slice_us`?): choose one of slice_us, fifo, ties"
         );
         assert_eq!(
             error("ties=prev"),
