@@ -4,10 +4,11 @@
 //! deadline runs (Stoica, Abdel-Wahab: *Earliest eligible virtual deadline first*, 1995; Linux 6.6
 //! and later, kernel/sched/fair.c). Placement and balance follow the outlines of Linux's.
 //!
-//! Model, what is simpler than in the kernel: no groups, no load averages (a CPU's load is the weight of the tasks that
-//! it has now, whatever real-time tasks leave it), one level of balancing that moves waiting tasks only, one at a time,
-//! who sleeps with negative lag works it off outside of its queue, and a queue that is searched instead of a tree. The baseline's queues cost no time of their own beyond
-//! the profile's schedule() path, so it is a baseline of decisions, not of their cost.
+//! Model, what is simpler than in the kernel: no groups, no load averages (a CPU's load is the weight
+//! of the tasks that it has now, whatever real-time tasks leave it), one level of balancing that moves
+//! waiting tasks only, one at a time, who sleeps with negative lag works it off outside of its queue,
+//! and a queue that is searched instead of a tree. The baseline's queues cost no time of their own
+//! beyond the profile's schedule() path, so it is a baseline of decisions, not of their cost.
 
 use std::cell::{Cell, RefCell};
 

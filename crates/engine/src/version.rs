@@ -204,4 +204,15 @@ mod tests {
         let told = "kernel `6.12` is not simulated; there are: 7.2, 6.18";
         assert_eq!(error.to_string(), told);
     }
+
+    /// Of a slice of 2.8 ms: a tick more, before twice that or a tick.
+    #[test]
+    fn lag_is_bounded() {
+        let bound_us = |version: KernelVersion, hz: i64| {
+            version.fair_lag_bound(2_800_000, 1_000_000_000 / hz) / 1_000
+        };
+        assert_eq!(bound_us(KernelVersion::V7_2, 250), 6_800);
+        assert_eq!(bound_us(KernelVersion::V6_18, 250), 5_600);
+        assert_eq!(bound_us(KernelVersion::V6_18, 100), 10_000);
+    }
 }

@@ -893,6 +893,21 @@ fn the_baseline_balances_weights() {
     assert!(ran.iter().all(is_fair), "{ran:?}");
 }
 
+/// `imbalance_pct`: between two CPUs with waiting tasks a tenth more is no reason to move one.
+#[test]
+fn the_baseline_bears_small_imbalances() {
+    let mut scenario = fair(2, (0..21).map(|_| hog("hog", 10_000)).collect());
+    scenario.workload.duration = Some(Duration::from_secs(2));
+    let checked = run_checked(scenario, Stub::minimal());
+    let moves = checked.events.iter();
+    let moves = moves.filter(|(_, _, event)| matches!(event, Event::Migrate { .. }));
+    assert_eq!(moves.filter(|&&(at, ..)| at > 100_000_000).count(), 0);
+    assert_eq!(
+        ran_ns(&checked, 21).iter().filter(|&&ran| ran > 0).count(),
+        21
+    );
+}
+
 /// `sched_balance_find_dst_cpu()`: new tasks have cores of their own as long as there are any, and go where fewer CPUs
 /// are busy.
 #[test]
@@ -934,10 +949,15 @@ fn the_baseline_takes_cpus_of_idle_tasks() {
     scenario.workload.duration = Some(Duration::from_ms(400));
     let checked = run_checked(scenario, Stub::minimal());
     assert_eq!(checked.ran_on(0), [0]);
-    let mut sleeper = periodic("sleeper", 100, 300, 20);
-    sleeper.nice = 19;
-    let checked = run_checked(fair(1, vec![idle(), sleeper]), Stub::minimal());
+    let mut low = periodic("low", 100, 300, 20);
+    low.nice = 19;
+    let checked = run_checked(fair(1, vec![idle(), low]), Stub::minimal());
     let waited = longest_wait_ns(&checked, 1);
+    assert!(waited < 50_000, "{waited}");
+    // Of two that have had less than the mean the running one is not left alone (`cancel_protect_slice()`).
+    let normal = periodic("normal", 100, 300, 20);
+    let checked = run_checked(fair(1, vec![idle(), idle(), normal]), Stub::minimal());
+    let waited = longest_wait_ns(&checked, 2);
     assert!(waited < 50_000, "{waited}");
 }
 
