@@ -34,8 +34,9 @@ fn main() {
     let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
     let include = root.join("include");
     let policies = root.join("policies");
-    for path in [&policies, &include, &manifest_dir.join("src/bpf")] {
-        println!("cargo:rerun-if-changed={}", path.display());
+    // Relative paths: in a copy of the checkout they are those of the copy.
+    for path in ["../../policies", "../../include", "src/bpf"] {
+        println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-changed=src/clang.rs");
     println!("cargo:rerun-if-changed=../policies/in_parallel.rs");
@@ -99,9 +100,11 @@ fn main() {
     let mut table = String::from("pub static POLICIES: &[Embedded] = &[\n");
     for source in &sources {
         let name = name(source);
+        let beside = format!("{name}.bpf.c");
+        fs::copy(source, out.join(&beside)).expect("OUT_DIR is writable");
         writeln!(
             table,
-            "    Embedded {{ name: {name:?}, compressed: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.bpf.o.gz\")), source: include_str!({source:?}) }},"
+            "    Embedded {{ name: {name:?}, compressed: include_bytes!(\"{name}.bpf.o.gz\"), source: include_str!({beside:?}) }},"
         )
         .expect("writing to a string");
     }

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 mod compiler;
 mod in_parallel;
 
+/// The repository's root, from the package's.
+const FROM_HERE: &str = "../..";
+
 fn main() {
     // At run time: a checkout may have been moved with what was built in it.
     let root = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
@@ -20,10 +23,8 @@ fn main() {
     println!("cargo::rerun-if-changed=../abi/src/compiler.rs");
     println!("cargo::rerun-if-changed=in_parallel.rs");
     println!("cargo::rerun-if-env-changed=SCHEDLAB_CC");
-    println!(
-        "cargo::rerun-if-changed={}",
-        root.join("policies").display()
-    );
+    // Relative paths: in a copy of the checkout they are those of the copy.
+    println!("cargo::rerun-if-changed={FROM_HERE}/policies");
 
     let include = [root.join("include/native"), root.join("include")];
     let names = policies(&root.join("policies"));
@@ -45,11 +46,12 @@ fn main() {
         if let Err(message) = compiled {
             panic!("{} does not compile:\n{message}", source(name).display());
         }
-        let (source, output) = (root.join(source(name)), output(name));
-        println!("cargo::rerun-if-changed={}", source.display());
+        let source = source(name);
+        println!("cargo::rerun-if-changed={FROM_HERE}/{}", source.display());
+        embed(&root.join(&source), &out.join(&source));
         writeln!(
             list,
-            "    ({name:?}, include_str!({source:?}), include_bytes!({output:?})),"
+            "    ({name:?}, include_str!({source:?}), include_bytes!(\"{name}.so\")),"
         )
         .unwrap();
     }
@@ -57,13 +59,21 @@ fn main() {
 
     list += "pub static HEADERS: &[(&str, &str)] = &[\n";
     for header in headers(&root.join("include")) {
-        let path = root.join("include").join(&header);
-        println!("cargo::rerun-if-changed={}", path.display());
+        let path = Path::new("include").join(&header);
+        println!("cargo::rerun-if-changed={FROM_HERE}/{}", path.display());
+        embed(&root.join(&path), &out.join(&path));
         writeln!(list, "    ({header:?}, include_str!({path:?})),").unwrap();
     }
     list += "];\n";
-    println!("cargo::rerun-if-changed={}", root.join("include").display());
+    println!("cargo::rerun-if-changed={FROM_HERE}/include");
     fs::write(out.join("embedded.rs"), list).expect("OUT_DIR can be written");
+}
+
+/// Copies a file beside the list that names it: paths in the list are relative to it.
+fn embed(from: &Path, to: &Path) {
+    let folder = to.parent().expect("a file is in a folder");
+    fs::create_dir_all(folder).expect("OUT_DIR can be written");
+    fs::copy(from, to).expect("OUT_DIR can be written");
 }
 
 /// The names of the policies, sorted.

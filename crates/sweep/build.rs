@@ -33,7 +33,8 @@ fn main() -> io::Result<()> {
     }
     let mut files = Vec::new();
     for path in paths.into_iter().filter(|path| root.join(path).exists()) {
-        println!("cargo::rerun-if-changed={}", root.join(&path).display());
+        // A relative path: in a copy of the checkout it is that of the copy.
+        println!("cargo::rerun-if-changed=../../{}", path.display());
         collect(&root, path, &mut files)?;
     }
     files.sort();
