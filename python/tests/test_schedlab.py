@@ -46,7 +46,7 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 def test_a_run_is_the_programs() -> None:
     theirs = json.loads(
-        program("sim", "chat:rooms=1", "-s", "dss", "-m", "netfinity-8500r", "-c", "2", "--seed", "7", "--json", "-")
+        program("sim", "chat:rooms=1", "-s", "dss", "-m", "netfinity-8500r", "-c", "2", "--seed", "7", "--json", "-", "--series")
     )
     ours = schedlab.simulate("chat:rooms=1", "dss", machine="netfinity-8500r", cpus=2, seed=7)
     assert ours == theirs["results"][0]

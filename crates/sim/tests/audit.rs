@@ -3,6 +3,8 @@
 //!
 //! SCHEDLAB_AUDIT_CASES and SCHEDLAB_PROPERTY_SEED choose how many random scenarios are tried, and which.
 
+#[path = "support/chosen.rs"]
+mod chosen;
 #[path = "support/case.rs"]
 mod random;
 mod support;
@@ -110,7 +112,7 @@ fn variants(object: &Object) -> Vec<String> {
 fn every_policy_pays_and_is_not_changed_by_the_audit() {
     let Some(clang) = clang() else { return };
     let mut faults = Vec::new();
-    for policy in schedlab_policies::builtin() {
+    for policy in chosen::policies() {
         let path = repository().join(format!("policies/{}.bpf.c", policy.name));
         let object = compile_audited(&path, &clang).unwrap_or_else(|error| panic!("{error}"));
         let plain = policy.object();

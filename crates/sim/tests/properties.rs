@@ -4,6 +4,8 @@
 //! SCHEDLAB_PROPERTY_CASES and SCHEDLAB_PROPERTY_SEED choose how many and which. Scenarios that failed
 //! once stand in `properties.seeds` and are tried first.
 
+#[path = "support/chosen.rs"]
+mod chosen;
 #[path = "support/example.rs"]
 mod example;
 #[path = "support/case.rs"]
@@ -84,9 +86,7 @@ fn keeps_the_invariants_and_repeats_to_the_byte(name: &str, object: &Arc<Object>
 
 #[test]
 fn every_policy_keeps_the_invariants_and_repeats_to_the_byte() {
-    let policies = schedlab_policies::builtin();
-    assert!(!policies.is_empty());
-    for policy in policies {
+    for policy in chosen::policies() {
         keeps_the_invariants_and_repeats_to_the_byte(policy.name, &policy.object());
     }
 }
