@@ -86,6 +86,12 @@ impl Across {
         if !torn.is_empty() {
             words += &format!(" Good for some and bad for others: {}.", torn.join(", "));
         }
+        if good.is_empty() {
+            words += " No alternative is good for any workload beyond chance.";
+        }
+        if bad.is_empty() {
+            words += " No alternative is bad for any workload beyond chance.";
+        }
         Some(Across {
             words,
             compromise,

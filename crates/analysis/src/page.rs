@@ -1,6 +1,7 @@
 //! The analysis as a page.
 
-use schedlab_figures::{Axis, Chart, Mark, Page, Section, Series, Table};
+use schedlab_figures::{Axis, Chart, Mark, Node, Page, Section, Series, Table, Tree};
+use schedlab_report::export::view;
 use schedlab_trace::counted;
 
 use crate::study::Set;
@@ -23,20 +24,33 @@ pub fn page(title: &str, analyses: &[Analysis], across: Option<&Across>) -> Page
     for analysis in analyses {
         sections.extend(workload(analysis));
     }
+    sections.push(definitions());
     Page {
         title: title.to_owned(),
-        lead: vec![
-            "B: schedulers within reach of the best. Good and bad: alternatives that most of B has, or hardly any. \
-             F: schedulers with every good alternative and no bad one. FB: those of F that are in B."
-                .to_owned(),
-            "“Significant” is what chance alone would hardly give; only that is called a finding.".to_owned(),
-        ],
+        lead: Vec::new(),
         sections,
     }
 }
 
 fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
     all.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// The terms of the study, after the answers.
+fn definitions() -> Section {
+    Section {
+        heading: "How to read this".to_owned(),
+        text: [
+            "Each scheduler is one choice of an alternative for every feature. B is the set of schedulers within reach of \
+             the best one. An alternative is good if most of B has it, and bad if hardly any of B has it.",
+            "F is the set of schedulers with every good alternative and no bad one; FB are those of F that are in B. In the \
+             second round an alternative is bad, too, if F has it more often than FB.",
+            "“Significant” marks a result that chance alone would hardly give. Only such a result is called a finding.",
+        ]
+        .map(str::to_owned)
+        .into(),
+        ..Section::default()
+    }
 }
 
 fn together(across: &Across, analyses: &[Analysis]) -> Section {
@@ -60,11 +74,11 @@ fn together(across: &Across, analyses: &[Analysis]) -> Section {
     Section {
         heading: "Across workloads".to_owned(),
         text: vec![across.words.clone()],
-        charts: Vec::new(),
         tables: vec![
             table("Good alternatives", &across.good),
             table("Bad alternatives", &across.bad),
         ],
+        ..Section::default()
     }
 }
 
@@ -73,21 +87,74 @@ fn workload(analysis: &Analysis) -> Vec<Section> {
         Section {
             heading: analysis.workload.clone(),
             text: vec![analysis.words.clone()],
+            trees: std::iter::once(features(analysis))
+                .chain(questions(analysis))
+                .collect(),
             charts: vec![picture(analysis), front(analysis)],
             tables: vec![sets(analysis), alternatives(analysis)],
         },
         Section {
             heading: format!("{}: where the differences come from", analysis.workload),
             text: variance_text(analysis),
-            charts: Vec::new(),
-            tables: vec![
-                effects(analysis),
-                pairs(analysis),
-                tree(analysis),
-                mute(analysis),
-            ],
+            tables: vec![effects(analysis), pairs(analysis), mute(analysis)],
+            ..Section::default()
         },
     ]
+}
+
+/// Every feature with its alternatives, each marked by what the study's method says of it. A mark in brackets is one
+/// that chance could give.
+fn features(analysis: &Analysis) -> Tree {
+    let mut features: Vec<Node> = Vec::new();
+    for one in &analysis.study.alternatives {
+        if features.last().is_none_or(|last| last.text != one.feature) {
+            features.push(Node::plain(&one.feature, Vec::new()));
+        }
+        let by_chance = one.verdict.is_judgement() && !one.significant;
+        let alternative = Node {
+            text: match by_chance {
+                true => format!("{} (chance?)", one.alternative),
+                false => one.alternative.clone(),
+            },
+            verdict: match one.verdict {
+                Verdict::Good => Some(schedlab_figures::Verdict::Good),
+                Verdict::Bad => Some(schedlab_figures::Verdict::Bad),
+                Verdict::BadInSecondRound => Some(schedlab_figures::Verdict::Doubtful),
+                Verdict::Neutral => Some(schedlab_figures::Verdict::Neutral),
+                Verdict::NotCompared => None,
+            },
+            children: Vec::new(),
+        };
+        let feature = features.last_mut().expect("one was pushed above");
+        feature.children.push(alternative);
+    }
+    Tree {
+        title: "Features: + good, − bad, ± bad in the second round; no mark: neither".to_owned(),
+        root: Node::plain("scheduler", features),
+    }
+}
+
+/// Which schedulers are in B, as a decision tree; `None` where it asks nothing.
+fn questions(analysis: &Analysis) -> Option<Tree> {
+    fn node(answer: &str, from: &crate::Node) -> Node {
+        let here = format!(
+            "{answer}{}, {:.0} % good",
+            counted(from.schedulers as u64, "scheduler"),
+            from.good_pct
+        );
+        let children = from.question.as_ref().map(|question| {
+            let (feature, alternative) = (&question.feature, &question.alternative);
+            vec![
+                node(&format!("{feature} = {alternative}: "), &question.yes),
+                node(&format!("{feature} ≠ {alternative}: "), &question.no),
+            ]
+        });
+        Node::plain(here, children.unwrap_or_default())
+    }
+    analysis.tree.question.as_ref().map(|_| Tree {
+        title: "Which schedulers are good (in B)".to_owned(),
+        root: node("", &analysis.tree),
+    })
 }
 
 fn picture(analysis: &Analysis) -> Chart {
@@ -131,9 +198,13 @@ fn front(analysis: &Analysis) -> Chart {
     let step = analysis.both.len().div_ceil(CLOUD_MAX).max(1);
     let cloud = analysis.both.iter().step_by(step);
     Chart {
-        title: "Two measures: the front that nobody beats in both".to_owned(),
-        x: Axis::linear(format!("{} {}", analysis.measure, analysis.unit)),
-        y: Axis::log(format!("{} (less is better)", analysis.second_measure)),
+        title: "Two measures (less of the second is better): the front that nobody beats in both"
+            .to_owned(),
+        x: Axis::linear(with_unit(&analysis.measure, &analysis.unit)),
+        y: Axis::log(with_unit(
+            &analysis.second_measure,
+            &view::unit_of(&analysis.second_measure, &[]),
+        )),
         series: vec![
             Series {
                 name: "front".to_owned(),
@@ -150,6 +221,14 @@ fn front(analysis: &Analysis) -> Chart {
                 points: cloud.map(|&both| both.into()).collect(),
             },
         ],
+    }
+}
+
+/// What an axis is called.
+fn with_unit(measure: &str, unit: &str) -> String {
+    match unit {
+        "" => measure.to_owned(),
+        unit => format!("{measure}, {unit}"),
     }
 }
 
@@ -346,19 +425,6 @@ fn pairs(analysis: &Analysis) -> Table {
         caption: "Pairs: what they do beyond each by itself".to_owned(),
         head: strings(["features", "share, %", "significant"]),
         rows: rows.collect(),
-    }
-}
-
-fn tree(analysis: &Analysis) -> Table {
-    let lines = analysis.tree.lines();
-    Table {
-        caption: "Which schedulers are in B".to_owned(),
-        head: strings(["question"]),
-        // Spaces at the begin of a cell are not shown.
-        rows: lines
-            .iter()
-            .map(|line| vec![line.replace("    ", "\u{2003}\u{2003}")])
-            .collect(),
     }
 }
 

@@ -52,6 +52,23 @@ pub struct Alternative {
     by_schedulers: bool,
 }
 
+#[cfg(test)]
+impl Alternative {
+    /// An alternative with this verdict, made by hand.
+    pub(crate) fn judged(of: (&str, &str), verdict: Verdict, significant: bool) -> Alternative {
+        Alternative {
+            feature: of.0.to_owned(),
+            alternative: of.1.to_owned(),
+            in_b_pct: 0.0,
+            in_f_pct: None,
+            in_fb_pct: None,
+            verdict,
+            significant,
+            by_schedulers: significant,
+        }
+    }
+}
+
 /// The sets and what they say.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Study {

@@ -1,5 +1,8 @@
 //! The analysis in one paragraph that a performance engineer can act on.
 
+#[cfg(test)]
+mod tests;
+
 use schedlab_report::export::number::amount;
 
 use crate::data::part;
@@ -68,13 +71,7 @@ pub fn paragraph(analysis: &Analysis) -> String {
         .iter()
         .filter(|effect| effect.significant && effect.share_pct >= WORTH_PCT)
         .map(|effect| {
-            let levels = effect.levels.iter();
-            let best = extremes(levels, |level| level.mean, analysis.higher_is_better);
-            let best: Vec<String> = best.iter().map(|one| one.alternative.clone()).collect();
-            let best = match best.is_empty() {
-                true => String::new(),
-                false => format!(" (best on average: {})", or(&best)),
-            };
+            let best = best_on_average(analysis, effect);
             format!("{} {:.0} %{best}", effect.feature, effect.share_pct)
         })
         .collect();
@@ -128,6 +125,37 @@ pub fn paragraph(analysis: &Analysis) -> String {
         ));
     }
     sentences.join(" ")
+}
+
+/// The alternatives with the best mean. A mean goes by all schedulers, the verdicts by the best ones alone: where these
+/// seldom have what is best on average, or all have another one, the sentence says both.
+fn best_on_average(analysis: &Analysis, effect: &Effect) -> String {
+    let levels = effect.levels.iter();
+    let best = extremes(levels, |level| level.mean, analysis.higher_is_better);
+    if best.is_empty() {
+        return String::new();
+    }
+    let verdict = |name: &str| {
+        let mut all = analysis.study.alternatives.iter();
+        let found = all.find(|one| one.feature == effect.feature && one.alternative == name);
+        found.map_or(Verdict::Neutral, |one| one.verdict)
+    };
+    let is_bad = |name: &str| matches!(verdict(name), Verdict::Bad | Verdict::BadInSecondRound);
+    let names: Vec<String> = best.iter().map(|one| one.alternative.clone()).collect();
+    let kept: Vec<String> = names.iter().filter(|name| !is_bad(name)).cloned().collect();
+    let mut levels = effect.levels.iter().map(|level| &level.alternative);
+    let good = levels.find(|&name| verdict(name) == Verdict::Good && !names.contains(name));
+    match (kept.as_slice(), good) {
+        (_, Some(good)) => format!(
+            " (best on average: {}; the best schedulers have {good})",
+            or(&names)
+        ),
+        ([], None) => format!(
+            " (best on average: {}, but the best schedulers seldom have it)",
+            or(&names)
+        ),
+        (kept, None) => format!(" (best on average: {})", or(kept)),
+    }
 }
 
 /// Features that change next to nothing.

@@ -6,6 +6,7 @@ use clap::builder::{PossibleValuesParser, RangedI64ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use schedlab_machine::Layout;
 use schedlab_sim::{KernelVersion, SimSpec};
+use schedlab_trace::Duration;
 
 /// Which CPU scheduler runs a workload best, and why
 #[derive(Parser, Debug)]
@@ -102,12 +103,16 @@ Examples:
   schedlab list                     everything
   schedlab list workloads
   schedlab list workloads chat      one, with its options
-  schedlab list measures wakeup     those whose names contain this word")]
+  schedlab list measures wakeup     those whose names contain this word
+  schedlab list schedulers --json   for scripts")]
 pub struct ListArgs {
     /// What to list; everything if absent
     pub kind: Option<Kind>,
     /// Only entries whose names contain this, or the path of a scheduler; a single one is shown in full
     pub name: Option<String>,
+    /// Write the list as JSON, with all details
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Who schedules real-time tasks in simulation
@@ -127,6 +132,7 @@ Examples:
   schedlab sim chat:rooms=20,messages=200 -s dss -c 2..8 -m netfinity-8500r
   schedlab sim reflex -s dss:ties=list,fifo -c 2,4,8 --repeat 10
   schedlab sim taskset.json -s ./mine.bpf.c --json results.json
+  schedlab sim schbench -s cfs,eevdf --measures 'score,wakeup.*' --sort score
   schedlab sim pipe -s vtime -c 2 --trace pipe.pftrace
   schedlab sim chat -s dss -m ppro-200x4 --task-layout plain,coloured,separate
 
@@ -138,7 +144,7 @@ pub struct SimArgs {
     pub workload: String,
     #[command(flatten)]
     pub common: SimCommon,
-    /// Schedulers: names with options, or paths of .bpf.c files
+    /// Schedulers: names with options, or paths of .bpf.c files; `all` for every one that has a name
     #[arg(short, long, value_name = "A,B,…", value_hint = ValueHint::FilePath)]
     pub schedulers: String,
     /// Machine profile: a name, or the path of a .toml file
@@ -172,9 +178,8 @@ pub struct SimArgs {
     /// With fewer than six runs no 95 % interval exists: a difference that the table shows may be chance.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub repeat: u32,
-    /// Write results as JSON; `-` for standard output instead of the table
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub show: ShowArgs,
     /// Write a Perfetto trace of the run (https://ui.perfetto.dev)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
@@ -309,6 +314,31 @@ pub struct AnalyzeArgs {
     pub points: f64,
 }
 
+/// How results are shown and where they go, besides the table
+#[derive(Args, Debug, Default)]
+pub struct ShowArgs {
+    /// Measures to show instead of the usual columns, each with its interval; `wakeup.*` stands for all that begin so
+    ///
+    /// `schedlab list measures` shows all measures. Columns are in the order in which they are named here.
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    pub measures: Vec<String>,
+    /// Order the rows on each number of CPUs by a measure
+    ///
+    /// The better score comes first, and of other measures the lower value; `-MEASURE` is the opposite order. Scores
+    /// are compared with the scheduler that is named first under -s, wherever its row is.
+    #[arg(long, value_name = "MEASURE", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+    /// Write results as JSON; `-` for standard output instead of the table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// Put measures over time into the JSON document, too
+    #[arg(long, requires = "json")]
+    pub series: bool,
+    /// Write a row per run as CSV, with all measures or those of --measures; `-` for standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub csv: Option<PathBuf>,
+}
+
 /// What `sim`, `sweep` and `published` share
 #[derive(Args, Debug)]
 pub struct SimCommon {
@@ -331,7 +361,7 @@ pub struct SimCommon {
     #[arg(long, value_name = "VERSION", default_value = SimSpec::KERNEL, value_parser = PossibleValuesParser::new(KernelVersion::ALL.map(KernelVersion::name)))]
     pub kernel: String,
     /// Stop a run after N simulated seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = SimSpec::TIME_LIMIT_S, value_parser = seconds(), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = SimSpec::TIME_LIMIT_S, value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit: u64,
     /// Runs at the same time [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
@@ -398,7 +428,7 @@ pub struct ReproduceArgs {
     #[arg(long)]
     pub vm: bool,
     /// Stop a run in a virtual machine after N seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "vm", value_parser = seconds(), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "vm", value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit: u64,
     /// Simulate this machine instead of the study's
     #[arg(short, long, value_name = "MACHINE", value_hint = ValueHint::FilePath)]
@@ -434,7 +464,7 @@ pub struct RunArgs {
     /// WORKLOAD[:option=value,…]; or a command after `--`
     #[arg(conflicts_with = "command", required_unless_present = "command")]
     pub workload: Option<String>,
-    /// Schedulers: names with options, paths of .bpf.c files, or `kernel`
+    /// Schedulers: names with options, paths of .bpf.c files, `kernel`, or `all`
     #[arg(short, long, value_name = "A,B,…", value_hint = ValueHint::FilePath)]
     pub schedulers: String,
     /// In a virtual machine instead of this machine's kernel
@@ -464,11 +494,16 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub repeat: u32,
     /// Give a run up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds(), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit: u64,
-    /// Write results as JSON; `-` for standard output instead of the table
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub show: ShowArgs,
+    /// Compare scores of an emulated machine, too
+    ///
+    /// Where KVM boots no kernel, --vm emulates the CPUs in software. They do not keep the proportions of real ones, so
+    /// the table shows counts and orders and withholds ratios of scores.
+    #[arg(long)]
+    pub emulated_ratios: bool,
     /// Write a Perfetto trace of the run (https://ui.perfetto.dev)
     ///
     /// It shows when the workload's tasks ran, were woken and waited. What else runs on the machine
@@ -501,7 +536,7 @@ pub struct VmArgs {
     )]
     pub cpus: u32,
     /// Stop the command, with its machine, after N seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds(), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit: u64,
     /// The command to run; its standard input is empty
     #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
@@ -514,7 +549,7 @@ pub struct EmulateArgs {
     /// Where the jobs are and the results go
     pub folder: PathBuf,
     /// Give a run up after so many seconds
-    #[arg(long, default_value_t = 600, value_parser = seconds(), allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 600, value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit: u64,
 }
 
@@ -553,16 +588,22 @@ pub struct LoadArgs {
     )]
     pub seed: u64,
     /// Stop it after N seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds(), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit: u64,
-    /// Write the result as JSON; `-` for standard output instead of the table
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
 
-/// A bound on running time: up to 11 days.
-fn seconds() -> RangedI64ValueParser<u64> {
-    RangedI64ValueParser::new().range(1..=1_000_000)
+/// Reads a bound on running time, in whole seconds up to 11 days: `90`, `90s`, `1.5m`, `2h`.
+fn seconds(text: &str) -> Result<u64, String> {
+    const MAX: u64 = 1_000_000;
+    const SECOND: Duration = Duration::from_secs(1);
+    let time = Duration::parse(text, SECOND).filter(|time| time.ns() % SECOND.ns() == 0);
+    let seconds = time.map(|time| time.ns() / SECOND.ns());
+    let seconds = seconds.filter(|seconds| (1..=MAX).contains(seconds));
+    seconds.ok_or_else(|| {
+        format!("write whole seconds from 1 to {MAX}, for example 90, 90s, 1.5m or 2h")
+    })
 }
 
 /// A seed, any whole number of 64 bits.
@@ -612,6 +653,22 @@ mod tests {
                 let width = line.chars().count();
                 assert!(width <= 80, "{}: {line}", command.get_name());
             }
+        }
+    }
+
+    #[test]
+    fn limits_are_whole_seconds_in_any_unit() {
+        for (text, expected) in [
+            ("90", 90),
+            ("10s", 10),
+            ("1.5m", 90),
+            ("2h", 7_200),
+            ("2000ms", 2),
+        ] {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+        }
+        for wrong in ["0", "1.5s", "-1", "10d", "1000001", ""] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }
 

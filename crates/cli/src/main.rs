@@ -9,6 +9,7 @@ mod cpus;
 mod journal;
 mod output;
 mod progress;
+mod results;
 mod signals;
 
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 use schedlab_sim::SimError;
 use schedlab_sweep::SweepError;
+use schedlab_trace::nearest;
 
 use output::tell;
 
@@ -129,6 +131,32 @@ fn command_of(mut words: impl Iterator<Item = String>) -> String {
     }
 }
 
+/// Flags of other tools, and what they are called here.
+const ELSEWHERE: [(&str, &str); 6] = [
+    ("--export-json", "--json"),
+    ("--export-csv", "--csv"),
+    ("--runs", "--repeat"),
+    ("--min-runs", "--repeat"),
+    ("-r", "--repeat"),
+    ("-n", "--repeat"),
+];
+
+/// Whether a line of clap's helps: its message does, and a tip only where what it proposes is near.
+fn is_useful(line: &str, text: &str) -> bool {
+    let Some(tip) = line.strip_prefix("tip: ") else {
+        return true;
+    };
+    if tip.starts_with("to pass ") {
+        // No flag was ever meant as a value here.
+        return false;
+    }
+    let quoted = |text: &str| text.split('\'').nth(1).map(str::to_owned);
+    match (quoted(text), quoted(tip)) {
+        (Some(wrong), Some(proposed)) => !nearest(&wrong, &[proposed]).is_empty(),
+        _ => true,
+    }
+}
+
 /// What clap says of a wrong command line, in one line: the message and its tips without the usage.
 fn usage_line(text: &str, command: &str) -> String {
     let lines: Vec<_> = text
@@ -138,10 +166,14 @@ fn usage_line(text: &str, command: &str) -> String {
         .filter(|line| !line.is_empty())
         .map(|line| line.strip_prefix("error: ").unwrap_or(line))
         .collect();
-    let line = lines.join("; ").replace(":; ", ": ");
+    let lines = lines.into_iter().filter(|line| is_useful(line, text));
+    let line = lines.collect::<Vec<_>>().join("; ").replace(":; ", ": ");
     // The parsers of numbers say what they stumbled over, not what is wanted.
     let line = line.replace("invalid digit found in string", "write a whole number");
-    format!("{line}; `{command} --help` shows how")
+    let mut words = line.split(['\'', ' ', '=']);
+    let known = words.find_map(|word| ELSEWHERE.iter().find(|(flag, _)| *flag == word));
+    let here = known.map_or(String::new(), |(_, here)| format!("; here it is {here}"));
+    format!("{line}{here}; `{command} --help` shows how")
 }
 
 #[cfg(test)]
@@ -193,6 +225,34 @@ mod tests {
             line(&["sim", "cpu"]),
             "the following required arguments were not provided: --schedulers <A,B,…>; `schedlab sim --help` shows how"
         );
+    }
+
+    #[test]
+    fn tips_propose_what_is_near_and_what_other_tools_call_so() {
+        let line = |words: &[&str]| {
+            let words = ["schedlab"].iter().chain(words).map(ToString::to_string);
+            let error = args::Cli::try_parse_from(words.clone()).unwrap_err();
+            usage_line(&error.to_string(), &command_of(words))
+        };
+        let sim = |flag: &str| line(&["sim", "cpu", "-s", "fifo", flag, "3"]);
+        let shows = "`schedlab sim --help` shows how";
+        assert_eq!(
+            sim("--export-json"),
+            format!("unexpected argument '--export-json' found; here it is --json; {shows}")
+        );
+        assert_eq!(
+            sim("--runs"),
+            format!("unexpected argument '--runs' found; here it is --repeat; {shows}")
+        );
+        assert_eq!(
+            sim("-w"),
+            format!("unexpected argument '-w' found; {shows}")
+        );
+        assert_eq!(
+            line(&["record"]),
+            "unrecognized subcommand 'record'; `schedlab --help` shows how"
+        );
+        assert!(line(&["swep"]).contains("'sweep'"), "{}", line(&["swep"]));
     }
 
     #[test]

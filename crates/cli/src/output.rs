@@ -3,11 +3,13 @@
 //! What is there already and is no regular file (a pipe, `/dev/null`, `/dev/stdout`) is written to and stays what
 //! it is: renaming over it would replace the device for everybody.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use schedlab_report::export::table;
 use schedlab_sweep::file;
 use tempfile::NamedTempFile;
 
@@ -27,6 +29,112 @@ pub fn harmless(text: &str) -> String {
         }
     }
     told
+}
+
+/// Whether a path stands for standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Refuses standard output, which is for text: a trace is for a file.
+pub fn trace_in_file(path: Option<&Path>) -> anyhow::Result<()> {
+    const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+    if let Some(path) = path.filter(|path| STDOUT.iter().any(|known| *path == Path::new(known))) {
+        bail!(
+            "--trace {}: a trace is binary, and the table is written there; name a file",
+            path.display()
+        );
+    }
+    if path.is_some_and(is_stdout) {
+        bail!("--trace -: a trace is binary; name a file, or write ./- for one of that name");
+    }
+    Ok(())
+}
+
+/// Refuses an output to a file that the command reads, which would be lost, and two outputs to one file, of which only
+/// the later would be left. Devices and pipes take what comes.
+pub fn one_file_each<P: AsRef<Path>>(
+    outputs: &[(&str, Option<&Path>)],
+    inputs: impl IntoIterator<Item = P>,
+) -> anyhow::Result<()> {
+    let inputs = inputs.into_iter().map(|input| place(input.as_ref()));
+    let inputs: BTreeSet<PathBuf> = inputs.collect();
+    let mut taken: Vec<(&str, PathBuf)> = Vec::new();
+    for &(flag, path) in outputs {
+        let Some(path) = path.filter(|path| !is_stdout(path)) else {
+            continue;
+        };
+        if path.metadata().is_ok_and(|there| !there.is_file()) {
+            continue;
+        }
+        let place = place(path);
+        if inputs.contains(&place) {
+            bail!(
+                "{flag} {}: that file is read here, and would be lost; name another one",
+                path.display()
+            );
+        }
+        if let Some((other, _)) = taken.iter().find(|(_, known)| *known == place) {
+            bail!(
+                "{other} and {flag} both write {}: give each a file of its own",
+                path.display()
+            );
+        }
+        taken.push((flag, place));
+    }
+    Ok(())
+}
+
+/// Where a file is or will be, however its path is written.
+fn place(path: &Path) -> PathBuf {
+    let path = &followed(path);
+    if let Ok(there) = path.canonicalize() {
+        return there;
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        // Whoever writes there tells that there is no such folder.
+        _ => path.to_owned(),
+    }
+}
+
+/// An output that cannot be written is named: there may be several.
+pub fn cannot_write(path: &Path) -> String {
+    if is_stdout(path) {
+        "cannot write standard output".to_owned()
+    } else {
+        format!("cannot write {}", path.display())
+    }
+}
+
+/// Writes to standard output, to the last byte: what is flushed at the end of a program fails unheard.
+/// A reader that has seen enough (`| head`) is no error, and changes nothing of what the program did.
+pub fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout
+        .write_all(text.as_ref())
+        .and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.with_context(|| cannot_write(Path::new("-"))),
+    }
+}
+
+/// Columns of the terminal, as the shell tells them; a pipe has as many as `COLUMNS` says, or the default.
+pub fn width() -> usize {
+    use std::io::IsTerminal as _;
+    let columns = if std::io::stdout().is_terminal() {
+        let size = console::Term::stdout().size_checked();
+        size.map(|(_, columns)| columns)
+    } else {
+        let columns = std::env::var("COLUMNS").ok();
+        columns.and_then(|columns| columns.parse().ok())
+    };
+    columns.map_or(table::WIDTH, |columns: u16| usize::from(columns).max(40))
 }
 
 /// A file in the making. Dropped before [`Output::commit`], it leaves nothing behind, unless it is a pipe or a device.

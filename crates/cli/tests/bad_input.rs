@@ -175,7 +175,22 @@ const CASES: &[(&str, i32, &[&str])] = &[
     (
         "sim cpu -s kernel --time-limit -1",
         2,
-        &["-1 is not in 1..=1000000"],
+        &["write whole seconds from 1 to 1000000, for example 90, 90s"],
+    ),
+    (
+        "sim cpu -s kernel --measures wakeup.latency_p99",
+        2,
+        &["unknown measure `wakeup.latency_p99` (did you mean `wakeup.latency_ns_p99`?)"],
+    ),
+    (
+        "sim cpu -s fifo --export-json o.json",
+        2,
+        &["unexpected argument '--export-json' found; here it is --json"],
+    ),
+    (
+        "sim cpu -s fifo --json - --csv -",
+        2,
+        &["both write standard output"],
     ),
     (
         "sweep cpu --space feature --out DIR/none --sample -1",

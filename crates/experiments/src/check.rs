@@ -14,17 +14,32 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
         let place = format!("[[measures]] {} (`{}`)", index + 1, measured.measure);
         one(experiment, measured).map_err(|problem| format!("{place}: {problem}"))?;
     }
+    for (index, expected) in experiment.expected.iter().enumerate() {
+        if !is_measure(&expected.measure) {
+            return Err(format!(
+                "expected {} (`{}`): there is no measure `{}`; `schedlab list measures` names them",
+                index + 1,
+                expected.text,
+                expected.measure
+            ));
+        }
+    }
     Ok(())
 }
 
-fn one(experiment: &Experiment, measured: &Measured) -> Result<(), String> {
-    let name = measured.measure.as_str();
+/// Whether results may have a measure of this name.
+fn is_measure(name: &str) -> bool {
     let of_workload = || {
         let lists = measure_lists();
         let mut all = lists.iter().flat_map(|(_, measures)| *measures);
         all.any(|own| own.is_called(name))
     };
-    if measured.metric().is_none() && catalogue::find(name).is_none() && !of_workload() {
+    catalogue::find(name).is_some() || of_workload()
+}
+
+fn one(experiment: &Experiment, measured: &Measured) -> Result<(), String> {
+    let name = measured.measure.as_str();
+    if measured.metric().is_none() && !is_measure(name) {
         return Err("there is no such measure; `schedlab list measures` names them".to_owned());
     }
     let over = &measured.over;

@@ -4,6 +4,7 @@ use schedlab_machine::Layout;
 use schedlab_report::published::Metric;
 use serde::Deserialize;
 
+use crate::expected::Expected;
 use crate::over::{Over, Setting};
 
 /// A table or a figure of a study.
@@ -16,8 +17,11 @@ pub struct Experiment {
     pub title: String,
     /// The study, as `published/README.md` names it, or a sentence where there is none.
     pub source: String,
-    /// What is run, why, and what to look at: paragraphs.
+    /// What is run, why, and what to look at: paragraphs. What should come out of it is in `expected`.
     pub about: Vec<String>,
+    /// What should come out of it, for the runs to confirm or deny.
+    #[serde(default)]
+    pub expected: Vec<Expected>,
     /// What is run.
     pub runs: Vec<Runs>,
     /// What is told of it.

@@ -7,6 +7,7 @@
 
 mod check;
 mod evaluate;
+mod expected;
 mod experiment;
 mod file;
 mod over;
@@ -16,11 +17,12 @@ mod sizes;
 mod studies;
 mod text;
 
-pub use evaluate::{Cell, Panel, Results, Row, Standing, Summary, evaluate};
+pub use evaluate::{Cell, Panel, Results, Row, Standing, Summary, evaluate, findings};
+pub use expected::{Expected, Finding, Point};
 pub use experiment::{Experiment, Measured, Runs};
 pub use file::{FileError, builtin, builtin_names};
 pub use over::{Over, Setting};
-pub use page::page;
+pub use page::{Told, page};
 pub use plan::{Elsewhere, Planned, plan};
 pub use sizes::too_small;
 pub use studies::{Meant, Studies};

@@ -65,7 +65,10 @@ fn param<'a>(name: &str, result: &'a RunResult) -> Option<&'a str> {
     Some(value)
 }
 
-/// One value of it: `cpus=2`, or of an option of the workload, `pin=true`.
+/// What stands for the workload's name in a [`Setting`].
+const WORKLOAD: &str = "workload";
+
+/// One value of it: `cpus=2`, or of an option of the workload, `pin=true`; or the workload itself, `workload=chat`.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Setting {
@@ -105,6 +108,7 @@ impl Setting {
     pub fn is_of(&self, result: &RunResult) -> bool {
         match &self.over {
             Over::Cpus => self.value.parse() == Ok(result.cpus),
+            Over::Option(name) if name == WORKLOAD => result.workload == self.value,
             Over::Option(name) => param(name, result) == Some(&self.value),
         }
     }

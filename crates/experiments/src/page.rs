@@ -5,17 +5,20 @@ use schedlab_report::RunResult;
 use schedlab_report::export::number::{digits, grouped};
 use schedlab_trace::counted;
 
-use crate::Experiment;
 use crate::evaluate::{Cell, Panel, Spectrum, Standing, Timeline};
+use crate::{Experiment, Finding};
+
+/// An experiment with what its runs said.
+pub struct Told {
+    pub experiment: Experiment,
+    pub findings: Vec<Finding>,
+    pub panels: Vec<Panel>,
+}
 
 /// The page of these experiments, what their runs said, and the runs that failed.
-pub fn page(
-    experiments: &[(Experiment, Vec<Panel>)],
-    lead: Vec<String>,
-    failed: &[&RunResult],
-) -> Page {
+pub fn page(experiments: &[Told], lead: Vec<String>, failed: &[&RunResult]) -> Page {
     let title = match experiments {
-        [(only, _)] => only.title.clone(),
+        [only] => only.experiment.title.clone(),
         _ => "Published and simulated".to_owned(),
     };
     Page {
@@ -44,7 +47,6 @@ fn failures(failed: &[&RunResult]) -> Option<Section> {
         text: vec![
             "Values marked “!” are of the other runs; there is none where all failed.".to_owned(),
         ],
-        charts: Vec::new(),
         tables: vec![Table {
             caption: counted(failed.len() as u64, "run"),
             head: ["run", "exit", "message", "replay"]
@@ -52,11 +54,19 @@ fn failures(failed: &[&RunResult]) -> Option<Section> {
                 .into(),
             rows: failed.iter().map(row).collect(),
         }],
+        ..Section::default()
     })
 }
 
-fn section((experiment, panels): &(Experiment, Vec<Panel>)) -> Section {
-    let mut text = experiment.about.clone();
+fn section(told: &Told) -> Section {
+    let Told {
+        experiment,
+        findings,
+        panels,
+    } = told;
+    // First the answer, then what was run for it.
+    let mut text: Vec<String> = findings.iter().map(Finding::told).collect();
+    text.extend(experiment.about.iter().cloned());
     text.push(format!("Source: {}.", experiment.source));
     let mut cells = panels
         .iter()
@@ -93,6 +103,7 @@ fn section((experiment, panels): &(Experiment, Vec<Panel>)) -> Section {
         text,
         charts,
         tables: panels.iter().map(table).collect(),
+        ..Section::default()
     }
 }
 
@@ -403,7 +414,12 @@ mod tests {
                 timelines: Vec::new(),
             };
             let experiment = crate::builtin("chat-locks").unwrap().unwrap();
-            let html = page(&[(experiment, vec![panel])], Vec::new(), &[]).html();
+            let told = Told {
+                experiment,
+                findings: Vec::new(),
+                panels: vec![panel],
+            };
+            let html = page(&[told], Vec::new(), &[]).html();
             (
                 html.contains(">!<"),
                 html.contains("ratios to runs that failed"),

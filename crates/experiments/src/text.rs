@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use schedlab_report::export::lines::fill;
 use schedlab_report::export::number::{digits, grouped};
 
-use crate::Experiment;
 use crate::evaluate::{Cell, Panel, Standing};
+use crate::{Experiment, Finding};
 
 /// Width of the first column, unless a name or the axis is longer; those beyond the other number have a line of
 /// their own.
@@ -50,9 +51,20 @@ impl Widths {
     }
 }
 
-/// The experiment as text of at most `width` columns.
-pub fn text(experiment: &Experiment, panels: &[Panel], width: usize) -> String {
+/// The experiment as text of at most `width` columns: first what came out of it.
+pub fn text(
+    experiment: &Experiment,
+    findings: &[Finding],
+    panels: &[Panel],
+    width: usize,
+) -> String {
     let mut out = format!("{}: {}\n", experiment.name, experiment.title);
+    if !findings.is_empty() {
+        out.push('\n');
+    }
+    for finding in findings {
+        fill(&mut out, "", &finding.told(), 2, width);
+    }
     let mut title = String::new();
     for panel in panels {
         if panel.title() != title {
@@ -209,6 +221,7 @@ mod tests {
             title: "Chat".into(),
             source: "s".into(),
             about: Vec::new(),
+            expected: Vec::new(),
             runs: Vec::new(),
             measures: Vec::new(),
             histograms: Vec::new(),
@@ -275,12 +288,12 @@ chat on netfinity-8500r (data sheet only)
 
 1 published value was used for calibration (ratio marked c), 1 is predicted
 ";
-        let printed = text(&experiment(), std::slice::from_ref(&panel), 80);
+        let printed = text(&experiment(), &[], std::slice::from_ref(&panel), 80);
         assert_eq!(printed, expected);
 
         panel.rows[1].cells[0].failed = true;
         panel.rows[1].cells[1].failed = true;
-        let printed = text(&experiment(), std::slice::from_ref(&panel), 80);
+        let printed = text(&experiment(), &[], std::slice::from_ref(&panel), 80);
         let marked = "\n                  1,234!       !\n";
         assert!(printed.contains(marked), "{printed}");
         let told = "\n\n!: without runs that failed, and ratios to runs that failed and to 0\n";
@@ -288,7 +301,7 @@ chat on netfinity-8500r (data sheet only)
 
         panel.rows[1].cells[0].failed = false;
         panel.rows[1].cells[0].undefined = true;
-        let printed = text(&experiment(), std::slice::from_ref(&panel), 80);
+        let printed = text(&experiment(), &[], std::slice::from_ref(&panel), 80);
         assert!(printed.contains(marked), "{printed}");
         assert!(printed.contains(told), "{printed}");
 
@@ -303,9 +316,21 @@ chat on netfinity-8500r (data sheet only)
       emulated               47
       ratio        0.50c   2.00
 ";
-        let printed = text(&experiment(), &[panel], 80);
+        let printed = text(&experiment(), &[], &[panel], 80);
         assert!(printed.contains(beside), "{printed}");
         assert!(printed.contains("in a virtual machine"), "{printed}");
+    }
+
+    #[test]
+    fn what_came_out_stands_before_the_figures() {
+        let finding = Finding {
+            text: "one is less".into(),
+            holds: Some(true),
+            detail: "1 for a and 2 for b".into(),
+        };
+        let printed = text(&experiment(), &[finding], &[], 40);
+        let expected = "x: Chat\n\nExpected: one is less. So it is here: 1\n  for a and 2 for b.\n";
+        assert!(printed.starts_with(expected), "{printed}");
     }
 
     /// Widths of columns are those of their headings, too: what an option's values are in ns or bytes is long.
@@ -339,7 +364,7 @@ chat on netfinity-8500r (data sheet only)
     duration, ns 100000000 200000000
     published           15        15
 ";
-        let printed = text(&experiment(), std::slice::from_ref(&panel), 80);
+        let printed = text(&experiment(), &[], std::slice::from_ref(&panel), 80);
         assert!(printed.contains(expected), "{printed}");
 
         // Longer than a label may be: a line of its own.
@@ -349,7 +374,7 @@ chat on netfinity-8500r (data sheet only)
             "o".repeat(LABEL_MAX),
             "100000000 200000000"
         );
-        let printed = text(&experiment(), &[panel], 80);
+        let printed = text(&experiment(), &[], &[panel], 80);
         assert!(printed.contains(&expected), "{printed}");
     }
 }

@@ -6,6 +6,7 @@ use plotters::coord::combinators::{BindKeyPoints as _, WithKeyPoints};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use schedlab_trace::time_unit;
 
 /// Two axes and what is drawn over them.
 #[derive(Clone, PartialEq, Debug)]
@@ -19,7 +20,7 @@ pub struct Chart {
 /// What an axis shows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Axis {
-    /// With the unit.
+    /// With the unit behind a comma. Times in `ns` and sizes in `bytes` are drawn in the unit that suits them.
     pub label: String,
     pub scale: Scale,
     /// It counts things: there are labels at whole numbers alone.
@@ -43,6 +44,27 @@ impl Axis {
             scale: Scale::Log,
             whole: false,
         }
+    }
+
+    /// Chooses the unit by the largest of the axis' values, and returns how many of the unit before it is.
+    fn rescale(&mut self, values: impl Iterator<Item = f64>) -> f64 {
+        let largest = values
+            .filter(|value| value.is_finite())
+            .fold(0.0, |largest: f64, value| largest.max(value.abs()));
+        let Some((name, unit)) = self.label.rsplit_once(", ") else {
+            return 1.0;
+        };
+        let found = match unit {
+            "bytes" if largest >= 1_048_576.0 => Some((1_048_576.0, "MiB".to_owned())),
+            "bytes" if largest >= 1_024.0 => Some((1_024.0, "KiB".to_owned())),
+            _ => time_unit(largest, unit),
+        };
+        let Some((size, unit)) = found else {
+            return 1.0;
+        };
+        // The names of measures have their unit in them, which is another one now.
+        self.label = format!("{}, {unit}", name.replace("_ns", ""));
+        size
     }
 
     /// The same axis for counts.
@@ -119,6 +141,28 @@ impl Chart {
     /// The chart as an `<svg>` element. Values that are not finite, or not above 0 on a logarithmic axis, are
     /// not drawn; without any value the chart says so.
     pub fn svg(&self) -> String {
+        self.in_units_of_people().drawn()
+    }
+
+    /// The same chart with times and sizes in the units that suit them: `20 ms` instead of `20 M` of `ns`.
+    fn in_units_of_people(&self) -> Chart {
+        let mut chart = self.clone();
+        let points = || self.series.iter().flat_map(|series| &series.points);
+        let x = chart.x.rescale(points().map(|point| point.x));
+        let y = chart.y.rescale(points().map(|point| point.y));
+        for point in chart
+            .series
+            .iter_mut()
+            .flat_map(|series| &mut series.points)
+        {
+            point.x /= x;
+            point.y /= y;
+            point.spread = point.spread.map(|(low, high)| (low / y, high / y));
+        }
+        chart
+    }
+
+    fn drawn(&self) -> String {
         let mut svg = String::new();
         {
             let title = wrapped(&self.title, (WIDTH - 2 * TITLE_LETTER) / TITLE_LETTER);
@@ -234,6 +278,13 @@ impl Chart {
             (Scale::Linear, Scale::Log) => self.plot(area, &drawable, x, log(y)),
             (Scale::Log, Scale::Log) => self.plot(area, &drawable, log(x), log(y)),
         }
+    }
+
+    /// Whether there is anything to draw.
+    pub fn has_values(&self) -> bool {
+        self.drawable()
+            .iter()
+            .any(|series| !series.points.is_empty())
     }
 
     /// The series without what cannot be drawn.
@@ -364,7 +415,7 @@ const TITLE_ROW: u32 = 20;
 const TITLE_LETTER: u32 = 9;
 
 /// A text in lines of at most so many letters, broken after spaces and commas where there are any.
-fn wrapped(text: &str, letters: u32) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, letters: u32) -> Vec<String> {
     let letters = letters as usize;
     let mut lines = Vec::new();
     let mut rest: Vec<char> = text.chars().collect();
@@ -606,6 +657,32 @@ mod tests {
         }
         // Of an axis that begins below 0, what is 0 but for rounding.
         assert_eq!(short(without_rounding(-2.8e-17, &(-1.0..1.0))), "0");
+    }
+
+    /// Times and sizes stand at the same places as in the unit that they came in.
+    #[test]
+    fn axes_have_the_units_of_people() {
+        let mut chart = chart(vec![line(&[(2_048.0, 1.5e6), (4_096.0, 20e6)])]);
+        chart.x = Axis::linear("size, bytes");
+        chart.y = Axis::linear("wakeup.latency_ns_p99, ns");
+        chart.series[0].points[0].spread = Some((1e6, 2e6));
+        let scaled = chart.in_units_of_people();
+        assert_eq!(scaled.y.label, "wakeup.latency_p99, ms");
+        assert_eq!(scaled.x.label, "size, KiB");
+        let point = scaled.series[0].points[0];
+        assert_eq!(
+            (point.x, point.y, point.spread),
+            (2.0, 1.5, Some((1.0, 2.0)))
+        );
+        let svg = chart.svg();
+        assert!(svg.contains("wakeup.latency_p99, ms"), "{svg}");
+        assert!(
+            !svg.lines().any(|line| line.trim().ends_with(" M")),
+            "{svg}"
+        );
+        chart.y = Axis::linear("messages/s");
+        assert_eq!(chart.in_units_of_people().y.label, "messages/s");
+        assert_eq!(chart.in_units_of_people().series[0].points[1].y, 20e6);
     }
 
     fn attribute(element: &str, name: &str) -> f64 {

@@ -5,6 +5,8 @@
 
 mod chart;
 mod page;
+mod tree;
 
 pub use chart::{Axis, Chart, Mark, Point, Scale, Series};
 pub use page::{Page, Section, Table};
+pub use tree::{Node, Tree, Verdict};

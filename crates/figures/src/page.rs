@@ -7,7 +7,7 @@ use minijinja::value::Value;
 use minijinja::{Environment, context};
 use serde::Serialize;
 
-use crate::Chart;
+use crate::{Chart, Tree};
 
 /// A page of one HTML file.
 #[derive(Clone, Default, Debug)]
@@ -24,7 +24,10 @@ pub struct Section {
     pub heading: String,
     /// Paragraphs.
     pub text: Vec<String>,
+    pub trees: Vec<Tree>,
+    /// A chart without any value is not shown.
     pub charts: Vec<Chart>,
+    /// A table without any row is not shown.
     pub tables: Vec<Table>,
 }
 
@@ -71,16 +74,18 @@ fn code(text: &str) -> Value {
 }
 
 fn section(section: &Section) -> Value {
-    let charts: Vec<Value> = section
-        .charts
-        .iter()
-        .map(|chart| {
-            context! { svg => Value::from_safe_string(chart.svg()), title => chart.title.as_str() }
-        })
+    let picture =
+        |svg: String, title: &str| context! { svg => Value::from_safe_string(svg), title => title };
+    let trees = section.trees.iter();
+    let trees: Vec<Value> = trees.map(|tree| picture(tree.svg(), &tree.title)).collect();
+    let charts = section.charts.iter().filter(|chart| chart.has_values());
+    let charts: Vec<Value> = charts
+        .map(|chart| picture(chart.svg(), &chart.title))
         .collect();
     let tables: Vec<Value> = section
         .tables
         .iter()
+        .filter(|table| !table.rows.is_empty())
         .map(|table| {
             let rows: Vec<Vec<Value>> = table
                 .rows
@@ -98,6 +103,7 @@ fn section(section: &Section) -> Value {
         heading => section.heading.as_str(),
         id => id(&section.heading),
         text => section.text.clone(),
+        trees => trees,
         charts => charts,
         tables => tables,
     }
@@ -125,7 +131,7 @@ fn is_number(cell: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Axis, Mark, Series};
+    use crate::{Axis, Mark, Node, Series};
 
     #[test]
     fn code_is_set_apart() {
@@ -143,6 +149,10 @@ mod tests {
             sections: vec![Section {
                 heading: "On 8 CPUs, then".into(),
                 text: vec!["A paragraph.".into()],
+                trees: vec![Tree {
+                    title: "A tree".into(),
+                    root: Node::plain("its root", Vec::new()),
+                }],
                 charts: vec![Chart {
                     title: "Throughput".into(),
                     x: Axis::linear("CPUs"),
@@ -153,14 +163,20 @@ mod tests {
                         points: vec![(1.0, 2.0).into()],
                     }],
                 }],
-                tables: vec![Table {
-                    caption: "Ratios".into(),
-                    head: vec!["CPUs".into(), "who".into()],
-                    rows: vec![
-                        vec!["−8.5 %".into(), "dss".into()],
-                        vec!["".into(), "x".repeat(150)],
-                    ],
-                }],
+                tables: vec![
+                    Table {
+                        caption: "Ratios".into(),
+                        head: vec!["CPUs".into(), "who".into()],
+                        rows: vec![
+                            vec!["−8.5 %".into(), "dss".into()],
+                            vec!["".into(), "x".repeat(150)],
+                        ],
+                    },
+                    Table {
+                        caption: "No rows".into(),
+                        ..Table::default()
+                    },
+                ],
             }],
         };
         let html = page.html();
@@ -168,7 +184,10 @@ mod tests {
         assert!(html.contains("<title>Chat &amp; more</title>"));
         assert!(html.contains("&lt;b&gt;not bold"));
         assert!(html.contains("id=\"on-8-cpus-then\""));
-        assert!(html.contains("<svg "));
+        assert_eq!(html.matches("<svg ").count(), 2, "a tree and a chart");
+        assert!(html.contains("its root"));
+        // What is empty is not there.
+        assert!(!html.contains("No rows"));
         assert!(html.contains("<td class=\"number\">−8.5 %</td>"));
         assert!(html.contains("<td>dss</td>"));
         // What may be broken anywhere.

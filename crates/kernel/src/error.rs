@@ -33,12 +33,10 @@ pub enum Error {
         name: String,
     },
     /// No policy has this name and it is no path to a `.bpf.c` file.
-    #[error("unknown scheduler `{name}`; there are: {known}, or the path of a .bpf.c file")]
+    #[error("{told}")]
     UnknownPolicy {
-        /// As given.
-        name: String,
-        /// Comma-separated names.
-        known: String,
+        /// What there is, or how to use a file of that name.
+        told: String,
     },
     /// A policy's C file does not compile for BPF.
     #[error("{} does not compile for BPF: {diagnostics}", path.display())]

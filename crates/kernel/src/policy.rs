@@ -62,8 +62,7 @@ pub fn resolve(name_or_path: &str) -> Result<Object> {
         .chain(policies)
         .collect();
     Err(Error::UnknownPolicy {
-        name: name_or_path.to_owned(),
-        known: known.join(", "),
+        told: Scheduler::unknown(name_or_path, &known),
     })
 }
 

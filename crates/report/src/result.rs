@@ -23,7 +23,7 @@ pub struct RunResult {
     pub params: Vec<(String, String)>,
     /// The scheduler as it was asked for, options included.
     pub scheduler: String,
-    /// The machine profile, or `host` and `vm` for real kernels.
+    /// The machine profile, or for real kernels `host`, `vm` or [`RunResult::EMULATED`].
     pub machine: String,
     /// Layout of the task structures (`plain`, `coloured:32` …); of simulations only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,6 +74,14 @@ pub struct RunResult {
 pub type Points = Vec<(u64, f64)>;
 
 impl RunResult {
+    /// The machine of a run in a virtual machine whose CPUs are emulated in software.
+    pub const EMULATED: &str = "vm-emulated";
+
+    /// Whether the CPUs were emulated: its times and rates say nothing about real ones.
+    pub fn is_emulated(&self) -> bool {
+        self.machine == Self::EMULATED
+    }
+
     /// Whether the run ended as it should.
     pub fn is_done(&self) -> bool {
         self.exit == Exit::Done

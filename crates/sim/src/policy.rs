@@ -8,7 +8,7 @@ use schedlab_engine::policy::{OpsFlags, Policy, Probes};
 use schedlab_engine::{ExitInfo, HostFailure, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_policies::{PolicyDoc, SelectError, Selection};
-use schedlab_trace::{Instant, Recorder, Scheduler, TaskId, nearest_of};
+use schedlab_trace::{Instant, Recorder, Scheduler, TaskId};
 use schedlab_workload::Counters;
 
 use crate::baseline::NoPolicy;
@@ -41,13 +41,25 @@ pub struct OptionInfo {
     pub doc: Option<String>,
 }
 
-/// A list of different schedulers, as [`Scheduler::parse_list`] reads it: results of one that is named twice would be
+/// Stands for every scheduler that has a name.
+const ALL: &str = "all";
+
+/// A list of different schedulers, as [`Scheduler::parse_list`] reads it, or `all`: results of one that is named twice would be
 /// taken for repetitions.
 ///
 /// # Errors
 /// One line that says what is wrong and what to write.
 pub fn parse_schedulers(text: &str) -> Result<Vec<Scheduler>, String> {
-    let schedulers = Scheduler::parse_list(text)?;
+    let schedulers: Vec<Scheduler> = match text.trim() {
+        ALL => {
+            let all = schedulers();
+            // A point of a policy's options has a name, too, and is one of its schedulers.
+            all.iter()
+                .map(|known| Scheduler::plain(&known.name))
+                .collect()
+        }
+        text => Scheduler::parse_list(text)?,
+    };
     let spelled_out: Vec<Scheduler> = schedulers
         .iter()
         .map(schedlab_policies::spelled_out)
@@ -174,12 +186,10 @@ fn says_range(doc: &str) -> bool {
 #[non_exhaustive]
 pub enum SchedulerError {
     /// There is none of this name.
-    #[error("unknown scheduler `{name}`{}; there are: {known}, or the path of a .bpf.c file", nearest_of(.name, .known))]
+    #[error("{told}")]
     Unknown {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
+        /// What there is, or how to use a file of that name.
+        told: String,
     },
     /// It takes no options.
     #[error("scheduler `{name}` takes no options")]
@@ -265,14 +275,13 @@ pub(crate) fn find(
     };
     let selection = selection.map_err(|error| match error {
         // The policies alone are not all there is.
-        SelectError::Unknown { name, .. } => SchedulerError::Unknown {
-            name,
-            known: schedulers()
-                .into_iter()
-                .map(|known| known.name)
-                .collect::<Vec<_>>()
-                .join(", "),
-        },
+        SelectError::Unknown { name, .. } => {
+            let all = schedulers();
+            let known: Vec<&str> = all.iter().map(|known| known.name.as_str()).collect();
+            SchedulerError::Unknown {
+                told: Scheduler::unknown(&name, &known),
+            }
+        }
         error => error.into(),
     })?;
     Ok(Some(selection))

@@ -20,4 +20,4 @@ pub use event::{
 pub use id::{CpuId, LockId, TaskId};
 pub use scheduler::Scheduler;
 pub use time::{Duration, Instant};
-pub use words::{counted, nearest, nearest_of, shell_word};
+pub use words::{counted, nearest, nearest_of, shell_word, time_unit};

@@ -2,6 +2,9 @@
 //! file in place of the name. Nobody else splits such a text.
 
 use std::fmt;
+use std::path::Path;
+
+use crate::{nearest, shell_word};
 
 /// A scheduler and the options it was given.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,19 +64,40 @@ impl Scheduler {
         parts.collect::<Vec<_>>().join(",")
     }
 
+    /// Why there is no scheduler of this name among the `known` ones, in one line: if a source of that name is there,
+    /// how to use it, and otherwise what there is.
+    pub fn unknown(name: &str, known: &[&str]) -> String {
+        let places = [format!("policies/{name}.bpf.c"), format!("{name}.bpf.c")];
+        let source = places.into_iter().find(|path| Path::new(path).is_file());
+        match source {
+            Some(path) => format!(
+                "unknown scheduler `{name}`: {path} exists, but this schedlab was built without it; name the file (-s {}), \
+                 or build schedlab again",
+                shell_word(&path)
+            ),
+            None => format!(
+                "unknown scheduler `{name}`{}; there are: {}, or the path of a .bpf.c file",
+                nearest(name, known),
+                known.join(", ")
+            ),
+        }
+    }
+
     /// Whether it is the path of a policy's source, not a name.
     pub fn is_path(&self) -> bool {
         self.name.ends_with(".c") || self.name.contains('/')
     }
 
     /// A list of schedulers. A part between commas that has a `=` and no `:` before it is a further option
-    /// of the scheduler before: `a:x=1,y=2,b` is `a` with `x` and `y`, and `b`.
+    /// of the scheduler before: `a:x=1,y=2,b` is `a` with `x` and `y`, and `b`. A comma of a path has a backslash before
+    /// it, or is found where the file exists.
     ///
     /// # Errors
     /// One line that says what is wrong and what to write.
     pub fn parse_list(text: &str) -> Result<Vec<Scheduler>, String> {
         let mut schedulers: Vec<Scheduler> = Vec::new();
-        for part in text.split(',') {
+        for part in parts(text) {
+            let part = part.as_str();
             let equals = part.find('=');
             let colon = part.find(':');
             let is_option = equals.is_some_and(|equals| colon.is_none_or(|colon| equals < colon));
@@ -106,6 +130,37 @@ impl Scheduler {
         Ok(schedulers)
     }
 }
+
+/// What commas separate, without those of paths.
+fn parts(text: &str) -> Vec<String> {
+    let mut parts: Vec<String> = vec![String::new()];
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let part = parts.last_mut().expect("there is one from the start");
+        match letter {
+            '\\' if letters.peek() == Some(&',') => part.extend(letters.next()),
+            ',' => parts.push(String::new()),
+            letter => part.push(letter),
+        }
+    }
+    let mut joined: Vec<String> = Vec::new();
+    let mut from = 0;
+    while from < parts.len() {
+        // The longest run of parts that is a file; most parts are none.
+        let files = (from + 2..=parts.len()).rev();
+        let is_file = |to: &usize| {
+            let path = parts[from..*to].join(",");
+            path.ends_with(".c") && Path::new(path.trim()).is_file()
+        };
+        let to = files.take(MOST_PARTS).find(is_file).unwrap_or(from + 1);
+        joined.push(parts[from..to].join(","));
+        from = to;
+    }
+    joined
+}
+
+/// So many places are looked for a file whose path has commas.
+const MOST_PARTS: usize = 64;
 
 impl fmt::Display for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,6 +214,31 @@ mod tests {
         ] {
             assert_eq!(list(text), pairs(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn paths_may_have_commas() {
+        assert_eq!(
+            list(r"./a\,b/x.bpf.c:y=1,c"),
+            pairs(&[("./a,b/x.bpf.c", "y=1"), ("c", "")])
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a,b.bpf.c");
+        std::fs::write(&path, "").unwrap();
+        let path = path.to_str().unwrap();
+        assert_eq!(
+            list(&format!("d,{path},c")),
+            pairs(&[("d", ""), (path, ""), ("c", "")])
+        );
+    }
+
+    #[test]
+    fn a_scheduler_that_was_not_built_in_is_named_with_its_file() {
+        let told = Scheduler::unknown("fif", &["dss", "fifo"]);
+        assert_eq!(
+            told,
+            "unknown scheduler `fif` (did you mean `fifo`?); there are: dss, fifo, or the path of a .bpf.c file"
+        );
     }
 
     #[test]

@@ -62,6 +62,35 @@ impl Duration {
         self.0
     }
 
+    /// Reads a time as people write it: `250us`, `1.5ms`, `2s`, `1m`, `1h`; a number without a unit counts in `bare`.
+    /// `None` if it is none, has a part of a nanosecond, or does not fit.
+    pub fn parse(text: &str, bare: Duration) -> Option<Duration> {
+        let number = text.trim_end_matches(|letter: char| letter.is_alphabetic());
+        let unit = match &text[number.len()..] {
+            "" => bare.0,
+            "ns" => 1,
+            "us" | "µs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" | "min" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return None,
+        };
+        let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+        let digits = |text: &str| -> Option<u64> {
+            let all = text.bytes().all(|byte| byte.is_ascii_digit());
+            all.then(|| text.parse().ok()).flatten()
+        };
+        let scale = 10u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+        let part = u128::from(digits(part)?) * u128::from(unit);
+        if part % u128::from(scale) != 0 {
+            return None;
+        }
+        let part = u64::try_from(part / u128::from(scale)).ok()?;
+        let ns = digits(whole)?.checked_mul(unit)?.checked_add(part)?;
+        Some(Duration(ns))
+    }
+
     /// The difference, or zero if `other` is longer.
     pub const fn saturating_sub(self, other: Duration) -> Duration {
         Duration(self.0.saturating_sub(other.0))
@@ -129,6 +158,42 @@ impl fmt::Debug for Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_read_exactly() {
+        let ms = Duration::from_ms(1);
+        let read = |text: &str| Duration::parse(text, ms).map(Duration::ns);
+        for (text, ns) in [
+            ("0", 0),
+            ("3", 3_000_000),
+            ("250us", 250_000),
+            ("250µs", 250_000),
+            ("1.5s", 1_500_000_000),
+            ("0.001us", 1),
+            ("2m", 120_000_000_000),
+            ("2min", 120_000_000_000),
+            ("1.5h", 5_400_000_000_000),
+        ] {
+            assert_eq!(read(text), Some(ns), "{text}");
+        }
+        for wrong in [
+            "",
+            "s",
+            "1.s",
+            ".5s",
+            "-1s",
+            "+1s",
+            "1e3",
+            "1 s",
+            "0.5ns",
+            "1d",
+            "1.2.3s",
+            "99999999999h",
+            "1.00000000000000000000000s",
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn since_never_goes_negative() {

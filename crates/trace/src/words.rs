@@ -10,6 +10,21 @@ pub fn counted(n: impl Into<u64>, noun: &str) -> String {
     }
 }
 
+/// The unit that suits a time of `value`, and how many of `unit` it is; `None` if `unit` is not one of time.
+pub fn time_unit(value: f64, unit: &str) -> Option<(f64, String)> {
+    let per = unit.strip_prefix("ns")?;
+    if !per.is_empty() && !per.starts_with('/') {
+        return None;
+    }
+    let (size, prefix) = match value.abs() {
+        ns if ns >= 1e9 => (1e9, ""),
+        ns if ns >= 1e6 => (1e6, "m"),
+        ns if ns >= 1e3 => (1e3, "µ"),
+        _ => (1.0, "n"),
+    };
+    Some((size, format!("{prefix}s{per}")))
+}
+
 /// A word as a shell reads it back, in quotes where it needs them.
 pub fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);

@@ -111,7 +111,7 @@ impl fmt::Display for Kind {
             Kind::Count { min, max } => write!(f, "an integer from {min} to {max}"),
             Kind::Time { bare, max } => write!(
                 f,
-                "a time from 0 to {}, with ns, us, ms or s (without: {})",
+                "a time from 0 to {}, with ns, us, ms, s, m or h (without: {})",
                 show_time(*max),
                 bare.name()
             ),
@@ -141,12 +141,7 @@ impl Kind {
                 (min..=max).contains(&n).then_some(Value::Count(n))
             }
             Kind::Time { bare, max } => {
-                let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-                let unit = match &text[digits.len()..] {
-                    "" => bare,
-                    unit => TimeUnit::ALL.into_iter().find(|u| u.name() == unit)?,
-                };
-                let time = Duration::from_ns(digits.parse::<u64>().ok()?.checked_mul(unit.ns())?);
+                let time = Duration::parse(text, Duration::from_ns(bare.ns()))?;
                 (time <= max).then_some(Value::Time(time))
             }
             Kind::Bytes { min, max } => {

@@ -8,15 +8,16 @@ use anyhow::{Context as _, bail};
 use schedlab_analysis::{
     Across, Alternative, Analysis, AnalysisError, Bounds, Study, Verdict, analyse, page,
 };
+use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use schedlab_sweep::Row;
 use schedlab_trace::counted;
 use serde_json::json;
 
+use super::Status;
 use super::sweep::failure;
-use super::{Status, cannot_write, is_stdout, one_file_each, print};
 use crate::args::AnalyzeArgs;
-use crate::output::{Output, tell};
+use crate::output::{Output, cannot_write, is_stdout, one_file_each, print, tell, width};
 
 pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
     let bounds = Bounds {
@@ -110,6 +111,10 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
             definition.jobs()
         ));
     }
+    let emulated = definition
+        .host
+        .as_ref()
+        .is_some_and(|host| host.machine == RunResult::EMULATED);
     let mut taken = false;
     if let Some(path) = &args.html {
         let title = format!(
@@ -118,7 +123,11 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
             definition.workloads.join(", ")
         );
         taken |= is_stdout(path);
-        write(path, &page(&title, &analyses, across.as_ref()).html())?;
+        let mut page = page(&title, &analyses, across.as_ref());
+        if emulated {
+            page.lead.push(ON_EMULATED_CPUS.to_owned());
+        }
+        write(path, &page.html())?;
     }
     if let Some(path) = &args.json {
         let document = json!({
@@ -133,10 +142,20 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
         write(path, &(serde_json::to_string_pretty(&document)? + "\n"))?;
     }
     if !taken {
-        print(text(&analyses, across.as_ref(), super::width()))?;
+        let mut told = String::new();
+        if emulated {
+            fill(&mut told, "", ON_EMULATED_CPUS, 2, width());
+            told.push('\n');
+        }
+        told.push_str(&text(&analyses, across.as_ref(), width()));
+        print(told)?;
     }
     Ok(Status::Done)
 }
+
+/// What to know of a sweep in a virtual machine without KVM.
+const ON_EMULATED_CPUS: &str = "These runs are of a virtual machine with emulated CPUs, which do not keep the proportions of real ones: compare \
+     counts and orders, not times and not the sizes of differences.";
 
 /// That none of these runs ended as it should, and why the first one did not.
 fn all_failed<'a>(mut rows: impl Iterator<Item = &'a Row> + Clone) -> Option<String> {

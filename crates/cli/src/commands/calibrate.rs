@@ -5,9 +5,9 @@ use std::io::Write as _;
 use anyhow::Context as _;
 use schedlab_report::export::lines::fill;
 
-use super::{Status, cannot_write, is_stdout, print, width};
+use super::Status;
 use crate::args::CalibrateArgs;
-use crate::output::Output;
+use crate::output::{Output, cannot_write, is_stdout, print, width};
 
 pub fn run(args: &CalibrateArgs) -> anyhow::Result<Status> {
     let begin = |path| Output::create(path).map(|file| (path, file));

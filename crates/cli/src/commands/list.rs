@@ -8,8 +8,9 @@ use schedlab_report::catalogue;
 use schedlab_report::export::lines::fill;
 use schedlab_sim::{Scheduler, SchedulerInfo, SimError};
 
-use super::{Status, print, width};
+use super::Status;
 use crate::args::{Kind, ListArgs};
+use crate::output::{print, width};
 
 /// A thing that can be named.
 struct Item {
@@ -32,6 +33,9 @@ pub fn run(args: &ListArgs) -> anyhow::Result<Status> {
             Kind::Measures,
         ],
     };
+    if args.json {
+        return json(&kinds, args.name.as_deref());
+    }
     let mut text = String::new();
     for kind in &kinds {
         if kinds.len() > 1 {
@@ -41,6 +45,29 @@ pub fn run(args: &ListArgs) -> anyhow::Result<Status> {
         text.push_str(&list(*kind, args.name.as_deref(), kinds.len() > 1)?);
     }
     print(text)?;
+    Ok(Status::Done)
+}
+
+/// The lists as one JSON object: a member for each kind, in it an object for each item.
+fn json(kinds: &[Kind], filter: Option<&str>) -> anyhow::Result<Status> {
+    let mut document = serde_json::Map::new();
+    for &kind in kinds {
+        let items = matching(kind, filter)?.into_iter().map(|item| {
+            let about = item.about.into_iter();
+            let about = about.map(|(heading, text)| (heading.to_owned(), text.into()));
+            let details = item.details.into_iter();
+            let details = details.map(|(name, text)| (name, text.into()));
+            serde_json::json!({
+                "name": item.name,
+                "summary": item.summary,
+                "about": serde_json::Map::from_iter(about),
+                "details": serde_json::Map::from_iter(details),
+            })
+        });
+        let name = heading(kind).trim_end_matches(':').to_lowercase();
+        document.insert(name, items.collect());
+    }
+    print(serde_json::to_string_pretty(&document)? + "\n")?;
     Ok(Status::Done)
 }
 
@@ -54,7 +81,8 @@ fn heading(kind: Kind) -> &'static str {
     }
 }
 
-fn list(kind: Kind, filter: Option<&str>, indent: bool) -> anyhow::Result<String> {
+/// The items of a kind whose names contain the filter, or the one that has it as its name.
+fn matching(kind: Kind, filter: Option<&str>) -> anyhow::Result<Vec<Item>> {
     let mut items = match kind {
         Kind::Schedulers => schedulers(filter)?,
         Kind::Workloads => workloads(),
@@ -84,6 +112,11 @@ fn list(kind: Kind, filter: Option<&str>, indent: bool) -> anyhow::Result<String
             }
         }
     }
+    Ok(items)
+}
+
+fn list(kind: Kind, filter: Option<&str>, indent: bool) -> anyhow::Result<String> {
+    let items = matching(kind, filter)?;
     let mut text = String::new();
     let detailed = items.len() == 1 && filter.is_some();
     let names = items.iter().map(|item| item.name.as_str());

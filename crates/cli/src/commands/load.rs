@@ -5,32 +5,28 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use schedlab_programs::{End, Options, ProgramError, Report, original};
-use schedlab_report::export::table;
 use schedlab_report::{Exit, Measures, RunResult};
 use schedlab_sim::batch;
 use schedlab_workload::{Workload, rtapp};
 
-use super::{Status, deliver, json_output, one_file_each, real, width};
+use super::{Status, real};
 use crate::args::LoadArgs;
-use crate::output::tell;
+use crate::output::{one_file_each, tell};
 use crate::progress::Progress;
+use crate::results::{self, Files, deliver};
 
 pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
+    let view = results::view(&args.show)?;
     one_file_each(
-        &[("--json", args.json.as_deref())],
+        &results::outputs(&args.show),
         Workload::file(&args.workload),
     )?;
-    let json = json_output(args.json.as_deref())?;
+    let outputs = Files::begin(&args.show)?;
     let results = [match args.original {
         true => original(args)?,
         false => real(args)?,
     }];
-    deliver(
-        &results,
-        &table::render(&results, width()),
-        args.json.as_deref(),
-        json,
-    )
+    deliver(&results, &view, outputs)
 }
 
 /// The workload's own real program.
@@ -85,7 +81,7 @@ fn here(args: &LoadArgs) -> RunResult {
     RunResult {
         asked: args.workload.clone(),
         scheduler: "current".to_owned(),
-        machine: if real::is_inside() { "vm" } else { "host" }.to_owned(),
+        machine: real::place().to_owned(),
         cpus: u32::try_from(schedlab_programs::nr_allowed_cpus()).unwrap_or(u32::MAX),
         seed: args.seed,
         replay: replay(args),

@@ -7,13 +7,16 @@ use anyhow::{Context as _, bail};
 use schedlab_experiments::{Meant, Studies};
 use schedlab_report::Value;
 use schedlab_report::export::published::render;
+use schedlab_report::export::view::View;
 use schedlab_report::published::{self, Figure};
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_trace::counted;
 use schedlab_workload::Workload;
 
-use super::{Status, deliver, json_output, one_file_each, sim};
+use super::{Status, sim};
 use crate::args::PublishedArgs;
+use crate::output::{one_file_each, width};
+use crate::results::{Files, deliver_text};
 
 pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
     let figures = match &args.figures {
@@ -51,7 +54,7 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
         &[("--json", args.json.as_deref())],
         inputs.chain(args.figures.as_deref()),
     )?;
-    let json = json_output(args.json.as_deref())?;
+    let outputs = Files::json(args.json.as_deref())?;
     let results = sim::simulate(&runs, &args.common)?;
     let mut text = String::new();
     for group in &groups {
@@ -99,7 +102,7 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
             );
         }
     }
-    deliver(&results, &text, args.json.as_deref(), json)
+    deliver_text(&results, &text, &View::of_width(width()), outputs)
 }
 
 /// Figures of the same workload on the same machine.

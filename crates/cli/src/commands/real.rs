@@ -7,12 +7,10 @@ mod with;
 #[cfg(feature = "kernel")]
 pub use jobs::{emulate, inside};
 #[cfg(feature = "kernel")]
-pub use with::{doctor, host, is_inside, run, run_once, sweep_in_vm, vm, warm_up};
+pub use with::{doctor, host, place, run, run_once, sweep_in_vm, vm, warm_up};
 
 #[cfg(not(feature = "kernel"))]
-pub use without::{
-    doctor, emulate, host, inside, is_inside, run, run_once, sweep_in_vm, vm, warm_up,
-};
+pub use without::{doctor, emulate, host, inside, place, run, run_once, sweep_in_vm, vm, warm_up};
 
 #[cfg(not(feature = "kernel"))]
 mod without {
@@ -25,7 +23,8 @@ mod without {
     use schedlab_sweep::Host;
 
     use crate::args::{EmulateArgs, RunArgs, VmArgs};
-    use crate::commands::{Emulated, Job, Status, print, width};
+    use crate::commands::{Emulated, Job, Status};
+    use crate::output::{print, width};
 
     /// How to get what is missing.
     const REMEDY: &str = "this schedlab was built without the real kernel's side: install clang-22, libelf-dev and zlib1g-dev, then `cargo build --release -p schedlab --features kernel` (`make demo` does both)";
@@ -46,8 +45,8 @@ mod without {
         bail!("{REMEDY}")
     }
 
-    pub fn is_inside() -> bool {
-        false
+    pub fn place() -> &'static str {
+        "host"
     }
 
     pub fn host() -> anyhow::Result<Host> {

@@ -6,21 +6,21 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
-use schedlab_experiments::{self as experiments, Elsewhere, Experiment, Planned};
+use schedlab_experiments::{self as experiments, Elsewhere, Experiment, Planned, Told};
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
+use schedlab_report::export::view::View;
 use schedlab_report::published;
 use schedlab_sim::{Prepared, SimError, SimSpec, batch};
 use schedlab_trace::{counted, nearest, shell_word};
 
-use super::{
-    Emulated, Job, Status, deliver, is_stdout, json_output, one_file_each, print, real, sim, width,
-};
+use super::{Emulated, Job, Status, real, sim};
 use crate::args::ReproduceArgs;
 use crate::cpus;
 use crate::journal::Journal;
-use crate::output::Output;
+use crate::output::{Output, one_file_each, print, width};
 use crate::progress::Progress;
+use crate::results::{Files, deliver_text};
 
 pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     let chosen = chosen(&args.names)?;
@@ -59,7 +59,8 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         experiments.map(String::as_str).chain(sim::files(&runs)),
     )?;
     let html = Output::create(&args.html)?;
-    let json = json_output(args.json.as_deref())?;
+    let outputs = Files::json(args.json.as_deref())?;
+    let silent = outputs.take_stdout();
     let journal = Journal::open(&partial(&args.html))?;
     let results = simulate(&runs, &journal, args.jobs)?;
     let mut real = Real {
@@ -89,11 +90,16 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
             real: &emulated,
         };
         let panels = experiments::evaluate(&experiment, results, &figures);
+        let findings = experiments::findings(&experiment, results);
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&experiments::text(&experiment, &panels, width()));
-        told.push((experiment, panels));
+        text.push_str(&experiments::text(&experiment, &findings, &panels, width()));
+        told.push(Told {
+            experiment,
+            findings,
+            panels,
+        });
     }
     // The sizes are those of the studies' machines.
     let mut notes = match args.machine.is_some() || args.cpus.is_some() {
@@ -115,9 +121,9 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         let _ = writeln!(text, "  replay: {}", run.replay);
     }
     let page = write_page(html, &told, args, notes, &failed);
-    let status = deliver(&all, &text, args.json.as_deref(), json)?;
+    let status = deliver_text(&all, &text, &View::of_width(width()), outputs)?;
     page?;
-    if !args.json.as_deref().is_some_and(is_stdout) {
+    if !silent {
         print(format!("\nfigures: {}\n", args.html.display()))?;
     }
     end(status, real.missing, journal)
@@ -134,7 +140,7 @@ fn end(status: Status, missing: u32, journal: Journal) -> anyhow::Result<Status>
 
 fn write_page(
     mut html: Output,
-    told: &[(Experiment, Vec<experiments::Panel>)],
+    told: &[Told],
     args: &ReproduceArgs,
     notes: Vec<String>,
     failed: &[&RunResult],

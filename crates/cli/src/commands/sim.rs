@@ -8,15 +8,15 @@ use std::thread;
 use anyhow::{Context as _, bail};
 use schedlab_report::RunResult;
 use schedlab_report::export::perfetto::PerfettoWriter;
-use schedlab_report::export::table;
 use schedlab_sim::{Inputs, Prepared, Scheduler, SimError, SimSpec, batch, is_baseline};
 use schedlab_trace::counted;
 
-use super::{Status, cannot_write, deliver, json_output, one_file_each, trace_in_file, width};
+use super::Status;
 use crate::args::{Rt, SimArgs, SimCommon};
 use crate::cpus;
-use crate::output::{Output, tell};
+use crate::output::{Output, cannot_write, one_file_each, tell, trace_in_file};
 use crate::progress::Progress;
+use crate::results::{self, Files, deliver};
 use crate::signals;
 
 pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
@@ -39,6 +39,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         [] => vec![None],
         some => some.iter().copied().map(Some).collect(),
     };
+    let view = results::view(&args.show)?;
     let mut specs = Vec::new();
     for repetition in 0..u64::from(args.repeat) {
         for &cpus in &cpus {
@@ -69,14 +70,12 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         );
     }
     trace_in_file(args.trace.as_deref())?;
+    let [json, csv] = results::outputs(&args.show);
     one_file_each(
-        &[
-            ("--json", args.json.as_deref()),
-            ("--trace", args.trace.as_deref()),
-        ],
+        &[json, csv, ("--trace", args.trace.as_deref())],
         files(&runs),
     )?;
-    let json = json_output(args.json.as_deref())?;
+    let outputs = Files::begin(&args.show)?;
     let (results, trace) = match &args.trace {
         Some(path) => {
             let (result, trace) = traced(&runs[0], path)?;
@@ -85,12 +84,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         None => (simulate(&runs, &args.common)?, Ok(())),
     };
     tell_printed(&results);
-    let status = deliver(
-        &results,
-        &table::render(&results, width()),
-        args.json.as_deref(),
-        json,
-    )?;
+    let status = deliver(&results, &view, outputs)?;
     trace?;
     Ok(status)
 }

@@ -17,11 +17,12 @@ use schedlab_trace::counted;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::{Status, print, real, sim, width};
+use super::{Status, real, sim};
 use crate::args::SweepArgs;
+use crate::output::{print, width};
 
 pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
-    let goes_into_vm = args.vm && !real::is_inside();
+    let goes_into_vm = args.vm && real::place() == "host";
     // From the beginning: a signal while a policy is compiled would leave its folder behind.
     let stop = match goes_into_vm {
         true => Arc::default(),
@@ -64,7 +65,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         each: args.each,
     })?;
     // In the virtual machine it has been told outside.
-    if !real::is_inside() {
+    if real::place() == "host" {
         let workloads = 0..definition.workloads.len();
         let specs: Vec<_> = workloads
             .map(|workload| definition.spec(definition.job(0, workload, 0)))

@@ -9,7 +9,7 @@ use schedlab_report::published::{Figure, Metric};
 
 use crate::experiment::Measured;
 use crate::over::{Over, Setting};
-use crate::{Experiment, Planned};
+use crate::{Experiment, Finding, Planned};
 pub use figures::Standing;
 use panel::panel;
 pub use panel::{Cell, Panel, Row, Summary};
@@ -93,6 +93,21 @@ pub fn evaluate(experiment: &Experiment, results: Results<'_>, figures: &[Figure
     let titles: Vec<String> = panels.iter().map(Panel::title).collect();
     panels.sort_by_key(|panel| titles.iter().position(|title| *title == panel.title()));
     panels
+}
+
+/// What the simulations say of each expectation.
+pub fn findings(experiment: &Experiment, results: Results<'_>) -> Vec<Finding> {
+    let runs = results.planned.iter().zip(results.simulated);
+    let runs = runs.map(|(planned, result)| {
+        let run = Run {
+            planned,
+            result,
+            real: None,
+        };
+        (run.label(), result)
+    });
+    let expected = experiment.expected.iter();
+    expected.map(|one| one.check(runs.clone())).collect()
 }
 
 impl Measured {
@@ -269,6 +284,29 @@ heading = "scaling"
             seed: spec.seed,
             exit: schedlab_report::Exit::Done,
             ..RunResult::default()
+        }
+    }
+
+    /// An expectation that no run could meet would never be more than words.
+    #[test]
+    fn expectations_are_about_runs_of_their_experiment() {
+        for name in crate::builtin_names() {
+            let experiment = crate::builtin(name).unwrap().unwrap();
+            let planned = plan(&experiment, false, Some(1), &Elsewhere::default());
+            let mut results: Vec<RunResult> = planned.iter().map(ended).collect();
+            for result in &mut results {
+                for expected in &experiment.expected {
+                    result.measures.int(&expected.measure, 1);
+                }
+            }
+            let results = Results {
+                planned: &planned,
+                simulated: &results,
+                real: &[],
+            };
+            for finding in findings(&experiment, results) {
+                assert!(finding.holds.is_some(), "{name}: {}", finding.told());
+            }
         }
     }
 

@@ -26,8 +26,10 @@ const INHERITED: &[&str] = &[
 /// Also inherited: everything that begins like this.
 const INHERITED_PREFIXES: &[&str] = &["LC_", "RUST_", "SCHEDLAB_", "CARGO_"];
 
-/// Set in every guest.
+/// Set in every guest, to [`ON_EMULATED_CPUS`] or `1`.
 pub const INSIDE: &str = "SCHEDLAB_IN_VM";
+/// Its value where the guest's CPUs are emulated in software.
+pub const ON_EMULATED_CPUS: &str = "emulated";
 
 /// Writes `init` (run by virtme-ng's init), `command` (run inside the layer) and `modprobe`.
 pub fn write_scripts(
@@ -36,6 +38,7 @@ pub fn write_scripts(
     tools: &Tools,
     writable: &[PathBuf],
     command: &[OsString],
+    emulated: bool,
 ) -> Result<()> {
     let cwd = std::env::current_dir().at(".")?;
     write(
@@ -48,7 +51,7 @@ pub fn write_scripts(
         ),
     )?;
     write(share, "init", &init_script(share, kernel, tools, writable))?;
-    write(share, "command", &command_script(command, &cwd))
+    write(share, "command", &command_script(command, &cwd, emulated))
 }
 
 fn init_script(share: &Path, kernel: &Kernel, tools: &Tools, writable: &[PathBuf]) -> String {
@@ -105,12 +108,14 @@ mv "$share/code.new" "$share/code"
     )
 }
 
-fn command_script(command: &[OsString], cwd: &Path) -> String {
+fn command_script(command: &[OsString], cwd: &Path, emulated: bool) -> String {
     let mut script = String::from("cd ");
     script.push_str(&quote(cwd));
     script.push_str(" || exit 1\nexec env -i ");
     script.push_str(INSIDE);
-    script.push_str("=1 ");
+    script.push('=');
+    script.push_str(if emulated { ON_EMULATED_CPUS } else { "1" });
+    script.push(' ');
     let mut path = super::tools::path_with_sbin();
     // A command may call this very program.
     if let Some(folder) = std::env::current_exe()

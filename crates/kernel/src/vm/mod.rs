@@ -17,6 +17,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use schedlab_report::RunResult;
+
 use crate::error::{At as _, Error, Result};
 use crate::group::Group;
 pub use kernel::Kernel;
@@ -181,7 +183,8 @@ impl Vm {
             .chain([&logs])
             .map(|path| fs::canonicalize(path).at(path))
             .collect::<Result<Vec<PathBuf>>>()?;
-        guest::write_scripts(&share, kernel, tools, &writable, command)?;
+        let emulated = acceleration == Acceleration::Emulation || self.repeatable;
+        guest::write_scripts(&share, kernel, tools, &writable, command, emulated)?;
         let console = dir.path().join("console");
         let console_file = File::create(&console).at(&console)?;
 
@@ -195,7 +198,7 @@ impl Vm {
             .arg(&share)
             .arg("--script-sh")
             .arg(format!("/bin/sh {}", guest::quote(share.join("init"))));
-        if acceleration == Acceleration::Emulation || self.repeatable {
+        if emulated {
             // The kernel counts timer interrupts while it boots; on a busy host an emulated timer has not given enough
             // of them in time, and it panics ("IO-APIC + timer doesn't work").
             qemu.args(["--disable-kvm", "--kopt", "no_timer_check"]);
@@ -308,7 +311,11 @@ pub fn inside() -> bool {
 
 /// Where this program runs, as results name it.
 pub fn place() -> &'static str {
-    if inside() { "vm" } else { "host" }
+    match std::env::var(guest::INSIDE).as_deref() {
+        Err(_) => "host",
+        Ok(guest::ON_EMULATED_CPUS) => RunResult::EMULATED,
+        Ok(_) => "vm",
+    }
 }
 
 /// Follows a file that the guest writes.

@@ -1,8 +1,10 @@
 //! What results and runs leave as, one file per format.
 
+pub mod csv;
 pub mod json;
 pub mod lines;
 pub mod number;
 pub mod perfetto;
 pub mod published;
 pub mod table;
+pub mod view;

@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+pub use schedlab_trace::time_unit;
+
 /// Three significant digits, two below 1, all of an integer's; very small numbers as 1.0e-7.
 pub fn digits(x: f64) -> String {
     match x.abs() {
@@ -32,21 +34,6 @@ pub fn grouped(x: f64) -> String {
         text.push(digit);
     }
     text
-}
-
-/// The unit that suits a time of `value`, and how many of `unit` it is; `None` if `unit` is not one of time.
-pub fn time_unit(value: f64, unit: &str) -> Option<(f64, String)> {
-    let per = unit.strip_prefix("ns")?;
-    if !per.is_empty() && !per.starts_with('/') {
-        return None;
-    }
-    let (size, prefix) = match value.abs() {
-        ns if ns >= 1e9 => (1e9, ""),
-        ns if ns >= 1e6 => (1e6, "m"),
-        ns if ns >= 1e3 => (1e3, "µ"),
-        _ => (1.0, "n"),
-    };
-    Some((size, format!("{prefix}s{per}")))
 }
 
 /// A value with its unit; times in the unit that suits them.

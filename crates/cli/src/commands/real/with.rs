@@ -14,18 +14,17 @@ use schedlab_kernel::vm::{self, Stream, Vm};
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use schedlab_report::export::perfetto::PerfettoWriter;
-use schedlab_report::export::table;
+use schedlab_report::export::view::View;
 use schedlab_sim::Scheduler;
 use schedlab_sweep::Host;
 use schedlab_workload::Workload;
 
 use crate::args::{RunArgs, VmArgs};
+use crate::commands::Status;
 use crate::commands::sim::seed_of;
-use crate::commands::{
-    Status, cannot_write, deliver, json_output, one_file_each, print, trace_in_file, width,
-};
-use crate::output::{Output, tell};
+use crate::output::{Output, cannot_write, one_file_each, print, tell, trace_in_file, width};
 use crate::progress::Progress;
+use crate::results::{self, Files, deliver};
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     if args.cpus.is_some() && !args.vm {
@@ -60,13 +59,15 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     let policies = schedulers.iter().filter(|scheduler| scheduler.is_path());
     let policies = policies.map(|scheduler| scheduler.name.as_str());
     let workload = args.workload.as_deref().and_then(Workload::file);
+    let [json, csv] = results::outputs(&args.show);
     one_file_each(
-        &[
-            ("--json", args.json.as_deref()),
-            ("--trace", args.trace.as_deref()),
-        ],
+        &[json, csv, ("--trace", args.trace.as_deref())],
         policies.chain(workload),
     )?;
+    let view = View {
+        emulated_ratios: args.emulated_ratios,
+        ..results::view(&args.show)?
+    };
     if args.vm && !vm::inside() {
         return again_in_vm(args, schedulers.len());
     }
@@ -78,7 +79,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         time_limit: Duration::from_secs(args.time_limit),
         events: args.trace.is_some(),
     };
-    let json = json_output(args.json.as_deref())?;
+    let outputs = Files::begin(&args.show)?;
     let begin = |path| Output::create(path).map(|output| (path, output));
     let mut trace = args.trace.as_deref().map(begin).transpose()?;
     let runs = experiment.schedulers.len() * args.repeat as usize;
@@ -99,22 +100,17 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         }
     })?;
     drop(progress);
-    let status = deliver(
-        &results,
-        &table::render(&results, width()),
-        args.json.as_deref(),
-        json,
-    )?;
+    let status = deliver(&results, &view, outputs)?;
     traced?;
     Ok(status)
 }
 
-/// Whether this program runs in a virtual machine of its own.
-pub fn is_inside() -> bool {
-    vm::inside()
+/// The machine that this program runs on, as results of real runs name it.
+pub fn place() -> &'static str {
+    vm::place()
 }
 
-/// The machine that this program runs on, as results of real runs name it.
+/// The machine that this program runs on, its kernel and its CPUs.
 pub fn host() -> anyhow::Result<Host> {
     Ok(Host {
         machine: vm::place().to_owned(),
@@ -223,8 +219,10 @@ fn again_in_vm(args: &RunArgs, nr_schedulers: usize) -> anyhow::Result<Status> {
     let runs = u64::from(args.warmup) + u64::from(args.repeat) * nr_schedulers as u64;
     let mut machine = machine(args.cpus);
     machine.timeout = Duration::from_secs((args.time_limit + 60).saturating_mul(runs));
-    let json = args.json.as_deref().filter(|path| path.as_os_str() != "-");
-    for path in json.into_iter().chain(args.trace.as_deref()) {
+    let [(_, json), (_, csv)] = results::outputs(&args.show);
+    let files = [json, csv].into_iter().flatten();
+    let files = files.filter(|path| path.as_os_str() != "-");
+    for path in files.chain(args.trace.as_deref()) {
         // Checked here, and the guest may write into its folder.
         drop(Output::create(path)?);
         let folder = path

@@ -1,0 +1,283 @@
+//! Takes results out of the program: as a table, as JSON, as CSV.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use schedlab_report::export::view::{Sort, View, matches};
+use schedlab_report::export::{csv, json, table};
+use schedlab_report::{RunResult, catalogue};
+use schedlab_trace::{counted, nearest};
+
+use crate::args::ShowArgs;
+use crate::commands::Status;
+use crate::output::{Output, cannot_write, harmless, is_stdout, print, tell, width};
+
+/// Where results go besides the terminal. Each file is begun before the work, so that a wrong path is an error at once.
+pub struct Files {
+    json: Option<Target>,
+    csv: Option<Target>,
+    /// Whether the JSON document has the series over time, which are most of its bytes.
+    series: bool,
+}
+
+/// A path, and the file that is begun there unless it is standard output.
+struct Target {
+    path: PathBuf,
+    file: Option<Output>,
+}
+
+impl Target {
+    fn begin(path: &Path) -> anyhow::Result<Target> {
+        let file = match is_stdout(path) {
+            true => None,
+            false => Some(Output::create(path)?),
+        };
+        Ok(Target {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    /// Writes the whole of it.
+    fn write(self, bytes: &[u8]) -> anyhow::Result<()> {
+        use std::io::Write as _;
+        match self.file {
+            None => print(bytes),
+            Some(mut file) => {
+                let written = file.write_all(bytes).and_then(|()| file.flush());
+                written.with_context(|| cannot_write(&self.path))?;
+                file.commit()
+            }
+        }
+    }
+}
+
+impl Files {
+    /// The files that `--json` and `--csv` name.
+    ///
+    /// # Errors
+    /// If one cannot be begun, or both are standard output.
+    pub fn begin(args: &ShowArgs) -> anyhow::Result<Files> {
+        let is_out = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_stdout);
+        if is_out(&args.json) && is_out(&args.csv) {
+            bail!("--json - and --csv - both write standard output: name a file for one of them");
+        }
+        let begin = |path: &Option<PathBuf>| path.as_deref().map(Target::begin).transpose();
+        Ok(Files {
+            json: begin(&args.json)?,
+            csv: begin(&args.csv)?,
+            series: args.series,
+        })
+    }
+
+    /// The file that `--json` names, of a command that writes no other.
+    ///
+    /// # Errors
+    /// If it cannot be begun.
+    pub fn json(path: Option<&Path>) -> anyhow::Result<Files> {
+        Ok(Files {
+            json: path.map(Target::begin).transpose()?,
+            csv: None,
+            series: false,
+        })
+    }
+
+    /// Whether standard output is for a file format instead of text.
+    pub fn take_stdout(&self) -> bool {
+        let targets = [&self.json, &self.csv];
+        targets.into_iter().flatten().any(|one| one.file.is_none())
+    }
+}
+
+/// The paths of outputs by their flags, for [`crate::output::one_file_each`].
+pub fn outputs(args: &ShowArgs) -> [(&'static str, Option<&Path>); 2] {
+    [
+        ("--json", args.json.as_deref()),
+        ("--csv", args.csv.as_deref()),
+    ]
+}
+
+/// How the table of a command is shown.
+///
+/// # Errors
+/// If a measure is named that no run can have.
+pub fn view(args: &ShowArgs) -> anyhow::Result<View> {
+    let known = known_measures();
+    for pattern in &args.measures {
+        check("--measures", pattern, &known)?;
+    }
+    let sort = args.sort.as_deref().map(Sort::parse);
+    if let Some(sort) = &sort {
+        check("--sort", &sort.measure, &known)?;
+        if sort.measure.ends_with('*') {
+            bail!("--sort {}: rows are ordered by one measure", sort.measure);
+        }
+    }
+    Ok(View {
+        measures: args.measures.clone(),
+        sort,
+        ..View::of_width(width())
+    })
+}
+
+/// Names of all measures, those of workloads included.
+fn known_measures() -> Vec<String> {
+    let common = catalogue::ENTRIES.iter().chain(catalogue::REAL_ENTRIES);
+    let own = schedlab_workload::catalogue::lists();
+    let own = own.into_iter().flat_map(|(_, measures)| measures);
+    let mut known: Vec<String> = common.map(|entry| entry.name.to_owned()).collect();
+    known.extend(own.map(|measure| measure.name.to_owned()));
+    known
+}
+
+fn check(flag: &str, pattern: &str, known: &[String]) -> anyhow::Result<()> {
+    let lists = schedlab_workload::catalogue::lists();
+    let of_workload = |name: &str| {
+        let mut all = lists.iter().flat_map(|(_, measures)| measures.iter());
+        all.any(|measure| measure.is_called(name))
+    };
+    let exists = known.iter().any(|name| matches(pattern, name))
+        || catalogue::find(pattern).is_some()
+        || of_workload(pattern)
+        // Of a thread or a policy, whose names are not known here.
+        || pattern.ends_with('*') && pattern.contains('.')
+        || pattern.starts_with("policy.");
+    if !exists {
+        bail!(
+            "{flag}: unknown measure `{pattern}`{}; `schedlab list measures` shows all",
+            nearest(pattern, known)
+        );
+    }
+    Ok(())
+}
+
+/// Prints the table of `results` and writes the files: with `--json -` or `--csv -` in the place of the table.
+pub fn deliver(results: &[RunResult], view: &View, files: Files) -> anyhow::Result<Status> {
+    deliver_text(results, &table::render(results, view), view, files)
+}
+
+/// The same with another text in the place of the table.
+pub fn deliver_text(
+    results: &[RunResult],
+    text: &str,
+    view: &View,
+    files: Files,
+) -> anyhow::Result<Status> {
+    // First the files: they are asked for whether or not anybody still reads standard output (`| head`). Where one
+    // cannot be written, nothing but the text is left of runs that may have taken hours.
+    let silent = files.take_stdout();
+    let mut written = Ok(());
+    if let Some(target) = files.json {
+        let results = match files.series {
+            true => Cow::Borrowed(results),
+            false => Cow::Owned(without_series(results)),
+        };
+        let mut document = Vec::new();
+        json::write(&results, &mut document).with_context(|| cannot_write(&target.path))?;
+        written = target.write(&document);
+    }
+    if let Some(target) = files.csv {
+        let mut rows = Vec::new();
+        csv::write(results, view, &mut rows).with_context(|| cannot_write(&target.path))?;
+        written = written.and(target.write(&rows));
+    }
+    if !silent {
+        print(harmless(text))?;
+    }
+    written?;
+    let failed: Vec<_> = results.iter().filter(|result| !result.is_done()).collect();
+    if silent {
+        // The table would have said so; a document is nothing that anybody reads by eye.
+        for result in &failed {
+            tell(format_args!(
+                "{} on {}, seed {}: {}: {}; replay: {}",
+                result.scheduler,
+                counted(result.cpus, "CPU"),
+                result.seed,
+                result.exit,
+                result.message.as_deref().unwrap_or("no message"),
+                result.replay
+            ));
+        }
+    }
+    Ok(if failed.is_empty() {
+        Status::Done
+    } else {
+        Status::Failed
+    })
+}
+
+fn without_series(results: &[RunResult]) -> Vec<RunResult> {
+    let bare = results.iter().map(|result| RunResult {
+        series: Vec::new(),
+        ..result.clone()
+    });
+    bare.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view_of(measures: &[&str], sort: Option<&str>) -> Result<View, String> {
+        let args = ShowArgs {
+            measures: measures.iter().map(|&one| one.to_owned()).collect(),
+            sort: sort.map(str::to_owned),
+            ..ShowArgs::default()
+        };
+        view(&args).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn unknown_measures_are_errors_with_the_nearest() {
+        for known in [
+            "score",
+            "wakeup.latency_ns_p99",
+            "wakeup.*",
+            "lock.rq.other.hold_ns_mean",
+            "schbench.wakeup_ns_p99",
+            "rtapp.thread0-0.run_ns_sum",
+            "policy.anything",
+        ] {
+            assert!(view_of(&[known], Some("-score")).is_ok(), "{known}");
+        }
+        assert_eq!(
+            view_of(&["wakeup.latency_p99"], None).unwrap_err(),
+            "--measures: unknown measure `wakeup.latency_p99` (did you mean `wakeup.latency_ns_p99`?); \
+             `schedlab list measures` shows all"
+        );
+        assert!(view_of(&[], Some("scor")).unwrap_err().contains("`score`"));
+        assert!(view_of(&[], Some("wakeup.*")).is_err());
+    }
+
+    #[test]
+    fn series_are_in_the_document_only_where_they_are_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let result = RunResult {
+            series: vec![("runqueue.deviation.cpu0".into(), vec![(1, 2.0)])],
+            ..RunResult::default()
+        };
+        for series in [false, true] {
+            let path = folder.path().join("results.json");
+            let args = ShowArgs {
+                json: Some(path.clone()),
+                csv: Some(folder.path().join("results.csv")),
+                series,
+                ..ShowArgs::default()
+            };
+            let files = Files::begin(&args).unwrap();
+            deliver(std::slice::from_ref(&result), &View::of_width(80), files).unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert_eq!(text.contains("runqueue.deviation.cpu0"), series, "{text}");
+            let rows = std::fs::read_to_string(folder.path().join("results.csv")).unwrap();
+            assert_eq!(rows.lines().count(), 2, "{rows}");
+        }
+        let out = ShowArgs {
+            json: Some("-".into()),
+            csv: Some("-".into()),
+            ..ShowArgs::default()
+        };
+        assert!(Files::begin(&out).is_err());
+    }
+}
