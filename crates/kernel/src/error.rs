@@ -89,9 +89,12 @@ pub enum Error {
     /// A virtual machine did not do what it should.
     #[error("virtual machine: {0}")]
     Vm(String),
-    /// A virtual machine did not do it in time.
+    /// A virtual machine did not boot in time.
     #[error("virtual machine: {0}")]
     VmTimeout(String),
+    /// A virtual machine booted and did not come to its end: what ran in it is to blame.
+    #[error("virtual machine: {0}")]
+    VmLost(String),
     /// No kernel for the virtual machine.
     #[error("no kernel for the virtual machine: {0}")]
     NoKernel(String),

@@ -26,10 +26,13 @@ const INHERITED: &[&str] = &[
 /// Also inherited: everything that begins like this.
 const INHERITED_PREFIXES: &[&str] = &["LC_", "RUST_", "SCHEDLAB_", "CARGO_"];
 
-/// Set in every guest, to [`ON_EMULATED_CPUS`] or `1`.
+/// Set in every guest: the directory that it shares with who runs it.
 pub const INSIDE: &str = "SCHEDLAB_IN_VM";
-/// Its value where the guest's CPUs are emulated in software.
-pub const ON_EMULATED_CPUS: &str = "emulated";
+/// Set in guests whose CPUs are emulated in software.
+pub const EMULATED: &str = "SCHEDLAB_VM_EMULATED";
+
+/// The file that grows while the guest lives.
+pub const BEATS: &str = "beats";
 
 /// Writes `init` (run by virtme-ng's init), `command` (run inside the layer) and `modprobe`.
 pub fn write_scripts(
@@ -38,6 +41,7 @@ pub fn write_scripts(
     tools: &Tools,
     writable: &[PathBuf],
     command: &[OsString],
+    beats: bool,
     emulated: bool,
 ) -> Result<()> {
     let cwd = std::env::current_dir().at(".")?;
@@ -50,11 +54,21 @@ pub fn write_scripts(
             quote(kernel.modules_base())
         ),
     )?;
-    write(share, "init", &init_script(share, kernel, tools, writable))?;
-    write(share, "command", &command_script(command, &cwd, emulated))
+    write(
+        share,
+        "init",
+        &init_script(share, kernel, tools, writable, beats),
+    )?;
+    write(share, "command", &command_script(share, command, &cwd, emulated))
 }
 
-fn init_script(share: &Path, kernel: &Kernel, tools: &Tools, writable: &[PathBuf]) -> String {
+fn init_script(
+    share: &Path,
+    kernel: &Kernel,
+    tools: &Tools,
+    writable: &[PathBuf],
+    beats: bool,
+) -> String {
     let writable: Vec<String> = writable.iter().map(quote).collect();
     let writable = writable.join(" ");
     let share = quote(share);
@@ -63,6 +77,13 @@ fn init_script(share: &Path, kernel: &Kernel, tools: &Tools, writable: &[PathBuf
     let modprobe = quote(&tools.modprobe);
     let base = quote(kernel.modules_base());
     let collected = kernel_log::COLLECTED;
+    // Of the highest class that there is, so that no scheduler keeps it from running.
+    let beat = match beats {
+        true => {
+            r#"chrt -f 50 /bin/sh -c "while :; do echo >>\"$share/beats\"; sleep 5; done" >/dev/null 2>&1 &"#
+        }
+        false => "",
+    };
     // virtme-ng mounts /proc, /sys with its file systems, /dev and the share. The root is the
     // host's, read-only.
     format!(
@@ -98,6 +119,7 @@ cp {config} "$root/boot/config-$(uname -r)" || fail "kernel configuration"
 dmesg >$top/before 2>/dev/null
 lines=$(wc -l <$top/before 2>/dev/null || echo 0)
 : >"$share/booted"
+{beat}
 chroot $root /bin/sh "$share/command" >"$share/stdout" 2>"$share/stderr" </dev/null
 code=$?
 dmesg 2>/dev/null | tail -n "+$((lines + 1))" | grep -E '{collected}' >"$share/kernel-log"
@@ -108,14 +130,18 @@ mv "$share/code.new" "$share/code"
     )
 }
 
-fn command_script(command: &[OsString], cwd: &Path, emulated: bool) -> String {
+fn command_script(share: &Path, command: &[OsString], cwd: &Path, emulated: bool) -> String {
     let mut script = String::from("cd ");
     script.push_str(&quote(cwd));
     script.push_str(" || exit 1\nexec env -i ");
     script.push_str(INSIDE);
     script.push('=');
-    script.push_str(if emulated { ON_EMULATED_CPUS } else { "1" });
+    script.push_str(&quote(share));
     script.push(' ');
+    if emulated {
+        script.push_str(EMULATED);
+        script.push_str("=1 ");
+    }
     let mut path = super::tools::path_with_sbin();
     // A command may call this very program.
     if let Some(folder) = std::env::current_exe()
@@ -131,7 +157,7 @@ fn command_script(command: &[OsString], cwd: &Path, emulated: bool) -> String {
         let Some(text) = name.to_str() else { continue };
         let wanted =
             INHERITED.contains(&text) || INHERITED_PREFIXES.iter().any(|p| text.starts_with(p));
-        if wanted && text != INSIDE {
+        if wanted && ![INSIDE, EMULATED].contains(&text) {
             script.push(' ');
             script.push_str(&quote(prefixed(&format!("{text}="), &value)));
         }

@@ -324,6 +324,7 @@ fn unpack_and_check(
             OsString::from("cat"),
             OsString::from("/sys/kernel/btf/vmlinux"),
         ],
+        notes,
         &mut |stream, bytes| {
             if stream == Stream::Stdout {
                 types.extend_from_slice(bytes);

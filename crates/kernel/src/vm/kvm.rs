@@ -57,6 +57,7 @@ pub fn choose(tools: &Tools, kernel: &Kernel, notes: Notes<'_>) -> Choice {
         kernel,
         Acceleration::Kvm,
         &command,
+        &|_| {},
         &mut |_, _| {},
         PROBE_TIMEOUT,
     );
@@ -99,7 +100,7 @@ pub fn remember(acceleration: Acceleration) {
 fn judge(booted: &Result<(i32, String)>, busy: bool) -> (Acceleration, bool) {
     match booted {
         Ok(_) => (Acceleration::Kvm, true),
-        Err(Error::VmTimeout(_)) => (Acceleration::Emulation, !busy),
+        Err(Error::VmTimeout(_) | Error::VmLost(_)) => (Acceleration::Emulation, !busy),
         _ => (Acceleration::Emulation, false),
     }
 }

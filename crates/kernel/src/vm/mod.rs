@@ -7,11 +7,12 @@
 mod guest;
 pub mod kernel;
 mod kvm;
+mod silence;
 mod tools;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -23,7 +24,11 @@ use crate::error::{At as _, Error, Result};
 use crate::group::Group;
 pub use kernel::Kernel;
 pub use kvm::{Acceleration, file as acceleration_file, remembered as remembered_acceleration};
+use silence::{Silence, Verdict};
 pub use tools::{Tools, installed_virtme_run, missing, which};
+
+/// Chooses another kernel than the default one, for tests.
+const KERNEL: &str = "SCHEDLAB_VM_KERNEL";
 
 /// How long a guest may take to boot: two busy cores without KVM need 10 to 15 s.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
@@ -52,7 +57,7 @@ pub struct Vm {
     pub threads_per_core: u32,
     /// Memory in MiB.
     pub memory_mib: u32,
-    /// A kernel's version, as `uname -r` says it; `None`: the default one.
+    /// A kernel's version, as `uname -r` says it; `None`: the default one. By default what `SCHEDLAB_VM_KERNEL` says.
     pub kernel: Option<String>,
     /// Bound on the command's running time.
     pub timeout: Duration,
@@ -72,7 +77,7 @@ impl Default for Vm {
             cpus: 2,
             threads_per_core: 1,
             memory_mib: 2048,
-            kernel: None,
+            kernel: std::env::var(KERNEL).ok(),
             timeout: Duration::from_secs(600),
             repeatable: false,
             writable: Vec::new(),
@@ -127,7 +132,14 @@ impl Vm {
         let tools = Tools::find(notes)?;
         let kernel = kernel::provide(self.kernel.as_deref(), &tools, notes)?;
         let choice = kvm::choose(&tools, &kernel, notes);
-        let outcome = self.boot(&tools, &kernel, choice.acceleration, command, on_output);
+        let outcome = self.boot(
+            &tools,
+            &kernel,
+            choice.acceleration,
+            command,
+            notes,
+            on_output,
+        );
         if choice.is_suspect && outcome.is_ok() {
             kvm::remember(choice.acceleration);
         }
@@ -141,6 +153,7 @@ impl Vm {
         kernel: &Kernel,
         acceleration: Acceleration,
         command: &[OsString],
+        notes: Notes<'_>,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<(i32, String)> {
         self.boot_within(
@@ -148,17 +161,20 @@ impl Vm {
             kernel,
             acceleration,
             command,
+            notes,
             on_output,
             BOOT_TIMEOUT,
         )
     }
 
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn boot_within(
         &self,
         tools: &Tools,
         kernel: &Kernel,
         acceleration: Acceleration,
         command: &[OsString],
+        notes: Notes<'_>,
         on_output: &mut dyn FnMut(Stream, &[u8]),
         boot_timeout: Duration,
     ) -> Result<(i32, String)> {
@@ -184,7 +200,9 @@ impl Vm {
             .map(|path| fs::canonicalize(path).at(path))
             .collect::<Result<Vec<PathBuf>>>()?;
         let emulated = acceleration == Acceleration::Emulation || self.repeatable;
-        guest::write_scripts(&share, kernel, tools, &writable, command, emulated)?;
+        // Where time depends on instructions, idle time passes at once: a beat would come all the time.
+        let beats = !self.repeatable;
+        guest::write_scripts(&share, kernel, tools, &writable, command, beats, emulated)?;
         let console = dir.path().join("console");
         let console_file = File::create(&console).at(&console)?;
 
@@ -224,7 +242,14 @@ impl Vm {
             .stderr(console_file);
         let mut machine = Group::spawn(&mut qemu, Some(dir.path()))?;
 
-        let outcome = self.wait(&mut machine, &share, on_output, boot_timeout);
+        let outcome = self.wait(
+            &mut machine,
+            &share,
+            &console,
+            notes,
+            on_output,
+            boot_timeout,
+        );
         machine.stop();
         let told = |what: String| {
             let kept = crate::verdict::directory().join("vm-console.log");
@@ -237,6 +262,7 @@ impl Vm {
         outcome.map_err(|error| match error {
             Error::Vm(what) => Error::Vm(told(what)),
             Error::VmTimeout(what) => Error::VmTimeout(told(what)),
+            Error::VmLost(what) => Error::VmLost(told(what)),
             other => other,
         })
     }
@@ -257,6 +283,8 @@ impl Vm {
         &self,
         machine: &mut Group,
         share: &Path,
+        console: &Path,
+        notes: Notes<'_>,
         on_output: &mut dyn FnMut(Stream, &[u8]),
         boot_timeout: Duration,
     ) -> Result<(i32, String)> {
@@ -265,6 +293,9 @@ impl Vm {
         let code_file = share.join("code");
         let started = Instant::now();
         let mut booted = None;
+        let mut silence = Silence::new(started);
+        let mut heard = Changes::default();
+        let mut beats = Changes::default();
         loop {
             let ended = machine.ended().is_some();
             stdout.forward(on_output)?;
@@ -277,13 +308,50 @@ impl Vm {
                 return Ok((code, log));
             }
             if ended {
-                return Err(Error::Vm(match booted {
-                    None => "it ended before it had booted".to_owned(),
-                    Some(_) => "it ended before the command had".to_owned(),
-                }));
+                return Err(match booted {
+                    None => Error::Vm("it ended before it had booted".to_owned()),
+                    Some(_) => Error::VmLost(format!(
+                        "it ended before the command had{}",
+                        last_did(share)
+                    )),
+                });
             }
+            let now = Instant::now();
             if booted.is_none() && share.join("booted").exists() {
-                booted = Some(Instant::now());
+                booted = Some(now);
+                silence = Silence::new(now);
+            }
+            let said = [
+                stdout.at,
+                stderr.at,
+                size(console),
+                size(&share.join(DOING)),
+            ];
+            if heard.differ(said) {
+                silence.hears(now);
+            }
+            if beats.differ([size(&share.join(guest::BEATS)), 0, 0, 0]) {
+                silence.feels(now);
+            }
+            match silence.judge(now) {
+                Verdict::Fine => {}
+                Verdict::Quiet(time) => notes(&format!(
+                    "virtual machine: no output for {} s{}",
+                    time.as_secs(),
+                    last_did(share)
+                )),
+                Verdict::Lifeless(time) => notes(&format!(
+                    "virtual machine: no sign of life for {} s{}",
+                    time.as_secs(),
+                    last_did(share)
+                )),
+                Verdict::Lost(time) => {
+                    return Err(Error::VmLost(format!(
+                        "no sign of life for {} s{}; it was stopped: look for a CPU that cannot go on, as one that waits for a lock that nobody releases",
+                        time.as_secs(),
+                        last_did(share)
+                    )));
+                }
             }
             match booted {
                 None if started.elapsed() > boot_timeout => {
@@ -293,14 +361,56 @@ impl Vm {
                     )));
                 }
                 Some(at) if at.elapsed() > self.timeout => {
-                    return Err(Error::VmTimeout(format!(
-                        "the command was still running after {} s and was stopped with its machine",
-                        self.timeout.as_secs()
+                    return Err(Error::VmLost(format!(
+                        "the command was still running after {} s and was stopped with its machine{}",
+                        self.timeout.as_secs(),
+                        last_did(share)
                     )));
                 }
                 _ => thread::sleep(POLL),
             }
         }
+    }
+}
+
+/// The file in which a program inside notes what it does.
+const DOING: &str = "doing";
+
+/// Notes what this program does, for who runs the virtual machine around it, if one does: it is told where the
+/// machine goes silent.
+pub fn doing(what: &str) {
+    let Some(share) = std::env::var_os(guest::INSIDE) else {
+        return;
+    };
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(Path::new(&share).join(DOING));
+    if let Ok(mut file) = file {
+        // Whoever cannot note it goes on.
+        let _ = writeln!(file, "{what}");
+    }
+}
+
+/// What a program inside noted last.
+fn last_did(share: &Path) -> String {
+    let text = fs::read_to_string(share.join(DOING)).unwrap_or_default();
+    text.lines()
+        .last()
+        .map_or(String::new(), |last| format!("; last it was {last}"))
+}
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |file| file.len())
+}
+
+/// Tells whether numbers differ from those before.
+#[derive(Default)]
+struct Changes([u64; 4]);
+
+impl Changes {
+    fn differ(&mut self, now: [u64; 4]) -> bool {
+        std::mem::replace(&mut self.0, now) != now
     }
 }
 
@@ -311,10 +421,10 @@ pub fn inside() -> bool {
 
 /// Where this program runs, as results name it.
 pub fn place() -> &'static str {
-    match std::env::var(guest::INSIDE).as_deref() {
-        Err(_) => "host",
-        Ok(guest::ON_EMULATED_CPUS) => RunResult::EMULATED,
-        Ok(_) => "vm",
+    match (inside(), std::env::var_os(guest::EMULATED).is_some()) {
+        (false, _) => "host",
+        (true, true) => RunResult::EMULATED,
+        (true, false) => "vm",
     }
 }
 

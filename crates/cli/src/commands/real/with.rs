@@ -270,7 +270,7 @@ pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Stat
         ));
     }
     let mut broken = None;
-    let (code, log) = machine.run(command, &note, &mut |stream, bytes| {
+    let ended = machine.run(command, &note, &mut |stream, bytes| {
         let written = match stream {
             Stream::Stdout => print(bytes),
             Stream::Stderr => std::io::stderr()
@@ -280,10 +280,18 @@ pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Stat
         if let Err(error) = written {
             broken.get_or_insert(error);
         }
-    })?;
+    });
     if let Some(error) = broken {
         return Err(error);
     }
+    let (code, log) = match ended {
+        // What ran in it failed, and not what was asked for.
+        Err(error @ schedlab_kernel::Error::VmLost(_)) => {
+            tell(error);
+            return Ok(Status::Failed);
+        }
+        ended => ended?,
+    };
     for line in log
         .lines()
         .filter(|line| !line.contains("sched_ext: BPF scheduler"))
