@@ -281,10 +281,7 @@ __weak int fair_unlink(rq_t *rq __arg_arena, task_t *t __arg_arena)
 }
 
 /* Takes the lock of a waiting task's home: lab_lock_home(). */
-static __always_inline rq_t *fair_lock_home(task_t *t)
-{
-	return lab_lock_home(t, rq_at);
-}
+#define fair_lock_home(t)	lab_lock_home(t, rq_at)
 
 /* A task leaves the queue it waits in, if it does. */
 __weak int fair_remove(task_t *t __arg_arena)
@@ -315,10 +312,8 @@ __weak int fair_remove(task_t *t __arg_arena)
  */
 
 /* Takes the lock of @other while that of @rq is held, the lower CPU's first: lab_lock_second(). */
-static __always_inline bool fair_lock_second(rq_t *rq, rq_t *other)
-{
-	return lab_lock_second(&rq->lock, &other->lock, other->cpu > rq->cpu);
-}
+#define fair_lock_second(rq, other) \
+	lab_lock_second(&(rq)->lock, &(other)->lock, (other)->cpu > (rq)->cpu)
 
 /* Whether the real task may run on @cpu; the cached mask is only a filter. */
 static __always_inline bool fair_may_go(task_t *t, s32 cpu)

@@ -13,9 +13,13 @@
  * machine profile has the kind of its locks and the virtual kernel carries them
  * out.
  *
- * An acquisition whose loop budget runs out ends the policy by scx_bpf_error()
- * with the lock's name, and returns false: the caller returns at once. There
- * is no fallback queue.
+ * Nobody waits long, as a CPU that waits takes no interrupt: who finds that it
+ * holds the lock itself, or has waited for LAB_LOCK_WAIT_NS, ends the policy by
+ * scx_bpf_error(), which names the lock, who holds it since when and where it
+ * was taken. From then on, and after any other scx_bpf_error() or scx_bpf_exit(),
+ * every attempt fails at once, so that CPUs do not wait one after another while
+ * the kernel takes the policy out. lab_lock() is false then: the caller returns
+ * and touches nothing. There is no fallback queue.
  */
 #ifndef LAB_LOCK_H
 #define LAB_LOCK_H
@@ -27,6 +31,9 @@ enum lab_lock_class {
 	LAB_LOCK_CLASS_KERNEL_RQ,
 	LAB_LOCK_CLASS_OTHER,
 };
+
+/* Whoever does not look whether it has the lock touches what it may not. */
+#define LAB_MUST_CHECK	__attribute__((warn_unused_result))
 
 #ifdef __bpf__
 
@@ -44,7 +51,9 @@ struct lab_lock {
 	u32 word;			/* tas: LAB_TAS_HELD, and how many wait times LAB_TAS_WAITER */
 	arena_spinlock_t queued;
 	enum lab_lock_class class;
-	u64 taken_ns;			/* when the holder took it; the holder's */
+	u32 holder;			/* 1 + the CPU that holds it, 0 = not told; the holder's, as what follows */
+	u64 taken_ns;			/* when it took it */
+	u64 taken_at;			/* where: a text, file:line */
 } __attribute__((aligned(LAB_CACHELINE)));
 
 typedef struct lab_lock __arena lab_lock_t;
@@ -93,10 +102,61 @@ static __always_inline void lab_tas_unlock(lab_lock_t *lock)
 
 /*
  * How long a waiter waits. In a virtual machine with more CPUs than its host has
- * cores, a holder was seen not to run for 0.4 s and a waiter to wait for 1.8 s;
- * the kernel's hard-lockup detector would step in at 10 s.
+ * cores, a holder was seen not to run for 0.4 s and a waiter to wait for 1.8 s.
+ * The first of the kernel's watchdogs, that for hard lockups, steps in at 10 s; a
+ * policy's own (timeout_ms) is at most 30 s.
  */
-#define LAB_TAS_WAIT_NS		4000000000ull
+#define LAB_LOCK_WAIT_NS	4000000000ull
+
+/* The policy has ended, or is about to: no lock is given any more. Alone in its line, as each attempt reads it. */
+static struct {
+	volatile u32 ended;
+} lab_policy __attribute__((aligned(LAB_CACHELINE)));
+
+/* What tells the kernel that the policy has ended tells its locks before. */
+#define scx_bpf_error_bstr(...)	(lab_policy.ended = 1, scx_bpf_error_bstr(__VA_ARGS__))
+#define scx_bpf_exit_bstr(...)	(lab_policy.ended = 1, scx_bpf_exit_bstr(__VA_ARGS__))
+
+/* So does ops.exit(), whose reason may be the kernel's own: timers of the policy may still run. */
+#undef UEI_RECORD
+#define UEI_RECORD(uei, ei)						\
+({									\
+	lab_policy.ended = 1;						\
+	bpf_probe_read_kernel_str((uei).reason, sizeof((uei).reason), (ei)->reason); \
+	bpf_probe_read_kernel_str((uei).msg, sizeof((uei).msg), (ei)->msg); \
+	bpf_probe_read_kernel_str(uei##_dump, uei##_dump_len, (ei)->dump); \
+	(uei).exit_code = (ei)->exit_code;				\
+	(uei).exit_cpu = bpf_core_field_exists((ei)->exit_cpu) ? (ei)->exit_cpu : -1; \
+	/* Last, and as a barrier: user space looks at the kind first. */ \
+	__sync_lock_test_and_set(&(uei).kind, (ei)->kind);		\
+})
+
+/*
+ * What each CPU waits for, and where: texts, 0 = nothing. Whoever waits in vain
+ * tells it of itself and of the holder, which may wait for a lock of the waiter's.
+ */
+struct lab_lock_wait {
+	u64 name;
+	u64 place;
+};
+
+struct lab_lock_wait __arena_global lab_lock_waits[LAB_MAX_CPUS];
+
+/* This place in the source as a text. */
+#define LAB_HERE							\
+({									\
+	static const char ___here[] = __FILE__ ":" SCX_TOSTRING(__LINE__); \
+									\
+	(u64)(unsigned long)___here;					\
+})
+
+/* A text whose address the kernel can print. */
+#define LAB_TEXT_OF(text)						\
+({									\
+	static const char ___text[] = text;				\
+									\
+	(u64)(unsigned long)___text;					\
+})
 
 /* Most steps of one bpf_for() (BPF_MAX_LOOPS), and how many of those there may be. */
 #define LAB_TAS_STEPS		(8 << 20)
@@ -112,13 +172,15 @@ static __always_inline void lab_tas_unlock(lab_lock_t *lock)
  */
 __weak __noinline bool lab_tas_wait(lab_lock_t *lock __arg_arena)
 {
-	u64 until = bpf_ktime_get_ns() + LAB_TAS_WAIT_NS;
+	u64 until = bpf_ktime_get_ns() + LAB_LOCK_WAIT_NS;
 	u32 round, i;
 
 	lab_use_arena();
 	__sync_fetch_and_add(&lock->word, LAB_TAS_WAITER);
 	bpf_for(round, 0, LAB_TAS_ROUNDS) {
 		bpf_for(i, 0, LAB_TAS_STEPS) {
+			if (lab_policy.ended)
+				goto in_vain;
 			if (lab_tas_taken_by_waiter(lock))
 				return true;
 			if (!(i & 0xfff) && bpf_ktime_get_ns() > until)
@@ -136,75 +198,164 @@ static __always_inline bool lab_lock_counts(lab_lock_t *lock)
 	return lock->class <= LAB_LOCK_CLASS_DSQ;
 }
 
-static __always_inline bool lab_lock_acquire(lab_lock_t *lock)
+/* Whether this CPU holds it: no other one writes its number, and it takes it back before it releases. */
+static __always_inline bool lab_lock_is_own(lab_lock_t *lock)
 {
-	u64 asked = 0, taken;
-	bool contended;
+	return *(volatile u32 __arena *)&lock->holder == bpf_get_smp_processor_id() + 1;
+}
 
-	/* The clock is read before only where there is something to wait for: it costs more than the rest. */
-	if (lab_lock_kind == LAB_LOCK_QUEUED) {
-		contended = *(volatile int __arena *)&lock->queued.val.counter != 0;
-		if (contended)
-			asked = bpf_ktime_get_ns();
-		if (arena_spin_lock(&lock->queued))
-			return false;
-	} else {
-		contended = !lab_tas_trylock(lock);
-		if (contended) {
-			asked = bpf_ktime_get_ns();
-			if (!lab_tas_wait(lock))
-				return false;
-		}
+/* An error without the place of this header before it. */
+#define lab_lock_error(fmt, args...)					\
+({									\
+	scx_bpf_bstr_preamble(fmt, args)				\
+	scx_bpf_error_bstr(___fmt, ___param, sizeof(___param));		\
+})
+
+/*
+ * This CPU will not get the lock: the policy ends, with who is to blame. With
+ * external linkage for the same reason as lab_tas_wait(). Always false.
+ */
+__weak __noinline bool lab_lock_failed(lab_lock_t *lock __arg_arena)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct lab_lock_wait __arena *own = &lab_lock_waits[cpu & (LAB_MAX_CPUS - 1)];
+	struct lab_lock_wait __arena *other;
+	u64 held_ms, name, place;
+	u32 holder;
+
+	lab_use_arena();
+	if (lab_policy.ended)
+		return false;
+	holder = *(volatile u32 __arena *)&lock->holder;
+	held_ms = (bpf_ktime_get_ns() - lock->taken_ns) / 1000000;
+	if (!holder) {
+		lab_lock_error("%s: lock %s: not given to CPU %d in time, though nobody has taken it: more CPUs wait than can run",
+			       own->place, own->name, cpu);
+		return false;
 	}
-	taken = bpf_ktime_get_ns();
-	lock->taken_ns = taken;
+	if (holder == cpu + 1) {
+		lab_lock_error("%s: lock %s: CPU %d waits for itself: it took the lock at %s %llu ms ago and has not released it: release it on every path from there",
+			       own->place, own->name, cpu, lock->taken_at, held_ms);
+		return false;
+	}
+	other = &lab_lock_waits[(holder - 1) & (LAB_MAX_CPUS - 1)];
+	name = other->name;
+	place = other->place;
+	if (name && place)
+		lab_lock_error("%s: lock %s: CPU %d waits in vain for CPU %d, which took it at %s %llu ms ago and waits for lock %s at %s: take both in one order, or the second by lab_trylock()",
+			       own->place, own->name, cpu, holder - 1, lock->taken_at, held_ms,
+			       name, place);
+	else
+		lab_lock_error("%s: lock %s: CPU %d waits in vain for CPU %d, which took it at %s %llu ms ago and has not released it: release it on every path from there",
+			       own->place, own->name, cpu, holder - 1, lock->taken_at, held_ms);
+	return false;
+}
+
+/* The lock is this CPU's. */
+static __always_inline void lab_lock_taken(lab_lock_t *lock, u64 here)
+{
+	lock->holder = bpf_get_smp_processor_id() + 1;
+	lock->taken_ns = bpf_ktime_get_ns();
+	lock->taken_at = here;
+}
+
+/*
+ * The lock is not free: waits for it, or ends the policy. With external linkage
+ * for the same reason as lab_tas_wait(). What this CPU waits for is noted.
+ */
+__weak __noinline bool lab_lock_wait(lab_lock_t *lock __arg_arena)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	u64 asked = bpf_ktime_get_ns(), waited;
+	bool taken;
+
+	lab_use_arena();
+	if (lab_lock_is_own(lock))
+		taken = false;
+	else if (lab_lock_kind == LAB_LOCK_QUEUED)
+		taken = !arena_spin_lock_slowpath(&lock->queued,
+						  *(volatile int __arena *)&lock->queued.val.counter);
+	else
+		taken = lab_tas_wait(lock);
+	if (!taken)
+		return lab_lock_failed(lock);
+	lab_lock_waits[cpu & (LAB_MAX_CPUS - 1)].name = 0;
 	if (!lab_lock_counts(lock))
 		return true;
-	lab_count(LAB_LOCK_ACQUISITIONS, 1);
-	if (contended) {
-		lab_count(LAB_LOCK_CONTENDED, 1);
-		lab_count(LAB_LOCK_WAIT_NS, taken - asked);
-		lab_count_max(LAB_LOCK_WAIT_NS_MAX, taken - asked);
-	}
+	waited = bpf_ktime_get_ns() - asked;
+	lab_count(LAB_LOCK_CONTENDED, 1);
+	lab_count(LAB_LOCK_WAIT_NS, waited);
+	lab_count_max(LAB_LOCK_WAIT_NS_MAX, waited);
 	return true;
 }
 
-/* lab_lock - takes @lock; interrupts are off already. False: it was an error. */
-#define lab_lock(lock)							\
-({									\
-	bool ___taken = lab_lock_acquire(lock);				\
-									\
-	if (!___taken)							\
-		scx_bpf_error("lock " #lock				\
-			      ": the loop budget ran out before it was free"); \
-	___taken;							\
-})
+/* Takes the lock if it is free; the queued kind leaves preemption off, as it is until the release. */
+static __always_inline bool lab_lock_if_free(lab_lock_t *lock)
+{
+	if (lab_lock_kind != LAB_LOCK_QUEUED)
+		return lab_tas_trylock(lock);
+	bpf_preempt_disable();
+	return arena_spin_trylock(&lock->queued);
+}
 
-/* lab_trylock - takes @lock if it is free; interrupts are off already. */
-static __always_inline bool lab_trylock(lab_lock_t *lock)
+static __always_inline void lab_lock_not_taken(void)
+{
+	if (lab_lock_kind == LAB_LOCK_QUEUED)
+		bpf_preempt_enable();
+}
+
+static __always_inline LAB_MUST_CHECK bool lab_lock_acquire(lab_lock_t *lock, u64 name, u64 here)
+{
+	struct lab_lock_wait __arena *wait;
+
+	if (lab_policy.ended)
+		return false;
+	if (!lab_lock_if_free(lock)) {
+		wait = &lab_lock_waits[bpf_get_smp_processor_id() & (LAB_MAX_CPUS - 1)];
+		wait->name = name;
+		wait->place = here;
+		if (!lab_lock_wait(lock)) {
+			lab_lock_not_taken();
+			return false;
+		}
+	}
+	lab_lock_taken(lock, here);
+	if (lab_lock_counts(lock))
+		lab_count(LAB_LOCK_ACQUISITIONS, 1);
+	return true;
+}
+
+/* lab_lock - takes @lock; interrupts are off already. False: the policy has ended. */
+#define lab_lock(lock)	lab_lock_named(lock, #lock)
+
+/* lab_lock_named - the same, of a lock that is told by the text @name. */
+#define lab_lock_named(lock, name)	lab_lock_acquire(lock, LAB_TEXT_OF(name), LAB_HERE)
+
+static __always_inline LAB_MUST_CHECK bool lab_lock_try(lab_lock_t *lock, u64 here)
 {
 	bool taken;
 
-	if (lab_lock_kind == LAB_LOCK_QUEUED) {
-		bpf_preempt_disable();
-		taken = arena_spin_trylock(&lock->queued);
-		if (!taken)
-			bpf_preempt_enable();
-	} else {
-		taken = lab_tas_trylock(lock);
-	}
+	if (lab_policy.ended)
+		return false;
+	taken = lab_lock_if_free(lock);
 	if (taken)
-		lock->taken_ns = bpf_ktime_get_ns();
+		lab_lock_taken(lock, here);
+	else
+		lab_lock_not_taken();
 	if (lab_lock_counts(lock))
 		lab_count(taken ? LAB_LOCK_ACQUISITIONS : LAB_LOCK_TRY_FAILURES, 1);
 	return taken;
 }
+
+/* lab_trylock - takes @lock if it is free; interrupts are off already. */
+#define lab_trylock(lock)	lab_lock_try(lock, LAB_HERE)
 
 static __always_inline void lab_unlock(lab_lock_t *lock)
 {
 	u64 held = bpf_ktime_get_ns() - lock->taken_ns;
 	bool counts = lab_lock_counts(lock);
 
+	*(volatile u32 __arena *)&lock->holder = 0;
 	if (lab_lock_kind == LAB_LOCK_QUEUED) {
 		arena_spin_unlock(&lock->queued);
 	} else {
@@ -220,6 +371,7 @@ static __always_inline void lab_lock_init(lab_lock_t *lock, enum lab_lock_class 
 {
 	lock->word = 0;
 	lock->queued.val.counter = 0;
+	lock->holder = 0;
 	lock->class = class;
 }
 
@@ -236,13 +388,15 @@ typedef struct lab_lock lab_lock_t;
 #define lab_irq_save(flags)	((void)((flags) = 0))
 #define lab_irq_restore(flags)	((void)(flags))
 
-static __always_inline bool lab_lock(lab_lock_t *lock)
+static __always_inline LAB_MUST_CHECK bool lab_lock(lab_lock_t *lock)
 {
 	lab_host_lock(&lock->word, lock->class);
 	return true;
 }
 
-static __always_inline bool lab_trylock(lab_lock_t *lock)
+#define lab_lock_named(lock, name)	lab_lock(lock)
+
+static __always_inline LAB_MUST_CHECK bool lab_trylock(lab_lock_t *lock)
 {
 	return lab_host_trylock(&lock->word, lock->class);
 }
@@ -268,7 +422,7 @@ static __always_inline void lab_lock_init(lab_lock_t *lock, enum lab_lock_class 
 	bool ___locked;							\
 									\
 	lab_irq_save(flags);						\
-	___locked = lab_lock(lock);					\
+	___locked = lab_lock_named(lock, #lock);			\
 	if (!___locked)							\
 		lab_irq_restore(flags);					\
 	___locked;							\
@@ -295,7 +449,8 @@ do {									\
 	bpf_for(___i, 0, 1024) {					\
 		___home = lab_read((t)->home);				\
 		___queue = queue_at(___home);				\
-		___ended = !lab_lock(&___queue->lock);			\
+		___ended = !lab_lock_named(&___queue->lock,		\
+					   "&" #queue_at "(" #t "->home)->lock"); \
 		if (___ended)						\
 			break;						\
 		if ((t)->home == ___home) {				\
@@ -312,25 +467,29 @@ do {									\
 /*
  * Takes @other while @held is held. @in_order: that is the order in which they
  * are taken; otherwise, and if a try fails, @held is given up meanwhile. False:
- * the policy has ended, neither is held.
+ * the policy has ended, neither is held. A macro, as lab_lock() tells the place
+ * of whoever takes the lock.
  */
-static __always_inline bool lab_lock_second(lab_lock_t *held, lab_lock_t *other, bool in_order)
-{
-	if (in_order) {
-		if (lab_lock(other))
-			return true;
-		lab_unlock(held);
-		return false;
-	}
-	if (lab_trylock(other))
-		return true;
-	lab_unlock(held);
-	if (!lab_lock(other))
-		return false;
-	if (lab_lock(held))
-		return true;
-	lab_unlock(other);
-	return false;
-}
+#define lab_lock_second(held, other, in_order)				\
+({									\
+	lab_lock_t *___held = (held), *___other = (other);		\
+	bool ___both = false;						\
+									\
+	if (in_order) {							\
+		___both = lab_lock_named(___other, #other);		\
+		if (!___both)						\
+			lab_unlock(___held);				\
+	} else if (lab_trylock(___other)) {				\
+		___both = true;						\
+	} else {							\
+		lab_unlock(___held);					\
+		if (lab_lock_named(___other, #other)) {			\
+			___both = lab_lock_named(___held, #held);	\
+			if (!___both)					\
+				lab_unlock(___other);			\
+		}							\
+	}								\
+	___both;							\
+})
 
 #endif /* LAB_LOCK_H */

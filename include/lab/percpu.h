@@ -120,16 +120,11 @@ static __always_inline int rq_init(u32 bytes)
  */
 
 /* Takes the lock of a task's home: lab_lock_home(). */
-static __always_inline lab_rq_t *rq_lock_home(lab_rq_task_t *t)
-{
-	return lab_lock_home(t, rq_at);
-}
+#define rq_lock_home(t)	lab_lock_home(t, rq_at)
 
 /* Takes the lock of @other while that of @rq is held, the lower CPU's first: lab_lock_second(). */
-static __always_inline bool rq_lock_second(lab_rq_t *rq, lab_rq_t *other)
-{
-	return lab_lock_second(&rq->lock, &other->lock, other->cpu > rq->cpu);
-}
+#define rq_lock_second(rq, other) \
+	lab_lock_second(&(rq)->lock, &(other)->lock, (other)->cpu > (rq)->cpu)
 
 /*
  * The queue.

@@ -28,6 +28,9 @@ const DUMPS: OpSet = OpSet::NONE
     .with(OpKind::DumpCpu)
     .with(OpKind::DumpTask);
 
+/// The type of a task's context (`LAB_TASKS()`).
+const CONTEXT: &str = "task_t";
+
 /// The lines that policies arrange their data in (`LAB_CACHELINE`).
 const LINE_BYTES: u64 = 64;
 
@@ -240,8 +243,18 @@ pub extern "C" fn access(
         }
         let verb = if write { "writes" } else { "reads" };
         let (of, offset, pid) = (met.of, met.offset, met.task.pid());
+        let object = host.image.object();
+        let field = match met.part {
+            Part::Context(_) => object.field_of(CONTEXT, offset),
+            Part::Struct => object.field_of("task_struct", offset),
+            Part::Storage => object.field_of_value(of, offset),
+        };
+        let what = match field {
+            Some(field) => format!("`{field}` in the {of} of task {pid}"),
+            None => format!("the {of} of task {pid}, at byte {offset}"),
+        };
         Some(format!(
-            "it {verb} the {of} of task {pid}, at byte {offset}, and no probe of this op has looked at that task: examine(), consult() or alter() it before, or say why not beside lab_unaudited()"
+            "it {verb} {what}, and no probe of this op has looked at that task: examine(), consult() or alter() it before, or say why not beside lab_unaudited()"
         ))
     });
     if let Some(message) = refused {

@@ -410,6 +410,58 @@ impl Types {
             .collect()
     }
 
+    /// The type of that name: a structure, or what a typedef means.
+    pub fn named(&self, name: &str) -> Option<usize> {
+        let is_type = |entry: &Entry| {
+            matches!(
+                DwTag(entry.tag),
+                constants::DW_TAG_structure_type | constants::DW_TAG_typedef
+            )
+        };
+        let mut entries = self.entries.iter();
+        let (&at, _) = entries.find(|(_, entry)| {
+            is_type(entry) && entry.name.as_deref() == Some(name) && self.is_complete(entry)
+        })?;
+        Some(at)
+    }
+
+    fn is_complete(&self, entry: &Entry) -> bool {
+        entry.byte_size.is_some() || entry.type_at.is_some()
+    }
+
+    /// The field that lies at an offset of a type, as C writes it: `lab.node.next`, `allowed[2]`.
+    pub fn field_at(&self, type_at: usize, offset: u64) -> String {
+        match self.shape(type_at) {
+            Shape::Struct(at) => {
+                let members = self.members(at);
+                let holds = |&&(_, begin, member): &&(&str, u64, usize)| {
+                    (begin..begin + self.size(member)).contains(&offset)
+                };
+                let Some(&(name, begin, member)) = members.iter().find(holds) else {
+                    return String::new();
+                };
+                let inner = self.field_at(member, offset - begin);
+                match inner.is_empty() || inner.starts_with('[') {
+                    true => format!("{name}{inner}"),
+                    false => format!("{name}.{inner}"),
+                }
+            }
+            Shape::Array(at) => {
+                let Some(element) = self.entry(at).type_at else {
+                    return String::new();
+                };
+                let size = self.size(element).max(1);
+                let inner = self.field_at(element, offset % size);
+                let dot = match inner.is_empty() || inner.starts_with('[') {
+                    true => "",
+                    false => ".",
+                };
+                format!("[{}]{dot}{inner}", offset / size)
+            }
+            _ => String::new(),
+        }
+    }
+
     /// The enumerators of an enumeration: name, value.
     pub fn enumerators(&self, enumeration: usize) -> Vec<(&str, i128)> {
         let children = self.entry(enumeration).children.iter();

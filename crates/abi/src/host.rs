@@ -16,7 +16,7 @@ use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, StackFault, Trap};
 use schedlab_machine::profile::Policy as Costs;
 use schedlab_machine::{Machine, Topology};
-use schedlab_trace::{CpuSet, Instant, TaskId};
+use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 
 use crate::audit::Audit;
 use crate::fields::Fields;
@@ -70,6 +70,8 @@ pub struct Cpu {
     /// When the fields of the candidate examined last had arrived, if the next one is then prefetched:
     /// `None` at the beginning of a walk.
     pub prefetch: Option<Instant>,
+    /// The code that asked for a lock last.
+    pub lock_asked_at: usize,
     /// The timer whose callback runs.
     pub timer: Option<TimerId>,
     /// `bpf_cpumask_any_distribute()` begins behind this CPU.
@@ -88,12 +90,20 @@ pub struct IdleMask {
     pub smt: bool,
 }
 
+/// The map that refers from tasks to their contexts in the arena (include/lab/task.h).
+const CONTEXTS: &str = "lab_task_refs";
+
+/// Lists that are longer are not followed to their ends.
+const LINKS_MAX: u32 = 1 << 20;
+
 /// A lock of the policy.
 pub struct Lock {
     pub owner: Option<usize>,
     pub address: u64,
     /// Where its word lies in this copy.
     place: usize,
+    /// The code that took it last.
+    pub taken_at: usize,
 }
 
 /// A policy's side of the contract. C code has a pointer to it and takes it for `struct lab_host`.
@@ -255,17 +265,21 @@ impl Context {
     #[cold]
     pub fn fault(self, message: String) -> ! {
         let op = self.op();
-        let offset = self.with(|host| {
-            let mut caller = None;
+        let line = self.with(|host| {
+            let mut callers = Vec::new();
             backtrace::trace(|frame| {
                 // A call is before where it returns to.
-                caller = host.image.offset((frame.ip() as usize).wrapping_sub(1));
-                caller.is_none()
+                let caller = host.image.offset((frame.ip() as usize).wrapping_sub(1));
+                let behind = caller.is_none() && !callers.is_empty();
+                callers.extend(caller);
+                !behind
             });
             // What a function does last may have taken its frame: then it is the op, or one that it ended with.
-            caller.or_else(|| host.image.offset(ops::address(&host.ops, op?)?))
+            if callers.is_empty() {
+                callers.extend(op.and_then(|op| host.image.offset(ops::address(&host.ops, op)?)));
+            }
+            host.image.object().line_of(&callers)
         });
-        let line = self.with(|host| offset.and_then(|offset| host.image.object().line_of(offset)));
         self.fault_at(line, &message)
     }
 
@@ -274,7 +288,7 @@ impl Context {
     pub fn fault_before(self, place: usize, message: &str) -> ! {
         let line = self.with(|host| {
             let offset = host.image.offset(place.wrapping_sub(1))?;
-            host.image.object().lines_of(offset)
+            host.image.object().lines_of(&[offset])
         });
         self.fault_at(line, message)
     }
@@ -404,6 +418,7 @@ impl Host {
             owner: None,
             address,
             place: word as usize,
+            taken_at: 0,
         });
         let number = self.locks.len() as u32;
         // SAFETY: as above.
@@ -416,9 +431,15 @@ impl Host {
         let place = self.locks[lock].place;
         let global = self.image.offset(place);
         if let Some((name, offset)) = global.and_then(|at| self.image.object().global_at(at)) {
-            return match offset {
-                0 => format!("the lock `{name}`"),
-                _ => format!("the lock at offset {offset} of `{name}`"),
+            let field = self.image.object().field_of_variable(name, offset);
+            return match field.filter(|field| !field.is_empty()) {
+                // The word is a member of the lock.
+                Some(field) => {
+                    let field = field.trim_end_matches(".word").trim_end_matches(".val");
+                    format!("the lock `{name}{field}`")
+                }
+                None if offset == 0 => format!("the lock `{name}`"),
+                None => format!("the lock at offset {offset} of `{name}`"),
             };
         }
         if let Some(offset) = self.maps.arena_offset(place) {
@@ -430,6 +451,73 @@ impl Host {
             }
             None => format!("lock {lock}"),
         }
+    }
+
+    /// A lock that is held, and where it was taken.
+    pub fn name_held_lock(&self, lock: usize) -> String {
+        format!("{}{}", self.name_lock(lock), self.lock_taken_at(lock))
+    }
+
+    /// Where a lock was taken, to be added to its name.
+    pub fn lock_taken_at(&self, lock: usize) -> String {
+        let line = self.line_at(self.locks[lock].taken_at);
+        line.map_or(String::new(), |line| format!(", taken at {line}"))
+    }
+
+    /// The line of code right before a place, of the policy's own file if it can be.
+    fn line_at(&self, code: usize) -> Option<String> {
+        let offset = self.image.offset(code.wrapping_sub(1))?;
+        self.image.object().line_of(&[offset])
+    }
+
+    /// The list in which include/lab has linked the context of a task, for people. None: it is in none.
+    pub fn describe_custody(&self, task: TaskId) -> Option<String> {
+        let of_tasks = self.maps.list.iter();
+        let refs = of_tasks
+            .filter(|map| map.is_storage())
+            .find(|map| map.def.name == CONTEXTS)?;
+        let value = refs.storage(task.0 as usize).cast::<usize>();
+        if value.is_null() {
+            return None;
+        }
+        // SAFETY: the value is a pointer to the context.
+        let context = unsafe { value.read() };
+        let mut at = context;
+        for _ in 0..LINKS_MAX {
+            if self.maps.arena_offset(at).is_none() && self.image.offset(at).is_none() {
+                return None;
+            }
+            // SAFETY: memory of the policy; a list's link comes first in a context and in a list.
+            at = unsafe { (at as *const usize).read() };
+            let global = self.image.offset(at);
+            let object = self.image.object();
+            if let Some((name, offset)) = global.and_then(|at| object.global_at(at)) {
+                let list = match object.field_of_variable(name, offset) {
+                    // The head is the first member of a list.
+                    Some(field) => format!("{name}{}", field.trim_end_matches(".head.next")),
+                    None => name.to_owned(),
+                };
+                return Some(format!(
+                    "the policy has had it since ops.enqueue(), in the list `{list}`, and inserted it into no DSQ"
+                ));
+            }
+            if at == context {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// One CPU that waits for a lock that another one holds, for people.
+    pub fn describe_lock_wait(&self, lock: PolicyLock, waiter: CpuId, holder: CpuId) -> String {
+        let held = self.name_held_lock(lock.0 as usize);
+        // SAFETY: one of our CPUs; nobody else looks while we do.
+        let asked_at = unsafe { (*self.cpus[waiter.index()].get()).lock_asked_at };
+        let waiting = match self.line_at(asked_at) {
+            Some(line) => format!("CPU {waiter} waits at {line}"),
+            None => format!("CPU {waiter} waits"),
+        };
+        format!("{waiting} for {held} by CPU {holder}")
     }
 
     /// Adds the policy's name and the op that runs to a message.
@@ -483,7 +571,12 @@ impl Host {
         let object = self.image.object();
         // A call is before where it returns to.
         let caller = trap.caller.map(|to| to.wrapping_sub(1));
-        let at = |pc| object.line_of(self.image.offset(pc)?);
+        let at = |pc| {
+            let places = [Some(pc), caller];
+            let places = places.into_iter().flatten();
+            let places: Vec<u64> = places.filter_map(|pc| self.image.offset(pc)).collect();
+            object.lines_of(&places)
+        };
         let is_full = trap.stack == Some(StackFault::Full);
         let place = match (self.image.offset(trap.pc), caller.and_then(at)) {
             (Some(_), _) => at(trap.pc).unwrap_or_else(|| "an unknown place".to_owned()),
@@ -546,7 +639,7 @@ impl Host {
     fn describe_held_locks(&self, cpu: &ThisCpu) -> String {
         let locks = self.locks.iter().enumerate();
         let held = locks.filter(|(_, lock)| lock.owner == Some(cpu.id.index()));
-        let names: Vec<String> = held.map(|(index, _)| self.name_lock(index)).collect();
+        let names: Vec<String> = held.map(|(index, _)| self.name_held_lock(index)).collect();
         let names = names.join(", ");
         self.name_fault(cpu.op.get(), &format!("it returns and still holds {names}"))
     }
@@ -661,6 +754,11 @@ impl Runner {
         self.with(|host| host.describe_held_locks(cpu))
     }
 
+    /// One CPU that waits for a lock that another one holds, for people.
+    pub fn describe_lock_wait(&self, lock: PolicyLock, waiter: CpuId, holder: CpuId) -> String {
+        self.with(|host| host.describe_lock_wait(lock, waiter, holder))
+    }
+
     /// What is the matter where an op returns and has released a lock of the op that waits for it, for people.
     pub fn describe_released_lock(&self, cpu: &ThisCpu) -> String {
         let what = "it returns and has released a lock of the op that waits for it";
@@ -722,6 +820,7 @@ impl Cpu {
             id,
             steps: 0,
             prefetch: None,
+            lock_asked_at: 0,
             timer: None,
             distributed: 0,
             run_queue: memory.put(RunQueue {

@@ -1,6 +1,7 @@
 //! A compiled policy: what is in it, read once, before any copy of it is loaded.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
@@ -26,6 +27,8 @@ pub struct Object {
     pub(crate) host_pointer: u64,
     pub(crate) ops: u64,
     ops_name: String,
+    /// The source that defines it: the policy's own file.
+    file: String,
     maps: Vec<MapDef>,
     options: Vec<PolicyOption>,
     pub(crate) placed: Vec<Placed>,
@@ -151,6 +154,7 @@ impl Object {
             host_pointer,
             ops: ops.address,
             ops_name: ops.name.clone(),
+            file: ops.file.clone(),
             maps,
             options,
             placed,
@@ -193,20 +197,34 @@ impl Object {
         &self.elf
     }
 
-    /// The source line of an address in the object, as `file:line (function)`.
-    pub fn line_of(&self, address: u64) -> Option<String> {
-        let (_, line) = self.frames(address)?.into_iter().next()?;
-        Some(line)
+    /// The source line of an address in the object and those that it is called from, the innermost first, as
+    /// `file:line (function)`: the first of the policy's own file. Without one, the first.
+    pub fn line_of(&self, addresses: &[u64]) -> Option<String> {
+        let frames = self.frames_of(addresses);
+        let own = frames.iter().find(|(file, _)| self.is_own(file));
+        let (_, line) = own.or(frames.first())?;
+        Some(line.clone())
     }
 
-    /// The same, and where it is inlined from another file.
-    pub(crate) fn lines_of(&self, address: u64) -> Option<String> {
-        let mut frames = self.frames(address)?.into_iter();
-        let (file, line) = frames.next()?;
-        match frames.find(|(other, _)| *other != file) {
-            Some((_, around)) => Some(format!("{line}, called at {around}")),
-            None => Some(line),
-        }
+    /// The same, and in which line of a header that is.
+    pub(crate) fn lines_of(&self, addresses: &[u64]) -> Option<String> {
+        let frames = self.frames_of(addresses);
+        let (file, innermost) = frames.first()?;
+        let line = self.line_of(addresses)?;
+        Some(match self.is_own(file) || line == *innermost {
+            true => line,
+            false => format!("{line}, in {innermost}"),
+        })
+    }
+
+    /// Whether a file is the one that defines the ops table.
+    fn is_own(&self, file: &str) -> bool {
+        Path::new(file).file_name() == Path::new(&self.file).file_name()
+    }
+
+    fn frames_of(&self, addresses: &[u64]) -> Vec<(String, String)> {
+        let frames = addresses.iter().filter_map(|at| self.frames(*at));
+        frames.flatten().collect()
     }
 
     /// The source lines of an address in the object, from the innermost inlined function to the outermost: each its
@@ -255,6 +273,42 @@ impl Object {
             let offset = at.checked_sub(*address)?;
             (offset < *bytes as u64).then_some((name.as_str(), offset))
         })
+    }
+
+    /// The field at an offset of a structure or of what a typedef means, as C writes it.
+    pub(crate) fn field_of(&self, name: &str, offset: u64) -> Option<String> {
+        let types = Types::read(&self.elf).ok()?;
+        let field = types.field_at(types.named(name)?, offset);
+        (!field.is_empty()).then_some(field)
+    }
+
+    /// The field at an offset of a global variable, with what comes before it: `.list.head`, `[3].lock`.
+    pub(crate) fn field_of_variable(&self, name: &str, offset: u64) -> Option<String> {
+        let types = Types::read(&self.elf).ok()?;
+        let variables = types.variables();
+        let variable = variables.iter().find(|variable| variable.name == name)?;
+        let field = types.field_at(variable.type_at, offset);
+        match field.is_empty() || field.starts_with('[') {
+            true => Some(field),
+            false => Some(format!(".{field}")),
+        }
+    }
+
+    /// The field at an offset of a map's value.
+    pub(crate) fn field_of_value(&self, map: &str, offset: u64) -> Option<String> {
+        let types = Types::read(&self.elf).ok()?;
+        let variables = types.variables();
+        let variable = variables.iter().find(|variable| variable.name == map)?;
+        let Shape::Struct(structure) = types.shape(variable.type_at) else {
+            return None;
+        };
+        let members = types.members(structure);
+        let (_, _, pointer) = *members.iter().find(|(name, ..)| *name == "value")?;
+        let Shape::Pointer(Some(value)) = types.shape(pointer) else {
+            return None;
+        };
+        let field = types.field_at(value, offset);
+        (!field.is_empty()).then_some(field)
     }
 
     /// The address of a symbol.

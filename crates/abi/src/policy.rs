@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
 use schedlab_engine::consts::SLICE_INF;
-use schedlab_engine::policy::{Env, OpCall, OpsInfo, Policy, TaskView, ThisCpu};
+use schedlab_engine::policy::{Env, OpCall, OpsInfo, Policy, PolicyLock, TaskView, ThisCpu};
 use schedlab_fiber::Trap;
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, TaskId};
@@ -145,6 +145,14 @@ impl<const AUDITED: bool> Policy for NativePolicy<AUDITED> {
 
     fn describe_held_locks(&self, cpu: &ThisCpu, _: u32) -> String {
         self.runner.describe_held_locks(cpu)
+    }
+
+    fn describe_custody(&self, task: TaskId) -> Option<String> {
+        self.runner.host().describe_custody(task)
+    }
+
+    fn describe_lock_wait(&self, lock: PolicyLock, waiter: CpuId, holder: CpuId) -> String {
+        self.runner.describe_lock_wait(lock, waiter, holder)
     }
 
     fn describe_released_lock(&self, cpu: &ThisCpu) -> String {

@@ -37,20 +37,32 @@ fn class(number: u32) -> LockClass {
 }
 
 /// The lock of a word and its modelled address, after the checks that the verifier or lockdep would make.
-/// `None` if the CPU holds it already, which only who does not `wait` may try.
-fn prepare(context: Context, word: *mut u32, wait: bool) -> Option<(PolicyLock, u64)> {
+/// `None` if the CPU holds it already, which only who does not `wait` may try. `code` is where it is asked for.
+fn prepare(
+    context: Context,
+    word: *mut u32,
+    code: *const c_void,
+    wait: bool,
+) -> Option<(PolicyLock, u64)> {
     let Some(lock) = context.with(|host| host.lock(word)) else {
         context.fault("a lock lies neither in the arena nor in a global or map".to_owned())
     };
     let (owner, address, cpu) = context.with(|host| {
         let cpu = host.cpu();
+        host.current().lock_asked_at = code as usize;
         let state = &host.locks[lock.0 as usize];
         (state.owner, state.address, cpu)
     });
     if owner == Some(cpu) {
         if wait {
-            let name = context.with(|host| host.name_lock(lock.0 as usize));
-            context.fault(format!("it takes {name}, which it holds already"));
+            let (name, taken) = context.with(|host| {
+                let lock = lock.0 as usize;
+                (host.name_lock(lock), host.lock_taken_at(lock))
+            });
+            context.fault_before(
+                code as usize,
+                &format!("it takes {name}, which it holds already{taken}"),
+            );
         }
         return None;
     }
@@ -59,14 +71,19 @@ fn prepare(context: Context, word: *mut u32, wait: bool) -> Option<(PolicyLock, 
 
 fn taken(context: Context, lock: PolicyLock) {
     context.with(|host| {
-        host.locks[lock.0 as usize].owner = Some(host.cpu());
-        host.current().prefetch = None;
+        let cpu = host.cpu();
+        let current = host.current();
+        current.prefetch = None;
+        let taken_at = current.lock_asked_at;
+        let state = &mut host.locks[lock.0 as usize];
+        state.owner = Some(cpu);
+        state.taken_at = taken_at;
     });
 }
 
 /// Takes a lock.
-pub extern "C" fn lock(context: Context, word: *mut u32, number: u32) {
-    if let Some((lock, address)) = prepare(context, word, true) {
+pub extern "C" fn lock(context: Context, word: *mut u32, number: u32, code: *const c_void) {
+    if let Some((lock, address)) = prepare(context, word, code, true) {
         context.ask(|kernel| kernel.lock(lock, address, class(number)));
         taken(context, lock);
     }
@@ -74,9 +91,14 @@ pub extern "C" fn lock(context: Context, word: *mut u32, number: u32) {
 
 /// `bpf_res_spin_lock()`: 0, or an error where CPUs would wait for each other for ever.
 // Model: the kernel finds circles of two CPUs, and gives up after a quarter of a second in longer ones (-ETIMEDOUT).
-pub extern "C" fn res_lock(context: Context, word: *mut u32, number: u32) -> c_int {
+pub extern "C" fn res_lock(
+    context: Context,
+    word: *mut u32,
+    number: u32,
+    code: *const c_void,
+) -> c_int {
     const EDEADLK: c_int = 35;
-    let Some((lock, address)) = prepare(context, word, false) else {
+    let Some((lock, address)) = prepare(context, word, code, false) else {
         return -EDEADLK;
     };
     if !context.ask(|kernel| kernel.lock_unless_deadlock(lock, address, class(number))) {
@@ -87,8 +109,13 @@ pub extern "C" fn res_lock(context: Context, word: *mut u32, number: u32) -> c_i
 }
 
 /// Tries to take a lock.
-pub extern "C" fn trylock(context: Context, word: *mut u32, number: u32) -> bool {
-    let Some((lock, address)) = prepare(context, word, false) else {
+pub extern "C" fn trylock(
+    context: Context,
+    word: *mut u32,
+    number: u32,
+    code: *const c_void,
+) -> bool {
+    let Some((lock, address)) = prepare(context, word, code, false) else {
         return false;
     };
     let got = context.ask(|kernel| kernel.trylock(lock, address, class(number)));

@@ -30,10 +30,10 @@ macro_rules! table {
 
 table! {
     sync: fn() = primitives::sync;
-    lock: fn(*mut u32, u32) = primitives::lock;
+    lock: fn(*mut u32, u32, *const c_void) = primitives::lock;
     unlock: fn(*mut u32) = primitives::unlock;
-    trylock: fn(*mut u32, u32) -> bool = primitives::trylock;
-    res_lock: fn(*mut u32, u32) -> c_int = primitives::res_lock;
+    trylock: fn(*mut u32, u32, *const c_void) -> bool = primitives::trylock;
+    res_lock: fn(*mut u32, u32, *const c_void) -> c_int = primitives::res_lock;
     touch: fn(*const c_void, u32, bool) = primitives::touch;
     examine: fn(*const c_void, u32) = primitives::examine;
     look: fn(*const c_void, u32, bool) = primitives::look;

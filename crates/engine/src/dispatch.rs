@@ -33,7 +33,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.cpus.len() as u32 + self.cpu(cpu).node
     }
 
-    fn is_local(&self, dsq: u32) -> bool {
+    pub(crate) fn is_local(&self, dsq: u32) -> bool {
         (dsq as usize) < self.cpus.len()
     }
 
@@ -123,6 +123,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `task_unlink_from_dsq()`.
     fn task_unlink_from_dsq(&self, c: &Cpu, p: &Task, queue: &Dsq) {
         self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
+        queue.taken_ns.set(c.this.now.get());
         if p.immed.get() {
             return self.unlink_immed(p, queue);
         }

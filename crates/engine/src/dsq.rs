@@ -99,6 +99,8 @@ pub(crate) struct Dsq {
     nr: Cell<u32>,
     /// Tasks inserted so far.
     seq: Cell<u32>,
+    /// When a task was taken from it last, in ns; 0 = never.
+    pub taken_ns: Cell<u64>,
     /// The list of those that are in it by their turn.
     head: Cell<u32>,
     tail: Cell<u32>,
@@ -120,6 +122,7 @@ impl Dsq {
             lock: Cell::new(None),
             nr: Cell::new(0),
             seq: Cell::new(0),
+            taken_ns: Cell::new(0),
             head: Cell::new(NIL),
             tail: Cell::new(NIL),
             earliest: Cell::new(NIL),

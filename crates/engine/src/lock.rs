@@ -239,8 +239,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let links: Vec<String> = chain()
             .filter_map(|wanted| {
                 let holder = locks.holder(wanted)?;
-                let name = &locks.get(wanted).name;
-                let link = format!("CPU {waiter} waits for {name}, held by CPU {holder}");
+                let link = match self.policy_lock_at(wanted) {
+                    Some(lock) => self.policy.describe_lock_wait(lock, waiter, holder),
+                    None => {
+                        let name = &locks.get(wanted).name;
+                        format!("CPU {waiter} waits for {name}, held by CPU {holder}")
+                    }
+                };
                 waiter = holder;
                 Some(link)
             })

@@ -618,6 +618,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         locks.get(lock.0 as usize).copied().flatten()
     }
 
+    /// The number by which the policy knows a lock, if it is one of its own.
+    pub(crate) fn policy_lock_at(&self, lock: LockIx) -> Option<PolicyLock> {
+        let locks = self.policy_locks.borrow();
+        let index = locks.iter().position(|known| *known == Some(lock))?;
+        Some(PolicyLock(index as u32))
+    }
+
     fn policy_lock(&self, lock: PolicyLock, address: u64, class: LockClass) -> LockIx {
         self.known_policy_lock(lock).unwrap_or_else(|| {
             let index = lock.0 as usize;

@@ -353,6 +353,19 @@ pub trait Policy {
         )
     }
 
+    /// Where the policy keeps a task that it has inserted into no DSQ, for people, if that can be told.
+    fn describe_custody(&self, _: TaskId) -> Option<String> {
+        None
+    }
+
+    /// One CPU that waits for a lock of the policy that another one holds, for people.
+    fn describe_lock_wait(&self, lock: PolicyLock, waiter: CpuId, holder: CpuId) -> String {
+        format!(
+            "CPU {waiter} waits for policy lock {}, held by CPU {holder}",
+            lock.0
+        )
+    }
+
     /// What is the matter where `cpu.op` returns and has released a lock of the op that waits for it, for people.
     fn describe_released_lock(&self, cpu: &ThisCpu) -> String {
         let op = cpu.op.get().map_or("none", OpKind::name);

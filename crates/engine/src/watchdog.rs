@@ -6,6 +6,13 @@ use crate::event_queue::Timer;
 use crate::kernel::Kernel;
 use crate::outcome::ExitKind;
 use crate::policy::Policy;
+use crate::task::{NIL, OpsState, Task};
+
+/// As the kernel writes how long a task has waited.
+fn seconds(ns: u64) -> String {
+    let ms = ns / 1_000_000;
+    format!("{}.{:03}s", ms / 1_000, ms % 1_000)
+}
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// How often all runnable tasks are looked at: twice per time-out.
@@ -39,12 +46,51 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 ExitKind::ErrorStall,
                 0,
                 format!(
-                    "{} failed to run for {}.{:03}s",
+                    "{} failed to run for {}: {}",
                     p.label(),
-                    late_ms / 1_000,
-                    late_ms % 1_000
+                    seconds(late_ms * 1_000_000),
+                    self.whereabouts(p, now)
                 ),
             );
         }
+    }
+
+    /// Where a task is that waits, for people.
+    fn whereabouts(&self, p: &Task, now: u64) -> String {
+        let dsq = p.dsq.get();
+        if dsq == NIL {
+            return match p.ops_state.get() {
+                OpsState::None => format!("it is nowhere: CPU {} has it", p.cpu.get()),
+                _ => self.policy.describe_custody(p.id).unwrap_or_else(|| {
+                    "the policy has had it since ops.enqueue() and inserted it into no DSQ"
+                        .to_owned()
+                }),
+            };
+        }
+        if self.is_local(dsq) {
+            let rq = self.cpu(CpuId(dsq));
+            let runs = match rq.curr.get().map(|task| self.task(task)) {
+                Some(other) if other.is_realtime() => {
+                    format!("runs {}, of a higher class", other.label())
+                }
+                Some(other) => format!("runs {}", other.label()),
+                None => "is idle and was not kicked".to_owned(),
+            };
+            return format!("it is in the local DSQ of CPU {}, which {runs}", rq.id);
+        }
+        let queue = self.dsqs.get(dsq);
+        let name = match queue.is_builtin() {
+            true => "the global DSQ".to_owned(),
+            false => format!("DSQ {}", queue.id()),
+        };
+        let taken = match queue.taken_ns.get() {
+            0 => "from which no CPU has taken a task yet".to_owned(),
+            at => format!(
+                "from which no CPU has taken a task for {}",
+                seconds(now.saturating_sub(at))
+            ),
+        };
+        let nr = queue.nr();
+        format!("it is in {name} ({nr} queued), {taken}")
     }
 }

@@ -15,6 +15,7 @@ mod group;
 pub mod kernel_log;
 pub mod load;
 pub mod measure;
+mod places;
 pub mod policy;
 mod probes;
 pub mod run;
@@ -22,7 +23,7 @@ pub mod scx;
 pub mod topology;
 pub mod trace;
 pub mod vars;
-mod verdict;
+pub mod verdict;
 pub mod vm;
 
 pub use error::{Error, Result};

@@ -15,10 +15,12 @@ use libbpf_rs::{Link, MapCore as _, MapFlags, MapType, ObjectBuilder, OpenObject
 
 use crate::error::{Doing as _, Error, Result};
 use crate::exit::Exit;
+use crate::places;
 use crate::policy::Object;
 use crate::scx::{self, State};
 use crate::vars::{self, Kind, Variable};
 use crate::verdict;
+use crate::vm;
 
 /// How long the kernel may take to go back to its own scheduler.
 const UNLOAD_TIMEOUT: Duration = Duration::from_secs(20);
@@ -55,6 +57,8 @@ pub struct Loaded {
     ops_name: String,
     object: libbpf_rs::Object,
     link: Option<Link>,
+    /// Its object file, for the names in its types.
+    types: Vec<u8>,
     exit_info: Option<(Variable, ExitLayout)>,
 }
 
@@ -133,6 +137,7 @@ impl Loaded {
     /// As [`Loaded::load`].
     pub fn load_on(policy: &Object, settings: &[(String, String)], terms: Terms) -> Result<Loaded> {
         ready()?;
+        vm::doing(&format!("loading the scheduler '{}'", policy.name));
         verdict::listen(|| Self::load_logged(policy, settings, terms))
     }
 
@@ -174,6 +179,7 @@ impl Loaded {
             ops_name,
             object,
             link: None,
+            types: policy.bytes.clone(),
             exit_info,
         };
         loaded.attach(policy)?;
@@ -274,13 +280,27 @@ impl Loaded {
             })
             .map(|bytes| text(&bytes))
             .unwrap_or_default();
+        let kind = i32::from_ne_bytes(array(&info[layout.kind..]));
         Exit {
-            kind: i32::from_ne_bytes(array(&info[layout.kind..])),
+            kind,
             code: i64::from_ne_bytes(array(&info[layout.code..])),
             reason: text(&info[layout.reason..]),
             message: text(&info[layout.message..]),
+            place: places::of_dump(&dump, &self.types),
             dump,
         }
+    }
+
+    /// The bytes of a global variable as they are now, for tests.
+    pub fn global(&self, policy: &Object, name: &str) -> Option<Vec<u8>> {
+        let btf = btf_of(policy).ok()?;
+        [".bss", ".data"].into_iter().find_map(|section| {
+            let variables = vars::of_section(&btf, section);
+            let variable = variables.iter().find(|variable| variable.name == name)?;
+            let bytes = self.section(section)?;
+            let range = variable.offset..variable.offset + variable.size;
+            bytes.get(range).map(<[u8]>::to_vec)
+        })
     }
 
     /// Whether the kernel still schedules with it.
@@ -321,6 +341,7 @@ impl Loaded {
     /// # Errors
     /// The kernel does not finish within 20 s.
     pub fn unload(mut self) -> Result<Exit> {
+        vm::doing(&format!("taking out the scheduler '{}'", self.name));
         drop(self.link.take());
         let start = Instant::now();
         loop {

@@ -19,6 +19,7 @@ use crate::measure::{Counted, Measurement, Want};
 use crate::policy;
 use crate::probes::Reading;
 use crate::trace::RawEvent;
+use crate::vm;
 
 /// How often the policy is looked at, and events are fetched. The end of the program is noticed at once.
 const POLL: Duration = Duration::from_millis(50);
@@ -171,6 +172,15 @@ fn observe(policy: Option<&Loaded>, job: &Job, mut measurement: Measurement) -> 
         .stdin(Stdio::piped())
         .stdout(stdout.try_clone().at("standard output")?)
         .stderr(stderr.try_clone().at("standard error")?);
+    let words: Vec<_> = job.command.iter().map(|w| w.to_string_lossy()).collect();
+    vm::doing(&format!(
+        "running `{}` under {}",
+        words.join(" "),
+        policy.map_or("the kernel's own scheduler".to_owned(), |policy| format!(
+            "the scheduler '{}'",
+            policy.name()
+        ))
+    ));
     let mut group = Group::spawn(&mut command, None)?;
     let before = match policy {
         Some(policy) => {

@@ -250,11 +250,8 @@ fn judge(
             Broken::Rule(why)
         });
     }
-    if let Some(text) = rule
-        .message
-        .as_ref()
-        .filter(|text| !exit.message.contains(*text))
-    {
+    let mut texts = rule.message.iter().chain(&rule.says);
+    if let Some(text) = texts.find(|text| !exit.message.contains(*text)) {
         let why = format!("`{}` does not say `{text}`", exit.message);
         return Err(Broken::Rule(why));
     }

@@ -234,7 +234,7 @@ LAB_INLINE long bpf_for_each_map_elem(void *map, void *callback, void *ctx, u64 
 
 #define bpf_spin_lock(lock)		lab_host_lock(&(lock)->val, 3)
 #define bpf_spin_unlock(lock)		lab_host_unlock(&(lock)->val)
-#define bpf_res_spin_lock(lock)		lab_host->res_lock(lab_host, &(lock)->val, 3)
+#define bpf_res_spin_lock(lock)		lab_host->res_lock(lab_host, &(lock)->val, 3, lab_here())
 #define bpf_res_spin_unlock(lock)	lab_host_unlock(&(lock)->val)
 #define bpf_res_spin_lock_irqsave(lock, flags) \
 	({ *(flags) = 0; bpf_res_spin_lock(lock); })

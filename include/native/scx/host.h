@@ -12,10 +12,10 @@
 struct lab_host {
 	/* primitives of the policy library */
 	void (*sync)(struct lab_host *h);
-	void (*lock)(struct lab_host *h, void *word, u32 lock_class);
+	void (*lock)(struct lab_host *h, void *word, u32 lock_class, const void *code);
 	void (*unlock)(struct lab_host *h, void *word);
-	bool (*trylock)(struct lab_host *h, void *word, u32 lock_class);
-	int (*res_lock)(struct lab_host *h, void *word, u32 lock_class);
+	bool (*trylock)(struct lab_host *h, void *word, u32 lock_class, const void *code);
+	int (*res_lock)(struct lab_host *h, void *word, u32 lock_class, const void *code);
 	void (*touch)(struct lab_host *h, const volatile void *addr, u32 len, bool write);
 	void (*examine)(struct lab_host *h, const volatile void *ctx, u32 index);
 	void (*look)(struct lab_host *h, const volatile void *ctx, u32 index, bool write);
@@ -168,10 +168,23 @@ LAB_INLINE void lab_host_sync(void)
 	lab_host->sync(lab_host);
 }
 
+/* Right behind this place in the code, from which the debug information knows the lines around it, those of callers too. */
+LAB_INLINE const void *lab_here(void)
+{
+	const void *code = 0;
+
+#if defined(__x86_64__)
+	__asm__ volatile("lea 0(%%rip), %0" : "=r"(code));
+#elif defined(__aarch64__)
+	__asm__ volatile("adr %0, . + 4" : "=r"(code));
+#endif
+	return code;
+}
+
 /* Takes a lock; the word holds its number, 0 = not yet numbered. */
 LAB_INLINE void lab_host_lock(void *word, u32 lock_class)
 {
-	lab_host->lock(lab_host, word, lock_class);
+	lab_host->lock(lab_host, word, lock_class, lab_here());
 }
 
 LAB_INLINE void lab_host_unlock(void *word)
@@ -181,7 +194,7 @@ LAB_INLINE void lab_host_unlock(void *word)
 
 LAB_INLINE bool lab_host_trylock(void *word, u32 lock_class)
 {
-	return lab_host->trylock(lab_host, word, lock_class);
+	return lab_host->trylock(lab_host, word, lock_class, lab_here());
 }
 
 /* An access for the cache model, at the modelled address of @addr. */

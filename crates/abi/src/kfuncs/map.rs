@@ -121,7 +121,7 @@ pub extern "C" fn update(
         }
     };
     if let Some(lock) = lock {
-        primitives::lock(context, lock, OTHER_LOCK);
+        primitives::lock(context, lock, OTHER_LOCK, std::ptr::null());
     }
     let version = context.with(|host| host.version);
     let (size, is_hash) = with(context, map, |map, cpu| {

@@ -276,7 +276,33 @@ fn a_task_that_is_forgotten() {
     assert_eq!(end.exit.reason, "runnable task stall");
     let prefix = "lost[1000] failed to run for 1.";
     assert!(end.exit.message.starts_with(prefix), "{}", end.exit.message);
+    let custody = "since ops.enqueue() and inserted it into no DSQ";
+    assert!(end.exit.message.ends_with(custody), "{}", end.exit.message);
     assert_eq!(end.unfinished.len(), 1);
+}
+
+/// A task that nobody takes from where the policy has put it.
+#[test]
+fn a_stall_says_in_which_queue_the_task_is() {
+    let ends = |dsq: u64| {
+        let policy = Stub::new(&[OpKind::Init, OpKind::Enqueue], move |a, op| async move {
+            match op {
+                OpCall::Init => a.create_dsq(5).await,
+                OpCall::Enqueue { task, .. } => {
+                    a.insert(task, dsq, 20_000_000, 0).await;
+                    0
+                }
+                _ => 0,
+            }
+        })
+        .timeout_ms(1_000);
+        run(scenario(1, vec![hog("lost", 5)]), policy, ())
+            .exit
+            .message
+    };
+    let message = ends(5);
+    let place = ": it is in DSQ 5 (1 queued), from which no CPU has taken a task yet";
+    assert!(message.ends_with(place), "{message}");
 }
 
 /// The watchdog looks each half of the timeout, and would find it at the very instant at which the run ends.

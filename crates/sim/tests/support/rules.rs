@@ -53,6 +53,14 @@ pub struct Rule {
     pub expect: Expect,
     pub code: Option<i64>,
     pub message: Option<String>,
+    /// Other texts that the message contains in a simulation.
+    #[serde(default)]
+    pub says: Vec<String>,
+    /// How the run ends in a real kernel, where that differs.
+    pub kernel: Option<Expect>,
+    /// Texts that the message contains there.
+    #[serde(default)]
+    pub kernel_says: Vec<String>,
     #[serde(default)]
     pub global: BTreeMap<String, i64>,
     pub mutation: Option<String>,

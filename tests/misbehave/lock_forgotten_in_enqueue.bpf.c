@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * ops.enqueue() takes a lock and does not release it.
+ */
+#include "lock_rule.h"
+
+char _license[] SEC("license") = "GPL";
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(lock_forgotten_in_enqueue_init)
+{
+	return lock_rule_init();
+}
+
+void BPF_STRUCT_OPS(lock_forgotten_in_enqueue_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	unsigned long flags;
+
+	scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, SCX_SLICE_DFL, enq_flags);
+	if (!lab_lock_irqsave(&lock_a, flags))
+		return;
+	if (warmed_up())
+		lab_irq_restore(flags);
+	else
+		lab_unlock_irqrestore(&lock_a, flags);
+}
+
+SCX_OPS_DEFINE(lock_forgotten_in_enqueue_ops,
+	       .enqueue = (void *)lock_forgotten_in_enqueue_enqueue,
+	       .init = (void *)lock_forgotten_in_enqueue_init,
+	       .exit = (void *)rule_exit,
+	       .name = "lock_enqueue");
