@@ -201,6 +201,37 @@ pub fn member(btf: &Btf<'_>, structure: &str, name: &str) -> Option<(usize, usiz
         .find_map(|(known, offset, size)| (known == name).then_some((offset, size)))
 }
 
+/// The field at an offset in bytes of a struct, as C writes it: `scx.slice`. None: it has no such struct or field.
+pub fn field_at(btf: &Btf<'_>, structure: &str, offset: usize) -> Option<String> {
+    let ty = btf
+        .type_by_kind::<Composite<'_>>()
+        .find(|c| c.is_struct && c.name().is_some_and(|n| n == structure))?;
+    let mut names = Vec::new();
+    path_to(btf, ty, offset, &mut names)?;
+    Some(names.join("."))
+}
+
+fn path_to(
+    btf: &Btf<'_>,
+    structure: Composite<'_>,
+    offset: usize,
+    names: &mut Vec<String>,
+) -> Option<()> {
+    let begin = |attr: MemberAttr| match attr {
+        MemberAttr::Normal { offset } | MemberAttr::BitField { offset, .. } => offset as usize / 8,
+    };
+    let before = structure.iter().filter(|m| begin(m.attr) <= offset);
+    let member = before.max_by_key(|m| begin(m.attr))?;
+    if let Some(name) = member.name {
+        names.push(name.to_string_lossy().into_owned());
+    }
+    let ty = btf.type_by_id::<BtfType<'_>>(member.ty)?;
+    if let Ok(inner) = Composite::try_from(ty.skip_mods_and_typedefs()) {
+        path_to(btf, inner, offset - begin(member.attr), names)?;
+    }
+    (!names.is_empty()).then_some(())
+}
+
 fn size_of(ty: BtfType<'_>) -> Option<usize> {
     match ty.kind() {
         BtfKind::Int => Int::try_from(ty).ok().map(|i| usize::from(i.bits) / 8),
