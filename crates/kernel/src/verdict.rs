@@ -588,7 +588,7 @@ mod tests {
             }
         }
         assert!(
-            nr > 30 && wrong.is_empty(),
+            nr > 15 && wrong.is_empty(),
             "{nr} logs:\n{}",
             wrong.join("\n")
         );
