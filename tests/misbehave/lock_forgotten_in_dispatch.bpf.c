@@ -14,6 +14,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(lock_forgotten_in_dispatch_init)
 void BPF_STRUCT_OPS(lock_forgotten_in_dispatch_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, SCX_SLICE_DFL, enq_flags);
+	warmed_up();
 	use_lock(&lock_a);
 }
 
@@ -21,7 +22,7 @@ void BPF_STRUCT_OPS(lock_forgotten_in_dispatch_dispatch, s32 cpu, struct task_st
 {
 	unsigned long flags;
 
-	if (!warmed_up() || !lab_lock_irqsave(&lock_a, flags))
+	if (lab_read(nr_enqueued) <= LOCK_RULE_WARM_UP || !lab_lock_irqsave(&lock_a, flags))
 		return;
 	lab_irq_restore(flags);
 }

@@ -235,7 +235,7 @@ fn check_with(
                 // A policy without ops has none to leave its exit in.
                 return Ok("schedules until it is taken out".to_owned());
             }
-            for name in rule.global.keys() {
+            for name in rule.global.keys().chain(rule.kernel_global.keys()) {
                 settle();
                 globals.insert(name.clone(), loaded.global(object, name));
             }
@@ -246,7 +246,8 @@ fn check_with(
     };
     settle();
     for (name, bytes) in globals {
-        let wanted = rule.global[&name];
+        let global = rule.global.get(&name);
+        let wanted = *global.unwrap_or_else(|| &rule.kernel_global[&name]);
         let value = bytes.and_then(|bytes| Some(i32::from_ne_bytes(bytes.try_into().ok()?)));
         if value.map(i64::from) != Some(wanted) {
             return Err(format!("`{name}` is {value:?}, not {wanted}"));

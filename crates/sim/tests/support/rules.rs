@@ -63,6 +63,9 @@ pub struct Rule {
     pub kernel_says: Vec<String>,
     #[serde(default)]
     pub global: BTreeMap<String, i64>,
+    /// Those that are looked at in a real kernel alone.
+    #[serde(default)]
+    pub kernel_global: BTreeMap<String, i64>,
     pub mutation: Option<String>,
     #[serde(default = "once")]
     pub loads: u32,
