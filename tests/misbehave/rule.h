@@ -47,6 +47,12 @@ u32 rule_nr_races;
 /* A task that ends (include/linux/sched.h). It goes past ops.enqueue() unless SCX_OPS_ENQ_EXITING is set. */
 #define PF_EXITING 0x4
 
+/* Whether it is a task of the workload `half`, whose tasks may run on CPUs 1 and 2 alone. */
+static inline bool rule_is_half(const struct task_struct *p)
+{
+	return p->comm[0] == 'h' && p->comm[1] == 'a' && p->comm[2] == 'l' && p->comm[3] == 'f';
+}
+
 /* Pids map to these many slots: as many as a kernel gives away before it begins anew (PID_MAX_DEFAULT). */
 #define RULE_TASKS 32768
 #define slot_of(p) ((u32)(p)->pid % RULE_TASKS)

@@ -246,7 +246,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `task_can_run_on_remote_rq()`.
     fn task_can_run_on_remote_rq(&self, p: &Task, rq: &Cpu, enforce: bool) -> bool {
-        if !p.allows(rq.id) {
+        if !p.allows(rq.id) && !self.mutated(Mutation::ForbiddenCpuTaken) {
             if enforce {
                 self.scx_error(format!(
                     "SCX_DSQ_LOCAL[_ON] target CPU {} not allowed for {}",

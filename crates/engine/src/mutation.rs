@@ -43,6 +43,8 @@ mutations! {
     ExitCodeLost,
     /// A task that exits is not disabled before ops.exit_task.
     ExitWithoutDisable,
+    /// A task goes to a CPU that it may not run on.
+    ForbiddenCpuTaken,
     /// A policy without hotplug ops stays when a CPU goes.
     HotplugIgnored,
     /// A CPU waits after SCX_KICK_WAIT in the interrupt that kicks, before it has rescheduled itself.
