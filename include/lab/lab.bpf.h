@@ -91,8 +91,19 @@ struct {
 #define lab_write(lvalue, value)	\
 	((void)(*(volatile typeof(lvalue) *)&(lvalue) = (value)))
 #else
-#define lab_read(lvalue)		(lab_host_sync(), (lvalue))
-#define lab_write(lvalue, value)	(lab_host_sync(), (void)((lvalue) = (value)))
+#define lab_read(lvalue)		(lab_host_sync(), lab_host_once(lvalue))
+#define lab_write(lvalue, value)	(lab_host_sync(), (void)(lab_host_once(lvalue) = (value)))
+#endif
+
+/*
+ * An expression whose plain accesses may race with other CPUs' on purpose, such as
+ * a hint that may be wrong: `schedlab sim --check` tells nothing of them. Beside it
+ * stands why a torn or old value does no harm.
+ */
+#ifdef __bpf__
+#define lab_racy(expression)		(expression)
+#else
+#define lab_racy(expression)		lab_host_racy(expression)
 #endif
 
 #include "option.h"

@@ -130,8 +130,8 @@ static __always_inline int lab_init(void)
 #define lab_tasks_lock(flags)	lab_lock_irqsave(&lab_tasks.lock, flags)
 #define lab_tasks_unlock(flags)	lab_unlock_irqrestore(&lab_tasks.lock, flags)
 #elif !defined(lab_tasks_lock)
-#define lab_tasks_lock(flags)	((void)(flags), true)
-#define lab_tasks_unlock(flags)	((void)(flags))
+#define lab_tasks_lock(flags)	((void)(flags), lab_host_guard(&lab_tasks.lock, true), true)
+#define lab_tasks_unlock(flags)	((void)(flags), lab_host_guard(&lab_tasks.lock, false))
 #endif
 
 static __always_inline lab_task_t *lab_task_at(u32 index, u32 bytes)

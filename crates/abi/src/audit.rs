@@ -10,7 +10,7 @@
 //! - what the policy says is on purpose without charge (`lab_unaudited`).
 //!
 //! Nothing here lets time pass or touches the cache model: who passes has the results that it has without an audit.
-// Model: atomic operations and copies of whole structures are not told of.
+// Model: atomic operations are not told of.
 
 use std::ffi::c_void;
 
@@ -123,15 +123,18 @@ impl Cpu {
 
 /// What the auditor of a run knows.
 pub struct Audit {
+    /// Who has not paid is refused.
+    payment: bool,
     cpus: Box<[Cpu]>,
     /// By word of the arena: the task whose context it is part of, and the word's number in it.
     contexts: Vec<Option<(TaskId, u32)>>,
 }
 
 impl Audit {
-    /// Of a run with so many CPUs.
-    pub fn new(nr_cpus: usize) -> Audit {
+    /// Of a run with so many CPUs. Without `payment` it knows only whose memory is whose.
+    pub fn new(nr_cpus: usize, payment: bool) -> Audit {
         Audit {
+            payment,
             cpus: (0..nr_cpus).map(|_| Cpu::default()).collect(),
             contexts: Vec::new(),
         }
@@ -176,14 +179,14 @@ impl Audit {
     }
 
     /// The task whose context lies there in the arena, and how far behind its beginning.
-    fn context_at(&self, offset: u64) -> Option<(TaskId, u64)> {
+    pub fn context_at(&self, offset: u64) -> Option<(TaskId, u64)> {
         let (task, word) = (*self.contexts.get((offset / 8) as usize)?)?;
         Some((task, u64::from(word) * 8 + offset % 8))
     }
 }
 
 /// The tasks that an op is called with.
-fn arguments(op: &OpCall) -> [Option<TaskId>; 2] {
+pub fn arguments(op: &OpCall) -> [Option<TaskId>; 2] {
     let other = match *op {
         OpCall::Dispatch { prev, .. } => prev,
         OpCall::Yield { to, .. } => to,
@@ -228,15 +231,10 @@ fn met(host: &Host, place: usize) -> Option<Met<'_>> {
 }
 
 /// The policy is about to access memory; the code that does so is right before `code`.
-pub extern "C" fn access(
-    context: Context,
-    place: *const c_void,
-    _: u32,
-    write: bool,
-    code: *const c_void,
-) {
+pub fn access(context: Context, place: *const c_void, write: bool, code: *const c_void) {
     let refused = context.with(|host| {
         let cpu = host.cpu();
+        host.audit.as_ref().filter(|audit| audit.payment)?;
         let met = met(host, place as usize)?;
         if host.audit.as_ref()?.cpus[cpu].may_access(met.part, met.task) {
             return None;
@@ -372,7 +370,7 @@ mod tests {
 
     #[test]
     fn an_op_may_access_what_it_was_handed_or_has_paid_for() {
-        let mut audit = Audit::new(2);
+        let mut audit = Audit::new(2, true);
         let enqueue = OpCall::Enqueue {
             task: A,
             enq_flags: 0,
@@ -415,7 +413,7 @@ mod tests {
 
     #[test]
     fn words_of_the_arena_are_a_tasks_until_they_are_given_back() {
-        let mut audit = Audit::new(1);
+        let mut audit = Audit::new(1, true);
         audit.give(4096, 64, A);
         audit.give(4160, 64, B);
         assert_eq!(audit.context_at(4095), None);

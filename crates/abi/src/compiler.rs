@@ -61,11 +61,17 @@ fn flags_of(arch: &str) -> &'static [&'static str] {
     }
 }
 
-/// How it is compiled to be audited, which only clang can: each load and each store is a call before it
-/// (`include/native/scx/audit.h`).
+/// How it is compiled to be audited or checked for races, which only clang can: each load and each store is a call
+/// before it (`include/native/scx/audit.h`), volatile ones apart. Atomic operations tell of themselves.
 const AUDIT_FLAGS: &[&str] = &[
     "-DLAB_AUDIT",
-    "-fsanitize-coverage=func,trace-loads,trace-stores",
+    "-fsanitize=thread",
+    "-mllvm",
+    "-tsan-distinguish-volatile=1",
+    "-mllvm",
+    "-tsan-instrument-func-entry-exit=0",
+    "-mllvm",
+    "-tsan-instrument-atomics=0",
 ];
 
 /// What to compile.
@@ -83,7 +89,7 @@ pub struct Job<'a> {
     /// The shared object to write. Beside it, ending in `.d`, appears what it was made of, as a rule of make:
     /// the source and all headers but the system's.
     pub output: &'a Path,
-    /// Whether its loads and stores are told to the auditor.
+    /// Whether its loads and stores are told to the auditor and the checker of races.
     pub audit: bool,
 }
 

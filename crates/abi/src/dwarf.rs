@@ -471,6 +471,14 @@ impl Types {
             .collect()
     }
 
+    /// What a name stands for by `typedef`.
+    pub fn typedef(&self, name: &str) -> Option<usize> {
+        let found = self.entries.iter().find(|(_, entry)| {
+            entry.tag == constants::DW_TAG_typedef.0 && entry.name.as_deref() == Some(name)
+        });
+        found.map(|(&at, _)| at)
+    }
+
     #[cfg(test)]
     /// The structure of that tag (`struct name`) that is defined, not only declared.
     pub fn structure(&self, name: &str) -> Option<usize> {

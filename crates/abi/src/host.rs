@@ -28,6 +28,7 @@ use crate::masks::MaskPool;
 use crate::memory::{Memory, space};
 use crate::object::Object;
 use crate::ops;
+use crate::races::Races;
 use crate::table::Table;
 use crate::tasks::Tasks;
 
@@ -152,8 +153,10 @@ pub struct Host {
     /// `ops.init()` has returned 0.
     pub initialized: bool,
     foreign: Foreign,
-    /// Of a policy that is audited.
+    /// Of a policy that is watched: whose memory is whose, and who has paid.
     pub audit: Option<Audit>,
+    /// Of one whose races are looked for.
+    pub races: Option<Races>,
     pub image: Image,
 }
 
@@ -426,6 +429,28 @@ impl Host {
         Some(PolicyLock(number - 1))
     }
 
+    /// An op begins on a policy that is watched.
+    fn begin_watched(&mut self, env: &Env<'_>, op: &OpCall) {
+        let (cpu, own) = (env.cpu.id.index(), env.kernel.own_task());
+        if let Some(audit) = &mut self.audit {
+            audit.begin(cpu, own, op);
+        }
+        if let Some(races) = &mut self.races {
+            let rq = u32::try_from(env.kernel.locked_rq()).ok().map(CpuId);
+            races.begin(cpu, own, rq, op);
+        }
+    }
+
+    /// It ends.
+    fn end_watched(&mut self, cpu: usize, op: &OpCall) {
+        if let Some(audit) = &mut self.audit {
+            audit.end(cpu);
+        }
+        if let Some(races) = &mut self.races {
+            races.end(cpu, op);
+        }
+    }
+
     /// A lock by what it lies in, for people.
     pub fn name_lock(&self, lock: usize) -> String {
         let place = self.locks[lock].place;
@@ -645,6 +670,15 @@ impl Host {
     }
 }
 
+/// What is looked for in a policy that is compiled for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watch {
+    /// Accesses that no probe has paid for.
+    pub payment: bool,
+    /// Accesses that nothing orders.
+    pub races: bool,
+}
+
 /// Owner of a [`Host`]: runs its ops.
 pub struct Runner {
     host: *mut Host,
@@ -656,7 +690,7 @@ impl Runner {
         image: Image,
         machine: &Machine,
         version: KernelVersion,
-        audited: bool,
+        watch: Option<Watch>,
     ) -> std::io::Result<Runner> {
         let object: Arc<Object> = Arc::clone(image.object());
         let nr_cpus = machine.topology.nr_cpus();
@@ -665,9 +699,9 @@ impl Runner {
         let base = image.pointer(0) as usize;
         let memory = Rc::new(Memory::new(space(KERNEL_BYTES))?);
         let mut host = Host {
-            table: match audited {
-                true => Table::audited(),
-                false => Table::new(),
+            table: match watch {
+                Some(_) => Table::watched(),
+                None => Table::new(),
             },
             env: std::ptr::null(),
             looked_at: Cell::new(false),
@@ -704,7 +738,10 @@ impl Runner {
                 base + object.code.start as usize,
                 base + object.code.end as usize,
             )),
-            audit: audited.then(|| Audit::new(nr_cpus)),
+            audit: watch.map(|watch| Audit::new(nr_cpus, watch.payment)),
+            races: watch
+                .filter(|watch| watch.races)
+                .map(|_| Races::new(nr_cpus)),
             image,
         };
         // Each map's variable holds the map's number.
@@ -786,8 +823,8 @@ impl Runner {
         context.with(|host| {
             host.current().begin(nested);
             cpu.charge_ns(host.op_ns);
-            if AUDITED && let Some(audit) = &mut host.audit {
-                audit.begin(cpu.id.index(), env.kernel.own_task(), op);
+            if AUDITED {
+                host.begin_watched(env, op);
             }
         });
         // SAFETY: the host lives as long as we do.
@@ -796,8 +833,8 @@ impl Runner {
         context.with(|host| {
             trap::leave(&host.foreign);
             host.env = std::ptr::null();
-            if AUDITED && let Some(audit) = &mut host.audit {
-                audit.end(cpu.id.index());
+            if AUDITED {
+                host.end_watched(cpu.id.index(), op);
             }
         });
         result
@@ -850,7 +887,7 @@ mod tests {
         let object = Object::from_elf("copies", "", compiled("copies")).unwrap();
         let image = Image::load(&object, &object.settings(&[]).unwrap()).unwrap();
         let machine = Machine::builtin("laptop").unwrap();
-        let runner = Runner::new(image, &machine, KernelVersion::V7_2, false).unwrap();
+        let runner = Runner::new(image, &machine, KernelVersion::V7_2, None).unwrap();
         assert!(runner.with(|host| host.nr_cpus) > 0);
         runner.with(|_| runner.with(|host| host.nr_cpus));
     }

@@ -67,8 +67,10 @@ fn check_constructors(policy: &str, file: &object::File<'_>) -> Result<(), Objec
             what,
         })
     };
+    let instrumented = is_instrumented(file);
     for section in file.sections() {
         match section.name().unwrap_or_default() {
+            ".init_array" if instrumented => {}
             ".init" | ".init_array" | ".preinit_array" | ".ctors" => {
                 return refused("a constructor");
             }
@@ -80,7 +82,8 @@ fn check_constructors(policy: &str, file: &object::File<'_>) -> Result<(), Objec
     let dynamic = file.section_by_name(".dynamic");
     let dynamic = dynamic.and_then(|section| section.data().ok());
     let mut entries = dynamic.unwrap_or_default().chunks_exact(16);
-    if let Some(what) = entries.find_map(dynamic_call) {
+    let call = entries.find_map(|entry| dynamic_call(entry, instrumented));
+    if let Some(what) = call {
         return refused(what);
     }
     let mut symbols = file.symbols();
@@ -91,10 +94,22 @@ fn check_constructors(policy: &str, file: &object::File<'_>) -> Result<(), Objec
     }
 }
 
+/// Whether its one constructor is that of ThreadSanitizer's instrumentation, which calls `__tsan_init()` of
+/// include/native/scx/audit.h and does nothing.
+fn is_instrumented(file: &object::File<'_>) -> bool {
+    let one = |section: object::Section<'_, '_>| section.size() == 8;
+    file.section_by_name(".init_array").is_some_and(one)
+        && file
+            .symbols()
+            .any(|symbol| symbol.name() == Ok("tsan.module_ctor"))
+}
+
 /// What an entry of the dynamic section makes the dynamic linker call (`DT_INIT` and its kin).
-fn dynamic_call(entry: &[u8]) -> Option<&'static str> {
+fn dynamic_call(entry: &[u8], instrumented: bool) -> Option<&'static str> {
+    const DT_INIT_ARRAY: u64 = 25;
     let tag = entry.first_chunk().map(|tag| u64::from_le_bytes(*tag));
     match tag? {
+        DT_INIT_ARRAY if instrumented => None,
         12 | 25 | 32 => Some("a constructor"),
         13 | 26 => Some("a destructor"),
         _ => None,
@@ -225,6 +240,21 @@ impl Object {
     fn frames_of(&self, addresses: &[u64]) -> Vec<(String, String)> {
         let frames = addresses.iter().filter_map(|at| self.frames(*at));
         frames.flatten().collect()
+    }
+
+    /// The source line of an address in the object as the policy's author knows it: that of the innermost function which
+    /// is not of a header, and what it has inlined there.
+    pub(crate) fn line_in_policy(&self, address: u64) -> Option<String> {
+        let place = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();
+        let frames = self.frames(address)?;
+        let (_, innermost) = frames.first()?;
+        let own = frames.iter().find(|(file, _)| !file.ends_with(".h"));
+        Some(match own {
+            Some((_, text)) if text != innermost => {
+                format!("{} (in {})", place(text), place(innermost))
+            }
+            _ => place(innermost),
+        })
     }
 
     /// The source lines of an address in the object, from the innermost inlined function to the outermost: each its

@@ -9,7 +9,7 @@ use schedlab_fiber::Trap;
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, TaskId};
 
-use crate::host::Runner;
+use crate::host::{Runner, Watch};
 use crate::image::{Image, LoadError};
 use crate::layout::NR_CPUS_MAX;
 use crate::object::Object;
@@ -36,22 +36,23 @@ impl NativePolicy {
         machine: &Machine,
         version: KernelVersion,
     ) -> Result<NativePolicy, LoadError> {
-        NativePolicy::load_as(object, settings, machine, version)
+        NativePolicy::load_as(object, settings, machine, version, None)
     }
 }
 
 impl NativePolicy<true> {
-    /// Loads a copy for one run in which it is audited. The object is one that was compiled for that.
+    /// Loads a copy for one run in which it is watched. The object is one that was compiled for that.
     ///
     /// # Errors
     /// As [`NativePolicy::load`].
-    pub fn load_audited(
+    pub fn load_watched(
         object: &Arc<Object>,
         settings: &Settings,
         machine: &Machine,
         version: KernelVersion,
+        watch: Watch,
     ) -> Result<NativePolicy<true>, LoadError> {
-        NativePolicy::load_as(object, settings, machine, version)
+        NativePolicy::load_as(object, settings, machine, version, Some(watch))
     }
 }
 
@@ -61,6 +62,7 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
         settings: &Settings,
         machine: &Machine,
         version: KernelVersion,
+        watch: Option<Watch>,
     ) -> Result<NativePolicy<AUDITED>, LoadError> {
         let cpus = machine.topology.nr_cpus();
         if cpus > NR_CPUS_MAX {
@@ -70,7 +72,7 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
             });
         }
         let image = Image::load(object, settings)?;
-        let runner = Runner::new(image, machine, version, AUDITED);
+        let runner = Runner::new(image, machine, version, watch);
         let runner = runner.map_err(|error| LoadError::System {
             policy: object.name().to_owned(),
             reason: error.to_string(),
@@ -108,6 +110,12 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
     /// What `bpf_printk()` printed; of more than 1,000 lines the last.
     pub fn log(&self) -> impl Iterator<Item = &str> {
         self.runner.host().log.iter().map(String::as_str)
+    }
+
+    /// The data races that were found, each a line; empty unless they were looked for.
+    pub fn races(&self) -> &[String] {
+        let races = self.runner.host().races.as_ref();
+        races.map_or(&[], |races| races.told())
     }
 
     /// The bytes of a global variable as they are now, for tests and reports.

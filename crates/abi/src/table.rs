@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 
 use crate::host::Context;
 use crate::layout::{CpuMask, DsqIter, RunQueue, Task, Timer};
-use crate::{audit, kfuncs, primitives};
+use crate::{audit, kfuncs, primitives, watch};
 
 macro_rules! table {
     ($($name:ident: fn($($arg:ty),*) $(-> $result:ty)? = $function:path;)*) => {
@@ -16,7 +16,7 @@ macro_rules! table {
         }
 
         impl Table {
-            /// The table of a policy that nobody audits.
+            /// The table of a policy that nobody watches.
             pub const fn new() -> Table {
                 Table { $($name: $function,)* }
             }
@@ -114,22 +114,44 @@ table! {
     error: fn(*const c_char, *const u64, u32) = kfuncs::text::error;
     print: fn(*const c_char, *const u64, u32, bool) -> c_long = kfuncs::text::print;
 
-    access: fn(*const c_void, u32, bool, *const c_void) = audit::access;
+    access: fn(*const c_void, u64, u32, *const c_void) = watch::access;
+    atomic_access: fn(*const c_void, u32, u32, u32, *const c_void) = watch::atomic_access;
+    fence: fn(u32) = watch::fence;
+    guard: fn(*const c_void, bool) = watch::guard;
+    racy: fn(bool) = watch::racy;
     context: fn(*const c_void, u32, u32) = audit::context;
     context_ends: fn(*const c_void) = audit::context_ends;
     unaudited: fn(bool) = audit::unaudited;
 }
 
 impl Table {
-    /// The table of a policy that is audited: what pays for a look at a task is noted.
-    pub const fn audited() -> Table {
+    /// The table of a policy that is audited or checked for races: what pays for a look at a task is noted, and what
+    /// orders accesses.
+    pub const fn watched() -> Table {
         Table {
             touch: audit::touch,
             examine: audit::examine,
             look: audit::look,
             recalculate: audit::recalculate,
-            dsq_peek: audit::peek,
-            iter_next: audit::iter_next,
+            lock: watch::lock,
+            unlock: watch::unlock,
+            trylock: watch::trylock,
+            res_lock: watch::res_lock,
+            dsq_insert: watch::insert,
+            dsq_insert_vtime: watch::insert_vtime,
+            dsq_move_to_local: watch::move_to_local,
+            dsq_move: watch::move_task,
+            dsq_peek: watch::peek,
+            iter_next: watch::iter_next,
+            map_lookup: watch::map_lookup,
+            map_lookup_percpu: watch::map_lookup_percpu,
+            map_update: watch::map_update,
+            map_push: watch::map_push,
+            map_pop: watch::map_pop,
+            map_next: watch::map_next,
+            storage_get: watch::storage_get,
+            arena_alloc: watch::arena_alloc,
+            timer_start: watch::timer_start,
             task_from_pid: audit::from_pid,
             tid_to_task: audit::from_tid,
             ..Table::new()

@@ -351,7 +351,12 @@ pub struct SimCommon {
         allow_negative_numbers = true
     )]
     pub seed: u64,
-    /// Check the invariants during the run
+    /// Check the invariants during the run, and look for data races in a scheduler of your own (with clang)
+    ///
+    /// The invariants are checked over the run's events. For the races (docs/races.md) schedulers that are given by the
+    /// path of a file are compiled with clang (SCHEDLAB_CC names another one than is found), and each load and each store of theirs is watched: two that
+    /// are of the same memory, one a write and one plain, and that nothing orders, are told with both lines. Results are
+    /// the same; the run takes several times as long.
     #[arg(long)]
     pub check: bool,
     /// Who schedules real-time tasks

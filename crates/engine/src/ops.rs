@@ -352,6 +352,10 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
         self.cpu.curr.get()
     }
 
+    fn locked_rq(&self) -> i64 {
+        self.cpu.locked_rq.get().map_or(-1, |cpu| i64::from(cpu.0))
+    }
+
     fn task_from_pid(&self, pid: i32) -> Option<TaskId> {
         self.shared(|kernel, _| kernel.task_from_pid(pid))
     }

@@ -147,6 +147,8 @@ requests! {
     CpuCurr { cpu: i32 } = cpu_curr -> Option<TaskId>;
     /// The task of the CPU that asks, `None` = idle. Nobody else changes that, so no turn is waited for.
     OwnTask = own_task -> Option<TaskId>;
+    /// The CPU under the lock of whose run queue Linux calls the op that asks; negative: none.
+    LockedRq = locked_rq -> i64;
     /// `bpf_task_from_pid()`.
     TaskFromPid { pid: i32 } = task_from_pid -> Option<TaskId>;
     /// `scx_bpf_task_set_slice()`.

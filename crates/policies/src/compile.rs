@@ -69,7 +69,7 @@ pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
     Ok(compiled(path, cc, false)?.object)
 }
 
-/// Compiles for an audit ([`schedlab_abi::NativePolicy::load_audited`]) with a clang ([`audit_compiler`]).
+/// Compiles for an audit ([`schedlab_abi::NativePolicy::load_watched`]) with a clang ([`audit_compiler`]).
 ///
 /// # Errors
 /// As [`compile`].
@@ -126,7 +126,7 @@ fn no_output(error: &std::io::Error, cc: &str) -> Diagnostics {
 /// Where `SCHEDLAB_CC` names none.
 const CLANGS: [&str; 5] = ["clang", "clang-22", "clang-21", "clang-20", "clang-19"];
 
-/// The compiler of an audit, which clang alone can be: `SCHEDLAB_CC`, or else the first that is here.
+/// The compiler of an audit and of the checker of races, which clang alone can be: `SCHEDLAB_CC`, or else the first that is here.
 ///
 /// # Errors
 /// If it is none, or there is none.
@@ -138,12 +138,12 @@ pub fn audit_compiler() -> Result<String, Diagnostics> {
     match std::env::var("SCHEDLAB_CC") {
         Ok(named) if is_clang(&named) => Ok(named),
         Ok(named) => Err(one(format!(
-            "an audit needs clang, which `{named}` is not: name a clang in SCHEDLAB_CC"
+            "the audit and the checker of data races need clang, which `{named}` is not: name a clang in SCHEDLAB_CC"
         ))),
         Err(_) => match CLANGS.into_iter().find(|cc| is_clang(cc)) {
             Some(found) => Ok(found.to_owned()),
             None => Err(one(format!(
-                "an audit needs clang, and there is none of {}: install one, or name it in SCHEDLAB_CC",
+                "the audit and the checker of data races need clang, and there is none of {}: install one, or name it in SCHEDLAB_CC",
                 CLANGS.join(", ")
             ))),
         },

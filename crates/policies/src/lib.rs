@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 pub use compile::{Diagnostics, compile};
 pub use doc::PolicyDoc;
 use schedlab_abi::Object;
-pub use select::{SelectError, Selection, doc, select, select_audited, spelled_out};
+pub use select::{SelectError, Selection, doc, select, select_watched, spelled_out};
 
 mod embedded {
     include!(concat!(env!("OUT_DIR"), "/embedded.rs"));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use schedlab_abi::{
-    KernelVersion, LoadError, NativePolicy, Object, OptionError, Settings, compiler,
+    KernelVersion, LoadError, NativePolicy, Object, OptionError, Settings, Watch, compiler,
 };
 use schedlab_machine::Machine;
 use schedlab_trace::{Scheduler, nearest_of};
@@ -53,16 +53,17 @@ impl Selection {
         NativePolicy::load(&self.object, &self.settings, machine, version)
     }
 
-    /// Loads a private copy for one run in which it is audited, of what [`select_audited`] has found.
+    /// Loads a private copy for one run in which it is watched, of what [`select_watched`] has found.
     ///
     /// # Errors
     /// As [`NativePolicy::load`].
-    pub fn load_audited(
+    pub fn load_watched(
         &self,
         machine: &Machine,
         version: KernelVersion,
+        watch: Watch,
     ) -> Result<NativePolicy<true>, LoadError> {
-        NativePolicy::load_audited(&self.object, &self.settings, machine, version)
+        NativePolicy::load_watched(&self.object, &self.settings, machine, version, watch)
     }
 }
 
@@ -173,11 +174,11 @@ pub fn select(scheduler: &Scheduler) -> Result<Selection, SelectError> {
     find(scheduler, false)
 }
 
-/// The same, compiled for an audit.
+/// The same, compiled for an audit and for the checker of races.
 ///
 /// # Errors
 /// As [`select`], or if there is no clang ([`compile::audit_compiler`]).
-pub fn select_audited(scheduler: &Scheduler) -> Result<Selection, SelectError> {
+pub fn select_watched(scheduler: &Scheduler) -> Result<Selection, SelectError> {
     find(scheduler, true)
 }
 

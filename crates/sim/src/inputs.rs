@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use schedlab_abi::Watch;
 use schedlab_engine::KernelVersion;
 use schedlab_machine::Machine;
 use schedlab_policies::Selection;
@@ -20,7 +21,7 @@ use crate::{SimError, SimSpec};
 pub struct Inputs {
     profiles: BTreeMap<String, (Arc<Machine>, Option<u32>)>,
     rtapp: BTreeMap<String, (Arc<str>, u32)>,
-    /// Those that are sources, by whether they are audited, too; the others come with the program.
+    /// Those that are sources, by whether they are watched, too; the others come with the program.
     schedulers: BTreeMap<(String, bool), Selection>,
 }
 
@@ -33,6 +34,8 @@ pub struct Prepared {
     /// Text of the rt-app file, where the workload is one.
     rtapp: Option<(String, Arc<str>)>,
     scheduler: Option<Selection>,
+    /// What is looked for in its code, or why nothing is that was asked for.
+    watch: Result<Option<Watch>, String>,
     files: Vec<(String, String)>,
     pub(crate) passed: Passed,
 }
@@ -79,7 +82,9 @@ impl Inputs {
         if let Some(sum) = profile_sum {
             add(&spec.machine, sum);
         }
-        let scheduler = self.scheduler(&spec.scheduler, spec.audit)?;
+        let watch = watch(spec);
+        let is_watched = matches!(watch, Ok(Some(_)));
+        let scheduler = self.scheduler(&spec.scheduler, is_watched)?;
         if let Some(sum) = scheduler.as_ref().and_then(|found| found.sum) {
             add(&spec.scheduler.name, sum);
         }
@@ -89,6 +94,7 @@ impl Inputs {
             version,
             rtapp,
             scheduler,
+            watch,
             files,
             passed: Passed::default(),
         })
@@ -127,17 +133,35 @@ impl Inputs {
     fn scheduler(
         &mut self,
         scheduler: &Scheduler,
-        audit: bool,
+        watched: bool,
     ) -> Result<Option<Selection>, SchedulerError> {
-        let key = (scheduler.name.clone(), audit);
+        let key = (scheduler.name.clone(), watched);
         if let Some(known) = self.schedulers.get(&key) {
             return Ok(Some(known.with_options(&scheduler.options)?));
         }
-        let found = policy::find(scheduler, audit)?;
+        let found = policy::find(scheduler, watched)?;
         if let (Some(found), true) = (&found, scheduler.is_path()) {
             self.schedulers.insert(key, found.clone());
         }
         Ok(found)
+    }
+}
+
+/// What a specification has looked for in the policy's code. An audit that cannot be is refused where the policy is
+/// compiled; checks go on without the checker of races, which says so. Policies that come with the program look at
+/// much without a lock as their originals do, and do not say where (docs/races.md).
+fn watch(spec: &SimSpec) -> Result<Option<Watch>, String> {
+    let watch = Watch {
+        payment: spec.audit,
+        races: spec.check && spec.scheduler.is_path(),
+    };
+    match (watch.payment, watch.races) {
+        (true, _) => Ok(Some(watch)),
+        (false, false) => Ok(None),
+        (false, true) => match schedlab_policies::compile::audit_compiler() {
+            Ok(_) => Ok(Some(watch)),
+            Err(why) => Err(why.to_string()),
+        },
     }
 }
 
@@ -180,6 +204,9 @@ impl Prepared {
         let mut notes = self.workload(&machine)?.notes;
         let scheduler = self.load(&machine)?;
         notes.extend(scheduler.notes());
+        if let Err(why) = &self.watch {
+            notes.push(format!("--check looks for no data races: {why}"));
+        }
         if self.spec.audit && scheduler.is_baseline() {
             notes.push(
                 "the kernel's own scheduler is not audited: no policy's code runs".to_owned(),
@@ -213,7 +240,7 @@ impl Prepared {
             self.scheduler.as_ref(),
             machine,
             self.version,
-            self.spec.audit,
+            self.watch.clone().unwrap_or_default(),
         )?)
     }
 

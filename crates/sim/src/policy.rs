@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use schedlab_abi::{LoadError, NativePolicy, Object, OptionKind, PolicyOption};
+use schedlab_abi::{LoadError, NativePolicy, Object, OptionKind, PolicyOption, Watch};
 use schedlab_engine::consts::ops;
 use schedlab_engine::policy::{OpsFlags, Policy, Probes};
 use schedlab_engine::{ExitInfo, HostFailure, RunEnd, Scenario, WorkloadFailure};
@@ -212,7 +212,7 @@ pub(crate) enum Loaded {
         policy: Box<NativePolicy>,
         warnings: Arc<[String]>,
     },
-    Audited {
+    Watched {
         policy: Box<NativePolicy<true>>,
         warnings: Arc<[String]>,
     },
@@ -244,6 +244,8 @@ pub(crate) struct Ended {
     pub(crate) printed: Vec<String>,
     /// What it printed into the dump.
     pub(crate) dump: String,
+    /// The data races that were found in it.
+    pub(crate) races: Vec<String>,
     pub(crate) failure: Option<WorkloadFailure>,
     pub(crate) stuck: Option<WorkloadFailure>,
     pub(crate) end: Instant,
@@ -259,7 +261,7 @@ pub(crate) struct Ended {
 /// Finds a scheduler, without loading it; `None` is the virtual kernel's own.
 pub(crate) fn find(
     scheduler: &Scheduler,
-    audit: bool,
+    watched: bool,
 ) -> Result<Option<Selection>, SchedulerError> {
     let Scheduler { name, options } = scheduler;
     if is_baseline(scheduler) {
@@ -269,8 +271,8 @@ pub(crate) fn find(
             Err(SchedulerError::NoOptions { name: name.clone() })
         };
     }
-    let selection = match audit {
-        true => schedlab_policies::select_audited(scheduler),
+    let selection = match watched {
+        true => schedlab_policies::select_watched(scheduler),
         false => schedlab_policies::select(scheduler),
     };
     let selection = selection.map_err(|error| match error {
@@ -297,18 +299,18 @@ pub(crate) fn load(
     found: Option<&Selection>,
     machine: &Machine,
     version: schedlab_engine::KernelVersion,
-    audit: bool,
+    watch: Option<Watch>,
 ) -> Result<Loaded, LoadError> {
     let Some(selection) = found else {
         return Ok(Loaded::Baseline);
     };
     let warnings = Arc::clone(&selection.warnings);
-    Ok(match audit {
-        true => Loaded::Audited {
-            policy: Box::new(selection.load_audited(machine, version)?),
+    Ok(match watch {
+        Some(watch) => Loaded::Watched {
+            policy: Box::new(selection.load_watched(machine, version, watch)?),
             warnings,
         },
-        false => Loaded::Native {
+        None => Loaded::Native {
             policy: Box::new(selection.load(machine, version)?),
             warnings,
         },
@@ -325,7 +327,7 @@ impl Loaded {
         match self {
             Loaded::Baseline => Vec::new(),
             Loaded::Native { policy, warnings } => notes(policy, warnings),
-            Loaded::Audited { policy, warnings } => notes(policy, warnings),
+            Loaded::Watched { policy, warnings } => notes(policy, warnings),
         }
     }
 
@@ -334,7 +336,7 @@ impl Loaded {
         match self {
             Loaded::Baseline => 0,
             Loaded::Native { policy, .. } => policy.info().timeout_ms,
-            Loaded::Audited { policy, .. } => policy.info().timeout_ms,
+            Loaded::Watched { policy, .. } => policy.info().timeout_ms,
         }
     }
 
@@ -353,7 +355,7 @@ impl Loaded {
                 Ok((ended, recorder))
             }
             Loaded::Native { policy, .. } => run_native(scenario, *policy, recorder),
-            Loaded::Audited { policy, .. } => run_native(scenario, *policy, recorder),
+            Loaded::Watched { policy, .. } => run_native(scenario, *policy, recorder),
         }
     }
 }
@@ -383,6 +385,7 @@ fn run_native<const AUDITED: bool, R: Recorder>(
     let (mut ended, policy, recorder) = run(scenario, policy, recorder)?;
     ended.printed = policy.log().map(str::to_owned).collect();
     policy.dump().clone_into(&mut ended.dump);
+    ended.races = policy.races().to_vec();
     Ok((ended, recorder))
 }
 
@@ -415,6 +418,7 @@ fn run<P: Policy, R: Recorder>(
         exit,
         printed: Vec::new(),
         dump: String::new(),
+        races: Vec::new(),
         failure,
         stuck,
         end,

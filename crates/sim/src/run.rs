@@ -179,6 +179,9 @@ fn checkers(machine: &Machine, policy: &Loaded) -> Checkers {
     Checkers::new(machine.topology.nr_cpus(), Start::Idle, bound)
 }
 
+/// So many data races are told; those after the first few have the same causes, as a rule.
+const RACES_SHOWN: usize = 3;
+
 /// How a run ended, and what the checkers say of it.
 fn verdict(
     end: &Ended,
@@ -187,13 +190,21 @@ fn verdict(
 ) -> (Exit, Option<String>) {
     let (exit, message) = exit(end, time_limit_s);
     // Of a run that ended otherwise the end itself is the news; a stall, for one, is a violation too.
-    let violations = match checkers.map(Checkers::finish) {
-        Some(violations) if violations.count() > 0 && exit == Exit::Done => violations,
-        _ => return (exit, message),
-    };
-    let shown: Vec<_> = violations.first().iter().map(ToString::to_string).collect();
-    let text = format!("{} in all: {}", violations.count(), shown.join("; "));
-    (Exit::Violation, Some(text))
+    if exit != Exit::Done {
+        return (exit, message);
+    }
+    let violations = checkers.map(Checkers::finish);
+    let events = violations.as_ref().map_or(0, |found| found.count());
+    let first = violations.iter().flat_map(|found| found.first());
+    let races = end.races.iter().take(RACES_SHOWN).cloned();
+    let shown: Vec<String> = first.map(ToString::to_string).chain(races).collect();
+    match events + end.races.len() as u64 {
+        0 => (exit, message),
+        all => {
+            let text = format!("{all} in all: {}", shown.join("; "));
+            (Exit::Violation, Some(text))
+        }
+    }
 }
 
 /// Puts into the result what was measured.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use random::{Case, case};
-use schedlab_abi::{KernelVersion, NativePolicy, Object, OptionKind};
+use schedlab_abi::{KernelVersion, NativePolicy, Object, OptionKind, Watch};
 use schedlab_engine::{ExitKind, RunEnd, Scenario};
 use schedlab_policies::compile::{audit_compiler, compile_audited};
 use schedlab_trace::{Listener, Scheduler};
@@ -45,7 +45,11 @@ fn audited<R: Listener>(
         .settings(&Scheduler::parse_options(options))
         .unwrap_or_else(|error| panic!("{error}"));
     let version = KernelVersion::default();
-    let policy = NativePolicy::load_audited(object, &settings, &scenario.machine, version)
+    let watch = Watch {
+        payment: true,
+        races: false,
+    };
+    let policy = NativePolicy::load_watched(object, &settings, &scenario.machine, version, watch)
         .unwrap_or_else(|error| panic!("{error}"));
     schedlab_engine::run(scenario, policy, recorder)
 }

@@ -108,7 +108,21 @@ LAB_INLINE void lab_require(const char *name)
  * Atomic operations: the compiler's, after the CPU has waited for its turn and
  * paid for the line. (A macro's own name inside it is not expanded again.)
  */
-#define LAB_ATOMIC(pointer)	lab_host->atomic(lab_host, (pointer))
+#define LAB_ATOMIC_AS(pointer, access, order)				\
+({									\
+	lab_host->atomic(lab_host, (pointer));				\
+	lab_host_atomic_access((pointer), (access), (order));		\
+})
+/* Those without an order of their own are fully ordered. */
+#define LAB_ATOMIC(pointer)	LAB_ATOMIC_AS(pointer, LAB_ACCESS_UPDATE, LAB_ORDER_FULL)
+#define LAB_ATOMIC_BY(pointer, o) \
+	LAB_ATOMIC_AS(pointer, LAB_ACCESS_UPDATE, lab_order_of(o))
+/* A load or a store of a word that others share: a synchronisation point without charge. */
+#define LAB_SHARED_AS(pointer, access, order)				\
+({									\
+	lab_host_sync();						\
+	lab_host_atomic_access((pointer), (access), (order));		\
+})
 #define __sync_fetch_and_add(p, v)	({ LAB_ATOMIC(p); __sync_fetch_and_add(p, v); })
 #define __sync_fetch_and_sub(p, v)	({ LAB_ATOMIC(p); __sync_fetch_and_sub(p, v); })
 #define __sync_fetch_and_or(p, v)	({ LAB_ATOMIC(p); __sync_fetch_and_or(p, v); })
@@ -122,20 +136,24 @@ LAB_INLINE void lab_require(const char *name)
 	({ LAB_ATOMIC(p); __sync_bool_compare_and_swap(p, o, n); })
 #define __sync_lock_test_and_set(p, v)	({ LAB_ATOMIC(p); __sync_lock_test_and_set(p, v); })
 #define __sync_lock_release(p)		({ LAB_ATOMIC(p); __sync_lock_release(p); })
-#define __atomic_load_n(p, order)	({ lab_host_sync(); __atomic_load_n(p, order); })
-#define __atomic_store_n(p, v, order)	({ lab_host_sync(); __atomic_store_n(p, v, order); })
-#define __atomic_fetch_add(p, v, o)	({ LAB_ATOMIC(p); __atomic_fetch_add(p, v, o); })
-#define __atomic_fetch_sub(p, v, o)	({ LAB_ATOMIC(p); __atomic_fetch_sub(p, v, o); })
-#define __atomic_add_fetch(p, v, o)	({ LAB_ATOMIC(p); __atomic_add_fetch(p, v, o); })
-#define __atomic_sub_fetch(p, v, o)	({ LAB_ATOMIC(p); __atomic_sub_fetch(p, v, o); })
-#define __atomic_exchange_n(p, v, o)	({ LAB_ATOMIC(p); __atomic_exchange_n(p, v, o); })
+#define __atomic_load_n(p, order)	\
+	({ LAB_SHARED_AS(p, 0, lab_order_of(order)); __atomic_load_n(p, order); })
+#define __atomic_store_n(p, v, order)	\
+	({ LAB_SHARED_AS(p, LAB_ACCESS_WRITE, lab_order_of(order)); __atomic_store_n(p, v, order); })
+#define __atomic_fetch_add(p, v, o)	({ LAB_ATOMIC_BY(p, o); __atomic_fetch_add(p, v, o); })
+#define __atomic_fetch_sub(p, v, o)	({ LAB_ATOMIC_BY(p, o); __atomic_fetch_sub(p, v, o); })
+#define __atomic_add_fetch(p, v, o)	({ LAB_ATOMIC_BY(p, o); __atomic_add_fetch(p, v, o); })
+#define __atomic_sub_fetch(p, v, o)	({ LAB_ATOMIC_BY(p, o); __atomic_sub_fetch(p, v, o); })
+#define __atomic_exchange_n(p, v, o)	({ LAB_ATOMIC_BY(p, o); __atomic_exchange_n(p, v, o); })
 #define __atomic_compare_exchange_n(p, e, d, w, s, f) \
-	({ LAB_ATOMIC(p); __atomic_compare_exchange_n(p, e, d, w, s, f); })
-#define smp_mb()			lab_host_sync()
-#define smp_rmb()			lab_host_sync()
-#define smp_wmb()			barrier()
-#define smp_load_acquire(p)		({ lab_host_sync(); __atomic_load_n(p, __ATOMIC_ACQUIRE); })
-#define smp_store_release(p, v)		({ lab_host_sync(); __atomic_store_n(p, v, __ATOMIC_RELEASE); })
+	({ LAB_ATOMIC_BY(p, s); __atomic_compare_exchange_n(p, e, d, w, s, f); })
+#define smp_mb()			({ lab_host_sync(); lab_host_fence(LAB_ORDER_FULL); })
+#define smp_rmb()			({ lab_host_sync(); lab_host_fence(LAB_ORDER_ACQUIRE); })
+#define smp_wmb()			({ barrier(); lab_host_fence(LAB_ORDER_RELEASE); })
+#define smp_load_acquire(p)		\
+	({ LAB_SHARED_AS(p, 0, LAB_ORDER_ACQUIRE); __atomic_load_n(p, __ATOMIC_ACQUIRE); })
+#define smp_store_release(p, v)		\
+	({ LAB_SHARED_AS(p, LAB_ACCESS_WRITE, LAB_ORDER_RELEASE); __atomic_store_n(p, v, __ATOMIC_RELEASE); })
 
 /* Loops. */
 struct lab_range {

@@ -112,9 +112,14 @@ struct lab_host {
 	void (*error)(struct lab_host *h, const char *fmt, const u64 *args, u32 bytes);
 	long (*print)(struct lab_host *h, const char *fmt, const u64 *args, u32 bytes, bool dump);
 
-	/* the audit (audit.h) */
-	void (*access)(struct lab_host *h, const volatile void *addr, u32 len, bool write,
+	/* the audit and the checker of races (audit.h) */
+	void (*access)(struct lab_host *h, const volatile void *addr, u64 len, u32 kind,
 		       const void *code);
+	void (*atomic_access)(struct lab_host *h, const volatile void *addr, u32 len, u32 kind,
+			      u32 order, const void *code);
+	void (*fence)(struct lab_host *h, u32 order);
+	void (*guard)(struct lab_host *h, const volatile void *lock, bool begins);
+	void (*racy)(struct lab_host *h, bool begins);
 	void (*context)(struct lab_host *h, const volatile void *ctx, u32 len, u32 index);
 	void (*context_ends)(struct lab_host *h, const volatile void *ctx);
 	void (*unaudited)(struct lab_host *h, bool begins);

@@ -18,7 +18,7 @@ const OTHER_LOCK: u32 = 3;
 
 /// The map behind a variable.
 #[inline]
-fn with<R>(context: Context, map: *const u64, f: impl FnOnce(&mut Map, usize) -> R) -> R {
+pub fn with<R>(context: Context, map: *const u64, f: impl FnOnce(&mut Map, usize) -> R) -> R {
     if map.is_null() {
         null_map(context);
     }
@@ -57,7 +57,7 @@ fn check_kind(context: Context, map: *const u64, helper: &str, takes: fn(&Map) -
 }
 
 /// The key that a pointer points to.
-fn key<'a>(map: &Map, key: *const u8) -> &'a [u8] {
+pub fn key<'a>(map: &Map, key: *const u8) -> &'a [u8] {
     // SAFETY: keys have the size that the map declares; a wild pointer faults, and that is caught.
     unsafe { std::slice::from_raw_parts(key, map.key_size()) }
 }

@@ -36,7 +36,8 @@ pub struct Timers {
 }
 
 impl Timers {
-    fn at(&self, timer: *mut Timer) -> Option<TimerId> {
+    /// The timer that lies there.
+    pub fn at(&self, timer: *mut Timer) -> Option<TimerId> {
         self.places.get(&(timer as usize)).copied()
     }
 
