@@ -21,6 +21,7 @@ Examples:
   schedlab sim cpu -s vtime --trace cpu.pftrace
   schedlab run --vm -s dss,kernel chat
   schedlab sweep chat:rooms=2 --space feature --sample 100 --out chat100
+  sudo dmesg | schedlab explain
 
 Exit status: 0 done; 1 a run failed or its scheduler was ejected (results are
 complete and say so); 2 the command line or an input is wrong."
@@ -48,6 +49,8 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Run a workload or a command under schedulers in a real kernel
     Run(RunArgs),
+    /// Say why a scheduler was ejected, from a log, a debug dump or results
+    Explain(ExplainArgs),
     /// Run a command in a virtual machine whose kernel has sched_ext
     Vm(VmArgs),
     /// What `reproduce --vm` starts in a virtual machine
@@ -518,6 +521,29 @@ pub struct RunArgs {
     /// The command to run
     #[arg(last = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
+}
+
+/// Arguments of `explain`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sudo dmesg | schedlab explain
+  journalctl -b -u scx | schedlab explain
+  sudo scx_simple 2>&1 | tee simple.log; schedlab explain simple.log
+  sudo cat /sys/kernel/tracing/trace_pipe >dump.txt   (tracepoint sched_ext_dump)
+  schedlab sim chat -s ./mine.bpf.c --json r.json; schedlab explain r.json
+
+The text may have anything before, between and behind the kernel's lines. The
+whole debug dump tells most; the exit message alone tells the rule.
+
+Exit status: 0 each ejection is explained; 2 the text tells of none.")]
+pub struct ExplainArgs {
+    /// The text; `-`, or none, for standard input
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// Write the explanations as JSON to standard output
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `vm`

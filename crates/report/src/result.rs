@@ -44,8 +44,11 @@ pub struct RunResult {
     /// What a policy of a simulation printed by `bpf_printk()`; of many lines the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub printed: Vec<String>,
-    /// State of a real kernel's queues and tasks at an ejection, as the kernel prints it
-    /// (`scx_dump_state`, kernel/sched/ext.c), and in a simulation as the policy does; empty where there is none.
+    /// Why the policy was ejected, in one sentence (`schedlab explain` says more).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
+    /// State of queues and tasks at an ejection, as the kernel prints it (`scx_dump_state`, kernel/sched/ext.c), of a
+    /// simulation, too; empty where there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub dump: String,
     /// The command that repeats this run alone.
@@ -149,6 +152,7 @@ mod tests {
             message: Some("why".into()),
             exit_code: Some(-1),
             printed: vec!["a line".into()],
+            explanation: Some("because".into()),
             dump: "CPU states".into(),
             replay: "schedlab sim".into(),
             measures,

@@ -11,7 +11,7 @@ use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_sim::{Inputs, Prepared, Scheduler, SimError, SimSpec, batch, is_baseline};
 use schedlab_trace::counted;
 
-use super::Status;
+use super::{Status, explain};
 use crate::args::{Rt, SimArgs, SimCommon};
 use crate::cpus;
 use crate::output::{Output, cannot_write, one_file_each, tell, trace_in_file};
@@ -76,7 +76,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         files(&runs),
     )?;
     let outputs = Files::begin(&args.show)?;
-    let (results, trace) = match &args.trace {
+    let (mut results, trace) = match &args.trace {
         Some(path) => {
             let (result, trace) = traced(&runs[0], path)?;
             (vec![result], trace)
@@ -84,6 +84,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         None => (simulate(&runs, &args.common)?, Ok(())),
     };
     tell_printed(&results);
+    explain::each(&mut results);
     let status = deliver(&results, &view, outputs)?;
     trace?;
     Ok(status)

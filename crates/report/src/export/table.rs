@@ -511,6 +511,9 @@ fn failures(group: &[&RunResult], width: usize) -> String {
             let message = run.message.as_deref().unwrap_or("no message");
             let told = format!("{}: {}: {message}", which(), run.exit);
             fill(&mut text, "! ", &told, 2, width);
+            if let Some(why) = &run.explanation {
+                fill(&mut text, "  why: ", why, 2, width);
+            }
             // Whole, so that it can be copied.
             let _ = writeln!(text, "  replay: {}", run.replay);
         } else if let Some(note) = &run.message {

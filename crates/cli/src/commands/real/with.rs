@@ -20,8 +20,8 @@ use schedlab_sweep::Host;
 use schedlab_workload::Workload;
 
 use crate::args::{RunArgs, VmArgs};
-use crate::commands::Status;
 use crate::commands::sim::seed_of;
+use crate::commands::{Status, explain};
 use crate::output::{Output, cannot_write, one_file_each, print, tell, trace_in_file, width};
 use crate::progress::Progress;
 use crate::results::{self, Files, deliver};
@@ -91,7 +91,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         progress.update(done);
     }
     let mut traced = Ok(());
-    let results = experiment.run(&mut |run| {
+    let mut results = experiment.run(&mut |run| {
         done += 1;
         progress.update(done);
         complain(run);
@@ -100,6 +100,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         }
     })?;
     drop(progress);
+    explain::each(&mut results);
     let status = deliver(&results, &view, outputs)?;
     traced?;
     Ok(status)

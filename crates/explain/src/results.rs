@@ -1,0 +1,81 @@
+//! Results of our own (`--json`): what they tell of an ejection.
+
+use serde::Deserialize;
+
+use crate::dump::{Ejection, Kind};
+use crate::read;
+
+#[derive(Deserialize)]
+struct Document {
+    results: Vec<Result>,
+}
+
+#[derive(Deserialize)]
+struct Result {
+    scheduler: String,
+    exit: String,
+    message: Option<String>,
+    exit_code: Option<i64>,
+    #[serde(default)]
+    dump: String,
+}
+
+/// The kinds by the names that results give them.
+fn kind(exit: &str) -> Option<Kind> {
+    Some(match exit {
+        "unreg" => Kind::Unreg,
+        "unreg_bpf" => Kind::UnregBpf,
+        "unreg_kern" => Kind::UnregKern,
+        "sysrq" => Kind::Sysrq,
+        "error" => Kind::Error,
+        "error_bpf" => Kind::ErrorBpf,
+        "error_stall" => Kind::ErrorStall,
+        "fault" => Kind::Fault,
+        _ => return None,
+    })
+}
+
+/// What one result tells, or nothing if its scheduler was not ejected.
+pub fn ejection(
+    scheduler: &str,
+    exit: &str,
+    message: Option<&str>,
+    exit_code: Option<i64>,
+    dump: &str,
+) -> Option<Ejection> {
+    let kind = kind(exit)?;
+    let told = read::read(dump.as_bytes()).ejections.pop();
+    let mut ejection = told.unwrap_or_default();
+    ejection.scheduler = Some(scheduler.to_owned());
+    ejection.kind = Some(kind);
+    // A real run's message is the kernel's reason with the message in brackets.
+    let message = message.unwrap_or_default();
+    let reason = kind.reason();
+    let inner = message
+        .strip_prefix(reason)
+        .and_then(|rest| rest.trim().strip_prefix('(')?.strip_suffix(')'));
+    ejection.message = match inner {
+        Some(inner) => inner.to_owned(),
+        None if message == reason => String::new(),
+        None => message.to_owned(),
+    };
+    ejection.exit_code = exit_code;
+    // It is all of the dump that there is.
+    ejection.has_end = ejection.has_states;
+    Some(ejection)
+}
+
+/// What a document tells; `None` if it is none of ours.
+pub fn read_document(bytes: &[u8]) -> Option<Vec<Ejection>> {
+    let document: Document = serde_json::from_slice(bytes).ok()?;
+    let one = |result: &Result| {
+        ejection(
+            &result.scheduler,
+            &result.exit,
+            result.message.as_deref(),
+            result.exit_code,
+            &result.dump,
+        )
+    };
+    Some(document.results.iter().filter_map(one).collect())
+}
