@@ -135,8 +135,10 @@ pub struct Host {
     pub locks: Vec<Lock>,
     places: Places,
     pub log: VecDeque<String>,
-    /// What `scx_bpf_dump()` printed.
+    /// The debug dump, with what `scx_bpf_dump()` printed.
     pub dump: String,
+    /// What comes into it before the next text that an op prints.
+    dump_pending: String,
     pub fields: Fields,
     pub prefetch: bool,
     pub op_ns: u64,
@@ -571,23 +573,54 @@ impl Host {
             _ => return false,
         };
         for line in text.split_inclusive('\n') {
+            let pending = std::mem::take(&mut self.dump_pending);
+            self.add_dump(&pending, true);
             if self.dump.is_empty() || self.dump.ends_with('\n') {
-                self.dump.push_str(indent);
+                self.add_dump(indent, true);
             }
-            self.dump.push_str(line);
+            self.add_dump(line, true);
+        }
+        true
+    }
+
+    /// A dumping op is called: what it prints stands apart from what is before it.
+    pub fn begin_dump(&mut self) {
+        self.dump_pending.push('\n');
+    }
+
+    /// It returns: the next one begins on a line of its own.
+    pub fn end_dump(&mut self) {
+        self.dump_pending.clear();
+        if !self.dump.is_empty() && !self.dump.ends_with('\n') {
+            self.add_dump("\n", true);
+        }
+    }
+
+    /// Adds to the dump, or keeps for when the next dumping op prints something. What does not fit is left out, and the end
+    /// says so (`scx_dump_state()`).
+    pub fn add_dump(&mut self, text: &str, at_once: bool) {
+        const CUT: &str = "\n\n~~~~ TRUNCATED ~~~~\n";
+        if !at_once {
+            self.dump_pending.push_str(text);
+            return;
         }
         let most = match self.ops.exit_dump_len {
             0 => DUMP_BYTES,
             bytes => bytes as usize,
         };
-        self.dump.truncate(self.dump.floor_char_boundary(most));
-        true
-    }
-
-    /// A dumping op returns: the next one begins on a line of its own.
-    pub fn end_dump(&mut self) {
-        if !self.dump.is_empty() && !self.dump.ends_with('\n') {
-            self.dump.push('\n');
+        if self.dump.len() > most || self.dump.ends_with(CUT) {
+            return;
+        }
+        self.dump.push_str(text);
+        if self.dump.len() > most {
+            let room = most.saturating_sub(CUT.len());
+            let cut = if most > CUT.len() { CUT } else { "" };
+            self.dump
+                .truncate(
+                    self.dump
+                        .floor_char_boundary(if cut.is_empty() { most } else { room }),
+                );
+            self.dump.push_str(cut);
         }
     }
 
@@ -722,6 +755,7 @@ impl Runner {
             places: Places::new(),
             log: VecDeque::new(),
             dump: String::new(),
+            dump_pending: String::new(),
             fields: Fields::new(machine),
             prefetch: machine.task_layout.prefetch,
             op_ns: machine.sched_ext.op_ns,

@@ -336,6 +336,7 @@ fn dump(
         at_ns: about.at.ns(),
         at_jiffies: about.at_jiffies,
     };
+    context.with(Host::begin_dump);
     let result = op(&raw mut about);
     context.with(Host::end_dump);
     result

@@ -147,6 +147,10 @@ impl<const AUDITED: bool> Policy for NativePolicy<AUDITED> {
             .with(|host| host.exit_message = message.to_owned());
     }
 
+    fn dump(&self, text: &str, at_once: bool) {
+        self.runner.with(|host| host.add_dump(text, at_once));
+    }
+
     fn describe(&self, cpu: &ThisCpu, trap: &Trap) -> String {
         self.runner.describe(cpu, trap)
     }

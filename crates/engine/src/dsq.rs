@@ -58,6 +58,11 @@ impl Node {
             vtime: Cell::new(0),
         }
     }
+
+    /// `SCX_TASK_DSQ_ON_PRIQ`.
+    pub fn is_by_vtime(&self) -> bool {
+        self.by_vtime.get()
+    }
 }
 
 /// Whoever has the tasks' nodes.

@@ -12,6 +12,7 @@ mod cpu;
 mod deferred;
 mod dispatch;
 mod dsq;
+mod dump;
 mod event_queue;
 mod ext;
 mod fair;

@@ -9,7 +9,7 @@ use crate::event_queue::Timer;
 use crate::kernel::{Kernel, Loaded};
 use crate::mutation::Mutation;
 use crate::outcome::{ExitInfo, ExitKind};
-use crate::policy::{DumpContext, OpCall, OpKind, OpsInfo, Policy};
+use crate::policy::{OpCall, OpKind, OpsInfo, Policy};
 use crate::scenario::{NormalClass, WorkloadFailure};
 use crate::task::{Class, OnRq, OpsState, ScxState, Task, TaskState};
 use crate::version::KernelVersion;
@@ -328,42 +328,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         self.run_alone(|| self.scx_disable());
-    }
-
-    /// `scx_dump_state()`, as far as it asks the policy, whose side keeps what is printed.
-    // Model: when the policy is unloaded, not at once; tasks in the order of their ids.
-    fn scx_dump_state(&self, c: &Cpu, exit: &ExitInfo) {
-        let context = DumpContext {
-            kind: exit.kind,
-            code: exit.code,
-            at: self.now(c),
-            at_jiffies: self.jiffies(c.this.now.get()),
-        };
-        if self.has_op(OpKind::Dump) {
-            self.call_rare_op(c, OpCall::Dump { context });
-        }
-        for rq in &self.cpus {
-            let runnable = || {
-                let here = |p: &&Task| {
-                    p.class.get() == Class::Ext && p.on_rq.get() != OnRq::No && p.cpu.get() == rq.id
-                };
-                self.tasks.iter().filter(here)
-            };
-            if self.has_op(OpKind::DumpCpu) {
-                let op = OpCall::DumpCpu {
-                    context,
-                    cpu: rq.id,
-                    idle: rq.curr.get().is_none() && runnable().next().is_none(),
-                };
-                self.call_op_on(c, rq, op);
-            }
-            if self.has_op(OpKind::DumpTask) {
-                for p in runnable() {
-                    let task = p.id;
-                    self.call_op_on(c, rq, OpCall::DumpTask { context, task });
-                }
-            }
-        }
     }
 
     fn scx_disable(&self) {

@@ -339,6 +339,11 @@ pub trait Policy {
         let _ = message;
     }
 
+    /// Adds `text` to the debug dump: at once, or only if the next op that dumps prints something.
+    fn dump(&self, text: &str, at_once: bool) {
+        let _ = (text, at_once);
+    }
+
     /// What a fault in policy code on `cpu` was, for people. It has ended the CPU's fiber.
     fn describe(&self, cpu: &ThisCpu, trap: &Trap) -> String {
         format!("a fault in policy code on CPU {}: {trap:?}", cpu.id)

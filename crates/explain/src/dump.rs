@@ -131,12 +131,9 @@ impl Class {
         }
     }
 
-    /// It goes before sched_ext, whatever a scheduler decides.
+    /// Its tasks go before those of sched_ext, and may stay: a stopper moves a task and is gone.
     pub fn is_above_ext(self) -> bool {
-        matches!(
-            self,
-            Class::Stop | Class::Deadline | Class::Realtime | Class::Fair
-        )
+        matches!(self, Class::Deadline | Class::Realtime | Class::Fair)
     }
 
     /// What its tasks are called.

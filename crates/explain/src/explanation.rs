@@ -136,6 +136,9 @@ fn find(ejection: &Ejection) -> Finding {
         }
         _ => {}
     }
+    if ejection.kind.is_none() && ejection.message.is_empty() && !ejection.cpus.is_empty() {
+        return stall::of_fragment(ejection);
+    }
     let faults = OF_FAULTS.find(&ejection.message);
     let faults = faults.filter(|_| ejection.kind == Some(Kind::Fault));
     if let Some((row, says)) = faults.or_else(|| MESSAGES.find(&ejection.message)) {
@@ -382,7 +385,9 @@ impl Explanation {
         if let Some(scheduler) = &self.scheduler {
             rows.push(("Scheduler", scheduler.clone()));
         }
-        rows.push(("Exit", self.reason.clone()));
+        if !self.reason.is_empty() {
+            rows.push(("Exit", self.reason.clone()));
+        }
         match (&self.op, &self.function) {
             (Some(op), Some(function)) => {
                 rows.push(("Where", format!("ops.{op}, in {function}()")))

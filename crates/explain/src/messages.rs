@@ -20,7 +20,7 @@ pub struct Row {
     pub cure: &'static str,
 }
 
-const TASK: &str = r"(?P<task>\S(?:[^:]|:\S)*?\[\d+\])";
+const TASK: &str = r"(?P<task>[^\s:](?:[^:]|:\S)*?\[\d+\])";
 
 /// `{task}` of a pattern stands for a task's name and pid.
 pub const ROWS: &[Row] = &[
@@ -153,7 +153,7 @@ pub const ROWS: &[Row] = &[
         cure: "Return after scx_bpf_dsq_insert(); look for a helper that inserts, too, for example scx_bpf_select_cpu_dfl() followed by an insertion on both branches.",
     },
     Row {
-        pattern: r"scheduling for (?P<mine>\S(?:[^:]|:\S)*?\[\d+\]) but trying to direct-dispatch {task}",
+        pattern: r"scheduling for (?P<mine>[^\s:](?:[^:]|:\S)*?\[\d+\]) but trying to direct-dispatch {task}",
         culprit: Culprit::OtherTask,
         says: "The scheduler was asked about $mine and inserted $task.",
         function: "mark_direct_dispatch()",

@@ -439,7 +439,7 @@ fn label(found: &Captures<'_>, comm: usize, pid: usize) -> Option<Label> {
 pub fn lone_message(bytes: &[u8]) -> Option<Ejection> {
     regex!(
         STALL,
-        r"\S(?:[^:]|:\S)*?\[\d+\] failed to run for \d+\.\d{3}s|watchdog failed to check in for \d+\.\d{3}s"
+        r"[^\s:](?:[^:]|:\S)*?\[\d+\] failed to run for \d+\.\d{3}s|watchdog failed to check in for \d+\.\d{3}s"
     );
     let words = [
         "failed to",

@@ -48,21 +48,23 @@ pub fn ejection(
     let mut ejection = told.unwrap_or_default();
     ejection.scheduler = Some(scheduler.to_owned());
     ejection.kind = Some(kind);
-    // A real run's message is the kernel's reason with the message in brackets.
-    let message = message.unwrap_or_default();
-    let reason = kind.reason();
-    let inner = message
-        .strip_prefix(reason)
-        .and_then(|rest| rest.trim().strip_prefix('(')?.strip_suffix(')'));
-    ejection.message = match inner {
-        Some(inner) => inner.to_owned(),
-        None if message == reason => String::new(),
-        None => message.to_owned(),
-    };
+    message_of(kind, message.unwrap_or_default()).clone_into(&mut ejection.message);
     ejection.exit_code = exit_code;
     // It is all of the dump that there is.
     ejection.has_end = ejection.has_states;
     Some(ejection)
+}
+
+/// The kernel's message in a result's, which is `reason, code 0x1 (message)`, less what there is none of.
+fn message_of(kind: Kind, message: &str) -> &str {
+    let Some(rest) = message.strip_prefix(kind.reason()) else {
+        return message;
+    };
+    let inner = rest.find('(').map(|at| rest[at + 1..].trim_end());
+    match inner {
+        Some(inner) => inner.strip_suffix(')').unwrap_or(inner),
+        None => "",
+    }
 }
 
 /// What a document tells; `None` if it is none of ours.

@@ -10,7 +10,7 @@ use crate::explanation::{Certainty, Finding, seconds};
 use crate::pattern::pattern;
 
 static STALLED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(\S(?:[^:]|:\S)*?)\[(\d+)\] failed to run for (\d+)\.(\d{3})s"));
+    LazyLock::new(|| pattern(r"([^\s:](?:[^:]|:\S)*?)\[(\d+)\] failed to run for (\d+)\.(\d{3})s"));
 static WATCHDOG: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"watchdog failed to check in for (\d+)\.(\d{3})s"));
 /// Threads of the kernel that serve one CPU and no other.
@@ -74,6 +74,25 @@ pub fn explain(ejection: &Ejection) -> Finding {
             .evidence
             .extend(crate::explanation::lockups(ejection));
     }
+    finding
+}
+
+/// A part of a dump without the message: who waits longest is likely the one that it is about.
+pub fn of_fragment(ejection: &Ejection) -> Finding {
+    let waiting = ejection.tasks().filter(|(_, task)| !task.is_curr);
+    let Some((home, task)) = waiting.max_by_key(|(_, task)| task.waited_ms) else {
+        return Finding {
+            sentence: "The text is a part of a debug dump in which no task waits.".to_owned(),
+            ..unknown()
+        };
+    };
+    let waited = format!("{} s", seconds(&ms(task.waited_ms)));
+    let mut finding = of_task(ejection, home, task, &waited);
+    if finding.certainty == Certainty::Shown {
+        finding.certainty = Certainty::Likely;
+    }
+    let note = "the text has no exit message: the task that waits longest is taken for the one that stalled";
+    finding.evidence.push(note.to_owned());
     finding
 }
 
@@ -141,8 +160,8 @@ fn of_task(ejection: &Ejection, home: &CpuState, task: &TaskState, waited: &str)
         && (is_local
             || is_bound
             || above.len() == allowed.len()
-            || dsq == Dsq::None
-            || idle.is_empty())
+            || (dsq == Dsq::None && task.ops_state == Some(OpsState::Queued))
+            || (dsq != Dsq::None && idle.is_empty() && !is_shared(ejection, home, dsq)))
     {
         let holder = home
             .curr
@@ -210,7 +229,15 @@ fn of_task(ejection: &Ejection, home: &CpuState, task: &TaskState, waited: &str)
         finding.cure = "Look for a lock or a loop in the op that does not end: the backtraces of the CPUs' tasks show where they are."
             .to_owned();
     } else if is_local {
-        of_local(home, task, &label, waited, at, &mut finding, &mut evidence);
+        of_local(
+            ejection,
+            home,
+            task,
+            waited,
+            at,
+            &mut finding,
+            &mut evidence,
+        );
     } else if matches!(dsq, Dsq::User(_) | Dsq::Global | Dsq::Bypass) {
         let pinned = if is_bound {
             format!(", and may run only on CPU {}", allowed[0])
@@ -316,15 +343,15 @@ fn of_task(ejection: &Ejection, home: &CpuState, task: &TaskState, waited: &str)
 
 /// In the local DSQ of a CPU that no higher class holds.
 fn of_local(
+    ejection: &Ejection,
     home: &CpuState,
     task: &TaskState,
-    label: &Label,
     waited: &str,
     at: Standing,
     finding: &mut Finding,
     evidence: &mut Vec<String>,
 ) {
-    let cpu = home.cpu;
+    let (cpu, label) = (home.cpu, task.label());
     if at == Standing::Idle {
         finding.culprit = Culprit::MissingKick;
         finding.sentence = format!(
@@ -339,6 +366,9 @@ fn of_local(
         return;
     }
     let curr = home.tasks.iter().find(|other| other.is_curr);
+    // Whoever looked is there because of the stall.
+    let looks = |task: &&TaskState| ejection.triggered_by.as_ref() != Some(&task.label());
+    let curr = curr.filter(looks);
     let is_endless = curr.is_some_and(|curr| curr.slice == Some(u64::MAX));
     // Since when the running one has not given the CPU up.
     let since = curr.map_or(0, |curr| curr.waited_ms);
@@ -465,10 +495,18 @@ fn widest(ejection: &Ejection) -> u32 {
     masks.map(|mask| mask.cpus.len() as u32).max().unwrap_or(0)
 }
 
+/// Whether tasks of several CPUs are in the DSQ, so that any of them could take from it.
+fn is_shared(ejection: &Ejection, home: &CpuState, dsq: Dsq) -> bool {
+    ejection
+        .tasks()
+        .any(|(cpu, other)| cpu.cpu != home.cpu && other.dsq == Some(dsq))
+}
+
 /// Where a task is, as a part of a sentence.
 fn place(dsq: Dsq, cpu: u32) -> String {
     match dsq {
-        Dsq::Local | Dsq::LocalOn(_) => format!("in the local DSQ of CPU {cpu}"),
+        Dsq::Local => "in the local DSQ".to_owned(),
+        Dsq::LocalOn(on) if on == cpu => "in the local DSQ".to_owned(),
         Dsq::None => "in the scheduler's own queue".to_owned(),
         _ => format!("in {}", dsq_name(dsq)),
     }

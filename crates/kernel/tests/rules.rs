@@ -3,6 +3,8 @@
 //!
 //! Boots one virtual machine and runs this same program inside.
 
+#[path = "../../sim/tests/support/explained.rs"]
+mod explained;
 #[path = "../../sim/tests/support/mod.rs"]
 mod support;
 
@@ -96,6 +98,7 @@ fn boot_until_judged(objects: &Path, filter: &[String]) -> ExitCode {
     };
     let mut judged: Vec<String> = Vec::new();
     let (mut died_at, mut deaths) = (None, 0);
+    let mut all_told = String::new();
     loop {
         let program = std::env::current_exe().expect("a running program has a path");
         let mut command = vec![program.into_os_string(), OsString::from(MARK)];
@@ -110,12 +113,16 @@ fn boot_until_judged(objects: &Path, filter: &[String]) -> ExitCode {
         };
         let end = vm.run(&command, &|note| println!("{note}"), &mut show);
         let told = String::from_utf8_lossy(&text).into_owned();
+        all_told.push_str(&told);
         let begun = |line: &str| line.strip_prefix("begin ").map(str::to_owned);
         let begun: Vec<String> = told.lines().filter_map(begun).collect();
         let failed = told.lines().any(|line| line.starts_with("FAILED "));
         match end {
             Ok((code, log)) => {
                 println!("the rules in the virtual machine ended with {code}; kernel log:\n{log}");
+                if code == 0 && filter.is_empty() && times() == 1 {
+                    compare_table(&all_told);
+                }
                 return ExitCode::from(u8::from(code != 0 || !complaints(&log).is_empty()));
             }
             Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
@@ -253,7 +260,12 @@ fn check_with(
             return Err(format!("`{name}` is {value:?}, not {wanted}"));
         }
     }
-    judge(rule, outcome)
+    let explanation = outcome.as_ref().ok().map(|exit| explain(rule, exit));
+    let judged = judge(rule, outcome)?;
+    match explanation.filter(|_| explained::is_ejection(rule)) {
+        Some(explanation) => explanation.map(|says| format!("{judged}; explained: {says}")),
+        None => Ok(judged),
+    }
 }
 
 /// Until the kernel is back at its own scheduler.
@@ -269,6 +281,49 @@ fn settle() {
 /// How it ends here.
 fn expected(rule: &Rule) -> Expect {
     rule.kernel.unwrap_or(rule.expect)
+}
+
+/// What `schedlab explain` says of the kernel's words, if that names the fault that was built in.
+fn explain(rule: &Rule, exit: &Exit) -> Result<String, String> {
+    let expected = explained::read().remove(&rule.name);
+    let Some(expected) = expected else {
+        return Ok(String::new());
+    };
+    let kind = schedlab_report::Exit::of_scx(exit.kind as u64).to_string();
+    let code = Some(exit.code).filter(|code| *code != 0);
+    let found =
+        schedlab_explain::explain_result(&rule.name, &kind, Some(&exit.message), code, &exit.dump);
+    let told = |found: Option<&schedlab_explain::Explanation>| {
+        found
+            .map(|found| found.sentence.clone())
+            .unwrap_or_default()
+    };
+    let culprit = explained::name(expected.culprit);
+    match explained::judge(&expected, found.as_ref()) {
+        Ok(()) => {
+            println!("explained {culprit} right");
+            Ok(told(found.as_ref()))
+        }
+        Err(why) => {
+            println!("explained {culprit} wrong");
+            Err(format!("not explained: {why}\n{exit:?}"))
+        }
+    }
+}
+
+/// The table of docs/explain.md, by what was said in the machine, where all rules were asked.
+fn compare_table(told: &str) {
+    let mut counts = explained::Counts::new();
+    for line in told.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        if let ["explained", culprit, how] = words[..] {
+            let count = counts.entry(culprit.to_owned()).or_default();
+            count.0 += 1;
+            count.1 += usize::from(how == "right");
+        }
+    }
+    let how = "tools/cargo test -p schedlab-kernel --test rules";
+    explained::compare("Linux 7.2", &explained::table(&counts), how);
 }
 
 /// Until the policy has ended. A workload that ends before is started again, for a fixture sees as much of

@@ -11,9 +11,9 @@ use schedlab_report::export::lines::fill;
 use schedlab_trace::counted;
 use serde::Serialize;
 
-use super::{Status, is_stdout, print, width};
+use super::Status;
 use crate::args::ExplainArgs;
-use crate::output::{harmless, tell};
+use crate::output::{harmless, is_stdout, print, tell, width};
 
 /// What is read of a text: a log of months is shorter.
 const BYTES_MAX: u64 = 256 << 20;

@@ -1,0 +1,301 @@
+//! Every message with which kernel/sched/ext of Linux 6.12, 6.18 and 7.2 ends a scheduler has its explanation.
+
+use schedlab_explain::{Culprit, explain};
+
+/// A message as those kernels print it, and what it is about.
+const MESSAGES: &[(&str, Culprit)] = &[
+    // dispatch queues
+    ("non-existent DSQ 0xabad1dea for sh[12]", Culprit::NoSuchDsq),
+    ("non-existent DSQ 0xabad1dea", Culprit::NoSuchDsq),
+    ("invalid DSQ ID 0x00000000abad1dea", Culprit::NoSuchDsq),
+    ("peek on non-existent DSQ 0x5", Culprit::NoSuchDsq),
+    (
+        "peek disallowed on builtin DSQ 0x8000000000000001",
+        Culprit::BuiltinDsq,
+    ),
+    (
+        "cannot use vtime ordering for built-in DSQs",
+        Culprit::VtimeInBuiltinDsq,
+    ),
+    (
+        "DSQ ID 0x0000000000000001 already had FIFO-enqueued tasks",
+        Culprit::MixedDsq,
+    ),
+    (
+        "DSQ ID 0x0000000000000001 already had PRIQ-enqueued tasks",
+        Culprit::MixedDsq,
+    ),
+    (
+        "attempting to dispatch to a destroyed dsq",
+        Culprit::DestroyedDsq,
+    ),
+    (
+        "attempting to destroy in-use dsq 0x0000000000000000 (nr=3)",
+        Culprit::DsqInUse,
+    ),
+    (
+        "DSQ 0x8000000000000001 not allowed for reenq",
+        Culprit::BadReenqueue,
+    ),
+    ("invalid SCX_REENQ flags 0x8", Culprit::BadReenqueue),
+    (
+        "SCX_ENQ_REENQ on SCX_DSQ_LOCAL repeated 256 times",
+        Culprit::EndlessReenqueue,
+    ),
+    // insertions
+    (
+        "SCX_DSQ_LOCAL[_ON] verdict target cpu 21 not allowed for Web Content[313]",
+        Culprit::CpuNotAllowed,
+    ),
+    (
+        "SCX_DSQ_LOCAL[_ON] target CPU 10 not allowed for kworker/15:0[570344]",
+        Culprit::CpuNotAllowed,
+    ),
+    (
+        "SCX_DSQ_LOCAL[_ON] cannot move migration disabled Xorg[341392] from CPU 5 to 0",
+        Culprit::MigrationDisabled,
+    ),
+    ("invalid CPU -3", Culprit::InvalidCpu),
+    (
+        "invalid CPU 99999 from ops.select_cpu()",
+        Culprit::InvalidCpu,
+    ),
+    (
+        "invalid CPU 99999 in SCX_DSQ_LOCAL_ON dispatch verdict",
+        Culprit::InvalidCpu,
+    ),
+    ("sh[12] already direct-dispatched", Culprit::InsertedTwice),
+    (
+        "scheduling for sh[12] but trying to direct-dispatch make[13]",
+        Culprit::OtherTask,
+    ),
+    ("called on a task not being operated on", Culprit::OtherTask),
+    (
+        "select_cpu kfunc called cross-task on sh[12]",
+        Culprit::OtherTask,
+    ),
+    ("called with NULL task", Culprit::NullTask),
+    ("invalid enq_flags 0x1", Culprit::EnqueueFlags),
+    (
+        "SCX_ENQ_IMMED on a non-local DSQ 0x5",
+        Culprit::EnqueueFlags,
+    ),
+    ("dispatch buffer overflow", Culprit::DispatchOverflow),
+    ("dispatch buffer underflow", Culprit::DispatchUnderflow),
+    // other functions
+    (
+        "built-in idle tracking is disabled",
+        Culprit::IdleTrackingOff,
+    ),
+    ("per-node idle tracking is disabled", Culprit::IdlePerNode),
+    ("per-node idle tracking is enabled", Culprit::IdlePerNode),
+    (
+        "SCX_OPS_BUILTIN_IDLE_PER_NODE enabled",
+        Culprit::IdlePerNode,
+    ),
+    ("invalid node 7", Culprit::InvalidNode),
+    ("unavailable node 7", Culprit::InvalidNode),
+    (
+        "PREEMPT/WAIT cannot be used with SCX_KICK_IDLE",
+        Culprit::KickFlags,
+    ),
+    ("Invalid cpuperf target 2048 for CPU 1", Culprit::CpuPerf),
+    ("Invalid target CPU 3", Culprit::CpuPerf),
+    (
+        "kfunc with mask 0x4 called from an operation only allowing 0x2",
+        Culprit::WrongContext,
+    ),
+    (
+        "dispatch kfunc called from a nested operation",
+        Culprit::WrongContext,
+    ),
+    (
+        "cpu_release kfunc called from a nested operation",
+        Culprit::WrongContext,
+    ),
+    (
+        "accessing rq without holding rq lock",
+        Culprit::WrongContext,
+    ),
+    (
+        "scx_bpf_dump() must only be called from ops.dump() and friends",
+        Culprit::WrongContext,
+    ),
+    ("dispatch recursion detected", Culprit::WrongContext),
+    (
+        "__scx_bpf_dsq_insert_vtime() must be used",
+        Culprit::WrongContext,
+    ),
+    (
+        "__scx_bpf_select_cpu_and() must be used",
+        Culprit::WrongContext,
+    ),
+    (
+        "invalid data=000000005a3b2f11 and data__sz=9",
+        Culprit::BadFormat,
+    ),
+    ("failed to read data fields (-14)", Culprit::BadFormat),
+    ("format preparation failed (-22)", Culprit::BadFormat),
+    (
+        "(\"%d\", 000000005a3b2f11, 8) failed to format",
+        Culprit::BadFormat,
+    ),
+    (
+        "scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK",
+        Culprit::OpsFlags,
+    ),
+    // loading
+    (
+        "SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented",
+        Culprit::OpsFlags,
+    ),
+    (
+        "SCX_OPS_BUILTIN_IDLE_PER_NODE requires CPU idle selection enabled",
+        Culprit::OpsFlags,
+    ),
+    (
+        "SCX_OPS_TID_TO_TASK requires root scheduler to enable it",
+        Culprit::OpsFlags,
+    ),
+    ("ops.init() failed (-22)", Culprit::InitFailed),
+    (
+        "ops.init_task() failed (-12) for sh[12]",
+        Culprit::InitTaskFailed,
+    ),
+    (
+        "ops.init_task() failed (-12) for sh[12] while disabling a sub-scheduler",
+        Culprit::InitTaskFailed,
+    ),
+    ("ops.cgroup_init() failed (-12)", Culprit::CgroupFailed),
+    ("ops.cgroup_prep_move() failed (-12)", Culprit::CgroupFailed),
+    (
+        "ops.init() returned an invalid errno -100000",
+        Culprit::InvalidErrno,
+    ),
+    (
+        "ops.init_task() set task->scx.disallow for sh[12] during fork",
+        Culprit::Disallow,
+    ),
+    (
+        "ops.init_task() set task->scx.disallow for sh[12] outside the enable path",
+        Culprit::Disallow,
+    ),
+    ("scx_ops_enable() failed (-12)", Culprit::EnableFailed),
+    ("scx_enable() failed (-12)", Culprit::EnableFailed),
+    ("scx_root_enable() failed (-12)", Culprit::EnableFailed),
+    ("scx_sub_enable() failed (-12)", Culprit::EnableFailed),
+    // sub-schedulers
+    (
+        "non-root ops.init_task() set task->scx.disallow for sh[12]",
+        Culprit::Disallow,
+    ),
+    (
+        "sub-sched requires cid-form struct_ops",
+        Culprit::SubScheduler,
+    ),
+    (
+        "sub_attach/sub_detach requires cid-form struct_ops",
+        Culprit::SubScheduler,
+    ),
+    ("max nesting depth 4 violated", Culprit::SubScheduler),
+    ("parent rejected (-22)", Culprit::SubScheduler),
+    ("parent disabled (-19)", Culprit::SubScheduler),
+    (
+        "failed to insert into scx_sched_hash (-12)",
+        Culprit::SubScheduler,
+    ),
+    (
+        "trying to dispatch a distant sub-sched on cgroup 12",
+        Culprit::SubScheduler,
+    ),
+    (
+        "scx_bpf_dsq_move[_vtime]() on sh[12] but the task belongs to a different scheduler",
+        Culprit::SubScheduler,
+    ),
+    (
+        "scx_bpf_cid_override: failed to allocate tables",
+        Culprit::SubScheduler,
+    ),
+    (
+        "scx_bpf_cid_override() only allowed from root sched",
+        Culprit::SubScheduler,
+    ),
+    (
+        "scx_bpf_cid_override: expected 32 bytes, got 16",
+        Culprit::SubScheduler,
+    ),
+    ("cid 3 assigned to multiple cpus", Culprit::SubScheduler),
+    ("cgroup is not online", Culprit::CgroupOffline),
+    // the kernel's other watchdogs
+    ("RCU CPU stall detected!", Culprit::RcuStall),
+    ("soft lockup - CPU#1 stuck for 12s", Culprit::Lockup),
+    ("soft lockup - CPU 1 stuck for 12s", Culprit::Lockup),
+    ("hard lockup - CPU 1", Culprit::Lockup),
+];
+
+const UNREGISTERED: &[(&str, Culprit)] = &[
+    ("cpu 1 going offline, exiting scheduler", Culprit::Hotplug),
+    ("cpu 1 going online, exiting scheduler", Culprit::Hotplug),
+    (
+        "expected hotplug seq 4 did not match actual 5",
+        Culprit::Hotplug,
+    ),
+    ("cgroup 37 going offline", Culprit::CgroupOffline),
+];
+
+#[test]
+fn each_message_of_the_kernel_is_explained() {
+    let kinds = [
+        ("runtime error", MESSAGES),
+        ("unregistered from the main kernel", UNREGISTERED),
+    ];
+    for (reason, messages) in kinds {
+        for (message, culprit) in messages {
+            let text = format!("EXIT: {reason} ({message})\n");
+            let found = explain(text.as_bytes()).unwrap().remove(0);
+            assert_eq!(found.culprit, *culprit, "{message}: {found:#?}");
+            let sentence = &found.sentence;
+            // A `$name` that the pattern does not have would leave a hole.
+            assert!(
+                !sentence.contains("  ") && !sentence.contains('$'),
+                "{message}: {sentence}"
+            );
+            assert!(
+                sentence.ends_with('.') && !found.cure.is_empty(),
+                "{message}"
+            );
+            assert!(found.rule_function.ends_with("()"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn names_and_numbers_come_into_the_sentence() {
+    let says = |message: &str| {
+        let text = format!("EXIT: runtime error ({message})\n");
+        explain(text.as_bytes()).unwrap().remove(0).sentence
+    };
+    assert_eq!(
+        says("SCX_DSQ_LOCAL[_ON] target CPU 10 not allowed for kworker/15:0[5703]"),
+        "The scheduler sent kworker/15:0[5703] to CPU 10, where the task's CPU mask does not let it run."
+    );
+    // The simulator says where.
+    assert_eq!(
+        says("mine: in ops.enqueue: Web Content[12] already direct-dispatched"),
+        "The scheduler inserted Web Content[12] twice in one op."
+    );
+}
+
+/// What no kernel is known to say is told as it is, and as unknown.
+#[test]
+fn an_unknown_message_is_told() {
+    let found = explain(b"EXIT: runtime error (the moon is full)\n")
+        .unwrap()
+        .remove(0);
+    assert_eq!(found.culprit, Culprit::UnknownError);
+    assert!(
+        found.sentence.contains("the moon is full"),
+        "{}",
+        found.sentence
+    );
+}
