@@ -645,6 +645,10 @@ impl Host {
             (None, None) => "an unknown place".to_owned(),
         };
         let what = match trap.signal {
+            // A weak kfunc that nobody has is at address 0.
+            libc::SIGSEGV if trap.calls_nothing && trap.address == Some(0) => {
+                "it calls a function that is not there".to_owned()
+            }
             libc::SIGFPE => "it divides by zero".to_owned(),
             // There the compiler looks for a divisor of zero (crate::compiler).
             libc::SIGTRAP if cfg!(target_arch = "aarch64") => {

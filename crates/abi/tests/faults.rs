@@ -101,7 +101,7 @@ fn who_loses_the_stack_ends_its_own_run_only() {
 #[test]
 fn accesses_are_told_with_their_line() {
     check_line("null", "it follows a NULL pointer");
-    check_line("null_call", "it follows a NULL pointer");
+    check_line("null_call", "it calls a function that is not there");
     check_line("no_address", "it accesses memory that is not its own");
     check_line("no_address_call", "it accesses memory that is not its own");
     check(

@@ -461,7 +461,7 @@ pub const FAULTS: &[Row] = &[
         cure: "Release the lock on every path out of the function, early returns included.",
     },
     Row {
-        pattern: r"kfunc|no kernel has|does not have|is not simulated|not modelled|the virtual kernel has no",
+        pattern: r"function that is not there|kfunc|is not in the virtual kernel",
         culprit: Culprit::MissingKfunc,
         says: "The scheduler called a kfunc that this kernel does not have.",
         function: "add_subprog_and_kfunc()",

@@ -23,6 +23,8 @@ pub struct Trap {
     pub signal: c_int,
     /// Where the code was; where it called, if there is no code.
     pub pc: usize,
+    /// It called what is no code.
+    pub calls_nothing: bool,
     /// What it accessed, if the processor tells: it does not of an address that no memory can have, nor of an
     /// instruction that is not allowed.
     pub address: Option<usize>,
@@ -314,17 +316,20 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
             let is_told = (*info).si_code != SI_KERNEL;
             let address = is_told.then(|| (*info).si_addr() as usize);
             let is_called = on_stack && !foreign.has(registers.pc);
+            let calls_nothing =
+                on_stack && signal == libc::SIGSEGV && address == Some(registers.pc);
             let trap = Trap {
                 signal,
                 caller: is_called
                     .then(|| Registers::return_to(context, foreign, &running.body))
                     .flatten(),
                 // Others tell of the instruction, too.
-                pc: if on_stack && signal == libc::SIGSEGV && address == Some(registers.pc) {
+                pc: if calls_nothing {
                     Registers::caller(context)
                 } else {
                     registers.pc - past(signal)
                 },
+                calls_nothing,
                 address,
                 // Of it only what is above the body and its end are out of reach.
                 stack: address
