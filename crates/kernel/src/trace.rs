@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use schedlab_trace::{
-    CpuId, CpuSet, Duration, Event, Instant, Listener, MigrationReach, PrevState, TaskId, TaskMeta,
+    CpuId, CpuSet, DEADLINE_PRIORITY, Duration, Event, Instant, Listener, MigrationReach,
+    PrevState, TaskId, TaskMeta,
 };
 
 use crate::topology;
@@ -222,7 +223,8 @@ impl Life {
                 (prio - DEFAULT_PRIO) as i8
             },
             affinity: CpuSet::all(topology::possible_cpus()),
-            rt_priority: (99 - prio).clamp(0, 99) as u8,
+            // That of a deadline task is -1.
+            rt_priority: (99 - prio).clamp(0, i32::from(DEADLINE_PRIORITY)) as u8,
             // No trace shows weights.
             idle: false,
         };

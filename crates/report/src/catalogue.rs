@@ -94,7 +94,17 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "schedule.priority_inversions",
         "",
-        "starts of a task while another one of higher priority (real-time, then by nice level, then `SCHED_IDLE`) that may run on that CPU waited anywhere on the machine",
+        "starts of a task while another one of higher priority (deadline, real-time, then by nice level, then `SCHED_IDLE`; inherited priorities count) that may run on that CPU waited anywhere on the machine",
+    ),
+    entry(
+        "deadline.throttled",
+        "",
+        "how often a deadline task had used up its runtime, or given the rest away, before its period ended; only where there are deadline tasks",
+    ),
+    entry(
+        "deadline.missed",
+        "",
+        "how often the absolute deadline of a deadline task passed before it had got its runtime; only where there are deadline tasks",
     ),
     entry(
         "runqueue.len_mean",

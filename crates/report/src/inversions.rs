@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use schedlab_trace::{CpuId, CpuSet, Instant, TaskId, TaskMeta};
+use schedlab_trace::{CpuId, CpuSet, DEADLINE_PRIORITY, Instant, TaskId, TaskMeta};
 
 /// Counts priority inversions.
 ///
@@ -27,6 +27,7 @@ enum Change {
     Starts(TaskId, CpuId),
     Level(TaskId, u8),
     Allows(TaskId, Option<Box<CpuSet>>),
+    Throttled(TaskId, bool),
 }
 
 /// One task.
@@ -36,18 +37,22 @@ struct Place {
     told: Instant,
     level: u8,
     waits: bool,
+    /// It waits for its next period, not for a CPU; …
+    throttled: bool,
+    /// … when that begins, for a CPU.
+    waits_then: bool,
     /// Where in its level's list.
     index: usize,
     /// CPUs it may run on; `None`: all.
     allowed: Option<Box<CpuSet>>,
 }
 
-/// `SCHED_IDLE`, then nice 19 to −20, then real-time priorities 1 to 99.
+/// `SCHED_IDLE`, then nice 19 to −20, then real-time priorities 1 to 99, then deadline tasks, whatever their deadlines.
 fn level(meta: &TaskMeta) -> u8 {
     match meta.rt_priority {
         0 if meta.idle => 0,
         0 => 1 + 19_i8.saturating_sub(meta.nice).clamp(0, 39).unsigned_abs(),
-        priority => 40 + priority.min(99),
+        priority => 40 + priority.min(DEADLINE_PRIORITY),
     }
 }
 
@@ -96,6 +101,11 @@ impl Inversions {
         self.comes(at, task, Change::Waits(task));
     }
 
+    /// A deadline task is throttled, or is so no more.
+    pub(crate) fn throttled(&mut self, at: Instant, task: TaskId, throttled: bool) {
+        self.comes(at, task, Change::Throttled(task, throttled));
+    }
+
     /// A task starts on a CPU. Only where [`Inversions::is_mixed`].
     pub(crate) fn starts(&mut self, at: Instant, task: TaskId, cpu: CpuId) {
         self.comes(at, task, Change::Starts(task, cpu));
@@ -121,6 +131,7 @@ impl Inversions {
                 Change::Starts(task, cpu) => self.takes(task, cpu),
                 Change::Level(task, level) => self.moves(task, level),
                 Change::Allows(task, allowed) => self.place(task).allowed = allowed,
+                Change::Throttled(task, throttled) => self.throttle(task, throttled),
             }
         }
     }
@@ -141,8 +152,23 @@ impl Inversions {
         &mut self.tasks[task.index()]
     }
 
+    fn throttle(&mut self, task: TaskId, throttled: bool) {
+        let waits = self.place(task).waits;
+        self.stops_waiting(task);
+        let place = self.place(task);
+        let waits_then = std::mem::replace(&mut place.waits_then, throttled && waits);
+        place.throttled = throttled;
+        if !throttled && (waits || waits_then) {
+            self.begins_to_wait(task);
+        }
+    }
+
     fn begins_to_wait(&mut self, task: TaskId) {
         let place = self.place(task);
+        if place.throttled {
+            place.waits_then = true;
+            return;
+        }
         if place.waits {
             return;
         }
@@ -206,6 +232,7 @@ mod tests {
         let of = |nice, rt_priority| with(nice, rt_priority, false);
         assert_eq!((of(19, 0), of(0, 0), of(-20, 0)), (1, 20, 40));
         assert_eq!((of(19, 1), of(-20, 99)), (41, 139));
+        assert_eq!(of(0, DEADLINE_PRIORITY), 140);
         // Below all others, whatever its nice level.
         assert_eq!((with(19, 0, true), with(-20, 0, true)), (0, 0));
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use elsa::FrozenVec;
 use schedlab_trace::{
-    CpuId, CpuMode, CpuSet, Duration, Event, Instant, LockClass, LockId, LockPath, MigrationReach,
-    PrevState, Recorder, TaskId, TaskMeta,
+    CpuId, CpuMode, CpuSet, DEADLINE_PRIORITY, Duration, Event, Instant, LockClass, LockId,
+    LockPath, MigrationReach, PrevState, Recorder, TaskId, TaskMeta,
 };
 
 use crate::count::{add, count, raise};
@@ -36,6 +36,8 @@ pub struct Sources {
     pub yields: bool,
     /// Nice levels, real-time priorities and allowed CPUs.
     pub priorities: bool,
+    /// [`Event::Throttled`], [`Event::Replenished`] and [`Event::DeadlineMissed`].
+    pub deadlines: bool,
     /// [`Event::Migrate`].
     pub migrations: bool,
     /// [`Event::Ipi`].
@@ -55,6 +57,7 @@ impl Sources {
         modes: true,
         yields: true,
         priorities: true,
+        deadlines: true,
         migrations: true,
         ipis: true,
         work: true,
@@ -178,6 +181,16 @@ struct Choices {
     wakeup_latency: Histogram,
     wait_ns_max: u64,
     inversions: Inversions,
+    deadlines: Deadlines,
+}
+
+/// What became of deadline tasks.
+#[derive(Clone, Debug, Default)]
+struct Deadlines {
+    /// There are some.
+    any: bool,
+    throttled: u64,
+    missed: u64,
 }
 
 const REACHES: [(MigrationReach, &str); 4] = [
@@ -280,6 +293,10 @@ impl MetricsRecorder {
         measures.int("schedule.picked_elsewhere", choices.switches.elsewhere);
         if self.sources.priorities {
             measures.int("schedule.priority_inversions", choices.inversions.count());
+        }
+        if choices.deadlines.any && self.sources.deadlines {
+            measures.int("deadline.throttled", choices.deadlines.throttled);
+            measures.int("deadline.missed", choices.deadlines.missed);
         }
         self.lock_measures(&mut measures);
         self.switch_measures(&choices.switches, &mut measures);
@@ -395,6 +412,7 @@ impl Choices {
             wakeup_latency: Histogram::new(LATENCY_NS_MAX),
             wait_ns_max: 0,
             inversions: Inversions::default(),
+            deadlines: Deadlines::default(),
         }
     }
 
@@ -479,9 +497,19 @@ impl Choices {
         }
     }
 
+    fn throttled(&mut self, at: Instant, task: TaskId) {
+        self.deadlines.throttled += 1;
+        self.inversions.throttled(at, task, true);
+    }
+
+    fn replenished(&mut self, at: Instant, task: TaskId) {
+        self.inversions.throttled(at, task, false);
+    }
+
     /// What changes a task has just told what it does: `now` is when the last event was.
     fn define_task(&mut self, now: Instant, task: TaskId, meta: &TaskMeta) {
         self.task(task).define(meta, now);
+        self.deadlines.any |= meta.rt_priority == DEADLINE_PRIORITY;
         if self.inversions.define(now, task, meta, self.nr_cpus) {
             for (index, task) in self.tasks.iter().enumerate() {
                 if task.waits() {
@@ -657,6 +685,9 @@ impl Recorder for MetricsRecorder {
                     passed.store(at.ns(), Ordering::Relaxed);
                 }
             }
+            Event::Throttled { task } => self.choices.borrow_mut().throttled(at, task),
+            Event::Replenished { task } => self.choices.borrow_mut().replenished(at, task),
+            Event::DeadlineMissed { .. } => self.choices.borrow_mut().deadlines.missed += 1,
             Event::Work { n, .. } => self.work.set(self.work.get() + u64::from(n)),
             Event::End => {
                 let cpu = &self.cpus[cpu.index()];

@@ -2,8 +2,8 @@
 
 use schedlab_report::{MetricsRecorder, Sources, Value, catalogue};
 use schedlab_trace::{
-    CpuId, CpuMode, CpuSet, Duration, Event, Instant, LockClass, LockId, LockPath, MigrationReach,
-    PrevState, Recorder, TaskId, TaskMeta,
+    CpuId, CpuMode, CpuSet, DEADLINE_PRIORITY, Duration, Event, Instant, LockClass, LockId,
+    LockPath, MigrationReach, PrevState, Recorder, TaskId, TaskMeta,
 };
 
 const A: TaskId = TaskId(0);
@@ -405,6 +405,45 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
 }
 
 /// CPUs tell what they do a little out of the order of time.
+/// RT as a deadline task: throttled twice, late once. While it is throttled it is in nobody's way.
+#[test]
+fn deadline_tasks_are_counted() {
+    let recorder = recorder(Sources::ALL);
+    assert_eq!(recorder.measures(None).number("deadline.throttled"), None);
+    let deadline = TaskMeta {
+        rt_priority: DEADLINE_PRIORITY,
+        ..meta(0)
+    };
+    recorder.define_task(RT, &deadline);
+    let preempted = |task| Some((task, PrevState::Preempted));
+    play(
+        &recorder,
+        &[
+            (0, 0, wakeup(A, 0)),
+            (0, 0, wakeup(RT, 0)),
+            (1, 0, switch(None, Some(RT))),
+            (10, 0, Event::Throttled { task: RT }),
+            // Throttled, it does not wait: no inversion.
+            (11, 0, switch(preempted(RT), Some(A))),
+            (20, 0, Event::Replenished { task: RT }),
+            // From here it does.
+            (21, 0, switch(preempted(A), Some(B))),
+            (22, 0, switch(preempted(B), Some(RT))),
+            (30, 0, Event::DeadlineMissed { task: RT }),
+            (31, 0, Event::Throttled { task: RT }),
+            (32, 0, switch(preempted(RT), Some(A))),
+        ],
+    );
+    check(
+        &recorder,
+        &[
+            ("deadline.throttled", 2.0),
+            ("deadline.missed", 1.0),
+            ("schedule.priority_inversions", 1.0),
+        ],
+    );
+}
+
 #[test]
 fn inversions_are_those_of_the_order_of_time() {
     let recorder = MetricsRecorder::new(2, Sources::ALL);
@@ -568,6 +607,7 @@ fn what_a_world_does_not_show_is_absent() {
         modes: false,
         yields: false,
         priorities: false,
+        deadlines: false,
         migrations: false,
         ipis: false,
         work: false,

@@ -149,12 +149,22 @@ pub enum Event {
     Ipi { to: CpuId },
     /// The periodic timer interrupt.
     Tick,
+    /// A deadline task has used up its runtime, or given the rest of it away: until [`Event::Replenished`] it waits for its
+    /// next period, not for a CPU.
+    Throttled { task: TaskId },
+    /// A throttled task has runtime again.
+    Replenished { task: TaskId },
+    /// The deadline of a task that still had runtime left passed before it had got that.
+    DeadlineMissed { task: TaskId },
     /// `n` units of the workload's own measure of work are done (messages delivered, rounds …).
     Work { task: TaskId, n: u32 },
     /// The run ended, normally or by ejection of the policy. Told for each CPU, at its own time; the run
     /// ended at the earliest.
     End,
 }
+
+/// The priority of tasks of the deadline class, above all real-time ones.
+pub const DEADLINE_PRIORITY: u8 = 100;
 
 /// What a task is, told before its first event and when it changes.
 #[derive(Clone, PartialEq, Debug)]
@@ -165,14 +175,14 @@ pub struct TaskMeta {
     pub nice: i8,
     /// CPUs the task may run on.
     pub affinity: CpuSet,
-    /// Real-time priority, 1 (lowest) to 99; 0: not a real-time task.
+    /// Effective real-time priority, 1 (lowest) to 99; 0: not a real-time task; [`DEADLINE_PRIORITY`]: a deadline task.
     pub rt_priority: u8,
     /// Whether it is in `SCHED_IDLE`, which has less weight than any nice level.
     pub idle: bool,
 }
 
 impl TaskMeta {
-    /// Whether it is a real-time task.
+    /// Whether it is a real-time or deadline task.
     pub fn is_realtime(&self) -> bool {
         self.rt_priority > 0
     }

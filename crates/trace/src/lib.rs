@@ -15,7 +15,8 @@ pub mod words;
 
 pub use cpuset::CpuSet;
 pub use event::{
-    CpuMode, Event, Listener, LockClass, LockPath, MigrationReach, PrevState, Recorder, TaskMeta,
+    CpuMode, DEADLINE_PRIORITY, Event, Listener, LockClass, LockPath, MigrationReach, PrevState,
+    Recorder, TaskMeta,
 };
 pub use id::{CpuId, LockId, TaskId};
 pub use scheduler::Scheduler;

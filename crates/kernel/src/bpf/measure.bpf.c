@@ -247,6 +247,9 @@ static void count_runnable(struct cpu_counters *c)
 /* Of a task of SCHED_IDLE, worse than any other, the kernel keeps the prio of its nice level. */
 static u32 prio_of(struct task_struct *p)
 {
+	/* That of a deadline task is -1: it counts as the highest real-time one. */
+	if (p->prio < 0)
+		return 0;
 	return p->policy == POLICY_IDLE && p->prio >= MAX_RT_PRIO ? PRIO_IDLE : p->prio;
 }
 

@@ -6,6 +6,7 @@
 
 pub mod affinity;
 pub mod cpu_time;
+pub mod deadline;
 pub mod locks;
 pub mod modes;
 pub mod running_time;
@@ -122,6 +123,7 @@ impl Checkers {
                 Box::new(cpu_time::CpuTime::new(nr_cpus, start)),
                 Box::new(running_time::RunningTime::new(nr_cpus, start)),
                 Box::new(stall::Stall::new(stall_bound)),
+                Box::new(deadline::Deadline::new(nr_cpus)),
                 Box::new(modes::Modes::new(nr_cpus, start)),
                 Box::new(locks::Locks::new(nr_cpus, start)),
             ],

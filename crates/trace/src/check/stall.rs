@@ -1,4 +1,5 @@
-//! No runnable task waits beyond the watchdog's bound; a task that is lost waits for ever.
+//! No runnable task waits beyond the watchdog's bound; a task that is lost waits for ever. A throttled deadline task waits
+//! for its next period, which is no stall.
 
 use super::{Check, Violation, Violations, entry};
 use crate::{CpuId, Duration, Event, Instant, Listener, PrevState, TaskId};
@@ -8,6 +9,8 @@ pub struct Stall {
     bound: Duration,
     /// Since when and on which CPU's behalf each task waits.
     waiting: Vec<Option<(Instant, CpuId)>>,
+    /// Throttled tasks.
+    throttled: Vec<bool>,
     violations: Violations,
 }
 
@@ -17,6 +20,7 @@ impl Stall {
         Stall {
             bound,
             waiting: Vec::new(),
+            throttled: Vec::new(),
             violations: Violations::default(),
         }
     }
@@ -62,6 +66,13 @@ impl Listener for Stall {
                     self.judge(at, since, cpu, next, "ran after");
                 }
             }
+            Event::Throttled { task } => *entry(&mut self.throttled, task.index()) = true,
+            Event::Replenished { task } => {
+                *entry(&mut self.throttled, task.index()) = false;
+                if let Some((since, _)) = entry(&mut self.waiting, task.index()) {
+                    *since = at;
+                }
+            }
             _ => {}
         }
     }
@@ -70,7 +81,8 @@ impl Listener for Stall {
 impl Check for Stall {
     fn finish(&mut self, end: Instant) {
         for index in 0..self.waiting.len() {
-            if let Some((since, cpu)) = self.waiting[index] {
+            let throttled = *entry(&mut self.throttled, index);
+            if let Some((since, cpu)) = self.waiting[index].filter(|_| !throttled) {
                 self.judge(end, since, cpu, TaskId(index as u32), "never ran for");
             }
         }
@@ -105,6 +117,26 @@ mod tests {
                 "stall: at 101 ns on cpu 0, task 0: runnable since 0 ns, ran after 101 ns: the bound is 100 ns"
             ]
         );
+    }
+
+    #[test]
+    fn a_throttled_task_waits_from_its_next_period_on() {
+        let events = |run_at| {
+            [
+                (0, 0, wakeup(A)),
+                (1, 0, switch(None, Some(A))),
+                (9, 0, Event::Throttled { task: A }),
+                (10, 0, switch(Some((A, PrevState::Preempted)), None)),
+                (500, 0, Event::Replenished { task: A }),
+                (run_at, 0, switch(None, Some(A))),
+                (run_at + 1, 0, Event::Throttled { task: A }),
+                (run_at + 2, 0, switch(Some((A, PrevState::Preempted)), None)),
+                (2_000, 0, Event::End),
+            ]
+        };
+        let check = |run_at| found(&mut Stall::new(Duration::from_ns(100)), &events(run_at));
+        assert_eq!(check(600), [""; 0]);
+        assert_eq!(check(601).len(), 1);
     }
 
     #[test]
