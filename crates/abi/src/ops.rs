@@ -223,6 +223,7 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                 let mut args = CpuReleaseArgs {
                     reason: match reason {
                         PreemptReason::Rt => 0,
+                        PreemptReason::Deadline => 1,
                         PreemptReason::Stop => 2,
                         PreemptReason::Unknown => 3,
                     },

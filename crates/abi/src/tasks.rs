@@ -202,12 +202,16 @@ impl Tasks {
             SchedClass::RoundRobin(priority) => (2, u32::from(priority)),
             SchedClass::Batch => (3, 0),
             SchedClass::Idle => (5, 0),
+            SchedClass::Deadline(_) => (6, 0),
         };
-        task.normal_prio = match task.rt_priority {
-            0 => task.static_prio,
-            priority => 99 - priority as i32,
+        task.normal_prio = match view.class {
+            SchedClass::Deadline(_) => -1,
+            SchedClass::Fifo(priority) | SchedClass::RoundRobin(priority) => {
+                99 - i32::from(priority)
+            }
+            SchedClass::Normal | SchedClass::Batch | SchedClass::Idle => task.static_prio,
         };
-        task.prio = task.normal_prio;
+        task.prio = view.prio;
         task.nr_cpus_allowed = view.allowed.len() as i32;
         task.cpus_ptr = cpus_ptr;
         task.mm = match view.address_space {

@@ -44,6 +44,7 @@ pub mod enq {
     pub const MIGRATING: u64 = 0x10;
     pub const CLASS: u64 = 0x40;
     pub const HEAD: u64 = 0x0001_0000;
+    pub const REPLENISH: u64 = 0x0002_0000;
     pub const MIGRATED: u64 = 0x0004_0000;
     pub const INITIAL: u64 = 0x0008_0000;
     pub const CPU_SELECTED: u64 = 0x0010_0000;

@@ -28,6 +28,8 @@ pub(crate) mod irq {
     pub const HOTPLUG: u32 = 1 << 6;
     /// The running task's slice ends (`hrtick()`).
     pub const HRTICK: u32 = 1 << 7;
+    /// Periods of throttled deadline tasks begin.
+    pub const REPLENISH: u32 = 1 << 8;
 }
 
 /// What a suspended CPU waits for.
@@ -208,6 +210,7 @@ pub(crate) struct Cpu {
     /// Where the running real-time task is put back.
     pub rt_place: Cell<crate::rt::Place>,
     pub fair: crate::fair::FairRq,
+    pub dl: crate::deadline::DlRq,
     /// Bytes of buffers that came into the cache so far.
     pub filled_bytes: Cell<u64>,
 }
@@ -242,6 +245,7 @@ impl Cpu {
             rt_place: Cell::default(),
             awaits_off_cpu: Cell::new(None),
             fair: crate::fair::FairRq::default(),
+            dl: crate::deadline::DlRq::default(),
             local: crate::dsq::Dsq::local(id),
             scx_nr_running: Cell::new(0),
             in_wakeup: Cell::new(false),
@@ -521,6 +525,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 irq::TICK => self.scheduler_tick(c),
                 irq::TIMER => self.timers_expired(c),
                 irq::HRTICK => self.hrtick(c),
+                irq::REPLENISH => self.replenishments_due(c),
                 irq::POLICY_TIMER => self.policy_timers_expired(c),
                 irq::KICK => self.kick_cpus(c),
                 irq::DEFERRED => {
@@ -567,6 +572,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 Class::Ext => self.task_tick_scx(c, p),
                 Class::Fair => self.task_tick_fair(c, p),
                 Class::Rt => self.task_tick_rt(c, p),
+                Class::Deadline => self.task_tick_dl(c, p, false),
                 Class::Idle | Class::Stop => {}
             }
         }

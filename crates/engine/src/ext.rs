@@ -338,9 +338,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `put_prev_task_scx()`. `next` is the class of what runs next; `None` while an attribute of the
-    /// task changes.
-    pub(crate) fn put_prev_task_scx(&self, c: &Cpu, p: &Task, next: Option<NextTask>) {
+    /// `put_prev_task_scx()` while an attribute of the task changes, which has been dequeued.
+    pub(crate) fn put_changing_task_scx(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        debug_assert!(!p.queued.get(), "{} is dequeued", p.label());
+        rq.count_kick_sync();
+        self.update_curr_scx(c, p);
+    }
+
+    /// `put_prev_task_scx()`. `next` is the class of what runs next.
+    pub(crate) fn put_prev_task_scx(&self, c: &Cpu, p: &Task, next: NextTask) {
         c.count_kick_sync();
         self.update_curr_scx(c, p);
         if p.queued.get() {
@@ -355,7 +361,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 } else {
                     self.dispatch_enqueue_local(c, c, p, enq::HEAD);
                 }
-            } else if next.is_some_and(|next| next.class < Class::Ext) {
+            } else if next.class < Class::Ext {
                 self.do_enqueue_task(c, c, p, enq::LAST, None);
                 if self.version.marks_idle_after_enq_last() && p.dsq.get() == c.local_dsq() {
                     c.mark_next.set(true);
@@ -364,9 +370,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.do_enqueue_task(c, c, p, 0, None);
             }
         }
-        if let Some(next) = next
-            && next.class != Class::Ext
-        {
+        if next.class != Class::Ext {
             self.switch_class(c, next);
         }
     }
@@ -383,6 +387,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 reason: match next.class {
                     Class::Stop => PreemptReason::Stop,
                     Class::Rt => PreemptReason::Rt,
+                    Class::Deadline => PreemptReason::Deadline,
                     Class::Fair | Class::Ext | Class::Idle => PreemptReason::Unknown,
                 },
                 task: next.task,
@@ -407,7 +412,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether a task of a class above sched_ext waits on `c`.
     fn higher_class_waits(&self, c: &Cpu) -> bool {
-        self.has_rt.get() && !c.rt_queue.borrow().is_empty()
+        self.has_rt.get() && self.waits_above_fair(c)
             || self.has_fair.get() && self.fair_task_waits(c)
     }
 

@@ -256,9 +256,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let Ok(left) = u64::try_from(left * i64::from(p.load_weight()) / NICE_0) else {
             return self.resched_curr(c, rq);
         };
-        let end = c.this.now.get() + left.max(SHORTEST_NS);
+        self.hrtick_start(rq, c.this.now.get() + left.max(SHORTEST_NS));
+    }
+
+    /// `hrtick_start()`: `rq` is interrupted at `end`.
+    pub(crate) fn hrtick_start(&self, rq: &Cpu, end: u64) {
         rq.fair.slice_end.set(end);
         self.tick_no_later_than(rq, end);
+    }
+
+    /// `hrtick_clear()`.
+    pub(crate) fn hrtick_cancel(&self, rq: &Cpu) {
+        rq.fair.slice_end.set(NEVER);
     }
 
     /// `hrtick()`.
@@ -269,6 +278,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(p) = self.running_fair(c) {
             self.update_curr_fair(c, p);
             self.resched_curr(c, c);
+        } else if let Some(p) = c.curr.get().map(|task| self.task(task))
+            && p.class.get() == Class::Deadline
+        {
+            self.task_tick_dl(c, p, true);
         }
         self.rq_unlock(c, c);
         self.set_lock_path(c, path);
@@ -350,10 +363,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         Some(next.id)
     }
 
-    pub(crate) fn put_prev_task_fair(&self, c: &Cpu, p: &Task) {
+    pub(crate) fn put_prev_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         if p.on_rq.get() == OnRq::Queued {
             self.charge_fair(c, p);
-            c.fair.queue.borrow_mut().push(p.id);
+            rq.fair.queue.borrow_mut().push(p.id);
         }
     }
 

@@ -72,6 +72,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn cpu_down(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Kernel);
         self.sync(c);
+        // EBUSY: the others could not serve the deadline tasks.
+        if self.dl_needs_all_cpus() {
+            return;
+        }
         self.set_online(c.id, false);
         self.handle_hotplug(c, false);
         if self.bypassing.get() {

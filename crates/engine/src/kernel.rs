@@ -141,6 +141,10 @@ pub(crate) struct Kernel<P, R> {
     /// Some task has been in the baseline's class, or in the real-time class.
     pub has_fair: Cell<bool>,
     pub has_rt: Cell<bool>,
+    /// Some task has been in the deadline class; `has_rt` then, too.
+    pub has_dl: Cell<bool>,
+    /// Bandwidth that deadline tasks have reserved (`dl_bw::total_bw`).
+    pub dl_reserved: Cell<u64>,
     pub runnable_seq: Cell<u64>,
     pub work: Cell<u64>,
     pub switches: Cell<u64>,
@@ -269,6 +273,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             nr_alive: Cell::new(0),
             has_fair: Cell::new(false),
             has_rt: Cell::new(false),
+            has_dl: Cell::new(false),
+            dl_reserved: Cell::new(0),
             runnable_seq: Cell::new(0),
             work: Cell::new(0),
             switches: Cell::new(0),
@@ -452,6 +458,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     .borrow_mut()
                     .push_back(timer);
                 self.raise(cpu, crate::cpu::irq::POLICY_TIMER, time)
+            }
+            Event::Timer(cpu, Timer::Replenish(task)) => {
+                let cpu = self.online_or_other(cpu);
+                self.cpu(cpu).dl.expired.borrow_mut().push_back(task);
+                self.raise(cpu, crate::cpu::irq::REPLENISH, time)
             }
             Event::Timer(_, Timer::Watchdog) => {
                 self.watchdog(time);

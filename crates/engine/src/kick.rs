@@ -79,6 +79,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn wakeup_preempt_class(&self, c: &Cpu, rq: &Cpu, p: &crate::task::Task) {
         match p.class.get() {
             Class::Rt => self.wakeup_preempt_rt(c, rq, p),
+            Class::Deadline => self.wakeup_preempt_dl(c, rq, p),
             Class::Fair => self.wakeup_preempt_fair(c, rq, p),
             Class::Ext | Class::Idle | Class::Stop => {}
         }

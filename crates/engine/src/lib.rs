@@ -9,6 +9,7 @@
 pub mod consts;
 mod cost;
 mod cpu;
+mod deadline;
 mod deferred;
 mod dispatch;
 mod dsq;
@@ -28,6 +29,7 @@ mod object;
 mod op_context;
 mod ops;
 pub mod outcome;
+mod pi;
 pub mod policy;
 mod prefetch;
 mod request;

@@ -305,6 +305,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `sched_ext_dead()`: the last that happens to a task.
     pub(crate) fn sched_ext_dead(&self, c: &Cpu, p: &Task) {
         self.scx_disable_and_exit_task(c, p);
+        self.dl_release(c, p);
         self.record(c, Event::TaskExit { task: p.id });
         if !self.policy_dead.get() {
             self.policy.drop_task(p.id);

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use schedlab_trace::TaskId;
 use schedlab_workload::ObjectSpec;
 
+use crate::pi::PiMutex;
+
 /// A pipe or one direction of a socket.
 pub(crate) struct Channel {
     pub socket: bool,
@@ -24,6 +26,7 @@ pub(crate) enum Object {
         owner: Option<TaskId>,
         waiters: VecDeque<TaskId>,
     },
+    PiMutex(PiMutex),
     Condition {
         waiters: VecDeque<TaskId>,
     },
@@ -67,6 +70,7 @@ impl Object {
                 owner: None,
                 waiters,
             },
+            ObjectSpec::PiMutex => Object::PiMutex(PiMutex::default()),
             ObjectSpec::Condition => Object::Condition { waiters },
             ObjectSpec::Barrier { parties } => Object::Barrier {
                 parties,
@@ -87,7 +91,7 @@ impl Object {
         match self {
             Object::Channel(Channel { socket: true, .. }) => "a socket",
             Object::Channel(_) => "a pipe",
-            Object::Mutex { .. } => "a mutex",
+            Object::Mutex { .. } | Object::PiMutex(_) => "a mutex",
             Object::Condition { .. } => "a condition variable",
             Object::Barrier { .. } => "a barrier",
             Object::Semaphore { .. } => "a semaphore",

@@ -923,6 +923,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             parent: p.parent,
             nice: p.nice.get(),
             class: p.policy.get(),
+            prio: p.prio(),
             weight: p.weight.get(),
             allowed: affinity.as_ref().unwrap_or(&self.all_cpus),
             address_space: p.address_space,

@@ -108,6 +108,7 @@ pub struct OpsInfo {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PreemptReason {
     Rt,
+    Deadline,
     Stop,
     /// The fair class, while `SCX_OPS_SWITCH_PARTIAL` leaves it tasks.
     Unknown,
@@ -304,6 +305,8 @@ pub struct TaskView<'a> {
     pub nice: i8,
     /// Scheduling class.
     pub class: SchedClass,
+    /// `prio`: the effective priority, inheritance included.
+    pub prio: i32,
     /// `scx.weight`, 1 to 10,000 (`sched_weight_to_cgroup`); 0 before `ops.enable()`.
     pub weight: u32,
     /// `cpus_ptr`.

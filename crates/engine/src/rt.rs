@@ -3,7 +3,7 @@
 //! Model: per-CPU queues; placement, pushing and pulling look at all CPUs at once instead of the
 //! kernel's `cpupri` index, take the lowest one, an idle one first, however far away, and a CPU takes
 //! what it pulls itself instead of interrupting who has it (`RT_PUSH_IPI`). There is no throttling and
-//! no deadline server. Nothing here is told to the policy but `ops.cpu_release()` and
+//! no deadline server. A priority is the effective one, inheritance included. Nothing here is told to the policy but `ops.cpu_release()` and
 //! `ops.cpu_acquire()`.
 
 use schedlab_trace::{CpuId, Recorder, TaskId};
@@ -17,6 +17,9 @@ use crate::task::{Class, OnRq, Task};
 
 /// `RR_TIMESLICE`, 100 ms; it is counted in ticks.
 const RR_SLICE_MS: u32 = 100;
+
+/// Above the priorities of the class: those of deadline tasks.
+const ABOVE: u8 = 100;
 
 /// `RT_MAX_TRIES`: how often a CPU to push to is looked for.
 const MAX_TRIES: u32 = 3;
@@ -32,14 +35,14 @@ pub(crate) enum Place {
 }
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
-    /// Priority of what `rq` runs: 0 below the real-time class.
+    /// Priority of what `rq` runs: 0 below the real-time class, [`ABOVE`] for a deadline task.
     fn rt_curr_priority(&self, rq: &Cpu) -> u8 {
         rq.curr.get().map_or(0, |task| {
             let p = self.task(task);
-            if p.class.get() == Class::Rt {
-                p.rt_priority()
-            } else {
-                0
+            match p.class.get() {
+                Class::Rt => p.rt_priority(),
+                Class::Deadline => ABOVE,
+                _ => 0,
             }
         })
     }
@@ -52,6 +55,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `rq->rt.highest_prio.curr`: of what runs and what waits; who blocks does not count any more.
     fn rt_highest_priority(&self, rq: &Cpu) -> u8 {
+        // `CPUPRI_HIGHER`
+        if self.has_dl.get() && self.dl_earliest(rq).is_some() {
+            return ABOVE;
+        }
         let stays = |task| self.task(task).on_rq.get() == OnRq::Queued;
         let runs = if rq.curr.get().is_some_and(stays) {
             self.rt_curr_priority(rq)
@@ -254,7 +261,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `double_lock_balance()`: takes the lock of `other` while that of `rq` is held, the lower CPU's
     /// first.
-    fn double_rq_lock(&self, c: &Cpu, rq: &Cpu, other: &Cpu) {
+    pub(crate) fn double_rq_lock(&self, c: &Cpu, rq: &Cpu, other: &Cpu) {
         if other.id < rq.id {
             self.rq_unlock(c, rq);
             self.rq_lock(c, other);
@@ -264,9 +271,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `prio_changed_rt()`: the current task has lowered itself from `old`.
-    pub(crate) fn prio_changed_rt(&self, c: &Cpu, p: &Task, old: u8) {
-        if p.rt_priority() >= old {
+    /// `prio_changed_rt()`: `p` had the priority `old` before. Who waits preempts; who runs here makes way.
+    pub(crate) fn prio_changed_rt(&self, c: &Cpu, rq: &Cpu, p: &Task, old: u8) {
+        if rq.curr.get() != Some(p.id) {
+            if p.rt_priority() > self.rt_curr_priority(rq) {
+                self.resched_curr(c, rq);
+            }
+            return;
+        }
+        if p.rt_priority() >= old || rq.id != c.id {
             return;
         }
         self.pull_rt_task(c);
@@ -298,18 +311,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    pub(crate) fn put_prev_task_rt(&self, c: &Cpu, p: &Task) {
+    pub(crate) fn put_prev_task_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         self.update_curr_common(c, p);
         if p.on_rq.get() == OnRq::Queued {
-            self.rt_insert(c, p, c.rt_place.get());
+            self.rt_insert(rq, p, rq.rt_place.get());
         }
-        c.rt_place.set(Place::First);
+        rq.rt_place.set(Place::First);
     }
 
-    pub(crate) fn set_next_task_rt(&self, c: &Cpu, p: &Task) {
-        c.rt_queue.borrow_mut().retain(|&task| task != p.id);
+    pub(crate) fn set_next_task_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        rq.rt_queue.borrow_mut().retain(|&task| task != p.id);
         p.exec_start.set(c.this.now.get());
-        c.rt_place.set(Place::First);
+        rq.rt_place.set(Place::First);
     }
 
     pub(crate) fn task_tick_rt(&self, c: &Cpu, p: &Task) {

@@ -179,6 +179,16 @@ pub enum WorkloadFailure {
         /// What the object is.
         is: String,
     },
+    /// The kernel refuses a system call that the workload needs.
+    #[error("{task} cannot {what}: {why}")]
+    Refused {
+        /// `name[pid]`.
+        task: String,
+        /// For what it asks.
+        what: &'static str,
+        /// Why not, and the remedy.
+        why: String,
+    },
     /// A task may run on no CPU.
     #[error("{task} may run on no CPU that is there (allowed: {allowed}; CPUs: 0-{last_cpu})")]
     NoCpu {

@@ -9,8 +9,12 @@ use crate::cpu::Cpu;
 use crate::ext::{NextTask, Pick};
 use crate::kernel::Kernel;
 use crate::mutation::Mutation;
+use crate::pi::Inherited;
 use crate::policy::{OpCall, OpKind, Policy};
 use crate::task::{Class, NIL, OnRq, ScxState, Task, TaskState};
+
+/// How long a CPU waits before it looks again at what another one is doing with a task.
+const RELAX_NS: u64 = 50;
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `update_curr_common()`: what `p` has run since it was last asked.
@@ -29,6 +33,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The class that schedules `p` (`__setscheduler_class()`).
     pub(crate) fn class_of(&self, p: &Task) -> Class {
         use crate::scenario::{NormalClass, RtMode};
+        if p.is_deadline() {
+            return Class::Deadline;
+        }
         if p.is_realtime()
             && (self.rt_mode == RtMode::Kernel || self.normal_class == NormalClass::Fair)
         {
@@ -55,6 +62,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 p.on_rq.set(OnRq::Queued);
                 self.enqueue_task_rt(rq, p, flags);
             }
+            Class::Deadline => {
+                p.on_rq.set(OnRq::Queued);
+                self.enqueue_task_dl(c, rq, p, flags);
+            }
             Class::Idle | Class::Stop => unreachable!("idle tasks are not enqueued"),
         }
     }
@@ -64,6 +75,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Class::Ext => self.dequeue_task_scx(c, rq, p, flags),
             Class::Fair => self.dequeue_task_fair(c, rq, p, flags),
             Class::Rt => self.dequeue_task_rt(rq, p),
+            Class::Deadline => self.dequeue_task_dl(c, rq, p),
             Class::Idle | Class::Stop => unreachable!("idle tasks are not dequeued"),
         }
     }
@@ -232,9 +244,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `balance_callbacks()`: what came last is first. The run queue is locked on entry and on return.
     #[inline(never)]
     fn balance_callbacks(&self, c: &Cpu, switched: bool) {
-        // set_next_task_rt()
-        if switched && self.curr_class(c) == Class::Rt {
-            self.push_rt_tasks(c, c);
+        // set_next_task_rt(), set_next_task_dl()
+        match self.curr_class(c) {
+            Class::Rt if switched => self.push_rt_tasks(c, c),
+            Class::Deadline if switched => {
+                self.push_dl_tasks(c, c);
+                self.push_rt_tasks(c, c);
+            }
+            _ => {}
         }
         if c.kick_sync_due.replace(false) {
             self.rq_unlock(c, c);
@@ -256,14 +273,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     ) -> Option<&'k Task> {
         let next = loop {
             if self.has_rt.get()
-                && let Some(task) = self.pick_task_rt(c, prev)
+                && let Some(task) = self.pick_above_fair(c, prev)
             {
                 break Some(self.task(task));
             }
             if self.has_fair.get() {
                 let task = self.pick_task_fair(c, prev);
                 // Who came while the run queue was not locked goes first (`RETRY_TASK`).
-                if !c.rt_queue.borrow().is_empty() {
+                if self.waits_above_fair(c) {
                     continue;
                 }
                 if let Some(task) = task {
@@ -294,7 +311,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         match prev {
             None if stopper => {}
             None => self.scx_update_idle(c, false, true),
-            Some(p) => self.put_prev_task(c, p, Some(target)),
+            Some(p) => self.put_prev_task(c, p, target),
         }
         match next {
             None => {
@@ -310,11 +327,41 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         next
     }
 
-    fn put_prev_task(&self, c: &Cpu, p: &Task, next: Option<NextTask>) {
+    /// Whether a task of the real-time or deadline class waits on `c`.
+    pub(crate) fn waits_above_fair(&self, c: &Cpu) -> bool {
+        !c.rt_queue.borrow().is_empty() || c.dl.waits()
+    }
+
+    /// What the deadline and real-time classes have to run.
+    fn pick_above_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
+        loop {
+            if self.has_dl.get()
+                && let Some(task) = self.pick_task_dl(c, prev)
+            {
+                return Some(task);
+            }
+            let task = self.pick_task_rt(c, prev);
+            // A deadline task that came while the run queue was not locked goes first (`RETRY_TASK`).
+            if !c.dl.waits() {
+                return task;
+            }
+        }
+    }
+
+    fn put_prev_task(&self, c: &Cpu, p: &Task, next: NextTask) {
         match p.class.get() {
             Class::Ext => self.put_prev_task_scx(c, p, next),
-            Class::Fair => self.put_prev_task_fair(c, p),
-            Class::Rt => self.put_prev_task_rt(c, p),
+            _ => self.put_changing_task(c, c, p),
+        }
+    }
+
+    /// `put_prev_task()` of a task that is dequeued, or of another class than sched_ext, whatever runs next.
+    fn put_changing_task(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        match p.class.get() {
+            Class::Ext => self.put_changing_task_scx(c, rq, p),
+            Class::Fair => self.put_prev_task_fair(c, rq, p),
+            Class::Rt => self.put_prev_task_rt(c, rq, p),
+            Class::Deadline => self.put_prev_task_dl(c, rq, p),
             Class::Idle | Class::Stop => {}
         }
     }
@@ -323,7 +370,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         match p.class.get() {
             Class::Ext => self.set_next_task_scx(c, p),
             Class::Fair => self.set_next_task_fair(c, p),
-            Class::Rt => self.set_next_task_rt(c, p),
+            _ => self.set_next_above_fair(c, c, p),
+        }
+    }
+
+    /// The same of a task of the real-time or deadline class, which may run on another CPU.
+    fn set_next_above_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        match p.class.get() {
+            Class::Deadline => self.set_next_task_dl(c, rq, p),
+            Class::Rt => self.set_next_task_rt(c, rq, p),
+            Class::Ext | Class::Fair => unreachable!("who runs elsewhere only rises"),
             Class::Idle | Class::Stop => {}
         }
     }
@@ -406,7 +462,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             class: Class::Stop,
             task: None,
         };
-        self.put_prev_task(c, p, Some(stopper));
+        self.put_prev_task(c, p, stopper);
         self.context_switch(c, Some(p), prev_state, None);
         self.finish_task(c, p);
         let dest = p.migration_dest.take();
@@ -459,40 +515,60 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// The change of an attribute of the current task (`sched_change_begin()` to `_end()`): it leaves
-    /// its queue, `change` is made, it comes back.
+    /// The change of an attribute of the current task.
     pub(crate) fn sched_change(&self, c: &Cpu, p: &Task, change: Change) {
         self.set_mode(c, CpuMode::Sched);
         let path = self.set_lock_path(c, LockPath::Other);
         self.rq_lock(c, c);
+        self.change_on(c, c, p, change);
+        self.rq_unlock(c, c);
+        self.set_lock_path(c, path);
+    }
+
+    /// The change of an attribute (`sched_change_begin()` to `_end()`): a task that is on `rq`, which is locked, leaves its
+    /// queue, `change` is made, it comes back.
+    pub(crate) fn change_on(&self, c: &Cpu, rq: &Cpu, p: &Task, change: Change) {
+        let is_queued = p.on_rq.get() == OnRq::Queued;
+        let runs = rq.curr.get() == Some(p.id) && is_queued;
         let old_class = p.class.get();
-        let old_priority = p.rt_priority();
-        let (new_class, new_priority) = match change {
+        let (old_rt_priority, old_level) = (p.rt_priority(), level(p));
+        let old = (p.policy.get(), p.inherited.get());
+        let is_inheritance = matches!(change, Change::Inherit(_));
+        let (new_class, new_level) = match change {
             Change::Class(policy) => {
-                let old_policy = p.policy.replace(policy);
-                let new = (self.class_of(p), p.rt_priority());
-                p.policy.set(old_policy);
-                new
+                p.policy.set(policy);
+                p.inherited.set(self.inherited_by(p));
+                (self.class_of(p), level(p))
             }
-            _ => (old_class, old_priority),
+            Change::Inherit(inherited) => {
+                p.inherited.set(inherited);
+                (self.class_of(p), level(p))
+            }
+            Change::Nice(_) | Change::Affinity(_) => (old_class, old_level),
         };
+        let new = (p.policy.replace(old.0), p.inherited.replace(old.1));
         // __sched_setscheduler(): NORMAL, BATCH and IDLE have the same priorities. Whose falls comes before its equals.
         let mut flags = deq::SAVE | deq::NOCLOCK;
-        if new_priority != old_priority {
+        let changes_class = matches!(change, Change::Class(_) | Change::Inherit(_));
+        if new_level != old_level || changes_class && new_class == Class::Deadline {
             flags |= deq::MOVE;
         }
         let disables_first = self.version.disables_before_class_change();
         if new_class != old_class && disables_first {
             flags |= deq::CLASS;
         }
-        let head = if new_priority < old_priority {
-            enq::HEAD
-        } else {
-            0
-        };
-        self.dequeue_task(c, c, p, flags);
-        p.on_rq.set(OnRq::No);
-        self.put_prev_task(c, p, None);
+        // An inherited priority that falls to a normal one leaves no head of a queue to go to.
+        let mut head = 0;
+        if new_level > old_level && !(is_inheritance && new_class < Class::Rt) {
+            head |= enq::HEAD;
+        }
+        if is_queued {
+            self.dequeue_task(c, rq, p, flags);
+            p.on_rq.set(OnRq::No);
+        }
+        if runs {
+            self.put_changing_task(c, rq, p);
+        }
         let leaves = old_class == Class::Ext && new_class != Class::Ext;
         if leaves && disables_first {
             self.scx_disable_task(c, p);
@@ -509,8 +585,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 *p.affinity.borrow_mut() = Some(set.clone());
                 self.affinity_changed(c, p, &set);
             }
-            Change::Class(policy) => {
-                p.policy.set(policy);
+            Change::Class(_) => {
+                (p.policy.set(new.0), p.inherited.set(new.1));
                 p.class.set(new_class);
                 self.define_task(p);
                 if new_class == Class::Ext && old_class != Class::Ext {
@@ -519,28 +595,85 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     self.reweight_task(c, p);
                 }
             }
+            Change::Inherit(inherited) => {
+                p.inherited.set(inherited);
+                p.class.set(new_class);
+                self.define_task(p);
+                self.sync_task(p);
+                if new_class == Class::Ext && old_class != Class::Ext {
+                    self.switching_to_scx(c, p);
+                }
+                if p.is_boosted_by_deadline() {
+                    head |= enq::REPLENISH;
+                }
+            }
         }
         if old_class == Class::Fair {
             self.reweight_entity(p, old_weight);
+        } else if old_class == Class::Deadline && new_class != Class::Deadline {
+            self.leave_dl(c, p);
         }
-        p.on_rq.set(OnRq::Queued);
-        self.enqueue_task(c, c, p, flags | head);
-        self.set_next_task(c, p);
+        if is_queued {
+            p.on_rq.set(OnRq::Queued);
+            self.enqueue_task(c, rq, p, flags | head);
+        }
+        if runs && rq.id == c.id {
+            self.set_next_task(c, p);
+        } else if runs {
+            self.set_next_above_fair(c, rq, p);
+        }
         if leaves && !disables_first {
             self.scx_disable_task(c, p);
         }
-        if new_class > old_class {
-            self.taken_by_class(c, c, new_class);
-        } else if new_class < old_class {
-            self.resched_curr(c, c);
-        } else if new_class == Class::Rt {
-            self.prio_changed_rt(c, p, old_priority);
-        } else if new_class == Class::Fair && p.nice.get() > old_nice && self.fair_task_waits(c) {
-            // prio_changed_fair()
-            self.resched_curr(c, c);
+        if !is_queued {
+            return;
         }
-        self.rq_unlock(c, c);
-        self.set_lock_path(c, path);
+        if new_class > old_class {
+            if runs {
+                self.taken_by_class(c, rq, new_class);
+            } else {
+                self.wakeup_preempt(c, rq, p);
+                self.push_from(c, rq, new_class);
+            }
+        } else if new_class < old_class {
+            if runs {
+                self.resched_curr(c, rq);
+            }
+            if old_class == Class::Deadline && runs && rq.id == c.id {
+                self.switched_from_dl(c);
+            }
+        } else if new_class == Class::Deadline && changes_class {
+            self.prio_changed_dl(c, rq, p);
+        } else if new_class == Class::Rt {
+            self.prio_changed_rt(c, rq, p, old_rt_priority);
+        } else if new_class == Class::Fair && p.nice.get() > old_nice && self.fair_task_waits(rq) {
+            // prio_changed_fair()
+            self.resched_curr(c, rq);
+        }
+    }
+
+    /// `switched_to_rt()`, `switched_to_dl()`: a task that waits on `rq` may run elsewhere now.
+    fn push_from(&self, c: &Cpu, rq: &Cpu, class: Class) {
+        match class {
+            Class::Deadline => self.push_dl_tasks(c, rq),
+            Class::Rt => self.push_rt_tasks(c, rq),
+            _ => {}
+        }
+    }
+
+    /// `task_rq_lock()`: locks the run queue of `p`, which nobody moves or is about to run from then on.
+    pub(crate) fn task_rq_lock(&self, c: &Cpu, p: &Task) -> &Cpu {
+        loop {
+            let rq = self.cpu(p.cpu.get());
+            self.rq_lock(c, rq);
+            let is_here = p.cpu.get() == rq.id && p.on_rq.get() != OnRq::Migrating;
+            if is_here && !self.is_chosen(p, rq) {
+                return rq;
+            }
+            self.rq_unlock(c, rq);
+            self.charge(c, RELAX_NS);
+            self.sync(c);
+        }
     }
 
     /// `reweight_task_scx()`, and for all classes what the policy's side knows of the task.
@@ -607,4 +740,11 @@ pub(crate) enum Change {
     Nice(i8),
     Affinity(CpuSet),
     Class(schedlab_workload::SchedClass),
+    /// What it has from who waits for its mutexes.
+    Inherit(Inherited),
+}
+
+/// The effective priority as far as classes tell it apart: nice levels are one.
+fn level(p: &Task) -> i32 {
+    p.prio().min(100)
 }

@@ -14,6 +14,7 @@ use crate::cpu::Cpu;
 use crate::idle::any_and_distribute;
 use crate::kernel::Kernel;
 use crate::object::Object;
+use crate::pi::Taking;
 use crate::policy::Policy;
 use crate::scenario::WorkloadFailure;
 use crate::sched::Change;
@@ -290,6 +291,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             _ => return false,
         };
+        if let Action::Lock(_) | Action::Unlock(_) = action
+            && self.pi_fast_path(p, *object, matches!(action, Action::Lock(_)))
+        {
+            return true;
+        }
         let mut objects = self.objects.borrow_mut();
         match (action, objects.get_mut(object.0 as usize)) {
             (Action::Lock(_), Some(Object::Mutex { owner, .. })) if owner.is_none() => {
@@ -377,12 +383,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 Effect::Done(Outcome::Done)
             }
             Action::SetClass(class) => {
-                self.sched_change(c, p, Change::Class(class));
+                if self.dl_admit(p, class) {
+                    self.sched_change(c, p, Change::Class(class));
+                }
                 Effect::Done(Outcome::Done)
             }
             Action::Exit => {
                 if let Some(ns) = self.machine.locks.big_kernel_lock_ns {
                     self.exit_under_big_kernel_lock(c, ns);
+                }
+                while let Some(mutex) = self.pi_held(p) {
+                    self.unlock_mutex(c, p, mutex);
                 }
                 p.state.set(TaskState::Dead);
                 p.exec.set(Exec::Next);
@@ -420,6 +431,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Class::Ext => self.yield_task_scx(c, p),
             Class::Fair => self.yield_task_fair(c, p),
             Class::Rt => self.yield_task_rt(c, p),
+            Class::Deadline => self.yield_task_dl(c, p),
             Class::Idle | Class::Stop => {}
         }
         self.rq_unlock(c, c);
@@ -438,6 +450,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         if *p.affinity.borrow().as_ref().unwrap_or(&self.all_cpus) == set {
+            return;
+        }
+        // dl_task_check_affinity()
+        if p.reservation().is_some() && !self.may_run_everywhere(Some(&set)) {
+            self.fail(WorkloadFailure::Refused {
+                task: p.label(),
+                what: "change its CPUs",
+                why: "a task under SCHED_DEADLINE must be allowed on all CPUs (EBUSY)".to_owned(),
+            });
             return;
         }
         // Tasks whose CPUs are changed one after another are dealt out over them (`__set_cpus_allowed_ptr_locked()`).
@@ -459,6 +480,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.fail(WorkloadFailure::TooManyTasks {
                 task: parent.label(),
                 limit: self.limits.tasks,
+            });
+            return;
+        }
+        // sched_fork()
+        if parent.reservation().is_some() {
+            self.fail(WorkloadFailure::Refused {
+                task: parent.label(),
+                what: "create a thread",
+                why: "a task under SCHED_DEADLINE may not (EAGAIN)".to_owned(),
             });
             return;
         }
@@ -485,8 +515,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Action::Syscall => done,
             Action::Write { to, bytes } => self.write(c, p, to, bytes),
             Action::Read { from, limit } => self.read(c, p, from, limit),
-            Action::Lock(mutex) => self.lock_mutex(p, mutex),
-            Action::Unlock(mutex) => self.unlock_mutex(c, mutex),
+            Action::Lock(mutex) => self.lock_mutex(c, p, mutex),
+            Action::Unlock(mutex) => self.unlock_mutex(c, p, mutex),
             Action::Wait { mutex, .. } => self.wait_condition(c, p, mutex),
             Action::Signal(object) => {
                 let waiter = match self.objects.borrow_mut().get_mut(object.0 as usize) {
@@ -674,7 +704,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         Effect::Done(Outcome::Messages(count))
     }
 
-    fn lock_mutex(&self, p: &Task, mutex: ObjectId) -> Effect {
+    fn lock_mutex(&self, c: &Cpu, p: &Task, mutex: ObjectId) -> Effect {
+        match self.pi_lock(c, p, mutex) {
+            Taking::Taken => return Effect::Done(Outcome::Done),
+            // glibc lets a thread that would wait for itself wait for ever.
+            Taking::Waits | Taking::Deadlock => return Effect::Wait,
+            Taking::Wrong => {}
+        }
         match self.objects.borrow_mut().get_mut(mutex.0 as usize) {
             Some(Object::Mutex { owner, waiters }) => {
                 if owner.is_none() {
@@ -689,7 +725,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    fn unlock_mutex(&self, c: &Cpu, mutex: ObjectId) -> Effect {
+    fn unlock_mutex(&self, c: &Cpu, p: &Task, mutex: ObjectId) -> Effect {
+        if let Some(waiter) = self.pi_unlock(c, p, mutex) {
+            if let Some(waiter) = waiter {
+                self.wake(c, waiter, 0);
+            }
+            return Effect::Done(Outcome::Done);
+        }
         let waiter = match self.objects.borrow_mut().get_mut(mutex.0 as usize) {
             Some(Object::Mutex { owner, waiters }) => {
                 *owner = None;
@@ -718,7 +760,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn wait_condition(&self, c: &Cpu, p: &Task, mutex: ObjectId) -> Effect {
         if !p.relocking.get() {
             if !p.waiting.replace(true)
-                && let Effect::Wrong(object) = self.unlock_mutex(c, mutex)
+                && let Effect::Wrong(object) = self.unlock_mutex(c, p, mutex)
             {
                 return Effect::Wrong(object);
             }
@@ -730,7 +772,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.waiting.set(false);
             p.relocking.set(true);
         }
-        let effect = self.lock_mutex(p, mutex);
+        let effect = self.lock_mutex(c, p, mutex);
         if matches!(effect, Effect::Done(_)) {
             p.relocking.set(false);
         }

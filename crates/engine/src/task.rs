@@ -5,9 +5,10 @@ use std::cell::{Cell, RefCell};
 use elsa::FrozenVec;
 use schedlab_machine::LineRef;
 use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
-use schedlab_workload::{Action, Behaviour, Outcome, Rng, SchedClass, TaskSpec};
+use schedlab_workload::{Action, Behaviour, Outcome, Reservation, Rng, SchedClass, TaskSpec};
 
 use crate::consts::{self, dsq_id};
+use crate::pi::Inherited;
 
 /// Scheduling classes; a greater one goes first (`sched_class_above()`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -16,6 +17,7 @@ pub(crate) enum Class {
     Ext,
     Fair,
     Rt,
+    Deadline,
     /// The stopper, which moves tasks.
     Stop,
 }
@@ -173,6 +175,10 @@ pub(crate) struct Task {
     pub scx_state: Cell<ScxState>,
     pub rt_slice_left_ticks: Cell<u32>,
     pub fair: crate::fair::Entity,
+    pub dl: crate::deadline::Entity,
+    /// What it has from who waits for its mutexes.
+    pub inherited: Cell<Inherited>,
+    pub pi: crate::pi::Holder,
     /// Of each buffer that it has touched, where it lies.
     pub buffers: RefCell<Vec<crate::memory::Buffer>>,
     pub rng: RefCell<Rng>,
@@ -238,6 +244,9 @@ impl Task {
             runs: Cell::new(false),
             rt_slice_left_ticks: Cell::new(0),
             fair: crate::fair::Entity::default(),
+            dl: crate::deadline::Entity::default(),
+            inherited: Cell::default(),
+            pi: crate::pi::Holder::default(),
             exec: Cell::new(Exec::Next),
             left_ns: Cell::new(0),
             action: RefCell::new(None),
@@ -266,18 +275,51 @@ impl Task {
         format!("{}[{}]", self.comm, self.id.pid())
     }
 
+    /// Whether its effective priority is a real-time one, its own or an inherited one.
     pub fn is_realtime(&self) -> bool {
-        matches!(
-            self.policy.get(),
-            SchedClass::Fifo(_) | SchedClass::RoundRobin(_)
-        )
+        !self.is_deadline() && self.rt_priority() > 0
     }
 
-    /// `rt_priority`, 0 for others.
-    pub fn rt_priority(&self) -> u8 {
+    /// `rt_priority` by its own policy, 0 for others.
+    pub fn own_rt_priority(&self) -> u8 {
         match self.policy.get() {
             SchedClass::Fifo(priority) | SchedClass::RoundRobin(priority) => priority,
             _ => 0,
+        }
+    }
+
+    /// The effective real-time priority, 0 for others.
+    pub fn rt_priority(&self) -> u8 {
+        match self.inherited.get() {
+            Inherited::RealTime(priority) => priority.max(self.own_rt_priority()),
+            _ => self.own_rt_priority(),
+        }
+    }
+
+    /// Its own reservation, if it is under SCHED_DEADLINE.
+    pub fn reservation(&self) -> Option<Reservation> {
+        match self.policy.get() {
+            SchedClass::Deadline(reservation) => Some(reservation),
+            _ => None,
+        }
+    }
+
+    /// `is_dl_boosted()`.
+    pub fn is_boosted_by_deadline(&self) -> bool {
+        matches!(self.inherited.get(), Inherited::Deadline(_))
+    }
+
+    /// `dl_prio()` of its effective priority.
+    pub fn is_deadline(&self) -> bool {
+        self.reservation().is_some() || self.is_boosted_by_deadline()
+    }
+
+    /// `task_struct::prio`, the effective priority: −1 of the deadline class, 0 to 98 real-time, then nice levels.
+    pub fn prio(&self) -> i32 {
+        match self.rt_priority() {
+            _ if self.is_deadline() => -1,
+            0 => 120 + i32::from(self.nice.get()),
+            priority => 99 - i32::from(priority),
         }
     }
 

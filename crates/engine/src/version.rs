@@ -169,6 +169,11 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
+    /// A deadline server for sched_ext tasks has bandwidth of its own (`rq->ext_server`).
+    pub(crate) const fn has_ext_server(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
     /// The most lag, of either sign, that a fair task keeps (`entity_lag()`, before `update_entity_lag()`), in ns of a
     /// task of nice level 0.
     pub(crate) fn fair_lag_bound(self, slice_ns: i64, tick_ns: i64) -> i64 {

@@ -83,6 +83,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             // task_woken_scx()
             Class::Ext => self.run_deferred(c, rq),
             Class::Rt => self.task_woken_rt(c, rq, p),
+            Class::Deadline => self.task_woken_dl(c, rq, p),
             Class::Fair | Class::Idle | Class::Stop => {}
         }
         self.rq_unlock(c, rq);
@@ -96,6 +97,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 Class::Ext => self.select_task_rq_scx(c, p, prev, *wake_flags),
                 Class::Fair => self.select_task_rq_fair(c, p, prev, *wake_flags),
                 Class::Rt => self.select_task_rq_rt(c, p, prev),
+                Class::Deadline => self.select_task_rq_dl(c, p, prev),
                 Class::Idle | Class::Stop => prev,
             };
             *wake_flags |= wake::RQ_SELECTED;
@@ -166,7 +168,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             comm: p.comm.to_string(),
             nice: p.nice.get(),
             affinity: affinity.unwrap_or_else(|| self.all_cpus.clone()),
-            rt_priority: p.rt_priority(),
+            rt_priority: match p.prio() {
+                -1 => schedlab_trace::DEADLINE_PRIORITY,
+                _ => p.rt_priority(),
+            },
             idle: p.policy.get() == SchedClass::Idle,
         };
         self.recorder.define_task(p.id, &meta);
@@ -192,6 +197,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// A task of the workload begins its life.
     pub(crate) fn start_task(&self, c: &Cpu, p: &Task) {
         self.set_mode(c, CpuMode::Kernel);
+        if p.reservation().is_some() && !self.dl_admit(p, p.policy.get()) {
+            return;
+        }
         if p.scx_state.get() == crate::task::ScxState::None {
             p.cpu.set(c.id);
             self.introduce_task(c, p);

@@ -76,6 +76,7 @@ fn measure(kernel: &Zero) {
             parent: None,
             nice: 0,
             class: SchedClass::Normal,
+            prio: 120,
             weight: 100,
             allowed: &allowed,
             address_space: Some(1),

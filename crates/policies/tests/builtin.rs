@@ -104,6 +104,7 @@ fn vtime_inserts_by_virtual_time_with_the_slice_that_was_asked_for() {
             parent: None,
             nice: 0,
             class: SchedClass::Normal,
+            prio: 120,
             weight: 100,
             allowed: &allowed,
             address_space: Some(1),

@@ -87,7 +87,7 @@ impl Slot {
                     size: AtomicU32::new(0),
                     room: std::mem::zeroed(),
                 },
-                ObjectSpec::Mutex => Slot::Mutex(std::mem::zeroed()),
+                ObjectSpec::Mutex | ObjectSpec::PiMutex => Slot::Mutex(std::mem::zeroed()),
                 ObjectSpec::Condition => Slot::Condition(std::mem::zeroed()),
                 ObjectSpec::Barrier { .. } => Slot::Barrier(std::mem::zeroed()),
                 ObjectSpec::Semaphore { .. } => Slot::Semaphore(std::mem::zeroed()),
@@ -106,12 +106,12 @@ impl Slot {
         match self {
             Slot::UserLock(_) => Ok(()),
             Slot::Stream { room, .. } => initialise_semaphore(room, 0),
-            Slot::Mutex(mutex) => initialise_mutex(mutex),
+            Slot::Mutex(mutex) => initialise_mutex(mutex, *spec == ObjectSpec::PiMutex),
             Slot::Condition(condition) => initialise_condition(condition),
             Slot::Event {
                 mutex, condition, ..
             } => {
-                initialise_mutex(mutex)?;
+                initialise_mutex(mutex, false)?;
                 initialise_condition(condition)
             }
             Slot::Barrier(barrier) => {
@@ -148,12 +148,15 @@ fn told(error: libc::c_int) -> io::Result<()> {
     }
 }
 
-fn initialise_mutex(mutex: &UnsafeCell<libc::pthread_mutex_t>) -> io::Result<()> {
+fn initialise_mutex(mutex: &UnsafeCell<libc::pthread_mutex_t>, inherits: bool) -> io::Result<()> {
     // SAFETY: the attribute is initialised before it is used; the mutex is ours alone so far.
     told(unsafe {
         let mut attribute = std::mem::zeroed();
         libc::pthread_mutexattr_init(&mut attribute);
         libc::pthread_mutexattr_setpshared(&mut attribute, libc::PTHREAD_PROCESS_SHARED);
+        if inherits {
+            libc::pthread_mutexattr_setprotocol(&mut attribute, libc::PTHREAD_PRIO_INHERIT);
+        }
         libc::pthread_mutex_init(mutex.get(), &attribute)
     })
 }

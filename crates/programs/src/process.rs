@@ -134,7 +134,10 @@ fn are_stuck(summaries: &[Summary]) -> bool {
 }
 
 fn is_real_time(class: SchedClass) -> bool {
-    matches!(class, SchedClass::Fifo(_) | SchedClass::RoundRobin(_))
+    matches!(
+        class,
+        SchedClass::Fifo(_) | SchedClass::RoundRobin(_) | SchedClass::Deadline(_)
+    )
 }
 
 /// When a process stops its tasks.

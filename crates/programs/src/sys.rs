@@ -16,7 +16,7 @@ use rustix::thread::{
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use schedlab_trace::{CpuId, CpuSet};
-use schedlab_workload::SchedClass;
+use schedlab_workload::{Reservation, SchedClass};
 
 /// Turns `-1` into the error that `errno` tells.
 fn checked(result: i64) -> io::Result<i64> {
@@ -123,6 +123,7 @@ pub fn set_class(class: SchedClass) -> io::Result<()> {
         SchedClass::Idle => (libc::SCHED_IDLE, 0),
         SchedClass::Fifo(n) => (libc::SCHED_FIFO, n.into()),
         SchedClass::RoundRobin(n) => (libc::SCHED_RR, n.into()),
+        SchedClass::Deadline(reservation) => return set_reservation(reservation),
     };
     let param = libc::sched_param {
         sched_priority: priority,
@@ -134,6 +135,24 @@ pub fn set_class(class: SchedClass) -> io::Result<()> {
     }
     // SAFETY: `param` lives through the call.
     checked(unsafe { libc::sched_setscheduler(0, policy, &param) }.into()).map(drop)
+}
+
+/// SCHED_DEADLINE for the calling thread, by sched_setattr(2), which the C library does not have.
+fn set_reservation(reservation: Reservation) -> io::Result<()> {
+    let attributes = libc::sched_attr {
+        size: std::mem::size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_DEADLINE as u32,
+        sched_flags: 0,
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: reservation.runtime.ns(),
+        sched_deadline: reservation.deadline.ns(),
+        sched_period: reservation.period.ns(),
+    };
+    let no_flags: libc::c_uint = 0;
+    // SAFETY: `attributes` lives through the call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &attributes, no_flags) };
+    checked(result).map(drop)
 }
 
 /// The policy number of sched_ext (include/uapi/linux/sched.h).

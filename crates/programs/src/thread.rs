@@ -382,8 +382,14 @@ pub fn forks_processes(comm: &str) -> String {
 
 fn refused(what: &str, error: &std::io::Error) -> String {
     let remedy = match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "; run it as root, or leave out nice and policy",
+        Some(libc::EPERM | libc::EACCES) => {
+            "; run it as root, or leave out nice and policy; one under SCHED_DEADLINE must be allowed on all CPUs"
+        }
         Some(libc::EINVAL) if what == "CPUs" => "; none of them is online",
+        Some(libc::EBUSY) if what == "CPUs" => {
+            "; a task under SCHED_DEADLINE must be allowed on all CPUs"
+        }
+        Some(libc::EBUSY) => "; the reservations of all deadline tasks do not fit, reserve less",
         _ => "",
     };
     format!("the kernel refuses its {what}: {error}{remedy}")

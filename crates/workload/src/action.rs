@@ -23,6 +23,8 @@ pub enum ObjectSpec {
     Listener { capacity: u32 },
     /// A mutex that sleeps (futex).
     Mutex,
+    /// A mutex whose owner inherits the priority of those who wait for it (`PTHREAD_PRIO_INHERIT`).
+    PiMutex,
     /// A condition variable.
     Condition,
     /// A barrier for `parties` tasks.
@@ -195,6 +197,46 @@ pub enum SchedClass {
     Fifo(u8),
     /// SCHED_RR, priority 1 to 99.
     RoundRobin(u8),
+    /// SCHED_DEADLINE.
+    Deadline(Reservation),
+}
+
+/// The parameters of SCHED_DEADLINE: a task gets `runtime` within `deadline` of the start of each `period`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reservation {
+    /// CPU time in each period.
+    pub runtime: Duration,
+    /// Relative deadline.
+    pub deadline: Duration,
+    /// Period.
+    pub period: Duration,
+}
+
+impl Reservation {
+    /// Checks the parameters as `__checkparam_dl()` does (kernel/sched/deadline.c), with the default limits of periods
+    /// (`sched_deadline_period_min_us`, `sched_deadline_period_max_us`); says in words what is wrong.
+    ///
+    /// # Errors
+    /// Those for which sched_setattr(2) fails with EINVAL.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let (min, max) = (Duration::from_us(100), Duration::from_us(1 << 22));
+        if self.runtime.ns() < 1 << 10 {
+            Err("the runtime must be at least 1024 ns")
+        } else if self.deadline < self.runtime {
+            Err("the deadline must not be shorter than the runtime")
+        } else if self.period < self.deadline {
+            Err("the period must not be shorter than the deadline")
+        } else if self.period < min || self.period > max {
+            Err("the period must be from 100 us to 4194304 us")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The share of a CPU that it reserves, in units of 1/2^20 (`to_ratio()`).
+    pub fn bandwidth(&self) -> u64 {
+        (self.runtime.ns() << 20) / self.period.ns().max(1)
+    }
 }
 
 /// A task to be created.

@@ -25,8 +25,8 @@ mod seed;
 pub mod testing;
 
 pub use action::{
-    Access, Action, Behaviour, Context, ObjectId, ObjectSpec, Outcome, Rng, SchedClass, Score,
-    ScoreRule, TaskSpec, Touch, Workload,
+    Access, Action, Behaviour, Context, ObjectId, ObjectSpec, Outcome, Reservation, Rng,
+    SchedClass, Score, ScoreRule, TaskSpec, Touch, Workload,
 };
 pub use builder::{Builder, TASKS_MAX};
 pub use counters::Counters;

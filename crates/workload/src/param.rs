@@ -4,7 +4,7 @@ use std::fmt;
 
 use schedlab_trace::Duration;
 
-use crate::{SchedClass, WorkloadError};
+use crate::{Reservation, SchedClass, WorkloadError};
 
 /// One option of a workload.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Nice levels from −20 to 19 separated by `/`; task i has number i mod length.
     NiceList,
-    /// `normal`, `batch`, `idle`, `fifo:PRIORITY` or `rr:PRIORITY` with a priority from 1 to 99.
+    /// `normal`, `batch`, `idle`, `fifo:PRIORITY` or `rr:PRIORITY` with a priority from 1 to 99, or
+    /// `deadline:RUNTIME/PERIOD`.
     Policy,
 }
 
@@ -126,7 +127,7 @@ impl fmt::Display for Kind {
             Kind::NiceList => write!(f, "nice levels from -20 to 19, separated by `/`"),
             Kind::Policy => write!(
                 f,
-                "normal, batch, idle, fifo:PRIORITY or rr:PRIORITY with a priority from 1 to 99"
+                "normal, batch, idle, fifo:PRIORITY or rr:PRIORITY with a priority from 1 to 99, or deadline:RUNTIME/PERIOD with times such as 2ms/10ms"
             ),
         }
     }
@@ -190,6 +191,17 @@ fn read_probability(text: &str) -> Option<u32> {
 }
 
 fn read_policy(text: &str) -> Option<SchedClass> {
+    if let Some(times) = text.strip_prefix("deadline:") {
+        let (runtime, period) = times.split_once('/')?;
+        let (runtime, period) = (read_time(runtime)?, read_time(period)?);
+        let reservation = Reservation {
+            runtime,
+            deadline: period,
+            period,
+        };
+        let is_valid = reservation.check().is_ok();
+        return is_valid.then_some(SchedClass::Deadline(reservation));
+    }
     let (word, priority) = match text.split_once(':') {
         Some((word, priority)) => (word, Some(priority.parse::<u8>().ok()?)),
         None => (text, None),
@@ -202,6 +214,15 @@ fn read_policy(text: &str) -> Option<SchedClass> {
         ("rr", Some(n @ 1..=99)) => Some(SchedClass::RoundRobin(n)),
         _ => None,
     }
+}
+
+/// A time with its unit.
+fn read_time(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text[digits.len()..];
+    let unit = TimeUnit::ALL.into_iter().find(|u| u.name() == unit)?;
+    let ns = digits.parse::<u64>().ok()?.checked_mul(unit.ns())?;
+    Some(Duration::from_ns(ns))
 }
 
 fn show_time(time: Duration) -> String {
@@ -245,6 +266,12 @@ impl fmt::Display for Value {
                 SchedClass::Idle => f.write_str("idle"),
                 SchedClass::Fifo(n) => write!(f, "fifo:{n}"),
                 SchedClass::RoundRobin(n) => write!(f, "rr:{n}"),
+                SchedClass::Deadline(Reservation {
+                    runtime, period, ..
+                }) => {
+                    let (runtime, period) = (show_time(*runtime), show_time(*period));
+                    write!(f, "deadline:{runtime}/{period}")
+                }
             },
         }
     }
@@ -411,6 +438,7 @@ mod tests {
             (Kind::Flag, "yes", "true"),
             (Kind::NiceList, "0/-20/19", "0/-20/19"),
             (Kind::Policy, "fifo:99", "fifo:99"),
+            (Kind::Policy, "deadline:2000us/10ms", "deadline:2ms/10ms"),
             (Kind::Policy, "normal", "normal"),
         ] {
             let value = kind
@@ -444,6 +472,11 @@ mod tests {
             (Kind::Policy, "fifo"),
             (Kind::Policy, "fifo:0"),
             (Kind::Policy, "fifo:100"),
+            (Kind::Policy, "deadline"),
+            (Kind::Policy, "deadline:2ms"),
+            (Kind::Policy, "deadline:2/10"),
+            (Kind::Policy, "deadline:11ms/10ms"),
+            (Kind::Policy, "deadline:50us/90us"),
             (Kind::Policy, "normal:1"),
             (Kind::Choice(&["a", "b"]), "c"),
         ] {

@@ -294,7 +294,10 @@ impl Executor {
             Action::Read { from, limit } => self.read(from, limit),
             Action::Lock(mutex) => {
                 let object = self.object(mutex);
-                assert_eq!(object.spec, ObjectSpec::Mutex);
+                assert!(matches!(
+                    object.spec,
+                    ObjectSpec::Mutex | ObjectSpec::PiMutex
+                ));
                 assert_ne!(object.holder, Some(id), "locked twice");
                 if object.holder.is_some() {
                     return Step::Blocks(mutex, action);

@@ -163,6 +163,7 @@ impl Bench {
             parent: None,
             nice: 5,
             class: SchedClass::Normal,
+            prio: 125,
             weight: 335,
             allowed,
             address_space: Some(7),

@@ -20,6 +20,26 @@ pub(crate) enum Timer {
     Task(TaskId),
     /// A `bpf_timer` expires.
     Policy(TimerId),
+    /// The next period of a throttled deadline task begins.
+    Replenish(TaskId),
+}
+
+/// A place in a table of timers that can be cancelled.
+#[derive(Clone, Copy)]
+enum Slot {
+    Policy(usize),
+    Replenish(usize),
+}
+
+impl Timer {
+    /// Its place, if there can be one of its kind for each number.
+    fn slot(self) -> Option<Slot> {
+        match self {
+            Timer::Policy(TimerId(number)) => Some(Slot::Policy(number as usize)),
+            Timer::Replenish(task) => Some(Slot::Replenish(task.index())),
+            Timer::Watchdog | Timer::End | Timer::Hotplug | Timer::Task(_) => None,
+        }
+    }
 }
 
 /// The run's own timers, of which there is one each, in the order in which they expire at the same instant: what the
@@ -46,8 +66,10 @@ pub(super) struct Timers {
     /// When each of [`OWN`] expires, and the earliest; [`Head::NEVER`]: it is not set.
     own: [Head; OWN.len()],
     own_first: Head,
-    /// When each policy's timer expires, by number, likewise.
+    /// When each policy's timer expires, by number, likewise, …
     due: Vec<Head>,
+    /// … and each task's replenishment.
+    replenish: Vec<Head>,
     /// The block with the earliest. The first `taken` of it have expired.
     near: Vec<Entry>,
     taken: usize,
@@ -63,6 +85,7 @@ impl Default for Timers {
             own: [Head::NEVER; OWN.len()],
             own_first: Head::NEVER,
             due: Vec::new(),
+            replenish: Vec::new(),
             near: Vec::with_capacity(BLOCK),
             taken: 0,
             far: VecDeque::new(),
@@ -109,11 +132,23 @@ impl Timers {
             return Entry { head, timer };
         }
         let entry = self.near[self.taken];
-        if let Timer::Policy(timer) = entry.timer {
-            self.due[timer.0 as usize] = Head::NEVER;
+        if let Some(slot) = entry.timer.slot() {
+            *self.due_of(slot) = Head::NEVER;
         }
         self.pass_first();
         entry
+    }
+
+    /// When the timer of a slot expires.
+    fn due_of(&mut self, slot: Slot) -> &mut Head {
+        let (table, at) = match slot {
+            Slot::Policy(at) => (&mut self.due, at),
+            Slot::Replenish(at) => (&mut self.replenish, at),
+        };
+        if table.len() <= at {
+            table.resize(at + 1, Head::NEVER);
+        }
+        &mut table[at]
     }
 
     /// Sets a timer that is no task's, in place of what was set before.
@@ -122,12 +157,8 @@ impl Timers {
             return self.set_own(at, entry.head);
         }
         self.cancel(entry.timer);
-        if let Timer::Policy(timer) = entry.timer {
-            let slot = timer.0 as usize;
-            if self.due.len() <= slot {
-                self.due.resize(slot + 1, Head::NEVER);
-            }
-            self.due[slot] = entry.head;
+        if let Some(slot) = entry.timer.slot() {
+            *self.due_of(slot) = entry.head;
         }
         self.insert(entry);
     }
@@ -232,11 +263,10 @@ impl Timers {
             self.set_own(at, Head::NEVER);
             return was_set;
         }
-        let Timer::Policy(TimerId(slot)) = timer else {
+        let Some(slot) = timer.slot() else {
             return false;
         };
-        let due = self.due.get_mut(slot as usize);
-        let head = due.map_or(Head::NEVER, |due| std::mem::replace(due, Head::NEVER));
+        let head = std::mem::replace(self.due_of(slot), Head::NEVER);
         if head == Head::NEVER {
             return false;
         }

@@ -9,7 +9,8 @@ use rand_core::RngCore;
 use schedlab_machine::{LockKind, Machine, Topology};
 use schedlab_trace::{CpuId, CpuSet, Duration, Instant, TaskId};
 use schedlab_workload::{
-    Access, Action, ObjectId, ObjectSpec, Rng, SchedClass, TaskSpec, Touch, below, stream,
+    Access, Action, ObjectId, ObjectSpec, Reservation, Rng, SchedClass, TaskSpec, Touch, below,
+    stream,
 };
 
 use crate::consts::{dsq_id, enq, kick, ops};
@@ -240,6 +241,57 @@ pub(super) fn random_task(rng: &mut Rng, nr_cpus: usize, depth: u32) -> TaskSpec
     spec
 }
 
+/// A task that takes one or two of `nr_mutexes` mutexes from the object `first` on, always in their order, and computes,
+/// sleeps and changes its class beside and while it holds them. It is under SCHED_DEADLINE now and then, where `fits` says
+/// that its reservation is granted.
+pub(super) fn random_holder(rng: &mut Rng, first: u32, nr_mutexes: u32, fits: bool) -> TaskSpec {
+    let rounds = 3 + below(rng, 12) as u32;
+    let reservation = Reservation {
+        runtime: Duration::from_us(20 + below(rng, 60)),
+        deadline: Duration::from_us(500 + below(rng, 500)),
+        period: Duration::from_us(1_000 + below(rng, 2_000)),
+    };
+    let class = move |rng: &mut Rng| match below(rng, 4) {
+        0 => SchedClass::Normal,
+        1 => SchedClass::RoundRobin(1 + below(rng, 5) as u8),
+        2 if fits => SchedClass::Deadline(reservation),
+        _ => SchedClass::Fifo(1 + below(rng, 9) as u8),
+    };
+    let mut held: Vec<u32> = Vec::new();
+    let mut plan: Vec<u32> = Vec::new();
+    let mut round = 0;
+    let mut spec = task("h", move |_, context| {
+        let rng = &mut *context.rng;
+        if plan.is_empty() && held.is_empty() {
+            round += 1;
+            let lower = below(rng, u64::from(nr_mutexes)) as u32;
+            let upper = below(rng, u64::from(nr_mutexes)) as u32;
+            plan.push(first + lower.max(upper));
+            if lower != upper {
+                plan.push(first + lower.min(upper));
+            }
+        }
+        if round > rounds {
+            return None;
+        }
+        Some(match below(rng, 12) {
+            0..=4 => match plan.pop() {
+                Some(mutex) => {
+                    held.push(mutex);
+                    Action::Lock(ObjectId(mutex))
+                }
+                None => Action::Unlock(ObjectId(held.pop().expect("one is held"))),
+            },
+            5..=8 => Action::Compute(Duration::from_us(1 + below(rng, 150))),
+            9 => Action::Sleep(Duration::from_us(1 + below(rng, 200))),
+            10 => Action::Yield,
+            _ => Action::SetClass(class(rng)),
+        })
+    });
+    spec.nice = below(rng, 40) as i8 - 20;
+    spec
+}
+
 /// The two buffers have one size each.
 fn random_touch(count: u64) -> Touch {
     let buffer = (count % 2) as u32;
@@ -293,13 +345,20 @@ fn chaotic(seed: u64, normal_class: NormalClass) {
         })
     }));
     tasks[0].start = Instant::ZERO;
-    let objects = vec![
+    let mut objects = vec![
         ObjectSpec::Pipe {
             capacity: 1_000_000,
         },
         ObjectSpec::Semaphore { initial: 0 },
         ObjectSpec::Event,
     ];
+    // A tenth of a CPU at most for each of those that may be deadline tasks.
+    let mutexes = objects.len() as u32;
+    objects.extend([ObjectSpec::PiMutex; 3]);
+    let mut other = stream(seed, 902);
+    for n in 0..below(&mut other, 12) {
+        tasks.push(random_holder(&mut other, mutexes, 3, n < 8));
+    }
     let mut scenario = Scenario::new(machine, workload(objects, tasks), seed);
     scenario.workload.duration = Some(Duration::from_secs(2));
     scenario.normal_class = normal_class;

@@ -9,7 +9,7 @@ use schedlab_machine::{LockKind, Machine, Topology};
 use schedlab_trace::{CpuId, CpuSet, Duration, Instant, LockClass, TaskId};
 use schedlab_workload::{ObjectSpec, Rng, below, stream};
 
-use super::chaos::{draw, random_task};
+use super::chaos::{draw, random_holder, random_task};
 use crate::consts::{dsq_id, enq, iter, kick, ops, reenq};
 use crate::policy::OpKind::*;
 use crate::policy::{OpCall, OpKind, OpSet, PolicyLock, Reply, Request, TimerId};
@@ -528,13 +528,19 @@ fn run_wild(seed: u64) {
         .map(|_| random_task(&mut rng, nr_cpus, 0))
         .collect();
     tasks[0].start = Instant::ZERO;
-    let objects = vec![
+    let mut objects = vec![
         ObjectSpec::Pipe {
             capacity: 1_000_000,
         },
         ObjectSpec::Semaphore { initial: 0 },
         ObjectSpec::Event,
     ];
+    let mutexes = objects.len() as u32;
+    objects.extend([ObjectSpec::PiMutex; 3]);
+    let mut other = stream(seed, 912);
+    for n in 0..below(&mut other, 12) {
+        tasks.push(random_holder(&mut other, mutexes, 3, n < 8));
+    }
     let mut scenario = Scenario::new(machine, workload(objects, tasks), seed);
     scenario.workload.duration = Some(Duration::from_secs(2));
     if one_in(&mut rng, 3) {
