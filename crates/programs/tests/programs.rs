@@ -336,3 +336,52 @@ fn what_is_not_there_is_an_error() {
     let error = run("pip", &options(1)).unwrap_err().to_string();
     assert!(error.contains("did you mean `pipe`?"), "{error}");
 }
+
+/// Whether this process may ask for real-time and deadline policies.
+fn may_be_urgent() -> bool {
+    let refused = run(
+        "cpu:tasks=1,run=1ms,loops=1,duration=0,policy=fifo:1",
+        &options(20),
+    )
+    .is_err_and(|error| error.to_string().contains("refuses its policy"));
+    if refused {
+        schedlab_testing::skipped("programs: real-time policies are refused here; run it as root");
+    }
+    !refused
+}
+
+/// The kernel's own classes: PTHREAD_PRIO_INHERIT and sched_setattr().
+#[test]
+fn real_mutexes_inherit_and_real_reservations_throttle() {
+    if !may_be_urgent() {
+        return;
+    }
+    let file = |name: &str| {
+        format!(
+            "{}/../../workloads/rt-app/{name}.json",
+            env!("CARGO_MANIFEST_DIR")
+        )
+    };
+    let high_ms = |text: &str| counter(&check(text), "rtapp.hi-2.period_ns_sum") / 1_000_000;
+    let inherits = high_ms(&file("inherit"));
+    assert!((15..200).contains(&inherits), "{inherits} ms");
+    let text = std::fs::read_to_string(file("inherit")).unwrap();
+    let text = text.replace("\"pi_enabled\" : true", "\"pi_enabled\" : false");
+    let plain = std::env::temp_dir().join(format!("schedlab-plain-{}.json", std::process::id()));
+    std::fs::write(&plain, text).unwrap();
+    let waits = high_ms(plain.to_str().unwrap());
+    std::fs::remove_file(&plain).unwrap();
+    assert!(waits > 500, "{waits} ms");
+    // 50 ms of 4 in each 20 ms take 240 ms and more, 8 runs of that 2 s.
+    let report = check(&file("deadline"));
+    let greedy = counter(&report, "rtapp.greedy-1.iterations");
+    assert!((5..=8).contains(&greedy), "{greedy}");
+    assert!(counter(&report, "rtapp.frame-0.iterations") > 110);
+    // What the kernel does not grant.
+    let refused = run(
+        "cpu:tasks=1,policy=deadline:99ms/100ms,pin=true",
+        &options(20),
+    );
+    let refused = refused.map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("refuses its policy"), "{refused}");
+}

@@ -1,7 +1,10 @@
 //! What the task sets of `workloads/rt-app/` come to, and what is refused with which words.
 
+use schedlab_trace::{Duration, Instant};
 use schedlab_workload::testing::{End, Order, run_in};
-use schedlab_workload::{SchedClass, Workload, rtapp};
+use schedlab_workload::{
+    Action, Context, ObjectSpec, Outcome, Reservation, SchedClass, Workload, rtapp,
+};
 
 fn file(name: &str) -> String {
     format!(
@@ -54,7 +57,7 @@ fn every_file_loads_and_ends_in_any_order() {
             assert!(run_in(workload, order).work > 0, "{path:?}");
         }
     }
-    assert_eq!(seen, 8);
+    assert_eq!(seen, 10);
 }
 
 #[test]
@@ -238,6 +241,86 @@ fn forked_threads_inherit_cpus() {
     assert!(inherited("pin=false").iter().all(anywhere));
 }
 
+/// SCHED_DEADLINE with these times in us.
+fn reservation(runtime: u64, deadline: u64, period: u64) -> SchedClass {
+    SchedClass::Deadline(Reservation {
+        runtime: Duration::from_us(runtime),
+        deadline: Duration::from_us(deadline),
+        period: Duration::from_us(period),
+    })
+}
+
+/// What is missing is filled in as `parse_sched_data()` does, the older names of a task's keys included.
+#[test]
+fn the_times_of_a_reservation_have_defaults() {
+    let class = |keys: &str| {
+        let text = task(&format!(
+            "\"policy\": \"SCHED_DEADLINE\", {keys}, \"phases\": {{\"p\": {{\"run\": 1}}}}"
+        ));
+        parsed(&text).tasks[0].class
+    };
+    let all = "\"dl-runtime\": 1000, \"dl-deadline\": 2000, \"dl-period\": 3000";
+    assert_eq!(class(all), reservation(1_000, 2_000, 3_000));
+    assert_eq!(
+        class("\"dl-runtime\": 1000"),
+        reservation(1_000, 1_000, 1_000)
+    );
+    let period = "\"dl-runtime\": 1000, \"dl-period\": 3000";
+    assert_eq!(class(period), reservation(1_000, 3_000, 3_000));
+    let old = "\"runtime\": 1000, \"deadline\": 2000, \"period\": 3000";
+    assert_eq!(class(old), reservation(1_000, 2_000, 3_000));
+    // With dl-runtime there is a period already.
+    let mixed = "\"dl-runtime\": 1000, \"deadline\": 2000, \"period\": 3000";
+    assert_eq!(class(mixed), reservation(1_000, 1_000, 1_000));
+}
+
+#[test]
+fn phases_change_the_reservation() {
+    let text = task(
+        "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 1000, \"dl-period\": 10000, \"loop\": 1, \"phases\": {
+         \"a\": {\"run\": 1}, \"b\": {\"dl-runtime\": 2000, \"dl-period\": 20000, \"run\": 1},
+         \"c\": {\"policy\": \"SCHED_OTHER\", \"run\": 1}}",
+    );
+    let mut workload = parsed(&text);
+    assert_eq!(workload.tasks[0].class, reservation(1_000, 10_000, 10_000));
+    let mut rng = schedlab_workload::stream(1, 0);
+    let mut classes = Vec::new();
+    loop {
+        let mut context = Context {
+            now: Instant::ZERO,
+            outcome: Outcome::Done,
+            rng: &mut rng,
+        };
+        match workload.tasks[0].behaviour.next(&mut context) {
+            Action::SetClass(class) => classes.push(class),
+            Action::Exit => break,
+            _ => {}
+        }
+    }
+    let expected = [reservation(2_000, 20_000, 20_000), SchedClass::Normal];
+    assert_eq!(classes, expected);
+}
+
+#[test]
+fn mutexes_inherit_priorities_where_the_file_says_so() {
+    let objects = |global: &str| {
+        let text = format!(
+            "{{\"tasks\": {{\"t\": {{\"lock\": \"m\", \"run\": 1, \"unlock\": \"m\", \"resume\": \"t\"}}}}, \"global\": {{{global}}}}}"
+        );
+        parsed(&text).objects
+    };
+    let expected = |mutex| vec![mutex, ObjectSpec::Condition, mutex];
+    assert_eq!(
+        objects("\"pi_enabled\": true"),
+        expected(ObjectSpec::PiMutex)
+    );
+    assert_eq!(
+        objects("\"pi_enabled\": false"),
+        expected(ObjectSpec::Mutex)
+    );
+    assert_eq!(objects(""), expected(ObjectSpec::Mutex));
+}
+
 #[test]
 fn classes_come_from_tasks_and_phases() {
     let workload = load("classes");
@@ -254,11 +337,11 @@ fn classes_come_from_tasks_and_phases() {
         (SchedClass::Batch, 0, Some("0".to_owned())),
         (SchedClass::Idle, 0, None),
         (SchedClass::Fifo(10), 0, None),
-        (SchedClass::Fifo(99), 0, None),
+        (reservation(5_000, 20_000, 20_000), 0, None),
         (SchedClass::Normal, 0, Some("1".to_owned())),
     ];
     assert_eq!(seen, expected);
-    assert_eq!(workload.notes.len(), 3, "{:?}", workload.notes);
+    assert_eq!(workload.notes.len(), 2, "{:?}", workload.notes);
     assert_eq!(run("classes").work, 2 + 2 + 2 + 2 + 1 + 4);
     // What the command line says overrides the file.
     let text = format!("{}:pin=true,nice=3,policy=batch", file("classes"));
@@ -417,12 +500,30 @@ fn what_is_wrong_is_told_with_its_place() {
         &["needs `dl-runtime`"],
     );
     check(
-        &task("\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 10, \"dl-period\": 20, \"run\": 1"),
-        &["`tasks.t.dl-runtime`: not supported"],
+        &task(
+            "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 300, \"dl-period\": 200, \"run\": 1",
+        ),
+        &[
+            "`tasks.t.dl-runtime`: is no reservation that the kernel grants: the deadline must not be shorter than the runtime",
+        ],
     );
+    check(
+        &task("\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 10, \"run\": 1"),
+        &["the period must be from 100 us to 4194304 us"],
+    );
+    check(
+        &task("\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 1000, \"cpus\": [1], \"run\": 1"),
+        &[
+            "`tasks.t.cpus`: cannot go with SCHED_DEADLINE",
+            "all 2 CPUs",
+        ],
+    );
+    let everywhere =
+        task("\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 1000, \"cpus\": [1, 0], \"run\": 1");
+    assert!(rtapp::parse("t", &everywhere, "", 2).is_ok());
     let under_deadline = |phase: &str| {
         task(&format!(
-            "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 10, \"phases\": {{\"p\": {{{phase}, \"run\": 1}}}}"
+            "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 1000, \"phases\": {{\"p\": {{{phase}, \"run\": 1}}}}"
         ))
     };
     check(
@@ -559,8 +660,8 @@ fn what_is_wrong_is_told_with_its_place() {
         &["not supported: `/dev/sda`"],
     );
     check(
-        "{\"tasks\": {\"t\": {\"run\": 1}}, \"global\": {\"pi_enabled\": true}}",
-        &["not supported: mutexes with priority inheritance"],
+        "{\"tasks\": {\"t\": {\"run\": 1}}, \"global\": {\"pi_enabled\": 1}}",
+        &["must be true or false"],
     );
     check(
         "{\"tasks\": {\"t\": {\"run\": 1}}, \"resources\": {\"m\": {\"type\": \"mutx\"}}}",

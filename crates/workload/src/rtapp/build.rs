@@ -10,7 +10,7 @@ use super::ENDLESS;
 use super::grammar::{Cpus, Event, File, MemKind, MemRun, Phase, Task, Timer};
 use super::thread::{Op, Program, ProgramPhase, Shared, TimerSlot, UNSET};
 use super::values::Place;
-use crate::{Access, Builder, ObjectId, ObjectSpec, Options, Touch, WorkloadError};
+use crate::{Access, Builder, ObjectId, ObjectSpec, Options, SchedClass, Touch, WorkloadError};
 
 pub(super) fn build(
     file: File,
@@ -29,6 +29,10 @@ pub(super) fn build(
         timers: BTreeMap::new(),
         parties: parties(&file, &forked)?,
         woken: woken(&file),
+        mutex: match file.global.pi_enabled {
+            true => ObjectSpec::PiMutex,
+            false => ObjectSpec::Mutex,
+        },
     };
     let threads = file.tasks.iter().map(|task| u64::from(task.instances));
     builder.room_for(options, threads.sum())?;
@@ -348,15 +352,18 @@ struct Names {
     timers: BTreeMap<String, usize>,
     parties: BTreeMap<String, u32>,
     woken: BTreeSet<String>,
+    /// What mutexes are, those that go with conditions included.
+    mutex: ObjectSpec,
 }
 
 impl Names {
     fn object(&mut self, builder: &mut Builder, sort: Sort, name: &str) -> ObjectId {
         let parties = self.parties.get(name).copied().unwrap_or(0).max(1);
+        let mutex = self.mutex;
         let key = (sort, name.to_owned());
         *self.objects.entry(key).or_insert_with(|| {
             builder.object(match sort {
-                Sort::Mutex => ObjectSpec::Mutex,
+                Sort::Mutex => mutex,
                 Sort::Condition => ObjectSpec::Condition,
                 Sort::Barrier => ObjectSpec::Barrier { parties },
                 Sort::Semaphore => ObjectSpec::Semaphore { initial: 0 },
@@ -394,7 +401,20 @@ fn compile(
     let mut own_timers: BTreeMap<String, usize> = BTreeMap::new();
     let mut buffers = Buffers(Vec::new());
     let mut phases = Vec::with_capacity(task.phases.len());
+    let mut class = task.class;
     for phase in &task.phases {
+        class = phase.sched.map_or(class, |(class, _)| class);
+        let list = phase.cpus.as_ref().or(task.cpus.as_ref());
+        if let Some(Cpus { list, place }) = list
+            && matches!(class, SchedClass::Deadline(_))
+            && !options.is_given("pin")
+            && !options.is_given("policy")
+            && (0..nr_cpus as u32).any(|cpu| !list.contains(&cpu))
+        {
+            return Err(place.error(format!(
+                "cannot go with SCHED_DEADLINE, under which a thread must be allowed on all {nr_cpus} CPUs: the kernel refuses it (EBUSY), and rt-app fails; remove the list"
+            )));
+        }
         let mut ops = Vec::with_capacity(phase.events.len());
         for (event, _) in &phase.events {
             if let Event::Timer(timer) = event {

@@ -21,6 +21,8 @@ pub(super) struct Global {
     pub duration_s: Option<u64>,
     pub mem_buffer_bytes: u64,
     pub cumulative_slack: bool,
+    /// Mutexes have priority inheritance.
+    pub pi_enabled: bool,
     pub default_class: Policy,
 }
 
@@ -216,9 +218,6 @@ pub(super) const RESOURCE_TYPES: &[&str] = &[
     "sem_wait",
 ];
 
-/// The highest fixed priority there is.
-const DEADLINE_AS: SchedClass = SchedClass::Fifo(99);
-
 /// The event that a key names. rt-app takes any key that begins with an event's name, so that keys can be
 /// made unique (`run0`, `timerA`, `memrun_b`); a small letter after it is a typing error, though.
 pub(super) fn event_of(key: &str) -> Option<&'static str> {
@@ -254,6 +253,6 @@ pub(super) fn class(
         Policy::Idle => (SchedClass::Idle, nice(priority.unwrap_or(0))?),
         Policy::Fifo => (SchedClass::Fifo(fixed(priority.unwrap_or(10))?), 0),
         Policy::RoundRobin => (SchedClass::RoundRobin(fixed(priority.unwrap_or(10))?), 0),
-        Policy::Deadline => (DEADLINE_AS, 0),
+        Policy::Deadline => unreachable!("SCHED_DEADLINE has a reservation, and no priority"),
     })
 }

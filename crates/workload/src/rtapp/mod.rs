@@ -6,6 +6,7 @@
 //!
 //! - `run` is CPU time on the simulated core; rt-app's loops, calibrated on CPU 0, come to the same.
 //! - Threads share one address space and start together at the start of the run.
+//! - A thread has the policy of its first phase from the start; rt-app sets it when the thread's `delay` is over.
 //! - Each thread has memory buffers of its own; in rt-app the instances of a task share them, and so do all that name
 //!   the same `ref`.
 //! - `suspend` waits under its thread's own name, as documented since May 2025. Where nobody ever resumes

@@ -3,6 +3,8 @@
 //! Unlike rt-app, which passes over what it does not know, every key is either used, named in a note to the
 //! user, or an error with its place and the nearest known key.
 
+use schedlab_trace::Duration;
+
 use super::grammar::{
     Cpus, EVENTS, Event, File, GLOBAL_OWN, GLOBAL_USED, Global, MemKind, MemRun, PHASE_PROPERTIES,
     Phase, Policy, RESOURCE_TYPES, TASK_PROPERTIES, Task, Timer, class, event_of,
@@ -11,7 +13,7 @@ use super::json::{Member, Node, Value};
 use super::values::{
     INT_MAX, Place, Result, flag, integer, loops, numbers, object, string, unknown, unsigned,
 };
-use crate::SchedClass;
+use crate::{Reservation, SchedClass};
 
 /// Most instances of a task: as many as the largest models have.
 const INSTANCES_MAX: i64 = 10_000_000;
@@ -65,6 +67,10 @@ struct Sched {
     dl_runtime: Option<(u64, Place)>,
     dl_period: Option<u64>,
     dl_deadline: Option<u64>,
+    /// The older names of a task's keys, which count where the others come to 0.
+    old_runtime: Option<(u64, Place)>,
+    old_period: Option<u64>,
+    old_deadline: Option<u64>,
 }
 
 impl Sched {
@@ -78,11 +84,54 @@ impl Sched {
                 self.priority = Some((priority, here.clone()));
             }
             "dl-runtime" => self.dl_runtime = Some((us()?, here.clone())),
-            "dl-period" | "period" => self.dl_period = Some(us()?),
-            "dl-deadline" | "deadline" => self.dl_deadline = Some(us()?),
+            "dl-period" => self.dl_period = Some(us()?),
+            "dl-deadline" => self.dl_deadline = Some(us()?),
+            "period" => self.old_period = Some(us()?),
+            "deadline" => self.old_deadline = Some(us()?),
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Runtime, deadline and period in us, as `parse_sched_data()` fills in what is missing.
+    fn times(&self) -> (u64, u64, u64) {
+        let runtime = self.dl_runtime.as_ref().map_or(0, |&(us, _)| us);
+        let period = self.dl_period.unwrap_or(runtime);
+        let deadline = self.dl_deadline.unwrap_or(period);
+        let or = |us: u64, old: u64| if us == 0 { old } else { us };
+        let old_runtime = self.old_runtime.as_ref().map_or(0, |&(us, _)| us);
+        let runtime = or(runtime, old_runtime);
+        let period = or(period, self.old_period.unwrap_or(runtime));
+        let deadline = or(deadline, self.old_deadline.unwrap_or(period));
+        (runtime, deadline, period)
+    }
+
+    /// Whether a key of a reservation is there.
+    fn reserves(&self) -> bool {
+        self.times() != (0, 0, 0)
+    }
+
+    /// The reservation of SCHED_DEADLINE, refused where the kernel refuses it, with which rt-app fails.
+    fn reservation(&self, place: &Place) -> Result<Reservation> {
+        let (runtime, deadline, period) = self.times();
+        let runtime_key = self.dl_runtime.as_ref().or(self.old_runtime.as_ref());
+        let place = runtime_key.map_or(place, |(_, here)| here);
+        if runtime == 0 {
+            return Err(
+                place.error("SCHED_DEADLINE needs `dl-runtime`; the kernel refuses a runtime of 0")
+            );
+        }
+        let reservation = Reservation {
+            runtime: Duration::from_us(runtime),
+            deadline: Duration::from_us(deadline),
+            period: Duration::from_us(if period == 0 { deadline } else { period }),
+        };
+        reservation.check().map_err(|why| {
+            place.error(format!(
+                "is no reservation that the kernel grants: {why} (dl-runtime {runtime}, dl-deadline {deadline}, dl-period {period}, in us)"
+            ))
+        })?;
+        Ok(reservation)
     }
 }
 
@@ -148,6 +197,7 @@ impl Reader {
             duration_s: None,
             mem_buffer_bytes: MEM_BUFFER_BYTES,
             cumulative_slack: false,
+            pi_enabled: false,
             default_class: Policy::Other,
         };
         let Some((node, place)) = found else {
@@ -173,13 +223,7 @@ impl Reader {
                     let bytes = integer(node, &here, 1, INT_MAX as i64)?;
                     global.mem_buffer_bytes = bytes.unsigned_abs();
                 }
-                "pi_enabled" => {
-                    if flag(node, &here)? {
-                        return Err(here.error(
-                            "not supported: mutexes with priority inheritance are not modelled; set it to false",
-                        ));
-                    }
-                }
+                "pi_enabled" => global.pi_enabled = flag(node, &here)?,
                 "io_device" => {
                     let device = string(node, &here)?;
                     if device != "/dev/null" {
@@ -309,7 +353,7 @@ impl Reader {
                 "loop" if phases.is_some() => task.loops = loops(&member.node, &here, 0)?,
                 // The older name of dl-runtime; without `phases` it is the event.
                 "runtime" if phases.is_some() => {
-                    sched.dl_runtime = Some((unsigned(&member.node, &here)?, here));
+                    sched.old_runtime = Some((unsigned(&member.node, &here)?, here));
                 }
                 _ if sched.take(member, &here)?
                     || self.without_effect(member, &here, &mut group)? => {}
@@ -357,39 +401,29 @@ impl Reader {
     fn task_sched(&mut self, task: &mut Task, sched: &Sched, global: &Global) -> Result<()> {
         let policy = sched.policy.unwrap_or(global.default_class);
         let priority = sched.priority.as_ref();
-        let (class, nice) = class(policy, priority.map(|(n, _)| *n)).map_err(|message| {
-            let place = priority.map_or(&task.place, |(_, place)| place);
-            place.error(message)
-        })?;
-        (task.class, task.nice) = (class, nice);
-        self.deadline(policy, sched, &task.place)
+        (task.class, task.nice) = self.class(policy, priority, sched, &task.place)?;
+        Ok(())
     }
 
-    /// SCHED_DEADLINE and the request for a slice that shares its keys.
-    fn deadline(&mut self, policy: Policy, sched: &Sched, place: &Place) -> Result<()> {
-        if policy != Policy::Deadline {
-            if sched.dl_runtime.is_some()
-                || sched.dl_period.is_some()
-                || sched.dl_deadline.is_some()
-            {
-                self.note("dl-runtime, dl-period and dl-deadline have no effect on normal tasks here: a requested slice is read by the kernel's own fair class only, no sched_ext policy sees it");
-            }
-            return Ok(());
+    /// Class and nice level that `policy` means, with a priority or the keys of SCHED_DEADLINE.
+    fn class(
+        &mut self,
+        policy: Policy,
+        priority: Option<&(i32, Place)>,
+        sched: &Sched,
+        place: &Place,
+    ) -> Result<(SchedClass, i8)> {
+        if policy == Policy::Deadline {
+            // Its priority is not looked at.
+            return Ok((SchedClass::Deadline(sched.reservation(place)?), 0));
         }
-        let Some((runtime, here)) = &sched.dl_runtime else {
-            return Err(
-                place.error("SCHED_DEADLINE needs `dl-runtime`; the kernel refuses a runtime of 0")
-            );
-        };
-        let period = sched.dl_period.unwrap_or(*runtime);
-        let deadline = sched.dl_deadline.unwrap_or(period);
-        if *runtime == 0 || *runtime != period || *runtime != deadline {
-            return Err(here.error(
-                "not supported: SCHED_DEADLINE is modelled only where it never throttles, with dl-runtime, dl-deadline and dl-period equal",
-            ));
+        if sched.reserves() {
+            self.note("dl-runtime, dl-period and dl-deadline have no effect on normal tasks here: a requested slice is read by the kernel's own fair class only, no sched_ext policy sees it");
         }
-        self.note("Model: SCHED_DEADLINE tasks run as SCHED_FIFO with priority 99; with dl-runtime = dl-period they would not be throttled, but they do not preempt other tasks of that priority");
-        Ok(())
+        class(policy, priority.map(|(n, _)| *n)).map_err(|message| {
+            let place = priority.map_or(place, |(_, place)| place);
+            place.error(message)
+        })
     }
 
     fn cpus(&mut self, node: &Node, here: &Place) -> Result<Cpus> {
@@ -485,24 +519,23 @@ impl Reader {
     ) -> Result<Option<(SchedClass, i8)>> {
         let priority = sched.priority.as_ref();
         match (sched.policy, priority) {
-            (Some(given), _) => {
-                *policy = given;
-                self.deadline(given, sched, place)?;
-            }
-            (None, _) if sched.dl_runtime.is_some() => {
-                return Err(place.error("not supported: dl-runtime in a phase without `policy`"));
-            }
-            (None, Some((_, here))) if *policy == Policy::Deadline => {
+            (Some(given), _) => *policy = given,
+            // Who keeps SCHED_DEADLINE gets another reservation.
+            (None, None) if *policy == Policy::Deadline && sched.reserves() => {}
+            (None, Some((_, here))) if *policy == Policy::Deadline && !sched.reserves() => {
                 return Err(here.error(
                     "cannot change under SCHED_DEADLINE: rt-app would ask for that policy again without a runtime, and fail; give the phase a `policy`",
                 ));
             }
             (None, Some(_)) => {}
-            (None, None) => return Ok(None),
+            (None, None) => {
+                if sched.reserves() {
+                    self.note("dl-runtime, dl-period and dl-deadline of a phase have no effect without its `policy` or `priority`, as in rt-app");
+                }
+                return Ok(None);
+            }
         }
-        let resolved = class(*policy, priority.map(|(n, _)| *n));
-        let here = priority.map_or(place, |(_, here)| here);
-        resolved.map(Some).map_err(|message| here.error(message))
+        self.class(*policy, priority, sched, place).map(Some)
     }
 
     fn event(&mut self, event: &str, node: &Node, here: &Place) -> Result<Event> {
