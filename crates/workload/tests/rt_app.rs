@@ -136,8 +136,9 @@ fn conditions_wake_one_or_all() {
 #[test]
 fn resumes_find_threads_by_name_or_by_an_old_string() {
     let workload = load("suspend");
-    assert_eq!(workload.notes.len(), 2, "{:?}", workload.notes);
-    assert!(workload.notes[0].contains("`tasks.crew1.suspend` waits under the name `crew`"));
+    assert_eq!(workload.notes.len(), 3, "{:?}", workload.notes);
+    assert!(workload.notes[0].contains("`tasks.worker.suspend` has no value"));
+    assert!(workload.notes[1].contains("`tasks.crew1.suspend` waits under the name `crew`"));
     let end = run("suspend");
     for thread in ["clock-0", "worker-1", "crew1-2", "crew2-3"] {
         assert_eq!(iterations(&end, thread), 10, "{thread}");
@@ -355,12 +356,22 @@ fn classes_come_from_tasks_and_phases() {
 }
 
 #[test]
-fn keys_that_repeat_are_events_in_their_order() {
+fn a_key_that_repeats_has_its_last_value_at_its_first_place() {
+    let workload = load("lenient");
+    let notes = [
+        "line 12: `tasks.busy.run` is there 2 times: the last value counts",
+        "line 15: `tasks.busy.yield` has no value, and rt-app refuses such a file",
+        "`global.frag` has no effect: rt-app passes over it",
+    ];
+    for part in notes {
+        let told = workload.notes.iter().any(|note| note.contains(part));
+        assert!(told, "`{part}` is not in {:?}", workload.notes);
+    }
     let end = run("lenient");
     assert_eq!(iterations(&end, "busy-0"), 2);
-    // 100 + 50 + 300 + 7 µs, and `runtime` in steps of 32 µs: 64.
-    assert_eq!(end.now.ns(), 2 * 521_000);
-    assert_eq!(end.counters.get("rtapp.busy-0.run_ns_sum"), 2 * 471_000);
+    // 300 µs before 50, then 7, and `runtime` in steps of 32 µs: 64.
+    assert_eq!(end.now.ns(), 2 * 421_000);
+    assert_eq!(end.counters.get("rtapp.busy-0.run_ns_sum"), 2 * 371_000);
     assert_eq!(end.yields, 2);
 }
 
@@ -419,23 +430,15 @@ fn what_is_wrong_is_told_with_its_place() {
     check(
         "{\n\"task\": {}}",
         &[
-            "f.json:2: `task`: there is no object `task`",
-            "did you mean `tasks`?",
+            "f.json:1: has no `tasks` object",
+            "there is `task`, line 2 (did you mean `tasks`?)",
         ],
     );
     check("{\"tasks\": {}}", &["`tasks`: has no task"]);
-    check(
-        "{\"tasks\": {\"a\": {\"run\": 1}, \"a\": {\"run\": 1}}}",
-        &["`tasks.a`: is there twice: rt-app would run the second one only"],
-    );
     check(&task(""), &["`tasks.t`: has no event"]);
     check(
         &task("\"rum\": 1"),
         &["`tasks.t.rum`", "did you mean `run`?"],
-    );
-    check(
-        &task("\"runtim\": 1"),
-        &["`tasks.t.runtim`", "did you mean `runtime`?"],
     );
     check(
         &task("\"run\": \"x\""),
@@ -445,19 +448,7 @@ fn what_is_wrong_is_told_with_its_place() {
         &task("\"run\": 1.5"),
         &["must be an integer, not a number that is not an integer"],
     );
-    check(
-        &task("\"run\": -1"),
-        &["must be from 0 to 2147483647, not -1"],
-    );
-    check(&task("\"run\": 99999999999"), &["must be from 0 to"]);
-    check(
-        &task("\"loop\": 0, \"run\": 1"),
-        &["`tasks.t.loop`: must be -1", "at least 1"],
-    );
-    check(
-        &task("\"loop\": 2, \"loop\": 3, \"run\": 1"),
-        &["`tasks.t.loop`: is there twice"],
-    );
+    check(&task("\"run\": null"), &["must be an integer, not nothing"]);
     check(
         &task("\"run\": 0"),
         &["would loop for ever without taking time"],
@@ -571,8 +562,8 @@ fn what_is_wrong_is_told_with_its_place() {
         assert!(rtapp::parse("t", &accepted, "", 2).is_ok(), "{accepted}");
     }
     check(
-        &task("\"nodes_membind\": [0], \"run\": 1"),
-        &["not supported: where memory lies"],
+        &task("\"nodes_membind\": [-1], \"run\": 1"),
+        &["has an item that is not from 0 to 65535: -1"],
     );
     check(
         &task("\"util_min\": 2000, \"run\": 1"),
@@ -595,58 +586,18 @@ fn what_is_wrong_is_told_with_its_place() {
         &["needs the mutex `m` to be held"],
     );
     check(
-        &task("\"wait\": {\"ref\": \"c\"}"),
-        &["`tasks.t.wait`: needs `mutex`"],
-    );
-    check(
-        &task("\"wait\": {\"ref\": \"c\", \"mutx\": \"m\"}"),
-        &["`tasks.t.wait.mutx`", "did you mean `mutex`?"],
-    );
-    check(
-        &task("\"timer\": {\"ref\": \"unique\"}"),
-        &["`tasks.t.timer`: needs `period`"],
-    );
-    check(
-        &task("\"timer\": {\"ref\": \"u\", \"period\": 1, \"mode\": \"x\"}"),
-        &["there is no mode `x`"],
-    );
-    check(
-        &task("\"timer\": 5"),
-        &["must be an object, not an integer"],
-    );
-    check(
         &task("\"fork\": \"u\""),
         &["forks `u`, which is not a task"],
     );
     check(
-        &task("\"fork\": \"t\", \"barrier\": \"b\""),
-        &["cannot be in a task that is forked"],
-    );
-    check(
-        &task("\"memrun\": {\"type\": \"chase\", \"size\": 64, \"count\": 1}"),
-        &["needs a `size` of at least 128"],
-    );
-    check(
-        &task("\"memrun\": {\"type\": \"read\", \"size\": 64, \"count\": 1, \"stride\": 64}"),
-        &["goes with type \"chase\" only"],
+        &task("\"memrun\": {\"type\": \"read\", \"size\": 0, \"count\": 1}"),
+        &["`tasks.t.memrun.size`: must be at least 1, not 0"],
     );
     check(
         &task("\"memrun\": {\"type\": \"rad\", \"size\": 64, \"count\": 1}"),
         &["did you mean `read`?"],
     );
     check(&task("\"phases\": {}"), &["`tasks.t.phases`: has no phase"]);
-    check(
-        &task("\"phases\": {\"p\": {\"run\": 1, \"instance\": 2}}"),
-        &["`tasks.t.phases.p.instance`"],
-    );
-    check(
-        &task("\"run\": 1, \"phases\": {\"p\": {\"run\": 1}}"),
-        &["`tasks.t.run`: is an event beside `phases`"],
-    );
-    check(
-        "{\"tasks\": {\"t\": {\"run\": 1}}, \"global\": {\"durtion\": 1}}",
-        &["`global.durtion`", "did you mean `duration`?"],
-    );
     check(
         "{\"tasks\": {\"t\": {\"run\": 1}}, \"global\": {\"gnuplot\": 1}}",
         &["must be true or false"],
@@ -656,7 +607,7 @@ fn what_is_wrong_is_told_with_its_place() {
         &["did you mean `main`?"],
     );
     check(
-        "{\"tasks\": {\"t\": {\"run\": 1}}, \"global\": {\"io_device\": \"/dev/sda\"}}",
+        "{\"tasks\": {\"t\": {\"iorun\": 1}}, \"global\": {\"io_device\": \"/dev/sda\"}}",
         &["not supported: `/dev/sda`"],
     );
     check(
@@ -843,9 +794,9 @@ fn words_of_rt_app_are_taken() {
     let global = |members: &str| {
         format!(r#"{{"tasks": {{"a": {{"loop": 1, "run": 1}}}}, "global": {{{members}}}}}"#)
     };
-    parsed(&global(r#""ftrace": "Main,TASK", "calibration": 0"#));
-    let error = refusal(&global(r#""calibration": -1"#));
-    assert!(error.contains("must be from 0 to"), "{error}");
+    parsed(&global(r#""ftrace": "Main,TASK", "calibration": -1"#));
+    let error = refusal(&global(r#""ftrace": "attrs""#));
+    assert!(error.contains("there is no category `attrs`"), "{error}");
     let error = refusal(r#"{"tasks": {"a": {"sync": {"ref": "c", "mutex": "m"}}}}"#);
     assert!(error.contains("other than its tutorial says"), "{error}");
 }

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use schedlab_workload::Workload;
 
-/// The fragments for merge.py are in the grammar of rt-app before 2014 (`exec`, `lock_order`) or have no
-/// tasks; rt-app refuses each of them, so what counts is that we do too, with the place.
+/// The fragments for merge.py are in the grammar of rt-app before 2014 (`lock_order`) or have no tasks; rt-app refuses
+/// each of them, so what counts is that we do too, with the place.
 const REFUSED_BY_RT_APP: [(&str, &str); 6] = [
     ("global.json", "has no `tasks` object"),
     ("resources.json", "has no `tasks` object"),
-    ("thread0.json", "`tasks.thread0.exec`: there is no event"),
-    ("thread1.json", "`tasks.thread1.exec`: there is no event"),
-    ("thread2.json", "`tasks.thread2.exec`: there is no event"),
-    ("thread3.json", "`tasks.thread3.exec`: there is no event"),
+    ("thread0.json", "lock_order`: must be a string, not a list"),
+    ("thread1.json", "lock_order`: must be a string, not a list"),
+    ("thread2.json", "lock_order`: must be a string, not a list"),
+    ("thread3.json", "lock_order`: must be a string, not a list"),
 ];
 
 fn json_files(folder: &Path, found: &mut Vec<PathBuf>) {

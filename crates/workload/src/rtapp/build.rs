@@ -8,7 +8,7 @@ use schedlab_trace::{CpuId, CpuSet, Duration, nearest};
 
 use super::ENDLESS;
 use super::grammar::{Cpus, Event, File, MemKind, MemRun, Phase, Task, Timer};
-use super::thread::{Op, Program, ProgramPhase, Shared, TimerSlot, UNSET};
+use super::thread::{FOREVER, Op, Program, ProgramPhase, Shared, TimerSlot, UNSET};
 use super::values::Place;
 use crate::{Access, Builder, ObjectId, ObjectSpec, Options, SchedClass, Touch, WorkloadError};
 
@@ -23,16 +23,20 @@ pub(super) fn build(
     check_locks(&file)?;
     check_buffers(&file)?;
     check_suspends(&file, builder);
-    let forked = forked_tasks(&file)?;
+    check_devices(&file, builder)?;
+    let by_name = by_name(&file);
+    let forked = forked_tasks(&file, &by_name)?;
     let mut names = Names {
         objects: BTreeMap::new(),
         timers: BTreeMap::new(),
-        parties: parties(&file, &forked)?,
+        parties: parties(&file, &forked, builder),
         woken: woken(&file),
         mutex: match file.global.pi_enabled {
             true => ObjectSpec::PiMutex,
             false => ObjectSpec::Mutex,
         },
+        absolute: absolute(&file),
+        tasks: by_name,
     };
     let threads = file.tasks.iter().map(|task| u64::from(task.instances));
     builder.room_for(options, threads.sum())?;
@@ -70,6 +74,7 @@ fn end(
 ) -> Result<(), WorkloadError> {
     let mut endless = false;
     let mut any = false;
+    let moving = moving(file);
     for (i, task) in file.tasks.iter().enumerate() {
         if task.instances == 0 && !forked.contains(&i) {
             builder.note(format!(
@@ -80,10 +85,14 @@ fn end(
         }
         any |= task.instances > 0;
         let for_ever = |phase: &&Phase| phase.loops.is_none();
-        endless |= task.loops.is_none() || task.phases.iter().any(|phase| for_ever(&phase));
+        let never_ends = |phase: &Phase| {
+            phase.loops.is_none() || phase.events.iter().any(|(event, _)| is_endless(event))
+        };
+        endless |=
+            task.loops.is_none() || task.delay_us.is_none() || task.phases.iter().any(never_ends);
         let idle = |phase: &Phase| {
             let mut events = phase.events.iter();
-            events.all(|(event, _)| takes_no_time(event, file))
+            events.all(|(event, _)| takes_no_time(event, &moving))
         };
         let spins = task.loops.is_none() && task.phases.iter().all(idle)
             || task.phases.iter().filter(for_ever).any(idle);
@@ -115,17 +124,36 @@ fn end(
     Ok(())
 }
 
-fn takes_no_time(event: &Event, file: &File) -> bool {
+/// Whether an event alone keeps its thread until the run ends.
+fn is_endless(event: &Event) -> bool {
     match event {
-        Event::Run { us: 0 } | Event::Mem { bytes: 0 } | Event::IoRun { bytes: 0 } => true,
-        Event::MemRun(run) => run.count == 0,
-        // Others may move a timer that is not the thread's own.
-        Event::Timer(timer) if timer.is_unique() => timer.period_us == 0,
-        Event::Timer(timer) => {
-            timers(file).all(|(_, other)| other.name != timer.name || other.period_us == 0)
-        }
+        Event::Run { us } | Event::Sleep { us } => us.is_none(),
+        Event::Mem { bytes } | Event::IoRun { bytes } => bytes.is_none(),
+        Event::MemRun(run) => run.count.is_none(),
+        Event::Timer(timer) => timer.period_us.is_none(),
         _ => false,
     }
+}
+
+fn takes_no_time(event: &Event, moving: &BTreeSet<&str>) -> bool {
+    match event {
+        Event::Run { us: Some(0) }
+        | Event::Mem { bytes: Some(0) }
+        | Event::IoRun { bytes: Some(0) } => true,
+        Event::MemRun(run) => run.count == Some(0),
+        // Others may move a timer that is not the thread's own.
+        Event::Timer(timer) if timer.is_unique() => timer.period_us == Some(0),
+        Event::Timer(timer) => !moving.contains(timer.name.as_str()),
+        _ => false,
+    }
+}
+
+/// The timers that somebody moves on.
+fn moving(file: &File) -> BTreeSet<&str> {
+    timers(file)
+        .filter(|(_, timer)| timer.period_us != Some(0))
+        .map(|(_, timer)| timer.name.as_str())
+        .collect()
 }
 
 fn timers(file: &File) -> impl Iterator<Item = (&Task, &Timer)> {
@@ -135,14 +163,54 @@ fn timers(file: &File) -> impl Iterator<Item = (&Task, &Timer)> {
     })
 }
 
-/// Whether a timer is absolute: one of its uses says so, by anybody if threads share it, by the task if each
-/// has its own (the flag is the resource's, not the event's).
-fn is_absolute(timer: &Timer, task: &Task, file: &File) -> bool {
-    timers(file).any(|(other_task, other)| {
-        other.absolute
-            && other.name == timer.name
-            && (!timer.is_unique() || other_task.name == task.name)
-    })
+/// The timers that are absolute since one of their uses says so: by name, and by task where each has its own (the flag is
+/// the resource's, not the event's).
+fn absolute(file: &File) -> BTreeSet<(Option<String>, String)> {
+    timers(file)
+        .filter(|(_, timer)| timer.absolute)
+        .map(|(task, timer)| whose(timer, task))
+        .collect()
+}
+
+fn whose(timer: &Timer, task: &Task) -> (Option<String>, String) {
+    let owner = timer.is_unique().then(|| task.name.clone());
+    (owner, timer.name.clone())
+}
+
+/// Places in the list of tasks.
+fn by_name(file: &File) -> BTreeMap<String, usize> {
+    let names = file.tasks.iter().map(|task| task.name.clone());
+    names.zip(0..).collect()
+}
+
+/// Checks that what `mem` and `iorun` need is there.
+fn check_devices(file: &File, builder: &mut Builder) -> Result<(), WorkloadError> {
+    let mut is_written = false;
+    for (_, event, place) in events(file) {
+        match event {
+            Event::Mem { bytes } if *bytes != Some(0) && file.global.mem_buffer_bytes < 0 => {
+                return Err(place.error(format!(
+                    "has no memory: `global.mem_buffer_size` is {}, with which rt-app fails; make it at least 1",
+                    file.global.mem_buffer_bytes
+                )));
+            }
+            Event::IoRun { .. } => is_written = true,
+            _ => {}
+        }
+    }
+    match &file.global.io_device {
+        Some((device, place)) if is_written => Err(place.error(format!(
+            "not supported: `{device}`; no device but /dev/null is modelled"
+        ))),
+        Some((_, place)) => {
+            builder.note(format!(
+                "line {}: `{}` has no effect: no `iorun` writes there",
+                place.line, place.path
+            ));
+            Ok(())
+        }
+        None => Ok(()),
+    }
 }
 
 /// The names under which somebody wakes: suspended threads wait on a condition as those that `wait` do.
@@ -217,50 +285,58 @@ fn check_suspends(file: &File, builder: &mut Builder) {
 }
 
 /// Places in the list of tasks of those that some task forks.
-fn forked_tasks(file: &File) -> Result<BTreeSet<usize>, WorkloadError> {
-    let names: Vec<&str> = file.tasks.iter().map(|task| task.name.as_str()).collect();
+fn forked_tasks(
+    file: &File,
+    by_name: &BTreeMap<String, usize>,
+) -> Result<BTreeSet<usize>, WorkloadError> {
+    const SHOWN: usize = 20;
     events(file)
         .filter_map(|(_, event, place)| match event {
             Event::Fork(name) => Some((name, place)),
             _ => None,
         })
         .map(|(name, place)| {
-            names.iter().position(|known| known == name).ok_or_else(|| {
+            by_name.get(name).copied().ok_or_else(|| {
+                let names: Vec<&str> = file.tasks.iter().map(|task| task.name.as_str()).collect();
+                let more = if names.len() > SHOWN { ", …" } else { "" };
                 place.error(format!(
-                    "forks `{name}`, which is not a task{}; there are: {}",
+                    "forks `{name}`, which is not a task{}; there are: {}{more}",
                     nearest(name, &names),
-                    names.join(", ")
+                    names[..names.len().min(SHOWN)].join(", ")
                 ))
             })
         })
         .collect()
 }
 
-/// How many threads meet at each barrier: each place where it is named counts all instances of its task.
-fn parties(file: &File, forked: &BTreeSet<usize>) -> Result<BTreeMap<String, u32>, WorkloadError> {
-    let mut parties = BTreeMap::new();
+/// How many threads meet at each barrier: each place where it is named counts the instances that its task begins with.
+/// Forked threads meet there, too, and nobody has counted them, as in rt-app.
+fn parties(file: &File, forked: &BTreeSet<usize>, builder: &mut Builder) -> BTreeMap<String, u32> {
+    let mut parties: BTreeMap<String, u32> = BTreeMap::new();
+    let mut told = BTreeSet::new();
     for (i, task) in file.tasks.iter().enumerate() {
         let phases = task.phases.iter();
         for (event, place) in phases.flat_map(|phase| &phase.events) {
             let Event::Barrier(name) = event else {
                 continue;
             };
-            if forked.contains(&i) {
-                return Err(place.error(
-                    "cannot be in a task that is forked: nobody knows how many threads would meet (rt-app documents the same)",
+            if forked.contains(&i) && told.insert(name) {
+                builder.note(format!(
+                    "line {}: `{}` is in a task that is forked, and the barrier `{name}` opens for as many threads as there are from the start, as in rt-app",
+                    place.line, place.path
                 ));
             }
             *parties.entry(name.clone()).or_default() += task.instances;
         }
     }
-    Ok(parties)
+    parties
 }
 
 /// Follows the mutexes that each task holds through its phases, twice where they loop.
 fn check_locks(file: &File) -> Result<(), WorkloadError> {
     let woken = woken(file);
     for task in &file.tasks {
-        let mut held: Vec<&str> = Vec::new();
+        let mut held: BTreeSet<&str> = BTreeSet::new();
         let twice = |loops: Option<u64>| loops.map_or(2, |n| n.min(2));
         for _ in 0..twice(task.loops) {
             for phase in &task.phases {
@@ -273,7 +349,7 @@ fn check_locks(file: &File) -> Result<(), WorkloadError> {
                             }
                             _ => None,
                         };
-                        if let Some(name) = taken.filter(|name| held.contains(name)) {
+                        if let Some(name) = taken.filter(|&name| held.contains(name)) {
                             return Err(place.error(format!(
                                 "takes the mutex `{name}` that goes with that name, which the thread holds already: it would wait for itself"
                             )));
@@ -287,28 +363,23 @@ fn check_locks(file: &File) -> Result<(), WorkloadError> {
     Ok(())
 }
 
-fn follow<'a>(event: &'a Event, held: &mut Vec<&'a str>) -> Result<(), String> {
+fn follow<'a>(event: &'a Event, held: &mut BTreeSet<&'a str>) -> Result<(), String> {
     match event {
-        Event::Lock(name) if held.contains(&name.as_str()) => Err(format!(
+        Event::Lock(name) if held.contains(name.as_str()) => Err(format!(
             "locks `{name}`, which the thread holds already: it would wait for itself"
         )),
         Event::Lock(name) => {
-            held.push(name);
+            held.insert(name);
             Ok(())
         }
-        Event::Unlock(name) => match held.iter().position(|held| held == name) {
-            Some(at) => {
-                held.remove(at);
-                Ok(())
-            }
-            None => Err(format!(
-                "unlocks `{name}`, which the thread does not hold: put a `lock` before it"
-            )),
-        },
-        Event::Wait { mutex, .. } if !held.contains(&mutex.as_str()) => Err(format!(
+        Event::Unlock(name) if held.remove(name.as_str()) => Ok(()),
+        Event::Unlock(name) => Err(format!(
+            "unlocks `{name}`, which the thread does not hold: put a `lock` before it"
+        )),
+        Event::Wait { mutex, .. } if !held.contains(mutex.as_str()) => Err(format!(
             "needs the mutex `{mutex}` to be held: put a `lock` before it"
         )),
-        Event::Sync { mutex, .. } if !held.contains(&mutex.as_str()) => Err(format!(
+        Event::Sync { mutex, .. } if !held.contains(mutex.as_str()) => Err(format!(
             "needs the mutex `{mutex}` to be held, since rt-app, other than its tutorial says, does not lock it: put a `lock` before it and an `unlock` after it"
         )),
         _ => Ok(()),
@@ -354,11 +425,17 @@ struct Names {
     woken: BTreeSet<String>,
     /// What mutexes are, those that go with conditions included.
     mutex: ObjectSpec,
+    /// The absolute timers.
+    absolute: BTreeSet<(Option<String>, String)>,
+    /// Places in the list of tasks.
+    tasks: BTreeMap<String, usize>,
 }
 
 impl Names {
     fn object(&mut self, builder: &mut Builder, sort: Sort, name: &str) -> ObjectId {
-        let parties = self.parties.get(name).copied().unwrap_or(0).max(1);
+        // Where nobody was counted, nobody opens it.
+        let counted = self.parties.get(name).copied().filter(|&n| n > 0);
+        let parties = counted.unwrap_or(u32::MAX);
         let mutex = self.mutex;
         let key = (sort, name.to_owned());
         *self.objects.entry(key).or_insert_with(|| {
@@ -399,7 +476,7 @@ fn compile(
     let own_cpus = cpus(&task.cpus)?;
     // Timers of the thread's own, by name.
     let mut own_timers: BTreeMap<String, usize> = BTreeMap::new();
-    let mut buffers = Buffers(Vec::new());
+    let mut buffers = Buffers(BTreeMap::new());
     let mut phases = Vec::with_capacity(task.phases.len());
     let mut class = task.class;
     for phase in &task.phases {
@@ -431,8 +508,8 @@ fn compile(
                     } else {
                         TimerSlot::Shared(at)
                     },
-                    period: Duration::from_us(timer.period_us),
-                    absolute: is_absolute(timer, task, file),
+                    period: time(timer.period_us),
+                    absolute: names.absolute.contains(&whose(timer, task)),
                 });
                 continue;
             }
@@ -450,7 +527,7 @@ fn compile(
     }
     Ok(Program {
         name: task.name.clone(),
-        delay: Duration::from_us(task.delay_us),
+        delay: time(task.delay_us),
         loops: task.loops,
         class: task.class,
         nice: task.nice,
@@ -459,22 +536,23 @@ fn compile(
     })
 }
 
+/// A time of the file, [`FOREVER`] for one that never ends.
+fn time(us: Option<u64>) -> Duration {
+    us.map_or(FOREVER, Duration::from_us)
+}
+
 /// The buffers of a thread: one of `mem`, and for `memrun` one of each kind and size, or of each name.
-struct Buffers(Vec<Option<MemRun>>);
+struct Buffers(BTreeMap<Option<MemRun>, u32>);
 
 impl Buffers {
     fn number(&mut self, run: Option<&MemRun>) -> u32 {
         // How much is gone over makes no other buffer of it.
         let key = run.map(|run| MemRun {
-            count: 0,
+            count: None,
             ..run.clone()
         });
-        let found = self.0.iter().position(|known| *known == key);
-        let number = found.unwrap_or(self.0.len());
-        if number == self.0.len() {
-            self.0.push(key);
-        }
-        number as u32
+        let next = self.0.len() as u32;
+        *self.0.entry(key).or_insert(next)
     }
 }
 
@@ -487,16 +565,16 @@ fn operation(
     buffers: &mut Buffers,
     builder: &mut Builder,
 ) -> Op {
-    let buffer_bytes = file.global.mem_buffer_bytes;
+    let buffer_bytes = u64::try_from(file.global.mem_buffer_bytes);
     let woken_as = match event {
         Event::Suspend(given) => suspend_name(task, given.as_deref(), &names.woken).to_owned(),
         _ => String::new(),
     };
     let mut get = |sort, name: &str| names.object(builder, sort, name);
     match event {
-        Event::Run { us } => Op::Run(Duration::from_us(*us)),
+        Event::Run { us } => us.map_or(Op::Spin, |us| Op::Run(Duration::from_us(us))),
         Event::Runtime { us } => Op::Runtime(Duration::from_us(*us)),
-        Event::Sleep { us } => Op::Sleep(Duration::from_us(*us)),
+        Event::Sleep { us } => Op::Sleep(time(*us)),
         // Both take the mutex of that name.
         Event::Suspend(_) => Op::Suspend {
             condition: get(Sort::Condition, &woken_as),
@@ -521,17 +599,19 @@ fn operation(
         Event::Barrier(name) => Op::Barrier(get(Sort::Barrier, name)),
         Event::SemPost(name) => Op::Post(get(Sort::Semaphore, name)),
         Event::SemWait(name) => Op::Acquire(get(Sort::Semaphore, name)),
-        Event::Mem { bytes } => Op::Touch(Touch {
-            buffer: buffers.number(None),
-            size_bytes: buffer_bytes,
-            count: *bytes,
-            access: Access::Fill,
-        }),
-        Event::MemRun(run) => Op::Touch(Touch {
-            buffer: buffers.number(Some(run)),
-            size_bytes: run.size_bytes,
-            count: run.count,
-            access: match run.kind {
+        // memset() of no bytes, for ever.
+        Event::Mem { bytes } if buffer_bytes == Ok(0) && *bytes != Some(0) => Op::Spin,
+        Event::Mem { bytes } => touch(
+            buffers.number(None),
+            buffer_bytes.unwrap_or(1),
+            *bytes,
+            Access::Fill,
+        ),
+        Event::MemRun(run) => touch(
+            buffers.number(Some(run)),
+            run.size_bytes,
+            run.count,
+            match run.kind {
                 MemKind::Read => Access::Read,
                 MemKind::Write => Access::Write,
                 MemKind::Chase {
@@ -542,14 +622,33 @@ fn operation(
                     random,
                 },
             },
+        ),
+        // One write() a buffer; /dev/null takes everything, and nothing of an empty one.
+        Event::IoRun { bytes } => Op::Syscalls(match (bytes, buffer_bytes) {
+            (Some(0), _) => Some(0),
+            (None, _) | (_, Ok(0)) => None,
+            (Some(bytes), Ok(buffer_bytes)) => Some(bytes.div_ceil(buffer_bytes) as u32),
+            (Some(_), Err(_)) => Some(1),
         }),
-        // One write() a buffer; /dev/null takes everything.
-        Event::IoRun { bytes } => Op::Syscalls(bytes.div_ceil(buffer_bytes) as u32),
         Event::Yield => Op::Yield,
-        Event::Fork(name) => {
-            let known = file.tasks.iter().position(|task| task.name == *name);
-            Op::Fork(known.expect("checked by forked_tasks"))
-        }
+        Event::Fork(name) => Op::Fork(names.tasks[name]),
         Event::Timer(_) => unreachable!("timers are compiled by their slots"),
+    }
+}
+
+/// What is gone over at a time where it is for ever, in bytes or pointers.
+const ENDLESS_STEP: u64 = 1 << 20;
+
+/// Goes over memory; without a `count` for ever.
+fn touch(buffer: u32, size_bytes: u64, count: Option<u64>, access: Access) -> Op {
+    let touch = |count| Touch {
+        buffer,
+        size_bytes,
+        count,
+        access,
+    };
+    match count {
+        Some(count) => Op::Touch(touch(count)),
+        None => Op::TouchForEver(touch(ENDLESS_STEP)),
     }
 }

@@ -19,18 +19,22 @@ pub(super) struct File {
 pub(super) struct Global {
     /// Seconds; `None` = until all threads have ended.
     pub duration_s: Option<u64>,
-    pub mem_buffer_bytes: u64,
+    /// Below zero, rt-app has no buffer.
+    pub mem_buffer_bytes: i32,
     pub cumulative_slack: bool,
     /// Mutexes have priority inheritance.
     pub pi_enabled: bool,
     pub default_class: Policy,
+    /// Where `iorun` writes, if that is not /dev/null.
+    pub io_device: Option<(String, Place)>,
 }
 
 #[derive(Debug)]
 pub(super) struct Task {
     pub name: String,
     pub instances: u32,
-    pub delay_us: u64,
+    /// `None` = it never begins.
+    pub delay_us: Option<u64>,
     /// Runs of all phases; `None` = for ever.
     pub loops: Option<u64>,
     pub class: SchedClass,
@@ -71,14 +75,15 @@ pub(super) enum Policy {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Event {
+    /// `None` = for ever, here and below.
     Run {
-        us: u64,
+        us: Option<u64>,
     },
     Runtime {
         us: u64,
     },
     Sleep {
-        us: u64,
+        us: Option<u64>,
     },
     Timer(Timer),
     /// The name it waits for, if the file gives one.
@@ -100,11 +105,11 @@ pub(super) enum Event {
     SemPost(String),
     SemWait(String),
     Mem {
-        bytes: u64,
+        bytes: Option<u64>,
     },
     MemRun(MemRun),
     IoRun {
-        bytes: u64,
+        bytes: Option<u64>,
     },
     Yield,
     Fork(String),
@@ -113,7 +118,8 @@ pub(super) enum Event {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Timer {
     pub name: String,
-    pub period_us: u64,
+    /// `None` = it never fires.
+    pub period_us: Option<u64>,
     pub absolute: bool,
 }
 
@@ -124,16 +130,16 @@ impl Timer {
     }
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct MemRun {
     pub kind: MemKind,
     pub size_bytes: u64,
-    /// Bytes, or pointers to follow.
-    pub count: u64,
+    /// Bytes, or pointers to follow; `None` = for ever.
+    pub count: Option<u64>,
     pub shared: Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum MemKind {
     Read,
     Write,
@@ -195,8 +201,10 @@ pub(super) const GLOBAL_USED: &[&str] = &[
     "io_device",
     "mem_buffer_size",
     "cumulative_slack",
-    "frag",
 ];
+/// Keys of the file itself.
+pub(super) const SECTIONS: &[&str] = &["tasks", "resources", "global"];
+/// The words of `string_to_resource()`.
 pub(super) const RESOURCE_TYPES: &[&str] = &[
     "mutex",
     "timer",
@@ -204,27 +212,23 @@ pub(super) const RESOURCE_TYPES: &[&str] = &[
     "signal",
     "broadcast",
     "sync",
-    "barrier",
-    "fork",
     "sleep",
     "run",
-    "suspend",
-    "resume",
-    "mem",
-    "iorun",
-    "runtime",
-    "yield",
-    "sem_post",
-    "sem_wait",
 ];
+/// The words of `ftrace_setup()`.
+pub(super) const FTRACE_CATEGORIES: &[&str] = &["main", "task", "loop", "event", "stats", "none"];
 
-/// The event that a key names. rt-app takes any key that begins with an event's name, so that keys can be
-/// made unique (`run0`, `timerA`, `memrun_b`); a small letter after it is a typing error, though.
+/// The event that a key names: rt-app takes any key that begins with an event's name, so that keys can be made unique
+/// (`run0`, `timerA`, `memrun_b`).
 pub(super) fn event_of(key: &str) -> Option<&'static str> {
-    EVENTS.iter().copied().find(|event| {
-        key.strip_prefix(event)
-            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_lowercase()))
-    })
+    EVENTS.iter().copied().find(|event| key.starts_with(event))
+}
+
+/// Whether a key names an event only because of how it begins: a small letter after the event's name is more likely a
+/// typing error than what makes the key unique.
+pub(super) fn is_doubtful(key: &str, event: &str) -> bool {
+    let rest = key.strip_prefix(event).unwrap_or_default();
+    rest.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
 /// Class and nice level that `policy` with `priority` means.
@@ -250,7 +254,8 @@ pub(super) fn class(
     Ok(match policy {
         Policy::Other => (SchedClass::Normal, nice(priority.unwrap_or(0))?),
         Policy::Batch => (SchedClass::Batch, nice(priority.unwrap_or(0))?),
-        Policy::Idle => (SchedClass::Idle, nice(priority.unwrap_or(0))?),
+        // rt-app sets no nice level, whatever the file says (`_set_thread_cfs()`).
+        Policy::Idle => (SchedClass::Idle, 0),
         Policy::Fifo => (SchedClass::Fifo(fixed(priority.unwrap_or(10))?), 0),
         Policy::RoundRobin => (SchedClass::RoundRobin(fixed(priority.unwrap_or(10))?), 0),
         Policy::Deadline => unreachable!("SCHED_DEADLINE has a reservation, and no priority"),

@@ -1,8 +1,8 @@
 //! rt-app's task-set files as workloads.
 //!
-//! Every key is used, told to the user in a note because it has no effect here, or an error that names file,
-//! line, place and the nearest known key. What a file means is what rt-app does (src/rt-app.c as of May
-//! 2026); where the model differs, a comment `Model:` says so:
+//! What rt-app refuses is refused with file, line, place and the nearest known word; what it passes over or takes for
+//! something else than it seems is told in a note; the rest means what rt-app does (src/rt-app.c as of May 2026).
+//! `tools/compare-rtapp` compares both on random files. Where the model differs, a comment `Model:` says so:
 //!
 //! - `run` is CPU time on the simulated core; rt-app's loops, calibrated on CPU 0, come to the same.
 //! - Threads share one address space and start together at the start of the run.
@@ -27,9 +27,14 @@
 mod build;
 mod grammar;
 mod json;
+mod notes;
 mod read;
 mod thread;
 mod values;
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::sync::{Arc, Mutex};
 
 use schedlab_trace::{CpuSet, Duration};
 
@@ -133,28 +138,80 @@ pub fn failure(counters: &Counters) -> Option<String> {
     })
 }
 
-/// Path and options, if `text` asks for a file: it ends in `.json` before its options, or names a file that does
-/// not have a model's name.
+/// Path and options, if `text` asks for a file: it ends in `.json` before its options, is `-` for standard input, or is
+/// the path of something that is no folder and does not have a model's name.
 pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
     if let Some(at) = text.find(".json:") {
         let (path, options) = text.split_at(at + ".json".len());
         return Some((path, &options[1..]));
     }
-    let is_model = |name: &str| crate::list().iter().any(|model| model.name == name);
-    let is_file = text.ends_with(".json")
-        || !is_model(text.split(':').next().unwrap_or(text))
-            && std::path::Path::new(text).is_file();
-    is_file.then_some((text, ""))
+    if text.ends_with(".json") {
+        return Some((text, ""));
+    }
+    let (name, options) = text.split_once(':').unwrap_or((text, ""));
+    let is_model = crate::list().iter().any(|model| model.name == name);
+    // A FIFO or /dev/fd/63, as shells make them of `<(command)`, is as good as a file.
+    let is_there = |path: &str| std::fs::metadata(path).is_ok_and(|there| !there.is_dir());
+    if is_model {
+        None
+    } else if is_there(text) {
+        Some((text, ""))
+    } else if name == STDIN || is_there(name) {
+        Some((name, options))
+    } else {
+        None
+    }
 }
 
-/// Reads a file; the only input and output of this crate.
-pub(crate) fn load(path: &str, options: &str, allowed: &CpuSet) -> Result<Workload, WorkloadError> {
-    let unreadable = |cause| WorkloadError::Unreadable {
+/// What stands for standard input in place of a path.
+pub const STDIN: &str = "-";
+
+/// Whether what is at a path can be read only once, as standard input and pipes.
+pub fn is_read_once(path: &str) -> bool {
+    path == STDIN || std::fs::metadata(path).is_ok_and(|there| !there.is_file())
+}
+
+/// Reads a file; the only input of this crate. What can be read only once is kept for whoever asks for it again.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn read_file(path: &str) -> Result<Arc<str>, WorkloadError> {
+    static KEPT: Mutex<BTreeMap<String, Arc<str>>> = Mutex::new(BTreeMap::new());
+    if !is_read_once(path) {
+        return read_anew(path);
+    }
+    let mut kept = KEPT.lock().expect("reading does not panic");
+    if let Some(text) = kept.get(path) {
+        return Ok(Arc::clone(text));
+    }
+    let text = read_anew(path)?;
+    kept.insert(path.to_owned(), Arc::clone(&text));
+    Ok(text)
+}
+
+/// Bytes that are not UTF-8 are taken as Latin-1: json-c takes any, and names only have to be told apart.
+fn read_anew(path: &str) -> Result<Arc<str>, WorkloadError> {
+    let read = if path == STDIN {
+        let mut bytes = Vec::new();
+        std::io::stdin()
+            .lock()
+            .read_to_end(&mut bytes)
+            .map(|_| bytes)
+    } else {
+        std::fs::read(path)
+    };
+    let bytes = read.map_err(|cause| WorkloadError::Unreadable {
         path: path.to_owned(),
         cause,
-    };
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    parse_on(path, &text, options, allowed)
+    })?;
+    let latin_1 = |bytes: Vec<u8>| bytes.into_iter().map(char::from).collect();
+    let text = String::from_utf8(bytes).unwrap_or_else(|error| latin_1(error.into_bytes()));
+    Ok(Arc::from(text))
+}
+
+/// Reads and understands a file.
+pub(crate) fn load(path: &str, options: &str, allowed: &CpuSet) -> Result<Workload, WorkloadError> {
+    parse_on(path, &read_file(path)?, options, allowed)
 }
 
 /// Understands the text of a file; `file` is its name for messages.

@@ -3,22 +3,22 @@
 //! Unlike rt-app, which passes over what it does not know, every key is either used, named in a note to the
 //! user, or an error with its place and the nearest known key.
 
-use schedlab_trace::Duration;
+use schedlab_trace::{Duration, nearest};
 
 use super::grammar::{
-    Cpus, EVENTS, Event, File, GLOBAL_OWN, GLOBAL_USED, Global, MemKind, MemRun, PHASE_PROPERTIES,
-    Phase, Policy, RESOURCE_TYPES, TASK_PROPERTIES, Task, Timer, class, event_of,
+    Cpus, EVENTS, Event, FTRACE_CATEGORIES, File, GLOBAL_OWN, GLOBAL_USED, Global, MemKind, MemRun,
+    PHASE_PROPERTIES, Phase, Policy, RESOURCE_TYPES, SECTIONS, TASK_PROPERTIES, Task, Timer, class,
+    event_of, is_doubtful,
 };
 use super::json::{Member, Node, Value};
-use super::values::{
-    INT_MAX, Place, Result, flag, integer, loops, numbers, object, string, unknown, unsigned,
-};
+use super::notes::Notes;
+use super::values::{Place, Result, amount, flag, int, integer, numbers, object, string, unknown};
 use crate::{Reservation, SchedClass};
 
 /// Most instances of a task: as many as the largest models have.
-const INSTANCES_MAX: i64 = 10_000_000;
+const INSTANCES_MAX: i32 = 10_000_000;
 
-const MEM_BUFFER_BYTES: u64 = 4 * 1024 * 1024;
+const MEM_BUFFER_BYTES: i32 = 4 * 1024 * 1024;
 
 /// Understands a whole file.
 pub(super) fn read(root: &Node) -> Result<File> {
@@ -26,37 +26,49 @@ pub(super) fn read(root: &Node) -> Result<File> {
         path: String::new(),
         line: root.line,
     };
-    let members = object(root, &place)?;
-    let known = ["tasks", "resources", "global"];
-    let mut reader = Reader { notes: Vec::new() };
-    let (mut tasks, mut global) = (None, None);
-    for member in members {
+    let mut reader = Reader {
+        notes: Notes::default(),
+    };
+    reader.repeated(root, &place);
+    let (mut tasks, mut global, mut strange) = (None, None, None);
+    for member in present(object(root, &place)?) {
         let here = place.at(&member.key, member.line);
-        let twice = match member.key.as_str() {
-            "tasks" => tasks.replace((&member.node, here.clone())).is_some(),
-            "global" => global.replace((&member.node, here.clone())).is_some(),
-            "resources" => {
-                reader.resources(&member.node, &here)?;
-                false
+        match member.key.as_str() {
+            "tasks" => tasks = Some((&member.node, here)),
+            "global" => global = Some((&member.node, here)),
+            "resources" => reader.resources(&member.node, &here)?,
+            key => {
+                reader.ignored(&here, key, &[SECTIONS]);
+                strange = strange.or(Some(here));
             }
-            key => return Err(here.error(unknown("object", key, &known))),
-        };
-        if twice {
-            return Err(here.error("is there twice"));
         }
     }
     let global = reader.global(global)?;
     let Some((node, here)) = tasks else {
-        return Err(place.error(
-            "has no `tasks` object, so there is nothing to run; rt-app refuses it too (a fragment for merge.py?)",
-        ));
+        let hint = strange.map_or_else(String::new, |here| {
+            format!(
+                "; there is `{}`, line {}{}",
+                here.path,
+                here.line,
+                nearest(&here.path, SECTIONS)
+            )
+        });
+        return Err(place.error(format!(
+            "has no `tasks` object, so there is nothing to run; rt-app refuses it too (a fragment for merge.py?){hint}"
+        )));
     };
     let tasks = reader.tasks(node, &here, &global)?;
     Ok(File {
         tasks,
         global,
-        notes: reader.notes,
+        notes: reader.notes.told(),
     })
+}
+
+/// Members with a value: null is as if the key were not there (json-c has no object for it).
+fn present(members: &[Member]) -> impl Iterator<Item = &Member> {
+    let is_there = |member: &&Member| member.node.value != Value::Null;
+    members.iter().filter(is_there)
 }
 
 /// Scheduling keys of a task or phase.
@@ -76,13 +88,10 @@ struct Sched {
 impl Sched {
     /// Takes `member` if it is a scheduling key.
     fn take(&mut self, member: &Member, here: &Place) -> Result<bool> {
-        let us = || unsigned(&member.node, here);
+        let us = || amount(&member.node, here).map(Option::unwrap_or_default);
         match member.key.as_str() {
             "policy" => self.policy = Some(policy(&member.node, here)?),
-            "priority" => {
-                let priority = integer(&member.node, here, -20, 99)? as i32;
-                self.priority = Some((priority, here.clone()));
-            }
+            "priority" => self.priority = Some((int(&member.node, here)?, here.clone())),
             "dl-runtime" => self.dl_runtime = Some((us()?, here.clone())),
             "dl-period" => self.dl_period = Some(us()?),
             "dl-deadline" => self.dl_deadline = Some(us()?),
@@ -159,33 +168,77 @@ impl Before {
 }
 
 struct Reader {
-    notes: Vec<String>,
+    notes: Notes,
 }
 
 impl Reader {
     fn note(&mut self, text: impl Into<String>) {
-        let text = text.into();
-        if !self.notes.contains(&text) {
-            self.notes.push(text);
+        self.notes.add(text);
+    }
+
+    /// Tells of keys that are there more than once, and of those without a value.
+    fn repeated(&mut self, node: &Node, place: &Place) {
+        let Value::Object(members) = &node.value else {
+            return;
+        };
+        for member in members {
+            let here = place.at(&member.key, member.line);
+            if member.times > 1 {
+                let key = &member.key;
+                let names = match event_of(key) {
+                    Some(_) => format!(" (`{key}0`, `{key}1`, …, as workgen does)"),
+                    None => String::new(),
+                };
+                let text = format!(
+                    "is there {} times: the last value counts, where the first one stands, as in rt-app; to have each, give it a name of its own{names}",
+                    member.times
+                );
+                self.notes.at(&here, text);
+            }
+            if !member.has_value {
+                self.notes.at(
+                    &here,
+                    "has no value, and rt-app refuses such a file: write `\"\"` after a colon",
+                );
+            }
+            self.repeated(&member.node, &here);
         }
+    }
+
+    /// Tells of a key that rt-app passes over.
+    fn ignored(&mut self, here: &Place, key: &str, known: &[&[&str]]) {
+        let known = known.concat();
+        let text = format!(
+            "has no effect: rt-app passes over it{}",
+            nearest(key, &known)
+        );
+        self.notes.at(here, text);
     }
 
     /// Older files declare their resources; now they come into being where they are used.
     fn resources(&mut self, node: &Node, place: &Place) -> Result<()> {
-        for member in object(node, place)? {
+        let Value::Object(members) = &node.value else {
+            let text = format!(
+                "has no effect: rt-app passes over it, since it is {}",
+                node.value.kind()
+            );
+            self.notes.at(place, text);
+            return Ok(());
+        };
+        for member in members {
             let here = place.at(&member.key, member.line);
-            for field in object(&member.node, &here)? {
-                let inner = here.at(&field.key, field.line);
-                match field.key.as_str() {
-                    "type" => {
-                        let kind = string(&field.node, &inner)?;
-                        if !RESOURCE_TYPES.contains(&kind.as_str()) {
-                            return Err(inner.error(unknown("type", &kind, RESOURCE_TYPES)));
-                        }
-                    }
-                    "target" => drop(string(&field.node, &inner)?),
-                    key => return Err(inner.error(unknown("key", key, &["type", "target"]))),
-                }
+            let fields = object(&member.node, &here)?;
+            let mut kinds = present(fields).filter(|field| field.key == "type");
+            let Some(kind) = kinds.next() else {
+                return Err(here.error(format!(
+                    "needs `type`: one of {}; rt-app refuses it too",
+                    RESOURCE_TYPES.join(", ")
+                )));
+            };
+            let inner = here.at("type", kind.line);
+            let kind = string(&kind.node, &inner)?;
+            if !RESOURCE_TYPES.contains(&kind.as_str()) {
+                return Err(inner.error(unknown("type", &kind, RESOURCE_TYPES)));
             }
         }
         self.note("`resources` has no effect: resources come into being where events name them, as in rt-app");
@@ -199,105 +252,41 @@ impl Reader {
             cumulative_slack: false,
             pi_enabled: false,
             default_class: Policy::Other,
+            io_device: None,
         };
         let Some((node, place)) = found else {
             return Ok(global);
         };
-        let mut seen: Vec<&str> = Vec::new();
-        for member in object(node, &place)? {
+        let Value::Object(members) = &node.value else {
+            let text = format!(
+                "has no effect, since it is {}: rt-app takes its defaults",
+                node.value.kind()
+            );
+            self.notes.at(&place, text);
+            return Ok(global);
+        };
+        for member in present(members) {
             let here = place.at(&member.key, member.line);
-            if seen.contains(&member.key.as_str()) {
-                return Err(here.error("is there twice"));
-            }
-            seen.push(&member.key);
             let node = &member.node;
             match member.key.as_str() {
                 "duration" => {
-                    let seconds = integer(node, &here, -1, INT_MAX as i64)?;
-                    // As -1, 0 is no limit.
+                    let seconds = int(node, &here)?;
+                    // As those below it, 0 is no limit.
                     global.duration_s = u64::try_from(seconds).ok().filter(|&seconds| seconds > 0);
                 }
                 "default_policy" => global.default_class = policy(node, &here)?,
                 "cumulative_slack" => global.cumulative_slack = flag(node, &here)?,
-                "mem_buffer_size" => {
-                    let bytes = integer(node, &here, 1, INT_MAX as i64)?;
-                    global.mem_buffer_bytes = bytes.unsigned_abs();
-                }
+                "mem_buffer_size" => global.mem_buffer_bytes = int(node, &here)?,
                 "pi_enabled" => global.pi_enabled = flag(node, &here)?,
                 "io_device" => {
                     let device = string(node, &here)?;
-                    if device != "/dev/null" {
-                        return Err(here.error(format!(
-                            "not supported: `{device}`; no device but /dev/null is modelled"
-                        )));
-                    }
+                    global.io_device = (device != "/dev/null").then_some((device, here));
                 }
-                "frag" => {
-                    self.note("`global.frag` has no effect: today's rt-app does not know it either")
-                }
-                key if GLOBAL_OWN.contains(&key) => self.own_setting(key, node, &here)?,
-                key => {
-                    let known: Vec<&str> = GLOBAL_USED.iter().chain(GLOBAL_OWN).copied().collect();
-                    return Err(here.error(unknown("key", key, &known)));
-                }
+                key if GLOBAL_OWN.contains(&key) => own_setting(key, node, &here)?,
+                key => self.ignored(&here, key, &[GLOBAL_USED, GLOBAL_OWN]),
             }
         }
         Ok(global)
-    }
-
-    /// Settings of rt-app's own files, calibration and memory: right or wrong, but nothing to model.
-    fn own_setting(&mut self, key: &str, node: &Node, here: &Place) -> Result<()> {
-        match (key, &node.value) {
-            // 0 is the default: rt-app calibrates itself.
-            ("calibration" | "log_size", Value::Int(_)) => {
-                integer(node, here, 0, INT_MAX as i64).map(drop)
-            }
-            ("calibration", Value::String(text)) => {
-                let cpu = text.strip_prefix("CPU").and_then(|n| n.parse::<u32>().ok());
-                cpu.map(drop).ok_or_else(|| {
-                    here.error("must be a CPU, as \"CPU0\", or the ns of a loop as a number")
-                })
-            }
-            ("calibration", other) => Err(here.error(format!(
-                "must be a CPU, as \"CPU0\", or the ns of a loop, not {}",
-                other.kind()
-            ))),
-            ("log_size", Value::String(text)) => {
-                let known = ["file", "disable", "auto"];
-                if known.contains(&text.to_ascii_lowercase().as_str()) {
-                    Ok(())
-                } else {
-                    Err(here.error(unknown("size", text, &known)))
-                }
-            }
-            ("log_size", other) => Err(here.error(format!(
-                "must be MB or one of file, disable, auto, not {}",
-                other.kind()
-            ))),
-            ("ftrace", Value::Bool(_)) => Ok(()),
-            ("ftrace", Value::String(text)) => {
-                // "event" and "attrs" are in the shipped examples and the source, not in the documentation.
-                let known = [
-                    "none", "main", "task", "run", "loop", "event", "stats", "attrs",
-                ];
-                let categories = text
-                    .split(',')
-                    .map(str::trim)
-                    .filter(|name| !name.is_empty());
-                for name in categories {
-                    if !known.contains(&name.to_ascii_lowercase().as_str()) {
-                        return Err(here.error(unknown("category", name, &known)));
-                    }
-                }
-                Ok(())
-            }
-            ("ftrace", other) => Err(here.error(format!(
-                "must be a list of categories in a string, not {}",
-                other.kind()
-            ))),
-            ("gnuplot" | "lock_pages", _) => flag(node, here).map(drop),
-            _ => string(node, here).map(drop),
-        }
     }
 
     fn tasks(&mut self, node: &Node, place: &Place, global: &Global) -> Result<Vec<Task>> {
@@ -305,17 +294,28 @@ impl Reader {
         if members.is_empty() {
             return Err(place.error("has no task, so there is nothing to run"));
         }
-        let mut tasks: Vec<Task> = Vec::with_capacity(members.len());
-        for member in members {
-            let here = place.at(&member.key, member.line);
-            if tasks.iter().any(|task| task.name == member.key) {
-                return Err(here.error(
-                    "is there twice: rt-app would run the second one only, and with workgen both; give each task a name of its own",
-                ));
-            }
-            tasks.push(self.task(member, here, global)?);
+        let task = |member: &Member| self.task(member, place.at(&member.key, member.line), global);
+        members.iter().map(task).collect()
+    }
+
+    /// A `loop`: below zero it is for ever, and so is 0 in a phase, whose iterations are counted before they are compared.
+    fn loops(&mut self, node: &Node, place: &Place, of_phase: bool) -> Result<Option<u64>> {
+        let n = int(node, place)?;
+        if n < -1 || (of_phase && n == 0) {
+            self.notes
+                .at(place, format!("is {n}, which is for ever as -1 is"));
         }
-        Ok(tasks)
+        Ok(u64::try_from(n).ok().filter(|&n| n > 0 || !of_phase))
+    }
+
+    /// An amount of time or work.
+    fn amount(&mut self, node: &Node, place: &Place) -> Result<Option<u64>> {
+        let amount = amount(node, place)?;
+        if amount.is_none() {
+            self.notes
+                .at(place, "is below zero and so never ends, as in rt-app");
+        }
+        Ok(amount)
     }
 
     fn task(&mut self, member: &Member, place: Place, global: &Global) -> Result<Task> {
@@ -324,7 +324,7 @@ impl Reader {
         let mut task = Task {
             name: member.key.clone(),
             instances: 1,
-            delay_us: 0,
+            delay_us: Some(0),
             loops: None,
             class: SchedClass::Normal,
             nice: 0,
@@ -332,45 +332,38 @@ impl Reader {
             phases: Vec::new(),
             place: place.clone(),
         };
-        let phases = members.iter().find(|member| member.key == "phases");
+        let phases = present(members).find(|member| member.key == "phases");
         let mut own = Vec::new();
         let mut group = None;
-        let mut seen: Vec<&str> = Vec::new();
         for member in members {
             let key = member.key.as_str();
             let here = place.at(key, member.line);
-            if event_of(key).is_none() && seen.contains(&key) {
-                return Err(here.error("is there twice"));
-            }
-            seen.push(key);
+            let is_null = member.node.value == Value::Null;
             match key {
+                _ if phases.is_none() && event_of(key).is_some() => own.push(member),
+                _ if is_null && event_of(key).is_none() => {}
                 "instance" => {
                     task.instances = integer(&member.node, &here, 0, INSTANCES_MAX)? as u32;
                 }
-                "delay" => task.delay_us = unsigned(&member.node, &here)?,
+                "delay" => task.delay_us = self.amount(&member.node, &here)?,
                 "phases" => {}
                 "cpus" => task.cpus = Some(self.cpus(&member.node, &here)?),
-                "loop" if phases.is_some() => task.loops = loops(&member.node, &here, 0)?,
+                "loop" if phases.is_some() => {
+                    task.loops = self.loops(&member.node, &here, false)?;
+                }
                 // The older name of dl-runtime; without `phases` it is the event.
-                "runtime" if phases.is_some() => {
-                    sched.old_runtime = Some((unsigned(&member.node, &here)?, here));
+                "runtime" if phases.is_some() && !is_null => {
+                    let us = amount(&member.node, &here)?;
+                    sched.old_runtime = Some((us.unwrap_or_default(), here));
                 }
                 _ if sched.take(member, &here)?
                     || self.without_effect(member, &here, &mut group)? => {}
                 _ if phases.is_none() => own.push(member),
                 _ if event_of(key).is_some() => {
-                    return Err(here.error(
-                        "is an event beside `phases`; rt-app would pass over it: move it into a phase",
-                    ));
+                    let text = "has no effect: rt-app passes over an event beside `phases`; move it into a phase";
+                    self.notes.at(&here, text);
                 }
-                _ => {
-                    let known: Vec<&str> = TASK_PROPERTIES
-                        .iter()
-                        .chain(PHASE_PROPERTIES)
-                        .copied()
-                        .collect();
-                    return Err(here.error(unknown("key", key, &known)));
-                }
+                _ => self.ignored(&here, key, &[TASK_PROPERTIES, PHASE_PROPERTIES]),
             }
         }
         self.task_sched(&mut task, &sched, global)?;
@@ -459,9 +452,7 @@ impl Reader {
             }
             "nodes_membind" => {
                 numbers(&member.node, here)?;
-                return Err(
-                    here.error("not supported: where memory lies is not modelled; remove it")
-                );
+                self.note("nodes_membind has no effect: which node memory lies on is not modelled");
             }
             _ => return Ok(false),
         }
@@ -477,33 +468,52 @@ impl Reader {
             events: Vec::new(),
         };
         let mut sched = Sched::default();
-        let mut seen: Vec<&str> = Vec::new();
+        let mut strange = None;
         for member in members {
             let key = member.key.as_str();
             let here = place.at(key, member.line);
             if let Some(event) = event_of(key) {
-                phase
-                    .events
-                    .push((self.event(event, &member.node, &here)?, here));
+                if is_doubtful(key, event) && key != "broadcast" {
+                    let text = format!(
+                        "counts as `{event}`, since it begins so{}",
+                        nearest(key, EVENTS)
+                    );
+                    self.notes.at(&here, text);
+                }
+                let event = self.event(event, &member.node, &here)?;
+                phase.events.push((event, here));
                 continue;
             }
-            if seen.contains(&key) {
-                return Err(here.error("is there twice"));
-            }
-            seen.push(key);
             match key {
-                "loop" => phase.loops = loops(&member.node, &here, 1)?,
+                _ if member.node.value == Value::Null => {}
+                "loop" => phase.loops = self.loops(&member.node, &here, true)?,
                 "cpus" => phase.cpus = Some(self.cpus(&member.node, &here)?),
                 _ if self.without_effect(member, &here, &mut before.group)? => {}
                 _ if PHASE_PROPERTIES.contains(&key) && sched.take(member, &here)? => {}
                 _ => {
-                    let known: Vec<&str> = EVENTS.iter().chain(PHASE_PROPERTIES).copied().collect();
-                    return Err(here.error(unknown("event or property", key, &known)));
+                    self.ignored(&here, key, &[EVENTS, PHASE_PROPERTIES]);
+                    strange = strange.or(Some(here));
                 }
             }
         }
         if phase.events.is_empty() {
-            return Err(place.error("has no event, so it would do nothing; rt-app refuses it too"));
+            let (place, hint) = match &strange {
+                Some(strange) => {
+                    let key = strange.path.rsplit('.').next().unwrap_or_default();
+                    (
+                        strange,
+                        format!(
+                            "is no event{}, and `{}` has none",
+                            nearest(key, EVENTS),
+                            place.path
+                        ),
+                    )
+                }
+                None => (place, "has no event".to_owned()),
+            };
+            return Err(place.error(format!(
+                "{hint}, so it would do nothing; rt-app refuses it too"
+            )));
         }
         phase.sched = self.phase_sched(&sched, place, &mut before.policy)?;
         before.check(place)?;
@@ -540,13 +550,23 @@ impl Reader {
 
     fn event(&mut self, event: &str, node: &Node, here: &Place) -> Result<Event> {
         let name = || string(node, here);
-        let number = || unsigned(node, here);
         Ok(match event {
-            "run" => Event::Run { us: number()? },
-            "runtime" => Event::Runtime { us: number()? },
-            "sleep" => Event::Sleep { us: number()? },
-            "mem" => Event::Mem { bytes: number()? },
-            "iorun" => Event::IoRun { bytes: number()? },
+            "run" => Event::Run {
+                us: self.amount(node, here)?,
+            },
+            // Compared as an int with the time that has passed: below zero it is over at once.
+            "runtime" => Event::Runtime {
+                us: amount(node, here)?.unwrap_or(0),
+            },
+            "sleep" => Event::Sleep {
+                us: self.amount(node, here)?,
+            },
+            "mem" => Event::Mem {
+                bytes: self.amount(node, here)?,
+            },
+            "iorun" => Event::IoRun {
+                bytes: self.amount(node, here)?,
+            },
             "resume" => Event::Resume(name()?),
             "lock" => Event::Lock(name()?),
             "unlock" => Event::Unlock(name()?),
@@ -556,21 +576,16 @@ impl Reader {
             "sem_post" => Event::SemPost(name()?),
             "sem_wait" => Event::SemWait(name()?),
             "fork" => Event::Fork(name()?),
-            "suspend" => match &node.value {
-                Value::Null => Event::Suspend(None),
-                _ => Event::Suspend(Some(name()?).filter(|name| !name.is_empty())),
-            },
-            "yield" => match &node.value {
-                Value::Null | Value::String(_) => Event::Yield,
-                other => {
-                    return Err(here.error(format!(
-                        "must be a string, which may be empty, not {}",
-                        other.kind()
-                    )));
-                }
-            },
+            // rt-app looks at no value.
+            "suspend" => Event::Suspend(match &node.value {
+                Value::String(name) if !name.is_empty() => Some(name.clone()),
+                _ => None,
+            }),
+            "yield" => Event::Yield,
             "wait" | "sync" => {
-                let [condition, mutex] = self.pair(node, here)?;
+                let condition = self.name_of(node, here, "ref")?;
+                let mutex = self.name_of(node, here, "mutex")?;
+                self.others(node, here, &["ref", "mutex"]);
                 if event == "wait" {
                     Event::Wait { condition, mutex }
                 } else {
@@ -583,125 +598,200 @@ impl Reader {
         })
     }
 
-    /// `ref` and `mutex`. rt-app takes the name "unknown" where one is missing; here it is an error.
-    fn pair(&mut self, node: &Node, place: &Place) -> Result<[String; 2]> {
-        let (mut condition, mut mutex) = (None, None);
-        for member in object(node, place)? {
-            let here = place.at(&member.key, member.line);
-            let slot = match member.key.as_str() {
-                "ref" => &mut condition,
-                "mutex" => &mut mutex,
-                key => return Err(here.error(unknown("key", key, &["ref", "mutex"]))),
-            };
-            if slot.replace(string(&member.node, &here)?).is_some() {
-                return Err(here.error("is there twice"));
+    /// Tells of fields of an event that are not among the `known` ones.
+    fn others(&mut self, node: &Node, place: &Place, known: &[&str]) {
+        let Value::Object(members) = &node.value else {
+            return;
+        };
+        for member in members {
+            if !known.contains(&member.key.as_str()) {
+                self.ignored(&place.at(&member.key, member.line), &member.key, &[known]);
             }
         }
-        match (condition, mutex) {
-            (Some(condition), Some(mutex)) => Ok([condition, mutex]),
-            (None, _) => Err(place.error("needs `ref`, the name of what it waits for")),
-            (_, None) => Err(place.error("needs `mutex`, the name of the mutex that is held")),
+    }
+
+    /// The name that an event gives, for which rt-app takes "unknown" where there is none, even in an event that is no object.
+    fn name_of(&mut self, node: &Node, place: &Place, key: &str) -> Result<String> {
+        match field(node, place, key) {
+            Some((node, here)) => string(node, &here),
+            None => {
+                let text = format!("has no `{key}`: rt-app takes the name `unknown`");
+                self.notes.at(place, text);
+                Ok("unknown".to_owned())
+            }
         }
     }
 
     fn timer(&mut self, node: &Node, place: &Place) -> Result<Timer> {
-        let (mut name, mut period, mut mode) = (None, None, None);
-        for member in object(node, place)? {
-            let here = place.at(&member.key, member.line);
-            let twice = match member.key.as_str() {
-                "ref" => name.replace(string(&member.node, &here)?).is_some(),
-                "period" => period.replace(unsigned(&member.node, &here)?).is_some(),
-                "mode" => {
-                    let text = string(&member.node, &here)?;
-                    let known = ["relative", "absolute"];
-                    if !known.contains(&text.as_str()) {
-                        return Err(here.error(unknown("mode", &text, &known)));
-                    }
-                    mode.replace(text == "absolute").is_some()
-                }
-                key => return Err(here.error(unknown("key", key, &["ref", "period", "mode"]))),
-            };
-            if twice {
-                return Err(here.error("is there twice"));
+        let name = self.name_of(node, place, "ref")?;
+        let period_us = match field(node, place, "period") {
+            Some((node, here)) => self.amount(node, &here)?,
+            None => {
+                self.notes.at(place, "has no `period`: rt-app takes 0");
+                Some(0)
             }
-        }
+        };
+        let absolute = match field(node, place, "mode") {
+            Some((node, here)) => {
+                let mode = string(node, &here)?;
+                let known = ["relative", "absolute"];
+                if !known.contains(&mode.as_str()) {
+                    let text = format!(
+                        "is `{mode}`{}: rt-app takes what does not begin with `absolute` as relative",
+                        nearest(&mode, &known)
+                    );
+                    self.notes.at(&here, text);
+                }
+                mode.starts_with("absolute")
+            }
+            None => false,
+        };
+        self.others(node, place, &["ref", "period", "mode"]);
         Ok(Timer {
-            name: name.ok_or_else(|| place.error("needs `ref`, the timer's name"))?,
-            period_us: period.ok_or_else(|| place.error("needs `period`, in microseconds"))?,
-            absolute: mode.unwrap_or(false),
+            name,
+            period_us,
+            absolute,
         })
     }
 
     fn memrun(&mut self, node: &Node, place: &Place) -> Result<MemRun> {
-        let known = ["type", "size", "count", "stride", "pattern", "ref"];
-        let (mut kind, mut size, mut count, mut shared) = (None, None, None, None);
-        let (mut stride, mut random) = (None, None);
-        for member in object(node, place)? {
-            let here = place.at(&member.key, member.line);
-            let node = &member.node;
-            let twice = match member.key.as_str() {
-                "type" => {
-                    let text = string(node, &here)?;
-                    let known = ["read", "write", "chase"];
-                    if !known.contains(&text.as_str()) {
-                        return Err(here.error(unknown("type", &text, &known)));
-                    }
-                    kind.replace(text).is_some()
-                }
-                "size" => size.replace(unsigned(node, &here)?).is_some(),
-                "count" => count.replace(unsigned(node, &here)?).is_some(),
-                "stride" => {
-                    let bytes = integer(node, &here, 8, INT_MAX as i64)?.unsigned_abs();
-                    stride.replace((bytes, here.clone())).is_some()
-                }
-                "pattern" => {
-                    let text = string(node, &here)?;
-                    let known = ["random", "sequential"];
-                    if !known.contains(&text.as_str()) {
-                        return Err(here.error(unknown("pattern", &text, &known)));
-                    }
-                    random.replace((text == "random", here.clone())).is_some()
-                }
-                "ref" => shared.replace(string(node, &here)?).is_some(),
-                key => return Err(here.error(unknown("key", key, &known))),
-            };
-            if twice {
-                return Err(here.error("is there twice"));
-            }
-        }
-        let kind = kind.ok_or_else(|| place.error("needs `type`: read, write or chase"))?;
-        let size_bytes = size.ok_or_else(|| place.error("needs `size`, in bytes"))?;
-        let count = count.ok_or_else(|| place.error("needs `count`"))?;
+        object(node, place)?;
+        let needed = |key: &str, what: &str| {
+            let found = field(node, place, key);
+            found.ok_or_else(|| place.error(format!("needs `{key}`{what}")))
+        };
+        let (kind, here) = needed("type", ": read, write or chase")?;
+        let kind = string(kind, &here)?;
+        let (size, size_place) = needed("size", ", in bytes")?;
+        let size = int(size, &size_place)?;
+        let (count, count_place) = needed("count", "")?;
+        let mut count = self.amount(count, &count_place)?;
+        let shared = field(node, place, "ref");
+        let shared = shared.map(|(node, here)| string(node, &here)).transpose()?;
+        let known: &[&str] = match kind.as_str() {
+            "chase" => &["type", "size", "count", "ref", "stride", "pattern"],
+            "read" | "write" => &["type", "size", "count", "ref"],
+            other => return Err(here.error(unknown("type", other, &["read", "write", "chase"]))),
+        };
+        self.others(node, place, known);
         let kind = match kind.as_str() {
-            "chase" => MemKind::Chase {
-                stride_bytes: stride.map_or(64, |(bytes, _)| bytes),
-                random: random.is_none_or(|(flag, _)| flag),
-            },
-            other => {
-                if let Some(here) = stride.map(|(_, h)| h).or(random.map(|(_, h)| h)) {
-                    return Err(here.error("goes with type \"chase\" only"));
+            "read" => MemKind::Read,
+            "write" => MemKind::Write,
+            _ => {
+                let (stride, random) = self.chase(node, place)?;
+                if size < 0 {
+                    return Err(size_place.error(format!(
+                        "must be at least 0, not {size}: rt-app does not get through it"
+                    )));
                 }
-                if other == "read" {
-                    MemKind::Read
-                } else {
-                    MemKind::Write
+                if i64::from(size) < 2 * i64::from(stride) || stride < 0 {
+                    self.notes.at(place, "does nothing: its `size` is not twice its `stride`, so rt-app has no buffer for it");
+                    count = Some(0);
+                }
+                MemKind::Chase {
+                    stride_bytes: i64::from(stride).unsigned_abs(),
+                    random,
                 }
             }
         };
-        let size_min = match kind {
-            MemKind::Chase { stride_bytes, .. } => 2 * stride_bytes,
-            _ => 1,
-        };
-        if size_bytes < size_min {
-            return Err(place.error(format!("needs a `size` of at least {size_min} bytes")));
+        if size <= 0 && !matches!(kind, MemKind::Chase { .. }) {
+            return Err(size_place.error(format!(
+                "must be at least 1, not {size}: rt-app fails as it comes to it"
+            )));
         }
         Ok(MemRun {
             kind,
-            size_bytes,
+            size_bytes: u64::from(size.unsigned_abs()),
             count,
             shared,
         })
     }
+
+    /// Distance and order of the pointers of a chase.
+    fn chase(&mut self, node: &Node, place: &Place) -> Result<(i32, bool)> {
+        let stride = match field(node, place, "stride") {
+            Some((node, here)) => match int(node, &here)? {
+                n @ 0..8 => {
+                    return Err(here.error(format!(
+                        "must be at least 8, the size of a pointer, not {n}: rt-app fails with it"
+                    )));
+                }
+                n => n,
+            },
+            None => 64,
+        };
+        let random = match field(node, place, "pattern") {
+            Some((node, here)) => {
+                let pattern = string(node, &here)?;
+                let known = ["random", "sequential"];
+                if !known.contains(&pattern.as_str()) {
+                    let text = format!(
+                        "is `{pattern}`{}: rt-app takes what is not `sequential` as random",
+                        nearest(&pattern, &known)
+                    );
+                    self.notes.at(&here, text);
+                }
+                pattern != "sequential"
+            }
+            None => true,
+        };
+        Ok((stride, random))
+    }
+}
+
+/// A field of an event, if it is an object and has it.
+fn field<'a>(node: &'a Node, place: &Place, key: &str) -> Option<(&'a Node, Place)> {
+    let Value::Object(members) = &node.value else {
+        return None;
+    };
+    let found = present(members).find(|member| member.key == key)?;
+    Some((&found.node, place.at(key, found.line)))
+}
+
+/// Checks a setting of rt-app's own files, calibration or memory, which there is nothing to model of.
+fn own_setting(key: &str, node: &Node, here: &Place) -> Result<()> {
+    match (key, &node.value) {
+        ("calibration" | "log_size", Value::Int(_)) => Ok(()),
+        ("calibration", Value::String(text)) if is_cpu(text) => Ok(()),
+        ("calibration", Value::String(_)) => {
+            Err(here.error("must be a CPU, as \"CPU0\", or the ns of a loop as a number"))
+        }
+        ("calibration", other) => Err(here.error(format!(
+            "must be a CPU, as \"CPU0\", or the ns of a loop, not {}",
+            other.kind()
+        ))),
+        // A word that rt-app does not know turns the logs off.
+        ("log_size", Value::String(_)) => Ok(()),
+        ("log_size", other) => Err(here.error(format!(
+            "must be MB or one of file, disable, auto, not {}",
+            other.kind()
+        ))),
+        ("ftrace", Value::Bool(_)) => Ok(()),
+        ("ftrace", Value::String(text)) => {
+            for name in text.split(',').filter(|name| !name.is_empty()) {
+                if !FTRACE_CATEGORIES.contains(&name.to_ascii_lowercase().as_str()) {
+                    return Err(here.error(unknown("category", name, FTRACE_CATEGORIES)));
+                }
+            }
+            Ok(())
+        }
+        ("ftrace", other) => Err(here.error(format!(
+            "must be a list of categories in a string, not {}",
+            other.kind()
+        ))),
+        ("gnuplot" | "lock_pages", _) => flag(node, here).map(drop),
+        _ => string(node, here).map(drop),
+    }
+}
+
+/// Whether sscanf() takes a text for `CPU%d`; it is content if the text ends before a number could begin.
+fn is_cpu(text: &str) -> bool {
+    let Some(number) = text.strip_prefix("CPU") else {
+        return "CPU".starts_with(text);
+    };
+    let number = number.trim_start_matches([' ', '\t', '\n', '\r', '\u{b}', '\u{c}']);
+    let digits = number.strip_prefix(['-', '+']).unwrap_or(number);
+    number.is_empty() || digits.starts_with(|c: char| c.is_ascii_digit())
 }
 
 const POLICIES: [Policy; 6] = [

@@ -10,6 +10,10 @@ use crate::{Action, Behaviour, Context, Counters, ObjectId, SchedClass, TaskSpec
 
 /// A timer that has not been used yet.
 pub(super) const UNSET: u64 = u64::MAX;
+/// Longer than any run, and so short that sums of two of them are still times: 73 years.
+pub(super) const FOREVER: Duration = Duration::from_ns(1 << 61);
+/// An endless `run` computes a second at a time (loadwait()).
+const SPIN_STEP: Duration = Duration::from_secs(1);
 /// The loads that `runtime` strings together until its time is over.
 const RUNTIME_STEP: Duration = Duration::from_us(32);
 /// Forks of one task after which rt-app gives up (FORKS_LIMIT).
@@ -63,6 +67,8 @@ pub(super) struct ProgramPhase {
 #[derive(Clone, Copy)]
 pub(super) enum Op {
     Run(Duration),
+    /// Computes for ever.
+    Spin,
     Runtime(Duration),
     Sleep(Duration),
     Timer {
@@ -95,7 +101,10 @@ pub(super) enum Op {
     Post(ObjectId),
     Acquire(ObjectId),
     Touch(Touch),
-    Syscalls(u32),
+    /// Again and again.
+    TouchForEver(Touch),
+    /// `None` = for ever.
+    Syscalls(Option<u32>),
     Yield,
     Fork(usize),
 }
@@ -302,7 +311,8 @@ impl Behaviour for Thread {
                         return Action::Work(1);
                     };
                     let sub = self.sub;
-                    self.sub += 1;
+                    // What is endless comes to the end of any counter.
+                    self.sub = self.sub.saturating_add(1);
                     if (self.op, sub) == (0, 0) {
                         // Where it may run is set by now, and it runs there.
                         self.iteration = Iteration {
@@ -426,7 +436,11 @@ impl Thread {
                 2 => Some(Action::Unlock(mutex)),
                 _ => None,
             },
-            Op::Syscalls(calls) => (sub < calls).then_some(Action::Syscall),
+            Op::Spin => Some(Action::Compute(SPIN_STEP)),
+            Op::TouchForEver(touch) => Some(Action::Touch(touch)),
+            Op::Syscalls(calls) => calls
+                .is_none_or(|calls| sub < calls)
+                .then_some(Action::Syscall),
             Op::Fork(program) if sub == 0 => {
                 let number = shared.forks[program].fetch_add(1, Relaxed);
                 if number >= FORKS_MAX {
@@ -472,7 +486,7 @@ impl Thread {
             UNSET => program.delay.ns(),
             last => last,
         };
-        let next = Instant::from_ns(last) + period;
+        let next = Instant::from_ns(last.saturating_add(period.ns()).min(FOREVER.ns()));
         let slack_ns = next.since(now).ns() as i64 - now.since(next).ns() as i64;
         let earlier = match self.iteration.slack_ns {
             Some(earlier) if shared.cumulative_slack => earlier,

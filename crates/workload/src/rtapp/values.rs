@@ -34,9 +34,6 @@ impl Place {
 
 pub(super) type Result<T> = std::result::Result<T, WorkloadError>;
 
-/// rt-app keeps numbers in 32 bits.
-pub(super) const INT_MAX: u64 = i32::MAX as u64;
-
 pub(super) fn unknown(what: &str, key: &str, known: &[&str]) -> String {
     let choices = known.join(", ");
     format!(
@@ -66,31 +63,29 @@ pub(super) fn flag(node: &Node, place: &Place) -> Result<bool> {
     }
 }
 
-pub(super) fn integer(node: &Node, place: &Place, min: i64, max: i64) -> Result<i64> {
+/// An integer as `json_object_get_int()` reads it: what is beyond 32 bits is the nearest that is not.
+pub(super) fn int(node: &Node, place: &Place) -> Result<i32> {
     match node.value {
-        Value::Int(n) if (min..=max).contains(&n) => Ok(n),
-        Value::Int(n) => Err(place.error(format!("must be from {min} to {max}, not {n}"))),
+        Value::Int(n) => Ok(n.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
         ref other => Err(place.error(format!("must be an integer, not {}", other.kind()))),
     }
 }
 
-pub(super) fn unsigned(node: &Node, place: &Place) -> Result<u64> {
-    integer(node, place, 0, INT_MAX as i64).map(i64::unsigned_abs)
-}
-
-/// A `loop`: −1 is for ever.
-pub(super) fn loops(node: &Node, place: &Place, min: i64) -> Result<Option<u64>> {
-    match node.value {
-        Value::Int(0) if min > 0 => Err(place.error(
-            "must be -1 (for ever) or at least 1; a phase with 0 would never end in rt-app",
-        )),
-        _ => Ok(match integer(node, place, -1, INT_MAX as i64)? {
-            -1 => None,
-            n => Some(n.unsigned_abs()),
-        }),
+/// An integer in a range.
+pub(super) fn integer(node: &Node, place: &Place, min: i32, max: i32) -> Result<i32> {
+    let n = int(node, place)?;
+    if (min..=max).contains(&n) {
+        return Ok(n);
     }
+    Err(place.error(format!("must be from {min} to {max}, not {n}")))
 }
 
+/// An amount that C makes endless where it is below zero, since it ends up in an unsigned type.
+pub(super) fn amount(node: &Node, place: &Place) -> Result<Option<u64>> {
+    int(node, place).map(|n| u64::try_from(n).ok())
+}
+
+/// A list of numbers from 0 on. rt-app asks each item for its number, whatever it is (`json_object_get_int()`).
 pub(super) fn numbers(node: &Node, place: &Place) -> Result<Vec<u32>> {
     let Value::Array(items) = &node.value else {
         return Err(place.error(format!(
@@ -98,8 +93,39 @@ pub(super) fn numbers(node: &Node, place: &Place) -> Result<Vec<u32>> {
             node.value.kind()
         )));
     };
-    items
-        .iter()
-        .map(|item| integer(item, place, 0, 65_535).map(|n| n as u32))
-        .collect()
+    let number = |item: &Node| {
+        let n = match &item.value {
+            Value::Int(n) => *n,
+            Value::Bool(flag) => i64::from(*flag),
+            Value::String(text) => leading(text),
+            // As a cast does; what is no number in C, either, is refused below.
+            Value::Other(text) => text
+                .trim_end_matches(['e', 'E', '-', '+'])
+                .parse()
+                .map_or(-1, |n: f64| if n.is_nan() { -1 } else { n as i64 }),
+            Value::Null | Value::Array(_) | Value::Object(_) => 0,
+        };
+        u32::try_from(n)
+            .ok()
+            .filter(|&n| n <= 65_535)
+            .ok_or_else(|| place.error(format!("has an item that is not from 0 to 65535: {n}")))
+    };
+    items.iter().map(number).collect()
+}
+
+/// The number that a text begins with (strtoll()), or 0.
+fn leading(text: &str) -> i64 {
+    let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\u{b}', '\u{c}']);
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let nr_digits = digits.bytes().take_while(u8::is_ascii_digit).count();
+    let end = text.len() - digits.len() + nr_digits;
+    let limit = if text.starts_with('-') {
+        i64::MIN
+    } else {
+        i64::MAX
+    };
+    match nr_digits {
+        0 => 0,
+        _ => text[..end].parse().unwrap_or(limit),
+    }
 }
