@@ -39,6 +39,10 @@ fn main() -> ExitCode {
         Err(error) if error.use_stderr() => {
             let told = match error.kind() {
                 clap::error::ErrorKind::InvalidUtf8 => not_utf8(std::env::args_os()),
+                clap::error::ErrorKind::InvalidSubcommand => {
+                    let words = std::env::args().skip(1);
+                    no_command(words).unwrap_or_else(|| usage_line(&error.to_string(), "schedlab"))
+                }
                 _ => usage_line(
                     &error.to_string(),
                     &command_of(
@@ -120,6 +124,22 @@ fn not_utf8(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> String {
         "the argument {:?} is not UTF-8: rename what it names",
         strange.unwrap_or_default()
     )
+}
+
+/// What to write where the first word names a workload instead of a command.
+fn no_command(mut words: impl Iterator<Item = String>) -> Option<String> {
+    let word = words.find(|word| !word.starts_with('-'))?;
+    let name = word.split(':').next().unwrap_or_default();
+    let is_model = schedlab_workload::list()
+        .iter()
+        .any(|model| model.name == name);
+    let is_workload = is_model || schedlab_workload::Workload::file(&word).is_some();
+    let shown = schedlab_trace::shell_word(&word);
+    is_workload.then(|| {
+        format!(
+            "`{word}` is a workload, not a command: write `schedlab sim {shown} -s SCHEDULER` to simulate it, or `schedlab load {shown}` to run it here"
+        )
+    })
 }
 
 /// The command whose help shows how, by the words of the command line.
@@ -253,6 +273,22 @@ mod tests {
             "unrecognized subcommand 'record'; `schedlab --help` shows how"
         );
         assert!(line(&["swep"]).contains("'sweep'"), "{}", line(&["swep"]));
+    }
+
+    #[test]
+    fn a_workload_in_place_of_a_command_is_known() {
+        let told = |words: &[&str]| no_command(words.iter().map(ToString::to_string));
+        assert_eq!(
+            told(&["t 1.json", "-s", "fifo"]).unwrap(),
+            "`t 1.json` is a workload, not a command: write `schedlab sim 't 1.json' -s SCHEDULER` to simulate it, or `schedlab load 't 1.json'` to run it here"
+        );
+        assert!(
+            told(&["chat:rooms=1"])
+                .unwrap()
+                .contains("schedlab sim chat:rooms=1 -s")
+        );
+        assert_eq!(told(&["simm", "chat"]), None);
+        assert_eq!(told(&[]), None);
     }
 
     #[test]

@@ -1,5 +1,7 @@
-//! A progress bar on standard error, where it is a terminal and the work takes longer than a second.
+//! Progress on standard error, where it is a terminal and the work takes longer than a second.
 
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,6 +11,31 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// There may be thousands of runs to look at, and as many that end in a second.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Reads and checks what is to be run, and shows for how long already: a file may be large, and a pipe slow.
+pub fn reading<T>(work: impl FnOnce() -> T) -> T {
+    let (done, is_done) = mpsc::channel::<()>();
+    let show = move || {
+        if is_done.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        let style = ProgressStyle::with_template("reading, {elapsed}")
+            .expect("a constant template is valid");
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
+            .with_style(style)
+            .with_elapsed(PATIENCE);
+        while is_done.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+            bar.tick();
+        }
+        bar.finish_and_clear();
+    };
+    thread::scope(|scope| {
+        scope.spawn(show);
+        let result = work();
+        drop(done);
+        result
+    })
+}
 
 /// Progress over a known number of runs.
 pub struct Progress {

@@ -643,8 +643,8 @@ fn a_signal_while_a_policy_is_compiled_leaves_nothing() {
         ("sim cpu -s ./warns.bpf.c", Some(libc::SIGTERM), None),
         (
             "sweep cpu --space ./warns.bpf.c --out ./none",
+            Some(libc::SIGTERM),
             None,
-            Some(2),
         ),
     ] {
         let folder = folder();

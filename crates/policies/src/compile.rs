@@ -6,6 +6,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use schedlab_abi::{Object, ObjectError, compiler};
 
@@ -164,13 +167,61 @@ fn no_place(error: std::io::Error) -> Diagnostics {
     ))
 }
 
-/// Nobody else may put files there.
-fn private_folder() -> Result<tempfile::TempDir, Diagnostics> {
-    tempfile::Builder::new()
+/// Folders for temporary files that are there now.
+static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+/// Whether the program is about to end.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Waits until no compiler is at work in a folder for temporary files, which nobody would remove otherwise, and lets none
+/// begin any more: for a program that is about to end. Threads that compile do not come back.
+pub fn finish() {
+    ENDING.store(true, Ordering::SeqCst);
+    while FOLDERS.load(Ordering::SeqCst) > 0 {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn stay_if_ending() {
+    while ENDING.load(Ordering::SeqCst) {
+        thread::park();
+    }
+}
+
+/// A folder for temporary files; nobody else may put files there.
+struct PrivateFolder {
+    // Removed before it is no longer counted: fields are dropped in this order.
+    folder: tempfile::TempDir,
+    _counted: Counted,
+}
+
+struct Counted;
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        FOLDERS.fetch_sub(1, Ordering::SeqCst);
+        stay_if_ending();
+    }
+}
+
+impl PrivateFolder {
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+fn private_folder() -> Result<PrivateFolder, Diagnostics> {
+    stay_if_ending();
+    FOLDERS.fetch_add(1, Ordering::SeqCst);
+    let counted = Counted;
+    let folder = tempfile::Builder::new()
         .prefix("schedlab-")
         .permissions(fs::Permissions::from_mode(0o700))
         .tempdir()
-        .map_err(no_place)
+        .map_err(no_place)?;
+    Ok(PrivateFolder {
+        folder,
+        _counted: counted,
+    })
 }
 
 /// The same, with what it was made of.
@@ -192,6 +243,13 @@ pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, D
     if !is_c {
         return Err(one(format!(
             "{}: not a C file: a scheduler's path ends in .bpf.c",
+            path.display()
+        )));
+    }
+    // The compiler and the check sum read it, too.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(one(format!(
+            "{}: not a regular file, and a scheduler's source is read several times: put it into a file",
             path.display()
         )));
     }

@@ -1,7 +1,6 @@
 //! What specifications name, read once: a file that is edited meanwhile changes no run.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -120,12 +119,9 @@ impl Inputs {
         if let Some(known) = self.rtapp.get(path) {
             return Ok(known.clone());
         }
-        let text = fs::read_to_string(path).map_err(|cause| WorkloadError::Unreadable {
-            path: path.to_owned(),
-            cause,
-        })?;
+        let text = rtapp::read_file(path)?;
         let sum = crc32fast::hash(text.as_bytes());
-        let read = (Arc::from(text), sum);
+        let read = (text, sum);
         self.rtapp.insert(path.to_owned(), read.clone());
         Ok(read)
     }
@@ -251,6 +247,8 @@ impl Prepared {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const SOURCE: &str = "#include <scx/common.bpf.h>\n#include \"slice.h\"\nchar _license[] SEC(\"license\") = \"GPL\";\n\

@@ -21,6 +21,7 @@ pub use policy::{
     scheduler_at, schedulers,
 };
 pub use run::{check, run};
+pub use schedlab_policies::compile::finish as finish_compiling;
 pub use schedlab_policies::spelled_out;
 pub use schedlab_trace::Scheduler;
 pub use spec::SimSpec;

@@ -12,7 +12,7 @@ use schedlab_workload::{Workload, rtapp};
 use super::{Status, real};
 use crate::args::LoadArgs;
 use crate::output::{one_file_each, tell};
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 use crate::results::{self, Files, deliver};
 
 pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
@@ -35,7 +35,7 @@ fn real(args: &LoadArgs) -> anyhow::Result<RunResult> {
         seed: args.seed,
         limit: Duration::from_secs(args.time_limit),
     };
-    let workload = schedlab_programs::parse(&args.workload)?;
+    let workload = progress::reading(|| schedlab_programs::parse(&args.workload))?;
     for note in &workload.notes {
         tell(note);
     }

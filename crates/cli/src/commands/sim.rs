@@ -15,7 +15,7 @@ use super::{Status, explain};
 use crate::args::{Rt, SimArgs, SimCommon};
 use crate::cpus;
 use crate::output::{Output, cannot_write, one_file_each, tell, trace_in_file};
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 use crate::results::{self, Files, deliver};
 use crate::signals;
 
@@ -62,7 +62,8 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
             }
         }
     }
-    let runs = signals::held_during(|| check(&specs)).context("cannot listen to signals")??;
+    signals::listen().context("cannot listen to signals")?;
+    let runs = progress::reading(|| check(&specs))?;
     if args.trace.is_some() && runs.len() != 1 {
         bail!(
             "--trace records one run, and these are {}: choose one scheduler, one -c, one --task-layout and no --repeat",

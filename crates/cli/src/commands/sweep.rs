@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -14,20 +13,22 @@ use schedlab_report::export::number::amount;
 use schedlab_sim::Scheduler;
 use schedlab_sweep::{Asked, Definition, Options, Progress, Row, Shard, Space, Summary};
 use schedlab_trace::counted;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
+use schedlab_workload::{Workload, rtapp};
 
 use super::{Status, real, sim};
 use crate::args::SweepArgs;
 use crate::output::{print, width};
+use crate::{progress, signals};
 
 pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     let goes_into_vm = args.vm && real::place() == "host";
-    // From the beginning: a signal while a policy is compiled would leave its folder behind.
-    let stop = match goes_into_vm {
-        true => Arc::default(),
-        false => stop_on_signals().context("cannot listen to signals")?,
+    let ears = match goes_into_vm {
+        true => None,
+        false => Some(signals::listen().context("cannot listen to signals")?),
     };
+    if args.live {
+        refuse_read_once(&args.workloads)?;
+    }
     let fixed: Vec<(String, String)> = args
         .fix
         .iter()
@@ -54,7 +55,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         args.common.seed,
         &args.common,
     );
-    let definition = Definition::new(Asked {
+    let asked = Asked {
         workloads: args.workloads.clone(),
         space,
         sample: args.sample,
@@ -63,14 +64,15 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         seed: args.common.seed,
         live: args.live.then(real::host).transpose()?,
         each: args.each,
-    })?;
+    };
+    let definition = progress::reading(|| Definition::new(asked))?;
     // In the virtual machine it has been told outside.
     if real::place() == "host" {
         let workloads = 0..definition.workloads.len();
         let specs: Vec<_> = workloads
             .map(|workload| definition.spec(definition.job(0, workload, 0)))
             .collect();
-        sim::check(&specs)?;
+        progress::reading(|| sim::check(&specs))?;
     }
     if goes_into_vm {
         return real::sweep_in_vm(
@@ -87,6 +89,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         threads: sim::threads(args.common.jobs),
         keep_after: Duration::from_secs(args.keep),
     };
+    let stop = ears.map(signals::Ears::stop_softly).unwrap_or_default();
     let mut bar = Bar::new();
     let summary = if args.live {
         live(&definition, args, shard, options, &stop, &mut bar)?
@@ -162,14 +165,15 @@ fn live(
     )
 }
 
-/// The first signal stops after the runs under way, the second one at once.
-fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
-        flag::register(signal, Arc::clone(&stop))?;
+/// Refuses workloads that each run would read anew and that can be read only once.
+fn refuse_read_once(workloads: &[String]) -> anyhow::Result<()> {
+    let mut files = workloads.iter().filter_map(|text| Workload::file(text));
+    match files.find(|path| rtapp::is_read_once(path)) {
+        Some(path) => bail!(
+            "{path}: can be read only once, and --live reads it for each run: put it into a file"
+        ),
+        None => Ok(()),
     }
-    Ok(stop)
 }
 
 /// Progress on a terminal: done, time left, the best so far.

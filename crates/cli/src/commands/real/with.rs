@@ -17,13 +17,13 @@ use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::view::View;
 use schedlab_sim::Scheduler;
 use schedlab_sweep::Host;
-use schedlab_workload::Workload;
+use schedlab_workload::{Workload, rtapp};
 
 use crate::args::{RunArgs, VmArgs};
 use crate::commands::sim::seed_of;
 use crate::commands::{Status, explain};
 use crate::output::{Output, cannot_write, one_file_each, print, tell, trace_in_file, width};
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 use crate::results::{self, Files, deliver};
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
@@ -39,13 +39,14 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     for scheduler in &schedulers {
         schedlab_kernel::run::check(scheduler)?;
     }
+    let kept = args.workload.as_deref().map(kept).transpose()?.flatten();
     let load = match &args.workload {
         Some(text) => {
             // A wrong workload is told before a scheduler is loaded.
-            let workload = schedlab_programs::parse(text)?;
+            let workload = progress::reading(|| schedlab_programs::parse(text))?;
             schedlab_programs::check(&workload)?;
             Load::Workload {
-                text: text.clone(),
+                text: kept.as_ref().map_or(text, |(text, _)| text).clone(),
                 program: std::env::current_exe().context("cannot find this program's file")?,
             }
         }
@@ -69,7 +70,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         ..results::view(&args.show)?
     };
     if args.vm && !vm::inside() {
-        return again_in_vm(args, schedulers.len());
+        let text = kept.as_ref().map(|(text, _)| text.as_str());
+        return again_in_vm(args, schedulers.len(), text);
     }
     let experiment = Experiment {
         schedulers,
@@ -216,7 +218,11 @@ fn complain(run: &Run) {
 }
 
 /// The same command line in a virtual machine: there it finds itself inside and runs.
-fn again_in_vm(args: &RunArgs, nr_schedulers: usize) -> anyhow::Result<Status> {
+fn again_in_vm(
+    args: &RunArgs,
+    nr_schedulers: usize,
+    workload: Option<&str>,
+) -> anyhow::Result<Status> {
     let runs = u64::from(args.warmup) + u64::from(args.repeat) * nr_schedulers as u64;
     let mut machine = machine(args.cpus);
     machine.timeout = Duration::from_secs((args.time_limit + 60).saturating_mul(runs));
@@ -234,10 +240,32 @@ fn again_in_vm(args: &RunArgs, nr_schedulers: usize) -> anyhow::Result<Status> {
             .push(folder.unwrap_or(Path::new(".")).to_owned());
     }
     let program = std::env::current_exe().context("cannot find this program's file")?;
+    let mut of_flag = false;
+    let word = |word: OsString| {
+        // `-` may be the results' file, too.
+        let is_workload = !of_flag && args.workload.as_deref().is_some_and(|asked| word == asked);
+        of_flag = word == "--json";
+        workload
+            .filter(|_| is_workload)
+            .map_or(word, OsString::from)
+    };
     let command: Vec<OsString> = std::iter::once(program.into_os_string())
-        .chain(std::env::args_os().skip(1))
+        .chain(std::env::args_os().skip(1).map(word))
         .collect();
     forward(&machine, &command)
+}
+
+/// A workload whose file can be read only once, in a file that every program of the run can read, and that file's folder.
+fn kept(text: &str) -> anyhow::Result<Option<(String, tempfile::TempDir)>> {
+    let Some(path) = Workload::file(text).filter(|path| rtapp::is_read_once(path)) else {
+        return Ok(None);
+    };
+    let read = progress::reading(|| rtapp::read_file(path))?;
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let file = folder.path().join("stdin.json");
+    std::fs::write(&file, read.as_bytes()).with_context(|| cannot_write(&file))?;
+    let options = &text[path.len()..];
+    Ok(Some((format!("{}{options}", file.display()), folder)))
 }
 
 pub fn vm(args: &VmArgs) -> anyhow::Result<Status> {
