@@ -40,7 +40,8 @@ fn main() -> ExitCode {
             let told = match error.kind() {
                 clap::error::ErrorKind::InvalidUtf8 => not_utf8(std::env::args_os()),
                 clap::error::ErrorKind::InvalidSubcommand => {
-                    let words = std::env::args().skip(1);
+                    let words = std::env::args_os().skip(1);
+                    let words = words.map(|word| word.to_string_lossy().into_owned());
                     no_command(words).unwrap_or_else(|| usage_line(&error.to_string(), "schedlab"))
                 }
                 _ => usage_line(
