@@ -522,11 +522,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.charge(c, self.machine.paths.irq_ns);
             match irq {
                 irq::RESCHED => self.charge(c, self.machine.paths.ipi_handle_ns),
-                irq::TICK => self.scheduler_tick(c),
+                irq::TICK => {
+                    self.scheduler_tick(c);
+                    self.sleeps_end(c);
+                }
                 irq::TIMER => self.timers_expired(c),
-                irq::HRTICK => self.hrtick(c),
-                irq::REPLENISH => self.replenishments_due(c),
-                irq::POLICY_TIMER => self.policy_timers_expired(c),
+                irq::HRTICK => {
+                    self.hrtick(c);
+                    self.sleeps_end(c);
+                }
+                irq::REPLENISH => {
+                    self.replenishments_due(c);
+                    self.sleeps_end(c);
+                }
+                irq::POLICY_TIMER => {
+                    // bpf_timers expire in the softirq that follows.
+                    self.sleeps_end(c);
+                    self.policy_timers_expired(c);
+                }
                 irq::KICK => self.kick_cpus(c),
                 irq::DEFERRED => {
                     self.set_mode(c, CpuMode::Sched);
@@ -549,6 +562,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Sleeps end and new tasks' lives begin.
     fn timers_expired(&self, c: &Cpu) {
+        let now = c.this.now.get();
         while let Some(task) = c.expired.pop() {
             let p = self.task(task);
             if p.state.get() == TaskState::New {
@@ -556,6 +570,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             } else {
                 self.try_to_wake_up(c, p, 0);
             }
+        }
+        self.sleeps_end_at(c, now);
+    }
+
+    /// `hrtimer_interrupt()` for another timer: sleeps that may end by now do.
+    fn sleeps_end(&self, c: &Cpu) {
+        self.sleeps_end_at(c, c.this.now.get());
+    }
+
+    #[inline(always)]
+    fn sleeps_end_at(&self, c: &Cpu, now: u64) {
+        while let Some(task) = self.pop_sleep(c.id, now) {
+            self.try_to_wake_up(c, self.task(task), 0);
         }
     }
 

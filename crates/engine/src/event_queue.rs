@@ -364,11 +364,23 @@ impl EventQueue {
         Some((head.time(), Event::Cpu(CpuId(head.cpu()), kind)))
     }
 
+    /// Takes a sleep of `cpu` that would end by `latest` at the latest, the earliest of them.
+    #[inline]
+    pub fn pop_sleep(&self, cpu: CpuId, latest: u64) -> Option<TaskId> {
+        if self.timer.get().time() > latest {
+            return None;
+        }
+        let mut timers = self.timers.borrow_mut();
+        let task = timers.pop_sleep(cpu.0, latest)?;
+        self.timer.set(timers.first());
+        self.note_head();
+        Some(task)
+    }
+
     /// Sets when a task's timer expires, on `cpu`. It has none yet.
     #[inline]
-    pub fn add_task_timer(&self, task: TaskId, cpu: CpuId, time: u64) {
+    pub fn add_task_timer(&self, timer: Timer, cpu: CpuId, time: u64) {
         let head = Head::new(time, cpu.0);
-        let timer = Timer::Task(task);
         self.timers.borrow_mut().insert(Entry { head, timer });
         if head < self.timer.get() {
             self.timer.set(head);
@@ -442,7 +454,7 @@ mod tests {
 
     fn set_timer(queue: &EventQueue, timer: Timer, cpu: CpuId, time: u64) {
         match timer {
-            Timer::Task(task) => queue.add_task_timer(task, cpu, time),
+            Timer::Task(_) | Timer::Sleep(_) => queue.add_task_timer(timer, cpu, time),
             timer => queue.set_timer(timer, cpu, time),
         }
     }

@@ -82,6 +82,7 @@ pub(crate) struct Kernel<P, R> {
     pub version: KernelVersion,
     pub rt_mode: RtMode,
     pub normal_class: NormalClass,
+    pub timer_slack_ns: u64,
     pub limits: Limits,
     pub seed: u64,
     pub ops: Ops,
@@ -187,6 +188,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             version,
             normal_class,
             rt_mode,
+            timer_slack_ns,
             limits,
             mut hotplug,
             count_by_offset,
@@ -224,6 +226,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             version,
             rt_mode,
             normal_class,
+            timer_slack_ns,
             limits,
             seed,
             ops,
@@ -316,7 +319,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             };
             let start = spec.start.ns();
             let task = self.new_task(spec, None, cpu);
-            self.set_task_timer(task.id, cpu, start);
+            self.set_task_timer(Timer::Task(task.id), cpu, start);
         }
     }
 
@@ -450,7 +453,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Event::Cpu(cpu, CpuEvent::Ipi) => self.raise(cpu, crate::cpu::irq::RESCHED, time),
             Event::Cpu(cpu, CpuEvent::Tick) => self.tick_due(cpu, time),
             Event::Cpu(cpu, CpuEvent::Work) => self.raise(cpu, crate::cpu::irq::DEFERRED, time),
-            Event::Timer(cpu, Timer::Task(task)) => self.task_timer_expires(task, cpu, time),
+            Event::Timer(cpu, Timer::Task(task) | Timer::Sleep(task)) => {
+                self.task_timer_expires(task, cpu, time)
+            }
             Event::Timer(cpu, Timer::Policy(timer)) => {
                 let cpu = self.online_or_other(cpu);
                 self.cpus[cpu.index()]
@@ -622,10 +627,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.queue.set_timer(timer, cpu, time);
     }
 
-    /// Sets the timer that ends a task's sleep or begins its life.
-    pub(crate) fn set_task_timer(&self, task: TaskId, cpu: CpuId, time: u64) {
+    /// Sets the timer that ends a task's wait or begins its life.
+    pub(crate) fn set_task_timer(&self, timer: Timer, cpu: CpuId, time: u64) {
         self.task_timers.set(self.task_timers.get() + 1);
-        self.queue.add_task_timer(task, cpu, time);
+        self.queue.add_task_timer(timer, cpu, time);
+    }
+
+    /// A timer interrupt of `cpu` at `now`, whatever it was for, ends a sleep there that may end by now.
+    #[inline]
+    pub(crate) fn pop_sleep(&self, cpu: CpuId, now: u64) -> Option<TaskId> {
+        let task = self.queue.pop_sleep(cpu, now + self.timer_slack_ns)?;
+        self.task_timers.set(self.task_timers.get() - 1);
+        Some(task)
     }
 
     pub(crate) fn cancel_timer(&self, timer: Timer) -> bool {

@@ -29,10 +29,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline(never)]
     fn prefetch_next_wakeups(&self) {
-        if let Some((_, Timer::Task(later))) = self.queue.soon(1) {
+        if let Some((_, Timer::Task(later) | Timer::Sleep(later))) = self.queue.soon(1) {
             self.prefetch_task(later);
         }
-        if let Some((cpu, Timer::Task(next))) = self.queue.soon(0)
+        if let Some((cpu, Timer::Task(next) | Timer::Sleep(next))) = self.queue.soon(0)
             && let Some(p) = self.tasks.get(next)
         {
             let cache = self.shared.cache.borrow();

@@ -9,6 +9,9 @@ use crate::outcome::ExitInfo;
 use crate::policy::Probes;
 use crate::version::KernelVersion;
 
+/// Timer slack of a task that has not asked for another one (init/init_task.c).
+const TIMER_SLACK_NS: u64 = 50_000;
+
 /// Who schedules the tasks that are not real-time tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum NormalClass {
@@ -77,6 +80,9 @@ pub struct Scenario {
     pub normal_class: NormalClass,
     /// Scheduler of real-time tasks.
     pub rt_mode: RtMode,
+    /// By how much timers may end the sleeps of normal tasks later, to end several by one interrupt
+    /// (`task_struct::timer_slack_ns`). Real-time tasks have none, nor do timers of jiffies.
+    pub timer_slack_ns: u64,
     /// Bounds.
     pub limits: Limits,
     /// CPUs that go and come, in any order.
@@ -98,6 +104,7 @@ impl Scenario {
             version: KernelVersion::default(),
             normal_class: NormalClass::default(),
             rt_mode: RtMode::default(),
+            timer_slack_ns: TIMER_SLACK_NS,
             limits: Limits::default(),
             hotplug: Vec::new(),
             count_by_offset: false,

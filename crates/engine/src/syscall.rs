@@ -5,12 +5,13 @@
 
 use std::collections::VecDeque;
 
-use schedlab_machine::address;
+use schedlab_machine::{Timers, address};
 use schedlab_trace::{CpuMode, Event, Instant, LockClass, Recorder, TaskId};
 use schedlab_workload::{Action, Context, ObjectId, Outcome, TaskSpec};
 
 use crate::consts::wake;
 use crate::cpu::Cpu;
+use crate::event_queue::Timer;
 use crate::idle::any_and_distribute;
 use crate::kernel::Kernel;
 use crate::object::Object;
@@ -36,6 +37,7 @@ pub(crate) fn action_name(action: &Action) -> &'static str {
         Action::Yield => "Yield",
         Action::Sleep(_) => "Sleep",
         Action::SleepUntil(_) => "SleepUntil",
+        Action::Io(_) => "Io",
         Action::Write { .. } => "Write",
         Action::Read { .. } => "Read",
         Action::Lock(_) => "Lock",
@@ -177,6 +179,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             | Action::Syscall
             | Action::Sleep(_)
             | Action::SleepUntil(_)
+            | Action::Io(_)
             | Action::SetNice(_)
             | Action::SetAffinity(_)
             | Action::SetClass(_) => paths.syscall_ns,
@@ -406,6 +409,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
             Action::SleepUntil(until) => return self.sleep_until(c, p, until),
+            Action::Io(time) => {
+                p.exec.set(Exec::Next);
+                let until = self.now(c) + time;
+                return self.block_until(c, p, Timer::Task(p.id), until.ns());
+            }
             ref action => self.object_effect(c, p, action),
         };
         match effect {
@@ -597,7 +605,32 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.outcome.set(Outcome::Done);
             return;
         }
-        self.set_task_timer(p.id, c.id, until.ns());
+        if self.machine.timers == Timers::Jiffies {
+            let until = self.jiffy_of(self.now(c), until);
+            return self.block_until(c, p, Timer::Task(p.id), until);
+        }
+        match self.timer_slack_ns {
+            slack_ns @ 1.. if !p.is_realtime() => {
+                self.block_until(c, p, Timer::Sleep(p.id), until.ns() + slack_ns)
+            }
+            _ => self.block_until(c, p, Timer::Task(p.id), until.ns()),
+        }
+    }
+
+    /// The tick that ends a sleep from `now` until `until` in Linux 2.4: its time is rounded up to whole jiffies
+    /// (`timespec_to_jiffies()`), and one is added since the one that has begun is no whole one (`sys_nanosleep()`).
+    ///
+    /// Model: real-time tasks sleep for 2 ms and less, too; there they spin (`udelay()`).
+    #[cold]
+    fn jiffy_of(&self, now: Instant, until: Instant) -> u64 {
+        let period_ns = self.costs.tick_period_ns;
+        let jiffies = until.since(now).ns().div_ceil(period_ns) + 1;
+        (now.ns() / period_ns + jiffies) * period_ns
+    }
+
+    #[inline(always)]
+    fn block_until(&self, c: &Cpu, p: &Task, timer: Timer, time: u64) {
+        self.set_task_timer(timer, c.id, time);
         p.state.set(TaskState::Blocked);
         self.schedule(c, false);
     }
@@ -839,7 +872,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for task in closed.iter().copied() {
             let p = self.task(task);
             p.granted.set(true);
-            self.set_task_timer(task, p.cpu.get(), self.clock.get());
+            self.set_task_timer(Timer::Task(task), p.cpu.get(), self.clock.get());
         }
         if closed.is_empty() {
             let tasks = self.tasks.iter();

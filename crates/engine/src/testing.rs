@@ -403,7 +403,15 @@ pub(crate) fn machine(nr_cpus: usize) -> Machine {
 }
 
 pub(crate) fn scenario(nr_cpus: usize, tasks: Vec<TaskSpec>) -> Scenario {
-    Scenario::new(machine(nr_cpus), workload(Vec::new(), tasks), 1)
+    scenario_of(machine(nr_cpus), workload(Vec::new(), tasks))
+}
+
+/// A scenario in which sleeps end when their time is over.
+pub(crate) fn scenario_of(machine: Machine, workload: Workload) -> Scenario {
+    Scenario {
+        timer_slack_ns: 0,
+        ..Scenario::new(machine, workload, 1)
+    }
 }
 
 /// All events of a run.

@@ -16,7 +16,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::profile::{
-    Calibration, Interference, Locks, Memory, Paths, Policy, SchedExt, TaskLayout,
+    Calibration, Interference, Locks, Memory, Paths, Policy, SchedExt, TaskLayout, Timers,
 };
 use crate::{Machine, ProfileError, Provenance, SourceKind, Topology};
 
@@ -46,6 +46,8 @@ struct ProfileFile {
     tuning_candidates: Vec<String>,
     clock_mhz: u32,
     hz: u32,
+    #[serde(default, skip_serializing_if = "Timers::is_default")]
+    timers: Timers,
     preemptible_kernel: bool,
     sync_wakeups: bool,
     topology: TopologyFile,
@@ -228,6 +230,7 @@ fn parse(text: &str) -> Result<Machine, Fault> {
         summary: file.summary,
         clock_mhz: file.clock_mhz,
         hz: file.hz,
+        timers: file.timers,
         preemptible_kernel: file.preemptible_kernel,
         sync_wakeups: file.sync_wakeups,
         calibrated_on: file.calibrated_on,
@@ -537,6 +540,7 @@ impl From<&Machine> for ProfileFile {
             tuning_candidates: machine.tuning_candidates,
             clock_mhz: machine.clock_mhz,
             hz: machine.hz,
+            timers: machine.timers,
             preemptible_kernel: machine.preemptible_kernel,
             sync_wakeups: machine.sync_wakeups,
             topology: TopologyFile::from(&machine.topology),

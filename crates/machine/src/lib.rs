@@ -17,6 +17,6 @@ pub use address::TaskAddresses;
 pub use cache::{CacheIx, CacheModel, CacheStats, LineRef};
 pub use file::{CACHE_BYTES_MAX, Change};
 pub use layout::Layout;
-pub use profile::{Calibration, LockKind, Machine, ProfileError};
+pub use profile::{Calibration, LockKind, Machine, ProfileError, Timers};
 pub use provenance::{Provenance, SourceKind};
 pub use topology::{Cpu, Topology};

@@ -19,6 +19,23 @@ pub enum LockKind {
     Queued,
 }
 
+/// What ends the sleeps of tasks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timers {
+    /// A timer of its own (Linux since 2.6.16), which may be late by the task's slack (since 2.6.28).
+    #[default]
+    HighResolution,
+    /// The timer interrupt (Linux 2.4): a sleep is rounded up to whole jiffies, and one more is added.
+    Jiffies,
+}
+
+impl Timers {
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Timers::default()
+    }
+}
+
 /// Lock costs.
 #[derive(Clone, PartialEq, Debug, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
@@ -194,6 +211,8 @@ pub struct Machine {
     pub clock_mhz: u32,
     /// Timer interrupts a second.
     pub hz: u32,
+    /// What ends the sleeps of tasks.
+    pub timers: Timers,
     /// Whether kernel mode can be preempted.
     pub preemptible_kernel: bool,
     /// Whether pipes and sockets wake who waits for them synchronously, as by somebody who is about to

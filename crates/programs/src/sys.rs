@@ -106,6 +106,11 @@ pub fn sleep_for(ns: u64) {
     }
 }
 
+/// By how many ns sleeps of the calling thread may be late; none: as in other programs. Without it they are a little late.
+pub fn set_timer_slack(ns: Option<NonZeroU64>) {
+    let _ = rustix::thread::set_current_timer_slack(ns);
+}
+
 /// Nice level of the calling thread.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     // On Linux, no process is the calling thread.

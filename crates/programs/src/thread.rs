@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -266,6 +267,7 @@ impl Process {
             reader: Reader::default(),
             memory: Memory::default(),
             null: None,
+            is_exact: false,
         };
         let mut outcome = Outcome::Done;
         loop {
@@ -325,8 +327,16 @@ impl Process {
                 self.stop.load(Relaxed) || run.is_over(run.now())
             }),
             Action::Yield => rustix::thread::sched_yield(),
-            Action::Sleep(time) => sys::sleep_for(time.ns()),
+            Action::Sleep(time) => {
+                own.set_exact(false);
+                sys::sleep_for(time.ns());
+            }
+            Action::Io(time) => {
+                own.set_exact(true);
+                sys::sleep_for(time.ns());
+            }
             Action::SleepUntil(until) => {
+                own.set_exact(false);
                 let start_ns = run.board().start_ns.load(Relaxed);
                 sys::sleep_until(start_ns.saturating_add(until.ns()));
             }
@@ -398,7 +408,7 @@ fn refused(what: &str, error: &std::io::Error) -> String {
 /// Place in [`DOING`].
 fn doing(action: &Action) -> u8 {
     match action {
-        Action::Sleep(_) | Action::SleepUntil(_) => 2,
+        Action::Sleep(_) | Action::SleepUntil(_) | Action::Io(_) => 2,
         Action::Write { .. } => 3,
         Action::Read { .. } => 4,
         Action::Lock(_) => 5,
@@ -433,9 +443,19 @@ struct Own {
     reader: Reader,
     memory: Memory,
     null: Option<File>,
+    /// Its sleeps end without timer slack.
+    is_exact: bool,
 }
 
 impl Own {
+    /// Has the kernel's timers end the next sleeps as a device's interrupt would, or as those of other programs.
+    fn set_exact(&mut self, exact: bool) {
+        if self.is_exact != exact {
+            self.is_exact = exact;
+            sys::set_timer_slack(exact.then_some(NonZeroU64::MIN));
+        }
+    }
+
     fn write_null(&mut self) -> Result<(), String> {
         let file = match &mut self.null {
             Some(file) => file,

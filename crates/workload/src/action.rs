@@ -43,10 +43,12 @@ pub enum Action {
     Compute(Duration),
     /// `sched_yield()`.
     Yield,
-    /// Sleeps for this long.
+    /// Sleeps for this long at least, as `nanosleep()` does: the kernel's timers may be late.
     Sleep(Duration),
-    /// Sleeps until this instant (returns at once if it is past).
+    /// Sleeps until this instant at least (returns at once if it is past).
     SleepUntil(Instant),
+    /// Waits this long for a device, whose interrupt ends the wait in time.
+    Io(Duration),
     /// Writes one message of `bytes` to a pipe or socket; blocks while it does not fit.
     Write { to: ObjectId, bytes: u32 },
     /// Reads every complete message that is queued, at most `limit`; blocks while there is none.

@@ -287,7 +287,7 @@ impl Executor {
                 self.end.yields += 1;
                 Step::Rotate
             }
-            Action::Sleep(time) => Step::Sleeps(self.end.now + time),
+            Action::Sleep(time) | Action::Io(time) => Step::Sleeps(self.end.now + time),
             Action::SleepUntil(until) if until > self.end.now => Step::Sleeps(until),
             Action::SleepUntil(_) => Step::Done(Outcome::Done),
             Action::Write { to, bytes } => self.write(to, bytes),

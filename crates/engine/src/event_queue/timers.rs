@@ -16,8 +16,10 @@ pub(crate) enum Timer {
     End,
     /// The next of the scenario's hotplug events.
     Hotplug,
-    /// A task's sleep ends or its life begins.
+    /// A task's wait ends or its life begins, neither earlier nor later.
     Task(TaskId),
+    /// A task's sleep ends, at the latest: an interrupt for another timer of its CPU may end it within its slack.
+    Sleep(TaskId),
     /// A `bpf_timer` expires.
     Policy(TimerId),
     /// The next period of a throttled deadline task begins.
@@ -114,11 +116,58 @@ impl Timers {
         if self.own_first == first {
             return None;
         }
-        let Timer::Task(task) = self.near[self.taken].timer else {
+        let (Timer::Task(task) | Timer::Sleep(task)) = self.near[self.taken].timer else {
             return None;
         };
         self.pass_first();
         Some(task)
+    }
+
+    /// Takes the earliest sleep of `cpu` if it may end now: if it would end by `latest` at the latest. As in
+    /// `__hrtimer_run_queues()`, nothing is taken past a timer that must not expire yet.
+    #[inline]
+    pub fn pop_sleep(&mut self, cpu: u32, latest: u64) -> Option<TaskId> {
+        let mut block = &self.near[self.taken..];
+        let mut index = 0;
+        let mut far = 0;
+        loop {
+            let Some(entry) = block.get(index) else {
+                block = self.far.get(far)?;
+                far += 1;
+                index = 0;
+                continue;
+            };
+            if entry.head.time() > latest {
+                return None;
+            }
+            if entry.head.cpu() == cpu {
+                match entry.timer {
+                    Timer::Sleep(task) => {
+                        self.remove(far, index);
+                        return Some(task);
+                    }
+                    Timer::Task(_) => return None,
+                    _ => {}
+                }
+            }
+            index += 1;
+        }
+    }
+
+    /// Removes a timer: of the nearest block (0), counted from those that have not expired, or of one after it.
+    fn remove(&mut self, block: usize, at: usize) {
+        if block == 0 {
+            self.near.remove(self.taken + at);
+            if self.taken == self.near.len() {
+                self.come_near();
+            }
+        } else {
+            let index = block - 1;
+            self.far[index].remove(at);
+            if self.far[index].is_empty() {
+                self.spare.extend(self.far.remove(index));
+            }
+        }
     }
 
     /// Takes the earliest. There must be one.
@@ -276,18 +325,12 @@ impl Timers {
         if begin == 0
             && let Some(at) = self.near[self.taken..].iter().position(is_it)
         {
-            self.near.remove(self.taken + at);
-            if self.taken == self.near.len() {
-                self.come_near();
-            }
+            self.remove(0, at);
         } else {
             let (index, at) = (begin.saturating_sub(1)..self.far.len())
                 .find_map(|index| Some((index, self.far[index].iter().position(is_it)?)))
                 .expect("a timer that is set is in a block");
-            self.far[index].remove(at);
-            if self.far[index].is_empty() {
-                self.spare.extend(self.far.remove(index));
-            }
+            self.remove(index + 1, at);
         }
         true
     }

@@ -15,5 +15,6 @@ mod locks;
 mod memory;
 mod queues;
 mod slices;
+mod timers;
 mod wild;
 mod workload;

@@ -13,7 +13,7 @@ use crate::testing::*;
 use crate::{ExitKind, Scenario, WorkloadFailure, run};
 
 fn with_objects(nr_cpus: usize, objects: Vec<ObjectSpec>, tasks: Vec<TaskSpec>) -> Scenario {
-    Scenario::new(machine(nr_cpus), workload(objects, tasks), 1)
+    scenario_of(machine(nr_cpus), workload(objects, tasks))
 }
 
 const A: ObjectId = ObjectId(0);

@@ -195,7 +195,7 @@ impl Plan for Worker {
             for _ in 0..waits {
                 steps.compute(part);
                 if self.wait > Duration::ZERO {
-                    steps.push(Action::Sleep(drawn(self.wait, 50, rng)));
+                    steps.push(Action::Io(drawn(self.wait, 50, rng)));
                     self.waits += 1;
                 }
             }

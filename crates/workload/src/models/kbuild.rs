@@ -315,7 +315,7 @@ impl Plan for Process {
                 let rng = &mut *context.rng;
                 if below(rng, 1_000_000) < u64::from(self.wait_ppm) {
                     self.waited += 1;
-                    steps.push(Action::Sleep(drawn(self.wait, 50, rng)));
+                    steps.push(Action::Io(drawn(self.wait, 50, rng)));
                 }
                 steps.compute(drawn(self.time, NOISE_PCT, rng));
                 steps.push(Action::Post(self.done));
