@@ -610,7 +610,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return self.block_until(c, p, Timer::Task(p.id), until);
         }
         match self.timer_slack_ns {
-            slack_ns @ 1.. if !p.is_realtime() => {
+            slack_ns @ 1.. if !p.is_realtime() && !p.is_deadline() => {
                 self.block_until(c, p, Timer::Sleep(p.id), until.ns() + slack_ns)
             }
             _ => self.block_until(c, p, Timer::Task(p.id), until.ns()),

@@ -1,6 +1,7 @@
 //! The system calls that the standard library does not have.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU32;
 

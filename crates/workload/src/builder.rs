@@ -62,6 +62,8 @@ pub struct Builder {
     tasks: Vec<TaskSpec>,
     duration: Option<Duration>,
     notes: Vec<String>,
+    /// Options whose defaults depend on others, with what they came to.
+    in_effect: Vec<(&'static str, String)>,
 }
 
 impl Builder {
@@ -75,6 +77,7 @@ impl Builder {
             tasks: Vec::new(),
             duration: None,
             notes: Vec::new(),
+            in_effect: Vec::new(),
         }
     }
 
@@ -151,6 +154,11 @@ impl Builder {
         self.notes.push(text.into());
     }
 
+    /// Notes what an option came to whose default depends on others.
+    pub fn in_effect(&mut self, option: &'static str, value: impl Into<String>) {
+        self.in_effect.push((option, value.into()));
+    }
+
     /// Ends the run after this long, whatever tasks are left.
     pub fn duration(&mut self, duration: Duration) {
         self.duration = Some(duration);
@@ -158,9 +166,14 @@ impl Builder {
 
     /// Finishes the workload.
     pub(crate) fn finish(self, options: &Options, score: Score) -> Result<Workload, WorkloadError> {
+        let mut params = options.shown();
+        for (option, value) in self.in_effect {
+            let shown = params.iter_mut().find(|(name, _)| name == option);
+            shown.expect("a declared option").1 = value;
+        }
         Ok(Workload {
             name: options.workload.clone(),
-            params: options.shown(),
+            params,
             objects: self.objects,
             tasks: self.tasks,
             duration: self.duration,

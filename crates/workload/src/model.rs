@@ -43,6 +43,26 @@ pub fn common() -> &'static [Param] {
     COMMON
 }
 
+/// The option by how much run times vary; `what` is drawn.
+pub(crate) const fn jitter(doc: &'static str) -> Param {
+    Param {
+        name: "jitter",
+        kind: Kind::Percent { max: 100 },
+        default: "5%",
+        doc,
+    }
+}
+
+/// The option by how much tasks begin later, of their periods.
+pub(crate) const fn offset(doc: &'static str) -> Param {
+    Param {
+        name: "offset",
+        kind: Kind::Percent { max: 100 },
+        default: "100%",
+        doc,
+    }
+}
+
 impl Model {
     /// All options, its own first.
     pub fn all_params(&self) -> impl Iterator<Item = Param> + use<> {

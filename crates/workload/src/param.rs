@@ -45,6 +45,16 @@ pub enum Kind {
     },
     /// A probability from 0 to 1 with at most six decimals.
     Probability,
+    /// A share in percent up to `max`, with or without `%`.
+    Percent {
+        /// Largest.
+        max: u64,
+    },
+    /// Events per second, from one up to `max`, with or without `/s`; 0 where there are none.
+    Rate {
+        /// Largest.
+        max: u64,
+    },
     /// `true` or `false`.
     Flag,
     /// One of these words.
@@ -100,6 +110,8 @@ pub(crate) enum Value {
     Bytes(u64),
     /// In millionths, so that no float decides a draw.
     Probability(u32),
+    Percent(u64),
+    Rate(u64),
     Flag(bool),
     Choice(&'static str),
     NiceList(Vec<i8>),
@@ -122,6 +134,8 @@ impl fmt::Display for Kind {
                 show_bytes(*max)
             ),
             Kind::Probability => write!(f, "a probability from 0 to 1, at most six decimals"),
+            Kind::Percent { max } => write!(f, "a percentage from 0 to {max}"),
+            Kind::Rate { max } => write!(f, "an integer from 0 to {max}, with or without `/s`"),
             Kind::Flag => write!(f, "true or false"),
             Kind::Choice(words) => write!(f, "one of {}", words.join(", ")),
             Kind::NiceList => write!(f, "nice levels from -20 to 19, separated by `/`"),
@@ -157,6 +171,14 @@ impl Kind {
                 (min..=max).contains(&n).then_some(Value::Bytes(n))
             }
             Kind::Probability => read_probability(text).map(Value::Probability),
+            Kind::Percent { max } => {
+                let n = text.strip_suffix('%').unwrap_or(text).parse().ok()?;
+                (n <= max).then_some(Value::Percent(n))
+            }
+            Kind::Rate { max } => {
+                let n = text.strip_suffix("/s").unwrap_or(text).parse().ok()?;
+                (n <= max).then_some(Value::Rate(n))
+            }
             Kind::Flag => match text {
                 "true" | "yes" | "1" => Some(Value::Flag(true)),
                 "false" | "no" | "0" => Some(Value::Flag(false)),
@@ -254,6 +276,9 @@ impl fmt::Display for Value {
                 let text = format!("{}.{:06}", n / 1_000_000, n % 1_000_000);
                 f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
             }
+            Value::Percent(0) | Value::Rate(0) => write!(f, "0"),
+            Value::Percent(n) => write!(f, "{n}%"),
+            Value::Rate(n) => write!(f, "{n}/s"),
             Value::Flag(flag) => write!(f, "{flag}"),
             Value::Choice(word) => f.write_str(word),
             Value::NiceList(levels) => {
@@ -372,6 +397,12 @@ impl Options {
         /// A [`Kind::Probability`] in millionths.
         probability_ppm, Probability, u32);
     getter!(
+        /// A [`Kind::Percent`].
+        percent, Percent, u64);
+    getter!(
+        /// A [`Kind::Rate`].
+        rate, Rate, u64);
+    getter!(
         /// A [`Kind::Flag`].
         flag, Flag, bool);
     getter!(
@@ -435,6 +466,11 @@ mod tests {
             (Kind::Probability, "0.5", "0.5"),
             (Kind::Probability, ".25", "0.25"),
             (Kind::Probability, "1", "1"),
+            (Kind::Percent { max: 100 }, "5", "5%"),
+            (Kind::Percent { max: 100 }, "100%", "100%"),
+            (Kind::Percent { max: 100 }, "0%", "0"),
+            (Kind::Rate { max: 9_000 }, "2000", "2000/s"),
+            (Kind::Rate { max: 9_000 }, "0", "0"),
             (Kind::Flag, "yes", "true"),
             (Kind::NiceList, "0/-20/19", "0/-20/19"),
             (Kind::Policy, "fifo:99", "fifo:99"),
@@ -465,6 +501,10 @@ mod tests {
             (Kind::Probability, "-0.5"),
             (Kind::Probability, ""),
             (Kind::Probability, "."),
+            (Kind::Percent { max: 100 }, "101"),
+            (Kind::Percent { max: 100 }, "5ms"),
+            (Kind::Rate { max: 9_000 }, "9001/s"),
+            (Kind::Rate { max: 9_000 }, "5/ms"),
             (Kind::Flag, "maybe"),
             (Kind::NiceList, "20"),
             (Kind::NiceList, ""),

@@ -4,6 +4,7 @@
 //! one drew, and a task more or less changes no other task's numbers.
 
 use rand_core::RngCore;
+use schedlab_trace::Duration;
 
 use crate::Rng;
 
@@ -25,6 +26,24 @@ pub fn stream(seed: u64, task: u32) -> Rng {
 pub fn below(rng: &mut Rng, bound: u64) -> u64 {
     // Multiply-shift keeps to integers and takes one draw, so a task's stream advances predictably.
     ((u128::from(rng.next_u64()) * u128::from(bound)) >> 64) as u64
+}
+
+/// A time between `mean · (100 − pct)/100` and `mean · (100 + pct)/100`, each equally likely.
+#[inline]
+pub(crate) fn drawn(mean: Duration, pct: u64, rng: &mut Rng) -> Duration {
+    let reach_ns = mean.ns() * pct / 100;
+    if reach_ns == 0 {
+        return mean;
+    }
+    Duration::from_ns(mean.ns() - reach_ns + below(rng, 2 * reach_ns + 1))
+}
+
+/// A time from 0 to below `most`, each equally likely.
+pub(crate) fn drawn_below(most: Duration, rng: &mut Rng) -> Duration {
+    match most {
+        Duration::ZERO => most,
+        most => Duration::from_ns(below(rng, most.ns())),
+    }
 }
 
 /// SplitMix64's finalizer: a bijection in which every input bit reaches every output bit.

@@ -18,13 +18,16 @@ fn value(name: &str, kind: Kind, rng: &mut Rng) -> String {
         Kind::Choice(words) => words[below(rng, words.len() as u64) as usize].to_owned(),
         Kind::NiceList => "-5/0/7".to_owned(),
         Kind::Policy => "normal".to_owned(),
+        Kind::Percent { max } => format!("{}%", below(rng, max + 1)),
+        Kind::Rate { max } => format!("{}/s", max.min(50)),
     }
 }
 
 #[test]
 fn every_model_ends_whatever_its_options() {
-    let mut rng = stream(7, 7);
-    for model in list() {
+    for (number, model) in list().iter().enumerate() {
+        // Its own stream: a new option or model draws other values for no other model.
+        let mut rng = stream(7, number as u32);
         let mut built = 0;
         for draw in 0..40 {
             let options: Vec<String> = model

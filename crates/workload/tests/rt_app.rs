@@ -13,8 +13,11 @@ fn file(name: &str) -> String {
     )
 }
 
+/// Nothing is drawn: what the file says.
+const EXACT: &str = "jitter=0,offset=0";
+
 fn load(name: &str) -> Workload {
-    Workload::parse(&file(name), 4).unwrap()
+    Workload::parse(&format!("{}:{EXACT}", file(name)), 4).unwrap()
 }
 
 fn run(name: &str) -> End {
@@ -84,7 +87,7 @@ fn an_absolute_timer_is_not_moved_by_a_late_phase() {
                 "b": {{"loop": 3, "run": 1, "timer": {{"ref": "unique", "period": 10, "mode": "{mode}"}}}}
             }}}}}}}}"#
         );
-        run_in(rtapp::parse("t", &text, "", 1).unwrap(), Order::RoundRobin)
+        run_in(rtapp::parse("t", &text, EXACT, 1).unwrap(), Order::RoundRobin)
             .now
             .ns()
     };
@@ -110,7 +113,7 @@ fn cumulative_slack_adds_the_timers_of_a_phase() {
                "run2": 3, "timer1": {{"ref": "unique", "period": 10}}}}}},
                "global": {{"cumulative_slack": {cumulative}}}}}"#
         );
-        let end = run_in(rtapp::parse("t", &text, "", 1).unwrap(), Order::RoundRobin);
+        let end = run_in(rtapp::parse("t", &text, EXACT, 1).unwrap(), Order::RoundRobin);
         end.counters.get("rtapp.t-0.slack_ns_sum")
     };
     assert_eq!(
@@ -670,7 +673,7 @@ fn damaged_files_are_refused_not_fatal() {
 }
 
 fn parsed(text: &str) -> Workload {
-    rtapp::parse("t", text, "", 2).unwrap()
+    rtapp::parse("t", text, EXACT, 2).unwrap()
 }
 
 fn refusal(text: &str) -> String {
@@ -858,4 +861,84 @@ fn memory_is_touched_as_rt_app_does() {
         (3, 4_096, 5, chase),
     ];
     assert_eq!(touches, expected);
+}
+
+/// When each thread's first run began and how long it was, in µs, with these options.
+fn first_runs(text: &str, options: &str, seed: u64) -> Vec<(u64, u64)> {
+    use schedlab_trace::Instant;
+    use schedlab_workload::{Action, Context, Outcome, stream};
+    let tasks = rtapp::parse("t", text, options, 2).unwrap().tasks;
+    let first_run = |(number, mut task): (usize, schedlab_workload::TaskSpec)| {
+        let mut rng = stream(seed, number as u32);
+        let mut now = Instant::ZERO;
+        loop {
+            let action = task.behaviour.next(&mut Context {
+                now,
+                outcome: Outcome::Done,
+                rng: &mut rng,
+            });
+            match action {
+                Action::SleepUntil(until) => now = until,
+                Action::Compute(time) => return (now.ns() / 1_000, time.ns() / 1_000),
+                Action::Exit => panic!("it never runs"),
+                _ => {}
+            }
+        }
+    };
+    tasks.into_iter().enumerate().map(first_run).collect()
+}
+
+/// Threads begin at any time of their period, each at its own; run times vary by 5 %. Only by what is asked for: the
+/// first of these has a timer, the second sleeps, the third does neither, the fourth has a delay and the others a lock.
+#[test]
+fn offsets_and_jitter_are_drawn_from_the_seed() {
+    let text = r#"{"tasks": {
+        "timed": {"run": 1000, "timer": {"ref": "unique", "period": 8000}},
+        "sleeps": {"run": 1000, "sleep": 3000},
+        "hog": {"run": 1000},
+        "late": {"delay": 500, "run": 1000, "sleep": 3000},
+        "locks": {"instance": 2, "lock": "m", "run": 1000, "unlock": "m", "sleep": 3000}}}"#;
+    let mut begins = vec![Vec::new(); 6];
+    for seed in 0..400 {
+        for (i, (begin, time)) in first_runs(text, "", seed).into_iter().enumerate() {
+            begins[i].push(begin);
+            assert!((950..=1_050).contains(&time), "{time}");
+        }
+    }
+    let range = |i: usize| (begins[i].iter().min().unwrap(), begins[i].iter().max().unwrap());
+    for (i, period) in [(0, 8_000), (1, 4_000)] {
+        let (first, last) = range(i);
+        assert!(*first < period / 20 && *last > period * 19 / 20 && *last < period, "{first} {last}");
+    }
+    for (i, begin) in [(2, 0), (3, 500), (4, 0), (5, 0)] {
+        assert_eq!(range(i), (&begin, &begin), "{i}");
+    }
+    assert_eq!(first_runs(text, "", 7), first_runs(text, "", 7));
+    assert_ne!(first_runs(text, "", 7), first_runs(text, "", 8));
+    assert_eq!(
+        first_runs(text, EXACT, 7),
+        [(0, 1_000), (0, 1_000), (0, 1_000), (500, 1_000), (0, 1_000), (0, 1_000)]
+    );
+    // Asked for, an offset holds for all that have a period, and as much of it as is said.
+    let asked: Vec<u64> = first_runs(text, "offset=50%,jitter=0", 7).iter().map(|run| run.0).collect();
+    assert!(asked[0] < 4_000 && asked[1] < 2_000 && asked[2] == 0, "{asked:?}");
+    assert!(asked[3] > 500 && asked[4] > 0 && asked[5] > 0 && asked[4] != asked[5], "{asked:?}");
+}
+
+/// Counted loops are counted with whatever is drawn; a duration begins with the run, not with the thread.
+#[test]
+fn drawing_changes_no_count() {
+    let text = r#"{"tasks": {"t": {"instance": 3, "loop": 20, "run": 100, "timer": {"ref": "unique", "period": 1000}}},
+        "global": {"duration": 5}}"#;
+    for order in [Order::RoundRobin, Order::Random(5)] {
+        let end = run_in(rtapp::parse("t", text, "", 2).unwrap(), order);
+        for thread in ["t-0", "t-1", "t-2"] {
+            assert_eq!(iterations(&end, thread), 20);
+        }
+        let cut = run_in(rtapp::parse("t", &text.replace("20", "-1"), "duration=1", 2).unwrap(), order);
+        assert_eq!(cut.now.ns(), 1_000_000_000);
+        for thread in ["t-0", "t-1", "t-2"] {
+            assert!((999..=1_000).contains(&iterations(&cut, thread)), "{}", iterations(&cut, thread));
+        }
+    }
 }

@@ -3,9 +3,11 @@
 use schedlab_trace::Duration;
 
 use crate::measure::measure;
+use crate::model::{jitter, offset};
+use crate::seed::{drawn, drawn_below};
 use crate::{
     Action, Behaviour, Builder, Context, Kind, Model, Options, Param, Rng, Score, ScoreRule,
-    TimeUnit, WorkloadError, below,
+    TimeUnit, WorkloadError,
 };
 
 pub(super) const MODEL: Model = Model {
@@ -39,12 +41,8 @@ pub(super) const MODEL: Model = Model {
             default: "0",
             doc: "sleep after each burst; 0 makes a hog that never sleeps",
         },
-        Param {
-            name: "jitter",
-            kind: Kind::Count { min: 0, max: 100 },
-            default: "0",
-            doc: "percent by which every burst and sleep is drawn shorter or longer, uniformly",
-        },
+        jitter("percentage by which every burst and sleep is drawn shorter or longer, uniformly; 0 by default where nobody sleeps"),
+        offset("percentage of a burst and a sleep by which each task begins later at most, drawn; 0 by default where nobody sleeps"),
         Param {
             name: "yield",
             kind: Kind::Flag,
@@ -103,14 +101,24 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         ));
     }
     builder.room_for(options, options.count("tasks"))?;
+    let sleeps = times.1 > Duration::ZERO;
+    let mut varied = |option| match sleeps || options.is_given(option) {
+        true => options.percent(option),
+        false => {
+            builder.in_effect(option, "0");
+            0
+        }
+    };
+    let (jitter_pct, offset_pct) = (varied("jitter"), varied("offset"));
     for i in 0..options.count("tasks") {
         let hog = Burst {
             run: times.0,
             sleep: times.1,
-            jitter_pct: options.count("jitter"),
+            jitter_pct,
+            offset: Duration::from_ns((times.0 + times.1).ns() * offset_pct / 100),
             yields: options.flag("yield"),
             left: if loops == 0 { u64::MAX } else { loops },
-            next: Next::Run,
+            next: Next::Offset,
         };
         builder.task(
             format!("cpu-{i}"),
@@ -131,6 +139,8 @@ struct Burst {
     run: Duration,
     sleep: Duration,
     jitter_pct: u64,
+    /// Longest that it begins later.
+    offset: Duration,
     yields: bool,
     /// Bursts left, this one included.
     left: u64,
@@ -138,6 +148,7 @@ struct Burst {
 }
 
 enum Next {
+    Offset,
     Run,
     Count,
     Yield,
@@ -146,11 +157,7 @@ enum Next {
 
 impl Burst {
     fn drawn(&self, mean: Duration, rng: &mut Rng) -> Duration {
-        if self.jitter_pct == 0 {
-            return mean;
-        }
-        let reach_ns = mean.ns() * self.jitter_pct / 100;
-        Duration::from_ns(mean.ns() - reach_ns + below(rng, 2 * reach_ns + 1))
+        drawn(mean, self.jitter_pct, rng)
     }
 }
 
@@ -158,6 +165,13 @@ impl Behaviour for Burst {
     fn next(&mut self, context: &mut Context<'_>) -> Action {
         loop {
             match self.next {
+                Next::Offset => {
+                    self.next = Next::Run;
+                    let offset = drawn_below(self.offset, context.rng);
+                    if offset > Duration::ZERO {
+                        return Action::Sleep(offset);
+                    }
+                }
                 Next::Run => {
                     if self.left == 0 {
                         return Action::Exit;
@@ -200,7 +214,7 @@ mod tests {
         // One CPU, mostly idle: the makespan is one task's own time plus what the others were ahead of it.
         let end =
             run(
-                Workload::parse("cpu:tasks=2,run=50,sleep=200,loops=10,duration=0", 1).unwrap(),
+                Workload::parse("cpu:tasks=2,run=50,sleep=200,loops=10,duration=0,jitter=0,offset=0", 1).unwrap(),
             );
         assert_eq!((end.work, end.now.ns()), (20, 50_000 + 10 * 250_000));
     }

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use schedlab_trace::Duration;
 
-use crate::{Action, Behaviour, Context, Counters, Rng, below};
+pub(super) use crate::seed::drawn;
+use crate::{Action, Behaviour, Context, Counters};
 
 /// What a task does, a few actions at a time.
 pub(super) trait Plan: Send {
@@ -78,13 +79,4 @@ impl<P: Plan> Behaviour for Planned<P> {
     fn report(&self, counters: &mut Counters) {
         self.plan.report(counters);
     }
-}
-
-/// A time between `mean · (100 − pct)/100` and `mean · (100 + pct)/100`, each equally likely.
-pub(super) fn drawn(mean: Duration, pct: u64, rng: &mut Rng) -> Duration {
-    let reach_ns = mean.ns() * pct / 100;
-    if reach_ns == 0 {
-        return mean;
-    }
-    Duration::from_ns(mean.ns() - reach_ns + below(rng, 2 * reach_ns + 1))
 }

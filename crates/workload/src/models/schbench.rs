@@ -15,8 +15,10 @@ use std::sync::{Arc, Mutex};
 
 use schedlab_trace::{Duration, Instant};
 
-use super::plan::{Plan, Planned, Steps};
+use super::plan::{Plan, Planned, Steps, drawn};
 use crate::measure::measure;
+use crate::model::{jitter, offset};
+use crate::seed::drawn_below;
 use crate::{
     Action, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options, Param, Score,
     ScoreRule, TimeUnit, WorkloadError,
@@ -67,6 +69,8 @@ pub(super) const MODEL: Model = Model {
             default: "950us",
             doc: "CPU time of an operation, alone on its core (measured: the original's for 256 KB, compiled with -O2 as it says, on an AMD EPYC 9004; in the run of its README at least 1849us and in the median 3373us)",
         },
+        jitter("percentage by which the CPU time of every operation is drawn shorter or longer, uniformly; 0 = as the original, which computes the same each time"),
+        offset("percentage of a request by which each worker begins later at most, drawn; 0 = all at once"),
         Param {
             name: "working_set",
             kind: Kind::Bytes {
@@ -118,6 +122,8 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     };
     builder.room_for(options, message_threads * (1 + workers))?;
     let latencies = Arc::new(Latencies::default());
+    let request = options.time("sleep").ns() + options.time("operation").ns() * options.count("operations");
+    let request = Duration::from_ns(request);
     for m in 0..message_threads {
         let posted = builder.object(ObjectSpec::Semaphore { initial: 0 });
         let group = Arc::new(Group {
@@ -141,7 +147,9 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
                 sleep: options.time("sleep"),
                 operations: options.count("operations"),
                 operation: options.time("operation"),
-                step: Step::Idle,
+                jitter_pct: options.percent("jitter"),
+                offset: Duration::from_ns(request.ns() * options.percent("offset") / 100),
+                step: Step::Begin,
                 begun: Instant::ZERO,
             };
             let working_set = options.bytes("working_set");
@@ -230,11 +238,15 @@ struct Worker {
     sleep: Duration,
     operations: u64,
     operation: Duration,
+    jitter_pct: u64,
+    /// Longest that it begins later.
+    offset: Duration,
     step: Step,
     begun: Instant,
 }
 
 enum Step {
+    Begin,
     Idle,
     Woken,
     Done,
@@ -244,6 +256,13 @@ impl Plan for Worker {
     fn plan(&mut self, context: &mut Context<'_>, steps: &mut Steps) {
         loop {
             match self.step {
+                Step::Begin => {
+                    self.step = Step::Idle;
+                    let offset = drawn_below(self.offset, context.rng);
+                    if offset > Duration::ZERO {
+                        return steps.push(Action::Sleep(offset));
+                    }
+                }
                 Step::Idle => {
                     self.step = Step::Woken;
                     held(&self.group.idle).push(Arc::clone(&self.own));
@@ -259,7 +278,7 @@ impl Plan for Worker {
                         steps.push(Action::Sleep(self.sleep));
                     }
                     for _ in 0..self.operations {
-                        steps.compute(self.operation);
+                        steps.compute(drawn(self.operation, self.jitter_pct, context.rng));
                     }
                     return steps.push(Action::Work(1));
                 }
@@ -344,7 +363,7 @@ mod tests {
     fn workers_go_round_until_the_end() {
         // One CPU and nothing costs time but the operations, 200 µs a request. Workers of a group that sleep together leave
         // the CPU idle at times.
-        let text = "schbench:message_threads=2,workers=3,operation=100us,operations=2,duration=100ms";
+        let text = "schbench:message_threads=2,workers=3,operation=100us,operations=2,duration=100ms,jitter=0,offset=0";
         for order in [Order::RoundRobin, Order::Random(8)] {
             let end = run_in(Workload::parse(text, 2).unwrap(), order);
             assert!((400..=500).contains(&end.work), "{} {order:?}", end.work);
@@ -357,7 +376,7 @@ mod tests {
     #[test]
     fn the_latency_is_that_of_the_wait_for_the_cpu() {
         // A single worker is alone on the CPU: it never waits, and a request is its sleep and its work.
-        let text = "schbench:workers=1,operation=100us,operations=2,duration=50ms";
+        let text = "schbench:workers=1,operation=100us,operations=2,duration=50ms,jitter=0,offset=0";
         let end = run_in(Workload::parse(text, 2).unwrap(), Order::RoundRobin);
         assert_eq!(end.counters.get("schbench.wakeup_ns_max"), 0);
         assert_eq!(end.counters.get("schbench.request_ns_max"), 300_000);
@@ -365,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_request_is_by_default_as_long_as_the_originals() {
-        let end = run_in(Workload::parse("schbench:workers=1,duration=1s", 1).unwrap(), Order::RoundRobin);
+        let end = run_in(Workload::parse("schbench:workers=1,duration=1s,jitter=0", 1).unwrap(), Order::RoundRobin);
         assert_eq!(end.counters.get("schbench.request_ns_max"), 100_000 + 5 * 950_000);
     }
 

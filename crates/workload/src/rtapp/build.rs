@@ -35,6 +35,7 @@ pub(super) fn build(
             true => ObjectSpec::PiMutex,
             false => ObjectSpec::Mutex,
         },
+        shared_timers: shared_timers(&file),
         absolute: absolute(&file),
         tasks: by_name,
     };
@@ -52,6 +53,7 @@ pub(super) fn build(
         forks: file.tasks.iter().map(|_| AtomicU32::new(0)).collect(),
         created: AtomicU32::new(0),
         cumulative_slack: file.global.cumulative_slack,
+        jitter_pct: options.percent("jitter"),
         placement,
         pin_given: options.is_given("pin"),
         nice_given: options.is_given("nice"),
@@ -425,6 +427,8 @@ struct Names {
     woken: BTreeSet<String>,
     /// What mutexes are, those that go with conditions included.
     mutex: ObjectSpec,
+    /// Timers that several threads have together.
+    shared_timers: BTreeSet<String>,
     /// The absolute timers.
     absolute: BTreeSet<(Option<String>, String)>,
     /// Places in the list of tasks.
@@ -528,6 +532,7 @@ fn compile(
     Ok(Program {
         name: task.name.clone(),
         delay: time(task.delay_us),
+        offset: offset(task, names, options),
         loops: task.loops,
         class: task.class,
         nice: task.nice,
@@ -539,6 +544,63 @@ fn compile(
 /// A time of the file, [`FOREVER`] for one that never ends.
 fn time(us: Option<u64>) -> Duration {
     us.map_or(FOREVER, Duration::from_us)
+}
+
+/// By how much threads of a task begin later at most. Whoever waits for others, or is waited for, begins as in rt-app,
+/// where all begin at once; so does who is told when by a `delay`.
+fn offset(task: &Task, names: &Names, options: &Options) -> Duration {
+    let is_free = task.delay_us == Some(0) && !shares(task, names);
+    if !is_free && !options.is_given("offset") {
+        return Duration::ZERO;
+    }
+    Duration::from_ns(period(&task.phases[0]).ns() * options.percent("offset") / 100)
+}
+
+/// How often a thread comes back to a phase that it sleeps in: its first timer's period, or else what it runs and sleeps.
+/// Zero where it does not sleep, or for ever.
+fn period(phase: &Phase) -> Duration {
+    let events = || phase.events.iter().map(|(event, _)| event);
+    let timer = events().find_map(|event| match event {
+        Event::Timer(timer) => Some(timer.period_us),
+        _ => None,
+    });
+    let sleeps = events().any(|event| matches!(event, Event::Sleep { .. }));
+    let times = events().map(|event| match event {
+        Event::Run { us } | Event::Sleep { us } => *us,
+        Event::Runtime { us } => Some(*us),
+        _ => Some(0),
+    });
+    let us = timer.unwrap_or_else(|| if sleeps { times.sum() } else { Some(0) });
+    Duration::from_us(us.unwrap_or(0))
+}
+
+/// Whether what a thread of the task does depends on other threads, or theirs on it.
+fn shares(task: &Task, names: &Names) -> bool {
+    let mut events = task.phases.iter().flat_map(|phase| &phase.events);
+    events.any(|(event, _)| match event {
+        Event::Timer(timer) => !timer.is_unique() && names.shared_timers.contains(&timer.name),
+        Event::Run { .. }
+        | Event::Runtime { .. }
+        | Event::Sleep { .. }
+        | Event::Mem { .. }
+        | Event::MemRun(_)
+        | Event::IoRun { .. }
+        | Event::Yield => false,
+        _ => true,
+    })
+}
+
+/// The timers that several threads have together, by name.
+fn shared_timers(file: &File) -> BTreeSet<String> {
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut shared = BTreeSet::new();
+    for (task, timer) in timers(file).filter(|(_, timer)| !timer.is_unique()) {
+        let owner = *owners.entry(&timer.name).or_insert(&task.name);
+        if owner != task.name || task.instances != 1 {
+            shared.insert(timer.name.clone());
+        }
+    }
+    shared
 }
 
 /// The buffers of a thread: one of `mem`, and for `memrun` one of each kind and size, or of each name.

@@ -7,6 +7,9 @@
 //! - `run` is CPU time on the simulated core; rt-app's loops, calibrated on CPU 0, come to the same.
 //! - Threads share one address space and start together at the start of the run.
 //! - A thread has the policy of its first phase from the start; rt-app sets it when the thread's `delay` is over.
+//! - On a real machine no two runs are alike. Here run times vary by some percent (`jitter`), and threads that nobody
+//!   waits for begin at different times within their first period (`offset`): both are drawn from the run's seed, and
+//!   neither changes how often a loop with a count goes round.
 //! - Each thread has memory buffers of its own; in rt-app the instances of a task share them, and so do all that name
 //!   the same `ref`.
 //! - `suspend` waits under its thread's own name, as documented since May 2025. Where nobody ever resumes
@@ -39,6 +42,7 @@ use std::sync::{Arc, Mutex};
 use schedlab_trace::{CpuSet, Duration};
 
 use crate::action::Workload;
+use crate::model::{jitter, offset};
 use crate::measure::{Measure, measure};
 use crate::{
     Builder, Counters, Kind, Options, Param, Score, ScoreRule, TimeUnit, WorkloadError, common,
@@ -118,15 +122,23 @@ pub const MEASURES: &[Measure] = &[
 pub const ENDLESS: Duration = Duration::from_secs(10);
 
 /// Options of an rt-app file, besides the [`common`] ones. Those that are given override the file.
-pub const PARAMS: &[Param] = &[Param {
-    name: "duration",
-    kind: Kind::Time {
-        bare: TimeUnit::S,
-        max: Duration::from_secs(1_000_000),
+pub const PARAMS: &[Param] = &[
+    Param {
+        name: "duration",
+        kind: Kind::Time {
+            bare: TimeUnit::S,
+            max: Duration::from_secs(1_000_000),
+        },
+        default: "0",
+        doc: "the run ends here at the latest; 0 = as the file says",
     },
-    default: "0",
-    doc: "the run ends here at the latest; 0 = as the file says",
-}];
+    jitter(
+        "percentage by which the CPU time of every `run` is drawn shorter or longer, uniformly; 0 = as the file says",
+    ),
+    offset(
+        "percentage of its period by which each thread begins later at most, drawn: of its first timer's, or of the `run` and `sleep` of its first phase; by default none for threads that share something with others or have a `delay`",
+    ),
+];
 
 /// Why rt-app would have failed, as its threads have counted.
 pub fn failure(counters: &Counters) -> Option<String> {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use schedlab_trace::{CpuSet, Duration, Instant};
 
 use crate::builder::Placement;
+use crate::seed::{drawn, drawn_below};
 use crate::{Action, Behaviour, Context, Counters, ObjectId, SchedClass, TaskSpec, Touch};
 
 /// A timer that has not been used yet.
@@ -33,6 +34,8 @@ pub(super) struct Shared {
     /// Threads created so far.
     pub created: AtomicU32,
     pub cumulative_slack: bool,
+    /// By how much run times vary.
+    pub jitter_pct: u64,
     pub placement: Placement,
     /// Whether the command line overrides the file.
     pub pin_given: bool,
@@ -44,6 +47,8 @@ pub(super) struct Shared {
 pub(super) struct Program {
     pub name: String,
     pub delay: Duration,
+    /// Longest that a thread begins later than that.
+    pub offset: Duration,
     /// `None` = for ever.
     pub loops: Option<u64>,
     pub class: SchedClass,
@@ -132,6 +137,7 @@ impl Shared {
             None => format!("{}-{number}", task.name),
             Some(fork) => format!("{}-{number}-{:04}", task.name, fork.number),
         };
+        let is_forked = fork.is_some();
         // Every thread inherits the CPUs of the one that creates it (create_thread() sets none).
         let inherited = fork.and_then(|fork| fork.cpus);
         // Model: what the first phase changes at once holds from the start.
@@ -144,6 +150,8 @@ impl Shared {
         let mut thread = Thread {
             shared: Arc::clone(shared),
             program,
+            is_forked,
+            first: Instant::ZERO,
             comm: comm.clone(),
             phase: 0,
             op: 0,
@@ -200,6 +208,9 @@ fn has_nice(class: SchedClass) -> bool {
 struct Thread {
     shared: Arc<Shared>,
     program: usize,
+    is_forked: bool,
+    /// When it begins; its timers count from then on.
+    first: Instant,
     comm: String,
     phase: usize,
     op: usize,
@@ -267,8 +278,12 @@ impl Behaviour for Thread {
             match self.step {
                 Step::Delay => {
                     self.step = Step::Iterate;
-                    if program.delay > Duration::ZERO {
-                        return Action::SleepUntil(Instant::ZERO + program.delay);
+                    self.first = Instant::ZERO + program.delay;
+                    if !self.is_forked {
+                        self.first = self.first + drawn_below(program.offset, context.rng);
+                    }
+                    if self.first > Instant::ZERO {
+                        return Action::SleepUntil(self.first);
                     }
                 }
                 Step::Iterate if Some(self.thread_loops) == program.loops => self.step = Step::Exit,
@@ -320,7 +335,7 @@ impl Behaviour for Thread {
                             ..Iteration::default()
                         };
                     }
-                    if let Some(action) = self.event(op, sub, context.now, &shared, program) {
+                    if let Some(action) = self.event(op, sub, context, &shared) {
                         return action;
                     }
                     if self.fork_limit_reached {
@@ -386,15 +401,15 @@ impl Thread {
         &mut self,
         op: Op,
         sub: u32,
-        now: Instant,
+        context: &mut Context<'_>,
         shared: &Arc<Shared>,
-        program: &Program,
     ) -> Option<Action> {
+        let now = context.now;
         match op {
             Op::Run(time) => {
                 if sub == 0 && time > Duration::ZERO {
                     self.began = now;
-                    return Some(Action::Compute(time));
+                    return Some(Action::Compute(drawn(time, shared.jitter_pct, context.rng)));
                 }
                 if sub > 0 {
                     self.iteration.run_ns += now.since(self.began).ns();
@@ -418,7 +433,7 @@ impl Thread {
                 slot,
                 period,
                 absolute,
-            } => self.timer(sub, now, shared, program, (slot, period, absolute)),
+            } => self.timer(sub, now, shared, (slot, period, absolute)),
             Op::Sync { condition, mutex } => match sub {
                 0 => Some(Action::Signal(condition)),
                 1 => Some(Action::Wait { condition, mutex }),
@@ -473,7 +488,6 @@ impl Thread {
         sub: u32,
         now: Instant,
         shared: &Shared,
-        program: &Program,
         (slot, period, absolute): (TimerSlot, Duration, bool),
     ) -> Option<Action> {
         if sub > 0 {
@@ -483,7 +497,7 @@ impl Thread {
         }
         // Before its first use a timer stands at the thread's first instant.
         let last = match shared.timer(&self.timers, slot) {
-            UNSET => program.delay.ns(),
+            UNSET => self.first.ns(),
             last => last,
         };
         let next = Instant::from_ns(last.saturating_add(period.ns()).min(FOREVER.ns()));
