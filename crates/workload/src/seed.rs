@@ -46,6 +46,42 @@ pub(crate) fn drawn_below(most: Duration, rng: &mut Rng) -> Duration {
     }
 }
 
+/// A time of the exponential distribution with this mean.
+pub(crate) fn exponential(mean: Duration, rng: &mut Rng) -> Duration {
+    let ns = (u128::from(mean.ns()) * u128::from(unit_exponential(rng)) + HALF) >> 32;
+    Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+/// The time between two of `rate` events per second that come at random.
+pub(crate) fn exponential_gap(rate: u64, rng: &mut Rng) -> Duration {
+    let ns = 1_000_000_000 * u128::from(unit_exponential(rng)) / u128::from(rate.max(1));
+    Duration::from_ns(u64::try_from((ns + HALF) >> 32).unwrap_or(u64::MAX))
+}
+
+/// A half in 1/2^32.
+const HALF: u128 = 1 << 31;
+
+/// −ln(u) in 1/2^32, u being from 0 (excluded) to 1. In integers, since libraries' logarithms differ in their last bits.
+fn unit_exponential(rng: &mut Rng) -> u64 {
+    /// ln(2) · 2^32.
+    const LN_2: u128 = 2_977_044_472;
+    let u = rng.next_u64() | 1;
+    let zeros = u.leading_zeros();
+    // log2 of the leading part, which is from 1 to 2: squaring it doubles its logarithm, one bit at a time.
+    let mut part = u128::from(u << zeros);
+    let mut log2 = 0_u64;
+    for _ in 0..32 {
+        part = (part * part) >> 63;
+        log2 <<= 1;
+        if part >> 64 != 0 {
+            part >>= 1;
+            log2 |= 1;
+        }
+    }
+    let negative = (u64::from(zeros + 1) << 32) - log2;
+    ((u128::from(negative) * LN_2) >> 32) as u64
+}
+
 /// SplitMix64's finalizer: a bijection in which every input bit reaches every output bit.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -67,6 +103,25 @@ mod tests {
                 assert!(seen.insert(first(seed, task)), "seed {seed} task {task}");
             }
         }
+    }
+
+    /// Mean 1, variance 1, and what is above 1, 3 and 8: e^-1, e^-3 and e^-8.
+    #[test]
+    fn exponential_times_are_distributed_as_they_should() {
+        let mut rng = stream(3, 3);
+        let n = 1_000_000;
+        let times: Vec<f64> = (0..n)
+            .map(|_| exponential(Duration::from_secs(1), &mut rng).ns() as f64 / 1e9)
+            .collect();
+        let mean = times.iter().sum::<f64>() / f64::from(n);
+        let variance = times.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / f64::from(n);
+        assert!((mean - 1.0).abs() < 0.005 && (variance - 1.0).abs() < 0.02, "{mean} {variance}");
+        for bound in [1.0_f64, 3.0, 8.0] {
+            let above = times.iter().filter(|x| **x > bound).count() as f64 / f64::from(n);
+            assert!((above / (-bound).exp() - 1.0).abs() < 0.15, "{bound}: {above}");
+        }
+        let gaps: u64 = (0..100_000).map(|_| exponential_gap(7_000_000, &mut rng).ns()).sum();
+        assert!((gaps as f64 / 1e5 - 142.857).abs() < 2.0, "{gaps}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ macro_rules! models {
     };
 }
 
+mod buckets;
 mod parsec;
 mod phases;
 mod plan;
@@ -30,6 +31,7 @@ models! {
     pipe,
     reflex,
     schbench,
+    service,
     streamcluster,
     tpch,
     volano,

@@ -4,11 +4,17 @@
 //! asked only at the decisions; [`Planned`] hands its actions out one by one.
 
 use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use schedlab_trace::Duration;
 
 pub(super) use crate::seed::drawn;
 use crate::{Action, Behaviour, Context, Counters};
+
+/// Takes a lock of what tasks share. The lock is for real threads: nobody waits for anything else while it holds one.
+pub(super) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What a task does, a few actions at a time.
 pub(super) trait Plan: Send {

@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex};
 
 use schedlab_trace::{Duration, Instant};
 
-use super::plan::{Plan, Planned, Steps, drawn};
+use super::buckets::Buckets;
+use super::plan::{Plan, Planned, Steps, drawn, held};
 use crate::measure::measure;
 use crate::model::{jitter, offset};
 use crate::seed::drawn_below;
@@ -186,11 +187,6 @@ struct Latencies {
     request: Mutex<Buckets>,
 }
 
-/// Takes a lock that no panicking thread can have held for long.
-fn held<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 struct MessageThread {
     group: Arc<Group>,
     /// The one that reports for all.
@@ -217,16 +213,7 @@ impl Plan for MessageThread {
             ("wakeup", &latencies.wakeup),
             ("request", &latencies.request),
         ] {
-            let buckets = held(buckets);
-            counters.add(format!("schbench.{name}s"), buckets.count);
-            for (suffix, per_mille) in [("p50", 500), ("p90", 900), ("p99", 990), ("p99_9", 999)] {
-                if let Some(ns) = buckets.percentile(per_mille) {
-                    counters.add(format!("schbench.{name}_ns_{suffix}"), ns);
-                }
-            }
-            if buckets.count > 0 {
-                counters.max(format!("schbench.{name}_ns_max"), buckets.max as i64);
-            }
+            held(buckets).report(&format!("schbench.{name}"), counters);
         }
     }
 }
@@ -291,73 +278,11 @@ impl Plan for Worker {
     }
 }
 
-/// Counts of times by size, in buckets of 1/64 of a power of two.
-#[derive(Default)]
-struct Buckets {
-    counts: Vec<u64>,
-    count: u64,
-    max: u64,
-}
-
-const BITS: u32 = 6;
-
-fn bucket(ns: u64) -> usize {
-    let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(BITS + 1);
-    ((u64::from(shift) << BITS) + (ns >> shift)) as usize
-}
-
-/// The largest time of a bucket.
-fn largest(bucket: usize) -> u64 {
-    let bucket = bucket as u64;
-    let shift = (bucket >> BITS).saturating_sub(1);
-    let ns = bucket - (shift << BITS);
-    ((ns + 1) << shift) - 1
-}
-
-impl Buckets {
-    fn add(&mut self, ns: u64) {
-        let bucket = bucket(ns);
-        if self.counts.len() <= bucket {
-            self.counts.resize(bucket + 1, 0);
-        }
-        self.counts[bucket] += 1;
-        self.count += 1;
-        self.max = self.max.max(ns);
-    }
-
-    /// The least time that so many thousandths of all do not exceed.
-    fn percentile(&self, per_mille: u64) -> Option<u64> {
-        let wanted = (self.count * per_mille).div_ceil(1_000);
-        let mut seen = 0;
-        let found = self.counts.iter().position(|&n| {
-            seen += n;
-            n > 0 && seen >= wanted
-        })?;
-        Some(largest(found).min(self.max))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Workload;
     use crate::testing::{Order, run_in};
-
-    #[test]
-    fn buckets_hold_what_falls_into_them() {
-        for ns in (0..5_000).chain([1 << 20, (1 << 40) + 12_345, u64::MAX >> 1]) {
-            let top = largest(bucket(ns));
-            assert!(top >= ns && top - ns <= ns >> BITS, "{ns} {top}");
-        }
-        let mut buckets = Buckets::default();
-        assert_eq!(buckets.percentile(500), None);
-        for ns in 1..=100 {
-            buckets.add(ns);
-        }
-        assert_eq!(buckets.percentile(500), Some(50));
-        assert_eq!(buckets.percentile(990), Some(99));
-        assert_eq!(buckets.percentile(999), Some(100));
-    }
 
     #[test]
     fn workers_go_round_until_the_end() {
