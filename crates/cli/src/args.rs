@@ -142,7 +142,7 @@ Examples:
 Schedulers are separated by commas; options follow a colon. A part with `=` in
 it belongs to the scheduler before: in `a:x=1,y=2,b`, y is an option of a.")]
 pub struct SimArgs {
-    /// WORKLOAD[:option=value,…], or the path of an rt-app file (*.json, a pipe), or `-` for standard input
+    /// WORKLOAD[:option=value,…], or the path of an rt-app file (*.json, a pipe), or `-` for standard input; 'A + B' runs both
     #[arg(value_hint = ValueHint::FilePath)]
     pub workload: String,
     #[command(flatten)]
@@ -594,7 +594,7 @@ Examples:
   schedlab load tpch:degree=2 --original --scale 0.1
   schedlab run --vm -s dss,kernel -- schedlab load pipe --original")]
 pub struct LoadArgs {
-    /// WORKLOAD[:option=value,…], or the path of an rt-app file (*.json, a pipe), or `-` for standard input
+    /// WORKLOAD[:option=value,…], or the path of an rt-app file (*.json, a pipe), or `-` for standard input; 'A + B' runs both
     #[arg(value_hint = ValueHint::FilePath)]
     pub workload: String,
     /// Run the well-known program that the workload is a model of

@@ -134,7 +134,7 @@ fn no_command(mut words: impl Iterator<Item = String>) -> Option<String> {
     let is_model = schedlab_workload::list()
         .iter()
         .any(|model| model.name == name);
-    let is_workload = is_model || schedlab_workload::Workload::file(&word).is_some();
+    let is_workload = is_model || !schedlab_workload::Workload::files(&word).is_empty();
     let shown = schedlab_trace::shell_word(&word);
     is_workload.then(|| {
         format!(

@@ -10,6 +10,7 @@ mod head;
 mod timers;
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
 use schedlab_trace::{CpuId, TaskId};
 
@@ -92,6 +93,8 @@ pub(crate) struct EventQueue {
     /// The earliest of them.
     turn: Cell<Head>,
     timers: RefCell<Timers>,
+    /// Those of tasks by CPU, in the same order.
+    of_tasks: Vec<RefCell<VecDeque<Entry>>>,
     /// The earliest timer.
     timer: Cell<Head>,
     /// The earliest of all, …
@@ -120,6 +123,7 @@ impl EventQueue {
             nr_turns: Cell::new(0),
             turn: never(),
             timers: RefCell::default(),
+            of_tasks: (0..nr_cpus).map(|_| RefCell::default()).collect(),
             timer: never(),
             head: never(),
             horizon: Cell::new(Head::NEVER.time()),
@@ -332,7 +336,8 @@ impl EventQueue {
             return None;
         }
         let mut timers = self.timers.borrow_mut();
-        let task = timers.pop_task(head)?;
+        let (timer, task) = timers.pop_task(head)?;
+        self.pass_first_of(head.cpu(), timer);
         self.timer.set(timers.first());
         self.note_head();
         Some((head, task))
@@ -345,6 +350,9 @@ impl EventQueue {
         if self.first.get() != head {
             let mut timers = self.timers.borrow_mut();
             let Entry { head, timer } = timers.pop();
+            if let Timer::Task(_) | Timer::Sleep(_) = timer {
+                self.pass_first_of(head.cpu(), timer);
+            }
             self.timer.set(timers.first());
             self.note_head();
             let event = Event::Timer(CpuId(head.cpu()), timer);
@@ -364,24 +372,50 @@ impl EventQueue {
         Some((head.time(), Event::Cpu(CpuId(head.cpu()), kind)))
     }
 
-    /// Takes a sleep of `cpu` that would end by `latest` at the latest, the earliest of them.
+    /// Takes the earliest timer of a task on `cpu` if it is a sleep that would end by `latest` at the latest. As in
+    /// `__hrtimer_run_queues()`, none is taken past one that must not expire yet.
     #[inline]
     pub fn pop_sleep(&self, cpu: CpuId, latest: u64) -> Option<TaskId> {
-        if self.timer.get().time() > latest {
-            return None;
+        let mut own = self.of_tasks[cpu.index()].borrow_mut();
+        let &entry = own.front()?;
+        match entry.timer {
+            Timer::Sleep(task) if entry.head.time() <= latest => {
+                own.pop_front();
+                self.take_out(entry);
+                Some(task)
+            }
+            _ => None,
         }
+    }
+
+    #[inline(never)]
+    fn take_out(&self, entry: Entry) {
         let mut timers = self.timers.borrow_mut();
-        let task = timers.pop_sleep(cpu.0, latest)?;
+        timers.take_out(entry);
         self.timer.set(timers.first());
         self.note_head();
-        Some(task)
+    }
+
+    /// The earliest timer of a task on this CPU expires.
+    #[inline]
+    fn pass_first_of(&self, cpu: u32, timer: Timer) {
+        let first = self.of_tasks[cpu as usize].borrow_mut().pop_front();
+        debug_assert_eq!(first.map(|entry| entry.timer), Some(timer));
     }
 
     /// Sets when a task's timer expires, on `cpu`. It has none yet.
     #[inline]
     pub fn add_task_timer(&self, timer: Timer, cpu: CpuId, time: u64) {
         let head = Head::new(time, cpu.0);
-        self.timers.borrow_mut().insert(Entry { head, timer });
+        let entry = Entry { head, timer };
+        self.timers.borrow_mut().insert(entry);
+        let mut own = self.of_tasks[cpu.index()].borrow_mut();
+        if own.back().is_none_or(|last| last.head <= head) {
+            own.push_back(entry);
+        } else {
+            let at = own.partition_point(|other| other.head <= head);
+            own.insert(at, entry);
+        }
         if head < self.timer.get() {
             self.timer.set(head);
             self.note_new(head);
@@ -428,6 +462,14 @@ mod tests {
         Other(Event),
     }
 
+    /// The executor does not ask whether a task's timer had a slack.
+    fn as_told(event: Event) -> Event {
+        match event {
+            Event::Timer(cpu, Timer::Sleep(task)) => Event::Timer(cpu, Timer::Task(task)),
+            event => event,
+        }
+    }
+
     /// Takes the earliest event as the executor does, by the short ways or not.
     fn pop_by(queue: &EventQueue, short: bool) -> Option<(u64, Popped)> {
         if let Some(head) = queue.pop_turn() {
@@ -442,7 +484,7 @@ mod tests {
             return Some((head.time(), Popped::Other(timer)));
         }
         let (time, event) = queue.pop()?;
-        Some((time, Popped::Other(event)))
+        Some((time, Popped::Other(as_told(event))))
     }
 
     fn pop(queue: &EventQueue) -> Option<(u64, Event)> {
@@ -562,6 +604,7 @@ mod tests {
                 1 => Timer::End,
                 3 => Timer::Hotplug,
                 5 => Timer::Watchdog,
+                slot if slot % 4 == 0 => Timer::Sleep(TaskId(slot)),
                 slot if slot % 2 == 0 => Timer::Task(TaskId(slot)),
                 slot => Timer::Policy(TimerId(slot / 2)),
             };
@@ -613,13 +656,27 @@ mod tests {
                     });
                     set_timer(&queue, timer, cpu(on), time);
                 }
+                9 if random(2) == 0 => {
+                    let mut own: Vec<_> = model
+                        .iter()
+                        .filter(|event| event.1 == on && event.2 == 6 && event.4 % 2 == 0)
+                        .copied()
+                        .collect();
+                    own.sort_unstable();
+                    let first = own
+                        .first()
+                        .filter(|event| event.0 <= time && event.4 % 4 == 0);
+                    let expected = first.map(|event| TaskId(event.4));
+                    assert_eq!(queue.pop_sleep(cpu(on), time), expected);
+                    model.retain(|event| Some(event) != first);
+                }
                 _ => {
                     let first = model.iter().min().copied();
                     model.retain(|&event| Some(event) != first);
                     let expected = first.map(|(time, on, kind, _, slot)| {
                         let event = match kind {
                             0 => Popped::Turn(cpu(on)),
-                            5.. => Popped::Other(Event::Timer(cpu(on), of_slot(slot))),
+                            5.. => Popped::Other(as_told(Event::Timer(cpu(on), of_slot(slot)))),
                             _ => {
                                 Popped::Other(Event::Cpu(cpu(on), CpuEvent::ALL[kind as usize - 1]))
                             }

@@ -138,6 +138,7 @@ pub(crate) struct Kernel<P, R> {
     /// Policy code cannot be called any more.
     pub policy_dead: Cell<bool>,
     pub nr_runnable: Cell<u32>,
+    /// Tasks that the run waits for.
     pub nr_alive: Cell<u32>,
     /// Some task has been in the baseline's class, or in the real-time class.
     pub has_fair: Cell<bool>,
@@ -345,7 +346,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let identity = Identity { id, parent, tgid };
             Task::new(identity, spec, cpu, self.cpus.len(), line, rng)
         });
-        self.nr_alive.set(self.nr_alive.get() + 1);
+        if !task.is_background {
+            self.nr_alive.set(self.nr_alive.get() + 1);
+        }
         task
     }
 
@@ -537,7 +540,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let unfinished = self
             .tasks
             .iter()
-            .filter(|task| task.state.get() != TaskState::Dead)
+            .filter(|task| task.state.get() != TaskState::Dead && !task.is_background)
             .map(|task| task.id)
             .collect();
         *self.summary.borrow_mut() = Some(Summary {

@@ -211,7 +211,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// run ends here.
     pub(crate) fn fork_refused(&self, c: &Cpu, p: &Task, errno: i64) {
         p.state.set(TaskState::Dead);
-        self.nr_alive.set(self.nr_alive.get() - 1);
+        self.is_gone(p);
         self.record(c, Event::TaskExit { task: p.id });
         if !self.policy_dead.get() {
             self.policy.drop_task(p.id);
@@ -316,9 +316,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.action.borrow_mut().take();
         self.last_exit
             .set(self.last_exit.get().max(c.this.now.get()));
-        self.nr_alive.set(self.nr_alive.get() - 1);
+        self.is_gone(p);
         if self.nr_alive.get() == 0 {
             self.stopping.set(true);
+        }
+    }
+
+    /// The run no longer waits for `p`.
+    fn is_gone(&self, p: &Task) {
+        if !p.is_background {
+            self.nr_alive.set(self.nr_alive.get() - 1);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::kernel::Kernel;
 use crate::object::Object;
 use crate::pi::Taking;
 use crate::policy::Policy;
-use crate::scenario::WorkloadFailure;
+use crate::scenario::{RtMode, WorkloadFailure};
 use crate::sched::Change;
 use crate::task::{Class, Exec, Task, TaskState};
 
@@ -610,10 +610,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return self.block_until(c, p, Timer::Task(p.id), until);
         }
         match self.timer_slack_ns {
-            slack_ns @ 1.. if !p.is_realtime() && !p.is_deadline() => {
+            slack_ns @ 1.. if !self.sleeps_exactly(p) => {
                 self.block_until(c, p, Timer::Sleep(p.id), until.ns() + slack_ns)
             }
             _ => self.block_until(c, p, Timer::Task(p.id), until.ns()),
+        }
+    }
+
+    /// Real-time tasks have no timer slack.
+    #[inline(always)]
+    fn sleeps_exactly(&self, p: &Task) -> bool {
+        match self.rt_mode {
+            // The class is at hand.
+            RtMode::Kernel => p.class.get() == Class::Rt,
+            RtMode::Policy => p.is_realtime(),
         }
     }
 

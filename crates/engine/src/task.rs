@@ -168,6 +168,8 @@ pub(crate) struct Task {
     pub tgid: u32,
     /// It is there when the run begins.
     pub starts_at_once: bool,
+    /// The run does not wait for it.
+    pub is_background: bool,
     pub working_set_bytes: u64,
     pub nice: Cell<i8>,
     pub policy: Cell<SchedClass>,
@@ -206,6 +208,7 @@ impl Task {
             tgid,
             address_space: spec.address_space,
             starts_at_once: spec.start == Instant::ZERO,
+            is_background: spec.behaviour.is_background(),
             working_set_bytes: spec.working_set_bytes,
             line,
             nice: Cell::new(spec.nice),

@@ -31,7 +31,7 @@ mod thread;
 
 use std::time::Duration;
 
-use schedlab_workload::{Counters, Score, Workload, WorkloadError};
+use schedlab_workload::{Counters, Part, Score, Workload, WorkloadError};
 
 /// How a workload is run.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,8 @@ pub struct Report {
     pub params: Vec<(String, String)>,
     /// What the score means.
     pub score: Score,
+    /// What the workload is composed of; empty if it is one.
+    pub parts: Vec<Part>,
     /// Units of work that were done.
     pub work: u64,
     /// From the start to the end of the last task, set-up included, in ns of wall-clock time.
@@ -96,7 +98,14 @@ impl Report {
     /// The score, where the run has one.
     pub fn score_value(&self) -> Option<f64> {
         let measured = schedlab_trace::Duration::from_ns(self.measured_ns);
-        self.score.value(self.work, measured, &self.counters)
+        match self.parts.first() {
+            // The score of the whole is that of its first part.
+            Some(part) => {
+                let end = schedlab_trace::Instant::from_ns(self.makespan_ns);
+                part.end(&mut self.counters.clone(), end).score
+            }
+            None => self.score.value(self.work, measured, &self.counters),
+        }
     }
 
     /// Flat measures: the score under its own name and as `score`, times, work and counters.

@@ -18,6 +18,9 @@ use crate::{End, Options, ProgramError, Report};
 /// How long the processes get to start their threads, and to report after the end.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// How often a process that the run does not wait for looks whether the run is over. Its tasks see that by themselves.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// How often who waits hears that nothing changed.
 const HEARTBEAT: Duration = Duration::from_millis(200);
 
@@ -68,6 +71,7 @@ pub(crate) fn run(
     let mut processes = Processes(Vec::new());
     let deadline = std::time::Instant::now() + GRACE;
     for (address_space, tasks) in by_address_space(workload.tasks) {
+        let is_background = tasks.iter().all(|(_, task)| task.behaviour.is_background());
         let (reader, writer) = std::io::pipe().map_err(|e| system("cannot make a pipe", e, ""))?;
         let its = Arc::clone(&run);
         let child =
@@ -78,11 +82,15 @@ pub(crate) fn run(
                     "; fewer tasks, or a higher limit on processes",
                 )
             })?;
-        processes.0.push((child, Some(reader)));
+        processes.0.push(Supervised {
+            child,
+            reader: Some(reader),
+            is_background,
+        });
         started_by(deadline, &run, nr_tasks)?;
     }
     start(&run, nr_tasks, &processes, deadline)?;
-    let summaries = processes.summaries(plan.end_after() + GRACE, waiting)?;
+    let summaries = processes.summaries(&run, plan.end_after() + GRACE, waiting)?;
     let mut counters = Counters::default();
     for summary in &summaries {
         counters.merge(&summary.values);
@@ -104,6 +112,7 @@ pub(crate) fn run(
         workload: workload.name,
         params: workload.params,
         score: workload.score,
+        parts: workload.parts,
         work: summaries.iter().map(|summary| summary.work).sum(),
         makespan_ns,
         measured_ns: makespan_ns.saturating_sub(run.board().begun_ns.load(Relaxed)),
@@ -239,8 +248,17 @@ fn started_by(deadline: std::time::Instant, run: &Run, nr_tasks: u32) -> Result<
     )))
 }
 
-/// Children and where their summaries come from. Whoever is left is killed when this is dropped.
-struct Processes(Vec<(Child, Option<PipeReader>)>);
+/// A child and where its summary comes from.
+struct Supervised {
+    child: Child,
+    /// Until it has told all.
+    reader: Option<PipeReader>,
+    /// The run waits for none of its tasks.
+    is_background: bool,
+}
+
+/// The children. Whoever is left is killed when this is dropped.
+struct Processes(Vec<Supervised>);
 
 impl Processes {
     /// Whether a process has something to tell before it should.
@@ -251,7 +269,7 @@ impl Processes {
     /// Waits for processes that have something to tell; answers which they are.
     fn reporting(&self, at_most: Duration) -> Vec<usize> {
         let open = self.0.iter().enumerate();
-        let open = open.filter_map(|(i, (_, reader))| Some((i, reader.as_ref()?)));
+        let open = open.filter_map(|(i, child)| Some((i, child.reader.as_ref()?)));
         let (places, mut polls): (Vec<usize>, Vec<PollFd<'_>>) = open
             .map(|(i, reader)| (i, PollFd::new(reader, PollFlags::IN)))
             .unzip();
@@ -264,9 +282,16 @@ impl Processes {
         ready.map(|(i, _)| i).collect()
     }
 
+    /// Whether those that are left are none that the run waits for.
+    fn only_background(&self) -> bool {
+        let mut left = self.0.iter().filter(|child| child.reader.is_some());
+        left.all(|child| child.is_background)
+    }
+
     /// What each process tells; all are over afterwards. The first failure ends the wait for the others.
     fn summaries(
         mut self,
+        run: &Run,
         within: Duration,
         mut waiting: Option<&mut dyn FnMut()>,
     ) -> Result<Vec<Summary>, ProgramError> {
@@ -290,11 +315,19 @@ impl Processes {
                 None => left,
             };
             for i in self.reporting(at_most) {
-                let reader = self.0[i].1.as_mut().expect("polled because it is there");
+                let reader = self.0[i]
+                    .reader
+                    .as_mut()
+                    .expect("polled because it is there");
                 match reader.read(&mut buffer) {
                     Ok(0) => {
-                        self.0[i].1 = None;
+                        self.0[i].reader = None;
                         summaries.push(understand(&texts[i])?);
+                        if self.only_background() {
+                            let ended = summaries.iter().map(|summary| summary.ended_ns);
+                            let over_ns = ended.max().unwrap_or(0).max(1);
+                            run.board().over_ns.store(over_ns, Relaxed);
+                        }
                     }
                     Ok(n) => texts[i].extend_from_slice(&buffer[..n]),
                     Err(error) => {
@@ -325,9 +358,9 @@ fn understand(text: &[u8]) -> Result<Summary, ProgramError> {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        for (child, _) in &self.0 {
-            child.kill();
-            child.wait();
+        for supervised in &self.0 {
+            supervised.child.kill();
+            supervised.child.wait();
         }
     }
 }
@@ -357,15 +390,16 @@ fn child(
             break;
         }
     }
+    let is_background = held(&process.tasks).iter().all(|task| task.is_background);
     plan.rise();
-    wait_for_end(&process, plan);
+    wait_for_end(&process, plan, is_background);
     process.stop.store(true, Relaxed);
     let text = serde_json::to_vec(&summary(&process)).expect("plain data");
     // If the supervisor is gone, nobody minds.
     let _ = writer.write_all(&text);
 }
 
-fn wait_for_end(process: &Process, plan: Plan) {
+fn wait_for_end(process: &Process, plan: Plan, is_background: bool) {
     let mut live = held(&process.live);
     loop {
         if *live == 0 || process.stop.load(Relaxed) {
@@ -376,10 +410,13 @@ fn wait_for_end(process: &Process, plan: Plan) {
         let guard = if process.begun.load(Relaxed) {
             let passed = Duration::from_nanos(process.run.now().ns());
             let left = plan.end_after().saturating_sub(passed);
-            if left.is_zero() {
+            let is_over = process.run.board().over_ns.load(Relaxed) > 0;
+            if left.is_zero() || is_background && is_over {
                 sys::tell(Tell::Over);
                 return;
             }
+            // Nobody tells it when the others have ended.
+            let left = if is_background { left.min(LOOK) } else { left };
             let waited = process.changed.wait_timeout(live, left);
             waited
                 .map(|(guard, _)| guard)
@@ -395,7 +432,7 @@ fn summary(process: &Process) -> Summary {
     let tasks = held(&process.tasks);
     let left = || {
         let tasks = tasks.iter();
-        tasks.filter(|task| task.ended_ns.load(Relaxed) == u64::MAX)
+        tasks.filter(|task| task.ended_ns.load(Relaxed) == u64::MAX && !task.is_background)
     };
     // Who is woken after it was looked at is asked again, or whoever woke it is.
     let until_ns = process.run.now().ns();
@@ -414,6 +451,7 @@ fn summary(process: &Process) -> Summary {
         mind.behaviour.report(&mut counters);
         summary.work += mind.work;
         match task.ended_ns.load(Relaxed) {
+            u64::MAX if task.is_background => {}
             u64::MAX => summary.left.push(task.doing()),
             ended_ns => summary.ended_ns = summary.ended_ns.max(ended_ns),
         }

@@ -42,6 +42,8 @@ pub struct Board {
     pub start_ns: AtomicU64,
     /// When its measured part began, in ns since then.
     pub begun_ns: AtomicU64,
+    /// When all had ended that the run waits for, in ns since then; 0: not yet.
+    pub over_ns: AtomicU64,
     /// Tasks created so far: the next one's number.
     pub created: AtomicU32,
 }
@@ -95,7 +97,8 @@ impl Run {
 
     /// Whether what happens at `now` counts no more.
     fn is_over(&self, now: Instant) -> bool {
-        now.ns() >= self.end_ns
+        let over_ns = self.board().over_ns.load(Relaxed);
+        now.ns() >= self.end_ns || over_ns > 0 && now.ns() >= over_ns
     }
 }
 
@@ -119,6 +122,8 @@ pub struct Process {
 /// A task, as far as others look at it.
 pub struct Task {
     pub comm: String,
+    /// The run does not wait for it.
+    pub is_background: bool,
     /// Held while the behaviour is asked, never while an action is carried out.
     pub mind: Mutex<Mind>,
     /// Place in [`DOING`] of what it does.
@@ -189,6 +194,7 @@ impl Process {
     ) -> Result<(), String> {
         let task = Arc::new(Task {
             comm: spec.comm.clone(),
+            is_background: spec.behaviour.is_background(),
             mind: Mutex::new(Mind {
                 behaviour: spec.behaviour,
                 rng: stream(self.run.seed, number),
@@ -501,6 +507,7 @@ mod tests {
         let asked = Arc::new(AtomicU32::new(0));
         let task = Task {
             comm: "endless".to_owned(),
+            is_background: false,
             mind: Mutex::new(Mind {
                 behaviour: Box::new(Endless(Arc::clone(&asked))),
                 rng: stream(1, 0),

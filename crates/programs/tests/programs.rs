@@ -125,6 +125,10 @@ const SMALL: &[(&str, Option<u64>)] = &[
     ),
     ("schbench:workers=3,duration=300ms,operation=100us", None),
     (
+        "service:clients=3,think=1ms,service=100us,duration=300ms",
+        None,
+    ),
+    (
         "streamcluster:threads=3,iterations=20,phase=200us,serial=1ms",
         Some(20),
     ),
@@ -384,4 +388,46 @@ fn real_mutexes_inherit_and_real_reservations_throttle() {
     );
     let refused = refused.map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("refuses its policy"), "{refused}");
+}
+
+/// Open loop: what comes is answered, unless the machine has no time for it.
+#[test]
+fn a_service_answers_what_comes() {
+    let report = check("service:rate=400/s,service=200us,duration=2s");
+    assert!((500..=900).contains(&report.work), "{}", report.work);
+    let mean = report.counters.number("service.response_ns_mean").unwrap();
+    let service = report.counters.number("service.service_ns_mean").unwrap();
+    assert!((150_000.0..250_000.0).contains(&service), "{service}");
+    assert!(mean > service, "{mean} {service}");
+    assert_eq!(
+        report.score_value(),
+        report.counters.number("service.response_ns_p99")
+    );
+    let closed = check("service:clients=3,think=2ms,service=200us,duration=1s");
+    assert!(closed.work > 100, "{}", closed.work);
+    assert!(counter(&closed, "service.think_ns_sum") > 0);
+}
+
+/// The service goes on until the pipe's tasks have ended, in processes of their own.
+#[test]
+fn parts_run_beside_each_other() {
+    let report = check("service:rate=300/s,service=100us,duration=1 + pipe:loops=20000");
+    assert_eq!(report.parts.len(), 2);
+    let (mut counters, end) = (
+        report.counters.clone(),
+        schedlab_trace::Instant::from_ns(report.makespan_ns),
+    );
+    let [service, pipe] = &report.parts[..] else {
+        panic!("{:?}", report.parts)
+    };
+    let (service, pipe) = (
+        service.end(&mut counters, end),
+        pipe.end(&mut counters, end),
+    );
+    assert_eq!(pipe.work, 20_000);
+    assert_eq!(service.work + pipe.work, report.work);
+    assert_eq!(service.score, report.score_value());
+    assert!(pipe.score.unwrap() > 0.0);
+    assert_eq!(service.makespan.ns(), report.makespan_ns);
+    assert!(pipe.makespan.ns() <= report.makespan_ns);
 }

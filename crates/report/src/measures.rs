@@ -84,11 +84,14 @@ impl Measures {
     pub fn score(&mut self, value: f64, unit: &str, higher_is_better: bool) {
         self.float("score", value);
         self.text("score_unit", unit);
-        let better = match higher_is_better {
-            true => "higher",
-            false => "lower",
-        };
-        self.text("score_better", better);
+        self.text("score_better", better(higher_is_better));
+    }
+
+    /// Sets the score of a part of the workload, likewise.
+    pub fn part_score(&mut self, part: &str, value: f64, unit: &str, higher_is_better: bool) {
+        self.float(format!("{part}.score"), value);
+        self.text(format!("{part}.score_unit"), unit);
+        self.text(format!("{part}.score_better"), better(higher_is_better));
     }
 
     /// Sets `dividend / divisor`, or nothing where there is nothing to divide by.
@@ -140,6 +143,14 @@ impl Measures {
     /// All of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+}
+
+/// Which scores are better.
+fn better(higher_is_better: bool) -> &'static str {
+    match higher_is_better {
+        true => "higher",
+        false => "lower",
     }
 }
 

@@ -267,7 +267,10 @@ fn sums(policy: &str, tasks: u32, ms: u32) -> [f64; 4] {
     let spec = SimSpec {
         cpus: Some(1),
         ..SimSpec::new(
-            format!("cpu:tasks={},run=1ms,sleep=1us,duration={ms}ms", tasks + 1),
+            format!(
+                "cpu:tasks={},run=1ms,sleep=1us,jitter=0,offset=0,duration={ms}ms",
+                tasks + 1
+            ),
             Scheduler::parse(policy),
             MACHINE,
         )

@@ -20,7 +20,7 @@ struct Case {
 const CASES: &[Case] = &[
     Case {
         name: "busy-8",
-        workload: "cpu:tasks=400,run=50us,sleep=200us,duration=20s",
+        workload: "cpu:tasks=400,run=50us,sleep=200us,jitter=0,offset=0,duration=20s",
         machine: "server-2x96x2",
         cpus: 8,
     },
@@ -32,14 +32,14 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "busy-64",
-        workload: "cpu:tasks=5000,run=50us,sleep=200us,duration=5s",
+        workload: "cpu:tasks=5000,run=50us,sleep=200us,jitter=0,offset=0,duration=5s",
         machine: "server-2x96x2",
         cpus: 64,
     },
     Case {
         // Until every task has run: with one queue for 1,024 CPUs 0.9 s.
         name: "million-1024",
-        workload: "cpu:tasks=1000000,run=50us,sleep=200us,loops=1,duration=0",
+        workload: "cpu:tasks=1000000,run=50us,sleep=200us,jitter=0,offset=0,loops=1,duration=0",
         machine: "numa-8x64x2",
         cpus: 1024,
     },

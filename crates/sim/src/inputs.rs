@@ -8,8 +8,8 @@ use schedlab_abi::Watch;
 use schedlab_engine::KernelVersion;
 use schedlab_machine::Machine;
 use schedlab_policies::Selection;
-use schedlab_trace::{Duration, Scheduler};
-use schedlab_workload::{Workload, WorkloadError, rtapp};
+use schedlab_trace::{CpuSet, Duration, Scheduler};
+use schedlab_workload::{Workload, WorkloadError};
 
 use crate::policy::{self, Loaded, SchedulerError};
 use crate::{SimError, SimSpec};
@@ -31,7 +31,7 @@ pub struct Prepared {
     profile: Arc<Machine>,
     pub(crate) version: KernelVersion,
     /// Text of the rt-app file, where the workload is one.
-    rtapp: Option<(String, Arc<str>)>,
+    rtapp: Vec<(String, Arc<str>)>,
     scheduler: Option<Selection>,
     /// What is looked for in its code, or why nothing is that was asked for.
     watch: Result<Option<Watch>, String>,
@@ -70,14 +70,12 @@ impl Inputs {
         let mut files = Vec::new();
         let mut add =
             |path: &str, sum: u32| files.push((path.to_owned(), format!("crc32 {sum:08x}")));
-        let rtapp = match Workload::file(&spec.workload) {
-            Some(path) => {
-                let (text, sum) = self.rtapp(path)?;
-                add(path, sum);
-                Some((path.to_owned(), text))
-            }
-            None => None,
-        };
+        let mut rtapp = Vec::new();
+        for path in Workload::files(&spec.workload) {
+            let (text, sum) = self.rtapp(&path)?;
+            add(&path, sum);
+            rtapp.push((path, text));
+        }
         if let Some(sum) = profile_sum {
             add(&spec.machine, sum);
         }
@@ -223,12 +221,12 @@ impl Prepared {
     }
 
     pub(crate) fn workload(&self, machine: &Machine) -> Result<Workload, WorkloadError> {
-        let (text, nr_cpus) = (&self.spec.workload, machine.topology.nr_cpus());
-        let Some((path, contents)) = &self.rtapp else {
-            return Workload::parse(text, nr_cpus);
-        };
-        let options = text[path.len()..].strip_prefix(':').unwrap_or_default();
-        rtapp::parse(path, contents, options, nr_cpus)
+        let all = CpuSet::all(machine.topology.nr_cpus());
+        Workload::parse_reading(&self.spec.workload, &all, &|path| {
+            let read = self.rtapp.iter().find(|(known, _)| known == path);
+            let (_, contents) = read.expect("all files of the workload were read");
+            Ok(contents.to_string())
+        })
     }
 
     pub(crate) fn load(&self, machine: &Machine) -> Result<Loaded, SchedulerError> {

@@ -6,6 +6,7 @@ mod baseline;
 pub mod batch;
 mod error;
 mod inputs;
+pub mod parts;
 mod policy;
 mod run;
 mod spec;

@@ -10,13 +10,13 @@ use schedlab_machine::address::Structure;
 use schedlab_machine::cache::{LineCounts, PAGE_BYTES};
 use schedlab_machine::{CacheModel, CacheStats, Machine};
 use schedlab_report::histogram::Buckets;
-use schedlab_report::{Exit, Measures, MetricsRecorder, RunResult, Sources};
+use schedlab_report::{Exit, Measures, MetricsRecorder, PartsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
 use schedlab_trace::{Duration, Listener, counted};
-use schedlab_workload::{Score, Workload, rtapp};
+use schedlab_workload::{Part, Score, Workload, rtapp};
 
 use crate::policy::{Ended, Loaded};
-use crate::{Inputs, Prepared, SimError, SimSpec};
+use crate::{Inputs, Prepared, SimError, SimSpec, parts};
 
 /// A stalled task is noticed up to half its time-out later (`scx_watchdog_workfn()` runs that often).
 const WATCHDOG_SLACK_PCT: u64 = 150;
@@ -52,6 +52,7 @@ impl Prepared {
         let mut result = self.result(&machine, &workload);
         let about = About {
             score: workload.score.clone(),
+            parts: workload.parts.clone(),
             clock_mhz: machine.clock_mhz,
             has_policy: !policy.is_baseline(),
         };
@@ -64,11 +65,16 @@ impl Prepared {
         let checkers = self.spec.check.then(|| checkers(&machine, &policy));
         let scenario = self.scenario(machine, workload, about.has_policy);
         // What most runs are is compiled for itself: no event asks who else listens.
-        let (mut end, metrics, checkers) = if checkers.is_none() && listener.is_none() {
+        let by_part = (!about.parts.is_empty()).then(|| {
+            let parts = about.parts.iter();
+            PartsRecorder::new(parts.map(|part| (part.name.clone(), part.tasks)))
+        });
+        let alone = checkers.is_none() && listener.is_none() && by_part.is_none();
+        let (mut end, metrics, (checkers, by_part)) = if alone {
             let (end, metrics) = policy.run(scenario, metrics).map_err(SimError::Host)?;
-            (end, metrics, None)
+            (end, metrics, (None, None))
         } else {
-            let mut others = (checkers, listener);
+            let mut others = ((checkers, by_part), listener);
             let recorder = (metrics, RefCell::new(&mut others as &mut dyn Listener));
             let run = policy.run(scenario, recorder).map_err(SimError::Host)?;
             let (end, (metrics, _)) = run;
@@ -80,7 +86,10 @@ impl Prepared {
         result.exit_code = Some(end.exit.code).filter(|code| *code != 0);
         result.printed = std::mem::take(&mut end.printed);
         result.dump = std::mem::take(&mut end.dump);
-        measure(&mut result, &about, &end, &metrics);
+        measure(&mut result, &about, &mut end, &metrics);
+        if let Some(by_part) = by_part {
+            by_part.measures(end.end, &mut result.measures);
+        }
         Ok(result)
     }
 
@@ -151,6 +160,8 @@ impl Prepared {
 /// What of a scenario its measures need.
 struct About {
     score: Score,
+    /// What the workload is composed of.
+    parts: Vec<Part>,
     clock_mhz: u32,
     /// Whether a policy schedules, not the virtual kernel's own scheduler.
     has_policy: bool,
@@ -208,12 +219,15 @@ fn verdict(
 }
 
 /// Puts into the result what was measured.
-fn measure(result: &mut RunResult, about: &About, end: &Ended, metrics: &MetricsRecorder) {
+fn measure(result: &mut RunResult, about: &About, end: &mut Ended, metrics: &MetricsRecorder) {
     let measures = &mut result.measures;
-    if matches!(result.exit, Exit::Done | Exit::Violation) {
+    let scored = matches!(result.exit, Exit::Done | Exit::Violation);
+    let last = end.makespan.unwrap_or(end.end);
+    parts::measure(&about.parts, &mut end.counters, last, scored, measures);
+    if scored {
         let score = &about.score;
-        let last = end.makespan.unwrap_or(end.end);
-        if let Some(value) = score.value(end.work, last.since(end.begun), &end.counters) {
+        let value = score.value(end.work, last.since(end.begun), &end.counters);
+        if let (Some(value), true) = (value, about.parts.is_empty()) {
             measures.score(value, score.unit, score.higher_is_better);
             measures.float(score.name, value);
         }

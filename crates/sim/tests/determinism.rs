@@ -15,7 +15,7 @@ use schedlab_sim::{Scheduler, SimSpec, schedulers};
 use virtual_kernel::Bytes;
 
 /// Workloads small enough for a debug build, each with machines that differ in locks and topology.
-const RUNS: [(&str, &str, usize); 5] = [
+const RUNS: [(&str, &str, usize); 6] = [
     ("chat:rooms=1,users=6,messages=8", "netfinity-8500r", 4),
     ("cpu:tasks=9,duration=200ms", "laptop", 3),
     (
@@ -25,6 +25,11 @@ const RUNS: [(&str, &str, usize); 5] = [
     ),
     ("pipe:loops=300", "xeon-e5645-2x6x2", 4),
     ("reflex:rounds=20", "numa-8x64x2", 8),
+    (
+        "service:rate=5000/s,duration=1 + hackbench:groups=1,fds=3,loops=20",
+        "laptop",
+        4,
+    ),
 ];
 
 fn specs() -> Vec<SimSpec> {

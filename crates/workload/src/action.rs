@@ -2,7 +2,7 @@
 
 use schedlab_trace::{CpuSet, Duration, Instant};
 
-use crate::Counters;
+use crate::{Counters, Part};
 
 /// Each task's own generator, split from the scenario's seed.
 pub type Rng = rand_pcg::Pcg64Mcg;
@@ -179,6 +179,11 @@ pub trait Behaviour: Send {
         false
     }
 
+    /// Whether the run does not wait for its end.
+    fn is_background(&self) -> bool {
+        false
+    }
+
     /// Adds what it counted to the run's counters; asked once, when the task has ended or the run has.
     fn report(&self, counters: &mut Counters) {
         let _ = counters;
@@ -321,4 +326,6 @@ pub struct Workload {
     pub score: Score,
     /// What its user should know: what of a file has no effect here, and why.
     pub notes: Vec<String>,
+    /// What it is composed of; empty if it is one workload.
+    pub parts: Vec<Part>,
 }

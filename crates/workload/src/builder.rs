@@ -179,6 +179,7 @@ impl Builder {
             duration: self.duration,
             score,
             notes: self.notes,
+            parts: Vec::new(),
         })
     }
 }

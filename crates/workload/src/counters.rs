@@ -50,6 +50,11 @@ impl Counters {
             .insert(name.into(), (dividend.into(), divisor.into()));
     }
 
+    /// Takes a value out.
+    pub(crate) fn take(&mut self, name: &str) -> Option<i64> {
+        self.values.remove(name)
+    }
+
     /// A value; 0 if nothing was counted.
     pub fn get(&self, name: &str) -> i64 {
         self.values.get(name).copied().unwrap_or(0)

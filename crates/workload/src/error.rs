@@ -44,6 +44,16 @@ pub enum WorkloadError {
         /// What it must be.
         expected: String,
     },
+    /// Workloads beside each other that cannot be told apart.
+    #[error(
+        "`{text}`: {message}; write `one:option=value + other`, a name with ` + ` in it in double quotation marks"
+    )]
+    Composition {
+        /// What was asked for.
+        text: String,
+        /// What is wrong.
+        message: String,
+    },
     /// Options that cannot go together.
     #[error("workload `{workload}`: {message}")]
     Contradiction {

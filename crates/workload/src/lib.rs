@@ -12,6 +12,7 @@
 pub mod action;
 mod builder;
 pub mod catalogue;
+mod compose;
 mod counters;
 mod error;
 pub mod measure;
@@ -29,6 +30,7 @@ pub use action::{
     SchedClass, Score, ScoreRule, TaskSpec, Touch, Workload,
 };
 pub use builder::{Builder, TASKS_MAX};
+pub use compose::{Part, PartEnd};
 pub use counters::Counters;
 pub use error::WorkloadError;
 pub use measure::Measure;

@@ -1,19 +1,23 @@
 //! How a workload is asked for: `name:option=value,option=value`.
 
+use std::sync::Arc;
+
 use schedlab_trace::CpuSet;
 
 use crate::action::Workload;
 use crate::models::list;
-use crate::{Builder, Options, WorkloadError, rtapp};
+use crate::{Builder, Options, WorkloadError, compose, rtapp};
 
 impl Workload {
-    /// The path of the rt-app file that `text` asks for, if it asks for one.
-    pub fn file(text: &str) -> Option<&str> {
-        rtapp::split(text).map(|(path, _)| path)
+    /// The paths of the rt-app files that `text` asks for.
+    pub fn files(text: &str) -> Vec<String> {
+        let parts = compose::split(text).unwrap_or_default();
+        let files = parts.iter().filter_map(|part| rtapp::split(part));
+        files.map(|(path, _)| path.to_owned()).collect()
     }
 
     /// The workload that `text` asks for: `name`, `name:option=value,option=value`, or with the path of an
-    /// rt-app file (`*.json`) in place of the name.
+    /// rt-app file (`*.json`) in place of the name; several with ` + ` between them run beside each other.
     ///
     /// `nr_cpus` matters to where tasks may run (`pin`, CPU lists) and, where an option's default is "per CPU", to how
     /// many there are; never to what a task does. Nothing is drawn here: tasks draw from [`crate::stream`] while they run.
@@ -31,11 +35,48 @@ impl Workload {
     /// # Errors
     /// As [`Workload::parse`].
     pub fn parse_on(text: &str, allowed: &CpuSet) -> Result<Workload, WorkloadError> {
+        Workload::parse_reading(text, allowed, &rtapp::read_file)
+    }
+
+    /// The same, for who has read the files: `read` answers with a file's contents.
+    ///
+    /// # Errors
+    /// As [`Workload::parse`].
+    pub fn parse_reading(
+        text: &str,
+        allowed: &CpuSet,
+        read: &dyn Fn(&str) -> Result<Arc<str>, WorkloadError>,
+    ) -> Result<Workload, WorkloadError> {
         assert!(!allowed.is_empty(), "a machine has a CPU");
+        let parts = compose::split(text)?;
+        if let [only] = &parts[..] {
+            return Workload::parse_one(only, allowed, read);
+        }
+        let workloads = parts
+            .iter()
+            .map(|part| Workload::parse_one(part, allowed, read));
+        let workloads = workloads.collect::<Result<Vec<_>, _>>()?;
+        Ok(compose::together(&parts, workloads))
+    }
+
+    fn parse_one(
+        text: &str,
+        allowed: &CpuSet,
+        read: &dyn Fn(&str) -> Result<Arc<str>, WorkloadError>,
+    ) -> Result<Workload, WorkloadError> {
         if let Some((path, options)) = rtapp::split(text) {
-            return rtapp::load(path, options, allowed);
+            return rtapp::parse_on(path, &read(path)?, options, allowed);
         }
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let is_model = |name: &str| list().iter().any(|model| model.name == name.trim());
+        if !is_model(name) && name.split('+').any(is_model) {
+            return Err(WorkloadError::Composition {
+                text: text.to_owned(),
+                message:
+                    "workloads beside each other are separated by a `+` with a space on either side"
+                        .to_owned(),
+            });
+        }
         let Some(model) = list().iter().find(|model| model.name == name) else {
             return Err(WorkloadError::UnknownWorkload {
                 name: name.to_owned(),

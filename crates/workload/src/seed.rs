@@ -115,12 +115,20 @@ mod tests {
             .collect();
         let mean = times.iter().sum::<f64>() / f64::from(n);
         let variance = times.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / f64::from(n);
-        assert!((mean - 1.0).abs() < 0.005 && (variance - 1.0).abs() < 0.02, "{mean} {variance}");
+        assert!(
+            (mean - 1.0).abs() < 0.005 && (variance - 1.0).abs() < 0.02,
+            "{mean} {variance}"
+        );
         for bound in [1.0_f64, 3.0, 8.0] {
             let above = times.iter().filter(|x| **x > bound).count() as f64 / f64::from(n);
-            assert!((above / (-bound).exp() - 1.0).abs() < 0.15, "{bound}: {above}");
+            assert!(
+                (above / (-bound).exp() - 1.0).abs() < 0.15,
+                "{bound}: {above}"
+            );
         }
-        let gaps: u64 = (0..100_000).map(|_| exponential_gap(7_000_000, &mut rng).ns()).sum();
+        let gaps: u64 = (0..100_000)
+            .map(|_| exponential_gap(7_000_000, &mut rng).ns())
+            .sum();
         assert!((gaps as f64 / 1e5 - 142.857).abs() < 2.0, "{gaps}");
     }
 

@@ -86,6 +86,10 @@ pub fn try_run(workload: Workload, order: Order) -> End {
         sleeping: BTreeMap::new(),
         sequence: 0,
         end: End::default(),
+        background: workload
+            .tasks
+            .iter()
+            .any(|task| task.behaviour.is_background()),
     };
     for task in workload.tasks {
         executor.create(task);
@@ -160,6 +164,8 @@ struct Executor {
     sleeping: BTreeMap<(Instant, u64), usize>,
     sequence: u64,
     end: End,
+    /// There are tasks that the run does not wait for.
+    background: bool,
 }
 
 impl Executor {
@@ -200,6 +206,13 @@ impl Executor {
                 self.end.now = limit;
                 break;
             }
+            let mut waited = self
+                .tasks
+                .iter()
+                .filter(|task| !task.behaviour.is_background());
+            if self.background && waited.all(|task| task.exited) {
+                break;
+            }
             let pick = match self.order {
                 Order::RoundRobin | Order::UntilBlocked => 0,
                 Order::Random(_) => below(&mut self.picks, self.runnable.len() as u64) as usize,
@@ -218,7 +231,7 @@ impl Executor {
         }
         for task in &self.tasks {
             task.behaviour.report(&mut self.end.counters);
-            if !task.exited && self.end.now < limit {
+            if !task.exited && !task.behaviour.is_background() && self.end.now < limit {
                 self.end.stuck.push(task.comm.clone());
             }
         }

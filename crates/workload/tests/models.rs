@@ -19,7 +19,7 @@ fn value(name: &str, kind: Kind, rng: &mut Rng) -> String {
         Kind::NiceList => "-5/0/7".to_owned(),
         Kind::Policy => "normal".to_owned(),
         Kind::Percent { max } => format!("{}%", below(rng, max + 1)),
-        Kind::Rate { max } => format!("{}/s", max.min(50)),
+        Kind::Rate { max } => format!("{}/s", below(rng, 2) * max.min(50)),
     }
 }
 

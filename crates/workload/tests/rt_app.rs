@@ -87,9 +87,12 @@ fn an_absolute_timer_is_not_moved_by_a_late_phase() {
                 "b": {{"loop": 3, "run": 1, "timer": {{"ref": "unique", "period": 10, "mode": "{mode}"}}}}
             }}}}}}}}"#
         );
-        run_in(rtapp::parse("t", &text, EXACT, 1).unwrap(), Order::RoundRobin)
-            .now
-            .ns()
+        run_in(
+            rtapp::parse("t", &text, EXACT, 1).unwrap(),
+            Order::RoundRobin,
+        )
+        .now
+        .ns()
     };
     // Relative: 25 + 3 · 10 µs. Absolute: fires at 10 (late), 20 (late), 30 and 40 µs.
     assert_eq!((timed("relative"), timed("absolute")), (55_000, 40_000));
@@ -113,7 +116,10 @@ fn cumulative_slack_adds_the_timers_of_a_phase() {
                "run2": 3, "timer1": {{"ref": "unique", "period": 10}}}}}},
                "global": {{"cumulative_slack": {cumulative}}}}}"#
         );
-        let end = run_in(rtapp::parse("t", &text, EXACT, 1).unwrap(), Order::RoundRobin);
+        let end = run_in(
+            rtapp::parse("t", &text, EXACT, 1).unwrap(),
+            Order::RoundRobin,
+        );
         end.counters.get("rtapp.t-0.slack_ns_sum")
     };
     assert_eq!(
@@ -637,7 +643,7 @@ fn a_missing_file_is_told() {
     assert!(
         error
             .to_string()
-            .contains("has no option `x`; it takes: duration, pin, nice, policy")
+            .contains("has no option `x`; it takes: duration, jitter, offset, pin, nice, policy")
     );
 }
 
@@ -905,10 +911,18 @@ fn offsets_and_jitter_are_drawn_from_the_seed() {
             assert!((950..=1_050).contains(&time), "{time}");
         }
     }
-    let range = |i: usize| (begins[i].iter().min().unwrap(), begins[i].iter().max().unwrap());
+    let range = |i: usize| {
+        (
+            begins[i].iter().min().unwrap(),
+            begins[i].iter().max().unwrap(),
+        )
+    };
     for (i, period) in [(0, 8_000), (1, 4_000)] {
         let (first, last) = range(i);
-        assert!(*first < period / 20 && *last > period * 19 / 20 && *last < period, "{first} {last}");
+        assert!(
+            *first < period / 20 && *last > period * 19 / 20 && *last < period,
+            "{first} {last}"
+        );
     }
     for (i, begin) in [(2, 0), (3, 500), (4, 0), (5, 0)] {
         assert_eq!(range(i), (&begin, &begin), "{i}");
@@ -917,12 +931,28 @@ fn offsets_and_jitter_are_drawn_from_the_seed() {
     assert_ne!(first_runs(text, "", 7), first_runs(text, "", 8));
     assert_eq!(
         first_runs(text, EXACT, 7),
-        [(0, 1_000), (0, 1_000), (0, 1_000), (500, 1_000), (0, 1_000), (0, 1_000)]
+        [
+            (0, 1_000),
+            (0, 1_000),
+            (0, 1_000),
+            (500, 1_000),
+            (0, 1_000),
+            (0, 1_000)
+        ]
     );
     // Asked for, an offset holds for all that have a period, and as much of it as is said.
-    let asked: Vec<u64> = first_runs(text, "offset=50%,jitter=0", 7).iter().map(|run| run.0).collect();
-    assert!(asked[0] < 4_000 && asked[1] < 2_000 && asked[2] == 0, "{asked:?}");
-    assert!(asked[3] > 500 && asked[4] > 0 && asked[5] > 0 && asked[4] != asked[5], "{asked:?}");
+    let asked: Vec<u64> = first_runs(text, "offset=50%,jitter=0", 7)
+        .iter()
+        .map(|run| run.0)
+        .collect();
+    assert!(
+        asked[0] < 4_000 && asked[1] < 2_000 && asked[2] == 0,
+        "{asked:?}"
+    );
+    assert!(
+        asked[3] > 500 && asked[4] > 0 && asked[5] > 0 && asked[4] != asked[5],
+        "{asked:?}"
+    );
 }
 
 /// Counted loops are counted with whatever is drawn; a duration begins with the run, not with the thread.
@@ -935,10 +965,17 @@ fn drawing_changes_no_count() {
         for thread in ["t-0", "t-1", "t-2"] {
             assert_eq!(iterations(&end, thread), 20);
         }
-        let cut = run_in(rtapp::parse("t", &text.replace("20", "-1"), "duration=1", 2).unwrap(), order);
+        let cut = run_in(
+            rtapp::parse("t", &text.replace("20", "-1"), "duration=1", 2).unwrap(),
+            order,
+        );
         assert_eq!(cut.now.ns(), 1_000_000_000);
         for thread in ["t-0", "t-1", "t-2"] {
-            assert!((999..=1_000).contains(&iterations(&cut, thread)), "{}", iterations(&cut, thread));
+            assert!(
+                (999..=1_000).contains(&iterations(&cut, thread)),
+                "{}",
+                iterations(&cut, thread)
+            );
         }
     }
 }

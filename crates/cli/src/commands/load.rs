@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use schedlab_programs::{End, Options, ProgramError, Report, original};
 use schedlab_report::{Exit, Measures, RunResult};
-use schedlab_sim::batch;
+use schedlab_sim::{batch, parts};
+use schedlab_trace::Instant;
 use schedlab_workload::{Workload, rtapp};
 
 use super::{Status, real};
@@ -19,7 +20,7 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
     let view = results::view(&args.show)?;
     one_file_each(
         &results::outputs(&args.show),
-        Workload::file(&args.workload),
+        &Workload::files(&args.workload),
     )?;
     let outputs = Files::begin(&args.show)?;
     let results = [match args.original {
@@ -198,15 +199,24 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
     };
     if exit == Exit::Done {
         let score = &report.score;
-        if let Some(value) = report.score_value() {
+        if let (Some(value), true) = (report.score_value(), report.parts.is_empty()) {
             measures.score(value, score.unit, score.higher_is_better);
             measures.float(score.name, value);
         }
         measures.int("makespan_ns", report.makespan_ns);
     }
+    let mut counters = report.counters.clone();
+    let end = Instant::from_ns(report.makespan_ns);
+    parts::measure(
+        &report.parts,
+        &mut counters,
+        end,
+        exit == Exit::Done,
+        &mut measures,
+    );
     measures.int("work", report.work);
     measures.int("tasks", report.tasks);
-    measures.counters(report.counters.values(), report.counters.measures());
+    measures.counters(counters.values(), counters.measures());
     RunResult {
         workload: report.workload.clone(),
         params: report.params.clone(),

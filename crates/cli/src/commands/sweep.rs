@@ -167,7 +167,7 @@ fn live(
 
 /// Refuses workloads that each run would read anew and that can be read only once.
 fn refuse_read_once(workloads: &[String]) -> anyhow::Result<()> {
-    let mut files = workloads.iter().filter_map(|text| Workload::file(text));
+    let mut files = workloads.iter().flat_map(|text| Workload::files(text));
     match files.find(|path| rtapp::is_read_once(path)) {
         Some(path) => bail!(
             "{path}: can be read only once, and --live reads it for each run: put it into a file"

@@ -112,46 +112,16 @@ impl Timers {
 
     /// Takes the earliest, which is due at `first`, if it is a task's.
     #[inline]
-    pub fn pop_task(&mut self, first: Head) -> Option<TaskId> {
+    pub fn pop_task(&mut self, first: Head) -> Option<(Timer, TaskId)> {
         if self.own_first == first {
             return None;
         }
-        let (Timer::Task(task) | Timer::Sleep(task)) = self.near[self.taken].timer else {
+        let timer = self.near[self.taken].timer;
+        let (Timer::Task(task) | Timer::Sleep(task)) = timer else {
             return None;
         };
         self.pass_first();
-        Some(task)
-    }
-
-    /// Takes the earliest sleep of `cpu` if it may end now: if it would end by `latest` at the latest. As in
-    /// `__hrtimer_run_queues()`, nothing is taken past a timer that must not expire yet.
-    #[inline]
-    pub fn pop_sleep(&mut self, cpu: u32, latest: u64) -> Option<TaskId> {
-        let mut block = &self.near[self.taken..];
-        let mut index = 0;
-        let mut far = 0;
-        loop {
-            let Some(entry) = block.get(index) else {
-                block = self.far.get(far)?;
-                far += 1;
-                index = 0;
-                continue;
-            };
-            if entry.head.time() > latest {
-                return None;
-            }
-            if entry.head.cpu() == cpu {
-                match entry.timer {
-                    Timer::Sleep(task) => {
-                        self.remove(far, index);
-                        return Some(task);
-                    }
-                    Timer::Task(_) => return None,
-                    _ => {}
-                }
-            }
-            index += 1;
-        }
+        Some((timer, task))
     }
 
     /// Removes a timer: of the nearest block (0), counted from those that have not expired, or of one after it.
@@ -319,19 +289,26 @@ impl Timers {
         if head == Head::NEVER {
             return false;
         }
+        self.take_out(Entry { head, timer });
+        true
+    }
+
+    /// Takes out a timer that is set.
+    pub fn take_out(&mut self, Entry { head, timer }: Entry) {
         let is_it = |entry: &Entry| entry.timer == timer;
         // The block in which those of its time begin, and those after it where they go on.
         let begin = self.far.partition_point(|block| block[0].head < head);
+        let near = &self.near[self.taken..];
+        let from = near.partition_point(|entry| entry.head < head);
         if begin == 0
-            && let Some(at) = self.near[self.taken..].iter().position(is_it)
+            && let Some(at) = near[from..].iter().position(is_it)
         {
-            self.remove(0, at);
+            self.remove(0, from + at);
         } else {
             let (index, at) = (begin.saturating_sub(1)..self.far.len())
                 .find_map(|index| Some((index, self.far[index].iter().position(is_it)?)))
                 .expect("a timer that is set is in a block");
             self.remove(index + 1, at);
         }
-        true
     }
 }

@@ -1,7 +1,7 @@
 //! When sleeps end: timer slack, and timers of jiffies.
 
 use schedlab_machine::{Machine, Timers};
-use schedlab_trace::{Duration, Event, TaskId};
+use schedlab_trace::{Duration, Event};
 use schedlab_workload::{Action, SchedClass, TaskSpec};
 
 use crate::Scenario;
@@ -27,13 +27,14 @@ fn wakeups(scenario: Scenario) -> Vec<u64> {
     let nr = scenario.workload.tasks.len();
     let checked = run_checked(scenario, Stub::fifo(&[]));
     checked.is_done();
-    let of = |task: usize| {
-        let own = checked.events.iter().filter(|(_, _, event)| {
-            matches!(event, Event::Wakeup { task: woken, .. } if *woken == TaskId(task as u32))
-        });
-        own.map(|&(at, ..)| at).nth(1).expect("it wakes")
-    };
-    (0..nr).map(of).collect()
+    (0..nr).map(|task| second_wakeup(&checked, task)).collect()
+}
+
+fn second_wakeup(checked: &Checked, task: usize) -> u64 {
+    let own = checked.events.iter().filter(
+        |(_, _, event)| matches!(event, Event::Wakeup { task: woken, .. } if woken.index() == task),
+    );
+    own.map(|&(at, ..)| at).nth(1).expect("it wakes")
 }
 
 fn with_slack(nr_cpus: usize, tasks: Vec<TaskSpec>) -> Scenario {
@@ -95,27 +96,9 @@ fn sleeps_that_end_nearly_together_end_by_one_interrupt() {
 #[test]
 fn a_tick_ends_a_sleep() {
     let period_us = 4_000;
-    let busy = vec![
-        hog("hog", 20),
-        on_cpus(once(sleep, period_us - 30 - 5), "0"),
-    ];
-    let woken = wakeups_of_second(busy);
-    is_at(woken, period_us * 1_000);
-}
-
-/// When the second task was woken the second time; the first one never sleeps.
-fn wakeups_of_second(tasks: Vec<TaskSpec>) -> u64 {
-    let checked = run_checked(with_slack(1, tasks), Stub::fifo(&[]));
-    let own = checked.events.iter().filter(|(_, _, event)| {
-        matches!(
-            event,
-            Event::Wakeup {
-                task: TaskId(1),
-                ..
-            }
-        )
-    });
-    own.map(|&(at, ..)| at).nth(1).expect("it wakes")
+    let busy = vec![once(sleep, period_us - 30 - 5), hog("hog", 20)];
+    let checked = run_checked(with_slack(1, busy), Stub::fifo(&[]));
+    is_at(second_wakeup(&checked, 0), period_us * 1_000);
 }
 
 /// Linux 2.4 rounds up to whole jiffies and adds one: 1 ms and 10 ms end with the second tick from now on, 11 ms with

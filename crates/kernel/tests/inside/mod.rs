@@ -638,7 +638,8 @@ fn workloads_count_as_they_are_simulated(_: &Inside<'_>) -> Result<String, Strin
     )?;
     // Each task sleeps a hundred times and then ends. A sleep that is over before the CPU, itself a thread of the
     // host, comes to leave the task is no switch.
-    let sleepers = workload("cpu:tasks=2,run=1ms,sleep=1ms,loops=100,duration=0")?;
+    let sleepers =
+        workload("cpu:tasks=2,run=1ms,sleep=1ms,jitter=0,offset=0,loops=100,duration=0")?;
     let stops = number(&sleepers, "switches.voluntary")?;
     ensure((120.0..=206.0).contains(&stops), || {
         format!("sleepers: {stops} voluntary switches")

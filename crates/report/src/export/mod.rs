@@ -3,6 +3,7 @@
 pub mod csv;
 pub mod json;
 pub mod lines;
+mod names;
 pub mod number;
 pub mod perfetto;
 pub mod published;

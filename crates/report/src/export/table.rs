@@ -13,6 +13,7 @@ use schedlab_trace::counted;
 
 use crate::RunResult;
 use crate::export::lines::fill;
+use crate::export::names::shorten;
 use crate::export::number::amount;
 use crate::export::view::{Sort, View};
 use crate::stats::{self, Difference};
@@ -35,8 +36,6 @@ const PLAIN: &str = "plain";
 const GAP: usize = 2;
 /// The column of names.
 const SCHEDULER: usize = 1;
-/// Names keep so many characters on however narrow a terminal.
-const NAME_MIN: usize = 12;
 
 /// The table of all results.
 pub fn render(results: &[RunResult], view: &View) -> String {
@@ -276,51 +275,6 @@ fn body(
 fn columns_taken(columns: &[Column]) -> usize {
     let widths: usize = columns.iter().map(Column::width).sum();
     widths + GAP * columns.len().saturating_sub(1)
-}
-
-/// Takes what is too long for `room` out of the middle of names: a path's end tells most, options' beginning.
-/// Names that cannot be told apart any more are numbered in the order in which they were asked for.
-fn shorten(names: &mut [String], room: usize) {
-    let room = room.max(NAME_MIN);
-    let cut = |name: &str, room: usize| {
-        let chars: Vec<char> = name.chars().collect();
-        if chars.len() <= room {
-            return name.to_owned();
-        }
-        let kept = room - 1;
-        let end = chars.len() - kept.div_ceil(2);
-        let (head, tail) = (&chars[..kept / 2], &chars[end..]);
-        head.iter().chain(&['…']).chain(tail).collect()
-    };
-    let mut different: Vec<&String> = Vec::new();
-    for name in names.iter() {
-        if !different.contains(&name) {
-            different.push(name);
-        }
-    }
-    let mut short: Vec<String> = different.iter().map(|name| cut(name, room)).collect();
-    let is_twin = |name: &String| short.iter().filter(|other| *other == name).count() > 1;
-    if short.iter().any(is_twin) {
-        let numbered = different.iter().zip(1..);
-        short = numbered
-            .map(|(name, number)| {
-                let number = format!("{number} ");
-                number.clone() + &cut(name, room - number.len())
-            })
-            .collect();
-    }
-    let places: Vec<usize> = names
-        .iter()
-        .map(|name| {
-            different
-                .iter()
-                .position(|other| *other == name)
-                .expect("each is there")
-        })
-        .collect();
-    for (name, place) in names.iter_mut().zip(places) {
-        name.clone_from(&short[place]);
-    }
 }
 
 /// Whether blocks of rows with the same number of CPUs want a blank line between them.

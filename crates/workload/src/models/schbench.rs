@@ -280,7 +280,6 @@ impl Plan for Worker {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::Workload;
     use crate::testing::{Order, run_in};
 

@@ -510,7 +510,7 @@ mod tests {
             ("bimodal", (0.9 * 1.0 + 0.1 * 100.0) * (1_000.0 / 1.9) * (1_000.0 / 1.9)),
         ] {
             for rate in [300, 700] {
-                let text = format!("rate={rate}/s,service=1ms,distribution={distribution},workers=1,duration=2000s");
+                let text = format!("rate={rate}/s,service=1ms,distribution={distribution},workers=1,duration=700s");
                 let end = run(&text);
                 let (per_us, load) = (f64::from(rate) / 1e6, f64::from(rate) / 1e3);
                 let queue_ns = per_us * mean_square_us2 / (2.0 * (1.0 - load)) * 1e3;
@@ -527,7 +527,7 @@ mod tests {
     /// M/M/1: the response time is exponential, so its percentiles are known, too: W·ln(1/(1 − q)).
     #[test]
     fn percentiles_are_those_of_the_exponential_response() {
-        let end = run("rate=500/s,service=1ms,workers=1,duration=2000s");
+        let end = run("rate=500/s,service=1ms,workers=1,duration=700s");
         for (name, times) in [("p50", 2_f64.ln()), ("p90", 10_f64.ln()), ("p99", 100_f64.ln())] {
             let (found, expected) = (number(&end.counters, &format!("response_ns_{name}")), 2e6 * times);
             assert!((found / expected - 1.0).abs() < 0.05, "{name}: {found}, not {expected}");

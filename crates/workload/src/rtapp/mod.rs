@@ -42,8 +42,8 @@ use std::sync::{Arc, Mutex};
 use schedlab_trace::{CpuSet, Duration};
 
 use crate::action::Workload;
-use crate::model::{jitter, offset};
 use crate::measure::{Measure, measure};
+use crate::model::{jitter, offset};
 use crate::{
     Builder, Counters, Kind, Options, Param, Score, ScoreRule, TimeUnit, WorkloadError, common,
 };
@@ -142,7 +142,11 @@ pub const PARAMS: &[Param] = &[
 
 /// Why rt-app would have failed, as its threads have counted.
 pub fn failure(counters: &Counters) -> Option<String> {
-    (counters.get(thread::FORK_LIMIT_REACHED) > 0).then(|| {
+    // A file that is a part of a workload counts after its own name.
+    let reached = counters
+        .values()
+        .any(|(name, n)| name.ends_with(thread::FORK_LIMIT_REACHED) && n > 0);
+    reached.then(|| {
         format!(
             "a task was forked more than {} times, at which rt-app fails: fork it less often",
             thread::FORKS_MAX
@@ -221,11 +225,6 @@ fn read_anew(path: &str) -> Result<Arc<str>, WorkloadError> {
     Ok(Arc::from(text))
 }
 
-/// Reads and understands a file.
-pub(crate) fn load(path: &str, options: &str, allowed: &CpuSet) -> Result<Workload, WorkloadError> {
-    parse_on(path, &read_file(path)?, options, allowed)
-}
-
 /// Understands the text of a file; `file` is its name for messages.
 ///
 /// # Errors
@@ -240,7 +239,7 @@ pub fn parse(
     parse_on(file, text, options, &CpuSet::all(nr_cpus))
 }
 
-fn parse_on(
+pub(crate) fn parse_on(
     file: &str,
     text: &str,
     options: &str,

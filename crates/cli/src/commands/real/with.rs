@@ -58,12 +58,12 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     seed_of(args.seed, u64::from(args.repeat) - 1)?;
     trace_in_file(args.trace.as_deref())?;
     let policies = schedulers.iter().filter(|scheduler| scheduler.is_path());
-    let policies = policies.map(|scheduler| scheduler.name.as_str());
-    let workload = args.workload.as_deref().and_then(Workload::file);
+    let policies = policies.map(|scheduler| scheduler.name.clone());
+    let workload = args.workload.as_deref().map(Workload::files);
     let [json, csv] = results::outputs(&args.show);
     one_file_each(
         &[json, csv, ("--trace", args.trace.as_deref())],
-        policies.chain(workload),
+        policies.chain(workload.into_iter().flatten()),
     )?;
     let view = View {
         emulated_ratios: args.emulated_ratios,
@@ -257,10 +257,14 @@ fn again_in_vm(
 
 /// A workload whose file can be read only once, in a file that every program of the run can read, and that file's folder.
 fn kept(text: &str) -> anyhow::Result<Option<(String, tempfile::TempDir)>> {
-    let Some(path) = Workload::file(text).filter(|path| rtapp::is_read_once(path)) else {
+    let mut files = Workload::files(text).into_iter();
+    let Some(path) = files.find(|path| rtapp::is_read_once(path)) else {
         return Ok(None);
     };
-    let read = progress::reading(|| rtapp::read_file(path))?;
+    if !text.starts_with(&path) || files.next().is_some() {
+        bail!("{path}: can be read only once, and each part reads its own: put it into a file");
+    }
+    let read = progress::reading(|| rtapp::read_file(&path))?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let file = folder.path().join("stdin.json");
     std::fs::write(&file, read.as_bytes()).with_context(|| cannot_write(&file))?;

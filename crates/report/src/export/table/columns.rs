@@ -63,9 +63,17 @@ pub(super) fn usual_columns(
     compared: bool,
 ) -> Vec<Column> {
     let mut columns = row_names(cells);
-    columns.push(score_column(cells));
-    if compared {
-        columns.push(difference_column(cells, &first_of(group)));
+    // The score of a composed workload is that of its first part.
+    let parts = parts(cells);
+    let scores: Vec<&str> = match parts.len() {
+        0 => vec![""],
+        _ => parts.iter().map(String::as_str).collect(),
+    };
+    for (number, part) in scores.into_iter().enumerate() {
+        columns.push(score_column(cells, part));
+        if number == 0 && compared {
+            columns.push(difference_column(cells, &first_of(group)));
+        }
     }
     let mut wakeups = vec![pair_column(
         cells,
@@ -260,13 +268,37 @@ impl Scale {
     }
 }
 
-fn score_column(cells: &[Cell<'_>]) -> Column {
+/// The parts of a composed workload, which have a score each.
+fn parts(cells: &[Cell<'_>]) -> Vec<String> {
+    let mut parts: Vec<String> = Vec::new();
+    for (name, _) in cells
+        .iter()
+        .flat_map(|cell| &cell.runs)
+        .flat_map(|run| run.measures.iter())
+    {
+        if let Some(part) = name.strip_suffix(".score")
+            && !parts.iter().any(|known| known == part)
+        {
+            parts.push(part.to_owned());
+        }
+    }
+    parts
+}
+
+/// The score of the whole, or of a part of that name.
+fn score_column(cells: &[Cell<'_>], part: &str) -> Column {
+    let of_part = |name: &str| match part {
+        "" => name.to_owned(),
+        part => format!("{part}.{name}"),
+    };
+    let score = of_part("score");
     let runs = cells.iter().flat_map(|cell| &cell.runs);
     let word = |name: &str| {
-        runs.clone().find_map(|run| match run.measures.get(name) {
-            Some(Value::Text(text)) => Some(text.clone()),
-            _ => None,
-        })
+        runs.clone()
+            .find_map(|run| match run.measures.get(&of_part(name)) {
+                Some(Value::Text(text)) => Some(text.clone()),
+                _ => None,
+            })
     };
     let better = match word("score_better").as_deref() {
         Some("higher") => "more is better",
@@ -275,16 +307,20 @@ fn score_column(cells: &[Cell<'_>]) -> Column {
     };
     // Where no run came to a score its unit is unknown.
     let unit = word("score_unit").unwrap_or_else(|| "score".to_owned());
-    let scale = Scale::of(cells, "score", &unit);
+    let scale = Scale::of(cells, &score, &unit);
     let texts = cells.iter().map(|cell| {
-        let text = scale.text(cell, "score");
+        let text = scale.text(cell, &score);
         let mut text = text.unwrap_or_else(|| ABSENT.to_owned());
         if cell.runs.iter().any(|run| !run.is_done()) {
             text.push('!');
         }
         text
     });
-    Column::new(&scale.unit, better, texts.collect()).of(["score"])
+    let heading = match part {
+        "" => scale.unit.clone(),
+        part => format!("{part} {}", scale.unit),
+    };
+    Column::new(&heading, better, texts.collect()).of([&score])
 }
 
 fn difference_column(cells: &[Cell<'_>], first: &str) -> Column {

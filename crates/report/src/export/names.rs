@@ -1,0 +1,49 @@
+//! Names that fit into a column.
+
+/// Names keep so many characters on however narrow a terminal.
+const NAME_MIN: usize = 12;
+
+/// Takes what is too long for `room` out of the middle of names: a path's end tells most, options' beginning.
+/// Names that cannot be told apart any more are numbered in the order in which they were asked for.
+pub(crate) fn shorten(names: &mut [String], room: usize) {
+    let room = room.max(NAME_MIN);
+    let cut = |name: &str, room: usize| {
+        let chars: Vec<char> = name.chars().collect();
+        if chars.len() <= room {
+            return name.to_owned();
+        }
+        let kept = room - 1;
+        let end = chars.len() - kept.div_ceil(2);
+        let (head, tail) = (&chars[..kept / 2], &chars[end..]);
+        head.iter().chain(&['…']).chain(tail).collect()
+    };
+    let mut different: Vec<&String> = Vec::new();
+    for name in names.iter() {
+        if !different.contains(&name) {
+            different.push(name);
+        }
+    }
+    let mut short: Vec<String> = different.iter().map(|name| cut(name, room)).collect();
+    let is_twin = |name: &String| short.iter().filter(|other| *other == name).count() > 1;
+    if short.iter().any(is_twin) {
+        let numbered = different.iter().zip(1..);
+        short = numbered
+            .map(|(name, number)| {
+                let number = format!("{number} ");
+                number.clone() + &cut(name, room - number.len())
+            })
+            .collect();
+    }
+    let places: Vec<usize> = names
+        .iter()
+        .map(|name| {
+            different
+                .iter()
+                .position(|other| *other == name)
+                .expect("each is there")
+        })
+        .collect();
+    for (name, place) in names.iter_mut().zip(places) {
+        name.clone_from(&short[place]);
+    }
+}

@@ -1,0 +1,33 @@
+//! What becomes of the parts of a workload that is composed of several.
+
+use schedlab_report::Measures;
+use schedlab_trace::Instant;
+use schedlab_workload::{Counters, Part};
+
+/// Sets the measures of each part: its score as `NAME.score` and under its own name, when it ended, and its work. The
+/// score of the whole, which is that of the first part, stands for itself. `scored` tells whether the run has a score.
+///
+/// Takes out of the counts what is told here.
+pub fn measure(
+    parts: &[Part],
+    counters: &mut Counters,
+    end: Instant,
+    scored: bool,
+    measures: &mut Measures,
+) {
+    for (i, part) in parts.iter().enumerate() {
+        let name = &part.name;
+        let became = part.end(counters, end);
+        if let (Some(value), true) = (became.score, scored) {
+            let score = &part.score;
+            if i == 0 {
+                measures.score(value, score.unit, score.higher_is_better);
+                measures.float(score.name, value);
+            }
+            measures.part_score(name, value, score.unit, score.higher_is_better);
+            measures.float(format!("{name}.{}", score.name), value);
+        }
+        measures.int(format!("{name}.makespan_ns"), became.makespan.ns());
+        measures.int(format!("{name}.work"), became.work);
+    }
+}
