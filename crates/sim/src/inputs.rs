@@ -225,7 +225,7 @@ impl Prepared {
         Workload::parse_reading(&self.spec.workload, &all, &|path| {
             let read = self.rtapp.iter().find(|(known, _)| known == path);
             let (_, contents) = read.expect("all files of the workload were read");
-            Ok(contents.to_string())
+            Ok(Arc::clone(contents))
         })
     }
 
