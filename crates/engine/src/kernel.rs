@@ -12,7 +12,7 @@ use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, address};
 use schedlab_trace::{
     CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Listener, Recorder, TaskId,
 };
-use schedlab_workload::{Counters, Rng, TaskSpec, stream};
+use schedlab_workload::{Counters, ObjectId, ObjectSpec, Rng, Start, TaskSpec, Workload, stream};
 
 use crate::consts;
 use crate::cost::Costs;
@@ -28,12 +28,14 @@ use crate::policy::{OpKind, OpSet, Policy, Shared};
 use crate::scenario::{
     HostFailure, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure,
 };
+use crate::starter;
 use crate::task::{Identity, Task, TaskState, TaskTable};
 use crate::version::KernelVersion;
 
 /// Streams of randomness of a run besides those of the tasks, which are numbered from 0.
 const STREAM_LOCKS: u32 = u32::MAX;
 const STREAM_POLICY: u32 = u32::MAX - 1;
+const STREAM_STARTER: u32 = u32::MAX - 2;
 
 /// How long after the end of a run ops that are under way may take to return. An op of this length
 /// would have had the kernel complain about a CPU that does not schedule.
@@ -101,6 +103,11 @@ pub(crate) struct Kernel<P, R> {
     pub all_online: Cell<bool>,
     pub nr_nodes: u32,
     pub tasks: TaskTable,
+    /// The main thread, where one creates the workload's first tasks.
+    pub starter: Cell<Option<TaskId>>,
+    /// How many first tasks the workload has, and how many of them are there.
+    pub nr_first: Cell<u32>,
+    pub nr_started: Cell<u32>,
     pub dsqs: Dsqs,
     pub locks: Locks,
     pub policy_locks: RefCell<Vec<Option<crate::lock::LockIx>>>,
@@ -249,6 +256,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             all_online: Cell::new(true),
             nr_nodes,
             tasks: TaskTable::default(),
+            starter: Cell::new(None),
+            nr_first: Cell::new(0),
+            nr_started: Cell::new(0),
             dsqs: Dsqs::new(nr_cpus, nr_nodes as usize),
             locks: Locks::default(),
             policy_locks: RefCell::new(Vec::new()),
@@ -290,8 +300,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             mutation,
             machine,
         };
-        kernel.admit(workload.tasks);
-        let end = workload.duration.unwrap_or(kernel.limits.simulated);
+        let duration = workload.duration;
+        kernel.admit(workload);
+        let end = duration.unwrap_or(kernel.limits.simulated);
         kernel.set_timer(Timer::End, CpuId(0), end.ns());
         if let Some(first) = kernel.hotplug.borrow().as_slice().first() {
             kernel.set_timer(Timer::Hotplug, CpuId(0), first.at.ns());
@@ -299,34 +310,79 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         kernel
     }
 
-    /// Notes the workload's tasks. Each starts, as if forked there, on the CPU of its turn.
-    fn admit(&self, specs: Vec<TaskSpec>) {
+    /// Takes in the workload's tasks: they are forked by a main thread, or start together, each on the CPU of its turn.
+    fn admit(&self, workload: Workload) {
         let nr_cpus = self.cpus.len();
-        for (index, spec) in specs.into_iter().enumerate() {
+        let Workload { tasks, start, .. } = workload;
+        let affinity_of = |spec: &TaskSpec| spec.affinity.as_ref().map(|set| set.resized(nr_cpus));
+        let nowhere = |spec: &TaskSpec| affinity_of(spec).is_some_and(|set| set.is_empty());
+        if let Some(number) = tasks.iter().position(nowhere) {
+            let TaskSpec { comm, affinity, .. } = &tasks[number];
+            self.fail(WorkloadFailure::NoCpu {
+                task: format!("{comm}[{}]", TaskId(number as u32).pid()),
+                allowed: affinity.as_ref().map_or(String::new(), CpuSet::to_string),
+                last_cpu: nr_cpus as u32 - 1,
+            });
+            return;
+        }
+        self.nr_first.set(tasks.len() as u32);
+        let counted = tasks.iter().filter(|spec| !spec.behaviour.is_background());
+        self.nr_alive.set(counted.count() as u32);
+        if start == Start::Fork && !tasks.is_empty() {
+            return self.admit_starter(tasks);
+        }
+        for (index, spec) in tasks.into_iter().enumerate() {
             let turn = CpuId((index % nr_cpus) as u32);
-            let allowed = spec.affinity.as_ref().map(|set| set.resized(nr_cpus));
-            let cpu = match &allowed {
-                None => Some(turn),
-                Some(set) if set.contains(turn) => Some(turn),
-                Some(set) => set.first(),
-            };
-            let Some(cpu) = cpu else {
-                self.fail(WorkloadFailure::NoCpu {
-                    task: format!("{}[{}]", spec.comm, TaskId(self.tasks.len()).pid()),
-                    allowed: spec.affinity.map_or(String::new(), |set| set.to_string()),
-                    last_cpu: nr_cpus as u32 - 1,
-                });
-                return;
-            };
+            let elsewhere = affinity_of(&spec).filter(|set| !set.contains(turn));
+            let cpu = elsewhere.and_then(|set| set.first()).unwrap_or(turn);
             let start = spec.start.ns();
-            let task = self.new_task(spec, None, cpu);
+            let task = self.new_task(spec, None, cpu, index as u32);
+            self.nr_started.set(index as u32 + 1);
             self.set_task_timer(Timer::Task(task.id), cpu, start);
         }
     }
 
+    /// Makes the main thread, which is there when the policy is loaded, and forks `tasks`.
+    fn admit_starter(&self, tasks: Vec<TaskSpec>) {
+        let mut objects = self.objects.borrow_mut();
+        let done = ObjectId(objects.len() as u32);
+        objects.push(Object::new(&ObjectSpec::Event));
+        drop(objects);
+        let spec = starter::spec(tasks, done);
+        let task = self.new_task(spec, None, CpuId(0), STREAM_STARTER);
+        self.starter.set(Some(task.id));
+        self.set_task_timer(Timer::Task(task.id), CpuId(0), 0);
+    }
+
+    pub(crate) fn is_starter(&self, p: &Task) -> bool {
+        self.starter.get() == Some(p.id)
+    }
+
+    /// How many tasks the workload has had so far.
+    pub(crate) fn nr_tasks(&self) -> u32 {
+        self.tasks.len() - u32::from(self.starter.get().is_some())
+    }
+
+    /// The number that a task takes its stream of randomness by: its place among the first ones, or after them.
+    pub(crate) fn next_number(&self, is_first: bool) -> u32 {
+        let started = self.nr_started.get();
+        if is_first {
+            self.nr_started.set(started + 1);
+            started
+        } else {
+            self.nr_first.get() + self.nr_tasks() - started
+        }
+    }
+
     /// Makes a task; it is not known to anybody yet.
-    pub(crate) fn new_task(&self, spec: TaskSpec, parent: Option<TaskId>, cpu: CpuId) -> &Task {
-        let task = self.tasks.push(|id| {
+    pub(crate) fn new_task(
+        &self,
+        spec: TaskSpec,
+        parent: Option<TaskId>,
+        cpu: CpuId,
+        number: u32,
+    ) -> &Task {
+        self.tasks.push(|id| {
             // The first task of an address space is its thread group's leader.
             let tgid = match spec.address_space {
                 None => id.pid(),
@@ -341,15 +397,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     }
                 }
             };
-            let rng = stream(self.seed, id.0);
+            let rng = stream(self.seed, number);
             let line = self.line_at(self.addresses.of(id));
             let identity = Identity { id, parent, tgid };
             Task::new(identity, spec, cpu, self.cpus.len(), line, rng)
-        });
-        if !task.is_background {
-            self.nr_alive.set(self.nr_alive.get() + 1);
-        }
-        task
+        })
     }
 
     fn execute(&self) {
@@ -527,7 +579,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Ends what is recorded and counted.
     fn close(&self) {
-        let makespan = (self.nr_alive.get() == 0 && self.tasks.len() > 0)
+        let makespan = (self.nr_alive.get() == 0 && self.nr_tasks() > 0)
             .then(|| Instant::from_ns(self.last_exit.get()));
         // The CPU on which the last task exits has run ahead of the executor's clock: the run ends there.
         let clock = Instant::from_ns(self.clock.get());
@@ -537,12 +589,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let at = Instant::from_ns(cpu.this.now.get().max(end.ns()));
             self.recorder.record(at, cpu.id, TraceEvent::End);
         }
-        let unfinished = self
-            .tasks
-            .iter()
-            .filter(|task| task.state.get() != TaskState::Dead && !task.is_background)
-            .map(|task| task.id)
-            .collect();
+        let alive = |task: &&Task| {
+            task.state.get() != TaskState::Dead && !task.is_background && !self.is_starter(task)
+        };
+        let unfinished = self.tasks.iter().filter(alive).map(|task| task.id);
+        // Those that the main thread has not come to would have had the next ids.
+        let next = self.tasks.len();
+        let to_come = next..next + self.nr_first.get() - self.nr_started.get();
+        let unfinished = unfinished.chain(to_come.map(TaskId)).collect();
         *self.summary.borrow_mut() = Some(Summary {
             end,
             makespan,
@@ -550,7 +604,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             work: self.work.get(),
             switches: self.switches.get(),
             events: self.events.get(),
-            tasks: self.tasks.len(),
+            tasks: self.nr_tasks(),
             unfinished,
             probes: self.cpus.iter().map(|c| *c.this.probes.borrow()).collect(),
             cache: self.shared.cache.borrow().clone(),

@@ -37,6 +37,7 @@ mod rt;
 pub mod scenario;
 mod sched;
 mod sorted;
+mod starter;
 mod syscall;
 mod task;
 #[cfg(test)]

@@ -484,7 +484,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn fork(&self, c: &Cpu, parent: &Task, spec: TaskSpec) {
-        if self.tasks.len() >= self.limits.tasks {
+        let is_first = self.is_starter(parent);
+        if !is_first && self.nr_tasks() >= self.limits.tasks {
             self.fail(WorkloadFailure::TooManyTasks {
                 task: parent.label(),
                 limit: self.limits.tasks,
@@ -500,7 +501,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             });
             return;
         }
-        let p = self.new_task(spec, Some(parent.id), c.id);
+        let number = self.next_number(is_first);
+        let p = self.new_task(spec, Some(parent.id), c.id, number);
+        if !is_first && !p.is_background {
+            self.nr_alive.set(self.nr_alive.get() + 1);
+        }
         if p.nr_allowed.get() == 0 {
             self.fail(WorkloadFailure::NoCpu {
                 task: p.label(),
@@ -887,7 +892,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if closed.is_empty() {
             let tasks = self.tasks.iter();
             let blocked: Vec<&Task> = tasks
-                .filter(|p| p.state.get() == TaskState::Blocked)
+                .filter(|p| p.state.get() == TaskState::Blocked && !self.is_starter(p))
                 .collect();
             // Who waits for a mutex cannot even be cancelled when the duration is over (pthreads(7)), nor can one that
             // was signalled and wants its mutex back.

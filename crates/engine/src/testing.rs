@@ -383,6 +383,8 @@ pub(crate) fn workload(objects: Vec<ObjectSpec>, tasks: Vec<TaskSpec>) -> Worklo
         params: Vec::new(),
         objects,
         tasks,
+        // Each task is where its test expects it.
+        start: schedlab_workload::Start::Together,
         duration: Some(Duration::from_secs(60)),
         score: Score {
             name: "makespan_ns",

@@ -147,6 +147,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Tells recorder and policy of a new task.
     pub(crate) fn introduce_task(&self, c: &Cpu, p: &Task) {
+        if self.is_starter(p) {
+            self.recorder.define_starter(p.id);
+        }
         self.define_task(p);
         self.record(
             c,

@@ -12,12 +12,16 @@ const LATENCY_NS_MAX: u64 = 1 << 40;
 /// Hears whose tasks run and wait.
 pub struct PartsRecorder {
     parts: Vec<Part>,
+    /// The main thread, which creates the first tasks of all parts in order.
+    starter: Option<TaskId>,
+    /// First tasks so far.
+    nr_first: u32,
     tasks: Vec<Known>,
 }
 
 struct Part {
     name: String,
-    /// The number behind its last first task.
+    /// Its first tasks are those before this one.
     end: u32,
     wakeup_latency: Histogram,
     cpu_ns: u64,
@@ -47,6 +51,8 @@ impl PartsRecorder {
         });
         PartsRecorder {
             parts: parts.collect(),
+            starter: None,
+            nr_first: 0,
             tasks: Vec::new(),
         }
     }
@@ -95,13 +101,21 @@ impl PartsRecorder {
 }
 
 impl Listener for PartsRecorder {
+    fn define_starter(&mut self, task: TaskId) {
+        self.starter = Some(task);
+    }
+
     fn record(&mut self, at: Instant, _: CpuId, event: Event) {
         match event {
             Event::TaskNew { task, parent } => {
                 let part = match parent {
-                    Some(parent) => self.known(parent).part,
-                    None => {
-                        let part = self.parts.iter().position(|part| task.0 < part.end);
+                    _ if self.starter == Some(task) => None,
+                    Some(parent) if self.starter != Some(parent) => self.known(parent).part,
+                    // Others may create tasks before the main thread has come to all of its own.
+                    _ => {
+                        let number = self.nr_first;
+                        self.nr_first += 1;
+                        let part = self.parts.iter().position(|part| number < part.end);
                         part.map(|part| part as u32)
                     }
                 };

@@ -160,6 +160,10 @@ pub struct MetricsRecorder {
     ipis: Cell<u64>,
     ticks: Cell<u64>,
     work: Cell<u64>,
+    /// Who only creates tasks: it is in no count of tasks and what they do.
+    starter: Cell<Option<TaskId>>,
+    /// On whose queue that one is while it is runnable.
+    starter_on: Cell<Option<CpuId>>,
     end: Cell<Option<Instant>>,
     /// When the event was that it heard last.
     heard: Cell<Instant>,
@@ -219,6 +223,8 @@ impl MetricsRecorder {
             ipis: Cell::new(0),
             ticks: Cell::new(0),
             work: Cell::new(0),
+            starter: Cell::new(None),
+            starter_on: Cell::new(None),
             end: Cell::new(None),
             heard: Cell::new(Instant::ZERO),
             passed: None,
@@ -238,6 +244,26 @@ impl MetricsRecorder {
     fn lock(&self, lock: LockId) -> &Lock {
         let defined = self.locks.get(lock.index());
         defined.expect("a lock is defined before its first event")
+    }
+
+    #[inline]
+    fn is_starter(&self, task: TaskId) -> bool {
+        self.starter.get() == Some(task)
+    }
+
+    /// A switch from or to the starter, which is runnable, is one from or to nobody.
+    #[cold]
+    fn starter_switches(
+        &self,
+        cpu: CpuId,
+        prev: &mut Option<(TaskId, PrevState)>,
+        next: &mut Option<TaskId>,
+    ) {
+        if let Some((_, state)) = prev.take_if(|(task, _)| self.is_starter(*task)) {
+            let runnable = matches!(state, PrevState::Preempted | PrevState::Yielded);
+            self.starter_on.set(runnable.then_some(cpu));
+        }
+        next.take_if(|task| self.is_starter(*task));
     }
 
     /// Units of work done.
@@ -592,6 +618,10 @@ impl Choices {
 }
 
 impl Recorder for MetricsRecorder {
+    fn define_starter(&self, task: TaskId) {
+        self.starter.set(Some(task));
+    }
+
     fn show_kept(&self, task: TaskId, see: fn(&dyn Any)) {
         if let Some(task) = self.choices.borrow().tasks.get(task.index()) {
             see(task);
@@ -599,6 +629,9 @@ impl Recorder for MetricsRecorder {
     }
 
     fn define_task(&self, task: TaskId, meta: &TaskMeta) {
+        if self.is_starter(task) {
+            return;
+        }
         let now = self.heard.get();
         self.choices.borrow_mut().define_task(now, task, meta);
     }
@@ -626,7 +659,14 @@ impl Recorder for MetricsRecorder {
         self.heard.set(at);
         match event {
             Event::Mode(mode) => self.cpus[cpu.index()].change_mode(at, mode),
-            Event::ScheduleEnter { runnable, queue } => {
+            Event::ScheduleEnter {
+                mut runnable,
+                mut queue,
+            } => {
+                if let Some(on) = self.starter_on.get() {
+                    runnable = runnable.saturating_sub(1);
+                    queue -= u32::from(on == cpu && queue > 0);
+                }
                 self.cpus[cpu.index()].schedule_entered.set(at);
                 let mut choices = self.choices.borrow_mut();
                 choices.schedule_enter(at, cpu, runnable, queue);
@@ -649,8 +689,15 @@ impl Recorder for MetricsRecorder {
                 prev_state,
                 next,
             } => {
-                let prev = prev.map(|prev| (prev, prev_state));
+                let mut next = next;
+                let mut prev = prev.map(|prev| (prev, prev_state));
+                if self.starter_on.get().is_some() {
+                    self.starter_switches(cpu, &mut prev, &mut next);
+                }
                 self.choices.borrow_mut().switch(at, cpu, prev, next);
+            }
+            Event::Wakeup { task, to, .. } if self.is_starter(task) => {
+                self.starter_on.set(Some(to));
             }
             Event::Wakeup { task, since, .. } => {
                 self.choices.borrow_mut().wakeup(at, task, since);
@@ -676,6 +723,9 @@ impl Recorder for MetricsRecorder {
             }
             Event::LockReleased { lock, held } => {
                 self.lock(lock).held().released(held.ns());
+            }
+            Event::Migrate { task, to, .. } if self.is_starter(task) => {
+                self.starter_on.set(self.starter_on.get().map(|_| to));
             }
             Event::Migrate { reach, .. } => add(&self.migrations[reach as usize], 1),
             Event::Ipi { .. } => add(&self.ipis, 1),

@@ -190,6 +190,8 @@ impl TaskMeta {
 
 /// Listens to a run. Listening never influences the run.
 pub trait Listener {
+    /// The task that only creates others and waits for them, before it is defined: no measure of tasks counts it.
+    fn define_starter(&mut self, _task: TaskId) {}
     /// A task that events will name, and each time its nice level or real-time priority has changed.
     fn define_task(&mut self, _task: TaskId, _meta: &TaskMeta) {}
     /// A task's new set of allowed CPUs, before [`Event::Affinity`].
@@ -204,6 +206,8 @@ pub trait Listener {
 /// What a simulation tells its events, through a shared reference, since its CPUs take turns. A [`Listener`] in a
 /// [`RefCell`] is one; what hears most events of most runs does without the cell's check.
 pub trait Recorder {
+    /// As [`Listener::define_starter`].
+    fn define_starter(&self, task: TaskId);
     /// As [`Listener::define_task`].
     fn define_task(&self, task: TaskId, meta: &TaskMeta);
     /// As [`Listener::define_affinity`].
@@ -217,6 +221,9 @@ pub trait Recorder {
 }
 
 impl<L: Listener + ?Sized> Recorder for RefCell<L> {
+    fn define_starter(&self, task: TaskId) {
+        self.borrow_mut().define_starter(task);
+    }
     fn define_task(&self, task: TaskId, meta: &TaskMeta) {
         self.borrow_mut().define_task(task, meta);
     }
@@ -234,6 +241,10 @@ impl<L: Listener + ?Sized> Recorder for RefCell<L> {
 
 /// Two recorders that hear the same run.
 impl<A: Recorder, B: Recorder> Recorder for (A, B) {
+    fn define_starter(&self, task: TaskId) {
+        self.0.define_starter(task);
+        self.1.define_starter(task);
+    }
     fn define_task(&self, task: TaskId, meta: &TaskMeta) {
         self.0.define_task(task, meta);
         self.1.define_task(task, meta);
@@ -265,6 +276,10 @@ impl Listener for () {
 
 /// Two listeners that hear the same run.
 impl<A: Listener, B: Listener> Listener for (A, B) {
+    fn define_starter(&mut self, task: TaskId) {
+        self.0.define_starter(task);
+        self.1.define_starter(task);
+    }
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         self.0.define_task(task, meta);
         self.1.define_task(task, meta);
@@ -285,6 +300,9 @@ impl<A: Listener, B: Listener> Listener for (A, B) {
 }
 
 impl<L: Listener + ?Sized> Listener for &mut L {
+    fn define_starter(&mut self, task: TaskId) {
+        (**self).define_starter(task);
+    }
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         (**self).define_task(task, meta);
     }
@@ -302,6 +320,11 @@ impl<L: Listener + ?Sized> Listener for &mut L {
 
 /// A listener that may be absent.
 impl<L: Listener> Listener for Option<L> {
+    fn define_starter(&mut self, task: TaskId) {
+        if let Some(listener) = self {
+            listener.define_starter(task);
+        }
+    }
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         if let Some(listener) = self {
             listener.define_task(task, meta);

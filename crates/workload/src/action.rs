@@ -258,7 +258,7 @@ pub struct TaskSpec {
     pub affinity: Option<CpuSet>,
     /// Tasks with the same number are threads of one process and share a memory map; `None` = a kernel thread.
     pub address_space: Option<u32>,
-    /// When it is created, for the tasks of [`Workload::tasks`].
+    /// When it is created, for the tasks of [`Workload::tasks`]; where a main thread creates them, no earlier than this.
     pub start: Instant,
     /// Bytes that must be in the cache for it to compute at full speed; what it goes over by [`Action::Touch`] is not
     /// among them.
@@ -310,6 +310,17 @@ pub enum ScoreRule {
     Counter(&'static str),
 }
 
+/// How the tasks of [`Workload::tasks`] come into being in the simulator. Real ones are always created one after another,
+/// wait at a gate until all exist, and are woken one after another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Start {
+    /// The program's main thread creates them in order by fork or clone, then waits for them. No measure counts it.
+    #[default]
+    Fork,
+    /// All appear at one instant, task i on CPU i modulo the number of CPUs.
+    Together,
+}
+
 /// Tasks, what they share, and when the run is over.
 pub struct Workload {
     /// Name with which it was asked for.
@@ -320,6 +331,8 @@ pub struct Workload {
     pub objects: Vec<ObjectSpec>,
     /// Tasks that the run starts with.
     pub tasks: Vec<TaskSpec>,
+    /// How these come into being.
+    pub start: Start,
     /// The run ends here at the latest (normally all tasks exit earlier); `None`: when all tasks have exited.
     pub duration: Option<Duration>,
     /// The workload's own metric.

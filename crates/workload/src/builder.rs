@@ -4,7 +4,9 @@ use std::cell::Cell;
 
 use schedlab_trace::{CpuSet, Duration, Instant};
 
-use crate::action::{Behaviour, ObjectId, ObjectSpec, SchedClass, Score, TaskSpec, Workload};
+use crate::action::{
+    Behaviour, ObjectId, ObjectSpec, SchedClass, Score, Start, TaskSpec, Workload,
+};
 use crate::{Options, WorkloadError};
 
 /// What the options that every workload has ([`crate::common`]) say about task number i.
@@ -176,6 +178,10 @@ impl Builder {
             params,
             objects: self.objects,
             tasks: self.tasks,
+            start: match options.choice("start") {
+                "together" => Start::Together,
+                _ => Start::Fork,
+            },
             duration: self.duration,
             score,
             notes: self.notes,

@@ -170,6 +170,7 @@ pub(crate) fn together(asked: &[Cow<'_, str>], workloads: Vec<Workload>) -> Work
         score: workloads[0].score.clone(),
         notes: Vec::new(),
         parts: Vec::new(),
+        start: workloads[0].start,
     };
     let mut spaces = 0;
     for ((name, text), workload) in names.into_iter().zip(asked).zip(workloads) {

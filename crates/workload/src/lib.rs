@@ -27,7 +27,7 @@ pub mod testing;
 
 pub use action::{
     Access, Action, Behaviour, Context, ObjectId, ObjectSpec, Outcome, Reservation, Rng,
-    SchedClass, Score, ScoreRule, TaskSpec, Touch, Workload,
+    SchedClass, Score, ScoreRule, Start, TaskSpec, Touch, Workload,
 };
 pub use builder::{Builder, TASKS_MAX};
 pub use compose::{Part, PartEnd};

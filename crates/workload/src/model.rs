@@ -39,6 +39,12 @@ pub fn common() -> &'static [Param] {
             default: "normal",
             doc: "scheduling policy of every task",
         },
+        Param {
+            name: "start",
+            kind: Kind::Choice(&["fork", "together"]),
+            default: "fork",
+            doc: "how the first tasks come into being in the simulator: the main thread creates them one after another; or together at one instant, task i on CPU i mod n",
+        },
     ];
     COMMON
 }

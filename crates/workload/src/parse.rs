@@ -112,7 +112,7 @@ mod tests {
         );
         assert_eq!(
             refusal("pipe:loop=3"),
-            "workload `pipe` has no option `loop` (did you mean `loops`?); it takes: loops, threads, pin, nice, policy"
+            "workload `pipe` has no option `loop` (did you mean `loops`?); it takes: loops, threads, pin, nice, policy, start"
         );
         assert_eq!(
             refusal("pipe:loops=0"),

@@ -643,7 +643,7 @@ fn a_missing_file_is_told() {
     assert!(
         error
             .to_string()
-            .contains("has no option `x`; it takes: duration, jitter, offset, pin, nice, policy")
+            .contains("has no option `x`; it takes: duration, jitter, offset, pin, nice, policy, start")
     );
 }
 

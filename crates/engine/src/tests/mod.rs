@@ -15,6 +15,7 @@ mod locks;
 mod memory;
 mod queues;
 mod slices;
+mod start;
 mod timers;
 mod wild;
 mod workload;

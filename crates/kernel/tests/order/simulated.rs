@@ -11,7 +11,7 @@ use schedlab_engine::Scenario;
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, Duration, Event, Instant, Listener, PrevState, TaskId, TaskMeta};
 use schedlab_workload::{
-    Action, Behaviour, Context, ObjectId, ObjectSpec, SchedClass, Score, ScoreRule, TaskSpec,
+    Action, Behaviour, Context, ObjectId, ObjectSpec, SchedClass, Score, ScoreRule, Start, TaskSpec,
     Workload,
 };
 
@@ -166,6 +166,7 @@ fn workload(case: &Case) -> Workload {
         params: Vec::new(),
         objects: vec![ObjectSpec::Semaphore { initial: 0 }; case.yielders as usize],
         tasks: (0..case.yielders).map(yielder).chain([waker]).collect(),
+        start: Start::Together,
         duration: None,
         score: Score {
             name: "makespan_ns",

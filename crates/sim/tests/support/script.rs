@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use schedlab_trace::{CpuSet, Duration, Instant};
 use schedlab_workload::{
-    Action, Behaviour, Context, ObjectId, ObjectSpec, SchedClass, Score, ScoreRule, TaskSpec,
+    Action, Behaviour, Context, ObjectId, ObjectSpec, SchedClass, Score, ScoreRule, Start, TaskSpec,
     Workload,
 };
 
@@ -190,6 +190,7 @@ pub fn workload(name: &str, tasks: &[Kind], children: &[Kind]) -> Workload {
         params: Vec::new(),
         objects: vec![pipe; nr_pipes.unwrap_or(0) as usize],
         tasks: specs,
+        start: Start::default(),
         notes: Vec::new(),
         duration: None,
         score: Score {

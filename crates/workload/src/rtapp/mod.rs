@@ -5,7 +5,8 @@
 //! `tools/compare-rtapp` compares both on random files. Where the model differs, a comment `Model:` says so:
 //!
 //! - `run` is CPU time on the simulated core; rt-app's loops, calibrated on CPU 0, come to the same.
-//! - Threads share one address space and start together at the start of the run.
+//! - Threads share one address space. The main thread creates them in order at the start of the run; a `delay` counts from
+//!   there, not from the creation of its thread (`main_app_start`).
 //! - A thread has the policy of its first phase from the start; rt-app sets it when the thread's `delay` is over.
 //! - On a real machine no two runs are alike. Here run times vary by some percent (`jitter`), and threads that nobody
 //!   waits for begin at different times within their first period (`offset`): both are drawn from the run's seed, and
