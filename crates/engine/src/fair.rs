@@ -15,6 +15,7 @@ use std::cell::{Cell, RefCell};
 use schedlab_trace::{CpuId, CpuMode, LockPath, Recorder, TaskId};
 use schedlab_workload::SchedClass;
 
+use crate::balance::Attempts;
 use crate::consts::{deq, enq, wake};
 use crate::cpu::Cpu;
 use crate::kernel::Kernel;
@@ -34,6 +35,15 @@ const CACHE_HOT_NS: u64 = 500_000;
 /// (`imbalance_pct`).
 const IMBALANCE_PCT: i64 = 117;
 
+/// What a CPU has for the class if no other takes of it (`SCHED_CAPACITY_SCALE`).
+const CAPACITY: i64 = 1_024;
+
+/// What was taken of it counts half after 32 ms (`LOAD_AVG_PERIOD`): this, divided by ln 2.
+const AVERAGE_NS: u64 = 46_166_000;
+
+/// Tasks that are moved at a time at most (`sched_nr_migrate`).
+const MIGRATE_MAX: usize = 32;
+
 /// After more than that many attempts in vain tasks are moved that have run just now (`cache_nice_tries`).
 const CACHE_NICE_TRIES: u32 = 1;
 
@@ -51,6 +61,8 @@ pub(crate) struct Entity {
     /// What was left of its request, in virtual time, when it left its queue other than to sleep (`rel_deadline`).
     rel_deadline: Cell<Option<i64>>,
     started: Cell<bool>,
+    /// The stopper is to move it to an idle CPU.
+    pub pushed: Cell<bool>,
     last_ran: Cell<u64>,
 }
 
@@ -70,6 +82,12 @@ pub(crate) struct FairRq {
     slice_end: Cell<u64>,
     /// Attempts to balance in a row that found nothing to move (`nr_balance_failed`).
     failed: Cell<u32>,
+    /// Of taking running tasks while it is idle.
+    pub attempts: Attempts,
+    /// How much of the CPU higher classes have taken of late, of [`CAPACITY`] (`avg_rt`), …
+    stolen: Cell<i64>,
+    /// … as of this tick.
+    stolen_at: Cell<u64>,
 }
 
 impl Default for FairRq {
@@ -80,11 +98,19 @@ impl Default for FairRq {
             ticks: Cell::new(0),
             slice_end: Cell::new(NEVER),
             failed: Cell::new(0),
+            attempts: Attempts::default(),
+            stolen: Cell::new(0),
+            stolen_at: Cell::new(0),
         }
     }
 }
 
 impl FairRq {
+    /// Tasks that wait.
+    pub fn nr_waiting(&self) -> usize {
+        self.queue.borrow().len()
+    }
+
     /// When the timer of the end of a slice expires, after `now`.
     pub fn slice_end_after(&self, now: u64) -> Option<u64> {
         let end = self.slice_end.get();
@@ -112,7 +138,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         BASE_SLICE_NS * i64::from(factor)
     }
 
-    fn running_fair(&self, rq: &Cpu) -> Option<&Task> {
+    pub(crate) fn running_fair(&self, rq: &Cpu) -> Option<&Task> {
         let p = self.task(rq.curr.get()?);
         (p.class.get() == Class::Fair && p.on_rq.get() == OnRq::Queued).then_some(p)
     }
@@ -309,6 +335,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let lag = average - p.fair.vruntime.get();
         p.fair.vlag.set(lag.clamp(-bound, bound));
         let sleeps_early = flags & deq::SLEEP != 0 && lag < 0;
+        if flags & deq::SLEEP != 0 && p.fair.pushed.take() {
+            p.migration_dest.set(None);
+        }
         p.fair.slept_on.set(sleeps_early.then_some(rq.id));
         let left = p.fair.deadline.get() - p.fair.vruntime.get();
         p.fair
@@ -417,7 +446,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    fn is_idle_for_fair(&self, cpu: CpuId) -> bool {
+    pub(crate) fn is_idle_for_fair(&self, cpu: CpuId) -> bool {
         let rq = self.cpu(cpu);
         rq.curr.get().is_none() && rq.nr_running.get() == 0
     }
@@ -443,6 +472,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn cpu_for_new_task(&self, p: &Task, parent: CpuId) -> Option<CpuId> {
         let topology = &self.machine.topology;
         let llc = |cpu: CpuId| topology.cpu(cpu).llc as usize;
+        let core = |cpu: CpuId| topology.cpu(cpu).core;
         let busy = |cpu: CpuId| self.cpu(cpu).nr_running.get() > 0;
         let mut busy_of_llc = vec![0; topology.nr_llcs() as usize];
         for rq in self.cpus.iter().filter(|rq| busy(rq.id)) {
@@ -466,9 +496,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 } else {
                     self.cpu(cpu).nr_running.get()
                 },
+                self.curr_class(self.cpu(cpu)) > Class::Fair,
                 shares_core(cpu),
                 crowd(cpu),
                 cpu != parent,
+                core(cpu) != core(parent),
                 llc(cpu) != llc(parent),
                 cpu,
             )
@@ -521,7 +553,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Whether a task that waits on `rq` may run on `cpu`.
-    fn fair_task_for(&self, rq: &Cpu, cpu: CpuId) -> bool {
+    pub(crate) fn fair_task_for(&self, rq: &Cpu, cpu: CpuId) -> bool {
         let queue = rq.fair.queue.borrow();
         let mut waiting = queue.iter().map(|&task| self.task(task));
         waiting.any(|p| self.can_migrate_fair(p, cpu))
@@ -534,18 +566,47 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.allows(cpu) && (self.machine.sched_ext.rq_locks || is_free())
     }
 
+    /// What real-time tasks leave of a CPU, of [`CAPACITY`] (`scale_rt_capacity()`).
+    fn fair_capacity(&self, rq: &Cpu) -> i64 {
+        (CAPACITY - rq.fair.stolen.get()).max(1)
+    }
+
+    /// Averages what higher classes take of `c`, at its tick. Model: what runs at a tick counts for all of the time since
+    /// the one before; a CPU that was idle in between had none.
+    fn update_stolen(&self, c: &Cpu) {
+        let period = self.costs.tick_period_ns;
+        let tick = c.this.now.get() / period;
+        let share = (period * CAPACITY as u64 / AVERAGE_NS).min(CAPACITY as u64) as i64;
+        let rq = &c.fair;
+        let idle = (tick - rq.stolen_at.replace(tick)).saturating_sub(1);
+        let mut stolen = rq.stolen.get();
+        for _ in 0..idle.min(AVERAGE_NS / period * 8) {
+            stolen -= stolen * share / CAPACITY;
+        }
+        let now = if self.curr_class(c) > Class::Fair {
+            CAPACITY
+        } else {
+            0
+        };
+        rq.stolen.set(stolen + (now - stolen) * share / CAPACITY);
+    }
+
     /// The CPU that has most to do of those with a task for `c`, and how much weight is to be moved at most
     /// (`calculate_imbalance()`): neither is to have less than the mean after that.
     fn fair_imbalance(&self, c: &Cpu) -> Option<(&Cpu, i64)> {
         let online = || self.cpus.iter().filter(|rq| rq.is_online());
-        let here = self.fair_load(c);
-        let mean = online().map(|rq| self.fair_load(rq)).sum::<i64>() / online().count() as i64;
+        let load = |rq: &Cpu| self.fair_load(rq) * CAPACITY / self.fair_capacity(rq);
+        let here = load(c);
+        let all = online().map(|rq| self.fair_load(rq)).sum::<i64>();
+        let mean = all * CAPACITY / online().map(|rq| self.fair_capacity(rq)).sum::<i64>();
         let busiest = online()
             .filter(|rq| rq.id != c.id && rq.nr_running.get() >= 2 && self.fair_task_for(rq, c.id))
-            .max_by_key(|rq| (self.fair_load(rq), std::cmp::Reverse(rq.id)))?;
-        let there = self.fair_load(busiest);
+            .max_by_key(|rq| (load(rq), std::cmp::Reverse(rq.id)))?;
+        let there = load(busiest);
         let differs = c.nr_running.get() < 2 || 100 * there > IMBALANCE_PCT * here;
-        let imbalance = (there - mean).min(mean - here);
+        let too_much = (there - mean) * self.fair_capacity(busiest);
+        let too_little = (mean - here) * self.fair_capacity(c);
+        let imbalance = too_much.min(too_little) / CAPACITY;
         (differs && imbalance > 0).then_some((busiest, imbalance))
     }
 
@@ -572,38 +633,41 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         self.rq_unlock(c, c);
         self.rq_lock(c, src);
-        // From the tail, what has not run just now.
-        let found = src
-            .fair
-            .queue
-            .borrow()
-            .iter()
-            .rev()
-            .map(|&task| self.task(task))
-            .find(|p| {
-                let hot = p.fair.last_ran.get() + CACHE_HOT_NS > c.this.now.get();
-                let moves = idle || !hot || failed > CACHE_NICE_TRIES;
-                let fits = i64::from(p.load_weight()) >> failed.min(63) <= imbalance;
-                self.can_migrate_fair(p, c.id) && moves && fits && self.is_queued_on(p, src)
-            });
+        // detach_tasks(): from the tail, what has not run just now, until enough is moved. A CPU that has just become idle
+        // takes one.
+        let mut left = imbalance;
+        let mut found: Vec<&Task> = Vec::new();
+        for &task in src.fair.queue.borrow().iter().rev() {
+            let p = self.task(task);
+            let hot = p.fair.last_ran.get() + CACHE_HOT_NS > c.this.now.get();
+            let moves = idle || !hot || failed > CACHE_NICE_TRIES;
+            let weight = i64::from(p.load_weight());
+            let fits = weight >> failed.min(63) <= left;
+            if self.can_migrate_fair(p, c.id) && moves && fits && self.is_queued_on(p, src) {
+                left -= weight;
+                found.push(p);
+            }
+            if left <= 0 || found.len() == if idle { 1 } else { MIGRATE_MAX } {
+                break;
+            }
+        }
         // A CPU that has just become idle does not count its attempts.
-        c.fair.failed.set(match found {
-            None if !idle => failed + 1,
-            None => failed,
-            Some(_) => 0,
+        c.fair.failed.set(match found[..] {
+            [] if !idle => failed + 1,
+            [] => failed,
+            _ => 0,
         });
-        let Some(p) = found else {
-            self.rq_unlock(c, src);
-            self.rq_lock(c, c);
-            return;
-        };
-        p.on_rq.set(OnRq::Migrating);
-        self.dequeue_task_fair(c, src, p, deq::NOCLOCK);
-        self.set_task_cpu(c, p, c.id);
+        for p in &found {
+            p.on_rq.set(OnRq::Migrating);
+            self.dequeue_task_fair(c, src, p, deq::NOCLOCK);
+            self.set_task_cpu(c, p, c.id);
+        }
         self.rq_unlock(c, src);
         self.rq_lock(c, c);
-        self.enqueue_task_fair(c, c, p, enq::MIGRATED);
-        self.wakeup_preempt(c, c, p);
+        for p in found {
+            self.enqueue_task_fair(c, c, p, enq::MIGRATED);
+            self.wakeup_preempt(c, c, p);
+        }
     }
 
     /// `sched_balance_trigger()`: from time to time a CPU with few tasks takes some.
@@ -613,6 +677,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let ticks = c.fair.ticks.get() + 1;
         c.fair.ticks.set(ticks);
+        if self.has_rt.get() {
+            self.update_stolen(c);
+        }
+        self.nohz_idle_balance(c);
         // A busy CPU looks every 16 times the number of CPUs in milliseconds.
         let interval_ns = self.cpus.len() as u64 * 16 * 1_000_000;
         let every = interval_ns.div_ceil(self.costs.tick_period_ns);

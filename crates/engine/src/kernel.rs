@@ -8,12 +8,13 @@
 use std::cell::{Cell, RefCell};
 
 use schedlab_fiber::{Fibers, NoStack, State, Switch, trap};
-use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, address};
+use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, Topology, address};
 use schedlab_trace::{
     CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Listener, Recorder, TaskId,
 };
 use schedlab_workload::{Counters, ObjectId, ObjectSpec, Rng, Start, TaskSpec, Workload, stream};
 
+use crate::balance::Domains;
 use crate::consts;
 use crate::cost::Costs;
 use crate::cpu::{Cpu, Wait};
@@ -102,6 +103,11 @@ pub(crate) struct Kernel<P, R> {
     /// All CPUs are `online`.
     pub all_online: Cell<bool>,
     pub nr_nodes: u32,
+    /// The CPUs of each last-level cache.
+    pub llc_cpus: Vec<Vec<CpuId>>,
+    pub domains: Domains,
+    /// Before that no idle CPU looks for running tasks to take (`nohz.next_balance`).
+    pub next_idle_balance: Cell<u64>,
     pub tasks: TaskTable,
     /// The main thread, where one creates the workload's first tasks.
     pub starter: Cell<Option<TaskId>>,
@@ -165,6 +171,14 @@ pub(crate) struct Kernel<P, R> {
     pub endless: bool,
     pub clock: Cell<u64>,
     pub mutation: Option<Mutation>,
+}
+
+fn llc_cpus(topology: &Topology) -> Vec<Vec<CpuId>> {
+    let mut cpus = vec![Vec::new(); topology.nr_llcs() as usize];
+    for cpu in (0..topology.nr_cpus() as u32).map(CpuId) {
+        cpus[topology.cpu(cpu).llc as usize].push(cpu);
+    }
+    cpus
 }
 
 /// Runs `scenario` under `policy` to its end.
@@ -255,6 +269,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             online: RefCell::new(CpuSet::all(nr_cpus)),
             all_online: Cell::new(true),
             nr_nodes,
+            llc_cpus: llc_cpus(&machine.topology),
+            domains: Domains::new(&machine.topology),
+            next_idle_balance: Cell::new(0),
             tasks: TaskTable::default(),
             starter: Cell::new(None),
             nr_first: Cell::new(0),

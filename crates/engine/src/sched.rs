@@ -468,8 +468,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let dest = p.migration_dest.take();
         // __migrate_task(): without run queue locks another CPU may have taken it from a queue.
         let is_here = p.on_rq.get() == OnRq::Queued && p.cpu.get() == c.id;
-        if is_here && !(p.allows(c.id) && c.is_online()) {
-            let dest = dest.filter(|&cpu| p.allows(cpu) && self.online.borrow().contains(cpu));
+        let dest = dest.filter(|&cpu| p.allows(cpu) && self.online.borrow().contains(cpu));
+        // active_load_balance_cpu_stop()
+        let is_pushed = p.fair.pushed.take() && dest.is_some_and(|cpu| self.is_idle_for_fair(cpu));
+        if is_here && (is_pushed || !(p.allows(c.id) && c.is_online())) {
             self.push_task_off(c, p, dest);
         }
     }
