@@ -41,7 +41,7 @@ fn small_chats_deliver_everything_whatever_the_options() {
     for shape in [
         "read=all",
         "server=queue,read=one",
-        "server=queue,start=together,take=4",
+        "server=queue,release=together,take=4",
         "server=queue,queue=1,full=yield",
         "server=queue,wake=unlocked,queue=2",
         "socket_buffer=100",

@@ -23,7 +23,7 @@
 //!
 //! All connections stand before the clock starts ([`Action::Begin`]), as in the original. There the clients
 //! are released by one System V semaphore operation, which in Linux 2.4 wakes one waiter at a time, each
-//! on its way out waking the next (ipc/sem.c, `update_queue`): `start=chain`.
+//! on its way out waking the next (ipc/sem.c, `update_queue`): `release=chain`.
 
 mod client;
 mod server;
@@ -120,7 +120,7 @@ pub(super) const MODEL: Model = Model {
             doc: "one read returns one message (the original's MSG_WAITALL), or every complete one that is queued",
         },
         Param {
-            name: "start",
+            name: "release",
             kind: Kind::Choice(&["chain", "together"]),
             default: "chain",
             doc: "how the clients are released: each lets the next one go (Linux 2.4's semop), or all at once",
@@ -396,7 +396,7 @@ mod tests {
         let shapes = [
             "",
             ",read=all",
-            ",start=together",
+            ",release=together",
             ",queue=1",
             ",queue=1,full=yield",
             ",take=5,queue=3",

@@ -52,7 +52,7 @@ pub(super) const MODEL: Model = Model {
         ),
         param("server", Kind::Choice(&["queue", "direct"]), "queue", "as for chat"),
         param("read", Kind::Choice(&["all", "one"]), "one", "one read returns one message (blocking streams), or all"),
-        param("start", Kind::Choice(&["chain", "together"]), "together", "how the clients are released, as for chat"),
+        param("release", Kind::Choice(&["chain", "together"]), "together", "how the clients are released, as for chat"),
         param("queue", count(1, 1_000_000), "10", "messages that a user's send queue holds (fitted, see docs/calibration.md)"),
         param("full", Kind::Choice(&["block", "yield"]), "block", "a thread that finds the queue full blocks, or yields"),
         param("take", count(1, 1_000_000), "1", "messages that the writing thread takes out of its queue at once (guess)"),

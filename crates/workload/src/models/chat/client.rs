@@ -21,7 +21,7 @@ pub(super) struct Gate {
 
 impl Gate {
     pub fn new(builder: &mut Builder, options: &Options, threads: u64) -> Gate {
-        let chained = options.choice("start") == "chain";
+        let chained = options.choice("release") == "chain";
         Gate {
             semaphore: builder.object(ObjectSpec::Semaphore { initial: 0 }),
             threads,
