@@ -50,7 +50,7 @@ pub(crate) struct Domains {
     domains: Vec<Domain>,
     /// Of each CPU and level: its domain and the place of its group there.
     places: Vec<[Option<(u32, u32)>; LEVELS]>,
-    /// Tasks that a node may have more than another (`imb_numa_nr`).
+    /// Up to how many tasks of a node the others may have fewer (`imb_numa_nr`).
     numa_imbalance: i64,
 }
 
@@ -172,15 +172,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if now < self.next_idle_balance.get() || self.nr_busy_near(c) < 2 {
             return;
         }
-        let mut next = u64::MAX;
         let (before, after) = self.cpus.split_at(c.id.index());
-        for rq in after.iter().chain(before) {
-            if rq.is_online() && self.is_idle_for_fair(rq.id) {
-                next = next.min(self.balance_domains(c, rq));
-            }
-        }
+        let online = after.iter().chain(before).filter(|rq| rq.is_online());
+        let idle = online.filter(|rq| self.is_idle_for_fair(rq.id));
+        let next = idle.map(|rq| self.balance_domains(c, rq)).min();
+        let next_tick = now + self.costs.tick_period_ns;
         self.next_idle_balance
-            .set(next.max(now + self.costs.tick_period_ns));
+            .set(next.map_or(next_tick, |next| next.max(next_tick)));
     }
 
     /// `nr_busy_cpus` of the last-level cache.

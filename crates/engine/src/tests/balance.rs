@@ -122,6 +122,33 @@ fn an_idle_cache_takes_running_tasks_from_a_full_one() {
     assert!((640..900).contains(&ms), "{ms}");
 }
 
+/// The machine was full before: no CPU was idle that could have looked.
+#[test]
+fn a_core_that_becomes_idle_late_takes_a_running_task() {
+    // On each core of four an 80 ms task beside one of 400 ms, but on the last one two short ones.
+    let mut tasks = hogs(8, 80);
+    for (long, cpu) in [(0, "0"), (2, "2"), (3, "3"), (4, "4")] {
+        tasks[long] = on_cpus(
+            task("long", |n, _| {
+                Some(match n {
+                    0 => Action::Compute(Duration::from_ms(20)),
+                    1 => Action::SetAffinity(CpuSet::all(8)),
+                    2 => Action::Compute(Duration::from_ms(380)),
+                    _ => return None,
+                })
+            }),
+            cpu,
+        );
+    }
+    for (short, cpu) in [(1, "1"), (5, "5"), (6, "6"), (7, "7")] {
+        tasks[short] = on_cpus(hog("short", 80), cpu);
+    }
+    let checked = fair(machine_of(1, 4, 2), Start::Together, tasks);
+    // The tasks on CPUs 2 and 3 share a core until about 64 ms after others have become idle.
+    let ms = makespan_ms(&checked);
+    assert!((440..540).contains(&ms), "{ms}");
+}
+
 /// A balanced machine is left alone.
 #[test]
 fn nothing_moves_where_all_cores_have_as_many() {
