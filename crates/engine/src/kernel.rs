@@ -52,6 +52,7 @@ struct Summary {
     events: u64,
     tasks: u32,
     unfinished: Vec<TaskId>,
+    to_come: u32,
     probes: Vec<crate::policy::Probes>,
     cache: CacheModel,
 }
@@ -611,9 +612,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let unfinished = self.tasks.iter().filter(alive).map(|task| task.id);
         // Those that the main thread has not come to would have had the next ids.
-        let next = self.tasks.len();
-        let to_come = next..next + self.nr_first.get() - self.nr_started.get();
-        let unfinished = unfinished.chain(to_come.map(TaskId)).collect();
+        let (next, to_come) = (
+            self.tasks.len(),
+            self.nr_first.get() - self.nr_started.get(),
+        );
+        let unfinished = unfinished
+            .chain((next..next + to_come).map(TaskId))
+            .collect();
         *self.summary.borrow_mut() = Some(Summary {
             end,
             makespan,
@@ -623,6 +628,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             events: self.events.get(),
             tasks: self.nr_tasks(),
             unfinished,
+            to_come,
             probes: self.cpus.iter().map(|c| *c.this.probes.borrow()).collect(),
             cache: self.shared.cache.borrow().clone(),
         });
@@ -978,6 +984,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             events: summary.events,
             tasks: summary.tasks,
             unfinished: summary.unfinished,
+            to_come: summary.to_come,
             policy: self.policy,
             recorder: give_back(self.recorder),
         }

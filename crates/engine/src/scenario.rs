@@ -254,8 +254,10 @@ pub struct RunEnd<P, R> {
     pub events: u64,
     /// Tasks that existed.
     pub tasks: u32,
-    /// Tasks that did not exit.
+    /// Tasks that did not exit, those to come included.
     pub unfinished: Vec<TaskId>,
+    /// First tasks of the workload that its main thread had not created yet.
+    pub to_come: u32,
     /// The policy.
     pub policy: P,
     /// The recorder.

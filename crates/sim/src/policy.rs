@@ -256,6 +256,7 @@ pub(crate) struct Ended {
     pub(crate) probes: Vec<Probes>,
     pub(crate) cache: CacheModel,
     pub(crate) unfinished: Vec<TaskId>,
+    pub(crate) to_come: u32,
 }
 
 /// Finds a scheduler, without loading it; `None` is the virtual kernel's own.
@@ -407,6 +408,7 @@ fn run<P: Policy, R: Recorder>(
         probes,
         cache,
         unfinished,
+        to_come,
         policy,
         recorder,
         ..
@@ -429,6 +431,7 @@ fn run<P: Policy, R: Recorder>(
         probes,
         cache,
         unfinished,
+        to_come,
     };
     Ok((ended, policy, recorder))
 }

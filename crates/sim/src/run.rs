@@ -291,14 +291,24 @@ fn exit(end: &Ended, time_limit_s: Option<u64>) -> (Exit, Option<String>) {
             (Exit::TimeLimit, Some(text))
         }
         _ => {
-            let note = end.stuck.as_ref().map(|why| {
+            let idled = end.stuck.as_ref().map(|why| {
                 format!(
                     "what was left of the tasks idled until the workload's duration was over: {why}"
                 )
             });
-            (Exit::Done, note)
+            (Exit::Done, idled.or_else(|| not_created(end)))
         }
     }
+}
+
+/// Of a run that was over before its main thread had created all tasks.
+fn not_created(end: &Ended) -> Option<String> {
+    (end.to_come > 0).then(|| {
+        format!(
+            "{} had not been created yet when the run was over: give it a longer duration, or start=together",
+            counted(u64::from(end.to_come), "task")
+        )
+    })
 }
 
 fn failure_exit(failure: &WorkloadFailure) -> Exit {
@@ -391,6 +401,30 @@ mod tests {
         fn record(&mut self, _: Instant, _: CpuId, _: Event) {
             self.0 += 1;
         }
+    }
+
+    #[test]
+    fn tasks_that_were_never_created_are_told() {
+        let message = |start: &str| {
+            let spec = SimSpec {
+                cpus: Some(2),
+                ..SimSpec::new(
+                    format!("cpu:tasks=1000,duration=1ms{start}"),
+                    Scheduler::parse("kernel"),
+                    "laptop",
+                )
+            };
+            let result = run(&spec, None).unwrap();
+            assert_eq!(result.exit, Exit::Done);
+            result.message
+        };
+        // A fork takes 40 µs, so 24 of them fit.
+        let told = message("").expect("it tells");
+        assert!(
+            told.starts_with("976 tasks had not been created yet"),
+            "{told}"
+        );
+        assert_eq!(message(",start=together"), None);
     }
 
     #[test]

@@ -97,6 +97,7 @@ fn tasks_that_were_never_created_are_unfinished() {
     assert_eq!(checked.end.tasks, 2);
     let ids: Vec<u32> = checked.end.unfinished.iter().map(|task| task.0).collect();
     assert_eq!(ids, (1..=10).collect::<Vec<_>>());
+    assert_eq!(checked.end.to_come, 8);
     assert_eq!(checked.end.makespan, None);
 }
 
