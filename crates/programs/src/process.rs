@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
-use schedlab_workload::{Counters, ObjectSpec, SchedClass, TaskSpec, Workload};
+use schedlab_workload::{Counters, ObjectSpec, SchedClass, Start, TaskSpec, Workload};
 use serde::{Deserialize, Serialize};
 
 use crate::objects::Objects;
@@ -107,6 +107,10 @@ pub(crate) fn run(
         true => ended_ns.unwrap_or(0),
         false => run.end_ns,
     };
+    let mut notes = workload.notes;
+    if workload.start == Start::Together {
+        notes.push("`start` has no effect on real threads: they are created one after another, and woken when all exist".to_owned());
+    }
     let limited = plan.duration.is_none_or(|duration| duration > plan.limit);
     Ok(Report {
         workload: workload.name,
@@ -128,7 +132,7 @@ pub(crate) fn run(
         } else {
             End::Done
         },
-        notes: workload.notes,
+        notes,
     })
 }
 

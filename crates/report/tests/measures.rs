@@ -644,3 +644,67 @@ fn what_a_world_does_not_show_is_absent() {
             .all(|(_, value)| !matches!(value, Value::Text(_)))
     );
 }
+
+/// Who only creates tasks is in no count of tasks, whatever it does between what they do.
+#[test]
+fn who_only_starts_tasks_does_not_count() {
+    const MAIN: TaskId = TaskId(3);
+    use PrevState::{Blocked, Preempted};
+    let enter = |runnable, queue| Event::ScheduleEnter { runnable, queue };
+    let migrate = |task, from, to| Event::Migrate {
+        task,
+        from: CpuId(from),
+        to: CpuId(to),
+        reach: MigrationReach::Llc,
+    };
+    // The same tasks with a starter, and without it.
+    let with = [
+        (0, 0, wakeup(MAIN, 0)),
+        (10, 0, switch(None, Some(MAIN))),
+        (20, 0, wakeup(A, 0)),
+        (30, 0, enter(2, 2)),
+        (40, 0, switch(Some((MAIN, Preempted)), Some(A))),
+        (50, 1, migrate(MAIN, 0, 1)),
+        (60, 1, enter(2, 1)),
+        (70, 1, switch(None, Some(MAIN))),
+        (80, 1, enter(2, 1)),
+        (90, 1, switch(Some((MAIN, Blocked)), None)),
+        (95, 0, enter(1, 1)),
+        (100, 0, switch(Some((A, Blocked)), None)),
+        (110, 0, wakeup(A, 0)),
+        (120, 0, switch(None, Some(A))),
+        (130, 0, Event::End),
+        (130, 1, Event::End),
+    ];
+    let without = [
+        (20, 0, wakeup(A, 0)),
+        (30, 0, enter(1, 1)),
+        (40, 0, switch(None, Some(A))),
+        (60, 1, enter(1, 0)),
+        (80, 1, enter(1, 0)),
+        (95, 0, enter(1, 1)),
+        (100, 0, switch(Some((A, Blocked)), None)),
+        (110, 0, wakeup(A, 0)),
+        (120, 0, switch(None, Some(A))),
+        (130, 0, Event::End),
+        (130, 1, Event::End),
+    ];
+    let recorder = || {
+        let recorder = MetricsRecorder::new(2, Sources::ALL);
+        recorder.define_task(A, &meta(0));
+        recorder
+    };
+    let (counted, told) = (recorder(), recorder());
+    told.define_starter(MAIN);
+    // Another level of priority would make inversions possible.
+    told.define_task(MAIN, &meta(-20));
+    play(&counted, &without);
+    play(&told, &with);
+    let measures = told.measures(None);
+    assert_eq!(measures, counted.measures(None));
+    assert_eq!(measures.number("switches.total"), Some(2.0));
+    assert_eq!(measures.number("switches.involuntary"), Some(0.0));
+    assert_eq!(measures.number("migrations.total"), Some(0.0));
+    assert_eq!(measures.number("fairness.jain"), Some(1.0));
+    assert_eq!(told.queue_histogram(), counted.queue_histogram());
+}

@@ -65,7 +65,7 @@ fn a_task_that_has_exited_may_be_dispatched_in_vain() {
             cpus: Some(1),
             kernel: kernel.to_owned(),
             ..SimSpec::new(
-                "cpu:tasks=3,loops=2",
+                "cpu:tasks=3,loops=2,start=together",
                 Scheduler::parse(&path.display().to_string()),
                 "laptop",
             )

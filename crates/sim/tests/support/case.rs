@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use schedlab_engine::Scenario;
 use schedlab_trace::{CpuId, CpuSet, Duration, Instant};
+use schedlab_workload::Start;
 
 use crate::support::script::{self, Kind, Step};
 use crate::virtual_kernel::machine;
@@ -34,6 +35,7 @@ pub struct Case {
     /// Number of CPUs.
     pub cpus: usize,
     seed: u64,
+    start: Start,
     tasks: Vec<Kind>,
     child: Kind,
 }
@@ -42,7 +44,8 @@ impl Case {
     /// With the seed it was drawn with.
     pub fn scenario(&self) -> Scenario {
         let children = std::slice::from_ref(&self.child);
-        let workload = script::workload("random", &self.tasks, children);
+        let mut workload = script::workload("random", &self.tasks, children);
+        workload.start = self.start;
         Scenario::new(machine(self.machine, self.cpus), workload, self.seed)
     }
 }
@@ -128,8 +131,9 @@ pub fn case() -> impl Strategy<Value = Case> {
         Just("server-2x96x2"),
         Just("xeon-e5645-2x6x2"),
     ];
-    (machines, 1..=8_usize, any::<u64>(), 0..3_usize).prop_flat_map(
-        |(machine, cpus, seed, pairs)| {
+    let starts = prop_oneof![Just(Start::Fork), Just(Start::Together)];
+    (machines, 1..=8_usize, any::<u64>(), 0..3_usize, starts).prop_flat_map(
+        |(machine, cpus, seed, pairs, start)| {
             let pairs: Vec<_> = (0..pairs as u32).map(pair).collect();
             (
                 vec(kind(cpus, "task", true), 1..5),
@@ -142,6 +146,7 @@ pub fn case() -> impl Strategy<Value = Case> {
                         machine,
                         cpus,
                         seed,
+                        start,
                         tasks,
                         child,
                     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use schedlab_trace::{CpuSet, Duration, Instant};
 use schedlab_workload::{
-    Action, Behaviour, Context, ObjectId, ObjectSpec, SchedClass, Score, ScoreRule, Start, TaskSpec,
-    Workload,
+    Action, Behaviour, Context, ObjectId, ObjectSpec, SchedClass, Score, ScoreRule, Start,
+    TaskSpec, Workload,
 };
 
 /// One step of a task.
@@ -190,7 +190,8 @@ pub fn workload(name: &str, tasks: &[Kind], children: &[Kind]) -> Workload {
         params: Vec::new(),
         objects: vec![pipe; nr_pipes.unwrap_or(0) as usize],
         tasks: specs,
-        start: Start::default(),
+        // The rules of sched_ext are about tasks that are there when a policy is loaded.
+        start: Start::Together,
         notes: Vec::new(),
         duration: None,
         score: Score {
