@@ -50,6 +50,11 @@ struct bfs_queue {
 
 struct bfs_queue __arena_global grq;
 
+static __always_inline u64 dl_nr_waiting(s32 cpu)
+{
+	return lab_read(grq.array.nr);
+}
+
 /*
  * The queue. Its lock is held.
  */
@@ -304,6 +309,8 @@ void BPF_STRUCT_OPS(bfs_set_weight, struct task_struct *p, u32 weight)
 
 LAB_SET_CPUMASK(bfs)
 
+LAB_CPU_RELEASE(bfs)
+
 s32 BPF_STRUCT_OPS_SLEEPABLE(bfs_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
 {
@@ -320,6 +327,7 @@ void BPF_STRUCT_OPS(bfs_disable, struct task_struct *p)
 {
 	task_t *t = task_of(p);
 
+	lab_note_higher(p);
 	if (!t)
 		return;
 	bfs_remove(t);
@@ -366,6 +374,7 @@ SCX_OPS_DEFINE(bfs_ops,
 	       .yield			= (void *)bfs_yield,
 	       .set_weight		= (void *)bfs_set_weight,
 	       .set_cpumask		= (void *)bfs_set_cpumask,
+	       .cpu_release		= (void *)bfs_cpu_release,
 	       .init_task		= (void *)bfs_init_task,
 	       .exit_task		= (void *)bfs_exit_task,
 	       .disable			= (void *)bfs_disable,

@@ -246,7 +246,7 @@ LAB_PART int bmqs_shortest(task_t *t LAB_ARENA_ARG, s32 this_cpu)
 			continue;
 		q = queue_at(cpu);
 		lab_touch(&q->list.nr, false);
-		nr = lab_read(q->list.nr);
+		nr = lab_read(q->list.nr) + lab_cpu_taken(cpu);
 		members = lab_read(q->members.nr);
 		if (nr < least || (nr == least && members < least_members) ||
 		    (nr == least && members == least_members && cpu == this_cpu)) {
@@ -408,7 +408,7 @@ static __always_inline u64 bmqs_nr_of(s32 cpu)
 
 static __always_inline bool bmqs_idle_cpu(s32 cpu)
 {
-	return cpu_at(cpu)->online && !lab_read(cpu_at(cpu)->curr);
+	return cpu_at(cpu)->online && linux24_free(cpu, lab_read(cpu_at(cpu)->curr));
 }
 
 /* In place of the loop of idle CPUs: they choose again, find nothing and balance. */
@@ -418,6 +418,47 @@ static __always_inline void bmqs_wake_idle(void)
 }
 
 LAB_PERIODIC(bmqs_idle, bmqs_wake_idle, LINUX24_TICK_NS);
+
+/*
+ * CPUs that a higher class has taken, see <lab/higher.h>.
+ */
+
+static __always_inline u64 bmqs_nr_stranded(s32 cpu)
+{
+	return lab_read(cpu_at(cpu)->curr) ? 0 : bmqs_nr_of(cpu);
+}
+
+static __always_inline bool bmqs_idle_for_rescue(s32 cpu)
+{
+	return bmqs_idle_cpu(cpu) && !bmqs_nr_of(cpu);
+}
+
+/* The first task of a queue that may go to another is handed over. */
+LAB_PART int bmqs_rescue(s32 from, s32 to)
+{
+	queue_t *q = queue_at(from);
+	unsigned long flags;
+	bool moved = false;
+	lab_node_t *pos;
+	task_t *t;
+
+	lab_use_arena();
+	if (!lab_lock_irqsave(&q->lock, flags))
+		return false;
+	lab_list_for_each(pos, &q->list) {
+		t = lab_entry(pos, struct bmqs_task, lab.node);
+		consult(t);
+		if (!t->old.takeable || !lab_allowed(&t->lab, to))
+			continue;
+		t->wanted = to;
+		moved = bmqs_hand_over(t, scx_bpf_now() / LINUX24_TICK_NS);
+		break;
+	}
+	lab_unlock_irqrestore(&q->lock, flags);
+	return moved;
+}
+
+LAB_RESCUE(bmqs_nr_stranded, bmqs_idle_for_rescue, bmqs_rescue);
 
 /*
  * Ops, in the order of a task's life.
@@ -451,6 +492,8 @@ void BPF_STRUCT_OPS(bmqs_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	alter(t);
+	if (enq_flags & SCX_ENQ_REENQ)
+		linux24_not_current(&t->old);
 	t->old.yielded = false;
 	t->old.on_cpu = false;
 	if (t->old.leaving || (t->old.linked && moved))
@@ -669,6 +712,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(bmqs_init_task, struct task_struct *p,
 
 	if (!t)
 		return -ENOMEM;
+	lab_note_higher(p);
 	linux24_fork(&t->old, p, args, forker, BASE_LINUX_2_4);
 	cpu = args->fork ? bmqs_shortest(t, t->lab.cpu) : t->lab.cpu;
 	bmqs_settle(t, cpu);
@@ -680,6 +724,7 @@ void BPF_STRUCT_OPS(bmqs_disable, struct task_struct *p)
 {
 	task_t *t = task_of(p);
 
+	lab_note_higher(p);
 	if (!t)
 		return;
 	t->old.on_cpu = false;
@@ -737,6 +782,7 @@ SCX_OPS_DEFINE(bmqs_ops,
 	       .yield			= (void *)bmqs_yield,
 	       .set_weight		= (void *)bmqs_set_weight,
 	       .set_cpumask		= (void *)linux24_set_cpumask,
+	       .cpu_release		= (void *)linux24_cpu_release,
 	       .init_task		= (void *)bmqs_init_task,
 	       .exit_task		= (void *)bmqs_exit_task,
 	       .disable			= (void *)bmqs_disable,

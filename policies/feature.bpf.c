@@ -256,10 +256,11 @@ static __always_inline u64 feature_load(rq_t *rq)
 
 	if (metric == METRIC_USED_TIME) {
 		lab_touch(&rq->load, false);
-		return lab_read(rq->load);
+		load = lab_read(rq->load);
+		return lab_cpu_taken(rq->q.cpu) ? load + FEATURE_LOAD : load;
 	}
 	lab_touch(&rq->q.nr, false);
-	load = lab_read(rq->q.nr);
+	load = rq_nr_with_higher(rq->q.cpu);
 	if (metric == METRIC_NR_RUN)
 		return load;
 	lab_touch(&rq->blocked, false);
@@ -313,6 +314,36 @@ static __always_inline bool feature_insert(rq_t *rq, task_t *t)
 		return false;
 	lab_list_link(&rq->list, &t->lab.node, pos->prev, pos);
 	return true;
+}
+
+/*
+ * The clock follows the least runtime of the queue's threads, the running one
+ * included, however long that runs alone. Its lock is held.
+ */
+static __noinline int feature_advance(rq_t *rq, task_t *curr)
+{
+	s64 least = curr->runtime;
+	lab_node_t *first;
+	task_t *t;
+
+	lab_use_arena();
+	if (election == ELECTION_RBTREE) {
+		if (rq->tree.first) {
+			lab_touch(rq->tree.first, false);
+			if (lab_rb_less(rq->tree.first->key, least))
+				least = rq->tree.first->key;
+		}
+	} else {
+		first = rq->list.head.next;
+		if (first != &rq->list.head) {
+			t = lab_entry(first, struct feature_task, lab.node);
+			consult(t);
+			if (lab_rb_less(t->runtime, least))
+				least = t->runtime;
+		}
+	}
+	lab_write(rq->clock, feature_later(rq->clock, least));
+	return 0;
 }
 
 /* Puts a thread that waits into its queue. */
@@ -472,6 +503,18 @@ __noinline s32 feature_source(rq_t *to __arg_arena)
 		}
 	}
 	return best;
+}
+
+static __noinline bool rq_give(lab_rq_t *from, lab_rq_t *to)
+{
+	task_t *t;
+
+	lab_use_arena();
+	t = (task_t *)feature_movable((rq_t *)from, to);
+	if (!t)
+		return false;
+	rq_pull(from, to, &t->q);
+	return true;
 }
 
 /* Moves a thread, both locks held, if the two are still out of balance. */
@@ -724,7 +767,7 @@ void BPF_STRUCT_OPS(feature_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	found = t->queued;
-	if (rq_enqueue_stays(&t->q, p, found)) {
+	if (rq_enqueue_stays(&t->q, p, found, enq_flags)) {
 		if (found)
 			return;
 		/* It has lost its CPU without a choice. */
@@ -871,11 +914,14 @@ void BPF_STRUCT_OPS(feature_tick, struct task_struct *p)
 		return;
 	rq = (rq_t *)rq_this();
 	feature_charge(t, now);
-	if (metric == METRIC_USED_TIME && t->q.linked && t->q.home == rq->q.cpu) {
+	if ((metric == METRIC_USED_TIME || election != ELECTION_FIFO) && t->q.linked &&
+	    t->q.home == rq->q.cpu) {
 		feature_use(rq, t, now, true);
 		if (!lab_lock_irqsave(&rq->q.lock, flags))
 			return;
 		feature_recount(rq, t, t->load);
+		if (election != ELECTION_FIFO)
+			feature_advance(rq, t);
 		lab_unlock_irqrestore(&rq->q.lock, flags);
 	}
 	if (feature_slice_over(t)) {
@@ -901,6 +947,8 @@ bool BPF_STRUCT_OPS(feature_yield, struct task_struct *from, struct task_struct 
 
 LAB_SET_CPUMASK(feature)
 
+LAB_CPU_RELEASE(feature)
+
 s32 BPF_STRUCT_OPS_SLEEPABLE(feature_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
 {
@@ -912,6 +960,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(feature_init_task, struct task_struct *p,
 	t->q.home = t->clock = scx_bpf_task_cpu(p);
 	t->q.asleep = true;
 	t->q.fresh = true;
+	lab_note_higher(p);
 	t->runtime = lab_read(feature_rq(t->clock)->clock);
 	t->load = FEATURE_LOAD;
 	t->window_ns = t->seen_ns = scx_bpf_now();
@@ -929,6 +978,7 @@ void BPF_STRUCT_OPS(feature_disable, struct task_struct *p)
 {
 	task_t *t = task_of(p);
 
+	lab_note_higher(p);
 	if (t)
 		feature_forget(t);
 }

@@ -21,6 +21,7 @@
  */
 #include <scx/common.bpf.h>
 #include <lab/option.h>
+#include <lab/higher.h>
 
 char _license[] SEC("license") = "GPL";
 
@@ -54,12 +55,16 @@ s32 BPF_STRUCT_OPS(fifo_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wak
 void BPF_STRUCT_OPS(fifo_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	scx_bpf_dsq_insert(p, FIFO_QUEUE, fifo_slice_ns(), enq_flags);
+	if (enq_flags & SCX_ENQ_REENQ)
+		lab_kick_idle(p);
 }
 
 void BPF_STRUCT_OPS(fifo_dispatch, s32 cpu, struct task_struct *prev)
 {
 	scx_bpf_dsq_move_to_local(FIFO_QUEUE, 0);
 }
+
+LAB_CPU_RELEASE(fifo)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(fifo_init)
 {
@@ -77,6 +82,7 @@ SCX_OPS_DEFINE(fifo_ops,
 	       .select_cpu	= (void *)fifo_select_cpu,
 	       .enqueue		= (void *)fifo_enqueue,
 	       .dispatch	= (void *)fifo_dispatch,
+	       .cpu_release	= (void *)fifo_cpu_release,
 	       .init		= (void *)fifo_init,
 	       .exit		= (void *)fifo_exit,
 	       .name		= "fifo");

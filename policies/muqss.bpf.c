@@ -109,6 +109,11 @@ static __always_inline queue_t *queue_at(s32 cpu)
 	return &queues[cpu & (LAB_MAX_CPUS - 1)];
 }
 
+static __always_inline u64 dl_nr_waiting(s32 cpu)
+{
+	return lab_read(queue_at(muqss_leader(cpu))->nr);
+}
+
 /* Lock held: shows what waits. */
 static __always_inline void muqss_show(queue_t *q)
 {
@@ -218,8 +223,8 @@ static __noinline int muqss_look(s32 cpu, s32 other, u64 nr)
 	lab_touch(&q->first, false);
 	if (lab_read(q->first) >= choice->key)
 		return 0;
-	/* For throughput, tasks leave only where more wait. */
-	if (!interactive && lab_read(q->nr) <= nr)
+	/* For throughput, tasks leave only where more wait, or where a higher class runs. */
+	if (!interactive && lab_read(q->nr) <= nr && !lab_cpu_taken(other))
 		return 0;
 	if (!lab_trylock(&q->lock))
 		return 0;
@@ -467,6 +472,8 @@ void BPF_STRUCT_OPS(muqss_set_weight, struct task_struct *p, u32 weight)
 
 LAB_SET_CPUMASK(muqss)
 
+LAB_CPU_RELEASE(muqss)
+
 s32 BPF_STRUCT_OPS_SLEEPABLE(muqss_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
 {
@@ -483,6 +490,7 @@ void BPF_STRUCT_OPS(muqss_disable, struct task_struct *p)
 {
 	task_t *t = task_of(p);
 
+	lab_note_higher(p);
 	if (!t)
 		return;
 	muqss_remove(t);
@@ -537,6 +545,7 @@ SCX_OPS_DEFINE(muqss_ops,
 	       .yield			= (void *)muqss_yield,
 	       .set_weight		= (void *)muqss_set_weight,
 	       .set_cpumask		= (void *)muqss_set_cpumask,
+	       .cpu_release		= (void *)muqss_cpu_release,
 	       .init_task		= (void *)muqss_init_task,
 	       .exit_task		= (void *)muqss_exit_task,
 	       .disable			= (void *)muqss_disable,

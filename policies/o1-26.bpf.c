@@ -404,7 +404,7 @@ static __always_inline void o26_swap_if_empty(rq_t *rq)
 /* A remote queue counts by the lesser of its load and its tasks, the own one by the greater. */
 static __always_inline u64 o26_load_of(rq_t *rq, bool own)
 {
-	u64 now = lab_read(rq->q.nr) * O26_LOAD;
+	u64 now = rq_nr_with_higher(rq->q.cpu) * O26_LOAD;
 
 	lab_touch(&rq->q.nr, false);
 	return own ? o26_max(rq->load, now) : o26_min(rq->load, now);
@@ -551,6 +551,13 @@ __noinline bool o26_pull(rq_t *from __arg_arena, rq_t *to __arg_arena, bool expi
 		}
 	}
 	return false;
+}
+
+static __noinline bool rq_give(lab_rq_t *from, lab_rq_t *to)
+{
+	lab_use_arena();
+	return o26_pull(o26_rq(from), o26_rq(to), true, 0, (task_t *)to->curr) ||
+	       o26_pull(o26_rq(from), o26_rq(to), false, 0, (task_t *)to->curr);
 }
 
 /* Moves up to s->imbalance tasks, expired ones first. False: the policy has ended. */
@@ -712,12 +719,12 @@ __noinline s32 o26_idle_near(task_t *t __arg_arena, s32 cpu)
 
 	lab_use_arena();
 	rq = o26_rq(rq_at(cpu));
-	if (!lab_read(rq->q.curr))
+	if (rq_cpu_free(&rq->q))
 		return cpu;
 	bpf_for(i, 0, lab_nr_cpus) {
 		other = o26_rq(rq_at(i));
 		if (other->q.online && other->node == rq->node && lab_allowed(&t->lab, i) &&
-		    !lab_read(other->q.curr) && !lab_read(other->q.nr))
+		    rq_cpu_free(&other->q) && !lab_read(other->q.nr))
 			return i;
 	}
 	return cpu;
@@ -810,7 +817,7 @@ void BPF_STRUCT_OPS(o26_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
 		return;
 	}
-	if (rq_enqueue_stays(&t->q, p, true))
+	if (rq_enqueue_stays(&t->q, p, true, enq_flags))
 		return;
 	if (t->q.stayed)
 		t->to_array = 1 + t->array;

@@ -388,6 +388,15 @@ __noinline bool o1_pull(rq_t *from __arg_arena, rq_t *to __arg_arena, u32 index,
 	return false;
 }
 
+static __noinline bool rq_give(lab_rq_t *from, lab_rq_t *to)
+{
+	rq_t *source = o1_rq(from);
+
+	lab_use_arena();
+	return o1_pull(source, o1_rq(to), lab_arrays_expired(&source->arrays), (task_t *)to->curr) ||
+	       o1_pull(source, o1_rq(to), lab_arrays_active(&source->arrays), (task_t *)to->curr);
+}
+
 /* How many tasks a queue of @own takes from others, the longest of which has @longest. */
 static __always_inline u64 o1_wanted(u64 own, u64 longest)
 {
@@ -563,7 +572,7 @@ void BPF_STRUCT_OPS(o1_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
 		return;
 	}
-	if (rq_enqueue_stays(&t->q, p, true))
+	if (rq_enqueue_stays(&t->q, p, true, enq_flags))
 		return;
 	if (t->q.stayed && !t->realtime)
 		t->to_array = 1 + t->array;

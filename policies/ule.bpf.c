@@ -444,6 +444,12 @@ __noinline bool ule_move(rq_t *from __arg_arena, rq_t *to __arg_arena)
 	return true;
 }
 
+static __noinline bool rq_give(lab_rq_t *from, lab_rq_t *to)
+{
+	lab_use_arena();
+	return ule_move((rq_t *)from, (rq_t *)to);
+}
+
 /* Most loaded CPU of a node (-1: of the machine) that comes after `below` in that order. */
 __noinline u64 ule_highest(rq_t *rq __arg_arena, s32 node, u64 below)
 {
@@ -647,6 +653,12 @@ LAB_PERIODIC(ule_balancer, ule_balance, ule_balance_ticks(bpf_get_prandom_u32())
  * Placement.
  */
 
+/* Best priority of the threads of a CPU; one of a higher class has a better one than all of ours. */
+static __always_inline u32 ule_lowpri(rq_t *rq)
+{
+	return lab_cpu_taken(rq->q.cpu) ? ULE_REALTIME - 1 : lab_read(rq->lowpri);
+}
+
 /*
  * The least loaded CPU of a node whose best priority is worse than `limit`: its
  * metric << 16 | its CPU, ~0 = none. Load counts 256 a thread; the last CPU 64
@@ -664,9 +676,9 @@ __noinline u64 ule_lowest_of_node(task_t *t __arg_arena, s32 node, u32 limit, u6
 		if (!rq->q.online || rq->node != node)
 			continue;
 		lab_touch(&rq->q.nr, false);
-		load = lab_read(rq->q.nr);
+		load = rq_nr_with_higher(i);
 		sum += load;
-		if (!lab_allowed(&t->lab, i) || lab_read(rq->lowpri) <= limit)
+		if (!lab_allowed(&t->lab, i) || ule_lowpri(rq) <= limit)
 			continue;
 		metric = 1024 + 256 * load - (bpf_get_prandom_u32() & 63);
 		if (i == t->lab.cpu)
@@ -709,7 +721,7 @@ __noinline s32 ule_pick_cpu(task_t *t __arg_arena, s32 last, s32 this_cpu, u64 n
 	lab_use_arena();
 	rq = ule_rq(rq_at(last));
 	if (lab_allowed(&t->lab, last)) {
-		if (!lab_read(rq->q.nr) && !lab_read(rq->q.curr) &&
+		if (!lab_read(rq->q.nr) && rq_cpu_free(&rq->q) &&
 		    now < t->stopped_ns + ULE_WARM_CPU_NS)
 			return last;
 		if (now < t->stopped_ns + ULE_WARM_NODE_NS) {
@@ -727,8 +739,8 @@ __noinline s32 ule_pick_cpu(task_t *t __arg_arena, s32 last, s32 this_cpu, u64 n
 	rq = ule_rq(rq_at(cpu));
 	here = ule_rq(rq_at(this_cpu));
 	nr = lab_read(rq->q.nr);
-	if (lab_allowed(&t->lab, this_cpu) && lab_read(here->lowpri) > t->pri &&
-	    lab_read(rq->lowpri) < ULE_IDLE && lab_read(here->q.nr) <= nr + 1)
+	if (lab_allowed(&t->lab, this_cpu) && ule_lowpri(here) > t->pri &&
+	    ule_lowpri(rq) < ULE_IDLE && lab_read(here->q.nr) <= nr + 1)
 		return this_cpu;
 	return cpu;
 }
@@ -850,7 +862,7 @@ void BPF_STRUCT_OPS(ule_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	found = t->queue != QUEUE_NONE;
-	if (rq_enqueue_stays(&t->q, p, found)) {
+	if (rq_enqueue_stays(&t->q, p, found, enq_flags)) {
 		if (found)
 			return;
 		/* It has lost its CPU without a choice. */

@@ -285,7 +285,7 @@ static __always_inline bool dl_cpu_idle(s32 cpu)
 	dl_cpu_t *c = dl_cpu_at(cpu);
 
 	lab_touch(c, false);
-	return c->online && !lab_read(c->curr);
+	return c->online && !lab_read(c->curr) && !lab_cpu_taken(cpu);
 }
 
 /* An allowed idle CPU, the closest to the one it last ran on; -1: none. */
@@ -363,6 +363,24 @@ static __always_inline void dl_tell(dl_task_t *t, bool woken)
 }
 
 /*
+ * CPUs that a higher class has taken, see <lab/higher.h>: others look for the tasks
+ * that wait there once they are told.
+ */
+
+/* The policy's: how many tasks wait in the queue that this CPU looks into first. */
+static __always_inline u64 dl_nr_waiting(s32 cpu);
+
+static __always_inline bool dl_rescue(u32 from, u32 to)
+{
+	/* A busy one looks when its task's slice is used up. */
+	if (!dl_cpu_at(to)->curr)
+		scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
+	return true;
+}
+
+LAB_RESCUE(dl_nr_waiting, dl_cpu_idle, dl_rescue);
+
+/*
  * Ops, as far as they do not depend on where tasks wait.
  */
 
@@ -419,6 +437,7 @@ static __always_inline bool dl_yield(dl_task_t *t, struct task_struct *from)
 /* ops.init_task of a new context; @parent is the current task's or NULL. */
 static __always_inline void dl_init_task(dl_task_t *t, struct task_struct *p, dl_task_t *parent)
 {
+	lab_note_higher(p);
 	dl_refresh(t, p);
 	t->asleep = true;
 	t->home = scx_bpf_task_cpu(p);

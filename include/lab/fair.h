@@ -23,6 +23,9 @@
 #define FAIR_WEIGHT_0		1024
 #define FAIR_WEIGHT_IDLE	3
 
+/* What a CPU that a higher class has taken counts for, besides the tasks that wait there. */
+#define FAIR_LOAD_HIGHER	(2 * FAIR_WEIGHT_0)
+
 /* A second, the most that options in µs may be, as in Linux: products with weights fit. */
 #define FAIR_OPTION_US_MAX	1000000
 
@@ -186,7 +189,10 @@ static __always_inline u64 fair_load(rq_t *rq)
 	task_t *curr = rq->curr;
 
 	/* In the original the load includes it. */
-	return curr ? load + lab_unaudited(curr->weight) : load;
+	if (curr)
+		return load + lab_unaudited(curr->weight);
+	/* Of what a higher class takes there is little left (scale_rt_capacity()). */
+	return lab_cpu_taken(rq->cpu) ? load + FAIR_LOAD_HIGHER : load;
 }
 
 static __always_inline bool fair_cpu_idle(s32 cpu)
@@ -194,7 +200,7 @@ static __always_inline bool fair_cpu_idle(s32 cpu)
 	rq_t *rq = rq_at(cpu);
 
 	lab_touch(&rq->nr, false);
-	return rq->online && !lab_read(rq->curr) && !rq->nr;
+	return rq->online && !lab_read(rq->curr) && !rq->nr && !lab_cpu_taken(cpu);
 }
 
 /*
@@ -543,6 +549,43 @@ static __noinline bool fair_balance_busy(rq_t *rq, u64 now)
 	}
 	return true;
 }
+
+/*
+ * CPUs that a higher class has taken, see <lab/higher.h>.
+ */
+
+static __always_inline u64 fair_nr_stranded(s32 cpu)
+{
+	rq_t *rq = rq_at(cpu);
+
+	return lab_read(rq->curr) ? 0 : rq->nr;
+}
+
+static __noinline bool fair_rescue(u32 from_cpu, u32 to_cpu)
+{
+	rq_t *from, *to;
+	unsigned long flags;
+	bool moved, idle;
+
+	lab_use_arena();
+	from = rq_at(from_cpu);
+	to = rq_at(to_cpu);
+	lab_irq_save(flags);
+	if (!lab_lock(&from->lock) || !fair_lock_second(from, to)) {
+		lab_irq_restore(flags);
+		return false;
+	}
+	moved = fair_move(from, to, ~0ull, 1, scx_bpf_now()) > 0;
+	idle = !to->curr;
+	lab_unlock(&to->lock);
+	lab_unlock(&from->lock);
+	lab_irq_restore(flags);
+	if (moved && idle)
+		scx_bpf_kick_cpu(to_cpu, SCX_KICK_IDLE);
+	return moved;
+}
+
+LAB_RESCUE(fair_nr_stranded, fair_cpu_idle, fair_rescue);
 
 /*
  * Which CPU a task goes to.
@@ -1069,6 +1112,8 @@ void BPF_STRUCT_OPS(fair_op_tick, struct task_struct *p)
 
 LAB_SET_CPUMASK(fair_op)
 
+LAB_CPU_RELEASE(fair_op)
+
 /* Nice level and policy; a waiting task is enqueued again anyway. */
 void BPF_STRUCT_OPS(fair_op_set_weight, struct task_struct *p, u32 weight)
 {
@@ -1089,6 +1134,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(fair_op_init_task, struct task_struct *p,
 
 	if (!t)
 		return -ENOMEM;
+	lab_note_higher(p);
 	fair_refresh(t, p);
 	t->wakee = ~0u;
 	t->asleep = true;
@@ -1129,6 +1175,7 @@ void BPF_STRUCT_OPS(fair_op_disable, struct task_struct *p)
 {
 	task_t *t = task_of(p);
 
+	lab_note_higher(p);
 	if (t)
 		fair_forget(t);
 }
@@ -1182,6 +1229,7 @@ static __always_inline int fair_init(void)
 	.quiescent		= (void *)fair_op_quiescent,		\
 	.set_weight		= (void *)fair_op_set_weight,		\
 	.set_cpumask		= (void *)fair_op_set_cpumask,		\
+	.cpu_release		= (void *)fair_op_cpu_release,		\
 	.init_task		= (void *)fair_op_init_task,		\
 	.exit_task		= (void *)fair_op_exit_task,		\
 	.disable		= (void *)fair_op_disable,		\

@@ -13,7 +13,8 @@
  * structures: <lab/arrays.h>, the O(1) schedulers' pair of arrays; <lab/heap.h>,
  * a heap; <lab/rbtree.h>, a tree; <lab/skiplist.h>, a skip list;
  *
- * and <lab/topology.h>, which CPUs share what; <lab/periodic.h>, a timer.
+ * and <lab/topology.h>, which CPUs share what; <lab/periodic.h>, a timer;
+ * <lab/higher.h>, CPUs that higher scheduling classes have taken.
  *
  * It is the only code that knows which world it is compiled for. Under
  * __bpf__ it works on a BPF arena and counts in a per-CPU map; natively the
@@ -112,5 +113,6 @@ struct {
 #include "list.h"
 #include "prio_array.h"
 #include "task.h"
+#include "higher.h"
 
 #endif /* LAB_LAB_BPF_H */

@@ -286,6 +286,21 @@ static __always_inline void linux24_mark(s32 cpu, bool idle)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
+/* Whether a CPU whose `curr` is NULL is idle: a higher class may have taken it. */
+static __always_inline bool linux24_free(s32 cpu, linux24_task_t *curr)
+{
+	return !curr && !lab_cpu_taken(cpu);
+}
+
+/* A higher class has taken the CPU from the task, or it was chosen but never ran. Under the queue's lock. */
+static __always_inline void linux24_not_current(linux24_task_t *t)
+{
+	cpu_t *c = cpu_at(t->lab.cpu);
+
+	if (c->curr == t)
+		lab_write(c->curr, NULL);
+}
+
 /*
  * reschedule_idle(): finds a CPU for a task that waits, and marks it. A busy
  * one only if its task is beaten by more than `threshold`. The task is not
@@ -303,7 +318,7 @@ static __always_inline void linux24_place(linux24_task_t *t, s32 threshold,
 
 	c = cpu_at(last);
 	lab_touch(&c->curr, false);
-	if (lab_allowed(&t->lab, last) && c->online && !c->curr) {
+	if (lab_allowed(&t->lab, last) && c->online && linux24_free(last, c->curr)) {
 		linux24_mark(last, true);
 		return;
 	}
@@ -313,6 +328,8 @@ static __always_inline void linux24_place(linux24_task_t *t, s32 threshold,
 			continue;
 		lab_touch(&c->curr, false);
 		curr = c->curr;
+		if (!curr && lab_cpu_taken(cpu))
+			continue;
 		if (!curr) {
 			/* Idle for longest: its cache has least to lose. */
 			if (c->last_schedule_ns < oldest) {
@@ -368,6 +385,8 @@ s32 BPF_STRUCT_OPS(linux24_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 }
 
 LAB_SET_CPUMASK(linux24)
+
+LAB_CPU_RELEASE(linux24)
 
 /*
  * ops.dispatch, at its beginning: the context of the previous task in @prev, NULL

@@ -34,6 +34,38 @@
 #ifndef LAB_LINUX24_QUEUE_H
 #define LAB_LINUX24_QUEUE_H
 
+/*
+ * CPUs that a higher class has taken, see <lab/higher.h>: one that was told to choose
+ * cannot, so another is.
+ */
+static __always_inline u64 queue24_nr_stranded(s32 cpu)
+{
+	cpu_t *c = cpu_at(cpu);
+
+	return c->marked && !c->curr && rq_nr();
+}
+
+static __always_inline bool queue24_idle(s32 cpu)
+{
+	cpu_t *c = cpu_at(cpu);
+
+	return c->online && !c->marked && linux24_free(cpu, c->curr);
+}
+
+static __always_inline bool queue24_rescue(u32 from, u32 to)
+{
+	unsigned long flags;
+
+	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
+		return false;
+	cpu_at(from)->marked = false;
+	linux24_mark(to, !cpu_at(to)->curr);
+	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
+	return true;
+}
+
+LAB_RESCUE(queue24_nr_stranded, queue24_idle, queue24_rescue);
+
 static __always_inline void queue24_charge(task_t *t, u64 now)
 {
 	if (charge == CHARGE_RUNTIME)
@@ -94,7 +126,8 @@ void BPF_STRUCT_OPS(queue24_enqueue, struct task_struct *p, u64 enq_flags)
 	linux24_refresh(&t->old, p);
 	sync = t->old.sync;
 	t->old.sync = false;
-	if (t->old.yielded && t->old.linked && t->old.on_cpu && !rq_misfiled(t)) {
+	if (t->old.yielded && t->old.linked && t->old.on_cpu && !rq_misfiled(t) &&
+	    !(enq_flags & SCX_ENQ_REENQ)) {
 		/* Left the CPU after a yield: waits where it is; nobody is disturbed. */
 		alter(t);
 		t->old.yielded = false;
@@ -108,6 +141,8 @@ void BPF_STRUCT_OPS(queue24_enqueue, struct task_struct *p, u64 enq_flags)
 	/* It did not leave the CPU because somebody is better, so it does not ask for another. */
 	if (t->old.yielded && t->old.on_cpu)
 		sync = true;
+	if (enq_flags & SCX_ENQ_REENQ)
+		linux24_not_current(&t->old);
 	t->old.yielded = false;
 	t->old.on_cpu = false;
 	if (t->old.leaving || (t->old.linked && (moved || rq_misfiled(t))))
@@ -337,6 +372,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(queue24_init_task, struct task_struct *p,
 	error = rq_new_task();
 	if (error)
 		return error;
+	lab_note_higher(p);
 	parent = (task_t *)linux24_fork(&t->old, p, args, forker, base);
 	if (parent)
 		queue24_refile(parent, false);
@@ -361,6 +397,7 @@ void BPF_STRUCT_OPS(queue24_disable, struct task_struct *p)
 {
 	task_t *t = task_of(p);
 
+	lab_note_higher(p);
 	if (t)
 		queue24_forget(t);
 }
@@ -407,6 +444,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(queue24_init)
 	.yield			= (void *)queue24_yield,		\
 	.set_weight		= (void *)queue24_set_weight,		\
 	.set_cpumask		= (void *)linux24_set_cpumask,		\
+	.cpu_release		= (void *)linux24_cpu_release,		\
 	.init_task		= (void *)queue24_init_task,		\
 	.exit_task		= (void *)queue24_exit_task,		\
 	.disable		= (void *)queue24_disable,		\

@@ -376,6 +376,8 @@ static __always_inline s32 mq_next_target(task_t *t, s32 na, bool realtime, s64 
 			continue;
 		lab_touch(&c->curr, false);
 		if (!lab_read(c->curr)) {
+			if (lab_cpu_taken(cpu))
+				continue;
 			of = MQ_IDLE_KEY + (s64)c->last_schedule_ns;
 		} else {
 			of = c->na;
@@ -411,7 +413,7 @@ LAB_PART int mq_place(task_t *t LAB_ARENA_ARG, s32 own, u32 number)
 
 	lab_use_arena();
 	lab_touch(&c->curr, false);
-	if (lab_allowed(&t->lab, own) && c->online && !c->curr) {
+	if (lab_allowed(&t->lab, own) && c->online && linux24_free(own, c->curr)) {
 		linux24_mark(own, true);
 		return false;
 	}
@@ -442,6 +444,60 @@ LAB_PART int mq_place(task_t *t LAB_ARENA_ARG, s32 own, u32 number)
 	}
 	return false;
 }
+
+/*
+ * CPUs that a higher class has taken, see <lab/higher.h>. A task leaves such a CPU
+ * even for another pool, as the kernel ends a scheduler that lets it wait.
+ */
+
+static __always_inline u64 mq_nr_stranded(s32 cpu)
+{
+	return lab_read(cpu_at(cpu)->curr) ? 0 : lab_read(queue_at(cpu)->list.nr);
+}
+
+static __always_inline bool mq_idle(s32 cpu)
+{
+	cpu_t *c = cpu_at(cpu);
+
+	return c->online && linux24_free(cpu, lab_read(c->curr)) && !queue_at(cpu)->list.nr;
+}
+
+/* The first task of a queue that may go to another; both locks are held. */
+LAB_PART int mq_give(s32 from, s32 to, u32 number)
+{
+	lab_node_t *pos;
+	task_t *t;
+
+	lab_use_arena();
+	lab_list_for_each(pos, &queue_at(from)->list) {
+		t = lab_entry(pos, struct mq_task, lab.node);
+		consult(t);
+		if (!t->old.takeable || !lab_allowed(&t->lab, to))
+			continue;
+		mq_move(t, to, number);
+		linux24_mark(to, !cpu_at(to)->curr);
+		return true;
+	}
+	return false;
+}
+
+LAB_PART int mq_rescue(s32 from, s32 to)
+{
+	unsigned long flags;
+	bool moved = false;
+
+	lab_use_arena();
+	if (!lab_lock_irqsave(&queue_at(from)->lock, flags))
+		return false;
+	if (lab_trylock(&queue_at(to)->lock)) {
+		moved = mq_give(from, to, mq_number());
+		lab_unlock(&queue_at(to)->lock);
+	}
+	lab_unlock_irqrestore(&queue_at(from)->lock, flags);
+	return moved;
+}
+
+LAB_RESCUE(mq_nr_stranded, mq_idle, mq_rescue);
 
 /*
  * The choice.

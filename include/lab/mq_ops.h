@@ -78,7 +78,7 @@ void BPF_STRUCT_OPS(mq_enqueue, struct task_struct *p, u64 enq_flags)
 	sync = t->old.sync;
 	t->old.sync = false;
 	if (t->old.yielded && t->old.linked && t->old.on_cpu &&
-	    lab_allowed(&t->lab, t->lab.cpu)) {
+	    lab_allowed(&t->lab, t->lab.cpu) && !(enq_flags & SCX_ENQ_REENQ)) {
 		/* Left the CPU after a yield: waits where it is; nobody is disturbed. */
 		alter(t);
 		t->old.yielded = false;
@@ -102,6 +102,8 @@ void BPF_STRUCT_OPS(mq_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (!lab_lock_irqsave(&queue_at(cpu)->lock, flags))
 		return;
+	if (enq_flags & SCX_ENQ_REENQ)
+		linux24_not_current(&t->old);
 	if (t->old.leaving)
 		mq_delete(t);
 	if (sync || !mq_place(t, cpu, number))
@@ -396,6 +398,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(mq_init_task, struct task_struct *p,
 		if (parent)
 			mq_catch_up(parent, number);
 	}
+	lab_note_higher(p);
 	linux24_fork(&t->old, p, args, forker, BASE_LINUX_2_4);
 	t->home = t->lab.cpu;
 	return 0;
@@ -413,6 +416,7 @@ void BPF_STRUCT_OPS(mq_disable, struct task_struct *p)
 {
 	task_t *t = task_of(p);
 
+	lab_note_higher(p);
 	if (t)
 		mq_forget(t);
 }
@@ -499,6 +503,7 @@ static __always_inline s32 mq_init_queues(void)
 		       .yield		= (void *)mq_yield,		\
 		       .set_weight	= (void *)mq_set_weight,	\
 		       .set_cpumask	= (void *)linux24_set_cpumask,	\
+		       .cpu_release	= (void *)linux24_cpu_release,	\
 		       .init_task	= (void *)mq_init_task,		\
 		       .exit_task	= (void *)mq_exit_task,		\
 		       .disable		= (void *)mq_disable,		\

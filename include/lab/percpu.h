@@ -74,6 +74,8 @@ struct lab_rqs __arena_global lab_rqs;
  */
 static void rq_link(lab_rq_t *rq, lab_rq_task_t *t);	/* into the queue, at the policy's place */
 static void rq_unlink(lab_rq_t *rq, lab_rq_task_t *t);	/* out of it */
+/* With both locks held, gives a task that waits in one queue to the other; false: none may go. */
+static bool rq_give(lab_rq_t *from, lab_rq_t *to);
 
 static __always_inline lab_rq_t *rq_at(s32 cpu)
 {
@@ -154,12 +156,24 @@ static __always_inline u64 rq_nr_of(s32 cpu)
 	return lab_read(rq_at(cpu)->nr);
 }
 
+/* The same for a comparison of CPUs: a task of a higher class counts as one of the queue's. */
+static __always_inline u64 rq_nr_with_higher(s32 cpu)
+{
+	return rq_nr_of(cpu) + lab_cpu_taken(cpu);
+}
+
+/* Whether the CPU has no task of ours and runs none of a higher class. */
+static __always_inline bool rq_cpu_free(lab_rq_t *rq)
+{
+	return !lab_read(rq->curr) && !lab_cpu_taken(rq->cpu);
+}
+
 /* Whether a CPU has nothing to do; then it is noted that it is woken to look for tasks. */
 static __always_inline bool rq_idle_ticks(s32 cpu)
 {
 	lab_rq_t *rq = rq_at(cpu);
 
-	if (!rq->online || lab_read(rq->nr) || lab_read(rq->curr))
+	if (!rq->online || lab_read(rq->nr) || !rq_cpu_free(rq))
 		return false;
 	lab_write(rq->idle_tick, true);
 	return true;
@@ -292,6 +306,52 @@ static __always_inline void rq_pull(lab_rq_t *from, lab_rq_t *to, lab_rq_task_t 
 }
 
 /*
+ * CPUs that a higher class has taken, see <lab/higher.h>.
+ */
+
+/* The current task may still be linked, but it waits in its CPU's local queue then. */
+static __always_inline u64 rq_nr_stranded(s32 cpu)
+{
+	return lab_read(rq_at(cpu)->curr) ? 0 : rq_nr_of(cpu);
+}
+
+static __always_inline bool rq_idle(s32 cpu)
+{
+	lab_rq_t *rq = rq_at(cpu);
+
+	return rq->online && !lab_read(rq->nr) && rq_cpu_free(rq);
+}
+
+static __noinline bool rq_rescue(u32 from_cpu, u32 to_cpu)
+{
+	lab_rq_t *from, *to;
+	unsigned long flags;
+	bool moved;
+
+	lab_use_arena();
+	from = rq_at(from_cpu);
+	to = rq_at(to_cpu);
+	lab_irq_save(flags);
+	if (!lab_lock(&from->lock)) {
+		lab_irq_restore(flags);
+		return false;
+	}
+	if (!rq_lock_second(from, to)) {
+		lab_irq_restore(flags);
+		return false;
+	}
+	moved = rq_give(from, to);
+	if (moved && !to->curr)
+		rq_mark(to);
+	lab_unlock(&to->lock);
+	lab_unlock(&from->lock);
+	lab_irq_restore(flags);
+	return moved;
+}
+
+LAB_RESCUE(rq_nr_stranded, rq_idle, rq_rescue);
+
+/*
  * Ops, as far as they do not depend on what a queue looks like.
  */
 
@@ -313,18 +373,36 @@ static __always_inline void rq_woken(lab_rq_task_t *t, u64 wake_flags)
 	t->waker = bpf_get_smp_processor_id();
 }
 
+/* A higher class has taken the CPU from the task, or it was chosen but never ran. */
+static __noinline int rq_not_current(lab_rq_task_t *t)
+{
+	lab_rq_t *rq = rq_at(t->lab.cpu);
+	unsigned long flags;
+
+	lab_use_arena();
+	if (!lab_lock_irqsave(&rq->lock, flags))
+		return 0;
+	if (rq->curr == t)
+		lab_write(rq->curr, NULL);
+	lab_unlock_irqrestore(&rq->lock, flags);
+	return 0;
+}
+
 /*
  * ops.enqueue: true if the task stays where it is linked, having been displaced
  * and unchanged. Otherwise it is linked nowhere, its attributes are read again
  * and its home is chosen, to be linked by the policy. @found: a choice comes upon
  * it where it is; if not, the policy puts it there and makes it takeable.
  */
-static __always_inline bool rq_enqueue_stays(lab_rq_task_t *t, struct task_struct *p, bool found)
+static __always_inline bool rq_enqueue_stays(lab_rq_task_t *t, struct task_struct *p, bool found,
+					     u64 enq_flags)
 {
 	bool changed = t->nice != p->static_prio - 120 || t->policy != p->policy ||
 		       t->rt_priority != p->rt_priority;
 	s32 cpu = scx_bpf_task_cpu(p), home = t->home;
 
+	if (enq_flags & SCX_ENQ_REENQ)
+		rq_not_current(t);
 	if (t->linked && !t->leaving && !changed) {
 		lab_task_refresh(&t->lab, p);
 		if (home == cpu) {
@@ -431,6 +509,7 @@ static __always_inline void rq_new_task(lab_rq_task_t *t, struct task_struct *p)
 	rq_refresh(t, p);
 	t->home = scx_bpf_task_cpu(p);
 	t->asleep = true;
+	lab_note_higher(p);
 }
 
 /*
@@ -494,7 +573,7 @@ static __always_inline void rq_end_choice(lab_rq_t *rq, lab_rq_task_t *next, str
 	}
 }
 
-/* ops.disable, ops.exit_task: the task is none of ours any more. */
+/* ops.exit_task, ops.disable: the task is none of ours any more. */
 static __always_inline void rq_forget(lab_rq_task_t *t)
 {
 	t->on_cpu = false;
@@ -504,8 +583,8 @@ static __always_inline void rq_forget(lab_rq_task_t *t)
 
 /*
  * The ops that are no more than a function above, under the policy's prefix:
- * PREFIX_dequeue, PREFIX_set_cpumask and PREFIX_disable, which is called where
- * a task leaves for a scheduling class that is not ours.
+ * PREFIX_dequeue, PREFIX_set_cpumask, PREFIX_cpu_release and PREFIX_disable, which
+ * is called where a task leaves for a scheduling class that is not ours.
  */
 #define RQ_PLAIN_OPS(prefix)							\
 void BPF_STRUCT_OPS(prefix##_dequeue, struct task_struct *p, u64 deq_flags)	\
@@ -518,10 +597,13 @@ void BPF_STRUCT_OPS(prefix##_dequeue, struct task_struct *p, u64 deq_flags)	\
 										\
 LAB_SET_CPUMASK(prefix)								\
 										\
+LAB_CPU_RELEASE(prefix)								\
+										\
 void BPF_STRUCT_OPS(prefix##_disable, struct task_struct *p)			\
 {										\
 	task_t *t = task_of(p);							\
 										\
+	lab_note_higher(p);							\
 	if (t)									\
 		rq_forget(&t->q);						\
 }
@@ -538,6 +620,7 @@ void BPF_STRUCT_OPS(prefix##_disable, struct task_struct *p)			\
 	.quiescent		= (void *)prefix##_quiescent,		\
 	.yield			= (void *)prefix##_yield,		\
 	.set_cpumask		= (void *)prefix##_set_cpumask,		\
+	.cpu_release		= (void *)prefix##_cpu_release,		\
 	.init_task		= (void *)prefix##_init_task,		\
 	.exit_task		= (void *)prefix##_exit_task,		\
 	.disable		= (void *)prefix##_disable,		\

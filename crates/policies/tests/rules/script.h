@@ -419,7 +419,8 @@ static struct task_struct *script_fork(struct task_struct *parent, int nice, u64
 	task->p.__lab_index = script.nr_tasks;
 	script.tasks[script.nr_tasks++] = task;
 	task->p.pid = task->p.tgid = script.nr_tasks;
-	task->p.static_prio = 120 + nice;
+	/* All are the policy's, those of real time, too. */
+	task->p.prio = task->p.static_prio = 120 + nice;
 	task->p.mm = (struct mm_struct *)mm;
 	task->p.cpus_ptr = &task->mask;
 	task->p.nr_cpus_allowed = script.nr_cpus;
