@@ -31,6 +31,7 @@
  */
 #include <lab/lab.bpf.h>
 #include <lab/linux24.h>
+#include <lab/idle.h>
 #include <lab/periodic.h>
 
 char _license[] SEC("license") = "GPL";
@@ -239,10 +240,12 @@ LAB_PART int bmqs_shortest(task_t *t LAB_ARENA_ARG, s32 this_cpu)
 	u64 nr, members, least = ~0ull, least_members = ~0ull;
 	s32 cpu, best = this_cpu;
 	queue_t *q;
+	u32 at;
 
 	lab_use_arena();
-	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
-		if (!cpu_at(cpu)->online || !lab_allowed(&t->lab, cpu))
+	for (at = 0; at < lab_nr_online && can_loop; at++) {
+		cpu = lab_cpu_spread(at);
+		if (!lab_allowed(&t->lab, cpu))
 			continue;
 		q = queue_at(cpu);
 		lab_touch(&q->list.nr, false);
@@ -757,6 +760,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(bmqs_init)
 	if (error)
 		return error;
 	linux24_init_cpus();
+	lab_cores_init();
 	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
 		lab_lock_init(&queue_at(cpu)->lock, LAB_LOCK_CLASS_RUN_QUEUE);
 		lab_list_init(&queue_at(cpu)->list);

@@ -711,19 +711,23 @@ static __always_inline void o26_first_run(rq_t *rq, task_t *t, u64 now)
  * Ops, in the order of a task's life.
  */
 
-/* An idle CPU of the same node as @cpu that the task may use, else @cpu (wake_idle). */
+/*
+ * An idle CPU of the same node as @cpu that the task may use, else @cpu (wake_idle);
+ * the first threads of cores before the others.
+ */
 __noinline s32 o26_idle_near(task_t *t __arg_arena, s32 cpu)
 {
 	rq_t *rq, *other;
-	u32 i;
+	u32 at, i;
 
 	lab_use_arena();
 	rq = o26_rq(rq_at(cpu));
 	if (rq_cpu_free(&rq->q))
 		return cpu;
-	bpf_for(i, 0, lab_nr_cpus) {
+	bpf_for(at, 0, lab_nr_online) {
+		i = lab_cpu_spread(at);
 		other = o26_rq(rq_at(i));
-		if (other->q.online && other->node == rq->node && lab_allowed(&t->lab, i) &&
+		if (other->node == rq->node && lab_allowed(&t->lab, i) &&
 		    rq_cpu_free(&other->q) && !lab_read(other->q.nr))
 			return i;
 	}
@@ -1087,6 +1091,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(o26_init)
 		error = rq_init(sizeof(struct o26_rq));
 	if (error)
 		return error;
+	lab_cores_init();
 	nr_nodes = scx_bpf_nr_node_ids();
 	bpf_for(cpu, 0, lab_nr_cpus) {
 		rq = o26_rq(rq_at(cpu));

@@ -818,6 +818,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(o1_init)
 		error = rq_init(sizeof(struct o1_rq));
 	if (error)
 		return error;
+	lab_cores_init();
 	bpf_for(cpu, 0, lab_nr_cpus) {
 		rq = o1_rq(rq_at(cpu));
 		rq->balanced_ns = 0;

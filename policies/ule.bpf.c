@@ -23,8 +23,8 @@
  *   the queue there; ops.quiescent() only notes it.
  * - Run time and slices are charged with running time, not by ticks of 127 Hz;
  *   they are looked at by ticks, of whatever HZ is. Times are in µs.
- * - Levels of topology are a CPU, a NUMA node and the machine: a policy sees no
- *   caches and no siblings. Idle threads do not spin.
+ * - Levels of topology are a CPU, a core, a NUMA node and the machine, without
+ *   caches; cores count where a CPU is chosen only. Idle threads do not spin.
  * - Without a way back to user mode there is no static boost of sleepers, and a
  *   softer preemption on the thread's own CPU is honoured at once.
  * - A voluntary yield goes to the current slot of the calendar like a preempted
@@ -86,6 +86,9 @@ const volatile u32 interact_threshold = 30;
 /* A cache is warm for so long: of the last CPU (L2), of its node (L3). */
 #define ULE_WARM_CPU_NS		2000000ull
 #define ULE_WARM_NODE_NS	3000000ull
+
+/* In a metric the load of a core is above that of its CPU: of up to 2^16 threads. */
+#define ULE_CORE_SHIFT		24
 
 /* A CPU with fewer threads is not stolen from. */
 #define ULE_STEAL_MIN		2
@@ -659,10 +662,26 @@ static __always_inline u32 ule_lowpri(rq_t *rq)
 	return lab_cpu_taken(rq->q.cpu) ? ULE_REALTIME - 1 : lab_read(rq->lowpri);
 }
 
+/* Threads of the other CPUs of the core. */
+static __noinline u64 ule_siblings_load(s32 cpu)
+{
+	u64 load = 0;
+	s32 other;
+
+	lab_use_arena();
+	if (!lab_siblings)
+		return 0;
+	for (other = lab_next_thread(cpu); other != cpu && can_loop; other = lab_next_thread(other)) {
+		lab_touch(&rq_at(other)->nr, false);
+		load += rq_nr_with_higher(other);
+	}
+	return load;
+}
+
 /*
  * The least loaded CPU of a node whose best priority is worse than `limit`: its
- * metric << 16 | its CPU, ~0 = none. Load counts 256 a thread; the last CPU 64
- * less; some randomness spreads equals.
+ * metric << 16 | its CPU, ~0 = none. First the load of its core counts, then its
+ * own: 256 a thread; the last CPU 64 less; some randomness spreads equals.
  */
 __noinline u64 ule_lowest_of_node(task_t *t __arg_arena, s32 node, u32 limit, u64 *total)
 {
@@ -683,6 +702,8 @@ __noinline u64 ule_lowest_of_node(task_t *t __arg_arena, s32 node, u32 limit, u6
 		metric = 1024 + 256 * load - (bpf_get_prandom_u32() & 63);
 		if (i == t->lab.cpu)
 			metric -= 64;
+		if (lab_siblings)
+			metric += (load + ule_siblings_load(i)) << ULE_CORE_SHIFT;
 		if ((metric << 16 | i) < best)
 			best = metric << 16 | i;
 	}
@@ -721,7 +742,7 @@ __noinline s32 ule_pick_cpu(task_t *t __arg_arena, s32 last, s32 this_cpu, u64 n
 	lab_use_arena();
 	rq = ule_rq(rq_at(last));
 	if (lab_allowed(&t->lab, last)) {
-		if (!lab_read(rq->q.nr) && rq_cpu_free(&rq->q) &&
+		if (!lab_read(rq->q.nr) && rq_cpu_free(&rq->q) && !ule_siblings_load(last) &&
 		    now < t->stopped_ns + ULE_WARM_CPU_NS)
 			return last;
 		if (now < t->stopped_ns + ULE_WARM_NODE_NS) {
@@ -1085,6 +1106,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ule_init)
 		error = rq_init(sizeof(struct ule_rq));
 	if (error)
 		return error;
+	lab_cores_init();
 	nr_nodes = scx_bpf_nr_node_ids();
 	bpf_for(cpu, 0, lab_nr_cpus) {
 		rq = ule_rq(rq_at(cpu));

@@ -103,6 +103,7 @@ struct fair_rq {
 	u64 balance_ns[LAB_NR_LEVELS];	/* when it balances next, at the earliest */
 	bool even[LAB_NR_LEVELS];	/* nothing was out of balance: an interval later than that */
 	u32 failed;			/* balancings in a row that found nothing to move */
+	u32 refused;			/* idle CPUs in a row that were woken for it and got nothing */
 	u32 crowded[LAB_NR_LEVELS];	/* looks in a row that found the core shared and another idle */
 	u64 look_ns[LAB_NR_LEVELS];	/* when it looks next */
 } __attribute__((aligned(LAB_CACHELINE)));
@@ -348,7 +349,8 @@ __weak s32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32
 
 	lab_use_arena();
 	/* Warm caches stay, unless both have them or nothing else could be moved for long. */
-	warm_stay = !lab_share(from->cpu, to->cpu, LAB_LEVEL_CORE) && to->failed <= LAB_NR_LEVELS;
+	warm_stay = !lab_share(from->cpu, to->cpu, LAB_LEVEL_CORE) &&
+		    to->failed <= LAB_NR_LEVELS && from->refused <= LAB_NR_LEVELS;
 	fair_advance(from, now);
 	fair_advance(to, now);
 	pos = from->waiting.head.prev;
@@ -420,6 +422,11 @@ __weak s32 fair_take(rq_t *rq __arg_arena, s32 cpu, u64 now)
 	if (!fair_lock_second(rq, from))
 		return FAIR_ENDED;
 	moved = fair_move(from, rq, ~0ull, 1, now);
+	/* In Linux one idle CPU balances for all, so that each of them counts this failure. */
+	if (moved > 0)
+		from->refused = 0;
+	else if (!moved && rq->asked)
+		from->refused++;
 	lab_unlock(&from->lock);
 	return moved;
 }

@@ -14,6 +14,8 @@
  * a heap; <lab/rbtree.h>, a tree; <lab/skiplist.h>, a skip list;
  *
  * and <lab/topology.h>, which CPUs share what; <lab/periodic.h>, a timer;
+ * <lab/cores.h>, which CPUs are threads of one core; <lab/idle.h>, which idle
+ * CPUs are woken;
  * <lab/higher.h>, CPUs that higher scheduling classes have taken.
  *
  * It is the only code that knows which world it is compiled for. Under

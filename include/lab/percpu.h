@@ -23,6 +23,7 @@
 #ifndef LAB_PERCPU_H
 #define LAB_PERCPU_H
 
+#include "idle.h"
 #include "periodic.h"
 
 struct lab_rq_task {

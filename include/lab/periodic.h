@@ -2,7 +2,7 @@
 /*
  * A timer that calls one function again and again. sched_ext has no tick on
  * idle CPUs; what a scheduler does there is done by this, or by those CPUs once
- * they are woken by lab_wake_idle().
+ * they are woken by lab_wake_idle() of <lab/idle.h>.
  *
  * LAB_PERIODIC(name, function, period_ns) defines name_start(), called in
  * ops.init(): 0 or a negative errno after an error. `function` is void(void).
@@ -52,36 +52,5 @@ static __always_inline int name##_start(void)				\
 		scx_bpf_error("the timer " #name " does not start: %d", error); \
 	return error;							\
 }
-
-/* Where lab_wake_idle() begins to look, so that no CPU is always the first. */
-static u32 lab_idle_rotor __maybe_unused;
-
-/*
- * lab_wake_idle - in place of the ticks of idle CPUs: wakes as many of them as
- * there are tasks that wait behind others. nr_of(cpu): tasks of its queue;
- * is_idle(cpu): whether it is online and has nothing to do, and shall be woken.
- */
-#define lab_wake_idle(nr_of, is_idle)					\
-do {									\
-	u64 ___waiting = 0, ___nr;					\
-	u32 ___i, ___cpu;						\
-									\
-	bpf_for(___i, 0, lab_nr_cpus) {					\
-		___nr = nr_of(___i);					\
-		if (___nr > 1)						\
-			___waiting += ___nr - 1;			\
-	}								\
-	if (!___waiting)						\
-		break;							\
-	lab_idle_rotor++;						\
-	bpf_for(___i, 0, lab_nr_cpus) {					\
-		___cpu = (___i + lab_idle_rotor) % lab_nr_cpus;		\
-		if (!is_idle(___cpu))					\
-			continue;					\
-		scx_bpf_kick_cpu(___cpu, SCX_KICK_IDLE);		\
-		if (!--___waiting)					\
-			break;						\
-	}								\
-} while (0)
 
 #endif /* LAB_PERIODIC_H */

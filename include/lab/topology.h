@@ -3,13 +3,11 @@
  * Which CPUs share a core, a last-level cache, a NUMA node. A policy that asks
  * includes this after <lab/lab.bpf.h> and calls lab_topology_init() in
  * ops.init(). It is written once and then only read.
- *
- * The kernel has no function that tells a policy about cores and caches: there
- * they are read from its own variables (x86; elsewhere a CPU is a core and a
- * node a cache). The virtual kernel tells them from the machine profile.
  */
 #ifndef LAB_TOPOLOGY_H
 #define LAB_TOPOLOGY_H
+
+#include "cores.h"
 
 /* From the closest to the farthest: what two CPUs have in common. */
 enum lab_level {
@@ -40,52 +38,6 @@ typedef struct lab_place __arena lab_place_t;
 
 struct lab_place __arena_global lab_places[LAB_MAX_CPUS];
 u32 __arena_global lab_order[LAB_MAX_CPUS];
-
-#ifdef __bpf__
-
-#ifdef __TARGET_ARCH_x86
-extern const struct cpuinfo_x86 cpu_info __ksym __weak;
-
-static __always_inline u64 lab_cpu_core(s32 cpu)
-{
-	const struct cpuinfo_x86 *info;
-
-	if (!&cpu_info)
-		return cpu;
-	info = bpf_per_cpu_ptr(&cpu_info, cpu);
-	if (!info)
-		return cpu;
-	return (u64)BPF_CORE_READ(info, topo.pkg_id) << 16 | BPF_CORE_READ(info, topo.core_id);
-}
-
-static __always_inline u64 lab_cpu_llc(s32 cpu)
-{
-	const struct cpuinfo_x86 *info;
-
-	if (!&cpu_info)
-		return 0;
-	info = bpf_per_cpu_ptr(&cpu_info, cpu);
-	return info ? BPF_CORE_READ(info, topo.llc_id) : 0;
-}
-#else
-#define lab_cpu_core(cpu)	((u64)(cpu))
-#define lab_cpu_llc(cpu)	((u64)0)
-#endif
-
-static __always_inline u64 lab_cpu_node(s32 cpu)
-{
-	if (!bpf_ksym_exists(scx_bpf_cpu_node))
-		return 0;
-	return scx_bpf_cpu_node(cpu);
-}
-
-#else /* !__bpf__ */
-
-#define lab_cpu_core(cpu)	((u64)lab_host->cpu_place(lab_host, (cpu), 0))
-#define lab_cpu_llc(cpu)	((u64)lab_host->cpu_place(lab_host, (cpu), 1))
-#define lab_cpu_node(cpu)	((u64)lab_host->cpu_place(lab_host, (cpu), 2))
-
-#endif /* __bpf__ */
 
 static __always_inline lab_place_t *lab_place_of(s32 cpu)
 {
