@@ -60,6 +60,9 @@ const volatile bool gentle = true;
 /* Whether a new task runs before its parent. */
 const volatile bool child_runs_first = false;
 
+/* Least turn of the idle policy beside others; the same on any number of CPUs, and no option of Linux's. */
+#define CFS_IDLE_MIN_GRANULARITY_NS	750000
+
 /* The times on this machine, in ns. */
 static u64 cfs_latency, cfs_min_granularity, cfs_wakeup_granularity;
 
@@ -90,12 +93,19 @@ static __always_inline u64 cfs_share(u64 nr, u64 weight, u64 load)
 	return load ? cfs_period(nr) * weight / load : cfs_period(nr);
 }
 
-/* And how long its turn is. */
-static __always_inline u64 cfs_slice(u64 nr, u64 weight, u64 load)
+/* Whether all of a queue's @nr tasks, of @load in all, have the idle policy; there must be any. */
+static __always_inline bool cfs_all_idle(u64 nr, u64 load)
 {
+	return nr && load == nr * FAIR_WEIGHT_IDLE;
+}
+
+/* And how long its turn is; @yields: it has the idle policy, and is not among its like. */
+static __always_inline u64 cfs_slice(u64 nr, u64 weight, u64 load, bool yields)
+{
+	u64 least = yields ? CFS_IDLE_MIN_GRANULARITY_NS : cfs_min_granularity;
 	u64 share = cfs_share(nr, weight, load);
 
-	return share < cfs_min_granularity ? cfs_min_granularity : share;
+	return share < least ? least : share;
 }
 
 /* Virtual time of a task that wakes beside a queue's clock. */
@@ -130,17 +140,26 @@ static __always_inline s64 fair_key(task_t *t)
 	return t->vruntime;
 }
 
+/* Whether its turns have the idle policy's least length, among @nr tasks of @load in all. */
+static __always_inline bool cfs_yields(task_t *t, u64 nr, u64 load)
+{
+	return t->policy == LAB_SCHED_IDLE && !cfs_all_idle(nr, load);
+}
+
 static __always_inline void fair_place(rq_t *rq, task_t *t, u64 now)
 {
-	u64 load = fair_load(rq) + t->weight;
+	u64 others = fair_load(rq), nr, slice;
 
 	if (t->home != rq->cpu)
 		t->vruntime += (u64)rq->min_v - (u64)lab_read(rq_at(t->home)->min_v);
-	if (t->fresh)
-		t->vruntime = fair_later(t->vruntime, rq->min_v +
-			fair_virtual(cfs_slice(fair_nr(rq) + 1, t->weight, load), t->weight));
-	else if (t->asleep)
+	if (t->fresh) {
+		nr = fair_nr(rq);
+		slice = cfs_slice(nr + 1, t->weight, others + t->weight,
+				  cfs_yields(t, nr, others));
+		t->vruntime = fair_later(t->vruntime, rq->min_v + fair_virtual(slice, t->weight));
+	} else if (t->asleep) {
 		t->vruntime = cfs_woken(t->vruntime, rq->min_v, t->policy == LAB_SCHED_IDLE);
+	}
 	if (t->fresh && child_runs_first && rq->curr) {
 		s64 v = fair_curr_v(rq, now), own = t->vruntime;
 
@@ -261,12 +280,14 @@ static __always_inline void fair_begin(rq_t *rq, task_t *t)
 
 static __always_inline bool fair_turn_ends(rq_t *rq, task_t *t)
 {
-	u64 slice;
+	u64 slice, nr, load;
 	s64 lead;
 
 	if (!rq->nr)
 		return false;
-	slice = cfs_slice(fair_nr(rq), t->weight, fair_load(rq));
+	load = fair_load(rq);
+	nr = fair_nr(rq);
+	slice = cfs_slice(nr, t->weight, load, cfs_yields(t, nr, load));
 	if (t->turn_ns > slice) {
 		cfs_forget_hints(rq, t);
 		return true;

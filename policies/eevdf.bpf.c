@@ -65,11 +65,11 @@ static __always_inline u64 eevdf_request(task_t *t)
 	return t->request_ns ? t->request_ns : eevdf_slice;
 }
 
-/* The lag that is remembered of a task: two requests or ticks in virtual time at most. */
+/* The lag that is remembered of a task: two requests or a tick in virtual time at most. */
 static __always_inline s64 eevdf_clamp(s64 lag, u64 request_ns, u64 weight)
 {
 	u64 tick_ns = tick_us * 1000;
-	s64 limit = fair_virtual(2 * (request_ns > tick_ns ? request_ns : tick_ns), weight);
+	s64 limit = fair_virtual(2 * request_ns > tick_ns ? 2 * request_ns : tick_ns, weight);
 
 	return lag > limit ? limit : lag < -limit ? -limit : lag;
 }

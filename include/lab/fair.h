@@ -190,10 +190,15 @@ static __always_inline u64 fair_load(rq_t *rq)
 	task_t *curr = rq->curr;
 
 	/* In the original the load includes it. */
-	if (curr)
-		return load + lab_unaudited(curr->weight);
-	/* Of what a higher class takes there is little left (scale_rt_capacity()). */
-	return lab_cpu_taken(rq->cpu) ? load + FAIR_LOAD_HIGHER : load;
+	return curr ? load + lab_unaudited(curr->weight) : load;
+}
+
+/* The same for a comparison of CPUs: of one that a higher class has taken little is left (scale_rt_capacity()). */
+static __always_inline u64 fair_load_with_higher(rq_t *rq)
+{
+	u64 load = fair_load(rq);
+
+	return !rq->curr && lab_cpu_taken(rq->cpu) ? load + FAIR_LOAD_HIGHER : load;
 }
 
 static __always_inline bool fair_cpu_idle(s32 cpu)
@@ -329,11 +334,13 @@ static __always_inline bool fair_may_go(task_t *t, s32 cpu)
 
 	if (!lab_allowed(&t->lab, cpu))
 		return false;
+	/* In a timer's function nobody else has taken it. */
+	bpf_rcu_read_lock();
 	p = lab_task_claim(&t->lab, cpu);
-	if (!p)
-		return false;
-	bpf_task_release(p);
-	return true;
+	if (p)
+		bpf_task_release(p);
+	bpf_rcu_read_unlock();
+	return p;
 }
 
 /*
@@ -403,7 +410,7 @@ __weak s32 fair_busiest(u32 begin, u32 end, u32 but, u32 until, s32 except)
 		lab_touch(&rq->nr, false);
 		if (!lab_read(rq->nr))
 			continue;
-		load = fair_load(rq);
+		load = fair_load_with_higher(rq);
 		if (load > greatest) {
 			greatest = load;
 			busiest = cpu;
@@ -501,7 +508,7 @@ __weak s32 fair_level(rq_t *rq __arg_arena, s32 cpu, u32 level, u64 now)
 	if (!fair_lock_second(rq, from))
 		return FAIR_ENDED;
 	own = fair_load(rq);
-	other = fair_load(from);
+	other = fair_load_with_higher(from);
 	if (other * 100 > own * percent) {
 		rq->even[l] = false;
 		moved = fair_move(from, rq, (other - own) / 2, FAIR_BALANCE_LOOKS, now);
@@ -618,7 +625,7 @@ static __noinline u32 fair_idlest(struct task_struct *p, u32 range, u32 level, u
 		cpu = lab_cpu_at(i);
 		rq = rq_at(cpu);
 		lab_touch(&rq->nr, false);
-		load += fair_load(rq);
+		load += fair_load_with_higher(rq);
 		nr++;
 		if (rq->online && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			usable = true;
@@ -731,11 +738,11 @@ static __always_inline s32 fair_affine(task_t *t, s32 this_cpu, s32 prev_cpu, bo
 		return this_cpu;
 	if (prev_idle)
 		return prev_cpu;
-	own = fair_load(here);
+	own = fair_load_with_higher(here);
 	if (sync && here->curr)
 		own -= here->curr->weight;
 	own = (own + t->weight) * 100;
-	other = fair_load(there) * (100 + (FAIR_IMBALANCE - 100) / 2);
+	other = fair_load_with_higher(there) * (100 + (FAIR_IMBALANCE - 100) / 2);
 	return own < other ? this_cpu : prev_cpu;
 }
 

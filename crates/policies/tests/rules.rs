@@ -224,8 +224,8 @@ rules! {
 
 rules! {
     cfs:
-        t1_factor, t2_period, t3_slices, t4_virtual_time, t5_sleeper, t6_wakeup_preemption,
-        wakeup_preempts, least_virtual_time_runs, tick_ends_a_turn, tick_ends_a_lead, tick_alone,
+        t1_factor, t2_period, t3_slices, t4_virtual_time, t5_sleeper, idle_policy_least_turn,
+        t6_wakeup_preemption, wakeup_preempts, least_virtual_time_runs, tick_ends_a_turn, tick_ends_a_lead, tick_alone,
         fork_, fork_child_first, yield_, yield_batch, policies, moved, hint_of_one_who_went_elsewhere,
         moved_by_the_local_queue, fairness_bound, idle_takes, idle_is_short,
         idle_leaves_warm_caches, balance_interval, bound_queue, balance, offline_cpus, placement, fork_goes_to_the_idlest,
@@ -253,5 +253,5 @@ rules! {
         periodic_never, periodic_random, periodic_nr_cores, executors_draw, executor_all,
         executor_node, executor_offline, executor_core, nobody_waits, unblock_off, placement_reach,
         placement_of_equals, placement_mask, random_rbtree, random_linkedlist, random_fifo,
-        lost_its_cpu, turn_ended_before_it_lost_its_cpu,
+        lost_its_cpu, clock_while_alone, turn_ended_before_it_lost_its_cpu,
 }

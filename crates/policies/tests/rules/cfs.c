@@ -26,9 +26,9 @@ static void t1_factor(void)
 static void t2_period(void)
 {
 	script_start(8);
-	EQUAL(cfs_slice(8, 1024, 8 * 1024), 3 * MS);
+	EQUAL(cfs_slice(8, 1024, 8 * 1024, false), 3 * MS);
 	EQUAL(cfs_period(10), 30 * MS);
-	EQUAL(cfs_slice(10, 1024, 10 * 1024), 3 * MS);
+	EQUAL(cfs_slice(10, 1024, 10 * 1024, false), 3 * MS);
 	EQUAL(cfs_period(1), 24 * MS);
 }
 
@@ -37,12 +37,12 @@ static void t3_slices(void)
 	u64 two = 1024 + 335, three = 3121 + 1024 + 335;
 
 	script_start(1);
-	EQUAL(cfs_slice(2, 1024, two) / US, 4520);	/* 4.521 ms, rounded */
-	EQUAL(cfs_slice(2, 335, two) / US, 1479);
+	EQUAL(cfs_slice(2, 1024, two, false) / US, 4520);	/* 4.521 ms, rounded */
+	EQUAL(cfs_slice(2, 335, two, false) / US, 1479);
 	EQUAL(cfs_share(3, 3121, three) / US, 4179);	/* 4.180 ms, rounded */
 	EQUAL(cfs_share(3, 1024, three) / US, 1371);
 	EQUAL(cfs_share(3, 335, three) / US, 448);	/* 0.449 ms, rounded */
-	EQUAL(cfs_slice(3, 335, three), 750 * US);
+	EQUAL(cfs_slice(3, 335, three, false), 750 * US);
 }
 
 static void t4_virtual_time(void)
@@ -65,6 +65,31 @@ static void t5_sleeper(void)
 	EQUAL(cfs_woken(50 * MS, 100 * MS, true), 100 * MS - 375 * US);
 	gentle = false;
 	EQUAL(cfs_woken(50 * MS, 100 * MS, false), 94 * MS);
+}
+
+/* The idle policy's least turn, which the number of CPUs does not lengthen, counts beside others only. */
+static void idle_policy_least_turn(void)
+{
+	static const u32 cpus[] = { 1, 2, 4, 8 };
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		struct task_struct *p;
+
+		script = (struct script){ };
+		lab_online[0] = 0;
+		script_start(cpus[i]);
+		EQUAL(cfs_slice(2, 3, 1024 + 3, true), 750 * US);
+		EQUAL(cfs_slice(2, 3, 3 + 3, false), 3 * MS * fair_factor(cpus[i]));
+		CHECK(cfs_all_idle(2, 6) && !cfs_all_idle(2, 1027) && !cfs_all_idle(0, 0));
+		running_on(0, 0, 0);
+		p = script_fork(NULL, 0, 1);
+		p->policy = LAB_SCHED_IDLE;
+		p->__lab_cpu = 0;
+		wake(p, 0);
+		/* Its debit at the start: that turn in its virtual time. */
+		EQUAL(ctx(p)->vruntime - rqs[0].min_v, 256 * MS);
+	}
 }
 
 static void t6_wakeup_preemption(void)
@@ -372,7 +397,7 @@ static void fairness_bound(void)
 
 			least = v < least ? v : least;
 			most = v > most ? v : most;
-			turn = fair_virtual(cfs_slice(5, ctx(p[i])->weight, load) + 1 * MS,
+			turn = fair_virtual(cfs_slice(5, ctx(p[i])->weight, load, false) + 1 * MS,
 					    ctx(p[i])->weight);
 			bound = turn > bound ? turn : bound;
 		}
@@ -704,7 +729,7 @@ static void option_ranges(void)
 	EQUAL(cfs_share(1000, fair_weight(-20, 0), fair_weight(-20, 0)), 1000ull * 4000000000);
 }
 
-TESTS(TEST(t1_factor), TEST(t2_period), TEST(t3_slices), TEST(t4_virtual_time), TEST(t5_sleeper),
+TESTS(TEST(t1_factor), TEST(t2_period), TEST(t3_slices), TEST(t4_virtual_time), TEST(t5_sleeper), TEST(idle_policy_least_turn),
       TEST(t6_wakeup_preemption), TEST(wakeup_preempts), TEST(least_virtual_time_runs),
       TEST(tick_ends_a_turn), TEST(tick_ends_a_lead), TEST(tick_alone), TEST(fork_),
       TEST(fork_child_first), TEST(yield_), TEST(yield_batch), TEST(policies), TEST(moved),

@@ -242,6 +242,32 @@ static void election_cost(void)
 	}
 }
 
+/* The clock follows a thread that runs alone: one that comes later is level with it, not far ahead of it. */
+static void clock_while_alone(void)
+{
+	struct task_struct *a, *b;
+	u32 by;
+
+	for (by = 0; by < 3; by++) {
+		plain();
+		election = by;
+		slice = SLICE_FIXED;
+		start(1, 0);
+		a = running_on(0);
+		script.now_ns += 60000 * MS;
+		script_tick(0);
+		if (election == ELECTION_FIFO)
+			continue;
+		EQUAL(queue(0)->clock, ctx(a)->runtime);
+		b = waiting(0, 0);
+		EQUAL(ctx(b)->runtime, ctx(a)->runtime);
+		/* Among several it is where the least of them is. */
+		script.now_ns += 3 * MS;
+		script_tick(0);
+		EQUAL(queue(0)->clock, ctx(b)->runtime);
+	}
+}
+
 /* With least runtime first the one that ran less takes turns; what runs is charged. */
 static void runtime_is_charged(void)
 {
@@ -959,4 +985,4 @@ TESTS(TEST(slices), TEST(out_of_balance), TEST(load_decays), TEST(rbtree_least_r
       TEST(executor_core),
       TEST(nobody_waits), TEST(unblock_off), TEST(placement_reach), TEST(placement_of_equals),
       TEST(placement_mask), TEST(random_rbtree), TEST(random_linkedlist), TEST(random_fifo),
-      TEST(lost_its_cpu), TEST(turn_ended_before_it_lost_its_cpu))
+      TEST(lost_its_cpu), TEST(clock_while_alone), TEST(turn_ended_before_it_lost_its_cpu))
