@@ -4,6 +4,7 @@
 mod apart;
 mod calls;
 pub mod programs;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -98,6 +99,14 @@ const CHECKS: &[(&str, Check)] = &[
     ),
     ("policy_counters_rise", policy_counters_rise),
     ("a_shared_core_is_left", a_shared_core_is_left),
+    (
+        "who_computed_alone_waits_for_turns",
+        who_computed_alone_waits_for_turns,
+    ),
+    (
+        "nothing_waits_for_a_real_time_hog",
+        nothing_waits_for_a_real_time_hog,
+    ),
 ];
 
 pub fn run(arguments: &[String]) -> ExitCode {
@@ -822,4 +831,52 @@ fn a_shared_core_is_left(_: &Inside<'_>) -> Result<String, String> {
         told.push(format!("{policy}: after {times:?} ms"));
     }
     Ok(told.join("; "))
+}
+
+/// Runs `pause` under a scheduler, which must stay, and tells how long it was.
+fn pause_under(scheduler: &str, pause: impl FnOnce() -> Duration) -> Result<Duration, String> {
+    let scheduler = Scheduler::parse(scheduler);
+    let object = text(policy::resolve(&scheduler.name))?;
+    let loaded = text(Loaded::load(&object, &scheduler.options))?;
+    let pause = pause();
+    ensure(loaded.is_running(), || {
+        format!("{scheduler}: ejected: {:?}", loaded.exit())
+    })?;
+    let exit = text(loaded.unload())?;
+    ensure(exit.is_normal(), || {
+        format!("{scheduler}: ended by {exit:?}")
+    })?;
+    Ok(pause)
+}
+
+/// Where virtual time stood still meanwhile, the first thread waits for as long as it was alone.
+fn who_computed_alone_waits_for_turns(_: &Inside<'_>) -> Result<String, String> {
+    let (alone, beside) = (Duration::from_millis(2_000), Duration::from_millis(1_200));
+    let mut told = Vec::new();
+    for scheduler in ["feature", "feature:election=linkedlist", "vtime"] {
+        let pause = pause_under(scheduler, || waits::beside_a_newcomer(alone, beside))?;
+        ensure(pause < Duration::from_millis(600), || {
+            format!("{scheduler}: a pause of {pause:?} after {alone:?} alone")
+        })?;
+        told.push(format!("{scheduler} {pause:?}"));
+    }
+    Ok(told.join(", "))
+}
+
+/// The others are idle, so the thread goes there. From 7.2 on the kernel lets it run where it is after
+/// 0.95 s, for 50 ms (the deadline server for sched_ext); in 6.18 it would wait until the hog ends.
+fn nothing_waits_for_a_real_time_hog(_: &Inside<'_>) -> Result<String, String> {
+    let hog = Duration::from_millis(1_500);
+    let mut told = Vec::new();
+    for embedded in POLICIES {
+        let pause = pause_under(embedded.name, || waits::beside_a_realtime_hog(hog))?;
+        ensure(pause < Duration::from_millis(700), || {
+            format!(
+                "{}: a pause of {pause:?} beside {hog:?} of real time",
+                embedded.name
+            )
+        })?;
+        told.push(format!("{} {pause:?}", embedded.name));
+    }
+    Ok(told.join(", "))
 }

@@ -1,0 +1,268 @@
+//! How long tasks wait, and where they run, under every policy that comes with the program: behind one
+//! that computed alone, beside a real-time task, after a bad start, on CPUs of any numbering.
+
+use std::path::{Path, PathBuf};
+
+use schedlab_report::RunResult;
+use schedlab_sim::{Scheduler, SimSpec};
+
+const MS: f64 = 1e6;
+
+/// A file below the tests' own folder.
+fn file(name: &str, text: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).expect("a temporary file");
+    path
+}
+
+/// Every policy, and points of the feature tree where its queue's clock and its balancing differ.
+fn schedulers() -> Vec<String> {
+    let policies = schedlab_policies::builtin().iter();
+    let points = [
+        "ule-like",
+        "feature:election=linkedlist",
+        "feature:slice=fixed",
+        "feature:periodic=never,idle=off,unblock=off",
+        "feature:metric=nr_run",
+        "feature:metric=nr_run_block",
+    ];
+    let names = policies.map(|policy| policy.name.to_owned());
+    names.chain(points.map(str::to_owned)).collect()
+}
+
+fn spec(workload: &Path, scheduler: &str, cpus: usize) -> SimSpec {
+    SimSpec {
+        cpus: Some(cpus),
+        check: true,
+        ..SimSpec::new(
+            workload.to_string_lossy(),
+            Scheduler::parse(scheduler),
+            "laptop",
+        )
+    }
+}
+
+fn run(spec: &SimSpec) -> RunResult {
+    let result =
+        schedlab_sim::run(spec, None).unwrap_or_else(|error| panic!("{}: {error}", spec.scheduler));
+    assert!(result.is_done(), "{}: {}", spec.scheduler, result.exit);
+    result
+}
+
+fn number(result: &RunResult, name: &str) -> f64 {
+    let found = result.measures.number(name);
+    found.unwrap_or_else(|| panic!("{name} is absent"))
+}
+
+/// The longest time that a task waited for its CPU, in ms; of one that still waits at the end, too.
+fn longest_wait(result: &RunResult) -> f64 {
+    let ended = number(result, "wait.ns_max");
+    ended.max(number(result, "wait.unfinished_ns_max")) / MS
+}
+
+/// A task that computed alone for a minute waits for no more than turns, once another one comes.
+#[test]
+fn who_computed_alone_waits_for_turns() {
+    let workload = file(
+        "late.json",
+        r#"{ "tasks": {
+            "old": { "run": 10000, "loop": -1 },
+            "new": { "delay": 60000000, "run": 10000, "loop": -1 } },
+            "global": { "duration": 64 } }"#,
+    );
+    for scheduler in schedulers() {
+        let bound = match scheduler.as_str() {
+            // Who has slept for a minute counts as interactive, and comes first until it has computed for long.
+            "o1-26" | "ule" => 3_000.0,
+            // Its lists do not tell a few ticks apart.
+            "elsc" => 500.0,
+            // Slices are up to 150 ms, and of 2.4's counters a recalculation may double one.
+            _ => 250.0,
+        };
+        let wait = longest_wait(&run(&spec(&workload, &scheduler, 1)));
+        assert!(wait <= bound, "{scheduler}: {wait} ms");
+    }
+}
+
+/// A task that starts, wakes or is forked beside a real-time hog does not wait for it: there are idle CPUs.
+#[test]
+fn nothing_waits_for_a_real_time_hog_beside_idle_cpus() {
+    let start = file(
+        "realtime-start.json",
+        r#"{ "tasks": {
+            "rt": { "policy": "SCHED_FIFO", "priority": 5, "run": 5000000, "loop": 1 },
+            "app": { "run": 10000, "sleep": 10000, "loop": 50 } },
+            "global": { "duration": 5 } }"#,
+    );
+    let fork = file(
+        "realtime-fork.json",
+        r#"{ "tasks": {
+            "rt": { "policy": "SCHED_FIFO", "priority": 5, "run": 3000000, "loop": 1 },
+            "boss": { "loop": 40, "delay": 100000, "run": 1000, "fork": "kid", "sleep": 40000 },
+            "kid": { "instance": 0, "loop": 1, "run": 10000 } },
+            "global": { "duration": 3 } }"#,
+    );
+    for kernel in ["7.2", "6.18"] {
+        for scheduler in schedulers() {
+            for (workload, cpus) in [(&start, 2), (&fork, 4)] {
+                let spec = SimSpec {
+                    kernel: kernel.to_owned(),
+                    ..spec(workload, &scheduler, cpus)
+                };
+                let result = run(&spec);
+                if cpus == 2 {
+                    let done = number(&result, "rtapp.app-1.iterations");
+                    assert_eq!(done, 50.0, "{kernel}, {scheduler}");
+                }
+                // Those policies whose tasks stay with their parent wait behind it and each other.
+                let bound = if cpus == 2 { 20.0 } else { 100.0 };
+                let wait = longest_wait(&result);
+                assert!(
+                    wait <= bound,
+                    "{kernel}, {scheduler}, {cpus} CPUs: {wait} ms"
+                );
+            }
+        }
+    }
+}
+
+/// Tasks that ran or waited on a CPU before a real-time hog took it go elsewhere, to idle CPUs and, where
+/// there are none, to busy ones.
+#[test]
+fn what_a_real_time_hog_displaces_goes_elsewhere() {
+    let text = |hogs: u32| {
+        format!(
+            r#"{{ "tasks": {{
+            "hog": {{ "instance": {hogs}, "run": 10000, "loop": -1 }},
+            "rt": {{ "policy": "SCHED_FIFO", "priority": 5, "delay": 503000, "run": 6000000,
+                     "loop": 1, "cpus": [0] }} }},
+            "global": {{ "duration": 6 }} }}"#
+        )
+    };
+    // With one hog less than CPUs one is idle; with as many, one CPU must take two of them.
+    for (hogs, bound) in [(3, 60.0), (4, 1_000.0)] {
+        let workload = file(&format!("realtime-displaces-{hogs}.json"), &text(hogs));
+        for kernel in ["7.2", "6.18"] {
+            for scheduler in schedulers() {
+                let spec = SimSpec {
+                    kernel: kernel.to_owned(),
+                    ..spec(&workload, &scheduler, 4)
+                };
+                let wait = longest_wait(&run(&spec));
+                assert!(wait <= bound, "{kernel}, {scheduler}, {hogs}: {wait} ms");
+            }
+        }
+    }
+}
+
+/// A task that may run on the hog's CPU only waits for it, and ends the policy after 30 to 45 s.
+#[test]
+fn a_task_bound_to_the_hogs_cpu_waits() {
+    let workload = file(
+        "realtime-bound.json",
+        r#"{ "tasks": {
+            "rt": { "policy": "SCHED_FIFO", "priority": 5, "run": 5000000, "loop": 1, "cpus": [0] },
+            "app": { "run": 10000, "delay": 100000, "loop": 1, "cpus": [0] } },
+            "global": { "duration": 6 } }"#,
+    );
+    for scheduler in schedulers() {
+        let wait = longest_wait(&run(&spec(&workload, &scheduler, 2)));
+        assert!((4_800.0..5_000.0).contains(&wait), "{scheduler}: {wait} ms");
+    }
+}
+
+/// Tasks that were all queued on one CPU spread within a fraction of a second.
+#[test]
+fn the_fair_schedulers_repair_a_bad_placement() {
+    for (tasks, cpus, machine) in [
+        (8, 8, "laptop"),
+        (8, 16, "laptop"),
+        (32, 384, "server-2x96x2"),
+    ] {
+        // First they may run on CPU 0 only, and each runs for 400 ms afterwards.
+        let text = format!(
+            r#"{{ "tasks": {{ "kid": {{ "instance": {tasks}, "loop": 1, "phases": {{
+                "bound": {{ "loop": 1, "run": 100, "cpus": [0] }},
+                "free": {{ "loop": 20, "run": 20000, "cpus": [{}] }} }} }} }},
+                "global": {{ "duration": 20 }} }}"#,
+            (0..cpus)
+                .map(|cpu| cpu.to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
+        let workload = file(&format!("bad-placement-{tasks}-{cpus}.json"), &text);
+        for scheduler in ["cfs", "eevdf"] {
+            let spec = SimSpec {
+                machine: machine.to_owned(),
+                ..spec(&workload, scheduler, cpus)
+            };
+            let lost = number(&run(&spec), "makespan_ns") / MS - 400.0;
+            assert!(
+                lost < 300.0,
+                "{scheduler}, {tasks} on {cpus}: {lost} ms lost"
+            );
+        }
+    }
+}
+
+/// Of a machine with two threads a core: by which numbers they go.
+fn numbered(name: &str, cpus: &[u32]) -> PathBuf {
+    let laptop = include_str!("../../../machines/laptop.toml");
+    let places: Vec<String> = cpus.iter().map(|core| format!("[{core}, 0, 0]")).collect();
+    let list = format!(
+        "cpus = {{ value = [{}], source = \"a test\" }}",
+        places.join(", ")
+    );
+    let sizes = [
+        "nodes",
+        "llcs_per_node",
+        "cores_per_llc",
+        "threads_per_core",
+    ];
+    let mut lines = Vec::new();
+    for line in laptop.lines() {
+        let key = line.split([' ', '=']).next().unwrap_or_default();
+        match key {
+            "nodes" => lines.push(list.clone()),
+            _ if sizes.contains(&key) => {}
+            "name" => lines.push(format!("name = \"{name}\"")),
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    file(&format!("{name}.toml"), &lines.join("\n"))
+}
+
+/// On an idle machine it does not matter how CPUs are numbered: five tasks that one forks on eight cores.
+#[test]
+fn numbers_of_cpus_decide_nothing() {
+    let workload = file(
+        "numbered.json",
+        r#"{ "tasks": {
+            "boss": { "loop": 5, "run": 100, "fork": "kid" },
+            "kid": { "instance": 0, "loop": 20, "run": 20000 } },
+            "global": { "duration": 20 } }"#,
+    );
+    let far: Vec<u32> = (0..16).map(|cpu| cpu % 8).collect();
+    let near: Vec<u32> = (0..16).map(|cpu| cpu / 2).collect();
+    let mixed = [3, 5, 0, 7, 3, 1, 6, 0, 2, 5, 4, 1, 6, 2, 7, 4];
+    let machines = [
+        numbered("siblings-far", &far),
+        numbered("siblings-near", &near),
+        numbered("siblings-mixed", &mixed),
+    ];
+    for scheduler in schedulers() {
+        let [first, others @ ..] = machines.each_ref().map(|machine| {
+            let spec = SimSpec {
+                machine: machine.to_string_lossy().into_owned(),
+                ..spec(&workload, &scheduler, 16)
+            };
+            number(&run(&spec), "makespan_ns") / MS
+        });
+        for other in others {
+            assert!(
+                (first - other).abs() <= first / 50.0,
+                "{scheduler}: {first} ms, {other} ms by other numbers"
+            );
+        }
+    }
+}
