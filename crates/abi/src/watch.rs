@@ -159,14 +159,19 @@ fn taken(context: Context, word: *mut u32) {
 }
 
 /// [`primitives::lock`].
-pub extern "C" fn lock(context: Context, word: *mut u32, number: u32) {
-    primitives::lock(context, word, number);
+pub extern "C" fn lock(context: Context, word: *mut u32, number: u32, code: *const c_void) {
+    primitives::lock(context, word, number, code);
     taken(context, word);
 }
 
 /// [`primitives::trylock`].
-pub extern "C" fn trylock(context: Context, word: *mut u32, number: u32) -> bool {
-    let got = primitives::trylock(context, word, number);
+pub extern "C" fn trylock(
+    context: Context,
+    word: *mut u32,
+    number: u32,
+    code: *const c_void,
+) -> bool {
+    let got = primitives::trylock(context, word, number, code);
     if got {
         taken(context, word);
     }
@@ -174,8 +179,13 @@ pub extern "C" fn trylock(context: Context, word: *mut u32, number: u32) -> bool
 }
 
 /// [`primitives::res_lock`].
-pub extern "C" fn res_lock(context: Context, word: *mut u32, number: u32) -> c_int {
-    let error = primitives::res_lock(context, word, number);
+pub extern "C" fn res_lock(
+    context: Context,
+    word: *mut u32,
+    number: u32,
+    code: *const c_void,
+) -> c_int {
+    let error = primitives::res_lock(context, word, number, code);
     if error == 0 {
         taken(context, word);
     }

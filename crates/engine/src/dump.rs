@@ -93,6 +93,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Class::Ext => "ext",
             Class::Fair => "fair",
             Class::Rt => "rt",
+            Class::Deadline => "dl",
             Class::Stop => "stop",
         };
         format!(

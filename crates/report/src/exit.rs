@@ -56,6 +56,8 @@ pub enum Exit {
     ForkRefused,
     /// An action of the workload does not fit its object.
     WrongObject,
+    /// The kernel refuses a system call that the workload needs, as a reservation that does not fit.
+    Refused,
     /// A task of the workload may run on no CPU.
     NoCpu,
 }

@@ -117,7 +117,7 @@ impl Inputs {
         if let Some(known) = self.rtapp.get(path) {
             return Ok(known.clone());
         }
-        let text = rtapp::read_file(path)?;
+        let text = schedlab_workload::rtapp::read_file(path)?;
         let sum = crc32fast::hash(text.as_bytes());
         let read = (text, sum);
         self.rtapp.insert(path.to_owned(), read.clone());

@@ -320,6 +320,7 @@ fn failure_exit(failure: &WorkloadFailure) -> Exit {
         WorkloadFailure::ForkRefused { .. } => Exit::ForkRefused,
         WorkloadFailure::WrongObject { .. } => Exit::WrongObject,
         WorkloadFailure::NoCpu { .. } => Exit::NoCpu,
+        WorkloadFailure::Refused { .. } => Exit::Refused,
     }
 }
 

@@ -640,11 +640,9 @@ fn a_missing_file_is_told() {
     let error = Workload::parse(&format!("{}:x=1", file("fork")), 1)
         .err()
         .unwrap();
-    assert!(
-        error
-            .to_string()
-            .contains("has no option `x`; it takes: duration, jitter, offset, pin, nice, policy, start")
-    );
+    assert!(error.to_string().contains(
+        "has no option `x`; it takes: duration, jitter, offset, pin, nice, policy, start"
+    ));
 }
 
 /// Whatever a damaged file says, it loads or is refused: no panic, no endless loop.

@@ -39,7 +39,9 @@ impl Timer {
         match self {
             Timer::Policy(TimerId(number)) => Some(Slot::Policy(number as usize)),
             Timer::Replenish(task) => Some(Slot::Replenish(task.index())),
-            Timer::Watchdog | Timer::End | Timer::Hotplug | Timer::Task(_) => None,
+            Timer::Watchdog | Timer::End | Timer::Hotplug | Timer::Task(_) | Timer::Sleep(_) => {
+                None
+            }
         }
     }
 }

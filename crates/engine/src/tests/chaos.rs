@@ -9,8 +9,8 @@ use rand_core::RngCore;
 use schedlab_machine::{LockKind, Machine, Topology};
 use schedlab_trace::{CpuId, CpuSet, Duration, Instant, TaskId};
 use schedlab_workload::{
-    Access, Action, ObjectId, ObjectSpec, Reservation, Rng, SchedClass, Start, TaskSpec, Touch, below,
-    stream,
+    Access, Action, ObjectId, ObjectSpec, Reservation, Rng, SchedClass, Start, TaskSpec, Touch,
+    below, stream,
 };
 
 use crate::consts::{dsq_id, enq, kick, ops};

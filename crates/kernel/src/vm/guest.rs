@@ -59,7 +59,11 @@ pub fn write_scripts(
         "init",
         &init_script(share, kernel, tools, writable, beats),
     )?;
-    write(share, "command", &command_script(share, command, &cwd, emulated))
+    write(
+        share,
+        "command",
+        &command_script(share, command, &cwd, emulated),
+    )
 }
 
 fn init_script(

@@ -11,8 +11,8 @@ use schedlab_engine::Scenario;
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, Duration, Event, Instant, Listener, PrevState, TaskId, TaskMeta};
 use schedlab_workload::{
-    Action, Behaviour, Context, ObjectId, ObjectSpec, SchedClass, Score, ScoreRule, Start, TaskSpec,
-    Workload,
+    Action, Behaviour, Context, ObjectId, ObjectSpec, SchedClass, Score, ScoreRule, Start,
+    TaskSpec, Workload,
 };
 
 use super::record::{Case, End, Turn};
