@@ -562,7 +562,7 @@ mod tests {
         assert!(told.starts_with("x.bpf.c:12: x: R0 invalid"), "{told}");
     }
 
-    #[path = "../../tests/verifier/expect.rs"]
+    #[path = "../../../tests/verifier/expect.rs"]
     mod expect;
 
     /// What real kernels logged of the policies of `tests/verifier`.

@@ -167,6 +167,7 @@ fn workload(case: &Case) -> Workload {
         objects: vec![ObjectSpec::Semaphore { initial: 0 }; case.yielders as usize],
         tasks: (0..case.yielders).map(yielder).chain([waker]).collect(),
         start: Start::Together,
+        parts: Vec::new(),
         duration: None,
         score: Score {
             name: "makespan_ns",

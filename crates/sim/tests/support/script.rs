@@ -192,6 +192,7 @@ pub fn workload(name: &str, tasks: &[Kind], children: &[Kind]) -> Workload {
         tasks: specs,
         // The rules of sched_ext are about tasks that are there when a policy is loaded.
         start: Start::Together,
+        parts: Vec::new(),
         notes: Vec::new(),
         duration: None,
         score: Score {
