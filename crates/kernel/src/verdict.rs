@@ -506,6 +506,10 @@ fn kernel_field(structure: &str, offset: u64) -> Option<String> {
 }
 
 #[cfg(test)]
+#[path = "../tests/verifier/expect.rs"]
+mod expect;
+
+#[cfg(test)]
 mod tests {
     use std::path::Path;
 
@@ -561,9 +565,6 @@ mod tests {
         let told = told(log).unwrap();
         assert!(told.starts_with("x.bpf.c:12: x: R0 invalid"), "{told}");
     }
-
-    #[path = "../../../tests/verifier/expect.rs"]
-    mod expect;
 
     /// What real kernels logged of the policies of `tests/verifier`.
     #[test]

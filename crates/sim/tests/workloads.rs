@@ -1,6 +1,7 @@
 //! What workloads come to in simulation: seeds are samples, services obey queueing theory, parts have their own measures.
 
 use schedlab_report::export::table;
+use schedlab_report::export::view::View;
 use schedlab_report::{Exit, RunResult};
 use schedlab_sim::{Scheduler, SimSpec};
 
@@ -60,8 +61,8 @@ fn seeds_of_sleeping_workloads_are_samples_unless_told_otherwise() {
             "{exact}"
         );
         let told = "the seed changes nothing here: 6 runs are one";
-        assert!(!table::render(&samples, 200).contains(told), "{workload}");
-        assert!(table::render(&copies, 200).contains(told), "{exact}");
+        assert!(!table::render(&samples, &View::of_width(200)).contains(told), "{workload}");
+        assert!(table::render(&copies, &View::of_width(200)).contains(told), "{exact}");
     }
     // Counted loops are counted, whatever is drawn.
     for seed in 1..=3 {
@@ -177,7 +178,7 @@ fn each_part_has_its_score_and_the_measures_of_its_tasks() {
     }
     // Company costs time.
     assert!(number(&run, "kbuild.score") > number(&alone, "score"));
-    let shown = table::render(&[run], 200);
+    let shown = table::render(&[run], &View::of_width(200));
     assert!(
         shown.contains("service ") && shown.contains("kbuild "),
         "{shown}"
