@@ -424,7 +424,7 @@ mod tests {
         let mut shadow = Shadow::default();
         for thread in [0, 1] {
             let clock = &clocks[usize::from(thread)];
-            let write = access(thread as u16, true);
+            let write = access(thread, true);
             assert!(
                 shadow
                     .access(0, 8, write, false, clock, |_| false)
