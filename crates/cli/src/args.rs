@@ -530,7 +530,7 @@ Examples:
   sudo dmesg | schedlab explain
   journalctl -b -u scx | schedlab explain
   sudo scx_simple 2>&1 | tee simple.log; schedlab explain simple.log
-  sudo cat /sys/kernel/tracing/trace_pipe >dump.txt   (tracepoint sched_ext_dump)
+  sudo cat /sys/kernel/tracing/trace_pipe >dump.txt   (event sched_ext_dump)
   schedlab sim chat -s ./mine.bpf.c --json r.json; schedlab explain r.json
 
 The text may have anything before, between and behind the kernel's lines. The

@@ -343,6 +343,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             });
             return;
         }
+        let has_pi = |object: &Object| matches!(object, Object::PiMutex(_));
+        if !self.machine.sched_ext.rq_locks && self.objects.borrow().iter().any(has_pi) {
+            self.fail(WorkloadFailure::Refused {
+                task: "the workload".to_owned(),
+                what: "use mutexes with priority inheritance",
+                why: "the machine's kernel has no run queue locks, as Linux 2.4, which had no such mutexes either: set \
+                      pi_enabled to false, or choose a later machine"
+                    .to_owned(),
+            });
+            return;
+        }
         self.nr_first.set(tasks.len() as u32);
         let counted = tasks.iter().filter(|spec| !spec.behaviour.is_background());
         self.nr_alive.set(counted.count() as u32);

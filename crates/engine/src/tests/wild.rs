@@ -536,7 +536,11 @@ fn run_wild(seed: u64) {
         ObjectSpec::Event,
     ];
     let mutexes = objects.len() as u32;
-    objects.extend([ObjectSpec::PiMutex; 3]);
+    // Kernels without run queue locks have no priority inheritance.
+    objects.extend(match machine.sched_ext.rq_locks {
+        true => [ObjectSpec::PiMutex; 3],
+        false => [ObjectSpec::Mutex; 3],
+    });
     let mut other = stream(seed, 912);
     for n in 0..below(&mut other, 12) {
         tasks.push(random_holder(&mut other, mutexes, 3, n < 8));

@@ -114,7 +114,7 @@ static bool script_holds(void *word)
 	return false;
 }
 
-static void script_lock(struct lab_host *h, void *word, u32 class)
+static void script_lock(struct lab_host *h, void *word, u32 class, const void *code)
 {
 	CHECK(!script_holds(word));
 	CHECK(script.nr_held < SCRIPT_CPUS + 2);
@@ -132,11 +132,11 @@ static void script_unlock(struct lab_host *h, void *word)
 	script.held[i] = script.held[--script.nr_held];
 }
 
-static bool script_trylock(struct lab_host *h, void *word, u32 class)
+static bool script_trylock(struct lab_host *h, void *word, u32 class, const void *code)
 {
 	if (script_holds(word) || script.fail_trylocks)
 		return false;
-	script_lock(h, word, class);
+	script_lock(h, word, class, code);
 	return true;
 }
 
