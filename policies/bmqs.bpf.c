@@ -426,11 +426,6 @@ LAB_PERIODIC(bmqs_idle, bmqs_wake_idle, LINUX24_TICK_NS);
  * CPUs that a higher class has taken, see <lab/higher.h>.
  */
 
-static __always_inline u64 bmqs_nr_stranded(s32 cpu)
-{
-	return lab_read(cpu_at(cpu)->curr) ? 0 : bmqs_nr_of(cpu);
-}
-
 static __always_inline bool bmqs_idle_for_rescue(s32 cpu)
 {
 	return bmqs_idle_cpu(cpu) && !bmqs_nr_of(cpu);
@@ -461,7 +456,7 @@ LAB_PART int bmqs_rescue(s32 from, s32 to)
 	return moved;
 }
 
-LAB_RESCUE(bmqs_nr_stranded, bmqs_idle_for_rescue, bmqs_rescue);
+LAB_RESCUE(bmqs_nr_of, bmqs_idle_for_rescue, bmqs_rescue);
 
 /*
  * Ops, in the order of a task's life.

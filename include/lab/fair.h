@@ -568,11 +568,9 @@ static __noinline bool fair_balance_busy(rq_t *rq, u64 now)
  * CPUs that a higher class has taken, see <lab/higher.h>.
  */
 
-static __always_inline u64 fair_nr_stranded(s32 cpu)
+static __always_inline u64 fair_nr_waiting(s32 cpu)
 {
-	rq_t *rq = rq_at(cpu);
-
-	return lab_read(rq->curr) ? 0 : rq->nr;
+	return lab_read(rq_at(cpu)->nr);
 }
 
 static __noinline bool fair_rescue(u32 from_cpu, u32 to_cpu)
@@ -599,7 +597,7 @@ static __noinline bool fair_rescue(u32 from_cpu, u32 to_cpu)
 	return moved;
 }
 
-LAB_RESCUE(fair_nr_stranded, fair_cpu_idle, fair_rescue);
+LAB_RESCUE(fair_nr_waiting, fair_cpu_idle, fair_rescue);
 
 /*
  * Which CPU a task goes to.

@@ -70,15 +70,15 @@ static __always_inline bool lab_cpu_taken(s32 cpu)
 #define LAB_RESCUE_LOOKS	4
 
 /*
- * LAB_RESCUE(nr_waiting, is_idle, move) - defines a timer that gives the tasks that
+ * LAB_RESCUE(nr_of, is_idle, move) - defines a timer that gives the tasks that
  * wait on a taken CPU to others: to idle ones at once, to a busy one if that lasts.
  * It starts with the first task of a higher class.
  *
- * nr_waiting(cpu): tasks that wait for that CPU. is_idle(cpu): whether it could
+ * nr_of(cpu): tasks of that CPU's queue. is_idle(cpu): whether it could
  * begin with a task now, so not if it is taken. move(from, to): gives a task to @to
  * and tells that CPU; false: none may run there.
  */
-#define LAB_RESCUE(nr_waiting, is_idle, move)				\
+#define LAB_RESCUE(nr_of, is_idle, move)				\
 static u32 lab_rescue_looks[LAB_MAX_CPUS];				\
 									\
 static __noinline u32 lab_rescue_to_idle(u32 cpu, u32 waiting)		\
@@ -104,7 +104,7 @@ static __noinline int lab_rescue_to_busy(u32 cpu)			\
 	lab_use_arena();						\
 	bpf_for(i, 1, lab_nr_cpus) {					\
 		to = (cpu + i) % lab_nr_cpus;				\
-		nr = nr_waiting(to);					\
+		nr = nr_of(to);						\
 		if (lab_cpu_online(to) && nr < least && !lab_cpu_taken(to)) { \
 			least = nr;					\
 			best = to;					\
@@ -135,7 +135,7 @@ static void lab_rescue_all(void)					\
 		if (__COMPAT_has_generic_reenq() &&			\
 		    scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) > 0)	\
 			scx_bpf_dsq_reenq(SCX_DSQ_LOCAL_ON | cpu, 0);	\
-		waiting = nr_waiting(cpu);				\
+		waiting = nr_of(cpu);					\
 		if (waiting)						\
 			waiting = lab_rescue_to_idle(cpu, waiting);	\
 		if (waiting && looks >= LAB_RESCUE_LOOKS)		\

@@ -450,9 +450,9 @@ LAB_PART int mq_place(task_t *t LAB_ARENA_ARG, s32 own, u32 number)
  * even for another pool, as the kernel ends a scheduler that lets it wait.
  */
 
-static __always_inline u64 mq_nr_stranded(s32 cpu)
+static __always_inline u64 mq_nr_of(s32 cpu)
 {
-	return lab_read(cpu_at(cpu)->curr) ? 0 : lab_read(queue_at(cpu)->list.nr);
+	return lab_read(queue_at(cpu)->list.nr);
 }
 
 static __always_inline bool mq_idle(s32 cpu)
@@ -497,7 +497,7 @@ LAB_PART int mq_rescue(s32 from, s32 to)
 	return moved;
 }
 
-LAB_RESCUE(mq_nr_stranded, mq_idle, mq_rescue);
+LAB_RESCUE(mq_nr_of, mq_idle, mq_rescue);
 
 /*
  * The choice.

@@ -310,12 +310,6 @@ static __always_inline void rq_pull(lab_rq_t *from, lab_rq_t *to, lab_rq_task_t 
  * CPUs that a higher class has taken, see <lab/higher.h>.
  */
 
-/* The current task may still be linked, but it waits in its CPU's local queue then. */
-static __always_inline u64 rq_nr_stranded(s32 cpu)
-{
-	return lab_read(rq_at(cpu)->curr) ? 0 : rq_nr_of(cpu);
-}
-
 static __always_inline bool rq_idle(s32 cpu)
 {
 	lab_rq_t *rq = rq_at(cpu);
@@ -350,7 +344,7 @@ static __noinline bool rq_rescue(u32 from_cpu, u32 to_cpu)
 	return moved;
 }
 
-LAB_RESCUE(rq_nr_stranded, rq_idle, rq_rescue);
+LAB_RESCUE(rq_nr_of, rq_idle, rq_rescue);
 
 /*
  * Ops, as far as they do not depend on what a queue looks like.

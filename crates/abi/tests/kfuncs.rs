@@ -420,7 +420,9 @@ fn dumps_are_kept_and_reach_the_exit() {
     for op in [OpCall::Dump { context }, cpu(0, true), cpu(1, false), task] {
         assert_eq!(bench.simply(op), Ok(0));
     }
-    let expected = "runnable task stall (1026) at 77\ntwo\nlines\n  CPU 1\n    a-rather-long-n\n";
+    // The first line of each op stands apart (`ops_dump_flush()`).
+    let expected =
+        "\nrunnable task stall (1026) at 77\ntwo\nlines\n\n  CPU 1\n\n    a-rather-long-n\n";
     assert_eq!(bench.policy.dump(), expected);
     let exit = OpCall::Exit {
         kind: ExitKind::ErrorStall,

@@ -18,7 +18,7 @@ fn schedlab(line: &str, folder: &Path) -> Output {
 /// Name, content.
 const FILES: &[(&str, &str)] = &[
     ("broken.json", "{\"tasks\": {\n  \"a\": {\"run\": }\n}}\n"),
-    ("unknown.json", "{\"tasks\": {\"a\": {\"runn\": 10}}}\n"),
+    ("unknown.json", "{\"tasks\": {\"a\": {\"rum\": 10}}}\n"),
     (
         "no-cpu.json",
         "{\"tasks\": {\"a\": {\"loop\": 1, \"run\": 10, \"cpus\": []}}}\n",
@@ -137,7 +137,7 @@ const CASES: &[(&str, i32, &[&str])] = &[
     (
         "sim DIR/unknown.json -s kernel",
         2,
-        &["unknown.json:1", "runn", "run"],
+        &["unknown.json:1", "rum", "run"],
     ),
     ("sim DIR/no-cpu.json -s kernel", 2, &["no-cpu.json", "cpus"]),
     ("sim cpu -s kernel -c 0", 2, &["-c", "0 CPUs"]),

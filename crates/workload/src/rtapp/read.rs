@@ -474,10 +474,10 @@ impl Reader {
             let here = place.at(key, member.line);
             if let Some(event) = event_of(key) {
                 if is_doubtful(key, event) && key != "broadcast" {
-                    let text = format!(
-                        "counts as `{event}`, since it begins so{}",
-                        nearest(key, EVENTS)
-                    );
+                    let others: Vec<&str> =
+                        EVENTS.iter().copied().filter(|&one| one != event).collect();
+                    let hint = nearest(key, &others);
+                    let text = format!("counts as `{event}`, since it begins so{hint}");
                     self.notes.at(&here, text);
                 }
                 let event = self.event(event, &member.node, &here)?;
