@@ -286,7 +286,7 @@ fn expected(rule: &Rule) -> Expect {
 /// What `schedlab explain` says of the kernel's words, if that names the fault that was built in.
 fn explain(rule: &Rule, exit: &Exit) -> Result<String, String> {
     let expected = explained::read().remove(&rule.name);
-    let Some(expected) = expected else {
+    let Some(expected) = expected.map(explained::Expected::in_kernel) else {
         return Ok(String::new());
     };
     let kind = schedlab_report::Exit::of_scx(exit.kind as u64).to_string();

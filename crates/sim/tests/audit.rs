@@ -296,10 +296,11 @@ fn who_looks_without_a_probe_is_found() {
             None => assert_eq!(kind, ExitKind::Done, "{look}: {message}"),
             Some((verb, what)) => {
                 assert_eq!(kind, ExitKind::Fault, "{look}");
-                let begin = format!(
-                    "mine: in ops.enqueue: mine.bpf.c:{line} (mine_enqueue): it {verb} {what} "
-                );
+                let begin =
+                    format!("mine: in ops.enqueue: mine.bpf.c:{line} (mine_enqueue): it {verb} ");
+                // A field is named before what it is in.
                 assert!(message.starts_with(&begin), "{look}: {message}");
+                assert!(message.contains(&format!("{what} ")), "{look}: {message}");
                 assert_eq!(message.lines().count(), 1);
             }
         }

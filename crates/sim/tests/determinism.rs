@@ -67,7 +67,7 @@ fn bytes(spec: &SimSpec) -> Vec<u8> {
         result.message
     );
     assert!(
-        events.0.len() > 10_000,
+        events.0.len() > 2_000,
         "{}: few events",
         spec.replay_command()
     );

@@ -83,7 +83,7 @@ fn an_ejected_policy_leaves_its_dump() {
     let cpu = "CPU states\n----------\n\nCPU 0   : nr_run=1 flags=0x1 cpu_rel=0 ksync=";
     assert!(states.starts_with(cpu), "{}", result.dump);
     for line in [
-        "          curr=cpu-0[1000] class=ext_sched_class\n\n *R cpu-0[1000] *root +0ms\n      scx_state/flags=4/0x5 dsq_flags=0x0 ops_state/qseq=0/0\n",
+        "          curr=main[1000] class=ext_sched_class\n\n *R main[1000] *root +0ms\n      scx_state/flags=4/0x5 dsq_flags=0x0 ops_state/qseq=0/0\n",
         "      sticky/holding_cpu=-1/-1 dsq_id=(n/a)\n      dsq_vtime=0 slice=",
     ] {
         assert!(states.contains(line), "{}", result.dump);

@@ -354,7 +354,11 @@ fn chaotic(seed: u64, normal_class: NormalClass) {
     ];
     // A tenth of a CPU at most for each of those that may be deadline tasks.
     let mutexes = objects.len() as u32;
-    objects.extend([ObjectSpec::PiMutex; 3]);
+    // Kernels without run queue locks have no priority inheritance.
+    objects.extend(match machine.sched_ext.rq_locks {
+        true => [ObjectSpec::PiMutex; 3],
+        false => [ObjectSpec::Mutex; 3],
+    });
     let mut other = stream(seed, 902);
     for n in 0..below(&mut other, 12) {
         tasks.push(random_holder(&mut other, mutexes, 3, n < 8));
