@@ -24,10 +24,10 @@ fn member(types: &Types, type_at: usize, offset: u64) -> String {
             }
             shape if is_union || matches!(shape, Shape::Struct(_)) => {
                 let members = types.members(here).into_iter();
-                let around = members
+                let mut around = members
                     .filter(|(_, begin, kind)| (*begin..*begin + types.size(*kind)).contains(&left))
                     .map(|(name, begin, kind)| (name.to_owned(), begin, kind));
-                let found = around.last();
+                let found = around.next_back();
                 found.map(|(name, begin, kind)| {
                     let _ = write!(text, ".{name}");
                     left -= begin;

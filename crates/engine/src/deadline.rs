@@ -85,7 +85,7 @@ impl DlRq {
 
 /// Per cent with one digit after the point, of a bandwidth.
 fn percent(bandwidth: u64) -> String {
-    let permille = bandwidth * 1_000 >> BW_SHIFT;
+    let permille = (bandwidth * 1_000) >> BW_SHIFT;
     format!("{}.{} %", permille / 10, permille % 10)
 }
 
@@ -206,7 +206,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 // update_dl_revised_wakeup()
                 let laxity = p.dl.deadline.get() - now;
                 let density = (own.runtime.ns() << BW_SHIFT) / own.deadline.ns();
-                let runtime = u128::from(density) * u128::from(laxity) >> BW_SHIFT;
+                let runtime = (u128::from(density) * u128::from(laxity)) >> BW_SHIFT;
                 p.dl.runtime.set(runtime as i64);
             }
             _ => self.replenish_new_period(now, p),

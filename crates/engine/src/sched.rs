@@ -588,7 +588,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.affinity_changed(c, p, &set);
             }
             Change::Class(_) => {
-                (p.policy.set(new.0), p.inherited.set(new.1));
+                p.policy.set(new.0);
+                p.inherited.set(new.1);
                 p.class.set(new_class);
                 self.define_task(p);
                 if new_class == Class::Ext && old_class != Class::Ext {

@@ -238,7 +238,7 @@ fn a_real_time_task_is_not_blamed_for_a_shared_dsq() {
         waited_ms: 3,
         ..victim.clone()
     };
-    let held = || cpu(0, "hog[9]", "rt", &[victim.clone()]);
+    let held = || cpu(0, "hog[9]", "rt", std::slice::from_ref(&victim));
     check(
         &[held(), busy(1, &[other])],
         Culprit::DsqNotConsumed,
@@ -260,7 +260,7 @@ fn nobody_dispatches_what_enqueue_took() {
         ops_state: 2,
         ..TASK
     };
-    let cpus = [busy(0, &[victim.clone()]), busy(1, &[])];
+    let cpus = [busy(0, std::slice::from_ref(&victim)), busy(1, &[])];
     check(
         &cpus,
         Culprit::NeverDispatched,
@@ -302,7 +302,10 @@ fn a_kernel_thread_of_one_cpu_waits_in_a_shared_dsq() {
         ..TASK
     };
     for linux in ALL {
-        let text = stall(linux, &[busy(0, &[]), busy(1, &[victim.clone()])]);
+        let text = stall(
+            linux,
+            &[busy(0, &[]), busy(1, std::slice::from_ref(&victim))],
+        );
         let found = one(&text.replace(MESSAGE, "kworker/1:0[100] failed to run for 30.500s"));
         assert_eq!(found.culprit, Culprit::DsqNotConsumed);
         assert!(
@@ -399,7 +402,7 @@ fn the_watchdogs_own_worker_starves() {
             1026,
             "runnable task stall",
             message,
-            &[busy(0, &[worker.clone()])],
+            &[busy(0, std::slice::from_ref(&worker))],
         ));
         assert_eq!(found.culprit, Culprit::WatchdogStarved);
         assert!(
@@ -565,7 +568,7 @@ fn a_part_of_a_dump_is_read() {
         ..TASK
     };
     for linux in ALL {
-        let text = stall(linux, &[busy(1, &[victim.clone()])]);
+        let text = stall(linux, &[busy(1, std::slice::from_ref(&victim))]);
         let part = &text[text.find("CPU 1").unwrap()..text.find("\n\nE").unwrap_or(text.len())];
         let found = one(part);
         assert_eq!(

@@ -212,7 +212,7 @@ fn check(rules: &Rules, rule: &Rule, objects: &Path) -> Result<String, String> {
     };
     for kind in kinds {
         let kind = (LOCK_KIND.to_owned(), (*kind).to_owned());
-        let settings = [&settings[..], &[kind.clone()]].concat();
+        let settings = [&settings[..], std::slice::from_ref(&kind)].concat();
         let detail = check_with(rules, rule, &object, &settings);
         details.push(detail.map_err(|why| format!("{}={}: {why}", kind.0, kind.1))?);
     }

@@ -217,6 +217,11 @@ const PAGE_BYTES: usize = PAGE_WORDS * 8;
 pub(super) struct Shadow {
     /// By number of the page; `None`: it is not looked at.
     index: BTreeMap<usize, Option<usize>>,
+
+    #[expect(
+        clippy::vec_box,
+        reason = "a vector that grows copies pointers instead of pages"
+    )]
     pages: Vec<Box<[Word; PAGE_WORDS]>>,
     /// The page that was looked at last, and where it is.
     last: Option<(usize, Option<usize>)>,

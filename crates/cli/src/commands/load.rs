@@ -20,7 +20,7 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
     let view = results::view(&args.show)?;
     one_file_each(
         &results::outputs(&args.show),
-        &Workload::files(&args.workload),
+        Workload::files(&args.workload),
     )?;
     let outputs = Files::begin(&args.show)?;
     let results = [match args.original {

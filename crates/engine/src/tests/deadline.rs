@@ -81,7 +81,7 @@ fn the_earliest_deadline_runs_first_above_all_other_classes() {
         spec.start = Instant::from_ns(ms * MS);
         spec
     };
-    let mut fifo = hog("fifo", 20);
+    let mut fifo = hog("first", 20);
     fifo.class = SchedClass::Fifo(99);
     let tasks = vec![
         hog("normal", 20),

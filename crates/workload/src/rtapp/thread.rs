@@ -280,7 +280,7 @@ impl Behaviour for Thread {
                     self.step = Step::Iterate;
                     self.first = Instant::ZERO + program.delay;
                     if !self.is_forked {
-                        self.first = self.first + drawn_below(program.offset, context.rng);
+                        self.first += drawn_below(program.offset, context.rng);
                     }
                     if self.first > Instant::ZERO {
                         return Action::SleepUntil(self.first);

@@ -429,7 +429,7 @@ fn a_wait_that_did_not_end_is_told_if_none_that_ended_was_as_long() {
 #[test]
 fn long_names_leave_room_for_what_the_table_is_for() {
     let long = "./a-folder/with-a-long-name/my-own-scheduler.bpf.c";
-    let results = [run("dss", 2, 1, 1_000.0), run(long, 2, 1, 1_100.0)];
+    let results = [run("short", 2, 1, 1_000.0), run(long, 2, 1, 1_100.0)];
     let found = render(&results, 60);
     let row = "   2  ./a-folder/…eduler.bpf.c           1,100     +10.0";
     assert!(found.lines().any(|line| line == row), "{found}");
@@ -483,7 +483,7 @@ fn times_have_one_unit_that_suits_the_least() {
 #[test]
 fn no_line_is_wider_than_the_terminal() {
     let results = [
-        run("dss:threshold=0,ties=list", 64, 1, 1e9),
+        run("old:threshold=0,ties=list", 64, 1, 1e9),
         run(&"b".repeat(90), 64, 1, 1.0),
     ];
     let fits = |results: &[RunResult], width: usize| {
@@ -512,7 +512,7 @@ fn no_line_is_wider_than_the_terminal() {
     let mut rates = Vec::new();
     for seed in 0..6 {
         let noise = 1.0 + 0.002 * seed as f64;
-        for (scheduler, factor) in [("eevdf", 1.0), ("mq-local", 1.3 * noise), ("dss", 0.7)] {
+        for (scheduler, factor) in [("first", 1.0), ("second", 1.3 * noise), ("third", 0.7)] {
             times.push(timed(scheduler, seed, 40_111_367_874.0 * factor * noise));
             rates.push(run(scheduler, 4, seed, 98_765_432.1 * factor * noise));
         }
