@@ -755,7 +755,6 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(bmqs_init)
 	if (error)
 		return error;
 	linux24_init_cpus();
-	lab_cores_init();
 	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
 		lab_lock_init(&queue_at(cpu)->lock, LAB_LOCK_CLASS_RUN_QUEUE);
 		lab_list_init(&queue_at(cpu)->list);

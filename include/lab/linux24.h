@@ -21,6 +21,8 @@
 #ifndef LAB_LINUX24_H
 #define LAB_LINUX24_H
 
+#include "cores.h"
+
 /* Linux 2.4 on i386: HZ, hence the unit of the counter. */
 #define LINUX24_HZ		100
 #define LINUX24_TICK_NS		(1000000000ull / LINUX24_HZ)
@@ -312,6 +314,7 @@ static __always_inline void linux24_place(linux24_task_t *t, s32 threshold,
 {
 	s32 best = threshold, diff, cpu, last = t->lab.cpu, target = -1;
 	u64 oldest = ~0ull;
+	u32 at;
 	bool idle = false;
 	linux24_task_t *curr;
 	cpu_t *c;
@@ -322,9 +325,11 @@ static __always_inline void linux24_place(linux24_task_t *t, s32 threshold,
 		linux24_mark(last, true);
 		return;
 	}
-	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+	/* Of equals the first one counts: in an order that numbers of CPUs do not decide. */
+	for (at = 0; at < lab_nr_online && can_loop; at++) {
+		cpu = lab_cpu_spread(at);
 		c = cpu_at(cpu);
-		if (!lab_allowed(&t->lab, cpu) || !c->online)
+		if (!lab_allowed(&t->lab, cpu))
 			continue;
 		lab_touch(&c->curr, false);
 		curr = c->curr;
@@ -511,6 +516,7 @@ static __always_inline void linux24_init_cpus(void)
 	bpf_for(cpu, 0, lab_nr_cpus)
 		cpu_at(cpu)->online = lab_note_online(cpu, online);
 	scx_bpf_put_cpumask(online);
+	lab_cores_init();
 }
 
 #endif /* LAB_LINUX24_H */

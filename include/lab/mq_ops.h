@@ -440,10 +440,10 @@ void BPF_STRUCT_OPS(mq_exit_task, struct task_struct *p, struct scx_exit_task_ar
 	lab_task_free(p);
 }
 
-/* Puts the CPUs in the order of their pools. */
+/* Puts the CPUs in the order of their pools; within one, numbers decide nothing. */
 static __always_inline void mq_init_pools(void)
 {
-	u32 number, at = 0;
+	u32 number, i, at = 0;
 	pool_t *pool;
 	s32 cpu;
 
@@ -451,7 +451,8 @@ static __always_inline void mq_init_pools(void)
 	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
 		number = mq_pool_of(cpu);
 		pool_of[cpu & (LAB_MAX_CPUS - 1)] = number;
-		pool_at(number)->end++;
+		if (lab_cpu_online(cpu))
+			pool_at(number)->end++;
 	}
 	for (number = 0; number < LAB_MAX_CPUS && can_loop; number++) {
 		pool = pool_at(number);
@@ -459,7 +460,8 @@ static __always_inline void mq_init_pools(void)
 		at += pool->end;
 		pool->end = pool->begin;
 	}
-	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+	for (i = 0; i < lab_nr_online && can_loop; i++) {
+		cpu = lab_cpu_spread(i);
 		pool = pool_at(pool_of_cpu(cpu));
 		order[pool->end & (LAB_MAX_CPUS - 1)] = cpu;
 		pool->end++;
@@ -477,8 +479,8 @@ static __always_inline s32 mq_init_queues(void)
 	error = lab_init();
 	if (error)
 		return error;
-	mq_init_pools();
 	linux24_init_cpus();
+	mq_init_pools();
 	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
 		lab_lock_init(&queue_at(cpu)->lock, LAB_LOCK_CLASS_RUN_QUEUE);
 		lab_list_init(&queue_at(cpu)->list);
