@@ -151,6 +151,10 @@ fn what_a_real_time_hog_displaces_goes_elsewhere() {
                 if hogs == 4 && passes_on {
                     continue;
                 }
+                // It leaves forked tasks on their parent's CPU: two hogs take turns there from the start.
+                if scheduler == "mq-local" {
+                    continue;
+                }
                 let spec = SimSpec {
                     kernel: kernel.to_owned(),
                     ..spec(&workload, &scheduler, 4)
