@@ -203,11 +203,11 @@ static void t6_void(void)
 }
 
 /* The task that was published is gone when the lock is there. */
-static bool late_trylock(struct lab_host *h, void *word, u32 class)
+static bool late_trylock(struct lab_host *h, void *word, u32 class, const void *code)
 {
 	if (word != &queue_at(1)->lock.word)
-		return script_trylock(h, word, class);
-	CHECK(script_trylock(h, word, class));
+		return script_trylock(h, word, class, code);
+	CHECK(script_trylock(h, word, class, code));
 	mq_delete(ctx(d));
 	return true;
 }

@@ -103,14 +103,14 @@ static s32 busy_queue = -1;
 static u32 nr_tried;
 static bool all_busy;
 
-static bool busy_trylock(struct lab_host *h, void *word, u32 class)
+static bool busy_trylock(struct lab_host *h, void *word, u32 class, const void *code)
 {
 	nr_tried++;
 	if (all_busy)
 		return false;
 	if (busy_queue >= 0 && word == &queue_at(busy_queue)->lock.word)
 		return false;
-	return script_trylock(h, word, class);
+	return script_trylock(h, word, class, code);
 }
 
 static void busy(s32 cpu)

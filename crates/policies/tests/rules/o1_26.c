@@ -665,7 +665,7 @@ static void balance_nodes(void)
 		queue(i)->load = O26_LOAD;
 	run_for(300 * MS);
 	script.cpu = 0;
-	script_lock(&script.host, &queue(0)->q.lock.word, 0);
+	script_lock(&script.host, &queue(0)->q.lock.word, 0, NULL);
 	CHECK(o26_balance(queue(0), DOMAIN_CPU, NULL));
 	EQUAL(queue(0)->q.nr, 1);
 	/* Node 0: 1 task a CPU, node 1: 4, on average 2.5: 1.5 for each of the two CPUs. */

@@ -41,10 +41,10 @@ static u32 draw(u32 below)
 /* The task that loses its CPU. */
 static struct task_struct *loser;
 
-static void loser_lock(struct lab_host *h, void *word, u32 class)
+static void loser_lock(struct lab_host *h, void *word, u32 class, const void *code)
 {
 	CHECK(!task_of(loser)->q.takeable);
-	script_lock(h, word, class);
+	script_lock(h, word, class, code);
 }
 
 /*
