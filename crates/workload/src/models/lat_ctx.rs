@@ -4,8 +4,9 @@
 //! hop, less what the same work costs one process that passes the token to itself, is the context switch. As in
 //! lmbench, the median of several samples counts, of the ring as of the work alone: one in which the ring was kept
 //! waiting for long changes nothing (the mean is a measure, too). The first process measures the work alone before
-//! the ring starts and before the background tasks do, as lmbench measures it apart (Staelin and McVoy, lmbench,
-//! lat_ctx.c). Neither measurement begins with memory that nobody has touched yet: a few hops come before it.
+//! the ring starts and before the background tasks compute, as lmbench measures it apart (Staelin and McVoy, lmbench,
+//! lat_ctx.c); it begins when all of them are there. Neither measurement begins with memory that nobody has touched
+//! yet: a few hops come before it.
 //!
 //! The nice level (`nice=-20`) is that of the ring; the background tasks are plain CPU hogs that set their own
 //! to 0 and end with the ring: each looks at a user-level lock that the first process holds meanwhile.
@@ -116,6 +117,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         })
         .collect();
     let running = builder.object(ObjectSpec::UserLock);
+    let ready = builder.object(ObjectSpec::Semaphore { initial: 0 });
     let start = builder.object(ObjectSpec::Semaphore { initial: 0 });
     let background = options.count("background");
     if background > 0 && options.time("burst") == Duration::ZERO {
@@ -134,6 +136,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
                 next,
                 size,
                 running,
+                ready,
                 start,
                 background,
                 alone,
@@ -161,6 +164,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     }
     for i in 0..background {
         let hog = Hog {
+            ready,
             start,
             running,
             burst: options.time("burst"),
@@ -201,6 +205,8 @@ struct First {
     next: ObjectId,
     size: u64,
     running: ObjectId,
+    /// Posted by each background process that is there.
+    ready: ObjectId,
     start: ObjectId,
     background: u64,
     /// Hops to oneself of a sample.
@@ -253,8 +259,13 @@ impl Plan for First {
             match self.stage {
                 Stage::Begin => {
                     self.stage = Stage::WarmUpAlone;
-                    // Nobody else is there yet to find it busy.
-                    return steps.push(Action::TryUserLock(self.running));
+                    // No background process looks at it before it is started.
+                    steps.push(Action::TryUserLock(self.running));
+                    // Forked after the ring and beside it, some would come into being when it is measured already.
+                    for _ in 0..self.background {
+                        steps.push(Action::Acquire(self.ready));
+                    }
+                    return;
                 }
                 Stage::WarmUpAlone if self.alone_left > 0 => return self.hop_alone(steps),
                 Stage::WarmUpAlone => {
@@ -364,6 +375,7 @@ impl Plan for Other {
 
 /// A background process.
 struct Hog {
+    ready: ObjectId,
     start: ObjectId,
     running: ObjectId,
     burst: Duration,
@@ -373,6 +385,7 @@ struct Hog {
 enum HogStep {
     Nice,
     Class,
+    Ready,
     Start,
     Burst,
     Look,
@@ -389,8 +402,12 @@ impl Behaviour for Hog {
                     return Action::SetNice(0);
                 }
                 HogStep::Class => {
-                    self.step = HogStep::Start;
+                    self.step = HogStep::Ready;
                     return Action::SetClass(SchedClass::Normal);
+                }
+                HogStep::Ready => {
+                    self.step = HogStep::Start;
+                    return Action::Post(self.ready);
                 }
                 HogStep::Start => {
                     self.step = HogStep::Burst;
@@ -480,6 +497,7 @@ mod tests {
             next: object,
             size: 0,
             running: object,
+            ready: object,
             start: object,
             background: 0,
             alone: 2,
