@@ -87,8 +87,12 @@ const volatile u32 interact_threshold = 30;
 #define ULE_WARM_CPU_NS		2000000ull
 #define ULE_WARM_NODE_NS	3000000ull
 
-/* In a metric the load of a core is above that of its CPU: of up to 2^16 threads. */
-#define ULE_CORE_SHIFT		24
+/* Loads of CPUs, and what they are less by where the thread was last, itself or among those of a group. */
+#define ULE_LOAD		256
+#define ULE_PREFER		64
+
+/* In a metric the load of a core, in units of ULE_PREFER, is above that of its CPU: of up to 2^16 threads. */
+#define ULE_CORE_SHIFT		26
 
 /* A CPU with fewer threads is not stolen from. */
 #define ULE_STEAL_MIN		2
@@ -662,6 +666,17 @@ static __always_inline u32 ule_lowpri(rq_t *rq)
 	return lab_cpu_taken(rq->q.cpu) ? ULE_REALTIME - 1 : lab_read(rq->lowpri);
 }
 
+/* Load of a group of CPUs, which has the thread's last one or not, in units of ULE_PREFER. */
+static __always_inline u64 ule_group_load(u64 threads, bool has_last)
+{
+	return threads * (ULE_LOAD / ULE_PREFER) + 1 - has_last;
+}
+
+static __always_inline bool ule_same_core(s32 cpu, s32 other)
+{
+	return lab_core_keys[cpu & (LAB_MAX_CPUS - 1)] == lab_core_keys[other & (LAB_MAX_CPUS - 1)];
+}
+
 /* Threads of the other CPUs of the core. */
 static __noinline u64 ule_siblings_load(s32 cpu)
 {
@@ -681,11 +696,15 @@ static __noinline u64 ule_siblings_load(s32 cpu)
 /*
  * The least loaded CPU of a node whose best priority is worse than `limit`: its
  * metric << 16 | its CPU, ~0 = none. First the load of its core counts, then its
- * own: 256 a thread; the last CPU 64 less; some randomness spreads equals.
+ * own; the last CPU's is less, and so is that of its core and of its node, so that
+ * of equal ones a thread that wakes up stays and a child is put beside its parent
+ * (cpu_search() adds what it has taken off to the load of the group); some
+ * randomness spreads equals. @total: the load of the node.
  */
 __noinline u64 ule_lowest_of_node(task_t *t __arg_arena, s32 node, u32 limit, u64 *total)
 {
 	u64 best = ~0ull, metric, load, sum = 0;
+	bool has_last = false;
 	rq_t *rq;
 	u32 i;
 
@@ -697,18 +716,20 @@ __noinline u64 ule_lowest_of_node(task_t *t __arg_arena, s32 node, u32 limit, u6
 		lab_touch(&rq->q.nr, false);
 		load = rq_nr_with_higher(i);
 		sum += load;
+		has_last |= i == t->lab.cpu;
 		if (!lab_allowed(&t->lab, i) || ule_lowpri(rq) <= limit)
 			continue;
-		metric = 1024 + 256 * load - (bpf_get_prandom_u32() & 63);
+		metric = 1024 + ULE_LOAD * load - (bpf_get_prandom_u32() & 63);
 		if (i == t->lab.cpu)
-			metric -= 64;
+			metric -= ULE_PREFER;
 		if (lab_siblings)
-			metric += (load + ule_siblings_load(i)) << ULE_CORE_SHIFT;
+			metric += ule_group_load(load + ule_siblings_load(i),
+						 ule_same_core(i, t->lab.cpu)) << ULE_CORE_SHIFT;
 		if ((metric << 16 | i) < best)
 			best = metric << 16 | i;
 	}
 	if (total)
-		*total = sum;
+		*total = ule_group_load(sum, has_last);
 	return best;
 }
 

@@ -192,9 +192,8 @@ rules! {
         t1_score, t2_priority, t3_calendar, t4_slices, t5_balance_period, t6_balance, t6_balanced,
         t6_one_move, balance_next_receiver, t7_history, cpu_use, preemption, notify, choice, slice_and_preemption, slices_by_load,
         calendar_clock, calendar_goes_on, worst_batch_thread_runs, fork_and_exit, wakeup_refills,
-        placement_warm, placement_busy, steal, yield_stays_in_the_slot, constant_cost,
-        random_operations,
-        lost_its_cpu, option_ranges,
+        placement_warm, placement_busy, placement_cores, steal, yield_stays_in_the_slot,
+        constant_cost, random_operations, lost_its_cpu, option_ranges,
 }
 
 rules! {

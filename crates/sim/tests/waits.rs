@@ -255,7 +255,7 @@ fn numbered(name: &str, cpus: &[u32]) -> PathBuf {
 }
 
 /// Schedulers that choose a core before a hardware thread.
-const KNOW_CORES: [&str; 4] = ["kernel", "cfs", "eevdf", "vtime"];
+const KNOW_CORES: [&str; 5] = ["kernel", "cfs", "eevdf", "vtime", "ule"];
 
 /// On an idle machine it does not matter how CPUs are numbered: five tasks that one forks on eight cores.
 #[test]

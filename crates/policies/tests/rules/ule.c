@@ -9,15 +9,18 @@
 enum { M0, M1 };	/* address spaces; 0 = kernel thread */
 
 static u32 script_nodes = 1, script_random;
+static u32 script_core_cpus;
 
 static u32 nr_node_ids(struct lab_host *h) { return script_nodes; }
 static s32 cpu_node(struct lab_host *h, s32 cpu) { return cpu * script_nodes / script.nr_cpus; }
 static u32 random_number(struct lab_host *h) { return script_random; }
+static u32 next_random(struct lab_host *h) { return script_random += 37; }
 
 static void start(u32 cpus, u32 nodes)
 {
 	script_nodes = nodes;
 	script_prepare(cpus);
+	script.core_cpus = script_core_cpus;
 	script.host.nr_node_ids = nr_node_ids;
 	script.host.cpu_node = cpu_node;
 	script.host.random = random_number;
@@ -573,6 +576,32 @@ static void placement_busy(void)
 	EQUAL(ule_pick_cpu(interactive, 0, 0, script.now_ns + 1000 * MS), 2);
 }
 
+/* A core is free for its threads; of equally loaded cores, and nodes, it is the one where the thread was last. */
+static void placement_cores(void)
+{
+	struct task_struct *p;
+	task_t *t;
+	u32 i;
+
+	script_core_cpus = 2;
+	start(8, 2);
+	script_core_cpus = 0;
+	p = thread(4, 0, false);
+	t = ctx(p);
+	ule_update_pri(t);
+	running_on(4, 0, false);
+	running_on(0, 0, false);
+	script.host.random = next_random;
+	/* Both nodes have one thread; the one of the last CPU has an idle core. */
+	for (i = 0; i < 64; i++)
+		EQUAL(ule_pick_cpu(t, 4, 4, script.now_ns + 1000 * MS) / 2, 3);
+	running_on(2, 0, false);
+	running_on(6, 0, false);
+	/* No core is idle. */
+	for (i = 0; i < 64; i++)
+		EQUAL(ule_pick_cpu(t, 4, 4, script.now_ns + 1000 * MS), 5);
+}
+
 /* A CPU without work steals from one with two or more, its node's first. */
 static void steal(void)
 {
@@ -660,6 +689,6 @@ TESTS(TEST(t1_score), TEST(t2_priority), TEST(t3_calendar), TEST(t4_slices),
       TEST(t7_history), TEST(cpu_use), TEST(preemption), TEST(notify), TEST(choice),
       TEST(slice_and_preemption), TEST(slices_by_load), TEST(calendar_clock), TEST(calendar_goes_on),
       TEST(worst_batch_thread_runs), TEST(fork_and_exit), TEST(wakeup_refills),
-      TEST(placement_warm), TEST(placement_busy), TEST(steal),
+      TEST(placement_warm), TEST(placement_busy), TEST(placement_cores), TEST(steal),
       TEST(yield_stays_in_the_slot), TEST(constant_cost), TEST(random_operations),
       TEST(lost_its_cpu), TEST(option_ranges))
