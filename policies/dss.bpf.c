@@ -167,7 +167,7 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 		examine(t);
 		if (t == prev)
 			value = dss_goodness_of_prev(t, cpu, mm, recalculated);
-		else if (!t->old.takeable || !lab_allowed(&t->lab, cpu))
+		else if (!lab_glance(t->old.takeable) || !lab_allowed(&t->lab, cpu))
 			continue;
 		else
 			value = dss_goodness(t, cpu, mm);

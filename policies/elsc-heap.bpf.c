@@ -163,7 +163,7 @@ static __always_inline u64 heap_key(task_t *t, u64 queued)
 
 static __always_inline u64 heap_age(task_t *t)
 {
-	return t->node.key & ((1ull << HEAP_AGE_BITS) - 1);
+	return lab_glance(t->node.key) & ((1ull << HEAP_AGE_BITS) - 1);
 }
 
 /* Into the heap of its CPU and address space. False: something ran out. */
@@ -174,7 +174,7 @@ __noinline bool heap_file(u32 task)
 
 	lab_use_arena();
 	t = task_at(task);
-	h = heap_get(t->lab.mm, t->lab.cpu);
+	h = heap_get(lab_glance(t->lab.mm), lab_glance(t->lab.cpu));
 	t->heap = h;
 	if (!h)
 		return false;
@@ -235,7 +235,7 @@ __noinline bool heap_file_again(u32 task)
 	lab_use_arena();
 	t = task_at(task);
 	/* All but those that came meanwhile have just been recalculated. */
-	if (!lab_unaudited(t->old.linked))
+	if (!lab_unaudited(lab_glance(t->old.linked)))
 		return true;
 	return lab_heap_add(&t->heap->heap, &t->node, heap_key(t, heap_age(t)));
 }
@@ -305,8 +305,11 @@ static __always_inline void rq_del(task_t *t)
 
 static __always_inline bool rq_misfiled(task_t *t)
 {
-	return heap_key(t, heap_age(t)) != t->node.key || t->heap->mm != t->lab.mm ||
-	       t->heap->cpu != t->lab.cpu;
+	heap_t *h = lab_glance(t->heap);
+
+	return heap_key(t, heap_age(t)) != lab_glance(t->node.key) ||
+	       lab_glance(h->mm) != lab_glance(t->lab.mm) ||
+	       lab_glance(h->cpu) != lab_glance(t->lab.cpu);
 }
 
 /* The previous task is looked at first, outside of all heaps. */
@@ -338,7 +341,7 @@ static __always_inline bool heap_search(task_t *prev, s32 cpu, u64 mm, task_t **
 		}
 		t = heap_task(first);
 		examine(t);
-		if (!t->old.takeable || !lab_allowed(&t->lab, cpu)) {
+		if (!lab_glance(t->old.takeable) || !lab_allowed(&t->lab, cpu)) {
 			/* Then the next one of the same heap. */
 			if (!heap_set_aside(t->lab.index))
 				return false;

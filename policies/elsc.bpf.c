@@ -94,21 +94,21 @@ struct linux24_cpu __arena_global cpus[LAB_MAX_CPUS];
 /* It has to wait for the next recalculation. */
 static __always_inline bool elsc_expired(task_t *t)
 {
-	return !t->old.counter && !lab_realtime(t->old.policy);
+	return !lab_glance(t->old.counter) && !lab_realtime(lab_glance(t->old.policy));
 }
 
 /* Where a task belongs: one without ticks where the recalculation puts it. */
 static __always_inline s32 elsc_list(task_t *t)
 {
-	s32 counter = t->old.counter, list;
+	s32 counter = lab_glance(t->old.counter), list;
 
-	if (lab_realtime(t->old.policy)) {
-		list = ELSC_REALTIME + t->old.rt_priority / ELSC_RT_PER_LIST;
+	if (lab_realtime(lab_glance(t->old.policy))) {
+		list = ELSC_REALTIME + lab_glance(t->old.rt_priority) / ELSC_RT_PER_LIST;
 		return list < ELSC_LISTS ? list : ELSC_LISTS - 1;
 	}
 	if (!counter)
-		counter = linux24_recalculated(0, t->old.nice, base);
-	list = (counter + 20 - t->old.nice) / ELSC_PER_LIST;
+		counter = linux24_recalculated(0, lab_glance(t->old.nice), base);
+	list = (counter + 20 - lab_glance(t->old.nice)) / ELSC_PER_LIST;
 	return list < ELSC_REALTIME ? list : ELSC_REALTIME - 1;
 }
 
@@ -244,7 +244,7 @@ static __always_inline void rq_del(task_t *t)
 /* Gaining ticks by a recalculation moves nobody; losing the last ones does. */
 static __always_inline bool rq_misfiled(task_t *t)
 {
-	return t->list != elsc_list(t) || (elsc_expired(t) && !t->behind);
+	return lab_glance(t->list) != elsc_list(t) || (elsc_expired(t) && !lab_glance(t->behind));
 }
 
 /* A task that could go on is in the table like the others while the search lasts. */
@@ -286,10 +286,10 @@ static __always_inline bool elsc_search(task_t *prev, s32 cpu, u64 mm, s32 list,
 		} else {
 			if (!lab_allowed(&t->lab, cpu))
 				continue;
-			if (ordinary || t->old.takeable)
+			if (ordinary || lab_glance(t->old.takeable))
 				left--;
 			/* Still leaving another CPU. */
-			if (!t->old.takeable)
+			if (!lab_glance(t->old.takeable))
 				continue;
 		}
 		value = linux24_na_goodness(&t->old);

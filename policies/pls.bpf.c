@@ -80,7 +80,7 @@ static __always_inline u32 pls_list(task_t *t)
 {
 	s32 goodness;
 
-	if (lab_realtime(t->old.policy))
+	if (lab_realtime(lab_glance(t->old.policy)))
 		return PLS_REALTIME;
 	goodness = linux24_na_goodness(&t->old);
 	return goodness > PLS_GOODNESS_MAX ? PLS_GOODNESS_MAX : goodness;
@@ -134,7 +134,7 @@ static __always_inline void rq_del(task_t *t)
 
 static __always_inline bool rq_misfiled(task_t *t)
 {
-	return t->list != pls_list(t);
+	return lab_glance(t->list) != pls_list(t);
 }
 
 static __always_inline void rq_prev(task_t *prev, bool refilled)
@@ -153,7 +153,7 @@ static __always_inline void rq_prev(task_t *prev, bool refilled)
 /* Whether a task waits that this CPU may run. */
 static __always_inline bool pls_schedulable(task_t *t, s32 cpu)
 {
-	return t->old.takeable && lab_allowed(&t->lab, cpu);
+	return lab_glance(t->old.takeable) && lab_allowed(&t->lab, cpu);
 }
 
 /*
@@ -190,7 +190,7 @@ static __always_inline bool pls_search(task_t *prev, s32 cpu, s32 bottom, task_t
 					bottom = list - LINUX24_SAME_CPU_BONUS;
 			}
 			/* Nobody below has more than this one, the bonus included. */
-			if (list != PLS_REALTIME && t->lab.cpu == cpu)
+			if (list != PLS_REALTIME && lab_glance(t->lab.cpu) == cpu)
 				return true;
 		}
 		if (!lab_list_ended(pos, lab_prio_list(&rq.levels, level)))

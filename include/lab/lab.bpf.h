@@ -99,6 +99,18 @@ struct {
 #endif
 
 /*
+ * The same where the original reads or writes such a word with no more ado, and how
+ * old a value may be does not matter: marked accesses, but no points where CPUs wait.
+ */
+#ifdef __bpf__
+#define lab_glance(lvalue)		lab_read(lvalue)
+#define lab_post(lvalue, value)		lab_write(lvalue, value)
+#else
+#define lab_glance(lvalue)		lab_host_once(lvalue)
+#define lab_post(lvalue, value)		((void)(lab_host_once(lvalue) = (value)))
+#endif
+
+/*
  * An expression whose plain accesses may race with other CPUs' on purpose, such as
  * a hint that may be wrong: `schedlab sim --check` tells nothing of them. Beside it
  * stands why a torn or old value does no harm.

@@ -171,10 +171,11 @@ static __always_inline bool linux24_recalculate(u32 bytes, enum linux24_base bas
 		t = (linux24_task_t *)lab_task_at(i, bytes);
 		done++;
 		/* The original goes through the tasks that there are. */
-		if (!lab_unaudited(t->lab.pid))
+		if (!lab_unaudited(lab_glance(t->lab.pid)))
 			continue;
 		lab_recalculated(t);
-		t->counter = linux24_recalculated(t->counter, t->nice, base);
+		lab_post(t->counter, linux24_recalculated(lab_glance(t->counter), lab_glance(t->nice),
+							  base));
 	}
 	if (done < nr) {
 		scx_bpf_error("recalculation: the loop budget ran out at task %u of %u", done, nr);
@@ -195,7 +196,7 @@ do {									\
 	bpf_for(___i, 0, ___nr) {					\
 		___t = task_at(___i);					\
 		/* All but those that came meanwhile have just been recalculated. */ \
-		if (lab_unaudited(___t->old.linked && rq_misfiled(___t))) { \
+		if (lab_unaudited(lab_glance(___t->old.linked) && rq_misfiled(___t))) { \
 			rq_del(___t);					\
 			rq_add(___t);					\
 		}							\
@@ -206,6 +207,7 @@ do {									\
 static __always_inline void linux24_charge(linux24_task_t *t, u64 now)
 {
 	u64 ticks;
+	s32 counter;
 
 	if (now > t->started_ns)
 		t->ran_ns += now - t->started_ns;
@@ -214,7 +216,8 @@ static __always_inline void linux24_charge(linux24_task_t *t, u64 now)
 		return;
 	ticks = t->ran_ns / LINUX24_TICK_NS;
 	t->ran_ns -= ticks * LINUX24_TICK_NS;
-	t->counter = ticks < t->counter ? t->counter - ticks : 0;
+	counter = lab_glance(t->counter);
+	lab_post(t->counter, ticks < counter ? counter - ticks : 0);
 }
 
 /*
@@ -228,27 +231,29 @@ static __always_inline void linux24_charge(linux24_task_t *t, u64 now)
  */
 static __always_inline s32 linux24_na_goodness_with(linux24_task_t *t, s32 counter)
 {
-	if (lab_realtime(t->policy))
-		return LINUX24_RT_BASE + t->rt_priority;
+	if (lab_realtime(lab_glance(t->policy)))
+		return LINUX24_RT_BASE + lab_glance(t->rt_priority);
 	if (!counter)
 		return 0;
-	return counter + 20 - t->nice;
+	return counter + 20 - lab_glance(t->nice);
 }
 
 static __always_inline s32 linux24_na_goodness(linux24_task_t *t)
 {
-	return linux24_na_goodness_with(t, t->counter);
+	return linux24_na_goodness_with(t, lab_glance(t->counter));
 }
 
 static __always_inline s32 linux24_cpu_bonus(linux24_task_t *t, s32 cpu)
 {
-	return t->lab.cpu == cpu ? LINUX24_SAME_CPU_BONUS : 0;
+	return lab_glance(t->lab.cpu) == cpu ? LINUX24_SAME_CPU_BONUS : 0;
 }
 
 /* A kernel thread shares everybody's address space. */
 static __always_inline s32 linux24_mm_bonus(linux24_task_t *t, u64 mm)
 {
-	return t->lab.mm == mm || !t->lab.mm ? LINUX24_SAME_MM_BONUS : 0;
+	u64 own = lab_glance(t->lab.mm);
+
+	return own == mm || !own ? LINUX24_SAME_MM_BONUS : 0;
 }
 
 /* goodness() of a task on `cpu` beside a task whose address space is `mm`, if it had `counter` ticks. */
@@ -257,10 +262,10 @@ static __always_inline s32 linux24_goodness_with(linux24_task_t *t, s32 counter,
 {
 	s32 value;
 
-	if (t->yielded)
+	if (lab_glance(t->yielded))
 		return base == BASE_2_3_99 ? 0 : -1;
 	value = linux24_na_goodness_with(t, counter);
-	if (!value || lab_realtime(t->policy))
+	if (!value || lab_realtime(lab_glance(t->policy)))
 		return value;
 	return value + linux24_cpu_bonus(t, cpu) + linux24_mm_bonus(t, mm);
 }
@@ -268,7 +273,7 @@ static __always_inline s32 linux24_goodness_with(linux24_task_t *t, s32 counter,
 static __always_inline s32 linux24_goodness(linux24_task_t *t, s32 cpu, u64 mm,
 					    enum linux24_base base)
 {
-	return linux24_goodness_with(t, t->counter, cpu, mm, base);
+	return linux24_goodness_with(t, lab_glance(t->counter), cpu, mm, base);
 }
 
 /*
@@ -279,9 +284,9 @@ static __always_inline s32 linux24_goodness(linux24_task_t *t, s32 cpu, u64 mm,
 static __always_inline void linux24_mark(s32 cpu, bool idle)
 {
 	cpu_t *c = cpu_at(cpu);
-	bool was = c->marked;
+	bool was = lab_glance(c->marked);
 
-	c->marked = true;
+	lab_post(c->marked, true);
 	if (!idle)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	else if (!was)
@@ -297,9 +302,9 @@ static __always_inline bool linux24_free(s32 cpu, linux24_task_t *curr)
 /* A higher class has taken the CPU from the task, or it was chosen but never ran. Under the queue's lock. */
 static __always_inline void linux24_not_current(linux24_task_t *t)
 {
-	cpu_t *c = cpu_at(t->lab.cpu);
+	cpu_t *c = cpu_at(lab_glance(t->lab.cpu));
 
-	if (c->curr == t)
+	if (lab_glance(c->curr) == t)
 		lab_write(c->curr, NULL);
 }
 
@@ -312,8 +317,8 @@ static __always_inline void linux24_not_current(linux24_task_t *t)
 static __always_inline void linux24_place(linux24_task_t *t, s32 threshold,
 					  enum linux24_base base)
 {
-	s32 best = threshold, diff, cpu, last = t->lab.cpu, target = -1;
-	u64 oldest = ~0ull;
+	s32 best = threshold, diff, cpu, last = lab_glance(t->lab.cpu), target = -1;
+	u64 oldest = ~0ull, since, mm;
 	u32 at;
 	bool idle = false;
 	linux24_task_t *curr;
@@ -321,7 +326,7 @@ static __always_inline void linux24_place(linux24_task_t *t, s32 threshold,
 
 	c = cpu_at(last);
 	lab_touch(&c->curr, false);
-	if (lab_allowed(&t->lab, last) && c->online && linux24_free(last, c->curr)) {
+	if (lab_allowed(&t->lab, last) && c->online && linux24_free(last, lab_glance(c->curr))) {
 		linux24_mark(last, true);
 		return;
 	}
@@ -332,20 +337,22 @@ static __always_inline void linux24_place(linux24_task_t *t, s32 threshold,
 		if (!lab_allowed(&t->lab, cpu))
 			continue;
 		lab_touch(&c->curr, false);
-		curr = c->curr;
+		curr = lab_glance(c->curr);
 		if (!curr && lab_cpu_taken(cpu))
 			continue;
 		if (!curr) {
 			/* Idle for longest: its cache has least to lose. */
-			if (c->last_schedule_ns < oldest) {
-				oldest = c->last_schedule_ns;
+			since = lab_glance(c->last_schedule_ns);
+			if (since < oldest) {
+				oldest = since;
 				target = cpu;
 			}
 			idle = true;
 		} else if (!idle) {
 			consult(curr);
-			diff = linux24_goodness(t, cpu, c->mm, base) -
-			       linux24_goodness(curr, cpu, c->mm, base);
+			mm = lab_glance(c->mm);
+			diff = linux24_goodness(t, cpu, mm, base) -
+			       linux24_goodness(curr, cpu, mm, base);
 			if (diff > best) {
 				best = diff;
 				target = cpu;
@@ -359,12 +366,15 @@ static __always_inline void linux24_place(linux24_task_t *t, s32 threshold,
 /* The CPU switches to a task: from now on it is its last one, and its address space is in use. */
 static __always_inline void linux24_switch_to(cpu_t *c, s32 cpu, linux24_task_t *t, u64 now)
 {
+	u64 mm;
+
 	t->on_cpu = true;
-	t->lab.cpu = cpu;
-	c->curr = t;
-	c->last_schedule_ns = now;
-	if (t->lab.mm)
-		c->mm = t->lab.mm;
+	lab_post(t->lab.cpu, cpu);
+	lab_post(c->curr, t);
+	lab_post(c->last_schedule_ns, now);
+	mm = lab_glance(t->lab.mm);
+	if (mm)
+		lab_post(c->mm, mm);
 }
 
 /*
@@ -374,9 +384,9 @@ static __always_inline void linux24_switch_to(cpu_t *c, s32 cpu, linux24_task_t 
 static __always_inline void linux24_refresh(linux24_task_t *t, struct task_struct *p)
 {
 	lab_task_refresh(&t->lab, p);
-	t->nice = p->static_prio - 120;
-	t->policy = p->policy;
-	t->rt_priority = p->rt_priority;
+	lab_post(t->nice, p->static_prio - 120);
+	lab_post(t->policy, p->policy);
+	lab_post(t->rt_priority, p->rt_priority);
 }
 
 /* Only the previous CPU: where a task goes is settled under a lock, in enqueue. */
@@ -413,7 +423,7 @@ static __always_inline bool linux24_previous(cpu_t *c, struct task_struct *prev_
 static __always_inline void linux24_dispatch(cpu_t *c, s32 cpu, linux24_task_t *t,
 					     struct task_struct *p, u64 now)
 {
-	t->takeable = false;
+	lab_post(t->takeable, false);
 	linux24_switch_to(c, cpu, t, now);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LAB_LONG_SLICE_NS, 0);
 	bpf_task_release(p);
@@ -426,7 +436,7 @@ static __always_inline void linux24_running(linux24_task_t *t, struct task_struc
 	cpu_t *c = cpu_at(cpu);
 
 	t->started_ns = scx_bpf_now();
-	if (c->curr == t)
+	if (lab_glance(c->curr) == t)
 		return;
 	lab_count(LAB_PINNED_LOCAL, 1);
 	linux24_switch_to(c, cpu, t, t->started_ns);
@@ -439,7 +449,7 @@ static __always_inline bool linux24_blocks(linux24_task_t *t, u64 deq_flags)
 		return false;
 	t->on_cpu = false;
 	t->yielded = false;
-	return t->linked;
+	return lab_glance(t->linked);
 }
 
 /* ops.quiescent: the next choice of the CPU unlinks it. It is the only one that does. */
@@ -457,9 +467,9 @@ static __always_inline void linux24_tick(linux24_task_t *t, struct task_struct *
 
 	if (charge == CHARGE_RUNTIME)
 		linux24_charge(t, scx_bpf_now());
-	else if (t->counter > 0)
-		t->counter--;
-	if (!t->counter) {
+	else if (lab_glance(t->counter) > 0)
+		lab_post(t->counter, lab_glance(t->counter) - 1);
+	if (!lab_glance(t->counter)) {
 		lab_write(c->marked, true);
 		scx_bpf_task_set_slice(p, 0);
 	}
@@ -476,18 +486,21 @@ static __always_inline linux24_task_t *linux24_fork(linux24_task_t *t, struct ta
 						    enum linux24_base base)
 {
 	linux24_task_t *parent = NULL;
+	s32 counter;
 
 	linux24_refresh(t, p);
-	t->counter = base == BASE_2_3_99 ? LINUX24_FIRST_COUNTER_2_3_99 : LINUX24_FIRST_COUNTER;
+	lab_post(t->counter,
+		 base == BASE_2_3_99 ? LINUX24_FIRST_COUNTER_2_3_99 : LINUX24_FIRST_COUNTER);
 	if (args->fork && forker && forker->pid)
 		parent = (linux24_task_t *)lab_task_of(forker);
 	if (!parent)
 		return NULL;
 	lab_parent_set(&t->parent, &parent->lab);
-	t->counter = linux24_child_counter(parent->counter);
-	parent->counter = linux24_parent_counter(parent->counter);
-	t->lab.cpu = parent->lab.cpu;
-	if (!parent->counter) {
+	counter = lab_glance(parent->counter);
+	lab_post(t->counter, linux24_child_counter(counter));
+	lab_post(parent->counter, linux24_parent_counter(counter));
+	lab_post(t->lab.cpu, lab_glance(parent->lab.cpu));
+	if (!linux24_parent_counter(counter)) {
 		lab_write(cpu_at(parent->lab.cpu)->marked, true);
 		scx_bpf_kick_cpu(parent->lab.cpu, SCX_KICK_PREEMPT);
 	}
@@ -503,7 +516,8 @@ static __always_inline bool linux24_collect(linux24_task_t *t, linux24_task_t *p
 	if (!parent)
 		return false;
 	/* In 2.4 who waits for it does that on its own CPU, which has its line. */
-	lab_unaudited(parent->counter = linux24_collected(parent->counter, t->counter));
+	lab_unaudited(lab_post(parent->counter,
+			       linux24_collected(lab_glance(parent->counter), lab_glance(t->counter))));
 	return true;
 }
 

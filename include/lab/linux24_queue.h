@@ -42,14 +42,14 @@ static __always_inline u64 queue24_nr_stranded(s32 cpu)
 {
 	cpu_t *c = cpu_at(cpu);
 
-	return c->marked && !c->curr && rq_nr();
+	return lab_glance(c->marked) && !lab_glance(c->curr) && rq_nr();
 }
 
 static __always_inline bool queue24_idle(s32 cpu)
 {
 	cpu_t *c = cpu_at(cpu);
 
-	return c->online && !c->marked && linux24_free(cpu, c->curr);
+	return c->online && !lab_glance(c->marked) && linux24_free(cpu, lab_glance(c->curr));
 }
 
 static __always_inline bool queue24_rescue(u32 from, u32 to)
@@ -58,8 +58,8 @@ static __always_inline bool queue24_rescue(u32 from, u32 to)
 
 	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
 		return false;
-	cpu_at(from)->marked = false;
-	linux24_mark(to, !cpu_at(to)->curr);
+	lab_post(cpu_at(from)->marked, false);
+	linux24_mark(to, !lab_glance(cpu_at(to)->curr));
 	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 	return true;
 }
@@ -81,7 +81,7 @@ static __always_inline void queue24_unlink(task_t *t)
 		rq_del(t);
 	}
 	lab_unaudited(t->old.leaving = false);
-	lab_unaudited(t->old.takeable = false);
+	lab_unaudited(lab_post(t->old.takeable, false));
 }
 
 /* A blocked task leaves the queue once; `from` may have forgotten who it was. */
@@ -100,7 +100,7 @@ static __always_inline void queue24_refile(task_t *t, bool surely)
 {
 	unsigned long flags;
 
-	if (!t->old.linked || !(surely || rq_misfiled(t)))
+	if (!lab_glance(t->old.linked) || !(surely || rq_misfiled(t)))
 		return;
 	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
 		return;
@@ -126,7 +126,7 @@ void BPF_STRUCT_OPS(queue24_enqueue, struct task_struct *p, u64 enq_flags)
 	linux24_refresh(&t->old, p);
 	sync = t->old.sync;
 	t->old.sync = false;
-	if (t->old.yielded && t->old.linked && t->old.on_cpu && !rq_misfiled(t) &&
+	if (t->old.yielded && lab_glance(t->old.linked) && t->old.on_cpu && !rq_misfiled(t) &&
 	    !(enq_flags & SCX_ENQ_REENQ)) {
 		/* Left the CPU after a yield: waits where it is; nobody is disturbed. */
 		alter(t);
@@ -149,7 +149,7 @@ void BPF_STRUCT_OPS(queue24_enqueue, struct task_struct *p, u64 enq_flags)
 		queue24_unlink(t);
 	if (!t->old.linked)
 		rq_add(t);
-	t->old.takeable = true;
+	lab_post(t->old.takeable, true);
 	if (!sync || !lab_allowed(&t->lab, this_cpu))
 		linux24_place(&t->old, threshold, base);
 	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
@@ -165,11 +165,11 @@ void BPF_STRUCT_OPS(queue24_dequeue, struct task_struct *p, u64 deq_flags)
 	unsigned long flags;
 
 	/* Tasks that dispatch has chosen come here too; they are no longer takeable. */
-	if (!t || !t->old.takeable)
+	if (!t || !lab_glance(t->old.takeable))
 		return;
 	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
 		return;
-	t->old.takeable = false;
+	lab_post(t->old.takeable, false);
 	if (deq_flags & SCX_DEQ_SLEEP)
 		queue24_unlink(t);
 	lab_unlock_irqrestore(&rq.runqueue_lock, flags);
@@ -198,13 +198,13 @@ void BPF_STRUCT_OPS(queue24_dispatch, s32 cpu, struct task_struct *prev_p)
 	lab_count(LAB_SCHEDULES, 1);
 	queue24_unlink_leaving(c);
 	if (prev) {
-		if (prev->old.policy == LAB_SCHED_RR && !prev->old.counter) {
-			prev->old.counter = linux24_recalculated(0, prev->old.nice, base);
+		if (prev->old.policy == LAB_SCHED_RR && !lab_glance(prev->old.counter)) {
+			lab_post(prev->old.counter, linux24_recalculated(0, prev->old.nice, base));
 			refilled = true;
 		}
 		rq_prev(prev, refilled);
 	}
-	c->marked = false;
+	lab_post(c->marked, false);
 	mm = c->mm;
 
 	do {
@@ -222,8 +222,8 @@ void BPF_STRUCT_OPS(queue24_dispatch, s32 cpu, struct task_struct *prev_p)
 		}
 		if (!best) {
 			if (c->curr)
-				c->last_schedule_ns = now;
-			c->curr = NULL;
+				lab_post(c->last_schedule_ns, now);
+			lab_post(c->curr, NULL);
 			lab_unlock_irqrestore(&rq.runqueue_lock, flags);
 			return;
 		}
@@ -266,7 +266,7 @@ void BPF_STRUCT_OPS(queue24_running, struct task_struct *p)
 	if (!t)
 		return;
 	linux24_running(&t->old, p);
-	if (RQ_KEEPS_RUNNING || !t->old.linked)
+	if (RQ_KEEPS_RUNNING || !lab_glance(t->old.linked))
 		return;
 	/* An attribute of it changed while it ran: it was enqueued, but goes on. */
 	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
@@ -317,6 +317,7 @@ bool BPF_STRUCT_OPS(queue24_yield, struct task_struct *from, struct task_struct 
 {
 	task_t *t = task_of(from);
 	unsigned long flags;
+	linux24_task_t *curr;
 	s64 waiting;
 	s32 cpu;
 	cpu_t *c;
@@ -329,13 +330,14 @@ bool BPF_STRUCT_OPS(queue24_yield, struct task_struct *from, struct task_struct 
 			c = cpu_at(cpu);
 			lab_touch(&c->curr, false);
 			/* 2.4 counts whoever runs, and looks at none of them. */
-			if (c->curr && lab_unaudited(c->curr->linked))
+			curr = lab_glance(c->curr);
+			if (curr && lab_unaudited(lab_glance(curr->linked)))
 				waiting--;
 		}
 		if (waiting <= 0)
 			return false;
 	}
-	if (RQ_YIELD_GOES_LAST && t->old.linked) {
+	if (RQ_YIELD_GOES_LAST && lab_glance(t->old.linked)) {
 		if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
 			return false;
 		rq_prev(t, true);
@@ -355,7 +357,7 @@ void BPF_STRUCT_OPS(queue24_set_weight, struct task_struct *p, u32 weight)
 
 	if (!t)
 		return;
-	t->old.nice = p->static_prio - 120;
+	lab_post(t->old.nice, p->static_prio - 120);
 	queue24_refile(t, false);
 }
 
@@ -384,7 +386,7 @@ static __always_inline void queue24_forget(task_t *t)
 	unsigned long flags;
 
 	t->old.on_cpu = false;
-	if (!t->old.linked)
+	if (!lab_glance(t->old.linked))
 		return;
 	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
 		return;

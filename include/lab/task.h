@@ -218,7 +218,7 @@ static __always_inline void lab_task_refresh(lab_task_t *t, struct task_struct *
 	t->mm = (u64)(unsigned long)p->mm;
 #ifdef __bpf__
 	/* At each enqueue, so without a call where there is one word; those beyond stay 0. */
-	t->allowed[0] = p->cpus_ptr->bits[0];
+	lab_post(t->allowed[0], p->cpus_ptr->bits[0]);
 	if (words > 1) {
 		u64 bits[LAB_MASK_WORDS] = {};
 
@@ -226,24 +226,28 @@ static __always_inline void lab_task_refresh(lab_task_t *t, struct task_struct *
 			words = LAB_MASK_WORDS;
 		bpf_probe_read_kernel(bits, words * sizeof(u64), p->cpus_ptr);
 		bpf_for(i, 1, words)
-			t->allowed[i & (LAB_MASK_WORDS - 1)] = bits[i & (LAB_MASK_WORDS - 1)];
+			lab_post(t->allowed[i & (LAB_MASK_WORDS - 1)],
+				 bits[i & (LAB_MASK_WORDS - 1)]);
 	}
 #else
 	for (i = 0; i < words; i++)
-		t->allowed[i] = p->cpus_ptr->bits[i];
+		lab_post(t->allowed[i], p->cpus_ptr->bits[i]);
 #endif
 }
 
 /* Whether the cached mask lets the task on @cpu. */
 static __always_inline bool lab_allowed(lab_task_t *t, u32 cpu)
 {
-	return t->allowed[(cpu / 64) & (LAB_MASK_WORDS - 1)] >> (cpu % 64) & 1;
+	return lab_glance(t->allowed[(cpu / 64) & (LAB_MASK_WORDS - 1)]) >> (cpu % 64) & 1;
 }
 
 /* Drops @cpu from the cached mask until the next refresh. */
 static __always_inline void lab_disallow(lab_task_t *t, u32 cpu)
 {
-	t->allowed[(cpu / 64) & (LAB_MASK_WORDS - 1)] &= ~(1ull << (cpu % 64));
+	u64 __arena *word = &t->allowed[(cpu / 64) & (LAB_MASK_WORDS - 1)];
+
+	/* A mask that changes meanwhile is lost until the next refresh; whoever dispatches asks the real one. */
+	lab_post(*word, lab_glance(*word) & ~(1ull << (cpu % 64)));
 }
 
 /*
@@ -262,8 +266,8 @@ static __always_inline void lab_charge_recalculation(u32 bytes)
 	for (i = 0; i < nr && can_loop; i++) {
 		t = lab_task_at(i, bytes);
 		/* The original goes through the tasks that there are. */
-		if (lab_unaudited(t->pid))
-			lab_host_recalculate(t, lab_unaudited(t->task));
+		if (lab_unaudited(lab_glance(t->pid)))
+			lab_host_recalculate(t, lab_unaudited(lab_glance(t->task)));
 	}
 }
 #endif
@@ -287,7 +291,7 @@ static __always_inline void lab_parent_set(struct lab_parent __arena *parent, la
 static __always_inline bool lab_parent_is(struct lab_parent __arena *parent, lab_task_t *t)
 {
 	return parent->context == 1 + lab_unaudited(t->index) &&
-	       parent->life == lab_unaudited(t->life);
+	       parent->life == lab_unaudited(lab_glance(t->life));
 }
 
 /* Its context, of @bytes; NULL if there is none any more. */
@@ -299,7 +303,7 @@ static __always_inline lab_task_t *lab_parent_of(struct lab_parent __arena *pare
 		return NULL;
 	t = lab_task_at(parent->context - 1, bytes);
 	/* In the original a pointer tells, as a task is there as long as its children. */
-	return lab_unaudited(t->pid && t->life == parent->life) ? t : NULL;
+	return lab_unaudited(lab_glance(t->pid) && lab_glance(t->life) == parent->life) ? t : NULL;
 }
 
 /*
@@ -317,7 +321,7 @@ static __always_inline lab_task_t *lab_parent_of(struct lab_parent __arena *pare
  */
 static __always_inline struct task_struct *lab_task_claim(lab_task_t *t, s32 cpu)
 {
-	struct task_struct *p = bpf_task_from_pid(t->pid);
+	struct task_struct *p = bpf_task_from_pid(lab_glance(t->pid));
 
 	if (!p) {
 		lab_count(LAB_FAILED_LOOKUPS, 1);
@@ -371,7 +375,7 @@ static __always_inline lab_task_t *lab_task_new(struct task_struct *p, u32 bytes
 	/* What follows lab_task is the policy's and starts at zero. */
 	for (i = sizeof(struct lab_task) / sizeof(u64);
 	     i < bytes / sizeof(u64) && can_loop; i++)
-		((u64 __arena *)t)[i] = 0;
+		lab_post(((u64 __arena *)t)[i], 0);
 	t->node.next = NULL;
 	t->node.prev = NULL;
 #ifndef __bpf__
