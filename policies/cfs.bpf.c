@@ -165,7 +165,8 @@ static __always_inline void fair_place(rq_t *rq, task_t *t, u64 now)
 
 		if (lab_rb_less(v, own)) {
 			t->vruntime = v;
-			rq->curr->vruntime += (u64)own - (u64)v;
+			lab_post(rq->curr->vruntime,
+				 lab_glance(rq->curr->vruntime) + ((u64)own - (u64)v));
 		}
 	}
 	t->home = rq->cpu;
@@ -194,11 +195,11 @@ static __always_inline bool fair_preempts(rq_t *rq, task_t *t, bool fresh, u64 n
 	task_t *curr = rq->curr;
 
 	consult(curr);
-	if (curr->policy == LAB_SCHED_IDLE && t->policy != LAB_SCHED_IDLE)
+	if (lab_glance(curr->policy) == LAB_SCHED_IDLE && t->policy != LAB_SCHED_IDLE)
 		return true;
 	if (t->policy == LAB_SCHED_BATCH || t->policy == LAB_SCHED_IDLE)
 		return false;
-	if (fresh && child_runs_first && lab_rb_less(t->vruntime, curr->vruntime))
+	if (fresh && child_runs_first && lab_rb_less(t->vruntime, lab_glance(curr->vruntime)))
 		return true;
 	if (cfs_ahead(fair_curr_v(rq, now), t->vruntime, t->weight) < 1)
 		return false;

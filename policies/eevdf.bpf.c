@@ -99,8 +99,8 @@ static __always_inline s64 eevdf_average(rq_t *rq, u64 now)
 
 	if (rq->curr) {
 		sum += (s64)((u64)fair_curr_v(rq, now) - (u64)rq->min_v) *
-		       (s64)rq->curr->weight;
-		load += rq->curr->weight;
+		       (s64)lab_glance(rq->curr->weight);
+		load += lab_glance(rq->curr->weight);
 	}
 	return load ? rq->min_v + eevdf_divide(sum, load) : rq->min_v;
 }
@@ -197,7 +197,7 @@ static __always_inline bool fair_preempts(rq_t *rq, task_t *t, bool fresh, u64 n
 	s64 curr_v = fair_curr_v(rq, now);
 
 	consult(curr);
-	if (curr->policy == LAB_SCHED_IDLE && t->policy != LAB_SCHED_IDLE)
+	if (lab_glance(curr->policy) == LAB_SCHED_IDLE && t->policy != LAB_SCHED_IDLE)
 		return true;
 	if (t->policy == LAB_SCHED_BATCH || t->policy == LAB_SCHED_IDLE)
 		return false;

@@ -181,16 +181,16 @@ static __always_inline s64 fair_later(s64 a, s64 b)
 /* Runnable tasks of a queue, and their weights; without the lock a good guess. */
 static __always_inline u64 fair_nr(rq_t *rq)
 {
-	return lab_read(rq->nr) + !!rq->curr;
+	return lab_read(rq->nr) + !!lab_glance(rq->curr);
 }
 
 static __always_inline u64 fair_load(rq_t *rq)
 {
 	u64 load = lab_read(rq->load);
-	task_t *curr = rq->curr;
+	task_t *curr = lab_glance(rq->curr);
 
 	/* In the original the load includes it. */
-	return curr ? load + lab_unaudited(curr->weight) : load;
+	return curr ? load + lab_unaudited(lab_glance(curr->weight)) : load;
 }
 
 /* The same for a comparison of CPUs: of one that a higher class has taken little is left (scale_rt_capacity()). */
@@ -198,7 +198,7 @@ static __always_inline u64 fair_load_with_higher(rq_t *rq)
 {
 	u64 load = fair_load(rq);
 
-	return !rq->curr && lab_cpu_taken(rq->cpu) ? load + FAIR_LOAD_HIGHER : load;
+	return !lab_glance(rq->curr) && lab_cpu_taken(rq->cpu) ? load + FAIR_LOAD_HIGHER : load;
 }
 
 static __always_inline bool fair_cpu_idle(s32 cpu)
@@ -206,20 +206,21 @@ static __always_inline bool fair_cpu_idle(s32 cpu)
 	rq_t *rq = rq_at(cpu);
 
 	lab_touch(&rq->nr, false);
-	return rq->online && !lab_read(rq->curr) && !rq->nr && !lab_cpu_taken(cpu);
+	return rq->online && !lab_read(rq->curr) && !lab_glance(rq->nr) && !lab_cpu_taken(cpu);
 }
 
 /*
  * The queue, its lock held.
  */
 
-/* Virtual time of the current task as of now; another CPU may ask. */
+/* Virtual time of the current task as of now; another CPU may ask, while its own charges it. */
 static __always_inline s64 fair_curr_v(rq_t *rq, u64 now)
 {
 	task_t *curr = rq->curr;
-	u64 started = curr->started_ns;
+	u64 started = lab_glance(curr->started_ns);
+	s64 v = lab_glance(curr->vruntime);
 
-	return curr->vruntime + (now > started ? fair_virtual(now - started, curr->weight) : 0);
+	return v + (now > started ? fair_virtual(now - started, lab_glance(curr->weight)) : 0);
 }
 
 static __always_inline void fair_charge(task_t *t, u64 now)
@@ -228,7 +229,8 @@ static __always_inline void fair_charge(task_t *t, u64 now)
 
 	t->started_ns = now;
 	t->turn_ns += ran;
-	t->vruntime += fair_virtual(ran, t->weight);
+	/* The CPU of a child that runs first may change it (cfs). */
+	lab_post(t->vruntime, lab_glance(t->vruntime) + fair_virtual(ran, t->weight));
 }
 
 /* The clock follows the least virtual time. */
@@ -485,6 +487,7 @@ static __always_inline s32 fair_affine(task_t *t, s32 this_cpu, s32 prev_cpu, bo
 {
 	rq_t *here = rq_at(this_cpu), *there = rq_at(prev_cpu);
 	bool prev_idle = fair_cpu_idle(prev_cpu);
+	task_t *curr;
 	u64 own, other;
 
 	if (fair_cpu_idle(this_cpu) && lab_share(this_cpu, prev_cpu, LAB_LEVEL_LLC))
@@ -494,8 +497,9 @@ static __always_inline s32 fair_affine(task_t *t, s32 this_cpu, s32 prev_cpu, bo
 	if (prev_idle)
 		return prev_cpu;
 	own = fair_load_with_higher(here);
-	if (sync && here->curr)
-		own -= here->curr->weight;
+	curr = lab_glance(here->curr);
+	if (sync && curr)
+		own -= lab_glance(curr->weight);
 	own = (own + t->weight) * 100;
 	other = fair_load_with_higher(there) * (100 + (FAIR_IMBALANCE - 100) / 2);
 	return own < other ? this_cpu : prev_cpu;
@@ -546,7 +550,7 @@ static __always_inline bool fair_core_shared(s32 cpu)
 		if (rq->cpu == cpu)
 			continue;
 		lab_touch(&rq->nr, false);
-		if (lab_read(rq->curr) && !rq->push)
+		if (lab_read(rq->curr) && !lab_glance(rq->push))
 			return true;
 	}
 	return false;
@@ -705,12 +709,12 @@ void BPF_STRUCT_OPS(fair_op_dispatch, s32 cpu, struct task_struct *prev_p)
 	lab_write(rq->curr, prev);
 	fair_advance(rq, now);
 	if (!prev && !rq->nr &&
-	    (rq->asked || rq->idle_avg_ns >= FAIR_MIGRATION_COST_NS) &&
+	    (lab_glance(rq->asked) || rq->idle_avg_ns >= FAIR_MIGRATION_COST_NS) &&
 	    !fair_balance_idle(rq, now)) {
 		lab_irq_restore(flags);
 		return;
 	}
-	rq->asked = false;
+	lab_post(rq->asked, false);
 	push = rq->push;
 	if (push)
 		lab_write(rq->push, 0);
@@ -909,12 +913,12 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(fair_op_init_task, struct task_struct *p,
 	t->asleep = true;
 	t->fresh = true;
 	t->home = scx_bpf_task_cpu(p);
-	t->vruntime = rq_at(t->home)->min_v;
+	t->vruntime = lab_glance(rq_at(t->home)->min_v);
 	if (args->fork && forker && forker->pid)
 		parent = task_of(forker);
 	if (parent) {
 		t->home = parent->home;
-		t->vruntime = parent->vruntime;
+		t->vruntime = lab_glance(parent->vruntime);
 		t->request_ns = parent->request_ns;
 	}
 	return 0;

@@ -119,7 +119,7 @@ __weak s32 fair_take(rq_t *rq __arg_arena, s32 cpu, u64 now)
 	/* In Linux one idle CPU balances for all, so that each of them counts this failure. */
 	if (moved > 0)
 		from->refused = 0;
-	else if (!moved && rq->asked)
+	else if (!moved && lab_glance(rq->asked))
 		from->refused++;
 	lab_unlock(&from->lock);
 	return moved;
@@ -161,7 +161,7 @@ static __noinline bool fair_balance_idle(rq_t *rq, u64 now)
 		if (moved > 0) {
 			rq->failed = 0;
 			rq->even[l] = false;
-		} else if (!moved && rq->asked) {
+		} else if (!moved && lab_glance(rq->asked)) {
 			rq->failed++;
 		}
 		if (moved > 0 || rq->nr)

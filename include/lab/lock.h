@@ -453,7 +453,7 @@ do {									\
 					   "&" #queue_at "(" #t "->home)->lock"); \
 		if (___ended)						\
 			break;						\
-		if ((t)->home == ___home) {				\
+		if (lab_glance((t)->home) == ___home) {			\
 			___locked = ___queue;				\
 			break;						\
 		}							\

@@ -53,12 +53,9 @@ const MAKE: &str = "cpu:tasks=24,run=30ms,loops=3,duration=0,start=together";
 
 /// Those that come with the program and look at other CPUs' data by plain accesses without a lock, as their originals
 /// do, which they do not say. One that does say so is to be taken out of here.
-const HAVE_RACES: [&str; 9] = [
+const HAVE_RACES: [&str; 6] = [
     "bmqs",
-    "cfs",
-    "eevdf",
     "mq",
-    "mq-local",
     "mq-pool",
     "muqss",
     "o1",
