@@ -115,12 +115,12 @@ static __always_inline s32 bmqs_goodness(task_t *t, u64 mm, s64 tick)
 {
 	s32 value;
 
-	if (t->old.yielded)
+	if (lab_glance(t->old.yielded))
 		return -1;
 	value = linux24_na_goodness(&t->old);
-	if (!value || lab_realtime(t->old.policy))
+	if (!value || lab_realtime(lab_glance(t->old.policy)))
 		return value;
-	return value + bmqs_weight(t->horizon, tick) + linux24_mm_bonus(&t->old, mm);
+	return value + bmqs_weight(lab_glance(t->horizon), tick) + linux24_mm_bonus(&t->old, mm);
 }
 
 /*
@@ -136,7 +136,7 @@ static __always_inline void bmqs_link(task_t *t)
 		lab_list_add_head(&q->list, &t->lab.node);
 		t->old.linked = true;
 	}
-	t->old.takeable = true;
+	lab_post(t->old.takeable, true);
 }
 
 static __always_inline void bmqs_unlink(task_t *t)
@@ -151,7 +151,7 @@ static __always_inline void bmqs_unlink(task_t *t)
 		t->old.linked = false;
 	}
 	lab_unaudited(t->old.leaving = false);
-	lab_unaudited(t->old.takeable = false);
+	lab_unaudited(lab_post(t->old.takeable, false));
 	lab_unaudited(t->wanted = BMQS_NOBODY);
 }
 
@@ -161,7 +161,7 @@ static __always_inline void bmqs_join(task_t *t, s32 cpu)
 	queue_t *q = queue_at(cpu);
 
 	t->home = cpu;
-	t->lab.cpu = cpu;
+	lab_post(t->lab.cpu, cpu);
 	t->wanted = BMQS_NOBODY;
 	lab_touch(&q->members.head, true);
 	lab_list_add_head(&q->members, &t->member);
@@ -195,7 +195,7 @@ static __always_inline lab_lock_t *bmqs_lock_home(task_t *t)
 		lock = &queue_at(home)->lock;
 		if (!lab_lock(lock))
 			return NULL;
-		if (t->home == home)
+		if (lab_glance(t->home) == home)
 			return lock;
 		lab_unlock(lock);
 	} while (can_loop);
@@ -291,7 +291,7 @@ LAB_PART int bmqs_choose(s32 cpu, task_t *prev LAB_ARENA_ARG, s64 tick)
 	u64 mm;
 
 	lab_use_arena();
-	mm = cpu_at(cpu)->mm;
+	mm = lab_glance(cpu_at(cpu)->mm);
 	choice->best = NULL;
 	choice->value = LINUX24_IDLE_GOODNESS;
 	if (prev) {
@@ -305,7 +305,7 @@ LAB_PART int bmqs_choose(s32 cpu, task_t *prev LAB_ARENA_ARG, s64 tick)
 		if (t == prev)
 			continue;
 		examine(t);
-		if (!t->old.takeable || !lab_allowed(&t->lab, cpu))
+		if (!lab_glance(t->old.takeable) || !lab_allowed(&t->lab, cpu))
 			continue;
 		value = bmqs_goodness(t, mm, tick);
 		if (value > choice->value) {
@@ -328,7 +328,9 @@ LAB_PART int bmqs_recalculate(s32 cpu)
 	lab_list_for_each(pos, &q->members) {
 		t = lab_entry(pos, struct bmqs_task, member);
 		lab_recalculated(t);
-		t->old.counter = linux24_recalculated(t->old.counter, t->old.nice, BASE_LINUX_2_4);
+		lab_post(t->old.counter, linux24_recalculated(lab_glance(t->old.counter),
+							      lab_glance(t->old.nice),
+							      BASE_LINUX_2_4));
 	}
 	if (lab_list_ended(pos, &q->members))
 		return true;
@@ -343,6 +345,7 @@ LAB_PART int bmqs_hand_over(task_t *t LAB_ARENA_ARG, s64 tick)
 	cpu_t *c = cpu_at(to);
 	queue_t *q = queue_at(to);
 	task_t *curr;
+	u64 mm;
 
 	lab_use_arena();
 	if (!lab_trylock(&q->lock))
@@ -351,12 +354,13 @@ LAB_PART int bmqs_hand_over(task_t *t LAB_ARENA_ARG, s64 tick)
 	bmqs_join(t, to);
 	alter(t);
 	bmqs_link(t);
-	curr = (task_t *)c->curr;
+	curr = (task_t *)lab_glance(c->curr);
+	mm = lab_glance(c->mm);
 	if (curr)
 		consult(curr);
 	if (!curr)
 		linux24_mark(to, true);
-	else if (bmqs_goodness(t, c->mm, tick) - bmqs_goodness(curr, c->mm, tick) > (s32)threshold)
+	else if (bmqs_goodness(t, mm, tick) - bmqs_goodness(curr, mm, tick) > (s32)threshold)
 		linux24_mark(to, false);
 	lab_unlock(&q->lock);
 	return true;
@@ -395,7 +399,7 @@ LAB_PART int bmqs_balance(s32 cpu, bool again)
 		consult(t);
 		if (again && t->wanted == cpu)
 			break;
-		if (t->old.takeable && t->wanted == BMQS_NOBODY && lab_allowed(&t->lab, cpu)) {
+		if (lab_glance(t->old.takeable) && t->wanted == BMQS_NOBODY && lab_allowed(&t->lab, cpu)) {
 			t->wanted = cpu;
 			break;
 		}
@@ -446,7 +450,7 @@ LAB_PART int bmqs_rescue(s32 from, s32 to)
 	lab_list_for_each(pos, &q->list) {
 		t = lab_entry(pos, struct bmqs_task, lab.node);
 		consult(t);
-		if (!t->old.takeable || !lab_allowed(&t->lab, to))
+		if (!lab_glance(t->old.takeable) || !lab_allowed(&t->lab, to))
 			continue;
 		t->wanted = to;
 		moved = bmqs_hand_over(t, scx_bpf_now() / LINUX24_TICK_NS);
@@ -471,6 +475,7 @@ void BPF_STRUCT_OPS(bmqs_enqueue, struct task_struct *p, u64 enq_flags)
 	unsigned long flags;
 	lab_lock_t *lock;
 	cpu_t *c;
+	u64 mm;
 
 	if (!t) {
 		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
@@ -481,7 +486,7 @@ void BPF_STRUCT_OPS(bmqs_enqueue, struct task_struct *p, u64 enq_flags)
 	/* A displaced task is not placed, nor one whose waker is about to sleep. */
 	quiet = t->old.sync || t->old.on_cpu;
 	t->old.sync = false;
-	if (!lab_allowed(&t->lab, t->home))
+	if (!lab_allowed(&t->lab, lab_glance(t->home)))
 		bmqs_settle(t, bmqs_shortest(t, this_cpu));
 	lab_irq_save(flags);
 	lock = bmqs_lock_home(t);
@@ -499,12 +504,13 @@ void BPF_STRUCT_OPS(bmqs_enqueue, struct task_struct *p, u64 enq_flags)
 	bmqs_link(t);
 	c = cpu_at(t->home);
 	lab_touch(&c->curr, false);
-	curr = (task_t *)c->curr;
+	curr = (task_t *)lab_glance(c->curr);
+	mm = lab_glance(c->mm);
 	if (!curr) {
 		linux24_mark(t->home, true);
 	} else if (!quiet && curr != t) {
 		consult(curr);
-		if (bmqs_goodness(t, c->mm, tick) - bmqs_goodness(curr, c->mm, tick) > (s32)threshold)
+		if (bmqs_goodness(t, mm, tick) - bmqs_goodness(curr, mm, tick) > (s32)threshold)
 			linux24_mark(t->home, false);
 	}
 	lab_unlock_irqrestore(lock, flags);
@@ -526,7 +532,7 @@ void BPF_STRUCT_OPS(bmqs_dequeue, struct task_struct *p, u64 deq_flags)
 	lab_irq_save(flags);
 	lock = bmqs_lock_home(t);
 	if (lock) {
-		t->old.takeable = false;
+		lab_post(t->old.takeable, false);
 		if (deq_flags & SCX_DEQ_SLEEP)
 			bmqs_unlink(t);
 		lab_unlock(lock);
@@ -558,9 +564,9 @@ void BPF_STRUCT_OPS(bmqs_dispatch, s32 cpu, struct task_struct *prev_p)
 		return;
 	lab_touch(&c->curr, true);
 	lab_count(LAB_SCHEDULES, 1);
-	c->marked = false;
-	if (prev && prev->old.policy == LAB_SCHED_RR && !prev->old.counter) {
-		prev->old.counter = linux24_quantum(prev->old.nice, LINUX24_HZ);
+	lab_post(c->marked, false);
+	if (prev && prev->old.policy == LAB_SCHED_RR && !lab_glance(prev->old.counter)) {
+		lab_post(prev->old.counter, linux24_quantum(prev->old.nice, LINUX24_HZ));
 		if (prev->old.linked) {
 			lab_list_del(&q->list, &prev->lab.node);
 			lab_list_add_tail(&q->list, &prev->lab.node);
@@ -614,7 +620,7 @@ void BPF_STRUCT_OPS(bmqs_dispatch, s32 cpu, struct task_struct *prev_p)
 	}
 	idle = !c->curr;
 	if (!idle)
-		c->last_schedule_ns = now;
+		lab_post(c->last_schedule_ns, now);
 	lab_write(c->curr, NULL);
 	lab_unlock_irqrestore(&q->lock, flags);
 	bmqs_balance(cpu, idle);
@@ -628,7 +634,7 @@ void BPF_STRUCT_OPS(bmqs_running, struct task_struct *p)
 	if (!t)
 		return;
 	/* It came by the local queue; it may still be linked where it blocked. */
-	if (c->curr != &t->old && t->old.linked)
+	if (lab_glance(c->curr) != &t->old && lab_glance(t->old.linked))
 		bmqs_leave(t, false);
 	linux24_running(&t->old, p);
 	t->in_ns = t->old.started_ns;
@@ -682,7 +688,7 @@ bool BPF_STRUCT_OPS(bmqs_yield, struct task_struct *from, struct task_struct *to
 
 	if (!t || to)
 		return false;
-	if (lab_read(queue_at(cpu)->list.nr) <= (t->old.linked ? 1 : 0))
+	if (lab_read(queue_at(cpu)->list.nr) <= (lab_glance(t->old.linked) ? 1 : 0))
 		return false;
 	if (!lab_realtime(t->old.policy))
 		t->old.yielded = true;
@@ -697,7 +703,7 @@ void BPF_STRUCT_OPS(bmqs_set_weight, struct task_struct *p, u32 weight)
 	task_t *t = task_of(p);
 
 	if (t)
-		t->old.nice = p->static_prio - 120;
+		lab_post(t->old.nice, p->static_prio - 120);
 }
 
 /* fork(): parent and child share the parent's remaining ticks; the child goes to the shortest queue. */
@@ -726,7 +732,7 @@ void BPF_STRUCT_OPS(bmqs_disable, struct task_struct *p)
 	if (!t)
 		return;
 	t->old.on_cpu = false;
-	if (t->old.linked)
+	if (lab_glance(t->old.linked))
 		bmqs_leave(t, false);
 }
 

@@ -138,6 +138,7 @@ LAB_PART int pool_move(s32 from, s32 to, u32 number)
 {
 	queue_t *q = queue_at(from);
 	cpu_t *c = cpu_at(to);
+	linux24_task_t *curr;
 	unsigned long flags;
 	bool moved = false;
 	lab_node_t *pos;
@@ -153,13 +154,14 @@ LAB_PART int pool_move(s32 from, s32 to, u32 number)
 	for (pos = q->list.head.prev; pos != &q->list.head && can_loop; pos = pos->prev) {
 		t = lab_entry(pos, struct mq_task, lab.node);
 		consult(t);
-		if (!t->old.takeable || !lab_allowed(&t->lab, to))
+		if (!lab_glance(t->old.takeable) || !lab_allowed(&t->lab, to))
 			continue;
 		mq_move(t, to, number);
 		moved = true;
-		if (!c->curr)
+		curr = lab_glance(c->curr);
+		if (!curr)
 			linux24_mark(to, true);
-		else if (mq_advantage(t, (task_t *)c->curr, to, number) > (s32)threshold)
+		else if (mq_advantage(t, (task_t *)curr, to, number) > (s32)threshold)
 			linux24_mark(to, false);
 		break;
 	}

@@ -264,7 +264,7 @@ static __always_inline rq_t *o1_rq(lab_rq_t *q)
 
 static __always_inline bool o1_is_rt(task_t *t)
 {
-	return lab_realtime(t->q.policy);
+	return lab_realtime(lab_glance(t->q.policy));
 }
 
 static __noinline void rq_link(lab_rq_t *q, lab_rq_task_t *qt)
@@ -380,7 +380,7 @@ __noinline bool o1_pull(rq_t *from __arg_arena, rq_t *to __arg_arena, u32 index,
 			if (!rq_may_pull(&t->q, &to->q))
 				continue;
 			rq_pull(&from->q, &to->q, &t->q);
-			if (curr && !o1_is_rt(curr) && t->prio < curr->prio)
+			if (curr && !o1_is_rt(curr) && t->prio < lab_glance(curr->prio))
 				rq_mark(&to->q);
 			return true;
 		}
@@ -565,7 +565,7 @@ void BPF_STRUCT_OPS(o1_enqueue, struct task_struct *p, u64 enq_flags)
 	u64 now = o1_ticks(scx_bpf_now());
 	task_t *t = task_of(p), *curr;
 	unsigned long flags;
-	bool forked, better;
+	bool forked, better, realtime;
 	rq_t *rq;
 
 	if (!t) {
@@ -595,12 +595,14 @@ void BPF_STRUCT_OPS(o1_enqueue, struct task_struct *p, u64 enq_flags)
 	better = !curr || forked;
 	if (!better) {
 		consult(curr);
-		better = !o1_is_rt(curr) && t->prio < curr->prio;
+		better = !o1_is_rt(curr) && t->prio < lab_glance(curr->prio);
 	}
-	if (better && !t->realtime)
+	realtime = t->realtime;
+	if (better && !realtime)
 		rq_mark(&rq->q);
 	lab_unlock_irqrestore(&rq->q.lock, flags);
-	if (t->realtime)
+	/* Another CPU may have it by now. */
+	if (realtime)
 		o1_broadcast();
 }
 

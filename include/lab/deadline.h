@@ -205,7 +205,9 @@ static __always_inline void dl_renew(dl_task_t *t, u64 now)
  */
 static __always_inline u64 dl_due(dl_task_t *t)
 {
-	return t->policy == LAB_SCHED_IDLE ? t->deadline + DL_IDLE_NS : t->deadline;
+	u64 deadline = lab_glance(t->deadline);
+
+	return lab_glance(t->policy) == LAB_SCHED_IDLE ? deadline + DL_IDLE_NS : deadline;
 }
 
 /* A task wakes: what one of idle priority has slept does not make it due. */
@@ -296,7 +298,7 @@ static __noinline s32 dl_idle_cpu(dl_task_t *t)
 	s32 last, cpu;
 
 	lab_use_arena();
-	last = t->lab.cpu;
+	last = lab_glance(t->lab.cpu);
 	if (lab_allowed(&t->lab, last) && dl_cpu_idle(last))
 		return last;
 	place = lab_place_of(last);
@@ -322,8 +324,8 @@ static __noinline s32 dl_idle_cpu(dl_task_t *t)
 static __noinline s32 dl_preempted_cpu(dl_task_t *t)
 {
 	s32 cpu, worst = -1;
-	u64 deadline = 0;
-	u32 level = 0;
+	u64 deadline = 0, due;
+	u32 level = 0, of_level;
 	dl_cpu_t *c;
 
 	lab_use_arena();
@@ -334,14 +336,16 @@ static __noinline s32 dl_preempted_cpu(dl_task_t *t)
 		lab_touch(c, false);
 		if (!lab_read(c->curr))
 			continue;
-		if (worst < 0 || c->level > level ||
-		    (c->level == level && dl_before(deadline, c->deadline))) {
+		of_level = lab_glance(c->level);
+		due = lab_glance(c->deadline);
+		if (worst < 0 || of_level > level ||
+		    (of_level == level && dl_before(deadline, due))) {
 			worst = cpu;
-			level = c->level;
-			deadline = c->deadline;
+			level = of_level;
+			deadline = due;
 		}
 	}
-	if (worst < 0 || !dl_beats(t->level, dl_due(t), level, deadline))
+	if (worst < 0 || !dl_beats(lab_glance(t->level), dl_due(t), level, deadline))
 		return -1;
 	return worst;
 }
@@ -373,7 +377,7 @@ static __always_inline u64 dl_nr_waiting(s32 cpu);
 static __always_inline bool dl_rescue(u32 from, u32 to)
 {
 	/* A busy one looks when its task's slice is used up. */
-	if (!dl_cpu_at(to)->curr)
+	if (!lab_glance(dl_cpu_at(to)->curr))
 		scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
 	return true;
 }
@@ -391,7 +395,7 @@ static __always_inline void dl_running(dl_task_t *t)
 	dl_cpu_t *c = dl_cpu_at(cpu);
 
 	t->started_ns = scx_bpf_now();
-	if (c->curr == t)
+	if (lab_glance(c->curr) == t)
 		return;
 	lab_count(LAB_PINNED_LOCAL, 1);
 	t->lab.cpu = cpu;
@@ -406,7 +410,7 @@ static __always_inline void dl_quiescent(dl_task_t *t, u64 deq_flags)
 	if (!(deq_flags & SCX_DEQ_SLEEP))
 		return;
 	t->asleep = true;
-	if (c->curr == t)
+	if (lab_glance(c->curr) == t)
 		dl_show(c, NULL);
 }
 
@@ -419,7 +423,7 @@ static __always_inline void dl_tick(dl_task_t *t, struct task_struct *p)
 	lab_irq_save(flags);
 	dl_charge(t, scx_bpf_now());
 	lab_irq_restore(flags);
-	if (c->curr != t)
+	if (lab_glance(c->curr) != t)
 		dl_show(c, t);
 	/* Too much soft real time: it goes on as a normal task. */
 	if (dl_used_up(t) || (t->level == DL_LEVEL_ISO && dl_iso_refused()))

@@ -132,7 +132,7 @@ void BPF_STRUCT_OPS(queue24_enqueue, struct task_struct *p, u64 enq_flags)
 		alter(t);
 		t->old.yielded = false;
 		t->old.on_cpu = false;
-		lab_write(t->old.takeable, true);
+		smp_store_release(&t->old.takeable, true);
 		return;
 	}
 	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))

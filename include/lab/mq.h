@@ -130,21 +130,21 @@ static __always_inline u32 mq_number(void)
 /* The ticks a task has once it has applied what it has missed. */
 static __always_inline s32 mq_counter(task_t *t, u32 number)
 {
-	s32 missed = number - t->number;
+	s32 missed = number - lab_glance(t->number), counter = lab_glance(t->old.counter);
 
 	if (missed <= 0)
-		return t->old.counter;
-	return linux24_recalculated_times(t->old.counter, t->old.nice, missed, BASE_LINUX_2_4);
+		return counter;
+	return linux24_recalculated_times(counter, lab_glance(t->old.nice), missed, BASE_LINUX_2_4);
 }
 
 static __always_inline void mq_catch_up(task_t *t, u32 number)
 {
-	s32 missed = number - t->number;
+	s32 missed = number - lab_glance(t->number);
 
 	if (missed <= 0)
 		return;
-	t->old.counter = mq_counter(t, number);
-	t->number = number;
+	lab_post(t->old.counter, mq_counter(t, number));
+	lab_post(t->number, number);
 }
 
 /*
@@ -158,7 +158,7 @@ LAB_PART int mq_wake_idle(void)
 	lab_use_arena();
 	bpf_for(cpu, 0, lab_nr_cpus) {
 		lab_touch(&cpu_at(cpu)->curr, false);
-		if (!lab_read(cpu_at(cpu)->curr) && queue_at(cpu)->list.nr)
+		if (!lab_read(cpu_at(cpu)->curr) && lab_glance(queue_at(cpu)->list.nr))
 			linux24_mark(cpu, true);
 	}
 	return 0;
@@ -187,7 +187,7 @@ static __always_inline bool mq_recalculate(queue_t *q, u32 seen)
 /* Without bonuses; what queues publish. */
 static __always_inline s32 mq_na(task_t *t)
 {
-	return t->old.yielded ? -1 : linux24_na_goodness(&t->old);
+	return lab_glance(t->old.yielded) ? -1 : linux24_na_goodness(&t->old);
 }
 
 static __always_inline s32 mq_goodness(task_t *t, s32 cpu, u64 mm)
@@ -198,7 +198,7 @@ static __always_inline s32 mq_goodness(task_t *t, s32 cpu, u64 mm)
 /* By how much a task that waits beats the one that runs on a CPU, seen from anywhere. */
 static __always_inline s32 mq_advantage(task_t *t, task_t *curr, s32 cpu, u32 number)
 {
-	u64 mm = cpu_at(cpu)->mm;
+	u64 mm = lab_glance(cpu_at(cpu)->mm);
 
 	consult(curr);
 	return mq_goodness(t, cpu, mm) -
@@ -237,8 +237,8 @@ static __always_inline void mq_add(task_t *t, s32 cpu, u32 number)
 		t->old.linked = true;
 		t->home = cpu;
 	}
-	t->lab.cpu = cpu;
-	t->old.takeable = true;
+	lab_post(t->lab.cpu, cpu);
+	lab_post(t->old.takeable, true);
 	na = mq_na(t);
 	lab_touch(&q->published, false);
 	if (na > mq_published(q, number))
@@ -254,7 +254,7 @@ static __always_inline void mq_repair(queue_t *q, u32 number)
 	lab_list_for_each(pos, &q->list) {
 		t = lab_entry(pos, struct mq_task, lab.node);
 		examine(t);
-		if (!t->old.takeable)
+		if (!lab_glance(t->old.takeable))
 			continue;
 		mq_catch_up(t, number);
 		if (mq_na(t) > 0) {
@@ -282,12 +282,12 @@ static __always_inline void mq_delete(task_t *t)
 		if (home >= 0 && q->published.task == t) {
 			mq_publish(q, NULL, 0, q->published.number);
 			/* Nobody else sees those that are left; an idle CPU must look itself. */
-			if (!cpu_at(home)->curr && q->list.nr)
+			if (!lab_glance(cpu_at(home)->curr) && q->list.nr)
 				linux24_mark(home, true);
 		}
 	}
 	lab_unaudited(t->old.leaving = false);
-	lab_unaudited(t->old.takeable = false);
+	lab_unaudited(lab_post(t->old.takeable, false));
 }
 
 static __always_inline lab_lock_t *mq_lock_of(s32 home)
@@ -310,7 +310,7 @@ LAB_PART int mq_detach(task_t *t LAB_ARENA_ARG)
 		if (!lab_lock_irqsave(lock, flags))
 			return 0;
 		/* Somebody may have moved it. */
-		done = !t->old.linked || t->home == home;
+		done = !lab_glance(t->old.linked) || lab_glance(t->home) == home;
 		if (done)
 			mq_delete(t);
 		lab_unlock_irqrestore(lock, flags);
@@ -378,9 +378,9 @@ static __always_inline s32 mq_next_target(task_t *t, s32 na, bool realtime, s64 
 		if (!lab_read(c->curr)) {
 			if (lab_cpu_taken(cpu))
 				continue;
-			of = MQ_IDLE_KEY + (s64)c->last_schedule_ns;
+			of = MQ_IDLE_KEY + (s64)lab_glance(c->last_schedule_ns);
 		} else {
-			of = c->na;
+			of = lab_glance(c->na);
 			if (cpu != last && !realtime)
 				of += LINUX24_SAME_CPU_BONUS;
 			if (of >= na - (s32)threshold)
@@ -406,6 +406,7 @@ static __always_inline s32 mq_next_target(task_t *t, s32 na, bool realtime, s64 
 LAB_PART int mq_place(task_t *t LAB_ARENA_ARG, s32 own, u32 number)
 {
 	cpu_t *c = cpu_at(own);
+	linux24_task_t *curr;
 	s64 key = MQ_FIRST_KEY;
 	s32 na, target;
 	u32 at = ~0u;
@@ -413,7 +414,7 @@ LAB_PART int mq_place(task_t *t LAB_ARENA_ARG, s32 own, u32 number)
 
 	lab_use_arena();
 	lab_touch(&c->curr, false);
-	if (lab_allowed(&t->lab, own) && c->online && linux24_free(own, c->curr)) {
+	if (lab_allowed(&t->lab, own) && c->online && linux24_free(own, lab_glance(c->curr))) {
 		linux24_mark(own, true);
 		return false;
 	}
@@ -424,7 +425,8 @@ LAB_PART int mq_place(task_t *t LAB_ARENA_ARG, s32 own, u32 number)
 			break;
 		c = cpu_at(target);
 		if (target == own) {
-			if (c->curr && mq_advantage(t, (task_t *)c->curr, own, number) > (s32)threshold) {
+			curr = lab_glance(c->curr);
+			if (curr && mq_advantage(t, (task_t *)curr, own, number) > (s32)threshold) {
 				linux24_mark(own, false);
 				return false;
 			}
@@ -432,11 +434,12 @@ LAB_PART int mq_place(task_t *t LAB_ARENA_ARG, s32 own, u32 number)
 		}
 		if (!lab_trylock(&queue_at(target)->lock))
 			continue;
-		good = !c->curr ||
-		       mq_advantage(t, (task_t *)c->curr, target, number) > (s32)threshold;
+		curr = lab_glance(c->curr);
+		good = !curr ||
+		       mq_advantage(t, (task_t *)curr, target, number) > (s32)threshold;
 		if (good) {
 			mq_move(t, target, number);
-			linux24_mark(target, !c->curr);
+			linux24_mark(target, !curr);
 		}
 		lab_unlock(&queue_at(target)->lock);
 		if (good)
@@ -459,7 +462,7 @@ static __always_inline bool mq_idle(s32 cpu)
 {
 	cpu_t *c = cpu_at(cpu);
 
-	return c->online && linux24_free(cpu, lab_read(c->curr)) && !queue_at(cpu)->list.nr;
+	return c->online && linux24_free(cpu, lab_read(c->curr)) && !lab_glance(queue_at(cpu)->list.nr);
 }
 
 /* The first task of a queue that may go to another; both locks are held. */
@@ -472,10 +475,10 @@ LAB_PART int mq_give(s32 from, s32 to, u32 number)
 	lab_list_for_each(pos, &queue_at(from)->list) {
 		t = lab_entry(pos, struct mq_task, lab.node);
 		consult(t);
-		if (!t->old.takeable || !lab_allowed(&t->lab, to))
+		if (!lab_glance(t->old.takeable) || !lab_allowed(&t->lab, to))
 			continue;
 		mq_move(t, to, number);
-		linux24_mark(to, !cpu_at(to)->curr);
+		linux24_mark(to, !lab_glance(cpu_at(to)->curr));
 		return true;
 	}
 	return false;
@@ -522,7 +525,7 @@ LAB_PART int mq_local(s32 cpu, task_t *prev LAB_ARENA_ARG, u32 number)
 	u64 mm;
 
 	lab_use_arena();
-	mm = cpu_at(cpu)->mm;
+	mm = lab_glance(cpu_at(cpu)->mm);
 	choice->best = NULL;
 	choice->value = MQ_NOTHING;
 	choice->second = NULL;
@@ -539,7 +542,7 @@ LAB_PART int mq_local(s32 cpu, task_t *prev LAB_ARENA_ARG, u32 number)
 		if (t == prev)
 			continue;
 		examine(t);
-		if (!t->old.takeable || !lab_allowed(&t->lab, cpu))
+		if (!lab_glance(t->old.takeable) || !lab_allowed(&t->lab, cpu))
 			continue;
 		mq_catch_up(t, number);
 		value = mq_goodness(t, cpu, mm);
@@ -571,7 +574,7 @@ LAB_PART int mq_steal(s32 cpu, s32 from, s32 value, u32 number)
 	if (mq_published(q, number) > value) {
 		t = q->published.task;
 		consult(t);
-		if (t->old.takeable && t->home == from && lab_allowed(&t->lab, cpu)) {
+		if (lab_glance(t->old.takeable) && lab_glance(t->home) == from && lab_allowed(&t->lab, cpu)) {
 			mq_move(t, cpu, number);
 			choice_at(cpu)->stolen = t;
 			stolen = true;
@@ -612,8 +615,8 @@ LAB_PART int mq_global(s32 cpu, s32 value, u32 number)
 			q = queue_at(other);
 			lab_touch(&q->published, false);
 			na = lab_read(q->published.max_na);
-			t = q->published.task;
-			if (q->published.number != number)
+			t = lab_glance(q->published.task);
+			if (lab_glance(q->published.number) != number)
 				continue;
 			if (na <= highest || na > below || (na == below && i <= at))
 				continue;
@@ -655,7 +658,7 @@ LAB_PART int mq_best_realtime(s32 cpu, task_t *prev LAB_ARENA_ARG)
 		if (t == prev)
 			continue;
 		examine(t);
-		if (!t->old.takeable || !lab_allowed(&t->lab, cpu))
+		if (!lab_glance(t->old.takeable) || !lab_allowed(&t->lab, cpu))
 			continue;
 		if (mq_na(t) > value) {
 			best = t;

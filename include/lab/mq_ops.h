@@ -29,12 +29,12 @@ LAB_PART int mq_enqueue_realtime(task_t *t LAB_ARENA_ARG, bool place)
 		t->old.linked = true;
 		t->home = -1 - (s32)number;
 	}
-	t->old.takeable = true;
+	lab_post(t->old.takeable, true);
 	lab_unlock_irqrestore(&pool->lock, flags);
 	if (!place)
 		return 0;
 	target = t->lab.cpu;
-	if (!lab_allowed(&t->lab, target) || cpu_at(target)->curr)
+	if (!lab_allowed(&t->lab, target) || lab_glance(cpu_at(target)->curr))
 		target = mq_next_target(t, mq_na(t), true, &key, &at);
 	if (target >= 0) {
 		/* Its queue's lock is not held: it may be about to forget its mark. */
@@ -53,7 +53,7 @@ static __always_inline void mq_allowed_home(task_t *t)
 		return;
 	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
 		if (lab_allowed(&t->lab, cpu) && cpu_at(cpu)->online) {
-			t->lab.cpu = cpu;
+			lab_post(t->lab.cpu, cpu);
 			return;
 		}
 	}
@@ -77,13 +77,13 @@ void BPF_STRUCT_OPS(mq_enqueue, struct task_struct *p, u64 enq_flags)
 	linux24_refresh(&t->old, p);
 	sync = t->old.sync;
 	t->old.sync = false;
-	if (t->old.yielded && t->old.linked && t->old.on_cpu &&
+	if (t->old.yielded && lab_glance(t->old.linked) && t->old.on_cpu &&
 	    lab_allowed(&t->lab, t->lab.cpu) && !(enq_flags & SCX_ENQ_REENQ)) {
 		/* Left the CPU after a yield: waits where it is; nobody is disturbed. */
 		alter(t);
 		t->old.yielded = false;
 		t->old.on_cpu = false;
-		lab_write(t->old.takeable, true);
+		smp_store_release(&t->old.takeable, true);
 		return;
 	}
 	t->old.yielded = false;
@@ -94,7 +94,7 @@ void BPF_STRUCT_OPS(mq_enqueue, struct task_struct *p, u64 enq_flags)
 	home = realtime ? -1 - (s32)pool_of_cpu(cpu) : cpu;
 	/* The waker's next choice sees it only if that is in the same pool. */
 	sync = sync && lab_allowed(&t->lab, this_cpu) && pool_of_cpu(this_cpu) == pool_of_cpu(cpu);
-	if (t->old.linked && (moved || t->home != home || (realtime && t->old.leaving)))
+	if (lab_glance(t->old.linked) && (moved || lab_glance(t->home) != home || (realtime && t->old.leaving)))
 		mq_detach(t);
 	if (realtime) {
 		mq_enqueue_realtime(t, !sync);
@@ -129,13 +129,13 @@ void BPF_STRUCT_OPS(mq_dequeue, struct task_struct *p, u64 deq_flags)
 	do {
 		if (!lab_read(t->old.takeable))
 			return;
-		home = t->home;
+		home = lab_glance(t->home);
 		lock = mq_lock_of(home);
 		if (!lab_lock_irqsave(lock, flags))
 			return;
-		done = t->home == home;
+		done = lab_glance(t->home) == home;
 		if (done) {
-			t->old.takeable = false;
+			lab_post(t->old.takeable, false);
 			if (deq_flags & SCX_DEQ_SLEEP)
 				mq_delete(t);
 		}
@@ -172,7 +172,7 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 		return;
 	lab_touch(&c->curr, true);
 	lab_count(LAB_SCHEDULES, 1);
-	c->marked = false;
+	lab_post(c->marked, false);
 	if (!mq_delete_leaving(c, cpu)) {
 		lab_unlock_irqrestore(&q->lock, flags);
 		return;
@@ -189,8 +189,8 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 				lab_unlock_irqrestore(&q->lock, flags);
 				return;
 			}
-			if (realtime && prev->old.policy == LAB_SCHED_RR && !prev->old.counter) {
-				prev->old.counter = linux24_quantum(prev->old.nice, LINUX24_HZ);
+			if (realtime && prev->old.policy == LAB_SCHED_RR && !lab_glance(prev->old.counter)) {
+				lab_post(prev->old.counter, linux24_quantum(prev->old.nice, LINUX24_HZ));
 				if (prev->old.linked) {
 					lab_list_del(&pool->realtime, &prev->lab.node);
 					lab_list_add_tail(&pool->realtime, &prev->lab.node);
@@ -201,7 +201,7 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 			if (best && best != prev) {
 				p = lab_task_claim(&best->lab, cpu);
 				if (p)
-					best->old.takeable = false;
+					lab_post(best->old.takeable, false);
 			}
 			lab_unlock(&pool->lock);
 			if (best && best != prev && !p)
@@ -274,9 +274,9 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 		return;
 	}
 	if (c->curr)
-		c->last_schedule_ns = now;
+		lab_post(c->last_schedule_ns, now);
 	lab_write(c->curr, NULL);
-	c->na = MQ_NOTHING;
+	lab_post(c->na, MQ_NOTHING);
 	lab_unlock_irqrestore(&q->lock, flags);
 }
 
@@ -287,12 +287,12 @@ void BPF_STRUCT_OPS(mq_running, struct task_struct *p)
 
 	if (!t)
 		return;
-	if (c->curr != &t->old) {
+	if (lab_glance(c->curr) != &t->old) {
 		/* It came by the local queue; it may still be linked where it blocked. */
-		if (t->old.linked)
+		if (lab_glance(t->old.linked))
 			mq_detach(t);
 		mq_catch_up(t, mq_number());
-		c->na = mq_na(t);
+		lab_post(c->na, mq_na(t));
 	}
 	linux24_running(&t->old, p);
 }
@@ -345,6 +345,7 @@ bool BPF_STRUCT_OPS(mq_yield, struct task_struct *from, struct task_struct *to)
 	s32 cpu = bpf_get_smp_processor_id(), waiting;
 	pool_t *pool = pool_at(pool_of_cpu(cpu));
 	task_t *t = task_of(from);
+	linux24_task_t *curr;
 	queue_t *q;
 	cpu_t *c;
 	u32 i;
@@ -359,7 +360,8 @@ bool BPF_STRUCT_OPS(mq_yield, struct task_struct *from, struct task_struct *to)
 		waiting += lab_read(q->list.nr);
 		lab_touch(&c->curr, false);
 		/* The original counts whoever runs, and looks at none of them. */
-		if (c->curr && lab_unaudited(c->curr->linked))
+		curr = lab_glance(c->curr);
+		if (curr && lab_unaudited(lab_glance(curr->linked)))
 			waiting--;
 	}
 	if (waiting <= 0)
@@ -379,7 +381,7 @@ void BPF_STRUCT_OPS(mq_set_weight, struct task_struct *p, u32 weight)
 	if (!t)
 		return;
 	mq_catch_up(t, mq_number());
-	t->old.nice = p->static_prio - 120;
+	lab_post(t->old.nice, p->static_prio - 120);
 }
 
 /* fork(): parent and child share the parent's remaining ticks. */
@@ -407,7 +409,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(mq_init_task, struct task_struct *p,
 static __always_inline void mq_forget(task_t *t)
 {
 	t->old.on_cpu = false;
-	if (t->old.linked)
+	if (lab_glance(t->old.linked))
 		mq_detach(t);
 }
 

@@ -207,7 +207,7 @@ __weak __noinline u64 rq_first(lab_rq_t *rq __arg_arena, lab_prio_array_t *array
 		lab_list_for_each(pos, list) {
 			t = lab_entry(pos, struct lab_rq_task, lab.node);
 			examine(t);
-			if (t == prev || (t->takeable && lab_allowed(&t->lab, rq->cpu)))
+			if (t == prev || (lab_glance(t->takeable) && lab_allowed(&t->lab, rq->cpu)))
 				return (u64)t;
 		}
 	}
@@ -288,7 +288,7 @@ static __always_inline bool rq_may_pull(lab_rq_task_t *t, lab_rq_t *to)
 	struct task_struct *p;
 
 	consult(t);
-	if (!t->takeable || !lab_allowed(&t->lab, to->cpu))
+	if (!lab_glance(t->takeable) || !lab_allowed(&t->lab, to->cpu))
 		return false;
 	/* In a timer's function nobody else has taken it. */
 	bpf_rcu_read_lock();
@@ -405,7 +405,7 @@ static __always_inline bool rq_enqueue_stays(lab_rq_task_t *t, struct task_struc
 			t->on_cpu = false;
 			/* Last: from here on another CPU may take it. */
 			if (found)
-				lab_write(t->takeable, true);
+				smp_store_release(&t->takeable, true);
 			return true;
 		}
 	}
@@ -430,7 +430,7 @@ static __always_inline void rq_dequeue(lab_rq_task_t *t, u64 deq_flags)
 	lab_irq_save(flags);
 	rq = rq_lock_home(t);
 	if (rq) {
-		if (!t->takeable) {
+		if (!lab_glance(t->takeable)) {
 			/* Chosen meanwhile by another CPU, which will find it gone. */
 		} else if (deq_flags & SCX_DEQ_CORE_SCHED_EXEC) {
 			/* An attribute of a running task was changed: it goes on. */

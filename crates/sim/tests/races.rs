@@ -53,14 +53,7 @@ const MAKE: &str = "cpu:tasks=24,run=30ms,loops=3,duration=0,start=together";
 
 /// Those that come with the program and look at other CPUs' data by plain accesses without a lock, as their originals
 /// do, which they do not say. One that does say so is to be taken out of here.
-const HAVE_RACES: [&str; 6] = [
-    "bmqs",
-    "mq",
-    "mq-pool",
-    "muqss",
-    "o1",
-    "o1-26",
-];
+const HAVE_RACES: [&str; 1] = ["o1-26"];
 
 #[test]
 fn which_policies_of_the_program_have_races_is_known() {
