@@ -43,6 +43,15 @@ fn main() {
     });
     let mut list = String::from("pub static FILES: &[(&str, &str, &[u8])] = &[\n");
     for (name, compiled) in names.iter().zip(compiled) {
+        let unresolved = |text: &String| {
+            ["undefined reference to", "undefined symbol"]
+                .iter()
+                .any(|it| text.contains(it))
+        };
+        let compiled = compiled.and_then(|text| match unresolved(&text) {
+            true => Err(text),
+            false => Ok(()),
+        });
         if let Err(message) = compiled {
             panic!("{} does not compile:\n{message}", source(name).display());
         }

@@ -20,7 +20,9 @@ const FLAGS: &[&str] = &[
     // Every name resolves inside the object, whatever else the process has loaded.
     "-fvisibility=hidden",
     "-nostartfiles",
+    // What is not defined is told, and the rest of the object is looked at, too.
     "-Wl,-z,defs",
+    "-Wl,--warn-unresolved-symbols",
     "-Wl,-z,now",
     // Constants that are set when the policy is loaded lie in no page with code, which would stop being executable.
     "-Wl,-z,separate-code",
@@ -93,9 +95,14 @@ pub struct Job<'a> {
     pub audit: bool,
 }
 
-/// Compiles. Answers with the compiler's own text, which warns; the error is that text, too, or why it could not be
-/// started.
+/// Compiles. Answers with the compiler's own text, which warns, of symbols that are not defined, too; the error is that
+/// text, too, or why it could not be started.
 pub fn run(job: &Job<'_>) -> Result<String, String> {
+    run_with(job, &[])
+}
+
+/// The same, with further arguments.
+pub fn run_with(job: &Job<'_>, further: &[String]) -> Result<String, String> {
     let mut command = Command::new(job.compiler);
     command.current_dir(job.folder).args(FLAGS);
     command.args(flags_of(job.arch));
@@ -107,6 +114,10 @@ pub fn run(job: &Job<'_>) -> Result<String, String> {
     for folder in job.include {
         command.arg("-I").arg(folder);
     }
+    // Headers beside the source, for those who name them in angle brackets; what the program has comes before.
+    if let Some(beside) = job.source.parent() {
+        command.arg("-I").arg(Path::new(".").join(beside));
+    }
     // Those of the program lie where it has put them.
     if let Some(folder) = job.include.last() {
         command.arg(format!("-ffile-prefix-map={}=include", folder.display()));
@@ -115,6 +126,7 @@ pub fn run(job: &Job<'_>) -> Result<String, String> {
         .arg("-MMD")
         .arg("-MF")
         .arg(job.output.with_extension("d"));
+    command.args(further);
     command.arg("-o").arg(job.output).arg(job.source);
     let output = command.output().map_err(|error| {
         format!(

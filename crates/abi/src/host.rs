@@ -923,8 +923,9 @@ mod tests {
     #[should_panic(expected = "looks at it once more")]
     fn who_looks_at_the_host_cannot_look_again() {
         let object = Object::from_elf("copies", "", compiled("copies")).unwrap();
-        let image = Image::load(&object, &object.settings(&[]).unwrap()).unwrap();
         let machine = Machine::builtin("laptop").unwrap();
+        let values = crate::kconfig::Values::new(&machine, KernelVersion::V7_2);
+        let image = Image::load(&object, &object.settings(&[]).unwrap(), values).unwrap();
         let runner = Runner::new(image, &machine, KernelVersion::V7_2, None).unwrap();
         assert!(runner.with(|host| host.nr_cpus) > 0);
         runner.with(|_| runner.with(|host| host.nr_cpus));

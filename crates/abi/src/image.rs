@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::sync::Arc;
 
+use crate::kconfig::Values;
 use crate::object::Object;
 use crate::options::Settings;
 
@@ -57,14 +58,20 @@ pub struct Image {
     handle: *mut c_void,
     base: u64,
     object: Arc<Object>,
+    /// What it reads of the kernel's configuration.
+    kconfig: Values,
     /// The dynamic linker tells objects apart by the number of this file: were it closed and the
     /// number used again, `dlopen` would return the old object. So it stays open until after `dlclose`.
     _file: File,
 }
 
 impl Image {
-    /// Loads a copy and gives its options their values.
-    pub fn load(object: &Arc<Object>, settings: &Settings) -> Result<Image, LoadError> {
+    /// Loads a copy and gives its options and the kernel's configuration their values.
+    pub fn load(
+        object: &Arc<Object>,
+        settings: &Settings,
+        kconfig: Values,
+    ) -> Result<Image, LoadError> {
         let error = |reason: String| LoadError::System {
             policy: object.name().to_owned(),
             reason,
@@ -108,35 +115,51 @@ impl Image {
             handle,
             base,
             object: Arc::clone(object),
+            kconfig,
             _file: file,
         };
         image.set_options(settings).map_err(error)?;
+        image.set_kconfig().map_err(error)?;
         Ok(image)
     }
 
-    /// Writes the values of options. Clang keeps `const volatile` variables in read-only pages, gcc
-    /// does not; a private mapping can be made writable either way.
+    /// Writes the values of options.
     fn set_options(&self, settings: &Settings) -> Result<(), String> {
         for &(index, value) in &settings.values {
             let option = &self.object.options()[index];
-            let place = self.pointer(option.address);
-            let page = place as usize & !4095;
-            let end = (place as usize + usize::from(option.bytes)).next_multiple_of(4096);
-            // SAFETY: the pages belong to our private mapping of the object's data.
-            let status = unsafe {
-                libc::mprotect(
-                    page as *mut c_void,
-                    end - page,
-                    libc::PROT_READ | libc::PROT_WRITE,
-                )
-            };
-            if status != 0 {
-                return Err(format!("mprotect: {}", std::io::Error::last_os_error()));
-            }
             let bytes = value.to_le_bytes();
-            // SAFETY: the variable is that large, and no policy code runs yet.
-            unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), option.bytes.into()) };
+            self.write(option.address, &bytes[..option.bytes.into()])?;
         }
+        Ok(())
+    }
+
+    /// Writes where the variables of the kernel's configuration are.
+    fn set_kconfig(&self) -> Result<(), String> {
+        for slot in &self.object.kconfig {
+            self.write(slot.place, &self.kconfig.address(slot).to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Writes to a variable of the object. Clang keeps `const volatile` ones in read-only pages, gcc does not; a private
+    /// mapping can be made writable either way.
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), String> {
+        let place = self.pointer(address);
+        let page = place as usize & !4095;
+        let end = (place as usize + bytes.len()).next_multiple_of(4096);
+        // SAFETY: the pages belong to our private mapping of the object's data.
+        let status = unsafe {
+            libc::mprotect(
+                page as *mut c_void,
+                end - page,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
+        };
+        if status != 0 {
+            return Err(format!("mprotect: {}", std::io::Error::last_os_error()));
+        }
+        // SAFETY: the variable is that large, and no policy code runs yet.
+        unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
 

@@ -90,65 +90,69 @@ pub(crate) fn read(
     file: &object::File<'_>,
     types: &Types,
     variables: &[Variable],
-) -> Result<Vec<MapDef>, ObjectError> {
+) -> Vec<Result<MapDef, ObjectError>> {
     let Some(section) = file.section_by_name(".maps") else {
-        return Ok(Vec::new());
+        return Vec::new();
     };
     let range = section.address()..section.address() + section.size();
-    let mut maps = Vec::new();
-    for variable in variables
+    let maps = variables
         .iter()
-        .filter(|variable| range.contains(&variable.address))
-    {
-        let error = |reason: String| ObjectError::Map {
+        .filter(|variable| range.contains(&variable.address));
+    maps.map(|variable| {
+        read_one(types, variable).map_err(|reason| ObjectError::Map {
             policy: policy.to_owned(),
+            place: format!(
+                "{}:{}",
+                variable.file.trim_start_matches("./"),
+                variable.line
+            ),
             map: variable.name.clone(),
             reason,
+        })
+    })
+    .collect()
+}
+
+/// The error says what is the matter with it.
+fn read_one(types: &Types, variable: &Variable) -> Result<MapDef, String> {
+    let Shape::Struct(structure) = types.shape(variable.type_at) else {
+        return Err("it is not defined as a structure".to_owned());
+    };
+    let mut map = MapDef {
+        name: variable.name.clone(),
+        kind: 0,
+        key_size: 0,
+        value_size: 0,
+        max_entries: 0,
+        flags: 0,
+        special: Special::default(),
+        address: variable.address,
+    };
+    for (member, _, type_at) in types.members(structure) {
+        let Shape::Pointer(Some(target)) = types.shape(type_at) else {
+            continue;
         };
-        let Shape::Struct(structure) = types.shape(variable.type_at) else {
-            return Err(error("it is not defined as a structure".to_owned()));
+        let number = match types.shape(target) {
+            Shape::Array(array) => types.elements(array) as u32,
+            _ => 0,
         };
-        let mut map = MapDef {
-            name: variable.name.clone(),
-            kind: 0,
-            key_size: 0,
-            value_size: 0,
-            max_entries: 0,
-            flags: 0,
-            special: Special::default(),
-            address: variable.address,
-        };
-        for (member, _, type_at) in types.members(structure) {
-            let Shape::Pointer(Some(target)) = types.shape(type_at) else {
-                continue;
-            };
-            let number = match types.shape(target) {
-                Shape::Array(array) => types.elements(array) as u32,
-                _ => 0,
-            };
-            match member {
-                "type" => map.kind = number,
-                "key_size" => map.key_size = number,
-                "value_size" => map.value_size = number,
-                "max_entries" => map.max_entries = number,
-                "map_flags" => map.flags = number,
-                "key" => map.key_size = types.size(target) as u32,
-                "value" => {
-                    map.value_size = types.size(target) as u32;
-                    map.special.add(types, target, 0);
-                }
-                "values" => {
-                    return Err(error(
-                        "maps in maps are not in the virtual kernel".to_owned(),
-                    ));
-                }
-                _ => {}
+        match member {
+            "type" => map.kind = number,
+            "key_size" => map.key_size = number,
+            "value_size" => map.value_size = number,
+            "max_entries" => map.max_entries = number,
+            "map_flags" => map.flags = number,
+            "key" => map.key_size = types.size(target) as u32,
+            "value" => {
+                map.value_size = types.size(target) as u32;
+                map.special.add(types, target, 0);
             }
+            "values" => return Err("maps in maps are not in the virtual kernel".to_owned()),
+            _ => {}
         }
-        check(&map).map_err(error)?;
-        maps.push(map);
     }
-    Ok(maps)
+    check(&map)?;
+    Ok(map)
 }
 
 /// Kinds of maps that the virtual kernel has (`enum bpf_map_type`).
@@ -199,6 +203,30 @@ const CLONE: u32 = 1 << 9;
 /// Largest memory of one map.
 const BYTES_MAX: u64 = 4 << 30;
 
+/// The kinds that the virtual kernel has, by the kernel's names.
+const KNOWN: [&str; 8] = [
+    "HASH",
+    "ARRAY",
+    "PERCPU_HASH",
+    "PERCPU_ARRAY",
+    "QUEUE",
+    "STACK",
+    "TASK_STORAGE",
+    "ARENA",
+];
+
+/// Whether the virtual kernel has maps of that kind.
+pub fn is_known_kind(name: &str) -> bool {
+    KNOWN.contains(&name)
+}
+
+/// What is said of a kind that it has not.
+pub fn unknown_kind(name: &str) -> String {
+    format!(
+        "maps of type {name} are not in the virtual kernel (it has HASH, ARRAY, their PERCPU forms, QUEUE, STACK, TASK_STORAGE and ARENA)"
+    )
+}
+
 /// Whether the virtual kernel has such a map; the error says what is the matter.
 fn check(map: &MapDef) -> Result<(), String> {
     let is = |kinds: &[u32]| kinds.contains(&map.kind);
@@ -209,10 +237,7 @@ fn check(map: &MapDef) -> Result<(), String> {
         kind::PERCPU_ARRAY,
     ];
     if !is(&per_key) && !is(&[kind::QUEUE, kind::STACK, kind::TASK_STORAGE, kind::ARENA]) {
-        return Err(format!(
-            "maps of type {} are not in the virtual kernel (it has HASH, ARRAY, their PERCPU forms, QUEUE, STACK, TASK_STORAGE and ARENA)",
-            name_of(map.kind)
-        ));
+        return Err(unknown_kind(&name_of(map.kind)));
     }
     if map.kind != kind::ARENA && map.value_size == 0 {
         return Err("it has no value; declare it with __type(value, …)".to_owned());

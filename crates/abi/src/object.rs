@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
-use crate::ObjectError;
 use crate::dwarf::{Shape, Types, Variable};
+use crate::kconfig::{self, Slot};
 use crate::map_def::{self, MapDef};
 use crate::options::{self, OptionError, OptionKind, PolicyOption, Settings};
 use crate::placed::{Placed, place};
 use crate::signature;
+use crate::{ObjectError, ObjectErrors};
 
 /// A policy compiled for the virtual kernel. Cheap to share; each run loads a copy of its own.
 #[derive(Debug)]
@@ -35,26 +36,47 @@ pub struct Object {
     /// Where the code of sleepable ops lies.
     sleepable: Vec<Range<u64>>,
     globals: Vec<(String, u64, usize)>,
+    /// Where the addresses of the kernel's configuration belong.
+    pub(crate) kconfig: Vec<Slot>,
+    left_out: Vec<LeftOut>,
+}
+
+/// A BPF program beside the ops, which nothing in the virtual kernel calls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeftOut {
+    /// The function.
+    pub program: String,
+    /// Its section.
+    pub section: String,
+    /// `file:line` of the function; empty if that is not known.
+    pub place: String,
 }
 
 /// What compilers make calls of where the source has none: copies and comparisons of structures.
 const OF_THE_COMPILER: [&[u8]; 4] = [b"memcpy", b"memmove", b"memset", b"memcmp"];
 
-/// Refuses functions of the C library: they link, but in a kernel they are not.
-fn check_calls(policy: &str, file: &object::File<'_>) -> Result<(), ObjectError> {
-    let foreign = file
-        .dynamic_symbols()
+/// Refuses what is used and not there, and functions of the C library: they link, but in a kernel they are not.
+fn check_calls<'a>(
+    policy: &'a str,
+    file: &'a object::File<'_>,
+) -> impl Iterator<Item = ObjectError> {
+    file.dynamic_symbols()
         // A weak one may be missing: called all the same, it is a fault of the policy.
         .filter(|symbol| symbol.is_undefined() && !symbol.is_weak())
         .filter_map(|symbol| symbol.name_bytes().ok())
-        .find(|name| !name.is_empty() && !OF_THE_COMPILER.contains(name));
-    match foreign {
-        None => Ok(()),
-        Some(name) => Err(ObjectError::Foreign {
-            policy: policy.to_owned(),
-            function: String::from_utf8_lossy(name).into_owned(),
-        }),
-    }
+        .filter(|name| !name.is_empty() && !OF_THE_COMPILER.contains(name))
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .filter(|name| !kconfig::is_known(name))
+        .map(|name| match kconfig::is_variable(&name) {
+            true => ObjectError::Kconfig {
+                policy: policy.to_owned(),
+                variable: name,
+            },
+            false => ObjectError::Foreign {
+                policy: policy.to_owned(),
+                function: name,
+            },
+        })
 }
 
 /// Refuses what the dynamic linker calls: it would run in no simulation, where nothing ends it.
@@ -120,10 +142,28 @@ impl Object {
     /// Reads a compiled policy.
     ///
     /// # Errors
-    /// If it is no ELF object with debug information, calls what is not in the virtual kernel, has a constructor, not
-    /// exactly one ops table, an op that the kernel could not call, a licence that it does not take, a program besides
-    /// its ops, or a map of a kind that the virtual kernel does not have.
-    pub fn from_elf(name: &str, source: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectError> {
+    /// If it is no ELF object with debug information, uses what is not in the virtual kernel, has a constructor, not
+    /// exactly one ops table, an op that the kernel could not call, a licence that it does not take, or a map of a kind
+    /// that the virtual kernel does not have: all that is wrong.
+    pub fn from_elf(name: &str, source: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectErrors> {
+        let mut errors = Vec::new();
+        match Object::read(name, source, elf, &mut errors) {
+            Ok(object) if errors.is_empty() => Ok(Arc::new(object)),
+            Ok(_) => Err(ObjectErrors(errors)),
+            Err(error) => {
+                errors.insert(0, error);
+                Err(ObjectErrors(errors))
+            }
+        }
+    }
+
+    /// The error is one that leaves nothing to return, the other ones go to `errors`.
+    fn read(
+        name: &str,
+        source: &str,
+        mut elf: Vec<u8>,
+        errors: &mut Vec<ObjectError>,
+    ) -> Result<Object, ObjectError> {
         let unreadable = |reason: String| ObjectError::Unreadable {
             policy: name.to_owned(),
             reason,
@@ -142,18 +182,32 @@ impl Object {
         let find = |wanted: &str| variables.iter().find(|variable| variable.name == wanted);
         let host_pointer = find("lab_host").map(|variable| variable.address);
         // Without the header there is no ops table either, and a file that is no policy has neither.
-        let ops = ops_table(name, &types, &variables, host_pointer.is_some())?;
+        let ops = ops_table(name, &types, &variables, host_pointer.is_some());
+        if host_pointer.is_some() {
+            errors.extend(check_calls(name, &file));
+            errors.extend(check_constructors(name, &file).err());
+            errors.extend(check_license(name, &file).err());
+        }
+        let mut maps = Vec::new();
+        for map in map_def::read(name, &file, &types, &variables) {
+            match map {
+                Ok(map) => maps.push(map),
+                Err(error) => errors.push(error),
+            }
+        }
+        let ops = ops?;
         let host_pointer = host_pointer.ok_or_else(|| {
             unreadable("it was not compiled against include/native, or without -g".to_owned())
         })?;
-        check_calls(name, &file)?;
-        check_constructors(name, &file)?;
-        check_license(name, &file)?;
         if let Shape::Struct(structure) = types.shape(ops.type_at) {
-            signature::check(name, &file, &types, ops.address, structure)?;
+            errors.extend(signature::check(
+                name,
+                &file,
+                &types,
+                ops.address,
+                structure,
+            ));
         }
-        check_programs(name, &file)?;
-        let maps = map_def::read(name, &file, &types, &variables)?;
         let options = policy_options(&file, &types, &variables, source);
         let placed = place(&types, &variables);
         let global = |variable: &Variable| {
@@ -161,11 +215,15 @@ impl Object {
             (variable.name.clone(), variable.address, bytes)
         };
         let globals = variables.iter().map(global).collect();
-        Ok(Arc::new(Object {
+        let (code, sleepable) = (code(&file), sleepable(&file));
+        let (kconfig, left_out) = (kconfig::slots(&file), left_out(&file, &types));
+        let bindings = kconfig::bindings(&file);
+        kconfig::make_weak(&mut elf, &bindings);
+        Ok(Object {
             name: name.to_owned(),
             image_bytes: image_bytes as usize,
             span,
-            code: code(&file),
+            code,
             host_pointer,
             ops: ops.address,
             ops_name: ops.name.clone(),
@@ -173,10 +231,12 @@ impl Object {
             maps,
             options,
             placed,
-            sleepable: sleepable(&file),
+            sleepable,
             globals,
+            kconfig,
+            left_out,
             elf,
-        }))
+        })
     }
 
     /// The name it was asked for with.
@@ -192,6 +252,11 @@ impl Object {
     /// Its options: the `const volatile` globals, in the order of the source.
     pub fn options(&self) -> &[PolicyOption] {
         &self.options
+    }
+
+    /// The programs beside its ops, which a simulation leaves out.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
 
     /// Its maps.
@@ -372,27 +437,38 @@ impl Object {
     }
 }
 
-/// Refuses programs that the kernel would call and the virtual kernel never does. A section that begins with `?`
-/// is not loaded unless somebody asks for it.
-fn check_programs(policy: &str, file: &object::File<'_>) -> Result<(), ObjectError> {
+/// Programs that the kernel or a loader would call and the virtual kernel never does. A section that begins with `?` is
+/// not loaded unless somebody asks for it.
+fn left_out(file: &object::File<'_>, types: &Types) -> Vec<LeftOut> {
     let is_program = |name: &str| !name.starts_with(['.', '?']) && !name.starts_with("struct_ops");
+    let functions = types.functions();
+    let mut found = Vec::new();
     for section in file.sections() {
         let Some(name) = section.name().ok().filter(|name| is_program(name)) else {
             continue;
         };
-        let mut inside = file.symbols().filter(|symbol| {
+        let inside = file.symbols().filter(|symbol| {
             symbol.kind() == object::SymbolKind::Text
                 && symbol.section_index() == Some(section.index())
         });
-        if let Some(program) = inside.next() {
-            return Err(ObjectError::Program {
-                policy: policy.to_owned(),
-                program: program.name().unwrap_or_default().to_owned(),
-                section: name.to_owned(),
-            });
+        for symbol in inside {
+            let program = symbol.name().unwrap_or_default();
+            let source = functions.iter().find(|it| it.name == program);
+            let place =
+                source.map(|it| format!("{}:{}", it.file.trim_start_matches("./"), it.line));
+            let line = source.map_or(0, |it| it.line);
+            found.push((
+                line,
+                LeftOut {
+                    program: program.to_owned(),
+                    section: name.to_owned(),
+                    place: place.unwrap_or_default(),
+                },
+            ));
         }
     }
-    Ok(())
+    found.sort_by(|(a, one), (b, other)| (a, &one.place).cmp(&(b, &other.place)));
+    found.into_iter().map(|(_, program)| program).collect()
 }
 
 /// From the first to the last address of what is code.

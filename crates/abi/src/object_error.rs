@@ -1,5 +1,20 @@
 //! Why an object is no policy that can be simulated.
 
+use std::fmt;
+
+/// All that is wrong with an object; at least one.
+#[derive(Debug)]
+pub struct ObjectErrors(pub Vec<ObjectError>);
+
+impl fmt::Display for ObjectErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(ObjectError::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for ObjectErrors {}
+
 /// Why an object is no policy that can be simulated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -58,26 +73,43 @@ pub enum ObjectError {
         /// What was found.
         found: String,
     },
-    /// A BPF program that is no op: nothing in the virtual kernel calls it.
-    #[error(
-        "{policy}: {program}() is a program of its own, SEC(\"{section}\"), and a simulation calls ops alone; leave it out, or run it in a real kernel (schedlab run)"
-    )]
-    Program {
+    /// A variable of the kernel's configuration that has no value in the virtual kernel.
+    #[error("{policy}: {}", crate::kconfig::unknown(.variable))]
+    Kconfig {
         /// The policy.
         policy: String,
-        /// The function.
-        program: String,
-        /// Its section.
-        section: String,
+        /// Its name.
+        variable: String,
     },
     /// A map that the virtual kernel does not have.
-    #[error("{policy}: map `{map}`: {reason}")]
+    #[error("{policy}: {place}: map `{map}`: {reason}")]
     Map {
         /// The policy.
         policy: String,
+        /// `file:line` of its definition.
+        place: String,
         /// The map.
         map: String,
         /// Why.
         reason: String,
     },
+}
+
+impl ObjectError {
+    /// `file:line` of what it is about, if that is known.
+    pub fn place(&self) -> Option<&str> {
+        match self {
+            ObjectError::Op { place, .. } | ObjectError::Map { place, .. } => Some(place),
+            _ => None,
+        }
+    }
+
+    /// The symbol that it uses and that is not there, if that is the error.
+    pub fn symbol(&self) -> Option<&str> {
+        match self {
+            ObjectError::Foreign { function, .. } => Some(function),
+            ObjectError::Kconfig { variable, .. } => Some(variable),
+            _ => None,
+        }
+    }
 }

@@ -11,6 +11,7 @@ use schedlab_trace::{CpuId, TaskId};
 
 use crate::host::{Runner, Watch};
 use crate::image::{Image, LoadError};
+use crate::kconfig::Values;
 use crate::layout::NR_CPUS_MAX;
 use crate::object::Object;
 use crate::ops;
@@ -71,7 +72,7 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
                 cpus,
             });
         }
-        let image = Image::load(object, settings)?;
+        let image = Image::load(object, settings, Values::new(machine, version))?;
         let runner = Runner::new(image, machine, version, watch);
         let runner = runner.map_err(|error| LoadError::System {
             policy: object.name().to_owned(),

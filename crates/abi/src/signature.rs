@@ -24,9 +24,10 @@ pub(crate) fn check(
     types: &Types,
     table: u64,
     structure: usize,
-) -> Result<(), ObjectError> {
+) -> Vec<ObjectError> {
     let functions = types.functions();
     let code = targets(file);
+    let mut errors = Vec::new();
     for (offset, op, expected) in types.ops(structure) {
         let Some(&(_, address)) = code.iter().find(|&&(place, _)| place == table + offset) else {
             continue;
@@ -38,12 +39,12 @@ pub(crate) fn check(
             .peekable();
         let Some(&first) = here.peek() else { continue };
         let place = format!("{}:{}", first.file.trim_start_matches("./"), first.line);
-        let error = |what: String| {
-            Err(ObjectError::Op {
+        let mut error = |what: String| {
+            errors.push(ObjectError::Op {
                 policy: policy.to_owned(),
                 place: place.clone(),
                 what,
-            })
+            });
         };
         let wanted = types.signature_name(op, &expected);
         if let Some(what) = here
@@ -51,19 +52,18 @@ pub(crate) fn check(
             .min_by_key(Option::is_some)
             .flatten()
         {
-            return error(format!(
+            error(format!(
                 "{}() cannot be ops.{op}(): {what}; the kernel calls {wanted}",
                 first.name
             ));
-        }
-        if !is_program(file, address) {
-            return error(format!(
+        } else if !is_program(file, address) {
+            error(format!(
                 "{}() is ops.{op}() and no BPF program, so libbpf does not find it: define it with BPF_STRUCT_OPS()",
                 first.name
             ));
         }
     }
-    Ok(())
+    errors
 }
 
 /// Where pointers into the object are that the dynamic linker fills in, and to what.

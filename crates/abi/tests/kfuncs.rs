@@ -4,7 +4,7 @@ mod common;
 
 use std::cell::{Cell, RefCell};
 
-use common::{Bench, object, simple};
+use common::{Bench, object, object_with, simple};
 use schedlab_abi::KernelVersion;
 use schedlab_engine::ExitKind;
 use schedlab_engine::policy::{
@@ -549,5 +549,31 @@ fn cpus_run_ops_beside_each_other() {
             matches!(asked[1], (_, Request::DsqInsertVtime { vtime: 77, .. })),
             "{asked:?}"
         );
+    }
+}
+
+/// Each copy has those of its own machine and kernel.
+#[test]
+fn the_kernels_configuration_is_that_of_the_machine() {
+    let there = |cc: &&str| {
+        let version = std::process::Command::new(cc).arg("--version").output();
+        version.is_ok_and(|output| output.status.success())
+    };
+    for cc in ["cc", "gcc", "clang", "clang-22"].into_iter().filter(there) {
+        let object = object_with("kconfig", cc);
+        for (hz, version, code) in [
+            (250, KernelVersion::V6_18, 0x6_12_00),
+            (1000, KernelVersion::V7_2, 0x7_02_00),
+        ] {
+            let mut machine = Machine::builtin("laptop").unwrap();
+            machine.hz = hz;
+            let mut bench = Bench::in_kernel(&object, "", machine, version);
+            bench.simply(OpCall::Init).unwrap();
+            assert_eq!(bench.global("hz"), hz.into(), "{cc}");
+            assert_eq!(bench.global("hz_there"), hz.into(), "{cc}");
+            assert_eq!(bench.global("nr_cpus"), 8192, "{cc}");
+            assert_eq!(bench.global("version"), code, "{cc}");
+            assert_eq!((bench.global("mc"), bench.global("letter")), (0, 0), "{cc}");
+        }
     }
 }

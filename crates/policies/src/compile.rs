@@ -3,14 +3,16 @@
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use schedlab_abi::{Object, ObjectError, compiler};
+use schedlab_abi::{LeftOut, Object, ObjectError, ObjectErrors, compiler};
+
+use crate::said::{self, Complaints, as_asked};
 
 /// Why a source is no policy that can be simulated: one or more lines for people.
 #[derive(Debug, PartialEq, Eq)]
@@ -104,9 +106,7 @@ pub(crate) fn builtin_audited(
         output: &output,
         audit: true,
     };
-    compiler::run(&job).map_err(|text| refused(&job, &text, &path, &headers))?;
-    let elf = fs::read(&output).map_err(|error| no_output(&error, cc))?;
-    Object::from_elf(name, source, elf).map_err(|error| one(error.to_string()))
+    Ok(build(&job, &path, &headers, name, source)?.0)
 }
 
 /// Puts the headers that come with the program into a folder.
@@ -281,19 +281,11 @@ pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, D
         output: &output,
         audit,
     };
-    let said = compiler::run(&job).map_err(|text| refused(&job, &text, path, headers))?;
-    let elf = fs::read(&output).map_err(|error| no_output(&error, cc))?;
     let name = file.to_string_lossy();
     let name = name.strip_suffix(".bpf.c").unwrap_or(&name);
-    let object = Object::from_elf(name, &source, elf).map_err(|error| {
-        if let ObjectError::Op { place, what, .. } = &error {
-            return one(format!("{}: {what}", as_asked(place, path)));
-        }
-        // The file says more than its name.
-        let text = error.to_string();
-        let what = text.strip_prefix(&format!("{name}: ")).unwrap_or(&text);
-        one(format!("{}: {what}", path.display()))
-    })?;
+    let (object, said) = build(&job, path, headers, name, &source)?;
+    let mut warnings = said::warnings(&said, path, headers);
+    warnings.extend(object.left_out().iter().map(|it| left_out(it, path)));
     let rule =
         fs::read_to_string(output.with_extension("d")).map_err(|error| no_output(&error, cc))?;
     let files: Vec<PathBuf> = prerequisites(&rule)
@@ -304,7 +296,7 @@ pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, D
     let sum = sum(&files).map_err(unreadable)?;
     Ok(Compiled {
         object,
-        warnings: warnings(&said, path, headers).into(),
+        warnings: warnings.into(),
         files,
         sum,
     })
@@ -326,529 +318,140 @@ fn prerequisites(rule: &str) -> Vec<String> {
         .collect()
 }
 
-/// More complaints than this tell nobody more.
-const LINES_MAX: usize = 4;
+/// So many headers may be missing before the rest is not looked for.
+const HEADERS_MAX: usize = 16;
 
-/// Why it was not compiled. The headers that it was compiled with are of no more use.
-fn refused(job: &compiler::Job<'_>, text: &str, path: &Path, headers: &Path) -> Diagnostics {
+/// Compiles, and answers what the compiler warns of, too. What is wrong is told at once, as far as it can be found out:
+/// in place of a header that is missing there is an empty one, and what is never declared is left to the linker.
+fn build(
+    job: &compiler::Job<'_>,
+    path: &Path,
+    headers: &Path,
+    name: &str,
+    source: &str,
+) -> Result<(Arc<Object>, String), Diagnostics> {
+    let mut complaints = Complaints::new(path, headers);
+    let mut further = Vec::new();
+    let mut outcome = compiler::run(job);
+    for _ in 0..HEADERS_MAX {
+        let Err(text) = &outcome else { break };
+        let missing = complaints.add_missing_headers(text);
+        let empty = headers.join("missing");
+        let put = missing.iter().filter(|header| put_empty(&empty, header));
+        if put.count() == 0 {
+            break;
+        }
+        further = vec!["-idirafter".to_owned(), empty.display().to_string()];
+        outcome = compiler::run_with(job, &further);
+    }
+    if let Err(text) = &outcome {
+        refused(job, text, &further, headers, &mut complaints);
+        if text.contains("implicit-function-declaration]") {
+            further.push("-Wno-error=implicit-function-declaration".to_owned());
+            outcome = compiler::run_with(job, &further);
+        }
+    }
+    let Ok(said) = outcome else {
+        // No object tells what else is missing.
+        further.push("-E".to_owned());
+        let preprocessed = compiler::run_with(job, &further);
+        if let Some(text) = preprocessed.ok().and(fs::read_to_string(job.output).ok()) {
+            complaints.add_declared(&text);
+        }
+        return Err(complaints.told());
+    };
+    let has_headers = complaints.is_empty();
+    complaints.add_undefined(&said);
+    let elf = fs::read(job.output).map_err(|error| no_output(&error, job.compiler))?;
+    let errors = match Object::from_elf(name, source, elf) {
+        Ok(object) if complaints.is_empty() => return Ok((object, said)),
+        Ok(_) => Vec::new(),
+        Err(ObjectErrors(errors)) => errors,
+    };
+    for error in errors {
+        // What a missing header may have is not missed twice.
+        let follows = matches!(error, ObjectError::Ops { .. } | ObjectError::License { .. });
+        let told = error.symbol().is_some_and(|it| complaints.has_missing(it));
+        if told || follows && !has_headers {
+            continue;
+        }
+        // The file says more than its name.
+        let text = error.to_string();
+        let mut what = text.strip_prefix(&format!("{name}: ")).unwrap_or(&text);
+        if let Some(place) = error.place() {
+            what = what.strip_prefix(&format!("{place}: ")).unwrap_or(what);
+        }
+        complaints.add(error.place(), what.to_owned());
+    }
+    Err(complaints.told())
+}
+
+/// Puts an empty header into a folder, if its name is one that belongs into a folder.
+fn put_empty(folder: &Path, header: &str) -> bool {
+    let is_below = |part: Component<'_>| matches!(part, Component::Normal(_));
+    if !Path::new(header).components().all(is_below) {
+        return false;
+    }
+    let target = folder.join(header);
+    let put = || {
+        fs::create_dir_all(target.parent()?).ok()?;
+        fs::write(&target, "").ok()
+    };
+    put().is_some()
+}
+
+/// What is told of a program that a simulation leaves out.
+fn left_out(it: &LeftOut, path: &Path) -> String {
+    let place = match it.place.is_empty() {
+        true => path.display().to_string(),
+        false => as_asked(&it.place, path),
+    };
+    format!(
+        "{place}: {}() is left out: it is a program of SEC(\"{}\"), and a simulation calls ops alone",
+        it.program, it.section
+    )
+}
+
+/// Why it was not compiled. The headers that it was compiled with let policies write more from then on.
+fn refused(
+    job: &compiler::Job<'_>,
+    text: &str,
+    further: &[String],
+    headers: &Path,
+    complaints: &mut Complaints<'_>,
+) {
     let read_only = |line: &str| {
         line.split_once(": error: ")
-            .is_some_and(|(_, what)| is_read_only(what))
+            .is_some_and(|(_, what)| said::is_read_only(what))
     };
     let anyway = match text.lines().any(read_only) {
         // Structures of its own may have members of these names, and compilers do not say whose one is.
-        true => without_read_only(job, headers).unwrap_or_else(|| text.to_owned()),
+        true => without_read_only(job, further, headers).unwrap_or_else(|| text.to_owned()),
         false => String::new(),
     };
-    explain(text, &anyway, path, headers)
+    complaints.add_errors(text, &anyway);
 }
 
 /// What the compiler says where policies may write all of the kernel's structures; `None` if that cannot be known.
-fn without_read_only(job: &compiler::Job<'_>, headers: &Path) -> Option<String> {
+fn without_read_only(
+    job: &compiler::Job<'_>,
+    further: &[String],
+    headers: &Path,
+) -> Option<String> {
     const READ_ONLY: &str = "#define LAB_OF_KERNEL\tconst\n";
-    let (header, types) = types()?;
+    let (header, types) = said::types()?;
     let header = headers.join(header);
     fs::write(header, types.replace(READ_ONLY, "#define LAB_OF_KERNEL\n")).ok()?;
-    Some(compiler::run(job).err().unwrap_or_default())
-}
-
-/// The header that has the kernel's structures: name and text.
-fn types() -> Option<(&'static str, &'static str)> {
-    let mut headers = crate::headers().iter().copied();
-    headers.find(|(name, _)| *name == "native/scx/types.h")
-}
-
-/// Turns what gcc, clang and the linker say into lines that name file, line, function and remedy. Some of it they would say
-/// `anyway`, if policies could write all of the kernel's structures.
-fn explain(text: &str, anyway: &str, path: &Path, headers: &Path) -> Diagnostics {
-    let mut function = None;
-    let mut lines: Vec<String> = Vec::new();
-    let mut push = |line: String| {
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    };
-    let mut rest = Vec::new();
-    let mut misused = Vec::new();
-    let said: Vec<&str> = text.lines().collect();
-    for (index, &line) in said.iter().enumerate() {
-        if let Some((place, header)) = missing_header(line) {
-            push(format!(
-                "{}: {header} is neither beside it nor in the virtual kernel{}",
-                as_asked(place, path),
-                other_place(&header)
-            ));
-            continue;
-        }
-        if let Some(inside) = function_of(line) {
-            function = inside;
-            continue;
-        }
-        let symbol = line
-            .split_once("undefined reference to ")
-            .or_else(|| line.split_once("undefined symbol: "));
-        if let Some((before, symbol)) = symbol {
-            let symbol = unquote(symbol);
-            let place = before.trim_end_matches([':', ' ']);
-            let place = place.rsplit_once(": ").map_or(place, |(_, place)| place);
-            let place = if place.contains(".c:") && !place.contains("(.text") {
-                as_asked(place, path)
-            } else {
-                path.display().to_string()
-            };
-            push(format!("{place}: {}", missing(&symbol)));
-            continue;
-        }
-        // The compiler says of the linker only that it failed.
-        if line.starts_with("collect2: ") || line.contains("linker command failed") {
-            rest.push(line.to_owned());
-            continue;
-        }
-        let Some((place, what)) = line.split_once(": error: ") else {
-            if !line.trim().is_empty() {
-                rest.push(line.to_owned());
-            }
-            continue;
-        };
-        let below = &said[index + 1..];
-        let (place, used) = match place_of_use(below, path) {
-            Some((place, name)) if place_of(line).starts_with(&*headers.to_string_lossy()) => {
-                (place, Some(name))
-            }
-            _ => (without_column(place), None),
-        };
-        let words = match is_read_only(what) && !anyway.lines().any(|other| other == line) {
-            true => Some(format!(
-                "{what}: of a task, the kernel's verifier lets policies write scx.slice, scx.dsq_vtime and scx.disallow alone"
-            )),
-            false => in_words(what, below, &mut misused),
-        };
-        let what = match (words, used) {
-            (None, _) => continue,
-            (Some(words), Some(name)) if words == what => format!("{name}(): {words}"),
-            (Some(words), _) => words,
-        };
-        let place = as_asked(place, path).replace(&format!("{}/", headers.display()), "");
-        let inside = match &function {
-            Some(function) => format!("in {function}(): "),
-            None => String::new(),
-        };
-        push(format!("{place}: {inside}{what}"));
-    }
-    if lines.is_empty() {
-        lines = rest;
-    }
-    Diagnostics { lines: few(lines) }
-}
-
-/// Warnings, of gcc and of clang, that a function is called as one of the C library, which BPF has not.
-const OF_THE_LIBRARY: [&str; 2] = [
-    "[-Wbuiltin-declaration-mismatch]",
-    "[-Wincompatible-library-redeclaration]",
-];
-
-/// The warnings of a policy that compiles; those in our headers are none of its author's.
-fn warnings(text: &str, path: &Path, headers: &Path) -> Vec<String> {
-    let mut function = None;
-    let mut lines: Vec<String> = Vec::new();
-    for line in text.lines() {
-        if let Some(inside) = function_of(line) {
-            function = inside;
-            continue;
-        }
-        let Some((place, what)) = line.split_once(": warning: ") else {
-            continue;
-        };
-        let place = without_column(place);
-        let in_header = place.starts_with(&*headers.to_string_lossy());
-        // The linker has no line to warn of.
-        if in_header || !place.contains(':') || OF_THE_LIBRARY.iter().any(|it| what.ends_with(it)) {
-            continue;
-        }
-        let inside = function.iter().map(|name| format!("in {name}(): "));
-        let line = format!(
-            "{}: warning: {}{what}",
-            as_asked(place, path),
-            inside.collect::<String>()
-        );
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    few(lines)
-}
-
-/// The function that the lines below are about, or that they are about none: gcc says it on a line of its own.
-fn function_of(line: &str) -> Option<Option<String>> {
-    if line.ends_with(": At top level:") {
-        return Some(None);
-    }
-    let (_, name) = line.split_once(": In function ")?;
-    Some(Some(unquote(name.trim_end_matches(':'))))
-}
-
-/// The first of them.
-fn few(mut lines: Vec<String>) -> Vec<String> {
-    if lines.len() > LINES_MAX {
-        let more = lines.len() - LINES_MAX;
-        lines.truncate(LINES_MAX);
-        lines.push(format!("and {more} more of this kind"));
-    }
-    lines
-}
-
-const NO_FLOATING_POINT: &str = "floating point is not in BPF: calculate in integers";
-
-/// What gcc says of floating point that it may not compile: for x86-64 (two kinds of registers), and for aarch64.
-const NO_FLOATS: [&str; 4] = [
-    "with SSE disabled",
-    "with SSE2 disabled",
-    "with x87 disabled",
-    "-mgeneral-regs-only",
-];
-
-/// Whether a function is one that compilers call for floating point instead of the processor: `__muldf3`, `__floatsisf`.
-fn is_soft_float(function: &str) -> bool {
-    let name = function.strip_prefix("__").unwrap_or_default();
-    let has_type = ["sf", "df", "tf", "xf"].iter().any(|of| name.contains(of));
-    has_type && !name.contains('_')
-}
-
-/// What an error is about, where that is the virtual kernel's; nothing if it only follows from one before, the calls of
-/// macros that were `misused`.
-fn in_words(what: &str, below: &[&str], misused: &mut Vec<String>) -> Option<String> {
-    if let Some(name) = misused_macro(what, below) {
-        let told = wrong_arguments(&name, what);
-        misused.push(name);
-        return Some(told);
-    }
-    let undeclared = what
-        .strip_prefix("use of undeclared identifier ")
-        .or_else(|| what.split_once(" undeclared (").map(|(name, _)| name));
-    if let Some(name) = undeclared.map(unquote) {
-        return match misused.contains(&name) {
-            true => None,
-            false if name.starts_with("SCX_") => {
-                Some(format!("{name} is not in the virtual kernel"))
-            }
-            false => Some(what.to_owned()),
-        };
-    }
-    let implicit = [
-        "implicit declaration of function ",
-        "call to undeclared function ",
-    ];
-    let called = implicit.iter().find_map(|text| what.split_once(text));
-    if let Some((_, name)) = called {
-        return Some(missing(&unquote(name)));
-    }
-    if NO_FLOATS.iter().any(|text| what.contains(text)) {
-        return Some(NO_FLOATING_POINT.to_owned());
-    }
-    let unknown = unknown_type(what).or_else(|| unknown_member(what));
-    Some(unknown.unwrap_or_else(|| what.to_owned()))
-}
-
-/// Which macro has too few or too many arguments, if that is the error: gcc says it there, clang below.
-fn misused_macro(what: &str, below: &[&str]) -> Option<String> {
-    if let Some(name) = what.strip_prefix("macro ") {
-        return Some(unquote(name));
-    }
-    if !what.ends_with(" arguments provided to function-like macro invocation") {
-        return None;
-    }
-    let notes = below.iter().take_while(|line| !line.contains(": error: "));
-    let mut names = notes.filter_map(|line| line.split_once(": note: macro "));
-    names.next().map(|(_, name)| unquote(name))
-}
-
-/// A macro of a function was called with other arguments than it has.
-fn wrong_arguments(name: &str, what: &str) -> String {
-    const MOVE: &str = "scx_bpf_dsq_move_to_local";
-    let too_few = ["only 1 given", "too few"];
-    if name == MOVE && too_few.iter().any(|text| what.contains(text)) {
-        return format!(
-            "{MOVE}() has enq_flags since Linux 7.1: write {MOVE}(dsq_id, 0), which the kernel tree's compat.bpf.h takes for older kernels, too"
-        );
-    }
-    match what.contains(name) {
-        true => what.to_owned(),
-        false => format!("{name}(): {what}"),
-    }
-}
-
-/// A type without a definition, if that is the error.
-fn unknown_type(what: &str) -> Option<String> {
-    let starts = [
-        "invalid use of undefined type ",
-        "invalid application of ‘sizeof’ to incomplete type ",
-        "invalid application of 'sizeof' to an incomplete type ",
-        "incomplete definition of type ",
-        "variable has incomplete type ",
-    ];
-    let name = starts.iter().find_map(|start| what.strip_prefix(start))?;
-    Some(format!("{} is not in the virtual kernel", unquote(name)))
-}
-
-/// A member that a structure of the kernel has not here, if that is the error.
-fn unknown_member(what: &str) -> Option<String> {
-    let (owner, member) = match what.strip_prefix("no member named ") {
-        Some(clang) => clang.split_once(" in ").map(|(member, of)| (of, member))?,
-        None => what.split_once(" has no member named ")?,
-    };
-    // Spelled nearly so it may be another one.
-    let hint = what.find("; did you mean ").map_or("", |at| &what[at..]);
-    let (owner, member) = (unquote(owner), unquote(member));
-    let name = owner.rsplit(' ').next().unwrap_or(&owner);
-    let definition = format!("struct {name} {{");
-    let ours = crate::headers()
-        .iter()
-        .any(|(header, text)| header.starts_with("native/") && text.contains(&definition));
-    ours.then(|| format!("struct {name} has no member {member} in the virtual kernel{hint}"))
-}
-
-/// Whether an error may be that something is const here because no verifier lets policies write it.
-fn is_read_only(what: &str) -> bool {
-    let starts = [
-        " of read-only member ",
-        " of member ",
-        " of read-only location ",
-        "cannot assign to non-static data member ",
-    ];
-    let after = |start: &&str| what.split_once(*start).map(|(_, name)| unquote(name));
-    let Some(place) = starts.iter().find_map(after) else {
-        return false;
-    };
-    let member = place.rsplit(['>', '.']).next().unwrap_or_default();
-    let member = member.split('[').next();
-    let definition = |line: &&str| {
-        let (declared, _) = line.split_once(';').unwrap_or_default();
-        let name = declared.rsplit([' ', '*']).next().unwrap_or_default();
-        line.starts_with("\t")
-            && line.contains("LAB_OF_KERNEL ")
-            && name.split('[').next() == member
-    };
-    types().is_some_and(|(_, types)| types.lines().any(|line| definition(&line)))
-}
-
-/// Where which header was included that is not there, if that is what the compiler says.
-fn missing_header(line: &str) -> Option<(&str, String)> {
-    let (place, what) = line.split_once(": fatal error: ")?;
-    let gcc = what.split_once(": No such file").map(|(header, _)| header);
-    let header = gcc.or_else(|| what.strip_suffix(" file not found"))?;
-    Some((without_column(place), unquote(header)))
-}
-
-/// Where the virtual kernel has a header that was asked for by its name alone.
-fn other_place(header: &str) -> String {
-    let ours = format!("native/scx/{header}");
-    match crate::headers().iter().any(|(name, _)| *name == ours) {
-        true => format!(": include <scx/{header}>"),
-        false => String::new(),
-    }
-}
-
-/// Where the policy uses the macro of ours that an error is in, and the macro: gcc tells below the error.
-fn place_of_use<'a>(below: &[&'a str], path: &Path) -> Option<(&'a str, String)> {
-    let notes = below.iter().take_while(|line| !line.contains(": error: "));
-    notes
-        .filter_map(|line| line.split_once(": note: in expansion of macro "))
-        .map(|(place, name)| (without_column(place), unquote(name)))
-        .filter(|(place, _)| path.ends_with(place_of(place).trim_start_matches("./")))
-        .last()
-}
-
-/// The file of `file:line…`.
-fn place_of(line: &str) -> &str {
-    line.split_once(':').map_or(line, |(file, _)| file)
-}
-
-/// `file:line` of `file:line:column`.
-fn without_column(place: &str) -> &str {
-    match place.rsplit_once(':') {
-        Some((before, column)) if column.bytes().all(|c| c.is_ascii_digit()) => before,
-        _ => place,
-    }
-}
-
-/// A place, `file:line`, with the policy's file as it was asked for, and headers beside it: the compiler runs in its
-/// folder.
-fn as_asked(place: &str, path: &Path) -> String {
-    let Some((file, number)) = place.split_once(':') else {
-        return place.to_owned();
-    };
-    let file = file.trim_start_matches("./");
-    if path.ends_with(file) {
-        return format!("{}:{number}", path.display());
-    }
-    // Such as `<command-line>`.
-    if file.starts_with('<') {
-        return place.to_owned();
-    }
-    format!("{}:{number}", path.with_file_name(file).display())
-}
-
-fn missing(function: &str) -> String {
-    if is_soft_float(function) {
-        return NO_FLOATING_POINT.to_owned();
-    }
-    if function.starts_with("CONFIG_") {
-        return format!("{function}: the virtual kernel has no variables of __kconfig");
-    }
-    format!("{function}() is not in the virtual kernel")
-}
-
-/// The first quoted word, whatever the quotes.
-fn unquote(text: &str) -> String {
-    let quotes = ['‘', '’', '\'', '`', '"', '«', '»'];
-    let text = text.trim_start_matches(quotes);
-    text.split(quotes).next().unwrap_or(text).trim().to_owned()
+    Some(compiler::run_with(job, further).err().unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn lines(text: &str) -> Vec<String> {
-        explain(text, "", Path::new("a/b.bpf.c"), Path::new("/tmp/h")).lines
-    }
-
-    #[test]
-    fn an_unknown_kfunc_is_named_with_its_place() {
-        let gcc = "b.bpf.c: In function ‘my_enqueue’:\n\
-                   b.bpf.c:12:9: error: implicit declaration of function ‘scx_bpf_foo’; did you mean ‘scx_bpf_now’? [-Werror=implicit-function-declaration]";
-        assert_eq!(
-            lines(gcc),
-            ["a/b.bpf.c:12: in my_enqueue(): scx_bpf_foo() is not in the virtual kernel"]
-        );
-        let clang = "b.bpf.c:12:9: error: call to undeclared function 'scx_bpf_foo'; ISO C99 and later do not support implicit function declarations [-Wimplicit-function-declaration]";
-        assert_eq!(
-            lines(clang),
-            ["a/b.bpf.c:12: scx_bpf_foo() is not in the virtual kernel"]
-        );
-    }
-
-    #[test]
-    fn floating_point_is_told_as_such() {
-        let gcc = "b.bpf.c: In function ‘my_enqueue’:\n\
-                   b.bpf.c:6:27: error: SSE register return with SSE disabled";
-        let clang = "/usr/bin/ld: b.bpf.c:6: undefined reference to `__muldf3'\n\
-                     /usr/bin/ld: b.bpf.c:6: undefined reference to `__fixdfsi'";
-        for (said, place) in [
-            (gcc, "a/b.bpf.c:6: in my_enqueue()"),
-            (clang, "a/b.bpf.c:6"),
-        ] {
-            let told = format!("{place}: floating point is not in BPF: calculate in integers");
-            assert_eq!(lines(said), [told]);
-        }
-        assert!(!is_soft_float("__scx_bpf_dsq_insert_vtime"));
-    }
-
-    #[test]
-    fn types_and_members_of_the_kernel_are_told_as_such() {
-        for (said, told) in [
-            (
-                "‘struct task_struct’ has no member named ‘se’",
-                "struct task_struct has no member se in the virtual kernel",
-            ),
-            (
-                "‘const struct task_struct’ has no member named ‘__state’; did you mean ‘static_prio’?",
-                "struct task_struct has no member __state in the virtual kernel; did you mean ‘static_prio’?",
-            ),
-            (
-                "no member named 'se' in 'struct task_struct'",
-                "struct task_struct has no member se in the virtual kernel",
-            ),
-            (
-                "no member named 'slce' in 'struct sched_ext_entity'; did you mean 'slice'?",
-                "struct sched_ext_entity has no member slce in the virtual kernel; did you mean 'slice'?",
-            ),
-            (
-                "invalid use of undefined type ‘struct cgroup’",
-                "struct cgroup is not in the virtual kernel",
-            ),
-            (
-                "incomplete definition of type 'struct cgroup'",
-                "struct cgroup is not in the virtual kernel",
-            ),
-            (
-                "‘SCX_TASK_IMMED’ undeclared (first use in this function)",
-                "SCX_TASK_IMMED is not in the virtual kernel",
-            ),
-            (
-                "use of undeclared identifier 'SCX_TASK_IMMED'",
-                "SCX_TASK_IMMED is not in the virtual kernel",
-            ),
-            // Of one's own the compiler says it best.
-            (
-                "‘struct mine’ has no member named ‘se’",
-                "‘struct mine’ has no member named ‘se’",
-            ),
-            (
-                "no member named 'se' in 'struct mine'",
-                "no member named 'se' in 'struct mine'",
-            ),
-            (
-                "‘depht’ undeclared (first use in this function)",
-                "‘depht’ undeclared (first use in this function)",
-            ),
-        ] {
-            let line = format!("b.bpf.c:12:9: error: {said}");
-            assert_eq!(lines(&line), [format!("a/b.bpf.c:12: {told}")]);
-        }
-    }
-
-    #[test]
-    fn warnings_are_the_authors_own() {
-        let told = |text: &str| warnings(text, Path::new("a/b.bpf.c"), Path::new("/tmp/h"));
-        let gcc = "b.bpf.c: In function ‘my_enqueue’:\n\
-                   b.bpf.c:12:9: warning: suggest parentheses [-Wparentheses]\n\
-                   \u{20}  12 |  if (a = 3)\n\
-                   /tmp/h/native/scx/bpf.h:9:1: warning: ours [-Wx]\n\
-                   b.bpf.c:13:5: warning: conflicting types for built-in function ‘ffs’ [-Wbuiltin-declaration-mismatch]\n\
-                   /usr/bin/ld: warning: b.o: missing section";
-        let line = "a/b.bpf.c:12: warning: in my_enqueue(): suggest parentheses [-Wparentheses]";
-        assert_eq!(told(gcc), [line]);
-        let clang = "b.bpf.c:12:9: warning: using the result [-Wparentheses]\n1 warning generated.";
-        let line = "a/b.bpf.c:12: warning: using the result [-Wparentheses]";
-        assert_eq!(told(clang), [line]);
-        let many: String = (0..9)
-            .map(|n| format!("b.bpf.c:{n}:1: warning: x\n"))
-            .collect();
-        assert_eq!(told(&many)[LINES_MAX], "and 5 more of this kind");
-    }
-
-    #[test]
-    fn headers_beside_a_policy_are_named_with_its_folder() {
-        let told = |text: &str| warnings(text, Path::new("a/b.bpf.c"), Path::new("/tmp/h"));
-        for (file, named) in [
-            ("mine.h", "a/mine.h"),
-            ("./mine.h", "a/mine.h"),
-            ("../mine.h", "a/../mine.h"),
-            ("/c/mine.h", "/c/mine.h"),
-            ("<command-line>", "<command-line>"),
-        ] {
-            let warning = format!("{file}:2:9: warning: x [-Wx]");
-            assert_eq!(told(&warning), [format!("{named}:2: warning: x [-Wx]")]);
-            let error = format!("{file}:2:9: error: x");
-            assert_eq!(lines(&error), [format!("{named}:2: x")]);
-        }
-    }
-
     #[test]
     fn rules_of_make_are_read() {
         let rule = "/tmp/x/p.so: a\\ b.bpf.c \\\n  ../c\\#.h /d/$$e.h\n";
         assert_eq!(prerequisites(rule), ["a b.bpf.c", "../c#.h", "/d/$e.h"]);
-    }
-
-    #[test]
-    fn an_undefined_symbol_is_one_line() {
-        let ld = "/usr/bin/ld: /tmp/ccX.o: in function `my_init':\n./b.bpf.c:9: undefined reference to `bpf_foo'\ncollect2: error: ld returned 1 exit status";
-        assert_eq!(
-            lines(ld),
-            ["a/b.bpf.c:9: bpf_foo() is not in the virtual kernel"]
-        );
-        let failed = "collect2: error: ld returned 1 exit status";
-        assert_eq!(lines(failed), [failed], "all that is known");
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod compile;
 pub mod doc;
+mod said;
 mod select;
 
 use std::sync::{Arc, OnceLock};

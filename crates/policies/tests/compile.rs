@@ -192,16 +192,173 @@ fn the_kernels_types_are_there_for_other_headers() {
 }
 
 #[test]
-fn variables_of_the_kernels_configuration_are_told_as_such() {
-    let body = format!(
-        "extern unsigned CONFIG_HZ __kconfig;\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\tp->scx.slice = CONFIG_HZ;\n}}\n{OPS}"
-    );
+fn headers_beside_a_policy_are_found_in_angle_brackets_too() {
     for cc in compilers() {
-        let message = error("kconfig", &body, cc);
-        assert!(
-            message.ends_with("CONFIG_HZ: the virtual kernel has no variables of __kconfig"),
-            "{cc}: {message}"
+        let body = format!(
+            "#include <scx/mine.h>\n#include <mine.h>\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\tscx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, MINE + SCX_MINE, enq_flags);\n}}\n{OPS}"
         );
+        let source = Source::new(&format!("beside-{cc}"), &body);
+        std::fs::create_dir_all(source.0.join("scx")).unwrap();
+        std::fs::write(source.0.join("mine.h"), "#define MINE 5\n").unwrap();
+        std::fs::write(source.0.join("scx/mine.h"), "#define SCX_MINE 6\n").unwrap();
+        // Of a name that the virtual kernel has, its own is taken.
+        std::fs::write(source.0.join("scx/common.bpf.h"), "#error not this one\n").unwrap();
+        let compiled = compile_with(&source.path(), cc);
+        assert!(compiled.is_ok(), "{cc}: {compiled:?}");
+    }
+}
+
+/// Who edits one gets another policy.
+#[test]
+fn a_header_in_angle_brackets_counts_as_source() {
+    let body = format!(
+        "#include <depth.h>\nconst volatile u32 depth = DEPTH;\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n\tscx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, depth, enq_flags);\n}}\n{OPS}"
+    );
+    let source = Source::new("angle", &body);
+    let scheduler = Scheduler::plain(source.path().to_str().unwrap());
+    for depth in [4, 5] {
+        let text = format!("#define DEPTH {depth}\n");
+        std::fs::write(source.0.join("depth.h"), text).unwrap();
+        let selection = schedlab_policies::select(&scheduler).unwrap();
+        assert_eq!(selection.object.options()[0].default, depth);
+    }
+}
+
+const ENQUEUE: &str =
+    "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{\n\t";
+
+#[test]
+fn variables_of_the_kernels_configuration_that_have_no_value_are_named() {
+    for cc in compilers() {
+        let with = |more: &str| {
+            format!(
+                "extern bool CONFIG_SCHED_MC __kconfig{more};\n{ENQUEUE}p->scx.slice = CONFIG_SCHED_MC;\n}}\n{OPS}"
+            )
+        };
+        let message = error("kconfig", &with(""), cc);
+        assert_eq!(
+            message,
+            "DIR/mine.bpf.c:6: CONFIG_SCHED_MC has no value in the virtual kernel, whose variables of __kconfig are CONFIG_HZ, CONFIG_NR_CPUS and LINUX_KERNEL_VERSION: declare it __weak, which makes it 0, or leave it out",
+            "{cc}"
+        );
+        let source = Source::new(&format!("weak-{cc}"), &with(" __weak"));
+        assert!(compile_with(&source.path(), cc).is_ok(), "{cc}");
+    }
+}
+
+/// A header, a kind of map, a variable of the configuration, a kfunc that is declared and one that is not.
+#[test]
+fn all_that_is_missing_is_told_at_once() {
+    let missing = format!(
+        "#include <lib/none.h>\n#include \"nothing.h\"\nstruct {{ __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); }} ring SEC(\".maps\");\nextern bool CONFIG_SCHED_MC __kconfig;\nvoid bpf_frobnicate(struct task_struct *p) __ksym;\n{ENQUEUE}bpf_frobnicate(p);\n\tscx_bpf_frobnicate(p);\n\tscx_bpf_frobnicate(p);\n\tp->scx.slice = CONFIG_SCHED_MC;\n"
+    );
+    let places = [
+        "DIR/mine.bpf.c:3: lib/none.h is neither beside it nor in the virtual kernel",
+        "DIR/mine.bpf.c:4: nothing.h is neither beside it nor in the virtual kernel",
+        "scx_bpf_frobnicate() is not in the virtual kernel",
+        "maps of type RINGBUF are not in the virtual kernel",
+        "CONFIG_SCHED_MC has no value in the virtual kernel",
+    ];
+    for cc in compilers() {
+        let message = error("all", &format!("{missing}}}\n{OPS}"), cc);
+        for what in places
+            .iter()
+            .chain(&["bpf_frobnicate() is not in the virtual kernel"])
+        {
+            let lines = message.lines();
+            let with = lines.filter(|line| line.contains(what)).collect::<Vec<_>>();
+            let expected = 1 + usize::from(what.starts_with("bpf_frobnicate"));
+            assert_eq!(with.len(), expected, "{cc}: {what}\n{message}");
+            assert!(
+                with.iter().all(|line| line.starts_with("DIR/mine.bpf.c:")),
+                "{cc}: {message}"
+            );
+        }
+        assert_eq!(message.lines().count(), 6, "{cc}: {message}");
+        assert!(message.contains("(and in 1 more place)"), "{cc}: {message}");
+        // What makes no object at all hides none of it, but for what only the linker knows.
+        let member = format!("{missing}\tp->scx.slice = p->utime;\n}}\n{OPS}");
+        let message = error("all-member", &member, cc);
+        for what in places.iter().chain(&["has no member utime"]) {
+            let lines = message.lines();
+            let with = lines.filter(|line| line.contains(what)).collect::<Vec<_>>();
+            assert_eq!(with.len(), 1, "{cc}: {what}\n{message}");
+            assert!(with[0].starts_with("DIR/mine.bpf.c:"), "{cc}: {message}");
+        }
+    }
+}
+
+/// Nobody can correct them.
+#[test]
+fn no_error_is_told_to_be_in_our_headers() {
+    let again = "leave this declaration out";
+    for (above, declared, place, remedy) in [
+        (
+            "",
+            "void bpf_rcu_read_lock(void) __ksym;",
+            "mine.bpf.c:2: ",
+            again,
+        ),
+        (
+            "",
+            "static void cast_kern(void *p) {}",
+            "mine.bpf.c:2: ",
+            again,
+        ),
+        (
+            "",
+            "s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;",
+            "mine.bpf.c:2: ",
+            again,
+        ),
+        (
+            "",
+            "extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;",
+            "mine.bpf.c:2: ",
+            again,
+        ),
+        (
+            "",
+            "struct rq { int mine; };",
+            "mine.bpf.c:2: ",
+            "leave this one out",
+        ),
+        (
+            "",
+            "#include \"mine.h\"",
+            "mine.h:1: ",
+            "leave this one out",
+        ),
+        (
+            "struct task_struct { int mine; };\n",
+            "",
+            "mine.bpf.c:1: ",
+            "leave this one out",
+        ),
+        (
+            "#define slice 5\n",
+            "",
+            "mine.bpf.c:1: ",
+            "give it another name",
+        ),
+        ("typedef int mine\n", "", "mine.bpf.c:", ""),
+    ] {
+        for cc in compilers() {
+            let body = format!("{ENQUEUE}}}\n{OPS}");
+            let source = Source::new(&format!("ours-{cc}"), &body);
+            let text = std::fs::read_to_string(source.path()).unwrap();
+            let text = text.replacen('\n', &format!("\n{declared}\n"), 1);
+            std::fs::write(source.path(), format!("{above}{text}")).unwrap();
+            std::fs::write(source.0.join("mine.h"), "struct cpumask { int mine; };\n").unwrap();
+            let told = compile_with(&source.path(), cc).unwrap_err();
+            let first = &told.lines[0];
+            let start = format!("{}/{place}", source.0.display());
+            assert!(
+                first.starts_with(&start) && first.contains(remedy),
+                "{cc}: {told}"
+            );
+            assert!(!told.to_string().contains("native/"), "{cc}: {told}");
+        }
     }
 }
 
@@ -399,15 +556,15 @@ fn what_came_with_a_later_kernel_is_told_once() {
 
 #[test]
 fn few_lines_say_it_all() {
-    let calls: String = (0..9)
+    let calls: String = (0..20)
         .map(|number| format!("\tfrobnicate_{number}();\n"))
         .collect();
     let body = format!(
         "void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n{calls}}}\n{OPS}"
     );
     let message = error("many", &body, "cc");
-    assert_eq!(message.lines().count(), 5, "{message}");
-    assert!(message.ends_with("and 5 more of this kind"), "{message}");
+    assert_eq!(message.lines().count(), 17, "{message}");
+    assert!(message.ends_with("and 4 more of this kind"), "{message}");
     let message = error(
         "cid",
         "SCX_OPS_CID_DEFINE(mine_ops, .name = \"mine\");",
@@ -432,7 +589,7 @@ fn what_is_no_policy_is_refused() {
     let message = error("ring", &maps, "cc");
     assert!(
         message.starts_with(
-            "DIR/mine.bpf.c: map `ring`: maps of type RINGBUF are not in the virtual kernel"
+            "DIR/mine.bpf.c:3: map `ring`: maps of type RINGBUF are not in the virtual kernel"
         ),
         "{message}"
     );
@@ -443,24 +600,52 @@ fn what_is_no_policy_is_refused() {
     );
 }
 
+/// A loader or the kernel would call them.
 #[test]
-fn programs_besides_the_ops_are_refused() {
-    for cc in compilers() {
-        let with = |section: &str| {
-            format!(
-                "SEC(\"{section}\") int BPF_PROG(mine_switch, bool preempt)\n{{\n\treturn 0;\n}}\nvoid BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)\n{{\n}}\n{OPS}"
-            )
-        };
-        for section in ["tp_btf/sched_switch", "kprobe/schedule", "syscall"] {
-            let message = error("program", &with(section), cc);
-            let expected = format!(
-                "DIR/mine.bpf.c: mine_switch() is a program of its own, SEC(\"{section}\"), "
-            );
-            assert!(message.starts_with(&expected), "{cc}: {message}");
-        }
+fn programs_besides_the_ops_are_left_out() {
+    let with = |section: &str| {
+        format!(
+            "u64 asked;\nSEC(\"{section}\")\nint BPF_PROG(mine_switch, bool preempt)\n{{\n\tasked++;\n\treturn 0;\n}}\n{ENQUEUE}}}\n{OPS}"
+        )
+    };
+    for (section, told) in [
+        ("tp_btf/sched_switch", true),
+        ("kprobe/schedule", true),
+        ("fentry/schedule", true),
+        ("tracepoint/sched/sched_switch", true),
+        ("syscall", true),
         // Nobody loads it.
-        let source = Source::new(&format!("optional-{cc}"), &with("?tp_btf/sched_switch"));
-        assert!(compile_with(&source.path(), cc).is_ok(), "{cc}");
+        ("?tp_btf/sched_switch", false),
+    ] {
+        let source = Source::new("program", &with(section));
+        let path = source.path();
+        let selected = schedlab_policies::select(&Scheduler::plain(path.to_str().unwrap()));
+        let warnings = selected.unwrap().warnings;
+        let expected = format!(
+            "{}:5: mine_switch() is left out: it is a program of SEC(\"{section}\"), and a simulation calls ops alone",
+            path.display()
+        );
+        match told {
+            true => assert_eq!(*warnings, [expected]),
+            false => assert!(warnings.is_empty(), "{warnings:?}"),
+        }
+        for cc in compilers() {
+            let object = compile_with(&path, cc).unwrap();
+            assert_eq!(
+                object.left_out().len(),
+                usize::from(told),
+                "{cc}: {section}"
+            );
+        }
+    }
+    // What is an op is no other program.
+    for cc in compilers() {
+        let body = format!(
+            "SEC(\"syscall\")\nvoid mine_enqueue(struct task_struct *p, u64 enq_flags)\n{{\n}}\n{OPS}"
+        );
+        let message = error("op-program", &body, cc);
+        let expected = "DIR/mine.bpf.c:4: mine_enqueue() is ops.enqueue() and no BPF program, ";
+        assert!(message.starts_with(expected), "{cc}: {message}");
     }
 }
 

@@ -409,9 +409,12 @@ void lab_check_format(const char *fmt, ...) { (void)fmt; }
 
 /*
  * An op's arguments are those of an ordinary function. Programs other than ops
- * compile, and crates/abi/src/object.rs refuses them.
+ * compile, and nobody calls them (crates/abi/src/object.rs).
  */
 #define BPF_PROG(name, args...)			name(args)
+#define BPF_PROG2(name, args...)		name(args)
+#define BPF_KPROBE(name, args...)		name(args)
+#define BPF_KRETPROBE(name, args...)		name(args)
 #define BPF_STRUCT_OPS(name, args...)		SEC("struct_ops/" #name) name(args)
 #define BPF_STRUCT_OPS_SLEEPABLE(name, args...)	SEC("struct_ops.s/" #name) name(args)
 

@@ -18,7 +18,7 @@
 #define NR_CPUS			1024
 #endif
 
-#define LINUX_KERNEL_VERSION	(lab_core_exists("linux 7.2") ? 0x70200 : 0x61200)
+extern int LINUX_KERNEL_VERSION __kconfig;
 #define scx_bpf_dump_header()	scx_bpf_dump("kernel: schedlab\n")
 
 #define SCX_OPS_DEFINE(name, ...)					\

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use schedlab_abi::{KernelVersion, NativePolicy, Object, ObjectError, compiler};
+use schedlab_abi::{KernelVersion, NativePolicy, Object, ObjectErrors, compiler};
 use schedlab_engine::policy::{
     Answer, Env, OpCall, Policy as _, Probes, Reply, Request, Shared, TaskView, ThisCpu,
 };
@@ -25,7 +25,7 @@ pub fn object_with(fixture: &str, cc: &str) -> Arc<Object> {
 }
 
 /// Compiles a fixture that may be no policy.
-pub fn try_object(fixture: &str, cc: &str) -> Result<Arc<Object>, ObjectError> {
+pub fn try_object(fixture: &str, cc: &str) -> Result<Arc<Object>, ObjectErrors> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let built = tempfile::tempdir().unwrap();
     let output = built.path().join("policy.so");
