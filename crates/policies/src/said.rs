@@ -62,7 +62,7 @@ impl<'a> Complaints<'a> {
     }
 
     fn push(&mut self, kind: Kind, place: String, inside: &str, what: String) {
-        let is_missing = what.ends_with(NOT_THERE) || what.contains(NO_VALUE);
+        let is_missing = what.contains(NOT_THERE) || what.contains(NO_VALUE);
         let mut known = self.all.iter_mut();
         let same = known.find(|it| it.what == what && (it.place == place || is_missing));
         match same {
@@ -213,8 +213,8 @@ impl<'a> Complaints<'a> {
                 _ => words,
             };
             let inside = match &function {
-                Some(function) => format!("in {function}(): "),
-                None => String::new(),
+                Some(function) if !function.starts_with("lab_") => format!("in {function}(): "),
+                _ => String::new(),
             };
             self.push(kind, as_asked(place, self.path), &inside, what);
         }
@@ -258,6 +258,12 @@ impl<'a> Complaints<'a> {
                 place.to_owned(),
                 format!("{name}() is in the virtual kernel's headers: leave this declaration out"),
             ));
+        }
+        // One without arguments where the policy gives something that name.
+        if let Some((place, name)) = self.use_of_macro(place, notes)
+            && what.starts_with("expected identifier")
+        {
+            return Some((place.to_owned(), again(&name)));
         }
         // A macro of the policy's within our headers.
         let expanded = notes
@@ -331,7 +337,10 @@ impl<'a> Complaints<'a> {
             return false;
         };
         line.split_once(name).is_some_and(|(before, _)| {
-            !line.starts_with([' ', '\t', '#']) && !before.contains(['(', '=', ';', '{'])
+            // Macros that stand before a definition begin a line, too.
+            let is_function = !before.is_empty() || name.starts_with(|c: char| c.is_lowercase());
+            let is_outside = !line.starts_with([' ', '\t', '#']);
+            is_function && is_outside && !before.contains(['(', '=', ';', '{'])
         })
     }
 
@@ -374,7 +383,7 @@ impl<'a> Complaints<'a> {
     }
 }
 
-/// Ends of what is said of what is missing.
+/// Parts of what is said of what is missing.
 const NOT_THERE: &str = " is not in the virtual kernel";
 const NO_VALUE: &str = " has no value in the virtual kernel";
 

@@ -56,6 +56,22 @@ fn spec(name: &str, options: &str) -> SimSpec {
     }
 }
 
+/// A program that only a loader calls is no reason not to run, and who runs it gets to know.
+#[test]
+fn a_program_that_is_left_out_is_told_and_the_run_goes_on() {
+    let spec = spec("asked", "");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("asked.bpf.c");
+    let program = "SEC(\"syscall\")\nint ask(void *ctx)\n{\n\treturn 0;\n}\n";
+    let text = TALKS.replace("SCX_OPS_DEFINE", &format!("{program}\nSCX_OPS_DEFINE"));
+    std::fs::write(&path, text).unwrap();
+    let notes = schedlab_sim::check(&spec).expect("it can be begun");
+    let told =
+        "ask() is left out: it is a program of SEC(\"syscall\"), and a simulation calls ops alone";
+    assert!(notes[0].ends_with(told), "{notes:?}");
+    let run = schedlab_sim::run(&spec, None).expect("it can be begun");
+    assert_eq!(run.exit, Exit::UnregBpf);
+}
+
 #[test]
 fn lines_and_exit_codes_stand_in_the_result() {
     let result = schedlab_sim::run(&spec("talks", ""), None).expect("it can be begun");
