@@ -103,7 +103,10 @@ pub fn compile(path: &Path) -> Result<Object> {
     let dir = tempfile::tempdir().at(std::env::temp_dir())?;
     let raw = dir.path().join("raw.o");
     let linked = dir.path().join("policy.o");
-    let include = [headers.clone(), headers.join("bpf-compat")];
+    // Headers beside the policy may be named in angle brackets, too: ours come before.
+    let beside = path.parent().map(|folder| Path::new(".").join(folder));
+    let mut include = vec![headers.clone(), headers.join("bpf-compat")];
+    include.extend(beside);
     let output = clang
         .compile(CFLAGS.lines(), &include, path, &raw)
         .at(&clang.command)?;
@@ -223,6 +226,18 @@ mod tests {
         fs::write(&path, "no C at all").unwrap();
         assert_eq!(resolve(name).unwrap().bytes, before.bytes);
         assert!(compile(&path).is_err());
+    }
+
+    #[test]
+    fn a_header_beside_a_policy_is_found_in_angle_brackets() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.bpf.c");
+        let text =
+            "#include <mine.h>\nchar _license[] __attribute__((section(\"license\"))) = MINE;\n";
+        fs::write(&path, text).unwrap();
+        assert!(compile(&path).is_err());
+        fs::write(folder.path().join("mine.h"), "#define MINE \"GPL\"\n").unwrap();
+        assert!(compile(&path).is_ok());
     }
 
     #[test]
