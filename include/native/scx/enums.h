@@ -190,8 +190,8 @@ enum {
 #define PF_KSWAPD	0x00020000
 #define PF_KTHREAD	0x00200000
 
+/* The one that the kernel tree's common.bpf.h has; policies define others. */
 #define CLOCK_MONOTONIC	1
-#define CLOCK_BOOTTIME	7
 
 #define NUMA_NO_NODE	(-1)
 
