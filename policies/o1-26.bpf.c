@@ -404,10 +404,11 @@ static __always_inline void o26_swap_if_empty(rq_t *rq)
 /* A remote queue counts by the lesser of its load and its tasks, the own one by the greater. */
 static __always_inline u64 o26_load_of(rq_t *rq, bool own)
 {
-	u64 now = rq_nr_with_higher(rq->q.cpu) * O26_LOAD;
+	u64 now = rq_nr_with_higher(rq->q.cpu) * O26_LOAD, load;
 
 	lab_touch(&rq->q.nr, false);
-	return own ? o26_max(rq->load, now) : o26_min(rq->load, now);
+	load = lab_glance(rq->load);
+	return own ? o26_max(load, now) : o26_min(load, now);
 }
 
 /* What a search found. In the arena, so that the verifier need not follow the numbers. */
@@ -540,7 +541,7 @@ __noinline bool o26_pull(rq_t *from __arg_arena, rq_t *to __arg_arena, bool expi
 		for (pos = list->head.prev; pos != &list->head && can_loop; pos = pos->prev) {
 			t = lab_entry(pos, struct o26_task, lab.node);
 			consult(t);
-			if (now < t->last_ran_ns + hot_ns || !rq_may_pull(&t->q, &to->q))
+			if (now < lab_glance(t->last_ran_ns) + hot_ns || !rq_may_pull(&t->q, &to->q))
 				continue;
 			t->to_array = 1 + (expired ? lab_arrays_expired(&to->arrays) :
 						     lab_arrays_active(&to->arrays));
@@ -651,7 +652,7 @@ static void o26_idle_tick(void)
 	bpf_for(i, 0, lab_nr_cpus) {
 		rq = o26_rq(rq_at(i));
 		if (!lab_read(rq->q.nr))
-			rq->load >>= O26_IDLE_NS / O26_TICK_NS;
+			lab_post(rq->load, lab_glance(rq->load) >> O26_IDLE_NS / O26_TICK_NS);
 	}
 	rq_wake_idle();
 }
@@ -986,7 +987,7 @@ void BPF_STRUCT_OPS(o26_tick, struct task_struct *p)
 		return;
 	if (t->q.linked && t->q.home == rq->q.cpu)
 		o26_tick_task(rq, t, p, now, before_ns);
-	rq->load = o26_new_load(rq->load, rq->q.nr);
+	lab_post(rq->load, o26_new_load(lab_glance(rq->load), rq->q.nr));
 	if (!o26_rebalance(rq, t, now)) {
 		lab_irq_restore(flags);
 		return;
@@ -1072,11 +1073,16 @@ void BPF_STRUCT_OPS(o26_exit_task, struct task_struct *p, struct scx_exit_task_a
 	rq_forget(&t->q);
 	parent = task_parent(&t->parent);
 	if (parent) {
-		/* In 2.6 who waits for it does that on its own CPU, which has its line. */
+		/*
+		 * In 2.6 who waits for it does that on its own CPU, which has its line.
+		 * Model: without the lock of its queue. Of two changes at once one is lost:
+		 * the rest of a slice, or one child's part in an average.
+		 */
 		lab_unaudited_block();
 		if (t->first_slice)
-			parent->left_ns = o26_min(parent->left_ns + t->left_ns, o26_full_slice(t));
-		parent->sleep_avg = o26_reaped(parent->sleep_avg, t->sleep_avg);
+			lab_racy(parent->left_ns = o26_min(parent->left_ns + t->left_ns,
+							   o26_full_slice(t)));
+		lab_racy(parent->sleep_avg = o26_reaped(parent->sleep_avg, t->sleep_avg));
 	}
 	lab_task_free(p);
 }

@@ -561,7 +561,7 @@ static __always_inline bool ule_runs_at_once(rq_t *rq, u32 pri)
 	if (!curr)
 		return true;
 	consult(curr);
-	return ule_should_preempt(pri, curr->pri, true);
+	return ule_should_preempt(pri, lab_glance(curr->pri), true);
 }
 
 /* One thread from one CPU to another. 1: it went, 0: none did, -1: the policy has ended. */
@@ -880,14 +880,16 @@ s32 BPF_STRUCT_OPS(ule_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 static __always_inline void ule_notify(rq_t *rq, task_t *t, bool remote)
 {
 	task_t *curr = (task_t *)rq->q.curr;
+	u32 current;
 
 	if (!curr) {
 		rq_mark(&rq->q);
 		return;
 	}
 	consult(curr);
-	if (remote ? ule_should_preempt(t->pri, curr->pri, true) && !lab_read(rq->q.marked) :
-		     t->pri < curr->pri)
+	current = lab_glance(curr->pri);
+	if (remote ? ule_should_preempt(t->pri, current, true) && !lab_read(rq->q.marked) :
+		     t->pri < current)
 		rq_mark(&rq->q);
 }
 
@@ -1108,8 +1110,12 @@ void BPF_STRUCT_OPS(ule_exit_task, struct task_struct *p, struct scx_exit_task_a
 	parent = task_parent(&t->parent);
 	if (parent) {
 		alter(parent);
-		parent->run_us += t->run_us;
-		ule_fade(parent);
+		/*
+		 * Model: without the lock of its thread, which FreeBSD takes. Of two changes
+		 * at once one may be lost, or the past fades once more.
+		 */
+		lab_racy(parent->run_us += t->run_us);
+		lab_racy(ule_fade(parent));
 	}
 	lab_task_free(p);
 }
