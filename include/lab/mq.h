@@ -363,7 +363,7 @@ static __always_inline void mq_move(task_t *t, s32 to, u32 number)
  */
 static __always_inline s32 mq_next_target(task_t *t, s32 na, bool realtime, s64 *key, u32 *at)
 {
-	s32 last = t->lab.cpu, cpu, target = -1;
+	s32 last = lab_glance(t->lab.cpu), cpu, target = -1;
 	s64 after = *key, lowest = 0, of;
 	u32 i, from = *at, found = LAB_MAX_CPUS;
 	pool_t *pool = pool_at(pool_of_cpu(last));

@@ -33,7 +33,8 @@ LAB_PART int mq_enqueue_realtime(task_t *t LAB_ARENA_ARG, bool place)
 	lab_unlock_irqrestore(&pool->lock, flags);
 	if (!place)
 		return 0;
-	target = t->lab.cpu;
+	/* Another CPU may have it by now. */
+	target = lab_glance(t->lab.cpu);
 	if (!lab_allowed(&t->lab, target) || lab_glance(cpu_at(target)->curr))
 		target = mq_next_target(t, mq_na(t), true, &key, &at);
 	if (target >= 0) {

@@ -139,7 +139,8 @@ static __always_inline void rq_mark(lab_rq_t *rq)
 	bool was = lab_read(rq->marked);
 
 	lab_write(rq->marked, true);
-	if (rq->curr)
+	/* The lock may not be held (o1, a real-time task). */
+	if (lab_glance(rq->curr))
 		scx_bpf_kick_cpu(rq->cpu, SCX_KICK_PREEMPT);
 	else if (!was)
 		scx_bpf_kick_cpu(rq->cpu, SCX_KICK_IDLE);
