@@ -557,6 +557,8 @@ __noinline bool o26_pull(rq_t *from __arg_arena, rq_t *to __arg_arena, bool expi
 static __noinline bool rq_give(lab_rq_t *from, lab_rq_t *to)
 {
 	lab_use_arena();
+	if (to->curr)
+		consult((task_t *)to->curr);
 	return o26_pull(o26_rq(from), o26_rq(to), true, 0, (task_t *)to->curr) ||
 	       o26_pull(o26_rq(from), o26_rq(to), false, 0, (task_t *)to->curr);
 }

@@ -393,6 +393,8 @@ static __noinline bool rq_give(lab_rq_t *from, lab_rq_t *to)
 	rq_t *source = o1_rq(from);
 
 	lab_use_arena();
+	if (to->curr)
+		consult((task_t *)to->curr);
 	return o1_pull(source, o1_rq(to), lab_arrays_expired(&source->arrays), (task_t *)to->curr) ||
 	       o1_pull(source, o1_rq(to), lab_arrays_active(&source->arrays), (task_t *)to->curr);
 }

@@ -56,9 +56,12 @@ static __always_inline bool lab_cpu_taken(s32 cpu)
 	/* In a timer's function there is no such section yet. */
 	bpf_rcu_read_lock();
 	curr = __COMPAT_scx_bpf_cpu_curr(cpu);
-	/* A real-time task may be the policy's in the virtual kernel. */
-	taken = curr && curr->prio < LAB_PRIO_HIGHER_END &&
-		!(curr->scx.flags & SCX_TASK_QUEUED);
+	/*
+	 * A real-time task may be the policy's in the virtual kernel. Linux need not look
+	 * at the task: its run queues count those of higher classes.
+	 */
+	taken = curr && lab_unaudited(curr->prio < LAB_PRIO_HIGHER_END &&
+				      !(curr->scx.flags & SCX_TASK_QUEUED));
 	bpf_rcu_read_unlock();
 	return taken;
 }
