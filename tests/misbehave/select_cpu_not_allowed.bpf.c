@@ -24,8 +24,11 @@ void BPF_STRUCT_OPS(select_cpu_not_allowed_running, struct task_struct *p)
 
 	if (!rule_is_half(p))
 		return;
-	if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
-		rule_broken("%s[%d] runs on CPU %d", p->comm, p->pid, cpu);
+	/* set_next_task() comes before the migration where a task that runs changes its own mask (do_set_cpus_allowed()). */
+	if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
+		rule_broken_or_raced("%s[%d] runs on CPU %d", p->comm, p->pid, cpu);
+		return;
+	}
 	if (__sync_fetch_and_add(&nr, 1) >= WANTED)
 		rule_holds("%d runs on allowed CPUs", WANTED);
 }
