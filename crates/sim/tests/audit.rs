@@ -319,7 +319,7 @@ fn a_probe_that_is_taken_out_is_missed() {
         (
             "mq",
             &["lab/mq.h"],
-            "\t\tconsult(t);\n\t\tif (t->old.takeable",
+            "\t\tconsult(t);\n\t\tif (lab_glance(t->old.takeable)",
         ),
         ("bmqs", &[], "\t\tconsult(curr);\n"),
         ("o1", &[], "\t\tconsult(curr);\n"),
