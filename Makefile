@@ -5,6 +5,7 @@ help:
 	@echo "make demo   set up, build, compare schedulers in simulation and in a real kernel"
 	@echo "make test   set up, run the whole test suite, virtual machine included"
 	@echo "make check  format, lints and the tests that need no virtual machine"
+	@echo "make docs   the documentation as a site with search (target/book)"
 	@echo "make fast   a build that knows what is hot, for long sweeps (in target/fast)"
 	@echo "make bench  switches per second and peak memory of the simulator"
 	@echo "make bench-fast  the same of the build that make fast makes"
@@ -26,6 +27,9 @@ check: lint
 lint:
 	cargo fmt --check --all
 	cargo clippy --locked --all-targets -- -D warnings
+
+docs:
+	@tools/docs
 
 fast:
 	@tools/setup fast
