@@ -1,14 +1,12 @@
 # Two commands do everything: `make demo` and `make test`. Both fetch what is missing (see tools/setup).
-.PHONY: help demo test check lint docs fast bench bench-fast bench-decisions soak vm-cost clean
+.PHONY: help demo test check lint docs bench bench-decisions soak vm-cost clean
 
 help:
 	@echo "make demo   set up, build, compare schedulers in simulation and in a real kernel"
 	@echo "make test   set up, run the whole test suite, virtual machine included"
 	@echo "make check  format, lints and the tests that need no virtual machine"
 	@echo "make docs   the documentation as a site with search (target/book)"
-	@echo "make fast   a build that knows what is hot, for long sweeps (in target/fast)"
 	@echo "make bench  switches per second and peak memory of the simulator"
-	@echo "make bench-fast  the same of the build that make fast makes"
 	@echo "make soak   every scheduler under real programs in virtual machines, a minute each"
 	@echo "make vm-cost  cost of schedulers in a virtual machine that counts instructions"
 	@echo "make bench-decisions  what a choice of each scheduler costs (docs/decision-cost.md)"
@@ -31,16 +29,8 @@ lint:
 docs:
 	@tools/docs
 
-fast:
-	@tools/setup fast
-	@tools/fast
-
 bench:
 	@tools/bench
-
-bench-fast:
-	@tools/setup fast
-	@tools/fast bench
 
 soak:
 	@tools/setup soak
