@@ -29,7 +29,7 @@ void BPF_STRUCT_OPS(lock_error_while_others_wait_enqueue, struct task_struct *p,
 	pass_time(100000000);
 	scx_bpf_error("given up under the lock");
 	lab_write(ended_ns, bpf_ktime_get_ns());
-	pass_time(3 * 1000000000ull);
+	pass_time(3800000000ull);
 	lab_unlock_irqrestore(&lock_a, flags);
 }
 
