@@ -14,7 +14,7 @@
  * out.
  *
  * Nobody waits long, as a CPU that waits takes no interrupt: who finds that it
- * holds the lock itself, or has waited for LAB_LOCK_WAIT_NS, ends the policy by
+ * holds the lock itself, or has waited for LAB_LOCK_PATIENCE_NS, ends the policy by
  * scx_bpf_error(), which names the lock, who holds it since when and where it
  * was taken. From then on, and after any other scx_bpf_error() or scx_bpf_exit(),
  * every attempt fails at once, so that CPUs do not wait one after another while
@@ -106,7 +106,7 @@ static __always_inline void lab_tas_unlock(lab_lock_t *lock)
  * The first of the kernel's watchdogs, that for hard lockups, steps in at 10 s; a
  * policy's own (timeout_ms) is at most 30 s.
  */
-#define LAB_LOCK_WAIT_NS	4000000000ull
+#define LAB_LOCK_PATIENCE_NS	4000000000ull
 
 /* The policy has ended, or is about to: no lock is given any more. Alone in its line, as each attempt reads it. */
 static struct {
@@ -172,7 +172,7 @@ struct lab_lock_wait __arena_global lab_lock_waits[LAB_MAX_CPUS];
  */
 __weak __noinline bool lab_tas_wait(lab_lock_t *lock __arg_arena)
 {
-	u64 until = bpf_ktime_get_ns() + LAB_LOCK_WAIT_NS;
+	u64 until = bpf_ktime_get_ns() + LAB_LOCK_PATIENCE_NS;
 	u32 round, i;
 
 	lab_use_arena();

@@ -137,8 +137,27 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use schedlab_report::catalogue;
+
+    const COUNTERS: [&str; NR_PROBES] = [
+        "LAB_EXAMINED",
+        "LAB_RECALCULATIONS",
+        "LAB_PICKED_ELSEWHERE",
+        "LAB_FAILED_LOOKUPS",
+        "LAB_PINNED_LOCAL",
+        "LAB_SCHEDULES",
+        "LAB_LATE_MASKS",
+        "LAB_LOCK_ACQUISITIONS",
+        "LAB_LOCK_CONTENDED",
+        "LAB_LOCK_TRY_FAILURES",
+        "LAB_LOCK_HOLD_NS",
+        "LAB_LOCK_HOLD_NS_MAX",
+        "LAB_LOCK_WAIT_NS",
+        "LAB_LOCK_WAIT_NS_MAX",
+    ];
 
     /// The order is written down in the header; here is the copy.
     #[test]
@@ -154,26 +173,28 @@ mod tests {
             .filter_map(|line| line.trim().split([',', ' ', '\t']).next())
             .filter(|name| name.starts_with("LAB_") && !name.starts_with("LAB_NR_"))
             .collect();
-        assert_eq!(
-            names,
-            [
-                "LAB_EXAMINED",
-                "LAB_RECALCULATIONS",
-                "LAB_PICKED_ELSEWHERE",
-                "LAB_FAILED_LOOKUPS",
-                "LAB_PINNED_LOCAL",
-                "LAB_SCHEDULES",
-                "LAB_LATE_MASKS",
-                "LAB_LOCK_ACQUISITIONS",
-                "LAB_LOCK_CONTENDED",
-                "LAB_LOCK_TRY_FAILURES",
-                "LAB_LOCK_HOLD_NS",
-                "LAB_LOCK_HOLD_NS_MAX",
-                "LAB_LOCK_WAIT_NS",
-                "LAB_LOCK_WAIT_NS_MAX",
-            ]
-        );
-        assert_eq!(names.len(), NR_PROBES);
+        assert_eq!(names, COUNTERS);
+    }
+
+    /// A macro of the same name takes a counter's place wherever it is counted, and the counter stays 0.
+    #[test]
+    fn no_macro_has_the_name_of_a_counter() {
+        let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include/lab");
+        let mut seen = 0;
+        for entry in std::fs::read_dir(headers).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            for line in text.lines() {
+                let Some(macros) = line.strip_prefix("#define ") else {
+                    continue;
+                };
+                let end = macros.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                let name = &macros[..end.unwrap_or(macros.len())];
+                assert!(!COUNTERS.contains(&name), "{}: {name}", path.display());
+                seen += 1;
+            }
+        }
+        assert!(seen > 50, "{seen} macros");
     }
 
     #[test]
