@@ -50,7 +50,10 @@ const FILES: &[(&str, &str)] = &[
     ("syntax.bpf.c", "#include <scx/common.bpf.h>\nint x = ;\n"),
     ("empty.bpf.c", ""),
     ("no-policy.bpf.c", "int main(void) { return 0; }\n"),
-    ("no-ops.bpf.c", "#include <scx/common.bpf.h>\nint x;\n"),
+    (
+        "no-ops.bpf.c",
+        "#include <scx/common.bpf.h>\nchar _license[] SEC(\"license\") = \"GPL\";\nint x;\n",
+    ),
     (
         "errors.bpf.c",
         "#include <scx/common.bpf.h>\nint x = a;\nint y = b;\n",
