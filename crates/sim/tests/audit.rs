@@ -73,6 +73,12 @@ fn crowd(machine_name: &str, cpus: usize) -> Scenario {
     Scenario::new(machine(machine_name, cpus), workload, 1)
 }
 
+/// Senders that wake receivers one after another: under `cfs` hints meet those who run.
+fn groups(machine_name: &str, cpus: usize) -> Scenario {
+    let workload = Workload::parse("hackbench:groups=1,loops=5", cpus).unwrap();
+    Scenario::new(machine(machine_name, cpus), workload, 1)
+}
+
 /// Tasks that compute for longer than a turn, and end.
 fn make(machine_name: &str, cpus: usize) -> Scenario {
     let workload = Workload::parse("cpu:tasks=24,run=30ms,loops=3,duration=0", cpus).unwrap();
@@ -362,6 +368,7 @@ fn a_probe_that_is_taken_out_is_missed() {
             make("numa-8x64x2", 12),
             make("laptop", 2),
             crowd("netfinity-8500r", 8),
+            groups("laptop", 4),
         ];
         let found = scenarios.into_iter().any(|scenario| {
             let end = audited(&object, "", scenario, Bytes::default());
