@@ -80,11 +80,30 @@ static u32 lab_threads[LAB_MAX_CPUS];		/* which thread of its core a CPU is, fro
 static u32 lab_next_threads[LAB_MAX_CPUS];	/* the next one, behind the last the first */
 static u32 lab_spread[LAB_MAX_CPUS];		/* first threads of all cores, then second ones */
 
+/*
+ * A local variable that the verifier does not follow: each value of a count, and each
+ * bound that a comparison shows, would be another state of a loop over all CPUs.
+ */
+#ifdef __bpf__
+#define LAB_UNFOLLOWED	static volatile
+#else
+#define LAB_UNFOLLOWED
+#endif
+
 /* Whether any core has several threads. */
 static bool lab_siblings;
 
-/* The CPUs that are online, as many as lab_nr_online: the first threads of all cores first. */
-static __always_inline s32 lab_cpu_spread(u32 at)
+/*
+ * The CPUs that are online, as many as lab_nr_online: the first threads of all cores
+ * first. A part of its own for the verifier: an index of this array is a number that
+ * it follows, and a loop over 1,024 such indices is more than it looks at.
+ */
+#ifdef __bpf__
+LAB_PART
+#else
+static __always_inline
+#endif
+s32 lab_cpu_spread(u32 at)
 {
 	return lab_spread[at & (LAB_MAX_CPUS - 1)];
 }
@@ -101,12 +120,17 @@ static __always_inline s32 lab_next_thread(s32 cpu)
 	return lab_next_threads[cpu & (LAB_MAX_CPUS - 1)];
 }
 
-static __noinline int lab_cores_cpu(s32 cpu)
+LAB_PART int lab_cores_cpu(s32 asked)
 {
-	u64 key = lab_core_keys[cpu & (LAB_MAX_CPUS - 1)];
-	u32 thread = 0, next = cpu, first = cpu;
+	u64 key = lab_core_keys[asked & (LAB_MAX_CPUS - 1)];
+	LAB_UNFOLLOWED u32 thread, next, first;
+	LAB_UNFOLLOWED s32 cpu;
 	s32 i;
 
+	cpu = asked;
+	thread = 0;
+	next = asked;
+	first = asked;
 	lab_cores_for(i) {
 		if (i == cpu || !lab_cpu_online(i) || lab_core_keys[i & (LAB_MAX_CPUS - 1)] != key)
 			continue;
@@ -125,12 +149,14 @@ static __noinline int lab_cores_cpu(s32 cpu)
 	return 0;
 }
 
-static __noinline int lab_spread_cpu(s32 cpu)
+LAB_PART int lab_spread_cpu(s32 cpu)
 {
 	u64 key = lab_core_keys[cpu & (LAB_MAX_CPUS - 1)];
-	u32 thread = lab_thread_of(cpu), at = 0;
+	u32 thread = lab_thread_of(cpu);
+	LAB_UNFOLLOWED u32 at;
 	s32 i;
 
+	at = 0;
 	lab_cores_for(i) {
 		if (lab_cpu_online(i) &&
 		    (lab_thread_of(i) < thread || (lab_thread_of(i) == thread &&

@@ -45,8 +45,16 @@ static __always_inline __maybe_unused void lab_kick_idle(struct task_struct *p)
 /* Whether a task of a higher class has been seen; until then no CPU is asked what it runs. */
 static u32 lab_higher_seen __maybe_unused;
 
-/* Whether the CPU runs a task of a higher class. */
-static __always_inline bool lab_cpu_taken(s32 cpu)
+/*
+ * Whether the CPU runs a task of a higher class. A part of its own for the verifier:
+ * asked for each CPU of a loop, its branches would be more than it follows.
+ */
+#ifdef __bpf__
+LAB_PART
+#else
+static __always_inline
+#endif
+bool lab_cpu_taken(s32 cpu)
 {
 	struct task_struct *curr;
 	bool taken;

@@ -27,6 +27,13 @@ static u32 lab_idle_rotor __maybe_unused;
 	___first;							\
 })
 
+/* At most two rounds; a verifier takes a plain loop for one without end. */
+#ifdef __bpf__
+#define lab_wake_passes(pass)	bpf_for(pass, 0, 1 + lab_siblings)
+#else
+#define lab_wake_passes(pass)	for ((pass) = 0; (pass) < 1 + lab_siblings; (pass)++)
+#endif
+
 /*
  * lab_wake_idle - in place of the ticks of idle CPUs: wakes as many of them as
  * there are tasks that wait behind others; first one of each core that is idle as a
@@ -48,7 +55,9 @@ do {									\
 		break;							\
 	lab_idle_rotor++;						\
 	/* The second time the CPUs that are left; where each core has one thread there are none. */ \
-	for (___pass = 0; ___pass < 1 + lab_siblings && ___waiting; ___pass++) { \
+	lab_wake_passes(___pass) {					\
+		if (!___waiting)					\
+			break;						\
 		bpf_for(___i, 0, lab_nr_online) {			\
 			___cpu = lab_cpu_spread((___i + lab_idle_rotor) % lab_nr_online); \
 			if (lab_first_of_idle_core(___cpu, nr_of) == ___pass || \

@@ -451,19 +451,19 @@ static __always_inline void mq_init_pools(void)
 	s32 cpu;
 
 	/* First `end` counts a pool's CPUs, then those that have their place. */
-	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+	bpf_for(cpu, 0, lab_nr_cpus) {
 		number = mq_pool_of(cpu);
 		pool_of[cpu & (LAB_MAX_CPUS - 1)] = number;
 		if (lab_cpu_online(cpu))
 			pool_at(number)->end++;
 	}
-	for (number = 0; number < LAB_MAX_CPUS && can_loop; number++) {
+	bpf_for(number, 0, LAB_MAX_CPUS) {
 		pool = pool_at(number);
 		pool->begin = at;
 		at += pool->end;
 		pool->end = pool->begin;
 	}
-	for (i = 0; i < lab_nr_online && can_loop; i++) {
+	bpf_for(i, 0, lab_nr_online) {
 		cpu = lab_cpu_spread(i);
 		pool = pool_at(pool_of_cpu(cpu));
 		order[pool->end & (LAB_MAX_CPUS - 1)] = cpu;
@@ -484,7 +484,7 @@ static __always_inline s32 mq_init_queues(void)
 		return error;
 	linux24_init_cpus();
 	mq_init_pools();
-	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+	bpf_for(cpu, 0, lab_nr_cpus) {
 		lab_lock_init(&queue_at(cpu)->lock, LAB_LOCK_CLASS_RUN_QUEUE);
 		lab_list_init(&queue_at(cpu)->list);
 		queue_at(cpu)->published.max_na = MQ_NOTHING;
