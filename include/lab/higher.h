@@ -18,12 +18,20 @@
 #ifndef LAB_HIGHER_H
 #define LAB_HIGHER_H
 
+#ifdef __bpf__
+/* For tests that follow each turn of a task: who loses its CPU to a higher class keeps its place. */
+const volatile bool lab_keeps_place;
+#else
+#define lab_keeps_place	false
+#endif
+
 /* LAB_CPU_RELEASE(prefix) - defines PREFIX_cpu_release. */
 #define LAB_CPU_RELEASE(prefix)						\
 void BPF_STRUCT_OPS(prefix##_cpu_release, s32 cpu,			\
 		    struct scx_cpu_release_args *args)			\
 {									\
-	scx_bpf_reenqueue_local();					\
+	if (!lab_keeps_place)						\
+		scx_bpf_reenqueue_local();				\
 }
 
 /* Wakes an idle CPU that may run the task, for what waits in a queue of all CPUs. */

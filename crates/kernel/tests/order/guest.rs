@@ -107,6 +107,7 @@ fn attempt_all(
     let object = policy::resolve(name).map_err(text)?;
     let settings: Vec<(String, String)> = options
         .iter()
+        .chain(&[("lab_keeps_place", "true")])
         .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
         .collect();
     let terms = Terms {
