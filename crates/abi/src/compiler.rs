@@ -20,7 +20,7 @@ const FLAGS: &[&str] = &[
     // Every name resolves inside the object, whatever else the process has loaded.
     "-fvisibility=hidden",
     "-nostartfiles",
-    // What is not defined is told, and the rest of the object is looked at, too.
+    // The linker reports undefined symbols as warnings, so that the object exists and its other errors are found, too.
     "-Wl,-z,defs",
     "-Wl,--warn-unresolved-symbols",
     "-Wl,-z,now",
@@ -95,13 +95,13 @@ pub struct Job<'a> {
     pub audit: bool,
 }
 
-/// Compiles. Answers with the compiler's own text, which warns, of symbols that are not defined, too; the error is that
-/// text, too, or why it could not be started.
+/// Compiles a policy. Returns the output of compiler and linker, which has their warnings, undefined symbols among them.
+/// The error is this output, or the reason why the compiler did not start.
 pub fn run(job: &Job<'_>) -> Result<String, String> {
     run_with(job, &[])
 }
 
-/// The same, with further arguments.
+/// Compiles a policy with further arguments.
 pub fn run_with(job: &Job<'_>, further: &[String]) -> Result<String, String> {
     let mut command = Command::new(job.compiler);
     command.current_dir(job.folder).args(FLAGS);
@@ -114,7 +114,7 @@ pub fn run_with(job: &Job<'_>, further: &[String]) -> Result<String, String> {
     for folder in job.include {
         command.arg("-I").arg(folder);
     }
-    // Headers beside the source, for those who name them in angle brackets; what the program has comes before.
+    // Finds headers beside the source that are named in angle brackets, behind the program's own headers.
     if let Some(beside) = job.source.parent() {
         command.arg("-I").arg(Path::new(".").join(beside));
     }

@@ -925,7 +925,7 @@ mod tests {
         let object = Object::from_elf("copies", "", compiled("copies")).unwrap();
         let machine = Machine::builtin("laptop").unwrap();
         let values = crate::kconfig::Values::new(&machine, KernelVersion::V7_2);
-        let image = Image::load(&object, &object.settings(&[]).unwrap(), values).unwrap();
+        let image = Image::load(&object, &object.settings(&[]).unwrap(), &values).unwrap();
         let runner = Runner::new(image, &machine, KernelVersion::V7_2, None).unwrap();
         assert!(runner.with(|host| host.nr_cpus) > 0);
         runner.with(|_| runner.with(|host| host.nr_cpus));

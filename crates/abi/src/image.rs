@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::sync::Arc;
 
-use crate::kconfig::Values;
+use crate::kconfig::{self, Pages, Relocation, Values};
 use crate::object::Object;
 use crate::options::Settings;
 
@@ -58,8 +58,8 @@ pub struct Image {
     handle: *mut c_void,
     base: u64,
     object: Arc<Object>,
-    /// What it reads of the kernel's configuration.
-    kconfig: Values,
+    /// Holds the variables of the kernel's configuration, if the policy uses any.
+    kconfig: Option<Pages>,
     /// The dynamic linker tells objects apart by the number of this file: were it closed and the
     /// number used again, `dlopen` would return the old object. So it stays open until after `dlclose`.
     _file: File,
@@ -70,13 +70,17 @@ impl Image {
     pub fn load(
         object: &Arc<Object>,
         settings: &Settings,
-        kconfig: Values,
+        kconfig: &Values,
     ) -> Result<Image, LoadError> {
         let error = |reason: String| LoadError::System {
             policy: object.name().to_owned(),
             reason,
         };
         let last = |what: &str| error(format!("{what}: {}", std::io::Error::last_os_error()));
+        let pages = match object.relocations.iter().any(Relocation::is_variable) {
+            true => Some(Pages::new(kconfig).map_err(|problem| error(problem.to_string()))?),
+            false => None,
+        };
         // SAFETY: the name is a C string.
         let fd = unsafe { libc::memfd_create(c"schedlab-policy".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -115,11 +119,11 @@ impl Image {
             handle,
             base,
             object: Arc::clone(object),
-            kconfig,
+            kconfig: pages,
             _file: file,
         };
         image.set_options(settings).map_err(error)?;
-        image.set_kconfig().map_err(error)?;
+        image.relocate().map_err(error)?;
         Ok(image)
     }
 
@@ -133,10 +137,11 @@ impl Image {
         Ok(())
     }
 
-    /// Writes where the variables of the kernel's configuration are.
-    fn set_kconfig(&self) -> Result<(), String> {
-        for slot in &self.object.kconfig {
-            self.write(slot.place, &self.kconfig.address(slot).to_le_bytes())?;
+    /// Writes the addresses of the symbols that the loader provides.
+    fn relocate(&self) -> Result<(), String> {
+        for relocation in &self.object.relocations {
+            let address = kconfig::address(relocation, self.kconfig.as_ref());
+            self.write(relocation.place, &address.to_le_bytes())?;
         }
         Ok(())
     }

@@ -1,28 +1,31 @@
-//! Variables of the kernel's configuration (`extern … __kconfig`).
+//! Gives variables of the kernel's configuration (`extern … __kconfig`) their values.
 //!
-//! In a kernel libbpf gives them their values when it loads a policy. Here they are symbols that the object does not
-//! define: where their addresses belong, the loader writes those of the values.
+//! For a real kernel libbpf does so when it loads a policy. Here these variables are undefined symbols of the object, and
+//! the loader writes the addresses of the values to the places of their relocations.
+
+use std::io;
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, ObjectSymbolTable as _};
 use schedlab_engine::KernelVersion;
 use schedlab_machine::Machine;
 
 use crate::layout::NR_CPUS_MAX;
+use crate::memory::{PAGE, Reservation};
 
-/// Those that have a value in the virtual kernel.
+/// Lists the variables that have a value in the virtual kernel.
 pub(crate) const KNOWN: [&str; 3] = ["CONFIG_HZ", "CONFIG_NR_CPUS", "LINUX_KERNEL_VERSION"];
 
-/// Whether a symbol is a variable of the configuration: libbpf takes no other names.
+/// Returns whether a symbol is a variable of the configuration. libbpf accepts no other names.
 pub fn is_variable(symbol: &str) -> bool {
     symbol.starts_with("CONFIG_") || symbol.starts_with("LINUX_")
 }
 
-/// Whether the virtual kernel has a value for it.
+/// Returns whether the virtual kernel has a value for a variable.
 pub fn is_known(symbol: &str) -> bool {
     KNOWN.contains(&symbol)
 }
 
-/// What is said of a variable that has no value here.
+/// Explains that a variable has no value here.
 pub fn unknown(variable: &str) -> String {
     let (last, others) = KNOWN.split_last().expect("there are some");
     format!(
@@ -31,7 +34,7 @@ pub fn unknown(variable: &str) -> String {
     )
 }
 
-/// The value on a machine.
+/// Returns the value of a variable on a machine.
 fn value(variable: &str, machine: &Machine, version: KernelVersion) -> Option<u64> {
     match variable {
         "CONFIG_HZ" => Some(machine.hz.into()),
@@ -44,20 +47,26 @@ fn value(variable: &str, machine: &Machine, version: KernelVersion) -> Option<u6
     }
 }
 
-/// What one is that has no value: 0 in any width, the empty text.
-static ZERO: [u64; 512] = [0; 512];
-
-/// Where the address of a variable belongs.
+/// Describes a relocation whose symbol the object does not define.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Slot {
-    /// Place in the object.
+pub(crate) struct Relocation {
+    /// Is the address in the object.
     pub place: u64,
-    variable: String,
+    /// Names the variable of the configuration; `None` for any other weak symbol, which is null.
+    variable: Option<String>,
     addend: u64,
 }
 
-/// The places in an object.
-pub(crate) fn slots(file: &object::File<'_>) -> Vec<Slot> {
+impl Relocation {
+    /// Returns whether the symbol is a variable of the configuration.
+    pub(crate) fn is_variable(&self) -> bool {
+        self.variable.is_some()
+    }
+}
+
+/// Returns the relocations of an object that refer to variables of the configuration or to other weak symbols. The dynamic
+/// linker would take the latter from the C library.
+pub(crate) fn relocations(file: &object::File<'_>) -> Vec<Relocation> {
     let relocations = file.dynamic_relocations().into_iter().flatten();
     relocations
         .filter_map(|(place, relocation)| {
@@ -66,18 +75,20 @@ pub(crate) fn slots(file: &object::File<'_>) -> Vec<Slot> {
             };
             let symbol = file.dynamic_symbol_table()?.symbol_by_index(index).ok()?;
             let name = symbol.name().ok()?;
-            (symbol.is_undefined() && is_variable(name)).then(|| Slot {
+            let variable = is_variable(name).then(|| name.to_owned());
+            let is_ours = symbol.is_undefined() && (variable.is_some() || symbol.is_weak());
+            is_ours.then(|| Relocation {
                 place,
-                variable: name.to_owned(),
+                variable,
                 addend: relocation.addend() as u64,
             })
         })
         .collect()
 }
 
-/// Where in the file the binding of each symbol is that the dynamic linker would look for and not find.
+/// Returns the offsets, in the file, of the bindings of those known variables that the dynamic linker would look for.
 pub(crate) fn bindings(file: &object::File<'_>) -> Vec<usize> {
-    /// Bytes of `Elf64_Sym`, and those before its `st_info`.
+    /// Are the size of `Elf64_Sym` and the offset of its `st_info`, in bytes.
     const SYMBOL: (usize, usize) = (24, 4);
     let table = file.section_by_name(".dynsym");
     let Some((start, _)) = table.and_then(|table| table.file_range()) else {
@@ -90,7 +101,7 @@ pub(crate) fn bindings(file: &object::File<'_>) -> Vec<usize> {
         .collect()
 }
 
-/// Has the dynamic linker take no offence at the symbols whose bindings these are.
+/// Makes symbols weak, so that the dynamic linker does not require them.
 pub(crate) fn make_weak(elf: &mut [u8], bindings: &[usize]) {
     const STB_WEAK: u8 = 2;
     for &at in bindings {
@@ -100,19 +111,51 @@ pub(crate) fn make_weak(elf: &mut [u8], bindings: &[usize]) {
     }
 }
 
-/// The values on one machine: a copy of a policy has its own.
-pub(crate) struct Values(Box<[u64; KNOWN.len()]>);
+/// Holds the values for one machine and kernel.
+pub(crate) struct Values([u64; KNOWN.len()]);
 
 impl Values {
     pub(crate) fn new(machine: &Machine, version: KernelVersion) -> Values {
         let value = |variable| value(variable, machine, version).expect("known ones have values");
-        Values(Box::new(KNOWN.map(value)))
+        Values(KNOWN.map(value))
+    }
+}
+
+/// Holds the values in read-only pages of their own, as a kernel does: a write to a variable, or an access far beyond it,
+/// is a fault of the policy. Each loaded copy of a policy has its own pages.
+pub(crate) struct Pages(Reservation);
+
+impl Pages {
+    /// Is the distance of two variables: a page, and one that is not accessible.
+    const STEP: usize = 2 * PAGE;
+
+    /// Puts each value at the beginning of its page. The last page is 0 and is that of all unknown weak variables.
+    pub(crate) fn new(values: &Values) -> io::Result<Pages> {
+        let pages = Reservation::new((KNOWN.len() + 1) * Pages::STEP, PAGE)?;
+        for (index, value) in values.0.iter().chain(&[0]).enumerate() {
+            let offset = index * Pages::STEP;
+            if !pages.open(offset, PAGE) {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: the page is accessible, and nobody else knows of it yet.
+            unsafe { pages.place(offset).cast::<u64>().write(value.to_le()) };
+            if !pages.seal(offset, PAGE) {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(Pages(pages))
     }
 
-    /// The address that belongs into a slot.
-    pub(crate) fn address(&self, slot: &Slot) -> u64 {
-        let known = KNOWN.iter().position(|known| *known == slot.variable);
-        let value = known.map_or(&raw const ZERO[0], |index| &raw const self.0[index]);
-        (value as u64).wrapping_add(slot.addend)
+    /// Returns the address of a variable.
+    fn address(&self, variable: &str) -> u64 {
+        let known = KNOWN.iter().position(|known| *known == variable);
+        self.0.place(known.unwrap_or(KNOWN.len()) * Pages::STEP) as u64
     }
+}
+
+/// Returns what a relocation needs: an address of `pages`, which exist if any relocation is one of a variable.
+pub(crate) fn address(relocation: &Relocation, pages: Option<&Pages>) -> u64 {
+    let variable = relocation.variable.as_deref();
+    let symbol = variable.and_then(|variable| Some(pages?.address(variable)));
+    symbol.unwrap_or(0).wrapping_add(relocation.addend)
 }

@@ -113,7 +113,7 @@ pub(crate) fn read(
     .collect()
 }
 
-/// The error says what is the matter with it.
+/// Reads one definition. The error is the reason why it is refused.
 fn read_one(types: &Types, variable: &Variable) -> Result<MapDef, String> {
     let Shape::Struct(structure) = types.shape(variable.type_at) else {
         return Err("it is not defined as a structure".to_owned());
@@ -203,7 +203,7 @@ const CLONE: u32 = 1 << 9;
 /// Largest memory of one map.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// The kinds that the virtual kernel has, by the kernel's names.
+/// Lists the kinds of maps that the virtual kernel has, by the kernel's names.
 const KNOWN: [&str; 8] = [
     "HASH",
     "ARRAY",
@@ -215,12 +215,12 @@ const KNOWN: [&str; 8] = [
     "ARENA",
 ];
 
-/// Whether the virtual kernel has maps of that kind.
+/// Returns whether the virtual kernel has maps of a kind.
 pub fn is_known_kind(name: &str) -> bool {
     KNOWN.contains(&name)
 }
 
-/// What is said of a kind that it has not.
+/// Explains that the virtual kernel has no maps of a kind.
 pub fn unknown_kind(name: &str) -> String {
     format!(
         "maps of type {name} are not in the virtual kernel (it has HASH, ARRAY, their PERCPU forms, QUEUE, STACK, TASK_STORAGE and ARENA)"

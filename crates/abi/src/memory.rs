@@ -67,6 +67,13 @@ impl Reservation {
         unsafe { libc::mprotect(self.place(offset).cast(), bytes, PROT_READ | PROT_WRITE) == 0 }
     }
 
+    /// Makes whole pages read-only. Returns whether that has succeeded.
+    pub fn seal(&self, offset: usize, bytes: usize) -> bool {
+        assert!(offset + bytes <= self.bytes, "it is not reserved");
+        // SAFETY: the pages lie inside of our reservation.
+        unsafe { libc::mprotect(self.place(offset).cast(), bytes, PROT_READ) == 0 }
+    }
+
     /// Gives whole pages back: an access to them faults from now on.
     pub fn close(&self, offset: usize, bytes: usize) {
         assert!(offset + bytes <= self.bytes, "it is not reserved");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
 use crate::dwarf::{Shape, Types, Variable};
-use crate::kconfig::{self, Slot};
+use crate::kconfig::{self, Relocation};
 use crate::map_def::{self, MapDef};
 use crate::options::{self, OptionError, OptionKind, PolicyOption, Settings};
 use crate::placed::{Placed, place};
@@ -36,26 +36,26 @@ pub struct Object {
     /// Where the code of sleepable ops lies.
     sleepable: Vec<Range<u64>>,
     globals: Vec<(String, u64, usize)>,
-    /// Where the addresses of the kernel's configuration belong.
-    pub(crate) kconfig: Vec<Slot>,
+    /// Lists the relocations whose symbols the loader provides.
+    pub(crate) relocations: Vec<Relocation>,
     left_out: Vec<LeftOut>,
 }
 
-/// A BPF program beside the ops, which nothing in the virtual kernel calls.
+/// Describes a BPF program beside the ops. The virtual kernel calls none of these.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeftOut {
-    /// The function.
+    /// Names the function.
     pub program: String,
-    /// Its section.
+    /// Names its section.
     pub section: String,
-    /// `file:line` of the function; empty if that is not known.
+    /// Is `file:line` of the function, or empty if the object does not say it.
     pub place: String,
 }
 
 /// What compilers make calls of where the source has none: copies and comparisons of structures.
 const OF_THE_COMPILER: [&[u8]; 4] = [b"memcpy", b"memmove", b"memset", b"memcmp"];
 
-/// Refuses what is used and not there, and functions of the C library: they link, but in a kernel they are not.
+/// Refuses undefined symbols, and functions of the C library: these link here, but a kernel does not have them.
 fn check_calls<'a>(
     policy: &'a str,
     file: &'a object::File<'_>,
@@ -142,9 +142,9 @@ impl Object {
     /// Reads a compiled policy.
     ///
     /// # Errors
-    /// If it is no ELF object with debug information, uses what is not in the virtual kernel, has a constructor, not
-    /// exactly one ops table, an op that the kernel could not call, a licence that it does not take, or a map of a kind
-    /// that the virtual kernel does not have: all that is wrong.
+    /// Returns all faults that it finds: no ELF object with debug information, a symbol that the virtual kernel does not
+    /// have, a constructor, not exactly one ops table, an op that the kernel could not call, a licence that it does not
+    /// accept, or a map of an unknown kind.
     pub fn from_elf(name: &str, source: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectErrors> {
         let mut errors = Vec::new();
         match Object::read(name, source, elf, &mut errors) {
@@ -157,7 +157,7 @@ impl Object {
         }
     }
 
-    /// The error is one that leaves nothing to return, the other ones go to `errors`.
+    /// Adds the faults that it finds to `errors`. Returns an error itself where no object remains to be read.
     fn read(
         name: &str,
         source: &str,
@@ -216,7 +216,7 @@ impl Object {
         };
         let globals = variables.iter().map(global).collect();
         let (code, sleepable) = (code(&file), sleepable(&file));
-        let (kconfig, left_out) = (kconfig::slots(&file), left_out(&file, &types));
+        let (relocations, left_out) = (kconfig::relocations(&file), left_out(&file, &types));
         let bindings = kconfig::bindings(&file);
         kconfig::make_weak(&mut elf, &bindings);
         Ok(Object {
@@ -233,7 +233,7 @@ impl Object {
             placed,
             sleepable,
             globals,
-            kconfig,
+            relocations,
             left_out,
             elf,
         })
@@ -254,7 +254,7 @@ impl Object {
         &self.options
     }
 
-    /// The programs beside its ops, which a simulation leaves out.
+    /// Returns the programs beside its ops, which a simulation leaves out.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
@@ -437,8 +437,8 @@ impl Object {
     }
 }
 
-/// Programs that the kernel or a loader would call and the virtual kernel never does. A section that begins with `?` is
-/// not loaded unless somebody asks for it.
+/// Finds the programs that a kernel or a loader would call and the virtual kernel does not. Leaves out sections that
+/// begin with `?`: libbpf loads these on demand only.
 fn left_out(file: &object::File<'_>, types: &Types) -> Vec<LeftOut> {
     let is_program = |name: &str| !name.starts_with(['.', '?']) && !name.starts_with("struct_ops");
     let functions = types.functions();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// All that is wrong with an object; at least one.
+/// Lists the faults of an object, at least one.
 #[derive(Debug)]
 pub struct ObjectErrors(pub Vec<ObjectError>);
 
@@ -73,12 +73,12 @@ pub enum ObjectError {
         /// What was found.
         found: String,
     },
-    /// A variable of the kernel's configuration that has no value in the virtual kernel.
+    /// Reports a variable of the kernel's configuration that has no value in the virtual kernel.
     #[error("{policy}: {}", crate::kconfig::unknown(.variable))]
     Kconfig {
         /// The policy.
         policy: String,
-        /// Its name.
+        /// Names the variable.
         variable: String,
     },
     /// A map that the virtual kernel does not have.
@@ -86,7 +86,7 @@ pub enum ObjectError {
     Map {
         /// The policy.
         policy: String,
-        /// `file:line` of its definition.
+        /// Is `file:line` of its definition.
         place: String,
         /// The map.
         map: String,
@@ -96,7 +96,7 @@ pub enum ObjectError {
 }
 
 impl ObjectError {
-    /// `file:line` of what it is about, if that is known.
+    /// Returns `file:line` of the fault, if the object says it.
     pub fn place(&self) -> Option<&str> {
         match self {
             ObjectError::Op { place, .. } | ObjectError::Map { place, .. } => Some(place),
@@ -104,7 +104,7 @@ impl ObjectError {
         }
     }
 
-    /// The symbol that it uses and that is not there, if that is the error.
+    /// Returns the undefined symbol, if that is the fault.
     pub fn symbol(&self) -> Option<&str> {
         match self {
             ObjectError::Foreign { function, .. } => Some(function),

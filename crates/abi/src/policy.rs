@@ -72,7 +72,7 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
                 cpus,
             });
         }
-        let image = Image::load(object, settings, Values::new(machine, version))?;
+        let image = Image::load(object, settings, &Values::new(machine, version))?;
         let runner = Runner::new(image, machine, version, watch);
         let runner = runner.map_err(|error| LoadError::System {
             policy: object.name().to_owned(),

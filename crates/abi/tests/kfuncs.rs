@@ -552,7 +552,7 @@ fn cpus_run_ops_beside_each_other() {
     }
 }
 
-/// Each copy has those of its own machine and kernel.
+/// Each loaded copy has the values of its own machine and kernel.
 #[test]
 fn the_kernels_configuration_is_that_of_the_machine() {
     let there = |cc: &&str| {
@@ -574,6 +574,21 @@ fn the_kernels_configuration_is_that_of_the_machine() {
             assert_eq!(bench.global("nr_cpus"), 8192, "{cc}");
             assert_eq!(bench.global("version"), code, "{cc}");
             assert_eq!((bench.global("mc"), bench.global("letter")), (0, 0), "{cc}");
+            assert_eq!(bench.global("letter_there"), 0, "{cc}");
+            assert_eq!(bench.global("of_library"), 0, "{cc}");
+        }
+        for mistake in [1, 2] {
+            let mut bench = Bench::of(&object, &format!("mistake={mistake}"));
+            bench.add_task(TaskId(0));
+            let enqueue = OpCall::Enqueue {
+                task: TaskId(0),
+                enq_flags: 0,
+            };
+            let message = bench.simply(enqueue).unwrap_err();
+            assert!(
+                message.contains("in ops.enqueue"),
+                "{cc}: {mistake}: {message}"
+            );
         }
     }
 }

@@ -318,11 +318,13 @@ fn prerequisites(rule: &str) -> Vec<String> {
         .collect()
 }
 
-/// So many headers may be missing before the rest is not looked for.
+/// Limits the number of missing headers that are found.
 const HEADERS_MAX: usize = 16;
 
-/// Compiles, and answers what the compiler warns of, too. What is wrong is told at once, as far as it can be found out:
-/// in place of a header that is missing there is an empty one, and what is never declared is left to the linker.
+/// Compiles a policy. Returns its object and the output of the compiler, which has the warnings.
+///
+/// The error lists all faults that one call can find. An empty header replaces each missing one, and undeclared functions
+/// are left to the linker.
 fn build(
     job: &compiler::Job<'_>,
     path: &Path,
@@ -332,10 +334,12 @@ fn build(
 ) -> Result<(Arc<Object>, String), Diagnostics> {
     let mut complaints = Complaints::new(path, headers);
     let mut further = Vec::new();
+    let mut has_headers = true;
     let mut outcome = compiler::run(job);
     for _ in 0..HEADERS_MAX {
         let Err(text) = &outcome else { break };
         let missing = complaints.add_missing_headers(text);
+        has_headers &= missing.is_empty();
         let empty = headers.join("missing");
         let put = missing.iter().filter(|header| put_empty(&empty, header));
         if put.count() == 0 {
@@ -352,7 +356,7 @@ fn build(
         }
     }
     let Ok(said) = outcome else {
-        // No object tells what else is missing.
+        // Without an object only the preprocessed source shows what else is missing.
         further.push("-E".to_owned());
         let preprocessed = compiler::run_with(job, &further);
         if let Some(text) = preprocessed.ok().and(fs::read_to_string(job.output).ok()) {
@@ -360,7 +364,6 @@ fn build(
         }
         return Err(complaints.told());
     };
-    let has_headers = complaints.is_empty();
     complaints.add_undefined(&said);
     let elf = fs::read(job.output).map_err(|error| no_output(&error, job.compiler))?;
     let errors = match Object::from_elf(name, source, elf) {
@@ -369,13 +372,13 @@ fn build(
         Err(ObjectErrors(errors)) => errors,
     };
     for error in errors {
-        // What a missing header may have is not missed twice.
+        // A missing header may define the ops table, the licence or this symbol.
         let follows = matches!(error, ObjectError::Ops { .. } | ObjectError::License { .. });
         let told = error.symbol().is_some_and(|it| complaints.has_missing(it));
         if told || follows && !has_headers {
             continue;
         }
-        // The file says more than its name.
+        // The message begins with the file and needs no name of the policy.
         let text = error.to_string();
         let mut what = text.strip_prefix(&format!("{name}: ")).unwrap_or(&text);
         if let Some(place) = error.place() {
@@ -386,7 +389,7 @@ fn build(
     Err(complaints.told())
 }
 
-/// Puts an empty header into a folder, if its name is one that belongs into a folder.
+/// Puts an empty header into a folder. Returns false for names that lead out of the folder.
 fn put_empty(folder: &Path, header: &str) -> bool {
     let is_below = |part: Component<'_>| matches!(part, Component::Normal(_));
     if !Path::new(header).components().all(is_below) {
@@ -400,7 +403,7 @@ fn put_empty(folder: &Path, header: &str) -> bool {
     put().is_some()
 }
 
-/// What is told of a program that a simulation leaves out.
+/// Explains that a simulation leaves a program out.
 fn left_out(it: &LeftOut, path: &Path) -> String {
     let place = match it.place.is_empty() {
         true => path.display().to_string(),
@@ -412,7 +415,7 @@ fn left_out(it: &LeftOut, path: &Path) -> String {
     )
 }
 
-/// Why it was not compiled. The headers that it was compiled with let policies write more from then on.
+/// Adds the errors of a refused source. Changes the headers: afterwards they let policies write all members of a task.
 fn refused(
     job: &compiler::Job<'_>,
     text: &str,
@@ -425,14 +428,14 @@ fn refused(
             .is_some_and(|(_, what)| said::is_read_only(what))
     };
     let anyway = match text.lines().any(read_only) {
-        // Structures of its own may have members of these names, and compilers do not say whose one is.
+        // The policy's own structures may have members of these names, and compilers do not say whose member it is.
         true => without_read_only(job, further, headers).unwrap_or_else(|| text.to_owned()),
         false => String::new(),
     };
     complaints.add_errors(text, &anyway);
 }
 
-/// What the compiler says where policies may write all of the kernel's structures; `None` if that cannot be known.
+/// Compiles with headers that let policies write all of the kernel's structures, and returns the compiler's output.
 fn without_read_only(
     job: &compiler::Job<'_>,
     further: &[String],

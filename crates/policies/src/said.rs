@@ -1,4 +1,4 @@
-//! What compilers and linkers say of a policy's source, in words that its author understands.
+//! Explains the errors and warnings of compilers and linkers to the author of a policy.
 
 use std::path::Path;
 
@@ -6,24 +6,25 @@ use schedlab_abi::{is_known_kind, kconfig, unknown_kind};
 
 use crate::Diagnostics;
 
-/// More complaints of the compiler than this tell nobody more.
+/// Limits the number of plain C errors that a message shows.
 const LINES_MAX: usize = 4;
-/// So many things may be missing before some are only counted.
+/// Limits the number of lines of a message; further complaints are counted.
 const MISSING_MAX: usize = 16;
 
-/// The header that has the kernel's structures: name and text.
+/// Returns name and text of the header that defines the kernel's structures.
 pub(crate) fn types() -> Option<(&'static str, &'static str)> {
     let mut headers = crate::headers().iter().copied();
     headers.find(|(name, _)| *name == "native/scx/types.h")
 }
-/// How sure it is that a complaint has no cause but itself.
+
+/// Tells causes from errors that may follow from them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Others may follow from it: a missing header, a name of ours that was given another meaning.
+    /// Causes other errors: a missing header, or another meaning for a name of our headers.
     Cause,
-    /// The virtual kernel lacks or forbids something.
+    /// Names something that the virtual kernel lacks or forbids.
     Ours,
-    /// What the compiler says of C.
+    /// Repeats the compiler's own text about C.
     Plain,
 }
 
@@ -32,18 +33,18 @@ struct Complaint {
     place: String,
     inside: String,
     what: String,
-    /// Other places of the same.
+    /// Lists other places of the same complaint.
     others: Vec<String>,
 }
 
-/// What is wrong with a source, from all that looked at it.
+/// Collects the errors of one source from the compiler, the linker and the reader of the object.
 pub(crate) struct Complaints<'a> {
-    /// The source as it was asked for.
+    /// Names the source as the user did.
     path: &'a Path,
-    /// Where the headers are that it was compiled with.
+    /// Names the folder of our headers.
     headers: &'a Path,
     all: Vec<Complaint>,
-    /// Lines that are no complaints, for want of any.
+    /// Holds the other lines of the output, for the case that no error is recognized.
     rest: Vec<String>,
 }
 
@@ -82,7 +83,7 @@ impl<'a> Complaints<'a> {
         }
     }
 
-    /// What the virtual kernel lacks or forbids; `place` is the file's and perhaps the line, as the compiler says it.
+    /// Adds something that the virtual kernel lacks or forbids. `place` is `file` or `file:line` in the compiler's words.
     pub(crate) fn add(&mut self, place: Option<&str>, what: String) {
         let place = match place {
             Some(place) => as_asked(place, self.path),
@@ -91,7 +92,7 @@ impl<'a> Complaints<'a> {
         self.push(Kind::Ours, place, "", what);
     }
 
-    /// The headers that are not there; the compiler stops at the first.
+    /// Adds the missing headers and returns their names. The compiler stops at the first one.
     pub(crate) fn add_missing_headers(&mut self, text: &str) -> Vec<String> {
         let mut found = Vec::new();
         for (place, header) in text.lines().filter_map(missing_header) {
@@ -105,7 +106,7 @@ impl<'a> Complaints<'a> {
         found
     }
 
-    /// What the linker found to be nowhere.
+    /// Adds the symbols that the linker does not find.
     pub(crate) fn add_undefined(&mut self, text: &str) {
         for (place, symbol) in text.lines().filter_map(undefined) {
             if !kconfig::is_known(&symbol) {
@@ -114,13 +115,14 @@ impl<'a> Complaints<'a> {
         }
     }
 
-    /// Whether a symbol is among what was found to be missing.
+    /// Returns whether a symbol has been added as missing.
     pub(crate) fn has_missing(&self, symbol: &str) -> bool {
         let what = missing(symbol);
         self.all.iter().any(|it| it.what == what)
     }
 
-    /// What else is missing, by the source behind the preprocessor, where the compiler makes no object that would tell.
+    /// Adds unknown kinds of maps and variables of the configuration that the preprocessed source declares. The compiler has
+    /// made no object from which they could be read.
     pub(crate) fn add_declared(&mut self, preprocessed: &str) {
         let mut place = (String::new(), 0);
         for line in preprocessed.lines() {
@@ -139,19 +141,19 @@ impl<'a> Complaints<'a> {
         }
     }
 
-    /// Whether a place is in the headers that come with the program.
+    /// Returns whether a place is in the headers that come with the program.
     fn is_ours(&self, place: &str) -> bool {
         let place = place.trim_start_matches("./");
         place.starts_with(&*self.headers.to_string_lossy()) || place.starts_with("include/native/")
     }
 
-    /// What gcc, clang and the linker say of a source that does not compile. Some of it they would say `anyway`, if
-    /// policies could write all of the kernel's structures.
+    /// Adds the errors of gcc, clang and the linker. `anyway` is their output for headers that let policies write all of
+    /// the kernel's structures: an error that is missing there is a write that the verifier refuses.
     pub(crate) fn add_errors(&mut self, text: &str, anyway: &str) {
         self.add_missing_headers(text);
         let mut function = None;
         let mut misused = Vec::new();
-        // Where the policy includes the header that is complained of.
+        // The place where the policy includes the header with the error.
         let mut included = None;
         let said: Vec<&str> = text.lines().collect();
         let mut rest = Vec::new();
@@ -163,7 +165,7 @@ impl<'a> Complaints<'a> {
                 if !self.is_ours(place) && (begins || included.is_none()) {
                     included = Some(place);
                 } else if begins && self.is_ours(place) && line.ends_with(',') {
-                    // gcc goes on with who includes that one.
+                    // The next line of gcc names the file that includes this header.
                     included = None;
                 }
                 continue;
@@ -184,7 +186,7 @@ impl<'a> Complaints<'a> {
                 }
                 continue;
             };
-            // The compiler says of the linker only that it failed.
+            // This line only says that the linker failed.
             if place == "collect2" || what.starts_with("linker command failed") {
                 rest.push(line.to_owned());
                 continue;
@@ -201,7 +203,7 @@ impl<'a> Complaints<'a> {
                 true => Some(format!(
                     "{what}: of a task, the kernel's verifier lets policies write scx.slice, scx.dsq_vtime and scx.disallow alone"
                 )),
-                false => in_words(what, &said[index + 1..], &mut misused),
+                false => in_words(what, &notes, &mut misused),
             };
             let Some(words) = words else { continue };
             let kind = match words == what {
@@ -223,8 +225,8 @@ impl<'a> Complaints<'a> {
         }
     }
 
-    /// Of an error in our headers, or of one that is about a name of theirs: where the policy's part in it is, and what
-    /// to do.
+    /// Explains an error in our headers, or about one of their names: returns the place in the policy that causes it, and
+    /// what to do there.
     fn of_our_names<'s>(
         &self,
         place: &'s str,
@@ -236,7 +238,7 @@ impl<'a> Complaints<'a> {
         let again = |what: &str| {
             format!("{what}: the virtual kernel's headers have it, too: leave this one out")
         };
-        // Declared or defined once more, before or behind ours.
+        // The policy declares or defines a name of our headers again.
         let previous = notes.iter().find(|(_, note)| {
             ["previous ", "originally defined here", "previously "]
                 .iter()
@@ -248,9 +250,9 @@ impl<'a> Complaints<'a> {
             let theirs = if ours { other } else { place };
             return Some((without_column(theirs).to_owned(), again(what)));
         }
-        // A macro of ours where the policy declares a function of that name.
+        // The policy declares a function that has the name of our macro.
         if let Some((place, name)) = self.use_of_macro(place, notes).or_else(|| {
-            let name = misused_macro(what, &[]).or_else(|| called_macro(what, notes))?;
+            let name = misused_macro(what, notes)?;
             (!ours).then(|| (without_column(place), name))
         }) && self.declares(place, &name)
         {
@@ -259,13 +261,13 @@ impl<'a> Complaints<'a> {
                 format!("{name}() is in the virtual kernel's headers: leave this declaration out"),
             ));
         }
-        // One without arguments where the policy gives something that name.
+        // The policy gives something the name of our macro without arguments.
         if let Some((place, name)) = self.use_of_macro(place, notes)
             && what.starts_with("expected identifier")
         {
             return Some((place.to_owned(), again(&name)));
         }
-        // A macro of the policy's within our headers.
+        // A macro of the policy is expanded in our headers.
         let expanded = notes
             .iter()
             .find_map(|(at, note)| Some((*at, expanded(note)?)));
@@ -300,7 +302,8 @@ impl<'a> Complaints<'a> {
         ))
     }
 
-    /// Where the policy uses the macro of ours that an error is in, and the macro: compilers tell below the error.
+    /// Returns the place where the policy uses our macro that has the error, and the macro's name. Compilers name both in
+    /// the notes below the error.
     fn use_of_macro<'s>(
         &self,
         place: &'s str,
@@ -322,7 +325,7 @@ impl<'a> Complaints<'a> {
             .next_back()
     }
 
-    /// Whether a line of the policy's declares or defines a function of that name, and does not call it.
+    /// Returns whether a line of the policy declares or defines a function of that name.
     fn declares(&self, place: &str, name: &str) -> bool {
         let Some((file, number)) = place.split_once(':') else {
             return false;
@@ -337,14 +340,14 @@ impl<'a> Complaints<'a> {
             return false;
         };
         line.split_once(name).is_some_and(|(before, _)| {
-            // Macros that stand before a definition begin a line, too.
-            let is_function = !before.is_empty() || name.starts_with(|c: char| c.is_lowercase());
+            // A macro before a definition also begins its line.
+            let is_function = name.starts_with(|c: char| c.is_lowercase());
             let is_outside = !line.starts_with([' ', '\t', '#']);
             is_function && is_outside && !before.contains(['(', '=', ';', '{'])
         })
     }
 
-    /// As lines for people. What may only follow from something else is not told.
+    /// Renders the complaints as lines. Leaves out errors that may follow from a cause.
     pub(crate) fn told(self) -> Diagnostics {
         let causes: Vec<String> = self
             .all
@@ -366,10 +369,10 @@ impl<'a> Complaints<'a> {
                 hidden += 1;
                 continue;
             }
-            let others = match it.others.len() {
-                0 => String::new(),
-                1 => " (and in 1 more place)".to_owned(),
-                more => format!(" (and in {more} more places)"),
+            // Linkers do not report all of them.
+            let others = match it.others.is_empty() {
+                true => "",
+                false => " (and in other places)",
             };
             lines.push(format!("{}: {}{}{others}", it.place, it.inside, it.what));
         }
@@ -383,11 +386,11 @@ impl<'a> Complaints<'a> {
     }
 }
 
-/// Parts of what is said of what is missing.
+/// Mark the messages about missing things, which are merged.
 const NOT_THERE: &str = " is not in the virtual kernel";
 const NO_VALUE: &str = " has no value in the virtual kernel";
 
-/// The notes below an error: place and text.
+/// Returns place and text of the notes below an error.
 fn notes<'s>(below: &[&'s str]) -> Vec<(&'s str, &'s str)> {
     let own = below
         .iter()
@@ -395,7 +398,7 @@ fn notes<'s>(below: &[&'s str]) -> Vec<(&'s str, &'s str)> {
     own.filter_map(|line| line.split_once(": note: ")).collect()
 }
 
-/// The macro that a note is about.
+/// Returns the macro whose expansion a note reports.
 fn expanded(note: &str) -> Option<String> {
     let name = note
         .strip_prefix("in expansion of macro ")
@@ -409,18 +412,7 @@ fn note_is_of_gcc(notes: &[(&str, &str)]) -> bool {
         .any(|(_, note)| note.starts_with("in expansion of macro "))
 }
 
-/// Which macro has too few or too many arguments, as clang says it.
-fn called_macro(what: &str, notes: &[(&str, &str)]) -> Option<String> {
-    if !what.ends_with(" arguments provided to function-like macro invocation") {
-        return None;
-    }
-    let name = notes
-        .iter()
-        .find_map(|(_, note)| note.strip_prefix("macro "))?;
-    Some(unquote(name))
-}
-
-/// Where a header is included from, and whether the line begins a chain of such places.
+/// Returns the place that includes a header, and whether the line begins a chain of such places.
 fn included_from(line: &str) -> Option<(&str, bool)> {
     let (place, begins) = match line.strip_prefix("In file included from ") {
         Some(place) => (place, true),
@@ -430,8 +422,16 @@ fn included_from(line: &str) -> Option<(&str, bool)> {
     place.contains(':').then_some((place, begins))
 }
 
-/// A symbol that is nowhere and where it is used, if that is what the linker says.
+/// Returns the undefined symbol that a line of the linker names, and the place of its use.
 fn undefined(line: &str) -> Option<(Option<String>, String)> {
+    // Compilers show lines of the source behind their numbers and a bar, and quote the text of #warning.
+    let is_source = line.split_once('|').is_some_and(|(number, _)| {
+        let number = number.trim();
+        number.is_empty() || is_number(number)
+    });
+    if is_source || line.contains(": warning: #warning ") || line.contains(": warning: \"") {
+        return None;
+    }
     let said = line
         .split_once("undefined reference to ")
         .or_else(|| line.split_once("undefined symbol: "));
@@ -440,17 +440,13 @@ fn undefined(line: &str) -> Option<(Option<String>, String)> {
     let place = place.strip_suffix("warning").unwrap_or(place);
     let place = place.trim_end_matches([':', ' ']);
     let place = place.rsplit_once(": ").map_or(place, |(_, place)| place);
-    // An object, and the source that it was made of.
+    // The line names the object before the source.
     let place = place.rsplit_once(".o:").map_or(place, |(_, place)| place);
-    let is_line = place.rsplit_once(':').is_some_and(|(_, line)| {
-        !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())
-    });
-    let known = is_line && !place.starts_with("include/");
+    let known = has_line(place) && !place.starts_with("include/");
     Some((known.then(|| place.to_owned()), unquote(symbol)))
 }
 
-/// What a line behind the preprocessor declares that the virtual kernel has not: kinds of maps, variables of the kernel's
-/// configuration.
+/// Explains the unknown kinds of maps and variables of the configuration that a preprocessed line declares.
 fn declared(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     for behind in line.split("(*type)[BPF_MAP_TYPE_").skip(1) {
@@ -468,13 +464,13 @@ fn declared(line: &str) -> Vec<String> {
     found
 }
 
-/// Warnings, of gcc and of clang, that a function is called as one of the C library, which BPF has not.
+/// Lists the warnings of gcc and clang about functions that are named as in the C library. BPF has no such library.
 const OF_THE_LIBRARY: [&str; 2] = [
     "[-Wbuiltin-declaration-mismatch]",
     "[-Wincompatible-library-redeclaration]",
 ];
 
-/// The warnings of a policy that compiles; those in our headers are none of its author's.
+/// Returns the warnings in the policy's own files, without those in our headers.
 pub(crate) fn warnings(text: &str, path: &Path, headers: &Path) -> Vec<String> {
     let mut function = None;
     let mut lines: Vec<String> = Vec::new();
@@ -488,7 +484,7 @@ pub(crate) fn warnings(text: &str, path: &Path, headers: &Path) -> Vec<String> {
         };
         let place = without_column(place);
         let in_header = place.starts_with(&*headers.to_string_lossy());
-        // The linker has no line to warn of, or warns of what the loader knows.
+        // Warnings of the linker have no line, or are about variables that the loader fills in.
         if in_header
             || !place.contains(':')
             || undefined(line).is_some()
@@ -509,7 +505,7 @@ pub(crate) fn warnings(text: &str, path: &Path, headers: &Path) -> Vec<String> {
     few(lines)
 }
 
-/// The function that the lines below are about, or that they are about none: gcc says it on a line of its own.
+/// Returns the function that gcc's following lines are about (`Some(None)`: none), if this line says so.
 fn function_of(line: &str) -> Option<Option<String>> {
     if line.ends_with(": At top level:") {
         return Some(None);
@@ -518,7 +514,7 @@ fn function_of(line: &str) -> Option<Option<String>> {
     Some(Some(unquote(name.trim_end_matches(':'))))
 }
 
-/// The first of them.
+/// Keeps the first lines and counts the others.
 fn few(mut lines: Vec<String>) -> Vec<String> {
     if lines.len() > LINES_MAX {
         let more = lines.len() - LINES_MAX;
@@ -530,7 +526,7 @@ fn few(mut lines: Vec<String>) -> Vec<String> {
 
 const NO_FLOATING_POINT: &str = "floating point is not in BPF: calculate in integers";
 
-/// What gcc says of floating point that it may not compile: for x86-64 (two kinds of registers), and for aarch64.
+/// Lists gcc's errors about floating point: for x86-64 (two kinds of registers), and for aarch64.
 const NO_FLOATS: [&str; 4] = [
     "with SSE disabled",
     "with SSE2 disabled",
@@ -538,17 +534,17 @@ const NO_FLOATS: [&str; 4] = [
     "-mgeneral-regs-only",
 ];
 
-/// Whether a function is one that compilers call for floating point instead of the processor: `__muldf3`, `__floatsisf`.
+/// Returns whether compilers call this function to calculate in floating point: `__muldf3`, `__floatsisf`.
 fn is_soft_float(function: &str) -> bool {
     let name = function.strip_prefix("__").unwrap_or_default();
     let has_type = ["sf", "df", "tf", "xf"].iter().any(|of| name.contains(of));
     has_type && !name.contains('_')
 }
 
-/// What an error is about, where that is the virtual kernel's; nothing if it only follows from one before, the calls of
-/// macros that were `misused`.
-fn in_words(what: &str, below: &[&str], misused: &mut Vec<String>) -> Option<String> {
-    if let Some(name) = misused_macro(what, below) {
+/// Explains an error about the virtual kernel, and returns others as they are. Returns nothing for errors that follow
+/// from an earlier one, the wrong call of a macro in `misused`.
+fn in_words(what: &str, notes: &[(&str, &str)], misused: &mut Vec<String>) -> Option<String> {
+    if let Some(name) = misused_macro(what, notes) {
         let told = wrong_arguments(&name, what);
         misused.push(name);
         return Some(told);
@@ -568,6 +564,7 @@ fn in_words(what: &str, below: &[&str], misused: &mut Vec<String>) -> Option<Str
     let implicit = [
         "implicit declaration of function ",
         "call to undeclared function ",
+        "call to undeclared library function ",
     ];
     let called = implicit.iter().find_map(|text| what.split_once(text));
     if let Some((_, name)) = called {
@@ -580,20 +577,22 @@ fn in_words(what: &str, below: &[&str], misused: &mut Vec<String>) -> Option<Str
     Some(unknown.unwrap_or_else(|| what.to_owned()))
 }
 
-/// Which macro has too few or too many arguments, if that is the error: gcc says it there, clang below.
-fn misused_macro(what: &str, below: &[&str]) -> Option<String> {
+/// Returns the macro that has too few or too many arguments, if that is the error. gcc names it in the error, clang in
+/// a note.
+fn misused_macro(what: &str, notes: &[(&str, &str)]) -> Option<String> {
     if let Some(name) = what.strip_prefix("macro ") {
         return Some(unquote(name));
     }
     if !what.ends_with(" arguments provided to function-like macro invocation") {
         return None;
     }
-    let notes = below.iter().take_while(|line| !line.contains(": error: "));
-    let mut names = notes.filter_map(|line| line.split_once(": note: macro "));
-    names.next().map(|(_, name)| unquote(name))
+    let mut names = notes
+        .iter()
+        .filter_map(|(_, note)| note.strip_prefix("macro "));
+    names.next().map(unquote)
 }
 
-/// A macro of a function was called with other arguments than it has.
+/// Explains the call of a kfunc's macro with a wrong number of arguments.
 fn wrong_arguments(name: &str, what: &str) -> String {
     const MOVE: &str = "scx_bpf_dsq_move_to_local";
     let too_few = ["only 1 given", "too few"];
@@ -608,7 +607,7 @@ fn wrong_arguments(name: &str, what: &str) -> String {
     }
 }
 
-/// A type without a definition, if that is the error.
+/// Explains the use of a type that is not defined, if that is the error.
 fn unknown_type(what: &str) -> Option<String> {
     let starts = [
         "invalid use of undefined type ",
@@ -625,13 +624,13 @@ fn unknown_type(what: &str) -> Option<String> {
     is_type.then(|| format!("{name}{NOT_THERE}"))
 }
 
-/// A member that a structure of the kernel has not here, if that is the error.
+/// Explains the use of a member that a structure of the kernel does not have here, if that is the error.
 fn unknown_member(what: &str) -> Option<String> {
     let (owner, member) = match what.strip_prefix("no member named ") {
         Some(clang) => clang.split_once(" in ").map(|(member, of)| (of, member))?,
         None => what.split_once(" has no member named ")?,
     };
-    // Spelled nearly so it may be another one.
+    // The compiler's guess at another spelling.
     let hint = what.find("; did you mean ").map_or("", |at| &what[at..]);
     let (owner, member) = (unquote(owner), unquote(member));
     let name = owner.rsplit(' ').next().unwrap_or(&owner);
@@ -642,7 +641,7 @@ fn unknown_member(what: &str) -> Option<String> {
     ours.then(|| format!("struct {name} has no member {member} in the virtual kernel{hint}"))
 }
 
-/// Whether an error may be that something is const here because no verifier lets policies write it.
+/// Returns whether an error may be a write to a member that the kernel's verifier protects, which is const here.
 pub(crate) fn is_read_only(what: &str) -> bool {
     let starts = [
         " of read-only member ",
@@ -666,7 +665,7 @@ pub(crate) fn is_read_only(what: &str) -> bool {
     types().is_some_and(|(_, types)| types.lines().any(|line| definition(&line)))
 }
 
-/// Where which header was included that is not there, if that is what the compiler says.
+/// Returns place and name of a missing header, if that is the error.
 fn missing_header(line: &str) -> Option<(&str, String)> {
     let (place, what) = line.split_once(": fatal error: ")?;
     let gcc = what.split_once(": No such file").map(|(header, _)| header);
@@ -674,7 +673,7 @@ fn missing_header(line: &str) -> Option<(&str, String)> {
     Some((without_column(place), unquote(header)))
 }
 
-/// Where the virtual kernel has a header that was asked for by its name alone.
+/// Suggests the full name of a header that the virtual kernel has in `scx/`.
 fn other_place(header: &str) -> String {
     let ours = format!("native/scx/{header}");
     match crate::headers().iter().any(|(name, _)| *name == ours) {
@@ -683,16 +682,26 @@ fn other_place(header: &str) -> String {
     }
 }
 
-/// `file:line` of `file:line:column`.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn has_line(place: &str) -> bool {
+    place
+        .rsplit_once(':')
+        .is_some_and(|(_, line)| is_number(line))
+}
+
+/// Returns the `file:line` of `file:line:column`, and `file:line` as it is.
 fn without_column(place: &str) -> &str {
     match place.rsplit_once(':') {
-        Some((before, column)) if column.bytes().all(|c| c.is_ascii_digit()) => before,
+        Some((before, column)) if is_number(column) && has_line(before) => before,
         _ => place,
     }
 }
 
-/// A place, `file:line`, with the policy's file as it was asked for, and headers beside it: the compiler runs in its
-/// folder.
+/// Returns a place, `file:line`, with the policy's file as the user named it, and with the folder of headers beside it.
+/// The compiler runs in that folder.
 pub(crate) fn as_asked(place: &str, path: &Path) -> String {
     let Some((file, number)) = place.split_once(':') else {
         return place.to_owned();
@@ -701,7 +710,7 @@ pub(crate) fn as_asked(place: &str, path: &Path) -> String {
     if path.ends_with(file) {
         return format!("{}:{number}", path.display());
     }
-    // Such as `<command-line>`.
+    // For example `<command-line>`.
     if file.starts_with('<') {
         return place.to_owned();
     }
@@ -718,12 +727,13 @@ fn missing(function: &str) -> String {
     format!("{function}(){NOT_THERE}")
 }
 
-/// The first quoted word, whatever the quotes.
+/// Returns the first quoted word, of any kind of quotes.
 fn unquote(text: &str) -> String {
     let quotes = ['‘', '’', '\'', '`', '"', '«', '»'];
     let text = text.trim_start_matches(quotes);
     text.split(quotes).next().unwrap_or(text).trim().to_owned()
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -800,7 +810,7 @@ mod tests {
                 "use of undeclared identifier 'SCX_TASK_IMMED'",
                 "SCX_TASK_IMMED is not in the virtual kernel",
             ),
-            // Of one's own the compiler says it best.
+            // The compiler's text about the policy's own types stays as it is.
             (
                 "‘struct mine’ has no member named ‘se’",
                 "‘struct mine’ has no member named ‘se’",

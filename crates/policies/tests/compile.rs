@@ -33,7 +33,7 @@ impl Drop for Source {
 
 const OPS: &str = "SCX_OPS_DEFINE(mine_ops, .enqueue = (void *)mine_enqueue, .name = \"mine\");";
 
-/// Of the clocks the kernel tree's headers define one; vmlinux.h has none, macros being in no BTF.
+/// The kernel tree's headers define one of the clocks. vmlinux.h has none, because BTF has no macros.
 #[test]
 fn a_policy_defines_its_own_clocks() {
     for cc in compilers() {
@@ -212,14 +212,14 @@ fn headers_beside_a_policy_are_found_in_angle_brackets_too() {
         std::fs::create_dir_all(source.0.join("scx")).unwrap();
         std::fs::write(source.0.join("mine.h"), "#define MINE 5\n").unwrap();
         std::fs::write(source.0.join("scx/mine.h"), "#define SCX_MINE 6\n").unwrap();
-        // Of a name that the virtual kernel has, its own is taken.
+        // The virtual kernel's own header takes precedence.
         std::fs::write(source.0.join("scx/common.bpf.h"), "#error not this one\n").unwrap();
         let compiled = compile_with(&source.path(), cc);
         assert!(compiled.is_ok(), "{cc}: {compiled:?}");
     }
 }
 
-/// Who edits one gets another policy.
+/// An edited header makes another policy.
 #[test]
 fn a_header_in_angle_brackets_counts_as_source() {
     let body = format!(
@@ -257,7 +257,7 @@ fn variables_of_the_kernels_configuration_that_have_no_value_are_named() {
     }
 }
 
-/// A header, a kind of map, a variable of the configuration, a kfunc that is declared and one that is not.
+/// One message names a missing header, a kind of map, a variable of the configuration, and a kfunc, declared or not.
 #[test]
 fn all_that_is_missing_is_told_at_once() {
     let missing = format!(
@@ -286,8 +286,8 @@ fn all_that_is_missing_is_told_at_once() {
             );
         }
         assert_eq!(message.lines().count(), 6, "{cc}: {message}");
-        assert!(message.contains("(and in 1 more place)"), "{cc}: {message}");
-        // What makes no object at all hides none of it, but for what only the linker knows.
+        assert!(message.contains("(and in other places)"), "{cc}: {message}");
+        // A source that makes no object hides only the symbols that the linker alone reports.
         let member = format!("{missing}\tp->scx.slice = p->utime;\n}}\n{OPS}");
         let message = error("all-member", &member, cc);
         for what in places.iter().chain(&["has no member utime"]) {
@@ -299,7 +299,40 @@ fn all_that_is_missing_is_told_at_once() {
     }
 }
 
-/// Nobody can correct them.
+/// A missing licence and a missing function are told in one message.
+#[test]
+fn a_missing_licence_is_told_beside_a_missing_function() {
+    for cc in compilers() {
+        let body = format!("{ENQUEUE}scx_bpf_frobnicate(p);\n}}\n{OPS}");
+        let source = Source::new(&format!("licence-{cc}"), &body);
+        let text = std::fs::read_to_string(source.path()).unwrap();
+        let text: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.contains("license"))
+            .collect();
+        std::fs::write(source.path(), text.join("\n")).unwrap();
+        let told = compile_with(&source.path(), cc).unwrap_err();
+        assert_eq!(told.lines.len(), 2, "{cc}: {told}");
+        for what in ["scx_bpf_frobnicate() is not", "it names no licence"] {
+            assert!(told.to_string().contains(what), "{cc}: {told}");
+        }
+    }
+}
+
+/// Text of the source that reads like an error of the linker is none.
+#[test]
+fn the_sources_own_text_is_no_error() {
+    for cc in compilers() {
+        let body = format!(
+            "#warning \"undefined reference to nothing\"\n{ENQUEUE}u32 a = enq_flags;\n\tif (a = 3) /* else: undefined symbol: none */\n\t\tscx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, a, 0);\n}}\n{OPS}"
+        );
+        let source = Source::new(&format!("text-{cc}"), &body);
+        let object = compile_with(&source.path(), cc);
+        assert!(object.is_ok(), "{cc}: {}", object.unwrap_err());
+    }
+}
+
+/// A user cannot correct our headers.
 #[test]
 fn no_error_is_told_to_be_in_our_headers() {
     let again = "leave this declaration out";
@@ -358,7 +391,14 @@ fn no_error_is_told_to_be_in_our_headers() {
             "mine.bpf.c:1: ",
             "give it another name",
         ),
-        ("typedef int mine\n", "", "mine.bpf.c:", ""),
+        // The compiler's own text about the policy's mistakes.
+        (
+            "",
+            "s32 BPF_STRUCT_OPS(mine_dispatch, s32 cpu struct task_struct *p) { return 0; }",
+            "mine.bpf.c:2: ",
+            "expected",
+        ),
+        ("struct mine { int x; }\n", "", "mine.bpf.c:", ""),
     ] {
         for cc in compilers() {
             let body = format!("{ENQUEUE}}}\n{OPS}");
@@ -374,6 +414,13 @@ fn no_error_is_told_to_be_in_our_headers() {
                 first.starts_with(&start) && first.contains(remedy),
                 "{cc}: {told}"
             );
+            for line in &told.lines {
+                let rest = line.strip_prefix(&format!("{}/mine.", source.0.display()));
+                let rest = rest.and_then(|rest| rest.split_once(':'));
+                let number = rest.and_then(|(_, rest)| rest.split_once(": "));
+                let is_number = number.is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+                assert!(is_number, "{cc}: {told}");
+            }
             assert!(
                 !told.to_string().contains("native/") && !told.to_string().contains("SEC()"),
                 "{cc}: {told}"
@@ -620,7 +667,7 @@ fn what_is_no_policy_is_refused() {
     );
 }
 
-/// A loader or the kernel would call them.
+/// A simulation leaves out programs that a loader or the kernel would call.
 #[test]
 fn programs_besides_the_ops_are_left_out() {
     let with = |section: &str| {
@@ -634,7 +681,7 @@ fn programs_besides_the_ops_are_left_out() {
         ("fentry/schedule", true),
         ("tracepoint/sched/sched_switch", true),
         ("syscall", true),
-        // Nobody loads it.
+        // libbpf does not load an optional program by itself.
         ("?tp_btf/sched_switch", false),
     ] {
         let source = Source::new("program", &with(section));
@@ -658,7 +705,7 @@ fn programs_besides_the_ops_are_left_out() {
             );
         }
     }
-    // What is an op is no other program.
+    // Ops are not listed as left out.
     for cc in compilers() {
         let body = format!(
             "SEC(\"syscall\")\nvoid mine_enqueue(struct task_struct *p, u64 enq_flags)\n{{\n}}\n{OPS}"
