@@ -87,11 +87,11 @@ const volatile u32 interact_threshold = 30;
 #define ULE_WARM_CPU_NS		2000000ull
 #define ULE_WARM_NODE_NS	3000000ull
 
-/* Loads of CPUs, and what they are less by where the thread was last, itself or among those of a group. */
+/* Loads of CPUs, and the discounts for the thread's last CPU and for the groups that contain it. */
 #define ULE_LOAD		256
 #define ULE_PREFER		64
 
-/* In a metric the load of a core, in units of ULE_PREFER, is above that of its CPU: of up to 2^16 threads. */
+/* A metric has the load of the core, in units of ULE_PREFER, in its upper bits and the load of the CPU below, up to 2^16 threads. */
 #define ULE_CORE_SHIFT		26
 
 /* A CPU with fewer threads is not stolen from. */

@@ -82,7 +82,8 @@ static u32 lab_spread[LAB_MAX_CPUS];		/* first threads of all cores, then second
 
 /*
  * A local variable that the verifier does not follow: each value of a count, and each
- * bound that a comparison shows, would be another state of a loop over all CPUs.
+ * bound that a comparison shows, would be another state of a loop over all CPUs. In a
+ * kernel it is one variable for all calls: for ops.init() alone.
  */
 #ifdef __bpf__
 #define LAB_UNFOLLOWED	static volatile
@@ -98,12 +99,7 @@ static bool lab_siblings;
  * first. A part of its own for the verifier: an index of this array is a number that
  * it follows, and a loop over 1,024 such indices is more than it looks at.
  */
-#ifdef __bpf__
-LAB_PART
-#else
-static __always_inline
-#endif
-s32 lab_cpu_spread(u32 at)
+LAB_SMALL_PART s32 lab_cpu_spread(u32 at)
 {
 	return lab_spread[at & (LAB_MAX_CPUS - 1)];
 }

@@ -229,7 +229,7 @@ static __always_inline void fair_charge(task_t *t, u64 now)
 
 	t->started_ns = now;
 	t->turn_ns += ran;
-	/* The CPU of a child that runs first may change it (cfs). */
+	/* The CPU of a child that runs first may change it (cfs); of two changes at once one is lost. */
 	lab_post(t->vruntime, lab_glance(t->vruntime) + fair_virtual(ran, t->weight));
 }
 

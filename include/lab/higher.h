@@ -19,7 +19,7 @@
 #define LAB_HIGHER_H
 
 #ifdef __bpf__
-/* For tests that follow each turn of a task: who loses its CPU to a higher class keeps its place. */
+/* Set by a test that follows each turn: a task that loses its CPU to a higher class keeps its place in the local queue. */
 const volatile bool lab_keeps_place;
 #else
 #define lab_keeps_place	false
@@ -57,12 +57,7 @@ static u32 lab_higher_seen __maybe_unused;
  * Whether the CPU runs a task of a higher class. A part of its own for the verifier:
  * asked for each CPU of a loop, its branches would be more than it follows.
  */
-#ifdef __bpf__
-LAB_PART
-#else
-static __always_inline
-#endif
-bool lab_cpu_taken(s32 cpu)
+LAB_SMALL_PART bool lab_cpu_taken(s32 cpu)
 {
 	struct task_struct *curr;
 	bool taken;

@@ -72,13 +72,16 @@ struct {
  * LAB_PART int f(...) - a part of an op that the verifier looks at by itself,
  * once, instead of at each call with all that led there. Its parameters are
  * numbers and pointers into the arena (each `type *name LAB_ARENA_ARG`), its
- * value is a number, and it begins with lab_use_arena().
+ * value is a number, and it begins with lab_use_arena() if it follows pointers
+ * into the arena. LAB_SMALL_PART is one that native code has inline.
  */
 #ifdef __bpf__
 #define LAB_PART	__noinline
+#define LAB_SMALL_PART	__noinline
 #define LAB_ARENA_ARG	__attribute__((btf_decl_tag("arg:arena")))
 #else
 #define LAB_PART	static __attribute__((noinline))
+#define LAB_SMALL_PART	static __always_inline
 #define LAB_ARENA_ARG
 #endif
 

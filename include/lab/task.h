@@ -246,7 +246,7 @@ static __always_inline void lab_disallow(lab_task_t *t, u32 cpu)
 {
 	u64 __arena *word = &t->allowed[(cpu / 64) & (LAB_MASK_WORDS - 1)];
 
-	/* A mask that changes meanwhile is lost until the next refresh; whoever dispatches asks the real one. */
+	/* A concurrent change of the mask is lost until the next refresh; a dispatch checks the kernel's own mask. */
 	lab_post(*word, lab_glance(*word) & ~(1ull << (cpu % 64)));
 }
 

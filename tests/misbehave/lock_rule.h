@@ -16,7 +16,7 @@
 #define LOCK_RULE_WARM_UP 200
 
 /*
- * Whoever waits after the policy has ended must fail within this time: three quarters of what a wait may take. An
+ * After the end of the policy each attempt must fail within this time, three quarters of the longest wait. An
  * emulated CPU may stand still for seconds where its host has other work.
  */
 #define LOCK_RULE_LATE_NS 3000000000ull

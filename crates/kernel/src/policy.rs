@@ -103,7 +103,7 @@ pub fn compile(path: &Path) -> Result<Object> {
     let dir = tempfile::tempdir().at(std::env::temp_dir())?;
     let raw = dir.path().join("raw.o");
     let linked = dir.path().join("policy.o");
-    // Headers beside the policy may be named in angle brackets, too: ours come before.
+    // Finds headers beside the policy that are named in angle brackets, behind our own.
     let beside = path.parent().map(|folder| Path::new(".").join(folder));
     let mut include = vec![headers.clone(), headers.join("bpf-compat")];
     include.extend(beside);

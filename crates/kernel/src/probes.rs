@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(names, COUNTERS);
     }
 
-    /// A macro of the same name takes a counter's place wherever it is counted, and the counter stays 0.
+    /// A macro with the name of a counter replaces it wherever it is counted, and the counter stays 0.
     #[test]
     fn no_macro_has_the_name_of_a_counter() {
         let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include/lab");

@@ -8,6 +8,8 @@
 //! - all yielders are there and asleep before the policy is loaded, so it knows the same of each, and
 //!   they are woken one after another by a task of a higher class, so that none begins before the last
 //!   one is queued;
+//! - a yielder that loses its CPU to a higher class keeps its place (`lab_keeps_place`, which this test alone
+//!   sets), for the simulation knows nothing of that class;
 //! - slices that never end, for the timer's phase is nobody's choice;
 //! - time in the machine is counted in instructions, so that nothing of the host shows as a long turn;
 //! - how long a yielder ran is an input of a policy that goes by running time. It is measured with the

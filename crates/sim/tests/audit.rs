@@ -73,7 +73,7 @@ fn crowd(machine_name: &str, cpus: usize) -> Scenario {
     Scenario::new(machine(machine_name, cpus), workload, 1)
 }
 
-/// Senders that wake receivers one after another: under `cfs` hints meet those who run.
+/// Senders wake receivers one after another: `cfs` has hints for tasks that run on another CPU.
 fn groups(machine_name: &str, cpus: usize) -> Scenario {
     let workload = Workload::parse("hackbench:groups=1,loops=5", cpus).unwrap();
     Scenario::new(machine(machine_name, cpus), workload, 1)

@@ -56,7 +56,7 @@ fn spec(name: &str, options: &str) -> SimSpec {
     }
 }
 
-/// A program that only a loader calls is no reason not to run, and who runs it gets to know.
+/// A simulation leaves out a program that only a loader calls, and a note names it.
 #[test]
 fn a_program_that_is_left_out_is_told_and_the_run_goes_on() {
     let spec = spec("asked", "");
