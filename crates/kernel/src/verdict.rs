@@ -112,16 +112,17 @@ impl<'a> Refusal<'a> {
             .filter(|line| !line.is_empty() && !is_statistics(line))
             .collect();
         let found = |wanted: &dyn Fn(&str) -> bool| lines.iter().rposition(|line| wanted(line));
-        // Behind the last instruction the first sentence that is known, or one before; or else the last one that is
-        // none of the verifier's states.
+        // Behind the last instruction the first sentence that is known, or one before; or else the last one behind it
+        // that is none of the verifier's states. Where the verifier says nothing behind an instruction, it refuses that.
         let known = |line: &str| is_sentence(line) && remedy(line).is_some();
         let last = found(&is_instruction).map_or(0, |at| at + 1);
         let behind = lines[last..].iter().position(|line| known(line));
         let reason = behind
             .map(|at| last + at)
             .or_else(|| found(&known))
-            .or_else(|| found(&is_sentence))
-            .or_else(|| found(&is_instruction))?;
+            .or_else(|| found(&is_sentence).filter(|at| *at >= last))
+            .or_else(|| found(&is_instruction))
+            .or_else(|| found(&is_sentence))?;
         Some(Refusal { lines, reason })
     }
 
@@ -573,13 +574,15 @@ mod tests {
         let mut wrong = Vec::new();
         let mut nr = 0;
         for kernel in fs::read_dir(package.join("src/verdict")).unwrap() {
-            for log in fs::read_dir(kernel.unwrap().path()).unwrap() {
+            let kernel = kernel.unwrap().path();
+            let version = kernel.file_name().unwrap().to_str().unwrap();
+            for log in fs::read_dir(&kernel).unwrap() {
                 let path = log.unwrap().path();
                 let name = path.file_stem().unwrap().to_str().unwrap();
                 let source = package.join(format!("tests/verifier/{name}.bpf.c"));
-                let expected = expect::expected(&fs::read_to_string(source).unwrap());
+                let expected = expect::expected(&fs::read_to_string(source).unwrap(), version);
                 let named = |structure: &str, offset: u64| {
-                    let known = (structure, offset) == ("task_struct", 108);
+                    let known = structure == "task_struct" && [108, 112].contains(&offset);
                     known.then(|| "static_prio".to_owned())
                 };
                 let log = fs::read_to_string(&path).unwrap();

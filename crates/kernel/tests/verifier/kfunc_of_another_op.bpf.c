@@ -2,6 +2,8 @@
 /*
  * says: scx_bpf_dsq_move_to_local
  * says: only some ops
+ * says in 6.18: called from an operation only allowing
+ * runs in 6.18
  */
 #include "wrong.h"
 

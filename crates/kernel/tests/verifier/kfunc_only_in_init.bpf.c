@@ -2,6 +2,7 @@
 /*
  * says: scx_bpf_create_dsq
  * says: only some ops
+ * says in 6.18: must be sleepable to call sleepable kfunc scx_bpf_create_dsq
  */
 #include "wrong.h"
 
