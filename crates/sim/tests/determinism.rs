@@ -7,6 +7,7 @@
 #[path = "support/run.rs"]
 mod virtual_kernel;
 
+use std::io::Write;
 use std::path::Path;
 use std::thread;
 
@@ -93,9 +94,12 @@ fn a_run_repeats_to_the_byte_alone_and_beside_others() {
     if let Some(folder) = std::env::var_os("SCHEDLAB_BYTES") {
         std::fs::create_dir_all(&folder).expect("the folder can be made");
         for (spec, bytes) in specs.iter().zip(&alone) {
-            let name = format!("{}-{}", spec.scheduler.name, spec.machine);
-            let file = Path::new(&folder).join(name);
-            std::fs::write(file, bytes).expect("the folder can be written");
+            // A machine stands in several runs, so a name without the workload would keep whichever was written last.
+            let workload: String = spec.workload.chars().filter(|c| c.is_alphanumeric()).collect();
+            let name = format!("{}-{}-{workload}", spec.scheduler.name, spec.machine);
+            let file = std::fs::File::create_new(Path::new(&folder).join(name));
+            file.and_then(|mut file| file.write_all(bytes))
+                .expect("the folder can be written, each file once");
         }
     }
 }
