@@ -138,6 +138,7 @@ static struct {
 struct lab_lock_wait {
 	u64 name;
 	u64 place;
+	lab_lock_t *lock;
 };
 
 struct lab_lock_wait __arena_global lab_lock_waits[LAB_MAX_CPUS];
@@ -221,12 +222,26 @@ __weak __noinline bool lab_lock_failed(lab_lock_t *lock __arg_arena)
 	struct lab_lock_wait __arena *own = &lab_lock_waits[cpu & (LAB_MAX_CPUS - 1)];
 	struct lab_lock_wait __arena *other;
 	u64 held_ms, name, place;
-	u32 holder;
+	u32 holder, beyond = 0;
+	lab_lock_t *next;
 
 	lab_use_arena();
 	if (lab_policy.ended)
 		return false;
 	holder = *(volatile u32 __arena *)&lock->holder;
+	/* Where the holder waits for a third CPU, this one only stands behind it: the report is about those two. */
+	if (holder && holder != cpu + 1) {
+		other = &lab_lock_waits[(holder - 1) & (LAB_MAX_CPUS - 1)];
+		next = other->lock;
+		if (other->name && next)
+			beyond = *(volatile u32 __arena *)&next->holder;
+		if (beyond && beyond != holder && beyond != cpu + 1) {
+			own = other;
+			lock = next;
+			cpu = holder - 1;
+			holder = beyond;
+		}
+	}
 	held_ms = (bpf_ktime_get_ns() - lock->taken_ns) / 1000000;
 	if (!holder) {
 		lab_lock_error("%s: lock %s: not given to CPU %d in time, though nobody has taken it: more CPUs wait than can run",
@@ -314,6 +329,7 @@ static __always_inline LAB_MUST_CHECK bool lab_lock_acquire(lab_lock_t *lock, u6
 		wait = &lab_lock_waits[bpf_get_smp_processor_id() & (LAB_MAX_CPUS - 1)];
 		wait->name = name;
 		wait->place = here;
+		wait->lock = lock;
 		if (!lab_lock_wait(lock)) {
 			lab_lock_not_taken();
 			return false;
