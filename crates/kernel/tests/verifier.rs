@@ -80,7 +80,11 @@ fn boot(version: &str, objects: &Path) -> schedlab_kernel::Result<bool> {
     if std::env::var_os("SCHEDLAB_BLESS").is_some() {
         keep(version, objects);
     }
-    Ok(code == 0 && complaints(&log).is_empty())
+    let complaints = complaints(&log);
+    for line in &complaints {
+        println!("FAILED the kernel complains: {line}");
+    }
+    Ok(code == 0 && complaints.is_empty())
 }
 
 /// `7.2` of `7.2.13+deb14-amd64`.

@@ -61,7 +61,11 @@ fn main() -> ExitCode {
     match vm.run(&command, &|note| println!("{note}"), &mut show) {
         Ok((code, log)) => {
             println!("the checks in the virtual machine ended with {code}; kernel log:\n{log}");
-            ExitCode::from(u8::from(code != 0 || !complaints(&log).is_empty()))
+            let complaints = complaints(&log);
+            for line in &complaints {
+                println!("FAILED the kernel complains: {line}");
+            }
+            ExitCode::from(u8::from(code != 0 || !complaints.is_empty()))
         }
         Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
             skipped(&format!("VM tests: {error}"));
