@@ -27,8 +27,8 @@
  *   others read the task's own, as a filter.
  * - The CPU that recalculates because the best it found elsewhere had no ticks
  *   keeps the task that it has taken from there.
- * - An idle CPU in whose queue somebody waits (by a synchronous wakeup) is woken
- *   when what it had published becomes void, lest nobody look there.
+ * - When what a queue had published becomes void and somebody waits there, its CPU
+ *   chooses again, lest nobody look there.
  * - The first patch's quirk of adding the affinity bonus twice is left out.
  * - After 16 repetitions because of locks that were not free, a CPU goes idle
  *   and interrupts itself.

@@ -14,7 +14,8 @@
  *
  * A recalculation moves a number on. A task applies those it has missed when
  * it is looked at by whoever holds its queue's lock or runs it; what a queue
- * has published is void once the number has moved.
+ * has published is void once the number has moved, and each CPU in whose queue
+ * somebody waits chooses again.
  */
 #ifndef LAB_MQ_H
 #define LAB_MQ_H
@@ -148,18 +149,22 @@ static __always_inline void mq_catch_up(task_t *t, u32 number)
 }
 
 /*
- * What the queues of idle CPUs have published is void: whoever waits there, by
- * a synchronous wakeup, would not be seen. Such a CPU looks itself.
+ * What the queues have published is void, so no other CPU sees who waits there. Each
+ * such CPU looks itself: an idle one, where a synchronous wakeup left a task, and one
+ * whose task the recalculations of others may give ticks for ever.
  */
-LAB_PART int mq_wake_idle(void)
+LAB_PART int mq_look_again(void)
 {
-	s32 cpu;
+	s32 cpu, own = bpf_get_smp_processor_id();
+	linux24_task_t *curr;
 
 	lab_use_arena();
 	bpf_for(cpu, 0, lab_nr_cpus) {
 		lab_touch(&cpu_at(cpu)->curr, false);
-		if (!lab_read(cpu_at(cpu)->curr) && lab_glance(queue_at(cpu)->list.nr))
-			linux24_mark(cpu, true);
+		curr = lab_read(cpu_at(cpu)->curr);
+		/* The task that runs is in its queue, too. */
+		if (cpu != own && lab_glance(queue_at(cpu)->list.nr) > (curr ? 1 : 0))
+			linux24_mark(cpu, !curr);
 	}
 	return 0;
 }
@@ -175,7 +180,7 @@ static __always_inline bool mq_recalculate(queue_t *q, u32 seen)
 	if (__sync_val_compare_and_swap(&sweeps.number, seen, seen + 1) == seen) {
 		lab_count(LAB_RECALCULATIONS, 1);
 		lab_charge_recalculation(sizeof(struct mq_task));
-		mq_wake_idle();
+		mq_look_again();
 	}
 	return lab_lock(&q->lock);
 }

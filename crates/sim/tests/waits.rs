@@ -84,6 +84,19 @@ fn who_computed_alone_waits_for_turns() {
     }
 }
 
+/// Quanta differ by nice level, and a CPU whose task has the shortest one recalculates first. Those that wait on the
+/// other CPUs, beside tasks that get ticks each time, have their turns all the same. Under some points of the feature
+/// tree they do not (docs/schedulers/feature.md).
+#[test]
+fn short_quanta_on_one_cpu_starve_nobody_on_another() {
+    let workload = "cpu:tasks=5,duration=2,nice=0/5/-5 + hackbench:groups=1,fds=2,loops=5";
+    for policy in schedlab_policies::builtin().iter() {
+        let result = run(&spec(Path::new(workload), policy.name, 4));
+        let wait = longest_wait(&result);
+        assert!(wait < 400.0, "{}: a wait of {wait} ms", policy.name);
+    }
+}
+
 /// A task that starts, wakes or is forked beside a real-time hog does not wait for it: there are idle CPUs.
 #[test]
 fn nothing_waits_for_a_real_time_hog_beside_idle_cpus() {
