@@ -95,7 +95,11 @@ fn a_run_repeats_to_the_byte_alone_and_beside_others() {
         std::fs::create_dir_all(&folder).expect("the folder can be made");
         for (spec, bytes) in specs.iter().zip(&alone) {
             // A machine stands in several runs, so a name without the workload would keep whichever was written last.
-            let workload: String = spec.workload.chars().filter(|c| c.is_alphanumeric()).collect();
+            let workload: String = spec
+                .workload
+                .chars()
+                .filter(|c| c.is_alphanumeric())
+                .collect();
             let name = format!("{}-{}-{workload}", spec.scheduler.name, spec.machine);
             let file = std::fs::File::create_new(Path::new(&folder).join(name));
             file.and_then(|mut file| file.write_all(bytes))
