@@ -1,24 +1,42 @@
 //! The main thread of the workload's program: it creates the first tasks one after another, then waits for them.
 //!
-//! It has at least the priority of each task that it creates, so that none of them keeps it from creating the others:
-//! the most favourable nice level among them, and where some are real-time tasks, the highest of their priorities.
+//! It has at least the priority of each task that it creates: the most favourable nice level among them, and where some
+//! are real-time tasks, the highest of their priorities. If a task that it has created takes its CPU all the same, for
+//! more than [`PATIENCE`], it goes on as a real-time task (SCHED_FIFO). So none of them keeps it from creating the others.
 //!
-//! Model: the end of a task does not wake it.
+//! Model: in real programs a gate does this, where threads sleep until all exist. Here there is none: the scheduler would
+//! place sleepers, and then wake all of them at one instant. The end of a task does not wake the main thread.
 
 use std::iter::Peekable;
 use std::vec;
 
-use schedlab_trace::Instant;
+use schedlab_trace::{Duration, Instant};
 use schedlab_workload::{Action, Behaviour, Context, ObjectId, SchedClass, TaskSpec};
+
+/// Longer than forks and interrupts, shorter than slices.
+const PATIENCE: Duration = Duration::from_us(12_000);
 
 struct Starter {
     tasks: Peekable<vec::IntoIter<TaskSpec>>,
+    /// When the fork, or the sleep's end, was due that has just been.
+    began: Option<Instant>,
+    is_real_time: bool,
     /// What nobody ever notifies.
     done: ObjectId,
 }
 
 impl Behaviour for Starter {
     fn next(&mut self, context: &mut Context<'_>) -> Action {
+        let is_late = self
+            .began
+            .take()
+            .is_some_and(|began| context.now > began + PATIENCE);
+        if is_late && !self.is_real_time {
+            self.is_real_time = true;
+            return Action::SetClass(SchedClass::Fifo(1));
+        }
+        let next = self.tasks.peek();
+        self.began = next.map(|spec| spec.start.max(context.now));
         match self.tasks.next_if(|spec| spec.start <= context.now) {
             Some(spec) => Action::Fork(Box::new(spec)),
             None => match self.tasks.peek() {
@@ -59,6 +77,8 @@ pub(crate) fn spec(mut tasks: Vec<TaskSpec>, done: ObjectId) -> TaskSpec {
         working_set_bytes: 0,
         behaviour: Box::new(Starter {
             tasks: tasks.into_iter().peekable(),
+            began: None,
+            is_real_time: class != SchedClass::Normal,
             done,
         }),
     }

@@ -122,6 +122,22 @@ fn no_task_keeps_the_main_thread_from_creating_the_others() {
     assert!(ran.unwrap() > last_birth.0);
 }
 
+/// It has forks for three slices, and each hog comes before it once: it waits for that once and not thrice.
+#[test]
+fn a_hog_keeps_the_main_thread_from_its_cpu_once() {
+    // The policy's 5 ms, up to the next tick.
+    let slice_ns = 8_000_000;
+    let nr = 3 * slice_ns / machine(1).paths.fork_ns;
+    let tasks = (0..nr).map(|_| hog("hog", 1_000)).collect();
+    let mut scenario = forked(1, tasks);
+    scenario.workload.duration = Some(Duration::from_ns(nr / 3 * slice_ns * 3 / 2));
+    let checked = run_checked(scenario, Stub::fifo(&[]));
+    assert_eq!(checked.end.to_come, 0);
+    let births = births(&checked);
+    let took = births[nr as usize].0 - births[1].0;
+    assert!(took > nr * slice_ns / 4, "it waited: {took} ns");
+}
+
 #[test]
 fn a_deadlock_names_the_tasks_alone() {
     let waits = |comm: &str| task(comm, |_, _| Some(Action::Acquire(ObjectId(0))));
