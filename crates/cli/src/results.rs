@@ -137,9 +137,17 @@ fn check(flag: &str, pattern: &str, known: &[String]) -> anyhow::Result<()> {
         let mut all = lists.iter().flat_map(|(_, measures)| measures.iter());
         all.any(|measure| measure.is_called(name))
     };
-    let exists = known.iter().any(|name| matches(pattern, name))
-        || catalogue::find(pattern).is_some()
-        || of_workload(pattern)
+    if pattern.trim_end_matches('*').contains('*') {
+        bail!("{flag} {pattern}: a `*` stands at the end alone, for any rest of the name");
+    }
+    let is_known = |name: &str| {
+        known.iter().any(|known| matches(name, known))
+            || catalogue::find(name).is_some()
+            || of_workload(name)
+    };
+    let exists = is_known(pattern)
+        // Of a part of a composed workload.
+        || schedlab_workload::of_part(pattern).is_some_and(|(_, rest)| is_known(rest) || rest == "cpu_ns")
         // Of a thread or a policy, whose names are not known here.
         || pattern.ends_with('*') && pattern.contains('.')
         || pattern.starts_with("policy.");
@@ -239,6 +247,8 @@ mod tests {
             "schbench.wakeup_ns_p99",
             "rtapp.thread0-0.run_ns_sum",
             "policy.anything",
+            "service.score",
+            "service2.wakeup.latency_ns_p99",
         ] {
             assert!(view_of(&[known], Some("-score")).is_ok(), "{known}");
         }
@@ -248,6 +258,9 @@ mod tests {
              `schedlab list measures` shows all"
         );
         assert!(view_of(&[], Some("scor")).unwrap_err().contains("`score`"));
+        assert!(view_of(&["service.scor"], None).is_err());
+        let inside = view_of(&["wakeup.*_p99*"], None).unwrap_err();
+        assert!(inside.contains("at the end alone"), "{inside}");
         assert!(view_of(&[], Some("wakeup.*")).is_err());
     }
 

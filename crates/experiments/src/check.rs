@@ -34,7 +34,11 @@ fn is_measure(name: &str) -> bool {
         let mut all = lists.iter().flat_map(|(_, measures)| *measures);
         all.any(|own| own.is_called(name))
     };
-    catalogue::find(name).is_some() || of_workload()
+    let of_part = || {
+        schedlab_workload::of_part(name)
+            .is_some_and(|(_, rest)| is_measure(rest) || rest == "cpu_ns")
+    };
+    catalogue::find(name).is_some() || of_workload() || of_part()
 }
 
 fn one(experiment: &Experiment, measured: &Measured) -> Result<(), String> {

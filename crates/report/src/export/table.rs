@@ -15,7 +15,7 @@ use crate::RunResult;
 use crate::export::lines::fill;
 use crate::export::names::shorten;
 use crate::export::number::amount;
-use crate::export::view::{Sort, View};
+use crate::export::view::{Sort, View, chosen};
 use crate::stats::{self, Difference};
 use columns::{Column, chosen_columns, usual_columns};
 
@@ -55,6 +55,7 @@ pub fn render(results: &[RunResult], view: &View) -> String {
         text.push_str(&body);
         let notes = [
             left_out,
+            unmatched(&group, view),
             survivors(&cells),
             partial,
             copies(&cells),
@@ -70,6 +71,25 @@ pub fn render(results: &[RunResult], view: &View) -> String {
         text.push_str(&failures(&group, width));
     }
     text
+}
+
+/// The patterns that name no measure of these runs, which have no column.
+fn unmatched(group: &[&RunResult], view: &View) -> Option<String> {
+    let names_none = |pattern: &&String| {
+        pattern.ends_with('*') && chosen(&[(*pattern).clone()], group.iter().copied()).is_empty()
+    };
+    let none: Vec<String> = view
+        .measures
+        .iter()
+        .filter(names_none)
+        .map(|pattern| format!("`{pattern}`"))
+        .collect();
+    (!none.is_empty()).then(|| {
+        format!(
+            "no measure of these runs is called {}: --json writes all",
+            none.join(" or ")
+        )
+    })
 }
 
 /// Results that share workload, parameters and machine, in order of appearance.
@@ -215,7 +235,12 @@ fn body(
             usual_columns(group, cells, compared),
             3 + usize::from(compared),
         ),
-        measures => (chosen_columns(group, cells, measures), 3),
+        measures => {
+            let columns = chosen_columns(group, cells, measures);
+            // Two say which row is which; patterns may name no measure of these runs.
+            let needed = columns.len().min(3);
+            (columns, needed)
+        }
     };
     // A measure that was asked for and that no run has is an answer, too.
     let keep_empty = !view.measures.is_empty();

@@ -562,6 +562,24 @@ fn chosen_measures_are_columns_with_intervals() {
     );
 }
 
+#[test]
+fn a_pattern_that_names_nothing_is_told() {
+    let results = with_measure("a", "wakeup.latency_ns_p99", &[1_000.0]);
+    for width in [80, 20] {
+        let found = with_view(&results, |view| {
+            view.measures = vec!["foo.*".into()];
+            view.width = width;
+        });
+        assert!(found.contains("cpus  scheduler"), "{found}");
+        let words: Vec<&str> = found.split_whitespace().collect();
+        let words = words.join(" ");
+        assert!(
+            words.contains("no measure of these runs is called `foo.*`"),
+            "{found}"
+        );
+    }
+}
+
 /// A difference that the digits of the median do not show is not "130 [130, 130]".
 #[test]
 fn narrow_intervals_have_digits() {
