@@ -29,6 +29,7 @@ macro_rules! regex {
 
 regex!(ANSI, r"\x1b\[[0-9;?]*[A-Za-z]");
 regex!(TRACE, r"^.*?: sched_ext_dump: ?");
+regex!(STAMP, r" \[ *\d+\.\d+\] ");
 regex!(
     TRIGGERED,
     r"(\S.*?)\[(\d+)\] triggered exit kind (\d+)(?: on CPU (\d+))?:"
@@ -146,6 +147,15 @@ impl Reader {
     fn line(&mut self, line: &[u8]) {
         let text = clean(line);
         let text = text.trim_end();
+        // Forms and mails join lines: each of the kernel's has its time before it.
+        if text.matches("sched_ext: ").nth(1).is_some() {
+            STAMP.split(text).for_each(|record| self.record(record));
+        } else {
+            self.record(text);
+        }
+    }
+
+    fn record(&mut self, text: &str) {
         self.number += 1;
         if self.kept >= LINES_MAX {
             if let Some(now) = &mut self.now {

@@ -299,3 +299,14 @@ fn an_unknown_message_is_told() {
         found.sentence
     );
 }
+
+/// As in the scx project's pull request 1496: a form has joined two lines of the kernel's log.
+#[test]
+fn two_records_in_one_line_are_read() {
+    let first = "[2427581.529156] sched_ext: BPF scheduler \"p2dq\" disabled (runtime error)";
+    let second = "[2427581.543695] sched_ext: p2dq: SCX_DSQ_LOCAL[_ON] verdict target cpu 21 not allowed for rcu_exp_par_gp_[313]";
+    let told = |text: String| explain(text.as_bytes()).unwrap().remove(0).sentence;
+    let joined = told(format!("{first} {second}\n"));
+    assert_eq!(joined, told(format!("{first}\n{second}\n")));
+    assert!(joined.contains("rcu_exp_par_gp_[313]"), "{joined}");
+}
