@@ -234,7 +234,10 @@ static __always_inline void bmqs_unlink_leaving(cpu_t *c, s32 cpu)
 		bmqs_unlink(t);
 }
 
-/* Where a new task goes: the CPU with the fewest runnable tasks, then that with the fewest tasks, then this one. */
+/*
+ * Where a new task goes: the CPU with the fewest runnable tasks, then that with the
+ * fewest tasks, then one of this core: who forks often waits for the new task.
+ */
 LAB_PART int bmqs_shortest(task_t *t LAB_ARENA_ARG, s32 this_cpu)
 {
 	u64 nr, members, least = ~0ull, least_members = ~0ull;
@@ -252,7 +255,7 @@ LAB_PART int bmqs_shortest(task_t *t LAB_ARENA_ARG, s32 this_cpu)
 		nr = lab_read(q->list.nr) + lab_cpu_taken(cpu);
 		members = lab_read(q->members.nr);
 		if (nr < least || (nr == least && members < least_members) ||
-		    (nr == least && members == least_members && cpu == this_cpu)) {
+		    (nr == least && members == least_members && lab_same_core(cpu, this_cpu))) {
 			least = nr;
 			least_members = members;
 			best = cpu;
@@ -378,9 +381,12 @@ LAB_PART int bmqs_balance(s32 cpu, bool again)
 	lab_node_t *pos;
 	queue_t *q;
 	task_t *t;
+	u32 at;
 
 	lab_use_arena();
-	for (other = 0; other < lab_nr_cpus && can_loop; other++) {
+	/* Of equals the first one counts: in an order that numbers of CPUs do not decide. */
+	for (at = 0; at < lab_nr_online && can_loop; at++) {
+		other = lab_cpu_spread(at);
 		q = queue_at(other);
 		lab_touch(&q->list.nr, false);
 		nr = lab_read(q->list.nr);

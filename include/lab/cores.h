@@ -110,6 +110,12 @@ static __always_inline u32 lab_thread_of(s32 cpu)
 	return lab_threads[cpu & (LAB_MAX_CPUS - 1)];
 }
 
+/* Whether two CPUs are threads of one core. */
+static __always_inline bool lab_same_core(s32 a, s32 b)
+{
+	return lab_core_keys[a & (LAB_MAX_CPUS - 1)] == lab_core_keys[b & (LAB_MAX_CPUS - 1)];
+}
+
 /* The next thread of a CPU's core, at the end the CPU itself again. */
 static __always_inline s32 lab_next_thread(s32 cpu)
 {
