@@ -135,21 +135,29 @@ fn a_third_of_the_cores_is_enough_for_a_third_of_the_tasks() {
     }
 }
 
-/// Without hardware threads numbers mean nothing to anybody. A tick, at which some balance, is 4 ms of 160.
+/// However the CPUs are numbered, with and without hardware threads. A tick, at which some balance, is 4 ms of 160.
+/// Under `o1-26` one idle CPU is asked at each tick, and a CPU of another node may refuse: up to two ticks more.
 #[test]
 fn numbering_changes_nothing_for_tasks_that_fit() {
     let folder = tempfile::tempdir().unwrap();
     let mut rng = stream(31, 1);
     let mut wrong = Vec::new();
-    for shape in [[1, 1, 8, 1], [1, 4, 2, 1], [2, 1, 4, 1]] {
+    for shape in [
+        [1, 1, 8, 1],
+        [1, 4, 2, 1],
+        [2, 1, 4, 1],
+        [1, 1, 8, 2],
+        [2, 1, 4, 2],
+    ] {
         let machines = machines(folder.path(), shape, &mut rng);
         for scheduler in schedulers() {
             for tasks in [nr_cores(shape), 1 + below(&mut rng, nr_cores(shape))] {
                 let makespan = |machine: &String| makespan_ns(&hogs(tasks), scheduler, machine, 1);
                 let all: Vec<f64> = machines.iter().map(makespan).collect();
+                let bound = if scheduler == "o1-26" { 1.1 } else { 1.03 };
                 differ(
                     &all,
-                    1.03,
+                    bound,
                     &format!("{shape:?}: {tasks} under {scheduler}"),
                     &mut wrong,
                 );
