@@ -287,7 +287,7 @@ fn alternatives(analysis: &Analysis) -> Table {
             maybe(one.in_f_pct),
             maybe(one.in_fb_pct),
             verdict(one.verdict).to_owned(),
-            if one.significant { "yes" } else { "" }.to_owned(),
+            if one.significant { "yes" } else { "no" }.to_owned(),
         ]
     });
     Table {
@@ -367,7 +367,7 @@ fn effects(analysis: &Analysis) -> Table {
     }
     let mut rows = Vec::new();
     for effect in &analysis.variance.effects {
-        let significant = if effect.significant { "yes" } else { "" };
+        let significant = if effect.significant { "yes" } else { "no" };
         if effect.levels.is_empty() {
             let (share, text) = if effect.told.is_empty() {
                 ("–".to_owned(), "cannot be told from other features")
@@ -378,7 +378,7 @@ fn effects(analysis: &Analysis) -> Table {
             let mut row = vec![
                 effect.feature.clone(),
                 share,
-                significant.to_owned(),
+                if effect.significant { "yes" } else { "–" }.to_owned(),
                 text.to_owned(),
             ];
             row.resize(head.len(), "–".to_owned());
@@ -418,7 +418,7 @@ fn pairs(analysis: &Analysis) -> Table {
             vec![
                 pair.features.join(" × "),
                 format!("{:.2}", pair.share_pct),
-                if pair.significant { "yes" } else { "" }.to_owned(),
+                if pair.significant { "yes" } else { "no" }.to_owned(),
             ]
         });
     Table {

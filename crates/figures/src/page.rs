@@ -27,7 +27,7 @@ pub struct Section {
     pub trees: Vec<Tree>,
     /// A chart without any value is not shown.
     pub charts: Vec<Chart>,
-    /// A table without any row is not shown.
+    /// A table without any row is not shown, nor is a column without any text.
     pub tables: Vec<Table>,
 }
 
@@ -37,6 +37,17 @@ pub struct Table {
     pub caption: String,
     pub head: Vec<String>,
     pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// The numbers of its columns that have a text in any row.
+    fn columns_with_text(&self) -> Vec<usize> {
+        let has_text = |column: &usize| {
+            let mut cells = self.rows.iter().filter_map(|row| row.get(*column));
+            cells.any(|cell| !cell.is_empty())
+        };
+        (0..self.head.len()).filter(has_text).collect()
+    }
 }
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -87,16 +98,19 @@ fn section(section: &Section) -> Value {
         .iter()
         .filter(|table| !table.rows.is_empty())
         .map(|table| {
-            let rows: Vec<Vec<Value>> = table
-                .rows
+            let shown = table.columns_with_text();
+            let cells = |row: &Vec<String>| -> Vec<Value> {
+                let cells = shown.iter().filter_map(|column| row.get(*column));
+                cells
+                    .map(|cell| context! { text => cell, number => is_number(cell) })
+                    .collect()
+            };
+            let head: Vec<String> = shown
                 .iter()
-                .map(|row| {
-                    row.iter()
-                        .map(|cell| context! { text => cell, number => is_number(cell) })
-                        .collect()
-                })
+                .map(|column| table.head[*column].clone())
                 .collect();
-            context! { caption => table.caption.as_str(), head => table.head.clone(), rows => rows }
+            let rows: Vec<Vec<Value>> = table.rows.iter().map(cells).collect();
+            context! { caption => table.caption.as_str(), head => head, rows => rows }
         })
         .collect();
     context! {
@@ -139,6 +153,29 @@ mod tests {
         assert_eq!(html("a `b<c` d"), "a <code>b&lt;c</code> d");
         assert_eq!(html("a `b` and `c"), "a <code>b</code> and `c");
         assert_eq!(html("a & b"), "a &amp; b");
+    }
+
+    #[test]
+    fn a_column_without_text_is_not_shown() {
+        let texts = |row: [&str; 3]| row.map(str::to_owned).to_vec();
+        let table = Table {
+            caption: String::new(),
+            head: texts(["CPUs", "published", "simulated"]),
+            rows: vec![texts(["1", "", "5"]), texts(["2", "", ""])],
+        };
+        assert_eq!(table.columns_with_text(), [0, 2]);
+        let page = Page {
+            sections: vec![Section {
+                tables: vec![table],
+                ..Section::default()
+            }],
+            ..Page::default()
+        };
+        let html = page.html();
+        assert!(
+            html.contains("simulated") && !html.contains("published"),
+            "{html}"
+        );
     }
 
     #[test]
