@@ -22,13 +22,14 @@
  * Simplifications: besides what dss says about sched_ext, ticks and exits
  * - A recalculation moves a global number on, and a task applies what it has
  *   missed when it is looked at next; in the simulator it takes the time that
- *   the loop over all tasks took. What queues have published before is void.
+ *   the loop over all tasks took. What queues have published before is read as
+ *   the recalculations since then have made it.
  * - A queue does not keep a copy of the allowed CPUs of the task it publishes:
  *   others read the task's own, as a filter.
  * - The CPU that recalculates because the best it found elsewhere had no ticks
  *   keeps the task that it has taken from there.
- * - When what a queue had published becomes void and somebody waits there, its CPU
- *   chooses again, lest nobody look there.
+ * - After a recalculation a CPU in whose queue somebody waits, and which publishes
+ *   nothing, chooses again, lest nobody look there.
  * - The first patch's quirk of adding the affinity bonus twice is left out.
  * - After 16 repetitions because of locks that were not free, a CPU goes idle
  *   and interrupts itself.

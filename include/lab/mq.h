@@ -14,8 +14,7 @@
  *
  * A recalculation moves a number on. A task applies those it has missed when
  * it is looked at by whoever holds its queue's lock or runs it; what a queue
- * has published is void once the number has moved, and each CPU in whose queue
- * somebody waits chooses again.
+ * has published is read as if its task had.
  */
 #ifndef LAB_MQ_H
 #define LAB_MQ_H
@@ -54,6 +53,8 @@ struct mq_queue {
 	struct {
 		s32 max_na;		/* greatest goodness without bonuses of those that wait */
 		u32 number;		/* recalculations there had been */
+		s32 counter;		/* ticks and nice level of who has it */
+		s32 nice;
 		task_t *task;		/* who has it */
 	} __attribute__((aligned(LAB_CACHELINE))) published;
 } __attribute__((aligned(LAB_CACHELINE)));
@@ -149,9 +150,8 @@ static __always_inline void mq_catch_up(task_t *t, u32 number)
 }
 
 /*
- * What the queues have published is void, so no other CPU sees who waits there. Each
- * such CPU looks itself: an idle one, where a synchronous wakeup left a task, and one
- * whose task the recalculations of others may give ticks for ever.
+ * Where somebody waits and nothing is published no other CPU sees it, and that CPU's own
+ * task may get ticks for ever by the recalculations of others: it looks itself.
  */
 LAB_PART int mq_look_again(void)
 {
@@ -163,7 +163,8 @@ LAB_PART int mq_look_again(void)
 		lab_touch(&cpu_at(cpu)->curr, false);
 		curr = lab_read(cpu_at(cpu)->curr);
 		/* The task that runs is in its queue, too. */
-		if (cpu != own && lab_glance(queue_at(cpu)->list.nr) > (curr ? 1 : 0))
+		if (cpu != own && !lab_glance(queue_at(cpu)->published.task) &&
+		    lab_glance(queue_at(cpu)->list.nr) > (curr ? 1 : 0))
 			linux24_mark(cpu, !curr);
 	}
 	return 0;
@@ -220,12 +221,21 @@ static __always_inline void mq_publish(queue_t *q, task_t *t, s32 na, u32 number
 	lab_write(q->published.max_na, t ? na : MQ_NOTHING);
 	q->published.task = t;
 	q->published.number = number;
+	q->published.counter = t ? lab_glance(t->old.counter) : 0;
+	q->published.nice = t ? lab_glance(t->old.nice) : 0;
 }
 
-/* What a queue has published, if it still holds. */
+/* What a queue has published, as the recalculations since then have made it. */
 static __always_inline s32 mq_published(queue_t *q, u32 number)
 {
-	return q->published.number == number ? q->published.max_na : MQ_NOTHING;
+	s32 missed = number - lab_glance(q->published.number), counter, nice;
+
+	if (missed <= 0 || !lab_glance(q->published.task))
+		return lab_read(q->published.max_na);
+	nice = lab_glance(q->published.nice);
+	counter = linux24_recalculated_times(lab_glance(q->published.counter), nice, missed,
+					     BASE_LINUX_2_4);
+	return counter + 20 - nice;
 }
 
 /* The task comes to the head of a CPU's queue and becomes that CPU's. */
@@ -619,10 +629,8 @@ LAB_PART int mq_global(s32 cpu, s32 value, u32 number)
 				continue;
 			q = queue_at(other);
 			lab_touch(&q->published, false);
-			na = lab_read(q->published.max_na);
+			na = mq_published(q, number);
 			t = lab_glance(q->published.task);
-			if (lab_glance(q->published.number) != number)
-				continue;
 			if (na <= highest || na > below || (na == below && i <= at))
 				continue;
 			/* The original's copy of the mask is in the line of what is published. */

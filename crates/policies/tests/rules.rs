@@ -130,11 +130,11 @@ rules! {
 rules! {
     mq:
         t1_local, t1_order, add_publishes, t2_stolen, t2_repaired, t3_lock_not_free, t4_next_best,
-        t4_best, t4_equals, t4_all_busy, t5_strict, t5_one_more, t6_expired_elsewhere, t6_void,
+        t4_best, t4_equals, t4_all_busy, t5_strict, t5_one_more, t6_expired_elsewhere, t6_recalculated, t6_recalculated_tie,
         recheck, t7_idle_longest, t7_last_cpu_first, t7_lock_not_free, t8_busy, t8_verified,
         t8_own_first, t8_threshold, t8_out_of_date, t9_mask, premature_idle, idle, missed,
         missed_asleep, recalculated_once, tie_goes_on, displaced, sync_only_adds, robbed_while_idle,
-        recalculated_while_idle, woken_before_it_left, yield_with_nobody_waiting,
+        recalculated_while_idle, recalculated_while_busy, woken_before_it_left, yield_with_nobody_waiting,
         yield_to_another_queue, yield_beside_expired, tick, realtime, realtime_placement,
         round_robin, policy_change, affinity_change, attribute_change, late_mask, pinned, pinned_preempts,
         cache_lines, option_ranges,
