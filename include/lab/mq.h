@@ -230,7 +230,8 @@ static __always_inline s32 mq_published(queue_t *q, u32 number)
 {
 	s32 missed = number - lab_glance(q->published.number), counter, nice;
 
-	if (missed <= 0 || !lab_glance(q->published.task))
+	/* A recalculation gives ticks to a task that yielded, too, but not its turn back. */
+	if (missed <= 0 || lab_read(q->published.max_na) < 0)
 		return lab_read(q->published.max_na);
 	nice = lab_glance(q->published.nice);
 	counter = linux24_recalculated_times(lab_glance(q->published.counter), nice, missed,

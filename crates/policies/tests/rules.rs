@@ -130,7 +130,7 @@ rules! {
 rules! {
     mq:
         t1_local, t1_order, add_publishes, t2_stolen, t2_repaired, t3_lock_not_free, t4_next_best,
-        t4_best, t4_equals, t4_all_busy, t5_strict, t5_one_more, t6_expired_elsewhere, t6_recalculated, t6_recalculated_tie,
+        t4_best, t4_equals, t4_all_busy, t5_strict, t5_one_more, t6_expired_elsewhere, t6_recalculated, t6_recalculated_tie, t6_recalculated_yielded,
         recheck, t7_idle_longest, t7_last_cpu_first, t7_lock_not_free, t8_busy, t8_verified,
         t8_own_first, t8_threshold, t8_out_of_date, t9_mask, premature_idle, idle, missed,
         missed_asleep, recalculated_once, tie_goes_on, displaced, sync_only_adds, robbed_while_idle,
