@@ -236,7 +236,7 @@ static __always_inline void bmqs_unlink_leaving(cpu_t *c, s32 cpu)
 
 /*
  * Where a new task goes: the CPU with the fewest runnable tasks, then that with the
- * fewest tasks, then one of this core: who forks often waits for the new task.
+ * fewest tasks, then one of this core: so numbers of CPUs do not decide.
  */
 LAB_PART int bmqs_shortest(task_t *t LAB_ARENA_ARG, s32 this_cpu)
 {

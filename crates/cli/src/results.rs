@@ -132,22 +132,11 @@ fn known_measures() -> Vec<String> {
 }
 
 fn check(flag: &str, pattern: &str, known: &[String]) -> anyhow::Result<()> {
-    let lists = schedlab_workload::catalogue::lists();
-    let of_workload = |name: &str| {
-        let mut all = lists.iter().flat_map(|(_, measures)| measures.iter());
-        all.any(|measure| measure.is_called(name))
-    };
     if pattern.trim_end_matches('*').contains('*') {
         bail!("{flag} {pattern}: a `*` stands at the end alone, for any rest of the name");
     }
-    let is_known = |name: &str| {
-        known.iter().any(|known| matches(name, known))
-            || catalogue::find(name).is_some()
-            || of_workload(name)
-    };
-    let exists = is_known(pattern)
-        // Of a part of a composed workload.
-        || schedlab_workload::of_part(pattern).is_some_and(|(_, rest)| is_known(rest) || rest == "cpu_ns")
+    let exists = known.iter().any(|name| matches(pattern, name))
+        || schedlab_experiments::is_measure(pattern)
         // Of a thread or a policy, whose names are not known here.
         || pattern.ends_with('*') && pattern.contains('.')
         || pattern.starts_with("policy.");

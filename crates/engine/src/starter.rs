@@ -13,12 +13,13 @@ use std::vec;
 use schedlab_trace::{Duration, Instant};
 use schedlab_workload::{Action, Behaviour, Context, ObjectId, SchedClass, TaskSpec};
 
-/// Longer than forks and interrupts, shorter than slices.
+/// How long the main thread waits for its CPU as a task like the others. With 1 ms it takes the CPU from the first of as
+/// many hogs as CPUs, and the numbers of CPUs decide where `o1` puts that one (`numbering.rs` of `schedlab-sim`).
 const PATIENCE: Duration = Duration::from_us(12_000);
 
 struct Starter {
     tasks: Peekable<vec::IntoIter<TaskSpec>>,
-    /// When the fork, or the sleep's end, was due that has just been.
+    /// When the last fork began, or when the last sleep was to end.
     began: Option<Instant>,
     is_real_time: bool,
     /// What nobody ever notifies.

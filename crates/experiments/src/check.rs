@@ -27,18 +27,16 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether results may have a measure of this name.
-fn is_measure(name: &str) -> bool {
-    let of_workload = || {
-        let lists = measure_lists();
+/// Returns whether results may have a measure of this name.
+pub fn is_measure(name: &str) -> bool {
+    let lists = measure_lists();
+    let is_own = |name: &str| {
         let mut all = lists.iter().flat_map(|(_, measures)| *measures);
-        all.any(|own| own.is_called(name))
+        catalogue::find(name).is_some() || all.any(|own| own.is_called(name))
     };
-    let of_part = || {
-        schedlab_workload::of_part(name)
-            .is_some_and(|(_, rest)| is_measure(rest) || rest == "cpu_ns")
-    };
-    catalogue::find(name).is_some() || of_workload() || of_part()
+    // Of a part of a composed workload: `service2.wakeup.latency_ns_p99`.
+    let is_of_part = |(_, rest): (&str, &str)| rest == "cpu_ns" || is_own(rest);
+    is_own(name) || name.split_once('.').is_some_and(is_of_part)
 }
 
 fn one(experiment: &Experiment, measured: &Measured) -> Result<(), String> {

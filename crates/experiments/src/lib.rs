@@ -17,6 +17,7 @@ mod sizes;
 mod studies;
 mod text;
 
+pub use check::is_measure;
 pub use evaluate::{Cell, Panel, Results, Row, Standing, Summary, evaluate, findings};
 pub use expected::{Expected, Finding, Point};
 pub use experiment::{Experiment, Measured, Runs};

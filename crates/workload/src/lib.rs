@@ -33,7 +33,7 @@ pub use builder::{Builder, TASKS_MAX};
 pub use compose::{Part, PartEnd};
 pub use counters::Counters;
 pub use error::WorkloadError;
-pub use measure::{Measure, of_part};
+pub use measure::Measure;
 pub use model::{Model, common};
 pub use models::list;
 pub use param::{Kind, Options, Param, TimeUnit};

@@ -27,13 +27,6 @@ impl Measure {
     }
 }
 
-/// The name of the part and that of its measure, of a measure that a composed workload has of one of its parts:
-/// `("service2", "wakeup.latency_ns_p99")`. Whether there is such a part and such a measure is the caller's business.
-pub fn of_part(name: &str) -> Option<(&str, &str)> {
-    let (part, rest) = name.split_once('.')?;
-    (!part.is_empty() && !rest.is_empty()).then_some((part, rest))
-}
-
 /// Makes a measure; a constant expression for tables.
 pub(crate) const fn measure(
     name: &'static str,
