@@ -7,7 +7,7 @@ use std::{env, fs};
 fn main() {
     let root = env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
     let folder = Path::new(&root).join("../../machines");
-    // A relative path: in a copy of the checkout it is that of the copy.
+    // The path is relative, so that a copy of the checkout uses its own path.
     println!("cargo::rerun-if-changed=../../machines");
     let mut files: Vec<_> = fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))

@@ -17,7 +17,7 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
-/// What an axis shows.
+/// The quantity and the scale of an axis.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Axis {
     /// With the unit behind a comma. Times in `ns` and sizes in `bytes` are drawn in the unit that suits them.
@@ -98,8 +98,8 @@ pub struct Series {
 pub enum Mark {
     /// Points joined by a line: what was computed.
     Line,
-    /// Hollow points joined by a thin line: what somebody else has measured. In the colour of the series whose name
-    /// begins its own (`dss` of `dss, published`).
+    /// Hollow points joined by a thin line: a published measurement. In the colour of the series whose name begins
+    /// its own (`dss` of `dss, published`).
     Hollow,
     /// Points alone.
     Dots,
@@ -172,7 +172,7 @@ impl Chart {
             let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
             let (head, rest) = area.split_vertically(above);
             let (chart, below) = rest.split_vertically(PLOT);
-            // The only failure of this back end is that of a file, which there is none of.
+            // This back end fails only on files, and writes none.
             draw_title(&head, &title).expect("drawing into a string");
             self.draw(&chart).expect("drawing into a string");
             draw_legend(&below, &rows).expect("drawing into a string");
@@ -208,7 +208,7 @@ impl Chart {
             next += width;
             for (line, name) in lines.into_iter().enumerate() {
                 if line > 0 {
-                    // Whoever comes next begins below it.
+                    // The next legend entry begins below it.
                     rows.push(Vec::new());
                     next = WIDTH;
                 }
@@ -347,7 +347,7 @@ impl Chart {
             .draw()?;
         for (index, series) in drawable.iter().enumerate() {
             let colour = self.colour(index);
-            // After one round through the colours the strokes tell.
+            // After one round through the colours the strokes differ.
             let dashed = index >= COLOURS.len();
             let stroke = colour.stroke_width(1 + u32::from(series.mark != Mark::Hollow));
             let filled = if series.mark == Mark::Hollow {
@@ -410,7 +410,7 @@ const LEGEND_LEFT: u32 = 64;
 const LEGEND_MARK: u32 = 40;
 const LEGEND_LETTER: u32 = 7;
 
-/// Heights and widths of the title, as those of the legend.
+/// Returns the height and width of the title, as the legend's are computed.
 const TITLE_ROW: u32 = 20;
 const TITLE_LETTER: u32 = 9;
 
@@ -543,7 +543,7 @@ fn ticks(range: &Range<f64>) -> Vec<f64> {
     found.unwrap_or_else(|| vec![range.start, range.end])
 }
 
-/// What is not 0 by rounding alone is 0 on an axis of this range.
+/// Returns 0 for a value that differs from 0 only by rounding on an axis of this range.
 fn without_rounding(value: f64, range: &Range<f64>) -> f64 {
     let least = 1e-9 * (range.end - range.start).abs();
     if range.start <= 0.0 && value.abs() < least {

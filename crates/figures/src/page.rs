@@ -223,11 +223,11 @@ mod tests {
         assert!(html.contains("id=\"on-8-cpus-then\""));
         assert_eq!(html.matches("<svg ").count(), 2, "a tree and a chart");
         assert!(html.contains("its root"));
-        // What is empty is not there.
+        // An empty part is left out.
         assert!(!html.contains("No rows"));
         assert!(html.contains("<td class=\"number\">−8.5 %</td>"));
         assert!(html.contains("<td>dss</td>"));
-        // What may be broken anywhere.
+        // Characters after which a word may be broken.
         assert!(html.contains("<td class=\"long\">xxx"));
         assert!(!html.contains("<script") && !html.contains("src=\"http"));
         assert_eq!(html, page.html());

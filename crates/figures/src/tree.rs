@@ -20,7 +20,7 @@ pub struct Node {
     pub children: Vec<Node>,
 }
 
-/// What is thought of a node. Each has a colour and a mark, so that nobody needs the colour.
+/// A verdict on a node. Each has a colour and a mark, so that the page is readable without colours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     Good,

@@ -1,4 +1,4 @@
-//! What one access to the cache model costs: `cargo bench -p schedlab-machine`.
+//! Measures the cost of one access to the cache model: `cargo bench -p schedlab-machine`.
 //!
 //! Each line is a profile and a number of tasks; every access is to a task's scheduling fields, and every CPU's
 //! application evicts after 4,096 accesses. "one CPU scans": CPU 0 reads all of them in order. "CPUs in turn": one after
@@ -12,7 +12,7 @@ use schedlab_trace::{CpuId, Instant, TaskId};
 
 const ACCESSES: u64 = 20_000_000;
 
-/// Who accesses what.
+/// The CPU and the line of each access.
 #[derive(Clone, Copy)]
 enum Kind {
     OneScans,

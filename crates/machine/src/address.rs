@@ -33,7 +33,7 @@ pub const TASKS: u64 = 0x4_0000_0000;
 /// No address is at or above this one: even the numbers of 16-byte lines, the shortest, fit 32 bits.
 pub const END: u64 = 0xF_F000_0000;
 
-/// What lies at an address, by the region it is in.
+/// The kind of data at an address, by its region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Structure {
     /// The policy's global variables, locks among them included.
@@ -42,7 +42,7 @@ pub enum Structure {
     RunQueue,
     /// Dispatch queues with their locks.
     Dsq,
-    /// Locks of the kernel that stand alone: those of pipes, sockets and other objects of the workload.
+    /// Locks of the kernel that stand alone: the locks of pipes, sockets and other objects of the workload.
     Lock,
     /// The policy's arena: its queues, task contexts and the locks among them.
     Arena,
@@ -73,7 +73,7 @@ impl Structure {
         }
     }
 
-    /// What lies at `address`.
+    /// Returns the kind of data at `address`.
     #[inline]
     pub fn of(address: u64) -> Structure {
         match address {

@@ -1,8 +1,8 @@
 //! The bus that all last-level caches share, as a row of slots that one transaction each can have.
 //!
-//! A transaction takes the slot of its instant, or the next free one; what lies between is its
-//! wait. So the bus carries one transaction per slot and no more, an idle bus delays nobody, and a
-//! busy one serves in the order of the slots.
+//! A transaction takes the slot of its instant, or the next free one. The time between the two is its wait. So the
+//! bus carries one transaction per slot and no more, an idle bus delays no transaction, and a busy bus serves in the
+//! order of the slots.
 //!
 //! CPUs of a simulation arrive a little out of order: one may have run on to its next
 //! synchronisation point before another, earlier one is resumed. The slots make that harmless: who
@@ -77,7 +77,7 @@ impl Bus {
     fn next_free(&mut self, first: u64, now_ps: u64) -> u64 {
         let words = self.mask + 1;
         let first_word = first / SLOTS_PER_WORD;
-        // Slots before the first one are none of ours.
+        // Slots before the first one do not belong to this window.
         let mut passed = (1u64 << (first % SLOTS_PER_WORD)) - 1;
         for word in first_word..first_word + words {
             let lap = (word >> self.shift) + 1;
@@ -99,7 +99,7 @@ impl Bus {
             }
             passed = 0;
         }
-        // Every slot of the window is taken: nobody queues for longer than a window.
+        // Every slot of the window is taken: no transaction queues for longer than a window.
         words * SLOTS_PER_WORD * self.slot_ps
     }
 }
@@ -183,7 +183,7 @@ mod tests {
             let mut taken = std::collections::BTreeSet::new();
             let mut now = [0u64; 4];
             for (cpu, pause) in steps {
-                // Nobody is farther ahead than the window reaches back.
+                // No CPU is farther ahead than the window reaches back.
                 now[cpu] = (now[cpu] + pause).min(now.iter().min().unwrap() + WINDOW_PS / 2);
                 let first = now[cpu] / slot_ps;
                 let slot = (first..).find(|slot| !taken.contains(slot)).unwrap();

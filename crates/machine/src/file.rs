@@ -87,7 +87,7 @@ pub struct Change {
     pub source: String,
 }
 
-/// What is wrong, and where in the text.
+/// The fault, and its place in the text.
 struct Fault {
     span: Range<usize>,
     message: String,
@@ -131,8 +131,8 @@ impl Machine {
         })
     }
 
-    /// The machine with some of its numbers replaced. Fields that are not of this machine and values
-    /// that cannot be in a profile are told as the reader of files tells them.
+    /// Returns the machine with some of its numbers replaced. Reports unknown fields and impossible values as the
+    /// reader of files reports them.
     pub fn with_changes(&self, changes: &[Change]) -> Result<Machine, ProfileError> {
         let changed = Machine::from_toml(&self.name, &self.render(changes))?;
         for change in changes {
@@ -149,7 +149,7 @@ impl Machine {
     }
 
     /// The machine as a guess of another one: what is known of this one's hardware is not known of that.
-    /// What the kernel's source says holds there, too.
+    /// A text that the kernel's source contains there, too.
     #[must_use]
     pub fn as_guess(mut self) -> Machine {
         for known in &mut self.provenance {
@@ -404,7 +404,7 @@ fn topology(file: &TopologyFile) -> Result<Topology, String> {
     }
 }
 
-/// What cannot be in a machine: the field and what to do.
+/// An impossible value in a machine: the field and the remedy.
 fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     let mut rule = |holds: bool, field: &'static str, message: &str| {

@@ -1,4 +1,4 @@
-//! What a machine is: its topology, what each step of scheduling costs on it, and its caches.
+//! Describes a machine: its topology, the cost of each step of scheduling, and its caches.
 //!
 //! A profile (`machines/*.toml`) becomes a [`Machine`]. Nothing here knows of tasks or schedulers.
 #![forbid(unsafe_code)]

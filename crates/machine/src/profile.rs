@@ -19,7 +19,7 @@ pub enum LockKind {
     Queued,
 }
 
-/// What ends the sleeps of tasks.
+/// The event that ends the sleeps of tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Timers {
@@ -46,7 +46,7 @@ pub struct Locks {
     pub handover_ns: u64,
     /// Added to a hand-over for every further spinner (`tas`).
     pub handover_per_spinner_ns: u64,
-    /// What a lock meter adds to each acquisition; 0 where none is installed.
+    /// The time that a lock meter adds to each acquisition; 0 if none is installed.
     pub meter_ns: u64,
     /// How long an exit holds the big kernel lock, besides `paths.exit_ns`; none: this kernel has no such lock, or it
     /// is left out.
@@ -69,8 +69,8 @@ pub struct Memory {
     pub ways: u32,
     /// A hit.
     pub hit_ps: u64,
-    /// A miss served by the level after the modelled one, mostly a last-level cache that several CPUs
-    /// share; 0 where there is none (then memory serves it).
+    /// A miss served by the level after the modelled one, mostly a last-level cache that several CPUs share; 0 if the
+    /// machine has no such level (then memory serves the miss).
     pub llc_hit_ps: u64,
     /// A miss served by memory.
     pub miss_ps: u64,
@@ -155,14 +155,14 @@ pub struct Paths {
     pub futex_ns: u64,
 }
 
-/// What the sched_ext machinery costs; all zero where the modelled kernel had none (Linux 2.4).
+/// The costs of the sched_ext machinery; all zero if the modelled kernel had none (Linux 2.4).
 #[derive(Clone, PartialEq, Debug, Default, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SchedExt {
     /// Whether the kernel takes its per-CPU rq locks (and they can be contended).
     pub rq_locks: bool,
-    /// Whether the kernel ejects a policy under which a runnable task waits longer than `ops.timeout_ms`.
-    /// Where there was no sched_ext, nobody looked.
+    /// Whether the kernel ejects a policy under which a runnable task waits longer than `ops.timeout_ms`. A kernel
+    /// without sched_ext has no such watchdog.
     pub watchdog: bool,
     /// Calling an op.
     pub op_ns: u64,
@@ -174,7 +174,7 @@ pub struct SchedExt {
     pub dsq_vtime_ns: u64,
 }
 
-/// What the probes and loops of a policy cost.
+/// The costs of a policy's probes and loops.
 #[derive(Clone, PartialEq, Debug, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
@@ -211,13 +211,13 @@ pub struct Machine {
     pub clock_mhz: u32,
     /// Timer interrupts a second.
     pub hz: u32,
-    /// What ends the sleeps of tasks.
+    /// The event that ends the sleeps of tasks.
     pub timers: Timers,
     /// Whether kernel mode can be preempted.
     pub preemptible_kernel: bool,
-    /// Whether pipes and sockets wake who waits for them synchronously, as by somebody who is about to
-    /// sleep (`wake_up_interruptible_sync_poll()` in `pipe_write()` and `sock_def_readable()` today). Linux
-    /// 2.4 did not: there each of these wakeups looks for a CPU.
+    /// Whether pipes and sockets wake their waiters synchronously, as a task that is about to sleep does
+    /// (`wake_up_interruptible_sync_poll()` in `pipe_write()` and `sock_def_readable()` today). Linux 2.4 did not:
+    /// there each of these wakeups looks for a CPU.
     pub sync_wakeups: bool,
     /// Which published rows calibrate the profile; empty: *data sheet only*.
     pub calibrated_on: Vec<Calibration>,
@@ -309,7 +309,7 @@ pub enum ProfileError {
         file: String,
         /// Line of the fault, counted from 1.
         line: usize,
-        /// What is wrong and what to do.
+        /// The fault and the remedy.
         message: String,
     },
     /// The layout does not fit the machine's task structures.
@@ -319,7 +319,7 @@ pub enum ProfileError {
     Layout {
         /// The profile.
         machine: String,
-        /// What was asked for.
+        /// The requested name.
         layout: Layout,
         /// Distance of its task structures.
         stride_bytes: u32,
@@ -339,7 +339,7 @@ pub enum ProfileError {
     /// No such profile.
     #[error("no machine is called {name}{}: choose one of {known}, or give the path of a .toml file", nearest_of(.name, .known))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The profiles that are built in.
         known: String,
@@ -356,7 +356,7 @@ pub enum ProfileError {
     },
 }
 
-/// What could be asked for instead, where there is a choice.
+/// The names to choose from, if there is a choice.
 fn choice(available: usize) -> String {
     match available {
         1 => String::new(),

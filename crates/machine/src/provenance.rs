@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// What kind of source a number has: the words that a source text may begin with.
+/// The kind of source that a number has: the words with which a source text may begin.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum SourceKind {
     /// Measured by us, with the spread.
     Measured,
-    /// In a paper, report or measurement that somebody published.
+    /// A published paper, report or measurement.
     Published,
     /// In the maker's manual or data sheet.
     DataSheet,
@@ -17,7 +17,7 @@ pub enum SourceKind {
     Derived,
     /// Found by fitting the model to the rows in `calibrated_on`.
     Tuned,
-    /// Nobody knows; a plausible order of magnitude.
+    /// No source; a plausible order of magnitude.
     Guess,
 }
 

@@ -1,4 +1,4 @@
-//! What each layout of the task structure does to the cache, against numbers computed by hand.
+//! Checks the effect of each layout of the task structure on the cache against numbers computed by hand.
 //!
 //! `ppro-200x4` has a cache of 512 KB with 4 ways and lines of 32 bytes: 4,096 sets, and a way of 128 KB
 //! holds 16 task structures of 8 KB. The scheduling fields are one line at offset 0x20 of the structure.

@@ -1,4 +1,4 @@
-//! What tests of several crates share.
+//! Code that the tests of several crates share.
 #![forbid(unsafe_code)]
 
 use std::fs::OpenOptions;

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 
 use crate::{CpuId, CpuSet, Duration, Instant, LockId, TaskId};
 
-/// What a CPU spends its time on. At every moment it is exactly one of these.
+/// The mode of a CPU. At every moment it is exactly one of these.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum CpuMode {
@@ -50,7 +50,7 @@ pub enum PrevState {
     Exited,
 }
 
-/// What a lock protects.
+/// The data that a lock protects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LockClass {
     /// A policy's own run queue.
@@ -118,8 +118,8 @@ pub enum Event {
     /// schedule() was entered. `runnable` counts the runnable tasks of the machine, running ones
     /// included and idle tasks not, before the previous task is removed; `queue` the same for this CPU.
     ScheduleEnter { runnable: u32, queue: u32 },
-    /// schedule() chose: what the choice cost in tasks examined, counter recalculations and waits for memory
-    /// (picoseconds since the entry that accesses to the scheduler's lines took beyond those of hits).
+    /// schedule() chose. Holds the cost of the choice: tasks examined, counter recalculations, and the wait for
+    /// memory (the picoseconds since the entry by which accesses to the scheduler's lines exceeded hits).
     ScheduleExit {
         examined: u32,
         recalculations: u32,
@@ -166,7 +166,7 @@ pub enum Event {
 /// The priority of tasks of the deadline class, above all real-time ones.
 pub const DEADLINE_PRIORITY: u8 = 100;
 
-/// What a task is, told before its first event and when it changes.
+/// The identity of a task. Emitted before its first event and when it changes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TaskMeta {
     /// Name as in `/proc/PID/comm`.
@@ -203,8 +203,8 @@ pub trait Listener {
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event);
 }
 
-/// What a simulation tells its events, through a shared reference, since its CPUs take turns. A [`Listener`] in a
-/// [`RefCell`] is one; what hears most events of most runs does without the cell's check.
+/// Receives the events of a simulation through a shared reference, since its CPUs take turns. A [`Listener`] in a
+/// [`RefCell`] is one; a recorder of most events of most runs avoids the cell's check.
 pub trait Recorder {
     /// As [`Listener::define_starter`].
     fn define_starter(&self, task: TaskId);

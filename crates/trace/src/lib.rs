@@ -1,4 +1,4 @@
-//! What happened: time, identities and the event stream.
+//! Time, identities and the event stream.
 //!
 //! Both worlds emit these events, the virtual kernel and the real one, so a
 //! measure or an invariant is written once and judges both. This crate knows

@@ -1,5 +1,5 @@
-//! Schedulers as they are asked for: `name`, `name:option=value,option=value`, or the path of a `.bpf.c`
-//! file in place of the name. Nobody else splits such a text.
+//! The notation for schedulers: `name`, `name:option=value,option=value`, or the path of a `.bpf.c` file in place of
+//! the name. This module alone splits such a text.
 
 use std::fmt;
 use std::path::Path;
@@ -131,7 +131,7 @@ impl Scheduler {
     }
 }
 
-/// What commas separate, without those of paths.
+/// Returns the parts between commas, except commas inside paths.
 fn parts(text: &str) -> Vec<String> {
     let mut parts: Vec<String> = vec![String::new()];
     let mut letters = text.chars().peekable();
@@ -146,7 +146,7 @@ fn parts(text: &str) -> Vec<String> {
     let mut joined: Vec<String> = Vec::new();
     let mut from = 0;
     while from < parts.len() {
-        // The longest run of parts that is a file; most parts are none.
+        // The longest run of parts that is a file; most parts are not files.
         let files = (from + 2..=parts.len()).rev();
         let is_file = |to: &usize| {
             let path = parts[from..*to].join(",");

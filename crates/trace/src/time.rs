@@ -63,7 +63,7 @@ impl Duration {
     }
 
     /// Reads a time as people write it: `250us`, `1.5ms`, `2s`, `1m`, `1h`; a number without a unit counts in `bare`.
-    /// `None` if it is none, has a part of a nanosecond, or does not fit.
+    /// Returns `None` if the text is no time, has a part of a nanosecond, or does not fit.
     pub fn parse(text: &str, bare: Duration) -> Option<Duration> {
         let number = text.trim_end_matches(|letter: char| letter.is_alphabetic());
         let unit = match &text[number.len()..] {

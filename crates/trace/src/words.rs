@@ -49,7 +49,7 @@ pub fn nearest<S: AsRef<str>>(wrong: &str, choices: &[S]) -> String {
     text
 }
 
-/// [`nearest`] of choices that are joined by commas, as errors tell them.
+/// Returns the [`nearest`] of choices that errors join by commas.
 pub fn nearest_of(wrong: &str, choices: &str) -> String {
     nearest(wrong, &choices.split(", ").collect::<Vec<_>>())
 }

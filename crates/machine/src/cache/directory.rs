@@ -1,5 +1,5 @@
-//! What is known of each line machine-wide. A line stays in its place once it is there, so that who
-//! accesses it often finds it without a search ([`LineRef`]); a flat table with open addressing, keyed by
+//! Holds the machine-wide state of each line. A line stays in its place once it is there, so that a frequent user of
+//! it finds it without a search ([`LineRef`]); a flat table with open addressing, keyed by
 //! the line's number, finds the others. Nothing is ever removed, so a look-up is a walk over neighbours,
 //! without tombstones.
 
@@ -45,11 +45,11 @@ pub(super) struct Line {
     pub holder: Holder,
     /// Whether the owner wrote it since memory or the last-level cache last had it.
     pub dirty: bool,
-    /// What lies there.
+    /// The line number in this place.
     pub structure: Structure,
 }
 
-/// Who may have copies of a line: one cache, by its number, or one of the constants.
+/// The owner of the copies of a line: one cache, by its number, or one of the constants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Holder(u16);
 
@@ -65,7 +65,7 @@ impl Holder {
         Holder(cache.0)
     }
 
-    /// The number of the cache that owns it; none has it if nobody does.
+    /// Returns the number of the cache that owns the line, or `None` if no cache does.
     #[inline]
     pub fn number(self) -> usize {
         usize::from(self.0)
@@ -77,7 +77,7 @@ impl Holder {
         (self.0 < Holder::SHARED.0 && self.0 != me.0).then_some(CacheIx(self.0))
     }
 
-    /// Whether `cache` may read the copy that it has, or write it without telling anybody.
+    /// Returns whether `cache` may read its copy, or write it without an invalidation.
     #[inline]
     pub fn lets(self, cache: CacheIx, write: bool) -> bool {
         self.0 == cache.0 || (!write && self == Holder::SHARED)
@@ -127,7 +127,7 @@ pub(super) struct Directory {
 /// Where in `lines` the line of a number is.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// [`FREE`] where there is none.
+    /// [`FREE`] if the place is empty.
     number: u32,
     line: LineRef,
 }

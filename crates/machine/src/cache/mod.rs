@@ -1,13 +1,13 @@
 //! A set-associative cache per core with line ownership, for the lines that scheduling touches.
 //!
-//! What is modelled: the last private level of each core (its hardware threads share it), LRU
-//! replacement, ownership of lines as in MESI, transfers by distance, the bus that the last-level
-//! caches share, and an application that streams through the cache while it runs.
+//! The model has the last private level of each core (its hardware threads share it), LRU replacement, ownership of
+//! lines as in MESI, transfers by distance, the bus that the last-level caches share, and an application that streams
+//! through the cache while it runs.
 //!
 //! The rules, each with a test:
 //! - A **hit** needs a copy of the line as it was last written.
-//! - A **write** makes the line one's own. If others may have copies they become worthless, and the
-//!   farthest of them sets the price. A line that nobody else has is written silently.
+//! - A **write** makes the line one's own. If other caches may have copies, these become worthless, and the farthest
+//! of them sets the price. A write to a line that no other cache has is silent.
 //! - A **miss** is served by the cache that holds the line modified, at the price of its distance;
 //!   else by the shared last-level cache if a core below it has had the line; else by memory. A
 //!   write that misses pays for the data or for the invalidation, whichever takes longer.
@@ -46,15 +46,15 @@ pub struct CacheIx(u16);
 
 /// Counts of one cache, of all CPUs below it together.
 ///
-/// What one access counts does not lie side by side here: the compiler would load and store both at once, which takes
-/// four instructions instead of two.
+/// The counters of one access do not lie side by side here: the compiler would load and store both at once, which
+/// takes four instructions instead of two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheStats {
     /// Accesses that the cache served alone.
     pub hits: u64,
     /// Writes of lines that the cache held, but others may have, too.
     pub upgrades: u64,
-    /// Misses of lines that nobody had accessed before.
+    /// Misses of lines that no CPU had accessed before.
     pub misses_first: u64,
     /// Misses of lines that the cache still held, but another CPU had written since.
     pub misses_coherence: u64,
@@ -91,8 +91,8 @@ impl CacheStats {
     }
 }
 
-/// Counts of the lines of one kind: of those at one place within their 4 KB page, where the scheduling fields
-/// of all task structures peak if they have the same offset, or of those of one [`Structure`].
+/// Counts for the lines of one kind: the lines at one place within their 4 KB page (the scheduling fields of all task
+/// structures peak there if they have the same offset), or the lines of one [`Structure`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LineCounts {
     /// Misses.
@@ -136,7 +136,7 @@ pub struct CacheModel {
     line_shift: u32,
     prices: Prices,
     evict_lines_per_ms: u64,
-    /// Of each CPU: that of its core.
+    /// The cache of each CPU, which is its core's.
     cache_of: Vec<CacheIx>,
     /// Of each CPU: see [`CacheModel::wait_ps`].
     wait_ps: Vec<u64>,
@@ -149,7 +149,7 @@ pub struct CacheModel {
 /// Same last-level cache, same bus, another bus or node.
 const DISTANCES: usize = 3;
 
-/// What accesses cost, without the wait for the bus.
+/// The costs of accesses, without the wait for the bus.
 #[derive(Clone, Copy, Debug)]
 struct Prices {
     hit_ps: u64,
@@ -160,17 +160,17 @@ struct Prices {
     transfer: [Transfer; DISTANCES],
 }
 
-/// The price of a transfer, and what of it exceeds a hit's.
+/// The price of a transfer, and the part of it that exceeds a hit's.
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
     cost_ps: u64,
     wait_ps: u64,
 }
 
-/// What lies beyond the caches, and the counts of what goes there.
+/// The memory system beyond the caches, and the counts of its traffic.
 #[derive(Clone, Debug)]
 struct Beyond {
-    /// One for the whole machine, or the processor buses of its node; none if they delay nobody.
+    /// One bus for the whole machine, or the processor buses of its node; none if they delay no transaction.
     buses: Vec<Bus>,
     /// The least distance of a transfer that may wait for a bus or is counted by offset, too.
     watched_from: usize,
@@ -280,7 +280,8 @@ impl CacheModel {
         self.caches.iter().map(|cache| &cache.stats)
     }
 
-    /// What the accesses of `cpu` cost beyond hits: the time it waited for memory, other caches and the bus.
+    /// Returns the cost of the accesses of `cpu` beyond hits: the time it waited for memory, other caches and the
+    /// bus.
     pub fn wait_ps(&self, cpu: CpuId) -> u64 {
         self.wait_ps[cpu.index()]
     }
@@ -302,12 +303,12 @@ impl CacheModel {
         (self.line_of(address) == self.line_of(last)).then(|| self.line_at(address))
     }
 
-    /// What is kept of a line, for prefetching.
+    /// Returns the state of a line, for prefetching.
     pub fn kept_of(&self, line: LineRef) -> &impl Sized {
         self.directory.kept_of(line)
     }
 
-    /// What is kept of the set of `cpu` in which the line that holds `address` has its place, likewise.
+    /// Returns, likewise, the state of the set of `cpu` in which the line that holds `address` has its place.
     pub fn set_of(&self, cpu: CpuId, address: u64) -> Option<&impl Sized> {
         let cache = self.cache_of(cpu);
         self.caches[cache.index()]
@@ -324,8 +325,8 @@ impl CacheModel {
     /// `cpu` accesses `line` at its local time `now`. Returns what it costs in picoseconds, waiting for the
     /// bus included.
     ///
-    /// CPUs may call a little out of the order of their times: ownership follows the order of the
-    /// calls, the wait for the bus that of the times (see [`crate::bus`]).
+    /// CPUs may call a little out of the order of their times. Ownership follows the order of the calls. The wait for
+    /// the bus follows the order of the times (see [`crate::bus`]).
     ///
     /// Inlined, as callers know whether they write.
     #[inline(always)]
@@ -345,7 +346,8 @@ impl CacheModel {
         }
     }
 
-    /// A CPU below `cache` writes `line` if nobody else can have a copy and the cache has one that its set used last:
+    /// A CPU below `cache` writes `line` if no other cache can have a copy and the cache has one that its set used
+    /// last:
     /// most hits. Returns what it costs, as [`CacheModel::touch_line`] does. Otherwise nothing has happened, and
     /// [`CacheModel::write_others`] is for it.
     #[inline(always)]
@@ -386,7 +388,7 @@ impl CacheModel {
                 let from = owner.place;
                 let cache = &mut self.caches[me.index()];
                 if let Some(copy) = cache.sets.first_of(at, written) {
-                    // What one CPU tells another: most misses. The transfer is the invalidation too.
+                    // The message of one CPU to another: most misses. The transfer is the invalidation too.
                     let renewed = entry.become_modified(me, cache.place.llc_bit);
                     if copy.renew(shape, renewed) {
                         count(&mut cache.stats.misses_coherence);
@@ -490,8 +492,8 @@ impl CacheModel {
         cost_ps
     }
 
-    /// As [`CacheModel::touch_line`] for a write, where the way of the line is a part of something that is paid
-    /// for already: the hand-over of a lock. Nobody waits for memory.
+    /// Acts as [`CacheModel::touch_line`] for a write whose way of the line is a part of a cost that is paid already,
+    /// the hand-over of a lock. No CPU waits for memory.
     pub fn take_over(&mut self, cpu: CpuId, now: Instant, line: LineRef) {
         let waited_ps = self.wait_ps(cpu);
         self.touch_line(cpu, || now, line, true);
@@ -580,7 +582,7 @@ impl CacheModel {
         self.waited(cpu, cost_ps)
     }
 
-    /// `cpu` waited for what of an access's `cost_ps` exceeds a hit. Returns the cost.
+    /// Records that `cpu` waited for the part of an access's `cost_ps` that exceeds a hit. Returns the cost.
     #[inline(always)]
     fn waited(&mut self, cpu: CpuId, cost_ps: u64) -> u64 {
         self.wait_ps[cpu.index()] += cost_ps.saturating_sub(self.prices.hit_ps);
@@ -604,7 +606,7 @@ impl CacheModel {
 }
 
 impl CacheIx {
-    /// The cache of `cpu`: that of its core.
+    /// Returns the cache of `cpu`, which is its core's.
     pub fn of(machine: &Machine, cpu: CpuId) -> Self {
         CacheIx(machine.topology.cpu(cpu).core as u16)
     }
@@ -638,7 +640,7 @@ impl Place {
     }
 }
 
-/// The cache that owns `line`, if that is not `me`. An owner that has lost the line to other lines is none.
+/// Returns the cache that owns `line`, if it is not `me`. An owner that has evicted the line does not count.
 #[inline(always)]
 fn other_owner(caches: &[Cache], shape: &Shape, me: CacheIx, line: &Line) -> Option<Place> {
     let Cache { place, sets, .. } = &caches[line.holder.other_owner(me)?.index()];
@@ -648,8 +650,8 @@ fn other_owner(caches: &[Cache], shape: &Shape, me: CacheIx, line: &Line) -> Opt
 }
 
 impl Prices {
-    /// Who serves a miss of `line` below the cache at `to`: its `owner` if that has it modified, the shared cache, or
-    /// memory. Counts it.
+    /// Returns the server of a miss of `line` below the cache at `to`: its `owner` if that has it modified, the
+    /// shared cache, or memory. Counts it.
     #[inline(always)]
     fn fetch(
         &self,
@@ -698,7 +700,8 @@ impl Prices {
 }
 
 impl Beyond {
-    /// As [`Beyond::serve`], of a line that another cache held modified. Tells what of the cost is waited, too.
+    /// Acts as [`Beyond::serve`] for a line that another cache held modified. Also returns the part of the cost that
+    /// is a wait.
     #[inline(always)]
     fn transfer(
         &mut self,
@@ -782,7 +785,7 @@ impl Beyond {
         let now_ps = now.ns() * 1_000;
         match self.buses.as_mut_slice() {
             [bus] => bus.transaction(now_ps),
-            // What concerns caches on another bus is on all of them.
+            // An access that concerns caches on another bus is on all of them.
             buses if on_all => {
                 let waits = buses.iter_mut().map(|bus| bus.transaction(now_ps));
                 waits.max().unwrap_or_default()

@@ -10,7 +10,7 @@ struct LineCopy {
     seen: u32,
 }
 
-/// What is known of a copy of a known line.
+/// The state of a copy of a known line.
 #[derive(Clone, Copy, Debug)]
 struct Copied {
     /// The line's version when it was read or written here.
@@ -19,7 +19,7 @@ struct Copied {
     seen: u32,
 }
 
-/// What stands where there is no copy.
+/// The mark of a place without a copy.
 const NONE: LineCopy = LineCopy {
     line: Written::new(FREE, 0),
     seen: 0,
@@ -69,7 +69,7 @@ pub(super) struct Sets {
     foreign_rest: u64,
 }
 
-/// What the sets of all caches have in common.
+/// The data that the sets of all caches share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Number of sets minus 1; a power of two minus 1.
@@ -142,7 +142,7 @@ impl Sets {
             .wrapping_add(next.wrapping_shr(shape.shift) as u32);
     }
 
-    /// Uses the copy that the set `at` used last if that is one of `line`; tells whether it is.
+    /// Uses the copy that the set `at` used last if it is a copy of `line`. Returns whether it is.
     #[inline(always)]
     pub fn use_first(&mut self, shape: &Shape, at: SetIx, line: Written) -> bool {
         let came = self.came(at.number);
@@ -298,9 +298,8 @@ impl Block {
 
 /// The copies of sets besides the first ones: a block for each set that has more than one.
 ///
-/// A block is a ring of places: from that of the copy used last on to those used before it. It holds their
-/// lines, padded so that the host can compare [`LANES`] of them at once, and behind them what else is known of
-/// the copies.
+/// A block is a ring of places: from the copy used last on to the copies used before it. It holds their lines, padded
+/// so that the host can compare [`LANES`] of them at once, and behind them the other state of the copies.
 #[derive(Clone, Debug, Default)]
 struct Others {
     /// All blocks, [`Block::EMPTY`] first; none as long as the cache is empty.
@@ -309,7 +308,7 @@ struct Others {
     spare: Vec<Block>,
 }
 
-/// What the blocks of all caches have in common.
+/// The data that the blocks of all caches share.
 #[derive(Clone, Copy, Debug)]
 struct BlockShape {
     /// Places of a block.

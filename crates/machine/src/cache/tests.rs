@@ -121,7 +121,7 @@ fn a_transfer_does_not_depend_on_what_its_sets_used_last() {
             }
             assert_eq!(write(2, 0x40), (TRANSFER[1], 1, 1, 1, 1));
             assert_eq!(write(2, 0x40), (HIT, 0, 0, 0, 0));
-            // An owner that has lost the line serves nobody.
+            // An owner that has lost the line serves no miss.
             write(2, 0x44);
             write(2, 0x48);
             assert_eq!(write(0, 0x40), (MEMORY, 0, 0, 0, 1));
@@ -234,7 +234,7 @@ fn a_modified_line_that_was_evicted_is_no_transfer() {
         (0, 0x44, READ),
         (0, 0x48, READ), // drops 0x40
         (1, 0x40, READ),
-        (1, 0x40, WRITE), // exclusive: nobody else has it
+        (1, 0x40, WRITE), // exclusive: no other cache has it
     ]);
     assert_eq!(costs[3..], [LLC, HIT]);
 }
@@ -426,7 +426,7 @@ enum Miss {
     Absent,
 }
 
-/// What for an access left the last-level cache.
+/// The reason for which an access left the last-level cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OnBus {
     Memory,
@@ -476,7 +476,7 @@ fn causes_of_misses_and_of_bus_transactions() {
         (Some(Miss::First), Some(OnBus::Memory))
     );
     assert_eq!(cause(0, 0x40, READ), (None, None));
-    // Known to the machine, never in this cache; the last-level cache has it, that of CPU 4 does not.
+    // Known to the machine, never in this cache; the last-level cache has it, the cache of CPU 4 does not.
     assert_eq!(cause(1, 0x40, READ), (Some(Miss::Absent), None));
     assert_eq!(
         cause(4, 0x40, READ),
@@ -540,7 +540,7 @@ fn counts_by_structure() {
     use crate::address::{self, Structure};
     let mut cache = CacheModel::new(&machine());
     let task = TaskAddresses::new(&machine()).of(TaskId(7));
-    // Below one last-level cache: the second miss is none on the bus. A hit counts nowhere.
+    // Below one last-level cache the second miss does not reach the bus. A hit counts nowhere.
     for (cpu, address) in [
         (0, task),
         (0, task),
@@ -561,7 +561,7 @@ fn counts_by_structure() {
     );
 }
 
-/// MESI, and a copy that somebody's write made worthless but that still has its way.
+/// MESI, and a copy that another cache's write made worthless but that still has its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Modified,

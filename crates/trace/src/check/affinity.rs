@@ -6,7 +6,7 @@ use crate::{CpuId, CpuSet, Event, Instant, Listener, TaskId, TaskMeta};
 /// The checker.
 #[derive(Default)]
 pub struct Affinity {
-    /// Allowed CPUs of each task that was told of.
+    /// Allowed CPUs of each task whose affinity an event has reported.
     allowed: Vec<Option<CpuSet>>,
     violations: Violations,
 }

@@ -1,10 +1,10 @@
-//! A deadline task goes before all others: no task of another class is switched in on a CPU on which one has waited since
-//! before that choice began, unless it is throttled. Judged where schedule() tells its beginnings.
+//! A deadline task goes before all others: no task of another class is switched in on a CPU on which one has waited
+//! since before that choice began, unless it is throttled. The rule applies where schedule() reports its beginnings.
 
 use super::{Check, Violation, Violations, entry};
 use crate::{CpuId, DEADLINE_PRIORITY, Event, Instant, Listener, PrevState, TaskId, TaskMeta};
 
-/// What is known of a task.
+/// The known state of a task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Task {
     is_deadline: bool,

@@ -8,9 +8,9 @@ use crate::{CpuId, Duration, Event, Instant, Listener, LockClass, LockId};
 pub struct Locks {
     start: Start,
     names: Vec<String>,
-    /// Who holds each lock, since when.
+    /// The holder of each lock, and since when.
     holders: Vec<Option<(CpuId, Instant)>>,
-    /// What each CPU spins for, since when.
+    /// The lock for which each CPU spins, and since when.
     waits: Vec<Option<(LockId, Instant)>>,
     violations: Violations,
 }
@@ -38,7 +38,7 @@ impl Locks {
         });
     }
 
-    /// A blocking acquisition: does the wait that it tells of agree with what was seen?
+    /// A blocking acquisition: does the wait that it reports agree with the events before it?
     fn judge_wait(
         &mut self,
         at: Instant,
@@ -62,7 +62,7 @@ impl Locks {
                     at,
                     cpu,
                     lock,
-                    format!("told a wait of {told} ns, spun {seen} ns"),
+                    format!("reported a wait of {told} ns, spun {seen} ns"),
                 );
             }
             Some(_) if !contended => {
@@ -70,14 +70,14 @@ impl Locks {
                     at,
                     cpu,
                     lock,
-                    "spun for it, but told of no contention".into(),
+                    "spun for it, but reported no contention".into(),
                 );
             }
             None if contended && self.start == Start::Idle => {
-                self.complain(at, cpu, lock, "told of contention, but never spun".into());
+                self.complain(at, cpu, lock, "reported contention, but never spun".into());
             }
             None if !contended && waited > Duration::ZERO => {
-                self.complain(at, cpu, lock, "found free, but told of a wait".into());
+                self.complain(at, cpu, lock, "found free, but reported a wait".into());
             }
             _ => {}
         }
@@ -130,7 +130,7 @@ impl Listener for Locks {
                             at,
                             cpu,
                             lock,
-                            format!("told a hold of {told} ns, held {seen} ns"),
+                            format!("reported a hold of {told} ns, held {seen} ns"),
                         );
                     }
                     Some(_) => {}
@@ -207,7 +207,7 @@ mod tests {
             ("released, but not held", &[(1, 0, release(1))]),
             ("released, but cpu 0 holds it", &[held, (1, 1, release(1))]),
             (
-                "told a hold of 5 ns, held 7 ns",
+                "reported a hold of 5 ns, held 7 ns",
                 &[held, (7, 0, release(5))],
             ),
             ("spun for by its own holder", &[held, (7, 0, spin(0))]),
@@ -217,15 +217,15 @@ mod tests {
                 &[(1, 0, spin(1)), (2, 0, take(0, false, false))],
             ),
             (
-                "told a wait of 5 ns, spun 1 ns",
+                "reported a wait of 5 ns, spun 1 ns",
                 &[(1, 0, spin(0)), (2, 0, take(5, true, false))],
             ),
             (
-                "told of no contention",
+                "reported no contention",
                 &[(1, 0, spin(0)), (2, 0, take(0, false, false))],
             ),
             ("never spun", &[(2, 0, take(1, true, false))]),
-            ("told of a wait", &[(2, 0, take(1, false, false))]),
+            ("reported a wait", &[(2, 0, take(1, false, false))]),
             ("a try-lock does not wait", &[(2, 0, take(1, false, true))]),
         ];
         for (expected, events) in cases {

@@ -19,13 +19,13 @@ use crate::{
     CpuId, CpuSet, Duration, Event, Instant, Listener, LockClass, LockId, TaskId, TaskMeta,
 };
 
-/// What was already going on when the events begin.
+/// The state of the machine when the events begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     /// Nothing: every CPU idles and no task exists (the simulator).
     Idle,
-    /// Unknown: recording began in a running system (a real kernel). A CPU or task is judged from the
-    /// first event that tells its state.
+    /// Unknown: recording began in a running system (a real kernel). A CPU or task is judged from the first event
+    /// that gives its state.
     Unknown,
 }
 
@@ -36,11 +36,11 @@ pub struct Violation {
     pub at: Instant,
     /// Where.
     pub cpu: CpuId,
-    /// Whose task, if it is about one.
+    /// The task that it concerns, if there is one.
     pub task: Option<TaskId>,
     /// Name of the checker.
     pub rule: &'static str,
-    /// What is wrong.
+    /// The fault, in words.
     pub message: String,
 }
 
@@ -101,7 +101,7 @@ pub trait Check: Listener {
     /// Judges what only the end of the run can show. Called once, after the last event.
     fn finish(&mut self, end: Instant);
 
-    /// What was found so far.
+    /// Returns the violations found so far.
     fn violations(&self) -> &Violations;
 }
 
@@ -132,7 +132,7 @@ impl Checkers {
         }
     }
 
-    /// Ends the checks and tells what they found, rule by rule.
+    /// Ends the checks and returns their violations, rule by rule.
     pub fn finish(mut self) -> Violations {
         let mut all = Violations::default();
         let end = self.end.unwrap_or(self.latest);

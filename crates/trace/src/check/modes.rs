@@ -1,5 +1,4 @@
-//! What a CPU does follows what it did: a legal sequence of modes, and a switch of tasks only inside the
-//! scheduler.
+//! Each mode of a CPU follows legally from the one before, and tasks switch only inside the scheduler.
 
 use super::{Check, Start, Violation, Violations};
 use crate::{CpuId, CpuMode, Event, Instant, Listener};

@@ -1,5 +1,5 @@
-//! Running times add up: what the tasks ran, as their own switches tell, and what the CPUs had no task, as
-//! theirs tell, is together the time of all CPUs; and no more user code ran than tasks did.
+//! Running times add up: the running times of the tasks and the idle times of the CPUs, both by their switches, are
+//! together the time of all CPUs; and no more user code ran than tasks did.
 
 use super::{Check, Start, Violation, Violations, entry};
 use crate::{CpuId, CpuMode, Event, Instant, Listener};
@@ -77,7 +77,7 @@ impl Listener for RunningTime {
 impl Check for RunningTime {
     fn finish(&mut self, end: Instant) {
         if self.start == Start::Unknown {
-            // What ran before the first switch of each CPU is not known.
+            // The time before the first switch of each CPU is not known.
             return;
         }
         let mut all_ns = 0;

@@ -23,7 +23,7 @@ enum State {
 pub struct Tasks {
     start: Start,
     tasks: Vec<State>,
-    /// What each CPU runs; outer `None`: not known yet.
+    /// The task that each CPU runs; outer `None`: not known yet.
     current: Vec<Option<Option<TaskId>>>,
     violations: Violations,
 }
@@ -99,7 +99,7 @@ impl Listener for Tasks {
             Event::TaskNew { task, .. } => *self.state(task) = State::Quiescent,
             Event::Wakeup { task, .. } => match *self.state(task) {
                 State::Unknown | State::Quiescent => *self.state(task) = State::Waiting,
-                // The kernel tells of a wakeup also where the task had not left its queue yet.
+                // The kernel also reports a wakeup of a task that had not left its queue yet.
                 State::Waiting | State::Running(_) => {}
                 State::Gone => self.complain(at, cpu, Some(task), "is woken after its end".into()),
             },
