@@ -1,4 +1,4 @@
-//! What each measure means: one list for `schedlab list measures`, `docs/measures.md` and the tests.
+//! Defines every measure: one list for `schedlab list measures`, `docs/measures.md` and the tests.
 
 /// A measure that every workload has. The workload's own come with its description.
 #[derive(Clone, Copy, Debug)]
@@ -405,7 +405,7 @@ pub const LOCK_PREFIXES: [&str; 8] = [
     "lock.rq.other",
 ];
 
-/// Prefixes of the cache measures by what lies in the line: those of `cache.task` exist for each.
+/// Prefixes of the cache measures by the contents of the line: the measures of `cache.task` exist for each.
 pub const CACHE_PREFIXES: [&str; 6] = [
     "cache.globals",
     "cache.rq",

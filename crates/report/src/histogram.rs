@@ -10,7 +10,7 @@ use crate::count::{count, raise};
 /// `(smallest value, largest value, count)` of each bucket that is not empty, in ascending order.
 pub type Buckets = Vec<(u64, u64, u64)>;
 
-/// Bits of a value that tell its bucket: so many that three digits stay.
+/// Bits of a value that select its bucket: so many that three digits stay.
 const BITS: u32 = 11;
 /// Values below this have a bucket each.
 const SMALL: usize = 1 << BITS;
@@ -39,7 +39,7 @@ pub struct Histogram {
 #[inline]
 fn great_bucket(value: u64) -> usize {
     let octave = u64::BITS - (BITS + 1) - value.leading_zeros();
-    // The first bit of what tells the bucket is always set.
+    // The first of these bits is always set.
     let bits = value.wrapping_shr(octave.wrapping_add(1)) as usize;
     let place = bits.wrapping_sub(PER_OCTAVE);
     (octave as usize)
@@ -114,7 +114,7 @@ impl Histogram {
         self.buckets().next().is_none()
     }
 
-    /// The greatest value; 0 if there is none.
+    /// Returns the greatest value; 0 if the histogram is empty.
     pub fn max(&self) -> u64 {
         let small = self.small.iter().rposition(|&count| count > 0);
         self.great_max.max(small.unwrap_or(0) as u64)

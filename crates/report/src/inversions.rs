@@ -11,14 +11,15 @@ use schedlab_trace::{CpuId, CpuSet, DEADLINE_PRIORITY, Instant, TaskId, TaskMeta
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inversions {
     count: u64,
-    /// What came last, by its instant; of the same instant as it came.
+    /// The event that came last, by its instant; of the same instant in their order of arrival.
     pending: VecDeque<(Instant, Change)>,
     tasks: Vec<Place>,
     /// The levels there are, ascending, each with its waiting tasks in no order.
     levels: Vec<(u8, Vec<TaskId>)>,
 }
 
-/// Changes that are put in the order of time: CPUs tell theirs up to one uninterrupted path out of it.
+/// Number of changes that are buffered to sort them by time: a CPU reports its changes up to one uninterrupted path
+/// out of order.
 const PENDING: usize = 1024;
 
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ enum Change {
 /// One task.
 #[derive(Clone, Debug, Default)]
 struct Place {
-    /// When it was told of last: never before what came earlier.
+    /// When its last report was: never before an earlier event.
     told: Instant,
     level: u8,
     waits: bool,
@@ -64,14 +65,14 @@ impl Inversions {
         all.count
     }
 
-    /// Whether tasks of different levels are there, so that waiting tasks must be told.
+    /// Whether tasks of different levels exist, so that waiting tasks must be reported.
     #[inline]
     pub(crate) fn is_mixed(&self) -> bool {
         self.levels.len() > 1
     }
 
-    /// A task that is new or has another level now. True if from now on waiting tasks must be told; those that
-    /// wait already, at once.
+    /// Records a task that is new or has another level now. Returns true if from now on waiting tasks must be
+    /// reported, those that wait already at once.
     pub(crate) fn define(
         &mut self,
         at: Instant,
@@ -113,7 +114,7 @@ impl Inversions {
 
     fn comes(&mut self, at: Instant, task: TaskId, change: Change) {
         let place = self.place(task);
-        // What a task does is told in its order.
+        // The actions of one task are reported in order.
         place.told = place.told.max(at);
         let at = place.told;
         // Nearly always the last one.

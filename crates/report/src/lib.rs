@@ -1,4 +1,4 @@
-//! What a run means: measures from its events, statistics over runs, and the formats they leave in.
+//! Computes measures from a run's events and statistics over runs, and exports both.
 //!
 //! Everything is computed from the event stream (`schedlab_trace`), so one definition of a measure
 //! serves the simulator and the real kernel. Nothing here looks into the engine.

@@ -1,4 +1,4 @@
-//! What is kept of a lock: the terms of Lockmeter, in integers.
+//! Holds the statistics of a lock: the terms of Lockmeter, in integers.
 
 use std::cell::Cell;
 
@@ -61,7 +61,7 @@ impl LockStats {
     #[inline]
     pub fn released(&self, held_ns: u64) {
         add(&self.holds, 1);
-        // Nobody else held it meanwhile: all together this is no more than the run's time.
+        // No other holder exists meanwhile: all together this is no more than the run's time.
         add(&self.hold_ns, held_ns);
         raise(&self.hold_ns_max, held_ns);
         // Each square is below 2^128, and the square of their sum is, too.

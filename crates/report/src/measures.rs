@@ -46,7 +46,7 @@ impl Serialize for Value {
 pub struct Measures(IndexMap<String, Value>);
 
 impl PartialEq for Measures {
-    /// The order counts, too: it is that of the document.
+    /// The order counts, too: it is the document's.
     fn eq(&self, other: &Self) -> bool {
         self.0.as_slice() == other.0.as_slice()
     }

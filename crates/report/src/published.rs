@@ -18,7 +18,7 @@ const HEADER: &str = "study,machine,workload,parameters,scheduler,cpus,metric,va
 /// One published figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figure {
-    /// Who published it.
+    /// The publisher.
     pub study: String,
     /// Machine profile; empty where the study names no machine.
     pub machine: String,
@@ -41,7 +41,7 @@ pub struct FigureError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// The fault and the remedy.
     pub message: String,
 }
 
@@ -136,7 +136,7 @@ impl Row<'_> {
     }
 }
 
-/// What is wrong with a line, without the place, which the caller tells.
+/// The fault of a line, without the place, which the caller adds.
 fn said(wrong: &csv::Error) -> String {
     match wrong.kind() {
         csv::ErrorKind::UnequalLengths {
@@ -294,7 +294,7 @@ impl Metric {
         }
     }
 
-    /// Whether it is told in relation to 2 CPUs.
+    /// Whether it is published in relation to 2 CPUs.
     pub fn is_speedup(&self) -> bool {
         self.origin == Origin::Speedup
     }
@@ -330,8 +330,8 @@ impl Metric {
     }
 }
 
-/// How many times as good a run's score is as that of another one: half the time is twice as good. `None` where one of
-/// them has no score; infinite or no number where that is 0 by which it is divided.
+/// Returns how many times as good a run's score is as another run's: half the time is twice as good. `None` if one of
+/// them has no score; infinite or NaN if the divisor is 0.
 pub fn speedup(run: &RunResult, base: &RunResult) -> Option<f64> {
     let score = |run: &RunResult| run.measures.number("score");
     let (mine, base) = (score(run)?, score(base)?);
@@ -346,7 +346,7 @@ pub fn speedup(run: &RunResult, base: &RunResult) -> Option<f64> {
 pub struct Compared {
     /// Number of CPUs.
     pub cpus: u32,
-    /// What was published.
+    /// The published value.
     pub published: Option<f64>,
     /// The median of the simulated runs.
     pub simulated: Option<f64>,
@@ -417,7 +417,7 @@ pub fn compare(figures: &[Figure], runs: &[RunResult]) -> Vec<(&'static Metric, 
         .filter(|(metric, row)| {
             let published = row.iter().any(|cell| cell.published.is_some());
             let simulated = row.iter().any(|cell| cell.simulated.is_some());
-            // What nobody published of this workload is shown only where it explains the rest.
+            // A value of this workload without a published counterpart is shown only where it explains the rest.
             published
                 || (simulated
                     && matches!(
@@ -543,7 +543,7 @@ mod tests {
             run
         });
         assert_eq!(speedup(&times)[1], (Some(2.5), Some((0.0, 5.0)), 2),);
-        // Of the score itself each has one, and of a measure that is nobody's nothing is missing.
+        // Each has one of the score itself, and of a measure without published values nothing is missing.
         for (metric, cells) in compare(&figures, &runs) {
             let without = cells.iter().map(|cell| cell.without).sum::<usize>();
             assert_eq!(without, if metric.is_speedup() { 3 } else { 0 });

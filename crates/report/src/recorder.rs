@@ -22,9 +22,9 @@ use crate::{Histogram, LockStats, Measures, Points, Timeline};
 pub struct Sources {
     /// [`Event::ScheduleEnter`] and [`Event::ScheduleExit`].
     pub schedule: bool,
-    /// What a choice examined and recalculated, in [`Event::ScheduleExit`].
+    /// The tasks that a choice examined and recalculated, in [`Event::ScheduleExit`].
     pub examined: bool,
-    /// What schedule() waited for memory, in [`Event::ScheduleExit`].
+    /// The time that schedule() waited for memory, in [`Event::ScheduleExit`].
     pub memory: bool,
     /// Locks of the classes [`LockClass::RunQueue`] and [`LockClass::Dsq`].
     pub policy_locks: bool,
@@ -70,7 +70,7 @@ struct Cpu {
     /// Until `since`.
     mode_ns: [Cell<u64>; CpuMode::ALL.len()],
     mode: Cell<CpuMode>,
-    /// It has told its own last moment, which may be after that of the run. That is `since` now.
+    /// It has reported its own last moment, which may be after the run's end. That is `since` now.
     has_ended: Cell<bool>,
     since: Cell<Instant>,
     /// When it entered the schedule() that it is in, or [`Instant::NEVER`].
@@ -120,7 +120,7 @@ const PATHS: [(LockPath, &str); 3] = [
     (LockPath::Other, "other"),
 ];
 
-/// What schedule() did.
+/// Counts of schedule() calls and their costs.
 #[derive(Clone, Debug, Default)]
 struct Schedule {
     calls: u64,
@@ -160,7 +160,7 @@ pub struct MetricsRecorder {
     ipis: Cell<u64>,
     ticks: Cell<u64>,
     work: Cell<u64>,
-    /// Who only creates tasks: it is in no count of tasks and what they do.
+    /// Threads that only create tasks: they are in no count of tasks.
     starter: Cell<Option<TaskId>>,
     /// On whose queue that one is while it is runnable.
     starter_on: Cell<Option<CpuId>>,
@@ -171,7 +171,7 @@ pub struct MetricsRecorder {
     passed: Option<Arc<AtomicU64>>,
 }
 
-/// What schedule() chose, and from which tasks.
+/// The choices of schedule(), and the tasks that it chose from.
 #[derive(Clone, Debug)]
 struct Choices {
     nr_cpus: usize,
@@ -188,7 +188,7 @@ struct Choices {
     deadlines: Deadlines,
 }
 
-/// What became of deadline tasks.
+/// The outcomes of deadline tasks.
 #[derive(Clone, Debug, Default)]
 struct Deadlines {
     /// There are some.
@@ -206,7 +206,7 @@ const REACHES: [(MigrationReach, &str); 4] = [
 
 /// Latencies above this (17 minutes) fall into one bucket.
 const LATENCY_NS_MAX: u64 = 1 << 40;
-/// CPUs whose queues are followed over time: more lines nobody can read.
+/// Number of CPUs whose queues are followed over time: more lines are not readable.
 const TIMELINES_MAX: usize = 16;
 /// Queues longer than this fall into one bucket.
 const LENGTH_MAX: u64 = 1 << 20;
@@ -231,8 +231,8 @@ impl MetricsRecorder {
         }
     }
 
-    /// The same, which tells other threads now and then how much time of the run has passed, in ns: with each timer tick,
-    /// of which there are few.
+    /// The same; it also publishes now and then, to other threads, how much time of the run has passed, in ns: with
+    /// each timer tick, of which there are few.
     pub fn telling(self, passed: Arc<AtomicU64>) -> Self {
         MetricsRecorder {
             passed: Some(passed),
@@ -251,7 +251,7 @@ impl MetricsRecorder {
         self.starter.get() == Some(task)
     }
 
-    /// A switch from or to the starter, which is runnable, is one from or to nobody.
+    /// A switch from or to the starter, which is runnable, counts as one from or to no task.
     #[cold]
     fn starter_switches(
         &self,
@@ -271,12 +271,13 @@ impl MetricsRecorder {
         self.work.get()
     }
 
-    /// When the run ended: as [told](MetricsRecorder::ended), or the earliest [`Event::End`]. While it is under way: the event heard last.
+    /// Returns the end of the run: the time given to [`ended`](MetricsRecorder::ended), or of the earliest
+    /// [`Event::End`]. Before the end: the time of the last event.
     pub fn end(&self) -> Instant {
         self.end.get().unwrap_or(self.heard.get())
     }
 
-    /// The run ended at `at`, though all of its CPUs may have told of what they did up to a little later.
+    /// Ends the run at `at`, though all of its CPUs may have reported events up to a little later.
     pub fn ended(&self, at: Instant) {
         self.end.set(Some(at));
     }
@@ -532,7 +533,7 @@ impl Choices {
         self.inversions.throttled(at, task, false);
     }
 
-    /// What changes a task has just told what it does: `now` is when the last event was.
+    // A change of a task that it has just reported: `now` is the time of its last event.
     fn define_task(&mut self, now: Instant, task: TaskId, meta: &TaskMeta) {
         self.task(task).define(meta, now);
         self.deadlines.any |= meta.rt_priority == DEADLINE_PRIORITY;

@@ -37,23 +37,23 @@ pub struct RunResult {
     /// Why the policy was ejected, in the kernel's words; of a run that is done, what its user should know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What a policy of a simulation gave `scx_bpf_exit()` as its code, or the virtual kernel when it asked for a
-    /// restart; none where it is 0.
+    /// The code that a policy of a simulation gave to `scx_bpf_exit()`, or the virtual kernel's own code when it
+    /// asked for a restart; `None` if it is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i64>,
-    /// What a policy of a simulation printed by `bpf_printk()`; of many lines the last.
+    /// The text that a policy of a simulation printed by `bpf_printk()`; of many lines the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub printed: Vec<String>,
     /// Why the policy was ejected, in one sentence (`schedlab explain` says more).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explanation: Option<String>,
-    /// State of queues and tasks at an ejection, as the kernel prints it (`scx_dump_state`, kernel/sched/ext.c), of a
-    /// simulation, too; empty where there is none.
+    /// State of queues and tasks at an ejection, as the kernel prints it (`scx_dump_state`, kernel/sched/ext.c), in a
+    /// simulation, too; empty without an ejection.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub dump: String,
     /// The command that repeats this run alone.
     pub replay: String,
-    /// What was measured.
+    /// The measures.
     pub measures: Measures,
     /// Histograms by measure: `[smallest value, largest value, count]` of each bucket that is not empty.
     #[serde(
@@ -95,7 +95,7 @@ impl RunResult {
         matches!(self.measures.get("score_better"), Some(Value::Text(word)) if word == "lower")
     }
 
-    /// What was run, where and with which seed, for people.
+    /// The run's workload, scheduler, machine and seed, for people.
     pub fn what(&self) -> String {
         let layout = self.task_layout.as_ref();
         format!(

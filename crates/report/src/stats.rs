@@ -35,7 +35,7 @@ const EXACT_MAX: usize = 200;
 /// 97.5 % quantile of the standard normal distribution.
 const NORMAL_QUANTILE: f64 = 1.959_963_984_540_054;
 
-/// What rounding may leave of logarithms that add up to 0; scores differ by more or not at all.
+/// The largest sum that rounding may leave of logarithms that add up to 0; scores differ by more or not at all.
 const ROUNDING: f64 = 1e-13;
 
 fn sorted(values: &[f64]) -> Vec<f64> {
@@ -175,9 +175,9 @@ pub fn difference_in_percent(pairs: &[(f64, f64)]) -> Option<Difference> {
     Some(hodges_lehmann(&differences)?.map(|difference| 100.0 * difference / whole))
 }
 
-/// What the differences of scores that are not all above 0 are percentages of: the amount of their median; if that
-/// is 0, the mean of their amounts. One for all of them: where each pair had its own, those with 0 could not be
-/// told, and the others would be those in which the first did well.
+/// Returns the base of the percentages of scores that are not all above 0: the amount of their median; if it is 0,
+/// the mean of their amounts. All differences have one base. With a base for each pair, the pairs whose base is 0
+/// would be left out, and the others would be the pairs in which the first did well.
 fn amount(scores: Vec<f64>) -> Option<f64> {
     let sum: f64 = scores.iter().map(|score| score.abs()).sum();
     let of_median = median(&scores)?.abs();
@@ -398,7 +398,8 @@ mod tests {
         // Differences -1, 1 and 3: 1 in the middle. The median of 0, -1 and 0 is 0, the mean of their amounts a third.
         let found = difference_in_percent(&[(-1.0, 0.0), (0.0, -1.0), (3.0, 0.0)]).unwrap();
         assert_close(found.estimate, 300.0);
-        // Nothing is a percentage of 0, and nobody is told to lose all because the other pair cannot be told.
+        // A percentage of 0 does not exist, so the result must not claim that all is lost because the other pair has
+        // none.
         let found = difference_in_percent(&[(0.0, 2.0), (3.0, 0.0)]).unwrap();
         assert_eq!(found.estimate, 50.0);
         assert_eq!(difference_in_percent(&[(3.0, 0.0), (0.0, 0.0)]), None);
@@ -408,7 +409,8 @@ mod tests {
         assert_eq!((interval.low, interval.high), (25.0, 150.0));
     }
 
-    /// Whoever is named first: the same pairs never say that each is better, nor `no difference` of one only.
+    /// The order of the names does not matter: the same pairs never say that each is better, nor `no difference` of
+    /// one only.
     #[test]
     fn swapped_scores_of_any_sign_differ_the_other_way() {
         let mut rng = Pcg64Mcg::seed_from_u64(3);
@@ -455,8 +457,9 @@ mod tests {
         }
     }
 
-    /// Two schedulers without a difference, however noisy, are told apart at most as seldom as promised, and as
-    /// often one way as the other. (Percentages of the first say `more` of 16 % of such samples, and hardly ever `less`.)
+    /// Two schedulers without a difference, however noisy, are declared different at most as seldom as promised, and
+    /// as often one way as the other. (Percentages of the first say `more` of 16 % of such samples, and hardly ever
+    /// `less`.)
     #[test]
     fn chance_goes_either_way() {
         let mut rng = Pcg64Mcg::seed_from_u64(11);
@@ -490,7 +493,7 @@ mod tests {
         }
     }
 
-    /// What docs/measures.md says that skewed differences cost: the median of an exponential distribution is ln 2.
+    /// The bias of skewed differences that docs/measures.md gives: the median of an exponential distribution is ln 2.
     #[test]
     fn skewed_differences_are_covered_less() {
         let mut rng = Pcg64Mcg::seed_from_u64(5);

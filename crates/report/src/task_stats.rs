@@ -1,4 +1,4 @@
-//! What is kept of each task: a few words, since there may be a million.
+//! Holds the statistics of each task: a few words, since there may be a million tasks.
 
 use schedlab_trace::{CpuId, Duration, Instant, TaskMeta};
 
@@ -41,7 +41,7 @@ pub(crate) struct Task {
     wanted_ns: u64,
 }
 
-/// What a start on a CPU tells.
+/// The data that a start on a CPU yields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Start {
     /// How long it has waited for a CPU.
@@ -69,7 +69,7 @@ impl Default for Task {
 }
 
 impl Task {
-    /// What is known of the task; told again when it changes, which is at `at`.
+    /// The identity of the task; reported again when it changes, at `at`.
     pub(crate) fn define(&mut self, meta: &TaskMeta, at: Instant) {
         // What it has run until now it ran at the old weight. How long it has waited has no weight, and goes on. CPUs
         // may be a little ahead of each other.
@@ -115,7 +115,7 @@ impl Task {
             } else {
                 State::Created
             };
-            // Whoever wakes it may have decided so while it was still leaving its CPU: then it did not wait yet.
+            // The waker may have decided so while the task was still leaving its CPU: then it did not wait yet.
             self.since = self.since.max(at - since);
         }
     }
@@ -173,8 +173,8 @@ impl Task {
     }
 }
 
-/// Jain's fairness index of what each got: 1 if all got the same, 1/n if one got everything.
-/// `None` if nobody got anything.
+/// Returns Jain's fairness index of the tasks' shares: 1 if all got the same, 1/n if one got everything. `None` if
+/// all shares are 0.
 pub(crate) fn jain(services: impl Iterator<Item = f64>) -> Option<f64> {
     let (n, sum, squares) = services.fold((0u64, 0.0, 0.0), |(n, sum, squares), x| {
         (n + 1, sum + x, squares + x * x)

@@ -382,7 +382,7 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
         ],
     );
     check(&recorder, &[("schedule.priority_inversions", 2.0)]);
-    // On CPU 0 it may: 3. B is made better than A while it runs, so its next start is none.
+    // On CPU 0 it may: 3. B is made better than A while it runs, so its next start is not an inversion.
     play(
         &recorder,
         &[
@@ -404,8 +404,8 @@ fn a_start_is_an_inversion_while_a_better_task_that_may_run_there_waits() {
     check(&recorder, &[("schedule.priority_inversions", 4.0)]);
 }
 
-/// CPUs tell what they do a little out of the order of time.
-/// RT as a deadline task: throttled twice, late once. While it is throttled it is in nobody's way.
+/// CPUs report their events a little out of the order of time.
+/// RT as a deadline task: throttled twice, late once. While it is throttled no other task waits for it.
 #[test]
 fn deadline_tasks_are_counted() {
     let recorder = recorder(Sources::ALL);
@@ -465,7 +465,7 @@ fn inversions_are_those_of_the_order_of_time() {
     check(&recorder, &[("schedule.priority_inversions", 1.0)]);
 }
 
-/// Nobody is worse than a task of `SCHED_IDLE`, whatever its nice level.
+/// A task of `SCHED_IDLE` comes after all others, whatever its nice level.
 #[test]
 fn a_start_of_an_idle_task_is_an_inversion_while_any_other_waits() {
     let idle = TaskMeta {
@@ -645,7 +645,7 @@ fn what_a_world_does_not_show_is_absent() {
     );
 }
 
-/// Who only creates tasks is in no count of tasks, whatever it does between what they do.
+/// Threads that only create tasks are in no count of tasks, whatever else they do meanwhile.
 #[test]
 fn who_only_starts_tasks_does_not_count() {
     const MAIN: TaskId = TaskId(3);

@@ -51,7 +51,7 @@ pub enum Action {
     Io(Duration),
     /// Writes one message of `bytes` to a pipe or socket; blocks while it does not fit.
     Write { to: ObjectId, bytes: u32 },
-    /// Reads every complete message that is queued, at most `limit`; blocks while there is none.
+    /// Reads every complete message that is queued, at most `limit`; blocks while the queue is empty.
     /// Answered by [`Outcome::Messages`].
     Read { from: ObjectId, limit: u32 },
     /// Takes a mutex; blocks while it is held.
@@ -77,7 +77,7 @@ pub enum Action {
     Post(ObjectId),
     /// Decrements a semaphore; blocks while it is zero.
     Acquire(ObjectId),
-    /// Blocks until somebody does [`Action::Notify`] (one that came earlier is not kept).
+    /// Blocks until a task does [`Action::Notify`] (an earlier one is not kept).
     Suspend(ObjectId),
     /// Wakes every task suspended on the object.
     Notify(ObjectId),
@@ -91,7 +91,7 @@ pub enum Action {
     SetClass(SchedClass),
     /// Goes over memory of the task's own.
     Touch(Touch),
-    /// A system call that returns at once and concerns nobody else (a write to /dev/null).
+    /// A system call that returns at once and concerns no other task (a write to /dev/null).
     Syscall,
     /// `n` units of the workload's measure of work are done; takes no time.
     Work(u32),
@@ -111,7 +111,7 @@ pub struct Touch {
     pub size_bytes: u64,
     /// Bytes that are gone over, from the beginning and again and again; of a chase the pointers that are followed.
     pub count: u64,
-    /// What is done there.
+    /// The operation on the object.
     pub access: Access,
 }
 
@@ -147,19 +147,19 @@ impl Touch {
 /// How the last action ended, for those that have a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Nothing to tell (also: the first call).
+    /// No information (also: the first call).
     Done,
     /// So many messages were read.
     Messages(u32),
     /// The user-level lock was free and is now held.
     Taken,
-    /// The user-level lock is held by somebody else.
+    /// Another task holds the user-level lock.
     Busy,
     /// The end of file: every writer of the pipe or socket has exited.
     Closed,
 }
 
-/// What a behaviour may look at.
+/// The state of the run that a behaviour may read.
 pub struct Context<'a> {
     /// The time at which the last action ended.
     pub now: Instant,
@@ -169,7 +169,7 @@ pub struct Context<'a> {
     pub rng: &'a mut Rng,
 }
 
-/// What a task does, one action after another.
+/// The behaviour of a task: one action after another.
 pub trait Behaviour: Send {
     /// The next action. After [`Action::Exit`] it is not asked again.
     fn next(&mut self, context: &mut Context<'_>) -> Action;
@@ -263,7 +263,7 @@ pub struct TaskSpec {
     /// Bytes that must be in the cache for it to compute at full speed; what it goes over by [`Action::Touch`] is not
     /// among them.
     pub working_set_bytes: u64,
-    /// What it does.
+    /// The behaviour.
     pub behaviour: Box<dyn Behaviour>,
 }
 
@@ -306,7 +306,7 @@ pub enum ScoreRule {
     NsPerWork,
     /// Makespan in ns.
     Makespan,
-    /// What behaviours counted under this name, a ratio or a count; absent where they did not.
+    /// A ratio or a count that behaviours reported under this name; absent if they did not.
     Counter(&'static str),
 }
 
@@ -337,8 +337,8 @@ pub struct Workload {
     pub duration: Option<Duration>,
     /// The workload's own metric.
     pub score: Score,
-    /// What its user should know: what of a file has no effect here, and why.
+    /// Notes for the user: the parts of a file that have no effect here, and why.
     pub notes: Vec<String>,
-    /// What it is composed of; empty if it is one workload.
+    /// The parts of a composed workload; empty for a single one.
     pub parts: Vec<Part>,
 }

@@ -9,7 +9,7 @@ use crate::action::{
 };
 use crate::{Options, WorkloadError};
 
-/// What the options that every workload has ([`crate::common`]) say about task number i.
+/// The values for task number i of the options that every workload has ([`crate::common`]).
 #[derive(Clone)]
 pub(crate) struct Placement {
     /// The CPUs that there are to run on, of all that the machine has.
@@ -146,7 +146,7 @@ impl Builder {
         self.tasks.push(task);
     }
 
-    /// What the common options say.
+    /// The values of the common options.
     pub(crate) fn placement(&self) -> &Placement {
         &self.placement
     }

@@ -1,4 +1,4 @@
-//! What the workloads' own measures mean: for lists, `docs/measures.md` and the tests.
+//! Defines the workloads' own measures: for lists, `docs/measures.md` and the tests.
 
 use crate::{Measure, list, rtapp};
 

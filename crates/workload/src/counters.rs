@@ -1,4 +1,4 @@
-//! What behaviours count about themselves, summed over a run.
+//! Sums the counts that behaviours report, over a run.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What can be wrong with a workload as it was asked for.
+//! Faults of a workload's notation.
 
 use schedlab_trace::nearest;
 
@@ -9,9 +9,9 @@ pub enum WorkloadError {
     /// No model has this name.
     #[error("unknown workload `{name}`{}; there are: {}, or the path of an rt-app file (*.json)", nearest(.name, .choices), .choices.join(", "))]
     UnknownWorkload {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The known names.
         choices: Vec<&'static str>,
     },
     /// The workload takes no such option.
@@ -19,9 +19,9 @@ pub enum WorkloadError {
     UnknownOption {
         /// The workload.
         workload: String,
-        /// What was asked for.
+        /// The given option.
         option: String,
-        /// What it takes.
+        /// The options that exist.
         choices: Vec<&'static str>,
     },
     /// An option without `=`, given twice, or empty.
@@ -29,7 +29,7 @@ pub enum WorkloadError {
     Syntax {
         /// The workload.
         workload: String,
-        /// What is wrong.
+        /// The fault.
         message: String,
     },
     /// The option's value cannot be used.
@@ -41,17 +41,17 @@ pub enum WorkloadError {
         option: String,
         /// The value that was given.
         value: String,
-        /// What it must be.
+        /// The values that it takes.
         expected: String,
     },
-    /// Workloads beside each other that cannot be told apart.
+    /// Workloads beside each other that have the same name.
     #[error(
         "`{text}`: {message}; write `one:option=value + other`, a name with ` + ` in it in double quotation marks"
     )]
     Composition {
-        /// What was asked for.
+        /// The requested workload.
         text: String,
-        /// What is wrong.
+        /// The fault.
         message: String,
     },
     /// Options that cannot go together.
@@ -59,7 +59,7 @@ pub enum WorkloadError {
     Contradiction {
         /// The workload.
         workload: String,
-        /// What is wrong and what to do.
+        /// The fault and the remedy.
         message: String,
     },
     /// Something in a workload file is wrong.
@@ -71,7 +71,7 @@ pub enum WorkloadError {
         line: usize,
         /// The keys that lead there, joined by dots.
         path: String,
-        /// What is wrong and what to do.
+        /// The fault and the remedy.
         message: String,
     },
     /// A workload file could not be read.
@@ -79,7 +79,7 @@ pub enum WorkloadError {
     Unreadable {
         /// The file.
         path: String,
-        /// Why; told with the message, so it is no `source()` that would be told once more.
+        /// The reason. The message includes it, so it is no `source()`, which would be printed once more.
         cause: std::io::Error,
     },
 }

@@ -1,12 +1,12 @@
-//! What tasks do: descriptions, without a scheduler or a machine.
+//! Describes the actions of tasks, without a scheduler or a machine.
 //!
-//! A [`Workload`] is a set of [`TaskSpec`]s and the objects they share. A task's [`Behaviour`] is
-//! asked for one [`Action`] after another; whoever runs the workload (the virtual kernel, or real
-//! threads) carries it out and answers with its result. No clock, no I/O but the reading of the file that
-//! [`Workload::parse`] was given, no randomness but the task's own stream ([`stream`]), split from the
+//! A [`Workload`] is a set of [`TaskSpec`]s and the objects they share. A task's [`Behaviour`] returns one [`Action`]
+//! after another; the runner (the virtual kernel, or real threads) carries it out and answers with its result. No
+//! clock, no I/O except reading the file that [`Workload::parse`] was given, no randomness except the task's own
+//! stream ([`stream`]), split from the
 //! scenario's seed.
 //!
-//! [`list`] tells which workloads there are and what they take; a new one is a file in `models/`.
+//! [`list`] returns the workloads and their options; a new workload is a file in `models/`.
 #![forbid(unsafe_code)]
 
 pub mod action;

@@ -1,4 +1,4 @@
-//! What a measure of a workload's own is.
+//! Describes a workload's own measure.
 
 /// A measure of a workload's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,7 +12,7 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// What stands for a thread's name.
+    /// The placeholder for a thread's name.
     pub const THREAD: &str = "THREAD";
 
     /// Whether results call it `name`.

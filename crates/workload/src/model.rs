@@ -1,4 +1,4 @@
-//! What a model is: a workload that is built from options.
+//! A model: a workload that is built from options.
 
 use crate::action::Score;
 use crate::{Builder, Kind, Measure, Options, Param, WorkloadError};
@@ -12,7 +12,7 @@ pub struct Model {
     pub summary: &'static str,
     /// Its own options, without the [`common`] ones.
     pub params: &'static [Param],
-    /// What its results hold of its own: the score under its own name, `work`, and what its tasks count.
+    /// The model's own results: the score under its own name, `work`, and the counts of its tasks.
     pub measures: &'static [Measure],
     /// Fills in tasks and objects.
     pub build: fn(&Options, &mut Builder) -> Result<Score, WorkloadError>,

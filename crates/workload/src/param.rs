@@ -11,7 +11,7 @@ use crate::{Reservation, SchedClass, WorkloadError};
 pub struct Param {
     /// Name on the command line.
     pub name: &'static str,
-    /// What values it takes.
+    /// The values that it takes.
     pub kind: Kind,
     /// Its value when it is not given, as it would be written.
     pub default: &'static str,
@@ -19,7 +19,7 @@ pub struct Param {
     pub doc: &'static str,
 }
 
-/// What values an option takes.
+/// The kind of values that an option takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// An integer in a range, ends included.
@@ -50,7 +50,7 @@ pub enum Kind {
         /// Largest.
         max: u64,
     },
-    /// Events per second, from one up to `max`, with or without `/s`; 0 where there are none.
+    /// Events per second, from one up to `max`, with or without `/s`; 0 for no events.
     Rate {
         /// Largest.
         max: u64,
@@ -148,7 +148,7 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
-    /// Reads a value; `None` if it is none of this kind.
+    /// Reads a value; `None` if it is not of this kind.
     pub(crate) fn read(self, text: &str) -> Option<Value> {
         match self {
             Kind::Count { min, max } => {

@@ -38,7 +38,7 @@ impl Workload {
         Workload::parse_reading(text, allowed, &rtapp::read_file)
     }
 
-    /// The same, for who has read the files: `read` answers with a file's contents.
+    /// The same for a caller that reads the files itself: `read` returns a file's contents.
     ///
     /// # Errors
     /// As [`Workload::parse`].

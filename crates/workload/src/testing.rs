@@ -23,7 +23,7 @@ pub enum Order {
     Random(u64),
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct End {
     /// When the last task ended, or the workload's duration.
@@ -42,7 +42,7 @@ pub struct End {
     pub yields: u64,
     /// Tasks that were ever there.
     pub tasks: usize,
-    /// What the behaviours reported.
+    /// The counts that the behaviours reported.
     pub counters: Counters,
     /// Names of the tasks that wait for ever; empty if all is well.
     pub stuck: Vec<String>,
@@ -102,9 +102,9 @@ struct Object {
     /// Sizes of the queued messages.
     queue: VecDeque<u32>,
     used_bytes: u64,
-    /// Who holds the mutex or user-level lock.
+    /// The holder of the mutex or user-level lock.
     holder: Option<usize>,
-    /// The semaphore's value, or who is at the barrier.
+    /// The semaphore's value, or the waiters at the barrier.
     value: u32,
     /// Tasks that try again when the object changes, in the order of their coming.
     waiters: VecDeque<usize>,
@@ -140,7 +140,7 @@ struct Task {
     exited: bool,
 }
 
-/// What became of an action.
+/// The outcome of an action.
 enum Step {
     /// Done; the task may go on.
     Done(Outcome),
@@ -222,7 +222,7 @@ impl Executor {
             } else if let Some((key, _)) = self.sleeping.first_key_value() {
                 self.end.now = key.0;
             } else {
-                // Whoever is left waits until the run's time is over.
+                // The tasks that are left wait until the run's time is over.
                 if limit < Instant::NEVER && self.tasks.iter().any(|task| !task.exited) {
                     self.end.now = limit;
                 }

@@ -37,7 +37,7 @@ fn every_model_ends_whatever_its_options() {
             let text = format!("{}:{}", model.name, options.join(","));
             let parse = || Workload::parse(&text, 3);
             match parse() {
-                // Some options exclude each other; that is told, not built.
+                // Some options exclude each other; these combinations are refused, not built.
                 Err(WorkloadError::Contradiction { .. }) => continue,
                 Err(error) => panic!("{text}: {error}"),
                 Ok(_) => built += 1,

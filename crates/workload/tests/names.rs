@@ -1,4 +1,4 @@
-//! What a word stands for; in a program of its own, since it changes the working directory.
+//! Tests the meaning of words; in a program of its own, since it changes the working directory.
 
 use schedlab_workload::Workload;
 

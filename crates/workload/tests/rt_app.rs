@@ -1,4 +1,4 @@
-//! What the task sets of `workloads/rt-app/` come to, and what is refused with which words.
+//! Tests the results of the task sets of `workloads/rt-app/`, and the messages about wrong ones.
 
 use schedlab_trace::{Duration, Instant};
 use schedlab_workload::testing::{End, Order, run_in};
@@ -159,7 +159,7 @@ fn a_barrier_holds_until_all_instances_are_there() {
     let end = run("barrier");
     assert_eq!(end.work, 16);
     assert_eq!(end.yields, 12);
-    // On one CPU nobody passes the first barrier before the slow one's 5 ms of wall-clock time.
+    // On one CPU no thread passes the first barrier before the slow one's 5 ms of wall-clock time.
     assert!(measure(&end, "fast-0", "period_ns_mean") >= 7e6);
 }
 
@@ -246,7 +246,7 @@ fn forked_threads_inherit_cpus() {
     ];
     let expected = expected.map(|(comm, places)| (comm.to_owned(), places.to_owned()));
     assert_eq!(inherited(""), expected);
-    // What the command line says holds for all.
+    // The command line's value holds for all.
     let anywhere = |(_, places): &(String, String)| places == "any";
     assert!(inherited("pin=false").iter().all(anywhere));
 }
@@ -260,7 +260,7 @@ fn reservation(runtime: u64, deadline: u64, period: u64) -> SchedClass {
     })
 }
 
-/// What is missing is filled in as `parse_sched_data()` does, the older names of a task's keys included.
+/// Missing values are filled in as `parse_sched_data()` does, the older names of a task's keys included.
 #[test]
 fn the_times_of_a_reservation_have_defaults() {
     let class = |keys: &str| {
@@ -353,7 +353,7 @@ fn classes_come_from_tasks_and_phases() {
     assert_eq!(seen, expected);
     assert_eq!(workload.notes.len(), 2, "{:?}", workload.notes);
     assert_eq!(run("classes").work, 2 + 2 + 2 + 2 + 1 + 4);
-    // What the command line says overrides the file.
+    // The command line overrides the file.
     let text = format!("{}:pin=true,nice=3,policy=batch", file("classes"));
     for (i, task) in Workload::parse(&text, 4).unwrap().tasks.iter().enumerate() {
         assert_eq!((task.class, task.nice), (SchedClass::Batch, 3));
@@ -789,7 +789,7 @@ fn endless_loops_without_time_are_refused() {
             "{error}"
         );
     }
-    // Who shares a timer may move it on.
+    // A thread that shares a timer may move it on.
     parsed(
         r#"{"tasks": {"a": {"timer": {"ref": "t", "period": 0}}, "b": {"timer": {"ref": "t", "period": 9}}}}"#,
     );
@@ -823,7 +823,7 @@ fn one_buffer_has_one_size() {
     assert!(error.contains("uses the buffer `r`"), "{error}");
 }
 
-/// What an event goes over, and in which of the thread's buffers.
+/// The memory that an event accesses, and which of the thread's buffers it is in.
 #[test]
 fn memory_is_touched_as_rt_app_does() {
     use schedlab_trace::Instant;

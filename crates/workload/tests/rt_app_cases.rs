@@ -91,7 +91,7 @@ fn files_are_taken_and_counted_as_by_rt_app() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Whatever is refused is told with its file and line.
+/// Each refusal names its file and line.
 #[test]
 fn refusals_name_the_line() {
     for case in cases().iter().filter(|case| case.expected == "refused") {
@@ -104,7 +104,7 @@ fn refusals_name_the_line() {
     }
 }
 
-/// What rt-app passes over or takes otherwise than it looks is told once, with its place.
+/// A part that rt-app ignores or reads in an unexpected way is noted once, with its place.
 #[test]
 fn what_has_no_effect_is_told() {
     let notes = |name: &str| {

@@ -1,4 +1,4 @@
-//! What results and runs leave as, one file per format.
+//! Export formats of results and runs, one file per format.
 
 pub mod csv;
 pub mod json;

@@ -3,8 +3,8 @@
 /// Names keep so many characters on however narrow a terminal.
 const NAME_MIN: usize = 12;
 
-/// Takes what is too long for `room` out of the middle of names: a path's end tells most, options' beginning.
-/// Names that cannot be told apart any more are numbered in the order in which they were asked for.
+/// Shortens names to `room` by leaving out their middle: the end of a path and the beginning of options say most.
+/// Numbers the names that have become equal, in the order of the request.
 pub(crate) fn shorten(names: &mut [String], room: usize) {
     let room = room.max(NAME_MIN);
     let cut = |name: &str, room: usize| {

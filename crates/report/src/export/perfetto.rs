@@ -164,13 +164,13 @@ const RUNNABLE: u64 = 2;
 const FIRST_CPU: u64 = 16;
 /// Events of a CPU that are written together.
 const BUNDLE_EVENTS: usize = 256;
-/// Changes of the number of runnable tasks that are put in the order of time: CPUs tell theirs up to one
-/// uninterrupted path out of it.
+/// Number of changes of the runnable tasks that are buffered to sort them by time: a CPU reports its changes up to
+/// one uninterrupted path out of order.
 const PENDING: usize = 4096;
-/// Switches of each CPU that are remembered: a wakeup is told once the task is runnable, and the CPU where that was
-/// decided (if it asked another one by an interrupt) may run somebody else by then.
+/// Number of switches of each CPU that are remembered: a wakeup is reported once the task is runnable, and by then
+/// the CPU where it was decided (if it asked another one by an interrupt) may run another task.
 const REMEMBERED: usize = 16;
-/// What `sched_switch` says of a task that left while runnable (`TASK_REPORT_MAX`), …
+/// State in which `sched_switch` reports a task that left while runnable (`TASK_REPORT_MAX`), …
 const STATE_PREEMPTED: i64 = 0x100;
 /// … that sleeps (`TASK_INTERRUPTIBLE`), …
 const STATE_SLEEPS: i64 = 1;
@@ -188,7 +188,7 @@ struct Task {
 
 #[derive(Clone, Default)]
 struct Cpu {
-    /// Who ran on it last, and since when.
+    /// The last task that ran on it, and since when.
     ran: VecDeque<(Instant, Option<TaskId>)>,
     bundle: Vec<FtraceEvent>,
     /// Whether a slice of a lock wait is open.
@@ -211,7 +211,7 @@ pub struct PerfettoWriter<W: Write> {
 }
 
 impl<W: Write> PerfettoWriter<W> {
-    /// Begins a trace of `nr_cpus` CPUs. `release` is that of the kernel (`7.2.0`). `out` should be buffered.
+    /// Begins a trace of `nr_cpus` CPUs. `release` is the kernel's release (`7.2.0`). `out` should be buffered.
     pub fn new(out: W, nr_cpus: usize, release: &str) -> Self {
         let mut writer = PerfettoWriter {
             out,
@@ -414,7 +414,7 @@ impl<W: Write> PerfettoWriter<W> {
     }
 
     fn waking(&mut self, decided: Instant, cpu: CpuId, task: TaskId, to: CpuId) {
-        // The importer passes over whoever has not left its CPU; what is on another CPU at the same instant may
+        // The importer passes over a task that has not left its CPU. An event on another CPU at the same instant may
         // come first there.
         let left = self.task(task).left;
         let at = left.map_or(decided, |left| decided.max(left + Duration::from_ns(1)));

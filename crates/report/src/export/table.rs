@@ -1,4 +1,4 @@
-//! Results as a table for people: a row per number of CPUs and scheduler, 80 columns unless told otherwise.
+//! Results as a table for people: a row per number of CPUs and scheduler, 80 columns wide by default.
 //!
 //! Repeated runs are shown by their median, with its 95 % interval (of the score, or of each measure that the user
 //! chose) and the paired difference to the first scheduler. Columns for which there is no room are named below.
@@ -19,13 +19,13 @@ use crate::export::view::{Sort, View, chosen};
 use crate::stats::{self, Difference};
 use columns::{Column, chosen_columns, usual_columns};
 
-/// Width of a terminal that tells nothing about itself.
+/// Width of a terminal that does not report its width.
 pub const WIDTH: usize = 80;
 
 /// Runs of one scheduler on one number of CPUs.
 struct Cell<'a> {
     cpus: u32,
-    /// The scheduler, and what else tells rows apart.
+    /// The scheduler, and the other values that distinguish rows.
     scheduler: String,
     /// In order of repetition.
     runs: Vec<&'a RunResult>,
@@ -132,7 +132,7 @@ fn layouts_differ(group: &[&RunResult]) -> bool {
         .any(|run| run.task_layout != group[0].task_layout)
 }
 
-/// What a result is called in its row: its scheduler, and where they differ the layout of the task structures.
+/// Returns a result's name in its row: its scheduler, and if they differ the layout of the task structures.
 fn label(run: &RunResult, layouts_differ: bool) -> String {
     match &run.task_layout {
         Some(layout) if layouts_differ => format!("{}, {layout}", run.scheduler),
@@ -178,7 +178,7 @@ impl Cell<'_> {
         stats::median(&self.values(name))
     }
 
-    /// Whether its runs are copies of one: nothing in them depends on the seed, and no number of them tells more.
+    /// Whether its runs are copies of one: nothing in them depends on the seed, so more runs add no information.
     fn is_one_run(&self) -> bool {
         let first = self.runs[0];
         self.runs
@@ -354,12 +354,12 @@ fn withheld(group: &[&RunResult], cells: &[Cell<'_>], view: &View) -> Option<Str
     })
 }
 
-/// What the scheduler is called that was asked for first.
+/// Returns the name of the scheduler that was requested first.
 fn first_of(group: &[&RunResult]) -> String {
     label(group[0], layouts_differ(group))
 }
 
-/// What a cell is compared with: the first scheduler on as many CPUs.
+/// Returns the result with which a cell is compared: the first scheduler on as many CPUs.
 fn base<'a, 'b>(cell: &Cell<'_>, cells: &'a [Cell<'b>], first: &str) -> Option<&'a Cell<'b>> {
     cells
         .iter()
@@ -386,7 +386,7 @@ fn survivors(cells: &[Cell<'_>]) -> Option<String> {
     })
 }
 
-/// Of how many runs a figure is that some of the runs do not have, as a wait where nobody waited.
+/// Returns the number of runs behind a figure that some of the runs do not have, as a wait where no task waited.
 fn partial(cells: &[Cell<'_>], columns: &[Column]) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
     for name in columns.iter().flat_map(|column| &column.measures) {
@@ -412,7 +412,7 @@ fn partial(cells: &[Cell<'_>], columns: &[Column]) -> Option<String> {
         .then(|| format!("some runs lack a figure, and medians leave them out: {named}"))
 }
 
-/// Repeated, but with the same outcome throughout: that is no sample. Of runs that failed `failures` tells.
+/// Repeated, but with the same outcome throughout, which is no sample. `failures` reports the runs that failed.
 fn copies(cells: &[Cell<'_>]) -> Option<String> {
     let copies: Vec<_> = cells
         .iter()
@@ -455,7 +455,7 @@ fn caution(cells: &[Cell<'_>], first: &str) -> Option<String> {
     ))
 }
 
-/// No other measure tells of a wait that did not end. Of runs that failed `failures` tells.
+/// No other measure reports a wait that did not end. `failures` reports the runs that failed.
 fn starvation(cells: &[Cell<'_>]) -> Option<String> {
     let is_done = |cell: &&Cell<'_>| cell.runs.iter().any(|run| run.is_done());
     let waits = cells.iter().filter(is_done).filter_map(|cell| {
@@ -472,8 +472,8 @@ fn starvation(cells: &[Cell<'_>]) -> Option<String> {
     ))
 }
 
-/// One block per run that did not end as it should: what, why, and the command that repeats it; and a line per
-/// run of which there is something to know.
+/// Returns one block per run that did not end as it should (the outcome, the reason, and the command that repeats
+/// it), and a line per run with a note.
 fn failures(group: &[&RunResult], width: usize) -> String {
     let layouts_differ = layouts_differ(group);
     let mut text = String::new();

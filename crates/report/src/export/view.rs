@@ -108,7 +108,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The unit of a measure: that of the catalogue, of the score as the run says, or else as the name tells it.
+/// Returns the unit of a measure: from the catalogue, for the score from the run, or else from the measure's name.
 pub fn unit_of(name: &str, results: &[&RunResult]) -> String {
     if name == "score" || is_score(name, results) {
         let unit = results

@@ -2,9 +2,9 @@
 //!
 //! A user is four threads: client send, client receive, server receive, server send. A message goes from
 //! its client-send thread to its server-receive thread and from the server to the client-receive thread of
-//! every other user of the room, so a room of 20 users with 100 messages each delivers 20 · 100 · 19 =
-//! 38,000. Threads of the client share one address space, those of the server another (the original's
-//! `chat_c` and `chat_s` are two processes of `CLONE_VM` threads).
+//! every other user of the room, so a room of 20 users with 100 messages each delivers 20 · 100 · 19 = 38,000.
+//! Threads of the client share one address space, the server's threads another (the original's `chat_c` and `chat_s`
+//! are two processes of `CLONE_VM` threads).
 //!
 //! Two servers:
 //! - `server=direct` with `read=one`, the default, as the original's source (Hartner, IBM, 10 Dec 2000,
@@ -361,7 +361,7 @@ impl Common {
     }
 }
 
-/// CPU time for `n` messages; `None` where there is none to spend.
+/// CPU time for `n` messages; `None` if it is 0.
 fn compute(per_message: Duration, n: u32) -> Option<Action> {
     let time = Duration::from_ns(per_message.ns() * u64::from(n));
     (time > Duration::ZERO).then_some(Action::Compute(time))

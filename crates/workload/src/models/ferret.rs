@@ -110,7 +110,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     Ok(program.finish(options.time("serial"), Idle))
 }
 
-/// A bounded queue. Everything but the objects belongs to who holds the mutex.
+/// A bounded queue. Everything but the objects belongs to the mutex's holder.
 struct Queue {
     mutex: ObjectId,
     filled: ObjectId,
@@ -125,7 +125,7 @@ struct Queue {
     producers: AtomicU64,
 }
 
-/// Takes one from a count, unless it is zero; tells whether it did.
+/// Takes one from a count, unless it is zero. Returns whether it did.
 fn take_one(count: &AtomicU64) -> bool {
     let n = count.load(Relaxed);
     count.store(n.saturating_sub(1), Relaxed);

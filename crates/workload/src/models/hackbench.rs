@@ -214,7 +214,7 @@ impl Plan for Receiver {
         }
         if self.left > 0 && std::mem::replace(&mut self.reading, true) {
             let Outcome::Messages(n) = context.outcome else {
-                panic!("a socket told {:?}", context.outcome);
+                panic!("a socket returned {:?}", context.outcome);
             };
             self.left -= u64::from(n);
             self.received += u64::from(n);

@@ -153,7 +153,7 @@ impl Plan for Load {
     fn plan(&mut self, context: &mut Context<'_>, steps: &mut Steps) {
         if self.waiting {
             let Outcome::Messages(n) = context.outcome else {
-                panic!("the answers' socket told {:?}", context.outcome);
+                panic!("the answers' socket returned {:?}", context.outcome);
             };
             self.open += u64::from(n);
         }

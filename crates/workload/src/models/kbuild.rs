@@ -153,7 +153,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     })
 }
 
-/// What of the source is compiled.
+/// The part of the source that is compiled.
 struct Tree {
     /// Units of each directory that are not.
     left: Vec<AtomicU64>,
@@ -241,7 +241,7 @@ impl Make {
         }
     }
 
-    /// What can be started: a directory that is complete comes before further units.
+    /// Returns the next job that can start: a directory that is complete comes before further units.
     fn next_recipe(&mut self) -> Option<TaskSpec> {
         if self.tree.take_complete() {
             self.joins.pop()

@@ -8,8 +8,8 @@
 //! lat_ctx.c); it begins when all of them are there. Neither measurement begins with memory that nobody has touched
 //! yet: a few hops come before it.
 //!
-//! The nice level (`nice=-20`) is that of the ring; the background tasks are plain CPU hogs that set their own
-//! to 0 and end with the ring: each looks at a user-level lock that the first process holds meanwhile.
+//! The nice level (`nice=-20`) is the ring's. The background tasks are plain CPU hogs that set their own to 0 and end
+//! with the ring: each looks at a user-level lock that the first process holds meanwhile.
 
 use schedlab_trace::{Duration, Instant};
 

@@ -1,8 +1,8 @@
-//! What the models of the PARSEC applications share: a main thread, workers that end, barriers and jitter.
+//! Code that the models of the PARSEC applications share: a main thread, workers that end, barriers and jitter.
 //!
-//! The applications are those of Bienia, Kumar, Singh and Li (The PARSEC Benchmark Suite, PACT 2008) with the
-//! *native* inputs and the thread counts of the feature study (Gouicem et al., Compas 2019). What a model
-//! takes from an application is when its threads wait for each other, how uneven their work is and how much
+//! The applications are described by Bienia, Kumar, Singh and Li (The PARSEC Benchmark Suite, PACT 2008), with the
+//! *native* inputs and the thread counts of the feature study (Gouicem et al., Compas 2019). A model takes from an
+//! application when its threads wait for each other, how uneven their work is and how much
 //! cache they lose when they move. How long a stretch of work takes is fitted to the study's published CFS
 //! row on the profile `xeon-e5645-2x6x2` (docs/calibration.md).
 //!
@@ -221,7 +221,7 @@ impl Plan for Idle {
     fn plan(&mut self, _: &mut Context<'_>, _: &mut Steps) {}
 }
 
-/// Whoever counts iterations for the whole program.
+/// The counter of iterations for the whole program.
 pub(super) const COUNTS: usize = 0;
 
 /// Checks what [`Program`] promises of any application.

@@ -17,7 +17,7 @@ pub(super) struct Phases {
     /// CPU time of a phase, the mean.
     phase: Duration,
     imbalance_pct: u64,
-    /// What the first thread does alone after each phase, while the others wait at a second barrier.
+    /// The work of the first thread alone after each phase, while the others wait at a second barrier.
     step: Duration,
     barrier: ObjectId,
     met: u64,

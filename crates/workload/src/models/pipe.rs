@@ -35,7 +35,7 @@ pub(super) const MODEL: Model = Model {
     build,
 };
 
-/// What a pipe holds unless it is told otherwise (pipe(7), Linux since 2.6.11).
+/// The default capacity of a pipe (pipe(7), Linux since 2.6.11).
 pub(crate) const PIPE_BYTES: u32 = 65_536;
 /// The original passes an `int`.
 const MESSAGE_BYTES: u32 = 4;

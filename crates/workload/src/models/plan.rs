@@ -11,12 +11,13 @@ use schedlab_trace::Duration;
 pub(super) use crate::seed::drawn;
 use crate::{Action, Behaviour, Context, Counters};
 
-/// Takes a lock of what tasks share. The lock is for real threads: nobody waits for anything else while it holds one.
+/// Takes a lock of data that tasks share. The lock is for real threads: no thread waits for anything else while it
+/// holds one.
 pub(super) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a task does, a few actions at a time.
+/// The plan of a task, a few actions at a time.
 pub(super) trait Plan: Send {
     /// Appends the next actions, of which only the last one's outcome is seen (by the next call). A task whose
     /// plan appends nothing exits.
@@ -46,7 +47,7 @@ impl Steps {
         self.0.push_back(action);
     }
 
-    /// CPU time; nothing where there is none to spend.
+    /// CPU time; no action if it is 0.
     pub fn compute(&mut self, time: Duration) {
         if time > Duration::ZERO {
             self.0.push_back(Action::Compute(time));

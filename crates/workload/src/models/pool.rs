@@ -1,7 +1,7 @@
 //! A pool of worker threads behind one mutex and two condition variables.
 //!
 //! The main thread hands out a job of so many tasks and waits until all are done; workers take one task after
-//! another. Everything but the objects belongs to who holds the mutex.
+//! another. Everything but the objects belongs to the mutex's holder.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

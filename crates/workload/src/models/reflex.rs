@@ -111,7 +111,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     })
 }
 
-/// What a set's threads share. Only the holder of the token touches it, so order is the token's.
+/// The data that a set's threads share. Only the holder of the token touches it, so its order is the token's.
 struct Set {
     rounds_left: AtomicU64,
     /// Threads that have ended; the last one has nobody to pass the token to.

@@ -1,12 +1,12 @@
 //! Message threads and workers with wakeup-latency percentiles, as schbench (Chris Mason, github.com/masoncl/schbench).
 //!
-//! A worker tells its message thread that it is idle and waits; the message thread notes the time and wakes every
-//! idle worker. The wakeup latency is from that note until the worker runs. Then the worker handles a request: it
-//! sleeps for `sleep`, as if for the network, computes `operations` times `operation`, and is idle again; the request
-//! latency is that of sleep and work.
+//! A worker reports to its message thread that it is idle and waits; the message thread notes the time and wakes
+//! every idle worker. The wakeup latency is from that note until the worker runs. Then the worker handles a request:
+//! it sleeps for `sleep`, as if for the network, computes `operations` times `operation`, and is idle again; the
+//! request latency covers sleep and work.
 //!
-//! Model: the original holds a spin lock of its CPU while it computes, so that who comes to that CPU after a preemption or
-//! migration burns CPU time until the request is done; here nobody does, as with its option `-L`.
+//! Model: the original holds a spin lock of its CPU while it computes, so that a worker that comes to that CPU after
+//! a preemption or migration burns CPU time until the request is done. Here no worker does, as with its option `-L`.
 //!
 //! The score is the 99th percentile of the wakeup latency. Percentiles are exact to two significant digits, rounded
 //! up (buckets of 1/64 of a power of two).
@@ -174,7 +174,7 @@ struct Group {
     idle: Mutex<Vec<Arc<Own>>>,
 }
 
-/// What belongs to one worker.
+/// The data of one worker.
 struct Own {
     semaphore: ObjectId,
     /// When the message thread decided to wake it.

@@ -5,12 +5,14 @@
 //! counts from when a request came, so requests that nobody had time to take are not left out.
 //!
 //! Model: clients are elsewhere and take no CPU time here. A request is an interrupt, as of a network card, that wakes
-//! one waiting worker on the CPU on which that worker went to sleep. A worker that is done takes the oldest request that
-//! has come, so one that was woken may find nothing left and waits again. Whoever waits knows when the next request
-//! comes; nothing else tells it, so that waiting costs one system call, as `accept()` does. What a client draws depends
-//! on the seed alone, not on the scheduler: under all of them it thinks for the same times and asks for the same work.
+//! one waiting worker on the CPU on which that worker went to sleep. A worker that is done takes the oldest request
+//! that has come, so one that was woken may find nothing left and waits again. A waiting worker knows when the next
+//! request comes without any message, so that waiting costs one system call, as `accept()` does. The draws of a
+//! client depend on the seed alone, not on the scheduler: under all of them it thinks for the same times and asks for
+//! the same work.
 //!
-//! The score of the open loop is the 99th percentile of the response time, that of the closed loop requests per second.
+//! The score of the open loop is the 99th percentile of the response time. The score of the closed loop is requests
+//! per second.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -236,7 +238,7 @@ fn bimodal(mean: Duration, long_ppm: u32, ratio: u64) -> (Duration, Duration) {
     (Duration::from_ns(short_ns), Duration::from_ns(short_ns * ratio))
 }
 
-/// What all tasks of the service share.
+/// The data that all tasks of the service share.
 struct Server {
     arrivals: Arrivals,
     times: Times,

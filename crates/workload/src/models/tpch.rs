@@ -6,8 +6,8 @@
 //! are runnable at a time, and they switch because queues are full or empty, not because their time is up. Disk
 //! I/O is negligible, as in the study.
 //!
-//! The database and its parameters are not published; what the study tells is the mean run queue (5 to 8), its
-//! maximum, the calls of schedule() and the lock statistics on 2, 4 and 8 CPUs under the default scheduler.
+//! The database and its parameters are not published. The study gives the mean run queue (5 to 8), its maximum, the
+//! calls of schedule() and the lock statistics on 2, 4 and 8 CPUs under the default scheduler.
 
 use std::sync::Arc;
 
@@ -70,12 +70,12 @@ pub(super) const MODEL: Model = Model {
     build,
 };
 
-/// How the queries differ in size, in percent of the mean, as those of a power test do (guess: a few long ones).
+/// The queries' sizes, in percent of the mean, as in a power test (guess: a few long ones).
 const SIZES_PCT: [u64; 22] = [
     210, 30, 90, 60, 100, 40, 110, 90, 300, 90, 30, 70, 130, 40, 70, 60, 100, 240, 70, 80, 160, 30,
 ];
 
-/// What passes over a queue: a pointer to a batch.
+/// An item of a queue: a pointer to a batch.
 const BATCH_BYTES: u32 = 64;
 
 fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
@@ -143,7 +143,7 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     })
 }
 
-/// A process of a stream. All of them count operators alike, so that nobody has to tell.
+/// A process of a stream. All of them count operators alike, so no message is needed.
 struct Agent {
     role: Role,
     queues: Arc<[ObjectId]>,

@@ -6,9 +6,10 @@
 //! queue's monitor, and the writing thread of that user sends it. A busy monitor is tried again with
 //! `sched_yield` in between, as Java machines of the time did.
 //!
-//! The published method is eleven runs of which the first, in which code is compiled, is discarded, and the mean
-//! of the other ten; connections stay. Here the runs follow each other in one simulation: throughput is that of
-//! all but the first. The scaling factor of the studies is the throughput with 20 rooms divided by that with 5.
+//! The published method is eleven runs: the first, in which code is compiled, is discarded, and the result is the
+//! mean of the other ten; connections stay. Here the runs follow each other in one simulation, and throughput covers
+//! all but the first. The scaling factor of the studies is the throughput with 20 rooms divided by the throughput
+//! with 5.
 //!
 //! VolanoMark's source is not public: sizes and CPU times are guesses, or fitted to what was published of the
 //! default scheduler: by how much throughput falls from 5 to 25 rooms, and the scheduler's share of kernel time.

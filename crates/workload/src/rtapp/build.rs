@@ -150,7 +150,7 @@ fn takes_no_time(event: &Event, moving: &BTreeSet<&str>) -> bool {
     }
 }
 
-/// The timers that somebody moves on.
+/// The timers that some event moves on.
 fn moving(file: &File) -> BTreeSet<&str> {
     timers(file)
         .filter(|(_, timer)| timer.period_us != Some(0))
@@ -215,7 +215,7 @@ fn check_devices(file: &File, builder: &mut Builder) -> Result<(), WorkloadError
     }
 }
 
-/// The names under which somebody wakes: suspended threads wait on a condition as those that `wait` do.
+/// The names under which threads wake: suspended threads wait on a condition as those that `wait` do.
 fn woken(file: &File) -> BTreeSet<String> {
     events(file)
         .filter_map(|(_, event, _)| match event {
@@ -245,7 +245,7 @@ fn suspend_name<'a>(task: &'a Task, given: Option<&'a str>, woken: &BTreeSet<Str
     }
 }
 
-/// Tells of suspends that nobody ends, resumes that wake nobody, and strings that count as names.
+/// Notes suspends that nothing ends, resumes that wake no thread, and strings that count as names.
 fn check_suspends(file: &File, builder: &mut Builder) {
     let woken = woken(file);
     let mut waited: BTreeSet<&str> = BTreeSet::new();
@@ -418,14 +418,14 @@ enum Sort {
     Semaphore,
 }
 
-/// What names in the file stand for.
+/// The objects that names in the file stand for.
 struct Names {
     objects: BTreeMap<(Sort, String), ObjectId>,
     /// Timers that several threads share.
     timers: BTreeMap<String, usize>,
     parties: BTreeMap<String, u32>,
     woken: BTreeSet<String>,
-    /// What mutexes are, those that go with conditions included.
+    /// The kinds of mutexes, those that go with conditions included.
     mutex: ObjectSpec,
     /// Timers that several threads have together.
     shared_timers: BTreeSet<String>,
@@ -437,7 +437,7 @@ struct Names {
 
 impl Names {
     fn object(&mut self, builder: &mut Builder, sort: Sort, name: &str) -> ObjectId {
-        // Where nobody was counted, nobody opens it.
+        // A barrier at which no thread was counted does not open.
         let counted = self.parties.get(name).copied().filter(|&n| n > 0);
         let parties = counted.unwrap_or(u32::MAX);
         let mutex = self.mutex;
@@ -546,8 +546,8 @@ fn time(us: Option<u64>) -> Duration {
     us.map_or(FOREVER, Duration::from_us)
 }
 
-/// By how much threads of a task begin later at most. Whoever waits for others, or is waited for, begins as in rt-app,
-/// where all begin at once; so does who is told when by a `delay`.
+/// Returns by how much threads of a task begin later at most. A thread that waits for others, or is waited for,
+/// begins as in rt-app, where all begin at once; so does a thread with a `delay`.
 fn offset(task: &Task, names: &Names, options: &Options) -> Duration {
     let is_free = task.delay_us == Some(0) && !shares(task, names);
     if !is_free && !options.is_given("offset") {
@@ -618,7 +618,7 @@ impl Buffers {
     }
 }
 
-/// What an event does.
+/// The action of an event.
 fn operation(
     event: &Event,
     task: &Task,
@@ -698,7 +698,7 @@ fn operation(
     }
 }
 
-/// What is gone over at a time where it is for ever, in bytes or pointers.
+/// The block of an endless access, in bytes or pointers.
 const ENDLESS_STEP: u64 = 1 << 20;
 
 /// Goes over memory; without a `count` for ever.

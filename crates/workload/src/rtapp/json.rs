@@ -46,7 +46,7 @@ pub(super) struct Member {
 }
 
 impl Value {
-    /// What it is, for messages.
+    /// The kind of value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Null => "nothing",
@@ -72,7 +72,7 @@ type Result<T> = std::result::Result<T, SyntaxError>;
 /// Values in one another, the outermost included (JSON_TOKENER_DEFAULT_DEPTH).
 const DEPTH_MAX: usize = 32;
 
-/// A value and what is told of its text.
+/// A value and the notes about its text.
 #[derive(PartialEq, Debug)]
 pub(super) struct Parsed {
     pub root: Node,
@@ -121,7 +121,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// What stands here, for messages.
+    /// The text at this place, for messages.
     fn found(&self) -> String {
         let rest = &self.text[self.at..];
         let Some(first) = rest.chars().next() else {
@@ -311,7 +311,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What comes after a backslash.
+    /// Reads the character after a backslash.
     fn escape(&mut self, read: &mut String) -> Result<()> {
         let escaped = match self.next() {
             Some(byte @ (b'"' | b'\\' | b'/')) => char::from(byte),
@@ -469,7 +469,7 @@ mod tests {
         }
     }
 
-    /// What `json_object_from_file()` of json-c 0.16 makes of each text, `None` where it makes nothing of it.
+    /// The value that `json_object_from_file()` of json-c 0.16 makes of each text, `None` where it fails.
     #[test]
     fn texts_are_read_as_json_c_reads_them() {
         for (text, expected) in [

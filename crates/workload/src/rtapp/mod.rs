@@ -1,7 +1,8 @@
 //! rt-app's task-set files as workloads.
 //!
-//! What rt-app refuses is refused with file, line, place and the nearest known word; what it passes over or takes for
-//! something else than it seems is told in a note; the rest means what rt-app does (src/rt-app.c as of May 2026).
+//! A fault that rt-app refuses is refused with file, line, place and the nearest known word. A part that rt-app
+//! ignores or reads in an unexpected way is reported in a note. The rest means what rt-app does (src/rt-app.c as of
+//! May 2026).
 //! `tools/compare-rtapp` compares both on random files. Where the model differs, a comment `Model:` says so:
 //!
 //! - `run` is CPU time on the simulated core; rt-app's loops, calibrated on CPU 0, come to the same.
@@ -49,7 +50,7 @@ use crate::{
     Builder, Counters, Kind, Options, Param, Score, ScoreRule, TimeUnit, WorkloadError, common,
 };
 
-/// What files report; each thread has its own.
+/// The counts that files report; each thread has its own.
 pub const MEASURES: &[Measure] = &[
     measure(
         "throughput_per_s",
@@ -180,7 +181,7 @@ pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// What stands for standard input in place of a path.
+/// The path that stands for standard input.
 pub const STDIN: &str = "-";
 
 /// Whether what is at a path can be read only once, as standard input and pipes.
@@ -188,7 +189,7 @@ pub fn is_read_once(path: &str) -> bool {
     path == STDIN || std::fs::metadata(path).is_ok_and(|there| !there.is_file())
 }
 
-/// Reads a file; the only input of this crate. What can be read only once is kept for whoever asks for it again.
+/// Reads a file; the only input of this crate. Keeps an input that can be read only once for later readers.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -206,7 +207,7 @@ pub fn read_file(path: &str) -> Result<Arc<str>, WorkloadError> {
     Ok(text)
 }
 
-/// Bytes that are not UTF-8 are taken as Latin-1: json-c takes any, and names only have to be told apart.
+/// Bytes that are not UTF-8 are taken as Latin-1: json-c takes any, and names only have to differ.
 fn read_anew(path: &str) -> Result<Arc<str>, WorkloadError> {
     let read = if path == STDIN {
         let mut bytes = Vec::new();

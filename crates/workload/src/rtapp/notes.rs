@@ -1,4 +1,5 @@
-//! What the user is told of a file that runs although parts of it have no effect or not the one that they seem to have.
+//! Notes for the user about a file that runs although parts of it have no effect or not the effect that they seem to
+//! have.
 
 use std::collections::BTreeMap;
 

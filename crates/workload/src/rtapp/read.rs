@@ -144,7 +144,7 @@ impl Sched {
     }
 }
 
-/// What a phase takes over from those before it.
+/// The values that a phase inherits from the phases before it.
 struct Before {
     policy: Policy,
     /// Where the task's group is named, if it has one.
@@ -428,7 +428,7 @@ impl Reader {
         Ok(Cpus { list, place })
     }
 
-    /// Takes keys that are checked and have no effect here; each is told to the user.
+    /// Takes keys that are checked and have no effect here; adds a note for each.
     fn without_effect(
         &mut self,
         member: &Member,
@@ -459,7 +459,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// `before` is that of the phase before, and then that of this one.
+    /// `before` is the value of the phase before, and then of this one.
     fn phase(&mut self, members: &[&Member], place: &Place, before: &mut Before) -> Result<Phase> {
         let mut phase = Phase {
             loops: Some(1),
@@ -530,7 +530,7 @@ impl Reader {
         let priority = sched.priority.as_ref();
         match (sched.policy, priority) {
             (Some(given), _) => *policy = given,
-            // Who keeps SCHED_DEADLINE gets another reservation.
+            // A thread that keeps SCHED_DEADLINE gets another reservation.
             (None, None) if *policy == Policy::Deadline && sched.reserves() => {}
             (None, Some((_, here))) if *policy == Policy::Deadline && !sched.reserves() => {
                 return Err(here.error(
@@ -610,7 +610,7 @@ impl Reader {
         }
     }
 
-    /// The name that an event gives, for which rt-app takes "unknown" where there is none, even in an event that is no object.
+    /// The name that an event gives. rt-app takes "unknown" if it gives no name, even in an event that is no object.
     fn name_of(&mut self, node: &Node, place: &Place, key: &str) -> Result<String> {
         match field(node, place, key) {
             Some((node, here)) => string(node, &here),

@@ -1,4 +1,4 @@
-//! What an rt-app thread does: `thread_body()`, `run()` and `run_event()` of src/rt-app.c as a state machine.
+//! Runs an rt-app thread: `thread_body()`, `run()` and `run_event()` of src/rt-app.c as a state machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -24,7 +24,7 @@ pub(super) const FORK_LIMIT_REACHED: &str = "rtapp.fork_limit_reached";
 /// rt-app is one process.
 const ADDRESS_SPACE: u32 = 0;
 
-/// What all threads of a file share.
+/// The data that all threads of a file share.
 pub(super) struct Shared {
     pub programs: Vec<Program>,
     /// When the timers without "unique" in their name fire next, in ns; [`UNSET`] before their first use.
@@ -120,7 +120,7 @@ pub(super) enum TimerSlot {
     Shared(usize),
 }
 
-/// What makes a thread a forked one.
+/// The data of a forked thread.
 pub(super) struct Fork {
     /// How often its task had been forked before.
     number: u32,
@@ -248,7 +248,7 @@ enum Step {
     Exit,
 }
 
-/// What is measured of one iteration of a phase.
+/// The measurements of one iteration of a phase.
 #[derive(Default)]
 struct Iteration {
     start: Instant,
@@ -326,7 +326,7 @@ impl Behaviour for Thread {
                         return Action::Work(1);
                     };
                     let sub = self.sub;
-                    // What is endless comes to the end of any counter.
+                    // An endless loop comes to the end of any counter.
                     self.sub = self.sub.saturating_add(1);
                     if (self.op, sub) == (0, 0) {
                         // Where it may run is set by now, and it runs there.

@@ -8,7 +8,7 @@ use crate::export::view;
 use crate::stats::{self, Interval};
 use crate::{RunResult, Value, catalogue};
 
-/// The text of a value that there is none of.
+/// The text of a value that does not exist.
 const ABSENT: &str = "-";
 
 /// A column: two lines of heading and a text per row.
@@ -63,7 +63,7 @@ pub(super) fn usual_columns(
     compared: bool,
 ) -> Vec<Column> {
     let mut columns = row_names(cells);
-    // The score of a composed workload is that of its first part.
+    // The score of a composed workload is its first part's score.
     let parts = parts(cells);
     let scores: Vec<&str> = match parts.len() {
         0 => vec![""],
@@ -178,7 +178,7 @@ fn row_names(cells: &[Cell<'_>]) -> Vec<Column> {
     vec![Column::new("", "cpus", cpus), schedulers]
 }
 
-/// The text of each row, or that there is none.
+/// The text of each row, or `None`.
 fn each(cells: &[Cell<'_>], text: impl Fn(&Cell<'_>) -> Option<String>) -> Vec<String> {
     let texts = cells.iter().map(text);
     texts
@@ -371,7 +371,7 @@ fn signed(x: f64, digits: usize) -> String {
     if (-100.0..-99.0).contains(&x) {
         return nearly_all(x);
     }
-    // Where there are many before the point, those behind it tell nothing.
+    // With many digits before the point, the digits behind it say nothing.
     let digits = if x.abs() < 10.0 { digits } else { 1 };
     let least = 10f64.powi(-(digits as i32));
     if x == 0.0 {
@@ -383,8 +383,8 @@ fn signed(x: f64, digits: usize) -> String {
     }
 }
 
-/// A difference by which little is left, with the digits that tell this from nothing: a 20,000th is `-99.995`, and
-/// what is too little for them `<-99.999`.
+/// Formats a difference by which little is left, with the digits that distinguish this from nothing: a 20,000th is
+/// `-99.995`, and what is too little for them `<-99.999`.
 fn nearly_all(x: f64) -> String {
     let mut texts = (1..=DIGITS_MAX).map(|digits| format!("{x:.digits$}"));
     let shows = |text: &String| x == -100.0 || !text.starts_with("-100");

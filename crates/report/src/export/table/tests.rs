@@ -319,7 +319,7 @@ fn half_as_much_is_the_opposite_of_double() {
     assert!(row.unwrap().ends_with("  0.0"), "{found}");
 }
 
-/// What is shown is not zero, however little it is.
+/// A value that is shown is not shown as zero, however small it is.
 #[test]
 fn differences_that_are_shown_do_not_look_like_none() {
     let column = |differences: &[f64]| {

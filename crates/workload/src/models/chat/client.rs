@@ -199,7 +199,7 @@ enum Step {
     /// A read has returned.
     Received,
     Count(u32),
-    /// The main thread has been told that the first run is over.
+    /// The main thread knows that the first run is over.
     WarmedUp,
     /// All others have ended their runs too.
     NextRun,

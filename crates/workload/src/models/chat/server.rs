@@ -10,7 +10,7 @@ use crate::{
     Action, Behaviour, Builder, Context, Counters, ObjectId, ObjectSpec, Options, Outcome, TaskSpec,
 };
 
-/// The main thread: accepts every connection, creates its two threads, then tells the client to start.
+/// The main thread: accepts every connection, creates its two threads, then signals the client to start.
 pub(super) struct Main {
     /// Still to be created, the next one last.
     threads: Vec<TaskSpec>,
@@ -66,7 +66,7 @@ impl Behaviour for Main {
     }
 }
 
-/// What the server keeps for one room.
+/// The server's state of one room.
 pub(super) enum Room {
     Queue(Arc<[Mailbox]>),
     Direct {
@@ -77,7 +77,7 @@ pub(super) enum Room {
     },
 }
 
-/// A user's bounded send queue. The fields below the objects belong to who holds the lock.
+/// A user's bounded send queue. The fields below the objects belong to the lock's holder.
 pub(super) struct Mailbox {
     connection: Connection,
     lock: ObjectId,
@@ -234,7 +234,7 @@ impl UserLock {
         }
     }
 
-    /// What to do to get `lock`; `None` once it is held.
+    /// Returns the action that acquires `lock`; `None` once it is held.
     fn take(&mut self, lock: ObjectId, outcome: Outcome) -> Option<Action> {
         if !std::mem::replace(&mut self.tried, true) {
             return Some(Action::TryUserLock(lock));
