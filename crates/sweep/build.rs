@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Crates that only ask for runs, tell of them or test. Results depend on all others.
+/// Crates that only request runs, print their results or test. Results depend on all others.
 const WITHOUT: &[&str] = &[
     "analysis",
     "calibrate",
@@ -16,7 +16,7 @@ const WITHOUT: &[&str] = &[
     "testing",
 ];
 
-/// What else is built in.
+/// Other inputs that are built in.
 const WITH: &[&str] = &["Cargo.lock", "include", "machines", "policies"];
 
 fn main() -> io::Result<()> {
@@ -33,7 +33,7 @@ fn main() -> io::Result<()> {
     }
     let mut files = Vec::new();
     for path in paths.into_iter().filter(|path| root.join(path).exists()) {
-        // A relative path: in a copy of the checkout it is that of the copy.
+        // The path is relative, so that a copy of the checkout uses its own path.
         println!("cargo::rerun-if-changed=../../{}", path.display());
         collect(&root, path, &mut files)?;
     }

@@ -7,7 +7,7 @@ use crate::{Analysis, Verdict};
 /// A scheduler on all workloads.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Compromise {
-    /// Who.
+    /// The scheduler.
     pub scheduler: String,
     /// Its worst workload: its result relative to the best one's, in percent.
     pub worst_pct: f64,
@@ -15,7 +15,7 @@ pub struct Compromise {
     pub mean_pct: f64,
 }
 
-/// What several workloads say together.
+/// Findings that several workloads share.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Across {
     /// In words.

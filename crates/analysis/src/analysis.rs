@@ -1,10 +1,10 @@
-//! What a sweep says of one workload.
+//! Analyses a sweep for one workload.
 
 use serde::Serialize;
 
 use crate::{Front, LeftOut, Mute, Node, Study, Variance};
 
-/// What a sweep says of one workload.
+/// The analysis of a sweep for one workload.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Analysis {
     /// The workload.
@@ -17,7 +17,7 @@ pub struct Analysis {
     pub higher_is_better: bool,
     /// Runs of each scheduler.
     pub seeds: usize,
-    /// What to do, in words.
+    /// The advice, in words.
     pub words: String,
     /// Schedulers that are not compared.
     pub left_out: LeftOut,
@@ -43,7 +43,7 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// What is more than chance: features, pairs and alternatives by name.
+    /// Findings beyond chance: features, pairs and alternatives by name.
     pub fn findings(&self) -> Vec<String> {
         let effects = self.variance.effects.iter();
         let effects = effects.filter(|effect| effect.significant);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::AnalysisError;
 
-/// What is looked at.
+/// The measure and the workload of an analysis.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Metric {
     /// Name of the measure.
@@ -36,11 +36,11 @@ pub struct Data {
 pub struct LeftOut {
     /// Those of which a run did not end as it should.
     pub failed: u64,
-    /// What all of them have: `feature=alternative`.
+    /// Alternatives that all of them have: `feature=alternative`.
     pub failed_with: Vec<String>,
     /// Those whose runs ended and did not measure it, as the wait for a lock of runs that never waited.
     pub absent: u64,
-    /// What all of these have.
+    /// Alternatives that all of these have.
     pub absent_with: Vec<String>,
     /// Those of which some runs are still missing.
     pub unfinished: u64,
@@ -50,7 +50,7 @@ pub struct LeftOut {
     pub seeds: u64,
 }
 
-/// What is known of a point.
+/// The results of a point.
 #[derive(Clone, Default)]
 struct Point {
     /// Its values by repetition, which is to say by seed.
@@ -281,8 +281,8 @@ fn metric_of(measure: &str, row: &Row) -> Metric {
     }
 }
 
-/// A difference as a part of the size of something. No difference is no part, even of zero: a sweep in which
-/// nobody migrates has 0 everywhere.
+/// Returns a difference as a part of the size of a value. No difference is no part, even of zero: in a sweep without
+/// migrations every value is 0.
 pub fn part(difference: f64, of: f64) -> f64 {
     if difference == 0.0 {
         0.0

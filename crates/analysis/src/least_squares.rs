@@ -7,8 +7,8 @@ use nalgebra::{DMatrix, DVector, Dyn};
 /// Below this, relative to the greatest that it could be, a column says nothing that the others do not say.
 const RANK_MIN: f64 = 1e-9;
 
-/// The sum of what single features do, fitted to points. Features may be confounded: then fewer differences can
-/// be told than there are alternatives.
+/// The sum of the effects of single features, fitted to points. Features may be confounded: then fewer differences
+/// are estimable than there are alternatives.
 pub struct Fit {
     qr: ColPivQR<f64, Dyn, Dyn>,
     /// Independent columns.
@@ -46,7 +46,7 @@ impl Fit {
         Fit { qr, rank, begin }
     }
 
-    /// Differences that it can tell, the mean included.
+    /// The number of estimable differences, the mean included.
     pub fn rank(&self) -> usize {
         self.rank
     }

@@ -1,4 +1,4 @@
-//! What a sweep says: which features a workload needs, which do not matter, and which only together.
+//! Analyses a sweep: which features a workload needs, which do not matter, and which only together.
 //!
 //! First the study's own method (`study.rs`), then what it lacks: an exact decomposition of the variance
 //! with interactions (`variance.rs`; `least_squares.rs` where combinations are missing), alternatives that are one
@@ -33,7 +33,7 @@ pub use workload::analyse;
 use schedlab_trace::nearest_of;
 use serde::Serialize;
 
-/// What the study left open, with its defaults.
+/// The parameters that the study left open, with their defaults.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Bounds {
     /// A scheduler belongs to the good ones if it is at most so much worse than the best, in percent.
@@ -46,7 +46,7 @@ pub struct Bounds {
     pub deviation_pct: f64,
     /// Over- and under-represented means a difference of more points than this.
     pub points: f64,
-    /// The probability that chance gives any finding at all about a workload where there is none.
+    /// The probability that chance gives any finding at all about a workload in which no feature has an effect.
     pub alpha: f64,
 }
 
@@ -70,9 +70,9 @@ pub enum AnalysisError {
     /// No such measure.
     #[error("rows have no measure `{asked}`{}; there are: {known}", nearest_of(.asked, .known))]
     Measure {
-        /// What was asked for.
+        /// The requested name.
         asked: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
     /// Nothing to look at.

@@ -14,16 +14,16 @@ pub struct Condition {
     pub with: Vec<String>,
 }
 
-/// What is mute, and how many schedulers are left.
+/// The mute features, and the number of schedulers that are left.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Mute {
     /// Points that were compared.
     pub points: usize,
     /// Schedulers that differ: points that differ in mute features alone are one.
     pub distinct: usize,
-    /// So many schedulers of one point each would tell as much.
+    /// As many schedulers of one point each would carry the same information.
     pub effective: f64,
-    /// What says nothing where, the most general first.
+    /// The features without an effect and their conditions, the most general first.
     pub conditions: Vec<Condition>,
     /// For each point of the space: the first point that is the same scheduler.
     #[serde(skip)]
@@ -31,8 +31,9 @@ pub struct Mute {
 }
 
 impl Mute {
-    /// So many schedulers of one point each would tell as much as these points, of which some are one: Kish's effective
-    /// size of a sample. A scheduler of many points weighs more in means than one of few.
+    /// Kish's effective size of a sample: as many schedulers of one point each would carry the same information as
+    /// these points, some of which are the same scheduler. A scheduler of many points weighs more in means than one
+    /// of few.
     pub fn effective(&self, points: &[usize]) -> f64 {
         let squares: f64 = self.sizes(points).map(|size| size * size).sum();
         (points.len() as f64).powi(2) / squares

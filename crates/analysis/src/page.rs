@@ -198,7 +198,7 @@ fn front(analysis: &Analysis) -> Chart {
     let step = analysis.both.len().div_ceil(CLOUD_MAX).max(1);
     let cloud = analysis.both.iter().step_by(step);
     Chart {
-        title: "Two measures (less of the second is better): the front that nobody beats in both"
+        title: "Two measures (less of the second is better): the front of schedulers that no other beats in both"
             .to_owned(),
         x: Axis::linear(with_unit(&analysis.measure, &analysis.unit)),
         y: Axis::log(with_unit(
@@ -224,7 +224,7 @@ fn front(analysis: &Analysis) -> Chart {
     }
 }
 
-/// What an axis is called.
+/// Returns the label of an axis.
 fn with_unit(measure: &str, unit: &str) -> String {
     match unit {
         "" => measure.to_owned(),

@@ -7,7 +7,7 @@ use crate::Data;
 /// A scheduler of the front.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Front {
-    /// Who.
+    /// The scheduler.
     pub scheduler: String,
     /// The first measure.
     pub first: f64,

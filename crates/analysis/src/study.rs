@@ -7,7 +7,7 @@ use statrs::distribution::{Binomial, DiscreteCDF as _};
 use crate::data::{Data, deviation};
 use crate::{Bounds, Effect, Mute, Variance};
 
-/// What an alternative is.
+/// The verdict on an alternative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -43,7 +43,7 @@ pub struct Alternative {
     pub in_f_pct: Option<f64>,
     /// See there.
     pub in_fb_pct: Option<f64>,
-    /// What it is.
+    /// The verdict.
     pub verdict: Verdict,
     /// Whether chance would hardly give such a share; only then it is a finding.
     pub significant: bool,
@@ -76,7 +76,7 @@ pub struct Study {
     pub schedulers: usize,
     /// Those that were not, as their runs differ too much from each other.
     pub excluded: usize,
-    /// The runs of every scheduler differ too much: nobody is excluded, and the means say little.
+    /// The runs of every scheduler differ too much: no scheduler is excluded, and the means say little.
     pub unsteady: bool,
     /// The best result, and whose it is.
     pub best: f64,
@@ -171,7 +171,7 @@ impl<'a> Sets<'a> {
             .collect();
         sets.unsteady = sets.points.is_empty();
         if sets.unsteady {
-            // Then nobody's mean says much, and nobody is better than the others.
+            // Then no mean says much, and no scheduler is better than the others.
             sets.points = data.points().collect();
         }
         sets.points.sort_by(|a, b| {
@@ -275,7 +275,7 @@ impl<'a> Sets<'a> {
         (f, fb)
     }
 
-    /// What the first F and FB say, neither of which is empty.
+    /// The result of the first F and FB, neither of which is empty.
     fn second_round(&self, f: &[usize], fb: &[usize], features: &mut [Vec<Alternative>]) {
         for (index, row) in features.iter_mut().enumerate() {
             for (choice, one) in row.iter_mut().enumerate() {
@@ -306,9 +306,10 @@ impl<'a> Sets<'a> {
 }
 
 impl Study {
-    /// Shares of points alone are no finding: schedulers of many points have other alternatives than those of few, and
-    /// of some that are drawn by lot none may have one that a third of all points has. Where combinations are missing,
-    /// B may have an alternative often because those are missing in which others of the scheduler's alternatives would
+    /// Shares of points alone are no finding. Schedulers of many points have other alternatives than schedulers of
+    /// few, and a few schedulers drawn at random may all lack an alternative that a third of all points has. Where
+    /// combinations are missing, B may have an alternative often because those are missing in which others of the
+    /// scheduler's alternatives would
     /// keep it from being good. So it must hold for schedulers, too, if all are there, or else the feature must change
     /// results, beside all others and to that side.
     pub fn confirm(&mut self, variance: &Variance) {
@@ -325,7 +326,7 @@ fn agrees(one: &Alternative, effects: &[Effect]) -> bool {
         return false;
     };
     if effect.levels.is_empty() {
-        // It does something; whether this alternative does can be told, or is what others have as well.
+        // The feature has an effect; whether this alternative has it is known, or others have the effect as well.
         return effect.told.contains(&one.alternative);
     }
     let mut levels = effect.levels.iter();

@@ -10,7 +10,7 @@ use crate::Data;
 const DEPTH_MAX: usize = 3;
 /// A leaf has at least this part of all schedulers.
 const LEAF_MIN_PCT: usize = 2;
-/// A question must tell apart at least this part of what could be told.
+/// The least part of the separable differences that a question must separate.
 const GAIN_MIN: f64 = 0.01;
 
 /// A node.

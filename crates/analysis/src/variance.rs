@@ -25,7 +25,7 @@ pub struct Level {
     pub interval_pct: Option<[f64; 2]>,
 }
 
-/// What a feature does by itself.
+/// The effect of a feature by itself.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Effect {
     /// The feature.
@@ -36,19 +36,19 @@ pub struct Effect {
     /// alternatives: what is left where all others are the same. Absent where combinations are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_pct: Option<f64>,
-    /// Probability of such a share by chance, if the feature did nothing; absent where that cannot be told.
+    /// Probability of such a share by chance, if the feature had no effect; absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p: Option<f64>,
     /// Whether that is small enough among so many tests.
     pub significant: bool,
-    /// Its alternatives; none where some cannot be told from those of other features.
+    /// Its alternatives; empty if some are confounded with those of other features.
     pub levels: Vec<Level>,
     /// Those that can.
     #[serde(skip)]
     pub told: Vec<String>,
 }
 
-/// What two features do beyond what each does by itself.
+/// The joint effect of two features, beyond the effects of each by itself.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Interaction {
     /// The two.
@@ -64,7 +64,7 @@ pub struct Interaction {
     pub cells: Vec<(String, String, f64)>,
 }
 
-/// What parts are compared with to tell whether they are more than chance.
+/// The basis of comparison that decides whether parts are more than chance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Against {
@@ -84,7 +84,7 @@ pub struct Variance {
     /// All points of the space were measured, so the parts are exact. Otherwise there are only main
     /// effects, and these are estimates.
     pub exact: bool,
-    /// What the parts are tested against.
+    /// The basis of the tests.
     pub against: Against,
     /// Degrees of freedom of that.
     pub freedom: f64,
@@ -92,13 +92,13 @@ pub struct Variance {
     pub mean: f64,
     /// Standard deviation over all schedulers, in percent of the mean.
     pub deviation_pct: f64,
-    /// What features do alone, the greatest share first.
+    /// Effects of single features, the greatest share first.
     pub effects: Vec<Effect>,
-    /// What pairs do together, the greatest share first.
+    /// Joint effects of pairs, the greatest share first.
     pub interactions: Vec<Interaction>,
-    /// What three and more do together, and chance, in percent.
+    /// Joint effects of three and more, and chance, in percent.
     pub rest_pct: f64,
-    /// Whether that is more than chance, going by the differences between seeds; absent where these do not tell.
+    /// Whether that is more than chance, by the differences between seeds; absent if these do not decide.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rest_significant: Option<bool>,
     /// Share of the variance that chance alone makes, from the differences between seeds, in percent.
@@ -116,7 +116,7 @@ const ROUNDING_OF_MEAN: f64 = 1e-12;
 const ROUNDING_OF_COUNT: f64 = 1e-9;
 
 impl Variance {
-    /// Whether there is enough to tell chance from what is not.
+    /// Whether there is enough data to separate effects from chance.
     pub fn tells(&self) -> bool {
         self.against == Against::Copies || self.freedom >= FREEDOM_MIN
     }
@@ -128,7 +128,7 @@ struct Part {
     freedom: f64,
 }
 
-/// How much more than the mean of all each alternative that occurs has, by feature; none where that cannot be told.
+/// By how much each alternative that occurs exceeds the mean of all, by feature; empty if it is not estimable.
 type Adds = Vec<Vec<(usize, f64)>>;
 
 /// Takes values of all points apart so.
@@ -140,11 +140,11 @@ struct Parts {
     /// Two features, the mean of each combination, and what they do together.
     pairs: Vec<(usize, usize, Vec<f64>, Part)>,
     rest: Part,
-    /// What shares are shares of.
+    /// The total of which shares are parts.
     whole: f64,
     /// The squares of each feature's parts with however many others; none where combinations are missing.
     totals: Vec<f64>,
-    /// The alternatives of each feature that can be told from those of others.
+    /// The alternatives of each feature that are not confounded with those of others.
     told: Vec<Vec<usize>>,
 }
 
@@ -216,7 +216,7 @@ impl Points<'_> {
         }
         let all = || main.iter().chain(pairs.iter().map(|pair| &pair.3));
         let explained: f64 = all().map(|part| part.squares).sum();
-        // What is not there at all, as the effect of a mute feature, takes no freedom away.
+        // An effect that is exactly zero, as of a mute feature, takes no degree of freedom away.
         let is_there = |part: &&Part| part.squares > ROUNDING * total;
         let used: f64 = all().filter(is_there).map(|part| part.freedom).sum();
         let rest = Part {
@@ -299,7 +299,7 @@ impl Points<'_> {
                     squares: (without.left(&centred) - rest.squares).max(0.0),
                     freedom: (whole.rank() - without.rank()) as f64,
                 };
-                // If the others say who has it, what it does cannot be told from what they do.
+                // If the other features determine its alternatives, its effect is confounded with theirs.
                 let is_told = |place: usize| {
                     let has = places[f]
                         .iter()
@@ -327,7 +327,8 @@ impl Points<'_> {
             })
             .collect()
         };
-        // What only several together explain counts for none; parts of confounded features may overlap instead.
+        // The part that only several explain together counts for none; parts of confounded features may overlap
+        // instead.
         let parts: f64 = main.iter().map(|part| part.squares).sum();
         let whole = total.max(parts + rest.squares);
         let parts = Parts {
@@ -342,12 +343,12 @@ impl Points<'_> {
     }
 }
 
-/// What is chance, and what tells it.
+/// The size of chance, and its source.
 fn chance(parts: &Parts, exact: bool, seeds: &Seeds, effective: f64) -> (Against, Part) {
     let squares = parts.rest.squares;
     let rest = |freedom| Part { squares, freedom };
     let freedom = parts.rest.freedom;
-    // Of what is estimated, part may be of combinations that are missing: seeds do not tell of these.
+    // Estimates may concern combinations that are missing: seeds say nothing about these.
     if exact && freedom < FREEDOM_MIN {
         match seeds {
             Seeds::Copies => return (Against::Copies, rest(0.0)),
@@ -447,7 +448,7 @@ struct Tests<'a> {
 }
 
 impl Tests<'_> {
-    /// Probability of such a part by chance; `None` where that cannot be told.
+    /// Probability of such a part by chance; `None` if it is unknown.
     fn p(&self, part: &Part) -> Option<f64> {
         if self.nothing {
             return Some(1.0);
@@ -505,7 +506,7 @@ impl Tests<'_> {
     }
 }
 
-/// What each feature does alone, the greatest share first.
+/// Returns the effects of single features, the greatest share first.
 fn effects(
     data: &Data,
     tests: &Tests<'_>,
@@ -554,7 +555,7 @@ fn effects(
     effects
 }
 
-/// What alternatives add, as how much better it is in percent of a mean.
+/// Returns the effects of alternatives as improvements, in percent of a mean.
 fn better_pct(data: &Data, adds: &Adds, of: f64) -> Vec<Vec<f64>> {
     let sign = if data.metric.higher { 1.0 } else { -1.0 };
     let feature = |own: &Vec<(usize, f64)>| {
@@ -564,7 +565,7 @@ fn better_pct(data: &Data, adds: &Adds, of: f64) -> Vec<Vec<f64>> {
     adds.iter().map(feature).collect()
 }
 
-/// What pairs do together, the greatest share first.
+/// Returns the joint effects of pairs, the greatest share first.
 fn interactions(data: &Data, tests: &Tests<'_>) -> Vec<Interaction> {
     let features = data.features();
     let pairs = tests.parts.pairs.iter();
@@ -590,8 +591,8 @@ fn interactions(data: &Data, tests: &Tests<'_>) -> Vec<Interaction> {
     interactions
 }
 
-/// How much of all squares the differences between seeds make in the means over them; `None` if there are none. What a
-/// seed adds to all schedulers alike is no difference between them.
+/// Returns how much of all squares the differences between seeds make in the means over them; `None` without seeds to
+/// compare. An effect of a seed on all schedulers alike is no difference between them.
 fn noise_pct(seeds: &[Vec<f64>], total: f64) -> Option<f64> {
     let levels: Vec<f64> = seeds.iter().map(|values| mean(values)).collect();
     let noise = |point: usize| {

@@ -12,9 +12,9 @@ use crate::{Analysis, Effect, Interaction, Mute, Variance, Verdict};
 const WORTH_PCT: f64 = 1.0;
 /// So many pairs are named at most.
 const PAIRS_MAX: usize = 3;
-/// A rest of this size is told, in percent; what an incomplete sweep's features do together may be in it.
+/// A rest of this size is reported, in percent; an incomplete sweep's joint effects may be in it.
 const REST_MIN_PCT: f64 = 20.0;
-/// A part of the means by which those of equals may differ through rounding alone.
+/// The largest relative difference of equal means that rounding alone may cause.
 const ROUNDING: f64 = 1e-9;
 /// So many equals are named.
 const EQUALS_MAX: usize = 2;
@@ -167,7 +167,7 @@ fn hardly_matter(analysis: &Analysis) -> Vec<String> {
         tree,
         ..
     } = analysis;
-    // Whoever makes runs fail matters. What a single one has says nothing.
+    // A feature that makes runs fail matters. The residual of a single one says nothing.
     let mut without: Vec<&String> = Vec::new();
     for (count, with) in [
         (left_out.failed, &left_out.failed_with),
@@ -176,7 +176,7 @@ fn hardly_matter(analysis: &Analysis) -> Vec<String> {
         without.extend(with.iter().filter(|_| count > 1));
     }
     let effects = variance.effects.iter().filter(|effect| {
-        // What the best have or lack may matter, however little of all differences it makes.
+        // The features of the best may matter, however little of all differences they make.
         let judged = study
             .alternatives
             .iter()
@@ -201,8 +201,8 @@ fn does_little(variance: &Variance, effect: &Effect) -> bool {
     }
     let chance = variance.noise_pct.unwrap_or(0.0);
     let Some(total) = effect.total_pct else {
-        // Pairs are not estimated: what a feature does with others is in the rest, and so is chance, of which one seed
-        // tells nothing. That a rest is not significant would not do: few seeds hardly show anything.
+        // Pairs are not estimated: joint effects are in the rest, and so is chance, about which one seed says
+        // nothing. An insignificant rest is no proof: few seeds hardly show anything.
         return variance.rest_pct < REST_MIN_PCT && variance.rest_pct - chance < WORTH_PCT;
     };
     let alternatives = effect.levels.len() as f64;
@@ -244,7 +244,7 @@ fn nothing_found(analysis: &Analysis) -> String {
     format!("{compared}{text}")
 }
 
-/// Why there is none though all combinations are there.
+/// Returns why there is no finding though all combinations are there.
 fn nothing_found_in_all(variance: &Variance, tells: bool, mute: &Mute) -> String {
     match variance.rest_significant {
         Some(true) if tells => {

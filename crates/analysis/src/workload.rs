@@ -11,7 +11,7 @@ const SECOND: &str = "wakeup.latency_ns_p99";
 /// Analyses the results of a workload.
 ///
 /// # Errors
-/// If there is no such measure or nobody has it.
+/// If the measure does not exist or no run has it.
 pub fn analyse(
     definition: &Definition,
     rows: &[Row],

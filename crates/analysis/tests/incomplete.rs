@@ -1,4 +1,4 @@
-//! Sweeps that lack something: combinations, runs, seeds, measures, or enough of any to tell.
+//! Sweeps that lack something: combinations, runs, seeds, measures, or enough of any for a finding.
 
 mod support;
 
@@ -6,7 +6,7 @@ use schedlab_analysis::{Across, Against, Analysis, Bounds, Effect, Verdict, anal
 use schedlab_sweep::{Definition, Row};
 use support::{Noise, analysis, definition, place, rows};
 
-/// What is fixed so that 216 schedulers are left.
+/// The options that are fixed so that 216 schedulers are left.
 const FIXED: &[&str] = &["election=fifo", "slice=split", "metric=nr_run"];
 
 fn effect(analysis: &Analysis, feature: &str) -> Effect {
@@ -14,7 +14,7 @@ fn effect(analysis: &Analysis, feature: &str) -> Effect {
     effects.find(|one| one.feature == feature).unwrap().clone()
 }
 
-/// What `placement` takes.
+/// The alternatives of `placement`.
 fn placed(of: &dyn Fn(&str) -> String) -> f64 {
     match of("placement").as_str() {
         "smt" => 100.0,
@@ -208,7 +208,7 @@ fn too_little_to_tell_is_not_nothing() {
     );
 }
 
-/// Whose runs differ too much is not compared with the best, but it is in the variance.
+/// A scheduler whose runs differ too much is not compared with the best, but it is in the variance.
 #[test]
 fn what_is_not_compared_may_differ() {
     let rest = [
@@ -261,7 +261,7 @@ fn one_scheduler_of_many_points_is_not_enough_to_tell() {
     assert!(html.contains("too few different schedulers"), "{html}");
 }
 
-/// What a run did not do it did not measure; it ended all the same.
+/// A run has no measure of events that did not occur; it ended all the same.
 #[test]
 fn a_measure_that_runs_lack_is_no_failure() {
     let definition = definition(FIXED, &["cpu"], 1, None, 1);
@@ -337,7 +337,7 @@ fn means_are_over_the_same_seeds() {
     assert_eq!((found.left_out.not_run, found.variance.exact), (1, false));
 }
 
-/// Who was not looked at is recommended by nobody.
+/// A scheduler that was not compared is not recommended.
 #[test]
 fn schedulers_that_are_left_out_are_no_compromise() {
     let definition = definition(FIXED, &["cpu", "pipe"], 3, None, 1);
@@ -393,7 +393,7 @@ fn nobody_is_left_out_where_nobody_is_steady() {
     );
 }
 
-/// What the best schedulers have is no feature that hardly matters, though it makes a small part of all differences.
+/// A feature of the best schedulers is not one that hardly matters, though it makes a small part of all differences.
 #[test]
 fn advice_does_not_contradict_itself() {
     let definition = definition(&[], &["cpu"], 1, None, 1);
@@ -525,11 +525,12 @@ fn a_feature_whose_first_alternative_failed_is_not_mute() {
         expect("executor", "periodic=never"),
     ];
     assert_eq!(found, expected);
-    // Of what was planted, the slice that failed is missing: 3 * 3 * 2 * 2 * 3 schedulers.
+    // Of the planted effects, the slice that failed is missing: 3 * 3 * 2 * 2 * 3 schedulers.
     assert_eq!(analysis.mute.distinct, known.len() - 108);
 }
 
-/// Whoever failed says nothing of what it has, and those that are left nothing of what all of them have.
+/// Failed schedulers say nothing about their alternatives, and the remaining ones nothing about those that all of
+/// them have.
 #[test]
 fn what_only_one_side_of_was_measured_is_neither_good_nor_bad() {
     let definition = definition(FIXED, &["cpu"], 1, None, 1);
@@ -555,7 +556,7 @@ fn what_only_one_side_of_was_measured_is_neither_good_nor_bad() {
             .clone()
             .all(|one| one.verdict != Verdict::NotCompared)
     );
-    // Nobody is expected to be better than those that were measured.
+    // No scheduler is expected to be better than those that were measured.
     assert_eq!(analysis.study.first, [108; 3]);
     let html = page("t", &[analysis], None).html();
     assert!(html.contains("<td>not compared"), "{html}");
@@ -600,7 +601,7 @@ fn what_matters_only_together_is_not_said_to_hardly_matter() {
     );
 }
 
-/// What three features do together is in the rest, and neither nothing nor chance if seeds say so.
+/// A joint effect of three features is in the rest, and neither nothing nor chance if seeds say so.
 #[test]
 fn what_only_three_do_together_is_not_denied() {
     let planted = |seeds: u32, [three, executor, noise]: [f64; 3]| {
@@ -643,7 +644,7 @@ fn what_only_three_do_together_is_not_denied() {
             alone.words
         );
     }
-    // One seed cannot tell; seeds that differ as much as schedulers say that it is chance.
+    // One seed cannot decide; seeds that differ as much as schedulers say that it is chance.
     let one = planted(1, [40.0, 0.0, 0.2]);
     assert_eq!(one.variance.rest_significant, None);
     assert!(
@@ -715,7 +716,7 @@ fn nothing_by_itself_is_not_nothing() {
     );
 }
 
-/// What a workload's runs say does not depend on which other workloads are in the sweep.
+/// The findings for a workload do not depend on which other workloads are in the sweep.
 #[test]
 fn a_workload_is_analysed_by_itself() {
     let found = |workloads: &[&str]| {
@@ -727,7 +728,7 @@ fn a_workload_is_analysed_by_itself() {
     assert!(found(&["cpu"]) == found(&["cpu", "pipe", "reflex", "chat"]));
 }
 
-/// Relative to the best nobody is better than the best, whatever the sign.
+/// Relative to the best, no scheduler is better than the best, whatever the sign.
 #[test]
 fn the_best_is_the_best_below_zero_too() {
     let definition = definition(FIXED, &["cpu"], 1, None, 1);
@@ -767,7 +768,7 @@ fn one_is_no_plural() {
     assert!(html.contains("1 scheduler, 1 different"), "{html}");
 }
 
-/// All with `periodic=never` are those with `idle=off`, and the reverse; the other two can be told from each other.
+/// The schedulers with `periodic=never` are those with `idle=off`, and the reverse; the other two are separable.
 #[test]
 fn features_of_which_a_part_is_confounded_are_findings() {
     let definition = definition(FIXED, &["cpu"], 1, None, 1);

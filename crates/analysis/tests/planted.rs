@@ -88,7 +88,7 @@ fn planted_effects_are_found_and_nothing_else() {
     }
 }
 
-/// What a scheduler takes, by its alternatives.
+/// Returns the time of a scheduler, by its alternatives.
 type Time<'a> = &'a dyn Fn(&dyn Fn(&str) -> String) -> f64;
 
 /// Chance hides which of several equals has the greatest mean.
@@ -172,12 +172,12 @@ fn what_a_sample_cannot_tell_apart_is_not_said_to_matter_little() {
     // Nor with two seeds that show nothing.
     let (said, found) = hardly(2, 40.0, 30.0);
     assert!(!said, "{}", found.words);
-    // What is left is chance, or next to nothing.
+    // The rest is chance, or next to nothing.
     let (said, found) = hardly(4, 0.0, 20.0);
     assert!(said, "{}", found.words);
     let (said, found) = hardly(2, 4.0, 0.0);
     assert!(said, "{}", found.words);
-    // One seed does not tell chance from what two do.
+    // One seed does not separate chance from a joint effect of two.
     let (said, found) = hardly(1, 0.0, 20.0);
     assert!(!said, "{}", found.words);
 }
@@ -241,7 +241,7 @@ fn together(feature: &str, of: &dyn Fn(&str) -> String) -> bool {
     off.iter().any(|(name, _)| *name == feature) && off.iter().any(|(name, off)| of(name) == *off)
 }
 
-/// What a scheduler is, told by its features that say something.
+/// Returns the identity of a scheduler: the features that have an effect.
 fn kind(definition: &Definition, of: &dyn Fn(&str) -> String, mutes: Mutes) -> Vec<Option<String>> {
     let features = definition.space.features.iter();
     let word = |name: &str| (!mutes(name, of)).then(|| of(name));
@@ -264,7 +264,7 @@ fn by_lot(
     })
 }
 
-/// What a scheduler takes, by a number drawn by lot.
+/// Returns the time of a scheduler, by a random number.
 type Lot = fn(f64) -> f64;
 
 /// Most are equally good.
@@ -490,7 +490,7 @@ fn schedulers_whose_runs_differ_are_left_out_and_intervals_need_seeds() {
     }
 }
 
-/// A seed that makes all runs longer tells nothing of chance between schedulers.
+/// A seed that makes all runs longer says nothing about chance between schedulers.
 #[test]
 fn what_seeds_add_to_all_alike_is_no_noise() {
     let fixed = ["election=fifo", "slice=split", "metric=nr_run"];
@@ -529,7 +529,7 @@ fn the_front_is_what_nobody_beats() {
     assert!(front.iter().all(|one| one.scheduler.contains("idle=on")));
 }
 
-/// Nobody migrates, or some do: a best value of zero is nothing that others can be a percentage of.
+/// No run migrates, or some do: a best value of zero has no percentages.
 #[test]
 fn zero_may_be_the_best_value() {
     let definition = definition(&["cpu"], 2, None);

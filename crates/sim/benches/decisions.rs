@@ -1,6 +1,6 @@
-//! What one choice costs, by policy and number of tasks that wait: nanoseconds and instructions of
-//! `ops.dispatch()` compiled for this machine (`decisions/decision.c`), and the simulated time of
-//! schedule() in the same situation. Writes `docs/decision-cost.md` with its data and pictures.
+//! Measures the cost of one choice, by policy and number of waiting tasks: nanoseconds and instructions of
+//! `ops.dispatch()` compiled for this machine (`decisions/decision.c`), and the simulated time of schedule() in the
+//! same situation. Writes `docs/decision-cost.md` with its data and pictures.
 //!
 //! `make bench-decisions`, or `cargo bench -p schedlab-sim --bench decisions -- dss,o1` for some
 //! policies only, which writes nothing but prints; `-- --redraw` draws the pictures of the last measurement;
@@ -20,7 +20,7 @@ use serde::Deserialize;
 const TASKS: [u32; 9] = [1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536];
 const MACHINE: &str = "laptop";
 
-/// What each scheduler's authors claim of a choice among n tasks, or what its structures promise.
+/// The cost of a choice among n tasks that each scheduler's authors claim, or that its structures promise.
 const CLAIMS: [(&str, &str); 18] = [
     ("bfs", "O(n), O(1) once a deadline has passed"),
     ("bmqs", "O(n)"),
@@ -48,7 +48,7 @@ const CLAIMS: [(&str, &str); 18] = [
 /// One policy among so many tasks.
 #[derive(Default)]
 struct Cost {
-    /// What is typical, with the quartiles; absent where the policy needs a kernel's queues.
+    /// The typical value, with the quartiles; absent if the policy needs a kernel's queues.
     ns: Option<[f64; 3]>,
     /// Absent also where there is no valgrind.
     instructions: Option<f64>,
@@ -242,8 +242,8 @@ fn count(program: &Path, tasks: u32) -> f64 {
     collected / f64::from(counted)
 }
 
-/// Tasks that run for 1 ms and sleep for 1 µs: whenever one blocks, `tasks` others wait. What is told is
-/// the difference of two runs, of which one is the beginning of the other: the beginning does not count.
+/// Tasks that run for 1 ms and sleep for 1 µs: whenever one blocks, `tasks` others wait. The result is the difference
+/// of two runs, the shorter of which is the beginning of the other: the beginning does not count.
 fn simulate(policy: &str, tasks: u32) -> Cost {
     // It takes a while until all are awake.
     let before_ms = 100 + tasks / 100;
@@ -423,7 +423,7 @@ fn fit_of(costs: &Costs, value: impl Fn(&Cost) -> Option<f64>) -> Option<Fit> {
     fit(&points)
 }
 
-/// What was claimed, and what fits.
+/// The claimed cost, and the fitted one.
 fn table(all: &BTreeMap<&str, Costs>) -> String {
     let mut text = String::from(
         "| policy | claimed | instructions | native ns at n = 1, 1,024, 65,536 | simulated ns |\n|---|---|---|---|---|\n",
@@ -518,7 +518,7 @@ struct Row {
     simulated_examined: f64,
 }
 
-/// What was measured last.
+/// The last measurement.
 fn read() -> BTreeMap<&'static str, Costs> {
     let file = docs().join("decision-cost/costs.csv");
     let mut reader = csv::Reader::from_path(file).expect("it is there");

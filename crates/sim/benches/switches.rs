@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use schedlab_sim::{Scheduler, SimSpec};
 
-/// What is measured.
+/// The measured case.
 struct Case {
     name: &'static str,
     workload: &'static str,
@@ -76,7 +76,7 @@ fn peak_kb() -> u64 {
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let word = line.and_then(|line| line.split_whitespace().nth(1));
     word.and_then(|word| word.parse().ok())
-        .expect("the kernel tells VmHWM")
+        .expect("the kernel reports VmHWM")
 }
 
 fn child(name: &str) {

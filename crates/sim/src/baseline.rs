@@ -1,4 +1,4 @@
-//! What the virtual kernel is given where no policy schedules: an empty ops table.
+//! The ops table of a run without a policy: an empty one.
 
 use schedlab_engine::policy::{Env, OpCall, OpSet, OpsInfo, Policy, TaskView};
 use schedlab_trace::{CpuId, TaskId};

@@ -12,13 +12,13 @@ use schedlab_report::RunResult;
 
 use crate::Prepared;
 
-/// How often somebody who listens hears that nothing changed.
+/// Interval of the notices that nothing changed.
 const HEARTBEAT: Duration = Duration::from_millis(200);
 
-/// Runs `work` on every item with at most `threads` at a time, as long as `stop` says false. Items are started in
-/// order. `hear` is told, on the calling thread, each result as it comes, with its item's index; and `None` where there
-/// was none for 200 ms. Where it takes its time, further items wait. Where the host starts no more threads, there are
-/// fewer; where it starts none, the calling one does the work.
+/// Runs `work` on every item with at most `threads` at a time, as long as `stop` returns false. Items are started in
+/// order. Calls `hear` on the calling thread with each result as it comes and its item's index, and with `None` after
+/// 200 ms without a result. While `hear` runs, further items wait. If the host cannot start all threads, there are
+/// fewer; if it cannot start any, the calling one does the work.
 pub fn each<I: Sync, T: Send>(
     items: &[I],
     threads: NonZeroUsize,
@@ -42,7 +42,7 @@ pub fn each<I: Sync, T: Send>(
             let (take, work) = (&take, &work);
             let worker = move || {
                 while let Some((index, item)) = take() {
-                    // Nobody listens any more only when the scope is left by a panic.
+                    // The receiver is gone only when the scope is left by a panic.
                     let _ = sender.send((index, work(item)));
                 }
             };
@@ -67,8 +67,8 @@ pub fn each<I: Sync, T: Send>(
     });
 }
 
-/// Runs `work` on every item, as [`each`] does; the results in the order of the items. `progress` is told how many are
-/// done, at least every 200 ms. After the first error no further item is started.
+/// Runs `work` on every item, as [`each`] does; the results in the order of the items. Calls `progress` with the
+/// number of done items, at least every 200 ms. After the first error no further item is started.
 ///
 /// # Errors
 /// The error of the earliest item that failed.

@@ -1,4 +1,4 @@
-//! What specifications name, read once: a file that is edited meanwhile changes no run.
+//! Reads the inputs that specifications name, once: a file that is edited meanwhile changes no run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use schedlab_workload::{Workload, WorkloadError};
 use crate::policy::{self, Loaded, SchedulerError};
 use crate::{SimError, SimSpec};
 
-/// What was read for some runs, for further ones: each file is read, and each scheduler's source compiled, for the
-/// first that names it.
+/// Inputs that were read for some runs, for further ones: each file is read, and each scheduler's source compiled,
+/// for the first run that names it.
 #[derive(Default)]
 pub struct Inputs {
     profiles: BTreeMap<String, (Arc<Machine>, Option<u32>)>,
@@ -33,7 +33,7 @@ pub struct Prepared {
     /// Text of the rt-app file, where the workload is one.
     rtapp: Vec<(String, Arc<str>)>,
     scheduler: Option<Selection>,
-    /// What is looked for in its code, or why nothing is that was asked for.
+    /// The analysis of its code, or the reason for which a requested one is missing.
     watch: Result<Option<Watch>, String>,
     files: Vec<(String, String)>,
     pub(crate) passed: Passed,
@@ -141,9 +141,9 @@ impl Inputs {
     }
 }
 
-/// What a specification has looked for in the policy's code. An audit that cannot be is refused where the policy is
-/// compiled; checks go on without the checker of races, which says so. Policies that come with the program look at
-/// much without a lock as their originals do, and do not say where (docs/races.md).
+/// Returns the analysis of the policy's code that a specification asks for. An impossible audit is refused where the
+/// policy is compiled; checks go on without the checker of races and say so. Policies that come with the program look
+/// at much without a lock, as their originals do, and do not mark where (docs/races.md).
 fn watch(spec: &SimSpec) -> Result<Option<Watch>, String> {
     let watch = Watch {
         payment: spec.audit,
@@ -160,7 +160,7 @@ fn watch(spec: &SimSpec) -> Result<Option<Watch>, String> {
 }
 
 impl Prepared {
-    /// What determines it.
+    /// The inputs that determine it.
     pub fn spec(&self) -> &SimSpec {
         &self.spec
     }
@@ -345,7 +345,7 @@ mod tests {
         // Ticks are 4 ms apart.
         let last = lasting.last().unwrap().unwrap();
         assert!((0.95..=1.0).contains(&last), "{last}");
-        // Nobody knows when one without a duration ends.
+        // The end of one without a duration is unknown.
         let endless = shares("cpu:duration=0,loops=3");
         assert!(endless.iter().all(Option::is_none));
     }

@@ -1,13 +1,13 @@
-//! What becomes of the parts of a workload that is composed of several.
+//! Computes the results of the parts of a composed workload.
 
 use schedlab_report::Measures;
 use schedlab_trace::Instant;
 use schedlab_workload::{Counters, Part};
 
-/// Sets the measures of each part: its score as `NAME.score` and under its own name, when it ended, and its work. The
-/// score of the whole, which is that of the first part, stands for itself. `scored` tells whether the run has a score.
+/// Sets the measures of each part: its score as `NAME.score` and under its own name, its end, and its work. The score
+/// of the whole is the score of the first part and stands for itself. `scored`: whether the run has a score.
 ///
-/// Takes out of the counts what is told here.
+/// Takes the counts that it reports out of the others.
 pub fn measure(
     parts: &[Part],
     counters: &mut Counters,

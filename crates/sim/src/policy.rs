@@ -1,4 +1,4 @@
-//! Who schedules: a policy by name or path, or the virtual kernel's own baseline.
+//! Resolves schedulers: a policy by name or path, or the virtual kernel's own baseline.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ pub struct SchedulerInfo {
     pub name: String,
     /// One line for people.
     pub summary: String,
-    /// What the head of its source says besides: (section, text). Only schedulers that are a file have that.
+    /// The other sections of its source's head: (section, text). Only schedulers in a file have them.
     pub about: Vec<(&'static str, String)>,
-    /// What it takes.
+    /// Its options.
     pub options: Vec<OptionInfo>,
 }
 
@@ -33,11 +33,11 @@ pub struct OptionInfo {
     pub name: String,
     /// Its value when it is not given.
     pub default: String,
-    /// What values it takes.
+    /// The values that it takes.
     pub values: String,
     /// All of its values, where they can be listed.
     pub choices: Vec<String>,
-    /// What it does.
+    /// Its effect.
     pub doc: Option<String>,
 }
 
@@ -122,7 +122,7 @@ pub fn schedulers() -> Vec<SchedulerInfo> {
     all
 }
 
-/// The scheduler at a path, as [`schedulers`] tells of those that have a name.
+/// Describes the scheduler at a path, as [`schedulers`] describes those that have a name.
 ///
 /// # Errors
 /// If its source cannot be used.
@@ -185,10 +185,10 @@ fn says_range(doc: &str) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchedulerError {
-    /// There is none of this name.
+    /// No scheduler has this name.
     #[error("{told}")]
     Unknown {
-        /// What there is, or how to use a file of that name.
+        /// The known names, or the way to use a file of that name.
         told: String,
     },
     /// It takes no options.
@@ -237,12 +237,12 @@ const FLAGS: [(OpsFlags, &str, &str); 3] = [
     ),
 ];
 
-/// What a run left behind, whatever the policy was.
+/// The messages that a run left behind, under any policy.
 pub(crate) struct Ended {
     pub(crate) exit: ExitInfo,
-    /// What the policy printed by `bpf_printk()`.
+    /// The output of the policy's `bpf_printk()`.
     pub(crate) printed: Vec<String>,
-    /// What it printed into the dump.
+    /// Its output in the dump.
     pub(crate) dump: String,
     /// The data races that were found in it.
     pub(crate) races: Vec<String>,
@@ -323,7 +323,7 @@ impl Loaded {
         matches!(self, Loaded::Baseline)
     }
 
-    /// What its user should know of it.
+    /// Its notes for the user.
     pub(crate) fn notes(&self) -> Vec<String> {
         match self {
             Loaded::Baseline => Vec::new(),
@@ -517,7 +517,7 @@ mod tests {
             for option in scheduler.options {
                 let text = format!("{}:{}={}", scheduler.name, option.name, option.default);
                 assert!(find(&Scheduler::parse(&text), false).is_ok(), "{text}");
-                // Choices are listed; a default that is none of them was read from the wrong place.
+                // Choices are listed; a default that is not among them was read from the wrong place.
                 let choices = option.values.contains(", ");
                 let known = option
                     .values

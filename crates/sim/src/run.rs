@@ -64,7 +64,7 @@ impl Prepared {
         .telling(Arc::clone(&self.passed.now_ns));
         let checkers = self.spec.check.then(|| checkers(&machine, &policy));
         let scenario = self.scenario(machine, workload, about.has_policy);
-        // What most runs are is compiled for itself: no event asks who else listens.
+        // The most frequent kind of run is compiled for itself: no event checks for other listeners.
         let by_part = (!about.parts.is_empty()).then(|| {
             let parts = about.parts.iter();
             PartsRecorder::new(parts.map(|part| (part.name.clone(), part.tasks)))
@@ -93,7 +93,7 @@ impl Prepared {
         Ok(result)
     }
 
-    /// The result of a run that there is none of, beside others that are kept.
+    /// Returns the result of a run that could not be carried out, for the results of the others.
     pub fn not_run(&self, why: impl fmt::Display) -> RunResult {
         let found = self.machine().and_then(|machine| {
             let workload = self.workload(&machine)?;
@@ -102,7 +102,7 @@ impl Prepared {
         RunResult {
             exit: Exit::NotRun,
             message: Some(why.to_string()),
-            // What cannot be had any more was there when it was checked.
+            // A file that cannot be read any more was there when it was checked.
             ..found.unwrap_or_default()
         }
     }
@@ -121,7 +121,7 @@ impl Prepared {
         Some(self.spec.time_limit_s)
     }
 
-    /// What is known of the result before the run.
+    /// The part of a result that is known before the run.
     fn result(&self, machine: &Machine, workload: &Workload) -> RunResult {
         let spec = &self.spec;
         RunResult {
@@ -157,10 +157,10 @@ impl Prepared {
     }
 }
 
-/// What of a scenario its measures need.
+/// The facts of a scenario that its measures need.
 struct About {
     score: Score,
-    /// What the workload is composed of.
+    /// The parts of the workload.
     parts: Vec<Part>,
     clock_mhz: u32,
     /// Whether a policy schedules, not the virtual kernel's own scheduler.
@@ -190,7 +190,7 @@ fn checkers(machine: &Machine, policy: &Loaded) -> Checkers {
     Checkers::new(machine.topology.nr_cpus(), Start::Idle, bound)
 }
 
-/// So many data races are told; those after the first few have the same causes, as a rule.
+/// The number of data races that are printed; further ones have the same causes, as a rule.
 const RACES_SHOWN: usize = 3;
 
 /// How a run ended, and what the checkers say of it.

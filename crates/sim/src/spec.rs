@@ -1,4 +1,4 @@
-//! What determines a simulated run, by names; and the one command that repeats it.
+//! Holds the inputs that determine a simulated run, by names, and forms the one command that repeats it.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use schedlab_trace::Scheduler;
 pub struct SimSpec {
     /// `name:option=value,…`, or the path of an rt-app file.
     pub workload: String,
-    /// Who schedules.
+    /// The scheduler.
     pub scheduler: Scheduler,
     /// Name of a built-in machine profile, or the path of one.
     pub machine: String,

@@ -275,7 +275,7 @@ fn who_looks_without_a_probe_is_found() {
             Some(("reads", "the task_struct of task")),
         ),
         (NOTHING, "consult(last); sum += last_p->static_prio", None),
-        // Who is looked up is paid for, but not what the policy knows of him.
+        // A looked-up task is paid for, but not the policy's own data of it.
         (
             NOTHING,
             "found = bpf_task_from_pid(lab_unaudited(last->lab.pid)); if (found) { sum += found->static_prio; bpf_task_release(found); }",
@@ -350,7 +350,7 @@ fn a_probe_that_is_taken_out_is_missed() {
             let include = format!("#include <{header}>");
             assert!(source.contains(&include), "{policy}: {header}");
             let text = read(&format!("include/{header}"));
-            // What is beside that header.
+            // The file beside that header.
             let beside = text
                 .lines()
                 .map(|line| match line.strip_prefix("#include \"") {

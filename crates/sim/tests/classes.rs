@@ -52,7 +52,7 @@ fn deadline_tasks_get_their_runtime_and_no_more() {
     }
 }
 
-/// What is not granted fails the run, in one line.
+/// A reservation that is not granted fails the run, in one line.
 #[test]
 fn reservations_that_do_not_fit_fail_the_run() {
     let spec = SimSpec {

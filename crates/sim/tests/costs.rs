@@ -1,4 +1,4 @@
-//! What ops and kfuncs cost: what the machine's profile says, once.
+//! Checks the cost of ops and kfuncs: the value of the machine's profile, once.
 
 use schedlab_machine::Machine;
 use schedlab_sim::{Scheduler, SimSpec};

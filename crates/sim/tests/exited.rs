@@ -54,8 +54,8 @@ SCX_OPS_DEFINE(keeps_ops,
 	       .name		= "keeps");
 "#;
 
-/// `scx_bpf_dsq_insert()` of a task that has exited: 7.2 refuses it (`SCX_EV_INSERT_NOT_OWNED`), 6.18 takes it and finds that
-/// it is nobody's when it carries it out. Neither ends the policy.
+/// `scx_bpf_dsq_insert()` of a task that has exited: 7.2 refuses it (`SCX_EV_INSERT_NOT_OWNED`), 6.18 takes it and
+/// drops it when it carries it out. Neither ends the policy.
 #[test]
 fn a_task_that_has_exited_may_be_dispatched_in_vain() {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keeps.bpf.c");

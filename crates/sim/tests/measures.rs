@@ -5,8 +5,8 @@ use schedlab_report::catalogue::{self, CACHE_PREFIXES};
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_workload::list;
 
-/// What any run of any policy must tell. Not among them are the measures of what may not happen in a run: a wait
-/// where nobody waited has no mean.
+/// The measures that any run of any policy must have. They exclude events that may not occur in a run: if no task
+/// waited, waits have no mean.
 const ALWAYS: &[&str] = &[
     "score",
     "score_unit",
@@ -119,7 +119,7 @@ fn every_policy_has_every_measure() {
             assert_eq!(bus, by_structure("bus_transactions"));
             let share = sum(&["schedule.memory_wait_pct"]);
             assert!(0.0 < share && share < 100.0, "{}: {share}", policy.name);
-            // Where somebody waited, waits have a mean and a maximum.
+            // If some task waited, waits have a mean and a maximum.
             let contended = measures.number("lock.runqueue.contention_pct").unwrap() > 0.0;
             let failed_only = measures.number("lock.runqueue.nf_contention_pct") == Some(0.0);
             if contended && !failed_only {
@@ -168,7 +168,7 @@ const WORKLOADS: &[&str] = &[
     "volano:rooms=1,users=3,messages=5,runs=2",
 ];
 
-/// Nobody has to guess what a name in results means, and nothing is explained that does not exist.
+/// Every name in results has an explanation, and every explained name exists.
 #[test]
 fn every_measure_of_every_workload_is_documented() {
     let mut seen = std::collections::BTreeSet::new();
@@ -181,7 +181,7 @@ fn every_measure_of_every_workload_is_documented() {
             let own = model.measures.iter().find(|own| own.is_called(measure));
             assert!(
                 own.is_some() || catalogue::find(measure).is_some(),
-                "{text}: nothing tells what {measure} is"
+                "{text}: nothing explains {measure}"
             );
             seen.extend(own.map(|own| (name, own.name)));
         }

@@ -60,7 +60,8 @@ fn makespan_ns(workload: &str, scheduler: &str, machine: &str, seed: u64) -> f64
     result.measures.number("makespan_ns").unwrap()
 }
 
-/// Those that tell a core from a hardware thread when they place a task, and repair what they placed badly or never do.
+/// Schedulers that distinguish cores from hardware threads when they place a task, and repair a bad placement late or
+/// never.
 /// The others take hardware threads for CPUs, as Linux 2.4 did, and choose among idle ones by their numbers.
 const KNOW_CORES: [&str; 5] = ["kernel", "cfs", "eevdf", "fifo", "vtime"];
 

@@ -91,7 +91,7 @@ fn every_policy_keeps_the_invariants_and_repeats_to_the_byte() {
     }
 }
 
-/// The scheduler that CONTRIBUTING.md walks through, as somebody would type it in.
+/// The scheduler that CONTRIBUTING.md walks through, as a reader would type it in.
 #[test]
 fn the_example_for_contributors_does_too() {
     let folder = tempfile::tempdir().unwrap();

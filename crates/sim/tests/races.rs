@@ -1,5 +1,5 @@
-//! The checker of data races (`docs/races.md`): it names both lines of each kind of race, and tells nothing of right
-//! code.
+//! The checker of data races (`docs/races.md`): it names both lines of each kind of race, and reports nothing in
+//! right code.
 
 mod support;
 #[path = "support/run.rs"]
@@ -233,7 +233,7 @@ SCX_OPS_DEFINE(mine_ops,
 	       .name		= "mine");
 "#;
 
-/// What a case has in the place of the words in [`SOURCE`]; the others stand for nothing, and the queue is locked.
+/// The replacements for the words in [`SOURCE`] in a case; the others stand for nothing, and the queue is locked.
 type Parts<'a> = &'a [(&'a str, &'a str)];
 
 const LOCKED: &str =
@@ -533,7 +533,7 @@ fn right_code_has_no_race() {
             ("EXPIRED", "WRITE_ONCE(other, other + 1)"),
             ("DISPATCH", "here.sum += READ_ONCE(other)"),
         ],
-        // What was before all else is known to all.
+        // Every thread knows the accesses before the start.
         &[
             ("DISPATCH", "here.sum += data"),
             ("SELECT", "here.sum += data"),
@@ -552,7 +552,7 @@ fn right_code_has_no_race() {
     }
 }
 
-/// What is found does not depend on anything but the run, and the run not on who looks.
+/// The findings depend on the run alone, and the run does not depend on the checker.
 #[test]
 fn the_checker_changes_nothing_and_finds_the_same_again() {
     let Some(clang) = clang() else { return };

@@ -1,4 +1,4 @@
-//! What a policy says reaches who runs it: its lines, its dump, the code of its exit, and ops nobody calls.
+//! A policy's messages reach the user: its lines, its dump, the code of its exit, and ops that are never called.
 
 use std::path::Path;
 
@@ -89,7 +89,7 @@ fn lines_and_exit_codes_stand_in_the_result() {
 fn an_ejected_policy_leaves_its_dump() {
     let result = schedlab_sim::run(&spec("fails", ":fails=true"), None).expect("it can be begun");
     assert_eq!((result.exit, result.exit_code), (Exit::ErrorBpf, None));
-    // What the policy prints stands apart, in the place that it has in the kernel's dump.
+    // The policy's output stands apart, in the place that it has in the kernel's dump.
     let (before, states) = result
         .dump
         .split_once("\nqueue state\n\n")

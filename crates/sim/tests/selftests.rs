@@ -193,7 +193,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Runs a rule once and tells why it does not hold.
+/// Runs a rule once and returns why it does not hold.
 fn judge(
     rules: &Rules,
     rule: &Rule,
@@ -359,7 +359,7 @@ fn the_thirty_are_those_of_the_source() {
     let Some(tree) = linux_source::find("the list of the kernel's selftests") else {
         return;
     };
-    // What belongs to the runner and is no test.
+    // Code that belongs to the runner and is no test.
     const RUNNER: [&str; 2] = ["runner", "util"];
     let folder = tree.join("tools/testing/selftests/sched_ext");
     let mut tests: Vec<String> = std::fs::read_dir(folder)

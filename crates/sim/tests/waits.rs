@@ -72,9 +72,10 @@ fn who_computed_alone_waits_for_turns() {
     );
     for scheduler in schedulers() {
         let bound = match scheduler.as_str() {
-            // Who has slept for a minute counts as interactive, and comes first until it has computed for long.
+            // A task that has slept for a minute counts as interactive, and comes first until it has computed for
+            // long.
             "o1-26" | "ule" => 3_000.0,
-            // Its lists do not tell a few ticks apart.
+            // Its lists do not distinguish a few ticks.
             "elsc" => 500.0,
             // Slices are up to 150 ms, and of 2.4's counters a recalculation may double one.
             _ => 250.0,
@@ -139,8 +140,8 @@ fn nothing_waits_for_a_real_time_hog_beside_idle_cpus() {
     }
 }
 
-/// Tasks that ran or waited on a CPU before a real-time hog took it go elsewhere, to idle CPUs and, where
-/// there are none, to busy ones.
+/// Tasks that ran or waited on a CPU before a real-time hog took it go elsewhere: to idle CPUs, or to busy ones if no
+/// CPU is idle.
 #[test]
 fn what_a_real_time_hog_displaces_goes_elsewhere() {
     let text = |hogs: u32| {

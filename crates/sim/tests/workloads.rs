@@ -1,4 +1,5 @@
-//! What workloads come to in simulation: seeds are samples, services obey queueing theory, parts have their own measures.
+//! Results of workloads in simulation: seeds are samples, services obey queueing theory, parts have their own
+//! measures.
 
 use schedlab_report::export::table;
 use schedlab_report::export::view::View;

@@ -1,4 +1,4 @@
-//! What a sweep is: from this alone follow its jobs, their order and the specification of each run.
+//! Defines a sweep: from this alone follow its jobs, their order and the specification of each run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,16 +19,16 @@ pub struct Host {
     pub kernel: String,
     /// Number of its CPUs.
     pub cpus: usize,
-    /// What they are.
+    /// The runs of the sweep.
     pub cpu_model: String,
 }
 
-/// What is asked for.
+/// The requested runs.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Workloads, `name:option=value,…`.
     pub workloads: Vec<String>,
-    /// Whose options are swept.
+    /// The scheduler whose options are swept.
     pub space: Space,
     /// Only so many points.
     pub sample: Option<u64>,
@@ -175,7 +175,7 @@ impl Definition {
     /// Reads what [`Definition::to_json`] wrote.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault.
     pub fn from_json(text: &str) -> Result<Definition, String> {
         let mut definition: Definition =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -215,8 +215,8 @@ impl Definition {
             _ => unreachable!("a definition is an object"),
         };
         let (own, others) = (fields(self), fields(other));
-        // What has its usual value is not written. In alphabetical order, so that the cause comes before what
-        // follows from it: `live` before `space`.
+        // A field with its default value is not written. In alphabetical order, so that the cause comes before its
+        // consequence: `live` before `space`.
         let names: BTreeSet<&String> = own.keys().chain(others.keys()).collect();
         let mut names = names.into_iter();
         names
@@ -272,7 +272,7 @@ impl Definition {
         turn * self.points.len() as u64 + place as u64
     }
 
-    /// What job it is, below [`Definition::jobs`]: (place of its point, workload, repetition).
+    /// Returns the place of a job below [`Definition::jobs`]: (place of its point, workload, repetition).
     pub fn parts(&self, job: u64) -> (usize, usize, u32) {
         let points = self.points.len() as u64;
         let workloads = self.workloads.len() as u64;

@@ -1,4 +1,4 @@
-//! What can go wrong, each in one line.
+//! Errors of a sweep, each in one line.
 
 use std::path::PathBuf;
 
@@ -11,11 +11,11 @@ pub enum SweepError {
     /// The space has no such feature.
     #[error("{scheduler} has no option `{option}`; there are: {known}")]
     Option {
-        /// Whose space it is.
+        /// The scheduler of the space.
         scheduler: String,
-        /// What was asked for.
+        /// The requested name.
         option: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
     /// No option of the scheduler has values that can be listed.
@@ -26,7 +26,7 @@ pub enum SweepError {
         /// The scheduler.
         scheduler: String,
     },
-    /// What the scheduler's source says of mute options cannot be.
+    /// A statement of the scheduler's source about mute options that is impossible.
     #[error(
         "{scheduler}: `{text}` under `Mute:` in its source: {why}; write `- OPTION: option=value,…`"
     )]
@@ -35,17 +35,17 @@ pub enum SweepError {
         scheduler: String,
         /// The item.
         text: String,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// A scheduler that is no point of the space.
     #[error("`{text}` is not a point of the space of {scheduler}: {why}")]
     Point {
-        /// What was asked for.
+        /// The requested value.
         text: String,
-        /// Whose space it is.
+        /// The scheduler of the space.
         scheduler: String,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// A workload that would be run twice with the same seeds.
@@ -76,7 +76,7 @@ pub enum SweepError {
     /// A job that the sweep does not have.
     #[error("there is no job {job}: the sweep has {jobs}, numbered from 0")]
     NoJob {
-        /// What was asked for.
+        /// The requested value.
         job: u64,
         /// How many there are.
         jobs: u64,
@@ -84,7 +84,7 @@ pub enum SweepError {
     /// A run that the sweep does not have.
     #[error("there is no run {run}: the sweep has {runs}, numbered from 0")]
     NoRun {
-        /// What was asked for.
+        /// The requested value.
         run: u64,
         /// How many there are.
         runs: u64,
@@ -95,7 +95,7 @@ pub enum SweepError {
     /// A shard that cannot be.
     #[error("--shard {text}: write I/N with 1 ≤ I ≤ N, for example 3/8")]
     Shard {
-        /// What was asked for.
+        /// The requested value.
         text: String,
     },
     /// A run cannot be begun.
@@ -104,7 +104,7 @@ pub enum SweepError {
     /// A row that no run of the sweep gives.
     #[error("no row of this sweep: {why}; keep what its runs answer")]
     Row {
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// The folder holds another sweep.
@@ -120,13 +120,13 @@ pub enum SweepError {
     None {
         /// The folder.
         path: PathBuf,
-        /// What is there instead.
+        /// The found contents.
         why: &'static str,
     },
     /// The folder is not one, and cannot be made.
     #[error("cannot keep results in {path}: {why}; name a folder that is there or can be made")]
     Folder {
-        /// What was asked for.
+        /// The requested value.
         path: PathBuf,
         /// Why not.
         why: String,
@@ -138,7 +138,7 @@ pub enum SweepError {
     Broken {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// The file that says which sweep it is cannot be understood.
@@ -148,10 +148,10 @@ pub enum SweepError {
     Definition {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
-    /// Somebody else is at it.
+    /// Another process works at it.
     #[error("{path}: another process runs this shard")]
     Busy {
         /// Its lock.
@@ -162,7 +162,7 @@ pub enum SweepError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why; told with the message, so it is no `source()` that would be told once more.
+        /// The reason. The message includes it, so it is no `source()`, which would be printed once more.
         cause: std::io::Error,
     },
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// Begins a file in the folder of the one to be, with a name that nobody would take for that. Dropped, it leaves
-/// nothing behind.
+/// Begins a file in the folder of the final one, under a name that cannot be confused with it. If it is dropped, it
+/// leaves nothing behind.
 ///
 /// # Errors
 /// If the folder takes none.

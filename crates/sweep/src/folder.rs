@@ -128,13 +128,13 @@ fn collect(
     Ok(())
 }
 
-/// A shard under way. Nobody else works at it meanwhile.
+/// A shard under way, locked against other processes.
 pub struct Work {
     definition: Definition,
     folder: PathBuf,
     shard: Shard,
     jobs: u64,
-    /// What is there already.
+    /// The rows that exist already.
     pub rows: BTreeMap<u64, Row>,
     parts: Vec<PathBuf>,
     next_part: u64,
@@ -145,7 +145,7 @@ impl Work {
     /// Begins or goes on.
     ///
     /// # Errors
-    /// If the folder holds another sweep or a broken file, somebody else is at it, or it cannot be written.
+    /// If the folder holds another sweep or a broken file, another process works at it, or it cannot be written.
     pub fn begin(definition: &Definition, folder: &Path, shard: Shard) -> Result<Work, SweepError> {
         fs::create_dir_all(folder).map_err(|error| SweepError::Folder {
             path: folder.to_owned(),

@@ -1,8 +1,8 @@
 //! Sweeps: every combination of a scheduler's options on one or more workloads, in simulation.
 //!
-//! A sweep is a list of jobs that its definition alone determines. Jobs are spread over threads, over
-//! processes (shards) and over machines; whoever runs a job gets the same row, so the final files have
-//! the same bytes however often a sweep was interrupted. It decides nothing about what rows mean.
+//! A sweep is a list of jobs that its definition alone determines. Jobs are spread over threads, over processes
+//! (shards) and over machines. Each of them computes the same row for a job, so the final files have the same bytes
+//! however often a sweep was interrupted. The crate does not interpret rows.
 #![forbid(unsafe_code)]
 
 mod definition;

@@ -116,8 +116,8 @@ pub fn run(
     make(definition, folder, shard, options, stop, one, progress)
 }
 
-/// The same where somebody else makes the runs: `one` answers with the rows of a run's jobs. The runs of a
-/// live sweep come in a random order, so that what changes slowly on the machine changes for all of them.
+/// The same for runs that the caller makes: `one` returns the rows of a run's jobs. The runs of a live sweep come in
+/// a random order, so that slow changes of the machine affect all of them.
 ///
 /// # Errors
 /// As [`run`].
@@ -132,7 +132,7 @@ pub fn run_by<E: From<SweepError> + Send>(
 ) -> Result<Summary, E> {
     let one = |run| {
         let rows = one(run)?;
-        // Whoever made the run has read the files, not we: afterwards they must be what they were before.
+        // The maker of the run has read the files, not this function: afterwards they must be unchanged.
         let read = Inputs::default().read(&definition.spec_of(run));
         definition.check_provenance(read.map_err(SweepError::from)?.files())?;
         Ok(rows)
@@ -200,7 +200,7 @@ fn make<E: From<SweepError> + Send>(
             progress(&state);
         },
     );
-    // What could not be kept before may be now.
+    // Rows that could not be kept before may be kept now.
     let last = work.keep(&mut fresh);
     outcome.and(last.map_err(E::from))?;
     let complete = state.done == state.jobs;
@@ -223,7 +223,7 @@ impl Definition {
     /// Simulates one job below [`Definition::jobs`], here and now, alone.
     ///
     /// # Errors
-    /// If there is no such job, it cannot be begun, or this build or the files are not those of the sweep.
+    /// If the job does not exist, it cannot be begun, or this build or the files are not the sweep's.
     pub fn row(&self, job: u64) -> Result<Row, SweepError> {
         self.check_job(job)?;
         let result = self.simulated(&self.spec(job))?;
@@ -251,7 +251,7 @@ impl Definition {
         Ok(run.run(None)?)
     }
 
-    /// What a run runs.
+    /// The scheduler and workload of a run.
     fn spec_of(&self, run: u64) -> SimSpec {
         let first = self.jobs_of(run).next().expect("a run has a job");
         self.spec(first)

@@ -33,7 +33,7 @@ pub struct Mute {
 pub struct Space {
     /// Name of the scheduler, or the path of its source.
     pub scheduler: String,
-    /// What varies. The last one varies fastest.
+    /// The features that vary. The last one varies fastest.
     pub features: Vec<Feature>,
     /// Options that have one value throughout.
     #[serde(with = "as_text")]
@@ -77,9 +77,9 @@ impl Space {
                 });
             }
         }
-        // What is given with the scheduler is fixed as well.
+        // An option that is given with the scheduler is fixed as well.
         let fixed = [&asked.options[..], fixed].concat();
-        // Wrong values are told now.
+        // Wrong values are reported now.
         schedlab_sim::options(&Scheduler {
             name: bare.name.clone(),
             options: fixed.clone(),
@@ -305,8 +305,8 @@ impl Space {
     }
 }
 
-/// What a source says of mute features must be about features of the scheduler, and conditions must not
-/// be mute themselves.
+/// A source's statements about mute features must name features of the scheduler, and conditions must not be mute
+/// themselves.
 fn check(mute: &[Mute], bare: &Scheduler) -> Result<(), SweepError> {
     let known = schedlab_sim::options(bare).map_err(schedlab_sim::SimError::from)?;
     let choices = |name: &str| {

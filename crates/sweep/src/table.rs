@@ -65,7 +65,7 @@ pub struct Row {
     pub seed: u64,
     /// How the run ended.
     pub exit: Exit,
-    /// What there is to say of that.
+    /// The message about it.
     pub message: Option<String>,
     /// Unit of the score.
     pub score_unit: Option<String>,
@@ -105,7 +105,7 @@ impl Row {
         }
     }
 
-    /// What is wrong with it as a row of this sweep.
+    /// The fault that it has as a row of this sweep.
     pub(crate) fn check(&self, definition: &Definition) -> Result<(), String> {
         let Row { job, values, .. } = self;
         let jobs = definition.jobs();
@@ -154,7 +154,7 @@ const GROUP: usize = 1 << 14;
 type GetText = Box<dyn Fn(&Row) -> Option<Cow<'_, str>>>;
 type SetText = Box<dyn Fn(&mut Row, Option<String>) -> Result<(), String>>;
 
-/// What stands in a column, and how rows give and take it.
+/// The content of a column, and the conversions from and to rows.
 enum Column {
     Number(fn(&Row) -> u64, fn(&mut Row, u64)),
     Text(GetText, SetText, Repetition),
@@ -194,7 +194,7 @@ fn exit() -> Column {
         Box::new(|row| Some(row.exit.to_string().into())),
         Box::new(|row, value| {
             let name = value.unwrap_or_default();
-            let unknown = |_| format!("exit of job {} is `{name}`, which is none", row.job);
+            let unknown = |_| format!("exit of job {} is `{name}`, which does not exist", row.job);
             row.exit = name.parse().map_err(unknown)?;
             Ok(())
         }),

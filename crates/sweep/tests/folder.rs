@@ -1,4 +1,4 @@
-//! A sweep's folder: the same bytes whoever ran what when, and nothing foreign is taken for a result.
+//! A sweep's folder: the same bytes under every division of the work, and no foreign file is taken for a result.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -395,7 +395,7 @@ fn edited_files_are_told_at_the_next_run_wherever_it_is_made() {
             "{name}"
         );
         own.put(name, &before);
-        // Whoever makes runs elsewhere may have read the file before or after the edit.
+        // A process elsewhere may have read the file before or after the edit.
         let edits = |run| {
             let rows = definition.run(run);
             own.put(name, &text);
@@ -433,7 +433,7 @@ fn another_build_does_not_go_on() {
     assert!(error.contains("differs in its build"), "{error}");
     assert!(matches!(other.run(0), Err(SweepError::Build)));
     assert!(matches!(other.row(0), Err(SweepError::Build)));
-    // What it has done can be read.
+    // Its finished rows can be read.
     fs::write(folder.path().join("sweep.json"), &document).unwrap();
     for part in fs::read_dir(folder.path()).unwrap() {
         let part = part.unwrap().path();

@@ -19,7 +19,7 @@ use schedlab_sim::{Scheduler, batch};
 use schedlab_sweep::Space;
 use virtual_kernel::{checkers, run_with, violations};
 
-/// What is wrong with a run of the case.
+/// The fault of a run of the case.
 fn wrong(
     object: &std::sync::Arc<schedlab_abi::Object>,
     options: &str,

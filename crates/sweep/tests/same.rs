@@ -7,7 +7,7 @@ use std::time::Duration;
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_sweep::{Asked, Definition, Options, Row, Shard, Space, read, run};
 
-/// Two nodes, two threads a core: whoever is placed or balanced elsewhere shows.
+/// Two nodes, two threads a core: a task that is placed or balanced elsewhere shows.
 const MACHINE: &str = "xeon-e5645-2x6x2";
 
 fn definition(fixed: &[(&str, &str)], workloads: &[&str]) -> Definition {
@@ -28,7 +28,7 @@ fn definition(fixed: &[(&str, &str)], workloads: &[&str]) -> Definition {
     .unwrap()
 }
 
-/// What was measured, without who it was.
+/// The measures, without the identity of the scheduler.
 fn measured(row: &Row) -> Vec<Option<u64>> {
     assert!(row.is_done(), "{}: {:?}", row.scheduler, row.message);
     row.values

@@ -228,7 +228,7 @@ fn good_and_bad_alternatives_are_advice() {
         Alternative::judged(("slice", "split"), Verdict::Good, true),
         Alternative::judged(("slice", "fixed"), Verdict::Bad, true),
         Alternative::judged(("idle", "off"), Verdict::Bad, true),
-        // What chance could give is no advice.
+        // A difference that chance could give is no advice.
         Alternative::judged(("idle", "on"), Verdict::Good, false),
     ];
     says(&one, "Choose slice=split. Avoid slice=fixed and idle=off.");
@@ -272,7 +272,7 @@ fn the_best_on_average_does_not_contradict_the_verdicts() {
     let mut one = with(vec![Alternative::judged(USED_TIME, Verdict::Bad, true)]);
     one.variance.effects[0].levels[0].mean = 110.0;
     says(&one, &format!("{of} (best on average: nr_run)."));
-    // Where no mean can be told there is none to name.
+    // Where no mean is estimable, none is named.
     let mut one = with(Vec::new());
     one.variance.effects[0].levels.clear();
     says(&one, &format!("{of}."));

@@ -1,4 +1,4 @@
-//! Sweeps that nobody ran, whose truth is known.
+//! Synthetic sweeps whose true effects are known.
 
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
@@ -7,7 +7,7 @@ use schedlab_report::Exit;
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_sweep::{Asked, Definition, MEASURES, Row, Space};
 
-/// The feature tree with some options fixed, on workloads that nobody runs here. Each scheduler has a run of its own.
+/// The feature tree with some options fixed, on workloads that do not run here. Each scheduler has a run of its own.
 pub fn definition(
     fixed: &[&str],
     workloads: &[&str],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What one choice of a policy costs on this machine, compiled for it.
+ * Measures the cost of one choice of a policy, compiled for this machine.
  *
  *   PROGRAM TASKS CHOICES	prints the nanoseconds of each choice, a line each
  *
@@ -94,7 +94,7 @@ static void needs_a_kernel(void)
 	exit(3);
 }
 
-/* What script.h leaves out says so, instead of a call of nothing. */
+/* A function that script.h leaves out reports so, instead of a call of nothing. */
 static void fill_the_table(void)
 {
 	void **slot = (void **)&script.host;
@@ -119,7 +119,7 @@ __attribute__((noinline)) static void choose_before(struct task_struct *prev)
 	barrier();
 }
 
-/* The current task's turn is over: it blocks, somebody is chosen, it wakes. Nanoseconds of the choice. */
+/* The current task's turn is over: it blocks, the policy chooses another, it wakes. Nanoseconds of the choice. */
 static u64 turn(void (*choice)(struct task_struct *))
 {
 	struct task_struct *prev = script.curr[0], *next;
@@ -188,7 +188,7 @@ int main(int argc, char **argv)
 		turn(choose_before);
 	for (i = 0; i < choices; i++)
 		printf("%llu\n", (unsigned long long)turn(choose));
-	/* What reading the clock twice takes. */
+	/* The time to read the clock twice. */
 	for (i = 0; i < 1000; i++) {
 		u64 before = clock_ns();
 

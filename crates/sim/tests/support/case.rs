@@ -12,7 +12,7 @@ use schedlab_workload::Start;
 use crate::support::script::{self, Kind, Step};
 use crate::virtual_kernel::machine;
 
-/// What the environment says, if it says it.
+/// The number in an environment variable, if it is set.
 pub fn number<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
     let number = text.parse().ok();

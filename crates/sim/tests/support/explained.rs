@@ -1,5 +1,5 @@
-//! What `schedlab explain` is to name for each rule of `tests/misbehave`, and the table of docs/explain.md that tells
-//! whether it does.
+//! The expected explanation by `schedlab explain` for each rule of `tests/misbehave`, and the table of
+//! docs/explain.md with the outcome.
 #![allow(dead_code, reason = "each test file uses the part of it that it needs")]
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What is expected in a real kernel.
+    /// The expectation in a real kernel.
     pub fn in_kernel(self) -> Expected {
         Expected {
             culprit: self.kernel_culprit.unwrap_or(self.culprit),
@@ -90,7 +90,7 @@ pub fn name(culprit: Culprit) -> String {
         .expect("a culprit has a name")
 }
 
-/// Of one culprit: rules that have it, and those of them that were named right.
+/// For one culprit: the rules that have it, and how many of them were named right.
 pub type Counts = BTreeMap<String, (usize, usize)>;
 
 /// The rows of the part of docs/explain.md that `world` has.

@@ -139,7 +139,7 @@ impl Rules {
         &self.rule
     }
 
-    /// The kinds of tasks of a rule's workload: those of the start, and those that they fork.
+    /// The kinds of tasks of a rule's workload: the initial ones, and those that they fork.
     pub fn kinds(&self, rule: &Rule) -> (Vec<Kind>, Vec<Kind>) {
         self.kinds_named(&rule.workload, rule.cpus)
     }

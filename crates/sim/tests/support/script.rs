@@ -35,7 +35,7 @@ pub enum Step {
     Read(u32),
 }
 
-/// What a message weighs; a pipe holds [`PIPE_BYTES`].
+/// The size of a message; a pipe holds [`PIPE_BYTES`].
 const MESSAGE_BYTES: u32 = 100;
 /// So few that writers wait, too.
 const PIPE_BYTES: u32 = 300;
