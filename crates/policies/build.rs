@@ -23,7 +23,7 @@ fn main() {
     println!("cargo::rerun-if-changed=../abi/src/compiler.rs");
     println!("cargo::rerun-if-changed=in_parallel.rs");
     println!("cargo::rerun-if-env-changed=SCHEDLAB_CC");
-    // Relative paths: in a copy of the checkout they are those of the copy.
+    // The paths are relative, so that a copy of the checkout uses its own paths.
     println!("cargo::rerun-if-changed={FROM_HERE}/policies");
 
     let include = [root.join("include/native"), root.join("include")];

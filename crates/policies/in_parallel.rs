@@ -1,4 +1,4 @@
-//! What the build scripts that compile policies share; `crates/kernel` has one, too.
+//! Code that the build scripts that compile policies share; `crates/kernel` has one, too.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

@@ -101,12 +101,12 @@ impl<'a> Site<'a> {
     }
 }
 
-/// What the kernel tells.
+/// The description by the kernel.
 fn description(draft: &mut Draft, described: &Described) {
     let topology = &described.topology;
     let source = match described.cpus_known {
         true => "measured: /sys/devices/system/cpu and /sys/devices/system/node",
-        false => "guess: the kernel does not tell",
+        false => "guess: the kernel does not report it",
     };
     match topology.regular() {
         Some(shape) => {
@@ -370,7 +370,7 @@ fn plus(sum: Option<Figure>, more: &[Option<Figure>]) -> Option<Figure> {
     more.try_fold(sum?, |sum, one| Some(sum.plus(1.0, (*one)?)))
 }
 
-/// What a remote wakeup's interrupt costs by the profile that the guesses are from.
+/// The cost of a remote wakeup's interrupt in the profile that the guesses are from.
 fn ipi_ps(base: &Machine) -> u64 {
     let paths = &base.paths;
     let ns = paths.ipi_send_ns + paths.ipi_delay_ns + paths.irq_ns + paths.ipi_handle_ns;

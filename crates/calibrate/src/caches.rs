@@ -38,7 +38,7 @@ fn usable(cache: &CacheLevel) -> Option<(u32, u32)> {
     fits.then_some((line, ways))
 }
 
-/// Size, ways and lines of the modelled cache as far as the kernel tells them; the bytes if it does.
+/// Size, ways and lines of the modelled cache as far as the kernel reports them; the bytes if it does.
 fn geometry(draft: &mut Draft, own: Option<&CacheLevel>) -> Option<u64> {
     let own = own?;
     let Some((line, ways)) = usable(own) else {
@@ -90,8 +90,8 @@ fn last_level_chain(draft: &mut Draft, own_bytes: u64, last: &CacheLevel) -> Opt
     None
 }
 
-/// The latency of the last level: of a smaller chain if it does not hold that of `bytes`. Who shares it
-/// with others, unseen in a virtual machine, has less of it than the kernel says.
+/// The latency of the last level: of a smaller chain if it does not hold the chain of `bytes`. A virtual machine that
+/// shares it with others, which it cannot see, has less of it than the kernel says.
 fn last_level(draft: &mut Draft, cpu: usize, own_bytes: u64, bytes: u64) -> Option<Chain> {
     let measure = |bytes: u64| {
         let line = draft.base.memory.line_bytes;
@@ -117,7 +117,7 @@ fn last_level(draft: &mut Draft, cpu: usize, own_bytes: u64, bytes: u64) -> Opti
 fn memory_chain(draft: &mut Draft, caches: &[CacheLevel]) -> u64 {
     let Some(outermost) = caches.last().filter(|cache| cache.bytes > 0) else {
         draft.note(format!(
-            "the kernel does not tell how large the last cache is: a part of the memory chain of {} MB may fit into it",
+            "the kernel does not report the size of the last cache: a part of the memory chain of {} MB may fit into it",
             CHAIN_BYTES.1 >> 20
         ));
         return CHAIN_BYTES.1;
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(levels(&cluster, 1), (Some(1), Some(2)));
         // Two hardware threads of one core do.
         assert_eq!(levels(&cluster, 2), (Some(2), None));
-        // A core that has everything for itself, and one of which nobody knows.
+        // A core that has everything for itself, and one whose sharing is unknown.
         let alone = [l1.clone(), l2.clone(), cache(3, 32 << 10, 16, 1)];
         assert_eq!(levels(&alone, 1), (Some(2), Some(3)));
         let untold = [l1, l2, l3].map(|cache| CacheLevel {
@@ -247,7 +247,7 @@ mod tests {
             ..cache(2, 1024, 8, 1)
         };
         assert_eq!(usable(&no_line), None);
-        // What a profile takes at most.
+        // The largest values that a profile takes.
         assert_eq!(usable(&cache(2, 1 << 19, 16, 1)), Some((64, 16)));
         assert_eq!(usable(&cache(2, 1 << 20, 16, 1)), None);
     }
@@ -281,7 +281,7 @@ mod tests {
         Draft::new("laptop", Vec::new())
     }
 
-    /// What the costs of caches are where the kernel describes these.
+    /// The costs of caches where the kernel describes these.
     fn costs(caches: Vec<CacheLevel>) -> (crate::Report, impl Fn(&Machine, &str) -> SourceKind) {
         let mut described = crate::sysfs::describe(std::path::Path::new("/no/such/folder"));
         described.caches = caches;

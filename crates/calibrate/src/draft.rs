@@ -120,8 +120,8 @@ impl Draft {
     }
 }
 
-/// What each step outwards costs: what was measured, and `base` where nothing was. Nothing costs less
-/// than what was measured further inwards. A guess gives way to measurements on both sides of it.
+/// The cost of each step outwards: the measurement, or `base` without one. No step costs less than the measurement
+/// further inwards. A guess gives way to measurements on both sides of it.
 pub(crate) fn rising<const N: usize>(measured: [Option<u64>; N], base: [u64; N]) -> [u64; N] {
     let mut floor = 0;
     std::array::from_fn(|step| match measured[step] {

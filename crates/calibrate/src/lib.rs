@@ -1,8 +1,8 @@
 //! Makes a machine profile of the machine that it runs on.
 //!
-//! Topology and cache sizes are what the kernel tells ([`sysfs`]). Costs are measured, with their spread
-//! in the source text of each number. What cannot be measured from user space keeps the value of the
-//! nearest built-in profile and stays a guess. It takes some seconds, needs no privilege, and runs on
+//! Topology and cache sizes are the kernel's description ([`sysfs`]). Costs are measured, with their spread in the
+//! source text of each number. A cost that cannot be measured from user space keeps the value of the nearest built-in
+//! profile and stays a guess. It takes some seconds, needs no privilege, and runs on
 //! one CPU as well, where it then measures nothing that takes two.
 
 mod assemble;
@@ -18,12 +18,12 @@ use std::path::Path;
 
 use schedlab_machine::Machine;
 
-/// What was found out about this machine.
+/// The findings about this machine.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The profile, named `this-machine`.
     pub machine: Machine,
-    /// What could not be measured or looks strange, in words for people.
+    /// Costs that could not be measured or look strange, in words for people.
     pub notes: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl Report {
     }
 }
 
-/// Measures this machine. `progress` is told in a few words what is being measured.
+/// Measures this machine. Calls `progress` with a few words before each measurement.
 pub fn calibrate(mut progress: impl FnMut(&str)) -> Report {
     progress("topology and caches");
     assemble::assemble(sysfs::describe(Path::new("/")), &mut progress)

@@ -47,12 +47,12 @@ pub fn syscall(cpu: usize) -> Option<Sample> {
     })
 }
 
-/// `sched_yield()` with nobody else to run: a system call and schedule() without a switch.
+/// `sched_yield()` without another runnable thread: a system call and schedule() without a switch.
 pub fn yield_alone(cpu: usize) -> Option<Sample> {
     repeated(cpu, 500, sched_yield)
 }
 
-/// `futex(FUTEX_WAKE)` with nobody waiting.
+/// `futex(FUTEX_WAKE)` without a waiter.
 pub fn futex_nobody(cpu: usize) -> Option<Sample> {
     let word = AtomicU32::new(0);
     repeated(cpu, 500, || {
@@ -137,7 +137,7 @@ pub fn wake_same_cpu(cpu: usize) -> Option<Sample> {
                         woken += futex::wake(word, futex::Flags::PRIVATE, 1).ok()?;
                     }
                     let ps = ps_each(start, SLEEPERS as u64);
-                    // Somebody had not slept yet, or has left.
+                    // Some thread did not sleep yet, or has left.
                     (woken == SLEEPERS).then_some(ps)
                 })
             })
@@ -199,7 +199,7 @@ fn pipe_pair() -> Option<(PipeWriter, PipeReader)> {
     Some((writer, reader))
 }
 
-/// Sends back every byte until there is none.
+/// Sends back every byte until the end of the input.
 fn echo(reader: &mut PipeReader, writer: &mut PipeWriter) {
     let mut byte = [0];
     while reader.read(&mut byte).is_ok_and(|n| n == 1) && writer.write(&byte).is_ok() {}

@@ -70,8 +70,8 @@ fn ns(ps: u64) -> String {
     }
 }
 
-/// What is computed of measured quantities, each of which may be in it once: then their spreads are
-/// independent, and that of the result is the root of the sum of their squares.
+/// A value computed from measured quantities, each of which may be in it once: then their spreads are independent,
+/// and the spread of the result is the root of the sum of their squares.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Figure {
     ps: f64,
@@ -110,7 +110,7 @@ impl Figure {
         nothing.plus(factor, self)
     }
 
-    /// What nobody measured and has no spread.
+    /// A value that was not measured and has no spread.
     pub fn exactly(ps: u64) -> Figure {
         Figure {
             ps: ps as f64,
@@ -160,7 +160,7 @@ pub fn ps_each(start: Instant, operations: u64) -> u64 {
     u64::try_from(ps).unwrap_or(u64::MAX)
 }
 
-/// What `measure` answers, unless another thread took the CPU away meanwhile.
+/// Returns the result of `measure`, unless another thread took the CPU away meanwhile.
 pub fn undisturbed(measure: impl FnOnce() -> Option<u64>) -> Option<u64> {
     let before = preemptions();
     let measured = measure();
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(rest.to_string(), "36.0 ns, p10–p90 31.0 to 46.0 ns");
         assert_eq!(rest.ps(), Some(36_000));
         assert!(!rest.is_noisy());
-        // What is so near to nothing may be nothing.
+        // A value so near to zero may be zero.
         let little = whole.less(of(90_000, 98_000, 110_000));
         assert_eq!(little.to_string(), "6.0 ns, p10–p90 −6.6 to 16.0 ns");
         assert_eq!(little.ps(), None);

@@ -1,4 +1,4 @@
-//! What the running kernel tells of its machine: topology, caches, timer, processor.
+//! Reads the running kernel's description of its machine: topology, caches, timer, processor.
 //!
 //! Virtual machines hide files or fill them with nonsense. What is missing becomes a note, never a guess
 //! that looks like a fact.
@@ -25,14 +25,14 @@ pub struct CacheLevel {
     pub shared_by: Option<usize>,
 }
 
-/// The machine as far as the kernel tells.
+/// The machine as far as the kernel describes it.
 #[derive(Clone, Debug)]
 pub struct Described {
     /// The kernel's numbers of the online CPUs; the profile numbers them from 0.
     pub cpus: Vec<usize>,
-    /// Whether the kernel told which CPUs there are and where.
+    /// Whether the kernel reported its CPUs and their places.
     pub cpus_known: bool,
-    /// Whether it told which of them are hardware threads of one core.
+    /// Whether it reported which of them are hardware threads of one core.
     pub threads_known: bool,
     /// Where they are.
     pub topology: Topology,
@@ -46,7 +46,7 @@ pub struct Described {
     pub kernel: Option<String>,
     /// Whether the kernel says it can be preempted in kernel mode; `None` if it leaves that to boot time.
     pub preemptible: Option<bool>,
-    /// What was missing or strange.
+    /// Missing or strange values.
     pub notes: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ pub fn describe(root: &Path) -> Described {
     };
     let clock_mhz = info("cpu MHz").and_then(|mhz| mhz.split('.').next()?.parse().ok());
     if clock_mhz.is_none() {
-        notes.push("/proc/cpuinfo tells no clock rate: it stays a guess".to_owned());
+        notes.push("/proc/cpuinfo reports no clock rate: it stays a guess".to_owned());
     }
     let version = read("proc/version").unwrap_or_default();
     let preemptible = if version.contains("PREEMPT_DYNAMIC") {
@@ -172,12 +172,12 @@ impl Places {
         }
         if !places.threads_known {
             notes.push(
-                "the kernel tells no hardware threads: every CPU is taken as a core".to_owned(),
+                "the kernel reports no hardware threads: every CPU is taken as a core".to_owned(),
             );
         }
         if no_llc {
             notes.push(
-                "the kernel tells no shared caches: the CPUs of a package are taken to share one"
+                "the kernel reports no shared caches: the CPUs of a package are taken to share one"
                     .to_owned(),
             );
         }

@@ -21,7 +21,7 @@ fn the_profile_loads_and_tells_what_was_measured() {
     for field in ["memory.hit_ps", "paths.syscall_ns", "paths.pipe_ns"] {
         assert_eq!(kind(field), SourceKind::Measured, "{field}\n{text}");
     }
-    // A difference that other programs' noise can hide; then that is told.
+    // A difference that other programs' noise can hide; then a note says so.
     let is_measured = kind("memory.atomic_ps") == SourceKind::Measured;
     let is_told = text.contains("# - memory.atomic_ps stays a guess: ");
     assert!(is_measured != is_told, "{text}");

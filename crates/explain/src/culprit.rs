@@ -1,8 +1,8 @@
-//! The kinds of faults that are told apart.
+//! The kinds of faults.
 
 use serde::{Deserialize, Serialize};
 
-/// What ended a scheduler.
+/// The cause of a scheduler's end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Culprit {
@@ -78,7 +78,7 @@ pub enum Culprit {
     Unregistered,
     Sysrq,
     ParentExit,
-    /// A dump that somebody asked for; the scheduler goes on.
+    /// A requested dump; the scheduler goes on.
     NoEjection,
 
     // The simulator's, which the verifier would have refused.

@@ -1,5 +1,5 @@
-//! What a text says of an ejection: the kernel's reason and message, and the state of CPUs and tasks as its debug dump
-//! tells it.
+//! The facts that a text holds about an ejection: the kernel's reason and message, and the state of CPUs and tasks in
+//! its debug dump.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,7 +33,7 @@ pub enum Kind {
     ErrorStall,
     /// The simulator's own: policy code did what the verifier refuses.
     Fault,
-    /// No ejection: somebody asked for a dump (SysRq-D).
+    /// No ejection: a user asked for a dump (SysRq-D).
     Asked,
 }
 
@@ -68,14 +68,14 @@ impl Kind {
     }
 }
 
-/// One ejection, as far as a text tells of it.
+/// One ejection, as far as a text reports it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Ejection {
     pub scheduler: Option<String>,
     pub kind: Option<Kind>,
     pub message: String,
     pub exit_code: Option<i64>,
-    /// Who was current where the dump was made.
+    /// The current task where the dump was made.
     pub triggered_by: Option<Label>,
     pub exit_cpu: Option<u32>,
     /// Functions of the kernel and of the scheduler that led to the exit, the innermost first.
@@ -86,7 +86,7 @@ pub struct Ejection {
     pub has_states: bool,
     /// Something of the CPUs' states is missing: `exit_dump_len` was too small, or the text was cut.
     pub is_cut: bool,
-    /// What came after the CPUs' states was there, so that they are whole unless `is_cut`.
+    /// The text after the CPUs' states was there, so that they are whole unless `is_cut`.
     pub has_end: bool,
     /// CPUs that the kernel's own watchdogs found stuck, with the seconds.
     pub lockups: Vec<(u32, u64)>,
@@ -136,7 +136,7 @@ impl Class {
         matches!(self, Class::Deadline | Class::Realtime | Class::Fair)
     }
 
-    /// What its tasks are called.
+    /// The name of its tasks.
     pub fn tasks(self) -> &'static str {
         match self {
             Class::Stop => "stop-class",
@@ -180,7 +180,7 @@ impl TaskState {
     }
 }
 
-/// Who owns a task (`SCX_OPSS_*`).
+/// The owner of a task (`SCX_OPSS_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpsState {
     None,

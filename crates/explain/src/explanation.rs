@@ -16,7 +16,7 @@ pub enum Certainty {
     Shown,
     /// The text suggests it.
     Likely,
-    /// The text does not tell.
+    /// The text does not say.
     Open,
 }
 
@@ -30,7 +30,7 @@ impl Certainty {
     }
 }
 
-/// What was found, before it is known of whom.
+/// The finding, before its subject is known.
 pub struct Finding {
     pub culprit: Culprit,
     pub certainty: Certainty,
@@ -261,7 +261,7 @@ fn mask(ejection: &Ejection) -> Option<String> {
     })
 }
 
-/// What the kernel's other watchdogs said.
+/// The messages of the kernel's other watchdogs.
 pub fn lockups(ejection: &Ejection) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for (cpu, seconds) in &ejection.lockups {
@@ -379,7 +379,7 @@ pub fn seconds(text: &str) -> String {
 }
 
 impl Explanation {
-    /// What there is besides the answer, as rows of a name and a text.
+    /// The evidence besides the answer, as rows of a name and a text.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = Vec::new();
         if let Some(scheduler) = &self.scheduler {

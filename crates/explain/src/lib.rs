@@ -39,10 +39,10 @@ pub enum NoEjection {
     NoneEjected,
 }
 
-/// Explains each ejection that a text tells of, in its order.
+/// Explains each ejection that a text reports, in its order.
 ///
 /// # Errors
-/// If it tells of none.
+/// If it reports none.
 pub fn explain(text: &[u8]) -> Result<Vec<Explanation>, NoEjection> {
     if text.trim_ascii_start().starts_with(b"{")
         && let Some(ejections) = results::read_document(text)

@@ -1,4 +1,4 @@
-//! What the kernel's messages mean: one row for each message of `scx_error()` and `scx_exit()` in
+//! The meanings of the kernel's messages: one row for each message of `scx_error()` and `scx_exit()` in
 //! kernel/sched/ext of Linux 6.12 to 7.2, and for the simulator's own.
 
 use std::sync::LazyLock;
@@ -418,7 +418,7 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-/// What the simulator says of policy code that the kernel's verifier refuses (`Kind::Fault`).
+/// The simulator's messages about policy code that the kernel's verifier refuses (`Kind::Fault`).
 pub const FAULTS: &[Row] = &[
     Row {
         pattern: r"NULL pointer",

@@ -1,7 +1,7 @@
 //! Reads texts: lines from `dmesg`, the journal, a loader or `trace_pipe`, whatever stands before them.
 //!
 //! Nothing depends on where in a line the kernel's words begin, nor on blank lines and indents, since logs keep neither.
-//! What is not the kernel's is passed over, so lines of others may stand between.
+//! Lines that are not the kernel's are ignored, so lines of others may stand between.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use regex::{Captures, Regex};
 use crate::dump::{Class, CpuState, Dsq, Ejection, Kind, Label, Mask, OpsState, TaskState};
 use crate::pattern::pattern;
 
-/// What is looked at of a line.
+/// The parts of a line that patterns examine.
 const LINE_BYTES_MAX: usize = 2048;
 /// How many lines of states are kept; the kernel's own bound is 32 KB unless a scheduler asks for more.
 const LINES_MAX: usize = 500_000;
@@ -84,7 +84,7 @@ regex!(
     r"processed \d+ insns .*max_states_per_insn|-- BEGIN PROG LOAD LOG --|BPF program load failed|the verifier refuses"
 );
 
-/// What a pattern finds in a line that has its `word`, without which nothing is tried: most of a log has none.
+/// The match of a pattern in a line that has its `word`. Other lines, most of a log, are not tried.
 fn find<'a>(pattern: &Regex, word: &str, line: &'a str) -> Option<Captures<'a>> {
     line.contains(word).then(|| pattern.captures(line))?
 }
@@ -102,7 +102,7 @@ pub fn clean(line: &[u8]) -> Cow<'_, str> {
     text
 }
 
-/// What a text tells, in its order.
+/// The facts of a text, in its order.
 pub struct Told {
     pub ejections: Vec<Ejection>,
     /// It has a refusal of the verifier.
@@ -245,7 +245,7 @@ impl Reader {
             }
             // The last word on the same one.
             Some(now) if now.kind == kind && same_message(&now.message, message) => {}
-            // A sentence of somebody's log that happens to end so.
+            // A sentence of another program's log that happens to end so.
             _ if !is_exit && message.is_empty() => return,
             _ => self.begin(Ejection {
                 kind,
@@ -268,7 +268,7 @@ impl Reader {
         }
     }
 
-    /// A line of the CPUs' states; `false` if it is none.
+    /// Reads a line of the CPUs' states; `false` if it is not one.
     fn state(&mut self, text: &str) -> bool {
         if let Some(found) = find(&FRAME, "+0x", text) {
             let Some(now) = &mut self.now else {
@@ -359,7 +359,7 @@ impl Reader {
         is_state
     }
 
-    /// Another ejection begins, or the same is told once more in other words: the kernel's log and the loader's
+    /// Another ejection begins, or the same is reported once more in other words: the kernel's log and the loader's
     /// output stand together in a journal.
     fn begin(&mut self, mut next: Ejection) {
         if let Some(before) = self.now.take() {
@@ -413,7 +413,7 @@ impl Reader {
     }
 }
 
-/// Whether `next` tells of the same ejection as `before`, whose dump is not there yet.
+/// Whether `next` reports the same ejection as `before`, whose dump is not there yet.
 fn continues(before: &Ejection, next: &Ejection) -> bool {
     before.cpus.is_empty()
         && before.triggered_by.is_none()

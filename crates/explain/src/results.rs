@@ -1,4 +1,4 @@
-//! Results of our own (`--json`): what they tell of an ejection.
+//! Reads ejections from schedlab's own results (`--json`).
 
 use serde::Deserialize;
 
@@ -35,7 +35,7 @@ fn kind(exit: &str) -> Option<Kind> {
     })
 }
 
-/// What one result tells, or nothing if its scheduler was not ejected.
+/// Returns the ejection that one result reports, or `None` if its scheduler was not ejected.
 pub fn ejection(
     scheduler: &str,
     exit: &str,
@@ -55,7 +55,7 @@ pub fn ejection(
     Some(ejection)
 }
 
-/// The kernel's message in a result's, which is `reason, code 0x1 (message)`, less what there is none of.
+/// Returns the kernel's message from a result's `reason, code 0x1 (message)`, any part of which may be missing.
 fn message_of(kind: Kind, message: &str) -> &str {
     let Some(rest) = message.strip_prefix(kind.reason()) else {
         return message;
@@ -67,7 +67,7 @@ fn message_of(kind: Kind, message: &str) -> &str {
     }
 }
 
-/// What a document tells; `None` if it is none of ours.
+/// Reads a document; `None` if it is not schedlab's.
 pub fn read_document(bytes: &[u8]) -> Option<Vec<Ejection>> {
     let document: Document = serde_json::from_slice(bytes).ok()?;
     let one = |result: &Result| {

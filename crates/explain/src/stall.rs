@@ -1,4 +1,4 @@
-//! Why a task did not run: who is in its way, by where the dump says that it waits.
+//! Finds why a task did not run: the task or CPU in its way, by the place where the dump says that it waits.
 
 use std::sync::LazyLock;
 
@@ -34,7 +34,7 @@ enum Standing {
     Above(Class),
     Idle,
     Ext,
-    /// The text does not tell.
+    /// The text does not say.
     Unknown,
 }
 
@@ -49,7 +49,7 @@ fn standing(ejection: &Ejection, cpu: u32) -> Standing {
     }
 }
 
-/// What a stall's message and dump show.
+/// The facts in a stall's message and dump.
 pub fn explain(ejection: &Ejection) -> Finding {
     if let Some(found) = WATCHDOG.captures(&ejection.message) {
         return watchdog(ejection, &format!("{}.{}", &found[1], &found[2]));
@@ -77,7 +77,7 @@ pub fn explain(ejection: &Ejection) -> Finding {
     finding
 }
 
-/// A part of a dump without the message: who waits longest is likely the one that it is about.
+/// A part of a dump without the message: the longest waiter is likely the task that it is about.
 pub fn of_fragment(ejection: &Ejection) -> Finding {
     let waiting = ejection.tasks().filter(|(_, task)| !task.is_curr);
     let Some((home, task)) = waiting.max_by_key(|(_, task)| task.waited_ms) else {
@@ -111,7 +111,7 @@ fn unknown() -> Finding {
     }
 }
 
-/// CPUs on which the task may run: of its mask those that the dump can tell about.
+/// CPUs on which the task may run: the CPUs of its mask that the dump describes.
 fn allowed(ejection: &Ejection, task: &TaskState) -> Vec<u32> {
     match &task.cpus {
         Some(mask) => mask.cpus.clone(),
@@ -366,7 +366,7 @@ fn of_local(
         return;
     }
     let curr = home.tasks.iter().find(|other| other.is_curr);
-    // Whoever looked is there because of the stall.
+    // The observer is there because of the stall.
     let looks = |task: &&TaskState| ejection.triggered_by.as_ref() != Some(&task.label());
     let curr = curr.filter(looks);
     let is_endless = curr.is_some_and(|curr| curr.slice == Some(u64::MAX));
@@ -446,7 +446,7 @@ fn not_listed(ejection: &Ejection, label: &Label, waited: &str) -> Finding {
     finding
 }
 
-/// The watchdog is a work item of the kernel: where no worker runs, nobody looks at the tasks.
+/// The watchdog is a work item of the kernel: if no worker runs, no watchdog looks at the tasks.
 fn watchdog(ejection: &Ejection, late: &str) -> Finding {
     let worker = ejection
         .tasks()
@@ -596,7 +596,7 @@ fn note_hog(home: &CpuState, task: &TaskState, evidence: &mut Vec<String>) {
     }
 }
 
-/// Who else waits in the same DSQ.
+/// The other tasks that wait in the same DSQ.
 fn same_dsq(ejection: &Ejection, task: &TaskState) -> Option<String> {
     let here = ejection
         .tasks()
@@ -636,7 +636,7 @@ fn holders(ejection: &Ejection) -> Vec<String> {
     held.filter_map(tell).take(OTHERS_MAX).collect()
 }
 
-/// Who waits longest.
+/// The task that waits longest.
 fn longest(ejection: &Ejection) -> Option<String> {
     let waiting = ejection.tasks().filter(|(_, task)| !task.is_curr);
     let (home, task) = waiting.max_by_key(|(_, task)| task.waited_ms)?;
@@ -654,7 +654,7 @@ fn longest(ejection: &Ejection) -> Option<String> {
     ))
 }
 
-/// What a dump that was asked for shows.
+/// The facts in a requested dump.
 pub fn waiting(ejection: &Ejection) -> Vec<String> {
     let mut told = holders(ejection);
     told.extend(longest(ejection));

@@ -3,7 +3,7 @@
 
 use schedlab_explain::{Certainty, Culprit, Explanation, NoEjection, explain};
 
-/// Whose format: `scx_dump_state()` of that release.
+/// The release whose `scx_dump_state()` has this format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Linux {
     V6_12,
@@ -151,7 +151,7 @@ fn one(text: &str) -> Explanation {
     found.remove(0)
 }
 
-/// In each format: who is named, how surely, and that the sentence names them.
+/// For each format: the culprit's name, the certainty, and that the sentence names it.
 fn check(cpus: &[Cpu], culprit: Culprit, certainty: Certainty, names: &[&str]) {
     for linux in ALL {
         let found = one(&stall(linux, cpus));
@@ -225,7 +225,7 @@ fn a_real_time_task_holds_the_cpu_on_which_a_task_waits_in_the_schedulers_hands(
     );
 }
 
-/// A real-time task on the CPU under which the task is listed is in nobody's way where other CPUs take from the DSQ.
+/// A real-time task on the CPU under which the task is listed does no harm if other CPUs take from the DSQ.
 #[test]
 fn a_real_time_task_is_not_blamed_for_a_shared_dsq() {
     let victim = Task {
@@ -440,7 +440,7 @@ fn a_dump_that_was_cut_promises_nothing() {
     }
 }
 
-/// What stands before each line, where blank lines are lost or kept, and other lines between.
+/// The prefix of each line, where blank lines are lost or kept, and other lines between.
 #[test]
 fn however_a_log_is_handed_on() {
     let victim = Task {

@@ -286,7 +286,7 @@ fn names_and_numbers_come_into_the_sentence() {
     );
 }
 
-/// What no kernel is known to say is told as it is, and as unknown.
+/// A message of no known kernel is reported as it is, and as unknown.
 #[test]
 fn an_unknown_message_is_told() {
     let found = explain(b"EXIT: runtime error (the moon is full)\n")

@@ -1,5 +1,5 @@
-//! What a turn costs by itself: each of some fibers in turn is resumed and suspends itself, inside of some calls, as a
-//! CPU does in the middle of the kernel's paths, and returns from as many before it suspends itself again.
+//! Measures the cost of a turn: each of some fibers in turn is resumed and suspends itself, inside of some calls, as
+//! a CPU does in the middle of the kernel's paths, and returns from as many before it suspends itself again.
 //!
 //! `cargo run --release -p schedlab-fiber --example turns`
 

@@ -3,8 +3,8 @@
 //!
 //! A fiber runs until it [suspends](Switch::suspend) itself; who resumes it goes on then. So code can
 //! wait in the middle of a call, through C frames too, at the price of one switch of stacks.
-//! All of this crate's `unsafe` is behind a safe interface: a fiber suspends nobody but itself, and
-//! fibers are resumed from outside only.
+//! All of this crate's `unsafe` is behind a safe interface: a fiber suspends only itself, and fibers are resumed from
+//! outside only.
 
 mod prefetch;
 pub mod trap;
@@ -23,22 +23,22 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 pub use trap::{StackFault, Trap};
 
-/// Address space of a fiber's stack; memory is used for what of it has been touched.
+/// Address space of a fiber's stack; only touched pages use memory.
 pub const STACK_BYTES: usize = 256 << 10;
 
-/// What foreign code leaves of its stack to whom it calls, besides. It looks at the last byte of it before it does
-/// (`LAB_KERNEL_STACK_BYTES` in `include/native/scx/host.h`), wherever on the stack it is by then: so much below the
-/// stack must not be accessible, either.
+/// Distance below the stack that foreign code may access in its callees. It looks at the last byte of it before it
+/// calls (`LAB_KERNEL_STACK_BYTES` in `include/native/scx/host.h`), wherever on the stack it is by then: so much
+/// below the stack must not be accessible, either.
 pub const KERNEL_STACK_BYTES: usize = 64 << 10;
 
-/// What lies above the part of a stack on which a fiber's body runs: the way back to who resumed it, which a body that
-/// writes beyond its own frames must not reach.
+/// Size of the area above the part of a stack on which a fiber's body runs: the way back to the resumer, which a body
+/// that writes beyond its own frames must not reach.
 const TOP_BYTES: usize = 32 << 10;
 
-/// What of that is not accessible, at its lower end.
+/// The inaccessible part of that, at its lower end.
 const BARRIER_BYTES: usize = 4 << 10;
 
-/// What takes mappings, of which a process may have only so many (`vm.max_map_count`): so many of one kind at once.
+/// The user of mappings, of which a process may have only so many (`vm.max_map_count`): so many of one kind at once.
 struct Quota {
     max: usize,
     nr: AtomicUsize,
@@ -67,7 +67,7 @@ impl Drop for Taken {
     }
 }
 
-/// Who takes mappings here.
+/// The users of mappings in this crate.
 struct Quotas {
     /// Two each: what is not accessible, and what is.
     stacks: Quota,
@@ -76,8 +76,8 @@ struct Quotas {
 }
 
 impl Quotas {
-    /// Three quarters of a process's mappings are for stacks, an eighth is for barriers. The rest is for what else
-    /// needs some, with 64 runs at once about 1,400: who allocates memory where there is none ends the process.
+    /// Three quarters of a process's mappings are for stacks, an eighth is for barriers. The rest is for other needs,
+    /// with 64 runs at once about 1,400: an allocation without a free mapping ends the process.
     const fn of(mappings: usize) -> Quotas {
         Quotas {
             stacks: Quota::new(mappings / 8 * 6 / 2),
@@ -112,13 +112,13 @@ pub enum NoStack {
 /// The way out of a fiber that a fault takes.
 type Handler = CoroutineTrapHandler<Option<Trap>>;
 
-/// What is needed of a fiber while it runs.
+/// The state of a fiber while it runs.
 struct Running {
     yielder: Cell<*const Yielder<(), ()>>,
     handler: Handler,
     /// The part of its stack that its body has.
     body: Range<usize>,
-    /// What foreign code it runs, or waits in; null for none.
+    /// The foreign code that it runs, or waits in; null for none.
     foreign: Cell<*const trap::Foreign>,
 }
 
@@ -137,7 +137,7 @@ impl Default for Switch {
 }
 
 impl Switch {
-    /// Suspends the fiber that runs, until somebody resumes it.
+    /// Suspends the running fiber, until it is resumed.
     ///
     /// # Panics
     /// If no fiber runs.
@@ -145,8 +145,8 @@ impl Switch {
     pub fn suspend(&self) {
         let running = self.running.replace(std::ptr::null());
         assert!(!running.is_null(), "only a fiber can be suspended");
-        // SAFETY: `Fibers::resume` has set the pointer and waits for this very fiber, whose yielder
-        // lives as long as it runs. The pointer was taken, so nobody else can use it meanwhile.
+        // SAFETY: `Fibers::resume` has set the pointer and waits for this very fiber, whose yielder lives as long as
+        // it runs. The pointer was taken, so no other code can use it meanwhile.
         unsafe { (*(*running).yielder.get()).suspend(()) }
     }
 }
@@ -163,7 +163,7 @@ impl Drop for Forgotten<'_> {
     }
 }
 
-/// A stack with the part that is nobody's at its end, and a barrier, if there may be one, where its top begins.
+/// A stack with an inaccessible part at its end, and a barrier, if there may be one, where its top begins.
 fn new_stack(quotas: &'static Quotas) -> Result<(DefaultStack, BodyStack, Counted), NoStack> {
     let max = quotas.stacks.max;
     let counted = quotas.stacks.take().ok_or(NoStack::Mappings { max })?;
@@ -184,7 +184,7 @@ fn new_stack(quotas: &'static Quotas) -> Result<(DefaultStack, BodyStack, Counte
     Ok((stack, body, counted))
 }
 
-/// What a stack counts for as long as it is there.
+/// The counts of a stack for as long as it exists.
 struct Counted {
     _stack: Taken,
     _barrier: Option<Taken>,
@@ -192,7 +192,7 @@ struct Counted {
 
 /// Makes pages of a new stack inaccessible.
 fn forbid(pages: usize, bytes: usize) -> std::io::Result<()> {
-    // SAFETY: `new_stack` names pages of a stack that nobody uses yet.
+    // SAFETY: `new_stack` names pages of a stack that is not in use yet.
     match unsafe { libc::mprotect(pages as *mut libc::c_void, bytes, libc::PROT_NONE) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
@@ -205,8 +205,8 @@ struct BodyStack {
     limit: StackPointer,
 }
 
-// SAFETY: the stack that this is a part of has pages that nobody may access at its end, and lives as long as the body
-// runs: it is the fiber's own.
+// SAFETY: the stack that this is a part of has inaccessible pages at its end, and lives as long as the body runs: it
+// is the fiber's own.
 unsafe impl Stack for BodyStack {
     fn base(&self) -> StackPointer {
         self.base
@@ -296,8 +296,8 @@ impl<'k> Fibers<'k> {
         Ok(index)
     }
 
-    /// Runs a fiber until it suspends itself or ends; one that has ended stays so. Who does this on a fiber, of other
-    /// ones, does so in [`trap::nested`], or its own faults are nobody's from then on.
+    /// Runs a fiber until it suspends itself or ends; one that has ended stays so. A fiber that resumes other fibers
+    /// does so in [`trap::nested`], or its own faults are not caught from then on.
     ///
     /// # Panics
     /// If called from one of these fibers, or if the fiber panics.
@@ -372,7 +372,7 @@ mod tests {
         assert!(matches!(refused, NoStack::Mappings { max: 12 }));
         let [first, mut second] = sets;
         drop(first);
-        // What was refused is no fiber, and counts for nothing.
+        // A refused body is no fiber, and counts for nothing.
         for index in 6..12 {
             assert_eq!(second.spawn(|| {}).unwrap(), index);
             assert_eq!(has_barrier(&second, index), index == 6);

@@ -1,8 +1,8 @@
 //! Faults in foreign code: wild accesses, divisions by zero, a full stack, endless loops.
 //!
 //! A signal that strikes foreign code, or what it called, ends its fiber: the handler points the
-//! interrupted thread at corosensei's way out of it, so nothing unwinds through C. What the frames on the
-//! fiber's stack own leaks. A signal that strikes anything else goes to whoever handled it before.
+//! interrupted thread at corosensei's way out of it, so nothing unwinds through C. The data of the frames on the
+//! fiber's stack leaks. A signal that strikes anything else goes to its earlier handler.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -17,7 +17,7 @@ use crate::Running;
 /// How long one stretch of foreign code may use the processor.
 const LOOP_SECONDS: u64 = 5;
 
-/// What ended a fiber.
+/// The cause of a fiber's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trap {
     pub signal: c_int,
@@ -25,16 +25,16 @@ pub struct Trap {
     pub pc: usize,
     /// It called what is no code.
     pub calls_nothing: bool,
-    /// What it accessed, if the processor tells: it does not of an address that no memory can have, nor of an
-    /// instruction that is not allowed.
+    /// The accessed address, if the processor reports it: it does not for an address that no memory can have, nor for
+    /// an instruction that is not allowed.
     pub address: Option<usize>,
     /// Where the foreign code goes on, if it had called what was struck: the return address.
     pub caller: Option<usize>,
-    /// What it did to its stack, if that is what is out of reach.
+    /// The misuse of the stack, if that is out of reach.
     pub stack: Option<StackFault>,
 }
 
-/// What may be the matter with a stack.
+/// The possible faults of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StackFault {
     /// The code ran into its end.
@@ -65,7 +65,7 @@ impl Foreign {
     }
 }
 
-/// What the watchdog looks at.
+/// The data that the watchdog reads.
 #[derive(Debug, Default)]
 struct Watch {
     /// Counts stretches of foreign code.
@@ -86,7 +86,7 @@ thread_local! {
 /// A fiber begins to run on this thread; with null none runs any more.
 ///
 /// # Safety
-/// What it points to must live until the next call.
+/// The target of the pointer must live until the next call.
 #[inline(always)]
 pub(crate) unsafe fn watch(running: *const Running) {
     RUNNING.set(running);
@@ -100,7 +100,7 @@ pub fn nested<A>(work: impl FnOnce() -> A) -> A {
 
     impl Drop for Outer {
         fn drop(&mut self) {
-            // SAFETY: the fiber runs; who resumes others tells of them.
+            // SAFETY: the fiber runs; a fiber that resumes others announces them.
             unsafe { watch(self.0) };
         }
     }
@@ -139,7 +139,7 @@ pub fn leave(foreign: &Foreign) {
     foreign.watch.runs.store(false, Ordering::Relaxed);
 }
 
-/// What the fiber that runs runs.
+/// The foreign code of the running fiber.
 #[inline(always)]
 fn set(foreign: *const Foreign) {
     // SAFETY: it lives, as `watch` was promised.
@@ -195,8 +195,8 @@ fn watch_this_thread() -> Arc<Watch> {
     watch
 }
 
-/// A signal handler cannot run on a full stack. Threads of Rust have a stack for handlers, those of
-/// Python and C have none.
+/// A signal handler cannot run on a full stack. Threads of Rust have a stack for handlers; threads of Python and C do
+/// not.
 fn give_signal_stack() {
     const BYTES: usize = 64 << 10;
     thread_local! {
@@ -251,8 +251,8 @@ fn thread_time_ms(thread: libc::pid_t) -> Option<u64> {
     Some(time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000)
 }
 
-/// Sends the watchdog's signal to a thread of this process. Where that has ended there is nobody to strike,
-/// and a later thread of its number finds that it was not meant.
+/// Sends the watchdog's signal to a thread of this process. If the thread has ended, nothing is struck, and a later
+/// thread of its number finds that it was not meant.
 fn strike(thread: libc::pid_t) {
     // SAFETY: the signal has a handler since the first thread is watched, and that checks the beat again.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, watchdog_signal()) };
@@ -323,7 +323,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
                 caller: is_called
                     .then(|| Registers::return_to(context, foreign, &running.body))
                     .flatten(),
-                // Others tell of the instruction, too.
+                // Other processors report the instruction, too.
                 pc: if calls_nothing {
                     Registers::caller(context)
                 } else {

@@ -33,7 +33,7 @@ impl std::error::Error for Diagnostics {}
 pub(crate) struct Compiled {
     /// The policy.
     pub(crate) object: Arc<Object>,
-    /// What the compiler warns of, outside of our headers: lines as those of [`Diagnostics`].
+    /// The compiler's warnings outside of our headers: lines as in [`Diagnostics`].
     pub(crate) warnings: Arc<[String]>,
     /// Its source and all headers but the system's and those that come with the program.
     files: Vec<PathBuf>,
@@ -52,7 +52,7 @@ fn sum(files: &[PathBuf]) -> std::io::Result<u32> {
     let mut sum = crc32fast::Hasher::new();
     for file in files {
         sum.update(&fs::read(file)?);
-        // What moves from one file to the next is a change, too.
+        // A change of what moves from one file to the next is a change, too.
         sum.update(&[0]);
     }
     Ok(sum.finalize())
@@ -92,7 +92,7 @@ pub(crate) fn builtin_audited(
     let folder = folder.path();
     let headers = folder.join("include");
     put_headers(&headers).map_err(no_place)?;
-    // Lines are told with the path that it has in the repository.
+    // Lines are reported with the path that they have in the repository.
     let path = Path::new("policies").join(format!("{name}.bpf.c"));
     fs::create_dir(folder.join("policies")).map_err(no_place)?;
     fs::write(folder.join(&path), source).map_err(no_place)?;
@@ -132,7 +132,7 @@ const CLANGS: [&str; 5] = ["clang", "clang-22", "clang-21", "clang-20", "clang-1
 /// The compiler of an audit and of the checker of races, which clang alone can be: `SCHEDLAB_CC`, or else the first that is here.
 ///
 /// # Errors
-/// If it is none, or there is none.
+/// If the file is no policy, or does not exist.
 pub fn audit_compiler() -> Result<String, Diagnostics> {
     let is_clang = |cc: &str| {
         let version = Command::new(cc).arg("--version").output();
@@ -172,7 +172,7 @@ static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 /// Whether the program is about to end.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Waits until no compiler is at work in a folder for temporary files, which nobody would remove otherwise, and lets none
+/// Waits until no compiler is at work in a folder for temporary files, which would stay otherwise, and lets none
 /// begin any more: for a program that is about to end. Threads that compile do not come back.
 pub fn finish() {
     ENDING.store(true, Ordering::SeqCst);
@@ -187,7 +187,7 @@ fn stay_if_ending() {
     }
 }
 
-/// A folder for temporary files; nobody else may put files there.
+/// A folder for temporary files, for this process alone.
 struct PrivateFolder {
     // Removed before it is no longer counted: fields are dropped in this order.
     folder: tempfile::TempDir,

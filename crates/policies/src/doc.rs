@@ -1,4 +1,4 @@
-//! What a policy's header comment says: the sections that STYLE prescribes.
+//! Reads a policy's header comment: the sections that STYLE prescribes.
 
 /// The header comment of a policy.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -7,9 +7,9 @@ pub struct PolicyDoc {
     pub summary: String,
     /// How it works.
     pub idea: String,
-    /// What it is good for.
+    /// Its strengths.
     pub good_for: String,
-    /// What it is bad for.
+    /// Its weaknesses.
     pub bad_for: String,
     /// Paper or code it follows.
     pub source: String,
@@ -49,7 +49,7 @@ impl PolicyDoc {
                     0 => &mut doc.points,
                     _ => &mut doc.mute,
                 };
-                // An item that is none is kept: whoever uses it says so.
+                // A malformed item is kept: its user reports it.
                 if let Some(item) = item.filter(|item| !item.is_empty()) {
                     let (name, options) = item.split_once(": ").unwrap_or((item, ""));
                     into.push((name.trim().to_owned(), options.trim().to_owned()));

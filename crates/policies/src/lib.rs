@@ -34,7 +34,7 @@ impl PolicyFile {
     /// The policy compiled for the virtual kernel.
     ///
     /// # Panics
-    /// If it is none; a test loads each.
+    /// If it is not one; a test loads each.
     pub fn object(&self) -> Arc<Object> {
         let object = self.object.get_or_init(|| {
             Object::from_elf(self.name, self.source, self.elf.to_vec())
@@ -43,7 +43,7 @@ impl PolicyFile {
         Arc::clone(object)
     }
 
-    /// What its header comment says.
+    /// The text of its header comment.
     pub fn doc(&self) -> PolicyDoc {
         PolicyDoc::parse(self.source)
     }
@@ -70,8 +70,8 @@ pub fn find(name: &str) -> Option<&'static PolicyFile> {
     builtin().iter().find(|file| file.name == name)
 }
 
-/// The headers below `include/`, as (path, text): those of the native world in `native/`, the
-/// library that policies share in `lab/`.
+/// The headers below `include/`, as (path, text): the native world's in `native/`, the library that policies share in
+/// `lab/`.
 pub fn headers() -> &'static [(&'static str, &'static str)] {
     embedded::HEADERS
 }

@@ -22,7 +22,7 @@ pub struct Selection {
     pub object: Arc<Object>,
     /// Its options.
     pub settings: Settings,
-    /// What the compiler warns of: lines for people. A policy that comes with the program has none.
+    /// The compiler's warnings: lines for people. A policy that comes with the program has none.
     pub warnings: Arc<[String]>,
     /// The check sum of the source that it was compiled of and of the headers that it includes; `None` of one that
     /// comes with the program.
@@ -77,7 +77,7 @@ pub enum SelectError {
         nearest_of(.name, .known)
     )]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The schedulers there are.
         known: String,
@@ -115,7 +115,7 @@ pub fn spelled_out(scheduler: &Scheduler) -> Scheduler {
     }
 }
 
-/// What the head of a policy's source says; `name` is a policy's or the path of one.
+/// Reads the head of a policy's source; `name` is a policy's or the path of one.
 ///
 /// # Errors
 /// If the path cannot be read.
@@ -137,7 +137,7 @@ fn compiled<A>(
     answer: impl FnOnce(&Compiled) -> A,
 ) -> Result<A, Diagnostics> {
     static COMPILED: Mutex<BTreeMap<(PathBuf, bool), Compiled>> = Mutex::new(BTreeMap::new());
-    // Whoever else asks meanwhile waits: nearly always for the same, which would be compiled twice.
+    // Other callers wait meanwhile: nearly always for the same policy, which would be compiled twice.
     let mut all = COMPILED.lock().expect("compiling does not panic");
     let key = (path.to_owned(), audit);
     if let Some(known) = all.get(&key).filter(|known| known.is_current()) {

@@ -77,7 +77,7 @@ fn every_policy_loads_and_says_what_it_is() {
                 option.name
             );
         }
-        // What is mute, and while what, are values that there are.
+        // Mute options and their conditions name existing values.
         for (name, while_) in file.doc().mute {
             assert!(object.options().iter().any(|option| option.name == name));
             let text = format!("{}:{while_}", file.name);

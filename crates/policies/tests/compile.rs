@@ -1,4 +1,4 @@
-//! Policies of others: what is not supported is told with its place.
+//! Policies of others: an unsupported feature is reported with its place.
 
 use std::path::PathBuf;
 
@@ -299,7 +299,7 @@ fn all_that_is_missing_is_told_at_once() {
     }
 }
 
-/// A missing licence and a missing function are told in one message.
+/// A missing licence and a missing function are reported in one message.
 #[test]
 fn a_missing_licence_is_told_beside_a_missing_function() {
     for cc in compilers() {
@@ -319,7 +319,7 @@ fn a_missing_licence_is_told_beside_a_missing_function() {
     }
 }
 
-/// Text of the source that reads like an error of the linker is none.
+/// Text of the source that reads like an error of the linker is not one.
 #[test]
 fn the_sources_own_text_is_no_error() {
     for cc in compilers() {
@@ -472,7 +472,7 @@ fn what_no_verifier_lets_policies_write_is_refused() {
     }
 }
 
-/// What the verifier refuses as soon as it is used, and what libbpf does not find.
+/// Functions that the verifier refuses as soon as they are used, and functions that libbpf does not find.
 #[test]
 fn ops_that_the_kernel_could_not_call_are_refused() {
     let told = |op: &str, function: &str, cc: &str| {
@@ -526,7 +526,7 @@ fn ops_that_the_kernel_could_not_call_are_refused() {
         let expected = "DIR/mine.bpf.c:3: mine_op() is ops.enqueue() and no BPF program, so libbpf does not find it: define it with BPF_STRUCT_OPS()";
         assert_eq!(message, expected, "{cc}");
 
-        // The verifier does not look at what nobody asks for.
+        // The verifier does not look at unused functions.
         for (op, function) in [
             (
                 "enqueue",
@@ -752,7 +752,7 @@ fn licences_that_the_kernel_refuses_are_told() {
     assert!(none.contains("mine.bpf.c: it names no licence"), "{none}");
 }
 
-/// What is left of a path that was split where schedulers and options are.
+/// The rest of a path that was split where schedulers and options are.
 #[test]
 fn a_path_that_was_split_is_told() {
     let source = Source::new("split", "");
@@ -817,7 +817,7 @@ fn a_file_that_is_not_c_is_told() {
     );
 }
 
-/// What a killed process left behind whose number another one has now.
+/// The files of a killed process whose number another one has now.
 #[test]
 fn folders_that_were_left_are_in_nobodys_way() {
     let left: Vec<PathBuf> = (0..50)

@@ -23,7 +23,7 @@ fn program(policy: &str) -> PathBuf {
         .clone()
 }
 
-/// What one policy did in each situation of a kind.
+/// The decisions of one policy in each situation of a kind.
 struct Decisions {
     /// Chosen task, whether counters were recalculated, and the same of the plain model.
     answers: Vec<[i32; 4]>,

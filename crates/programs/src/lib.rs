@@ -4,7 +4,7 @@
 //! `schedlab-workload` with system calls. The simulator and the kernel thus execute the same behaviours with
 //! the same parameters, and report the same score.
 //!
-//! What stands for what:
+//! The counterparts:
 //! - a task is a thread; tasks of one address space are threads of one process, and each address space is a
 //!   process of its own, forked from the caller;
 //! - a pipe is a pipe, a socket one direction of a TCP connection over loopback without Nagle's delay;
@@ -17,7 +17,7 @@
 //!   charged here by the kernel itself.
 //!
 //! Every run ends: when all tasks have exited, when the workload's duration is over, or at the time limit.
-//! What has not ended by then does not count, as in the simulator, however late a thread is told.
+//! An action that has not ended by then does not count, as in the simulator, however late its thread notices.
 //! Then the processes exit, whatever their threads wait for; should the caller die, the kernel kills them.
 //!
 //! [`Action`]: schedlab_workload::Action
@@ -51,16 +51,16 @@ impl Default for Options {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Name with which the workload was asked for.
     pub workload: String,
     /// Parameters in effect.
     pub params: Vec<(String, String)>,
-    /// What the score means.
+    /// The meaning of the score.
     pub score: Score,
-    /// What the workload is composed of; empty if it is one.
+    /// The parts of a composed workload; empty for a single one.
     pub parts: Vec<Part>,
     /// Units of work that were done.
     pub work: u64,
@@ -70,11 +70,11 @@ pub struct Report {
     pub measured_ns: u64,
     /// Threads that were ever there.
     pub tasks: u64,
-    /// What the behaviours counted.
+    /// The counts of the behaviours.
     pub counters: Counters,
     /// Why it ended.
     pub end: End,
-    /// What the user should know ([`Workload::notes`]).
+    /// Notes for the user ([`Workload::notes`]).
     pub notes: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ pub enum End {
     Stuck {
         /// The threads, each with what it was doing.
         left: Vec<String>,
-        /// Whether one of them waits for a mutex: nobody could end it.
+        /// Whether one of them waits for a mutex: no process could end it.
         at_mutex: bool,
     },
 }
@@ -133,14 +133,15 @@ pub enum ProgramError {
     /// The system refused something.
     #[error("{doing}: {cause}{remedy}")]
     System {
-        /// What was to be done.
+        /// The failed operation.
         doing: String,
-        /// What the system said; told with the message, so it is no `source()` that would be told once more.
+        /// The system's message. The error's text includes it, so it is no `source()`, which would be printed once
+        /// more.
         cause: std::io::Error,
-        /// What to do about it, with a leading separator; may be empty.
+        /// The remedy, with a leading separator; may be empty.
         remedy: &'static str,
     },
-    /// What was asked for cannot be run as it was asked for.
+    /// The requested run cannot be carried out as requested.
     #[error("{0}")]
     Refused(String),
     /// The run failed: a task could not do what its behaviour asked for, did not start or did not end.

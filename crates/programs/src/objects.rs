@@ -19,10 +19,10 @@ pub struct Objects {
     streams: Vec<Option<Stream>>,
 }
 
-/// What an object keeps in shared memory. The kind is set before the first fork and never changes.
+/// The part of an object in shared memory. The kind is set before the first fork and never changes.
 #[repr(align(128))]
 enum Slot {
-    /// What a pipe, socket or listener knows of its messages.
+    /// The state of the messages in a pipe, socket or listener.
     Stream {
         /// Their size; 0 before the first one.
         size: AtomicU32,
@@ -240,7 +240,7 @@ impl Ends {
     }
 }
 
-/// What a pipe holds unless it is told otherwise (pipe(7)).
+/// The default capacity of a pipe (pipe(7)).
 const PIPE_BYTES: u32 = 65_536;
 /// Pages are what a pipe consists of.
 const PAGE_BYTES: u32 = 4_096;
@@ -283,7 +283,7 @@ fn new_socket(listener: &TcpListener, capacity: u32) -> io::Result<Stream> {
     })
 }
 
-/// What the kernel's accounting adds to a datagram, and more.
+/// The size that the kernel's accounting adds to a datagram, and more.
 const DATAGRAM_BYTES: u32 = 2_048;
 
 fn new_listener(capacity: u32) -> io::Result<Stream> {
@@ -433,7 +433,7 @@ impl Objects {
         let (stream, size, room) = self.stream(from);
         let count = match &stream.ends {
             listener @ Ends::Listener { .. } => {
-                // What does not fit into the buffer of the first read is dropped with its message.
+                // The part that does not fit into the buffer of the first read is dropped with its message.
                 let size = size.load(Ordering::Acquire).max(1) as usize;
                 own.buffer.resize(own.buffer.len().max(size), 0);
                 let read = listener.read(&mut own.buffer);
@@ -557,7 +557,7 @@ impl Objects {
         }
     }
 
-    /// Wakes everybody who waits for a notification.
+    /// Wakes all tasks that wait for a notification.
     pub fn notify(&self, id: ObjectId) {
         let Slot::Event {
             mutex,

@@ -3,9 +3,8 @@
 //! For two of the PARSEC applications, which no distribution packages, it is a program of the same kind; its time
 //! is no figure of theirs, only something that their model's shape can be compared with.
 //!
-//! The program is started as it is, under whatever schedules, and its own figure becomes the workload's score. An
-//! option that the program does not have is refused, not ignored; a program that is not installed is told with its
-//! package.
+//! The program is started as it is, under any scheduler, and its own figure becomes the workload's score. An option
+//! that the program does not have is refused, not ignored; a missing program is reported with its package.
 
 mod tpch;
 
@@ -32,11 +31,11 @@ use crate::{ProgramError, parse};
 pub struct Original {
     /// Its name here.
     pub workload: &'static str,
-    /// What is run.
+    /// The program and its arguments.
     pub program: &'static str,
     /// Options that the program has, too.
     options: &'static [&'static str],
-    /// What must be there, and the command that installs it.
+    /// The required files, and the command that installs them.
     needs: &'static [(&'static str, &'static str)],
     /// Which of the extra arguments it takes.
     takes: &'static [&'static str],
@@ -115,7 +114,7 @@ pub const ORIGINALS: &[Original] = &[
 const SOURCE: &str = "source";
 const SCALE: &str = "scale";
 
-/// What only some of the programs need.
+/// The requirements of some of the programs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extra<'a> {
     /// `kbuild`: the source tree. `tpch`: the folder of the data, which is generated where it is not there.
@@ -127,22 +126,22 @@ pub struct Extra<'a> {
 /// Scale of TPC-H's data.
 pub const SCALE_DEFAULT: f64 = 1.0;
 
-/// What a run of an original came to.
+/// The result of a run of an original.
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// Name of the workload.
     pub workload: String,
     /// The parameters that the program has, as they were in effect.
     pub params: Vec<(String, String)>,
-    /// What the score means.
+    /// The meaning of the score.
     pub score: Score,
-    /// The score, as the program told it.
+    /// The score, as the program reported it.
     pub value: f64,
     /// From beginning to end, what was made ready for the program included, in ns.
     pub makespan_ns: u64,
 }
 
-/// What a run was asked for.
+/// The request of a run.
 struct Given<'a> {
     params: &'a [(String, String)],
     extra: Extra<'a>,
@@ -168,7 +167,7 @@ fn refused(message: impl Into<String>) -> ProgramError {
     ProgramError::Refused(message.into())
 }
 
-/// What is not installed of what the programs need, each with the command that installs it.
+/// Returns the missing requirements of the programs, each with the command that installs it.
 pub fn missing() -> Vec<(&'static str, &'static str)> {
     let mut missing: Vec<(&str, &str)> = Vec::new();
     for &(program, remedy) in ORIGINALS.iter().flat_map(|one| one.needs) {
@@ -185,8 +184,8 @@ pub fn missing() -> Vec<(&'static str, &'static str)> {
 /// Runs the program that the workload `text` is a model of.
 ///
 /// # Errors
-/// If the workload has no such program, the program lacks an option that was given, is not installed, fails, does
-/// not end within `limit`, or tells no figure.
+/// If the workload has no such program, the program lacks an option that was given, is not installed, fails, does not
+/// end within `limit`, or reports no figure.
 pub fn run(text: &str, extra: Extra<'_>, limit: Duration) -> Result<Figure, ProgramError> {
     let workload = parse(text)?;
     let Some(original) = ORIGINALS.iter().find(|one| one.workload == workload.name) else {
@@ -289,7 +288,7 @@ impl Group {
     }
 }
 
-/// How long a program that is told to end gets to do so.
+/// Time that a program gets to end after the request to do so.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Group {
@@ -300,7 +299,7 @@ impl Group {
         !matches!(ended, Ok(None))
     }
 
-    /// Waits for the process; tells whether it has ended in time.
+    /// Waits for the process. Returns whether it has ended in time.
     fn wait_until(&self, deadline: Instant) -> bool {
         let pidfd = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty());
         while !self.has_ended() {
@@ -352,7 +351,7 @@ fn output(command: &mut Command, deadline: Instant) -> Result<(String, Duration)
     let mut pipe = group.0.stdout.take().expect("it was asked for");
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
-        // What is no text has no figure in it either.
+        // Output that is no text has no figure in it either.
         let _ = pipe.read_to_string(&mut text);
         text
     });
@@ -362,7 +361,7 @@ fn output(command: &mut Command, deadline: Instant) -> Result<(String, Duration)
         )));
     }
     let took = started.elapsed();
-    // Whoever it left behind may keep the pipe open.
+    // A process that it left behind may keep the pipe open.
     let status = group.stop();
     let status = status.map_err(|cause| error(format!("cannot wait for {name}: {cause}")))?;
     let text = reader.join().unwrap_or_default();
@@ -398,7 +397,7 @@ fn messaging_ns(text: &str) -> Result<f64, ProgramError> {
     let seconds = figure(text, "[sec]")?;
     if seconds < TOLD_IN_MS_LEAST_S {
         return Err(error(format!(
-            "perf tells its time in whole ms, and {:.0} ms are too few for a figure: give more loops or groups",
+            "perf reports its time in whole ms, and {:.0} ms are too few for a figure: give more loops or groups",
             seconds * 1e3
         )));
     }
@@ -423,7 +422,7 @@ fn hackbench(given: &Given<'_>) -> Result<f64, ProgramError> {
     messaging_ns(&perf_bench(given, &arguments)?)
 }
 
-/// The time of one round trip in ns, which perf tells with more digits than that of all.
+/// The time of one round trip in ns, which perf reports with more digits than the total.
 fn pipe(given: &Given<'_>) -> Result<f64, ProgramError> {
     let loops = given.text("loops");
     let mut arguments = vec!["pipe", "-l", loops];
@@ -575,7 +574,7 @@ fn httpd(given: &Given<'_>) -> Result<f64, ProgramError> {
     ]);
     wrk.arg(format!("http://127.0.0.1:{port}/index.html"));
     let (text, _) = output(&mut wrk, given.deadline)?;
-    requests_per_second(&text).ok_or_else(|| error(format!("wrk tells no figure: {}", text.trim())))
+    requests_per_second(&text).ok_or_else(|| error(format!("wrk reports no figure: {}", text.trim())))
 }
 
 /// The smallest configuration that serves one file by pre-forked workers.
@@ -659,7 +658,7 @@ mod tests {
         let refused = run("pipe", source, Duration::from_secs(10)).unwrap_err();
         assert!(refused.to_string().contains("takes no --source"));
         assert!(told("hackbench:nice=5").contains("has no option for `nice`"));
-        // What is given with its default is no wish.
+        // An option that is given with its default value is no request.
         let workload = Workload::parse("hackbench:fds=20,groups=1", 2).unwrap();
         let hackbench = ORIGINALS.iter().find(|one| one.workload == "hackbench");
         assert!(hackbench.unwrap().refuse_others(&workload).is_ok());
@@ -709,7 +708,7 @@ mod tests {
         assert!(started.elapsed() < Duration::from_secs(20));
     }
 
-    /// One that a killed process left is in nobody's way.
+    /// A file that a killed process left does no harm.
     #[test]
     fn folders_are_new_and_for_everybody_to_read() {
         use std::os::unix::fs::PermissionsExt as _;

@@ -21,10 +21,10 @@ const GRACE: Duration = Duration::from_secs(20);
 /// How often a process that the run does not wait for looks whether the run is over. Its tasks see that by themselves.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How often who waits hears that nothing changed.
+/// Interval of the notices that nothing changed.
 const HEARTBEAT: Duration = Duration::from_millis(200);
 
-/// What a process tells the supervisor at its end.
+/// The report of a process to the supervisor at its end.
 #[derive(Default, Serialize, Deserialize)]
 struct Summary {
     work: u64,
@@ -136,7 +136,7 @@ pub(crate) fn run(
     })
 }
 
-/// Whether nobody is left who could wake those that are: all of them waited at one time.
+/// Whether the remaining tasks cannot be woken any more: all of them waited at one time.
 fn are_stuck(summaries: &[Summary]) -> bool {
     let left = summaries.iter().filter(|summary| !summary.left.is_empty());
     let waiting: Option<Vec<(u64, u64)>> = left.map(|summary| summary.waiting_ns).collect();
@@ -255,22 +255,22 @@ fn started_by(deadline: std::time::Instant, run: &Run, nr_tasks: u32) -> Result<
 /// A child and where its summary comes from.
 struct Supervised {
     child: Child,
-    /// Until it has told all.
+    /// Until it has reported everything.
     reader: Option<PipeReader>,
     /// The run waits for none of its tasks.
     is_background: bool,
 }
 
-/// The children. Whoever is left is killed when this is dropped.
+/// The children. Dropping this kills those that are left.
 struct Processes(Vec<Supervised>);
 
 impl Processes {
-    /// Whether a process has something to tell before it should.
+    /// Whether a process has reported earlier than it should.
     fn any_reported(&self) -> bool {
         !self.reporting(Duration::ZERO).is_empty()
     }
 
-    /// Waits for processes that have something to tell; answers which they are.
+    /// Waits for processes that report; returns them.
     fn reporting(&self, at_most: Duration) -> Vec<usize> {
         let open = self.0.iter().enumerate();
         let open = open.filter_map(|(i, child)| Some((i, child.reader.as_ref()?)));
@@ -286,13 +286,13 @@ impl Processes {
         ready.map(|(i, _)| i).collect()
     }
 
-    /// Whether those that are left are none that the run waits for.
+    /// Whether the run waits for none of those that are left.
     fn only_background(&self) -> bool {
         let mut left = self.0.iter().filter(|child| child.reader.is_some());
         left.all(|child| child.is_background)
     }
 
-    /// What each process tells; all are over afterwards. The first failure ends the wait for the others.
+    /// Returns the report of each process; all are over afterwards. The first failure ends the wait for the others.
     fn summaries(
         mut self,
         run: &Run,
@@ -399,7 +399,7 @@ fn child(
     wait_for_end(&process, plan, is_background);
     process.stop.store(true, Relaxed);
     let text = serde_json::to_vec(&summary(&process)).expect("plain data");
-    // If the supervisor is gone, nobody minds.
+    // If the supervisor is gone, the message is not needed.
     let _ = writer.write_all(&text);
 }
 
@@ -419,7 +419,7 @@ fn wait_for_end(process: &Process, plan: Plan, is_background: bool) {
                 sys::tell(Tell::Over);
                 return;
             }
-            // Nobody tells it when the others have ended.
+            // No message arrives when the others have ended.
             let left = if is_background { left.min(LOOK) } else { left };
             let waited = process.changed.wait_timeout(live, left);
             waited
@@ -438,7 +438,7 @@ fn summary(process: &Process) -> Summary {
         let tasks = tasks.iter();
         tasks.filter(|task| task.ended_ns.load(Relaxed) == u64::MAX && !task.is_background)
     };
-    // Who is woken after it was looked at is asked again, or whoever woke it is.
+    // A task that was woken after it was checked is checked again, or its waker is.
     let until_ns = process.run.now().ns();
     let all_wait = left().all(|task| task.waits());
     let since_ns = left().map(|task| task.asked_ns.load(Relaxed)).max();

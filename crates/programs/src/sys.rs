@@ -19,7 +19,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use schedlab_trace::{CpuId, CpuSet};
 use schedlab_workload::{Reservation, SchedClass};
 
-/// Turns `-1` into the error that `errno` tells.
+/// Turns `-1` into the error in `errno`.
 fn checked(result: i64) -> io::Result<i64> {
     if result == -1 {
         Err(io::Error::last_os_error())
@@ -55,7 +55,7 @@ pub fn thread_id() -> i32 {
     gettid().as_raw_nonzero().get()
 }
 
-/// Whether a thread of this process sleeps until somebody wakes it; proc_pid_stat(5).
+/// Whether a thread of this process sleeps until it is woken; proc_pid_stat(5).
 pub fn is_asleep(thread: i32) -> bool {
     let path = format!("/proc/self/task/{thread}/stat");
     std::fs::read_to_string(path).is_ok_and(|text| {
@@ -188,13 +188,13 @@ pub fn raise_open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Waits until somebody wakes those at `word`; returns at once if it is not `value`, and may do so at any time.
+/// Waits for a wakeup at `word`; returns at once if it is not `value`, and may do so at any time.
 pub fn futex_wait(word: &AtomicU32, value: u32) {
-    // Who waits looks at the word again, whatever ended the wait.
+    // A waiter looks at the word again, whatever ended the wait.
     let _ = futex::wait(word, futex::Flags::empty(), value, None);
 }
 
-/// Wakes everybody who waits at `word`, in whatever process.
+/// Wakes all waiters at `word`, in any process.
 pub fn futex_wake_all(word: &AtomicU32) {
     let all = i32::MAX as u32;
     futex::wake(word, futex::Flags::empty(), all).expect("the word is one");
@@ -229,15 +229,15 @@ pub fn raise_loopback() -> io::Result<()> {
     }
 }
 
-/// What a process tells by the name that a thread takes, so that whoever measures the workload in the kernel sees
-/// it at that very moment; `measure.h` of schedlab-kernel has the same names.
+/// A moment that a process announces by the name that a thread takes, so that a measurement in the kernel sees it at
+/// that very moment; `measure.h` of schedlab-kernel has the same names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tell {
-    /// It only starts tasks and awaits them; told by its first thread.
+    /// It only starts tasks and awaits them; announced by its first thread.
     Starter,
-    /// All tasks are there and may begin; told by the first thread of the first process.
+    /// All tasks are there and may begin; announced by the first thread of the first process.
     Begun,
-    /// The time is over; told by every thread that notices it, of which the first counts.
+    /// The time is over; announced by every thread that notices it, of which the first counts.
     Over,
 }
 
@@ -264,7 +264,7 @@ pub fn fork(body: impl FnOnce()) -> io::Result<Child> {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             let asked = set_parent_process_death_signal(Some(Signal::KILL));
-            // It may have ended before we asked; then nobody waits for us.
+            // It may have ended before the request; then no process waits for this one.
             if asked.is_ok() && getppid() == Some(parent) {
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
             }
@@ -327,7 +327,7 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: ours, mapped with this size; whoever holds a reference into it holds us.
+        // SAFETY: ours, mapped with this size; a holder of a reference into it holds us.
         unsafe { libc::munmap(self.start, self.bytes) };
     }
 }

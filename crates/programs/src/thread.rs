@@ -14,12 +14,12 @@ use crate::load::{Memory, Speed};
 use crate::objects::{Objects, Reader};
 use crate::sys::{self, SharedMemory, Tell};
 
-/// What all processes of a run share.
+/// The data that all processes of a run share.
 pub struct Run {
     pub objects: Objects,
     memory: SharedMemory,
     pub seed: u64,
-    /// What happens from here on does not count, in ns since the start: the duration is over, or the limit reached.
+    /// The time after which nothing counts, in ns since the start: the duration is over, or the limit reached.
     pub end_ns: u64,
     pub speed: Speed,
     /// The CPUs of the process that starts the run: where tasks run that may run anywhere.
@@ -49,7 +49,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// A bare futex: who is woken goes on, and meets nobody at a lock.
+    /// A bare futex: a woken thread goes on, and meets no other at a lock.
     fn wait_at_gate(&self) {
         self.ready.fetch_add(1, Relaxed);
         while self.open.load(Acquire) == 0 {
@@ -66,7 +66,7 @@ impl Board {
 impl Run {
     pub fn new(objects: Objects, seed: u64, end_ns: u64, allowed: CpuSet) -> std::io::Result<Run> {
         let memory = SharedMemory::new(std::mem::size_of::<Board>())?;
-        // SAFETY: aligned to a page and large enough; nobody else has it yet.
+        // SAFETY: aligned to a page and large enough; no other code has it yet.
         unsafe { memory.start().cast::<Board>().write(Board::default()) };
         Ok(Run {
             objects,
@@ -142,7 +142,7 @@ pub struct Mind {
     pub work: u64,
 }
 
-/// What a thread can be doing, for the report on those that did not end.
+/// The possible activities of a thread, for the report on those that did not end.
 const DOING: [&str; 12] = [
     "waiting for the start",
     "running",
@@ -174,7 +174,7 @@ impl Task {
         format!("{} ({what})", self.comm)
     }
 
-    /// Whether it sleeps until somebody else wakes it.
+    /// Whether it sleeps until another thread wakes it.
     pub fn waits(&self) -> bool {
         WAITING.contains(&self.doing.load(Relaxed)) && sys::is_asleep(self.thread.load(Relaxed))
     }
@@ -292,10 +292,11 @@ impl Process {
         Ok(())
     }
 
-    /// What the task does next, once it has done what takes no time; `None` when the run is over.
+    /// The next action of the task, once it has done what takes no time; `None` when the run is over.
     ///
     /// The end is a matter of the clock, as in the simulator, and not of when the process's own thread gets a CPU to
-    /// tell it: a behaviour is asked for the last time before it, so that neither work nor counters grow afterwards.
+    /// announce it: a behaviour is asked for the last time before it, so that neither work nor counters grow
+    /// afterwards.
     fn ask(&self, task: &Task, mut outcome: Outcome, mut now: Instant) -> Option<Action> {
         let run = &*self.run;
         let mind = &mut *held(&task.mind);
@@ -318,7 +319,8 @@ impl Process {
             outcome = Outcome::Done;
             now = run.now();
         }
-        // Before it ends, and each by itself: who noticed it first may have lost its CPU before it could tell.
+        // Before it ends, and each by itself: the first thread to notice may have lost its CPU before it could
+        // announce it.
         if run.is_over(now) {
             sys::tell(Tell::Over);
         }
@@ -427,7 +429,7 @@ fn doing(action: &Action) -> u8 {
     }
 }
 
-/// What a thread sets about itself before it begins.
+/// The attributes that a thread sets for itself before it begins.
 struct Settings {
     nice: i8,
     class: schedlab_workload::SchedClass,
@@ -444,7 +446,7 @@ impl Settings {
     }
 }
 
-/// What only the thread itself uses.
+/// The data that only the thread itself uses.
 struct Own {
     reader: Reader,
     memory: Memory,
@@ -454,7 +456,8 @@ struct Own {
 }
 
 impl Own {
-    /// Has the kernel's timers end the next sleeps as a device's interrupt would, or as those of other programs.
+    /// Has the kernel's timers end the next sleeps as a device's interrupt would, or as the sleeps of other programs
+    /// end.
     fn set_exact(&mut self, exact: bool) {
         if self.is_exact != exact {
             self.is_exact = exact;

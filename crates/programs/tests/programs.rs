@@ -204,7 +204,7 @@ fn rt_app_files_run_and_tell_their_slack() {
     ] {
         let text = format!("{}:duration=2", file(name));
         if name == "suspend" {
-            // A resume that finds nobody suspended is lost in rt-app too, so it may have to be stopped.
+            // A resume that finds no suspended thread is lost in rt-app too, so it may have to be stopped.
             let report = run(&text, &options(120)).unwrap();
             let failed = matches!(
                 report.end,
@@ -216,8 +216,8 @@ fn rt_app_files_run_and_tell_their_slack() {
             assert_eq!(check(&text).work, work, "{name}");
         }
     }
-    // Nobody brings what the second of its pair waits for: which one that is, and whether others
-    // come too late for their only signal, is up to the machine.
+    // No task brings the object that the second of its pair waits for: which one that is, and whether others come too
+    // late for their only signal, is up to the machine.
     let report = run(&file("locks"), &options(120)).unwrap();
     let End::Stuck { left, at_mutex } = &report.end else {
         panic!("{:?}", report.end);
@@ -269,7 +269,7 @@ fn tasks_stay_on_the_cpus_of_who_starts_them() {
         one.set(last);
         sched_setaffinity(None, &one).unwrap();
         assert_eq!(nr_allowed_cpus(), 1);
-        // There are as many workers as CPUs, and nobody is pinned elsewhere.
+        // There are as many workers as CPUs, and no task is pinned elsewhere.
         assert_eq!(parse("schbench").unwrap().tasks.len(), 2);
         for task in parse("cpu:tasks=2,pin=true").unwrap().tasks {
             let cpus = task.affinity.unwrap();
@@ -323,12 +323,12 @@ fn what_waits_for_ever_until_the_duration_is_over_is_named() {
     };
     let both = ["a-0 (at a mutex)", "b-1 (at a mutex)"];
     assert_eq!(lasting(circle), stuck(&both, true));
-    // A task that has ended wakes nobody, either.
+    // A task that has ended wakes no task, either.
     let waits = r#""a": {"loop": 1, "lock": "m", "wait": {"ref": "c", "mutex": "m"}}"#;
     let ends = format!(r#"{waits}, "b": {{"loop": 1, "run": 1000}}"#);
     let one = ["a-0 (waiting for a condition)"];
     assert_eq!(lasting(&ends), stuck(&one, false));
-    // Who runs or sleeps may.
+    // A task that runs or sleeps may.
     for more in [r#""run": 1000"#, r#""sleep": 300000"#] {
         let others = format!(r#"{circle}, "c": {{"loop": -1, {more}}}"#);
         assert_eq!(lasting(&others), End::Done, "{more}");
@@ -381,7 +381,7 @@ fn real_mutexes_inherit_and_real_reservations_throttle() {
     let greedy = counter(&report, "rtapp.greedy-1.iterations");
     assert!((5..=8).contains(&greedy), "{greedy}");
     assert!(counter(&report, "rtapp.frame-0.iterations") > 110);
-    // What the kernel does not grant.
+    // Attributes that the kernel does not grant.
     let refused = run(
         "cpu:tasks=1,policy=deadline:99ms/100ms,pin=true",
         &options(20),

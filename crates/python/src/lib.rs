@@ -86,7 +86,7 @@ fn simulate(
     serde_json::to_string(&result).map_err(wrong)
 }
 
-/// What a sweep is: its jobs, and what each of them runs.
+/// A sweep: its jobs, and the run of each of them.
 #[pyclass(frozen, name = "Definition", module = "schedlab._engine")]
 struct PyDefinition(Definition);
 
@@ -212,7 +212,7 @@ impl PyDefinition {
     }
 }
 
-/// A sweep's folder that results are put into. Nobody else works at it meanwhile.
+/// A sweep's folder that results are put into, locked against other processes.
 #[pyclass(frozen, name = "Folder", module = "schedlab._engine")]
 struct PyFolder(Mutex<Option<Work>>);
 

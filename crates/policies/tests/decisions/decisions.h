@@ -122,7 +122,7 @@ struct answer {
 	bool recalculated, tie;
 };
 
-/* What the default scheduler does; changes the counters of `s`. */
+/* The default scheduler's choice; changes the counters of `s`. */
 static struct answer model(struct situation *s)
 {
 	struct answer answer = { };
@@ -212,7 +212,7 @@ static void draw_situation(struct situation *s)
 	s->actors[USHER].mask |= 1;
 	if (s->prev >= 0 && s->actors[s->prev].mm)
 		s->mm = s->actors[s->prev].mm;
-	/* sched_yield() of 2.4 asks whether somebody waits. */
+	/* sched_yield() of 2.4 asks whether any task waits. */
 	s->yielded = s->event == YIELDED && !is_rt(&s->actors[s->prev]) &&
 		     (rules == BASE_2_3_99 || s->nr_waiting);
 }
@@ -251,7 +251,7 @@ static void dress(const struct actor *a)
 	p->nr_cpus_allowed = cpus_there == 1 ? 1 : __builtin_popcountll(a->mask);
 }
 
-/* It runs on a CPU, with nobody else around who would be chosen there. */
+/* It runs on a CPU, and no other task would be chosen there. */
 static void bring_on(const struct actor *a, u32 cpu)
 {
 	dress(a);
@@ -296,7 +296,7 @@ static s32 number_of(struct task_struct *p)
 	return p ? (s32)p->__lab_index : -1;
 }
 
-/* What the policy chooses. */
+/* The policy's choice. */
 static struct answer decide(const struct situation *s)
 {
 	u64 recalculations;

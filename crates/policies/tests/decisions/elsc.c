@@ -80,7 +80,7 @@ static u32 position(const struct table *table, const struct situation *s, s32 li
 	return at;
 }
 
-/* What the search of one list finds, -1: nobody. */
+/* The result of the search of one list, -1: no task. */
 static s32 search(const struct table *table, const struct situation *s, s32 list, u32 limit,
 		  bool uniprocessor, bool *shortcut)
 {

@@ -171,7 +171,7 @@ static void levels(void)
 	CHECK(script_schedule(0) == idle);
 }
 
-/* A normal task with a deadline a second later: for the choice and for who is displaced. */
+/* A normal task with a deadline a second later: for the choice and for the displaced task. */
 static void idle_priority(void)
 {
 	struct task_struct *p, *idle;
@@ -190,7 +190,7 @@ static void idle_priority(void)
 	EQUAL(dl_due(ctx(idle)), 1005 * MS);
 }
 
-/* What it has slept does not make it due. */
+/* The time that it has slept does not make it due. */
 static void idle_priority_wakes(void)
 {
 	struct task_struct *p, *idle;
@@ -351,7 +351,7 @@ static void iso_limit(void)
 	CHECK(!dl_iso_refused());
 }
 
-/* The bound: with n tasks of one nice level nobody waits longer than n slices; shares are equal. */
+/* The bound: with n tasks of one nice level no task waits longer than n slices; shares are equal. */
 static void bound_of_waiting(void)
 {
 	struct task_struct *p[8];
@@ -399,7 +399,7 @@ static void fifo_yield(void)
 	check_fifo_yield();
 }
 
-/* What would wrap is refused. */
+/* A value that would wrap is refused. */
 static void option_ranges(void)
 {
 	AT_MOST(rr_interval, 1000, script_start(2));

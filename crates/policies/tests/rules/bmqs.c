@@ -188,7 +188,7 @@ static void fork_fewest_tasks(void)
 	EQUAL(ctx(script_fork(p, 0, M1))->home, 2);
 }
 
-/* ... of equals to that of its parent, ... */
+/* ... of tasks equal to its parent, ... */
 static void fork_here(void)
 {
 	struct task_struct *p;
@@ -237,7 +237,7 @@ static void sync_only_adds(void)
 	script_wake(p, 0, SCX_WAKE_SYNC);
 	EQUAL(queues[0].list.nr, 2);
 	EQUAL(script.nr_kicks[0], 0);
-	/* On an idle CPU nobody else would see it. */
+	/* On an idle CPU no other CPU would see it. */
 	p = task(20, 0, 1, M2);
 	script_wake(p, 0, SCX_WAKE_SYNC);
 	EQUAL(script.kicks[1], SCX_KICK_IDLE);
@@ -342,7 +342,7 @@ static void balance_asks(void)
 	EQUAL(ctx(b)->wanted, BMQS_NOBODY);
 	EQUAL(ctx(a)->home, 2);
 	EQUAL(queues[2].list.nr, 3);
-	/* Asked by another CPU, it is the next one that nobody wants. */
+	/* If another CPU asks, it is the next task that no CPU wants. */
 	CHECK(!script_schedule(3));
 	EQUAL(ctx(b)->wanted, 3);
 }
@@ -589,7 +589,7 @@ static void late_mask(void)
 	CHECK(script_schedule(0) == b);
 }
 
-/* What would wrap is refused. */
+/* A value that would wrap is refused. */
 static void option_ranges(void)
 {
 	AT_MOST(threshold, LAB_THRESHOLD_MAX, script_start(2));

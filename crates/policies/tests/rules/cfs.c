@@ -254,7 +254,7 @@ static void yield_batch(void)
 	CHECK(script_schedule(0) == b);
 }
 
-/* Idle-policy tasks make way for others; they and batch tasks preempt nobody. */
+/* Idle-policy tasks make way for others; they and batch tasks preempt no task. */
 static void policies(void)
 {
 	struct task_struct *a, *p;
@@ -295,7 +295,7 @@ static void moved(void)
 
 /*
  * A task that is taken from its CPU while it runs may be interrupted by a wakeup on the way:
- * the hint `last` is then one who waits in another queue, and must not be chosen here.
+ * the hint `last` is then a task that waits in another queue, and must not be chosen here.
  */
 static void hint_of_one_who_went_elsewhere(void)
 {
@@ -338,7 +338,7 @@ static void run_by_the_local_queue(struct task_struct *p, s32 cpu)
 	OPS.running(p);
 }
 
-/* So does one who comes to a CPU by its local queue, without a choice; and is awake then. */
+/* So does a task that comes to a CPU by its local queue, without a choice; and is awake then. */
 static void moved_by_the_local_queue(void)
 {
 	struct task_struct *p;
@@ -497,7 +497,7 @@ static void offline_cpus(void)
 	script.now_ns += 1000 * MS;
 	script_tick(5);
 	EQUAL(rqs[5].nr, 2);
-	/* A task that last ran on one that has gone since: all are found idle, and nobody is taken for one. */
+	/* A task that last ran on one that has gone since: all are found idle, and no task is taken for one. */
 	CHECK(fair_idle_near(script.curr[0], 4, LAB_LEVEL_MACHINE, true) == -1);
 	rqs[6].curr = NULL;
 	EQUAL(fair_idle_near(script.curr[0], 4, LAB_LEVEL_MACHINE, true), 6);
@@ -659,7 +659,7 @@ static void active_balance_in_a_row(void)
 	EQUAL(ticks_until_pushed(p), FAIR_PUSH_LOOKS_LLC);
 }
 
-/* Somebody else runs there by now: the task goes on where it was. */
+/* Another task runs there by now: the task goes on where it was. */
 static void active_balance_too_late(void)
 {
 	struct task_struct *p = share_a_core();
@@ -672,7 +672,7 @@ static void active_balance_too_late(void)
 	CHECK(script_schedule(0) == p);
 }
 
-/* Somebody waits for the CPU by now: he gets it, and the balancer has one to move. */
+/* Another task waits for the CPU by now: it gets it, and the balancer has one to move. */
 static void active_balance_not_alone(void)
 {
 	struct task_struct *p = share_a_core(), *next;
@@ -717,13 +717,13 @@ static void bound_queue(void)
 	check_bound_queue();
 }
 
-/* What would wrap is refused. */
+/* A value that would wrap is refused. */
 static void option_ranges(void)
 {
 	AT_MOST(latency_us, 1000000, script_start(8));
 	AT_MOST(min_granularity_us, 1000000, script_start(8));
 	AT_MOST(wakeup_granularity_us, 1000000, script_start(8));
-	/* What is allowed fits beside many of the greatest weight. */
+	/* An allowed value fits beside many of the greatest weight. */
 	min_granularity_us = 1000000;
 	cfs_times(8);
 	EQUAL(cfs_share(1000, fair_weight(-20, 0), fair_weight(-20, 0)), 1000ull * 4000000000);

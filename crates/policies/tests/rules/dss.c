@@ -218,7 +218,7 @@ static void t6_yield(void)
 	EQUAL(ctx(p)->old.counter, 8);
 	EQUAL(ctx(x)->old.counter, 6);
 	EQUAL(script.probes[LAB_RECALCULATIONS], 1);
-	/* The bit goes with the CPU, and nobody is disturbed. */
+	/* The bit goes with the CPU, and no task is disturbed. */
 	CHECK(!ctx(p)->old.yielded && ctx(p)->old.takeable);
 	EQUAL(script.nr_kicks[0], 0);
 	/* One lock for the choice, one taken again after the recalculation. */
@@ -313,7 +313,7 @@ static void t8_exit(void)
 	ctx(parent)->old.counter = 9;
 	script_exit_task(child);
 	EQUAL(ctx(parent)->old.counter, 13);
-	/* The parent's context is another task's by now: nobody gets the ticks. */
+	/* The parent's context is another task's by now: no task gets the ticks. */
 	child = script_fork(parent, 0, M2);
 	script.curr[0] = NULL;
 	script_exit_task(parent);
@@ -368,7 +368,7 @@ static void t9_running_time(void)
 	script_tick(0);
 	EQUAL(ctx(p)->old.counter, 0);
 	CHECK(cpus[0].marked && !p->scx.slice);
-	/* What it waits is not charged; what it ran before counts. */
+	/* Its wait is not charged; its earlier run counts. */
 	EQUAL(ctx(p)->old.ran_ns, 2000000);
 	script_block(0);
 	script_schedule(0);
@@ -489,7 +489,7 @@ static void t13_2_3_99_lone_yielder(void)
 	EQUAL(script.probes[LAB_RECALCULATIONS], 1);
 }
 
-/* A yielder with rivals counts as 0 once, and when it has left the CPU it disturbs nobody. */
+/* A yielder with rivals counts as 0 once, and when it has left the CPU it disturbs no task. */
 static void t13_2_3_99_yielder(void)
 {
 	struct task_struct *p, *x;
@@ -797,7 +797,7 @@ static void yielders(void)
 	EQUAL(script.probes[LAB_RECALCULATIONS], 0);
 }
 
-/* What would wrap is refused. */
+/* A value that would wrap is refused. */
 static void option_ranges(void)
 {
 	AT_MOST(threshold, LAB_THRESHOLD_MAX, script_start(2));

@@ -151,7 +151,7 @@ static void parity_ends_with_eligibility(void)
 	CHECK(script_schedule(0) == p);
 }
 
-/* ... or somebody wakes whose request is shorter. */
+/* ... or a task with a shorter request wakes. */
 static void short_request_preempts(void)
 {
 	struct task_struct *p;
@@ -341,7 +341,7 @@ static void bound_queue(void)
 	check_bound_queue();
 }
 
-/* What would wrap is refused. */
+/* A value that would wrap is refused. */
 static void option_ranges(void)
 {
 	AT_MOST(base_slice_us, 1000000, script_start(8));

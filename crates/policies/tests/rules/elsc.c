@@ -259,7 +259,7 @@ static void t7_yielder_beside_another(void)
 	script_yield(0);
 	CHECK(script_schedule(0) == q);
 	EQUAL(script.probes[LAB_RECALCULATIONS], 0);
-	/* It waits; nobody is disturbed. */
+	/* It waits; no task is disturbed. */
 	CHECK(!ctx(p)->old.yielded && ctx(p)->old.takeable);
 	EQUAL(list_of(p), 10);
 	EQUAL(script.nr_kicks[0] + script.nr_kicks[1], 0);
@@ -499,7 +499,7 @@ static void charged_after_the_search(void)
 	charged_until_the_switch(20, 200000000, 10);
 }
 
-/* What decides the index changes while the task waits. */
+/* The fields that decide the index change while the task waits. */
 static void refiled(void)
 {
 	struct task_struct *parent, *child, *q;

@@ -320,7 +320,7 @@ static void room_for_all(void)
 		CHECK(!rq.chains[i]);
 }
 
-/* Heaps that share a chain are told apart, and leave it in any order. */
+/* Heaps that share a chain are distinguished, and leave it in any order. */
 static void one_chain(void)
 {
 	struct task_struct *p[4];
@@ -352,7 +352,7 @@ static bool steps(struct lab_host *h)
 	return steps_left && steps_left--;
 }
 
-/* A chain whose walk ends early loses nobody: the policy ends. */
+/* A chain whose walk ends early loses no task: the policy ends. */
 static void one_chain_budget(void)
 {
 	struct task_struct *p[4];

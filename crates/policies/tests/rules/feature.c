@@ -122,7 +122,7 @@ static void slices(void)
 	EQUAL(feature_slice(8), 3 * MS);
 	EQUAL(feature_slice(9), 3 * MS);
 	EQUAL(feature_slice(100), 3 * MS);
-	/* Nobody asks for that, but it can be written. */
+	/* This is not asked for, but can be written. */
 	split_us = split_min_us = fixed_us = 0;
 	split_nr = ~0u;
 	CHECK(feature_slice(1000) > 0);
@@ -315,7 +315,7 @@ static void slice_ends(void)
 	CHECK(script_schedule(0) == a);
 }
 
-/* A split slice is as long as when its thread was picked, whoever comes meanwhile. */
+/* A split slice is as long as when its thread was picked, whichever thread comes meanwhile. */
 static void slice_of_the_pick(void)
 {
 	struct task_struct *a, *b;
@@ -429,7 +429,7 @@ static void turn_ends(void (*interrupt)(struct task_struct *p))
 	interrupt(a);
 	script_tick(0);
 	CHECK(script_schedule(0) == b);
-	/* Back in the queue it waits for a turn of full length, as does who has slept. */
+	/* Back in the queue it waits for a turn of full length, as a thread that has slept does. */
 	script_block(0);
 	EQUAL(ctx(b)->turn_ns, 0);
 	CHECK(script_schedule(0) == a);
@@ -464,7 +464,7 @@ static void yields(void)
 	}
 }
 
-/* Nobody takes the CPU from another by waking. */
+/* No thread takes the CPU from another by waking. */
 static void no_wakeup_preemption(void)
 {
 	plain();
@@ -580,7 +580,7 @@ static void source(void)
 	waiting(3, 0);
 	waiting(3, 0);
 	EQUAL(feature_source(queue(0)), 1);
-	/* The most loaded CPUs take from nobody. */
+	/* The most loaded CPUs take no thread. */
 	EQUAL(feature_source(queue(2)), -1);
 	EQUAL(feature_source(queue(1)), -1);
 	EQUAL(feature_source(queue(3)), 1);
@@ -622,7 +622,7 @@ static void balance_not_allowed(void)
 	EQUAL(script.nr_kicks[1], 1);
 }
 
-/* What two decided from the same loads only the first one does. */
+/* If two decide from the same loads, only the first one acts. */
 static void conflict_fails(void)
 {
 	static const u32 nr[] = { 1, 1 };
@@ -803,7 +803,7 @@ static void executor_core(void)
 	are(after, 4);
 }
 
-/* Where nobody waits no CPU is woken. */
+/* Where no thread waits, no CPU is woken. */
 static void nobody_waits(void)
 {
 	plain();

@@ -78,7 +78,7 @@ static void logarithmic(void)
 	}
 }
 
-/* A budget that runs out is told. */
+/* A budget that runs out is reported. */
 static bool no_steps(struct lab_host *h) { return false; }
 
 static void budget(void)

@@ -132,7 +132,7 @@ static void contexts_like_a_set(void)
 				CHECK(task_of(live[j]) != t);
 		}
 		if (nr) {
-			/* What one task leaves behind, the next does not find. */
+			/* The data that one task leaves behind is invisible to the next. */
 			task_t *t = task_of(live[nr - 1]);
 
 			t->mine = 1;
@@ -264,13 +264,13 @@ static task_t *take_behind(u32 others)
 	EQUAL(other_takes, 0);
 	CHECK(t);
 	CHECK(task_at(t->lab.index) == t);
-	/* What another CPU made superfluous is given back. */
+	/* An allocation that another CPU made superfluous is given back. */
 	EQUAL(pages_kept, (lab_tasks.nr + LAB_CHUNK_BYTES / sizeof(task_t) - 1) /
 			  (LAB_CHUNK_BYTES / sizeof(task_t)) * LAB_CHUNK_PAGES);
 	return t;
 }
 
-/* What a CPU saw that there is, another one takes before it gets the lock. */
+/* An item that a CPU saw may be taken by another one before it gets the lock. */
 static void last_context_taken_by_another_cpu(void)
 {
 	u32 per_chunk = LAB_CHUNK_BYTES / sizeof(task_t);

@@ -47,7 +47,7 @@ static __noinline bool step(void)
 		world.held |= !world.waiting;
 		return true;
 	case 3:
-		/* Whoever comes to wait may take a free one before others that do. */
+		/* A new waiter may take a free one before earlier waiters. */
 		if (world.held)
 			return true;
 		world.held = true;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the tests of the library's structures against plain models share: random
- * numbers, an array that items enter and leave at any place, and ops.init(),
- * which makes the operations and fails on the first difference; after the last
- * one the policy ends itself with their number, so that whoever loads it sees
- * that they were made. A test includes this after the structure, defines plant()
- * and NAME_make(), and ends with MODEL_OPS(NAME).
+ * The code that the tests of the library's structures against plain models
+ * share: random numbers, an array that items enter and leave at any place, and
+ * ops.init(), which makes the operations and fails on the first difference;
+ * after the last one the policy ends itself with their number, so that its
+ * loader sees that they were made. A test includes this after the structure,
+ * defines plant() and NAME_make(), and ends with MODEL_OPS(NAME).
  */
 #ifndef RULES_MODEL_H
 #define RULES_MODEL_H

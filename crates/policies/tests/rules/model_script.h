@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the tests of the library's structures against plain models do natively,
- * all alike: a test file includes this in place of script.h.
+ * The native side of the tests of the library's structures against plain
+ * models: a test file includes this in place of script.h.
  */
 #ifndef RULES_MODEL_SCRIPT_H
 #define RULES_MODEL_SCRIPT_H
@@ -26,7 +26,7 @@ static void model_start(void)
 	EQUAL(model_init(), 0);
 }
 
-/* All operations are made, and whoever loads the policy is told how many. */
+/* All operations are made, and the loader of the policy gets their number. */
 static void model_holds(u32 operations)
 {
 	model_start();

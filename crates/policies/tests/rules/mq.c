@@ -187,7 +187,7 @@ static void t6_expired_elsewhere(void)
 	EQUAL(queues[1].list.nr, 1);
 }
 
-/* What was published before a recalculation is read as that has made it; the best of here has 44 then. */
+/* A published value is read as later recalculations have made it; the best of here has 44 then. */
 static void t6(s32 before, s32 after, bool taken)
 {
 	local_queue(2);
@@ -201,7 +201,7 @@ static void t6(s32 before, s32 after, bool taken)
 static void t6_recalculated(void) { t6(60, 46, true); }
 static void t6_recalculated_tie(void) { t6(56, 44, false); }
 
-/* Who has yielded keeps its -1. */
+/* A task that has yielded keeps its -1. */
 static void t6_recalculated_yielded(void)
 {
 	local_queue(2);
@@ -343,7 +343,7 @@ static void t8_threshold(void)
 	EQUAL(ctx(b)->home, 1);
 }
 
-/* What is published of a running task may be out of date: the task itself decides. */
+/* A published value of a running task may be out of date: the task itself decides. */
 static void t8_out_of_date(void)
 {
 	struct task_struct *p = t8();
@@ -416,7 +416,7 @@ static void missed(void)
 	EQUAL(ctx(a)->old.counter, 8);
 	mq_catch_up(ctx(a), 1);
 	EQUAL(ctx(a)->old.counter, 8);
-	/* Somebody who has not seen the last one does not bring it back. */
+	/* A CPU that has not seen the last one does not bring it back. */
 	mq_catch_up(ctx(a), 0);
 	EQUAL(ctx(a)->old.counter, 8);
 	EQUAL(ctx(a)->number, 1);
@@ -521,7 +521,7 @@ static void robbed_while_idle(void)
 	CHECK(script_schedule(1) == a);
 }
 
-/* After a recalculation a CPU looks where somebody waits and nothing is published: nobody else sees it. */
+/* After a recalculation a CPU looks where a task waits and nothing is published: no other CPU sees it. */
 static void recalculated_while_idle(void)
 {
 	script_start(3);
@@ -584,7 +584,7 @@ static void yield_with_nobody_waiting(void)
 	CHECK(!ctx(p)->old.yielded && !cpus[0].marked);
 }
 
-/* Somebody who waits anywhere counts. */
+/* A task that waits anywhere counts. */
 static void yield_to_another_queue(void)
 {
 	struct task_struct *p;
@@ -631,7 +631,7 @@ static void tick(void)
 	CHECK(cpus[0].marked && !p->scx.slice);
 }
 
-/* Real-time tasks wait in one list; whoever chooses first has the best of them. */
+/* Real-time tasks wait in one list; the first CPU that chooses has the best of them. */
 static void realtime(void)
 {
 	struct task_struct *r, *s;
@@ -649,7 +649,7 @@ static void realtime(void)
 	script_block(0);
 	CHECK(script_schedule(0) == r);
 	EQUAL(pools[0].realtime.nr, 1);
-	/* What is published holds: the queue is not searched again. */
+	/* The published value holds: the queue is not searched again. */
 	EQUAL(script.probes[LAB_EXAMINED], 5);
 }
 
@@ -744,7 +744,7 @@ static void late_mask(void)
 	EQUAL(published(0), MQ_NOTHING);
 }
 
-/* What other CPUs read is on lines of its own. */
+/* The fields that other CPUs read are on lines of their own. */
 static void cache_lines(void)
 {
 	EQUAL(sizeof(struct mq_queue) % LAB_CACHELINE, 0);
@@ -755,7 +755,7 @@ static void cache_lines(void)
 	EQUAL(sizeof(struct linux24_cpu), LAB_CACHELINE);
 }
 
-/* What would wrap is refused. */
+/* A value that would wrap is refused. */
 static void option_ranges(void)
 {
 	AT_MOST(threshold, LAB_THRESHOLD_MAX, script_start(2));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the tests of mq, mq-local and mq-pool share; behind script.h. */
+/* Code that the tests of mq, mq-local and mq-pool share; behind script.h. */
 enum { M0, M1, M2, M3, M4, M5, M6 };	/* address spaces; 0 = kernel thread */
 
 static task_t *ctx(struct task_struct *p)
@@ -98,7 +98,7 @@ static void need_resched(s32 cpu)
 	script_preempt(cpu);
 }
 
-/* The lock of one queue is held by somebody else. */
+/* Another CPU holds the lock of one queue. */
 static s32 busy_queue = -1;
 static u32 nr_tried;
 static bool all_busy;

@@ -55,7 +55,7 @@ static void wakeup(void)
 	EQUAL(queues[0].list.nr, 3);
 }
 
-/* The waker's choice does not see another CPU's queue: a hint that it is about to sleep is none. */
+/* The waker's choice does not see another CPU's queue: a hint that it is about to sleep has no effect. */
 static void sync_from_another_cpu(void)
 {
 	struct task_struct *p;
@@ -104,7 +104,7 @@ static void realtime(void)
 	CHECK(script_schedule(1) == r);
 }
 
-/* Only who waits in the own queue counts. */
+/* Only the tasks of the own queue count. */
 static void yield_locally(void)
 {
 	struct task_struct *p;

@@ -134,7 +134,7 @@ static void no_balance(void)
 	CHECK(!script.timer);
 }
 
-/* Half of what is too much, from the tail of the longest queue to the shortest, which is told. */
+/* Half of the surplus, from the tail of the longest queue to the shortest, which is kicked. */
 static void balance_moves(void)
 {
 	struct task_struct *p[4];

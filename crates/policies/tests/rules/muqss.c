@@ -27,7 +27,7 @@ static void t1_earliest_of_all(void)
 	EQUAL(queue_at(2)->first, MUQSS_NONE);
 }
 
-/* Somebody else holds the lock of a CPU's queue during the choice. */
+/* Another CPU holds the lock of a CPU's queue during the choice. */
 static struct task_struct *schedule_without(s32 a, s32 b)
 {
 	struct task_struct *next;
@@ -140,7 +140,7 @@ static void idle_priority(void)
 	EQUAL(queue_at(0)->first, muqss_key(DL_LEVEL_NORMAL, 4000 * MS));
 }
 
-/* What a queue shows is not believed: under the lock the task may be gone or not allowed. */
+/* A queue's published head is verified: under the lock the task may be gone or not allowed. */
 static void recheck(void)
 {
 	struct task_struct *p, *own;
@@ -194,7 +194,7 @@ static void placement(void)
 	EQUAL(OPS.select_cpu(p, 0, 0), 1);
 	running_on(1, 50 * MS);
 	EQUAL(OPS.select_cpu(p, 0, 0), 0);
-	/* It waits with its last CPU, and the one with the latest deadline is told. */
+	/* It waits with its last CPU, and the one with the latest deadline is kicked. */
 	wake(p);
 	EQUAL(script.kicks[2], SCX_KICK_PREEMPT);
 	EQUAL(script.kicks[0] | script.kicks[1], 0);

@@ -289,7 +289,7 @@ static void expiry(void)
 	CHECK(script_schedule(0) == a);
 }
 
-/* What it sleeps and runs is in its priority at each tick, and it goes behind its new equals. */
+/* Its sleep and its run are in its priority at each tick, and it goes behind its new equals. */
 static void refreshed_by_tick(void)
 {
 	struct task_struct *a;
@@ -427,7 +427,7 @@ static void balance_next_longest(void)
 	CHECK(script_schedule(2) == p);
 	EQUAL(queue(0)->q.nr, 3);
 	EQUAL(queue(1)->q.nr, 1);
-	/* The lock of a lower CPU that somebody else holds is waited for, in order. */
+	/* The lock of a lower CPU that another CPU holds is waited for, in order. */
 	script_block(2);
 	script_wake(task(1, 0, 60), 1, 0);
 	script.fail_trylocks = true;
@@ -543,7 +543,7 @@ static void nice_change(void)
 	CHECK(script_schedule(0) == b);
 }
 
-/* Nobody gains a turn by it: one that has had its slice waits on with those that had theirs. */
+/* No task gains a turn by it: one that has had its slice waits on with those that had theirs. */
 static void nice_change_keeps_the_array(void)
 {
 	struct task_struct *a;

@@ -172,7 +172,7 @@ static void t6_running_costs(void)
 	EQUAL(ctx(p)->sleep_avg, 490 * MS);
 }
 
-/* What is interactive, by nice level: how many levels better than nice it takes. */
+/* The interactive tasks, by nice level: how many levels better than nice it takes. */
 static void interactive(void)
 {
 	static const struct { s32 nice, bonus; } rows[] = {
@@ -217,7 +217,7 @@ static void wait_counts(void)
 	EQUAL(ctx(p)->woken, NOT_WOKEN);
 }
 
-/* Who was runnable before the policy has not been woken: what it waits is not sleep. */
+/* A task that was runnable before the policy has not been woken: its wait is not sleep. */
 static void runnable_before(void)
 {
 	struct task_struct *p;
@@ -361,7 +361,7 @@ static void fork_splits_slice(void)
 	CHECK(ctx(child)->lab.node.next == &ctx(parent)->lab.node);
 	EQUAL(script.kicks[0], SCX_KICK_PREEMPT);
 	script_calm();
-	/* A thread: behind the others, and nobody makes way. */
+	/* A thread: behind the others, and no task makes way. */
 	ctx(parent)->prio = 100;
 	o26_requeue(queue(0), ctx(parent), ctx(parent)->array);
 	child = script_fork(parent, 0, M1);
@@ -806,7 +806,7 @@ static void nice_change(void)
 	EQUAL(ctx(a)->level, 130);
 }
 
-/* Nobody gains a turn by it: one that has had its slice waits on with those that had theirs. */
+/* No task gains a turn by it: one that has had its slice waits on with those that had theirs. */
 static void nice_change_keeps_the_array(void)
 {
 	struct task_struct *a;

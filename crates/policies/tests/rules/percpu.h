@@ -48,8 +48,8 @@ static void loser_lock(struct lab_host *h, void *word, u32 class, const void *co
 }
 
 /*
- * A task of a higher class takes the CPU, without a choice of ours: whoever is
- * displaced may be taken by others once it is where a choice finds it.
+ * A task of a higher class takes the CPU, without a choice of ours: other CPUs may
+ * take the displaced task once it is where a choice finds it.
  */
 static void loses_its_cpu(struct task_struct *p)
 {

@@ -11,8 +11,8 @@ static void pin(struct task_struct *p, s32 cpu)
 
 /*
  * They wait like all others. The kernel takes from a CPU's local queue without
- * asking: of two that wait there nobody would ever charge or recalculate the
- * ticks, and whoever waits for that CPU elsewhere would starve.
+ * asking: of two tasks that wait there, neither would ever be charged nor get new
+ * ticks, and a task that waits for that CPU elsewhere would starve.
  */
 static void pinned(void)
 {
@@ -38,7 +38,7 @@ static void pinned(void)
 	CHECK(script.curr[0] == b);
 	CHECK(ctx(b)->old.counter > 0);
 
-	/* Who yields yields to the other one. */
+	/* A task that yields yields to the other one. */
 	script_yield(0);
 	CHECK(ctx(b)->old.yielded);
 	CHECK(script_schedule(0) == a);

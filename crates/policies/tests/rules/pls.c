@@ -135,7 +135,7 @@ static void t3_idle_beside_expired(void)
 	EQUAL(script.probes[LAB_RECALCULATIONS], 1);
 }
 
-/* The running task is out of ticks and nobody is better: all get new ones. */
+/* The running task is out of ticks and no task is better: all get new ones. */
 static void t3_expired_alone(void)
 {
 	struct task_struct *p;
@@ -181,7 +181,7 @@ static void t4_yielder_alone(void)
 	EQUAL(script.probes[LAB_RECALCULATIONS], 0);
 	EQUAL(ctx(p)->old.counter, 10);
 	CHECK(!ctx(p)->old.yielded);
-	/* With nobody waiting, the mark is not even set. */
+	/* Without a waiting task the mark is not even set. */
 	script_yield(0);
 	CHECK(!ctx(p)->old.yielded && !cpus[0].marked);
 }
@@ -336,7 +336,7 @@ static void choice_moves(void)
 	EQUAL(list_of(p), 25);
 }
 
-/* What a child leaves behind moves its parent up, running or waiting. */
+/* The ticks that a child leaves behind move its parent up, running or waiting. */
 static void exit_moves(void)
 {
 	struct task_struct *parent, *child;

@@ -14,7 +14,7 @@
 #define RULES_SCRIPT_H
 
 #include <scx/common.bpf.h>
-/* The name of a variable and of a structure here: nobody's stack is looked at. */
+/* The name of a variable and of a structure here: no stack is examined. */
 #undef lab_host
 
 int printf(const char *format, ...);
@@ -328,7 +328,7 @@ static void script_error(struct lab_host *h, const char *fmt, const u64 *args, u
 /* The table and the CPUs; a test may add to the table before it calls ops.init(). */
 static void script_prepare(u32 nr_cpus)
 {
-	/* What is not here is NULL: a policy that needs it ends the test. */
+	/* A function that is missing here is NULL: a policy that needs it ends the test. */
 	script.host = (struct lab_host){
 		.sync = script_sync,
 		.atomic = script_atomic,
@@ -419,7 +419,7 @@ static struct task_struct *script_fork(struct task_struct *parent, int nice, u64
 	task->p.__lab_index = script.nr_tasks;
 	script.tasks[script.nr_tasks++] = task;
 	task->p.pid = task->p.tgid = script.nr_tasks;
-	/* All are the policy's, those of real time, too. */
+	/* All tasks are the policy's, real-time ones, too. */
 	task->p.prio = task->p.static_prio = 120 + nice;
 	task->p.mm = (struct mm_struct *)mm;
 	task->p.cpus_ptr = &task->mask;
@@ -441,7 +441,7 @@ static void script_exit_task(struct task_struct *p)
 	script_end_op();
 }
 
-/* What do_enqueue_task() does with the policy's answer. */
+/* The part of do_enqueue_task() after the policy's answer. */
 static void script_enqueue(struct task_struct *p, u64 flags)
 {
 	script.inserted = NULL;

@@ -392,7 +392,7 @@ static void slices_by_load(void)
 		ticks_of_slice();
 	CHECK(script.curr[0] == child);
 	EQUAL(ticks_of_slice(), 16);
-	/* It is as long as the load tells now: of two threads each has 12 ticks. */
+	/* It is as long as the present load requires: of two threads each has 12 ticks. */
 	CHECK(script_schedule(0) != child);
 	for (i = 0; i < 6; i++) {
 		script_block(0);
@@ -401,7 +401,7 @@ static void slices_by_load(void)
 	EQUAL(queue(0)->q.nr, 2);
 	EQUAL(ticks_of_slice(), 95);
 	script_schedule(0);
-	/* What it has used counts when others come. */
+	/* Its used time counts when others come. */
 	for (i = 0; i < 50; i++) {
 		script.now_ns += MS;
 		script_tick(0);
@@ -568,7 +568,7 @@ static void placement_busy(void)
 	ule_update_pri(batch);
 	batch->pri = 223;
 	ule_update_pri(interactive);
-	/* Nobody would make way for it: the least loaded. */
+	/* No thread would make way for it: the least loaded. */
 	EQUAL(ule_pick_cpu(batch, 0, 0, script.now_ns + 1000 * MS), 2);
 	/* It could run at once here, and that is not much worse. */
 	EQUAL(ule_pick_cpu(interactive, 0, 0, script.now_ns + 1000 * MS), 0);
@@ -678,7 +678,7 @@ static void lost_its_cpu(void)
 	loses_its_cpu(running_on(0, 0, false));
 }
 
-/* What would wrap is refused. */
+/* A value that would wrap is refused. */
 static void option_ranges(void)
 {
 	AT_MOST(interact_threshold, 120, start(1, 1));

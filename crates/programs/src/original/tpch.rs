@@ -18,7 +18,7 @@ const TABLES: [&str; 8] = [
     "customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier",
 ];
 
-/// What installs both sides.
+/// The command that installs both sides.
 pub(super) const REMEDY: &str = "pip install tpchgen-cli duckdb";
 
 /// The Python that has DuckDB's module.
@@ -67,7 +67,7 @@ fn run_keeping(given: &Given<'_>, answers: Option<&Path>) -> Result<f64, Program
     let ns: u64 = text
         .trim()
         .parse()
-        .map_err(|_| error(format!("DuckDB tells no time: {}", text.trim())))?;
+        .map_err(|_| error(format!("DuckDB reports no time: {}", text.trim())))?;
     Ok((streams * of_a_stream) as f64 * 3_600.0 * 1e9 / ns.max(1) as f64)
 }
 
