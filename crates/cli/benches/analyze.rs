@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_sweep::{Asked, Definition, MEASURES, Options, Row, Shard, Space, SweepError};
 
-/// An analysis that takes longer makes nobody happy.
+/// An analysis that takes longer is too slow to use.
 const AIM: Duration = Duration::from_secs(10);
 const REPEAT: usize = 3;
 const WORKLOADS: [&str; 7] = [

@@ -27,7 +27,7 @@ Exit status: 0 done; 1 a run failed or its scheduler was ejected (results are
 complete and say so); 2 the command line or an input is wrong."
 )]
 pub struct Cli {
-    /// What to do
+    /// The command
     #[command(subcommand)]
     pub command: Command,
 }
@@ -53,7 +53,7 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Run a command in a virtual machine whose kernel has sched_ext
     Vm(VmArgs),
-    /// What `reproduce --vm` starts in a virtual machine
+    /// Run simulations for `reproduce --vm` inside a virtual machine
     #[command(hide = true)]
     Emulate(EmulateArgs),
     /// Run a workload's real program here, under the current scheduler
@@ -84,7 +84,7 @@ Example:
     },
 }
 
-/// What can be listed
+/// Kinds of lists
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Schedulers and their options
@@ -95,7 +95,7 @@ pub enum Kind {
     Machines,
     /// Tables and figures that can be reproduced
     Experiments,
-    /// What is measured
+    /// Measures
     Measures,
 }
 
@@ -106,19 +106,19 @@ Examples:
   schedlab list                     everything
   schedlab list workloads
   schedlab list workloads chat      one, with its options
-  schedlab list measures wakeup     those whose names contain this word
+  schedlab list measures wakeup     measures whose names contain this word
   schedlab list schedulers --json   for scripts")]
 pub struct ListArgs {
-    /// What to list; everything if absent
+    /// Kind of entries [default: all kinds]
     pub kind: Option<Kind>,
-    /// Only entries whose names contain this, or the path of a scheduler; a single one is shown in full
+    /// Only entries whose names contain this, or the path of a scheduler; a single entry is shown in full
     pub name: Option<String>,
     /// Write the list as JSON, with all details
     #[arg(long)]
     pub json: bool,
 }
 
-/// Who schedules real-time tasks in simulation
+/// The scheduler of real-time tasks in simulation
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rt {
     /// The real-time class, above the scheduler, as in a kernel
@@ -170,10 +170,10 @@ pub struct SimArgs {
     pub task_layout: Vec<Layout>,
     /// End a run whose scheduler accesses another task's data without a probe (clang only)
     ///
-    /// What a choice looks at is charged where the scheduler's code calls a probe (examine(), consult(), alter()); one
-    /// that is forgotten makes a scheduler seem faster than it is. This compiles the schedulers with clang (SCHEDLAB_CC
-    /// names another one than is found), watches each load and each store of theirs, and ends a run at the first one that
-    /// no probe has paid for. Otherwise results are the same.
+    /// The simulator charges for accesses to another task's data where the scheduler's code calls a probe (examine(),
+    /// consult(), alter()). A missing probe makes a scheduler seem faster than it is. This flag compiles the
+    /// schedulers with clang (SCHEDLAB_CC overrides the one that is found), watches each of their loads and stores,
+    /// and ends a run at the first access without a probe. Otherwise results are the same.
     #[arg(long)]
     pub audit: bool,
     /// Runs of each, in interleaved order, with the seeds SEED, SEED+1, …; from 6 on with intervals
@@ -342,7 +342,7 @@ pub struct ShowArgs {
     pub csv: Option<PathBuf>,
 }
 
-/// What `sim`, `sweep` and `published` share
+/// Arguments that `sim`, `sweep` and `published` share
 #[derive(Args, Debug)]
 pub struct SimCommon {
     /// Seed for everything random
@@ -356,13 +356,13 @@ pub struct SimCommon {
     pub seed: u64,
     /// Check the invariants during the run, and look for data races in a scheduler of your own (with clang)
     ///
-    /// The invariants are checked over the run's events. For the races (docs/races.md) schedulers that are given by the
-    /// path of a file are compiled with clang (SCHEDLAB_CC names another one than is found), and each load and each store of theirs is watched: two that
-    /// are of the same memory, one a write and one plain, and that nothing orders, are told with both lines. Results are
-    /// the same; the run takes several times as long.
+    /// The invariants are checked over the run's events. For data races (docs/races.md), schedulers that are given by
+    /// a path are compiled with clang (SCHEDLAB_CC overrides the one that is found), and each of their loads and
+    /// stores is watched. Two accesses of the same memory race if one is a write, one is plain, and nothing orders
+    /// them. Each race is reported with both lines. Results are the same; the run takes several times as long.
     #[arg(long)]
     pub check: bool,
-    /// Who schedules real-time tasks
+    /// The scheduler of real-time tasks
     #[arg(long, value_enum, value_name = "WHO", default_value_t = Rt::Kernel)]
     pub rt: Rt,
     /// Which kernel's sched_ext is simulated
@@ -382,9 +382,9 @@ pub struct SimCommon {
 Example:
   schedlab published chat:rooms=20,messages=200 -s dss -m netfinity-8500r
 
-Each published figure is printed beside the median of the simulated ones, the
-lowest and the highest of them if there are several, and the ratio of the median
-to it; `*` marks those that miss the aims (contention within 10 points, means
+Each published figure is printed beside the median of the simulated ones, with
+their lowest and highest if there are several, and the ratio of the median to
+the published figure. `*` marks figures that miss the aims (contention within 10 points, means
 within a factor of 1.5, maxima within a factor of 3).")]
 pub struct PublishedArgs {
     /// Only this workload, with its options [default: all that are published]
@@ -444,13 +444,13 @@ pub struct ReproduceArgs {
     /// Numbers of CPUs instead of the study's: 8, 2,4,8 or 2..8
     #[arg(short, long, value_name = "N,…", allow_hyphen_values = true)]
     pub cpus: Option<String>,
-    /// Seeds of each run [default: what the experiment says, usually 5]
+    /// Seeds of each run [default: the experiment's, usually 5]
     #[arg(long, value_name = "N", value_parser = RangedI64ValueParser::<u64>::new().range(1..=1_000), allow_negative_numbers = true)]
     pub seeds: Option<u64>,
     /// Runs at the same time [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
-    /// Where the page with all figures goes
+    /// Path of the page with all figures
     #[arg(long, value_name = "FILE", default_value = "reproduce.html", value_hint = ValueHint::FilePath)]
     pub html: PathBuf,
     /// Write results as JSON; `-` for standard output instead of the tables
@@ -514,8 +514,8 @@ pub struct RunArgs {
     pub emulated_ratios: bool,
     /// Write a Perfetto trace of the run (https://ui.perfetto.dev)
     ///
-    /// It shows when the workload's tasks ran, were woken and waited. What else runs on the machine
-    /// shows as idle time.
+    /// It shows when the workload's tasks ran, were woken and waited. Other programs on the machine
+    /// show as idle time.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
     /// The command to run
@@ -534,9 +534,9 @@ Examples:
   schedlab sim chat -s ./mine.bpf.c --json r.json; schedlab explain r.json
 
 The text may have anything before, between and behind the kernel's lines. The
-whole debug dump tells most; the exit message alone tells the rule.
+whole debug dump explains most; the exit message alone names the rule.
 
-Exit status: 0 each ejection is explained; 2 the text tells of none.")]
+Exit status: 0 each ejection is explained; 2 the text reports none.")]
 pub struct ExplainArgs {
     /// The text; `-`, or none, for standard input
     #[arg(value_hint = ValueHint::FilePath)]
@@ -553,8 +553,8 @@ Examples:
   schedlab vm -- uname -r
   schedlab vm -c 4 --time-limit 3600 -- make -C ~/tests check
 
-Exit status: that of the command, 128 + N if signal N ended it; 2 if the command
-line is wrong or the virtual machine does not start or ends before the command.")]
+Exit status: the command's, 128 + N if signal N ended it; 2 if the command line
+is wrong or the virtual machine does not start or ends before the command.")]
 pub struct VmArgs {
     /// CPUs of the virtual machine
     #[arg(
@@ -577,7 +577,7 @@ pub struct VmArgs {
 /// Arguments of `emulate`
 #[derive(Args, Debug)]
 pub struct EmulateArgs {
-    /// Where the jobs are and the results go
+    /// Folder of the jobs and results
     pub folder: PathBuf,
     /// Give a run up after so many seconds
     #[arg(long, default_value_t = 600, value_parser = seconds, allow_negative_numbers = true)]

@@ -43,7 +43,7 @@ impl Journal {
             .truncate(false)
             .open(path)
             .with_context(|| format!("cannot write {name}"))?;
-        // Some file systems have no locks: there nobody is kept off.
+        // Some file systems have no locks: there no process is kept off.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             bail!("{name} is in use by another schedlab: name another with --html");
         }
@@ -110,7 +110,7 @@ impl Journal {
         Some(result)
     }
 
-    /// Keeps a result. Where that is not possible, it is told: nothing is lost unless the command is killed.
+    /// Keeps a result. A failure to do so is reported: nothing is lost unless the command is killed.
     pub fn keep(&self, result: &RunResult) {
         let mut line = serde_json::to_string(result).expect("plain data");
         line.push('\n');

@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error with its causes, leaving out those that the one before has told already.
+/// Formats an error with its causes, without those that the one before includes already.
 fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -127,7 +127,7 @@ fn not_utf8(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> String {
     )
 }
 
-/// What to write where the first word names a workload instead of a command.
+/// Returns the command to write if the first word names a workload instead of a command.
 fn no_command(mut words: impl Iterator<Item = String>) -> Option<String> {
     let word = words.find(|word| !word.starts_with('-'))?;
     let name = word.split(':').next().unwrap_or_default();
@@ -178,7 +178,7 @@ fn is_useful(line: &str, text: &str) -> bool {
     }
 }
 
-/// What clap says of a wrong command line, in one line: the message and its tips without the usage.
+/// Returns clap's message about a wrong command line, in one line: the message and its tips without the usage.
 fn usage_line(text: &str, command: &str) -> String {
     let lines: Vec<_> = text
         .lines()

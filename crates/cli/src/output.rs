@@ -1,7 +1,7 @@
 //! Files that are complete or not there: written without a name, and put in their place at the end.
 //!
-//! What is there already and is no regular file (a pipe, `/dev/null`, `/dev/stdout`) is written to and stays what
-//! it is: renaming over it would replace the device for everybody.
+//! An existing file that is not regular (a pipe, `/dev/null`, `/dev/stdout`) is written to and stays as it is:
+//! renaming over it would replace the device for everybody.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -97,7 +97,7 @@ fn place(path: &Path) -> PathBuf {
     };
     match (folder.canonicalize(), path.file_name()) {
         (Ok(folder), Some(name)) => folder.join(name),
-        // Whoever writes there tells that there is no such folder.
+        // The later write reports that the folder does not exist.
         _ => path.to_owned(),
     }
 }
@@ -124,7 +124,7 @@ pub fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     }
 }
 
-/// Columns of the terminal, as the shell tells them; a pipe has as many as `COLUMNS` says, or the default.
+/// Returns the terminal's columns, as the shell reports them; a pipe has as many as `COLUMNS` says, or the default.
 pub fn width() -> usize {
     use std::io::IsTerminal as _;
     let columns = if std::io::stdout().is_terminal() {
@@ -209,7 +209,7 @@ impl Output {
                 let mut named = beside(&folder)?;
                 file.rewind()?;
                 io::copy(&mut file, named.as_file_mut())?;
-                // What was nobody else's business stays so.
+                // A private file stays private.
                 if let Ok(before) = path.metadata() {
                     named.as_file().set_permissions(before.permissions())?;
                 }
@@ -243,7 +243,7 @@ fn beside(folder: &Path) -> io::Result<NamedTempFile> {
 }
 
 impl Target {
-    /// Makes the file, where there is none yet.
+    /// Creates the file if it does not exist.
     fn begin(&mut self) -> io::Result<()> {
         if let Target::Nothing(folder) = self {
             *self = Target::Unnamed {
@@ -255,7 +255,7 @@ impl Target {
     }
 }
 
-/// The error without the random name of the file beside, which helps nobody.
+/// The error without the random name of the temporary file, which would not help the user.
 fn without_place(error: io::Error) -> io::Error {
     if error.raw_os_error().is_some() {
         error

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Nobody wants to see a bar for less than this.
+/// A shorter command shows no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// There may be thousands of runs to look at, and as many that end in a second.
@@ -44,11 +44,11 @@ pub struct Progress {
     started: Instant,
     shown: bool,
     looked: Option<Instant>,
-    /// What was known last of those under way.
+    /// The last known state of the runs under way.
     known: Option<f64>,
 }
 
-/// Parts of a run that the bar tells apart.
+/// The steps of a run that the bar distinguishes.
 const PARTS: f64 = 1_000.0;
 
 impl Progress {

@@ -121,7 +121,7 @@ pub fn view(args: &ShowArgs) -> anyhow::Result<View> {
     })
 }
 
-/// Names of all measures, those of workloads included.
+/// Names of all measures, including the workloads' own.
 fn known_measures() -> Vec<String> {
     let common = catalogue::ENTRIES.iter().chain(catalogue::REAL_ENTRIES);
     let own = schedlab_workload::catalogue::lists();

@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-/// What hears signals.
+/// The receiver of signals.
 pub struct Ears {
     stops: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,

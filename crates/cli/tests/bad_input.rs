@@ -389,8 +389,8 @@ fn a_circle_of_waits_lasts_until_the_duration_is_over_and_is_told() {
 }
 
 /// A run that fails is a result: exit code 1, a complete table and a command that repeats it.
-/// Who reads no more of standard output (`| head`) does not change what became of the run; a pipe that was
-/// named for the results is another matter.
+/// A reader that closes standard output early (`| head`) does not change the run's outcome; a pipe that was named for
+/// the results is another matter.
 #[test]
 fn a_reader_that_is_gone_changes_no_exit_code() {
     let folder = tempfile::tempdir().unwrap();
@@ -585,7 +585,7 @@ fn why_a_run_failed_is_told_beside_a_document_on_standard_output() {
     assert!(stderr.contains("; replay: schedlab sim "), "{stderr}");
 }
 
-/// What the host does not give is told of the run that needs it, and the others' results are kept.
+/// A lack of the host's resources is reported for the run that needs them, and the others' results are kept.
 #[test]
 fn a_run_that_the_host_has_no_room_for_fails_among_the_others() {
     let folder = folder();
@@ -679,7 +679,7 @@ fn a_signal_while_a_policy_is_compiled_leaves_nothing() {
     }
 }
 
-/// What is wrong with the machine is not blamed on the policy.
+/// A fault of the machine is not blamed on the policy.
 #[test]
 fn a_folder_for_temporary_files_that_is_not_there_is_named() {
     let folder = folder();
@@ -717,7 +717,7 @@ fn an_audit_asks_for_a_clang() {
     }
 }
 
-/// By the names under which it is known: here an impostor, and nobody.
+/// By the names under which clang is known: here an impostor, and none.
 #[test]
 fn an_audit_looks_for_a_clang() {
     let folder = folder();
@@ -778,7 +778,7 @@ fn what_a_run_cannot_record_is_told_at_once() {
     }
 }
 
-/// What is read stays: a policy or the results of hours are lost sooner than told so.
+/// Input files stay: the command refuses before it would overwrite a policy or the results of hours.
 #[test]
 fn an_output_takes_no_place_of_an_input() {
     let folder = tempfile::tempdir().unwrap();

@@ -37,7 +37,7 @@ fn a_table_of_80_columns_on_standard_output_and_nothing_else() {
     }
 }
 
-/// What comes through a pipe is gone once it was read.
+/// Input from a pipe can be read only once.
 #[test]
 fn a_file_is_read_once_for_all_runs() {
     let profile = include_bytes!("../../../machines/laptop.toml");
@@ -59,7 +59,7 @@ fn a_file_is_read_once_for_all_runs() {
     assert_eq!(document["results"].as_array().unwrap().len(), 12);
 }
 
-/// What there is no room for is named, and shown where a pipe is said to be wide.
+/// Columns without room are named, and shown if a pipe is declared wide.
 #[test]
 fn a_pipe_is_as_wide_as_columns_says() {
     let table = |columns: Option<&str>| {
@@ -195,7 +195,7 @@ fn help_has_examples_completions_complete_and_man_pages_are_written() {
         ("schedlab.1", "0 done; 1 a run failed"),
         ("schedlab-sim.1", "0 done; 1 a run failed"),
         ("schedlab-run.1", "0 done; 1 a run failed"),
-        ("schedlab-vm.1", "that of the command, 128 + N"),
+        ("schedlab-vm.1", "128 + N if signal N ended it"),
         ("schedlab-doctor.1", "0 real runs are possible here"),
     ];
     for (page, end) in ends {
@@ -207,7 +207,7 @@ fn help_has_examples_completions_complete_and_man_pages_are_written() {
     }
 }
 
-/// What the table says below two to five runs, the help says before them.
+/// The note below a table of two to five runs stands in the help, too.
 #[test]
 fn the_help_and_the_table_say_how_many_runs_give_intervals() {
     for command in ["sim", "run"] {
@@ -255,7 +255,7 @@ fn lists_fit_80_columns() {
     assert!(stdout("list workloads cpu").contains("duration="));
 }
 
-/// What fails while it runs is no error of the command line: it has a result, which says so.
+/// A failure during the run is no error of the command line: it has a result, which says so.
 #[test]
 fn a_load_whose_process_is_killed_is_a_failed_run() {
     let load = Command::new(env!("CARGO_BIN_EXE_schedlab"))

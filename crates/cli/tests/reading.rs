@@ -15,7 +15,7 @@ fn schedlab(line: &str, folder: &Path) -> Command {
     command
 }
 
-/// What a command came to that found the tasks on its standard input.
+/// The output of a command that found the tasks on its standard input.
 fn fed(mut command: Command) -> Output {
     let mut child = command
         .stdin(Stdio::piped())

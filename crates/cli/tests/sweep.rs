@@ -215,7 +215,7 @@ fn wrong_arguments_are_one_line() {
     }
 }
 
-/// What a kill or a full disk of another program can leave.
+/// Remains of a kill or of a full disk of another program.
 #[test]
 fn a_definition_that_is_empty_or_cut_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -273,7 +273,7 @@ fn a_sweep_is_analysed_into_text_page_and_document() {
     assert!(text.contains("\nAll together\n"), "{text}");
     let (_, document, _) = analyze(&["--json", "-"]);
     let document: serde_json::Value = serde_json::from_str(&document).unwrap();
-    // What chance could give is marked.
+    // Findings that chance could give are marked.
     let told: Vec<&str> = text.split_whitespace().collect();
     let mut marked = 0;
     for workload in document["workloads"].as_array().unwrap() {

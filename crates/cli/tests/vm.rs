@@ -1,4 +1,4 @@
-//! What the program does with virtual machines; where there can be none, the file that `make test` repeats at its
+//! The program's use of virtual machines; if none can run here, the file that `make test` repeats at its end says so.
 //! end says so.
 #![cfg(feature = "kernel")]
 
@@ -102,7 +102,7 @@ fn what_cannot_be_run_is_one_of_the_results() {
     let exits: Vec<_> = results.iter().map(|run| &run["exit"]).collect();
     let expected = ["done", "error_bpf", "not_run", "done"];
     assert_eq!(exits, expected, "{stdout}{stderr}");
-    // One table: whoever was ejected stands beside the others.
+    // One table: an ejected scheduler stands beside the others.
     assert_eq!(results[1]["params"], results[0]["params"]);
     let message = results[1]["message"].as_str().unwrap();
     assert!(message.contains("no longer"), "{message}");

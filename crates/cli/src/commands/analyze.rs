@@ -153,7 +153,7 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
     Ok(Status::Done)
 }
 
-/// What to know of a sweep in a virtual machine without KVM.
+/// The caveat of a sweep in a virtual machine without KVM.
 const ON_EMULATED_CPUS: &str = "These runs are of a virtual machine with emulated CPUs, which do not keep the proportions of real ones: compare \
      counts and orders, not times and not the sizes of differences.";
 

@@ -15,7 +15,7 @@ use super::Status;
 use crate::args::ExplainArgs;
 use crate::output::{harmless, is_stdout, print, tell, width};
 
-/// What is read of a text: a log of months is shorter.
+/// The longest text that is read: a log of months is shorter.
 const BYTES_MAX: u64 = 256 << 20;
 /// Columns of the names before the rows of an explanation.
 const NAMES: usize = 11;

@@ -58,7 +58,7 @@ fn is_watched() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// A run that failed has a result, too: whoever compares schedulers must not lose the others' for it.
+/// A failed run has a result, too: a comparison must not lose the results of the other schedulers for it.
 fn failed(
     error: ProgramError,
     workload: String,
@@ -77,7 +77,7 @@ fn failed(
     })
 }
 
-/// What results of this machine have in common.
+/// The fields that results of this machine share.
 fn here(args: &LoadArgs) -> RunResult {
     RunResult {
         asked: args.workload.clone(),

@@ -37,7 +37,7 @@ struct Job {
     seed: u64,
 }
 
-/// What became of it in a virtual machine.
+/// The outcome in a virtual machine.
 #[derive(Clone, Debug)]
 #[cfg_attr(
     not(feature = "kernel"),
@@ -57,7 +57,7 @@ enum Emulated {
 /// Carries a command out.
 ///
 /// # Errors
-/// What is wrong with the command line, an input or a file.
+/// The fault of the command line, an input or a file.
 pub fn run(command: Command) -> anyhow::Result<Status> {
     match command {
         Command::List(args) => list::run(&args),

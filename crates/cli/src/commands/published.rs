@@ -108,7 +108,7 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
 /// Figures of the same workload on the same machine.
 struct Group {
     study: String,
-    /// With the options that tell the study's names apart.
+    /// With the options that distinguish the study's names.
     workload: String,
     scheduler: Scheduler,
     machine: String,
@@ -167,7 +167,7 @@ fn groups(
                 groups.last_mut().expect("one was pushed")
             }
         };
-        // Speed-ups are told in relation to 2 CPUs.
+        // Speed-ups are given in relation to 2 CPUs.
         let base = figure.metric.ends_with("vs_2way").then_some(2);
         for cpus in [Some(cpus), base].into_iter().flatten() {
             if !group.cpus.contains(&cpus) {
@@ -207,7 +207,7 @@ fn same_workload(one: &str, other: &str, cpus: u32) -> bool {
     }
 }
 
-/// What there would have been to ask for.
+/// Returns the choices for a request that matches no published figure.
 fn nothing(figures: &[Figure], studies: &Studies, scheduler: &Scheduler) -> String {
     let figures = || {
         let usable = |figure: &&Figure| figure.cpus.is_some() && !figure.machine.is_empty();

@@ -65,7 +65,7 @@ mod without {
         bail!("{REMEDY}")
     }
 
-    /// Simulation needs nothing of the kernel, so its absence is told, not complained about.
+    /// Simulation needs nothing of the kernel, so its absence is a note, not an error.
     pub fn doctor() -> anyhow::Result<Status> {
         let mut text = "simulation    ready\n".to_owned();
         fill(&mut text, "real kernel   ", REMEDY, 14, width());

@@ -43,7 +43,7 @@ fn paragraph(command: &clap::Command, start: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// What follows a heading as it stands, line by line: clap_mangen would fill lines and hyphenate.
+/// The text that follows a heading, line by line: clap_mangen would fill lines and hyphenate.
 fn section(text: &str) -> String {
     let Some((heading, lines)) = text.split_once(':') else {
         return String::new();

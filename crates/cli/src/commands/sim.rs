@@ -91,7 +91,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
     Ok(status)
 }
 
-/// What policies printed, to standard error: the last lines of each run.
+/// Prints the policies' messages to standard error: the last lines of each run.
 fn tell_printed(results: &[RunResult]) {
     const LINES_MAX: usize = 20;
     for result in results {

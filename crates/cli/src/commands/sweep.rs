@@ -66,7 +66,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         each: args.each,
     };
     let definition = progress::reading(|| Definition::new(asked))?;
-    // In the virtual machine it has been told outside.
+    // In the virtual machine the process outside has reported it.
     if real::place() == "host" {
         let workloads = 0..definition.workloads.len();
         let specs: Vec<_> = workloads
@@ -238,7 +238,7 @@ fn first_failure(definition: &Definition, folder: &Path) -> anyhow::Result<Strin
     Ok(text)
 }
 
-/// What failed, how and why.
+/// Returns the failed runs, how they failed and why.
 pub fn failure(row: &Row) -> String {
     let why = row.message.as_deref().unwrap_or("no message");
     format!("{} on {}: {}: {why}", row.scheduler, row.workload, row.exit)

@@ -67,7 +67,7 @@ pub fn emulate(cpus: u32, jobs: &[Job], time_limit_s: u64) -> anyhow::Result<Vec
     }
 }
 
-/// What became of each job by the lines that the machine has written. The last one may be cut off.
+/// Returns the outcome of each job by the lines that the machine has written. The last one may be cut off.
 fn outcomes(jobs: &[Job], lines: &[u8]) -> Vec<Emulated> {
     let mut emulated: Vec<Emulated> = vec![Emulated::Missing; jobs.len()];
     for line in lines.split(|&byte| byte == b'\n') {

@@ -35,14 +35,14 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         .iter()
         .map(schedlab_sim::spelled_out)
         .collect();
-    // What is wrong with the command line is told before a machine is booted.
+    // A wrong command line is reported before a machine is booted.
     for scheduler in &schedulers {
         schedlab_kernel::run::check(scheduler)?;
     }
     let kept = args.workload.as_deref().map(kept).transpose()?.flatten();
     let load = match &args.workload {
         Some(text) => {
-            // A wrong workload is told before a scheduler is loaded.
+            // A wrong workload is reported before a scheduler is loaded.
             let workload = progress::reading(|| schedlab_programs::parse(text))?;
             schedlab_programs::check(&workload)?;
             Load::Workload {
@@ -206,7 +206,7 @@ fn write_trace(output: Output, path: &Path, run: &Run) -> anyhow::Result<()> {
         .commit()
 }
 
-/// What a program wrote is shown where it failed.
+/// Prints a program's output if it failed.
 fn complain(run: &Run) {
     if run.result.is_done() {
         return;
@@ -293,7 +293,7 @@ fn machine(cpus: Option<u32>) -> Vm {
 pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Status> {
     let loud = std::io::stderr().is_terminal();
     let note = |text: &str| {
-        // Downloads take minutes: they are told wherever somebody reads.
+        // Downloads take minutes: they are reported to any reader.
         tell(text);
     };
     if loud {
@@ -318,7 +318,7 @@ pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Stat
         return Err(error);
     }
     let (code, log) = match ended {
-        // What ran in it failed, and not what was asked for.
+        // The program in it failed, not the request.
         Err(error @ schedlab_kernel::Error::VmLost(_)) => {
             tell(error);
             return Ok(Status::Failed);
@@ -338,7 +338,7 @@ pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Stat
     })
 }
 
-/// What this machine can do, and the command that cures what it cannot.
+/// The features of this machine, and the command that adds each missing one.
 pub fn doctor() -> anyhow::Result<Status> {
     let report = doctor::examine();
     let mut text = String::new();
