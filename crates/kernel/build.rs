@@ -34,7 +34,7 @@ fn main() {
     let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
     let include = root.join("include");
     let policies = root.join("policies");
-    // Relative paths: in a copy of the checkout they are those of the copy.
+    // The paths are relative, so that a copy of the checkout uses its own paths.
     for path in ["../../policies", "../../include", "src/bpf"] {
         println!("cargo:rerun-if-changed={path}");
     }
@@ -160,7 +160,7 @@ impl Build<'_> {
     }
 }
 
-/// What libbpf itself brings for BPF programs, `<bpf/…>`.
+/// The headers that libbpf itself brings for BPF programs, `<bpf/…>`.
 fn write_libbpf_headers(to: &Path) {
     fs::create_dir_all(to).expect("OUT_DIR is writable");
     for (name, contents) in libbpf_rs::libbpf_sys::API_HEADERS {
@@ -178,7 +178,7 @@ fn compress(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a user's policy is compiled against: the scx headers for this architecture and `include/lab`.
+/// The headers against which a user's policy is compiled: the scx headers for this architecture and `include/lab`.
 fn pack_headers(scx: &Path, arch: &str, include: &Path, to: &Path) {
     let file = File::create(to).expect("OUT_DIR is writable");
     let mut tar = tar::Builder::new(GzEncoder::new(file, Compression::best()));

@@ -1,13 +1,13 @@
-//! What scheduling costs in a real kernel, counted in instructions: `make vm-cost`.
+//! Measures the cost of scheduling in a real kernel, counted in instructions: `make vm-cost`.
 //!
 //! A virtual machine in which time is the number of executed instructions (2 ns each, all CPUs together;
 //! idle time passes at once), for each number of CPUs. Each scheduler in turn runs the pipe and the messaging
-//! benchmark of `perf bench sched`; what is told is the time they report, as instructions. Of several
-//! repetitions the median is told, with the least and the greatest.
+//! benchmark of `perf bench sched`. The result is the time that they report, as instructions: of several repetitions
+//! the median, with the least and the greatest.
 //!
-//! With one CPU nobody waits for a lock and nobody chooses a place, so the figures are what scheduling itself
-//! costs. With more they hold what placement costs, too, and a policy whose lock two CPUs meet at may be
-//! ejected: QEMU does not run the CPU that holds the lock while another one spins (docs/real-kernel.md).
+//! With one CPU no task waits for a lock and no CPU is chosen, so the figures are the cost of scheduling itself. With
+//! more they include the cost of placement, and a policy whose lock two CPUs meet at may be ejected: QEMU does not
+//! run the CPU that holds the lock while another one spins (docs/real-kernel.md).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use schedlab_kernel::vm::{self, Stream, Vm};
 use schedlab_report::stats;
 use schedlab_trace::Scheduler;
 
-/// What scheduling costs in a real kernel, counted in instructions
+/// Measure the cost of scheduling in a real kernel, counted in instructions
 #[derive(Parser)]
 #[command(name = "vm_cost")]
 struct Arguments {
@@ -238,7 +238,7 @@ fn measured(benchmark: &[&str], repeat: u32) -> Result<Vec<f64>, String> {
         .collect()
 }
 
-/// A program that loads a scheduler of somebody else's and keeps it until it ends.
+/// A program that loads an external scheduler and keeps it until the program ends.
 struct Peer(Child);
 
 impl Peer {

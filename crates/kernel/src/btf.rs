@@ -1,4 +1,4 @@
-//! What a kernel's type information says about sched_ext, without running anything.
+//! Reads a kernel's type information about sched_ext, without running anything.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -89,7 +89,7 @@ pub fn check_kfuncs(file: &Path) -> Result<(), String> {
                         "its BTF gives the kfunc {name} {kernels} parameters instead of {parameters}"
                     ));
                 }
-                // What one kernel lacks, the headers test for at load time.
+                // The headers test at load time for functions that one kernel lacks.
                 _ => {}
             }
         }

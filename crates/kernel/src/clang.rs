@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// What the script chooses where there are these programs and no others.
+    /// The script's choice where these programs exist and no others.
     fn script(named: Option<&str>, programs: &[(&str, &str)]) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         for (name, says) in programs {
@@ -169,7 +169,7 @@ mod tests {
             &[("clang-19", 19), ("clang-22", 22)],
             Some("clang-19"),
         );
-        // What is named and no such clang is not replaced by another.
+        // A named program that is no such clang is not replaced by another.
         check(
             Some("clang-18"),
             &[("clang-18", 18), ("clang-22", 22)],

@@ -1,4 +1,4 @@
-//! What this kernel and this machine can do, what is missing, and the command that cures it.
+//! Lists the features that work with this kernel and this machine, and for missing ones the command that adds them.
 
 use std::fs;
 use std::io::Read as _;
@@ -26,17 +26,17 @@ pub enum Status {
 /// One thing that was looked at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// What was looked at.
+    /// The feature.
     pub subject: &'static str,
     /// How it stands.
     pub status: Status,
-    /// What was found.
+    /// The finding.
     pub detail: String,
-    /// What to do about it; empty if nothing.
+    /// The remedy; empty if nothing is missing.
     pub remedy: String,
 }
 
-/// What one can do here, in the order of what most people ask.
+/// Possible uses of schedlab here, the most frequent first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// Everything that was looked at.

@@ -1,4 +1,4 @@
-//! What can go wrong on the real kernel's side. Each message ends with what to do.
+//! Errors of the real kernel's side. Each message ends with the remedy.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub enum Error {
     /// Something must be installed or allowed first.
     #[error("{what} is missing: {remedy}")]
     Missing {
-        /// What.
+        /// The requested action.
         what: String,
         /// The command that cures it.
         remedy: String,
@@ -21,10 +21,10 @@ pub enum Error {
         "this kernel cannot run sched_ext schedulers ({reason}): use --vm, or boot a kernel with CONFIG_SCHED_CLASS_EXT=y"
     )]
     Kernel {
-        /// What it lacks.
+        /// The missing feature.
         reason: String,
     },
-    /// Somebody else's scheduler is loaded. It is never replaced.
+    /// Another program's scheduler is loaded. It is never replaced.
     #[error(
         "the scheduler '{name}' is loaded already and is left alone: stop the program that loaded it, then run again"
     )]
@@ -35,7 +35,7 @@ pub enum Error {
     /// No policy has this name and it is no path to a `.bpf.c` file.
     #[error("{told}")]
     UnknownPolicy {
-        /// What there is, or how to use a file of that name.
+        /// The known names, or the way to use a file of that name.
         told: String,
     },
     /// A policy's C file does not compile for BPF.
@@ -43,7 +43,7 @@ pub enum Error {
     Compile {
         /// The C file.
         path: PathBuf,
-        /// What the compiler said first, with its place, and what to do.
+        /// The compiler's first error, with its place, and the remedy.
         diagnostics: String,
     },
     /// An option of a policy has a wrong name or value.
@@ -51,7 +51,7 @@ pub enum Error {
     Option {
         /// The policy.
         policy: String,
-        /// What is wrong and what would be right.
+        /// The fault and the correction.
         problem: String,
     },
     /// The kernel refuses the policy.
@@ -72,7 +72,7 @@ pub enum Error {
     NotAttached {
         /// The policy.
         policy: String,
-        /// What the kernel says.
+        /// The kernel's message.
         problem: String,
     },
     /// The policy went in and was thrown out before anybody could look.
@@ -80,7 +80,7 @@ pub enum Error {
     Ejected {
         /// The policy.
         policy: String,
-        /// What it left.
+        /// Its exit.
         exit: Box<Exit>,
     },
     /// A workload cannot be run as it was asked for.
@@ -101,7 +101,7 @@ pub enum Error {
     /// A program that is to be measured could not be started.
     #[error("cannot start '{command}': {cause}")]
     Command {
-        /// What was to be started.
+        /// The program to start.
         command: String,
         /// Why not.
         cause: std::io::Error,
@@ -117,7 +117,7 @@ pub enum Error {
     /// libbpf says no to something other than loading.
     #[error("{doing}: {cause}")]
     Bpf {
-        /// What was tried.
+        /// The attempted operation.
         doing: String,
         /// Why not.
         cause: libbpf_rs::Error,

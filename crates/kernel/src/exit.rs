@@ -3,7 +3,7 @@
 /// `SCX_EXIT_UNREG`: user space took the policy out.
 pub const EXIT_UNREG: i32 = 64;
 
-/// Why a policy ended, as the kernel told it (`struct scx_exit_info`).
+/// The reason for a policy's end, as the kernel reported it (`struct scx_exit_info`).
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Exit {
     /// `enum scx_exit_kind`; 0 while the policy runs.
@@ -14,7 +14,7 @@ pub struct Exit {
     pub reason: String,
     /// Details.
     pub message: String,
-    /// The kernel's debug dump of an ejection; empty where there is none.
+    /// The kernel's debug dump of an ejection; empty without an ejection.
     pub dump: String,
     /// The line of the policy that was running, and its function, where the dump has the stack.
     #[serde(default)]
@@ -30,7 +30,7 @@ impl Exit {
     /// Why the kernel ended it, in words.
     pub fn told(&self) -> String {
         if self.kind == 0 {
-            // The kernel told only the policy, and that kept it for itself.
+            // The kernel reported it only to the policy, which kept it for itself.
             "the kernel ended the policy; it records no reason (UEI_DEFINE, UEI_RECORD)".to_owned()
         } else if self.message.is_empty() {
             self.reason.clone()

@@ -17,13 +17,13 @@ use crate::topology;
 use crate::trace::RawEvent;
 use crate::vm;
 
-/// What a workload's program gets beyond its time limit, to tell what it came to.
+/// Time beyond its limit that a workload's program gets to report its result.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// Exit code of schedlab where the command line or an input is wrong.
 const USAGE: i32 = 2;
 
-/// What is run under each scheduler.
+/// The workload or command that runs under each scheduler.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Load {
     /// A workload of schedlab: its real program.
@@ -52,9 +52,9 @@ impl std::fmt::Display for Load {
 /// A comparison to be run.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// Who schedules.
+    /// The schedulers.
     pub schedulers: Vec<Scheduler>,
-    /// What they schedule.
+    /// The workload or command.
     pub load: Load,
     /// Runs of each.
     pub repeat: u32,
@@ -72,9 +72,9 @@ pub struct Run {
     pub result: RunResult,
     /// In the order of time.
     pub events: Vec<RawEvent>,
-    /// What the program wrote to standard output (a workload: nothing).
+    /// The program's standard output (a workload: empty).
     pub stdout: Vec<u8>,
-    /// What the program wrote to standard error.
+    /// The program's standard error.
     pub stderr: Vec<u8>,
 }
 
@@ -82,8 +82,9 @@ pub struct Run {
 type Runner<'a> = &'a mut dyn FnMut(&Scheduler, &Job) -> Result<Outcome>;
 
 impl Experiment {
-    /// A run under the kernel's own scheduler that nobody sees: it brings the program and its files into the
-    /// caches, which the first scheduler would pay for otherwise, and finds what no scheduler is to blame for.
+    /// Runs once under the kernel's own scheduler, without a result. This run brings the program and its files into
+    /// the caches, for which the first scheduler would pay otherwise, and finds faults for which no scheduler is to
+    /// blame.
     ///
     /// # Errors
     /// Nothing can be run or measured here, or the workload cannot be understood.
@@ -170,7 +171,7 @@ impl Experiment {
             command,
             timeout: match self.load {
                 Load::Command(_) => self.time_limit,
-                // It ends itself at the limit and tells which threads hang.
+                // It ends itself at the limit and reports which threads hang.
                 Load::Workload { .. } => self.time_limit + GRACE,
             },
             want: Want {
@@ -259,8 +260,8 @@ impl Experiment {
     }
 }
 
-/// A workload that was stopped could not say what it is; those of the other runs are the same, and
-/// beside them its row belongs.
+/// A workload that was stopped could not report its identity. The other runs have the same, and its row belongs
+/// beside them.
 fn name_alike(results: &mut [RunResult]) {
     let known = results.iter().find(|run| !run.params.is_empty());
     let Some((workload, params)) = known.map(|run| (run.workload.clone(), run.params.clone()))
@@ -273,7 +274,7 @@ fn name_alike(results: &mut [RunResult]) {
     }
 }
 
-/// What `schedlab load --json -` wrote: one result with the workload's own measures.
+/// The output of `schedlab load --json -`: one result with the workload's own measures.
 fn take_over(document: &[u8], result: &mut RunResult) -> Result<()> {
     let wrong = |what: &str| Error::Workload(format!("its result has no {what}"));
     let document: serde_json::Value = serde_json::from_slice(document)
@@ -296,7 +297,7 @@ fn take_over(document: &[u8], result: &mut RunResult) -> Result<()> {
         result.exit = exit;
         result.message = message();
     } else if exit == Exit::Done && result.is_done() && result.message.is_none() {
-        // What is worth knowing of one that was done.
+        // The notes of one that was done.
         result.message = message();
     }
     let measures = own["measures"]

@@ -1,8 +1,8 @@
 //! A child process with everything it starts, which does not outlive us.
 //!
-//! Who leaves the process group (a daemon) is found, too: orphans become our children, since we ask the kernel for
-//! them (`PR_SET_CHILD_SUBREAPER`). Nothing else that we start has a process group of its own, so one that has is of
-//! a group.
+//! Processes that leave the process group (daemons) are found, too: orphans become children of this process, which
+//! asks the kernel for them (`PR_SET_CHILD_SUBREAPER`). No other child has a process group of its own, so one that
+//! has belongs to a group.
 //!
 //! A small shell waits for the end of a pipe that only we hold open, and then ends the child's
 //! process group, whatever ended us, SIGKILL included. (It does not find who left the group.)
@@ -44,7 +44,7 @@ impl Group {
     pub fn spawn(command: &mut Command, cleanup: Option<&Path>) -> Result<Group> {
         ask_for_orphans();
         let program = Path::new(command.get_program()).to_owned();
-        // Whoever looks for orphans meanwhile waits: the head of a group that is not known yet looks like one.
+        // A search for orphans waits meanwhile: the head of a group that is not known yet looks like one.
         let mut heads = heads();
         let mut child = command.process_group(0).spawn().at(program)?;
         let watchdog = Command::new("/bin/sh")
@@ -101,7 +101,7 @@ impl Group {
         let Some(pidfd) = &self.pidfd else {
             return thread::sleep(timeout);
         };
-        // An interrupted wait is a short one: who calls looks and waits again.
+        // An interrupted wait is a short one: the caller checks and waits again.
         if let Ok(timeout) = timeout.try_into() {
             let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout));
         }
@@ -117,7 +117,7 @@ impl Group {
         let _ = self.watchdog.kill();
         let _ = self.watchdog.wait();
         let group = Pid::from_raw(self.child.id().cast_signed());
-        // Fails where nobody of the group is left.
+        // Fails if no process of the group is left.
         let _ = killpg(group, Signal::SIGKILL);
         if self.ended.is_none() {
             self.ended = self.child.wait().ok();
@@ -145,7 +145,7 @@ fn forget(pids: &[u32]) {
 fn ask_for_orphans() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Children that whoever became this program had are none of ours.
+        // Children of the process that became this program by exec are not ours.
         let strangers: Vec<u32> = orphans()
             .iter()
             .map(|pid| pid.as_raw().cast_unsigned())
@@ -269,7 +269,7 @@ mod tests {
         command.args(["-c", "sleep 60 & sleep 60"]);
         let mut group = Group::spawn(&mut command, Some(&left)).unwrap();
         assert!(group.ended().is_none());
-        // What the kernel does to our end of the pipe when we are killed.
+        // The kernel's treatment of our end of the pipe when we are killed.
         drop(group.watchdog.stdin.take());
         let deadline = Instant::now() + Duration::from_secs(20);
         while (group.ended().is_none() || left.exists()) && Instant::now() < deadline {

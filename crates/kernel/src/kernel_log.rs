@@ -1,11 +1,11 @@
-//! What a virtual machine's kernel logs while a command runs.
+//! Reads the log of a virtual machine's kernel during a command.
 
 /// The lines that the guest hands over, as `grep -E` takes it.
 pub(crate) const COLLECTED: &str = "WARNING:|BUG:|Oops|INFO: task|rcu_.*stall|lockup|LOCKUP|possible recursive locking|possible circular locking|suspicious RCU usage|sched_ext:";
 
-/// What in a [log](crate::vm::Output::kernel_log) should not be there, whatever the policy: warnings, faults, and what
-/// the kernel's watchdogs find (lockups, stalls of RCU, hung tasks, lockdep). What sched_ext tells of policies is their
-/// business.
+/// Returns the lines of a [log](crate::vm::Output::kernel_log) that must not occur under any policy: warnings,
+/// faults, and findings of the kernel's watchdogs (lockups, stalls of RCU, hung tasks, lockdep). Messages of
+/// sched_ext about policies are not among them.
 pub fn complaints(log: &str) -> Vec<&str> {
     log.lines()
         .filter(|line| !line.trim().is_empty() && !line.contains("sched_ext:"))

@@ -31,7 +31,7 @@ const DUMP_LEN: usize = 32_768;
 /// Whether this process can load a policy into this kernel now.
 ///
 /// # Errors
-/// No sched_ext, somebody else's policy is loaded, or no right to.
+/// The kernel has no sched_ext, another policy is loaded, or the right to load one is missing.
 pub fn ready() -> Result<()> {
     match scx::state() {
         State::Disabled => {}
@@ -103,7 +103,7 @@ fn btf_of(object: &Object) -> Result<Btf<'_>> {
 /// Which tasks a policy schedules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tasks {
-    /// All but those of higher classes.
+    /// All tasks but those of higher classes.
     #[default]
     All,
     /// Those that ask for it (`SCHED_EXT`). The others stay with the kernel's own scheduler, above
@@ -335,8 +335,8 @@ impl Loaded {
             .doing("clearing a counter of the policy")
     }
 
-    /// Takes the policy out, waits until the kernel is back at its own scheduler, and tells why
-    /// the policy ended (by this call, or earlier by ejection).
+    /// Takes the policy out, waits until the kernel is back at its own scheduler, and returns why the policy ended
+    /// (by this call, or earlier by ejection).
     ///
     /// # Errors
     /// The kernel does not finish within 20 s.
@@ -452,7 +452,7 @@ fn configure(
     if !wanted.is_empty() {
         let kernel = kernel_constants()?;
         for variable in wanted {
-            // What this kernel does not have is 0, as the headers expect.
+            // A constant that this kernel does not have is 0, as the headers expect.
             let value = kernel.get(&variable.name[2..]).copied().unwrap_or(0);
             bytes.push((
                 variable.offset,
@@ -537,7 +537,7 @@ fn change_ops(
     Ok(())
 }
 
-/// Writes bytes at offsets of the read-only data; `false` if there is none to write to.
+/// Writes bytes at offsets of the read-only data; `false` if the object has none.
 pub(crate) fn set_rodata(open: &mut OpenObject, bytes: &[(usize, Vec<u8>)]) -> bool {
     for mut map in open.maps_mut() {
         if !ends_with(map.name(), ".rodata") {

@@ -1,6 +1,6 @@
 //! Measures a workload by the kernel's tracepoints: `bpf/measure.bpf.c` counts, this reads.
 //!
-//! What this kernel has no tracepoint for is absent, never zero.
+//! A measure without a tracepoint in this kernel is absent, never zero.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,7 @@ const MAX_CPUS: usize = 1024;
 /// Bytes of the ring buffer where events are streamed.
 const RING_BYTES: u32 = 64 << 20;
 
-/// What is to be measured.
+/// The options of a measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Want {
     /// Keep every event besides counting.
@@ -58,7 +58,7 @@ pub struct Measurement {
     began_ns: u64,
 }
 
-/// What was counted.
+/// The counts.
 pub struct Counted {
     /// Every measure that this kernel shows.
     pub measures: Measures,
@@ -66,7 +66,7 @@ pub struct Counted {
     pub wakeup_latency: Vec<(u64, u64, u64)>,
     /// Events in the order of time, where they were wanted.
     pub events: Vec<RawEvent>,
-    /// What could not be recorded; measures that it touches are absent.
+    /// The records that were lost; measures that depend on them are absent.
     pub lost: u64,
 }
 
@@ -586,7 +586,7 @@ mod tests {
         assert_eq!(next, 1 << 40);
     }
 
-    /// The names by which a workload's program tells what it does are written down twice.
+    /// The names by which a workload's program announces its actions are written down twice.
     #[test]
     fn names_are_those_of_the_workloads_program() {
         let header = include_str!("bpf/measure.h");

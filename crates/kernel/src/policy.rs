@@ -136,7 +136,7 @@ fn inflated(compressed: &[u8]) -> io::Result<Vec<u8>> {
 
 /// Writes the embedded headers to the cache once per version of them.
 fn unpack_headers() -> Result<PathBuf> {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64; // FNV-1a: only tells versions of our own file apart
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64; // FNV-1a: only distinguishes versions of our own file
     for byte in HEADERS {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     }
@@ -160,7 +160,7 @@ fn unpack_headers() -> Result<PathBuf> {
             // Renamed away: there is nothing left for the guard to remove.
             let _ = staging.keep();
         }
-        // Somebody else was faster; his copy is the same.
+        // Another process was faster; its copy is the same.
         Err(_) if dir.is_dir() => {}
         Err(error) => return Err(error).at(&dir),
     }
@@ -178,7 +178,7 @@ fn first_error(said: &str) -> String {
         Some((place, what.trim_end_matches(['.', ' '])))
     });
     let Some((place, what)) = errors.next() else {
-        // Its back end has no place to tell.
+        // Its back end reports no place.
         let last = said.lines().rfind(|line| !line.trim().is_empty());
         return last
             .unwrap_or("clang fails without a word")

@@ -1,4 +1,4 @@
-//! What policies count about themselves: the per-CPU map `lab_probes` of `include/lab/probe.h`.
+//! Reads the counts that policies keep about themselves: the per-CPU map `lab_probes` of `include/lab/probe.h`.
 
 use schedlab_report::Measures;
 
@@ -76,7 +76,7 @@ impl Reading {
             .try_for_each(|probe| policy.clear_per_cpu(MAP, *probe as u32))
     }
 
-    /// What happened since an earlier reading, whose maxima were cleared.
+    /// Returns the counts since an earlier reading, whose maxima were cleared.
     #[must_use]
     pub fn since(&self, earlier: &Reading) -> Reading {
         let mut difference = *self;

@@ -64,7 +64,7 @@ pub struct Job {
     pub command: Vec<OsString>,
     /// Bound on its running time.
     pub timeout: Duration,
-    /// What to measure besides counting.
+    /// Measurements besides counting.
     pub want: Want,
 }
 
@@ -75,15 +75,15 @@ pub struct Outcome {
     pub exit: RunExit,
     /// Why, where it is not `done`.
     pub message: Option<String>,
-    /// The kernel's debug dump of an ejection; empty where there is none.
+    /// The kernel's debug dump of an ejection; empty without an ejection.
     pub dump: String,
     /// The program's exit code; 128 + n for signal n; `None` where it had to be stopped.
     pub code: Option<i32>,
-    /// What it wrote to its standard output.
+    /// Its standard output.
     pub stdout: Vec<u8>,
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub stderr: Vec<u8>,
-    /// What the kernel and the policy show.
+    /// The state of the kernel and of the policy.
     pub measures: Measures,
     /// Wakeup latencies: smallest value, largest value, count of each bucket.
     pub wakeup_latency: Vec<(u64, u64, u64)>,
@@ -152,7 +152,7 @@ fn attach(job: &Job) -> Result<Measurement> {
     Measurement::attach(job.want).map_err(|error| Error::Measuring(Box::new(error)))
 }
 
-/// What there is to judge when a program has ended.
+/// The facts by which a program that has ended is judged.
 struct Observed {
     end: End,
     counted: Counted,
@@ -234,8 +234,8 @@ enum End {
 }
 
 impl End {
-    /// A program may end between an ejection and the next look at the policy, and one that records no reason
-    /// could not be told from one that was taken out.
+    /// A program may end between an ejection and the next look at the policy, and a policy that records no reason
+    /// could not be distinguished from one that was taken out.
     fn under(self, policy_is_running: bool) -> End {
         if policy_is_running {
             self
@@ -256,7 +256,7 @@ fn wait(
         if let Some(status) = group.ended() {
             return Ok(End::Exited(status));
         }
-        // What runs after an ejection is no longer the policy's: it is stopped, not measured.
+        // A program that runs on after an ejection is not the policy's any more: it is stopped, not measured.
         if policy.is_some_and(|p| !p.is_running()) {
             return Ok(End::Ejected);
         }

@@ -1,4 +1,4 @@
-//! What the running kernel says about sched_ext: `/sys/kernel/sched_ext`.
+//! Reads the running kernel's state of sched_ext: `/sys/kernel/sched_ext`.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub enum State {
     Loaded {
         /// `enabling`, `enabled` or `disabling`.
         state: String,
-        /// Its `ops.name`, where the kernel tells.
+        /// Its `ops.name`, if the kernel shows it.
         name: String,
     },
 }
@@ -41,7 +41,7 @@ pub fn enable_seq() -> Option<u64> {
     read("enable_seq")?.parse().ok()
 }
 
-/// Changes with every CPU that comes or goes; a policy is told the value it was made for.
+/// Changes with every CPU that comes or goes; a policy gets the value for which it was made.
 pub fn hotplug_seq() -> Option<u64> {
     read("hotplug_seq")?.parse().ok()
 }

@@ -24,7 +24,7 @@ pub fn online() -> Vec<u32> {
     online.iter().map(|cpu| cpu.0).collect()
 }
 
-/// What the CPUs are, by the kernel's name for the first one; empty where it has none.
+/// The kernel's name for the first CPU; empty if it has none.
 pub fn model() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -32,7 +32,7 @@ pub fn model() -> String {
     model.map_or(String::new(), |(_, model)| model.trim().to_owned())
 }
 
-/// The place of each possible CPU. What sysfs does not tell counts as shared: one cache, one node.
+/// The place of each possible CPU. A level that sysfs does not show counts as shared: one cache, one node.
 pub fn places() -> Vec<Place> {
     (0..possible_cpus())
         .map(|cpu| {

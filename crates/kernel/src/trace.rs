@@ -15,7 +15,7 @@ use crate::topology;
 pub struct RawEvent {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// What happened.
+    /// The kind of event.
     pub kind: RawKind,
     /// The CPU it happened on.
     pub cpu: u32,
@@ -25,11 +25,11 @@ pub struct RawEvent {
     pub other: u32,
     /// Switch: how the previous task left (`enum left_as`).
     pub left_as: u32,
-    /// Migrate: the old CPU. Wakeup: where somebody decided so.
+    /// Migrate: the old CPU. Wakeup: the CPU that decided so.
     pub from: u32,
     /// Fork: the child's name. Switch: the next task's.
     pub comm: [u8; 16],
-    /// Wakeup: when somebody decided so.
+    /// Wakeup: when it was decided.
     pub since_ns: u64,
     /// Fork: the child's priority, 0 to 139. Switch: the next task's.
     pub prio: u32,
@@ -86,7 +86,7 @@ impl RawEvent {
         })
     }
 
-    /// Whose priority it tells, of the lives of its `pid` and its `other`.
+    /// The task whose priority it reports, among the lives of its `pid` and its `other`.
     fn tells_prio_of(&self, whose: Option<usize>, others: Option<usize>) -> Option<usize> {
         match self.kind {
             RawKind::Fork => whose,
@@ -115,9 +115,8 @@ pub fn nr_cpus(events: &[RawEvent]) -> usize {
 }
 
 /// Tells a recorder what the workload's tasks did. Time 0 is the first event. Tasks are numbered
-/// in the order in which they appear; switches to and from tasks that are no part of the workload
-/// are told as switches to and from idle. Answers the pid of each task; it may be that of several,
-/// one after another.
+/// in the order in which they appear; switches to and from tasks outside the workload are reported as switches to and
+/// from idle. Returns the pid of each task; several tasks may have had the same, one after another.
 pub fn replay(events: &[RawEvent], recorder: &mut dyn Listener) -> Vec<u32> {
     let places = topology::places();
     let Some(start) = events.first().map(|e| e.at_ns) else {
@@ -195,18 +194,18 @@ fn reach(places: &[topology::Place], from: u32, to: u32) -> MigrationReach {
     }
 }
 
-/// What a pid stands for from its fork, or where it is first named, to its last switch.
+/// The life of a pid, from its fork, or from its first occurrence, to its last switch.
 struct Life {
     pid: u32,
-    /// A name is told where a task begins and where it is switched to; the last one is its own.
+    /// A name is reported where a task begins and where it is switched to; the last one is its own.
     name: String,
-    /// The first that is told, until another one is.
+    /// The first reported one, until another is reported.
     prio: Option<u32>,
     /// Its number, if it is one of the workload's tasks.
     task: Option<TaskId>,
 }
 
-/// Of the kernel's priorities, that of nice 0 (`DEFAULT_PRIO`), and those of real-time tasks (`MAX_RT_PRIO`).
+/// The kernel's priority of nice 0 (`DEFAULT_PRIO`), and the number of real-time priorities (`MAX_RT_PRIO`).
 const DEFAULT_PRIO: i32 = 120;
 const REALTIME_PRIOS: i32 = 100;
 
@@ -256,7 +255,7 @@ impl Lives {
             return (Some(self.workloads(event.pid)), None);
         }
         let prev = (event.pid != 0).then(|| self.known(event.pid));
-        // It is told to exit before it leaves for the last time.
+        // Its exit is reported before it leaves for the last time.
         if event.left_as == LEFT_EXITED {
             self.current.remove(&event.pid);
         }
@@ -282,7 +281,7 @@ impl Lives {
         life
     }
 
-    /// Whoever is forked, woken or migrated in the events is of the workload: others are not told.
+    /// A task that is forked, woken or migrated in the events belongs to the workload: others are not reported.
     fn workloads(&mut self, pid: u32) -> usize {
         let life = self.known(pid);
         if self.all[life].task.is_none() {
@@ -332,7 +331,7 @@ mod tests {
         }
     }
 
-    /// Who forks, is switched to before anything else is told of it, and is known by what comes later.
+    /// A task that forks, is switched to before any other report of it, and is known by a later event.
     #[test]
     fn a_pid_that_is_used_again_is_another_task() {
         use RawKind::{Exit, Fork, Switch, Wakeup};
@@ -346,7 +345,7 @@ mod tests {
             event(Switch, 0, 7, 0, "starter"),
             event(Fork, 9, 7, 0, "starter"),
             event(Switch, 7, 9, 0, "second"),
-            // A stranger, who is told as idle.
+            // A foreign task, which is reported as idle.
             event(Switch, 9, 8, 2, "stranger"),
         ];
         let mut told = Told::default();

@@ -1,4 +1,4 @@
-//! What libbpf and the verifier say about a load, and the one line of it that matters.
+//! Reduces the messages of libbpf and the verifier about a load to the one line that matters.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -82,7 +82,7 @@ fn explain(log: &str, field: Field<'_>) -> Option<String> {
         let body = &body[..body.find(END).unwrap_or(body.len())];
         return Refusal::read(body).map(|refusal| refusal.told(program, field));
     }
-    // What newer headers have and this kernel has not is left out without harm.
+    // A feature that newer headers have and this kernel lacks is left out without harm.
     let harmless = |line: &str| line.starts_with("elf:") || line.contains("skipping it");
     let line = log
         .lines()
@@ -97,7 +97,7 @@ fn explain(log: &str, field: Field<'_>) -> Option<String> {
 /// Names what lies at an offset of a structure of the kernel.
 type Field<'a> = &'a dyn Fn(&str, u64) -> Option<String>;
 
-/// What the verifier said of a program that it refuses.
+/// The verifier's message about a program that it refuses.
 struct Refusal<'a> {
     lines: Vec<&'a str>,
     /// The line that is the reason.
@@ -112,8 +112,9 @@ impl<'a> Refusal<'a> {
             .filter(|line| !line.is_empty() && !is_statistics(line))
             .collect();
         let found = |wanted: &dyn Fn(&str) -> bool| lines.iter().rposition(|line| wanted(line));
-        // Behind the last instruction the first sentence that is known, or one before; or else the last one behind it
-        // that is none of the verifier's states. Where the verifier says nothing behind an instruction, it refuses that.
+        // Behind the last instruction the first known sentence, or one before; or else the last one behind it that is
+        // not a state of the verifier. If the verifier says nothing behind an instruction, it refuses that
+        // instruction.
         let known = |line: &str| is_sentence(line) && remedy(line).is_some();
         let last = found(&is_instruction).map_or(0, |at| at + 1);
         let behind = lines[last..].iter().position(|line| known(line));
@@ -132,7 +133,7 @@ impl<'a> Refusal<'a> {
             Some((what, remedy)) => (what, Some(remedy)),
             None if is_instruction(line) => (
                 format!("it refuses the instruction {line}"),
-                Some("the states before it in the whole log tell why"),
+                Some("the states before it in the whole log show why"),
             ),
             None => (line.to_owned(), remedy(line)),
         };
@@ -238,7 +239,7 @@ fn told_kept(said: &str, structure: &str, offset: u64, field: Field<'_>) -> (Str
     )
 }
 
-/// What the verifier counts.
+/// The verifier's counts.
 fn is_statistics(line: &str) -> bool {
     [
         "processed ",
@@ -328,7 +329,7 @@ const TOO_MUCH: [&str; 3] = [
     "too many states",
 ];
 
-/// What the verifier and libbpf say, and what to do about it. The first that fits counts.
+/// Messages of the verifier and libbpf, and their remedies. The first that fits counts.
 const REMEDIES: &[(&str, &str)] = &[
     (
         "infinite loop detected",
@@ -516,7 +517,7 @@ mod tests {
 
     use super::*;
 
-    /// What a kernel's types say.
+    /// The facts in a kernel's types.
     fn field(structure: &str, offset: u64) -> Option<String> {
         Some(format!("{structure}[{offset}]"))
     }
@@ -567,7 +568,7 @@ mod tests {
         assert!(told.starts_with("x.bpf.c:12: x: R0 invalid"), "{told}");
     }
 
-    /// What real kernels logged of the policies of `tests/verifier`.
+    /// Logs of real kernels about the policies of `tests/verifier`.
     #[test]
     fn each_kind_of_refusal_is_told_with_its_line_and_what_to_do() {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));

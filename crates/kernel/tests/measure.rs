@@ -1,5 +1,5 @@
-//! What `measure.bpf.c` counts, compared with cases computed by hand: compiled for this machine and run over
-//! events that are made by hand (`tests/measure/cases.c`), no kernel needed.
+//! Compares the counts of `measure.bpf.c` with cases computed by hand: compiled for this machine and run over events
+//! that are made by hand (`tests/measure/cases.c`), no kernel needed.
 
 use std::path::Path;
 use std::process::Command;

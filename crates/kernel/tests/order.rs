@@ -2,7 +2,7 @@
 //! and once more in the virtual kernel. Both must choose the same task every time, after looking at the
 //! same number of tasks.
 //!
-//! What makes it comparable:
+//! The two are comparable for these reasons:
 //! - one virtual CPU, and a policy that gets the yielders alone (`SCX_OPS_SWITCH_PARTIAL`): everything
 //!   else of the machine is of a higher class, and the policy never hears of it;
 //! - all yielders are there and asleep before the policy is loaded, so it knows the same of each, and
@@ -10,9 +10,9 @@
 //!   one is queued;
 //! - a yielder that loses its CPU to a higher class keeps its place (`lab_keeps_place`, which this test alone
 //!   sets), for the simulation knows nothing of that class;
-//! - slices that never end, for the timer's phase is nobody's choice;
+//! - slices that never end, since the timer's phase is not under control;
 //! - time in the machine is counted in instructions, so that nothing of the host shows as a long turn;
-//! - how long a yielder ran is an input of a policy that goes by running time. It is measured with the
+//! - the run time of a yielder is an input of a policy that goes by running time. It is measured with the
 //!   policy's own clock and given to the simulation, turn by turn. What the policies make of it, the
 //!   order, is compared, and nothing is tolerated.
 //!
@@ -146,7 +146,7 @@ fn judge(cases: &[Case], filter: &[String]) -> Result<(), Failure> {
                 Ok(()) => println!("ok {}", summary(case)),
                 Err(why) => failures.push(format!("{policy}, {size} yielders: {why}")),
             }
-            // The comparison tells policies apart, so it would tell a wrong order.
+            // The comparison distinguishes policies, so it would find a wrong order.
             let (fifo, fifo_options) = POLICIES[0];
             if policy != fifo
                 && simulated::simulate(case, fifo, fifo_options)
@@ -168,7 +168,7 @@ fn judge(cases: &[Case], filter: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// What a policy that counts ticks takes for one. None may end in a case: where exactly it ends in a turn
+/// The tick of a policy that counts ticks. None may end in a case: where exactly it ends in a turn
 /// cannot be measured.
 const TICK_NS: u64 = 10_000_000;
 

@@ -89,7 +89,7 @@ fn main() -> ExitCode {
 
 /// Boots, and boots again where the machine died: QEMU's emulation now and then trips over the kernel
 /// code that loading a policy patches while other CPUs run it (an `int3` oops in update_rq_clock()).
-/// What was judged stays judged; a machine that dies three times at the same rule fails it.
+/// A judged rule stays judged; a machine that dies three times at the same rule fails it.
 fn boot_until_judged(objects: &Path, filter: &[String]) -> ExitCode {
     let vm = Vm {
         cpus: 4,
@@ -109,7 +109,7 @@ fn boot_until_judged(objects: &Path, filter: &[String]) -> ExitCode {
         let mut text = Vec::new();
         let mut show = |_: Stream, bytes: &[u8]| {
             text.extend_from_slice(bytes);
-            // Nobody listens: the exit code tells.
+            // The output has no reader: the exit code decides.
             let _ = std::io::stdout().write_all(bytes);
         };
         let end = vm.run(&command, &|note| println!("{note}"), &mut show);
@@ -288,7 +288,7 @@ fn expected(rule: &Rule) -> Expect {
     rule.kernel.unwrap_or(rule.expect)
 }
 
-/// What `schedlab explain` says of the kernel's words, if that names the fault that was built in.
+/// The explanation of the kernel's message by `schedlab explain`, if it names the built-in fault.
 fn explain(rule: &Rule, exit: &Exit) -> Result<String, String> {
     let expected = explained::read().remove(&rule.name);
     let Some(expected) = expected.map(explained::Expected::in_kernel) else {
@@ -365,7 +365,7 @@ fn stop(workers: Workers) {
 }
 
 fn judge(rule: &Rule, outcome: Result<Exit, String>) -> Result<String, String> {
-    // Names and pids are those of whoever runs first here.
+    // Names and pids belong to the first tasks that run here.
     let general = |message: &String| message.split(" for ").next().unwrap_or(message).to_owned();
     let wanted = rule.message.as_ref().map(general).unwrap_or_default();
     let exit = match outcome {

@@ -72,7 +72,7 @@ fn boot(version: &str, objects: &Path) -> schedlab_kernel::Result<bool> {
     let program = std::env::current_exe().expect("a running program has a path");
     let command: Vec<OsString> = vec![program.into(), MARK.into(), objects.into()];
     let mut show = |_: Stream, bytes: &[u8]| {
-        // Nobody listens: the exit code tells.
+        // The output has no reader: the exit code decides.
         let _ = std::io::stdout().write_all(bytes);
     };
     let (code, log) = vm.run(&command, &|note| println!("{note}"), &mut show)?;

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
             Stream::Stdout => std::io::stdout().write_all(bytes),
             Stream::Stderr => std::io::stderr().write_all(bytes),
         };
-        drop(shown); // Nobody listens: the exit code tells.
+        drop(shown); // The output has no reader: the exit code decides.
     };
     match vm.run(&command, &|note| println!("{note}"), &mut show) {
         Ok((code, log)) => {

@@ -1,4 +1,4 @@
-//! What happens inside the virtual machine.
+//! The part of the soak inside the virtual machine.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -19,7 +19,7 @@ pub const MARK: &str = "inside-the-soak";
 /// First argument of this program where it loads a policy and waits to be killed.
 pub const HOLD: &str = "hold-a-policy";
 
-/// How lines begin that tell the calls of `ops.dispatch()` during a program.
+/// The beginning of lines that report the calls of `ops.dispatch()` during a program.
 pub const CALLS: &str = "calls: ";
 
 /// How long unloading may take in a machine whose CPUs take turns.

@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is to be run: a policy on so many CPUs.
+/// A run: a policy on so many CPUs.
 type Key = (String, u32);
 
 /// A line of the file of results.
@@ -132,7 +132,7 @@ fn soak(arguments: &Arguments) -> Result<bool, String> {
     }
     let began = Instant::now();
     for (done, (key, fingerprint)) in to_run.iter().enumerate() {
-        // Nobody knows before the first; booting and loading take about as long as they take here.
+        // The time is unknown before the first run; booting and loading take about as long as they take here.
         let each = match done {
             0 => Duration::from_secs(arguments.seconds + 60),
             _ => began.elapsed() / done as u32,
@@ -179,7 +179,7 @@ fn chosen(names: &[String]) -> Result<Vec<(String, String)>, String> {
         .collect()
 }
 
-/// FNV-1a: tells one build of a policy from another.
+/// FNV-1a: distinguishes builds of a policy.
 fn fingerprint(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

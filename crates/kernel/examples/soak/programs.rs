@@ -26,11 +26,11 @@ pub const NAMES: [&str; 11] = [
 /// All others at once.
 pub const MIX: &str = "mix";
 
-/// What a program is made of.
+/// The steps of a program.
 enum Kind {
     /// A command that ends soon, again and again.
     Again(Command),
-    /// A command that runs for as long as it is told.
+    /// A command that runs for the given time.
     For(Command),
 }
 

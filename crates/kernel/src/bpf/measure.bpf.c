@@ -7,8 +7,8 @@
  * is the program of one of our workloads, from when that says that all its tasks may begin, and
  * without the tasks that only start and await others.
  *
- * Counters are kept per CPU, so that measuring shares no cache line between CPUs but those of the
- * number of runnable tasks and of who waits; events are streamed only where the runner asks for them.
+ * Counters are kept per CPU, so that measuring shares no cache line between CPUs except
+ * the number of runnable tasks and the waiting tasks; events are streamed only if the runner asks for them.
  */
 #include <scx/common.bpf.h>
 #include "measure.h"
@@ -20,7 +20,7 @@ const volatile bool stream;
 /* How many possible CPUs there are, and how many of them are online. */
 const volatile u32 nr_cpus = 1;
 const volatile u32 nr_online = 1;
-/* Whether the first process is the program of a workload, which tells by names what it does. */
+/* Whether the first process is the program of a workload, which announces its actions by names. */
 const volatile bool tells;
 /* Load weights by nice level from -20 on. */
 const volatile u32 weights[40];
@@ -110,7 +110,7 @@ u64 nr_runnable SEC(".bss.waits");
 /* Tasks of the workload that have not ended. */
 u64 nr_live SEC(".bss.waits");
 
-/* What the program of a workload calls itself to tell what it does: crates/programs/src/sys.rs. */
+/* The names by which the program of a workload announces its actions: crates/programs/src/sys.rs. */
 static const char starts_tasks[] = NAME_STARTER;
 static const char tasks_begin[] = NAME_BEGUN;
 static const char time_is_over[] = NAME_OVER;
@@ -403,7 +403,7 @@ int BPF_PROG(on_exec, struct task_struct *p)
 }
 
 /*
- * The program of a workload tells by the names that its processes take what no other event shows:
+ * The program of a workload announces by its processes' names what no other event shows:
  * which of them only start and await tasks, when the tasks may begin, and when their time is over.
  */
 SEC("tp_btf/task_rename")
@@ -440,7 +440,7 @@ int BPF_PROG(on_rename, struct task_struct *p, const char *comm)
 	return 0;
 }
 
-/* What a task that ends got of the time that it wanted, in 1 / SERVICE_UNIT. */
+/* The share that a task which ends got of the time that it wanted, in 1 / SERVICE_UNIT. */
 static void count_service(struct cpu_counters *c, struct task_note *note)
 {
 	u64 got = note->served, wanted = note->wanted_ns, service, high, low;
@@ -517,7 +517,7 @@ int BPF_PROG(after_nice, struct task_struct *p)
 	return 0;
 }
 
-/* Somebody decides to wake it. sched_wakeup follows once it is runnable, maybe on another CPU. */
+/* A waker decides to wake it. sched_wakeup follows once it is runnable, maybe on another CPU. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *p)
 {
@@ -542,7 +542,7 @@ static int woken(struct task_struct *p, u32 kind)
 	if (!note)
 		return 0;
 	now = bpf_ktime_get_ns();
-	/* Nobody is known to have decided on a new task, or before the events were followed. */
+	/* No waker is known for a new task, or before the events were followed. */
 	if (kind != EVENT_WAKEUP || !note->waking_ns) {
 		note->waking_ns = now;
 		note->waking_cpu = bpf_get_smp_processor_id();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What measure.bpf.c shares with the program that reads it (crates/kernel/src/measure.rs,
+ * Data that measure.bpf.c shares with the program that reads it (crates/kernel/src/measure.rs,
  * which mirrors these layouts and checks their sizes against BTF).
  */
 #ifndef SCHEDLAB_MEASURE_H
@@ -25,7 +25,7 @@ struct place {
 	__u32 node;
 };
 
-/* CPUs whose place can be told. */
+/* CPUs whose place can be recorded. */
 enum { MAX_CPUS = 1024 };
 
 /*
@@ -37,8 +37,8 @@ enum { SERVICE_UNIT = 1 << 24, SERVED_UNIT = 64 };
 
 /*
  * Names that threads of a workload's processes take (prctl(PR_SET_NAME)): this process only starts
- * and awaits tasks (told by its first thread); all tasks may begin (told by that of the first
- * process); the time is over (told by each thread as it notices; the first counts). The same are
+ * and awaits tasks (set by its first thread); all tasks may begin (set by the first thread of the
+ * first process); the time is over (set by each thread as it notices; the first counts). The same are
  * in crates/programs/src/sys.rs.
  */
 #define NAME_STARTER	"load:starter"

@@ -1,5 +1,5 @@
-//! What happens inside the virtual machine before the command: a writable layer over the host's
-//! files, the kernel's modules and configuration where programs look for them.
+//! Prepares the virtual machine for the command: a writable layer over the host's files, the kernel's modules and
+//! configuration where programs look for them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -26,7 +26,7 @@ const INHERITED: &[&str] = &[
 /// Also inherited: everything that begins like this.
 const INHERITED_PREFIXES: &[&str] = &["LC_", "RUST_", "SCHEDLAB_", "CARGO_"];
 
-/// Set in every guest: the directory that it shares with who runs it.
+/// Set in every guest: the directory that it shares with its caller.
 pub const INSIDE: &str = "SCHEDLAB_IN_VM";
 /// Set in guests whose CPUs are emulated in software.
 pub const EMULATED: &str = "SCHEDLAB_VM_EMULATED";

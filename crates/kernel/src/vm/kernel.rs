@@ -1,7 +1,7 @@
 //! Kernels for the virtual machine: from Debian's archive, kept in the cache, nothing installed.
 //!
-//! A pinned version with its checksums comes first. When the archive no longer has it, another one
-//! is chosen by what its configuration and its BTF say, and that is told.
+//! A pinned version with its checksums comes first. If the archive no longer has it, another version is chosen by its
+//! configuration and its BTF, and a note says so.
 
 use std::ffi::OsString;
 use std::fs;
@@ -28,7 +28,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// What `depmod -b` and `modprobe -d` want.
+    /// The folder that `depmod -b` and `modprobe -d` expect.
     pub fn modules_base(&self) -> PathBuf {
         self.root.join("usr")
     }
@@ -138,7 +138,7 @@ pub fn provide(version: Option<&str>, tools: &Tools, notes: Notes<'_>) -> Result
     }
     let _lock = cache::lock("kernels")?;
     if let Some(kernel) = from_cache(version) {
-        return Ok(kernel); // Somebody else fetched it while we waited.
+        return Ok(kernel); // Another process fetched it while this one waited.
     }
     let wanted = match version {
         None => &PINNED[0],

@@ -83,7 +83,7 @@ pub fn choose(tools: &Tools, kernel: &Kernel, notes: Notes<'_>) -> Choice {
     }
 }
 
-/// From now on nobody tries.
+/// From now on no probe runs.
 pub fn remember(acceleration: Acceleration) {
     let text = match acceleration {
         Acceleration::Kvm => "kvm",
@@ -95,8 +95,8 @@ pub fn remember(acceleration: Acceleration) {
     }
 }
 
-/// What a probe says, and whether it says so of the next ones, too. One that was not carried out (a full disk, a
-/// QEMU that does not start) says nothing of KVM, and on a busy machine the time is no measure of it.
+/// The result of a probe, and whether it holds for the next ones, too. A probe that was not carried out (a full disk,
+/// a QEMU that does not start) says nothing about KVM, and on a busy machine the time is no measure of it.
 fn judge(booted: &Result<(i32, String)>, busy: bool) -> (Acceleration, bool) {
     match booted {
         Ok(_) => (Acceleration::Kvm, true),
@@ -111,7 +111,7 @@ fn load_average() -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// What an earlier probe on this host found.
+/// The result of an earlier probe on this host.
 pub fn remembered() -> Option<Acceleration> {
     match fs::read_to_string(file()?).ok()?.trim() {
         "kvm" => Some(Acceleration::Kvm),

@@ -85,7 +85,7 @@ impl Default for Vm {
     }
 }
 
-/// What a command in a virtual machine left behind.
+/// The output of a command in a virtual machine.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// Exit code; 128 + n for signal n.
@@ -347,7 +347,7 @@ impl Vm {
                 )),
                 Verdict::Lost(time) => {
                     return Err(Error::VmLost(format!(
-                        "no sign of life for {} s{}; it was stopped: look for a CPU that cannot go on, as one that waits for a lock that nobody releases",
+                        "no sign of life for {} s{}; it was stopped: look for a CPU that cannot go on, for example one that waits for a lock that is never released",
                         time.as_secs(),
                         last_did(share)
                     )));
@@ -376,8 +376,8 @@ impl Vm {
 /// The file in which a program inside notes what it does.
 const DOING: &str = "doing";
 
-/// Notes what this program does, for who runs the virtual machine around it, if one does: it is told where the
-/// machine goes silent.
+/// Notes the current action of this program, for the process that runs the virtual machine around it, if one does:
+/// the note is reported if the machine goes silent.
 pub fn doing(what: &str) {
     let Some(share) = std::env::var_os(guest::INSIDE) else {
         return;
@@ -387,12 +387,12 @@ pub fn doing(what: &str) {
         .append(true)
         .open(Path::new(&share).join(DOING));
     if let Ok(mut file) = file {
-        // Whoever cannot note it goes on.
+        // A program that cannot note it goes on.
         let _ = writeln!(file, "{what}");
     }
 }
 
-/// What a program inside noted last.
+/// The last note of a program inside.
 fn last_did(share: &Path) -> String {
     let text = fs::read_to_string(share.join(DOING)).unwrap_or_default();
     text.lines()

@@ -1,15 +1,15 @@
-//! Notices a machine that says nothing: what it last did is told, and one without a sign of life is given up.
+//! Notices a machine without output: its last action is reported, and a machine without a sign of life is stopped.
 
 use std::time::{Duration, Instant};
 
-/// How long a machine may say nothing before that is told.
+/// Length of a silence before it is reported.
 const TOLD: Duration = Duration::from_secs(30);
 
 /// How long it may show no sign of life at all before it is given up. A program in it that outranks every scheduler
 /// gives one every few seconds; only CPUs that take no interrupts, or a host that has no time, keep it from that.
 const GIVEN_UP: Duration = Duration::from_secs(120);
 
-/// What is to be done about a machine.
+/// The next step for a machine.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Nothing.
@@ -28,7 +28,7 @@ pub struct Silence {
     said: Instant,
     /// It wrote something, or gave a sign of life.
     lived: Instant,
-    /// The silence that is told next, from `said`.
+    /// The next silence that is reported, from `said`.
     next: Duration,
     /// It has given signs of life: more are to be expected.
     beats: bool,
@@ -55,7 +55,7 @@ impl Silence {
         self.beats = true;
     }
 
-    /// Each silence is told once, and again when it has doubled.
+    /// Each silence is reported once, and again when it has doubled.
     pub fn judge(&mut self, now: Instant) -> Verdict {
         let lifeless = now.duration_since(self.lived);
         if self.beats && lifeless >= GIVEN_UP {

@@ -22,7 +22,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("strings", "binutils"),
 ];
 
-/// What a boot needs.
+/// The requirements of a boot.
 #[derive(Clone, Debug)]
 pub struct Tools {
     /// virtme-ng's `virtme-run`.
@@ -95,7 +95,7 @@ fn virtme_run(notes: Notes<'_>) -> Result<PathBuf> {
     fs::create_dir_all(&parent).at(&parent)?;
     let _lock = cache::lock("virtme-ng")?;
     if let Some(found) = installed_virtme_run() {
-        return Ok(found); // Somebody else installed it while we waited.
+        return Ok(found); // Another process installed it while this one waited.
     }
     let remedy = || {
         format!(

@@ -196,7 +196,7 @@ fn measured(scheduler: &str, arguments: &[&str], events: bool) -> Result<Outcome
     })?;
     for (name, _) in outcome.measures.iter() {
         let known = schedlab_report::catalogue::find(name).is_some();
-        ensure(known, || format!("nothing tells what {name} is"))?;
+        ensure(known, || format!("nothing explains {name}"))?;
     }
     Ok(outcome)
 }
@@ -400,7 +400,7 @@ fn another_scheduler_is_refused(inside: &Inside<'_>) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// What the other process does: loads a policy, says so, and waits.
+/// The other process: loads a policy, says so, and waits.
 pub fn hold(arguments: &[String]) -> ExitCode {
     let Some(objects) = arguments.first() else {
         return ExitCode::FAILURE;
@@ -483,7 +483,7 @@ fn an_ejection_is_the_outcome(inside: &Inside<'_>) -> Result<String, String> {
     }
 }
 
-/// The program ends a moment after the policy, which tells nobody that it was ejected.
+/// The program ends a moment after the policy, and no message says that it was ejected.
 fn a_silent_ejection_is_no_done_run(inside: &Inside<'_>) -> Result<String, String> {
     let silent = inside.object("silent")?;
     // It ends at once when the policy is gone, rarely in the moment in which the policy is looked at.
@@ -620,7 +620,8 @@ fn a_run_ends_with_its_last_thread(_: &Inside<'_>) -> Result<String, String> {
     Ok(format!("{:.0} ms, {idle:.1} % idle", makespan / 1e6))
 }
 
-/// What a workload's program does before its tasks begin, and the processes that only start them, are in no count.
+/// The actions of a workload's program before its tasks begin, and the processes that only start them, are in no
+/// count.
 fn workloads_count_as_they_are_simulated(_: &Inside<'_>) -> Result<String, String> {
     let workload = |asked: &str| {
         let mut job = job(&["load", asked], false);
@@ -698,8 +699,8 @@ impl schedlab_trace::Listener for Count {
     }
 }
 
-/// What `run --trace` writes comes from these events: every CPU goes on from the task that it was switched
-/// to, no task is on two CPUs at once, and every task has its name.
+/// `run --trace` writes these events: every CPU goes on from the task that it was switched to, no task is on two CPUs
+/// at once, and every task has its name.
 fn events_make_a_whole_trace(_: &Inside<'_>) -> Result<String, String> {
     let outcome = measured("fifo", &["pingpong", "100"], true)?;
     let lost = outcome.measures.number("lost_records");
@@ -833,7 +834,7 @@ fn a_shared_core_is_left(_: &Inside<'_>) -> Result<String, String> {
     Ok(told.join("; "))
 }
 
-/// Runs `pause` under a scheduler, which must stay, and tells how long it was.
+/// Runs `pause` under a scheduler, which must stay, and returns its length.
 fn pause_under(scheduler: &str, pause: impl FnOnce() -> Duration) -> Result<Duration, String> {
     let scheduler = Scheduler::parse(scheduler);
     let object = text(policy::resolve(&scheduler.name))?;

@@ -91,7 +91,7 @@ fn hogs(time: Duration, nice: i32) {
     }
 }
 
-/// Threads that compute and sleep while somebody changes their allowed CPUs and their nice levels.
+/// Threads that compute and sleep while another thread changes their allowed CPUs and their nice levels.
 fn shuffle(time: Duration) {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let end = Instant::now() + time;

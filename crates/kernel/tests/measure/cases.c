@@ -249,7 +249,7 @@ static void a_workload_is_its_tasks_from_the_gate_on(bool over)
 	a = task(102, 101, 0);
 	b = task(103, 101, 0);
 	at(3, 1), on_fork(starter, a), on_wakeup_new(a), on_fork(starter, b), on_wakeup_new(b);
-	/* Only a first thread starts tasks, and only that of the first process lets them begin. */
+	/* Only a first thread starts tasks, and only the first process's lets them begin. */
 	at(3, 1), on_rename(a, NAME_STARTER), on_rename(starter, NAME_BEGUN);
 	is("a task that calls itself a starter", a->note->starter, false);
 	is("another process says that tasks may begin", began_ns, 0);
@@ -310,11 +310,11 @@ static void latency_begins_with_the_decision_to_wake(void)
 	is("latency: wakeups", sum(latency_count), 1);
 	is("latency: from sched_waking on", sum(latency_sum_ns), 3 * MS);
 	is("latency: in the histogram", latencies[bucket_of(3 * MS)], 1);
-	/* Somebody wakes it while it is on its way to sleep: no latency. */
+	/* A waker decides while it is on its way to sleep: no latency. */
 	at(7, 1), on_waking(root), on_wakeup(root);
 	at(8, 0), switches(root, &idle, 0), switches(&idle, root, 0);
 	is("latency: of one that did not sleep", sum(latency_count), 1);
-	/* Somebody decides to wake it while it is still leaving its CPU: it waits from then on. */
+	/* A waker decides while it is still leaving its CPU: it waits from then on. */
 	at(9, 1), on_waking(root);
 	at(10, 0), switches(root, &idle, SLEEPS);
 	at(11, 1), on_wakeup(root);
@@ -502,7 +502,7 @@ static void events_tell_who_decided_and_priorities(void)
 	is("events: woken where", e->cpu, 1);
 	is("events: decided where", e->from, 3);
 	is("events: decided when", e->since_ns, 6 * MS);
-	/* One whose sched_waking nobody followed. */
+	/* A task whose sched_waking was not followed. */
 	task_notes[other - tasks].waking_ns = 0;
 	at(8, 1), on_wakeup(other);
 	is("events: nobody knows who decided, where", e->from, 1);

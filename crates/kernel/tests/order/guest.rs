@@ -16,7 +16,7 @@ use super::record::{Case, End, POLICIES, SIZES, Turn, yields};
 /// The kernel's number of the policy SCHED_EXT (include/uapi/linux/sched.h).
 const SCHED_EXT: i32 = 7;
 
-/// How often a policy is loaded until nobody has cut in on a yield (see [`Fault::CutIn`]).
+/// Number of loads of a policy until no other task has cut in on a yield (see [`Fault::CutIn`]).
 const ATTEMPTS: u32 = 10;
 
 /// How much more of a turn the switches' clock may show than the policy was charged for, in ns: the policy
@@ -48,7 +48,7 @@ pub fn run(recorder: &Path, filter: &[String]) -> Result<(), String> {
                         println!("{}", serde_json::to_string(&case).expect("plain data"));
                     }
                     Err(Fault::CutIn) => {
-                        println!("# {name}, {size} yielders: somebody cut in on a yield");
+                        println!("# {name}, {size} yielders: another task cut in on a yield");
                         sizes.push(size);
                     }
                     Err(Fault::Wrong(what)) => {
@@ -61,7 +61,7 @@ pub fn run(recorder: &Path, filter: &[String]) -> Result<(), String> {
             }
         }
         ensure(sizes.is_empty(), || {
-            format!("{name}: somebody cut in on a yield each of {ATTEMPTS} times: {sizes:?}")
+            format!("{name}: another task cut in on a yield each of {ATTEMPTS} times: {sizes:?}")
         })?;
     }
     Ok(())
@@ -346,7 +346,7 @@ impl Recorder {
 }
 
 /// The turns in a record, and how often they were interrupted. `examined`: tasks examined before.
-/// `charged`: virtual times grow by what a yielder ran, at the weight of nice level 0, and tell it better
+/// `charged`: virtual times grow by a yielder's run time, at the weight of nice level 0, and give it more exactly
 /// than the clock at the switches: the policy read that a moment before.
 pub fn turns(raw: &[RawSwitch], tids: &[u32], mut examined: u64, charged: bool) -> Outcome {
     let wrong = |what: String| Err(Fault::Wrong(what));

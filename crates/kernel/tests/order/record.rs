@@ -1,4 +1,4 @@
-//! What both worlds tell of a case: the turns of the yielders, in their order.
+//! The report of a case in both worlds: the turns of the yielders, in their order.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub enum End {
     Yield,
     /// The yielder waits.
     Block,
-    /// It was neither: somebody else was put in its place.
+    /// It was neither: another task was put in its place.
     Preempted,
 }
 
@@ -55,17 +55,17 @@ pub struct Turn {
     pub examined: u64,
 }
 
-/// What the kernel did.
+/// The kernel's choices.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Case {
     /// The policy.
     pub policy: String,
     /// Number of yielders.
     pub yielders: u32,
-    /// How often it was tried until nobody cut in on a yield.
+    /// Number of attempts until no task cut in on a yield.
     pub attempts: u32,
     /// How often others took the CPU for a while.
     pub interruptions: u32,
-    /// What the yielders did.
+    /// The turns of the yielders.
     pub turns: Vec<Turn>,
 }

@@ -1,8 +1,8 @@
 //! The same yielders in the virtual kernel, and the comparison.
 //!
-//! What they ran between two choices is given from outside: it is an input of a policy, like the order of
-//! wakeups, and the one that no two machines share. So the machine here is one on which nothing takes
-//! time, and each turn computes exactly as long as the kernel's did.
+//! The run times between two choices are given from outside: they are an input of a policy, like the order of
+//! wakeups, and the one that no two machines share. So the machine here is one on which nothing takes time, and each
+//! turn computes exactly as long as the kernel's did.
 
 use std::collections::VecDeque;
 
@@ -54,7 +54,7 @@ pub fn compare(kernel: &[Turn], simulated: &[Turn]) -> Result<(), String> {
     };
     for index in 0..kernel.len().max(simulated.len()) {
         let (ours, theirs) = (simulated.get(index), kernel.get(index));
-        // The engine tells of no yields.
+        // The engine reports no yields.
         let alike = |turn: &Turn| Turn { yields: 0, ..*turn };
         if ours.map(alike) != theirs.map(alike) {
             return Err(format!(

@@ -1,4 +1,4 @@
-/// What must be said of a wrong policy: texts, and the line that must be named, if one must.
+/// The expected report of a wrong policy: texts, and the line that must be named, if one must.
 pub struct Expected {
     pub says: Vec<String>,
     pub line: Option<usize>,
@@ -32,7 +32,7 @@ pub fn expected(source: &str, version: &str) -> Expected {
 }
 
 impl Expected {
-    /// Why `told` is not what must be said of the policy of this name.
+    /// Returns why `told` is not the expected report of the policy of this name.
     pub fn judge(&self, name: &str, told: &str) -> Result<(), String> {
         let place = self.line.map(|line| match self.runs {
             true => format!("{name}.bpf.c:{line} "),

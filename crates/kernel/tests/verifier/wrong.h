@@ -2,7 +2,7 @@
 /*
  * Policies that the kernel's verifier refuses, one mistake each. The comment that opens a file says what
  * schedlab must say about it, one `says: …` a text, and the line that it must name ends with a comment
- * `here`. `says in 6.18: …` takes their place in one kernel, and `runs in 6.18` tells that its verifier
+ * `here`. `says in 6.18: …` takes their place in one kernel, and `runs in 6.18` means that its verifier
  * passes the policy, which sched_ext then ends. crates/kernel/tests/verifier.rs loads them into real kernels; what those logged is kept in
  * crates/kernel/src/verdict/.
  */

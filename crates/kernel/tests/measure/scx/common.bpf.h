@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What measure.bpf.c needs of the kernel and of libbpf, for its tests by hand-made events: as much
- * as it uses, kept by cases.c instead of a kernel.
+ * The parts of the kernel and of libbpf that measure.bpf.c needs, for its tests by hand-made events:
+ * only the used ones, kept by cases.c instead of a kernel.
  */
 #ifndef MEASURE_TEST_COMMON_H
 #define MEASURE_TEST_COMMON_H
