@@ -122,7 +122,7 @@ static __noinline task_t *bfs_best(u32 level, s32 cpu, u64 now)
 	return best;
 }
 
-/* Who runs next on a CPU: one that waits, or @prev, who is still runnable, or NULL. */
+/* Returns the next task of a CPU: one that waits, or @prev, if it is still runnable, or NULL. */
 static __always_inline task_t *bfs_choose(s32 cpu, task_t *prev, u64 now)
 {
 	task_t *t = NULL;
@@ -158,7 +158,7 @@ static __always_inline task_t *bfs_choose(s32 cpu, task_t *prev, u64 now)
 
 s32 BPF_STRUCT_OPS(bfs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
-	/* Whoever is first takes it: enqueue tells one. */
+	/* The first CPU to look takes it: enqueue kicks one. */
 	return prev_cpu;
 }
 

@@ -41,10 +41,10 @@ UEI_DEFINE(uei);
 /* Goodness by which a woken task must exceed the running one (0 to 1073741824). */
 const volatile u32 threshold = 0;
 
-/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+/* The unit that uses up a tick of the counter: 10 ms of running time, or a timer tick. */
 const volatile enum linux24_charge charge = CHARGE_RUNTIME;
 
-/* Nobody wants the task. */
+/* No CPU wants the task. */
 #define BMQS_NOBODY	(-1)
 
 struct bmqs_task {
@@ -71,7 +71,7 @@ struct bmqs_queue {
 
 typedef struct bmqs_queue __arena queue_t;
 
-/* What the parts of a choice tell each other; its CPU's, under the lock of its queue. */
+/* Data that the parts of a choice exchange; its CPU's, under the lock of its queue. */
 struct bmqs_choice {
 	task_t *best;
 	s32 value;
@@ -105,7 +105,7 @@ static __always_inline s64 bmqs_horizon(s64 horizon, s64 in, s64 out)
 	return residual + (out - in) + out;
 }
 
-/* What having run here is worth at a tick. */
+/* The bonus at a tick for having run here. */
 static __always_inline s32 bmqs_weight(s64 horizon, s64 tick)
 {
 	return horizon > tick ? horizon - tick : 0;
@@ -371,7 +371,7 @@ LAB_PART int bmqs_hand_over(task_t *t LAB_ARENA_ARG, s64 tick)
 
 /*
  * An idle CPU asks the longest queue for its first task that may come and that
- * nobody else wants; @again: it was idle before. No lock is held.
+ * no other CPU wants; @again: it was idle before. No lock is held.
  */
 LAB_PART int bmqs_balance(s32 cpu, bool again)
 {
@@ -595,7 +595,7 @@ void BPF_STRUCT_OPS(bmqs_dispatch, s32 cpu, struct task_struct *prev_p)
 			decided = true;
 			break;
 		}
-		/* Somebody has asked for it: it runs there, another one here. */
+		/* Another CPU has asked for it: it runs there, another one here. */
 		if (best->wanted != BMQS_NOBODY && lab_allowed(&best->lab, best->wanted) &&
 		    bmqs_hand_over(best, tick))
 			continue;
@@ -686,7 +686,7 @@ void BPF_STRUCT_OPS(bmqs_tick, struct task_struct *p)
 		linux24_tick(&t->old, p, charge);
 }
 
-/* sched_yield(): only if somebody else waits on this CPU. */
+/* sched_yield(): only if another task waits on this CPU. */
 bool BPF_STRUCT_OPS(bmqs_yield, struct task_struct *from, struct task_struct *to)
 {
 	s32 cpu = bpf_get_smp_processor_id();

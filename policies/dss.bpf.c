@@ -48,7 +48,7 @@ UEI_DEFINE(uei);
 
 enum dss_ties { TIES_PREV, TIES_LIST };
 
-/* Who wins among equals: the previous task, or the one nearer the head (2.4.16). */
+/* The winner among equals: the previous task, or the one nearer the head (2.4.16). */
 const volatile enum dss_ties ties = TIES_PREV;
 
 /* Goodness by which a woken task must exceed the running one (0 to 1073741824): 1 up to 2.4.7, 0 in 2.4.13. */
@@ -57,7 +57,7 @@ const volatile u32 threshold = 1;
 /* Which kernel's arithmetic: 2.4, or 2.3.99, which ELSC was written against. */
 const volatile enum linux24_base base = BASE_LINUX_2_4;
 
-/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+/* The unit that uses up a tick of the counter: 10 ms of running time, or a timer tick. */
 const volatile enum linux24_charge charge = CHARGE_RUNTIME;
 
 struct dss_task {
@@ -78,7 +78,7 @@ struct dss_queue __arena_global rq;
 struct linux24_cpu __arena_global cpus[LAB_MAX_CPUS];
 
 /*
- * What linux24_queue.h asks for.
+ * The functions that linux24_queue.h requires.
  */
 
 #define RQ_KEEPS_RUNNING 1

@@ -115,7 +115,7 @@ static __always_inline bool eevdf_renew(task_t *t)
 }
 
 /*
- * Who runs next: of the eligible tasks the one with the earliest deadline, @prev
+ * Returns the next task: the eligible one with the earliest deadline, @prev
  * among them if it is not NULL; it is the current task, at @prev_v.
  */
 static __always_inline task_t *eevdf_pick(rq_t *rq, task_t *prev, s64 prev_v, u64 now)

@@ -36,7 +36,7 @@ UEI_DEFINE(uei);
 /* Goodness by which a woken task must exceed the running one (0 to 1073741824): 1 up to 2.4.7, 0 in 2.4.13. */
 const volatile u32 threshold = 1;
 
-/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+/* The unit that uses up a tick of the counter: 10 ms of running time, or a timer tick. */
 const volatile enum linux24_charge charge = CHARGE_RUNTIME;
 
 /* The arithmetic is 2.4's. */
@@ -46,7 +46,7 @@ static const enum linux24_base base = BASE_LINUX_2_4;
 #define HEAP_CHAINS_LOG2	12
 #define HEAP_CHAINS		(1 << HEAP_CHAINS_LOG2)
 
-/* Of a key, the lower bits tell when the task was queued; static goodness is above. */
+/* The lower bits of a key give when the task was queued; static goodness is above. */
 #define HEAP_AGE_BITS		48
 
 /* The waiting tasks that last ran on a CPU and have an address space. */
@@ -241,7 +241,7 @@ __noinline bool heap_file_again(u32 task)
 }
 
 /*
- * What linux24_queue.h asks for.
+ * The functions that linux24_queue.h requires.
  */
 
 #define RQ_KEEPS_RUNNING 0

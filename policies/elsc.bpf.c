@@ -46,7 +46,7 @@ const volatile enum elsc_kernel kernel = KERNEL_FITTING;
 /* Goodness by which a woken task must exceed the running one (0 to 1073741824). */
 const volatile u32 threshold = 1;
 
-/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+/* The unit that uses up a tick of the counter: 10 ms of running time, or a timer tick. */
 const volatile enum linux24_charge charge = CHARGE_RUNTIME;
 
 /* The arithmetic is that of 2.3.99. */
@@ -122,7 +122,7 @@ static __always_inline task_t *elsc_entry(lab_node_t *node)
 	return lab_entry(node, struct elsc_task, lab.node);
 }
 
-/* Whether a list has a task with ticks: the first one tells. */
+/* Whether a list has a task with ticks: the first one decides. */
 static __always_inline bool elsc_has_ready(s32 list)
 {
 	lab_list_t *l = elsc_at(list);
@@ -133,7 +133,7 @@ static __always_inline bool elsc_has_ready(s32 list)
 	return !elsc_expired(elsc_entry(l->head.next));
 }
 
-/* Whether a list has a task without ticks: the last one tells. */
+/* Whether a list has a task without ticks: the last one decides. */
 static __always_inline bool elsc_has_expired(s32 list)
 {
 	lab_list_t *l = elsc_at(list);
@@ -193,7 +193,7 @@ static __always_inline void elsc_add(task_t *t, bool last)
 }
 
 /*
- * What linux24_queue.h asks for.
+ * The functions that linux24_queue.h requires.
  */
 
 #define RQ_KEEPS_RUNNING 0
@@ -241,7 +241,7 @@ static __always_inline void rq_del(task_t *t)
 		rq.next_top = elsc_expired_from(list);
 }
 
-/* Gaining ticks by a recalculation moves nobody; losing the last ones does. */
+/* Gaining ticks by a recalculation moves no task; losing the last ones does. */
 static __always_inline bool rq_misfiled(task_t *t)
 {
 	return lab_glance(t->list) != elsc_list(t) || (elsc_expired(t) && !lab_glance(t->behind));

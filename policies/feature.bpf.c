@@ -64,7 +64,7 @@ enum feature_executor { EXECUTOR_ALL, EXECUTOR_NODE, EXECUTOR_CORE };
 enum feature_imbalance { IMBALANCE_DIFFERS, IMBALANCE_ABOVE_20PCT };
 enum feature_placement { PLACEMENT_SMT, PLACEMENT_LLC, PLACEMENT_ALL };
 
-/* Who runs next: least runtime first, from a tree or a sorted list; or by arrival. */
+/* The task that runs next: least runtime first, from a tree or a sorted list; or by arrival. */
 const volatile enum feature_election election = ELECTION_RBTREE;
 
 /* For how long: until it blocks; 10 ms; or 24 ms shared out, and 3 ms among more than 8. */
@@ -82,7 +82,7 @@ const volatile enum feature_switch idle = SWITCH_ON;
 /* Whether a thread that is new or wakes is placed, or stays where it was (or its parent is). */
 const volatile enum feature_switch unblock = SWITCH_ON;
 
-/* Who balances periodically: each CPU for itself; one of a node for it; or one for the machine. */
+/* The CPU that balances periodically: each for itself; one of a node for it; or one for the machine. */
 const volatile enum feature_executor executor = EXECUTOR_ALL;
 
 /* Which load makes another CPU a source: one that is greater, or more than 1.2 times the own. */
@@ -585,7 +585,7 @@ __noinline bool feature_balance(u32 cpu)
 	return true;
 }
 
-/* What the executor on this CPU has to do: the balance of each CPU it is in charge of. */
+/* The work of the executor on this CPU: the balance of each CPU it is in charge of. */
 __noinline int feature_execute(u32 cpu)
 {
 	u32 i, begin, end;
@@ -635,7 +635,7 @@ static __noinline bool feature_work_waits(void)
 	return false;
 }
 
-/* The timer has told an executor to balance. */
+/* The timer has kicked an executor to balance. */
 __noinline int feature_due(u32 cpu)
 {
 	rq_t *rq;
@@ -669,7 +669,7 @@ static void feature_expired(void)
 			rq->left_ns -= passed;
 		} else {
 			rq->left_ns = feature_interval(bpf_get_prandom_u32());
-			/* Where nobody waits nobody can be moved. */
+			/* Where no thread waits, none can be moved. */
 			if (waits && passed)
 				feature_due(cpu);
 		}

@@ -30,7 +30,7 @@
 /* Goodness by which a woken task must exceed the running one (0 to 1073741824). */
 const volatile u32 threshold = 1;
 
-/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+/* The unit that uses up a tick of the counter: 10 ms of running time, or a timer tick. */
 const volatile enum linux24_charge charge = CHARGE_RUNTIME;
 
 #include <lab/mq.h>
@@ -47,7 +47,7 @@ const volatile u32 size = 0;
 /* Time between two balancings of the pools, in milliseconds; 0: they are not balanced. */
 const volatile u32 balance_ms = 500;
 
-/* What a queue publishes after it was robbed: nothing, or the first task with ticks (later patches). */
+/* The value that a queue publishes after it was robbed: nothing, or the first task with ticks (later patches). */
 const volatile enum mq_repairing repair = REPAIR_NONE;
 
 /* Tasks that a pool must have more than another for some to move, and percent of the load. */
@@ -124,7 +124,7 @@ static __always_inline u32 pool_surplus(load_t *from, load_t *to)
 
 	if (!from->cpus || !to->cpus)
 		return 0;
-	/* What `from` would have with the load of `to`. */
+	/* The load that `from` would have with the load of `to`. */
 	share = (u64)to->nr * from->cpus / to->cpus;
 	if (from->nr < share + POOL_TASKS_MIN)
 		return 0;

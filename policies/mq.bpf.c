@@ -40,7 +40,7 @@
 /* Goodness by which a woken task must exceed the running one (0 to 1073741824). */
 const volatile u32 threshold = 1;
 
-/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+/* The unit that uses up a tick of the counter: 10 ms of running time, or a timer tick. */
 const volatile enum linux24_charge charge = CHARGE_RUNTIME;
 
 #include <lab/mq.h>
@@ -51,7 +51,7 @@ UEI_DEFINE(uei);
 
 enum mq_repairing { REPAIR_NONE, REPAIR_FIRST };
 
-/* What a queue publishes after it was robbed: nothing, or the first task with ticks (later patches). */
+/* The value that a queue publishes after it was robbed: nothing, or the first task with ticks (later patches). */
 const volatile enum mq_repairing repair = REPAIR_NONE;
 
 static __always_inline u32 mq_pool_of(s32 cpu)

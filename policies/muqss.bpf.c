@@ -36,7 +36,7 @@ UEI_DEFINE(uei);
 
 enum muqss_share { SHARE_NONE, SHARE_SMT, SHARE_MC };
 
-/* Which CPUs share a queue: none, the threads of a core, or those of a last-level cache. */
+/* The CPUs that share a queue: none, the threads of a core, or those of a last-level cache. */
 const volatile enum muqss_share rqshare = SHARE_MC;
 
 /* Whether a CPU takes the earliest deadline of all; otherwise only from queues with more tasks. */
@@ -163,7 +163,7 @@ static __noinline int muqss_remove(task_t *t)
 	return 0;
 }
 
-/* What a choice has come to. In the arena, so that the verifier follows no values. */
+/* The result of a choice. In the arena, so that the verifier follows no values. */
 struct muqss_choice {
 	task_t *task;		/* NULL: none, or the previous one */
 	queue_t *from;		/* where it waits; locked */

@@ -72,10 +72,10 @@ const volatile u32 starving_ms_max = 20000;
 #define O26_SLEEP_MAX_NS	(O26_SLEEP_MAX * MS)
 #define O26_BONUS_MAX		10
 
-/* Of what it waited after a wakeup by a task this many parts of 128 count as sleep (30 %). */
+/* The part of a wait after a wakeup by a task that counts as sleep, in 1/128 (30 %). */
 #define O26_WAIT_WEIGHT		38
 
-/* What of its bonus a forked task keeps, in percent (CHILD_PENALTY). */
+/* The part of its bonus that a forked task keeps, in percent (CHILD_PENALTY). */
 #define O26_CHILD_PERCENT	95
 
 /* Load that one task makes (SCHED_LOAD_SCALE), and what a group must have more to be pulled from. */
@@ -411,7 +411,7 @@ static __always_inline u64 o26_load_of(rq_t *rq, bool own)
 	return own ? o26_max(load, now) : o26_min(load, now);
 }
 
-/* What a search found. In the arena, so that the verifier need not follow the numbers. */
+/* The result of a search. In the arena, so that the verifier need not follow the numbers. */
 struct o26_search {
 	u64 total, groups;	/* load of the domain and its CPUs */
 	u64 own, own_cpus;	/* of the own group */
@@ -694,7 +694,7 @@ static __always_inline bool o26_choose(rq_t *rq, task_t *prev, task_t **chosen)
 	return true;
 }
 
-/* What it waited since it woke counts as sleep, all of it or a part. */
+/* Its wait since it woke counts as sleep, all of it or a part. */
 static __always_inline void o26_first_run(rq_t *rq, task_t *t, u64 now)
 {
 	u64 waited = now > t->stamp ? now - t->stamp : 0;
@@ -761,7 +761,7 @@ static __always_inline s32 o26_wake_cpu(task_t *t, s32 last, s32 waker, bool syn
 	return last;
 }
 
-/* Who wakes a task on this CPU. */
+/* The waker of a task on this CPU. */
 static __always_inline u32 o26_woken_by(void)
 {
 	struct task_struct *current_p = bpf_get_current_task_btf();
@@ -843,7 +843,7 @@ void BPF_STRUCT_OPS(o26_enqueue, struct task_struct *p, u64 enq_flags)
 						 t->q.nice, t->lab.mm);
 			t->prio = o26_prio(t->q.nice, t->sleep_avg);
 			/*
-			 * Nobody asked where a single-CPU task should go. Whoever was
+			 * No CPU was chosen for a single-CPU task. A task that was
 			 * runnable before this policy has not been woken.
 			 */
 			if (t->woken == NOT_WOKEN && (enq_flags & SCX_ENQ_WAKEUP))

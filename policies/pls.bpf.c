@@ -37,7 +37,7 @@ UEI_DEFINE(uei);
 /* Goodness by which a woken task must exceed the running one (0 to 1073741824): 1 up to 2.4.7, 0 in 2.4.13. */
 const volatile u32 threshold = 1;
 
-/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+/* The unit that uses up a tick of the counter: 10 ms of running time, or a timer tick. */
 const volatile enum linux24_charge charge = CHARGE_RUNTIME;
 
 /* The arithmetic is 2.4's. */
@@ -92,7 +92,7 @@ static __always_inline u32 pls_level(u32 list)
 }
 
 /*
- * What linux24_queue.h asks for.
+ * The functions that linux24_queue.h requires.
  */
 
 #define RQ_KEEPS_RUNNING 1
@@ -189,7 +189,7 @@ static __always_inline bool pls_search(task_t *prev, s32 cpu, s32 bottom, task_t
 				if (bottom < list - LINUX24_SAME_CPU_BONUS)
 					bottom = list - LINUX24_SAME_CPU_BONUS;
 			}
-			/* Nobody below has more than this one, the bonus included. */
+			/* No task below has more than this one, the bonus included. */
 			if (list != PLS_REALTIME && lab_glance(t->lab.cpu) == cpu)
 				return true;
 		}
@@ -228,7 +228,7 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 	if (*value >= 0)
 		return true;
 
-	/* Nobody, or a yielder: is there somebody who only lacks ticks? */
+	/* No task, or a yielder: does another task only lack ticks? */
 	lab_list_for_each(pos, &rq.lists[pls_level(PLS_EXPIRED)]) {
 		t = lab_entry(pos, struct pls_task, lab.node);
 		if (t == prev)

@@ -75,7 +75,7 @@ const volatile u32 interact_threshold = 30;
 /* Above the worst score, with nice 19. */
 #define ULE_INTERACT_MAX	120
 
-/* How much of the past run and sleep time tell (SCHED_SLP_RUN_MAX), and a fork's share. */
+/* The length of the run and sleep history (SCHED_SLP_RUN_MAX), and a fork's share. */
 #define ULE_HISTORY_US		5000000ull
 #define ULE_FORK_US		500000ull
 
@@ -876,7 +876,7 @@ s32 BPF_STRUCT_OPS(ule_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 	return ule_pick_cpu(t, prev_cpu, bpf_get_smp_processor_id(), now);
 }
 
-/* Whoever runs where the thread has been put is told, by the rules of preemption. */
+/* The running thread of its new CPU is preempted by the rules of preemption. */
 static __always_inline void ule_notify(rq_t *rq, task_t *t, bool remote)
 {
 	task_t *curr = (task_t *)rq->q.curr;

@@ -23,9 +23,9 @@
  * Real-Time, Time-Shared Systems, 1996 (virtual time, without its deadlines).
  *
  * Simplifications: the system's clock is read and moved without a lock; two
- * CPUs that move it at once may lose one step, which the next start repairs. What
- * a task runs beyond its slice, as nobody waits for its CPU, is not held against
- * it: the clock stands meanwhile.
+ * CPUs that move it at once may lose one step, which the next start repairs. Running
+ * beyond the slice while no task waits for the CPU is not held against a task: the
+ * clock stands meanwhile.
  */
 #include <scx/common.bpf.h>
 #include <lab/option.h>
@@ -53,7 +53,7 @@ const volatile u64 slice_us = 20000;
 /* Virtual time of the task that started last; only ever moves forward. ns */
 static u64 vtime_clock;
 
-/* What a task needs besides its virtual time, which sched_ext keeps. */
+/* The fields of a task besides its virtual time, which sched_ext keeps. */
 struct vtime_task {
 	u64 began_ns;	/* when it began to run */
 };
@@ -111,7 +111,7 @@ void BPF_STRUCT_OPS(vtime_running, struct task_struct *p)
 }
 
 /*
- * Charges what the task ran. The slice that is left would not tell: yielding
+ * Charges the task's running time. The slice that is left would not show it: yielding
  * and being preempted set it to 0.
  */
 void BPF_STRUCT_OPS(vtime_stopping, struct task_struct *p, bool runnable)
@@ -123,7 +123,7 @@ void BPF_STRUCT_OPS(vtime_stopping, struct task_struct *p, bool runnable)
 		return;
 	ran_ns = time_delta(scx_bpf_now(), t->began_ns);
 	vtime = p->scx.dsq_vtime + ran_ns * VTIME_WEIGHT_DFL / p->scx.weight;
-	/* Who ran alone must not wait as long until the others have caught up. */
+	/* A task that ran alone must not wait as long until the others have caught up. */
 	if (ran_ns > vtime_slice_ns() + VTIME_TICK_NS) {
 		latest = READ_ONCE(vtime_clock) +
 			 vtime_slice_ns() * VTIME_WEIGHT_DFL / p->scx.weight;

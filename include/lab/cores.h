@@ -3,12 +3,12 @@
  * Which CPUs are threads of one core. A policy that takes the first CPU that will do
  * includes this after <lab/lab.bpf.h>, calls lab_cores_init() in ops.init(), once it
  * is known which CPUs are online, and goes through them by lab_cpu_spread(): the
- * numbers of CPUs tell nothing, as siblings are numbered side by side on one machine
+ * numbers of CPUs mean nothing, as siblings are numbered side by side on one machine
  * and far apart on another.
  *
- * The kernel has no function that tells a policy about cores and caches: there
+ * The kernel has no function that informs a policy about cores and caches: there
  * they are read from its own variables (x86; elsewhere a CPU is a core and a
- * node a cache). The virtual kernel tells them from the machine profile.
+ * node a cache). The virtual kernel takes them from the machine profile.
  */
 #ifndef LAB_CORES_H
 #define LAB_CORES_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What BFS and MuQSS share: virtual deadlines by nice level, slices, classes,
+ * Shared by BFS and MuQSS: virtual deadlines by nice level, slices, classes,
  * the share of soft real-time tasks, and the choice of a CPU for a task that
- * waits. Where tasks wait and how the next is chosen is the policy's.
+ * waits. The policy decides where tasks wait and how the next is chosen.
  *
  * A policy includes this after <lab/lab.bpf.h> and its options `rr_interval`, the
  * slice of every task and unit of deadlines in ms, and `iso_cpu`, the percentage of
@@ -34,10 +34,10 @@ enum dl_level {
 /* The unit of deadlines: a millisecond in 128 parts, in whole ns. */
 #define DL_UNIT_NS		(1000000 / 128)
 
-/* What is left of a slice below this counts as used, in ns. */
+/* A remainder of a slice below this counts as used, in ns. */
 #define DL_RESCHED_NS		100000
 
-/* By how much the deadlines of idle-priority tasks are later than those of normal ones. */
+/* By how much the deadlines of idle-priority tasks are later than normal ones. */
 #define DL_IDLE_NS		1000000000ull
 
 /* Soft real-time tasks may have their share of this time. */
@@ -368,7 +368,7 @@ static __always_inline void dl_tell(dl_task_t *t, bool woken)
 
 /*
  * CPUs that a higher class has taken, see <lab/higher.h>: others look for the tasks
- * that wait there once they are told.
+ * that wait there once they are kicked.
  */
 
 /* The policy's: how many tasks wait in the queue that this CPU looks into first. */

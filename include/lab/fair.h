@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the kernel's fair schedulers, CFS and EEVDF, share: weights, virtual
- * time, a queue and a lock per CPU, the choice of a CPU for a task that wakes or
- * is new, and the balancer. How a queue is ordered, who is chosen, where a task
- * starts and whom it preempts is the policy's.
+ * Shared by the kernel's fair schedulers, CFS and EEVDF: weights, virtual time, a
+ * queue and a lock per CPU, the choice of a CPU for a task that wakes or is new,
+ * and the balancer. The policy decides how a queue is ordered, which task is
+ * chosen, where a task starts and which task it preempts.
  *
  * A queue holds the tasks that wait; the one that runs is not in it. It belongs
  * to task_cpu() of its tasks, except where the balancer has moved them.
@@ -23,7 +23,7 @@
 #define FAIR_WEIGHT_0		1024
 #define FAIR_WEIGHT_IDLE	3
 
-/* What a CPU that a higher class has taken counts for, besides the tasks that wait there. */
+/* Load of a CPU that a higher class has taken, besides the tasks that wait there. */
 #define FAIR_LOAD_HIGHER	(2 * FAIR_WEIGHT_0)
 
 /* A second, the most that options in µs may be, as in Linux: products with weights fit. */
@@ -121,7 +121,7 @@ static __always_inline rq_t *rq_at(s32 cpu)
  * Hooks. The queue's lock is held.
  */
 
-/* What the tree is ordered by. */
+/* The key of the tree. */
 static __always_inline s64 fair_key(task_t *t);
 /* A task joins a queue: sets its virtual time, by whether it is fresh or was asleep. */
 static __always_inline void fair_place(rq_t *rq, task_t *t, u64 now);
@@ -133,7 +133,7 @@ static __always_inline void fair_clock_moved(rq_t *rq, s64 by);
 static __always_inline void fair_counted(rq_t *rq, task_t *t, s64 sign);
 /* Whether a task that has just woken, or is fresh, takes the CPU from the current one. */
 static __always_inline bool fair_preempts(rq_t *rq, task_t *t, bool fresh, u64 now);
-/* Who runs next: @prev, which is still runnable, one that waits, or NULL. */
+/* Returns the next task: @prev, which is still runnable, one that waits, or NULL. */
 static __always_inline task_t *fair_pick(rq_t *rq, task_t *prev);
 /* A turn of a task begins. */
 static __always_inline void fair_begin(rq_t *rq, task_t *t);
@@ -556,7 +556,7 @@ static __always_inline bool fair_core_shared(s32 cpu)
 	return false;
 }
 
-/* The tick of @p, beside which nobody waits: the CPU it shall go to, or -1. */
+/* The tick of @p, beside which no task waits: the CPU it shall go to, or -1. */
 static __noinline s32 fair_push_target(struct task_struct *p, s32 cpu, u64 now)
 {
 	rq_t *rq = rq_at(cpu);
@@ -924,7 +924,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(fair_op_init_task, struct task_struct *p,
 	return 0;
 }
 
-/* It is none of ours any more. */
+/* It is not our task any more. */
 __weak int fair_forget(task_t *t __arg_arena)
 {
 	unsigned long flags;

@@ -10,7 +10,7 @@
  * Balancing.
  */
 
-/* Takes the lock of @other while that of @rq is held, the lower CPU's first: lab_lock_second(). */
+/* Takes the lock of @other while @rq's is held, the lower CPU's first: lab_lock_second(). */
 #define fair_lock_second(rq, other) \
 	lab_lock_second(&(rq)->lock, &(other)->lock, (other)->cpu > (rq)->cpu)
 
@@ -21,7 +21,7 @@ static __always_inline bool fair_may_go(task_t *t, s32 cpu)
 
 	if (!lab_allowed(&t->lab, cpu))
 		return false;
-	/* In a timer's function nobody else has taken it. */
+	/* In a timer's function no other CPU has taken it. */
 	bpf_rcu_read_lock();
 	p = lab_task_claim(&t->lab, cpu);
 	if (p)

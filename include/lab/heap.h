@@ -36,7 +36,7 @@ static __always_inline void lab_heap_init(lab_heap_t *heap)
 	heap->nr = 0;
 }
 
-/* The node with the greatest key, NULL if there is none. */
+/* Returns the node with the greatest key, NULL if the heap is empty. */
 static __always_inline lab_heap_node_t *lab_heap_first(lab_heap_t *heap)
 {
 	return heap->root;

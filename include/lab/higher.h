@@ -90,7 +90,7 @@ LAB_SMALL_PART bool lab_cpu_taken(s32 cpu)
  *
  * nr_of(cpu): tasks of that CPU's queue. is_idle(cpu): whether it could
  * begin with a task now, so not if it is taken. move(from, to): gives a task to @to
- * and tells that CPU; false: none may run there.
+ * and kicks that CPU; false: none may run there.
  */
 #define LAB_RESCUE(nr_of, is_idle, move)				\
 static u32 lab_rescue_looks[LAB_MAX_CPUS];				\

@@ -54,7 +54,7 @@ do {									\
 	if (!___waiting)						\
 		break;							\
 	lab_idle_rotor++;						\
-	/* The second time the CPUs that are left; where each core has one thread there are none. */ \
+	/* The second time the CPUs that are left; none where each core has one thread. */ \
 	lab_wake_passes(___pass) {					\
 		if (!___waiting)					\
 			break;						\

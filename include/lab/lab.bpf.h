@@ -35,7 +35,7 @@
  */
 #define LAB_MAX_CPUS	1024
 
-/* What differs between cache lines of one CPU and another is aligned to this. */
+/* Data of different CPUs on separate cache lines is aligned to this. */
 #define LAB_CACHELINE	64
 
 /*
@@ -88,7 +88,7 @@ struct {
 /*
  * A word that other CPUs write without the lock that the reader holds, or the
  * other way round. Natively each such access waits until no CPU is earlier in
- * virtual time, so that nobody reads a word out of its future. C leaves the
+ * virtual time, so that no CPU reads a word out of its future. C leaves the
  * order of operands and arguments open: two such accesses in one expression
  * stand on either side of && or ||, or compilers come to different results.
  */
@@ -120,7 +120,7 @@ struct {
 
 /*
  * An expression whose plain accesses may race with other CPUs' on purpose, such as
- * a hint that may be wrong: `schedlab sim --check` tells nothing of them. Beside it
+ * a hint that may be wrong: `schedlab sim --check` does not report them. Beside it
  * stands why a torn or old value does no harm.
  */
 #ifdef __bpf__

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the schedulers that grew out of Linux 2.4 share with it: counters of
+ * Shared by the schedulers that grew out of Linux 2.4: counters of
  * ticks and what uses them up, goodness, recalculation, the sharing of ticks
  * by fork and exit, and the search for a CPU (reschedule_idle). What sets them
  * apart, the run queue and the choice from it, is theirs.
@@ -37,17 +37,17 @@
 /* Below every goodness: the idle task, which is never chosen. */
 #define LINUX24_IDLE_GOODNESS	(-1000)
 
-/* Counter of a task that nobody forked (DEF_COUNTER), and of 2.3.99's. */
+/* Counter of a task without a parent (DEF_COUNTER), and of 2.3.99's. */
 #define LINUX24_FIRST_COUNTER	10
 #define LINUX24_FIRST_COUNTER_2_3_99 20
 
 /* Cap when the ticks of an exited child are collected (MAX_COUNTER). */
 #define LINUX24_COLLECT_MAX	(20 * LINUX24_HZ / 100)
 
-/* Whose arithmetic: 2.4's, or 2.3.99's, which ELSC was written against. */
+/* The arithmetic: 2.4's, or 2.3.99's, against which ELSC was written. */
 enum linux24_base { BASE_LINUX_2_4, BASE_2_3_99 };
 
-/* What uses up a tick of the counter: 10 ms of running time, or a timer tick. */
+/* The unit that uses up a tick of the counter: 10 ms of running time, or a timer tick. */
 enum linux24_charge { CHARGE_RUNTIME, CHARGE_TICKS };
 
 struct linux24_task {
@@ -280,7 +280,7 @@ static __always_inline s32 linux24_goodness(linux24_task_t *t, s32 cpu, u64 mm,
  * CPUs.
  */
 
-/* Marks the current task of a CPU and tells that CPU. */
+/* Marks the current task of a CPU and kicks that CPU. */
 static __always_inline void linux24_mark(s32 cpu, bool idle)
 {
 	cpu_t *c = cpu_at(cpu);
@@ -515,7 +515,7 @@ static __always_inline bool linux24_collect(linux24_task_t *t, linux24_task_t *p
 {
 	if (!parent)
 		return false;
-	/* In 2.4 who waits for it does that on its own CPU, which has its line. */
+	/* In 2.4 a task waits for it on its own CPU, whose cache has the line. */
 	lab_unaudited(lab_post(parent->counter,
 			       linux24_collected(lab_glance(parent->counter), lab_glance(t->counter))));
 	return true;

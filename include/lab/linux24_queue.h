@@ -35,7 +35,7 @@
 #define LAB_LINUX24_QUEUE_H
 
 /*
- * CPUs that a higher class has taken, see <lab/higher.h>: one that was told to choose
+ * CPUs that a higher class has taken, see <lab/higher.h>: one that was kicked to choose
  * cannot, so another is.
  */
 static __always_inline u64 queue24_nr_stranded(s32 cpu)
@@ -95,7 +95,7 @@ static __always_inline void queue24_unlink_leaving(cpu_t *from)
 		queue24_unlink(t);
 }
 
-/* What decides a task's place in the queue has changed. Takes the lock if that matters. */
+/* A field that decides a task's place in the queue has changed. Takes the lock if that matters. */
 static __always_inline void queue24_refile(task_t *t, bool surely)
 {
 	unsigned long flags;
@@ -128,7 +128,7 @@ void BPF_STRUCT_OPS(queue24_enqueue, struct task_struct *p, u64 enq_flags)
 	t->old.sync = false;
 	if (t->old.yielded && lab_glance(t->old.linked) && t->old.on_cpu && !rq_misfiled(t) &&
 	    !(enq_flags & SCX_ENQ_REENQ)) {
-		/* Left the CPU after a yield: waits where it is; nobody is disturbed. */
+		/* Left the CPU after a yield: waits where it is; no task is disturbed. */
 		alter(t);
 		t->old.yielded = false;
 		t->old.on_cpu = false;
@@ -138,7 +138,7 @@ void BPF_STRUCT_OPS(queue24_enqueue, struct task_struct *p, u64 enq_flags)
 	if (!lab_lock_irqsave(&rq.runqueue_lock, flags))
 		return;
 	alter(t);
-	/* It did not leave the CPU because somebody is better, so it does not ask for another. */
+	/* It did not leave the CPU because another task is better, so it does not ask for another. */
 	if (t->old.yielded && t->old.on_cpu)
 		sync = true;
 	if (enq_flags & SCX_ENQ_REENQ)
@@ -312,7 +312,7 @@ void BPF_STRUCT_OPS(queue24_tick, struct task_struct *p)
 	queue24_refile(t, false);
 }
 
-/* sched_yield(): from 2.4 on only if somebody waits. The lock is taken only if the task moves. */
+/* sched_yield(): from 2.4 on only if a task waits. The lock is taken only if the task moves. */
 bool BPF_STRUCT_OPS(queue24_yield, struct task_struct *from, struct task_struct *to)
 {
 	task_t *t = task_of(from);
@@ -329,7 +329,7 @@ bool BPF_STRUCT_OPS(queue24_yield, struct task_struct *from, struct task_struct 
 		for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
 			c = cpu_at(cpu);
 			lab_touch(&c->curr, false);
-			/* 2.4 counts whoever runs, and looks at none of them. */
+			/* 2.4 counts the running tasks, and looks at none of them. */
 			curr = lab_glance(c->curr);
 			if (curr && lab_unaudited(lab_glance(curr->linked)))
 				waiting--;

@@ -8,15 +8,15 @@
  * The kind is chosen when the policy is loaded: `tas`, a test-and-test-and-set
  * word that no try takes while others wait for it (otherwise Linux 2.4's, and
  * robust where a waiting CPU may not be running, as in a virtual machine: then
- * tries fail until it does, and whoever waits takes it), or `queued`, scx_cargo's
+ * tries fail until it does, and any waiter takes it), or `queued`, scx_cargo's
  * arena spin lock, first come first served, for large machines. Natively the
  * machine profile has the kind of its locks and the virtual kernel carries them
  * out.
  *
- * Nobody waits long, as a CPU that waits takes no interrupt: who finds that it
+ * No wait is long, as a CPU that waits takes no interrupt: a CPU that finds that it
  * holds the lock itself, or has waited for LAB_LOCK_PATIENCE_NS, ends the policy by
- * scx_bpf_error(), which names the lock, who holds it since when and where it
- * was taken. From then on, and after any other scx_bpf_error() or scx_bpf_exit(),
+ * scx_bpf_error(), which names the lock, its holder, since when it is held and where
+ * it was taken. From then on, and after any other scx_bpf_error() or scx_bpf_exit(),
  * every attempt fails at once, so that CPUs do not wait one after another while
  * the kernel takes the policy out. lab_lock() is false then: the caller returns
  * and touches nothing. There is no fallback queue.
@@ -24,7 +24,7 @@
 #ifndef LAB_LOCK_H
 #define LAB_LOCK_H
 
-/* What a lock protects: the discriminants of LockClass in crates/trace. */
+/* The data that a lock protects: the discriminants of LockClass in crates/trace. */
 enum lab_lock_class {
 	LAB_LOCK_CLASS_RUN_QUEUE,
 	LAB_LOCK_CLASS_DSQ,
@@ -32,7 +32,7 @@ enum lab_lock_class {
 	LAB_LOCK_CLASS_OTHER,
 };
 
-/* Whoever does not look whether it has the lock touches what it may not. */
+/* A caller that ignores whether it has the lock touches data that it may not. */
 #define LAB_MUST_CHECK	__attribute__((warn_unused_result))
 
 #ifdef __bpf__
@@ -113,7 +113,7 @@ static struct {
 	volatile u32 ended;
 } lab_policy __attribute__((aligned(LAB_CACHELINE)));
 
-/* What tells the kernel that the policy has ended tells its locks before. */
+/* A call that ends the policy in the kernel ends its locks first. */
 #define scx_bpf_error_bstr(...)	(lab_policy.ended = 1, scx_bpf_error_bstr(__VA_ARGS__))
 #define scx_bpf_exit_bstr(...)	(lab_policy.ended = 1, scx_bpf_exit_bstr(__VA_ARGS__))
 
@@ -132,8 +132,8 @@ static struct {
 })
 
 /*
- * What each CPU waits for, and where: texts, 0 = nothing. Whoever waits in vain
- * tells it of itself and of the holder, which may wait for a lock of the waiter's.
+ * The lock for which each CPU waits, and where: texts, 0 = nothing. A CPU that waits in
+ * vain reports its own and the holder's, which may wait for a lock of the waiter's.
  */
 struct lab_lock_wait {
 	u64 name;
@@ -213,7 +213,7 @@ static __always_inline bool lab_lock_is_own(lab_lock_t *lock)
 })
 
 /*
- * This CPU will not get the lock: the policy ends, with who is to blame. With
+ * This CPU will not get the lock: the policy ends, with the culprit's name. With
  * external linkage for the same reason as lab_tas_wait(). Always false.
  */
 __weak __noinline bool lab_lock_failed(lab_lock_t *lock __arg_arena)
@@ -344,7 +344,7 @@ static __always_inline LAB_MUST_CHECK bool lab_lock_acquire(lab_lock_t *lock, u6
 /* lab_lock - takes @lock; interrupts are off already. False: the policy has ended. */
 #define lab_lock(lock)	lab_lock_named(lock, #lock)
 
-/* lab_lock_named - the same, of a lock that is told by the text @name. */
+/* lab_lock_named - the same, for a lock with the name @name in messages. */
 #define lab_lock_named(lock, name)	lab_lock_acquire(lock, LAB_TEXT_OF(name), LAB_HERE)
 
 static __always_inline LAB_MUST_CHECK bool lab_lock_try(lab_lock_t *lock, u64 here)
@@ -461,7 +461,7 @@ do {									\
 	s32 ___home;							\
 	u32 ___i __maybe_unused;					\
 									\
-	/* It can be moved only while it waits; nobody moves it that often. */ \
+	/* It can be moved only while it waits; no CPU moves it that often. */ \
 	bpf_for(___i, 0, 1024) {					\
 		___home = lab_read((t)->home);				\
 		___queue = queue_at(___home);				\
@@ -483,8 +483,8 @@ do {									\
 /*
  * Takes @other while @held is held. @in_order: that is the order in which they
  * are taken; otherwise, and if a try fails, @held is given up meanwhile. False:
- * the policy has ended, neither is held. A macro, as lab_lock() tells the place
- * of whoever takes the lock.
+ * the policy has ended, neither is held. A macro, as lab_lock() records the place
+ * where the lock is taken.
  */
 #define lab_lock_second(held, other, in_order)				\
 ({									\

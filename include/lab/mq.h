@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The multi-queue scheduler: a run queue and a lock for each CPU, and a choice
- * in two phases, first from the own queue, then from what the other queues of
- * the pool have published. Only the pool size tells the policies apart: all CPUs
- * (mq), one CPU (mq-local), or any number (mq-pool).
+ * in two phases, first from the own queue, then from the tasks that the other
+ * queues of the pool have published. The policies differ only in the pool size:
+ * all CPUs (mq), one CPU (mq-local), or any number (mq-pool).
  *
  * A policy includes this behind <lab/linux24.h> and its options `threshold` and
  * `charge`, defines the two functions that are declared first here, and makes
  * its ops table by MQ_OPS().
  *
- * Locks: the own queue first, then that of the pool's real-time tasks; another
+ * Locks: the own queue first, then the lock of the pool's real-time tasks; another
  * CPU's queue only by try-lock, so there is no order among queues.
  *
- * A recalculation moves a number on. A task applies those it has missed when
- * it is looked at by whoever holds its queue's lock or runs it; what a queue
- * has published is read as if its task had.
+ * A recalculation moves a number on. A task applies those it has missed when the
+ * holder of its queue's lock or the CPU that runs it looks at it; a published value
+ * is read as if its task had.
  */
 #ifndef LAB_MQ_H
 #define LAB_MQ_H
@@ -25,10 +25,10 @@ static __always_inline u32 mq_pool_of(s32 cpu);
 /* The policy's: whether a queue that was robbed publishes the next best that comes along. */
 static __always_inline bool mq_repairs(void);
 
-/* Published by a queue in which nobody waits; of an idle CPU. */
+/* Published by a queue without a waiting task; by an idle CPU. */
 #define MQ_NOTHING		LINUX24_IDLE_GOODNESS
 
-/* Below the keys of all busy CPUs: those of idle ones are this and when they became so. */
+/* Below the keys of all busy CPUs: the keys of idle ones are this and when they became so. */
 #define MQ_IDLE_KEY		(-(1ll << 62))
 #define MQ_FIRST_KEY		(MQ_IDLE_KEY - 1)
 
@@ -59,7 +59,7 @@ struct mq_queue {
 	} __attribute__((aligned(LAB_CACHELINE))) published;
 } __attribute__((aligned(LAB_CACHELINE)));
 
-/* What a pool shares: its real-time tasks, running ones included; and where its CPUs are in `order`. */
+/* The data of a pool: its real-time tasks, running ones included; and where its CPUs are in `order`. */
 struct mq_pool {
 	struct lab_lock lock;
 	struct lab_list realtime;
@@ -67,7 +67,7 @@ struct mq_pool {
 	u32 end;			/* both are written once */
 } __attribute__((aligned(LAB_CACHELINE)));
 
-/* What the parts of a choice tell each other; its CPU's, under the lock of its queue. */
+/* Data that the parts of a choice exchange; its CPU's, under the lock of its queue. */
 struct mq_choice {
 	task_t *best;		/* by goodness; NULL = none */
 	task_t *second;		/* best without bonuses of the others that do not run */
@@ -150,7 +150,7 @@ static __always_inline void mq_catch_up(task_t *t, u32 number)
 }
 
 /*
- * Where somebody waits and nothing is published no other CPU sees it, and that CPU's own
+ * If a task waits and nothing is published no other CPU sees it, and that CPU's own
  * task may get ticks for ever by the recalculations of others: it looks itself.
  */
 LAB_PART int mq_look_again(void)
@@ -171,7 +171,7 @@ LAB_PART int mq_look_again(void)
 }
 
 /*
- * All counters of the system are recalculated, unless somebody did that since
+ * All counters of the system are recalculated, unless another CPU did that since
  * the number was @seen. The lock is dropped meanwhile. False: the policy has ended.
  */
 static __always_inline bool mq_recalculate(queue_t *q, u32 seen)
@@ -225,7 +225,7 @@ static __always_inline void mq_publish(queue_t *q, task_t *t, s32 na, u32 number
 	q->published.nice = t ? lab_glance(t->old.nice) : 0;
 }
 
-/* What a queue has published, as the recalculations since then have made it. */
+/* Returns a queue's published value, as the recalculations since then have made it. */
 static __always_inline s32 mq_published(queue_t *q, u32 number)
 {
 	s32 missed = number - lab_glance(q->published.number), counter, nice;
@@ -297,7 +297,7 @@ static __always_inline void mq_delete(task_t *t)
 		t->old.linked = false;
 		if (home >= 0 && q->published.task == t) {
 			mq_publish(q, NULL, 0, q->published.number);
-			/* Nobody else sees those that are left; an idle CPU must look itself. */
+			/* No other CPU sees those that are left; an idle CPU must look itself. */
 			if (!lab_glance(cpu_at(home)->curr) && q->list.nr)
 				linux24_mark(home, true);
 		}
@@ -325,7 +325,7 @@ LAB_PART int mq_detach(task_t *t LAB_ARENA_ARG)
 		lock = mq_lock_of(home);
 		if (!lab_lock_irqsave(lock, flags))
 			return 0;
-		/* Somebody may have moved it. */
+		/* Another CPU may have moved it. */
 		done = !lab_glance(t->old.linked) || lab_glance(t->home) == home;
 		if (done)
 			mq_delete(t);
@@ -375,7 +375,7 @@ static __always_inline void mq_move(task_t *t, s32 to, u32 number)
  * The next best CPU to disturb after that with @key at @at: an idle one, for
  * the longest first, else the one whose task is worth least. There its task
  * has the bonus of an affine one, which the other lacks, but on its last CPU.
- * @at becomes LAB_MAX_CPUS if there is none.
+ * @at becomes LAB_MAX_CPUS if no CPU has it.
  */
 static __always_inline s32 mq_next_target(task_t *t, s32 na, bool realtime, s64 *key, u32 *at)
 {

@@ -80,7 +80,7 @@ void BPF_STRUCT_OPS(mq_enqueue, struct task_struct *p, u64 enq_flags)
 	t->old.sync = false;
 	if (t->old.yielded && lab_glance(t->old.linked) && t->old.on_cpu &&
 	    lab_allowed(&t->lab, t->lab.cpu) && !(enq_flags & SCX_ENQ_REENQ)) {
-		/* Left the CPU after a yield: waits where it is; nobody is disturbed. */
+		/* Left the CPU after a yield: waits where it is; no task is disturbed. */
 		alter(t);
 		t->old.yielded = false;
 		t->old.on_cpu = false;
@@ -230,7 +230,7 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 				continue;
 			}
 			if (!best && choice->failed) {
-				/* What is there may be missed: look again. */
+				/* A waiting task may be missed: look again. */
 				mq_publish(q, NULL, 0, number);
 				if (repeats++ < MQ_REPEATS)
 					continue;
@@ -340,7 +340,7 @@ void BPF_STRUCT_OPS(mq_tick, struct task_struct *p)
 	lab_write(cpu_at(bpf_get_smp_processor_id())->na, mq_na(t));
 }
 
-/* sched_yield(): only if somebody waits in the pool. No lock is taken. */
+/* sched_yield(): only if a task waits in the pool. No lock is taken. */
 bool BPF_STRUCT_OPS(mq_yield, struct task_struct *from, struct task_struct *to)
 {
 	s32 cpu = bpf_get_smp_processor_id(), waiting;
@@ -360,7 +360,7 @@ bool BPF_STRUCT_OPS(mq_yield, struct task_struct *from, struct task_struct *to)
 		lab_touch(&q->list.nr, false);
 		waiting += lab_read(q->list.nr);
 		lab_touch(&c->curr, false);
-		/* The original counts whoever runs, and looks at none of them. */
+		/* The original counts the running tasks, and looks at none of them. */
 		curr = lab_glance(c->curr);
 		if (curr && lab_unaudited(lab_glance(curr->linked)))
 			waiting--;

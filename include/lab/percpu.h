@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What schedulers with a run queue and a lock per CPU share: who is in whose
- * queue, who may be taken, and how a queue's CPU is told. What a queue looks
- * like inside, and the choice from it, is the policy's.
+ * Shared by schedulers with a run queue and a lock per CPU: which task is in which
+ * queue, which may be taken, and how a queue's CPU is kicked. The policy decides
+ * what a queue looks like inside, and the choice from it.
  *
  * A task that is runnable is linked in exactly one queue, its home, the task
  * that runs included. The kernel's task_cpu() follows only when the task is
@@ -125,7 +125,7 @@ static __always_inline int rq_init(u32 bytes)
 /* Takes the lock of a task's home: lab_lock_home(). */
 #define rq_lock_home(t)	lab_lock_home(t, rq_at)
 
-/* Takes the lock of @other while that of @rq is held, the lower CPU's first: lab_lock_second(). */
+/* Takes the lock of @other while @rq's is held, the lower CPU's first: lab_lock_second(). */
 #define rq_lock_second(rq, other) \
 	lab_lock_second(&(rq)->lock, &(other)->lock, (other)->cpu > (rq)->cpu)
 
@@ -282,7 +282,7 @@ static __always_inline void rq_switch_to(lab_rq_t *rq, lab_rq_task_t *t)
 
 /*
  * Takes a waiting task over from @from, both locks held: checked on the real
- * task, as only that tells whether it may go there.
+ * task, as only that shows whether it may go there.
  */
 static __always_inline bool rq_may_pull(lab_rq_task_t *t, lab_rq_t *to)
 {
@@ -291,7 +291,7 @@ static __always_inline bool rq_may_pull(lab_rq_task_t *t, lab_rq_t *to)
 	consult(t);
 	if (!lab_glance(t->takeable) || !lab_allowed(&t->lab, to->cpu))
 		return false;
-	/* In a timer's function nobody else has taken it. */
+	/* In a timer's function no other CPU has taken it. */
 	bpf_rcu_read_lock();
 	p = lab_task_claim(&t->lab, to->cpu);
 	if (p)
@@ -533,7 +533,7 @@ static __always_inline void rq_begin_choice(lab_rq_t *rq)
 }
 
 /*
- * ops.dispatch, the choice: asks until nobody is named, or the previous task, or
+ * ops.dispatch, the choice: asks until no task is named, or the previous task, or
  * one that can be claimed, as @p. `choice` is an expression that sets @next, which
  * is NULL before; it is false if the policy has ended, and so is this then.
  */
@@ -569,7 +569,7 @@ static __always_inline void rq_end_choice(lab_rq_t *rq, lab_rq_task_t *next, str
 	}
 }
 
-/* ops.exit_task, ops.disable: the task is none of ours any more. */
+/* ops.exit_task, ops.disable: the task is not ours any more. */
 static __always_inline void rq_forget(lab_rq_task_t *t)
 {
 	t->on_cpu = false;

@@ -115,7 +115,7 @@ static __always_inline void lab_count(u32 probe, u64 n)
 #define lab_unaudited(expression)	lab_host_unaudited(expression)
 #define lab_unaudited_block()		lab_host_unaudited_block()
 
-/* The number that a probe is told; not a field of the scheduler's. */
+/* The number that a probe receives; not a field of the scheduler's. */
 #define lab_number(t)		lab_unaudited(lab_host_once((t)->lab.task))
 
 #endif /* __bpf__ */

@@ -27,7 +27,7 @@
  */
 #define LAB_LONG_SLICE_NS	(3600ull * 1000000000ull)
 
-/* Of the scheduling policies of Linux, those that are told apart. ISO is Kolivas's own. */
+/* The scheduling policies of Linux that are distinguished. ISO is Kolivas's own. */
 #define LAB_SCHED_FIFO		1
 #define LAB_SCHED_RR		2
 #define LAB_SCHED_BATCH		3
@@ -49,8 +49,8 @@ struct lab_task {
 	u32 task;		/* number of the task in the virtual kernel; natively only */
 	u32 pad;
 	/*
-	 * Allowed CPUs as of the last enqueue or change. Only a filter: whoever
-	 * dispatches looks at the real mask, on the real task.
+	 * Allowed CPUs as of the last enqueue or change. Only a filter: the dispatching
+	 * CPU looks at the real mask, on the real task.
 	 */
 	u64 allowed[LAB_MASK_WORDS];
 };
@@ -123,7 +123,7 @@ static __always_inline int lab_init(void)
 /*
  * The free list's lock has no counterpart in a scheduler's design, so it is
  * taken in the kernel only. Natively an op is never interrupted between two
- * synchronisation points, and while the lock would be held there is none. A
+ * synchronisation points, and none occurs while the lock would be held. A
  * test that plays another CPU defines its own.
  */
 #ifdef __bpf__
@@ -294,7 +294,7 @@ static __always_inline bool lab_parent_is(struct lab_parent __arena *parent, lab
 	       parent->life == lab_unaudited(lab_glance(t->life));
 }
 
-/* Its context, of @bytes; NULL if there is none any more. */
+/* Returns its context, of @bytes; NULL if it has none any more. */
 static __always_inline lab_task_t *lab_parent_of(struct lab_parent __arena *parent, u32 bytes)
 {
 	lab_task_t *t;
@@ -302,7 +302,7 @@ static __always_inline lab_task_t *lab_parent_of(struct lab_parent __arena *pare
 	if (!parent->context)
 		return NULL;
 	t = lab_task_at(parent->context - 1, bytes);
-	/* In the original a pointer tells, as a task is there as long as its children. */
+	/* The original follows a pointer, as a task is there as long as its children. */
 	return lab_unaudited(lab_glance(t->pid) && lab_glance(t->life) == parent->life) ? t : NULL;
 }
 
@@ -372,7 +372,7 @@ static __always_inline lab_task_t *lab_task_new(struct task_struct *p, u32 bytes
 		scx_bpf_error("out of task contexts after %u", lab_tasks.nr);
 		return NULL;
 	}
-	/* What follows lab_task is the policy's and starts at zero. */
+	/* The fields after lab_task are the policy's and start at zero. */
 	for (i = sizeof(struct lab_task) / sizeof(u64);
 	     i < bytes / sizeof(u64) && can_loop; i++)
 		lab_post(((u64 __arena *)t)[i], 0);

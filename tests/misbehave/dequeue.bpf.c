@@ -5,7 +5,7 @@
  * in the policy's own queue) or ops.select_cpu() that inserts it into such a DSQ, until it goes to a
  * local or the global DSQ. Being dispatched carries no SCX_DEQ_SCHED_CHANGE.
  *
- * What a task does is the first letter of its name:
+ * The first letter of a task's name gives its behaviour:
  *   a  select_cpu inserts into the local DSQ      d  enqueue inserts into the local DSQ
  *   b  select_cpu inserts into the global DSQ     e  enqueue inserts into the global DSQ
  *   c  select_cpu inserts into a user DSQ         f  enqueue inserts into a user DSQ
@@ -115,7 +115,7 @@ void BPF_STRUCT_OPS(dequeue_running, struct task_struct *p)
 	bool enough = true;
 
 	if (in_custody[slot_of(p)])
-		rule_broken("%s[%d] runs, and nobody told that it left custody", p->comm, p->pid);
+		rule_broken("%s[%d] runs, and no op reported that it left custody", p->comm, p->pid);
 	nr_runs[way]++;
 	bpf_for(i, 0, 7) {
 		bool keeps = i == 2 || i == 5 || i == 6;

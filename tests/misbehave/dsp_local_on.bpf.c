@@ -14,7 +14,7 @@ static struct rule_ring ring;
 s32 target[RULE_TASKS];
 /*
  * By slot: the task is in the ring. One whose attributes change is enqueued again and then stands there
- * twice; who takes it first clears this.
+ * twice; the first CPU that takes it clears this.
  */
 u32 queued[RULE_TASKS];
 u32 nr_remote;

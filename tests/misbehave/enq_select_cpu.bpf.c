@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * scx_bpf_select_cpu_dfl() may be called from ops.enqueue(). A CPU that it finds idle is one of the
- * task's, and is claimed: nobody else is told that it is idle.
+ * task's, and is claimed: no other caller gets it as idle.
  */
 #include "rule.h"
 

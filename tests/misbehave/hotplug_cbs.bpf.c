@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A policy with ops.cpu_online() and ops.cpu_offline() is told of CPUs that come and go and may go on,
- * or end itself with a code that asks for a restart. This one goes on when CPU 1 goes offline and ends
- * itself when it comes back.
+ * The kernel calls ops.cpu_online() and ops.cpu_offline() of a policy that has them for CPUs that come
+ * and go, and the policy may go on, or end itself with a code that asks for a restart. This one goes on
+ * when CPU 1 goes offline and ends itself when it comes back.
  */
 #include "rule.h"
 

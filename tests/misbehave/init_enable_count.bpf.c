@@ -11,7 +11,7 @@ char _license[] SEC("license") = "GPL";
 
 #define CHILDREN_WANTED 10
 
-/* What a task has gone through. */
+/* The ops that a task has gone through. */
 enum { IS_ABSENT, IS_INITED, IS_ENABLED, IS_DISABLED };
 
 u32 life[RULE_TASKS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the fixtures share that misuse the locks of include/lab. Apart from that they schedule in the
+ * Shared by the fixtures that misuse the locks of include/lab. Apart from that they schedule in the
  * order of arrival. No verifier sees these mistakes: an arena lock is a word of memory to it. The
  * virtual kernel ends such a policy at once, a real kernel when somebody waits in vain.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the fixtures of this folder share.
+ * Shared by the fixtures of this folder.
  *
  * Each fixture is a policy that judges one rule of sched_ext from the inside. It ends its run in one
  * of three ways, and tests/misbehave/rules.toml says which one is expected:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * scx_bpf_select_cpu_dfl() called by a policy only tells which CPU, and whether it was idle: the task
+ * scx_bpf_select_cpu_dfl() called by a policy only returns a CPU, and whether it was idle: the task
  * still goes through ops.enqueue().
  */
 #include "rule.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * ops.select_cpu() may insert the task itself: into the local DSQ, which is that of the CPU it
+ * ops.select_cpu() may insert the task itself: into the local DSQ, which is the one of the CPU it
  * returns, or into the global one. ops.enqueue() is then not called.
  */
 #include "rule.h"

@@ -107,7 +107,7 @@ fn length(file: &Path, text: &str) -> Option<Complaint> {
     })
 }
 
-/// What must not be left behind in finished code.
+/// Finds marks of unfinished work.
 fn unfinished(file: &Path, text: &str) -> Vec<Complaint> {
     if file.starts_with("xtask") || file.extension().is_some_and(|ending| ending == "md") {
         return Vec::new();
@@ -149,7 +149,7 @@ fn policy_named(file: &Path, text: &str, policies: &[String]) -> Vec<Complaint> 
             continue;
         }
         for name in policies {
-            // What the analysis calls the options of any scheduler.
+            // The analysis calls the options of any scheduler features.
             if name == "feature" && file.starts_with("crates/analysis") {
                 continue;
             }
@@ -165,8 +165,8 @@ fn policy_named(file: &Path, text: &str, policies: &[String]) -> Vec<Complaint> 
     complaints
 }
 
-/// The lines of a source without those of its unit tests: of each item behind a `#[cfg(test)]`, whether
-/// it is one line or ends with the brace that is indented as it is.
+/// Returns the lines of a source without its unit tests: without each item behind a `#[cfg(test)]`, whether it is one
+/// line or ends with the brace that is indented as it is.
 fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut end = None;
     let mut begins = false;

@@ -574,7 +574,8 @@ fn httpd(given: &Given<'_>) -> Result<f64, ProgramError> {
     ]);
     wrk.arg(format!("http://127.0.0.1:{port}/index.html"));
     let (text, _) = output(&mut wrk, given.deadline)?;
-    requests_per_second(&text).ok_or_else(|| error(format!("wrk reports no figure: {}", text.trim())))
+    requests_per_second(&text)
+        .ok_or_else(|| error(format!("wrk reports no figure: {}", text.trim())))
 }
 
 /// The smallest configuration that serves one file by pre-forked workers.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a policy tells the auditor and the checker of races (crates/abi/src/audit.rs,
+ * The calls of a policy to the auditor and the checker of races (crates/abi/src/audit.rs,
  * crates/abi/src/races.rs). Nothing, unless it is compiled for that: with -DLAB_AUDIT,
  * by a clang that puts the call of a function of ThreadSanitizer's names before each
  * load and each store, as the kernel's own checker of races (KCSAN) has it done.
@@ -10,12 +10,12 @@
 
 #ifdef LAB_AUDIT
 
-/* What an access is: bits, as in crates/abi/src/watch.rs. */
+/* Properties of an access: bits, as in crates/abi/src/watch.rs. */
 #define LAB_ACCESS_WRITE	1u
 #define LAB_ACCESS_MARKED	2u	/* volatile or atomic */
 #define LAB_ACCESS_UPDATE	5u	/* a write of what is read by the same operation */
 
-/* What orders memory: as in crates/abi/src/watch.rs. */
+/* Kinds of memory order: as in crates/abi/src/watch.rs. */
 enum lab_order {
 	LAB_ORDER_NONE,			/* relaxed: a marked access and no more */
 	LAB_ORDER_ACQUIRE,
@@ -185,7 +185,7 @@ LAB_INLINE void lab_host_context(const volatile void *ctx, u32 bytes, u32 task_i
 #endif
 }
 
-/* The context is nobody's any more. */
+/* The context belongs to no task any more. */
 LAB_INLINE void lab_host_context_ends(const volatile void *ctx)
 {
 #ifdef LAB_AUDIT

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a policy finds in libbpf's headers: sections, maps, helpers, loops.
+ * Replaces libbpf's headers for a policy: sections, maps, helpers, loops.
  */
 #ifndef SCHEDLAB_SCX_BPF_H
 #define SCHEDLAB_SCX_BPF_H
@@ -80,7 +80,7 @@ LAB_INLINE bool lab_core_exists(const char *name)
 	return lab_host->ksym_exists(lab_host, name);
 }
 
-/* What came after the simulated kernel ends the run where it is called. */
+/* A function that came after the simulated kernel ends the run where it is called. */
 LAB_INLINE void lab_require(const char *name)
 {
 	if (!lab_core_exists(name))
@@ -409,7 +409,7 @@ void lab_check_format(const char *fmt, ...) { (void)fmt; }
 
 /*
  * An op's arguments are those of an ordinary function. Programs other than ops
- * compile, and nobody calls them (crates/abi/src/object.rs).
+ * compile, and are never called (crates/abi/src/object.rs).
  */
 #define BPF_PROG(name, args...)			name(args)
 #define BPF_PROG2(name, args...)		name(args)

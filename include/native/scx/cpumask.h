@@ -197,7 +197,7 @@ LAB_INLINE u32 bpf_cpumask_weight(const struct cpumask *mask)
 	return weight;
 }
 
-/* The number of CPUs if there is none, as the kernel's. */
+/* Returns the number of CPUs if no bit is set, as the kernel's. */
 LAB_INLINE u32 lab_mask_first(const struct cpumask *a, const struct cpumask *b, bool invert)
 {
 	u32 i;
@@ -254,7 +254,7 @@ LAB_INLINE bool bpf_cpumask_full(const struct cpumask *mask)
 	___old;								\
 })
 
-/* Goes over words that nobody changes meanwhile. */
+/* Goes over words that do not change meanwhile. */
 LAB_INLINE int lab_iter_bits_over(struct bpf_iter_bits *it, const u64 *words, u32 nr_words)
 {
 	it->__words = words;

@@ -129,7 +129,7 @@ struct lab_host {
 struct lab_host *lab_host __attribute__((used));
 
 /*
- * What functions with arrays compare before they return, and where they go if it is not what it was:
+ * The value that functions with arrays compare before they return, and where they go if it has changed:
  * no code is there, so that is a fault of the one that called (crates/abi/src/host.rs). The word is the
  * same in each run, and no text ends before it is overwritten.
  */
@@ -148,8 +148,8 @@ __asm__(".pushsection .data\n\t"
 #define LAB_INLINE static inline __attribute__((always_inline, unused))
 
 /*
- * What the virtual kernel may need of the stack when it is called (KERNEL_STACK_BYTES in
- * crates/fiber). Who enters it looks so far down: if the stack ends before, that is a fault here, in
+ * The stack that the virtual kernel may need when it is called (KERNEL_STACK_BYTES in
+ * crates/fiber). The caller looks so far down: if the stack ends before, that is a fault here, in
  * the policy, and none in the virtual kernel in the middle of what it does. One instruction a call.
  */
 #define LAB_KERNEL_STACK_BYTES 65536
@@ -167,7 +167,7 @@ LAB_INLINE struct lab_host *lab_enter(struct lab_host *host)
 
 #define lab_host lab_enter(lab_host)
 
-/* Order only: nobody may read a word that was written in its future. */
+/* Order only: no CPU may read a word that was written in its future. */
 LAB_INLINE void lab_host_sync(void)
 {
 	lab_host->sync(lab_host);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a policy finds in vmlinux.h: integer types and the structures of the
+ * Replaces vmlinux.h for a policy: integer types and the structures of the
  * kernel, as far as the virtual kernel has them. A structure here is a shadow
  * of the kernel's: same names of members, own layout. A member that is missing
  * is not modelled, and using it is an error at compile time, never a made-up
@@ -217,7 +217,7 @@ struct bpf_iter_num {
 	s32 __end;
 };
 
-/* What an iterator over bits takes at most (BITS_ITER_NR_WORDS_MAX). */
+/* The most words that an iterator over bits takes (BITS_ITER_NR_WORDS_MAX). */
 #define LAB_BITS_WORDS	511
 
 struct bpf_iter_bits {
