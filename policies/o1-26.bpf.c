@@ -1076,7 +1076,7 @@ void BPF_STRUCT_OPS(o26_exit_task, struct task_struct *p, struct scx_exit_task_a
 	parent = task_parent(&t->parent);
 	if (parent) {
 		/*
-		 * In 2.6 who waits for it does that on its own CPU, which has its line.
+		 * In 2.6 a task waits for it on its own CPU, whose cache has the line.
 		 * Model: without the lock of its queue. Of two changes at once one is lost:
 		 * the rest of a slice, or one child's part in an average.
 		 */

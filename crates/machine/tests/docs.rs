@@ -10,6 +10,9 @@ use schedlab_machine::{Machine, SourceKind};
 const HEAD: &str = "\
 # Machines
 
+Read this page to choose a machine for a simulation, or to check the source of one of its numbers. Each table lists a profile's constants
+with their sources.
+
 A machine is a file in `machines/` (or one of your own: `-m path/to/file.toml`). A new file there is a new profile with
 nothing else to edit. `schedlab calibrate` writes a profile of the machine that it runs on.
 
