@@ -64,7 +64,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "schedule.memory_wait_ns_mean",
         "ns",
-        "the part of schedule.time_ns_mean that accesses to the scheduler's lines took beyond those of hits: waits for memory, another cache or the bus. The hand-over of a lock is a wait for the lock and not included",
+        "the part of schedule.time_ns_mean by which accesses to the scheduler's lines exceeded cache hits: waits for memory, another cache or the bus. The hand-over of a lock is a wait for the lock and not included",
     ),
     entry(
         "schedule.memory_wait_pct",
@@ -178,7 +178,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "switches.yielded",
         "",
-        "those of the involuntary ones that the task asked for by sched_yield()",
+        "involuntary switches that the task requested by sched_yield()",
     ),
     entry("migrations.total", "", "changes of a task's CPU"),
     entry("migrations.smt", "", "… within a core"),
@@ -216,7 +216,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "wakeup.unfinished_ns_max",
         "ns",
-        "the longest of their waits until then; 0 if there are none",
+        "the longest wait of these tasks until then; 0 without such tasks",
     ),
     entry(
         "wait.ns_max",
@@ -226,7 +226,7 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         "wait.unfinished_ns_max",
         "ns",
-        "the longest that a runnable task which did not get a CPU any more had waited when the run ended; 0 if there is none. A task that starves to the end shows here",
+        "the longest wait, at the end of the run, of a runnable task that did not get a CPU any more; 0 without such a task. A task that starves to the end shows here",
     ),
     entry(
         "cpu.idle_pct",

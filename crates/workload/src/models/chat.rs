@@ -44,7 +44,7 @@ const CPU_TIME: Kind = Kind::Time {
 /// Those of `volano`, too.
 pub(super) const MEASURES: &[Measure] = &[
     measure("throughput_per_s", "delivered messages/s", "messages delivered in a second, from when all connections stand; of volano from the end of the discarded first run"),
-    measure("work", "", "messages delivered, those of volano's first run not counted"),
+    measure("work", "", "messages delivered, without volano's first run"),
     measure("chat.messages_sent", "", "messages that the clients wrote"),
     measure("chat.messages_delivered", "", "messages that the clients read, in all runs"),
     measure("chat.reads", "", "reads of the clients that returned messages"),

@@ -92,7 +92,7 @@ pub(super) const MODEL: Model = Model {
         measure("lat_ctx.hop_ns_mean", "ns", "time of a hop"),
         measure("lat_ctx.overhead_ns_mean", "ns", "what the work of a hop costs one process alone"),
         measure("lat_ctx.switch_ns_mean", "ns", "the difference: the mean of all samples, in which one long wait counts in full"),
-        measure("lat_ctx.switch_ns_median", "ns", "that of the median sample: the score"),
+        measure("lat_ctx.switch_ns_median", "ns", "the difference in the median sample: the score"),
     ],
     build,
 };
