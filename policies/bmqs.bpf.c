@@ -94,7 +94,7 @@ static __always_inline choice_t *choice_at(s32 cpu)
 }
 
 /*
- * The rules. Ticks are those of LINUX24_HZ.
+ * The rules. Ticks last as long as LINUX24_HZ says.
  */
 
 /* The horizon of a task that ran from one tick to another. */
@@ -203,7 +203,7 @@ static __always_inline lab_lock_t *bmqs_lock_home(task_t *t)
 	return NULL;
 }
 
-/* The task leaves its CPU's lists: the run queue's, or also that of all its tasks. No lock is held. */
+/* The task leaves its CPU's lists: the run queue's, or also the list of all its tasks. No lock is held. */
 LAB_PART int bmqs_leave(task_t *t LAB_ARENA_ARG, bool part)
 {
 	unsigned long flags;

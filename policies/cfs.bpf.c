@@ -216,8 +216,8 @@ static __always_inline task_t *cfs_task(lab_rb_node_t *node)
 }
 
 /*
- * Whether a hint is honoured: if that is not unfair to the one whose turn it is. Who was
- * taken from the CPU to another queue may still be one here; then it is none.
+ * Whether a hint is honoured: if that is not unfair to the one whose turn it is. A task
+ * that went to another queue may still be a hint here; then it does not count.
  */
 static __always_inline bool cfs_hint(rq_t *rq, task_t *hint, task_t *prev, task_t *left)
 {

@@ -2,7 +2,7 @@
 /*
  * The default SMP scheduler of Linux 2.4.
  *
- * Idea: one unordered list of all runnable tasks under one lock. Whoever calls
+ * Idea: one unordered list of all runnable tasks under one lock. A CPU that calls
  * schedule() walks the whole list with the lock held and takes the task with
  * the greatest goodness: ticks left of its quantum, plus its nice level, plus a
  * bonus for having run on this CPU last and for sharing the address space.

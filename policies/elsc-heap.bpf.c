@@ -6,7 +6,7 @@
  * does not change while it waits, and the bonuses are the same for all tasks
  * that last ran on one CPU and share an address space. So there is a heap for
  * each CPU and address space that has waiting tasks, and nobody but the first
- * of each heap can be the best. The choice is that of Linux 2.4 exactly.
+ * of each heap can be the best. The choice is exactly Linux 2.4's.
  *
  * Good for: servers with thousands of threads in a few processes.
  *
@@ -17,7 +17,7 @@
  * is proposed in a few lines; the heaps' form and the rest are ours.
  * docs/schedulers/elsc-heap.md has the rules.
  *
- * Simplifications: those of dss, and
+ * Simplifications: the same as dss, and
  * - Among waiting equals the one that was queued last is first, as at the head
  *   of Linux 2.4's list; but a displaced task is queued anew and keeps no place.
  * - A task that may not run here is set aside while the others of its heap are

@@ -19,7 +19,7 @@
  * Source: S. Molloy and P. Honeyman, Scalable Linux Scheduling, 2001, against
  * Linux 2.3.99-pre4; docs/schedulers/elsc.md restates the rules.
  *
- * Simplifications: those of dss, and
+ * Simplifications: the same as dss, and
  * - Priority is 20 - nice, so that elsc and dss:base=2_3_99 take the same tasks.
  * - The source does not say where an ordinary task goes whose sum is that of
  *   the real-time lists: into the highest ordinary one, 19.
@@ -49,7 +49,7 @@ const volatile u32 threshold = 1;
 /* The unit that uses up a tick of the counter: 10 ms of running time, or a timer tick. */
 const volatile enum linux24_charge charge = CHARGE_RUNTIME;
 
-/* The arithmetic is that of 2.3.99. */
+/* The arithmetic of 2.3.99. */
 static const enum linux24_base base = BASE_2_3_99;
 
 #define ELSC_LISTS		30

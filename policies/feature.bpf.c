@@ -3,7 +3,7 @@
  * Any of 5,832 schedulers: one choice at each node of a tree of features.
  *
  * Idea: what schedulers with a queue per CPU do can be taken apart into features
- * with two or three alternatives each: who runs next, for how long, how load is
+ * with two or three alternatives each: which runs next, for how long, how load is
  * measured, when and by whom it is balanced, where a thread that wakes is put.
  * Every combination is a scheduler, so what a feature is worth for a workload can
  * be measured with everything else equal. The default is the point nearest CFS.
@@ -36,11 +36,11 @@
  *   level with the least runtime there, so that old threads do not wait for new
  *   ones to catch up. Nice levels count for nothing, and real-time ones neither.
  * - load(t) is brought up to date when the thread wakes, is elected, blocks, or at
- *   a tick; while it waits its share in its CPU's load is that of before. It takes
+ *   a tick; while it waits its share in its CPU's load stays as before. It takes
  *   its load along when it blocks. Where slices are infinite, a time slice is
  *   `fixed_us` here.
  * - Slices are charged with running time and looked at by ticks, of whatever HZ.
- * - sched_ext has no tick on idle CPUs. A timer tells whoever is to balance; a
+ * - sched_ext has no tick on idle CPUs. A timer kicks the CPU that is to balance; a
  *   busy CPU does it at its next tick, an idle one is woken if tasks wait
  *   anywhere. The one CPU that balances for the machine does it in the timer.
  * - A thread that yields goes behind one other thread.

@@ -2,7 +2,7 @@
 /*
  * First come, first served: one queue for all CPUs.
  *
- * Idea: whoever becomes runnable goes to the tail of one global queue, and a
+ * Idea: a task that becomes runnable goes to the tail of one global queue, and a
  * CPU that has nothing to do takes the head. A task runs until its slice is
  * used up and then queues at the tail again. A woken task starts at once on an
  * idle CPU if there is one.

@@ -36,7 +36,7 @@ UEI_DEFINE(uei);
 
 enum muqss_share { SHARE_NONE, SHARE_SMT, SHARE_MC };
 
-/* The CPUs that share a queue: none, the threads of a core, or those of a last-level cache. */
+/* The CPUs that share a queue: none, the threads of a core, or the CPUs of a last-level cache. */
 const volatile enum muqss_share rqshare = SHARE_MC;
 
 /* Whether a CPU takes the earliest deadline of all; otherwise only from queues with more tasks. */
@@ -176,7 +176,7 @@ struct muqss_choice __arena_global choices[LAB_MAX_CPUS];
 
 /*
  * The first task of a queue that may run on the CPU, among the first @looks, if
- * its key is less than @below; lock held. Where it is told: in the CPU's choice.
+ * its key is less than @below; lock held. The CPU's choice receives where it is.
  */
 __weak int muqss_find(queue_t *q __arg_arena, s32 cpu, u64 below, u64 looks)
 {

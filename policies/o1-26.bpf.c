@@ -856,7 +856,7 @@ void BPF_STRUCT_OPS(o26_enqueue, struct task_struct *p, u64 enq_flags)
 		mark = o26_before_parent(rq, t);
 		/*
 		 * A parent goes on beside a new thread of its own, whatever that one's
-		 * priority. The original is told by the flags of clone().
+		 * priority. The original sees it by the flags of clone().
 		 */
 		thread = o26_child_of_current(rq, t) &&
 			 lab_unaudited(rq->q.curr->lab.mm) == t->lab.mm;

@@ -335,7 +335,7 @@ static __always_inline void o1_expire(rq_t *rq, task_t *t)
  * and not again at each call.
  */
 
-/* Longest queue but that of @cpu that is shorter than @below: its length << 32 | its CPU. */
+/* Longest queue, without @cpu's, that is shorter than @below: its length << 32 | its CPU. */
 __noinline u64 o1_longest(u32 cpu, u64 below)
 {
 	u64 longest = 0, nr;
@@ -481,7 +481,7 @@ __noinline int o1_unlock_others(u32 cpu)
 
 /*
  * The best real-time task of the machine that runs nowhere else. With all locks
- * held, so that of the CPUs that were interrupted at the same time no two go by
+ * held, so that no two of the CPUs that were interrupted at the same time go by
  * different views: whichever comes first, the best tasks run. The queue's lock
  * is given up and taken again. False: the policy has ended, no lock is held.
  */

@@ -18,7 +18,7 @@
  * Source: M. Kravetz, H. Franke, S. Nagar, R. Ravindran, Enhancing Linux
  * Scheduler Scalability, 2001; docs/schedulers/pls.md restates the rules.
  *
- * Simplifications: those of dss, and
+ * Simplifications: the same as dss, and
  * - Recalculation keeps the lock, because ticks and lists have to agree; Linux
  *   2.4 drops it. Waits for it show in pls as waits for the lock.
  * - The source says 61 lists on i386. Ticks and nice levels give 0 to 61, so

@@ -209,9 +209,9 @@ static __always_inline u32 ule_slice(u64 others)
 }
 
 /*
- * What is left of a slice when it has ended, of the 12 ticks that it begins with: a
- * slice by load is as long as the load that its end finds tells, and what a thread
- * has used counts, whenever it was.
+ * The rest of a slice when it has ended, of the 12 ticks that it begins with: the load
+ * at its end decides the length of a slice by load, and the time that a thread has
+ * used counts, whenever it was.
  */
 static __always_inline u64 ule_slice_rest(u64 others)
 {
@@ -594,7 +594,7 @@ __noinline s32 ule_balance_pair(u32 high, u32 low)
 	return moved;
 }
 
-/* Lets the donors that are left be receivers again; false: there are none. */
+/* Makes the donors that are left receivers again; false: no donor is left. */
 static __noinline bool ule_receivers(void)
 {
 	bool any = false;
@@ -696,7 +696,7 @@ static __noinline u64 ule_siblings_load(s32 cpu)
 /*
  * The least loaded CPU of a node whose best priority is worse than `limit`: its
  * metric << 16 | its CPU, ~0 = none. First the load of its core counts, then its
- * own; the last CPU's is less, and so is that of its core and of its node, so that
+ * own; the last CPU's is less, and so is its core's and its node's, so that
  * of equal ones a thread that wakes up stays and a child is put beside its parent
  * (cpu_search() adds what it has taken off to the load of the group); some
  * randomness spreads equals. @total: the load of the node.

@@ -362,7 +362,7 @@ LAB_RESCUE(fair_nr_waiting, fair_cpu_idle, fair_rescue);
  * Which CPU a task goes to.
  */
 
-/* A level below those of groups: every CPU by itself. */
+/* A level below the groups: every CPU by itself. */
 #define FAIR_LEVEL_CPU	LAB_NR_LEVELS
 
 /* Of the groups of @level in places [begin, end), where the one with the least load a CPU begins. */

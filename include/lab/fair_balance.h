@@ -77,7 +77,7 @@ __weak s32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32
 
 /*
  * In places [begin, end) of the order but not [but, until): the queue with the
- * greatest load whose tasks wait, other than that of CPU @except.
+ * greatest load whose tasks wait, other than CPU @except's.
  */
 __weak s32 fair_busiest(u32 begin, u32 end, u32 but, u32 until, s32 except)
 {

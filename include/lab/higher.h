@@ -69,7 +69,7 @@ LAB_SMALL_PART bool lab_cpu_taken(s32 cpu)
 	curr = __COMPAT_scx_bpf_cpu_curr(cpu);
 	/*
 	 * A real-time task may be the policy's in the virtual kernel. Linux need not look
-	 * at the task: its run queues count those of higher classes.
+	 * at the task: its run queues count the tasks of higher classes.
 	 */
 	taken = curr && lab_unaudited(curr->prio < LAB_PRIO_HIGHER_END &&
 				      !(curr->scx.flags & SCX_TASK_QUEUED));

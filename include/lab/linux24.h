@@ -68,7 +68,7 @@ struct linux24_task {
 	bool leaving;		/* blocked; to be unlinked by the next choice of its CPU */
 	bool on_cpu;		/* running, or chosen to; until it blocks or is displaced */
 	bool yielded;		/* gave the CPU up; until it has left it */
-	bool sync;		/* woken by somebody who is about to sleep */
+	bool sync;		/* woken by a task that is about to sleep */
 	bool pad[2];
 };
 

@@ -51,7 +51,7 @@ struct lab_lock {
 	u32 word;			/* tas: LAB_TAS_HELD, and how many wait times LAB_TAS_WAITER */
 	arena_spinlock_t queued;
 	enum lab_lock_class class;
-	u32 holder;			/* 1 + the CPU that holds it, 0 = not told; the holder's, as what follows */
+	u32 holder;			/* 1 + the CPU that holds it, 0 = unknown; the holder's, as the next fields */
 	u64 taken_ns;			/* when it took it */
 	u64 taken_at;			/* where: a text, file:line */
 } __attribute__((aligned(LAB_CACHELINE)));

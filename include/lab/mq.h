@@ -53,9 +53,9 @@ struct mq_queue {
 	struct {
 		s32 max_na;		/* greatest goodness without bonuses of those that wait */
 		u32 number;		/* recalculations there had been */
-		s32 counter;		/* ticks and nice level of who has it */
+		s32 counter;		/* ticks and nice level of that task */
 		s32 nice;
-		task_t *task;		/* who has it */
+		task_t *task;		/* the task that has it */
 	} __attribute__((aligned(LAB_CACHELINE))) published;
 } __attribute__((aligned(LAB_CACHELINE)));
 

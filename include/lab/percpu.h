@@ -40,7 +40,7 @@ struct lab_rq_task {
 	bool on_cpu;		/* running, or chosen to; until it blocks or is displaced */
 	bool asleep;		/* blocked since it was enqueued last */
 	bool fresh;		/* forked, and never enqueued yet */
-	bool sync;		/* woken by somebody who is about to sleep */
+	bool sync;		/* woken by a task that is about to sleep */
 	bool stayed;		/* as enqueued last it only waits on: neither woken nor moved, nor of another policy */
 	s32 waker;		/* CPU it was woken from last */
 	u32 pad2;

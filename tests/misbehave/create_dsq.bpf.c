@@ -8,7 +8,7 @@
 char _license[] SEC("license") = "GPL";
 
 #define NR_DSQS 1024
-/* Task DSQs live above those of init. */
+/* Task DSQs live above init's. */
 #define TASK_DSQ(p) (0x10000ULL + (p)->pid)
 #define EXITS_WANTED 8
 

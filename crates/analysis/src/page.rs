@@ -43,7 +43,7 @@ fn definitions() -> Section {
         text: [
             "Each scheduler is one choice of an alternative for every feature. B is the set of schedulers within reach of \
              the best one. An alternative is good if most of B has it, and bad if hardly any of B has it.",
-            "F is the set of schedulers with every good alternative and no bad one; FB are those of F that are in B. In the \
+            "F is the set of schedulers with every good alternative and no bad one; FB has the schedulers of F that are in B. In the \
              second round an alternative is bad, too, if F has it more often than FB.",
             "“Significant” marks a result that chance alone would hardly give. Only such a result is called a finding.",
         ]
@@ -339,8 +339,7 @@ fn variance_text(analysis: &Analysis) -> Vec<String> {
             "No seed changes anything: every difference is one of schedulers.".to_owned()
         }
         Against::Nothing if variance.exact => {
-            "There are too few different schedulers to test the parts; more seeds could tell."
-                .to_owned()
+            "There are too few different schedulers to test the parts; run more seeds.".to_owned()
         }
         Against::Nothing => "There are too few combinations to test the parts.".to_owned(),
     });
@@ -370,10 +369,10 @@ fn effects(analysis: &Analysis) -> Table {
         let significant = if effect.significant { "yes" } else { "no" };
         if effect.levels.is_empty() {
             let (share, text) = if effect.told.is_empty() {
-                ("–".to_owned(), "cannot be told from other features")
+                ("–".to_owned(), "confounded with other features")
             } else {
                 let share = format!("{:.2}", effect.share_pct);
-                (share, "some cannot be told from other features")
+                (share, "some are confounded with other features")
             };
             let mut row = vec![
                 effect.feature.clone(),

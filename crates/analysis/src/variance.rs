@@ -41,7 +41,7 @@ pub struct Effect {
     pub p: Option<f64>,
     /// Whether that is small enough among so many tests.
     pub significant: bool,
-    /// Its alternatives; empty if some are confounded with those of other features.
+    /// Its alternatives; empty if some are confounded with alternatives of other features.
     pub levels: Vec<Level>,
     /// Those that can.
     #[serde(skip)]
@@ -144,7 +144,7 @@ struct Parts {
     whole: f64,
     /// The squares of each feature's parts with however many others; none where combinations are missing.
     totals: Vec<f64>,
-    /// The alternatives of each feature that are not confounded with those of others.
+    /// The alternatives of each feature that are not confounded with alternatives of others.
     told: Vec<Vec<usize>>,
 }
 

@@ -78,7 +78,7 @@ pub fn paragraph(analysis: &Analysis) -> String {
     if !first.is_empty() {
         let about = if variance.exact { "" } else { ", estimated" };
         sentences.push(format!(
-            "What single features make of the differences{about}: {}.",
+            "Shares of the differences by single features{about}: {}.",
             list(&first)
         ));
     }
@@ -117,7 +117,7 @@ pub fn paragraph(analysis: &Analysis) -> String {
         } else if variance.exact {
             "three or more features together, or of chance"
         } else {
-            "several features together, or of chance; with combinations missing these cannot be told apart"
+            "several features together, or of chance; with combinations missing these cannot be separated"
         };
         sentences.push(format!(
             "{:.0} % of the differences are of {of}.",
@@ -233,12 +233,12 @@ fn nothing_found(analysis: &Analysis) -> String {
     let text = match (variance.exact, variance.tells()) {
         (true, tells) => &nothing_found_in_all(variance, tells, mute),
         (false, true) => {
-            "No single feature makes a difference that chance would not make; with combinations missing it cannot be \
-             told what several do together."
+            "No single feature makes a difference that chance would not make; with combinations missing the joint \
+             effects of several are unknown."
         }
         (false, false) => {
-            "There are too few combinations to tell what features do from chance; a sweep with more of them, or of all \
-             with more seeds (`--repeat`), could."
+            "There are too few combinations to separate effects from chance; run more of them, or all with more seeds \
+             (`--repeat`)."
         }
     };
     format!("{compared}{text}")
@@ -251,15 +251,15 @@ fn nothing_found_in_all(variance: &Variance, tells: bool, mute: &Mute) -> String
             "No feature and no pair makes a difference that chance would not make; three or more together do.".to_owned()
         }
         _ if !tells && mute.distinct < mute.points => format!(
-            "The {} schedulers are only {} different ones, of which some have many points: too few to tell what features \
-             do from chance; more seeds (`--repeat`) could.",
+            "The {} schedulers are only {} different ones, some of which have many points: too few to separate effects \
+             from chance; run more seeds (`--repeat`).",
             mute.points, mute.distinct
         ),
-        _ if !tells => "There are too few combinations to tell what features do from chance; more seeds (`--repeat`) could."
+        _ if !tells => "There are too few combinations to separate effects from chance; run more seeds (`--repeat`)."
             .to_owned(),
         Some(_) => "No feature makes a difference that chance would not make.".to_owned(),
-        None => "No feature and no pair makes a difference that chance would not make; what three or more do together is not \
-                 told from chance without more seeds (`--repeat`)."
+        None => "No feature and no pair makes a difference that chance would not make; joint effects of three or more are \
+                 not separable from chance without more seeds (`--repeat`)."
             .to_owned(),
     }
 }
@@ -296,7 +296,7 @@ fn missing(analysis: &Analysis) -> Option<String> {
     };
     add(left_out.not_run, not_run, &[]);
     Some(format!(
-        "Combinations are missing: {}. What features do is estimated from the others, as if it added up.",
+        "Combinations are missing: {}. Effects of features are estimated from the others, as if they added up.",
         reasons.join("; ")
     ))
 }

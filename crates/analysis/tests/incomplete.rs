@@ -185,7 +185,7 @@ fn too_little_to_tell_is_not_nothing() {
     };
     let some = analysis(&definition, &rows(10.0));
     assert!(
-        some.words.contains("too few combinations to tell"),
+        some.words.contains("too few combinations to separate"),
         "{}",
         some.words
     );
@@ -648,7 +648,7 @@ fn what_only_three_do_together_is_not_denied() {
     let one = planted(1, [40.0, 0.0, 0.2]);
     assert_eq!(one.variance.rest_significant, None);
     assert!(
-        one.words.contains("is not told from chance without"),
+        one.words.contains("not separable from chance without"),
         "{}",
         one.words
     );
@@ -705,7 +705,7 @@ fn nothing_by_itself_is_not_nothing() {
     assert!(
         analysis
             .words
-            .contains("cannot be told what several do together"),
+            .contains("joint effects of several are unknown"),
         "{}",
         analysis.words
     );
@@ -801,7 +801,7 @@ fn features_of_which_a_part_is_confounded_are_findings() {
     let share = format!(">{:.2}<", periodic.share_pct);
     let html = page("t", &[found], None).html();
     assert!(
-        html.contains("some cannot be told from other features") && html.contains(&share),
+        html.contains("some are confounded with other features") && html.contains(&share),
         "{html}"
     );
     // That might be for want of an idle balance.

@@ -337,7 +337,7 @@ pub struct ShowArgs {
     /// Put measures over time into the JSON document, too
     #[arg(long, requires = "json")]
     pub series: bool,
-    /// Write a row per run as CSV, with all measures or those of --measures; `-` for standard output
+    /// Write a row per run as CSV, with all measures or the ones of --measures; `-` for standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub csv: Option<PathBuf>,
 }

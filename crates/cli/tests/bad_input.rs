@@ -732,7 +732,7 @@ fn an_audit_looks_for_a_clang() {
         assert_eq!(told.status.code(), Some(2), "{stderr}");
         assert!(stderr.contains(message), "{stderr}");
     };
-    told("there is none of clang, clang-22,");
+    told("none of clang, clang-22,");
     let impostor = folder.path().join("clang-21");
     std::fs::write(&impostor, "#!/bin/sh\necho clang version 0\n").unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);

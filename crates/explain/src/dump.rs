@@ -131,7 +131,7 @@ impl Class {
         }
     }
 
-    /// Its tasks go before those of sched_ext, and may stay: a stopper moves a task and is gone.
+    /// Its tasks go before sched_ext's, and may stay: a stopper moves a task and is gone.
     pub fn is_above_ext(self) -> bool {
         matches!(self, Class::Deadline | Class::Realtime | Class::Fair)
     }

@@ -128,7 +128,7 @@ fn find(ejection: &Ejection) -> Finding {
         Some(Kind::Unreg) => {
             return plain(
                 Culprit::Unregistered,
-                "Nobody ejected the scheduler: its own loader, or whoever closed the link, took it out.",
+                "Nobody ejected the scheduler: its own loader, or the process that closed the link, took it out.",
                 "bpf_scx_unreg()",
                 "A scheduler is unloaded when the link that holds it is closed, also when its loader is killed.",
                 "If this was not meant, see why the loader ended (its own output, journalctl -u scx).",

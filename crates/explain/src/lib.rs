@@ -26,7 +26,7 @@ pub use results::ejection as of_result;
 pub enum NoEjection {
     /// Nothing of sched_ext is in it.
     #[error(
-        "it holds no sched_ext exit message and no debug dump: give it the loader's whole output or that of `dmesg`"
+        "it holds no sched_ext exit message and no debug dump: give it the loader's whole output or the output of `dmesg`"
     )]
     Nothing,
     /// The scheduler never ran.

@@ -78,7 +78,7 @@ pub const ROWS: &[Row] = &[
         says: "The scheduler looked into the built-in DSQ $dsq, which scx_bpf_dsq_peek() does not show.",
         function: "scx_bpf_dsq_peek()",
         rule: "Only DSQs of the scheduler's own can be peeked into.",
-        cure: "Peek into your own DSQs only; scx_bpf_dsq_nr_queued() tells how many tasks a built-in one has.",
+        cure: "Peek into your own DSQs only; scx_bpf_dsq_nr_queued() returns the number of tasks of a built-in one.",
     },
     Row {
         pattern: r"peek on non-existent DSQ (?P<dsq>0x[0-9a-f]+)",
@@ -219,7 +219,7 @@ pub const ROWS: &[Row] = &[
     Row {
         pattern: r"per-node idle tracking is (?P<how>disabled|enabled)|SCX_OPS_BUILTIN_IDLE_PER_NODE enabled",
         culprit: Culprit::IdlePerNode,
-        says: "The scheduler used the idle masks per node and those of the whole machine one for the other.",
+        says: "The scheduler confused the idle masks per node with the idle masks of the whole machine.",
         function: "validate_node()",
         rule: "With SCX_OPS_BUILTIN_IDLE_PER_NODE only the functions whose names end in _node work; without it only the others.",
         cure: "Set SCX_OPS_BUILTIN_IDLE_PER_NODE and use the _node functions throughout, or neither.",
@@ -291,7 +291,7 @@ pub const ROWS: &[Row] = &[
     Row {
         pattern: r"cpu (?P<cpu>\d+) going (?P<how>online|offline), exiting scheduler",
         culprit: Culprit::Hotplug,
-        says: "CPU $cpu went $how, and the scheduler has no ops.cpu_$how() to be told by: the kernel took it out and asks for a restart.",
+        says: "CPU $cpu went $how, and the scheduler has no ops.cpu_$how(): the kernel took it out and asks for a restart.",
         function: "handle_hotplug()",
         rule: "A scheduler without ops.cpu_online() and ops.cpu_offline() is unregistered with SCX_ECODE_ACT_RESTART when a CPU comes or goes, suspend included.",
         cure: "Let the loader load it again where the exit code has SCX_ECODE_ACT_RESTART (UEI_ECODE_RESTART()), or implement the two ops.",
@@ -381,7 +381,7 @@ pub const ROWS: &[Row] = &[
         culprit: Culprit::WrongContext,
         says: "The scheduler was built with headers that are older than the kernel's sub-schedulers.",
         function: "scx_bpf_dsq_insert_vtime()",
-        rule: "Beside sub-schedulers, the forms that say who asks must be used.",
+        rule: "Beside sub-schedulers, the forms that name the caller must be used.",
         cure: "Compile it against newer scx headers.",
     },
     Row {

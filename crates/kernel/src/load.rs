@@ -103,7 +103,7 @@ fn btf_of(object: &Object) -> Result<Btf<'_>> {
 /// Which tasks a policy schedules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tasks {
-    /// All tasks but those of higher classes.
+    /// All tasks but the ones of higher classes.
     #[default]
     All,
     /// Those that ask for it (`SCHED_EXT`). The others stay with the kernel's own scheduler, above

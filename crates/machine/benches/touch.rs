@@ -3,7 +3,7 @@
 //! Each line is a profile and a number of tasks; every access is to a task's scheduling fields, and every CPU's
 //! application evicts after 4,096 accesses. "one CPU scans": CPU 0 reads all of them in order. "CPUs in turn": one after
 //! another reads all of them, in an order that has nothing to do with where they lie, as under one run queue. "all CPUs
-//! mix": a random CPU reads or, every fourth time, writes those of a random task.
+//! mix": a random CPU reads or, every fourth time, writes the fields of a random task.
 
 use std::time::Instant as Clock;
 

@@ -318,7 +318,7 @@ fn take_sources(
     };
     let Some(kind) = SourceKind::of(&text) else {
         let message = format!(
-            "{path}: the source {text:?} is none: write one of {}",
+            "{path}: the source {text:?} has no kind: begin it with one of {}",
             SourceKind::forms()
         );
         return Err(Fault::new(source.span(), message));

@@ -146,7 +146,7 @@ pub fn audit_compiler() -> Result<String, Diagnostics> {
         Err(_) => match CLANGS.into_iter().find(|cc| is_clang(cc)) {
             Some(found) => Ok(found.to_owned()),
             None => Err(one(format!(
-                "the audit and the checker of data races need clang, and there is none of {}: install one, or name it in SCHEDLAB_CC",
+                "the audit and the checker of data races need clang, and none of {} is installed: install one, or name it in SCHEDLAB_CC",
                 CLANGS.join(", ")
             ))),
         },

@@ -99,7 +99,7 @@ impl Report {
     pub fn score_value(&self) -> Option<f64> {
         let measured = schedlab_trace::Duration::from_ns(self.measured_ns);
         match self.parts.first() {
-            // The score of the whole is that of its first part.
+            // The score of the whole is its first part's.
             Some(part) => {
                 let end = schedlab_trace::Instant::from_ns(self.makespan_ns);
                 part.end(&mut self.counters.clone(), end).score

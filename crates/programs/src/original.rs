@@ -435,7 +435,7 @@ fn pipe(given: &Given<'_>) -> Result<f64, ProgramError> {
 /// The time of `make -jN` in a source tree that was cleaned before, in ns.
 fn kbuild(given: &Given<'_>) -> Result<f64, ProgramError> {
     let source = given.extra.source.ok_or_else(|| {
-        refused("name a configured source tree with --source, for example that of `apt-get source linux` after `make defconfig`")
+        refused("name a configured source tree with --source, for example the tree of `apt-get source linux` after `make defconfig`")
     })?;
     let make = |arguments: &[&str]| {
         let mut make = command("make");

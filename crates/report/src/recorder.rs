@@ -232,7 +232,7 @@ impl MetricsRecorder {
     }
 
     /// The same; it also publishes now and then, to other threads, how much time of the run has passed, in ns: with
-    /// each timer tick, of which there are few.
+    /// each of the few timer ticks.
     pub fn telling(self, passed: Arc<AtomicU64>) -> Self {
         MetricsRecorder {
             passed: Some(passed),

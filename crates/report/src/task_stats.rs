@@ -71,8 +71,8 @@ impl Default for Task {
 impl Task {
     /// The identity of the task; reported again when it changes, at `at`.
     pub(crate) fn define(&mut self, meta: &TaskMeta, at: Instant) {
-        // What it has run until now it ran at the old weight. How long it has waited has no weight, and goes on. CPUs
-        // may be a little ahead of each other.
+        // Until now it ran at the old weight. Its waiting time has no weight, and goes on. CPUs may be a little ahead
+        // of each other.
         if self.state == State::Running {
             self.finish(at.max(self.since));
         }

@@ -20,7 +20,7 @@ pub enum SweepError {
     },
     /// No option of the scheduler has values that can be listed.
     #[error(
-        "{scheduler} has no options with alternatives that could be swept: those of an enum or bool type have them, unless they are fixed"
+        "{scheduler} has no options with alternatives that could be swept: options of an enum or bool type have them, unless they are fixed"
     )]
     NoSpace {
         /// The scheduler.

@@ -1,7 +1,7 @@
 //! Several workloads beside each other on one machine: `service:rate=2000/s + kbuild:jobs=8`.
 //!
-//! The tasks of all parts are those of one workload. Parts share nothing but the machine: each has its own objects,
-//! address spaces, counts and score. The score of the whole is that of the first part.
+//! The parts' tasks form one workload. Parts share nothing but the machine: each has its own objects, address spaces,
+//! counts and score. The score of the whole is the first part's.
 //!
 //! The run lasts until all parts have ended that end by themselves. Parts with a duration go on until then, however long
 //! that is, so that what ends has company to the end. If every part has a duration, the run ends at the shortest of them:
@@ -14,13 +14,13 @@ use schedlab_trace::{Duration, Instant};
 use crate::action::{Action, Behaviour, Context, ObjectId, Score, ScoreRule, TaskSpec, Workload};
 use crate::{Counters, WorkloadError};
 
-/// What separates parts, outside of quotation marks: a path may have a `+` or, in quotation marks, this.
+/// The separator of parts, outside of quotation marks: a path may have a `+` or, in quotation marks, this.
 const SEPARATOR: &str = " + ";
 
 /// A part of a workload that is composed of several.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Part {
-    /// What its measures begin with: the name of its model or of its file, with a number from the second one on.
+    /// The prefix of its measures: the name of its model or of its file, with a number from the second one on.
     pub name: String,
     /// The model's own name, with which its counts begin.
     model: String,
@@ -30,7 +30,7 @@ pub struct Part {
     pub tasks: usize,
 }
 
-/// What became of a part.
+/// The result of a part.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PartEnd {
     /// Units of work done.
@@ -61,7 +61,7 @@ impl Part {
         format!("{}.{name}", self.name)
     }
 
-    /// What became of it in a run that ended at `end`. Takes out of the counts what is none of its own.
+    /// Returns its result in a run that ended at `end`. Takes its own counts out of the others.
     pub fn end(&self, counters: &mut Counters, end: Instant) -> PartEnd {
         let mut take = |name| counters.take(&self.own(name)).unwrap_or(0).unsigned_abs();
         let (work, begun, ended, left) = (take(WORK), take(BEGUN), take(ENDED), take(LEFT));
@@ -128,7 +128,8 @@ pub(crate) fn split(text: &str) -> Result<Vec<Cow<'_, str>>, WorkloadError> {
     })
 }
 
-/// What a workload's measures begin with if it is a part: the name of its model, or of its file without folders and
+/// Returns the prefix of a workload's measures if it is a part: the name of its model, or of its file without folders
+/// and
 /// ending.
 fn name_of(text: &str) -> String {
     let stem = match crate::rtapp::split(text) {
@@ -217,10 +218,10 @@ pub(crate) fn together(asked: &[Cow<'_, str>], workloads: Vec<Workload>) -> Work
     whole
 }
 
-/// Address spaces that a part may have besides those of its first tasks.
+/// Address spaces that a part may have besides its first tasks'.
 const FORKED: u32 = 1 << 24;
 
-/// Where a part's things are among those of the whole.
+/// The places of a part's objects in the whole.
 #[derive(Clone)]
 struct Place {
     part: std::sync::Arc<Part>,

@@ -173,7 +173,7 @@ LAB_INLINE void lab_host_sync(void)
 	lab_host->sync(lab_host);
 }
 
-/* Right behind this place in the code, from which the debug information knows the lines around it, those of callers too. */
+/* Right behind this place in the code, from which the debug information knows the lines around it and in callers. */
 LAB_INLINE const void *lab_here(void)
 {
 	const void *code = 0;

@@ -108,7 +108,7 @@ struct task_struct {
 	LAB_OF_KERNEL unsigned int policy;	/* SCHED_* */
 	LAB_OF_KERNEL int nr_cpus_allowed;
 	const cpumask_t *LAB_OF_KERNEL cpus_ptr;
-	struct mm_struct *LAB_OF_KERNEL mm;	/* tells address spaces apart; cannot be followed */
+	struct mm_struct *LAB_OF_KERNEL mm;	/* distinguishes address spaces; cannot be followed */
 	struct task_struct *LAB_OF_KERNEL real_parent;
 	struct task_struct *LAB_OF_KERNEL parent;
 	struct task_struct *LAB_OF_KERNEL group_leader;

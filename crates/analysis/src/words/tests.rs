@@ -166,8 +166,8 @@ fn missing_combinations_have_their_reasons() {
     says(
         &one,
         "Combinations are missing: 2 failed, all with slice=infinite; 1 ended their runs without any score \
-         (election=fifo,slice=fixed); 1 lacks seeds that others have; 1 was not run. What features do is estimated \
-         from the others, as if it added up.",
+         (election=fifo,slice=fixed); 1 lacks seeds that others have; 1 was not run. Effects of features are \
+         estimated from the others, as if they added up.",
     );
     one.left_out = LeftOut {
         unfinished: 3,
@@ -185,8 +185,8 @@ fn finding_nothing_has_a_reason() {
     let mut one = analysis();
     says(
         &one,
-        "No feature and no pair makes a difference that chance would not make; what three or more do together is not told \
-         from chance without more seeds (`--repeat`).",
+        "No feature and no pair makes a difference that chance would not make; joint effects of three or more are \
+         not separable from chance without more seeds (`--repeat`).",
     );
     one.variance.rest_significant = Some(false);
     says(
@@ -201,7 +201,7 @@ fn finding_nothing_has_a_reason() {
     one.variance.freedom = 3.0;
     says(
         &one,
-        "There are too few combinations to tell what features do from chance; more seeds (`--repeat`) could.",
+        "There are too few combinations to separate effects from chance; run more seeds (`--repeat`).",
     );
     one.mute.distinct = 7;
     says(&one, "The 12 schedulers are only 7 different ones");
@@ -244,7 +244,7 @@ fn the_best_on_average_does_not_contradict_the_verdicts() {
         one.study.alternatives = alternatives;
         one
     };
-    let of = "What single features make of the differences: metric 12 %";
+    let of = "Shares of the differences by single features: metric 12 %";
     says(
         &with(Vec::new()),
         &format!("{of} (best on average: used_time)."),
@@ -279,7 +279,7 @@ fn the_best_on_average_does_not_contradict_the_verdicts() {
     one.variance.exact = false;
     says(
         &one,
-        "What single features make of the differences, estimated: metric 12 %.",
+        "Shares of the differences by single features, estimated: metric 12 %.",
     );
 }
 
@@ -370,6 +370,6 @@ fn mute_features_and_the_rest_have_sentences() {
     one.variance.exact = false;
     says(
         &one,
-        "several features together, or of chance; with combinations missing these cannot be told apart.",
+        "several features together, or of chance; with combinations missing these cannot be separated.",
     );
 }

@@ -269,22 +269,28 @@ fn read(path: &Path) -> Result<BTreeMap<Key, Line>, String> {
     Ok(lines)
 }
 
-/// A row for each run of a policy as it is now; tells of those of other builds, which are left out.
-fn markdown(known: &BTreeMap<Key, Line>, policies: &[(String, String)]) -> String {
-    let mut text = "| policy | CPUs | seconds | calls |\n|---|---|---|---|\n".to_owned();
+/// Returns a row for each program of each passed run of a policy's present build. Reports the runs that it leaves out.
+fn csv(known: &BTreeMap<Key, Line>, policies: &[(String, String)]) -> String {
+    let mut text = "policy,cpus,seconds,program,calls\n".to_owned();
     for ((name, cpus), line) in known {
-        let is_as_it_is = |(policy, fingerprint): &(String, String)| {
+        let is_present = |(policy, fingerprint): &(String, String)| {
             policy == name && *fingerprint == line.fingerprint
         };
-        if !policies.iter().any(is_as_it_is) {
-            eprintln!("{name} on {cpus} CPUs: left out, it was another build of it");
+        if !policies.iter().any(is_present) {
+            eprintln!("{name} on {cpus} CPUs: left out, the policy has changed since");
             continue;
         }
-        let what = match line.result.as_str() {
-            OK => &line.calls,
-            fault => fault,
-        };
-        let _ = writeln!(text, "| `{name}` | {cpus} | {} | {what} |", line.seconds);
+        if line.result != OK {
+            eprintln!("{name} on {cpus} CPUs: left out, {}", line.result);
+            continue;
+        }
+        for (program, calls) in line
+            .calls
+            .split(", ")
+            .filter_map(|part| part.rsplit_once(' '))
+        {
+            let _ = writeln!(text, "{name},{cpus},{},{program},{calls}", line.seconds);
+        }
     }
     text
 }

@@ -52,7 +52,7 @@ struct task_note {
 	u32 counted_at;
 	bool starter;	/* only starts and awaits tasks: it is in no count */
 	bool begun;	/* seen since began_ns */
-	bool fresh;	/* did not run at began_ns: its first wakeup is like that of a new task */
+	bool fresh;	/* did not run at began_ns: its first wakeup is like a new task's */
 	bool ran;	/* has been on a CPU */
 	bool running;
 	bool waiting;	/* runnable and not running */

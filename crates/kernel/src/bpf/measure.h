@@ -63,11 +63,11 @@ struct cpu_counters {
 	__u64 length_max;
 	__u64 switches_all;		/* to any task but the idle task */
 	__u64 migrations[NR_REACHES];
-	__u64 reschedule_ipis;		/* sent by this CPU, whoever caused them */
+	__u64 reschedule_ipis;		/* sent by this CPU, whatever caused them */
 	__u64 latency_count;		/* sched_waking of a task that slept to running; new tasks are not counted */
 	__u64 latency_sum_ns;
 	__u64 latency_max_ns;
-	__u64 rq_contentions;		/* waits for some CPU's rq lock, whoever waited */
+	__u64 rq_contentions;		/* waits for some CPU's rq lock, by any CPU */
 	__u64 rq_wait_sum_ns;
 	__u64 rq_wait_max_ns;
 	__u64 spin_contentions;		/* waits for any other spinning lock of the kernel */

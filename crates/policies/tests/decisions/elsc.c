@@ -70,7 +70,7 @@ static bool may_run(const struct situation *s, u32 number)
 	return s->actors[number].mask & 1 || (s32)number == s->prev;
 }
 
-/* Position of a task among those of its list that may run here, those without ticks not counted. */
+/* Position of a task among the tasks of its list that may run here, tasks without ticks not counted. */
 static u32 position(const struct table *table, const struct situation *s, s32 list, u32 number)
 {
 	u32 i, at = 0;

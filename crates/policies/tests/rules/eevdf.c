@@ -249,7 +249,7 @@ static void moved(void)
 	EQUAL(eevdf_average(&rqs[1], 0) - ctx(p)->vruntime, 1 * MS);
 }
 
-/* Of many, the choice is that of a plain search. */
+/* Of many, the choice equals a plain search's. */
 static void like_a_plain_search(void)
 {
 	struct task_struct *p[40], *best, *chosen;

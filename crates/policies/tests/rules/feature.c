@@ -490,7 +490,7 @@ static void sleepers_do_not_hoard(void)
 	EQUAL(ctx(b)->runtime, 500 * MS);
 }
 
-/* Runtimes are compared with those of the queue they are in. */
+/* Runtimes are compared with the ones in the queue they are in. */
 static void moved_runtime(void)
 {
 	struct task_struct *p;
@@ -896,7 +896,7 @@ static struct task_struct *task(s32 cpu, s32 nice, u32 unused)
 #define RANDOM_ELSEWHERE (election == ELECTION_RBTREE && t->queued)
 #include "percpu.h"
 
-/* Whatever happens, counts and loads are those of the threads that are there. */
+/* Whatever happens, counts and loads include exactly the threads that are there. */
 static void random_counts(void)
 {
 	u64 nr = 0, blocked = 0, load = 0, home = 0, counted = 0, away = 0;

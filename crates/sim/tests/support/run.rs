@@ -55,7 +55,7 @@ pub fn checkers(nr_cpus: usize, timeout_ms: u32) -> Checkers {
     Checkers::new(nr_cpus, Start::Idle, bound)
 }
 
-/// The findings of the checkers, as text; empty if there are none.
+/// The findings of the checkers, as text; empty without findings.
 pub fn violations(checkers: Checkers) -> String {
     let found = checkers.finish();
     let lines: Vec<String> = found.first().iter().map(ToString::to_string).collect();

@@ -6,7 +6,7 @@
 //! the border.
 //!
 //! Model: the original takes a mutex per cell, millions of times a second; here one mutex a border is taken `locks`
-//! times a phase, which keeps who waits for whom but not the cost of uncontended atomics.
+//! times a phase, which keeps the order of waits but not the cost of uncontended atomics.
 
 use schedlab_trace::Duration;
 

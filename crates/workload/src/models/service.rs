@@ -285,7 +285,7 @@ impl Times {
     }
 }
 
-/// When a request comes, and its number among those of the same instant.
+/// When a request comes, and its number among the requests of the same instant.
 type Key = (Instant, u64);
 
 #[derive(Clone, Copy)]
