@@ -1,7 +1,8 @@
-//! Chores of the repository: `cargo xtask tidy`.
+//! Chores of the repository: `cargo xtask tidy`, `cargo xtask words`.
 #![forbid(unsafe_code)]
 
 mod tidy;
+mod words;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,8 +23,25 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         }
+        Some("words") => {
+            let counts = tidy::phrases(root);
+            for count in &counts {
+                for found in &count.found {
+                    println!("{}:{}: {}", found.file.display(), found.line, found.text);
+                }
+            }
+            for count in &counts {
+                println!(
+                    "{} lines of at most {}: {}",
+                    count.found.len(),
+                    count.lines_max,
+                    count.name
+                );
+            }
+            ExitCode::SUCCESS
+        }
         _ => {
-            eprintln!("usage: cargo xtask tidy");
+            eprintln!("usage: cargo xtask tidy|words");
             ExitCode::from(2)
         }
     }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::words::{self, Count};
+
 /// A rule that a file breaks.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Complaint {
@@ -25,10 +27,8 @@ const LINES_MAX: usize = 1_200;
 pub fn check(root: &Path) -> Vec<Complaint> {
     let policies = policy_names(root);
     let mut complaints = code_map(root);
-    for file in sources(root) {
-        let Ok(text) = fs::read_to_string(root.join(&file)) else {
-            continue;
-        };
+    complaints.extend(plain_words(&phrases(root)));
+    for (file, text) in texts(root) {
         complaints.extend(length(&file, &text));
         complaints.extend(unfinished(&file, &text));
         complaints.extend(policy_named(&file, &text, &policies));
@@ -37,6 +37,45 @@ pub fn check(root: &Path) -> Vec<Complaint> {
         complaints.extend(links(root, &file, &text));
     }
     complaints
+}
+
+/// The sources below `root` with their texts.
+fn texts(root: &Path) -> impl Iterator<Item = (PathBuf, String)> {
+    sources(root).into_iter().filter_map(move |file| {
+        let text = fs::read_to_string(root.join(&file)).ok()?;
+        Some((file, text))
+    })
+}
+
+/// Counts the phrases that make prose hard to read.
+pub fn phrases(root: &Path) -> Vec<Count> {
+    let texts: Vec<(PathBuf, String)> = texts(root).collect();
+    words::count(
+        texts
+            .iter()
+            .map(|(file, text)| (file.as_path(), text.as_str())),
+    )
+}
+
+/// Prose gets plainer, never less plain.
+fn plain_words(counts: &[Count]) -> Vec<Complaint> {
+    counts
+        .iter()
+        .filter(|count| count.found.len() > count.lines_max)
+        .map(|count| {
+            complaint(
+                Path::new("xtask/src/words.rs"),
+                1,
+                format!(
+                    "{} lines have {}, at most {} may: {} (`cargo xtask words` lists them)",
+                    count.found.len(),
+                    count.name,
+                    count.lines_max,
+                    count.instead
+                ),
+            )
+        })
+        .collect()
 }
 
 fn policy_names(root: &Path) -> Vec<String> {
@@ -144,7 +183,7 @@ fn policy_named(file: &Path, text: &str, policies: &[String]) -> Vec<Complaint> 
     }
     let mut complaints = Vec::new();
     for (index, line) in without_tests(text) {
-        // Names of Linux's scheduling classes may be those of policies, too.
+        // Policies may have the names of Linux's scheduling classes, too.
         if line.trim_start().starts_with("//") || line.contains("SchedClass::") {
             continue;
         }
