@@ -49,9 +49,9 @@ struct Arguments {
     /// Forget earlier results of what is asked for
     #[arg(long)]
     again: bool,
-    /// Run nothing; print what the file says of the policies as they are, as the table of docs/real-kernel.md
+    /// Run nothing; print the calls of the policies' present builds as docs/real-kernel/soak.csv has them
     #[arg(long)]
-    table: bool,
+    csv: bool,
     /// The program `schedlab`, for the real chat
     #[arg(long, value_name = "FILE")]
     schedlab: PathBuf,
@@ -105,8 +105,8 @@ fn soak(arguments: &Arguments) -> Result<bool, String> {
         .canonicalize()
         .map_err(|error| format!("{}: {error}", arguments.schedlab.display()))?;
     let known = read(&arguments.results)?;
-    if arguments.table {
-        print!("{}", markdown(&known, &policies));
+    if arguments.csv {
+        print!("{}", csv(&known, &policies));
         return Ok(true);
     }
     // A run that was killed may have left half a line.
