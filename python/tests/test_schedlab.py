@@ -27,7 +27,7 @@ def program(*arguments: str) -> str:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """What a sweep has left in its folder, locks apart."""
+    """Returns the files of a sweep's folder, without locks."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith(".lock")}
 
 

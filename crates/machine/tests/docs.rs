@@ -30,7 +30,7 @@ A source begins with one of these words:
 | `guess` | nobody knows; a plausible order of magnitude |
 
 A profile whose `calibrated_on` is empty was fitted to no published result: it is made of data sheets and guesses.
-`tuning_candidates` are the only fields that fitting may change. What each field means is documented at its declaration in
+`tuning_candidates` are the only fields that fitting may change. The meaning of each field is documented at its declaration in
 `crates/machine/src/profile.rs`.
 
 With `-c N` a run has the first N CPUs, as `maxcpus=N` would leave them: numbers run through one hardware thread of every core,

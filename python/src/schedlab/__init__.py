@@ -37,7 +37,7 @@ def simulate(
 def _options(
     cpus: int | None, seed: int, rt: str, kernel: str | None, time_limit: int | None, check: bool
 ) -> dict[str, Any]:
-    """What determines a run besides its workload, scheduler and machine."""
+    """The inputs of a run besides its workload, scheduler and machine."""
     return {"cpus": cpus, "seed": seed, "rt": rt, "kernel": kernel, "time_limit": time_limit, "check": check}
 
 
@@ -80,7 +80,7 @@ class Sweep:
         return sweep
 
     def to_json(self) -> str:
-        """What a folder's `sweep.json` holds."""
+        """Returns the contents of a folder's `sweep.json`."""
         return self._definition.to_json()
 
     def __reduce__(self) -> tuple[Callable[[str], Sweep], tuple[str]]:

@@ -28,7 +28,7 @@ def run(
     """Run what the folder `out` does not hold yet on the workers of `client`, `chunk` runs to a task.
 
     The folder is written here; the workers need schedlab, but no common file system. A task whose worker dies
-    runs on another one; a call that was killed goes on where it was. `progress` is told (done, all) after each
+    runs on another one; a call that was killed goes on where it was. `progress` gets (done, all) after each
     task. An error in a job, which can only be one of the sweep itself, is raised here.
     """
     if chunk < 1:
@@ -59,5 +59,5 @@ def run(
 
 
 def _rows(definition: str, runs: list[int]) -> str:
-    """What a worker does."""
+    """Runs a chunk of jobs on a worker."""
     return Sweep.from_json(definition).results(runs)
