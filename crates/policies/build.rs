@@ -85,7 +85,7 @@ fn embed(from: &Path, to: &Path) {
     fs::copy(from, to).expect("OUT_DIR can be written");
 }
 
-/// The names of the policies, sorted.
+/// Returns the names of the policies, sorted.
 fn policies(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("policies/ can be read");
     let mut names: Vec<String> = entries

@@ -51,7 +51,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The files at or below a path, relative to the root.
+/// Returns the files at or below a path, relative to the root.
 fn collect(root: &Path, path: PathBuf, files: &mut Vec<PathBuf>) -> io::Result<()> {
     if !root.join(&path).is_dir() {
         files.push(path);

@@ -108,7 +108,7 @@ impl Data {
         })
     }
 
-    /// The features.
+    /// Returns the features.
     pub fn features(&self) -> &[Feature] {
         &self.space.features
     }
@@ -118,12 +118,12 @@ impl Data {
         (0..self.values.len()).filter(|&point| !self.values[point].is_empty())
     }
 
-    /// Whether every point of the space has values.
+    /// Returns whether every point of the space has values.
     pub fn is_complete(&self) -> bool {
         self.values.iter().all(|values| !values.is_empty())
     }
 
-    /// The mean of a point over its seeds.
+    /// Returns the mean of a point over its seeds.
     ///
     /// # Panics
     /// If it has no values.
@@ -136,7 +136,7 @@ impl Data {
         self.values.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// How much worse a value is than the best, as a part of the best; infinite for any value worse than a
+    /// Returns how much worse a value is than the best, as a part of the best; infinite for any value worse than a
     /// best of zero.
     pub fn loss(&self, value: f64, best: f64) -> f64 {
         if self.metric.higher {
@@ -146,7 +146,7 @@ impl Data {
         }
     }
 
-    /// A value relative to the best one, which is 1; worse ones are below.
+    /// Returns a value relative to the best one, which is 1; worse ones are below.
     pub fn relative(&self, value: f64, best: f64) -> f64 {
         if value == best {
             1.0
@@ -160,12 +160,12 @@ impl Data {
         }
     }
 
-    /// Whether one value is better than another.
+    /// Returns whether one value is better than another.
     pub fn better(&self, a: f64, b: f64) -> bool {
         if self.metric.higher { a > b } else { a < b }
     }
 
-    /// The alternatives of every point.
+    /// Returns the alternatives of every point.
     pub fn choices(&self) -> Vec<Vec<usize>> {
         let points = 0..self.values.len();
         points
@@ -174,7 +174,7 @@ impl Data {
     }
 }
 
-/// The values of points that can be compared, and why the others cannot.
+/// Returns the values of points that can be compared, and why the others cannot.
 fn comparable(space: &Space, points: &[Point]) -> (Vec<Vec<f64>>, LeftOut) {
     // A mean over the seeds that went well would flatter a scheduler that fails on others.
     let ended = |point: &&Point| !point.failed && !point.absent && !point.values.is_empty();
@@ -220,8 +220,8 @@ fn comparable(space: &Space, points: &[Point]) -> (Vec<Vec<f64>>, LeftOut) {
     (values, left_out)
 }
 
-/// The seeds over which most points can be compared, and of these as many as possible: means over different seeds
-/// are no comparison.
+/// Returns the seeds over which most points can be compared, and of these as many as possible: means over different
+/// seeds are no comparison.
 fn seeds<'a>(points: impl Iterator<Item = &'a Point> + Clone) -> Vec<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     for seed in points.clone().flat_map(|point| point.values.keys()) {
@@ -239,7 +239,7 @@ fn seeds<'a>(points: impl Iterator<Item = &'a Point> + Clone) -> Vec<u32> {
     frequent
 }
 
-/// The alternatives that all of these points have.
+/// Returns the alternatives that all of these points have.
 fn common(space: &Space, points: &[usize]) -> Vec<String> {
     let choices: Vec<Vec<usize>> = points
         .iter()
@@ -291,12 +291,12 @@ pub fn part(difference: f64, of: f64) -> f64 {
     }
 }
 
-/// The arithmetic mean.
+/// Returns the arithmetic mean.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The standard deviation of a sample; `None` of fewer than two values.
+/// Returns the standard deviation of a sample; `None` of fewer than two values.
 pub fn deviation(values: &[f64]) -> Option<f64> {
     if values.len() < 2 {
         return None;

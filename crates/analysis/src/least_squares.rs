@@ -46,12 +46,12 @@ impl Fit {
         Fit { qr, rank, begin }
     }
 
-    /// The number of estimable differences, the mean included.
+    /// Returns the number of estimable differences, the mean included.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The sum of squares that it leaves of values.
+    /// Returns the sum of squares that it leaves of values.
     pub fn left(&self, values: &[f64]) -> f64 {
         let rotated = self.rotated(values);
         rotated.rows_range(self.rank..).norm_squared()

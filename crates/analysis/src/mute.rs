@@ -39,8 +39,8 @@ impl Mute {
         (points.len() as f64).powi(2) / squares
     }
 
-    /// How many of the schedulers that these points are have something, each by its part that has it, and how many
-    /// these are.
+    /// Returns how many of the schedulers that these points are have something, each by its part that has it, and how
+    /// many these are.
     pub fn schedulers(&self, points: &[usize], has: impl Fn(usize) -> bool) -> (f64, f64) {
         let with: Vec<usize> = points.iter().copied().filter(|&point| has(point)).collect();
         let (all, with) = (self.points_of_kinds(points), self.points_of_kinds(&with));
@@ -51,18 +51,18 @@ impl Mute {
         )
     }
 
-    /// How many different schedulers these points are.
+    /// Returns how many different schedulers these points are.
     pub fn distinct(&self, points: &[usize]) -> usize {
         self.sizes(points).count()
     }
 
-    /// How many of these points each scheduler among them has.
+    /// Returns how many of these points each scheduler among them has.
     fn sizes(&self, points: &[usize]) -> impl Iterator<Item = f64> {
         let sizes = self.points_of_kinds(points).into_iter();
         sizes.filter(|size| *size > 0.0)
     }
 
-    /// The same by the first point of each scheduler.
+    /// Returns the same by the first point of each scheduler.
     fn points_of_kinds(&self, points: &[usize]) -> Vec<f64> {
         let mut counts = vec![0.0; self.kinds.len()];
         for &point in points {
@@ -228,7 +228,7 @@ impl Pairs {
         self.seen[self.at(one, one)]
     }
 
-    /// Whether the feature says nothing where a point has both.
+    /// Returns whether the feature says nothing where a point has both.
     fn holds(&self, a: Alternative, b: Alternative) -> bool {
         let at = self.at(a, b);
         self.seen[at] && self.level[at]

@@ -15,7 +15,7 @@ const CLOUD_MAX: usize = 1_000;
 /// Rows of the table of pairs.
 const PAIRS_MAX: usize = 10;
 
-/// All of it in one page.
+/// Returns all of it in one page.
 pub fn page(title: &str, analyses: &[Analysis], across: Option<&Across>) -> Page {
     let mut sections = Vec::new();
     if let Some(across) = across {
@@ -36,7 +36,7 @@ fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
     all.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// The terms of the study, after the answers.
+/// Returns the terms of the study, after the answers.
 fn definitions() -> Section {
     Section {
         heading: "How to read this".to_owned(),

@@ -18,8 +18,8 @@ pub struct Front {
     pub point: usize,
 }
 
-/// The front of points with both measures, the best in the first measure first. Of schedulers with equal results there
-/// is one.
+/// Returns the front of points with both measures, the best in the first measure first. Of schedulers with equal
+/// results there is one.
 pub fn front(first: &Data, second: &Data, both: &[(usize, f64, f64)]) -> Vec<Front> {
     let mut both = both.to_vec();
     let order = |data: &Data, a: f64, b: f64| {

@@ -24,7 +24,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether it says that the alternative is better or worse than others.
+    /// Returns whether it says that the alternative is better or worse than others.
     pub fn is_judgement(self) -> bool {
         matches!(self, Self::Good | Self::Bad | Self::BadInSecondRound)
     }
@@ -54,7 +54,7 @@ pub struct Alternative {
 
 #[cfg(test)]
 impl Alternative {
-    /// An alternative with this verdict, made by hand.
+    /// Returns an alternative with this verdict, made by hand.
     pub(crate) fn judged(of: (&str, &str), verdict: Verdict, significant: bool) -> Alternative {
         Alternative {
             feature: of.0.to_owned(),
@@ -201,7 +201,7 @@ impl<'a> Sets<'a> {
         points.filter(|&point| self.is_in_b(point)).collect()
     }
 
-    /// How many of `points` have an alternative.
+    /// Returns how many of `points` have an alternative.
     fn count(&self, points: &[usize], feature: usize, choice: usize) -> usize {
         let has = |point: &&usize| self.choices[**point][feature] == choice;
         points.iter().filter(has).count()
@@ -319,7 +319,7 @@ impl Study {
     }
 }
 
-/// Whether what the feature does by itself is no chance and speaks for the verdict.
+/// Returns whether what the feature does by itself is no chance and speaks for the verdict.
 fn agrees(one: &Alternative, effects: &[Effect]) -> bool {
     let of = |effect: &&Effect| effect.feature == one.feature && effect.significant;
     let Some(effect) = effects.iter().find(of) else {
@@ -337,7 +337,7 @@ fn agrees(one: &Alternative, effects: &[Effect]) -> bool {
     })
 }
 
-/// The probability of a share that is at least as far out, if B were drawn by lot.
+/// Returns the probability of a share that is at least as far out, if B were drawn by lot.
 fn chance(with: f64, of: f64, expected: f64, verdict: Verdict) -> f64 {
     let (of, with) = (of.round() as u64, with.round() as u64);
     if !verdict.is_judgement() {

@@ -116,7 +116,7 @@ fn node(
 }
 
 impl Node {
-    /// Whether it asks about a feature.
+    /// Returns whether it asks about a feature.
     pub fn asks(&self, feature: &str) -> bool {
         self.question.as_ref().is_some_and(|question| {
             let answers = [&question.yes, &question.no];

@@ -116,7 +116,7 @@ const ROUNDING_OF_MEAN: f64 = 1e-12;
 const ROUNDING_OF_COUNT: f64 = 1e-9;
 
 impl Variance {
-    /// Whether there is enough data to separate effects from chance.
+    /// Returns whether there is enough data to separate effects from chance.
     pub fn tells(&self) -> bool {
         self.against == Against::Copies || self.freedom >= FREEDOM_MIN
     }
@@ -237,7 +237,7 @@ impl Points<'_> {
         }
     }
 
-    /// The squares that are left between a feature's alternatives where all others are the same.
+    /// Returns the squares that are left between a feature's alternatives where all others are the same.
     fn within(&self, values: &[f64], feature: usize) -> f64 {
         let others = |own: &[usize]| {
             let own = own.iter().enumerate();
@@ -343,7 +343,7 @@ impl Points<'_> {
     }
 }
 
-/// The size of chance, and its source.
+/// Returns the size of chance, and its source.
 fn chance(parts: &Parts, exact: bool, seeds: &Seeds, effective: f64) -> (Against, Part) {
     let squares = parts.rest.squares;
     let rest = |freedom| Part { squares, freedom };
@@ -475,7 +475,7 @@ impl Tests<'_> {
         ROUNDING * self.total
     }
 
-    /// Whether the rest is more than the differences between seeds.
+    /// Returns whether the rest is more than the differences between seeds.
     fn rest(&self, seeds: &Seeds, effective: f64) -> Option<bool> {
         let rest = &self.parts.rest;
         if self.nothing || rest.squares <= self.rounding() {
@@ -492,7 +492,7 @@ impl Tests<'_> {
         }
     }
 
-    /// Whether a probability is small enough among so many tests.
+    /// Returns whether a probability is small enough among so many tests.
     fn is_significant(&self, p: Option<f64>) -> bool {
         p.is_some_and(|p| p * self.number < self.alpha / 2.0)
     }

@@ -127,8 +127,8 @@ pub fn paragraph(analysis: &Analysis) -> String {
     sentences.join(" ")
 }
 
-/// The alternatives with the best mean. A mean goes by all schedulers, the verdicts by the best ones alone: where these
-/// seldom have what is best on average, or all have another one, the sentence says both.
+/// Returns the alternatives with the best mean. A mean goes by all schedulers, the verdicts by the best ones alone:
+/// where these seldom have what is best on average, or all have another one, the sentence says both.
 fn best_on_average(analysis: &Analysis, effect: &Effect) -> String {
     let levels = effect.levels.iter();
     let best = extremes(levels, |level| level.mean, analysis.higher_is_better);
@@ -191,7 +191,7 @@ fn hardly_matter(analysis: &Analysis) -> Vec<String> {
     effects.map(|effect| effect.feature.clone()).collect()
 }
 
-/// Whether next to no differences are of a feature, by itself or with others.
+/// Returns whether next to no differences are of a feature, by itself or with others.
 fn does_little(variance: &Variance, effect: &Effect) -> bool {
     let of = |pair: &&Interaction| pair.features.contains(&effect.feature);
     let mut pairs = variance.interactions.iter().filter(of);

@@ -61,7 +61,7 @@ impl Kind {
         known.map(|(kind, ..)| *kind)
     }
 
-    /// The kernel's text for it.
+    /// Returns the kernel's text for it.
     pub fn reason(self) -> &'static str {
         let known = Self::ALL.iter().find(|(kind, ..)| *kind == self);
         known.map_or("debug dump", |(.., text)| *text)
@@ -136,7 +136,7 @@ impl Class {
         matches!(self, Class::Deadline | Class::Realtime | Class::Fair)
     }
 
-    /// The name of its tasks.
+    /// Returns the name of its tasks.
     pub fn tasks(self) -> &'static str {
         match self {
             Class::Stop => "stop-class",
@@ -263,7 +263,7 @@ impl Mask {
         self.cpus.binary_search(&cpu).is_ok()
     }
 
-    /// The CPUs as people write them: `0-3,8`.
+    /// Returns the CPUs as people write them: `0-3,8`.
     pub fn list(&self) -> String {
         let mut parts: Vec<(u32, u32)> = Vec::new();
         for &cpu in &self.cpus {
@@ -282,7 +282,7 @@ impl Mask {
 }
 
 impl Ejection {
-    /// Whether each CPU that is not listed is known to have been idle.
+    /// Returns whether each CPU that is not listed is known to have been idle.
     pub fn is_whole(&self) -> bool {
         self.has_states && self.has_end && !self.is_cut
     }
@@ -291,7 +291,7 @@ impl Ejection {
         self.cpus.iter().find(|known| known.cpu == cpu)
     }
 
-    /// A task and the CPU under which it is listed. Another thread of the same name is another task.
+    /// Returns a task and the CPU under which it is listed. Another thread of the same name is another task.
     pub fn task(&self, label: &Label) -> Option<(&CpuState, &TaskState)> {
         self.tasks().find(|(_, task)| task.pid == label.pid)
     }
@@ -303,13 +303,14 @@ impl Ejection {
             .flat_map(move |cpu| cpu.tasks.iter().map(of(cpu)))
     }
 
-    /// The op of the scheduler in which it happened, by the kernel's trampoline of that op, or by the message.
+    /// Returns the op of the scheduler in which it happened, by the kernel's trampoline of that op, or by the
+    /// message.
     pub fn op(&self) -> Option<String> {
         let frame = |frame: &String| Some(frame.strip_prefix("bpf__sched_ext_ops_")?.to_owned());
         self.backtrace.iter().find_map(frame)
     }
 
-    /// The scheduler's function in which it happened: `bpf_prog_<hash>_<name>`.
+    /// Returns the scheduler's function in which it happened: `bpf_prog_<hash>_<name>`.
     pub fn function(&self) -> Option<&str> {
         let name = |frame: &'_ str| -> Option<usize> {
             let rest = frame.strip_prefix("bpf_prog_")?;
@@ -322,7 +323,7 @@ impl Ejection {
             .find_map(|frame| Some(&frame[name(frame)?..]))
     }
 
-    /// The kfunc in which it happened.
+    /// Returns the kfunc in which it happened.
     pub fn kfunc(&self) -> Option<&str> {
         let is_kfunc = |frame: &&String| frame.starts_with("scx_bpf_");
         self.backtrace.iter().find(is_kfunc).map(String::as_str)

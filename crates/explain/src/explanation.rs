@@ -241,7 +241,7 @@ fn of_row(ejection: &Ejection, row: &Row, says: String) -> Finding {
     }
 }
 
-/// The mask of the task that was sent where it may not run.
+/// Returns the mask of the task that was sent where it may not run.
 fn mask(ejection: &Ejection) -> Option<String> {
     let named = |label: &str| ejection.message.contains(label);
     let (_, task) = ejection
@@ -261,7 +261,7 @@ fn mask(ejection: &Ejection) -> Option<String> {
     })
 }
 
-/// The messages of the kernel's other watchdogs.
+/// Returns the messages of the kernel's other watchdogs.
 pub fn lockups(ejection: &Ejection) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for (cpu, seconds) in &ejection.lockups {
@@ -368,7 +368,7 @@ fn trail(ejection: &Ejection, culprit: Culprit) -> Option<String> {
     }
 }
 
-/// A time as people read it: three digits of it matter.
+/// Returns a time as people read it: three digits of it matter.
 pub fn seconds(text: &str) -> String {
     let value: f64 = text.parse().unwrap_or(0.0);
     if value >= 100.0 {
@@ -379,7 +379,7 @@ pub fn seconds(text: &str) -> String {
 }
 
 impl Explanation {
-    /// The evidence besides the answer, as rows of a name and a text.
+    /// Returns the evidence besides the answer, as rows of a name and a text.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = Vec::new();
         if let Some(scheduler) = &self.scheduler {

@@ -482,7 +482,7 @@ impl Table {
         Table(rows.iter().map(|row| (compiled(row), row)).collect())
     }
 
-    /// The first row whose pattern is in the message, and its sentence.
+    /// Returns the first row whose pattern is in the message, and its sentence.
     pub fn find(&self, message: &str) -> Option<(&'static Row, String)> {
         self.0.iter().find_map(|(pattern, row)| {
             let found = pattern.captures(message)?;

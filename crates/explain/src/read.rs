@@ -84,12 +84,12 @@ regex!(
     r"processed \d+ insns .*max_states_per_insn|-- BEGIN PROG LOAD LOG --|BPF program load failed|the verifier refuses"
 );
 
-/// The match of a pattern in a line that has its `word`. Other lines, most of a log, are not tried.
+/// Returns the match of a pattern in a line that has its `word`. Other lines, most of a log, are not tried.
 fn find<'a>(pattern: &Regex, word: &str, line: &'a str) -> Option<Captures<'a>> {
     line.contains(word).then(|| pattern.captures(line))?
 }
 
-/// A line without what terminals and tracers put around it.
+/// Returns a line without what terminals and tracers put around it.
 pub fn clean(line: &[u8]) -> Cow<'_, str> {
     let line = &line[..line.len().min(LINE_BYTES_MAX)];
     let mut text = String::from_utf8_lossy(line);
@@ -224,7 +224,7 @@ impl Reader {
         }
     }
 
-    /// The scheduler that the line before has named (`simple: root`).
+    /// Returns the scheduler that the line before has named (`simple: root`).
     fn name(&mut self) -> Option<String> {
         let (line, name) = self.named.take()?;
         (self.number - line <= NAME_LINES_MAX).then_some(name)
@@ -413,7 +413,7 @@ impl Reader {
     }
 }
 
-/// Whether `next` reports the same ejection as `before`, whose dump is not there yet.
+/// Returns whether `next` reports the same ejection as `before`, whose dump is not there yet.
 fn continues(before: &Ejection, next: &Ejection) -> bool {
     before.cpus.is_empty()
         && before.triggered_by.is_none()
@@ -424,7 +424,7 @@ fn continues(before: &Ejection, next: &Ejection) -> bool {
             || before.scheduler == next.scheduler)
 }
 
-/// Whether two messages are one, of which one may be missing or cut.
+/// Returns whether two messages are one, of which one may be missing or cut.
 fn same_message(a: &str, b: &str) -> bool {
     a.starts_with(b) || b.starts_with(a)
 }
@@ -445,7 +445,7 @@ fn label(found: &Captures<'_>, comm: usize, pid: usize) -> Option<Label> {
     })
 }
 
-/// A message of the kernel's that stands alone, as people quote it.
+/// Returns a message of the kernel's that stands alone, as people quote it.
 pub fn lone_message(bytes: &[u8]) -> Option<Ejection> {
     regex!(
         STALL,

@@ -20,7 +20,7 @@ struct Result {
     dump: String,
 }
 
-/// The kinds by the names that results give them.
+/// Returns the kinds by the names that results give them.
 fn kind(exit: &str) -> Option<Kind> {
     Some(match exit {
         "unreg" => Kind::Unreg,

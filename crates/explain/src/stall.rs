@@ -49,7 +49,7 @@ fn standing(ejection: &Ejection, cpu: u32) -> Standing {
     }
 }
 
-/// The facts in a stall's message and dump.
+/// Returns the facts in a stall's message and dump.
 pub fn explain(ejection: &Ejection) -> Finding {
     if let Some(found) = WATCHDOG.captures(&ejection.message) {
         return watchdog(ejection, &format!("{}.{}", &found[1], &found[2]));
@@ -77,7 +77,7 @@ pub fn explain(ejection: &Ejection) -> Finding {
     finding
 }
 
-/// A part of a dump without the message: the longest waiter is likely the task that it is about.
+/// Returns a part of a dump without the message: the longest waiter is likely the task that it is about.
 pub fn of_fragment(ejection: &Ejection) -> Finding {
     let waiting = ejection.tasks().filter(|(_, task)| !task.is_curr);
     let Some((home, task)) = waiting.max_by_key(|(_, task)| task.waited_ms) else {
@@ -495,7 +495,7 @@ fn widest(ejection: &Ejection) -> u32 {
     masks.map(|mask| mask.cpus.len() as u32).max().unwrap_or(0)
 }
 
-/// Whether tasks of several CPUs are in the DSQ, so that any of them could take from it.
+/// Returns whether tasks of several CPUs are in the DSQ, so that any of them could take from it.
 fn is_shared(ejection: &Ejection, home: &CpuState, dsq: Dsq) -> bool {
     ejection
         .tasks()
@@ -596,7 +596,7 @@ fn note_hog(home: &CpuState, task: &TaskState, evidence: &mut Vec<String>) {
     }
 }
 
-/// The other tasks that wait in the same DSQ.
+/// Returns the other tasks that wait in the same DSQ.
 fn same_dsq(ejection: &Ejection, task: &TaskState) -> Option<String> {
     let here = ejection
         .tasks()
@@ -636,7 +636,7 @@ fn holders(ejection: &Ejection) -> Vec<String> {
     held.filter_map(tell).take(OTHERS_MAX).collect()
 }
 
-/// The task that waits longest.
+/// Returns the task that waits longest.
 fn longest(ejection: &Ejection) -> Option<String> {
     let waiting = ejection.tasks().filter(|(_, task)| !task.is_curr);
     let (home, task) = waiting.max_by_key(|(_, task)| task.waited_ms)?;
@@ -654,7 +654,7 @@ fn longest(ejection: &Ejection) -> Option<String> {
     ))
 }
 
-/// The facts in a requested dump.
+/// Returns the facts in a requested dump.
 pub fn waiting(ejection: &Ejection) -> Vec<String> {
     let mut told = holders(ejection);
     told.extend(longest(ejection));

@@ -163,7 +163,7 @@ impl Drop for Forgotten<'_> {
     }
 }
 
-/// A stack with an inaccessible part at its end, and a barrier, if there may be one, where its top begins.
+/// Returns a stack with an inaccessible part at its end, and a barrier, if there may be one, where its top begins.
 fn new_stack(quotas: &'static Quotas) -> Result<(DefaultStack, BodyStack, Counted), NoStack> {
     let max = quotas.stacks.max;
     let counted = quotas.stacks.take().ok_or(NoStack::Mappings { max })?;

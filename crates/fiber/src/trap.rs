@@ -109,7 +109,7 @@ pub fn nested<A>(work: impl FnOnce() -> A) -> A {
     work()
 }
 
-/// The signal with which the watchdog ends a loop.
+/// Returns the signal with which the watchdog ends a loop.
 fn watchdog_signal() -> c_int {
     libc::SIGRTMIN() + 7
 }
@@ -354,8 +354,8 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
 /// The kernel itself sends the signal, and knows of no address (include/uapi/asm-generic/siginfo.h).
 const SI_KERNEL: c_int = 0x80;
 
-/// Whether the code itself has raised a signal. Foreign code may have lost its stack before it does, where it has
-/// written over what its caller keeps there.
+/// Returns whether the code itself has raised a signal. Foreign code may have lost its stack before it does, where it
+/// has written over what its caller keeps there.
 unsafe fn is_fault(signal: c_int, info: *const libc::siginfo_t) -> bool {
     // SAFETY: as the kernel has filled it in. What others send is no more than zero.
     signal != watchdog_signal() && unsafe { (*info).si_code } > 0
@@ -443,7 +443,7 @@ impl Registers {
         None
     }
 
-    /// The call of a function that has not begun.
+    /// Returns the call of a function that has not begun.
     ///
     /// # Safety
     /// The context must be the kernel's, and its stack there.
@@ -485,7 +485,7 @@ impl Registers {
         Some(registers.regs[30] as usize)
     }
 
-    /// The call of a function that has not begun.
+    /// Returns the call of a function that has not begun.
     ///
     /// # Safety
     /// The context must be the kernel's.

@@ -28,7 +28,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis in equal steps.
+    /// Returns an axis in equal steps.
     pub fn linear(label: impl Into<String>) -> Axis {
         Axis {
             label: label.into(),
@@ -37,7 +37,7 @@ impl Axis {
         }
     }
 
-    /// An axis in equal factors; values that are not above 0 are left out.
+    /// Returns an axis in equal factors; values that are not above 0 are left out.
     pub fn log(label: impl Into<String>) -> Axis {
         Axis {
             label: label.into(),
@@ -67,7 +67,7 @@ impl Axis {
         size
     }
 
-    /// The same axis for counts.
+    /// Returns the same axis for counts.
     pub fn of_counts(self) -> Axis {
         Axis {
             whole: true,
@@ -138,13 +138,13 @@ const COLOURS: [RGBColor; 7] = [
 ];
 
 impl Chart {
-    /// The chart as an `<svg>` element. Values that are not finite, or not above 0 on a logarithmic axis, are
+    /// Returns the chart as an `<svg>` element. Values that are not finite, or not above 0 on a logarithmic axis, are
     /// not drawn; without any value the chart says so.
     pub fn svg(&self) -> String {
         self.in_units_of_people().drawn()
     }
 
-    /// The same chart with times and sizes in the units that suit them: `20 ms` instead of `20 M` of `ns`.
+    /// Returns the same chart with times and sizes in the units that suit them: `20 ms` instead of `20 M` of `ns`.
     fn in_units_of_people(&self) -> Chart {
         let mut chart = self.clone();
         let points = || self.series.iter().flat_map(|series| &series.points);
@@ -181,7 +181,7 @@ impl Chart {
         svg
     }
 
-    /// The names below the chart, in rows; none where there is only one.
+    /// Returns the names below the chart, in rows; none where there is only one.
     fn legend(&self) -> Vec<Vec<Item>> {
         let mut rows: Vec<Vec<Item>> = Vec::new();
         let named: Vec<_> = self.drawable_names().collect();
@@ -280,14 +280,14 @@ impl Chart {
         }
     }
 
-    /// Whether there is anything to draw.
+    /// Returns whether there is anything to draw.
     pub fn has_values(&self) -> bool {
         self.drawable()
             .iter()
             .any(|series| !series.points.is_empty())
     }
 
-    /// The series without what cannot be drawn.
+    /// Returns the series without what cannot be drawn.
     fn drawable(&self) -> Vec<Series> {
         let fits =
             |value: f64, scale: Scale| value.is_finite() && (scale == Scale::Linear || value > 0.0);
@@ -414,7 +414,7 @@ const LEGEND_LETTER: u32 = 7;
 const TITLE_ROW: u32 = 20;
 const TITLE_LETTER: u32 = 9;
 
-/// A text in lines of at most so many letters, broken after spaces and commas where there are any.
+/// Returns a text in lines of at most so many letters, broken after spaces and commas where there are any.
 pub(crate) fn wrapped(text: &str, letters: u32) -> Vec<String> {
     let letters = letters as usize;
     let mut lines = Vec::new();
@@ -481,7 +481,7 @@ fn draw_legend<'a>(
     Ok(())
 }
 
-/// The range that shows all values.
+/// Returns the range that shows all values.
 fn bounds(values: impl Iterator<Item = f64>, scale: Scale) -> Range<f64> {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
         (low.min(value), high.max(value))
@@ -499,7 +499,7 @@ fn bounds(values: impl Iterator<Item = f64>, scale: Scale) -> Range<f64> {
     }
 }
 
-/// A logarithmic axis with labels: its own are powers of ten alone, of which a short one has one or none.
+/// Returns a logarithmic axis with labels: its own are powers of ten alone, of which a short one has one or none.
 fn log(range: Range<f64>) -> WithKeyPoints<LogCoord<f64>> {
     let ticks = ticks(&range);
     range.log_scale().with_key_points(ticks)
@@ -553,7 +553,7 @@ fn without_rounding(value: f64, range: &Range<f64>) -> f64 {
     }
 }
 
-/// A number for an axis: at most four digits that count, and k, M or G; very small ones as 2e-7.
+/// Returns a number for an axis: at most four digits that count, and k, M or G; very small ones as 2e-7.
 fn short(value: f64) -> String {
     if value != 0.0 && value.abs() < 1e-4 {
         return format!("{value:.1e}").replace(".0e", "e");

@@ -40,7 +40,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The numbers of its columns that have a text in any row.
+    /// Returns the numbers of its columns that have a text in any row.
     fn columns_with_text(&self) -> Vec<usize> {
         let has_text = |column: &usize| {
             let mut cells = self.rows.iter().filter_map(|row| row.get(*column));
@@ -53,7 +53,7 @@ impl Table {
 const TEMPLATE: &str = include_str!("page.html");
 
 impl Page {
-    /// The page. All text is escaped; nothing is fetched from anywhere.
+    /// Returns the page. All text is escaped; nothing is fetched from anywhere.
     pub fn html(&self) -> String {
         let sections: Vec<Value> = self.sections.iter().map(section).collect();
         let mut environment = Environment::new();
@@ -123,7 +123,7 @@ fn section(section: &Section) -> Value {
     }
 }
 
-/// An anchor that a link can name.
+/// Returns an anchor that a link can name.
 fn id(heading: &str) -> String {
     let mut id = String::new();
     for letter in heading.chars().flat_map(char::to_lowercase) {
@@ -136,7 +136,7 @@ fn id(heading: &str) -> String {
     id.trim_matches('-').to_owned()
 }
 
-/// Whether a cell is a number, perhaps with a sign, a unit behind it or thousands apart.
+/// Returns whether a cell is a number, perhaps with a sign, a unit behind it or thousands apart.
 fn is_number(cell: &str) -> bool {
     let digits = cell.trim_start_matches(['+', '-', '−', '×', '~', '<', '>', '±', ' ']);
     digits.starts_with(|first: char| first.is_ascii_digit())

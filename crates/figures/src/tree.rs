@@ -52,7 +52,7 @@ impl Verdict {
 }
 
 impl Node {
-    /// A node without a verdict.
+    /// Returns a node without a verdict.
     pub fn plain(text: impl Into<String>, children: Vec<Node>) -> Node {
         Node {
             text: text.into(),
@@ -70,13 +70,13 @@ impl Node {
         1 + self.children.iter().map(Node::depth).max().unwrap_or(0)
     }
 
-    /// The text with its mark, in lines that fit a column.
+    /// Returns the text with its mark, in lines that fit a column.
     fn lines(&self) -> Vec<String> {
         let mark = self.verdict.map_or("", Verdict::mark);
         wrapped(&format!("{mark}{}", self.text), (COLUMN - PAD) / LETTER)
     }
 
-    /// The most lines of a node.
+    /// Returns the most lines of a node.
     fn rows(&self) -> u32 {
         let own = self.lines().len() as u32;
         let below = self.children.iter().map(Node::rows).max().unwrap_or(0);
@@ -97,7 +97,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
 impl Tree {
-    /// The tree as an `<svg>` element.
+    /// Returns the tree as an `<svg>` element.
     pub fn svg(&self) -> String {
         let mut svg = String::new();
         {

@@ -94,17 +94,17 @@ const RUNQUEUE_STRIDE: u64 = 4_096 + 64;
 /// A dispatch queue or a lock has a line (of the longest kind, 128 bytes) to itself.
 const ALONE: u64 = 128;
 
-/// The run queue of `cpu`; its lock is the first word.
+/// Returns the run queue of `cpu`; its lock is the first word.
 pub fn runqueue(cpu: CpuId) -> u64 {
     RUNQUEUES + u64::from(cpu.0) * RUNQUEUE_STRIDE
 }
 
-/// The `index`-th dispatch queue; its lock is the first word.
+/// Returns the `index`-th dispatch queue; its lock is the first word.
 pub fn dsq(index: u32) -> u64 {
     DSQS + u64::from(index) % ((LOCKS - DSQS) / ALONE) * ALONE
 }
 
-/// The `index`-th lock of the kernel that stands alone.
+/// Returns the `index`-th lock of the kernel that stands alone.
 pub fn kernel_lock(index: u32) -> u64 {
     LOCKS + u64::from(index) % ((ARENA - LOCKS) / ALONE) * ALONE
 }
@@ -129,7 +129,7 @@ fn separate_stride(machine: &Machine) -> u64 {
 }
 
 impl TaskAddresses {
-    /// The addresses on `machine`.
+    /// Returns the addresses on `machine`.
     pub fn new(machine: &Machine) -> Self {
         let (memory, layout) = (&machine.memory, &machine.task_layout);
         let (stride, offset, colours) = if layout.separate {
@@ -153,7 +153,7 @@ impl TaskAddresses {
         }
     }
 
-    /// The scheduling fields of `task`.
+    /// Returns the scheduling fields of `task`.
     ///
     /// Model: beyond as many tasks as fit below [`END`] (5.3 million of 9,600 bytes), two share a place.
     #[inline(always)]

@@ -7,12 +7,12 @@ use crate::{Machine, ProfileError};
 include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
 
 impl Machine {
-    /// The names of the built-in profiles, in alphabetical order.
+    /// Returns the names of the built-in profiles, in alphabetical order.
     pub fn builtin_names() -> impl Iterator<Item = &'static str> {
         BUILTIN.iter().map(|&(name, _)| name)
     }
 
-    /// The built-in profile of that name.
+    /// Returns the built-in profile of that name.
     pub fn builtin(name: &str) -> Result<Machine, ProfileError> {
         match BUILTIN.iter().find(|&&(known, _)| known == name) {
             Some((name, text)) => Machine::from_toml(&format!("machines/{name}.toml"), text),
@@ -23,7 +23,7 @@ impl Machine {
         }
     }
 
-    /// A built-in profile by name, or a profile file by path.
+    /// Returns a built-in profile by name, or a profile file by path.
     pub fn find(name_or_path: &str) -> Result<Machine, ProfileError> {
         match Machine::file(name_or_path)? {
             Some(text) => Machine::from_toml(name_or_path, &text),
@@ -31,7 +31,7 @@ impl Machine {
         }
     }
 
-    /// The text of the profile file that is asked for by path: anything with a `/` or ending in `.toml`.
+    /// Returns the text of the profile file that is asked for by path: anything with a `/` or ending in `.toml`.
     pub fn file(name_or_path: &str) -> Result<Option<String>, ProfileError> {
         if !name_or_path.contains('/') && !name_or_path.ends_with(".toml") {
             return Ok(None);

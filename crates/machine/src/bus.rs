@@ -34,7 +34,7 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// A bus that a transaction occupies for `slot_ps`; with 0 it never saturates.
+    /// Returns a bus that a transaction occupies for `slot_ps`; with 0 it never saturates.
     pub fn new(slot_ps: u64) -> Self {
         let words = match slot_ps {
             0 => 0,

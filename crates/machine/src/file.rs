@@ -148,7 +148,7 @@ impl Machine {
         Ok(changed)
     }
 
-    /// The machine as a guess of another one: what is known of this one's hardware is not known of that.
+    /// Returns the machine as a guess of another one: what is known of this one's hardware is not known of that.
     /// A text that the kernel's source contains there, too.
     #[must_use]
     pub fn as_guess(mut self) -> Machine {
@@ -161,7 +161,7 @@ impl Machine {
         self
     }
 
-    /// The profile as a file that [`Machine::from_toml`] reads back to an equal machine.
+    /// Returns the profile as a file that [`Machine::from_toml`] reads back to an equal machine.
     pub fn to_toml(&self) -> String {
         self.render(&[])
     }
@@ -336,7 +336,7 @@ fn take_sources(
     Ok(())
 }
 
-/// The value as text. Only integers, truth values, words and lists are values of a profile.
+/// Returns the value as text. Only integers, truth values, words and lists are values of a profile.
 fn shown(path: &str, value: &Spanned<DeValue<'_>>) -> Result<String, Fault> {
     match value.get_ref() {
         DeValue::Integer(number) => {
@@ -404,7 +404,7 @@ fn topology(file: &TopologyFile) -> Result<Topology, String> {
     }
 }
 
-/// An impossible value in a machine: the field and the remedy.
+/// Returns an impossible value in a machine: the field and the remedy.
 fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     let mut rule = |holds: bool, field: &'static str, message: &str| {
@@ -581,7 +581,7 @@ mod tests {
         Machine::builtin("netfinity-8500r").unwrap().to_toml()
     }
 
-    /// The message for the profile in which `from` is replaced by `to`.
+    /// Returns the message for the profile in which `from` is replaced by `to`.
     fn message(from: &str, to: &str) -> String {
         let text = text();
         assert!(text.contains(from), "{from} is not in\n{text}");

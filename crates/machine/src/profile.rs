@@ -249,7 +249,7 @@ impl Machine {
         &self.provenance
     }
 
-    /// The machine with only its first `n` CPUs, as the kernel's `maxcpus=` leaves it.
+    /// Returns the machine with only its first `n` CPUs, as the kernel's `maxcpus=` leaves it.
     pub fn with_cpus(mut self, n: usize) -> Result<Machine, ProfileError> {
         let available = self.topology.nr_cpus();
         if n == 0 || n > available {
@@ -263,7 +263,7 @@ impl Machine {
         Ok(self)
     }
 
-    /// Whether any published row calibrates the profile; if not it is made from data sheets only.
+    /// Returns whether any published row calibrates the profile; if not it is made from data sheets only.
     pub fn is_calibrated(&self) -> bool {
         !self.calibrated_on.is_empty()
     }
@@ -356,7 +356,7 @@ pub enum ProfileError {
     },
 }
 
-/// The names to choose from, if there is a choice.
+/// Returns the names to choose from, if there is a choice.
 fn choice(available: usize) -> String {
     match available {
         1 => String::new(),

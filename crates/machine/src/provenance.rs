@@ -33,7 +33,7 @@ impl SourceKind {
         (SourceKind::Guess, "guess"),
     ];
 
-    /// The kind of `source`: a word of [`SourceKind::WORDS`], then a colon and the details, which
+    /// Returns the kind of `source`: a word of [`SourceKind::WORDS`], then a colon and the details, which
     /// only a guess may leave out.
     pub fn of(source: &str) -> Option<SourceKind> {
         let (word, details) = match source.split_once(':') {
@@ -44,7 +44,7 @@ impl SourceKind {
         (kind == SourceKind::Guess || !details.is_empty()).then_some(kind)
     }
 
-    /// The forms a source text may have, for messages.
+    /// Returns the forms a source text may have, for messages.
     pub(crate) fn forms() -> String {
         let forms: Vec<String> = Self::WORDS
             .iter()

@@ -98,14 +98,14 @@ impl Topology {
         1 + self.cpus.iter().map(|cpu| cpu.node).max().unwrap_or(0)
     }
 
-    /// The first `n` CPUs, as the kernel's `maxcpus=` leaves them.
+    /// Returns the first `n` CPUs, as the kernel's `maxcpus=` leaves them.
     pub fn limited(&self, n: usize) -> Self {
         Topology {
             cpus: self.cpus[..n].to_vec(),
         }
     }
 
-    /// The number of CPUs.
+    /// Returns the number of CPUs.
     pub fn nr_cpus(&self) -> usize {
         self.cpus.len()
     }
@@ -115,7 +115,7 @@ impl Topology {
         self.cpus[cpu.index()]
     }
 
-    /// The CPUs for which `same` holds, `cpu` included.
+    /// Returns the CPUs for which `same` holds, `cpu` included.
     fn peers(&self, cpu: CpuId, same: impl Fn(Cpu, Cpu) -> bool) -> CpuSet {
         let mut set = CpuSet::empty(self.nr_cpus());
         for (index, &other) in self.cpus.iter().enumerate() {
@@ -126,17 +126,17 @@ impl Topology {
         set
     }
 
-    /// The hardware threads of `cpu`'s core.
+    /// Returns the hardware threads of `cpu`'s core.
     pub fn smt(&self, cpu: CpuId) -> CpuSet {
         self.peers(cpu, |a, b| a.core == b.core)
     }
 
-    /// The CPUs that share `cpu`'s last-level cache.
+    /// Returns the CPUs that share `cpu`'s last-level cache.
     pub fn llc(&self, cpu: CpuId) -> CpuSet {
         self.peers(cpu, |a, b| a.llc == b.llc)
     }
 
-    /// The CPUs of `cpu`'s NUMA node.
+    /// Returns the CPUs of `cpu`'s NUMA node.
     pub fn node(&self, cpu: CpuId) -> CpuSet {
         self.peers(cpu, |a, b| a.node == b.node)
     }

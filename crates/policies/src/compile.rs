@@ -42,7 +42,7 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// Whether its files are still what it was made of.
+    /// Returns whether its files are still what it was made of.
     pub(crate) fn is_current(&self) -> bool {
         sum(&self.files).is_ok_and(|sum| sum == self.sum)
     }
@@ -129,7 +129,8 @@ fn no_output(error: &std::io::Error, cc: &str) -> Diagnostics {
 /// Where `SCHEDLAB_CC` names none.
 const CLANGS: [&str; 5] = ["clang", "clang-22", "clang-21", "clang-20", "clang-19"];
 
-/// The compiler of an audit and of the checker of races, which clang alone can be: `SCHEDLAB_CC`, or else the first that is here.
+/// Returns the compiler of an audit and of the checker of races, which clang alone can be: `SCHEDLAB_CC`, or else the
+/// first that is here.
 ///
 /// # Errors
 /// If the file is no policy, or does not exist.
@@ -224,7 +225,7 @@ fn private_folder() -> Result<PrivateFolder, Diagnostics> {
     })
 }
 
-/// The same, with what it was made of.
+/// Returns the same, with what it was made of.
 pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, Diagnostics> {
     let unreadable = |error: std::io::Error| one(format!("{}: {error}", path.display()));
     // No line of a message or of a rule of make has room for it.
@@ -302,7 +303,7 @@ pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, D
     })
 }
 
-/// The files behind the colon of a rule of make, as compilers write them.
+/// Returns the files behind the colon of a rule of make, as compilers write them.
 fn prerequisites(rule: &str) -> Vec<String> {
     let rule = rule.replace("\\\n", " ");
     let files = rule.split_once(": ").map_or("", |(_, files)| files);

@@ -80,7 +80,7 @@ impl PolicyDoc {
         doc
     }
 
-    /// The sections that are missing.
+    /// Returns the sections that are missing.
     pub fn missing(&self) -> Vec<&'static str> {
         let texts = [
             &self.idea,
@@ -117,7 +117,7 @@ fn append(section: &mut String, line: &str) {
     section.push_str(line);
 }
 
-/// The lines of the first block comment that is more than the licence.
+/// Returns the lines of the first block comment that is more than the licence.
 fn header(source: &str) -> Option<Vec<String>> {
     let mut rest = source;
     loop {

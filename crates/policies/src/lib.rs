@@ -31,7 +31,7 @@ pub struct PolicyFile {
 }
 
 impl PolicyFile {
-    /// The policy compiled for the virtual kernel.
+    /// Returns the policy compiled for the virtual kernel.
     ///
     /// # Panics
     /// If it is not one; a test loads each.
@@ -43,13 +43,13 @@ impl PolicyFile {
         Arc::clone(object)
     }
 
-    /// The text of its header comment.
+    /// Returns the text of its header comment.
     pub fn doc(&self) -> PolicyDoc {
         PolicyDoc::parse(self.source)
     }
 }
 
-/// The policies that come with the program, by name.
+/// Returns the policies that come with the program, by name.
 pub fn builtin() -> &'static [PolicyFile] {
     static FILES: OnceLock<Vec<PolicyFile>> = OnceLock::new();
     FILES.get_or_init(|| {
@@ -65,13 +65,13 @@ pub fn builtin() -> &'static [PolicyFile] {
     })
 }
 
-/// The policy of that name that comes with the program.
+/// Returns the policy of that name that comes with the program.
 pub fn find(name: &str) -> Option<&'static PolicyFile> {
     builtin().iter().find(|file| file.name == name)
 }
 
-/// The headers below `include/`, as (path, text): the native world's in `native/`, the library that policies share in
-/// `lab/`.
+/// Returns the headers below `include/`, as (path, text): the native world's in `native/`, the library that policies
+/// share in `lab/`.
 pub fn headers() -> &'static [(&'static str, &'static str)] {
     embedded::HEADERS
 }

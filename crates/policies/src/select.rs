@@ -30,7 +30,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The same policy with other options, whatever its source says by now.
+    /// Returns the same policy with other options, whatever its source says by now.
     ///
     /// # Errors
     /// If an option is wrong.
@@ -153,7 +153,7 @@ fn compiled<A>(
     Ok(answer)
 }
 
-/// A policy that comes with the program, compiled for an audit: once, as it does not change.
+/// Returns a policy that comes with the program, compiled for an audit: once, as it does not change.
 fn builtin_audited(file: &'static PolicyFile) -> Result<Arc<Object>, Diagnostics> {
     static COMPILED: Mutex<BTreeMap<&str, Arc<Object>>> = Mutex::new(BTreeMap::new());
     let mut all = COMPILED.lock().expect("compiling does not panic");
@@ -174,7 +174,7 @@ pub fn select(scheduler: &Scheduler) -> Result<Selection, SelectError> {
     find(scheduler, false)
 }
 
-/// The same, compiled for an audit and for the checker of races.
+/// Returns the same, compiled for an audit and for the checker of races.
 ///
 /// # Errors
 /// As [`select`], or if there is no clang ([`compile::audit_compiler`]).

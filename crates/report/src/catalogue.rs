@@ -415,7 +415,8 @@ pub const CACHE_PREFIXES: [&str; 6] = [
     "cache.task",
 ];
 
-/// The entry that defines a measure, be it of the simulator or of the real kernel; `None` for the workload's own ones.
+/// Returns the entry that defines a measure, be it of the simulator or of the real kernel; `None` for the workload's
+/// own ones.
 pub fn find(name: &str) -> Option<&'static Entry> {
     let all = || ENTRIES.iter().chain(REAL_ENTRIES);
     let exact = |name: &str| all().find(|entry| entry.name == name);
@@ -432,7 +433,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
     })
 }
 
-/// A list as a Markdown table, its first column headed by `title`.
+/// Returns a list as a Markdown table, its first column headed by `title`.
 pub fn markdown(title: &str, entries: &[Entry]) -> String {
     let mut text = format!("| {title} | unit | meaning |\n|---|---|---|\n");
     for entry in entries {

@@ -63,7 +63,8 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The exit of a policy by `enum scx_exit_kind`, and the engine's `ExitKind::Fault`, which the kernel has not.
+    /// Returns the exit of a policy by `enum scx_exit_kind`, and the engine's `ExitKind::Fault`, which the kernel has
+    /// not.
     pub const fn of_scx(kind: u64) -> Exit {
         match kind {
             1 => Exit::Done,

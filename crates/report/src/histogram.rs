@@ -34,8 +34,8 @@ pub struct Histogram {
     limit: u64,
 }
 
-/// The bucket, counted from the first that holds several values, of a value that is not small. Only that is checked:
-/// all else is below 2^16 then.
+/// Returns the bucket, counted from the first that holds several values, of a value that is not small. Only that is
+/// checked: all else is below 2^16 then.
 #[inline]
 fn great_bucket(value: u64) -> usize {
     let octave = u64::BITS - (BITS + 1) - value.leading_zeros();
@@ -47,7 +47,7 @@ fn great_bucket(value: u64) -> usize {
         .wrapping_add(place)
 }
 
-/// The smallest value in that bucket.
+/// Returns the smallest value in that bucket.
 fn least_of(bucket: usize) -> u64 {
     let (octave, place) = (bucket / PER_OCTAVE, bucket % PER_OCTAVE);
     ((PER_OCTAVE + place) as u64) << (octave + 1)
@@ -87,7 +87,7 @@ impl Histogram {
         raise(Cell::from_mut(&mut self.great_max), value);
     }
 
-    /// The least value of each bucket that is not empty, and its count.
+    /// Returns the least value of each bucket that is not empty, and its count.
     fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let small = (0..).zip(self.small.iter().copied());
         let great = self.great.iter().enumerate();
@@ -109,7 +109,7 @@ impl Histogram {
         self.buckets().map(|(_, count)| count).sum()
     }
 
-    /// Whether nothing was counted.
+    /// Returns whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.buckets().next().is_none()
     }
@@ -120,7 +120,7 @@ impl Histogram {
         self.great_max.max(small.unwrap_or(0) as u64)
     }
 
-    /// The sum of all values.
+    /// Returns the sum of all values.
     fn sum(&self) -> u128 {
         let small = (0..).zip(&*self.small);
         let products = small.map(|(value, &count): (u128, _)| value * u128::from(count));
@@ -144,7 +144,7 @@ impl Histogram {
         }
     }
 
-    /// The counts in coarse buckets.
+    /// Returns the counts in coarse buckets.
     pub fn coarse(&self) -> Buckets {
         let counts = self.counts();
         coarse(counts.iter_recorded().map(|step| {
@@ -168,7 +168,7 @@ pub fn coarse(counts: impl IntoIterator<Item = (u64, u64)>) -> Buckets {
     buckets
 }
 
-/// The coarse bucket a value is in.
+/// Returns the coarse bucket a value is in.
 fn bounds(value: u64) -> (u64, u64) {
     if value < 16 {
         return (value, value);

@@ -65,7 +65,7 @@ impl Inversions {
         all.count
     }
 
-    /// Whether tasks of different levels exist, so that waiting tasks must be reported.
+    /// Returns whether tasks of different levels exist, so that waiting tasks must be reported.
     #[inline]
     pub(crate) fn is_mixed(&self) -> bool {
         self.levels.len() > 1

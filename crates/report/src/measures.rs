@@ -19,7 +19,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value as a number; `None` for a word.
+    /// Returns the value as a number; `None` for a word.
     pub fn number(&self) -> Option<f64> {
         match self {
             Value::Int(n) => Some(*n as f64),
@@ -130,17 +130,17 @@ impl Measures {
         }
     }
 
-    /// A measure's value.
+    /// Returns a measure's value.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
 
-    /// A measure as a number.
+    /// Returns a measure as a number.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.get(name)?.number()
     }
 
-    /// All of them, in order.
+    /// Returns all of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }

@@ -14,7 +14,7 @@ pub(crate) fn as_map<S: Serializer, V: Serialize>(
     serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
-/// A map's entries, in their order.
+/// Returns a map's entries, in their order.
 pub(crate) fn from_map<'de, D, V>(deserializer: D) -> Result<Vec<(String, V)>, D::Error>
 where
     D: Deserializer<'de>,

@@ -136,7 +136,7 @@ impl Row<'_> {
     }
 }
 
-/// The fault of a line, without the place, which the caller adds.
+/// Returns the fault of a line, without the place, which the caller adds.
 fn said(wrong: &csv::Error) -> String {
     match wrong.kind() {
         csv::ErrorKind::UnequalLengths {
@@ -281,12 +281,12 @@ pub const METRICS: &[Metric] = &[
 ];
 
 impl Metric {
-    /// The metric that a study names so.
+    /// Returns the metric that a study names so.
     pub fn find(name: &str) -> Option<&'static Metric> {
         METRICS.iter().find(|metric| metric.names.contains(&name))
     }
 
-    /// The measure that it is of, and what that is divided by to have the metric's unit.
+    /// Returns the measure that it is of, and what that is divided by to have the metric's unit.
     pub fn measure(&self) -> (&'static str, f64) {
         match self.origin {
             Origin::Measure(name, scale) => (name, scale),
@@ -294,23 +294,24 @@ impl Metric {
         }
     }
 
-    /// Whether it is published in relation to 2 CPUs.
+    /// Returns whether it is published in relation to 2 CPUs.
     pub fn is_speedup(&self) -> bool {
         self.origin == Origin::Speedup
     }
 
-    /// Whether its unit is the workload's.
+    /// Returns whether its unit is the workload's.
     pub fn is_score(&self) -> bool {
         matches!(self.origin, Origin::Measure("score", _))
     }
 
-    /// Whether it says how fast the workload is, and not only in relation to another run.
+    /// Returns whether it says how fast the workload is, and not only in relation to another run.
     pub fn is_performance(&self) -> bool {
         let (name, _) = self.measure();
         !self.is_speedup() && ["score", "makespan_ns", "switch_ns"].contains(&name)
     }
 
-    /// Its value of each run on so many CPUs that ended as it should and has one; not finite where a speedup is not.
+    /// Returns its value of each run on so many CPUs that ended as it should and has one; not finite where a speedup
+    /// is not.
     fn values(&self, runs: &[RunResult], cpus: u32) -> Vec<f64> {
         let on = |cpus: u32| {
             runs.iter()

@@ -231,8 +231,8 @@ impl MetricsRecorder {
         }
     }
 
-    /// The same; it also publishes now and then, to other threads, how much time of the run has passed, in ns: with
-    /// each of the few timer ticks.
+    /// Returns the same; it also publishes now and then, to other threads, how much time of the run has passed, in
+    /// ns: with each of the few timer ticks.
     pub fn telling(self, passed: Arc<AtomicU64>) -> Self {
         MetricsRecorder {
             passed: Some(passed),
@@ -282,7 +282,7 @@ impl MetricsRecorder {
         self.end.set(Some(at));
     }
 
-    /// The machine-wide run-queue length at each schedule(), as [`Histogram::coarse`]; empty where the
+    /// Returns the machine-wide run-queue length at each schedule(), as [`Histogram::coarse`]; empty where the
     /// world does not show it.
     pub fn queue_histogram(&self) -> Buckets {
         self.choices.borrow().machine_queue.coarse()
@@ -306,7 +306,7 @@ impl MetricsRecorder {
             .collect()
     }
 
-    /// All measures that follow from the events. `clock_mhz` turns times into cycles where it is known.
+    /// Returns all measures that follow from the events. `clock_mhz` turns times into cycles where it is known.
     pub fn measures(&self, clock_mhz: Option<u32>) -> Measures {
         let choices = self.choices.borrow();
         let mut measures = Measures::default();

@@ -80,22 +80,22 @@ impl RunResult {
     /// The machine of a run in a virtual machine whose CPUs are emulated in software.
     pub const EMULATED: &str = "vm-emulated";
 
-    /// Whether the CPUs were emulated: its times and rates say nothing about real ones.
+    /// Returns whether the CPUs were emulated: its times and rates say nothing about real ones.
     pub fn is_emulated(&self) -> bool {
         self.machine == Self::EMULATED
     }
 
-    /// Whether the run ended as it should.
+    /// Returns whether the run ended as it should.
     pub fn is_done(&self) -> bool {
         self.exit == Exit::Done
     }
 
-    /// Whether a smaller score is a better one, as of a time.
+    /// Returns whether a smaller score is a better one, as of a time.
     pub fn less_is_better(&self) -> bool {
         matches!(self.measures.get("score_better"), Some(Value::Text(word)) if word == "lower")
     }
 
-    /// The run's workload, scheduler, machine and seed, for people.
+    /// Returns the run's workload, scheduler, machine and seed, for people.
     pub fn what(&self) -> String {
         let layout = self.task_layout.as_ref();
         format!(
@@ -119,7 +119,7 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// A document of these results.
+    /// Returns a document of these results.
     pub fn new(results: &'a [RunResult]) -> Self {
         Document {
             schema: SCHEMA,

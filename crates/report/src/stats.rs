@@ -53,17 +53,17 @@ fn median_of_sorted(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The median; `None` of no values.
+/// Returns the median; `None` of no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     median_of_sorted(&sorted(values))
 }
 
-/// The 95 % interval of the median; `None` below [`RUNS_MIN`] values.
+/// Returns the 95 % interval of the median; `None` below [`RUNS_MIN`] values.
 pub fn median_interval(values: &[f64]) -> Option<Interval> {
     rank_interval(&sorted(values), median_rank(values.len()))
 }
 
-/// The interval from the `rank`-th smallest to the `rank`-th greatest value; `None` for rank 0.
+/// Returns the interval from the `rank`-th smallest to the `rank`-th greatest value; `None` for rank 0.
 fn rank_interval(sorted: &[f64], rank: usize) -> Option<Interval> {
     (rank > 0).then(|| Interval {
         low: sorted[rank - 1],
@@ -71,7 +71,7 @@ fn rank_interval(sorted: &[f64], rank: usize) -> Option<Interval> {
     })
 }
 
-/// The greatest number of outcomes of `probabilities` (of 0, 1, 2 …) that together stay within [`TAIL`].
+/// Returns the greatest number of outcomes of `probabilities` (of 0, 1, 2 …) that together stay within [`TAIL`].
 fn outcomes_in_tail(probabilities: impl Iterator<Item = f64>) -> usize {
     let mut sum = 0.0;
     probabilities
@@ -132,13 +132,13 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether the runs show a difference: the interval leaves zero out.
+    /// Returns whether the runs show a difference: the interval leaves zero out.
     pub fn is_shown(&self) -> bool {
         self.interval
             .is_some_and(|interval| interval.low > 0.0 || interval.high < 0.0)
     }
 
-    /// The same on a scale on which `onto` does not change the order.
+    /// Returns the same on a scale on which `onto` does not change the order.
     fn map(self, onto: impl Fn(f64) -> f64) -> Difference {
         Difference {
             estimate: onto(self.estimate),
@@ -150,8 +150,8 @@ impl Difference {
     }
 }
 
-/// How much more the first of each pair is than the second, in percent of the second; `None` without a pair, or
-/// where all that could be compared with is 0.
+/// Returns how much more the first of each pair is than the second, in percent of the second; `None` without a pair,
+/// or where all that could be compared with is 0.
 ///
 /// Over logarithms of the ratios: of two schedulers of the same distribution any ratio is as probable as its
 /// inverse, so that these are symmetric about 0 however skewed the scores are. Percentages of single pairs are not:
@@ -189,7 +189,7 @@ fn amount(scores: Vec<f64>) -> Option<f64> {
     (whole > 0.0).then_some(whole)
 }
 
-/// The estimate of the middle of `differences` and its interval; `None` of none.
+/// Returns the estimate of the middle of `differences` and its interval; `None` of none.
 fn hodges_lehmann(differences: &[f64]) -> Option<Difference> {
     if differences.is_empty() {
         return None;
@@ -224,7 +224,7 @@ impl WalshAverages {
         self.values.len() * (self.values.len() + 1) / 2
     }
 
-    /// The `rank`-th smallest, from 1: the least number that so many of them do not exceed.
+    /// Returns the `rank`-th smallest, from 1: the least number that so many of them do not exceed.
     fn smallest(&self, rank: usize) -> f64 {
         let (mut low, mut high) = (0, u64::MAX);
         while low < high {
@@ -238,7 +238,7 @@ impl WalshAverages {
         in_order(low)
     }
 
-    /// How many do not exceed `bound`.
+    /// Returns how many do not exceed `bound`.
     fn nr_up_to(&self, bound: f64) -> usize {
         let mut nr = 0;
         // Partners of the value at hand, from itself on, end before this one: the greater it is, the fewer they are.
@@ -260,7 +260,7 @@ impl WalshAverages {
     }
 }
 
-/// All numbers in the order of [`f64::total_cmp`], so that they can be bisected.
+/// Returns all numbers in the order of [`f64::total_cmp`], so that they can be bisected.
 fn in_order(place: u64) -> f64 {
     const SIGN: u64 = 1 << 63;
     // Negative ones come first, and their bits count down.

@@ -91,17 +91,17 @@ impl Task {
         u64::try_from(scaled).expect("a run of less than 270 years")
     }
 
-    /// Whether it is runnable and not on a CPU.
+    /// Returns whether it is runnable and not on a CPU.
     pub(crate) fn waits(&self) -> bool {
         matches!(self.state, State::Woken | State::Created | State::Preempted)
     }
 
-    /// How long it has waited for a CPU until `at`, if it has not got one.
+    /// Returns how long it has waited for a CPU until `at`, if it has not got one.
     pub(crate) fn unfinished_wait_ns(&self, at: Instant) -> Option<u64> {
         self.waits().then(|| at.since(self.since).ns())
     }
 
-    /// The same, if a wakeup led to it.
+    /// Returns the same, if a wakeup led to it.
     pub(crate) fn unfinished_wakeup_ns(&self, at: Instant) -> Option<u64> {
         (self.state == State::Woken).then(|| at.since(self.since).ns())
     }

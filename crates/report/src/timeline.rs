@@ -73,7 +73,7 @@ impl Timeline {
             .collect();
     }
 
-    /// The mean of each stretch that has values, divided by `divisor`, at its middle.
+    /// Returns the mean of each stretch that has values, divided by `divisor`, at its middle.
     pub fn points(&self, divisor: f64) -> Points {
         let at = |index: usize| index as u64 * self.width_ns + self.width_ns / 2;
         self.stretches

@@ -10,7 +10,7 @@ const WEIGHTS: [u32; 40] = [
 /// The weight of a task of `SCHED_IDLE`, whatever its nice level (`WEIGHT_IDLEPRIO`, kernel/sched/sched.h).
 pub const IDLE: u32 = 3;
 
-/// The weight of a nice level; levels beyond −20 and 19 count as these.
+/// Returns the weight of a nice level; levels beyond −20 and 19 count as these.
 pub fn of_nice(nice: i8) -> u32 {
     WEIGHTS[(i32::from(nice).clamp(-20, 19) + 20) as usize]
 }

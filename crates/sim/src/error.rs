@@ -31,7 +31,7 @@ pub enum SimError {
 }
 
 impl SimError {
-    /// Whether it is what a compiler says of a scheduler's source: lines, each with its place.
+    /// Returns whether it is what a compiler says of a scheduler's source: lines, each with its place.
     pub fn is_of_source(&self) -> bool {
         matches!(
             self,

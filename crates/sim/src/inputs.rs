@@ -160,13 +160,13 @@ fn watch(spec: &SimSpec) -> Result<Option<Watch>, String> {
 }
 
 impl Prepared {
-    /// The inputs that determine it.
+    /// Returns the inputs that determine it.
     pub fn spec(&self) -> &SimSpec {
         &self.spec
     }
 
-    /// The files that were read for it, by their paths as they were asked for, with check sums of their contents; a
-    /// policy's includes the headers. Runs of one specification are the same as long as these are.
+    /// Returns the files that were read for it, by their paths as they were asked for, with check sums of their
+    /// contents; a policy's includes the headers. Runs of one specification are the same as long as these are.
     pub fn files(&self) -> &[(String, String)] {
         &self.files
     }
@@ -181,7 +181,7 @@ impl Prepared {
         }
     }
 
-    /// The number of CPUs that it will have.
+    /// Returns the number of CPUs that it will have.
     ///
     /// # Errors
     /// If the machine cannot be used.

@@ -44,8 +44,8 @@ pub struct OptionInfo {
 /// Stands for every scheduler that has a name.
 const ALL: &str = "all";
 
-/// A list of different schedulers, as [`Scheduler::parse_list`] reads it, or `all`: results of one that is named twice would be
-/// taken for repetitions.
+/// Returns a list of different schedulers, as [`Scheduler::parse_list`] reads it, or `all`: results of one that is
+/// named twice would be taken for repetitions.
 ///
 /// # Errors
 /// One line that says what is wrong and what to write.
@@ -74,7 +74,7 @@ pub fn parse_schedulers(text: &str) -> Result<Vec<Scheduler>, String> {
     Ok(schedulers)
 }
 
-/// The options of a scheduler, in the order of its source.
+/// Returns the options of a scheduler, in the order of its source.
 ///
 /// # Errors
 /// If there is no such scheduler or its source cannot be used.
@@ -170,7 +170,7 @@ fn option(option: &PolicyOption) -> OptionInfo {
     }
 }
 
-/// Whether an option's comment says which numbers it takes, `(0 to 1000)`: fewer than its type has.
+/// Returns whether an option's comment says which numbers it takes, `(0 to 1000)`: fewer than its type has.
 fn says_range(doc: &str) -> bool {
     doc.split('(').skip(1).any(|behind| {
         let is_number = |word: &str| word.parse::<i128>().is_ok();
@@ -290,7 +290,7 @@ pub(crate) fn find(
     Ok(Some(selection))
 }
 
-/// Whether it is the virtual kernel's own, whose queues cost nothing.
+/// Returns whether it is the virtual kernel's own, whose queues cost nothing.
 pub fn is_baseline(scheduler: &Scheduler) -> bool {
     scheduler.is_kernels_own()
 }
@@ -323,7 +323,7 @@ impl Loaded {
         matches!(self, Loaded::Baseline)
     }
 
-    /// Its notes for the user.
+    /// Returns its notes for the user.
     pub(crate) fn notes(&self) -> Vec<String> {
         match self {
             Loaded::Baseline => Vec::new(),
@@ -332,7 +332,7 @@ impl Loaded {
         }
     }
 
-    /// The watchdog's time-out in ms; 0 for the kernel's default.
+    /// Returns the watchdog's time-out in ms; 0 for the kernel's default.
     pub(crate) fn timeout_ms(&self) -> u32 {
         match self {
             Loaded::Baseline => 0,

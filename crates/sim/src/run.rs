@@ -23,7 +23,7 @@ const WATCHDOG_SLACK_PCT: u64 = 150;
 /// The watchdog's time-out where a policy names none.
 const TIMEOUT_MS: u32 = 30_000;
 
-/// Whether the run could be begun, without running it. Answers with what its user should know.
+/// Returns whether the run could be begun, without running it. Answers with what its user should know.
 ///
 /// # Errors
 /// As [`run`].
@@ -121,7 +121,7 @@ impl Prepared {
         Some(self.spec.time_limit_s)
     }
 
-    /// The part of a result that is known before the run.
+    /// Returns the part of a result that is known before the run.
     fn result(&self, machine: &Machine, workload: &Workload) -> RunResult {
         let spec = &self.spec;
         RunResult {

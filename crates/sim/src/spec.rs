@@ -41,7 +41,7 @@ impl SimSpec {
     /// Default of `time_limit_s`: longer than any built-in workload takes with its default options.
     pub const TIME_LIMIT_S: u64 = 3_600;
 
-    /// The run with seed 1 and everything else by default; `machine` with all its CPUs.
+    /// Returns the run with seed 1 and everything else by default; `machine` with all its CPUs.
     pub fn new(
         workload: impl Into<String>,
         scheduler: Scheduler,
@@ -62,7 +62,7 @@ impl SimSpec {
         }
     }
 
-    /// The command that repeats this run alone.
+    /// Returns the command that repeats this run alone.
     pub fn replay_command(&self) -> String {
         let mut command = format!(
             "schedlab sim {} -s {}",

@@ -224,7 +224,7 @@ impl Definition {
             .cloned()
     }
 
-    /// The points that are run.
+    /// Returns the points that are run.
     pub fn points(&self) -> &[u64] {
         &self.points
     }
@@ -257,7 +257,7 @@ impl Definition {
         self.same.len() as u64 * self.workloads.len() as u64 * u64::from(self.repeat)
     }
 
-    /// The jobs of a run below [`Definition::runs`]; the first one stands for all of them.
+    /// Returns the jobs of a run below [`Definition::runs`]; the first one stands for all of them.
     pub fn jobs_of(&self, run: u64) -> impl Iterator<Item = u64> {
         let schedulers = self.same.len() as u64;
         let places = &self.same[(run % schedulers) as usize];
@@ -265,7 +265,7 @@ impl Definition {
         places.iter().map(move |&place| begin + place as u64)
     }
 
-    /// The job that runs a point (by its place among [`Definition::points`]) on a workload. Jobs of one
+    /// Returns the job that runs a point (by its place among [`Definition::points`]) on a workload. Jobs of one
     /// workload follow each other, then come the other workloads, then the next repetition.
     pub fn job(&self, place: usize, workload: usize, repetition: u32) -> u64 {
         let turn = u64::from(repetition) * self.workloads.len() as u64 + workload as u64;
@@ -284,12 +284,12 @@ impl Definition {
         )
     }
 
-    /// The scheduler of a job below [`Definition::jobs`].
+    /// Returns the scheduler of a job below [`Definition::jobs`].
     pub fn scheduler(&self, job: u64) -> Scheduler {
         self.space.scheduler(self.points[self.parts(job).0])
     }
 
-    /// The run that a job below [`Definition::jobs`] is.
+    /// Returns the run that a job below [`Definition::jobs`] is.
     pub fn spec(&self, job: u64) -> SimSpec {
         let (_, workload, repetition) = self.parts(job);
         SimSpec {
@@ -336,7 +336,7 @@ impl Shard {
         })
     }
 
-    /// Whether a run belongs to it.
+    /// Returns whether a run belongs to it.
     pub fn has(self, run: u64) -> bool {
         run % self.count == self.index - 1
     }

@@ -35,7 +35,7 @@ fn put(
     place().at(path)
 }
 
-/// Whether there is no such file, or nothing that could have one.
+/// Returns whether there is no such file, or nothing that could have one.
 fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)
@@ -57,7 +57,7 @@ fn stored(folder: &Path) -> Result<Option<Definition>, SweepError> {
     }
 }
 
-/// The sweep of a folder and the rows that are there, in the order of jobs.
+/// Returns the sweep of a folder and the rows that are there, in the order of jobs.
 ///
 /// # Errors
 /// If the folder holds none, or a file in it is broken or of another sweep.
@@ -77,7 +77,7 @@ pub fn read(folder: &Path) -> Result<(Definition, Vec<Row>), SweepError> {
     Ok((definition, rows.into_values().collect()))
 }
 
-/// The files of a folder that [`read`] reads.
+/// Returns the files of a folder that [`read`] reads.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -90,7 +90,7 @@ pub fn paths(folder: &Path) -> Result<Vec<PathBuf>, SweepError> {
     Ok(shards.chain([folder.join(DEFINITION)]).collect())
 }
 
-/// The Parquet files of a folder with their stems, by name.
+/// Returns the Parquet files of a folder with their stems, by name.
 fn files(folder: &Path) -> Result<Vec<(PathBuf, String)>, SweepError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).at(folder)? {
@@ -204,7 +204,7 @@ impl Work {
         Ok(work)
     }
 
-    /// The runs of the shard of which a job is not done, in their order.
+    /// Returns the runs of the shard of which a job is not done, in their order.
     pub fn missing(&self) -> Vec<u64> {
         let is_done = |run| {
             let mut jobs = self.definition.jobs_of(run);
@@ -213,7 +213,7 @@ impl Work {
         self.runs().filter(|run| !is_done(*run)).collect()
     }
 
-    /// The runs of the shard.
+    /// Returns the runs of the shard.
     fn runs(&self) -> impl Iterator<Item = u64> {
         let shard = self.shard;
         (0..self.definition.runs()).filter(move |run| shard.has(*run))

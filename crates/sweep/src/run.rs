@@ -116,8 +116,8 @@ pub fn run(
     make(definition, folder, shard, options, stop, one, progress)
 }
 
-/// The same for runs that the caller makes: `one` returns the rows of a run's jobs. The runs of a live sweep come in
-/// a random order, so that slow changes of the machine affect all of them.
+/// Returns the same for runs that the caller makes: `one` returns the rows of a run's jobs. The runs of a live sweep
+/// come in a random order, so that slow changes of the machine affect all of them.
 ///
 /// # Errors
 /// As [`run`].
@@ -251,7 +251,7 @@ impl Definition {
         Ok(run.run(None)?)
     }
 
-    /// The scheduler and workload of a run.
+    /// Returns the scheduler and workload of a run.
     fn spec_of(&self, run: u64) -> SimSpec {
         let first = self.jobs_of(run).next().expect("a run has a job");
         self.spec(first)

@@ -60,7 +60,7 @@ mod as_text {
 }
 
 impl Space {
-    /// The space of a scheduler, with some options fixed.
+    /// Returns the space of a scheduler, with some options fixed.
     ///
     /// # Errors
     /// If there is no such scheduler or option, or nothing that varies.
@@ -123,7 +123,7 @@ impl Space {
             .position(|feature| feature.name == name)
     }
 
-    /// The first point that is the same scheduler: every mute feature has its first alternative.
+    /// Returns the first point that is the same scheduler: every mute feature has its first alternative.
     pub fn same_as(&self, point: u64) -> u64 {
         let mut choices = self.choices(point);
         for mute in &self.mute {
@@ -153,7 +153,7 @@ impl Space {
         self.len() == 0
     }
 
-    /// The alternative of each feature at a point.
+    /// Returns the alternative of each feature at a point.
     pub fn choices(&self, point: u64) -> Vec<usize> {
         let mut rest = point;
         let mut choices: Vec<usize> = self
@@ -171,7 +171,7 @@ impl Space {
         choices
     }
 
-    /// The point with these alternatives.
+    /// Returns the point with these alternatives.
     pub fn point<'a>(&self, choices: impl IntoIterator<Item = &'a usize>) -> u64 {
         self.features
             .iter()
@@ -181,7 +181,7 @@ impl Space {
             })
     }
 
-    /// The scheduler at a point, every feature named.
+    /// Returns the scheduler at a point, every feature named.
     pub fn scheduler(&self, point: u64) -> Scheduler {
         let chosen = self.features.iter().zip(self.choices(point));
         let options = chosen.map(|(feature, choice)| {
@@ -194,7 +194,7 @@ impl Space {
         }
     }
 
-    /// The point that a scheduler stands for; features that it does not name have their defaults.
+    /// Returns the point that a scheduler stands for; features that it does not name have their defaults.
     ///
     /// # Errors
     /// If it is another scheduler, or has an option or value that is not of this space.
@@ -259,7 +259,7 @@ impl Space {
         self.draw(size, seed)
     }
 
-    /// The same of at most half of the points.
+    /// Returns the same of at most half of the points.
     fn draw(&self, size: u64, seed: u64) -> Vec<u64> {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let count = usize::try_from(size).expect("a sample fits into memory");
@@ -291,7 +291,7 @@ impl Space {
         doubles.0.into_iter().collect()
     }
 
-    /// The points that rows stand for, and the rows whose point an earlier one has.
+    /// Returns the points that rows stand for, and the rows whose point an earlier one has.
     fn doubles(&self, columns: &[Vec<usize>]) -> (BTreeSet<u64>, Vec<usize>) {
         let mut seen = BTreeSet::new();
         let rows = 0..columns.first().map_or(0, Vec::len);
@@ -345,7 +345,7 @@ fn names<'a>(all: impl IntoIterator<Item = &'a String>) -> String {
     all.join(", ")
 }
 
-/// A number below `limit`; the bias of the remainder is less than 2^-32.
+/// Returns a number below `limit`; the bias of the remainder is less than 2^-32.
 fn below(random: &mut Pcg64Mcg, limit: usize) -> usize {
     (random.next_u64() % limit as u64) as usize
 }

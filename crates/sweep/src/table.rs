@@ -76,7 +76,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row of a job's result.
+    /// Returns the row of a job's result.
     pub fn new(definition: &Definition, job: u64, result: &RunResult) -> Row {
         let (place, workload, _) = definition.parts(job);
         let choices = definition.space.choices(definition.points()[place]);
@@ -105,7 +105,7 @@ impl Row {
         }
     }
 
-    /// The fault that it has as a row of this sweep.
+    /// Returns the fault that it has as a row of this sweep.
     pub(crate) fn check(&self, definition: &Definition) -> Result<(), String> {
         let Row { job, values, .. } = self;
         let jobs = definition.jobs();
@@ -129,18 +129,18 @@ impl Row {
         Ok(())
     }
 
-    /// A measure of [`MEASURES`].
+    /// Returns a measure of [`MEASURES`].
     pub fn value(&self, name: &str) -> Option<f64> {
         let index = MEASURES.iter().position(|known| *known == name)?;
         self.values[index]
     }
 
-    /// Whether the run ended as it should.
+    /// Returns whether the run ended as it should.
     pub fn is_done(&self) -> bool {
         self.exit == Exit::Done
     }
 
-    /// Whether of two scores the higher one is the better.
+    /// Returns whether of two scores the higher one is the better.
     pub fn higher_is_better(&self) -> bool {
         self.score_better.as_deref() != Some("lower")
     }
@@ -202,7 +202,7 @@ fn exit() -> Column {
     )
 }
 
-/// The columns, in order. A feature that is called like one of ours gets a `_` behind its name.
+/// Returns the columns, in order. A feature that is called like one of ours gets a `_` behind its name.
 fn columns(definition: &Definition) -> Vec<(String, Column)> {
     let mut columns: Vec<(String, Column)> = vec![
         (
@@ -388,7 +388,7 @@ pub fn read(definition: &Definition, path: &Path) -> Result<Vec<Row>, SweepError
     Ok(rows)
 }
 
-/// The columns that a file has: all, or in an older file all but measures that were not kept then.
+/// Returns the columns that a file has: all, or in an older file all but measures that were not kept then.
 fn columns_of(
     found: &Type,
     columns: Vec<(String, Column)>,

@@ -71,7 +71,7 @@ impl Holder {
         usize::from(self.0)
     }
 
-    /// The owner if that is not `me`.
+    /// Returns the owner if that is not `me`.
     #[inline]
     pub fn other_owner(self, me: CacheIx) -> Option<CacheIx> {
         (self.0 < Holder::SHARED.0 && self.0 != me.0).then_some(CacheIx(self.0))
@@ -85,7 +85,7 @@ impl Holder {
 }
 
 impl Line {
-    /// The bit of a last-level cache.
+    /// Returns the bit of a last-level cache.
     pub fn llc_bit(llc: u32) -> u64 {
         1 << (llc % 64)
     }
@@ -151,7 +151,7 @@ impl Directory {
         }
     }
 
-    /// The line of a number, which lies in `structure`. It is made on first use.
+    /// Returns the line of a number, which lies in `structure`. It is made on first use.
     #[inline]
     pub fn find(&mut self, number: u32, structure: impl FnOnce() -> Structure) -> LineRef {
         let slot = self.slots[self.position(number)];

@@ -270,12 +270,12 @@ impl CacheModel {
         self.cache_of[cpu.index()]
     }
 
-    /// The counts of the cache of `cpu`.
+    /// Returns the counts of the cache of `cpu`.
     pub fn stats(&self, cpu: CpuId) -> &CacheStats {
         &self.caches[self.cache_of(cpu).index()].stats
     }
 
-    /// The counts of each cache.
+    /// Returns the counts of each cache.
     pub fn all_stats(&self) -> impl Iterator<Item = &CacheStats> {
         self.caches.iter().map(|cache| &cache.stats)
     }
@@ -286,7 +286,7 @@ impl CacheModel {
         self.wait_ps[cpu.index()]
     }
 
-    /// The line that holds `address`.
+    /// Returns the line that holds `address`.
     #[inline]
     pub fn line_at(&mut self, address: u64) -> LineRef {
         assert!(
@@ -297,7 +297,7 @@ impl CacheModel {
         self.directory.find(number, || Structure::of(address))
     }
 
-    /// The line that holds all of the `bytes` bytes from `address`, if there is one.
+    /// Returns the line that holds all of the `bytes` bytes from `address`, if there is one.
     pub fn only_line(&mut self, address: u64, bytes: u32) -> Option<LineRef> {
         let last = address + u64::from(bytes.max(1)) - 1;
         (self.line_of(address) == self.line_of(last)).then(|| self.line_at(address))
@@ -429,7 +429,7 @@ impl CacheModel {
         self.write_other(cpu, now(), line)
     }
 
-    /// The number of the line that holds `address`.
+    /// Returns the number of the line that holds `address`.
     #[inline]
     fn line_of(&self, address: u64) -> u32 {
         address.wrapping_shr(self.line_shift) as u32
@@ -628,7 +628,7 @@ impl Place {
         }
     }
 
-    /// The distance of the farthest last-level cache in `llcs`.
+    /// Returns the distance of the farthest last-level cache in `llcs`.
     fn farthest(&self, llcs: u64) -> usize {
         if llcs & !self.bus_bits != 0 {
             2

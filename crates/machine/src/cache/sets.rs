@@ -90,7 +90,7 @@ impl Shape {
         }
     }
 
-    /// The set in which `line` has its place.
+    /// Returns the set in which `line` has its place.
     #[inline(always)]
     pub fn set_of(&self, line: Written) -> SetIx {
         let number = line.number() & self.mask;
@@ -156,7 +156,7 @@ impl Sets {
         is_there
     }
 
-    /// Whether the copy that the set `at` used last is one of `line`.
+    /// Returns whether the copy that the set `at` used last is one of `line`.
     #[inline(always)]
     pub fn is_first(&self, shape: &Shape, at: SetIx, line: Written) -> bool {
         let Some(Set { first, .. }) = self.sets.get(at.place) else {
@@ -212,7 +212,7 @@ impl Sets {
         (depth < shape.ways).then_some(copied.version)
     }
 
-    /// The copy that the set `at` used last, there or gone, if it is one of `line` of any version.
+    /// Returns the copy that the set `at` used last, there or gone, if it is one of `line` of any version.
     #[inline(always)]
     pub fn first_of(&mut self, at: SetIx, line: Written) -> Option<First<'_>> {
         let came = self.came(at.number);
@@ -238,12 +238,12 @@ impl Sets {
         self.sets[place(number)].first = LineCopy { line, seen };
     }
 
-    /// The set of `line`, if a line has ever come into this cache.
+    /// Returns the set of `line`, if a line has ever come into this cache.
     pub fn set_of(&self, shape: &Shape, line: u32) -> Option<&Set> {
         self.sets.get(place(line & shape.mask))
     }
 
-    /// Whether there is a copy of `line`.
+    /// Returns whether there is a copy of `line`.
     #[inline(never)]
     pub fn peek(&self, shape: &Shape, line: Written) -> bool {
         let number = line.number() & shape.mask;
@@ -262,7 +262,7 @@ impl Sets {
         version == line.version() && before.saturating_add(age) < shape.ways
     }
 
-    /// How many foreign lines came into a set.
+    /// Returns how many foreign lines came into a set.
     #[inline]
     fn came(&self, set: u32) -> u32 {
         self.came.wrapping_add(u32::from(set < self.next))
@@ -336,7 +336,7 @@ impl BlockShape {
 }
 
 impl Others {
-    /// A block without copies.
+    /// Returns a block without copies.
     #[inline(never)]
     fn allocate(&mut self, shape: &BlockShape) -> Block {
         if let Some(block) = self.spare.pop() {
@@ -360,7 +360,7 @@ impl Others {
         }
     }
 
-    /// Whether there is a copy of `line`, gone or not.
+    /// Returns whether there is a copy of `line`, gone or not.
     #[inline(always)]
     fn have(&self, shape: &BlockShape, block: Block, line: u32) -> bool {
         let units = &self.blocks[block.begin()..][..shape.line_units];
@@ -372,8 +372,8 @@ impl Others {
         units.iter().any(is_in)
     }
 
-    /// The place of the copy of `line`, which must be there or gone, what else is known of it, and how many of the
-    /// others were used after it.
+    /// Returns the place of the copy of `line`, which must be there or gone, what else is known of it, and how many
+    /// of the others were used after it.
     #[inline(always)]
     fn find(&self, shape: &BlockShape, block: Block, line: u32) -> (usize, Copied, u32) {
         let words = self.blocks[block.begin()..][..shape.units].as_flattened();
@@ -448,7 +448,7 @@ mod tests {
     }
 
     impl Listed {
-        /// Whether the line is there, and of this version; then it is the first.
+        /// Returns whether the line is there, and of this version; then it is the first.
         fn touch(&mut self, copy: LineCopy) -> (bool, bool) {
             let place = self
                 .copies

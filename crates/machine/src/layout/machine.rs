@@ -19,12 +19,12 @@ impl From<&TaskLayout> for Layout {
 }
 
 impl Machine {
-    /// The layout of its task structures.
+    /// Returns the layout of its task structures.
     pub fn layout(&self) -> Layout {
         Layout::from(&self.task_layout)
     }
 
-    /// The machine with another layout of its task structures; everything else stays as it is.
+    /// Returns the machine with another layout of its task structures; everything else stays as it is.
     ///
     /// # Errors
     /// If the last colour shifts the fields out of the structure.

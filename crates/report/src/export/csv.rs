@@ -56,7 +56,7 @@ pub fn write(results: &[RunResult], view: &View, out: impl Write) -> csv::Result
     Ok(())
 }
 
-/// The measures of all runs, in the order in which they first appear.
+/// Returns the measures of all runs, in the order in which they first appear.
 fn all(results: &[RunResult]) -> Vec<String> {
     let mut names = indexmap::IndexSet::new();
     for run in results {

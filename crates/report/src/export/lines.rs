@@ -31,7 +31,7 @@ pub fn fill(text: &mut String, start: &str, words: &str, indent: usize, width: u
     text.push('\n');
 }
 
-/// The parts between which a word may be broken.
+/// Returns the parts between which a word may be broken.
 fn parts(word: &str, room: usize) -> Vec<String> {
     const LONG: usize = 40;
     if word.chars().count() <= LONG.min(room) {

@@ -36,7 +36,7 @@ pub fn grouped(x: f64) -> String {
     text
 }
 
-/// A value with its unit; times in the unit that suits them.
+/// Returns a value with its unit; times in the unit that suits them.
 pub fn amount(value: f64, unit: &str) -> String {
     match time_unit(value, unit) {
         Some((size, unit)) => format!("{} {unit}", digits(value / size)),

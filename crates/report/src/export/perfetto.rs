@@ -550,7 +550,7 @@ mod tests {
         fields
     }
 
-    /// The messages at a path of field numbers.
+    /// Returns the messages at a path of field numbers.
     fn at(bytes: &[u8], path: &[u64]) -> Vec<Vec<u8>> {
         let Some((first, rest)) = path.split_first() else {
             return vec![bytes.to_vec()];
@@ -646,7 +646,7 @@ mod tests {
         writer.finish().unwrap()
     }
 
-    /// A trace of two CPUs and two tasks.
+    /// Returns a trace of two CPUs and two tasks.
     fn trace_of(events: &[(u64, u32, Event)]) -> Vec<u8> {
         let mut writer = PerfettoWriter::new(Vec::new(), 2, "7.2.0");
         for &(at, cpu, event) in events {
@@ -655,7 +655,7 @@ mod tests {
         writer.finish().unwrap()
     }
 
-    /// The values of the counter and when it has them.
+    /// Returns the values of the counter and when it has them.
     fn counter(trace: &[u8]) -> Vec<(u64, u64)> {
         at(trace, &[1])
             .iter()

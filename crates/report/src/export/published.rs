@@ -35,7 +35,7 @@ impl Row {
     }
 }
 
-/// The comparison for a terminal, scores in `unit`. `*` marks a missed aim.
+/// Returns the comparison for a terminal, scores in `unit`. `*` marks a missed aim.
 pub fn render(title: &str, unit: Option<&str>, compared: &[(&Metric, Vec<Compared>)]) -> String {
     let mut text = format!("{title}\n\n");
     let Some((_, first)) = compared.first() else {
@@ -80,7 +80,7 @@ pub fn render(title: &str, unit: Option<&str>, compared: &[(&Metric, Vec<Compare
     text
 }
 
-/// The lines of one metric, its heading first.
+/// Returns the lines of one metric, its heading first.
 fn block(metric: &Metric, unit: Option<&str>, cells: &[Compared]) -> Vec<Row> {
     let heading = match unit.filter(|_| metric.is_score()) {
         Some(unit) => format!("{}, {unit}", metric.heading),

@@ -37,7 +37,7 @@ const GAP: usize = 2;
 /// The column of names.
 const SCHEDULER: usize = 1;
 
-/// The table of all results.
+/// Returns the table of all results.
 pub fn render(results: &[RunResult], view: &View) -> String {
     let width = view.width;
     let mut text = String::new();
@@ -73,7 +73,7 @@ pub fn render(results: &[RunResult], view: &View) -> String {
     text
 }
 
-/// The patterns that name no measure of these runs, which have no column.
+/// Returns the patterns that name no measure of these runs, which have no column.
 fn unmatched(group: &[&RunResult], view: &View) -> Option<String> {
     let names_none = |pattern: &&String| {
         pattern.ends_with('*') && chosen(&[(*pattern).clone()], group.iter().copied()).is_empty()
@@ -161,14 +161,14 @@ fn cells<'a>(group: &[&'a RunResult]) -> Vec<Cell<'a>> {
 }
 
 impl Cell<'_> {
-    /// The runs that ended as they should, or all where none did.
+    /// Returns the runs that ended as they should, or all where none did.
     fn counted(&self) -> impl Iterator<Item = &RunResult> {
         let any_done = self.runs.iter().any(|run| run.is_done());
         let runs = self.runs.iter().copied();
         runs.filter(move |run| run.is_done() || !any_done)
     }
 
-    /// A measure over these runs, as far as they have it.
+    /// Returns a measure over these runs, as far as they have it.
     fn values(&self, name: &str) -> Vec<f64> {
         let runs = self.counted();
         runs.filter_map(|run| run.measures.number(name)).collect()
@@ -178,7 +178,8 @@ impl Cell<'_> {
         stats::median(&self.values(name))
     }
 
-    /// Whether its runs are copies of one: nothing in them depends on the seed, so more runs add no information.
+    /// Returns whether its runs are copies of one: nothing in them depends on the seed, so more runs add no
+    /// information.
     fn is_one_run(&self) -> bool {
         let first = self.runs[0];
         self.runs
@@ -221,7 +222,8 @@ fn sort(cells: &mut [Cell<'_>], order: &Sort, group: &[&RunResult]) {
     });
 }
 
-/// The table itself, the columns for which there was no room, and the rows whose figures are of some runs only.
+/// Returns the table itself, the columns for which there was no room, and the rows whose figures are of some runs
+/// only.
 fn body(
     group: &[&RunResult],
     cells: &[Cell<'_>],
@@ -302,7 +304,7 @@ fn columns_taken(columns: &[Column]) -> usize {
     widths + GAP * columns.len().saturating_sub(1)
 }
 
-/// Whether blocks of rows with the same number of CPUs want a blank line between them.
+/// Returns whether blocks of rows with the same number of CPUs want a blank line between them.
 fn several_per_cpus(cells: &[Cell<'_>]) -> bool {
     cells.windows(2).any(|pair| pair[0].cpus == pair[1].cpus)
 }
@@ -329,14 +331,14 @@ fn push_line<'a>(text: &mut String, columns: &'a [Column], of: impl Fn(&'a Colum
     text.push('\n');
 }
 
-/// Whether there is more than one scheduler.
+/// Returns whether there is more than one scheduler.
 fn are_compared(cells: &[Cell<'_>]) -> bool {
     cells
         .iter()
         .any(|cell| cell.scheduler != cells[0].scheduler)
 }
 
-/// Whether the table says how scores differ.
+/// Returns whether the table says how scores differ.
 fn compares_scores(group: &[&RunResult], cells: &[Cell<'_>], view: &View) -> bool {
     view.measures.is_empty()
         && are_compared(cells)

@@ -20,7 +20,7 @@ pub struct View {
 }
 
 impl View {
-    /// The usual columns, on a terminal that is so wide.
+    /// Returns the usual columns, on a terminal that is so wide.
     pub fn of_width(width: usize) -> View {
         View {
             width,
@@ -53,7 +53,7 @@ impl Sort {
         }
     }
 
-    /// Whether higher values come first: the better score does, and of other measures the lower value.
+    /// Returns whether higher values come first: the better score does, and of other measures the lower value.
     pub(crate) fn is_descending(&self, results: &[&RunResult]) -> bool {
         let better = |run: &&RunResult| match run.measures.get("score_better") {
             Some(Value::Text(word)) => Some(word == "higher"),
@@ -65,7 +65,7 @@ impl Sort {
     }
 }
 
-/// Whether a measure is the score under its own name: it has the same value in each run that has a score.
+/// Returns whether a measure is the score under its own name: it has the same value in each run that has a score.
 fn is_score(name: &str, results: &[&RunResult]) -> bool {
     let mut pairs = results
         .iter()
@@ -74,7 +74,7 @@ fn is_score(name: &str, results: &[&RunResult]) -> bool {
     pairs.peek().is_some() && pairs.all(|(score, own)| score == own)
 }
 
-/// The measures of `results` that are numbers and that one of `patterns` names, in the order of the patterns.
+/// Returns the measures of `results` that are numbers and that one of `patterns` names, in the order of the patterns.
 pub fn chosen<'a>(
     patterns: &[String],
     results: impl Iterator<Item = &'a RunResult>,
@@ -100,7 +100,7 @@ pub fn chosen<'a>(
     chosen.into_iter().map(str::to_owned).collect()
 }
 
-/// Whether a pattern names a measure: it is its name, or what the name begins with and `*`.
+/// Returns whether a pattern names a measure: it is its name, or what the name begins with and `*`.
 pub fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),

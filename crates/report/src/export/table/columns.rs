@@ -55,8 +55,8 @@ impl Column {
     }
 }
 
-/// The usual columns, the most important first: on locks before those on wakeups, unless the workload itself measures
-/// a latency.
+/// Returns the usual columns, the most important first: on locks before those on wakeups, unless the workload itself
+/// measures a latency.
 pub(super) fn usual_columns(
     group: &[&RunResult],
     cells: &[Cell<'_>],
@@ -129,7 +129,8 @@ pub(super) fn usual_columns(
     columns
 }
 
-/// Whether the workload measures a latency of its own (`schbench.wakeup_ns_p99`, `rtapp.thread0-0.wakeup_latency_ns_mean`).
+/// Returns whether the workload measures a latency of its own (`schbench.wakeup_ns_p99`,
+/// `rtapp.thread0-0.wakeup_latency_ns_mean`).
 fn asks_for_latency(group: &[&RunResult]) -> bool {
     const WORDS: [&str; 3] = ["wakeup", "latency", "response"];
     let own = |name: &str| catalogue::find(name).is_none();
@@ -139,7 +140,7 @@ fn asks_for_latency(group: &[&RunResult]) -> bool {
     })
 }
 
-/// The measures that the user chose, each with its interval.
+/// Returns the measures that the user chose, each with its interval.
 pub(super) fn chosen_columns(
     group: &[&RunResult],
     cells: &[Cell<'_>],
@@ -151,7 +152,8 @@ pub(super) fn chosen_columns(
     columns
 }
 
-/// A measure's medians in the unit that suits them. Its name stands in two lines: `wakeup.` above `latency_p99 µs`.
+/// Returns a measure's medians in the unit that suits them. Its name stands in two lines: `wakeup.` above
+/// `latency_p99 µs`.
 fn measure_column(group: &[&RunResult], cells: &[Cell<'_>], name: &str) -> Column {
     let scale = Scale::of(cells, name, &view::unit_of(name, group));
     let texts = cells.iter().map(|cell| {
@@ -169,7 +171,7 @@ fn measure_column(group: &[&RunResult], cells: &[Cell<'_>], name: &str) -> Colum
     Column::new(&above, below.trim_end(), texts.collect()).of([name])
 }
 
-/// The columns that say which row is which.
+/// Returns the columns that say which row is which.
 fn row_names(cells: &[Cell<'_>]) -> Vec<Column> {
     let cpus = cells.iter().map(|cell| cell.cpus.to_string()).collect();
     let names = cells.iter().map(|cell| cell.scheduler.clone()).collect();
@@ -178,7 +180,7 @@ fn row_names(cells: &[Cell<'_>]) -> Vec<Column> {
     vec![Column::new("", "cpus", cpus), schedulers]
 }
 
-/// The text of each row, or `None`.
+/// Returns the text of each row, or `None`.
 fn each(cells: &[Cell<'_>], text: impl Fn(&Cell<'_>) -> Option<String>) -> Vec<String> {
     let texts = cells.iter().map(text);
     texts
@@ -246,7 +248,7 @@ impl Scale {
         }
     }
 
-    /// A cell's median and its interval.
+    /// Returns a cell's median and its interval.
     fn text(&self, cell: &Cell<'_>, name: &str) -> Option<String> {
         let values = cell.values(name);
         let median = stats::median(&values)? / self.size;
@@ -268,7 +270,7 @@ impl Scale {
     }
 }
 
-/// The parts of a composed workload, which have a score each.
+/// Returns the parts of a composed workload, which have a score each.
 fn parts(cells: &[Cell<'_>]) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for (name, _) in cells
@@ -285,7 +287,7 @@ fn parts(cells: &[Cell<'_>]) -> Vec<String> {
     parts
 }
 
-/// The score of the whole, or of a part of that name.
+/// Returns the score of the whole, or of a part of that name.
 fn score_column(cells: &[Cell<'_>], part: &str) -> Column {
     let of_part = |name: &str| match part {
         "" => name.to_owned(),
@@ -396,7 +398,7 @@ fn us(ns: f64) -> String {
     digits(ns / 1_000.0)
 }
 
-/// A percentage.
+/// Returns a percentage.
 fn share(x: f64) -> String {
     format!("{x:.1}")
 }
