@@ -39,7 +39,7 @@ pub fn check(root: &Path) -> Vec<Complaint> {
     complaints
 }
 
-/// The sources below `root` with their texts.
+/// Returns the sources below `root` with their texts.
 fn texts(root: &Path) -> impl Iterator<Item = (PathBuf, String)> {
     sources(root).into_iter().filter_map(move |file| {
         let text = fs::read_to_string(root.join(&file)).ok()?;
@@ -302,7 +302,7 @@ fn out_of_order(file: &Path, map: &str, manifests: &[(String, String)]) -> Vec<C
     complaints
 }
 
-/// The crates of ours that a manifest's crate needs; what only its tests need is not among them.
+/// Returns the crates of ours that a manifest's crate needs; what only its tests need is not among them.
 fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     let mut needed = false;
     manifest.lines().filter_map(move |line| {

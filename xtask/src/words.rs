@@ -156,7 +156,7 @@ fn prose<'a>(file: &Path, text: &'a str) -> Vec<(usize, &'a str)> {
     lines
 }
 
-/// The text behind `//`, `///` or `//!`, which a space follows.
+/// Returns the text behind `//`, `///` or `//!`, which a space follows.
 fn rust_comment(line: &str) -> Option<&str> {
     let comment = &line[line.find("//")?..];
     comment
@@ -165,7 +165,7 @@ fn rust_comment(line: &str) -> Option<&str> {
         .strip_prefix(' ')
 }
 
-/// The text behind `/*`, or behind the `*` that begins a line of a longer comment.
+/// Returns the text behind `/*`, or behind the `*` that begins a line of a longer comment.
 fn c_comment(line: &str) -> Option<&str> {
     match line.find("/* ") {
         Some(at) => Some(&line[at + 3..]),
@@ -185,13 +185,13 @@ fn begins_with_a_question_word(line: &str) -> bool {
             .is_some_and(|word| word.starts_with(|c: char| c.is_ascii_lowercase() || c == '`'))
 }
 
-/// Whether a line has one of the words, with nothing of a word or a name beside it.
+/// Returns whether a line has one of the words, with nothing of a word or a name beside it.
 fn any_word(line: &str, words: &[&str]) -> bool {
     line.split(|c: char| !c.is_alphanumeric() && c != '_')
         .any(|word| words.contains(&word))
 }
 
-/// Whether a line has one of the phrases between ends of words.
+/// Returns whether a line has one of the phrases between ends of words.
 fn any_phrase(line: &str, phrases: &[&str]) -> bool {
     let is_end = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     phrases.iter().any(|phrase| {

@@ -72,7 +72,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The kernel's number of the first CPU.
+    /// Returns the kernel's number of the first CPU.
     fn first(&self) -> Option<usize> {
         let cpu = self.cpus[*self.usable.first()?];
         paths::clock(cpu).map(|_| cpu)
@@ -370,7 +370,7 @@ fn plus(sum: Option<Figure>, more: &[Option<Figure>]) -> Option<Figure> {
     more.try_fold(sum?, |sum, one| Some(sum.plus(1.0, (*one)?)))
 }
 
-/// The cost of a remote wakeup's interrupt in the profile that the guesses are from.
+/// Returns the cost of a remote wakeup's interrupt in the profile that the guesses are from.
 fn ipi_ps(base: &Machine) -> u64 {
     let paths = &base.paths;
     let ns = paths.ipi_send_ns + paths.ipi_delay_ns + paths.irq_ns + paths.ipi_handle_ns;

@@ -8,7 +8,7 @@ use crate::sysfs::{CacheLevel, Described};
 /// Memory that a chain must exceed to be served by memory, at least and at most.
 const CHAIN_BYTES: (u64, u64) = (64 << 20, 256 << 20);
 
-/// The cache that is modelled, which is a core's own, and the last level behind it.
+/// Returns the cache that is modelled, which is a core's own, and the last level behind it.
 ///
 /// A core that shares no level has two, too, if there are three: a processor with one core, or one of
 /// which a virtual machine shows each CPU a last-level cache of its own.
@@ -90,8 +90,8 @@ fn last_level_chain(draft: &mut Draft, own_bytes: u64, last: &CacheLevel) -> Opt
     None
 }
 
-/// The latency of the last level: of a smaller chain if it does not hold the chain of `bytes`. A virtual machine that
-/// shares it with others, which it cannot see, has less of it than the kernel says.
+/// Returns the latency of the last level: of a smaller chain if it does not hold the chain of `bytes`. A virtual
+/// machine that shares it with others, which it cannot see, has less of it than the kernel says.
 fn last_level(draft: &mut Draft, cpu: usize, own_bytes: u64, bytes: u64) -> Option<Chain> {
     let measure = |bytes: u64| {
         let line = draft.base.memory.line_bytes;
@@ -281,7 +281,7 @@ mod tests {
         Draft::new("laptop", Vec::new())
     }
 
-    /// The costs of caches where the kernel describes these.
+    /// Returns the costs of caches where the kernel describes these.
     fn costs(caches: Vec<CacheLevel>) -> (crate::Report, impl Fn(&Machine, &str) -> SourceKind) {
         let mut described = crate::sysfs::describe(std::path::Path::new("/no/such/folder"));
         described.caches = caches;

@@ -33,7 +33,7 @@ impl Draft {
         });
     }
 
-    /// A measured number in nanoseconds, at least 1: nothing that happens takes no time.
+    /// Returns a measured number in nanoseconds, at least 1: nothing that happens takes no time.
     pub fn put_ns(&mut self, field: &str, sample: &Sample, what: &str) -> u64 {
         self.note_noise(field, sample);
         let ns = ((sample.median() + 500) / 1_000).max(1);
@@ -107,7 +107,7 @@ impl Draft {
         self.notes.push(text.into());
     }
 
-    /// The profile must load whatever was measured: a contradiction is our bug.
+    /// Returns the profile must load whatever was measured: a contradiction is our bug.
     pub fn finish(self) -> Report {
         let machine = self
             .base

@@ -28,7 +28,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The profile as a file, the notes as comments at its head.
+    /// Returns the profile as a file, the notes as comments at its head.
     pub fn to_toml(&self) -> String {
         let mut text = String::from("# Written by `schedlab calibrate`.\n");
         for note in &self.notes {

@@ -12,7 +12,7 @@ use crate::sample::{Sample, ps_each, undisturbed};
 #[repr(align(256))]
 struct Alone(AtomicU64);
 
-/// The time of one access in a chain of accesses that spans `bytes`, each of which needs the one before.
+/// Returns the time of one access in a chain of accesses that spans `bytes`, each of which needs the one before.
 pub fn chase(cpu: usize, bytes: u64, line_bytes: u32) -> Option<Sample> {
     on_cpu(cpu, || {
         let words_per_line = line_bytes as usize / size_of::<u32>();
@@ -64,7 +64,7 @@ fn walk(chain: &[u32], from: usize, steps: usize) -> usize {
     black_box(at)
 }
 
-/// An uncontended atomic operation on a line that the CPU owns.
+/// Returns an uncontended atomic operation on a line that the CPU owns.
 pub fn atomic(cpu: usize) -> Option<Sample> {
     on_cpu(cpu, || {
         let word = Alone(AtomicU64::new(0));
@@ -81,7 +81,7 @@ pub fn atomic(cpu: usize) -> Option<Sample> {
     })
 }
 
-/// The transfer of a line between two CPUs: they pass a token through one word. A hop is two
+/// Returns the transfer of a line between two CPUs: they pass a token through one word. A hop is two
 /// transfers: the reader fetches the line that the writer modified, and the next write takes it away
 /// from the other again.
 pub fn transfer(a: usize, b: usize) -> Option<Sample> {
@@ -134,7 +134,7 @@ pub fn transfer(a: usize, b: usize) -> Option<Sample> {
     })
 }
 
-/// How much work a CPU does in a fixed time, in percent, while `sibling` works too.
+/// Returns how much work a CPU does in a fixed time, in percent, while `sibling` works too.
 pub fn smt_share(cpu: usize, sibling: usize) -> Option<Sample> {
     let work = |cpu: usize| {
         on_cpu(cpu, || {

@@ -18,7 +18,7 @@ use crate::sample::{Sample, preemptions, ps_each, undisturbed};
 
 const BUDGET: Duration = Duration::from_millis(500);
 
-/// The mean of `operations` calls, many times over.
+/// Returns the mean of `operations` calls, many times over.
 fn repeated(cpu: usize, operations: u64, mut call: impl FnMut() + Send) -> Option<Sample> {
     on_cpu(cpu, || {
         Sample::collect(101, BUDGET, || {
@@ -40,7 +40,7 @@ pub fn clock(cpu: usize) -> Option<Sample> {
     })
 }
 
-/// The shortest system call.
+/// Returns the shortest system call.
 pub fn syscall(cpu: usize) -> Option<Sample> {
     repeated(cpu, 1_000, || {
         std::hint::black_box(getppid());
@@ -60,7 +60,7 @@ pub fn futex_nobody(cpu: usize) -> Option<Sample> {
     })
 }
 
-/// A write to a pipe and the read of what was written, by one thread: neither waits nor wakes.
+/// Returns a write to a pipe and the read of what was written, by one thread: neither waits nor wakes.
 pub fn pipe_alone(cpu: usize) -> Option<Sample> {
     let (mut reader, mut writer) = pipe().ok()?;
     let mut byte = [0];
@@ -193,7 +193,7 @@ pub fn pipe_hop_processes(cpu: usize) -> Option<Sample> {
     })
 }
 
-/// A pipe: the end to write to, and the end to read from.
+/// Returns a pipe: the end to write to, and the end to read from.
 fn pipe_pair() -> Option<(PipeWriter, PipeReader)> {
     let (reader, writer) = pipe().ok()?;
     Some((writer, reader))
@@ -271,7 +271,7 @@ pub fn hz() -> Option<u32> {
     (step.tv_sec == 0).then_some(1_000_000_000 / ns)
 }
 
-/// The gaps that the timer interrupt leaves in a loop which only reads the clock: a tick, and the
+/// Returns the gaps that the timer interrupt leaves in a loop which only reads the clock: a tick, and the
 /// entry and return of its interrupt. As many of the longest gaps as there were ticks, without those in
 /// which another thread ran.
 pub fn tick_gaps(cpu: usize, hz: u32) -> Option<Sample> {
@@ -309,7 +309,7 @@ pub fn tick_gaps(cpu: usize, hz: u32) -> Option<Sample> {
     })
 }
 
-/// The slack that the kernel gives timers of this process, in ns.
+/// Returns the slack that the kernel gives timers of this process, in ns.
 pub fn timer_slack_ns() -> Option<u64> {
     // SAFETY: PR_GET_TIMERSLACK takes no pointers.
     let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };

@@ -14,7 +14,7 @@ pub fn pin(cpu: usize) -> bool {
     sched_setaffinity(None, &set).is_ok()
 }
 
-/// Whether this process may run on `cpu` (the kernel's number): containers and `taskset` limit it.
+/// Returns whether this process may run on `cpu` (the kernel's number): containers and `taskset` limit it.
 pub fn allowed(cpu: usize) -> bool {
     let is_set = |set: CpuSet| cpu < CpuSet::MAX_CPU && set.is_set(cpu);
     sched_getaffinity(None).is_ok_and(is_set)

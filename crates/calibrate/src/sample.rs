@@ -35,22 +35,22 @@ impl Sample {
         (!ps.is_empty()).then_some(Sample { ps })
     }
 
-    /// The measurement below which `percent` of all lie.
+    /// Returns the measurement below which `percent` of all lie.
     fn percentile(&self, percent: usize) -> u64 {
         self.ps[(self.ps.len() - 1) * percent / 100]
     }
 
-    /// The median, in picoseconds.
+    /// Returns the median, in picoseconds.
     pub fn median(&self) -> u64 {
         self.percentile(50)
     }
 
-    /// Whether the measurements lie so far apart that their median says little.
+    /// Returns whether the measurements lie so far apart that their median says little.
     pub fn is_noisy(&self) -> bool {
         self.percentile(90) > 2 * self.median()
     }
 
-    /// The source text of a number that is this sample's median.
+    /// Returns the source text of a number that is this sample's median.
     pub fn source(&self, what: &str) -> String {
         format!(
             "measured: median of {}, min {}, p10–p90 {}–{} ns: {what}",
@@ -110,7 +110,7 @@ impl Figure {
         nothing.plus(factor, self)
     }
 
-    /// A value that was not measured and has no spread.
+    /// Returns a value that was not measured and has no spread.
     pub fn exactly(ps: u64) -> Figure {
         Figure {
             ps: ps as f64,
@@ -124,7 +124,7 @@ impl Figure {
         (self.ps - self.below > 0.0).then_some(self.ps.round() as u64)
     }
 
-    /// Whether the spread is as large as half of it.
+    /// Returns whether the spread is as large as half of it.
     pub fn is_noisy(self) -> bool {
         self.below.max(self.above) > self.ps / 2.0
     }
@@ -167,7 +167,7 @@ pub fn undisturbed(measure: impl FnOnce() -> Option<u64>) -> Option<u64> {
     measured.filter(|_| preemptions() == before)
 }
 
-/// How often the calling thread was preempted so far.
+/// Returns how often the calling thread was preempted so far.
 pub fn preemptions() -> i64 {
     // SAFETY: the structure is plain data for which all zeroes are a value, and getrusage() gets a
     // pointer to one that lives.

@@ -211,7 +211,7 @@ impl Places {
     }
 }
 
-/// The place of `what` in the order of first appearance.
+/// Returns the place of `what` in the order of first appearance.
 fn number<T: PartialEq>(seen: &mut Vec<T>, what: T) -> u32 {
     let place = seen.iter().position(|known| *known == what);
     place.unwrap_or_else(|| {
@@ -276,7 +276,7 @@ fn caches(root: &Path, cpu: usize) -> Vec<CacheLevel> {
     found
 }
 
-/// A size as sysfs writes it: `1024K`.
+/// Returns a size as sysfs writes it: `1024K`.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = match &text[digits.len()..] {
@@ -289,7 +289,7 @@ fn bytes(text: &str) -> Option<u64> {
     number.checked_mul(unit).filter(|&bytes| bytes > 0)
 }
 
-/// A list of CPUs as sysfs writes it: `0-3,8`.
+/// Returns a list of CPUs as sysfs writes it: `0-3,8`.
 fn cpu_list(text: &str) -> Option<Vec<usize>> {
     let cpus: CpuSet = text.parse().ok()?;
     Some(cpus.iter().map(CpuId::index).collect())
@@ -299,7 +299,7 @@ fn cpu_list(text: &str) -> Option<Vec<usize>> {
 mod tests {
     use super::*;
 
-    /// A file tree like sysfs below a folder of its own.
+    /// Returns a file tree like sysfs below a folder of its own.
     fn tree(name: &str, files: &[(&str, &str)]) -> PathBuf {
         let root = std::env::temp_dir().join(format!("schedlab-{name}-{}", std::process::id()));
         for (path, text) in files {

@@ -95,7 +95,7 @@ pub enum End {
 }
 
 impl Report {
-    /// The score, where the run has one.
+    /// Returns the score, where the run has one.
     pub fn score_value(&self) -> Option<f64> {
         let measured = schedlab_trace::Duration::from_ns(self.measured_ns);
         match self.parts.first() {
@@ -150,24 +150,24 @@ pub enum ProgramError {
 }
 
 impl ProgramError {
-    /// Whether what was asked for is wrong, however often it is tried; otherwise a run failed.
+    /// Returns whether what was asked for is wrong, however often it is tried; otherwise a run failed.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Workload(_) | Self::Refused(_))
     }
 }
 
-/// The number of CPUs of this machine, as workloads count them.
+/// Returns the number of CPUs of this machine, as workloads count them.
 pub fn nr_cpus() -> usize {
     sys::nr_cpus()
 }
 
-/// The number of CPUs on which a run's tasks are, unless a file's CPU lists name others: `taskset` and containers limit
-/// them.
+/// Returns the number of CPUs on which a run's tasks are, unless a file's CPU lists name others: `taskset` and
+/// containers limit them.
 pub fn nr_allowed_cpus() -> usize {
     sys::allowed_cpus().len()
 }
 
-/// The workload that `text` asks for, as large as the CPUs on which its tasks will be.
+/// Returns the workload that `text` asks for, as large as the CPUs on which its tasks will be.
 ///
 /// # Errors
 /// As [`Workload::parse`].
@@ -187,7 +187,7 @@ pub fn run(text: &str, options: &Options) -> Result<Report, ProgramError> {
     run_workload(workload, options, None)
 }
 
-/// Whether a workload has a real program, without running it.
+/// Returns whether a workload has a real program, without running it.
 ///
 /// # Errors
 /// It has none.

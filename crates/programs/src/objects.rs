@@ -140,7 +140,7 @@ impl Slot {
     }
 }
 
-/// The error that a pthread function returned.
+/// Returns the error that a pthread function returned.
 fn told(error: libc::c_int) -> io::Result<()> {
     match error {
         0 => Ok(()),
@@ -266,7 +266,7 @@ fn new_pipe(capacity: u32) -> io::Result<Stream> {
 /// Buffers of sockets below this are the kernel's least, which is larger than what was asked for.
 const LEAST_SOCKET_BYTES: u32 = 4_096;
 
-/// A connection to oneself. `capacity` is what is asked of the kernel for either end's buffer; its own
+/// Returns a connection to oneself. `capacity` is what is asked of the kernel for either end's buffer; its own
 /// accounting decides how many messages that holds, unless it is smaller than the kernel's least.
 fn new_socket(listener: &TcpListener, capacity: u32) -> io::Result<Stream> {
     let writer = TcpStream::connect(listener.local_addr()?)?;
@@ -298,7 +298,7 @@ fn new_listener(capacity: u32) -> io::Result<Stream> {
     })
 }
 
-/// A listener on loopback; where there is no loopback interface yet, it is set up first.
+/// Returns a listener on loopback; where there is no loopback interface yet, it is set up first.
 fn listen() -> io::Result<TcpListener> {
     let try_once = || {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -582,7 +582,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// How many messages of 64 bytes pass before a writer has to wait.
+    /// Returns how many messages of 64 bytes pass before a writer has to wait.
     fn holds(spec: ObjectSpec) -> u32 {
         let objects = Objects::new(&[spec]).unwrap();
         let (written, wanted) = (AtomicU32::new(0), AtomicU32::new(u32::MAX));

@@ -257,7 +257,7 @@ impl Original {
     }
 }
 
-/// The program's file, as a shell finds it, and where Debian puts servers.
+/// Returns the program's file, as a shell finds it, and where Debian puts servers.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -292,7 +292,7 @@ impl Group {
 const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Group {
-    /// Whether the process has ended; it stays unreaped, so that its number means it and its group.
+    /// Returns whether the process has ended; it stays unreaped, so that its number means it and its group.
     fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let ended = waitid(WaitId::Pid(Pid::from_child(&self.0)), options);
@@ -371,7 +371,7 @@ fn output(command: &mut Command, deadline: Instant) -> Result<(String, Duration)
     }
 }
 
-/// The number before `unit` in what `perf bench` prints.
+/// Returns the number before `unit` in what `perf bench` prints.
 fn figure(text: &str, unit: &str) -> Result<f64, ProgramError> {
     let words: Vec<&str> = text.split_whitespace().collect();
     words
@@ -392,7 +392,7 @@ fn perf_bench(given: &Given<'_>, arguments: &[&str]) -> Result<String, ProgramEr
 /// `perf bench` cuts times to whole ms: of a run as long as this, one is a hundredth.
 const TOLD_IN_MS_LEAST_S: f64 = 0.1;
 
-/// The total time of `perf bench sched messaging`, in ns.
+/// Returns the total time of `perf bench sched messaging`, in ns.
 fn messaging_ns(text: &str) -> Result<f64, ProgramError> {
     let seconds = figure(text, "[sec]")?;
     if seconds < TOLD_IN_MS_LEAST_S {
@@ -404,7 +404,7 @@ fn messaging_ns(text: &str) -> Result<f64, ProgramError> {
     Ok(seconds * 1e9)
 }
 
-/// The time that perf measures once all its tasks are ready, in ns.
+/// Returns the time that perf measures once all its tasks are ready, in ns.
 fn hackbench(given: &Given<'_>) -> Result<f64, ProgramError> {
     let mut arguments = vec![
         "messaging",
@@ -422,7 +422,7 @@ fn hackbench(given: &Given<'_>) -> Result<f64, ProgramError> {
     messaging_ns(&perf_bench(given, &arguments)?)
 }
 
-/// The time of one round trip in ns, which perf reports with more digits than the total.
+/// Returns the time of one round trip in ns, which perf reports with more digits than the total.
 fn pipe(given: &Given<'_>) -> Result<f64, ProgramError> {
     let loops = given.text("loops");
     let mut arguments = vec!["pipe", "-l", loops];
@@ -432,7 +432,7 @@ fn pipe(given: &Given<'_>) -> Result<f64, ProgramError> {
     Ok(figure(&perf_bench(given, &arguments)?, "usecs/op")? * 1e3)
 }
 
-/// The time of `make -jN` in a source tree that was cleaned before, in ns.
+/// Returns the time of `make -jN` in a source tree that was cleaned before, in ns.
 fn kbuild(given: &Given<'_>) -> Result<f64, ProgramError> {
     let source = given.extra.source.ok_or_else(|| {
         refused("name a configured source tree with --source, for example the tree of `apt-get source linux` after `make defconfig`")
@@ -451,7 +451,7 @@ fn kbuild(given: &Given<'_>) -> Result<f64, ProgramError> {
 /// Size of a video's frame: brightness, and two planes of colour of a quarter each.
 const FRAME: (usize, usize) = (320, 180);
 
-/// The time of encoding `iterations` frames of a pattern that moves, in ns.
+/// Returns the time of encoding `iterations` frames of a pattern that moves, in ns.
 fn x264(given: &Given<'_>) -> Result<f64, ProgramError> {
     let folder = folder("x264")?;
     let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.path().display()));
@@ -481,7 +481,7 @@ fn x264(given: &Given<'_>) -> Result<f64, ProgramError> {
     timed(x264.arg(&file).stderr(Stdio::null()), given)
 }
 
-/// The time of compressing `iterations` blocks of 100 kB of words, in ns.
+/// Returns the time of compressing `iterations` blocks of 100 kB of words, in ns.
 fn pbzip2(given: &Given<'_>) -> Result<f64, ProgramError> {
     let folder = folder("pbzip2")?;
     let fail = |cause: std::io::Error| error(format!("{}: {cause}", folder.path().display()));
@@ -521,12 +521,12 @@ impl Noise {
     }
 }
 
-/// A time as a workload shows it, in whole seconds as wrk takes it.
+/// Returns a time as a workload shows it, in whole seconds as wrk takes it.
 fn whole_seconds(text: &str) -> Option<u64> {
     text.strip_suffix('s')?.parse().ok().filter(|&n| n > 0)
 }
 
-/// The requests a second that wrk counted.
+/// Returns the requests a second that wrk counted.
 fn requests_per_second(text: &str) -> Option<f64> {
     let line = text
         .lines()
@@ -578,7 +578,7 @@ fn httpd(given: &Given<'_>) -> Result<f64, ProgramError> {
         .ok_or_else(|| error(format!("wrk reports no figure: {}", text.trim())))
 }
 
-/// The smallest configuration that serves one file by pre-forked workers.
+/// Returns the smallest configuration that serves one file by pre-forked workers.
 fn apache_configuration(folder: &Path, modules: &Path, port: u16, workers: &str) -> String {
     let (folder, modules) = (folder.display(), modules.display());
     format!(
@@ -602,7 +602,7 @@ Group daemon
     )
 }
 
-/// A folder that everybody can read, whatever the umask, and that is gone afterwards.
+/// Returns a folder that everybody can read, whatever the umask, and that is gone afterwards.
 fn folder(what: &str) -> Result<TempDir, ProgramError> {
     use std::os::unix::fs::PermissionsExt as _;
     let prefix = format!("schedlab-{what}-");

@@ -136,7 +136,7 @@ pub(crate) fn run(
     })
 }
 
-/// Whether the remaining tasks cannot be woken any more: all of them waited at one time.
+/// Returns whether the remaining tasks cannot be woken any more: all of them waited at one time.
 fn are_stuck(summaries: &[Summary]) -> bool {
     let left = summaries.iter().filter(|summary| !summary.left.is_empty());
     let waiting: Option<Vec<(u64, u64)>> = left.map(|summary| summary.waiting_ns).collect();
@@ -205,7 +205,7 @@ fn prepare(specs: &[ObjectSpec], seed: u64, plan: Plan) -> Result<Run, ProgramEr
 
 type Numbered = (u32, TaskSpec);
 
-/// The tasks with their numbers, grouped in the order in which address spaces first occur.
+/// Returns the tasks with their numbers, grouped in the order in which address spaces first occur.
 fn by_address_space(tasks: Vec<TaskSpec>) -> Vec<(Option<u32>, Vec<Numbered>)> {
     let mut groups: Vec<(Option<u32>, Vec<Numbered>)> = Vec::new();
     let mut places = std::collections::BTreeMap::new();
@@ -265,7 +265,7 @@ struct Supervised {
 struct Processes(Vec<Supervised>);
 
 impl Processes {
-    /// Whether a process has reported earlier than it should.
+    /// Returns whether a process has reported earlier than it should.
     fn any_reported(&self) -> bool {
         !self.reporting(Duration::ZERO).is_empty()
     }
@@ -286,7 +286,7 @@ impl Processes {
         ready.map(|(i, _)| i).collect()
     }
 
-    /// Whether the run waits for none of those that are left.
+    /// Returns whether the run waits for none of those that are left.
     fn only_background(&self) -> bool {
         let mut left = self.0.iter().filter(|child| child.reader.is_some());
         left.all(|child| child.is_background)

@@ -50,12 +50,12 @@ pub fn allowed_cpus() -> CpuSet {
         .resized(nr_cpus())
 }
 
-/// The kernel's number of the calling thread.
+/// Returns the kernel's number of the calling thread.
 pub fn thread_id() -> i32 {
     gettid().as_raw_nonzero().get()
 }
 
-/// Whether a thread of this process sleeps until it is woken; proc_pid_stat(5).
+/// Returns whether a thread of this process sleeps until it is woken; proc_pid_stat(5).
 pub fn is_asleep(thread: i32) -> bool {
     let path = format!("/proc/self/task/{thread}/stat");
     std::fs::read_to_string(path).is_ok_and(|text| {
@@ -68,7 +68,7 @@ pub fn is_asleep(thread: i32) -> bool {
     })
 }
 
-/// A clock in ns.
+/// Returns a clock in ns.
 fn clock_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -319,7 +319,7 @@ impl SharedMemory {
         Ok(SharedMemory { start, bytes })
     }
 
-    /// Its first byte.
+    /// Returns its first byte.
     pub fn start(&self) -> *mut u8 {
         self.start.cast()
     }

@@ -95,7 +95,7 @@ impl Run {
         sys::set_affinity(cpus.unwrap_or(&self.allowed)).map_err(|e| refused("CPUs", &e))
     }
 
-    /// Whether what happens at `now` counts no more.
+    /// Returns whether what happens at `now` counts no more.
     fn is_over(&self, now: Instant) -> bool {
         let over_ns = self.board().over_ns.load(Relaxed);
         now.ns() >= self.end_ns || over_ns > 0 && now.ns() >= over_ns
@@ -174,7 +174,7 @@ impl Task {
         format!("{} ({what})", self.comm)
     }
 
-    /// Whether it sleeps until another thread wakes it.
+    /// Returns whether it sleeps until another thread wakes it.
     pub fn waits(&self) -> bool {
         WAITING.contains(&self.doing.load(Relaxed)) && sys::is_asleep(self.thread.load(Relaxed))
     }
@@ -292,7 +292,7 @@ impl Process {
         Ok(())
     }
 
-    /// The next action of the task, once it has done what takes no time; `None` when the run is over.
+    /// Returns the next action of the task, once it has done what takes no time; `None` when the run is over.
     ///
     /// The end is a matter of the clock, as in the simulator, and not of when the process's own thread gets a CPU to
     /// announce it: a behaviour is asked for the last time before it, so that neither work nor counters grow

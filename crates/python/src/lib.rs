@@ -143,7 +143,7 @@ impl PyDefinition {
         self.0.jobs() as usize
     }
 
-    /// The scheduler of a job.
+    /// Returns the scheduler of a job.
     fn scheduler(&self, job: u64) -> PyResult<String> {
         self.has(job)?;
         Ok(self.0.scheduler(job).to_string())
@@ -224,7 +224,7 @@ impl PyFolder {
         Ok(PyFolder(Mutex::new(Some(work))))
     }
 
-    /// The runs that are to be made.
+    /// Returns the runs that are to be made.
     fn missing(&self) -> PyResult<Vec<u64>> {
         self.with(|work| Ok(work.missing()))
     }

@@ -21,7 +21,7 @@ const TABLES: [&str; 8] = [
 /// The command that installs both sides.
 pub(super) const REMEDY: &str = "pip install tpchgen-cli duckdb";
 
-/// The Python that has DuckDB's module.
+/// Returns the Python that has DuckDB's module.
 pub(super) fn python() -> Result<Command, ProgramError> {
     let found = command("python3")
         .args(["-c", "import duckdb"])
