@@ -637,13 +637,13 @@ fn seconds(text: &str) -> Result<u64, String> {
     })
 }
 
-/// A seed, any whole number of 64 bits.
+/// Returns a seed, any whole number of 64 bits.
 fn seed(text: &str) -> Result<u64, String> {
     let told = |_| format!("write a whole number from 0 to {}", u64::MAX);
     text.parse().map_err(told)
 }
 
-/// A scale of data between 1 MB and 1 TB.
+/// Returns a scale of data between 1 MB and 1 TB.
 fn scale(text: &str) -> Result<f64, String> {
     let scale = text.parse().ok().filter(|n| (0.001..=1_000.0).contains(n));
     scale.ok_or_else(|| "write a number from 0.001 to 1000".to_owned())

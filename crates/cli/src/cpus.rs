@@ -2,7 +2,7 @@
 
 use schedlab_sim::NR_CPUS_MAX;
 
-/// The numbers that `text` lists, in its order.
+/// Returns the numbers that `text` lists, in its order.
 ///
 /// # Errors
 /// One line that says what is wrong and what to write.

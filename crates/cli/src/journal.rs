@@ -96,14 +96,14 @@ impl Journal {
         })
     }
 
-    /// The result of a run that was finished before.
+    /// Returns the result of a run that was finished before.
     pub fn find(&self, spec: &SimSpec) -> Option<RunResult> {
         let mut result = self.known.get(&spec.replay_command())?.clone();
         result.asked.clone_from(&spec.workload);
         Some(result)
     }
 
-    /// The result of a real run that was finished before, by the command that repeats it.
+    /// Returns the result of a real run that was finished before, by the command that repeats it.
     pub fn find_real(&self, command: &str, workload: &str) -> Option<RunResult> {
         let mut result = self.known.get(command)?.clone();
         result.asked = workload.to_owned();
@@ -140,7 +140,7 @@ impl Journal {
     }
 }
 
-/// A line that stands for this build of the program.
+/// Returns a line that stands for this build of the program.
 fn program() -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!(

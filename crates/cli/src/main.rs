@@ -95,7 +95,7 @@ fn chain(error: &anyhow::Error) -> String {
     text
 }
 
-/// Whether it is what a compiler says, whose lines have places that editors jump to.
+/// Returns whether it is what a compiler says, whose lines have places that editors jump to.
 fn is_of_source(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let of_sweep = match cause.downcast_ref() {
@@ -108,7 +108,7 @@ fn is_of_source(error: &anyhow::Error) -> bool {
     })
 }
 
-/// An error as one line: what is wrong is worth more than where lines were broken.
+/// Returns an error as one line: what is wrong is worth more than where lines were broken.
 fn one_line(text: &str) -> String {
     let lines: Vec<_> = text
         .lines()
@@ -143,7 +143,7 @@ fn no_command(mut words: impl Iterator<Item = String>) -> Option<String> {
     })
 }
 
-/// The command whose help shows how, by the words of the command line.
+/// Returns the command whose help shows how, by the words of the command line.
 fn command_of(mut words: impl Iterator<Item = String>) -> String {
     let known = args::Cli::command();
     match words.nth(1) {
@@ -162,7 +162,7 @@ const ELSEWHERE: [(&str, &str); 6] = [
     ("-n", "--repeat"),
 ];
 
-/// Whether a line of clap's helps: its message does, and a tip only where what it proposes is near.
+/// Returns whether a line of clap's helps: its message does, and a tip only where what it proposes is near.
 fn is_useful(line: &str, text: &str) -> bool {
     let Some(tip) = line.strip_prefix("tip: ") else {
         return true;

@@ -31,7 +31,7 @@ pub fn harmless(text: &str) -> String {
     told
 }
 
-/// Whether a path stands for standard output.
+/// Returns whether a path stands for standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -237,7 +237,7 @@ pub fn followed(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }
 
-/// A new file without a name that anybody would take for the finished one.
+/// Returns a new file without a name that anybody would take for the finished one.
 fn beside(folder: &Path) -> io::Result<NamedTempFile> {
     file::beside(folder, ".schedlab-").map_err(without_place)
 }
@@ -255,7 +255,7 @@ impl Target {
     }
 }
 
-/// The error without the random name of the temporary file, which would not help the user.
+/// Returns the error without the random name of the temporary file, which would not help the user.
 fn without_place(error: io::Error) -> io::Error {
     if error.raw_os_error().is_some() {
         error

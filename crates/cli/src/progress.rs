@@ -102,7 +102,7 @@ impl Drop for Progress {
     }
 }
 
-/// How many runs are done, and how much that is of everything if more is known.
+/// Returns how many runs are done, and how much that is of everything if more is known.
 fn told(done: usize, runs: usize, under_way: Option<f64>) -> String {
     match under_way {
         None => format!("{done}/{runs} runs"),

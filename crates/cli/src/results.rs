@@ -54,7 +54,7 @@ impl Target {
 }
 
 impl Files {
-    /// The files that `--json` and `--csv` name.
+    /// Returns the files that `--json` and `--csv` name.
     ///
     /// # Errors
     /// If one cannot be begun, or both are standard output.
@@ -71,7 +71,7 @@ impl Files {
         })
     }
 
-    /// The file that `--json` names, of a command that writes no other.
+    /// Returns the file that `--json` names, of a command that writes no other.
     ///
     /// # Errors
     /// If it cannot be begun.
@@ -83,14 +83,14 @@ impl Files {
         })
     }
 
-    /// Whether standard output is for a file format instead of text.
+    /// Returns whether standard output is for a file format instead of text.
     pub fn take_stdout(&self) -> bool {
         let targets = [&self.json, &self.csv];
         targets.into_iter().flatten().any(|one| one.file.is_none())
     }
 }
 
-/// The paths of outputs by their flags, for [`crate::output::one_file_each`].
+/// Returns the paths of outputs by their flags, for [`crate::output::one_file_each`].
 pub fn outputs(args: &ShowArgs) -> [(&'static str, Option<&Path>); 2] {
     [
         ("--json", args.json.as_deref()),
@@ -154,7 +154,7 @@ pub fn deliver(results: &[RunResult], view: &View, files: Files) -> anyhow::Resu
     deliver_text(results, &table::render(results, view), view, files)
 }
 
-/// The same with another text in the place of the table.
+/// Returns the same with another text in the place of the table.
 pub fn deliver_text(
     results: &[RunResult],
     text: &str,

@@ -44,7 +44,7 @@ fn signature(func: &Func<'_>) -> Option<(String, usize)> {
     Some((name, proto.len()))
 }
 
-/// The kernel functions that a BPF object calls, with their numbers of parameters.
+/// Returns the kernel functions that a BPF object calls, with their numbers of parameters.
 fn called(btf: &Btf<'_>) -> Vec<(String, usize)> {
     let Some(section) = btf.type_by_name::<DataSec<'_>>(".ksyms") else {
         return Vec::new();
@@ -61,7 +61,7 @@ fn called(btf: &Btf<'_>) -> Vec<(String, usize)> {
         .collect()
 }
 
-/// Whether a kernel's BTF file describes the kfuncs that policies call as they call them.
+/// Returns whether a kernel's BTF file describes the kfuncs that policies call as they call them.
 ///
 /// # Errors
 /// Says which kfunc is missing or has other parameters.

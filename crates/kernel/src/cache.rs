@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 
-/// The cache directory; it need not exist yet.
+/// Returns the cache directory; it need not exist yet.
 ///
 /// # Errors
 /// Neither `XDG_CACHE_HOME` nor `HOME` is set.

@@ -84,7 +84,7 @@ fn choose(named: Option<String>, version: impl Fn(&str) -> Option<u32>) -> Resul
         })
 }
 
-/// The major version of a clang command, `None` if it is not a clang that runs.
+/// Returns the major version of a clang command, `None` if it is not a clang that runs.
 fn version(command: &str) -> Option<u32> {
     let output = Command::new(command).arg("--version").output().ok()?;
     version_in(&String::from_utf8(output.stdout).ok()?)
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// The script's choice where these programs exist and no others.
+    /// Returns the script's choice where these programs exist and no others.
     fn script(named: Option<&str>, programs: &[(&str, &str)]) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         for (name, says) in programs {

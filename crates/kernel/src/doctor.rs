@@ -155,7 +155,7 @@ fn types() -> Finding {
     )
 }
 
-/// The kernel's configuration, where it can be found.
+/// Returns the kernel's configuration, where it can be found.
 fn config(release: &str) -> Option<String> {
     if let Ok(packed) = fs::File::open("/proc/config.gz") {
         let mut text = String::new();

@@ -125,7 +125,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the policy is what is wrong, and another one may well run.
+    /// Returns whether the policy is what is wrong, and another one may well run.
     pub fn is_of_policy(&self) -> bool {
         matches!(
             self,

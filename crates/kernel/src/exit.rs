@@ -22,7 +22,7 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// Whether the policy was taken out by us and not ejected.
+    /// Returns whether the policy was taken out by us and not ejected.
     pub fn is_normal(&self) -> bool {
         self.kind == EXIT_UNREG
     }

@@ -274,7 +274,7 @@ fn name_alike(results: &mut [RunResult]) {
     }
 }
 
-/// The output of `schedlab load --json -`: one result with the workload's own measures.
+/// Returns the output of `schedlab load --json -`: one result with the workload's own measures.
 fn take_over(document: &[u8], result: &mut RunResult) -> Result<()> {
     let wrong = |what: &str| Error::Workload(format!("its result has no {what}"));
     let document: serde_json::Value = serde_json::from_slice(document)

@@ -83,12 +83,12 @@ impl Group {
         }
     }
 
-    /// The head of the group.
+    /// Returns the head of the group.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// The exit status of the group's head, once it has ended.
+    /// Returns the exit status of the group's head, once it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().ok().flatten();

@@ -28,7 +28,7 @@ const UNLOAD_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of the kernel's debug dump that are kept (`UEI_DUMP_DFL_LEN` of the scx headers).
 const DUMP_LEN: usize = 32_768;
 
-/// Whether this process can load a policy into this kernel now.
+/// Returns whether this process can load a policy into this kernel now.
 ///
 /// # Errors
 /// The kernel has no sched_ext, another policy is loaded, or the right to load one is missing.
@@ -71,7 +71,7 @@ struct ExitLayout {
     message: usize,
 }
 
-/// The options of a policy: name, type and default as text.
+/// Returns the options of a policy: name, type and default as text.
 ///
 /// # Errors
 /// The object is no BPF object.
@@ -237,17 +237,17 @@ impl Loaded {
         Ok(())
     }
 
-    /// The policy's name, as the user gave it.
+    /// Returns the policy's name, as the user gave it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its `ops.name`, under which the kernel knows it.
+    /// Returns its `ops.name`, under which the kernel knows it.
     pub fn ops_name(&self) -> &str {
         &self.ops_name
     }
 
-    /// The error of a policy that has ended while it was loaded.
+    /// Returns the error of a policy that has ended while it was loaded.
     fn ejected(&self) -> Option<Error> {
         let exit = self.exit();
         (exit.kind != 0).then(|| Error::Ejected {
@@ -291,7 +291,7 @@ impl Loaded {
         }
     }
 
-    /// The bytes of a global variable as they are now, for tests.
+    /// Returns the bytes of a global variable as they are now, for tests.
     pub fn global(&self, policy: &Object, name: &str) -> Option<Vec<u8>> {
         let btf = btf_of(policy).ok()?;
         [".bss", ".data"].into_iter().find_map(|section| {
@@ -303,17 +303,17 @@ impl Loaded {
         })
     }
 
-    /// Whether the kernel still schedules with it.
+    /// Returns whether the kernel still schedules with it.
     pub fn is_running(&self) -> bool {
         matches!(scx::state(), State::Loaded { state, name } if state == "enabled" && name == self.ops_name)
     }
 
-    /// A map of the policy, for programs that look on; `None` where it has no such map.
+    /// Returns a map of the policy, for programs that look on; `None` where it has no such map.
     pub fn map(&self, name: &str) -> Option<libbpf_rs::Map<'_>> {
         self.object.maps().find(|known| known.name() == name)
     }
 
-    /// The values of a per-CPU array map, `[entry][cpu]`; `None` where the policy has no such map.
+    /// Returns the values of a per-CPU array map, `[entry][cpu]`; `None` where the policy has no such map.
     ///
     /// # Errors
     /// The map cannot be read.
@@ -389,7 +389,7 @@ pub(crate) fn per_cpu(object: &libbpf_rs::Object, name: &str) -> Result<Option<V
     Ok(Some(entries))
 }
 
-/// Whether a policy has these options and they may have these values.
+/// Returns whether a policy has these options and they may have these values.
 ///
 /// # Errors
 /// Names the first that is wrong, and what would be right.
@@ -496,7 +496,7 @@ fn configure(
     }
 }
 
-/// An enumerator of the running kernel.
+/// Returns an enumerator of the running kernel.
 fn constant(policy: &Object, name: &str) -> Result<u64> {
     let value = kernel_constants()?.get(name).copied();
     value.ok_or_else(|| Error::Option {
@@ -555,7 +555,7 @@ pub(crate) fn set_rodata(open: &mut OpenObject, bytes: &[(usize, Vec<u8>)]) -> b
     bytes.is_empty()
 }
 
-/// All `SCX_*` enumerators of the running kernel.
+/// Returns all `SCX_*` enumerators of the running kernel.
 fn kernel_constants() -> Result<BTreeMap<String, u64>> {
     let btf = Btf::from_vmlinux().doing("reading the kernel's types (/sys/kernel/btf/vmlinux)")?;
     let mut constants = BTreeMap::new();

@@ -19,8 +19,8 @@ struct Line {
     number: u32,
 }
 
-/// The line of the policy's own file, and the function, from which the kernel was called when it wrote this dump.
-/// `btf` is the policy's object, whose programs are still loaded.
+/// Returns the line of the policy's own file, and the function, from which the kernel was called when it wrote this
+/// dump. `btf` is the policy's object, whose programs are still loaded.
 pub fn of_dump(dump: &str, object: &[u8]) -> Option<String> {
     let frames = frames(dump);
     if frames.is_empty() {
@@ -33,7 +33,7 @@ pub fn of_dump(dump: &str, object: &[u8]) -> Option<String> {
         .find_map(|frame| place(*frame, address(&symbols, frame.symbol)?, &lines))
 }
 
-/// The functions of BPF on the stack that a dump begins with, the innermost first.
+/// Returns the functions of BPF on the stack that a dump begins with, the innermost first.
 fn frames(dump: &str) -> Vec<Frame<'_>> {
     let words = dump
         .lines()
@@ -59,8 +59,8 @@ fn address(symbols: &str, name: &str) -> Option<u64> {
     u64::from_str_radix(line.split(' ').next()?, 16).ok()
 }
 
-/// The line of a frame whose function begins at `begin`; of several that are inlined there, the last before it of the
-/// policy's own file.
+/// Returns the line of a frame whose function begins at `begin`; of several that are inlined there, the last before
+/// it of the policy's own file.
 fn place(frame: Frame<'_>, begin: u64, lines: &[Line]) -> Option<String> {
     // A call is before where it returns to.
     let at = begin + frame.offset - 1;
@@ -77,7 +77,7 @@ fn place(frame: Frame<'_>, begin: u64, lines: &[Line]) -> Option<String> {
     Some(format!("{}:{} ({function})", own.file, own.number))
 }
 
-/// The lines of all loaded programs, by address.
+/// Returns the lines of all loaded programs, by address.
 fn lines(object: &[u8]) -> Vec<Line> {
     let Some(strings) = strings(object) else {
         return Vec::new();
@@ -102,7 +102,7 @@ fn lines(object: &[u8]) -> Vec<Line> {
     lines
 }
 
-/// The names in an object's types (`struct btf_header`).
+/// Returns the names in an object's types (`struct btf_header`).
 fn strings(object: &[u8]) -> Option<&[u8]> {
     const MAGIC: [u8; 8] = [0x9f, 0xeb, 1, 0, 24, 0, 0, 0];
     let begin = object.windows(MAGIC.len()).position(|at| at == MAGIC)?;

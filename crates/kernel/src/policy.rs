@@ -23,7 +23,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// The ELF object for BPF.
+    /// Returns the ELF object for BPF.
     pub fn object(&self) -> Vec<u8> {
         inflated(self.compressed).expect("the build script has compressed it")
     }
@@ -167,7 +167,7 @@ fn unpack_headers() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// The first error of clang as `file:line: what`: those after it are mostly its consequences.
+/// Returns the first error of clang as `file:line: what`: those after it are mostly its consequences.
 fn first_error(said: &str) -> String {
     const MARKS: [&str; 2] = [": error: ", ": fatal error: "];
     let mut errors = said.lines().filter_map(|line| {

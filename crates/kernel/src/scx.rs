@@ -36,7 +36,7 @@ pub fn state() -> State {
     }
 }
 
-/// How many schedulers have been enabled since boot.
+/// Returns how many schedulers have been enabled since boot.
 pub fn enable_seq() -> Option<u64> {
     read("enable_seq")?.parse().ok()
 }

@@ -24,7 +24,7 @@ pub fn online() -> Vec<u32> {
     online.iter().map(|cpu| cpu.0).collect()
 }
 
-/// The kernel's name for the first CPU; empty if it has none.
+/// Returns the kernel's name for the first CPU; empty if it has none.
 pub fn model() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -32,7 +32,7 @@ pub fn model() -> String {
     model.map_or(String::new(), |(_, model)| model.trim().to_owned())
 }
 
-/// The place of each possible CPU. A level that sysfs does not show counts as shared: one cache, one node.
+/// Returns the place of each possible CPU. A level that sysfs does not show counts as shared: one cache, one node.
 pub fn places() -> Vec<Place> {
     (0..possible_cpus())
         .map(|cpu| {
@@ -46,7 +46,7 @@ pub fn places() -> Vec<Place> {
         .collect()
 }
 
-/// The first CPU that shares the highest cache level.
+/// Returns the first CPU that shares the highest cache level.
 fn last_level(cpu: &Path) -> Option<u32> {
     let mut best: Option<(u32, u32)> = None;
     for index in fs::read_dir(cpu.join("cache")).ok()? {
@@ -72,7 +72,7 @@ fn node(cpu: &Path) -> Option<u32> {
     })
 }
 
-/// A list of CPUs in a file of sysfs.
+/// Returns a list of CPUs in a file of sysfs.
 fn cpus(file: &Path) -> Option<CpuSet> {
     fs::read_to_string(file).ok()?.parse().ok()
 }

@@ -40,7 +40,7 @@ pub enum Kind {
     Other,
 }
 
-/// The variables of a section, in the order of their offsets.
+/// Returns the variables of a section, in the order of their offsets.
 pub fn of_section(btf: &Btf<'_>, section: &str) -> Vec<Variable> {
     let Some(datasec) = btf.type_by_name::<DataSec<'_>>(section) else {
         return Vec::new();
@@ -122,7 +122,7 @@ fn common_prefix<'a>(names: impl Iterator<Item = &'a str>) -> usize {
     first[..shared].rfind('_').map_or(0, |at| at + 1)
 }
 
-/// The bytes of `text` as a value of `variable`.
+/// Returns the bytes of `text` as a value of `variable`.
 ///
 /// # Errors
 /// Says what would be right.
@@ -201,7 +201,8 @@ pub fn member(btf: &Btf<'_>, structure: &str, name: &str) -> Option<(usize, usiz
         .find_map(|(known, offset, size)| (known == name).then_some((offset, size)))
 }
 
-/// The field at an offset in bytes of a struct, as C writes it: `scx.slice`. None: it has no such struct or field.
+/// Returns the field at an offset in bytes of a struct, as C writes it: `scx.slice`. None: it has no such struct or
+/// field.
 pub fn field_at(btf: &Btf<'_>, structure: &str, offset: usize) -> Option<String> {
     let ty = btf
         .type_by_kind::<Composite<'_>>()

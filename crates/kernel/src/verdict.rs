@@ -66,9 +66,9 @@ pub fn rejected(policy: &str, fallback: &str) -> Error {
     }
 }
 
-/// The lines of libbpf's output that explain a failure, as one: the verifier's reason, where in the source it is, and
-/// what to do; or else libbpf's first complaint. None: what the caller knows, the error number. `field` names what
-/// lies at an offset of a structure of the kernel.
+/// Returns the lines of libbpf's output that explain a failure, as one: the verifier's reason, where in the source it
+/// is, and what to do; or else libbpf's first complaint. None: what the caller knows, the error number. `field` names
+/// what lies at an offset of a structure of the kernel.
 fn explain(log: &str, field: Field<'_>) -> Option<String> {
     const BEGIN: &str = "-- BEGIN PROG LOAD LOG --";
     const END: &str = "-- END PROG LOAD LOG --";
@@ -147,7 +147,8 @@ impl<'a> Refusal<'a> {
         text
     }
 
-    /// The place and the text of the source that the reason is about; of the policy's own file, if the log has that.
+    /// Returns the place and the text of the source that the reason is about; of the policy's own file, if the log
+    /// has that.
     fn source(&self) -> Option<(String, &'a str)> {
         let reason = self.lines[self.reason];
         if TOO_MUCH.iter().any(|what| reason.contains(what)) {
@@ -175,13 +176,13 @@ impl<'a> Refusal<'a> {
         Some((place.to_owned(), code))
     }
 
-    /// The line of an instruction, by its number.
+    /// Returns the line of an instruction, by its number.
     fn instruction(&self, number: &str) -> Option<usize> {
         let begin = format!("{number}: (");
         self.lines.iter().position(|line| line.starts_with(&begin))
     }
 
-    /// The last line that calls a function.
+    /// Returns the last line that calls a function.
     fn last_call(&self, function: &str) -> Option<usize> {
         let call = format!("call {function}#");
         self.lines.iter().rposition(|line| line.contains(&call))
@@ -218,7 +219,7 @@ impl<'a> Refusal<'a> {
         Some(told_kept(said, structure, offset, field))
     }
 
-    /// The structure that a register pointed to last, by the states.
+    /// Returns the structure that a register pointed to last, by the states.
     fn points_to(&self, register: &str) -> Option<&'a str> {
         let begin = format!("R{register}=");
         self.lines[..=self.reason].iter().rev().find_map(|line| {
@@ -230,7 +231,7 @@ impl<'a> Refusal<'a> {
     }
 }
 
-/// A store to a field that is the kernel's own, by name.
+/// Returns a store to a field that is the kernel's own, by name.
 fn told_kept(said: &str, structure: &str, offset: u64, field: Field<'_>) -> (String, &'static str) {
     let name = field(structure, offset).unwrap_or_else(|| format!("byte {offset}"));
     (
@@ -239,7 +240,7 @@ fn told_kept(said: &str, structure: &str, offset: u64, field: Field<'_>) -> (Str
     )
 }
 
-/// The verifier's counts.
+/// Returns the verifier's counts.
 fn is_statistics(line: &str) -> bool {
     [
         "processed ",
@@ -262,7 +263,7 @@ fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a line says something, and is no state, instruction, source, or note on the way.
+/// Returns whether a line says something, and is no state, instruction, source, or note on the way.
 fn is_sentence(line: &str) -> bool {
     const NOTES: [&str; 13] = [
         "; ",
@@ -305,18 +306,18 @@ fn source(line: &str) -> Option<(&str, &str)> {
     Some((place, code.trim()))
 }
 
-/// Whether a place is of a policy's own file.
+/// Returns whether a place is of a policy's own file.
 fn is_own(place: &str) -> bool {
     place.contains(".bpf.c:")
 }
 
-/// The instruction that took what is not released.
+/// Returns the instruction that took what is not released.
 fn allocation(reason: &str) -> Option<&str> {
     let (_, rest) = reason.split_once("alloc_insn=")?;
     rest.split(|c: char| !c.is_ascii_digit()).next()
 }
 
-/// The function that begins what is not ended: `inside bpf_spin_lock-ed region`.
+/// Returns the function that begins what is not ended: `inside bpf_spin_lock-ed region`.
 fn entered(reason: &str) -> Option<&str> {
     let (before, _) = reason.split_once("-ed region")?;
     before.rsplit(' ').next()
@@ -501,7 +502,7 @@ fn remedy(line: &str) -> Option<&'static str> {
     Some(remedy)
 }
 
-/// The field of a structure of the running kernel, from its own types.
+/// Returns the field of a structure of the running kernel, from its own types.
 fn kernel_field(structure: &str, offset: u64) -> Option<String> {
     let btf = libbpf_rs::btf::Btf::from_vmlinux().ok()?;
     vars::field_at(&btf, structure, usize::try_from(offset).ok()?)
@@ -517,7 +518,7 @@ mod tests {
 
     use super::*;
 
-    /// The facts in a kernel's types.
+    /// Returns the facts in a kernel's types.
     fn field(structure: &str, offset: u64) -> Option<String> {
         Some(format!("{structure}[{offset}]"))
     }

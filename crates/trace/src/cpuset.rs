@@ -19,7 +19,7 @@ pub struct CpuListError {
 }
 
 impl CpuSet {
-    /// The empty set on a machine with `nr_cpus` CPUs.
+    /// Returns the empty set on a machine with `nr_cpus` CPUs.
     pub fn empty(nr_cpus: usize) -> Self {
         CpuSet(FixedBitSet::with_capacity(nr_cpus))
     }
@@ -41,7 +41,7 @@ impl CpuSet {
         set
     }
 
-    /// The number of CPUs the set has room for.
+    /// Returns the number of CPUs the set has room for.
     pub fn capacity(&self) -> usize {
         self.0.len()
     }
@@ -53,7 +53,7 @@ impl CpuSet {
         CpuSet(set)
     }
 
-    /// Whether `cpu` is in the set.
+    /// Returns whether `cpu` is in the set.
     pub fn contains(&self, cpu: CpuId) -> bool {
         self.0.contains(cpu.index())
     }
@@ -68,22 +68,22 @@ impl CpuSet {
         self.0.remove(cpu.index());
     }
 
-    /// The number of CPUs in the set.
+    /// Returns the number of CPUs in the set.
     pub fn len(&self) -> usize {
         self.0.count_ones(..)
     }
 
-    /// Whether no CPU is in the set.
+    /// Returns whether no CPU is in the set.
     pub fn is_empty(&self) -> bool {
         self.0.is_clear()
     }
 
-    /// The lowest CPU in the set.
+    /// Returns the lowest CPU in the set.
     pub fn first(&self) -> Option<CpuId> {
         self.0.minimum().map(|cpu| CpuId(cpu as u32))
     }
 
-    /// The lowest CPU that is in both sets.
+    /// Returns the lowest CPU that is in both sets.
     pub fn first_and(&self, other: &CpuSet) -> Option<CpuId> {
         self.0
             .intersection(&other.0)
@@ -91,7 +91,7 @@ impl CpuSet {
             .map(|cpu| CpuId(cpu as u32))
     }
 
-    /// The CPUs in both sets.
+    /// Returns the CPUs in both sets.
     pub fn and(&self, other: &CpuSet) -> CpuSet {
         CpuSet(&self.0 & &other.0)
     }
@@ -106,12 +106,12 @@ impl CpuSet {
         self.0.difference_with(&other.0);
     }
 
-    /// Whether every CPU of this set is in `other`.
+    /// Returns whether every CPU of this set is in `other`.
     pub fn is_subset(&self, other: &CpuSet) -> bool {
         self.0.is_subset(&other.0)
     }
 
-    /// The first CPU at or after number `from` that is in both sets, beginning again at 0 if there is
+    /// Returns the first CPU at or after number `from` that is in both sets, beginning again at 0 if there is
     /// none (`find_next_and_bit_wrap()`).
     pub fn next_and_wrap(&self, other: &CpuSet, from: u32) -> Option<CpuId> {
         let (a, b) = (self.words(), other.words());
@@ -128,12 +128,12 @@ impl CpuSet {
         })
     }
 
-    /// The CPUs in ascending order.
+    /// Returns the CPUs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
         self.0.ones().map(|cpu| CpuId(cpu as u32))
     }
 
-    /// The bits as words, CPU 0 in the lowest bit of the first, as the kernel lays out a cpumask.
+    /// Returns the bits as words, CPU 0 in the lowest bit of the first, as the kernel lays out a cpumask.
     pub fn words(&self) -> &[usize] {
         self.0.as_slice()
     }

@@ -182,7 +182,7 @@ pub struct TaskMeta {
 }
 
 impl TaskMeta {
-    /// Whether it is a real-time or deadline task.
+    /// Returns whether it is a real-time or deadline task.
     pub fn is_realtime(&self) -> bool {
         self.rt_priority > 0
     }

@@ -46,12 +46,12 @@ impl TaskId {
     /// The pid of task 0. Small pids belong to a real system's own threads.
     pub const FIRST_PID: u32 = 1000;
 
-    /// The pid that policies and reports see.
+    /// Returns the pid that policies and reports see.
     pub const fn pid(self) -> u32 {
         self.0 + Self::FIRST_PID
     }
 
-    /// The task with this pid, if any task can have it.
+    /// Returns the task with this pid, if any task can have it.
     pub fn from_pid(pid: u32) -> Option<TaskId> {
         pid.checked_sub(Self::FIRST_PID).map(TaskId)
     }

@@ -19,7 +19,7 @@ impl Scheduler {
     /// The name that stands for the kernel's own scheduler, in both worlds.
     pub const KERNELS_OWN: &str = "kernel";
 
-    /// Whether it is the kernel's own.
+    /// Returns whether it is the kernel's own.
     pub fn is_kernels_own(&self) -> bool {
         self.name == Self::KERNELS_OWN
     }
@@ -83,12 +83,12 @@ impl Scheduler {
         }
     }
 
-    /// Whether it is the path of a policy's source, not a name.
+    /// Returns whether it is the path of a policy's source, not a name.
     pub fn is_path(&self) -> bool {
         self.name.ends_with(".c") || self.name.contains('/')
     }
 
-    /// A list of schedulers. A part between commas that has a `=` and no `:` before it is a further option
+    /// Returns a list of schedulers. A part between commas that has a `=` and no `:` before it is a further option
     /// of the scheduler before: `a:x=1,y=2,b` is `a` with `x` and `y`, and `b`. A comma of a path has a backslash before
     /// it, or is found where the file exists.
     ///

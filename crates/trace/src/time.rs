@@ -17,7 +17,7 @@ impl Instant {
     /// Later than every event: 'never'.
     pub const NEVER: Instant = Instant(u64::MAX);
 
-    /// The instant `ns` nanoseconds after the start of the run.
+    /// Returns the instant `ns` nanoseconds after the start of the run.
     pub const fn from_ns(ns: u64) -> Self {
         Instant(ns)
     }
@@ -91,7 +91,7 @@ impl Duration {
         Some(Duration(ns))
     }
 
-    /// The difference, or zero if `other` is longer.
+    /// Returns the difference, or zero if `other` is longer.
     pub const fn saturating_sub(self, other: Duration) -> Duration {
         Duration(self.0.saturating_sub(other.0))
     }

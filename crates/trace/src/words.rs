@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A number of things: `1 task`, `2 tasks`. The noun's plural ends in s.
+/// Returns a number of things: `1 task`, `2 tasks`. The noun's plural ends in s.
 pub fn counted(n: impl Into<u64>, noun: &str) -> String {
     match n.into() {
         1 => format!("1 {noun}"),
@@ -10,7 +10,7 @@ pub fn counted(n: impl Into<u64>, noun: &str) -> String {
     }
 }
 
-/// The unit that suits a time of `value`, and how many of `unit` it is; `None` if `unit` is not one of time.
+/// Returns the unit that suits a time of `value`, and how many of `unit` it is; `None` if `unit` is not one of time.
 pub fn time_unit(value: f64, unit: &str) -> Option<(f64, String)> {
     let per = unit.strip_prefix("ns")?;
     if !per.is_empty() && !per.starts_with('/') {
@@ -25,7 +25,7 @@ pub fn time_unit(value: f64, unit: &str) -> Option<(f64, String)> {
     Some((size, format!("{prefix}s{per}")))
 }
 
-/// A word as a shell reads it back, in quotes where it needs them.
+/// Returns a word as a shell reads it back, in quotes where it needs them.
 pub fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

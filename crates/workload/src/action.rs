@@ -171,15 +171,15 @@ pub struct Context<'a> {
 
 /// The behaviour of a task: one action after another.
 pub trait Behaviour: Send {
-    /// The next action. After [`Action::Exit`] it is not asked again.
+    /// Returns the next action. After [`Action::Exit`] it is not asked again.
     fn next(&mut self, context: &mut Context<'_>) -> Action;
 
-    /// Whether it creates tasks with an address space of their own, which real threads cannot.
+    /// Returns whether it creates tasks with an address space of their own, which real threads cannot.
     fn forks_processes(&self) -> bool {
         false
     }
 
-    /// Whether the run does not wait for its end.
+    /// Returns whether the run does not wait for its end.
     fn is_background(&self) -> bool {
         false
     }
@@ -240,7 +240,7 @@ impl Reservation {
         }
     }
 
-    /// The share of a CPU that it reserves, in units of 1/2^20 (`to_ratio()`).
+    /// Returns the share of a CPU that it reserves, in units of 1/2^20 (`to_ratio()`).
     pub fn bandwidth(&self) -> u64 {
         (self.runtime.ns() << 20) / self.period.ns().max(1)
     }
@@ -281,7 +281,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// The score of a run that did `work` units in `elapsed` ([`Action::Begin`], or the start, to the end of
+    /// Returns the score of a run that did `work` units in `elapsed` ([`Action::Begin`], or the start, to the end of
     /// the last task); `None` where it would divide by zero.
     pub fn value(&self, work: u64, elapsed: Duration, counters: &Counters) -> Option<f64> {
         let (work, elapsed_ns) = (work as f64, elapsed.ns() as f64);

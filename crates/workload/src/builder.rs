@@ -34,7 +34,7 @@ impl Placement {
         self.allowed.capacity()
     }
 
-    /// The task's only CPU, if tasks are pinned.
+    /// Returns the task's only CPU, if tasks are pinned.
     pub fn cpus(&self, number: usize) -> Option<CpuSet> {
         self.pin.then(|| {
             let cpu = self.allowed.iter().nth(number % self.allowed.len());
@@ -42,7 +42,7 @@ impl Placement {
         })
     }
 
-    /// The task's nice level.
+    /// Returns the task's nice level.
     pub fn nice(&self, number: usize) -> i8 {
         self.nice[number % self.nice.len()]
     }
@@ -118,7 +118,7 @@ impl Builder {
         self.tasks.push(task);
     }
 
-    /// A task that is to be created later ([`crate::Action::Fork`]); `number` is its i in the common options.
+    /// Returns a task that is to be created later ([`crate::Action::Fork`]); `number` is its i in the common options.
     pub fn spec(
         &self,
         number: usize,
@@ -146,7 +146,7 @@ impl Builder {
         self.tasks.push(task);
     }
 
-    /// The values of the common options.
+    /// Returns the values of the common options.
     pub(crate) fn placement(&self) -> &Placement {
         &self.placement
     }

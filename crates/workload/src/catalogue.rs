@@ -2,7 +2,7 @@
 
 use crate::{Measure, list, rtapp};
 
-/// Each list of measures, with the workloads that have it.
+/// Returns each list of measures, with the workloads that have it.
 pub fn lists() -> Vec<(String, &'static [Measure])> {
     let mut lists: Vec<(String, &'static [Measure])> = Vec::new();
     for model in list() {
@@ -15,7 +15,7 @@ pub fn lists() -> Vec<(String, &'static [Measure])> {
     lists
 }
 
-/// The measures of all workloads as a Markdown table.
+/// Returns the measures of all workloads as a Markdown table.
 pub fn markdown() -> String {
     let mut text = String::from("| workload | measure | unit | meaning |\n|---|---|---|---|\n");
     for (workload, measures) in lists() {

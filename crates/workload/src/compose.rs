@@ -48,7 +48,7 @@ const ENDED: &str = "ended_ns_max";
 const LEFT: &str = "left";
 
 impl Part {
-    /// The name in the results of what the part counts as `name`.
+    /// Returns the name in the results of what the part counts as `name`.
     fn rename(&self, name: &str) -> String {
         let own = name.strip_prefix(&self.model);
         match own.filter(|rest| rest.starts_with('.')) {
@@ -82,7 +82,7 @@ impl Part {
     }
 }
 
-/// The parts of `text`; one if it asks for one workload.
+/// Returns the parts of `text`; one if it asks for one workload.
 ///
 /// # Errors
 /// If a part is missing.

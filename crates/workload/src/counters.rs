@@ -55,12 +55,12 @@ impl Counters {
         self.values.remove(name)
     }
 
-    /// A value; 0 if nothing was counted.
+    /// Returns a value; 0 if nothing was counted.
     pub fn get(&self, name: &str) -> i64 {
         self.values.get(name).copied().unwrap_or(0)
     }
 
-    /// A count or a ratio as a number; `None` if nothing was counted under this name.
+    /// Returns a count or a ratio as a number; `None` if nothing was counted under this name.
     pub fn number(&self, name: &str) -> Option<f64> {
         if let Some((dividend, divisor)) = self.ratios.get(name) {
             let divisor = self.get(divisor);
@@ -99,12 +99,12 @@ impl Counters {
         }
     }
 
-    /// The values by name.
+    /// Returns the values by name.
     pub fn values(&self) -> impl Iterator<Item = (&str, i64)> {
         self.values.iter().map(|(name, &n)| (name.as_ref(), n))
     }
 
-    /// The ratios by name, each with the names it divides.
+    /// Returns the ratios by name, each with the names it divides.
     pub fn ratios(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.ratios
             .iter()

@@ -15,7 +15,7 @@ impl Measure {
     /// The placeholder for a thread's name.
     pub const THREAD: &str = "THREAD";
 
-    /// Whether results call it `name`.
+    /// Returns whether results call it `name`.
     pub fn is_called(&self, name: &str) -> bool {
         match self.name.split_once(Self::THREAD) {
             None => self.name == name,

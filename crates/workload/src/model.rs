@@ -49,7 +49,7 @@ pub fn common() -> &'static [Param] {
     COMMON
 }
 
-/// The option by how much run times vary; `what` is drawn.
+/// Returns the option by how much run times vary; `what` is drawn.
 pub(crate) const fn jitter(doc: &'static str) -> Param {
     Param {
         name: "jitter",
@@ -59,7 +59,7 @@ pub(crate) const fn jitter(doc: &'static str) -> Param {
     }
 }
 
-/// The option by how much tasks begin later, of their periods.
+/// Returns the option by how much tasks begin later, of their periods.
 pub(crate) const fn offset(doc: &'static str) -> Param {
     Param {
         name: "offset",
@@ -70,7 +70,7 @@ pub(crate) const fn offset(doc: &'static str) -> Param {
 }
 
 impl Model {
-    /// All options, its own first.
+    /// Returns all options, its own first.
     pub fn all_params(&self) -> impl Iterator<Item = Param> + use<> {
         self.params.iter().chain(common()).copied()
     }

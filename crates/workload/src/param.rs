@@ -238,7 +238,7 @@ fn read_policy(text: &str) -> Option<SchedClass> {
     }
 }
 
-/// A time with its unit.
+/// Returns a time with its unit.
 fn read_time(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = &text[digits.len()..];
@@ -415,7 +415,7 @@ impl Options {
         /// A [`Kind::Policy`].
         policy, Policy, SchedClass);
 
-    /// Whether the option was given, be it with its default's value.
+    /// Returns whether the option was given, be it with its default's value.
     pub fn is_given(&self, name: &str) -> bool {
         self.values
             .iter()
@@ -430,7 +430,7 @@ impl Options {
             .collect()
     }
 
-    /// The error for options that cannot go together.
+    /// Returns the error for options that cannot go together.
     pub fn contradiction(&self, message: impl Into<String>) -> WorkloadError {
         WorkloadError::Contradiction {
             workload: self.workload.clone(),

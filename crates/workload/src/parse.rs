@@ -9,14 +9,14 @@ use crate::models::list;
 use crate::{Builder, Options, WorkloadError, compose, rtapp};
 
 impl Workload {
-    /// The paths of the rt-app files that `text` asks for.
+    /// Returns the paths of the rt-app files that `text` asks for.
     pub fn files(text: &str) -> Vec<String> {
         let parts = compose::split(text).unwrap_or_default();
         let files = parts.iter().filter_map(|part| rtapp::split(part));
         files.map(|(path, _)| path.to_owned()).collect()
     }
 
-    /// The workload that `text` asks for: `name`, `name:option=value,option=value`, or with the path of an
+    /// Returns the workload that `text` asks for: `name`, `name:option=value,option=value`, or with the path of an
     /// rt-app file (`*.json`) in place of the name; several with ` + ` between them run beside each other.
     ///
     /// `nr_cpus` matters to where tasks may run (`pin`, CPU lists) and, where an option's default is "per CPU", to how
@@ -29,8 +29,8 @@ impl Workload {
         Workload::parse_on(text, &CpuSet::all(nr_cpus))
     }
 
-    /// The same where not all CPUs of a machine may be used: `pin` and what is "per CPU" go by those that are `allowed`,
-    /// of as many as the set has room for. CPU lists are taken at their word.
+    /// Returns the same where not all CPUs of a machine may be used: `pin` and what is "per CPU" go by those that are
+    /// `allowed`, of as many as the set has room for. CPU lists are taken at their word.
     ///
     /// # Errors
     /// As [`Workload::parse`].
@@ -38,7 +38,7 @@ impl Workload {
         Workload::parse_reading(text, allowed, &rtapp::read_file)
     }
 
-    /// The same for a caller that reads the files itself: `read` returns a file's contents.
+    /// Returns the same for a caller that reads the files itself: `read` returns a file's contents.
     ///
     /// # Errors
     /// As [`Workload::parse`].

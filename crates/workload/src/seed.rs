@@ -8,7 +8,7 @@ use schedlab_trace::Duration;
 
 use crate::Rng;
 
-/// The generator of task number `task` (its place in [`crate::Workload::tasks`], forked tasks counted on
+/// Returns the generator of task number `task` (its place in [`crate::Workload::tasks`], forked tasks counted on
 /// from there in the order of their creation): PCG-64-MCG whose 128-bit state is two outputs of
 /// SplitMix64 started at `seed + task · 2^32 + task`, mixed once.
 pub fn stream(seed: u64, task: u32) -> Rng {
@@ -21,14 +21,14 @@ pub fn stream(seed: u64, task: u32) -> Rng {
     Rng::new((output() << 64) | output())
 }
 
-/// A number below `bound`, equally likely each (bias below 2^-32 for bounds below 2^32); 0 for a bound of 0.
+/// Returns a number below `bound`, equally likely each (bias below 2^-32 for bounds below 2^32); 0 for a bound of 0.
 #[inline]
 pub fn below(rng: &mut Rng, bound: u64) -> u64 {
     // Multiply-shift keeps to integers and takes one draw, so a task's stream advances predictably.
     ((u128::from(rng.next_u64()) * u128::from(bound)) >> 64) as u64
 }
 
-/// A time between `mean · (100 − pct)/100` and `mean · (100 + pct)/100`, each equally likely.
+/// Returns a time between `mean · (100 − pct)/100` and `mean · (100 + pct)/100`, each equally likely.
 #[inline]
 pub(crate) fn drawn(mean: Duration, pct: u64, rng: &mut Rng) -> Duration {
     let reach_ns = mean.ns() * pct / 100;
@@ -38,7 +38,7 @@ pub(crate) fn drawn(mean: Duration, pct: u64, rng: &mut Rng) -> Duration {
     Duration::from_ns(mean.ns() - reach_ns + below(rng, 2 * reach_ns + 1))
 }
 
-/// A time from 0 to below `most`, each equally likely.
+/// Returns a time from 0 to below `most`, each equally likely.
 pub(crate) fn drawn_below(most: Duration, rng: &mut Rng) -> Duration {
     match most {
         Duration::ZERO => most,
@@ -46,13 +46,13 @@ pub(crate) fn drawn_below(most: Duration, rng: &mut Rng) -> Duration {
     }
 }
 
-/// A time of the exponential distribution with this mean.
+/// Returns a time of the exponential distribution with this mean.
 pub(crate) fn exponential(mean: Duration, rng: &mut Rng) -> Duration {
     let ns = (u128::from(mean.ns()) * u128::from(unit_exponential(rng)) + HALF) >> 32;
     Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-/// The time between two of `rate` events per second that come at random.
+/// Returns the time between two of `rate` events per second that come at random.
 pub(crate) fn exponential_gap(rate: u64, rng: &mut Rng) -> Duration {
     let ns = 1_000_000_000 * u128::from(unit_exponential(rng)) / u128::from(rate.max(1));
     Duration::from_ns(u64::try_from((ns + HALF) >> 32).unwrap_or(u64::MAX))

@@ -48,7 +48,7 @@ pub fn run(args: &ListArgs) -> anyhow::Result<Status> {
     Ok(Status::Done)
 }
 
-/// The lists as one JSON object: a member for each kind, in it an object for each item.
+/// Returns the lists as one JSON object: a member for each kind, in it an object for each item.
 fn json(kinds: &[Kind], filter: Option<&str>) -> anyhow::Result<Status> {
     let mut document = serde_json::Map::new();
     for &kind in kinds {
@@ -81,7 +81,7 @@ fn heading(kind: Kind) -> &'static str {
     }
 }
 
-/// The items of a kind whose names contain the filter, or the one that has it as its name.
+/// Returns the items of a kind whose names contain the filter, or the one that has it as its name.
 fn matching(kind: Kind, filter: Option<&str>) -> anyhow::Result<Vec<Item>> {
     let mut items = match kind {
         Kind::Schedulers => schedulers(filter)?,

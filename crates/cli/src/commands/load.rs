@@ -30,7 +30,7 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
     deliver(&results, &view, outputs)
 }
 
-/// The workload's own real program.
+/// Returns the workload's own real program.
 fn real(args: &LoadArgs) -> anyhow::Result<RunResult> {
     let options = Options {
         seed: args.seed,
@@ -53,7 +53,7 @@ fn real(args: &LoadArgs) -> anyhow::Result<RunResult> {
     }
 }
 
-/// Whether anybody sees a progress bar: otherwise it would take time of the workload's CPUs for nothing.
+/// Returns whether anybody sees a progress bar: otherwise it would take time of the workload's CPUs for nothing.
 fn is_watched() -> bool {
     std::io::stderr().is_terminal()
 }
@@ -77,7 +77,7 @@ fn failed(
     })
 }
 
-/// The fields that results of this machine share.
+/// Returns the fields that results of this machine share.
 fn here(args: &LoadArgs) -> RunResult {
     RunResult {
         asked: args.workload.clone(),
@@ -110,7 +110,7 @@ fn replay(args: &LoadArgs) -> String {
     replay + &format!(" --seed {} --time-limit {}", args.seed, args.time_limit)
 }
 
-/// The program that the workload is a model of.
+/// Returns the program that the workload is a model of.
 fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
     let limit = Duration::from_secs(args.time_limit);
     let extra = original::Extra {
@@ -152,7 +152,7 @@ fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
     })
 }
 
-/// The first few of a list, and how many more there are.
+/// Returns the first few of a list, and how many more there are.
 fn some_of(list: &[String]) -> String {
     const SHOWN: usize = 8;
     match list.len().saturating_sub(SHOWN) {

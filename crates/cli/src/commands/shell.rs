@@ -11,7 +11,7 @@ use super::Status;
 use crate::args::Cli;
 use crate::output::{Output, print};
 
-/// The command line without what is not for people.
+/// Returns the command line without what is not for people.
 fn visible() -> clap::Command {
     let all = Cli::command();
     let commands = all.get_subcommands().filter(|inner| !inner.is_hide_set());
@@ -34,7 +34,7 @@ pub fn completions(shell: Shell) -> anyhow::Result<Status> {
 
 const EXIT: &str = "Exit status:";
 
-/// The paragraph of a command's help that begins so, if it has one.
+/// Returns the paragraph of a command's help that begins so, if it has one.
 fn paragraph(command: &clap::Command, start: &str) -> Option<String> {
     let text = command.get_after_help()?.to_string();
     let mut paragraphs = text.split("\n\n").map(str::trim_start);
@@ -43,7 +43,7 @@ fn paragraph(command: &clap::Command, start: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The text that follows a heading, line by line: clap_mangen would fill lines and hyphenate.
+/// Returns the text that follows a heading, line by line: clap_mangen would fill lines and hyphenate.
 fn section(text: &str) -> String {
     let Some((heading, lines)) = text.split_once(':') else {
         return String::new();

@@ -114,14 +114,14 @@ fn tell_printed(results: &[RunResult]) {
     }
 }
 
-/// The seed of a repetition.
+/// Returns the seed of a repetition.
 pub fn seed_of(first: u64, repetition: u64) -> anyhow::Result<u64> {
     first
         .checked_add(repetition)
         .ok_or_else(|| anyhow::anyhow!("--seed {first}: with --repeat, seeds go beyond 2^64"))
 }
 
-/// The specification of one run.
+/// Returns the specification of one run.
 pub fn spec(
     workload: &str,
     scheduler: &Scheduler,
@@ -173,13 +173,13 @@ pub fn check(specs: &[SimSpec]) -> Result<Vec<Prepared>, SimError> {
     Ok(runs)
 }
 
-/// The files that were read for runs.
+/// Returns the files that were read for runs.
 pub fn files(runs: &[Prepared]) -> BTreeSet<&str> {
     let files = runs.iter().flat_map(Prepared::files);
     files.map(|(path, _)| path.as_str()).collect()
 }
 
-/// How many runs are under way at a time: as many as asked for, or one a core.
+/// Returns how many runs are under way at a time: as many as asked for, or one a core.
 pub fn threads(jobs: Option<u16>) -> NonZeroUsize {
     match jobs {
         Some(jobs) => NonZeroUsize::new(usize::from(jobs)),
@@ -199,7 +199,7 @@ pub fn simulate(runs: &[Prepared], common: &SimCommon) -> Result<Vec<RunResult>,
     )
 }
 
-/// How much of the runs under way has passed, together; `None` if nothing is known of any.
+/// Returns how much of the runs under way has passed, together; `None` if nothing is known of any.
 pub fn share_passed(runs: &[Prepared]) -> Option<f64> {
     let shares = runs.iter().filter_map(Prepared::share_passed);
     shares.reduce(|all, one| all + one)

@@ -219,7 +219,7 @@ impl Drop for Bar {
     }
 }
 
-/// The first run that failed, and the command that replays it.
+/// Returns the first run that failed, and the command that replays it.
 fn first_failure(definition: &Definition, folder: &Path) -> anyhow::Result<String> {
     let (_, rows) = schedlab_sweep::read(folder)?;
     let Some(row) = rows.iter().find(|row| !row.is_done()) else {

@@ -188,7 +188,7 @@ fn write(share: &Path, name: &str, text: &str) -> Result<()> {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).at(&path)
 }
 
-/// A word for a shell (what is no UTF-8 is replaced).
+/// Returns a word for a shell (what is no UTF-8 is replaced).
 pub fn quote(word: impl AsRef<OsStr>) -> String {
     schedlab_trace::shell_word(&word.as_ref().to_string_lossy())
 }

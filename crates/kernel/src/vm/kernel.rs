@@ -28,12 +28,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The folder that `depmod -b` and `modprobe -d` expect.
+    /// Returns the folder that `depmod -b` and `modprobe -d` expect.
     pub fn modules_base(&self) -> PathBuf {
         self.root.join("usr")
     }
 
-    /// The modules' directory.
+    /// Returns the modules' directory.
     pub fn modules(&self) -> PathBuf {
         self.modules_base().join("lib/modules").join(&self.version)
     }
@@ -128,7 +128,7 @@ fn kernels() -> Result<PathBuf> {
     Ok(cache::dir()?.join("kernels"))
 }
 
-/// A kernel, from the cache or fetched.
+/// Returns a kernel, from the cache or fetched.
 ///
 /// # Errors
 /// None can be had; says what was tried.
@@ -357,7 +357,7 @@ fn no_apt() -> Error {
     )
 }
 
-/// The Debian mirror that this machine's apt uses.
+/// Returns the Debian mirror that this machine's apt uses.
 fn mirror(notes: Notes<'_>) -> String {
     const FALLBACK: &str = "http://deb.debian.org/debian";
     let output = Command::new("apt-get")

@@ -95,8 +95,8 @@ pub fn remember(acceleration: Acceleration) {
     }
 }
 
-/// The result of a probe, and whether it holds for the next ones, too. A probe that was not carried out (a full disk,
-/// a QEMU that does not start) says nothing about KVM, and on a busy machine the time is no measure of it.
+/// Returns the result of a probe, and whether it holds for the next ones, too. A probe that was not carried out (a
+/// full disk, a QEMU that does not start) says nothing about KVM, and on a busy machine the time is no measure of it.
 fn judge(booted: &Result<(i32, String)>, busy: bool) -> (Acceleration, bool) {
     match booted {
         Ok(_) => (Acceleration::Kvm, true),
@@ -111,7 +111,7 @@ fn load_average() -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The result of an earlier probe on this host.
+/// Returns the result of an earlier probe on this host.
 pub fn remembered() -> Option<Acceleration> {
     match fs::read_to_string(file()?).ok()?.trim() {
         "kvm" => Some(Acceleration::Kvm),

@@ -392,7 +392,7 @@ pub fn doing(what: &str) {
     }
 }
 
-/// The last note of a program inside.
+/// Returns the last note of a program inside.
 fn last_did(share: &Path) -> String {
     let text = fs::read_to_string(share.join(DOING)).unwrap_or_default();
     text.lines()
@@ -414,7 +414,7 @@ impl Changes {
     }
 }
 
-/// Whether this program runs inside one of our virtual machines.
+/// Returns whether this program runs inside one of our virtual machines.
 pub fn inside() -> bool {
     std::env::var_os(guest::INSIDE).is_some()
 }
@@ -464,7 +464,7 @@ fn read_code(path: &Path) -> Option<i32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The end of the console, for messages.
+/// Returns the end of the console, for messages.
 fn tail(console: &Path) -> String {
     let bytes = fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);

@@ -148,7 +148,7 @@ pub fn path_with_sbin() -> OsString {
     path
 }
 
-/// The full path of a program.
+/// Returns the full path of a program.
 pub fn which(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path_with_sbin())
         .map(|dir| dir.join(program))

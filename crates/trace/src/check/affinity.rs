@@ -12,7 +12,7 @@ pub struct Affinity {
 }
 
 impl Affinity {
-    /// A checker that knows no task yet.
+    /// Returns a checker that knows no task yet.
     pub fn new() -> Self {
         Self::default()
     }

@@ -79,12 +79,12 @@ impl Violations {
         }
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The first ones.
+    /// Returns the first ones.
     pub fn first(&self) -> &[Violation] {
         &self.kept
     }
@@ -177,7 +177,7 @@ impl Listener for Checkers {
     }
 }
 
-/// The entry of a table indexed by id, which grows as ids appear.
+/// Returns the entry of a table indexed by id, which grows as ids appear.
 fn entry<T: Clone + Default>(table: &mut Vec<T>, index: usize) -> &mut T {
     if index >= table.len() {
         table.resize(index + 1, T::default());

@@ -37,7 +37,7 @@ impl Modes {
     }
 }
 
-/// Whether a CPU may go from one mode to the other. Work of its own it gets only by way of the scheduler or
+/// Returns whether a CPU may go from one mode to the other. Work of its own it gets only by way of the scheduler or
 /// back from the kernel; it spins only inside the scheduler.
 const fn legal(from: CpuMode, to: CpuMode) -> bool {
     use CpuMode::{Idle, Kernel, Sched, Spin, User};

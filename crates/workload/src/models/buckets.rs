@@ -17,7 +17,7 @@ fn bucket(ns: u64) -> usize {
     ((u64::from(shift) << BITS) + (ns >> shift)) as usize
 }
 
-/// The largest time of a bucket.
+/// Returns the largest time of a bucket.
 fn largest(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     let shift = (bucket >> BITS).saturating_sub(1);
@@ -49,7 +49,7 @@ impl Buckets {
         }
     }
 
-    /// The least time that so many thousandths of all do not exceed.
+    /// Returns the least time that so many thousandths of all do not exceed.
     fn percentile(&self, per_mille: u64) -> Option<u64> {
         let wanted = (self.count * per_mille).div_ceil(1_000);
         let mut seen = 0;

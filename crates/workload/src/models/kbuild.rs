@@ -176,7 +176,7 @@ impl Tree {
         }
     }
 
-    /// Whether a join can be started; it counts as started then.
+    /// Returns whether a join can be started; it counts as started then.
     fn take_complete(&self) -> bool {
         let less = |complete: u64| complete.checked_sub(1);
         self.complete.fetch_update(Relaxed, Relaxed, less).is_ok()

@@ -37,7 +37,7 @@ pub(super) const fn threads(default: &'static str, doc: &'static str) -> Param {
     }
 }
 
-/// A count of anything.
+/// Returns a count of anything.
 pub(super) const fn count(name: &'static str, default: &'static str, doc: &'static str) -> Param {
     Param {
         name,
@@ -50,7 +50,7 @@ pub(super) const fn count(name: &'static str, default: &'static str, doc: &'stat
     }
 }
 
-/// A CPU time.
+/// Returns a CPU time.
 pub(super) const fn time(name: &'static str, default: &'static str, doc: &'static str) -> Param {
     Param {
         name,

@@ -24,7 +24,7 @@ pub(super) struct Phases {
 }
 
 impl Phases {
-    /// A program of such threads. After each phase the first one computes for `step`.
+    /// Returns a program of such threads. After each phase the first one computes for `step`.
     pub fn build(
         name: &'static str,
         options: &Options,

@@ -374,7 +374,7 @@ impl Queue {
         Some((key.0, request))
     }
 
-    /// The earliest request for which nobody waits yet, for the caller to wait for.
+    /// Returns the earliest request for which nobody waits yet, for the caller to wait for.
     fn wait(&mut self, server: &Server) -> Option<Instant> {
         let (key, request) = self.pop_free(server)?;
         self.awaited.insert(key, request);

@@ -190,7 +190,8 @@ impl Agent {
     }
 }
 
-/// How many of a scanner's batches go to one joiner: batch b of scanner s goes to joiner (s + b) mod `degree`.
+/// Returns how many of a scanner's batches go to one joiner: batch b of scanner s goes to joiner (s + b) mod
+/// `degree`.
 fn batches_for(joiner: u64, scanner: u64, batches: u64, degree: u64) -> u64 {
     let first = (joiner + degree - scanner % degree) % degree;
     (batches + degree - 1 - first) / degree

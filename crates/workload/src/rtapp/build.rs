@@ -126,7 +126,7 @@ fn end(
     Ok(())
 }
 
-/// Whether an event alone keeps its thread until the run ends.
+/// Returns whether an event alone keeps its thread until the run ends.
 fn is_endless(event: &Event) -> bool {
     match event {
         Event::Run { us } | Event::Sleep { us } => us.is_none(),
@@ -150,7 +150,7 @@ fn takes_no_time(event: &Event, moving: &BTreeSet<&str>) -> bool {
     }
 }
 
-/// The timers that some event moves on.
+/// Returns the timers that some event moves on.
 fn moving(file: &File) -> BTreeSet<&str> {
     timers(file)
         .filter(|(_, timer)| timer.period_us != Some(0))
@@ -165,8 +165,8 @@ fn timers(file: &File) -> impl Iterator<Item = (&Task, &Timer)> {
     })
 }
 
-/// The timers that are absolute since one of their uses says so: by name, and by task where each has its own (the flag is
-/// the resource's, not the event's).
+/// Returns the timers that are absolute since one of their uses says so: by name, and by task where each has its own
+/// (the flag is the resource's, not the event's).
 fn absolute(file: &File) -> BTreeSet<(Option<String>, String)> {
     timers(file)
         .filter(|(_, timer)| timer.absolute)
@@ -215,7 +215,7 @@ fn check_devices(file: &File, builder: &mut Builder) -> Result<(), WorkloadError
     }
 }
 
-/// The names under which threads wake: suspended threads wait on a condition as those that `wait` do.
+/// Returns the names under which threads wake: suspended threads wait on a condition as those that `wait` do.
 fn woken(file: &File) -> BTreeSet<String> {
     events(file)
         .filter_map(|(_, event, _)| match event {
@@ -237,7 +237,7 @@ fn events(file: &File) -> impl Iterator<Item = (&Task, &Event, &Place)> {
     })
 }
 
-/// The name under which a suspended thread waits.
+/// Returns the name under which a suspended thread waits.
 fn suspend_name<'a>(task: &'a Task, given: Option<&'a str>, woken: &BTreeSet<String>) -> &'a str {
     match given {
         Some(given) if !woken.contains(&task.name) && woken.contains(given) => given,
@@ -311,8 +311,8 @@ fn forked_tasks(
         .collect()
 }
 
-/// How many threads meet at each barrier: each place where it is named counts the instances that its task begins with.
-/// Forked threads meet there, too, and nobody has counted them, as in rt-app.
+/// Returns how many threads meet at each barrier: each place where it is named counts the instances that its task
+/// begins with. Forked threads meet there, too, and nobody has counted them, as in rt-app.
 fn parties(file: &File, forked: &BTreeSet<usize>, builder: &mut Builder) -> BTreeMap<String, u32> {
     let mut parties: BTreeMap<String, u32> = BTreeMap::new();
     let mut told = BTreeSet::new();
@@ -541,7 +541,7 @@ fn compile(
     })
 }
 
-/// A time of the file, [`FOREVER`] for one that never ends.
+/// Returns a time of the file, [`FOREVER`] for one that never ends.
 fn time(us: Option<u64>) -> Duration {
     us.map_or(FOREVER, Duration::from_us)
 }
@@ -556,8 +556,8 @@ fn offset(task: &Task, names: &Names, options: &Options) -> Duration {
     Duration::from_ns(period(&task.phases[0]).ns() * options.percent("offset") / 100)
 }
 
-/// How often a thread comes back to a phase that it sleeps in: its first timer's period, or else what it runs and sleeps.
-/// Zero where it does not sleep, or for ever.
+/// Returns how often a thread comes back to a phase that it sleeps in: its first timer's period, or else what it runs
+/// and sleeps. Zero where it does not sleep, or for ever.
 fn period(phase: &Phase) -> Duration {
     let events = || phase.events.iter().map(|(event, _)| event);
     let timer = events().find_map(|event| match event {
@@ -574,7 +574,7 @@ fn period(phase: &Phase) -> Duration {
     Duration::from_us(us.unwrap_or(0))
 }
 
-/// Whether what a thread of the task does depends on other threads, or theirs on it.
+/// Returns whether what a thread of the task does depends on other threads, or theirs on it.
 fn shares(task: &Task, names: &Names) -> bool {
     let mut events = task.phases.iter().flat_map(|phase| &phase.events);
     events.any(|(event, _)| match event {
@@ -590,7 +590,7 @@ fn shares(task: &Task, names: &Names) -> bool {
     })
 }
 
-/// The timers that several threads have together, by name.
+/// Returns the timers that several threads have together, by name.
 fn shared_timers(file: &File) -> BTreeSet<String> {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     let mut shared = BTreeSet::new();
@@ -618,7 +618,7 @@ impl Buffers {
     }
 }
 
-/// The action of an event.
+/// Returns the action of an event.
 fn operation(
     event: &Event,
     task: &Task,

@@ -218,14 +218,14 @@ pub(super) const RESOURCE_TYPES: &[&str] = &[
 /// The words of `ftrace_setup()`.
 pub(super) const FTRACE_CATEGORIES: &[&str] = &["main", "task", "loop", "event", "stats", "none"];
 
-/// The event that a key names: rt-app takes any key that begins with an event's name, so that keys can be made unique
-/// (`run0`, `timerA`, `memrun_b`).
+/// Returns the event that a key names: rt-app takes any key that begins with an event's name, so that keys can be
+/// made unique (`run0`, `timerA`, `memrun_b`).
 pub(super) fn event_of(key: &str) -> Option<&'static str> {
     EVENTS.iter().copied().find(|event| key.starts_with(event))
 }
 
-/// Whether a key names an event only because of how it begins: a small letter after the event's name is more likely a
-/// typing error than what makes the key unique.
+/// Returns whether a key names an event only because of how it begins: a small letter after the event's name is more
+/// likely a typing error than what makes the key unique.
 pub(super) fn is_doubtful(key: &str, event: &str) -> bool {
     let rest = key.strip_prefix(event).unwrap_or_default();
     rest.starts_with(|c: char| c.is_ascii_lowercase())

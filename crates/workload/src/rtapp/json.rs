@@ -46,7 +46,7 @@ pub(super) struct Member {
 }
 
 impl Value {
-    /// The kind of value, for messages.
+    /// Returns the kind of value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Null => "nothing",
@@ -121,7 +121,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The text at this place, for messages.
+    /// Returns the text at this place, for messages.
     fn found(&self) -> String {
         let rest = &self.text[self.at..];
         let Some(first) = rest.chars().next() else {
@@ -193,7 +193,7 @@ impl<'a> Parser<'a> {
         SyntaxError { line, message }
     }
 
-    /// The value that begins here.
+    /// Returns the value that begins here.
     fn value(&mut self, depth: usize) -> Result<Node> {
         let line = self.line;
         if depth >= DEPTH_MAX {
@@ -210,7 +210,7 @@ impl<'a> Parser<'a> {
         Ok(Node { line, value })
     }
 
-    /// A constant, in capital or small letters.
+    /// Returns a constant, in capital or small letters.
     fn word(&mut self) -> Result<Value> {
         const WORDS: [(&str, Value); 5] = [
             ("true", Value::Bool(true)),
@@ -282,7 +282,7 @@ impl<'a> Parser<'a> {
         Ok(Value::Int(text.parse().unwrap_or(limit)))
     }
 
-    /// A string or key in quotes of either kind.
+    /// Returns a string or key in quotes of either kind.
     fn string(&mut self) -> Result<String> {
         let begun = self.line;
         let quote = self.next();
@@ -422,7 +422,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Each key once: at the place of the first with the value of the last (`json_object_object_add()`).
+/// Returns each key once: at the place of the first with the value of the last (`json_object_object_add()`).
 fn united(mut members: Vec<Member>) -> Vec<Member> {
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by(|&a, &b| members[a].key.cmp(&members[b].key));

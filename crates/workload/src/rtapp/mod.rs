@@ -184,7 +184,7 @@ pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
 /// The path that stands for standard input.
 pub const STDIN: &str = "-";
 
-/// Whether what is at a path can be read only once, as standard input and pipes.
+/// Returns whether what is at a path can be read only once, as standard input and pipes.
 pub fn is_read_once(path: &str) -> bool {
     path == STDIN || std::fs::metadata(path).is_ok_and(|there| !there.is_file())
 }

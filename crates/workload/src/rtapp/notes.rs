@@ -49,7 +49,7 @@ impl Notes {
         });
     }
 
-    /// All of them, in words.
+    /// Returns all of them, in words.
     pub fn told(self) -> Vec<String> {
         let told = |note: Note| {
             let more = match note.more {

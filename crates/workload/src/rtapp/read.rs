@@ -115,12 +115,12 @@ impl Sched {
         (runtime, deadline, period)
     }
 
-    /// Whether a key of a reservation is there.
+    /// Returns whether a key of a reservation is there.
     fn reserves(&self) -> bool {
         self.times() != (0, 0, 0)
     }
 
-    /// The reservation of SCHED_DEADLINE, refused where the kernel refuses it, with which rt-app fails.
+    /// Returns the reservation of SCHED_DEADLINE, refused where the kernel refuses it, with which rt-app fails.
     fn reservation(&self, place: &Place) -> Result<Reservation> {
         let (runtime, deadline, period) = self.times();
         let runtime_key = self.dl_runtime.as_ref().or(self.old_runtime.as_ref());
@@ -298,7 +298,8 @@ impl Reader {
         members.iter().map(task).collect()
     }
 
-    /// A `loop`: below zero it is for ever, and so is 0 in a phase, whose iterations are counted before they are compared.
+    /// Returns a `loop`: below zero it is for ever, and so is 0 in a phase, whose iterations are counted before they
+    /// are compared.
     fn loops(&mut self, node: &Node, place: &Place, of_phase: bool) -> Result<Option<u64>> {
         let n = int(node, place)?;
         if n < -1 || (of_phase && n == 0) {
@@ -308,7 +309,7 @@ impl Reader {
         Ok(u64::try_from(n).ok().filter(|&n| n > 0 || !of_phase))
     }
 
-    /// An amount of time or work.
+    /// Returns an amount of time or work.
     fn amount(&mut self, node: &Node, place: &Place) -> Result<Option<u64>> {
         let amount = amount(node, place)?;
         if amount.is_none() {
@@ -610,7 +611,8 @@ impl Reader {
         }
     }
 
-    /// The name that an event gives. rt-app takes "unknown" if it gives no name, even in an event that is no object.
+    /// Returns the name that an event gives. rt-app takes "unknown" if it gives no name, even in an event that is no
+    /// object.
     fn name_of(&mut self, node: &Node, place: &Place, key: &str) -> Result<String> {
         match field(node, place, key) {
             Some((node, here)) => string(node, &here),
@@ -739,7 +741,7 @@ impl Reader {
     }
 }
 
-/// A field of an event, if it is an object and has it.
+/// Returns a field of an event, if it is an object and has it.
 fn field<'a>(node: &'a Node, place: &Place, key: &str) -> Option<(&'a Node, Place)> {
     let Value::Object(members) = &node.value else {
         return None;
@@ -784,7 +786,7 @@ fn own_setting(key: &str, node: &Node, here: &Place) -> Result<()> {
     }
 }
 
-/// Whether sscanf() takes a text for `CPU%d`; it is content if the text ends before a number could begin.
+/// Returns whether sscanf() takes a text for `CPU%d`; it is content if the text ends before a number could begin.
 fn is_cpu(text: &str) -> bool {
     let Some(number) = text.strip_prefix("CPU") else {
         return "CPU".starts_with(text);

@@ -129,7 +129,7 @@ pub(super) struct Fork {
 }
 
 impl Shared {
-    /// A new thread of `program`.
+    /// Returns a new thread of `program`.
     pub fn spawn(shared: &Arc<Shared>, program: usize, fork: Option<Fork>) -> TaskSpec {
         let number = shared.created.fetch_add(1, Relaxed) as usize;
         let task = &shared.programs[program];
@@ -200,7 +200,7 @@ impl Shared {
     }
 }
 
-/// Whether a nice level means anything to a class (`__set_thread_sched_other_attrs()` is called).
+/// Returns whether a nice level means anything to a class (`__set_thread_sched_other_attrs()` is called).
 fn has_nice(class: SchedClass) -> bool {
     matches!(class, SchedClass::Normal | SchedClass::Batch)
 }
@@ -396,7 +396,7 @@ impl Behaviour for Thread {
 }
 
 impl Thread {
-    /// The `sub`-th action of an event; `None` when it is over.
+    /// Returns the `sub`-th action of an event; `None` when it is over.
     fn event(
         &mut self,
         op: Op,

@@ -21,7 +21,7 @@ impl Place {
         Place { path, line }
     }
 
-    /// The error that `message` is wrong here; the file is filled in by who knows it.
+    /// Returns the error that `message` is wrong here; the file is filled in by who knows it.
     pub fn error(&self, message: impl Into<String>) -> WorkloadError {
         WorkloadError::File {
             file: String::new(),
@@ -63,7 +63,7 @@ pub(super) fn flag(node: &Node, place: &Place) -> Result<bool> {
     }
 }
 
-/// An integer as `json_object_get_int()` reads it: what is beyond 32 bits is the nearest that is not.
+/// Returns an integer as `json_object_get_int()` reads it: what is beyond 32 bits is the nearest that is not.
 pub(super) fn int(node: &Node, place: &Place) -> Result<i32> {
     match node.value {
         Value::Int(n) => Ok(n.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
@@ -71,7 +71,7 @@ pub(super) fn int(node: &Node, place: &Place) -> Result<i32> {
     }
 }
 
-/// An integer in a range.
+/// Returns an integer in a range.
 pub(super) fn integer(node: &Node, place: &Place, min: i32, max: i32) -> Result<i32> {
     let n = int(node, place)?;
     if (min..=max).contains(&n) {
@@ -80,12 +80,13 @@ pub(super) fn integer(node: &Node, place: &Place, min: i32, max: i32) -> Result<
     Err(place.error(format!("must be from {min} to {max}, not {n}")))
 }
 
-/// An amount that C makes endless where it is below zero, since it ends up in an unsigned type.
+/// Returns an amount that C makes endless where it is below zero, since it ends up in an unsigned type.
 pub(super) fn amount(node: &Node, place: &Place) -> Result<Option<u64>> {
     int(node, place).map(|n| u64::try_from(n).ok())
 }
 
-/// A list of numbers from 0 on. rt-app asks each item for its number, whatever it is (`json_object_get_int()`).
+/// Returns a list of numbers from 0 on. rt-app asks each item for its number, whatever it is
+/// (`json_object_get_int()`).
 pub(super) fn numbers(node: &Node, place: &Place) -> Result<Vec<u32>> {
     let Value::Array(items) = &node.value else {
         return Err(place.error(format!(
@@ -113,7 +114,7 @@ pub(super) fn numbers(node: &Node, place: &Place) -> Result<Vec<u32>> {
     items.iter().map(number).collect()
 }
 
-/// The number that a text begins with (strtoll()), or 0.
+/// Returns the number that a text begins with (strtoll()), or 0.
 fn leading(text: &str) -> i64 {
     let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\u{b}', '\u{c}']);
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);

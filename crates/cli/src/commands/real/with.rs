@@ -108,12 +108,12 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     Ok(status)
 }
 
-/// The machine that this program runs on, as results of real runs name it.
+/// Returns the machine that this program runs on, as results of real runs name it.
 pub fn place() -> &'static str {
     vm::place()
 }
 
-/// The machine that this program runs on, its kernel and its CPUs.
+/// Returns the machine that this program runs on, its kernel and its CPUs.
 pub fn host() -> anyhow::Result<Host> {
     Ok(Host {
         machine: vm::place().to_owned(),
@@ -170,7 +170,7 @@ fn of_one_run(
     })
 }
 
-/// The same sweep in a virtual machine, which writes into its folder.
+/// Returns the same sweep in a virtual machine, which writes into its folder.
 pub fn sweep_in_vm(
     folder: &Path,
     cpus: Option<u32>,
@@ -191,7 +191,7 @@ pub fn sweep_in_vm(
     forward(&machine, &command)
 }
 
-/// The events of a run as a Perfetto trace.
+/// Returns the events of a run as a Perfetto trace.
 fn write_trace(output: Output, path: &Path, run: &Run) -> anyhow::Result<()> {
     if run.result.measures.get("lost_records").is_some() {
         tell("the trace has gaps: events came faster than they could be read");
@@ -338,7 +338,7 @@ pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Stat
     })
 }
 
-/// The features of this machine, and the command that adds each missing one.
+/// Returns the features of this machine, and the command that adds each missing one.
 pub fn doctor() -> anyhow::Result<Status> {
     let report = doctor::examine();
     let mut text = String::new();

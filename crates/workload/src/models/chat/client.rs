@@ -29,7 +29,7 @@ impl Gate {
         }
     }
 
-    /// How often the main thread posts.
+    /// Returns how often the main thread posts.
     fn posts(&self) -> u64 {
         match self.chain {
             Some(_) => 1,

@@ -128,7 +128,7 @@ impl Room {
         Room::Queue(connections.iter().map(mailbox).collect())
     }
 
-    /// A user's receive and send threads.
+    /// Returns a user's receive and send threads.
     pub fn threads(
         &self,
         builder: &Builder,
