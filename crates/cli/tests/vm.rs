@@ -1,5 +1,4 @@
 //! The program's use of virtual machines; if none can run here, the file that `make test` repeats at its end says so.
-//! end says so.
 #![cfg(feature = "kernel")]
 
 use std::path::Path;
