@@ -32,7 +32,7 @@ pub fn expected(source: &str, version: &str) -> Expected {
 }
 
 impl Expected {
-    /// Returns why `told` is not the expected report of the policy of this name.
+    /// Returns why a text is not the expected report of the policy of this name.
     pub fn judge(&self, name: &str, told: &str) -> Result<(), String> {
         let place = self.line.map(|line| match self.runs {
             true => format!("{name}.bpf.c:{line} "),
