@@ -32,7 +32,7 @@ impl Arena {
         self.reserved.offset(pointer).map(|offset| offset as u64)
     }
 
-    /// `bpf_arena_alloc_pages()`: zeroed pages at `at`, or the lowest that fit. Null if there are none.
+    /// `bpf_arena_alloc_pages()`: zeroed pages at `at`, or the lowest that fit. Null if none fit.
     pub fn alloc(&mut self, at: *mut u8, pages: usize) -> *mut u8 {
         if pages == 0 || pages > self.used.len() {
             return ptr::null_mut();

@@ -1,8 +1,8 @@
 //! The audit: a policy that looks at another task than those it is handed, and lets no probe pay for that, ends the run.
 //!
-//! A policy that is compiled for it (`compiler::Job::audit`) tells of each load and store before it happens
-//! (`include/native/scx/audit.h`). What is a task's: its `task_struct`, its values in task storage, and the context in
-//! the arena that `include/lab/task.h` tells of. An op may look at
+//! A policy that is compiled for it (`compiler::Job::audit`) reports each load and store before it happens
+//! (`include/native/scx/audit.h`). The data of a task: its `task_struct`, its values in task storage, and the context
+//! in the arena that `include/lab/task.h` reports. An op may look at
 //! - the tasks that are its arguments, and the one that its CPU runs: that CPU has their lines;
 //! - each task that one of its probes has looked at (`examine`, `consult`, `alter`, `lab_recalculated`);
 //! - the lines of a context that it has touched (`lab_touch`), of a node in a tree, say;
@@ -10,7 +10,7 @@
 //! - what the policy says is on purpose without charge (`lab_unaudited`).
 //!
 //! Nothing here lets time pass or touches the cache model: who passes has the results that it has without an audit.
-// Model: atomic operations are not told of.
+// Model: atomic operations are not reported.
 
 use std::ffi::c_void;
 
@@ -22,7 +22,7 @@ use crate::kfuncs;
 use crate::layout::{DsqIter, Task};
 use crate::primitives;
 
-/// Ops that tell people what there is, when the policy is gone already.
+/// Ops that print the state for people, when the policy is gone already.
 const DUMPS: OpSet = OpSet::NONE
     .with(OpKind::Dump)
     .with(OpKind::DumpCpu)
@@ -37,11 +37,11 @@ const LINE_BYTES: u64 = 64;
 /// Which of a task's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
-    /// What the policy keeps of it in the arena; in which line.
+    /// The policy's data of it in the arena; in which line.
     Context(usize),
-    /// What it keeps in task storage.
+    /// Its data in task storage.
     Storage,
-    /// What the kernel keeps.
+    /// The kernel's data of it.
     Struct,
 }
 
@@ -121,9 +121,9 @@ impl Cpu {
     }
 }
 
-/// What the auditor of a run knows.
+/// The state of a run's auditor.
 pub struct Audit {
-    /// Who has not paid is refused.
+    /// An access that is not paid for is refused.
     payment: bool,
     cpus: Box<[Cpu]>,
     /// By word of the arena: the task whose context it is part of, and the word's number in it.
@@ -167,7 +167,7 @@ impl Audit {
         }
     }
 
-    /// The context that begins there is nobody's any more.
+    /// The context that begins there belongs to no task any more.
     fn take_back(&mut self, offset: u64) {
         let behind = self.contexts.iter_mut().skip((offset / 8) as usize);
         for (place, word) in behind.zip(0..) {
@@ -195,7 +195,7 @@ pub fn arguments(op: &OpCall) -> [Option<TaskId>; 2] {
     [op.task(), other]
 }
 
-/// What an access meets: a part of a task, of what, and how far behind its beginning.
+/// The target of an access: a part of a task, which task, and how far behind its beginning.
 struct Met<'a> {
     part: Part,
     task: TaskId,
@@ -267,7 +267,7 @@ pub extern "C" fn context(context: Context, place: *const c_void, bytes: u32, in
     });
 }
 
-/// A context in the arena is nobody's any more.
+/// A context in the arena belongs to no task any more.
 pub extern "C" fn context_ends(context: Context, place: *const c_void) {
     in_arena(context, place, Audit::take_back);
 }
@@ -281,7 +281,7 @@ fn in_arena(context: Context, place: *const c_void, f: impl FnOnce(&mut Audit, u
     });
 }
 
-/// What is not looked at begins or ends.
+/// A stretch without checks begins or ends.
 pub extern "C" fn unaudited(context: Context, begins: bool) {
     on_cpu(context, |cpu| {
         if let Some(op) = cpu.ops.last_mut() {
@@ -341,7 +341,7 @@ fn found(context: Context, task: *mut Task) -> *mut Task {
     task
 }
 
-/// [`kfuncs::dsq::peek`]: the kernel looks at who is first.
+/// [`kfuncs::dsq::peek`]: the kernel looks at the first task.
 pub extern "C" fn peek(context: Context, dsq: u64) -> *mut Task {
     found(context, kfuncs::dsq::peek(context, dsq))
 }

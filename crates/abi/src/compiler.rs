@@ -29,10 +29,10 @@ const FLAGS: &[&str] = &[
     // As clang compiles for BPF, and the same under both compilers.
     "-fno-strict-aliasing",
     "-fwrapv",
-    // Who writes beyond an array on the stack is found before it returns over what it has written.
+    // A write beyond an array on the stack is found before the function returns over it.
     "-fstack-protector-strong",
     "-mstack-protector-guard=global",
-    // What nobody has written is the same in each run.
+    // Uninitialized data is the same in each run.
     "-ftrivial-auto-var-init=zero",
     // A frame larger than a fiber's stack meets the guard page and does not jump over it.
     "-fstack-clash-protection",
@@ -49,7 +49,7 @@ const FLAGS: &[&str] = &[
     "-fdiagnostics-color=never",
 ];
 
-/// What an architecture needs besides.
+/// The further flags of an architecture.
 fn flags_of(arch: &str) -> &'static [&'static str] {
     match arch {
         // Atomic operations are instructions, and no functions of libgcc's that ask the C library for the processor.
@@ -63,8 +63,8 @@ fn flags_of(arch: &str) -> &'static [&'static str] {
     }
 }
 
-/// How it is compiled to be audited or checked for races, which only clang can: each load and each store is a call
-/// before it (`include/native/scx/audit.h`), volatile ones apart. Atomic operations tell of themselves.
+/// Flags to audit it or check it for races, which only clang can: each load and each store is a call before it
+/// (`include/native/scx/audit.h`), volatile ones apart. Atomic operations report themselves.
 const AUDIT_FLAGS: &[&str] = &[
     "-DLAB_AUDIT",
     "-fsanitize=thread",
@@ -76,11 +76,11 @@ const AUDIT_FLAGS: &[&str] = &[
     "-tsan-instrument-atomics=0",
 ];
 
-/// What to compile.
+/// The source to compile.
 pub struct Job<'a> {
     /// The compiler.
     pub compiler: &'a str,
-    /// What it compiles for, by Rust's name.
+    /// The target architecture, by Rust's name.
     pub arch: &'a str,
     /// Folder that relative paths are seen from; debug information does not mention it.
     pub folder: &'a Path,
@@ -91,7 +91,7 @@ pub struct Job<'a> {
     /// The shared object to write. Beside it, ending in `.d`, appears what it was made of, as a rule of make:
     /// the source and all headers but the system's.
     pub output: &'a Path,
-    /// Whether its loads and stores are told to the auditor and the checker of races.
+    /// Whether its loads and stores are reported to the auditor and the checker of races.
     pub audit: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the debug information of a compiled policy tells: its global variables with their types.
+//! Reads the debug information of a compiled policy: its global variables with their types.
 //!
 //! Only the tree of entries of each compilation unit is read; line numbers come from `addr2line`.
 
@@ -33,7 +33,7 @@ pub struct Entry {
     pub line: Option<u64>,
     /// A declaration that this entry completes.
     pub specification: Option<usize>,
-    /// What this entry is an instance of.
+    /// The entry of which this one is an instance.
     pub origin: Option<usize>,
 }
 
@@ -67,7 +67,7 @@ pub struct Function {
     pub signature: Signature,
 }
 
-/// What a function takes and returns, as keys of types.
+/// The parameters and the result of a function, as keys of types.
 #[derive(Clone, Debug)]
 pub struct Signature {
     /// `None` for `void`.
@@ -77,7 +77,7 @@ pub struct Signature {
     pub variadic: bool,
 }
 
-/// What a type comes down to without typedefs and qualifiers.
+/// A type without typedefs and qualifiers.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Shape {
     Bool,
@@ -173,7 +173,7 @@ impl Types {
             let Some(address) = entry.address else {
                 continue;
             };
-            // Variables inside of functions are nobody's business here.
+            // Variables inside of functions do not matter here.
             let unit = entry.parent.map(|parent| (parent, self.entry(parent).tag));
             let Some((_, tag)) = unit else { continue };
             if tag != constants::DW_TAG_compile_unit.0 {
@@ -234,7 +234,7 @@ impl Types {
             .collect()
     }
 
-    /// What a function, or a type of functions, takes and returns.
+    /// Returns the parameters and the result of a function, or of a type of functions.
     pub fn signature(&self, at: usize) -> Signature {
         let entry = self.entry(at);
         let children = || entry.children.iter().map(|&child| self.entry(child));
@@ -249,7 +249,7 @@ impl Types {
         }
     }
 
-    /// What the members of a structure that point to functions point to: offset, name, signature.
+    /// Returns the targets of a structure's members that point to functions: offset, name, signature.
     pub fn ops(&self, structure: usize) -> Vec<(u64, &str, Signature)> {
         let members = self.members(structure).into_iter();
         members
@@ -334,7 +334,7 @@ impl Types {
         }
     }
 
-    /// What a type comes down to.
+    /// Returns a type without typedefs and qualifiers.
     pub fn shape(&self, type_at: usize) -> Shape {
         let Some(at) = self.bare(type_at) else {
             return Shape::Other;
@@ -471,7 +471,7 @@ impl Types {
             .collect()
     }
 
-    /// What a name stands for by `typedef`.
+    /// Returns the type for which a name stands by `typedef`.
     pub fn typedef(&self, name: &str) -> Option<usize> {
         let found = self.entries.iter().find(|(_, entry)| {
             entry.tag == constants::DW_TAG_typedef.0 && entry.name.as_deref() == Some(name)

@@ -6,7 +6,7 @@ use schedlab_trace::TaskId;
 /// Where the fields of one task lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// Nobody has looked at them yet.
+    /// They have not been accessed yet.
     Unknown,
     /// In one line.
     Line(LineRef),

@@ -35,8 +35,8 @@ use crate::tasks::Tasks;
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
 
-/// Address space for what of the virtual kernel policies have pointers to: of each task less than 200 bytes, and a KB
-/// for each mask.
+/// Address space for the parts of the virtual kernel to which policies have pointers: of each task less than 200
+/// bytes, and a KB for each mask.
 const KERNEL_BYTES: usize = 16 << 30;
 
 /// `SCX_EXIT_DUMP_DFL_LEN`.
@@ -87,7 +87,7 @@ pub struct Cpu {
 pub struct IdleMask {
     pub mask: *mut CpuMask,
     pub node: Option<i32>,
-    /// Whether it is that of idle cores.
+    /// Whether it is the mask of idle cores.
     pub smt: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct Host {
     table: Table,
     /// The environment of the call whose policy code runs.
     env: *const Env<'static>,
-    /// Somebody looks at the host; only debug builds keep it.
+    /// A borrow of the host is active; only debug builds keep it.
     looked_at: Cell<bool>,
     /// The CPU that it runs on, one of `cpus`.
     current: *mut Cpu,
@@ -137,25 +137,25 @@ pub struct Host {
     pub log: VecDeque<String>,
     /// The debug dump, with what `scx_bpf_dump()` printed.
     pub dump: String,
-    /// What comes into it before the next text that an op prints.
+    /// The text that comes into it before the next text that an op prints.
     dump_pending: String,
     pub fields: Fields,
     pub prefetch: bool,
     pub op_ns: u64,
     pub kfunc_ns: u64,
     pub atomic_ps: u64,
-    /// What probes and loops cost.
+    /// The costs of probes and loops.
     pub costs: Costs,
     pub topology: Topology,
     pub nr_cpus: usize,
     pub nr_nodes: u32,
     pub version: KernelVersion,
-    /// What `ops.exit()` is told.
+    /// The exit information for `ops.exit()`.
     pub exit_message: String,
     /// `ops.init()` has returned 0.
     pub initialized: bool,
     foreign: Foreign,
-    /// Of a policy that is watched: whose memory is whose, and who has paid.
+    /// For a policy that is watched: the owner of each piece of memory, and the payments.
     pub audit: Option<Audit>,
     /// Of one whose races are looked for.
     pub races: Option<Races>,
@@ -178,7 +178,7 @@ impl Context {
         unsafe {
             debug_assert!(
                 !(*self.0).looked_at.replace(true),
-                "who looks at the host looks at it once more"
+                "the host is borrowed twice"
             );
             let result = f(&mut *self.0);
             self.looks_no_more();
@@ -186,7 +186,7 @@ impl Context {
         }
     }
 
-    /// Whoever looked at the host has ended.
+    /// The borrow of the host has ended.
     #[inline]
     fn looks_no_more(self) {
         if cfg!(debug_assertions) {
@@ -237,8 +237,8 @@ impl Context {
         }
     }
 
-    /// Policy code is to run or to go on in this environment. Inlined, as `trap::enter` after it: who calls a function
-    /// saves registers around it, in each kfunc and though it is rarely called.
+    /// Lets policy code run or go on in this environment. Inlined, as `trap::enter` after it: a function call saves
+    /// registers around it, in each kfunc and though it is rarely called.
     ///
     /// # Safety
     /// The environment must live until the policy code returns.
@@ -279,7 +279,7 @@ impl Context {
                 callers.extend(caller);
                 !behind
             });
-            // What a function does last may have taken its frame: then it is the op, or one that it ended with.
+            // The last call of a function may have taken its frame: then it is the op, or one that it ended with.
             if callers.is_empty() {
                 callers.extend(op.and_then(|op| host.image.offset(ops::address(&host.ops, op)?)));
             }
@@ -288,7 +288,7 @@ impl Context {
         self.fault_at(line, &message)
     }
 
-    /// The same, of code of the policy that is right before a place, and of who has called it.
+    /// The same for code of the policy that is right before a place, and for its caller.
     #[cold]
     pub fn fault_before(self, place: usize, message: &str) -> ! {
         let line = self.with(|host| {
@@ -377,7 +377,7 @@ impl Host {
     /// The CPU whose policy code runs.
     #[inline]
     pub fn current(&mut self) -> &mut Cpu {
-        // SAFETY: `choose` has set it; CPUs stay where they are, and nobody else borrows this one.
+        // SAFETY: `choose` has set it; CPUs stay where they are, and no other code borrows this one.
         unsafe { &mut *self.current }
     }
 
@@ -538,7 +538,7 @@ impl Host {
     /// One CPU that waits for a lock that another one holds, for people.
     pub fn describe_lock_wait(&self, lock: PolicyLock, waiter: CpuId, holder: CpuId) -> String {
         let held = self.name_held_lock(lock.0 as usize);
-        // SAFETY: one of our CPUs; nobody else looks while we do.
+        // SAFETY: one of our CPUs; no other code accesses it meanwhile.
         let asked_at = unsafe { (*self.cpus[waiter.index()].get()).lock_asked_at };
         let waiting = match self.line_at(asked_at) {
             Some(line) => format!("CPU {waiter} waits at {line}"),
@@ -624,7 +624,7 @@ impl Host {
         }
     }
 
-    /// What a fault in an op was, for people.
+    /// Describes a fault in an op, for people.
     fn describe(&self, op: Option<OpKind>, trap: &Trap) -> String {
         let object = self.image.object();
         // A call is before where it returns to.
@@ -645,7 +645,7 @@ impl Host {
             (None, None) => "an unknown place".to_owned(),
         };
         let what = match trap.signal {
-            // A weak kfunc that nobody has is at address 0.
+            // A weak kfunc that does not exist is at address 0.
             libc::SIGSEGV if trap.calls_nothing && trap.address == Some(0) => {
                 "it calls a function that is not there".to_owned()
             }
@@ -673,7 +673,7 @@ impl Host {
         self.name_fault(op, &format!("{what} at {place}"))
     }
 
-    /// Whether a function called what tells that its frame is overwritten (include/native/scx/host.h).
+    /// Whether a function has called the report that its frame is overwritten (include/native/scx/host.h).
     fn is_stack_check(&self, trap: &Trap) -> bool {
         let offset = trap.address.and_then(|address| self.image.offset(address));
         offset.is_some() && offset == self.image.object().symbol("__stack_chk_fail")
@@ -707,7 +707,7 @@ impl Host {
     }
 }
 
-/// What is looked for in a policy that is compiled for it.
+/// The analysis for which a policy is compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watch {
     /// Accesses that no probe has paid for.
@@ -786,7 +786,7 @@ impl Runner {
         for (index, map) in host.maps.list.iter_mut().enumerate() {
             let variable = host.image.pointer(map.def.address).cast::<u64>();
             map.variable = variable;
-            // SAFETY: a map is a structure of pointers that nobody follows natively; the first is ours.
+            // SAFETY: a map is a structure of pointers that are not followed natively; the first is ours.
             unsafe { variable.write(index as u64) };
         }
         let pointer = object.host_pointer;
@@ -817,14 +817,14 @@ impl Runner {
         Context(self.host).with(f)
     }
 
-    /// What a trap on a CPU was, for people.
+    /// Describes a trap on a CPU, for people.
     pub fn describe(&self, cpu: &ThisCpu, trap: &Trap) -> String {
         // It may have struck who looked at what a wild pointer points to.
         Context(self.host).looks_no_more();
         self.with(|host| host.describe(cpu.op.get(), trap))
     }
 
-    /// What is the matter where an op returns and still holds locks, for people.
+    /// Describes the fault of an op that returns and still holds locks, for people.
     pub fn describe_held_locks(&self, cpu: &ThisCpu) -> String {
         self.with(|host| host.describe_held_locks(cpu))
     }
@@ -834,7 +834,7 @@ impl Runner {
         self.with(|host| host.describe_lock_wait(lock, waiter, holder))
     }
 
-    /// What is the matter where an op returns and has released a lock of the op that waits for it, for people.
+    /// Describes the fault of an op that returns and has released a lock of the op that waits for it, for people.
     pub fn describe_released_lock(&self, cpu: &ThisCpu) -> String {
         let what = "it returns and has released a lock of the op that waits for it";
         self.with(|host| host.name_fault(cpu.op.get(), what))

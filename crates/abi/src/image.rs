@@ -60,8 +60,8 @@ pub struct Image {
     object: Arc<Object>,
     /// Holds the variables of the kernel's configuration, if the policy uses any.
     kconfig: Option<Pages>,
-    /// The dynamic linker tells objects apart by the number of this file: were it closed and the
-    /// number used again, `dlopen` would return the old object. So it stays open until after `dlclose`.
+    /// The dynamic linker identifies objects by the number of this file: were it closed and the number used again,
+    /// `dlopen` would return the old object. So it stays open until after `dlclose`.
     _file: File,
 }
 

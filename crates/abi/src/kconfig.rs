@@ -129,7 +129,7 @@ impl Pages {
     /// Is the distance of two variables: a page, and one that is not accessible.
     const STEP: usize = 2 * PAGE;
 
-    /// Puts each value at the beginning of its page. The last page is 0 and is that of all unknown weak variables.
+    /// Puts each value at the beginning of its page. The last page is 0 and serves all unknown weak variables.
     pub(crate) fn new(values: &Values) -> io::Result<Pages> {
         let pages = Reservation::new((KNOWN.len() + 1) * Pages::STEP, PAGE)?;
         for (index, value) in values.0.iter().chain(&[0]).enumerate() {
@@ -137,7 +137,7 @@ impl Pages {
             if !pages.open(offset, PAGE) {
                 return Err(io::Error::last_os_error());
             }
-            // SAFETY: the page is accessible, and nobody else knows of it yet.
+            // SAFETY: the page is accessible, and no other code knows of it yet.
             unsafe { pages.place(offset).cast::<u64>().write(value.to_le()) };
             if !pages.seal(offset, PAGE) {
                 return Err(io::Error::last_os_error());

@@ -1,4 +1,4 @@
-//! What a policy says of its maps, and which of them the virtual kernel has.
+//! Reads a policy's definitions of its maps, and knows which of them the virtual kernel has.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub struct MapDef {
     pub max_entries: u32,
     /// `map_flags`.
     pub flags: u32,
-    /// What of a value is the kernel's.
+    /// The part of a value that is the kernel's.
     pub(crate) special: Special,
     /// Where the variable lies in the object.
     pub(crate) address: u64,
@@ -35,13 +35,13 @@ pub(crate) struct Special {
     pub spin_locks: Vec<Range<usize>>,
     /// Of `struct bpf_res_spin_lock`.
     pub res_locks: Vec<Range<usize>>,
-    /// Pointers that count as a reference. No mark for `__kptr` is kept in debug information by gcc and clang alike and
-    /// taken by both wherever the kernel's is, on parameters, too: so what they point to tells.
+    /// Pointers that count as a reference. No mark for `__kptr` is kept in debug information by gcc and clang alike
+    /// and taken by both wherever the kernel's is, on parameters, too: so the type of the target decides.
     pub references: Vec<Range<usize>>,
 }
 
 impl Special {
-    /// Adds those of a type that lies at `offset`.
+    /// Adds the references of a type that lies at `offset`.
     fn add(&mut self, types: &Types, type_at: usize, offset: usize) {
         let here = offset..offset + types.size(type_at) as usize;
         match types.shape(type_at) {
@@ -261,7 +261,7 @@ fn check(map: &MapDef) -> Result<(), String> {
     Ok(())
 }
 
-/// What `bpf_local_storage_map_alloc_check()` refuses.
+/// Definitions that `bpf_local_storage_map_alloc_check()` refuses.
 fn check_storage(map: &MapDef) -> Result<(), String> {
     let wrong = if map.flags & NO_PREALLOC == 0 {
         "has no BPF_F_NO_PREALLOC; write __uint(map_flags, BPF_F_NO_PREALLOC)"

@@ -69,7 +69,7 @@ impl Slab {
     }
 }
 
-/// What a map is made of.
+/// The kind of data structure behind a map.
 enum Store {
     Array {
         values: *mut u64,
@@ -278,7 +278,7 @@ impl Map {
         self.def.value_size as usize
     }
 
-    /// What it is, for people.
+    /// Its kind, for people.
     pub fn description(&self) -> String {
         format!(
             "the map `{}`, of type {}",
@@ -317,15 +317,15 @@ impl Map {
         matches!(self.store, Store::Hash { .. })
     }
 
-    /// The lock that an update with these flags takes: that of a value which is there.
+    /// Returns the lock that an update with these flags takes: the lock of an existing value.
     pub fn lock_for_update(&mut self, key: &[u8], cpu: usize, flags: u64) -> Option<*mut u32> {
         let lock = self.def.special.spin_locks.first()?.start;
         let value = self.lookup(key, cpu);
         (flags & LOCK != 0 && !value.is_null()).then(|| value.wrapping_add(lock).cast())
     }
 
-    /// `copy_map_value()`: a value but for what of it is the kernel's. References stay if the value `keeps` them, or
-    /// are none.
+    /// `copy_map_value()`: copies a value without the kernel's part. References stay if the value `keeps` them, or
+    /// has none.
     ///
     /// # Safety
     /// Both are as large as a value.
@@ -353,7 +353,7 @@ impl Map {
         }
     }
 
-    /// `bpf_map_lookup_elem()`; null if there is none.
+    /// `bpf_map_lookup_elem()`; null if the key is absent.
     pub fn lookup(&mut self, key: &[u8], cpu: usize) -> *mut u8 {
         match &mut self.store {
             Store::Array { values, copies } => {
@@ -425,10 +425,10 @@ impl Map {
                 }
                 used[slot] = true;
                 index.insert(key.into(), slot);
-                // SAFETY: the place is as long as a key and nobody uses it yet.
+                // SAFETY: the place is as long as a key and not in use yet.
                 unsafe { place.copy_from(key.as_ptr(), key.len()) };
                 let bytes = self.words * 8 * *copies;
-                // SAFETY: the slot is `bytes` long and nobody uses it yet.
+                // SAFETY: the slot is `bytes` long and not in use yet.
                 unsafe { value.write_bytes(0, bytes) };
                 let cpu = if *copies == 1 { 0 } else { cpu };
                 Ok(value.wrapping_add(cpu * self.words * 8))
@@ -529,7 +529,7 @@ impl Map {
         }
     }
 
-    /// A task's value in task storage; null if there is none.
+    /// A task's value in task storage; null if the task has none.
     #[inline]
     pub fn storage(&self, task: usize) -> *mut u8 {
         self.of_tasks
@@ -551,7 +551,7 @@ impl Map {
         if values.len() <= task {
             values.resize(task + 1, std::ptr::null_mut());
         }
-        // SAFETY: the slot is that long and nobody uses it yet.
+        // SAFETY: the slot is that long and not in use yet.
         unsafe { value.write_bytes(0, self.words * 8) };
         values[task] = value;
         value

@@ -80,7 +80,7 @@ impl MaskPool {
         std::ptr::eq(*known, pooled).then_some(index)
     }
 
-    /// One more reference; false if the mask is none of the pool.
+    /// Adds a reference; returns false if the mask is not in the pool.
     pub fn acquire(&mut self, mask: *const CpuMask) -> bool {
         let Some(index) = self.find(mask) else {
             return false;
@@ -89,7 +89,7 @@ impl MaskPool {
         true
     }
 
-    /// One reference less; false if the mask is none of the pool or is free.
+    /// Drops a reference; returns false if the mask is not in the pool or is free.
     pub fn release(&mut self, mask: *const CpuMask) -> bool {
         if std::ptr::eq(mask, self.possible()) {
             return true;
@@ -121,7 +121,7 @@ mod tests {
         assert!(pool.release(mask));
         assert_ne!(pool.take(&[]), mask);
         assert!(pool.release(mask));
-        assert!(!pool.release(mask), "nobody has it any more");
+        assert!(!pool.release(mask), "no reference is left");
         assert_eq!(pool.take(&[]), mask);
         assert!(pool.release(pool.possible()));
     }

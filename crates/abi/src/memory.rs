@@ -1,7 +1,7 @@
 //! The memory that policy code has pointers into: apart from everything else of the process, with nothing around it.
 //!
 //! An access a little beyond a value meets other values or zeroes, the same in every run. One that goes farther faults.
-//! What the virtual kernel itself relies on is never kept here, or checked when it is read back.
+//! The virtual kernel's own state is never kept here, or is checked when it is read back.
 
 use std::cell::Cell;
 use std::io;
@@ -19,7 +19,7 @@ const GUARD: usize = 16 << 20;
 pub struct Reservation {
     base: *mut u8,
     bytes: usize,
-    /// What `mmap` returned, for `munmap`.
+    /// The result of `mmap`, for `munmap`.
     mapped: (*mut libc::c_void, usize),
 }
 
@@ -114,7 +114,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What is accessible grows by so many bytes.
+    /// Makes so many further bytes accessible.
     const STEP: usize = 64 << 10;
 
     /// Room for so many bytes; none is used yet.
@@ -154,7 +154,7 @@ impl Memory {
         const { assert!(align_of::<T>() <= 16) };
         let place = self.take(size_of::<T>()).cast::<T>();
         assert!(!place.is_null(), "no memory is left for the policy");
-        // SAFETY: the place is aligned, that large, and nobody else's.
+        // SAFETY: the place is aligned, large enough, and not in other use.
         unsafe { place.write(value) };
         place
     }
@@ -166,7 +166,7 @@ impl Memory {
     pub fn put_bytes(&self, bytes: &[u8]) -> *mut u8 {
         let place = self.take(bytes.len());
         assert!(!place.is_null(), "no memory is left for the policy");
-        // SAFETY: the place has room for them, and is nobody else's.
+        // SAFETY: the place has room for them, and is not in other use.
         unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         place
     }

@@ -1,4 +1,4 @@
-//! What lies at a place of a policy's memory, by the names that its source has for it.
+//! Describes a place of a policy's memory by the names of its source.
 
 use std::fmt::Write as _;
 
@@ -40,7 +40,7 @@ fn member(types: &Types, type_at: usize, offset: u64) -> String {
     text
 }
 
-/// What lies in a global variable.
+/// Describes a place in a global variable.
 fn in_global(object: &Object, address: u64) -> Option<String> {
     let (name, offset) = object.global_at(address)?;
     let types = Types::read(object.elf()).ok()?;
@@ -50,7 +50,7 @@ fn in_global(object: &Object, address: u64) -> Option<String> {
     Some(format!("`{name}{}`", inner.unwrap_or_default()))
 }
 
-/// What lies in a value of a map.
+/// Describes a place in a value of a map.
 fn in_value(object: &Object, map: &str, offset: u64) -> String {
     let value = Types::read(object.elf()).ok().and_then(|types| {
         let variables = types.variables();
@@ -75,14 +75,14 @@ fn in_value(object: &Object, map: &str, offset: u64) -> String {
     }
 }
 
-/// What lies in the context that a task has in the arena (`LAB_TASKS()`).
+/// Describes a place in the context that a task has in the arena (`LAB_TASKS()`).
 fn in_context(object: &Object, offset: u64) -> Option<String> {
     let types = Types::read(object.elf()).ok()?;
     let inner = member(&types, types.typedef("task_t")?, offset);
     (!inner.is_empty()).then(|| inner.trim_start_matches('.').to_owned())
 }
 
-/// What lies at a place, for people.
+/// Describes a place, for people.
 pub fn name(host: &Host, place: usize) -> String {
     let object = host.image.object();
     if let Some(found) = host

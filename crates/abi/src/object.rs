@@ -52,7 +52,7 @@ pub struct LeftOut {
     pub place: String,
 }
 
-/// What compilers make calls of where the source has none: copies and comparisons of structures.
+/// Functions that compilers call where the source calls none: copies and comparisons of structures.
 const OF_THE_COMPILER: [&[u8]; 4] = [b"memcpy", b"memmove", b"memset", b"memcmp"];
 
 /// Refuses undefined symbols, and functions of the C library: these link here, but a kernel does not have them.
@@ -116,7 +116,7 @@ fn check_constructors(policy: &str, file: &object::File<'_>) -> Result<(), Objec
     }
 }
 
-/// Whether its one constructor is that of ThreadSanitizer's instrumentation, which calls `__tsan_init()` of
+/// Whether its one constructor belongs to ThreadSanitizer's instrumentation. It calls `__tsan_init()` of
 /// include/native/scx/audit.h and does nothing.
 fn is_instrumented(file: &object::File<'_>) -> bool {
     let one = |section: object::Section<'_, '_>| section.size() == 8;
@@ -126,7 +126,7 @@ fn is_instrumented(file: &object::File<'_>) -> bool {
             .any(|symbol| symbol.name() == Ok("tsan.module_ctor"))
 }
 
-/// What an entry of the dynamic section makes the dynamic linker call (`DT_INIT` and its kin).
+/// The function that an entry of the dynamic section makes the dynamic linker call (`DT_INIT` and its kin).
 fn dynamic_call(entry: &[u8], instrumented: bool) -> Option<&'static str> {
     const DT_INIT_ARRAY: u64 = 25;
     let tag = entry.first_chunk().map(|tag| u64::from_le_bytes(*tag));
@@ -307,8 +307,8 @@ impl Object {
         frames.flatten().collect()
     }
 
-    /// The source line of an address in the object as the policy's author knows it: that of the innermost function which
-    /// is not of a header, and what it has inlined there.
+    /// Returns the source line of an address in the object as the policy's author knows it: the line of the innermost
+    /// function which is not in a header, and of the functions inlined there.
     pub(crate) fn line_in_policy(&self, address: u64) -> Option<String> {
         let place = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();
         let frames = self.frames(address)?;
@@ -335,7 +335,7 @@ impl Object {
         };
         let context = addr2line::Context::from_dwarf(gimli::Dwarf::load(section).ok()?).ok()?;
         let mut frames = context.find_frames(address).skip_all_loads().ok()?;
-        // Inlined frames of the shadow headers tell nobody anything, but if there are no others.
+        // Inlined frames of the shadow headers help no reader, unless there are no others.
         let (mut ours, mut others) = (Vec::new(), Vec::new());
         while let Ok(Some(frame)) = frames.next() {
             let Some(location) = frame.location else {
@@ -494,7 +494,7 @@ fn sleepable(file: &object::File<'_>) -> Vec<Range<u64>> {
         .collect()
 }
 
-/// What `license_is_gpl_compatible()` takes (include/linux/license.h).
+/// Licences that `license_is_gpl_compatible()` takes (include/linux/license.h).
 const GPL_COMPATIBLE: [&str; 6] = [
     "GPL",
     "GPL v2",

@@ -32,7 +32,7 @@ pub enum ObjectError {
     Foreign {
         /// The policy.
         policy: String,
-        /// What it calls.
+        /// The called function.
         function: String,
     },
     /// It has code that would run while it is loaded, outside of the simulation.
@@ -42,7 +42,7 @@ pub enum ObjectError {
     Constructor {
         /// The policy.
         policy: String,
-        /// What.
+        /// The missing feature.
         what: &'static str,
     },
     /// No ops table, or several.
@@ -50,7 +50,7 @@ pub enum ObjectError {
     Ops {
         /// The policy.
         policy: String,
-        /// What was found.
+        /// The found value.
         found: String,
     },
     /// An op that the kernel could not call, or that is no program of its own.
@@ -60,7 +60,7 @@ pub enum ObjectError {
         policy: String,
         /// `file:line` of the function.
         place: String,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// The verifier takes struct_ops programs under the GPL only (`check_struct_ops_btf_id()`).
@@ -70,7 +70,7 @@ pub enum ObjectError {
     License {
         /// The policy.
         policy: String,
-        /// What was found.
+        /// The found value.
         found: String,
     },
     /// Reports a variable of the kernel's configuration that has no value in the virtual kernel.

@@ -20,7 +20,7 @@ pub const MAY_SLEEP: OpSet = OpSet::NONE
     .with(OpKind::Init)
     .with(OpKind::Exit);
 
-/// What runs with interrupts on: the ops that may sleep, and timers' callbacks.
+/// Code that runs with interrupts on: the ops that may sleep, and timers' callbacks.
 pub const INTERRUPTIBLE: OpSet = MAY_SLEEP.with(OpKind::TimerCallback);
 
 /// Where the code of each op lies; 0 of one that is not there.

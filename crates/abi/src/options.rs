@@ -4,7 +4,7 @@ use std::fmt;
 
 use schedlab_trace::nearest;
 
-/// What values an option takes.
+/// The kind of values that an option takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OptionKind {
     /// `true` or `false` (also `yes`, `no`, `on`, `off`, `1`, `0`; alone it means `true`).
@@ -25,7 +25,7 @@ pub enum OptionKind {
 pub struct PolicyOption {
     /// Name of the variable.
     pub name: String,
-    /// What values it takes.
+    /// The values that it takes.
     pub kind: OptionKind,
     /// The value that the source gives it.
     pub default: i128,
@@ -114,7 +114,7 @@ pub enum OptionError {
     Unknown {
         /// The policy.
         policy: String,
-        /// What was asked for.
+        /// The given name.
         option: String,
         /// The options there are.
         known: Vec<String>,
@@ -126,7 +126,7 @@ pub enum OptionError {
         policy: String,
         /// The option.
         option: String,
-        /// What was asked for.
+        /// The given value.
         value: String,
         /// The values there are.
         choices: String,

@@ -103,12 +103,12 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
         ops::never_called(&self.runner.host().ops)
     }
 
-    /// What `scx_bpf_dump()` printed when the policy was ejected.
+    /// The output of `scx_bpf_dump()` when the policy was ejected.
     pub fn dump(&self) -> &str {
         &self.runner.host().dump
     }
 
-    /// What `bpf_printk()` printed; of more than 1,000 lines the last.
+    /// The output of `bpf_printk()`; of more than 1,000 lines the last.
     pub fn log(&self) -> impl Iterator<Item = &str> {
         self.runner.host().log.iter().map(String::as_str)
     }

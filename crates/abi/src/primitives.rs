@@ -1,5 +1,5 @@
-//! What the policy library (`include/lab`) and the shadow headers need of the virtual kernel besides
-//! the kernel's own functions: locks, order, the cost model.
+//! Functions of the virtual kernel for the policy library (`include/lab`) and the shadow headers, besides the
+//! kernel's own functions: locks, order, the cost model.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -13,7 +13,7 @@ use crate::kfuncs::cpu::refresh_idle_masks;
 /// Steps of `can_loop` and of bounded loops in one op: the kernel's bound on both.
 pub const STEPS_MAX: u32 = 8 << 20;
 
-/// Order only: nobody may read a word that was written in its future.
+/// Order only: no CPU may read a word that was written in its future.
 pub extern "C" fn sync(context: Context) {
     if context.env(|env| env.cpu.now.get() >= env.horizon.get()) {
         ask_sync(context);
@@ -36,8 +36,9 @@ fn class(number: u32) -> LockClass {
     }
 }
 
-/// The lock of a word and its modelled address, after the checks that the verifier or lockdep would make.
-/// `None` if the CPU holds it already, which only who does not `wait` may try. `code` is where it is asked for.
+/// Returns the lock of a word and its modelled address, after the checks that the verifier or lockdep would make.
+/// `None` if the CPU holds it already, which only an attempt that does not `wait` may find. `code` is the place of
+/// the call.
 fn prepare(
     context: Context,
     word: *mut u32,
@@ -217,9 +218,8 @@ pub extern "C" fn examine(context: Context, _: *const c_void, index: u32) {
     }
 }
 
-/// The fields of a candidate that were asked for as soon as those of the one before had arrived, as a
-/// list walk that prefetches does. The first candidate of an op, and the first after a lock was
-/// taken or released, comes unannounced.
+/// Accesses the fields of a candidate as a list walk that prefetches does: as soon as the fields of the one before
+/// had arrived. The first candidate of an op, and the first after a lock was taken or released, comes unannounced.
 ///
 /// Model: what a walk prefetches beyond its last candidate is not fetched.
 #[inline(never)]

@@ -8,7 +8,7 @@
 //! - the kernel's handling of a task: the ops of a task follow each other, and what an op has done before it inserts a
 //!   task comes before what is done with the task afterwards;
 //! - the beginning: `ops.init()` and the tasks that are there when the policy is loaded;
-//! - elements of maps: who finds one comes after who has put it there. So do a timer's callback and who started it.
+//! - elements of maps: a finder comes after the inserter. So do a timer's callback and its starter.
 //!
 //! Ops under the lock of one run queue exclude each other, but that lock orders nothing else: which CPUs take it when
 //! is chance, and would hide races behind it.
@@ -28,7 +28,7 @@ use crate::object::Object;
 use self::clock::Clock;
 use self::shadow::{Access, Shadow};
 
-/// What an atomic operation or a barrier orders (`enum lab_order` in include/native/scx/audit.h).
+/// The order of an atomic operation or a barrier (`enum lab_order` in include/native/scx/audit.h).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     None,
@@ -56,7 +56,7 @@ impl Order {
     }
 }
 
-/// What an atomic operation does.
+/// The effect of an atomic operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Atomic {
     Load,
@@ -75,7 +75,7 @@ pub struct Place {
     pub code: u32,
 }
 
-/// What interrupts what on a CPU; those with lower numbers interrupt others.
+/// Threads of control of a CPU; those with lower numbers interrupt others.
 const LEVELS: usize = 3;
 
 fn level(op: OpKind) -> usize {
@@ -92,7 +92,7 @@ fn level(op: OpKind) -> usize {
     }
 }
 
-/// Ops that tell people what there is, of a policy that is gone.
+/// Ops that print the state for people, of a policy that is gone.
 fn is_dump(op: OpKind) -> bool {
     matches!(op, OpKind::Dump | OpKind::DumpCpu | OpKind::DumpTask)
 }
@@ -102,9 +102,9 @@ struct Thread {
     clock: Clock,
     /// Which version of what all know it knows.
     base: u32,
-    /// What it knew at its last barrier for stores.
+    /// Its knowledge at its last barrier for stores.
     released: Clock,
-    /// What it would know after a barrier for loads.
+    /// Its knowledge after a future barrier for loads.
     seen: Clock,
 }
 
@@ -136,7 +136,7 @@ pub enum By {
     Element(usize),
 }
 
-/// What is known to whoever comes by each of these.
+/// The knowledge that each of these passes on.
 #[derive(Default)]
 struct Known {
     locks: Vec<Clock>,
@@ -169,7 +169,7 @@ pub struct Races {
     threads: Vec<Thread>,
     by_cpu: Vec<[Option<u16>; LEVELS]>,
     running: Vec<Vec<Running>>,
-    /// What everybody knows, and how often that has changed.
+    /// The common knowledge, and how often it has changed.
     base: (Clock, u32),
     known: Known,
     shadow: Shadow,
@@ -272,7 +272,7 @@ impl Races {
         number
     }
 
-    /// What the op on `cpu` has done so far comes before what others do who learn of it.
+    /// The past actions of the op on `cpu` come before the actions of others that learn of it.
     pub fn release(&mut self, cpu: usize, by: By) {
         let Some(running) = self.running[cpu].last() else {
             return;
@@ -282,7 +282,7 @@ impl Races {
         thread.clock.tick(running.thread);
     }
 
-    /// What the op on `cpu` does from now on comes after what is known.
+    /// The future actions of the op on `cpu` come after the known ones.
     pub fn acquire(&mut self, cpu: usize, by: By) {
         if let Some(running) = self.running[cpu].last() {
             let thread = &mut self.threads[usize::from(running.thread)];
@@ -348,7 +348,7 @@ impl Races {
             false => &thread.released,
         };
         if !is_update && told.is_empty() {
-            // Who reads it learns nothing of stores before it.
+            // A reader learns nothing of stores before it.
             self.known.words.remove(&address);
         } else if !told.is_empty() {
             let known = self.known.by(By::Word(address));
@@ -362,8 +362,8 @@ impl Races {
         }
     }
 
-    /// Notes an access of the op on `cpu`. `watched` tells which memory is the policy's. Answers with a race of a kind
-    /// that was not known.
+    /// Notes an access of the op on `cpu`. `watched`: which memory is the policy's. Returns a race of a kind that was
+    /// not known.
     fn note(
         &mut self,
         cpu: usize,
@@ -414,7 +414,7 @@ impl Races {
         match (marked, place.write) {
             (false, _) => self.note(cpu, place, false, watched),
             (true, true) => self.atomic(cpu, place, Atomic::Store, Order::None, watched),
-            // Whoever reads a pointer follows it, which orders as an acquisition does.
+            // A reader of a pointer follows it, which orders as an acquisition does.
             (true, false) => self.atomic(cpu, place, Atomic::Load, Order::Acquire, watched),
         }
     }
@@ -441,7 +441,7 @@ impl Races {
         race
     }
 
-    /// What the op on `cpu` does may race on purpose, from now on or no more.
+    /// The accesses of the op on `cpu` may race on purpose, from now on or no more.
     pub fn racy(&mut self, cpu: usize, begins: bool) {
         if let Some(running) = self.running[cpu].last_mut() {
             running.quiet = match begins {
@@ -451,7 +451,7 @@ impl Races {
         }
     }
 
-    /// Memory is given to somebody else.
+    /// Memory gets a new owner.
     pub fn forget(&mut self, address: usize, bytes: usize) {
         self.shadow.forget(address, bytes);
     }
@@ -463,7 +463,7 @@ impl Races {
         }
     }
 
-    /// Whether there is no need to tell of further ones.
+    /// Whether further ones need not be reported.
     pub fn has_told_enough(&self) -> bool {
         self.told.len() >= TOLD_MAX
     }
@@ -474,7 +474,7 @@ impl Races {
     }
 }
 
-/// More tell nobody more.
+/// More would not help.
 const TOLD_MAX: usize = 20;
 
 /// One of the accesses of a race.

@@ -1,9 +1,9 @@
 //! Whether a policy's ops are functions of the kind that the kernel calls.
 //!
 //! In the kernel an op's arguments are 64-bit words, and the verifier judges what the program does with each of them.
-//! Here an op is called as the C function that it is: what nobody hands over would be read from a register that holds
-//! something else in each run. So what is refused is what the verifier refuses as soon as it is used, and a whole word
-//! for what is narrower, of which the upper half means nothing in either world. What it takes is taken: fewer
+//! Here an op is called as the C function that it is: a missing argument would be read from a register that holds
+//! something else in each run. So the virtual kernel refuses uses that the verifier refuses, and a whole word for a
+//! narrower argument, whose upper half means nothing in either world. Other differences are taken: fewer
 //! parameters, integers of another sign, any result of an op that has none.
 
 use object::{Object as _, ObjectSection as _, RelocationFlags, RelocationTarget};
@@ -32,7 +32,7 @@ pub(crate) fn check(
         let Some(&(_, address)) = code.iter().find(|&&(place, _)| place == table + offset) else {
             continue;
         };
-        // One that is not in the debug information is nobody's source; compilers make one of two that are alike.
+        // One that is not in the debug information has no source; compilers make one of two that are alike.
         let mut here = functions
             .iter()
             .filter(|function| function.address == address)
@@ -101,7 +101,7 @@ fn is_program(file: &object::File<'_>, address: u64) -> bool {
     })
 }
 
-/// What a function has that the kernel's call has not.
+/// A part of a function that the kernel's call lacks.
 fn difference(types: &Types, expected: &Signature, function: &Function) -> Option<String> {
     let given = &function.signature;
     if given.variadic {
@@ -160,7 +160,8 @@ fn takes(types: &Types, given: usize, wanted: usize) -> bool {
     }
 }
 
-/// Whether pointers to the one are pointers to the other. Behind `___` a name tells versions of a type apart.
+/// Whether pointers to the one are pointers to the other. The part of a name behind `___` distinguishes versions of a
+/// type.
 fn is_same(types: &Types, given: Option<usize>, wanted: Option<usize>) -> bool {
     let (Some(given), Some(wanted)) = (given, wanted) else {
         return true;
@@ -173,7 +174,8 @@ fn is_same(types: &Types, given: Option<usize>, wanted: Option<usize>) -> bool {
     bare(name(given)).is_some() && bare(name(given)) == bare(name(wanted))
 }
 
-/// Whether a result of one type is one of another. A byte of a number is a `bool`, as it is to who calls in the kernel.
+/// Whether a result of one type is one of another. A byte of a number is a `bool`, as it is to the caller in the
+/// kernel.
 fn returns(types: &Types, given: usize, wanted: usize) -> bool {
     match (integer(types, given), integer(types, wanted)) {
         (Some(given), Some(wanted)) => given >= wanted,

@@ -16,7 +16,7 @@ macro_rules! table {
         }
 
         impl Table {
-            /// The table of a policy that nobody watches.
+            /// The table of a policy that is not watched.
             pub const fn new() -> Table {
                 Table { $($name: $function,)* }
             }

@@ -12,7 +12,7 @@ use crate::layout::{CpuMask, Task};
 use crate::masks::put_mask;
 use crate::memory::Memory;
 
-/// Where `mm` pointers of user tasks begin. Nothing is mapped there: they only tell address spaces apart.
+/// Beginning of the `mm` pointers of user tasks. Nothing is mapped there: they only distinguish address spaces.
 const ADDRESS_SPACES: usize = 0x1000;
 const ADDRESS_SPACE_BYTES: usize = 64;
 
@@ -45,7 +45,7 @@ impl Tasks {
             task.real_parent = ancestor;
             task.parent = ancestor;
             task.group_leader = pointer;
-            // SAFETY: nobody else has the task yet.
+            // SAFETY: no other code has the task yet.
             unsafe { pointer.write(task) };
             pointer
         };
@@ -113,7 +113,7 @@ impl Tasks {
     /// The shadow of `task`.
     ///
     /// # Panics
-    /// If the virtual kernel never told of it.
+    /// If the virtual kernel never reported it.
     #[inline]
     pub fn pointer(&self, task: TaskId) -> *mut Task {
         self.all[task.index()]
@@ -129,7 +129,7 @@ impl Tasks {
 
     /// The task in whose shadow a place lies, and how far behind its beginning.
     pub fn at(&self, place: usize) -> Option<(TaskId, u64)> {
-        // What `memory` hands out lies behind all before.
+        // Memory that `memory` hands out lies behind all earlier memory.
         let behind = self.all.partition_point(|shadow| *shadow as usize <= place);
         let index = behind.checked_sub(1)?;
         let offset = place - self.all[index] as usize;

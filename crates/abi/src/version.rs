@@ -1,11 +1,11 @@
-//! What a policy finds in the kernel that is simulated, when it asks (`bpf_ksym_exists()`, CO-RE) and when it
-//! calls without asking.
+//! The simulated kernel's features, for a policy that asks (`bpf_ksym_exists()`, CO-RE) and for one that calls
+//! without asking.
 
 use schedlab_engine::KernelVersion;
 
 use crate::host::Context;
 
-/// What came after 6.18 (tools/sched_ext/include/scx/compat.bpf.h of Linux 7.2 says when).
+/// Functions that came after 6.18 (tools/sched_ext/include/scx/compat.bpf.h of Linux 7.2 says when).
 const NEW_IN_7_2: &[&str] = &[
     "linux 7.2",
     "scx_bpf_dsq_peek",
@@ -29,7 +29,7 @@ const NEW_IN_7_2: &[&str] = &[
     "SCX_DEQ_SCHED_CHANGE",
 ];
 
-/// What Linux has and the virtual kernel has not: a policy that asks gets to know.
+/// Functions that Linux has and the virtual kernel lacks: a policy that asks finds them absent.
 const ABSENT: &[&str] = &[
     "scx_bpf_cpuperf_cap",
     "scx_bpf_cpuperf_cur",

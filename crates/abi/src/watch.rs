@@ -1,5 +1,5 @@
-//! What a policy tells of that is compiled for an audit or the checker of races, and what the checker must know of
-//! what orders it: the functions that come in the place of the plain ones in its table ([`crate::table::Table`]).
+//! The reports of a policy that is compiled for an audit or the checker of races, and the order that the checker must
+//! know: the functions that replace the plain ones in its table ([`crate::table::Table`]).
 //!
 //! Nothing here lets time pass or touches the cache model: a policy that is watched has the results that it has
 //! otherwise.
@@ -141,7 +141,7 @@ pub extern "C" fn guard(context: Context, lock: *const c_void, begins: bool) {
     });
 }
 
-/// What may race on purpose begins or ends.
+/// A stretch of intended races begins or ends.
 pub extern "C" fn racy(context: Context, begins: bool) {
     with(context, |races, cpu| races.racy(cpu, begins));
 }
@@ -264,7 +264,7 @@ pub extern "C" fn move_task(
     dsq::move_task(context, it, p, dsq, enq_flags, priq)
 }
 
-/// Who finds a task in a queue comes after who has put it there.
+/// A task that is found in a queue: the finder comes after the inserter.
 fn found(context: Context, p: *mut Task) -> *mut Task {
     if let Some(task) = task(context, p) {
         with(context, |races, cpu| races.acquire(cpu, By::Queue(task)));
@@ -282,7 +282,7 @@ pub extern "C" fn iter_next(context: Context, it: *mut DsqIter) -> *mut Task {
     found(context, audit::iter_next(context, it))
 }
 
-/// Who finds an element of a map that others make comes after who has made it.
+/// An element of a map that others make: the finder comes after the maker.
 fn found_value(context: Context, map: *const u64, value: *mut u8) -> *mut u8 {
     if !value.is_null() && map::with(context, map, |map, _| map.is_hash() || map.is_storage()) {
         with(context, |races, cpu| {

@@ -1,4 +1,4 @@
-//! What policy code does wrong ends its run with a message; other runs and the process go on.
+//! A fault of policy code ends its run with a message; other runs and the process go on.
 
 mod common;
 
@@ -28,9 +28,9 @@ fn fault(kind: &str) -> String {
     let mut bench = Bench::of(faults(), &format!("kind={kind}"));
     bench.add_task(TaskId(0));
     let message = bench.simply(enqueue()).expect_err(kind);
-    // Whoever asks on is told that it is over.
+    // A further request gets the answer that it is over.
     assert!(bench.simply(enqueue()).is_err(), "{kind}");
-    // Nobody else is disturbed.
+    // No other run is disturbed.
     let mut other = Bench::of(faults(), "");
     other.add_task(TaskId(0));
     assert_eq!(other.simply(enqueue()), Ok(0));
@@ -116,7 +116,7 @@ fn accesses_are_told_with_their_line() {
     check("code", "it accesses memory that is not its own at ");
 }
 
-/// What policy code can point at, by the fixture's name.
+/// Memory that policy code can point at, by the fixture's name.
 const POINTED_AT: [&str; 6] = [
     "beyond_value",
     "beyond_storage",
@@ -186,7 +186,7 @@ fn arithmetic_and_stack() {
     }
 }
 
-/// However far: over its own frame, over those of the virtual kernel, over the whole stack.
+/// However far: over its own frame, over the virtual kernel's frames, over the whole stack.
 #[test]
 fn who_writes_beyond_an_array_on_the_stack_is_told_so() {
     for bytes in [17, 24, 64, 300, 3000, 20_000, 1 << 20] {

@@ -296,7 +296,7 @@ fn what_is_printed_is_evaluated_once() {
     assert_eq!(bench.asked, [Request::ExitPolicy { code, message }]);
 }
 
-/// What ends as scx_error() does in the kernel, unlike scx_bpf_error().
+/// Faults that end as scx_error() does in the kernel, unlike scx_bpf_error().
 #[test]
 fn rules_that_kfuncs_check_are_the_kernels() {
     let mut bench = Bench::new("answers", "");
@@ -356,7 +356,11 @@ fn an_idle_mask_follows_the_kernels_until_it_is_put_back() {
     let masks = |request: &&Request| matches!(request, Request::IdleMask { .. });
     assert_eq!(bench.asked.iter().filter(masks).count(), 4);
     let last = Request::TestAndClearIdle { cpu: 7 };
-    assert_eq!(bench.asked.last(), Some(&last), "nobody holds a mask");
+    assert_eq!(
+        bench.asked.last(),
+        Some(&last),
+        "no reference to a mask is left"
+    );
 }
 
 #[test]
@@ -396,7 +400,7 @@ fn the_root_cgroup_is_that_of_the_tasks() {
     assert_eq!(bench.simply(init), Ok(0));
     let known = ["weight", "quota_us", "in_cgroup"].map(|name| bench.global(name));
     assert_eq!(known, [100, u64::MAX, 1]);
-    // What other cgroups and core scheduling would call.
+    // Functions that other cgroups and core scheduling would call.
     let never = bench.policy.never_called();
     assert_eq!(never, ["core_sched_before", "cgroup_set_idle"]);
 }
@@ -508,7 +512,7 @@ fn an_op_can_be_called_while_another_waits_on_the_same_cpu() {
         "{nested:?}"
     );
     let outer = outer.asked.borrow().clone();
-    // What the first call asks after the nested one has returned.
+    // The question of the first call after the nested one has returned.
     assert!(
         matches!(
             outer[..2],

@@ -1,4 +1,4 @@
-//! What policies are built from: maps, arena, storage, timers, masks, locks, options, costs — and that
+//! Tests the building blocks of policies: maps, arena, storage, timers, masks, locks, options, costs — and that
 //! it is all the same whichever compiler there was.
 
 mod common;
@@ -189,7 +189,7 @@ fn storage_belongs_to_a_task_and_goes_with_it() {
     assert_eq!(results(&bench)[6..], [1, 41, 1, 0, 42, 1]);
 }
 
-/// Who still points at a task that is gone finds what it was; who gets its number begins anew.
+/// A pointer to a task that is gone finds its old data; a task that gets its number begins anew.
 #[test]
 fn what_a_task_was_stays_until_its_number_is_used_again() {
     let mut bench = Bench::new("library", "");
@@ -202,7 +202,7 @@ fn what_a_task_was_stays_until_its_number_is_used_again() {
     assert_eq!(of(&bench), (0, 0));
 }
 
-/// What has a way of its own here does what its parts do.
+/// A function with an implementation of its own here does what its parts do.
 #[test]
 fn slice_and_vtime_are_set_at_once() {
     let mut bench = Bench::new("library", "");
@@ -305,7 +305,7 @@ fn locks_are_numbered_in_the_order_of_first_use_and_lie_at_modelled_addresses() 
         }
     );
     assert_eq!(results(&bench), [1, 3, 1]);
-    // Nobody else is earlier, so no word had to be waited for.
+    // No CPU is earlier, so no word had to be waited for.
     assert_eq!(bench.asked.len(), 4);
 }
 
@@ -391,7 +391,7 @@ fn every_access_of_a_tasks_fields_is_one_of_all_their_lines() {
         let [first, second] = [0, 1].map(|cpu| *cache.stats(CpuId(cpu)));
         assert_eq!([first.misses(), first.hits], [3 * lines; 2], "{machine}");
         assert_eq!(second.misses(), 3 * lines, "{machine}");
-        // What the first wrote comes from its cache; what the second only reads is shared from then on.
+        // Data that the first wrote comes from its cache; data that the second only reads is shared from then on.
         assert_eq!(second.transfers, 2 * lines, "{machine}");
         assert_eq!(second.upgrades, lines, "{machine}");
         assert_eq!(second.hits, 2 * lines, "{machine}");

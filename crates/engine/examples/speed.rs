@@ -209,14 +209,14 @@ fn case(name: &str) -> Option<(usize, usize, u64, u64, bool, u64)> {
     })
 }
 
-/// CPU time this process has used, where the system tells.
+/// CPU time this process has used, if the system reports it.
 fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/schedstat").ok()?;
     let ns: f64 = stat.split_whitespace().next()?.parse().ok()?;
     Some(ns / 1e9)
 }
 
-/// Peak memory of this process in KB, where the system tells.
+/// Peak memory of this process in KB, if the system reports it.
 fn peak_kb() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -267,7 +267,7 @@ fn main() {
     }
     // CPU time, not wall time: the machine may have other work to do.
     let Some(began) = cpu_seconds() else {
-        eprintln!("this system does not tell CPU time in /proc/self/schedstat");
+        eprintln!("this system does not report CPU time in /proc/self/schedstat");
         std::process::exit(2);
     };
     let end = run(scenario, Vtime::new(), Counts::default());

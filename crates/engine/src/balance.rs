@@ -118,7 +118,7 @@ impl Group {
     }
 }
 
-/// What a CPU keeps of its own for each level.
+/// The state of a CPU for each level.
 #[derive(Default)]
 pub(crate) struct Attempts([Attempt; LEVELS]);
 
@@ -209,7 +209,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         next
     }
 
-    /// `sched_balance_rq()`; tells whether there is nothing to do.
+    /// `sched_balance_rq()`. Returns whether there is nothing to do.
     fn balance_domain(
         &self,
         c: &Cpu,
@@ -244,7 +244,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         false
     }
 
-    /// `should_we_balance()`: of the idle CPUs of a group one looks, that of an idle core first.
+    /// `should_we_balance()`: one of the idle CPUs of a group looks, one of an idle core first.
     fn should_we_balance(&self, idle: &Cpu, group: &Group) -> bool {
         let usable = |cpu: CpuId| self.cpu(cpu).is_online() && self.is_idle_for_fair(cpu);
         let mut candidates = group.cpus.iter().copied().filter(|&cpu| usable(cpu));
@@ -344,8 +344,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         (imbalance / 2 > 0).then_some(group)
     }
 
-    /// The stopper of `src` is to move its running task to the idle CPU `dest` (`active_load_balance_cpu_stop()`); tells
-    /// whether it will.
+    /// The stopper of `src` is to move its running task to the idle CPU `dest` (`active_load_balance_cpu_stop()`).
+    /// Returns whether it will.
     fn push_running_task(&self, c: &Cpu, src: &Cpu, dest: CpuId) -> bool {
         let mut pushes = false;
         self.rq_lock(c, src);

@@ -137,7 +137,7 @@ pub const SLICE_INF: u64 = u64::MAX;
 pub const DSP_DFL_MAX_BATCH: u32 = 32;
 /// `SCX_DSP_MAX_LOOPS`.
 pub const DSP_MAX_LOOPS: u32 = 32;
-/// `BPF_F_TIMER_ABS`: a timer's time is that of the clock, not from now on.
+/// `BPF_F_TIMER_ABS`: a timer's time is absolute, not relative to now.
 pub const BPF_F_TIMER_ABS: u64 = 1;
 /// `BPF_MAX_LOOPS`: how often a loop of a program may go round.
 pub const BPF_MAX_LOOPS: u32 = 8 << 20;

@@ -89,7 +89,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// What refilling the caches costs a task that now runs on `to` and last ran on `from`.
+    /// Returns the cost of refilling the caches for a task that now runs on `to` and last ran on `from`.
     pub(crate) fn refill_ns(&self, p: &Task, from: CpuId, to: CpuId) -> u64 {
         let costs = &self.machine.interference;
         let per_kb = match self.machine.topology.reach(from, to) {

@@ -32,7 +32,7 @@ pub(crate) mod irq {
     pub const REPLENISH: u32 = 1 << 8;
 }
 
-/// What a suspended CPU waits for.
+/// The event for which a suspended CPU waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
     /// Its turn, or a lock. Interrupts are off.
@@ -48,7 +48,7 @@ pub(crate) enum Wait {
 /// Whom an op may dispatch directly (`direct_dispatch_task`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DirectDispatch {
-    /// Nobody: insertions are buffered.
+    /// No CPU: insertions are buffered.
     Off,
     /// The task that is being enqueued.
     Of(TaskId),
@@ -97,7 +97,7 @@ impl Expired {
     }
 }
 
-/// What keeps a CPU from going on with its task: one bit each, so that it is one comparison whether there is anything.
+/// The reasons that keep a CPU from going on with its task: one bit each, so that one comparison finds any of them.
 #[derive(Default)]
 struct Calls(Cell<u32>);
 
@@ -115,7 +115,7 @@ impl Calls {
         self.0.get() & calls != 0
     }
 
-    /// Sets or clears a bit; tells whether it was set.
+    /// Sets or clears a bit. Returns whether it was set.
     #[inline(always)]
     fn set(&self, call: u32, on: bool) -> bool {
         let before = self.0.get();
@@ -132,7 +132,7 @@ impl Calls {
 pub(crate) struct Cpu {
     pub id: CpuId,
     calls: Calls,
-    /// What policy code reaches of it, too.
+    /// The part that policy code reaches, too.
     pub this: ThisCpu,
     /// That of its core.
     pub cache: CacheIx,
@@ -145,7 +145,7 @@ pub(crate) struct Cpu {
     pub wait: Cell<Wait>,
     pub lock_path: Cell<LockPath>,
     pub woken_by_main: Cell<bool>,
-    /// What it runs next is to be marked as soon as it is chosen.
+    /// Its next task is to be marked as soon as it is chosen.
     pub mark_next: Cell<bool>,
     /// It slept since it last ran the scheduler.
     pub was_idle: Cell<bool>,
@@ -164,7 +164,7 @@ pub(crate) struct Cpu {
     /// When the op under way must have returned, and how often it may still ask for something.
     pub op_deadline: Cell<u64>,
     pub op_requests_left: Cell<u32>,
-    /// Whose run queue's lock the op under way holds (`scx_locked_rq()`).
+    /// The run queue whose lock the op under way holds (`scx_locked_rq()`).
     pub locked_rq: Cell<Option<CpuId>>,
     pub op_task: Cell<Option<TaskId>>,
     pub direct_dispatch: Cell<DirectDispatch>,
@@ -178,7 +178,8 @@ pub(crate) struct Cpu {
     pub slowed_by: Box<[CpuId]>,
 
     pub expired: Expired,
-    /// Who is about to run, and still on its queue. Without run queue locks nobody else takes it from there.
+    /// The task that is about to run, and still on its queue. Without run queue locks no other CPU takes it from
+    /// there.
     pub chosen: Cell<Option<TaskId>>,
     /// The local DSQ.
     pub local: crate::dsq::Dsq,
@@ -215,7 +216,7 @@ pub(crate) struct Cpu {
     pub filled_bytes: Cell<u64>,
 }
 
-/// What nearly every function looks at lies in two lines of the host's cache.
+/// The fields that nearly every function reads lie in two lines of the host's cache.
 const _: () = assert!(std::mem::offset_of!(Cpu, op_deadline) <= 128);
 
 impl Cpu {
@@ -287,7 +288,7 @@ impl Cpu {
         self.calls.set(irq, true);
     }
 
-    /// An interrupt is pending no more; tells whether it was.
+    /// Makes an interrupt pending no more. Returns whether it was.
     #[inline(always)]
     pub fn forget_irq(&self, irq: u32) -> bool {
         self.calls.set(irq, false)
@@ -304,7 +305,7 @@ impl Cpu {
         self.calls.has(Calls::NEED_RESCHED)
     }
 
-    /// Sets or clears the resched mark; tells whether it was set.
+    /// Sets or clears the resched mark. Returns whether it was set.
     #[inline(always)]
     pub fn set_need_resched(&self, on: bool) -> bool {
         self.calls.set(Calls::NEED_RESCHED, on)
@@ -324,7 +325,7 @@ impl Cpu {
         self.calls.set(Calls::CLOSED, true);
     }
 
-    /// What comes before its own work.
+    /// The work that comes before its own.
     #[inline(always)]
     fn wanted(&self) -> u32 {
         self.calls.0.get() & (Calls::IRQS | Calls::OFFLINE)
@@ -377,7 +378,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// What comes before the CPU's own work: going off and online, and interrupts.
+    /// The work before the CPU's own: going off and online, and interrupts.
     #[inline(always)]
     fn attend(&self, c: &Cpu) {
         if c.wanted() == irq::TIMER {
@@ -448,7 +449,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Spends the task's `left_ns`, or what of it an interrupt leaves.
+    /// Spends the task's `left_ns`, or the part that an interrupt leaves.
     #[inline(always)]
     fn segment(&self, c: &Cpu, p: &Task) {
         let is_user = p.exec.get() == Exec::User;
@@ -552,7 +553,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// What [`Kernel::handle_interrupts`] does of one that is pending alone.
+    /// The part of [`Kernel::handle_interrupts`] for a single pending one.
     fn timer_interrupt(&self, c: &Cpu) {
         c.forget_irq(irq::TIMER);
         self.set_mode(c, CpuMode::Kernel);

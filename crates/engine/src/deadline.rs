@@ -31,32 +31,32 @@ const SCALE: u32 = 10;
 /// `BW_SHIFT`: bandwidth is in units of 1/2^20 of a CPU.
 const BW_SHIFT: u32 = 20;
 
-/// What deadline tasks may reserve of a CPU: `sched_rt_runtime_us` of `sched_rt_period_us`, 95 %.
+/// The part of a CPU that deadline tasks may reserve: `sched_rt_runtime_us` of `sched_rt_period_us`, 95 %.
 const LIMIT_BW: u64 = (950_000 << BW_SHIFT) / 1_000_000;
 
-/// What a deadline server holds of that on each CPU: 50 ms in 1 s (`sched_init_dl_servers()`).
+/// The part of that which a deadline server holds on each CPU: 50 ms in 1 s (`sched_init_dl_servers()`).
 const SERVER_BW: u64 = (50 << BW_SHIFT) / 1_000;
 
 /// The timer is not set for less (`hrtick_start()`).
 const SHORTEST_NS: u64 = 10_000;
 
-/// A task's part (`struct sched_dl_entity`). Its parameters are those of [`Task::reservation`].
+/// A task's part (`struct sched_dl_entity`). Its parameters are in [`Task::reservation`].
 #[derive(Default)]
 pub(crate) struct Entity {
     /// The absolute deadline; 0 before the first one.
     pub deadline: Cell<u64>,
-    /// What is left of its runtime; below zero where an overrun was noticed late.
+    /// The rest of its runtime; below zero if an overrun was noticed late.
     runtime: Cell<i64>,
     /// It has used up its runtime, or given the rest away, and waits for the next period.
     throttled: Cell<bool>,
     yielded: Cell<bool>,
     /// It is on the queue or runs (`on_dl_rq()`).
     queued: Cell<bool>,
-    /// It runs, and so is not in the list of who waits (`dl_rq::curr`).
+    /// It runs, and so is not in the list of waiting tasks (`dl_rq::curr`).
     runs: Cell<bool>,
-    /// What it holds of the machine's bandwidth.
+    /// Its share of the machine's bandwidth.
     bandwidth: Cell<u64>,
-    /// That it has missed its present deadline has been told.
+    /// The miss of its present deadline has been reported.
     missed: Cell<bool>,
 }
 
@@ -90,7 +90,7 @@ fn percent(bandwidth: u64) -> String {
 }
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
-    /// `pi_of()`: the parameters that count, its own or those of who waits for it.
+    /// `pi_of()`: the parameters that count, its own or a waiter's.
     fn reservation_of(&self, p: &Task) -> Reservation {
         let inherited = match p.inherited.get() {
             Inherited::Deadline(reservation) => Some(reservation),
@@ -219,7 +219,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.dl.deadline.get() + own.period.ns() - own.deadline.ns()
     }
 
-    /// `start_dl_timer()`: tells whether the next period lies ahead.
+    /// `start_dl_timer()`. Returns whether the next period lies ahead.
     fn start_dl_timer(&self, c: &Cpu, rq: &Cpu, p: &Task) -> bool {
         let (at, now) = (self.dl_next_period(p), c.this.now.get());
         if at + 1_000 <= now {
@@ -289,7 +289,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `update_curr_dl()`: charges what `p` has run to its runtime. Who has used it up is throttled.
+    /// `update_curr_dl()`: charges the running time of `p` to its runtime. A task that has used it up is throttled.
     fn update_curr_dl(&self, c: &Cpu, p: &Task) {
         let dl = &p.dl;
         if !dl.queued.get() {
@@ -436,7 +436,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         waiting.find(|p| p.nr_allowed.get() > 1)
     }
 
-    /// `push_dl_task()` and `find_lock_later_rq()`; tells whether a task went.
+    /// `push_dl_task()` and `find_lock_later_rq()`. Returns whether a task went.
     fn push_dl_task(&self, c: &Cpu, rq: &Cpu) -> bool {
         for _ in 0..MAX_TRIES {
             let Some(p) = self.pushable_dl_task(rq) else {
@@ -590,8 +590,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         bandwidth > self.dl_limit(nr_cpus)
     }
 
-    /// What so many CPUs have for the reservations of tasks. A server is for fair tasks or those of a policy; both are
-    /// there where a policy leaves some tasks to the fair class.
+    /// Returns the bandwidth of so many CPUs for the reservations of tasks. A server is for fair tasks or a policy's
+    /// tasks; both servers exist if a policy leaves some tasks to the fair class.
     fn dl_limit(&self, nr_cpus: usize) -> u64 {
         let both = self.version.has_ext_server() && self.has_flag(ops::SWITCH_PARTIAL);
         let servers = if both { 2 } else { 1 };
@@ -657,7 +657,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         })
     }
 
-    /// Whether `set` has all CPUs of the root domain, as that of a deadline task must.
+    /// Whether `set` has all CPUs of the root domain, as a deadline task's mask must.
     pub(crate) fn may_run_everywhere(&self, set: Option<&schedlab_trace::CpuSet>) -> bool {
         set.is_none_or(|set| self.online.borrow().is_subset(set))
     }

@@ -141,7 +141,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             };
             self.reenq_user(c, rq, dsq, flags);
         }
-        // Not before: it was unlocked meanwhile, and whoever had it then takes what was left.
+        // Not before: it was unlocked meanwhile, and the CPU that had it then takes the rest.
         rq.has_deferred.set(rq.defers_anything());
     }
 
@@ -189,8 +189,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         tasks.len() as u32
     }
 
-    /// Waits until whoever has put `p` on a queue has done with it. Under run queue locks only who dispatches may not
-    /// have.
+    /// Waits until the CPU that has put `p` on a queue has finished. Under run queue locks only the dispatching CPU
+    /// may not have.
     fn wait_until_dispatched(&self, c: &Cpu, p: &Task) {
         for state in [OpsState::Queueing, OpsState::Dispatching] {
             if p.ops_state.get() == state {

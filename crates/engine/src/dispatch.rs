@@ -16,7 +16,7 @@ use crate::task::{Class, NIL, OnRq, OpsState, Task};
 /// How long a CPU waits before it looks again at a state that another one is about to change.
 const RELAX_NS: u64 = 20;
 
-/// What dispatch concluded (`enum scx_dsp_verdict`).
+/// The conclusion of dispatch (`enum scx_dsp_verdict`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// Nothing to run.
@@ -65,8 +65,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.set_mode(c, mode);
     }
 
-    /// Waits until `p`, which is on the run queue of `c`, is where somebody finds it: on a dispatch queue, with the
-    /// policy, or in the hands of who moves it. Only run queue locks see to it that it always is.
+    /// Waits until `p`, which is on the run queue of `c`, is in a place where it can be found: on a dispatch queue,
+    /// with the policy, or in the hands of its mover. Only run queue locks ensure that it always is.
     pub(crate) fn wait_until_placed(&self, c: &Cpu, p: &Task) {
         let is_nowhere = || {
             p.on_rq.get() == OnRq::Queued
@@ -90,13 +90,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         found.unwrap_or_else(|| self.find_other_dsq(rq, id, p.cpu.get(), Some(p)))
     }
 
-    /// The same for nobody in particular.
+    /// The same for no CPU in particular.
     pub(crate) fn find_dsq(&self, rq: &Cpu, id: u64, near: CpuId) -> u32 {
         let found = self.dsqs.find_user(id);
         found.unwrap_or_else(|| self.find_other_dsq(rq, id, near, None))
     }
 
-    /// `find_dsq_for_dispatch()` where it is none of the policy's.
+    /// `find_dsq_for_dispatch()` for a DSQ that is not the policy's.
     #[inline(never)]
     fn find_other_dsq(&self, rq: &Cpu, id: u64, task_cpu: CpuId, p: Option<&Task>) -> u32 {
         if id == dsq_id::LOCAL {
@@ -218,7 +218,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `move_local_task_to_local_dsq()`.
     fn move_local_task_to_local_dsq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
-        // What suspends there finds it on no queue.
+        // A dequeuer finds it on no queue.
         p.dsq.set(NIL);
         self.leave_custody_before(c, rq.local_dsq(), p);
         self.link_local(c, rq, p, enq_flags);
@@ -416,7 +416,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
         }
-        // Who woke or ran the task has its line; the policy may have chosen one from elsewhere.
+        // The CPU that woke or ran the task has its line; the policy may have chosen one from elsewhere.
         self.write_line(c, p.line, 0);
         let id = if self.mutated(Mutation::LocalOnIsHere) && dsq_id::is_local_on(entry.dsq) {
             dsq_id::LOCAL
@@ -578,8 +578,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         (dst, true)
     }
 
-    /// Takes `p` off a queue, whose lock it releases, and holds it; tells whether nobody else took it
-    /// meanwhile, which only run queue locks rule out.
+    /// Takes `p` off a queue, whose lock it releases, and holds it. Returns whether no other CPU took it meanwhile,
+    /// which only run queue locks rule out.
     fn hold_unlinked(&self, c: &Cpu, p: &Task, queue: &Dsq, lock: LockIx) -> bool {
         let src = p.cpu.get();
         self.task_unlink_from_dsq(c, p, queue);
@@ -589,8 +589,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.still_holds(c, p, src)
     }
 
-    /// Whether the task that `c` has taken off a queue of `src` is still its to move. Who has begun to move it to
-    /// another run queue meanwhile, which only run queue locks rule out, finds it held and goes on.
+    /// Whether the task that `c` has taken off a queue of `src` is still its to move. A CPU that has begun to move it
+    /// to another run queue meanwhile, which only run queue locks rule out, finds it held and goes on.
     pub(crate) fn still_holds(&self, c: &Cpu, p: &Task, src: CpuId) -> bool {
         p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src && p.on_rq.get() == OnRq::Queued
     }

@@ -65,7 +65,7 @@ impl Node {
     }
 }
 
-/// Whoever has the tasks' nodes.
+/// The owner of the tasks' nodes.
 pub(crate) trait Nodes {
     fn node(&self, task: u32) -> &Node;
 }
@@ -74,7 +74,7 @@ impl Nodes for TaskTable {
     #[inline]
     fn node(&self, task: u32) -> &Node {
         let task = self.get(TaskId(task));
-        &task.expect("who is on a queue is in the table").node
+        &task.expect("a task on a queue is in the table").node
     }
 }
 
@@ -178,7 +178,7 @@ impl Dsq {
         }
     }
 
-    /// Counts a task that comes in; tells its place in the order of insertion.
+    /// Counts a task that comes in. Returns its place in the order of insertion.
     #[inline]
     fn count_in(&self, p: &Node) -> u32 {
         let seq = self.seq.get().wrapping_add(1);
@@ -277,7 +277,7 @@ impl Dsq {
         }
     }
 
-    /// `nldsq_next_task()`: who comes after `at` (`NIL`: the first that comes at all), or `NIL`.
+    /// `nldsq_next_task()`: returns the task after `at` (`NIL`: the first one), or `NIL`.
     fn step(&self, nodes: &impl Nodes, at: u32, reverse: bool) -> u32 {
         match (at, reverse) {
             (NIL, false) => self.first_or_nil(),
@@ -389,7 +389,7 @@ impl Dsqs {
         Ok(index)
     }
 
-    /// `destroy_dsq()`: tells how many tasks are in the way.
+    /// `destroy_dsq()`. Returns how many tasks are in the way.
     pub fn destroy(&self, id: u64) -> Result<(), u32> {
         let mut user = self.user.borrow_mut();
         let Ok(place) = user.binary_search_by_key(&id, |&(id, _)| id) else {
@@ -421,7 +421,7 @@ impl Dsqs {
         dsq.unlink(nodes, p);
     }
 
-    /// Cursors that stand at `p` stay where they are when it goes: behind who is before it, or the other way round.
+    /// Cursors that stand at `p` stay where they are when it goes: behind the task before it, or the other way round.
     #[inline(never)]
     fn unlink_under_cursors(&self, nodes: &impl Nodes, dsq: &Dsq, p: &Node) {
         let mut cursors = self.cursors.borrow_mut();
@@ -576,7 +576,8 @@ mod tests {
         assert_eq!(queue.tasks(), [4, 1, 3, 0, 2]);
     }
 
-    /// What an iterator has to see, kept as a list: the tasks of its beginning, in its order, that it has not passed.
+    /// The expected tasks of an iterator, as a list: the tasks of its beginning, in its order, that it has not
+    /// passed.
     struct Walk {
         iter: IterId,
         ahead: Vec<u32>,

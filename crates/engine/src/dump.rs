@@ -1,4 +1,4 @@
-//! `scx_dump_state()`: the state of CPUs and tasks as the kernel's debug dump prints it, for whoever reads one.
+//! `scx_dump_state()`: the state of CPUs and tasks as the kernel's debug dump prints it.
 
 use schedlab_trace::{CpuId, Recorder};
 
@@ -10,7 +10,7 @@ use crate::task::{Class, NIL, OpsState, ScxState, Task};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `scx_dump_state()`. The policy's side keeps the text, to which its own ops add.
-    // Model: when the policy is unloaded, not at once; no backtraces, no events, and nobody is named as current.
+    // Model: when the policy is unloaded, not at once; no backtraces, no events, and no task is named as current.
     pub(crate) fn scx_dump_state(&self, c: &Cpu, exit: &ExitInfo) {
         let now = self.clock.get().max(self.now(c).ns());
         let context = DumpContext {
@@ -55,7 +55,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if idle && !has_op {
             return;
         }
-        // Of an idle CPU there is nothing to tell but what the policy adds.
+        // An idle CPU has nothing to print but the policy's addition.
         self.policy.dump(&self.cpu_lines(rq, curr), !idle);
         if has_op {
             let cpu = rq.id;

@@ -18,7 +18,7 @@ use head::{CPU_BITS, Head};
 pub(crate) use timers::Timer;
 use timers::{Entry, Timers};
 
-/// What can be pending for a CPU, one of each.
+/// The kinds of events that can be pending for a CPU, one of each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum CpuEvent {
@@ -76,12 +76,12 @@ fn earliest(due: &Due) -> Head {
     main.get().min(ipi.get()).min(tick.get().min(work.get()))
 }
 
-/// The pending events. Its fields are cells, so that whoever sets an event need not borrow all of it.
+/// The pending events. Its fields are cells, so that setting an event need not borrow all of it.
 pub(crate) struct EventQueue {
     /// When the events of each CPU are due.
     due: Vec<Due>,
-    /// The matches of all rounds, the last round's first. The winner of match `m` is player `m - 1`, counted
-    /// through all matches; that of match 0 is `first`.
+    /// The matches of all rounds, the last round's first. The winner of match `m` is player `m - 1`, counted through
+    /// all matches; the winner of match 0 is `first`.
     matches: Vec<Match>,
     /// The player that CPU 0 is. The other CPUs follow.
     cpu_0: usize,
@@ -343,7 +343,7 @@ impl EventQueue {
         Some((head, task))
     }
 
-    /// Takes the earliest event, which is none of those that have a way of their own.
+    /// Takes the earliest event of the kinds without a short path.
     #[inline(never)]
     pub fn pop(&self) -> Option<(u64, Event)> {
         let head = self.head.get();
@@ -437,7 +437,7 @@ impl EventQueue {
         Some((CpuId(head.cpu()), timer))
     }
 
-    /// Makes `timer` void; tells whether it was set.
+    /// Makes `timer` void. Returns whether it was set.
     pub fn cancel_timer(&self, timer: Timer) -> bool {
         let mut timers = self.timers.borrow_mut();
         let was_set = timers.cancel(timer);

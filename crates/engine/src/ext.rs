@@ -10,7 +10,7 @@ use crate::mutation::Mutation;
 use crate::policy::{OpCall, OpKind, Policy, PreemptReason};
 use crate::task::{Class, OnRq, OpsState, Task};
 
-/// What a pick ended with.
+/// The result of a pick.
 pub(crate) enum Pick<'k> {
     Task(&'k Task),
     Nothing,
@@ -165,7 +165,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 };
                 self.call_op_on(c, rq, op);
             }
-            // Another CPU may run it as soon as it is on a queue: from here it is nobody's guest.
+            // Another CPU may run it as soon as it is on a queue: from here it belongs to no CPU.
             p.on_rq.set(OnRq::Queued);
             self.do_enqueue_task(c, rq, p, enq_flags, sticky_cpu);
         }
@@ -182,7 +182,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         rq.nr_running.set(rq.nr_running.get() + 1);
     }
 
-    /// `p` is none of the runnable tasks of `rq` any more.
+    /// Removes `p` from the runnable tasks of `rq`.
     #[inline]
     fn leave_rq(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         p.queued.set(false);
@@ -452,7 +452,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 }
 
-/// What a CPU is about to run.
+/// The task that a CPU is about to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NextTask {
     pub class: Class,

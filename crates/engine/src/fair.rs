@@ -35,10 +35,10 @@ const CACHE_HOT_NS: u64 = 500_000;
 /// (`imbalance_pct`).
 const IMBALANCE_PCT: i64 = 117;
 
-/// What a CPU has for the class if no other takes of it (`SCHED_CAPACITY_SCALE`).
+/// The capacity of a CPU for the class if no other class takes of it (`SCHED_CAPACITY_SCALE`).
 const CAPACITY: i64 = 1_024;
 
-/// What was taken of it counts half after 32 ms (`LOAD_AVG_PERIOD`): this, divided by ln 2.
+/// A taken part counts half after 32 ms (`LOAD_AVG_PERIOD`): this, divided by ln 2.
 const AVERAGE_NS: u64 = 46_166_000;
 
 /// Tasks that are moved at a time at most (`sched_nr_migrate`).
@@ -58,7 +58,7 @@ pub(crate) struct Entity {
     vlag: Cell<i64>,
     /// Where it went to sleep with negative lag.
     slept_on: Cell<Option<CpuId>>,
-    /// What was left of its request, in virtual time, when it left its queue other than to sleep (`rel_deadline`).
+    /// The rest of its request, in virtual time, when it left its queue other than to sleep (`rel_deadline`).
     rel_deadline: Cell<Option<i64>>,
     started: Cell<bool>,
     /// The stopper is to move it to an idle CPU.
@@ -181,7 +181,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// The same within schedule(), which makes a mark void; tells whether others are to be looked at.
+    /// The same within schedule(), which makes a mark void. Returns whether other tasks are to be considered.
     fn charge_fair(&self, c: &Cpu, p: &Task) -> bool {
         let ran = self.update_curr_common(c, p);
         let entity = &p.fair;
@@ -194,7 +194,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.update_deadline(p) || entity.vruntime.get() >= entity.protected.get()
     }
 
-    /// A request that is used up is followed by the next one; tells whether one was.
+    /// A request that is used up is followed by the next one. Returns whether one was.
     fn update_deadline(&self, p: &Task) -> bool {
         let entity = &p.fair;
         if entity.vruntime.get() < entity.deadline.get() {
@@ -366,7 +366,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .chain(running)
             .filter(|p| eligible(p))
             .min_by_key(|p| p.fair.deadline.get())
-            // Rounding can leave nobody eligible: then the one that has had the least.
+            // Rounding can leave no task eligible: then the one that has had the least.
             .or_else(|| waiting.chain(running).min_by_key(|p| p.fair.vruntime.get()))
     }
 
@@ -384,8 +384,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.pull_fair_task(c, true);
         }
         let next = self.pick_eevdf(c, running)?;
-        // In the kernel whoever is chosen again goes on without the timer until somebody is enqueued or the tick comes.
-        // On a real system somebody soon is. Here nobody may be, and two hogs would take turns at ticks only.
+        // In the kernel a task that is chosen again goes on without the timer until another task is enqueued or the
+        // tick comes. On a real system another task soon is. Here there may be none, and two hogs would take turns at
+        // ticks only.
         if running.is_some_and(|p| p.id == next.id) && c.fair.slice_end.get() == NEVER {
             self.hrtick_start_fair(c, c, next);
         }
@@ -451,7 +452,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         rq.curr.get().is_none() && rq.nr_running.get() == 0
     }
 
-    /// Whether a CPU is as good as idle for `p`: it has nothing but tasks of SCHED_IDLE, and `p` is none
+    /// Whether a CPU is as good as idle for `p`: it has only tasks of SCHED_IDLE, and `p` is not one
     /// (`choose_idle_cpu()`).
     fn is_free_for(&self, p: &Task, cpu: CpuId) -> bool {
         let rq = self.cpu(cpu);
@@ -566,7 +567,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.allows(cpu) && (self.machine.sched_ext.rq_locks || is_free())
     }
 
-    /// What real-time tasks leave of a CPU, of [`CAPACITY`] (`scale_rt_capacity()`).
+    /// Returns the part of a CPU that real-time tasks leave, of [`CAPACITY`] (`scale_rt_capacity()`).
     fn fair_capacity(&self, rq: &Cpu) -> i64 {
         (CAPACITY - rq.fair.stolen.get()).max(1)
     }
@@ -684,7 +685,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // A busy CPU looks every 16 times the number of CPUs in milliseconds.
         let interval_ns = self.cpus.len() as u64 * 16 * 1_000_000;
         let every = interval_ns.div_ceil(self.costs.tick_period_ns);
-        // nohz_balancer_kick(): who has nothing to do takes what waits here.
+        // nohz_balancer_kick(): a CPU without work takes a task that waits here.
         if !c.fair.queue.borrow().is_empty()
             && let Some(idle) = self.cpus.iter().find(|rq| {
                 rq.is_online() && self.is_idle_for_fair(rq.id) && self.fair_task_for(c, rq.id)

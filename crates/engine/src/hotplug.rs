@@ -97,7 +97,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             // Its last switch marks it idle.
             self.idle.borrow_mut().forget(c.id);
         }
-        // What came before it was gone is still its own: who sleeps here wakes, elsewhere.
+        // Events from before it was gone are still its own: a task that sleeps here wakes, elsewhere.
         self.handle_interrupts(c);
         self.cancel_event(c.id, CpuEvent::Tick);
         self.cancel_event(c.id, CpuEvent::Ipi);
@@ -129,7 +129,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// An offline CPU waits to come back.
     pub(crate) fn offline(&self, c: &Cpu) {
-        // Who comes next is told by a new interrupt.
+        // A new interrupt announces the next task.
         c.forget_irq(irq::RESCHED);
         c.set_need_resched(false);
         // sched_cpu_wait_empty(): others may have chosen it for a task before it was gone.

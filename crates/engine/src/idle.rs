@@ -11,7 +11,7 @@ use crate::policy::{OpCall, OpKind, Policy};
 use crate::task::Task;
 use crate::version::KernelVersion;
 
-/// Idle CPUs, and those of wholly idle cores; one pair for the machine or one per node.
+/// Idle CPUs, and the CPUs of wholly idle cores; one pair for the machine or one per node.
 struct Masks {
     cpu: CpuSet,
     smt: CpuSet,
@@ -136,7 +136,7 @@ impl IdleMasks {
         }
     }
 
-    /// `cpu_smt_mask()` has the hardware threads that are online; that of a CPU that is not is empty
+    /// `cpu_smt_mask()` has the hardware threads that are online; the mask of an offline CPU is empty
     /// (`remove_siblinginfo()`).
     pub fn update_siblings(&mut self, online: &CpuSet) {
         let nr_cpus = self.smt.len();
@@ -164,7 +164,7 @@ impl IdleMasks {
         idle
     }
 
-    /// `cpu` is gone: it is nobody's idle CPU.
+    /// `cpu` is gone: it is in no mask of idle CPUs.
     pub fn forget(&mut self, cpu: CpuId) {
         if !self.masks.is_empty() {
             self.test_and_clear(cpu);
@@ -249,7 +249,7 @@ impl IdleMasks {
         waker_exiting: bool,
         waker_local_nr: u32,
     ) -> Option<CpuId> {
-        // Nobody idles anywhere: nothing below can find one.
+        // No CPU idles anywhere: nothing below can find one.
         if self.nr_idle == 0 {
             return None;
         }
@@ -438,7 +438,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.select_one_of_idle(c, p, prev, wake_flags, allowed, flags)
     }
 
-    /// What is left of `select_cpu_from_kfunc()` if some CPU idles.
+    /// The rest of `select_cpu_from_kfunc()` if some CPU idles.
     #[inline(never)]
     fn select_one_of_idle(
         &self,

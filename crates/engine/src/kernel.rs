@@ -33,7 +33,7 @@ use crate::starter;
 use crate::task::{Identity, Task, TaskState, TaskTable};
 use crate::version::KernelVersion;
 
-/// Streams of randomness of a run besides those of the tasks, which are numbered from 0.
+/// Streams of randomness of a run besides the tasks' streams, which are numbered from 0.
 const STREAM_LOCKS: u32 = u32::MAX;
 const STREAM_POLICY: u32 = u32::MAX - 1;
 const STREAM_STARTER: u32 = u32::MAX - 2;
@@ -42,7 +42,7 @@ const STREAM_STARTER: u32 = u32::MAX - 2;
 /// would have had the kernel complain about a CPU that does not schedule.
 const GRACE_NS: u64 = 1_000_000_000;
 
-/// What is counted until the run's end, and not while the last ops return and the policy is unloaded.
+/// The counts until the run's end, without the time when the last ops return and the policy is unloaded.
 struct Summary {
     end: Instant,
     makespan: Option<Instant>,
@@ -118,7 +118,7 @@ pub(crate) struct Kernel<P, R> {
     pub dsqs: Dsqs,
     pub locks: Locks,
     pub policy_locks: RefCell<Vec<Option<crate::lock::LockIx>>>,
-    /// Once somebody has taken it, where the profile has one.
+    /// The big lock, once it has been taken, if the profile has one.
     pub big_kernel_lock: Cell<Option<crate::lock::LockIx>>,
     pub idle: RefCell<IdleMasks>,
     pub objects: RefCell<Vec<Object>>,
@@ -133,18 +133,18 @@ pub(crate) struct Kernel<P, R> {
     pub loaded: Cell<Loaded>,
     /// The policy's ops were known when its end was decided: it is asked what to print.
     pub dumps: Cell<bool>,
-    /// Only one path runs: loading and unloading. Nobody else can be waited for.
+    /// Only one path runs: loading and unloading. It cannot wait for another CPU.
     pub alone: Cell<bool>,
     /// The policy is being unloaded; its ops are no longer called (`scx_bypassing()`).
     pub bypassing: Cell<bool>,
     pub exit: RefCell<Option<ExitInfo>>,
     pub failure: RefCell<Option<WorkloadFailure>>,
     pub host_failure: RefCell<Option<HostFailure>>,
-    /// What would have been a failure if the workload had no duration.
+    /// A failure that the workload's duration made none.
     pub stuck: RefCell<Option<WorkloadFailure>>,
     /// The run is over as soon as no op is under way.
     pub stopping: Cell<bool>,
-    /// The run is over for whoever measures: nothing more is recorded or counted.
+    /// The run is over for measurements: nothing more is recorded or counted.
     pub closed: Cell<bool>,
     summary: RefCell<Option<Summary>>,
     /// Nothing is recorded now.
@@ -529,7 +529,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.raise_on(c, crate::cpu::irq::TIMER, time)
     }
 
-    /// What an event does, up to the CPU that goes on because of it.
+    /// Carries out an event, up to the CPU that goes on because of it.
     #[inline(never)]
     fn take_place(&self, time: u64, event: Event) -> Option<CpuId> {
         match event {
@@ -582,7 +582,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.stopping.get() && self.has_wound_down()
     }
 
-    /// Closes the books of a run that stops, and tells whether the policy's ops have returned.
+    /// Closes the books of a run that stops. Returns whether the policy's ops have returned.
     fn has_wound_down(&self) -> bool {
         if !self.closed.get() {
             self.close();
@@ -688,7 +688,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         (irqs != 0).then(|| self.raise_on(c, irqs, time)).flatten()
     }
 
-    /// No task is runnable and none sleeps: if nobody is about to wake one, they wait for each other.
+    /// No task is runnable and none sleeps: if no task is about to be woken, they wait for each other.
     fn check_deadlock(&self) {
         let all_idle = self
             .cpus
@@ -830,7 +830,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.charge_ps(c, cost_ps + work_ps);
     }
 
-    /// What accesses of `c` have cost so far beyond hits, in picoseconds.
+    /// Returns the cost of the accesses of `c` so far beyond hits, in picoseconds.
     pub(crate) fn memory_wait_ps(&self, c: &Cpu) -> u64 {
         self.shared.cache.borrow().wait_ps(c.id)
     }
@@ -901,8 +901,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `cpu_online_mask`. A CPU that goes is in it until its ops.cpu_offline() has returned, though nobody is put there any
-    /// more (`cpu_active_mask`).
+    /// `cpu_online_mask`. A CPU that goes is in it until its ops.cpu_offline() has returned, though no task is put
+    /// there any more (`cpu_active_mask`).
     pub(crate) fn online_mask(&self) -> CpuSet {
         let mut mask = self.online.borrow().clone();
         if !self.all_online.get() {
@@ -942,7 +942,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let mut exit = self.exit.borrow_mut();
         let is_first = match &*exit {
             None => true,
-            // Breaking a rule while it is unloaded changes nothing. What no kernel would have loaded is told.
+            // Breaking a rule while it is unloaded changes nothing. A policy that no kernel would have loaded is
+            // reported.
             Some(first) => first.kind == ExitKind::Unreg && kind == ExitKind::Fault,
         };
         if is_first {
@@ -958,7 +959,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.stopping.set(true);
     }
 
-    /// What the host does not give ends the run, and no part of it counts.
+    /// A missing resource of the host ends the run, and no part of it counts.
     pub(crate) fn host_failed(&self, why: NoStack) {
         let cpus = self.cpus.len() as u32;
         *self.host_failure.borrow_mut() = Some(HostFailure::Stacks { cpus, why });
@@ -976,7 +977,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 behaviour.report(&mut counters);
             }
         }
-        // The workload ended: whoever loaded the policy has unloaded it.
+        // The workload ended: the loader of the policy has unloaded it.
         let exit = self.exit.into_inner();
         let exit = exit.filter(|exit| exit.kind != ExitKind::Unreg);
         RunEnd {

@@ -152,7 +152,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `kick_one_cpu()`: tells whether the kicker is to wait for it.
+    /// `kick_one_cpu()`. Returns whether the kicker is to wait for it.
     fn kick_one_cpu(&self, c: &Cpu, rq: &Cpu, flags: u64) -> bool {
         let class = self.curr_class(rq);
         if !(rq.is_online() || rq.id == c.id) || class > Class::Ext {

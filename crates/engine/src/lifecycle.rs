@@ -31,7 +31,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             State::Trapped(trap) => self.policy_fault(self.policy.describe(&c.this, &trap)),
             State::Suspended => assert!(
                 self.policy_dead.get(),
-                "nobody can be waited for while a policy is loaded"
+                "no CPU can be waited for while a policy is loaded"
             ),
         }
         drop(fiber);
@@ -128,7 +128,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `check_hotplug_seq()` and `validate_ops()`: whether loading goes on. The first reason is told.
+    /// `check_hotplug_seq()` and `validate_ops()`: whether loading goes on. The first reason is reported.
     fn validate_ops(&self, has_update_idle: bool) -> bool {
         // No CPU has come or gone before.
         let hotplug_seq = self.policy.info().hotplug_seq;
@@ -290,7 +290,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.class.get() != Class::Ext || p.scx_state.get() != ScxState::Enabled {
             return;
         }
-        // Whoever was moving it does not go on.
+        // A CPU that was moving it does not go on.
         if matches!(
             p.ops_state.get(),
             OpsState::Queueing | OpsState::Dispatching

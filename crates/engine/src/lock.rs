@@ -25,8 +25,8 @@ pub(crate) struct LockIx(pub u32);
 struct Lock {
     line: LineRef,
     name: Box<str>,
-    /// Nobody holds it from this instant on, and nobody spins for it; [`NOT_FREE`] otherwise. Its last holder may
-    /// have run ahead and released it in the future of others.
+    /// No CPU holds it from this instant on, and none spins for it; [`NOT_FREE`] otherwise. Its last holder may have
+    /// run ahead and released it in the future of others.
     free_from: Cell<u64>,
     holder: Cell<Option<CpuId>>,
     acquired_at: Cell<u64>,
@@ -79,7 +79,7 @@ impl Lock {
         self.free_from.set(NOT_FREE);
     }
 
-    /// Releases it, as nobody spins for it.
+    /// Releases it, as no CPU spins for it.
     #[inline]
     fn leave(&self, now: u64) {
         self.holder.set(None);
@@ -159,7 +159,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 path,
             },
         );
-        // Who spins outside of the scheduler, for the big kernel lock, spends no time of the scheduler's.
+        // A CPU that spins outside of the scheduler, for the big kernel lock, spends no time of the scheduler's.
         let spinning = match c.mode.get() {
             CpuMode::Kernel => CpuMode::Kernel,
             _ => CpuMode::Spin,
@@ -195,7 +195,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.charge(c, self.machine.locks.meter_ns);
     }
 
-    /// Tries to take `lock`; tells whether it did.
+    /// Tries to take `lock`. Returns whether it did.
     pub(crate) fn spin_trylock(&self, c: &Cpu, lock: LockIx) -> bool {
         if self.alone.get() {
             let state = self.locks.get(lock);
@@ -221,8 +221,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         false
     }
 
-    /// Follows who waits for whom from `lock`. If that leads back to `c`, no CPU of the circle ever
-    /// goes on: each link of it is told.
+    /// Follows the chain of waiters and holders from `lock`. If that leads back to `c`, no CPU of the circle ever
+    /// goes on: each link of it is reported.
     pub(crate) fn find_deadlock(&self, c: &Cpu, lock: LockIx) -> Option<String> {
         let locks = &self.locks;
         let next = |wanted: LockIx| {
@@ -270,8 +270,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Releases `lock`. The holder need not wait for its turn if nobody spins: who comes before this
-    /// instant finds the lock held until it.
+    /// Releases `lock`. The holder need not wait for its turn if no CPU spins: one that comes before this instant
+    /// finds the lock held until it.
     #[inline(never)]
     pub(crate) fn spin_unlock(&self, c: &Cpu, lock: LockIx) {
         if !self.unlock_at_once(c, lock) {
@@ -279,7 +279,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Releases `lock` if nobody spins for it.
+    /// Releases `lock` if no CPU spins for it.
     #[inline(always)]
     fn unlock_at_once(&self, c: &Cpu, lock: LockIx) -> bool {
         let state = self.locks.get(lock);
@@ -290,7 +290,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if state.has_spinners.get() {
             return false;
         }
-        // Nobody has looked at the line since it was taken: it is still this CPU's own.
+        // No CPU has looked at the line since it was taken: it is still this CPU's own.
         self.charge_ps(c, self.machine.memory.hit_ps);
         let now = c.this.now.get();
         state.leave(now);

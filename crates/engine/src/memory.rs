@@ -1,4 +1,4 @@
-//! What going over memory costs a task.
+//! Computes the cost of going over memory for a task.
 
 use schedlab_machine::profile::Memory;
 use schedlab_trace::{CpuId, Recorder};
@@ -9,18 +9,18 @@ use crate::kernel::Kernel;
 use crate::policy::Policy;
 use crate::task::Task;
 
-/// What of a task's buffer is in a cache.
+/// The part of a task's buffer that is in a cache.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Buffer {
     /// The CPU whose cache it is.
     cpu: Option<CpuId>,
-    /// What had come into that cache when the buffer was last touched.
+    /// The amount that had come into that cache when the buffer was last touched.
     filled_bytes: u64,
     /// Lines of the buffer that are there.
     lines: u64,
 }
 
-/// What a touch comes to on a machine.
+/// The cost of a touch on a machine.
 #[derive(PartialEq, Eq, Debug)]
 struct Way {
     /// Lines that are gone to, one after another.
@@ -74,9 +74,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// the cache since then as it holds. A buffer that does not fit misses each time: its beginning is gone when
     /// its end is there.
     ///
-    /// Model: hits are those of the last private cache, whatever a smaller one would hold, and misses are those of
-    /// memory; none is fetched ahead. Nobody else has the lines. Who computes beside it takes nothing from the
-    /// cache.
+    /// Model: hits are hits of the last private cache, whatever a smaller one would hold, and misses go to memory;
+    /// none is prefetched. No other task has the lines. Computation beside it takes nothing from the cache.
     pub(crate) fn touch_ns(&self, c: &Cpu, p: &Task, touch: Touch) -> u64 {
         let memory = &self.machine.memory;
         let line_bytes = u64::from(memory.line_bytes.max(1));

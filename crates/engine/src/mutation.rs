@@ -35,7 +35,7 @@ mutations! {
     DequeueWithoutCustody,
     /// A destroyed DSQ's id stays taken.
     DestroyedDsqKeepsId,
-    /// ops.dispatch is never told of the previous task.
+    /// ops.dispatch never gets the previous task.
     DispatchWithoutPrev,
     /// SCX_OPS_ENQ_LAST is accepted without ops.enqueue.
     EnqLastUnchecked,
@@ -49,7 +49,7 @@ mutations! {
     HotplugIgnored,
     /// A CPU waits after SCX_KICK_WAIT in the interrupt that kicks, before it has rescheduled itself.
     KickWaitInInterrupt,
-    /// A local DSQ named in ops.select_cpu is that of the previous CPU, not of the chosen one.
+    /// A local DSQ named in ops.select_cpu means the previous CPU's, not the chosen one's.
     LocalIsThatOfPrevCpu,
     /// SCX_DSQ_LOCAL_ON in ops.dispatch means the dispatching CPU.
     LocalOnIsHere,

@@ -15,11 +15,11 @@ pub(crate) struct Channel {
     pub messages: VecDeque<u32>,
     pub readers: VecDeque<TaskId>,
     pub writers: VecDeque<TaskId>,
-    /// Everybody who has written so far.
+    /// All tasks that have written so far.
     pub known_writers: Vec<TaskId>,
 }
 
-/// An object and who waits for it. Waiters are in the order in which they came.
+/// An object and its waiters, in the order in which they came.
 pub(crate) enum Object {
     Channel(Channel),
     Mutex {

@@ -1,4 +1,4 @@
-//! What kind of op a call is, what it is called, and which kfuncs it may call.
+//! Describes an op's call: its kind, its name, and the kfuncs that it may call.
 
 use schedlab_trace::TaskId;
 

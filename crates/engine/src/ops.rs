@@ -490,7 +490,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.call_outer_op(c, rq, op)
     }
 
-    /// Calls an op of a task's coming or going. It comes also while the run stops: the policy is told of both or of none.
+    /// Calls an op of a task's coming or going, even while the run stops: the policy gets both calls or neither.
     #[inline(never)]
     pub(crate) fn call_life_op(&self, c: &Cpu, rq: Option<CpuId>, op: OpCall) -> i64 {
         if self.policy_dead.get() {
@@ -549,7 +549,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         result
     }
 
-    /// What policy code on `c` reaches.
+    /// The part that policy code on `c` reaches.
     #[inline(always)]
     fn with_env<A>(&self, c: &Cpu, call: impl FnOnce(&Env<'_>) -> A) -> A {
         let caller = Caller {

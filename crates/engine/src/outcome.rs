@@ -1,6 +1,6 @@
 //! How a run ends.
 
-/// Why a policy was unloaded. The numbers and texts are those of `enum scx_exit_kind` and
+/// The reason for which a policy was unloaded. The numbers and texts are in `enum scx_exit_kind` and
 /// `scx_exit_reason()` (kernel/sched/ext/internal.h, ext.c, Linux 7.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u64)]
@@ -28,7 +28,7 @@ pub enum ExitKind {
     Fault = 4096,
 }
 
-/// The exit of a policy, as `struct scx_exit_info` tells it.
+/// The exit of a policy, as `struct scx_exit_info` describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExitInfo {
     /// Kind.

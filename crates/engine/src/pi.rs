@@ -15,7 +15,7 @@ use crate::policy::Policy;
 use crate::sched::Change;
 use crate::task::{Class, Task, TaskState};
 
-/// What a task has from who waits for its mutexes, where that is more than its own.
+/// The attributes that a task has from the waiters for its mutexes, if these are more than its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Inherited {
     #[default]
@@ -57,7 +57,7 @@ impl Rank {
 pub(crate) struct PiMutex {
     /// `None` with waiters: it was released, and the first of them has been woken to take it.
     owner: Option<TaskId>,
-    /// The most urgent first, equals in the order in which they came. The rank is that of when it was told last.
+    /// The most urgent first, equals in the order in which they came. The rank is the last reported one.
     waiters: Vec<(TaskId, Rank)>,
 }
 
@@ -75,7 +75,7 @@ impl PiMutex {
         self.waiters.retain(|&(waiter, _)| waiter != task);
     }
 
-    /// `try_to_take_rt_mutex()`: it is free, and nobody as urgent waits for it.
+    /// `try_to_take_rt_mutex()`: it is free, and no task as urgent waits for it.
     fn try_take(&mut self, task: TaskId, rank: Rank) -> bool {
         let goes_first = |(waiter, other): (TaskId, Rank)| waiter == task || rank < other;
         let takes = self.owner.is_none() && self.first().is_none_or(goes_first);
@@ -87,7 +87,7 @@ impl PiMutex {
     }
 }
 
-/// What became of a wish to take a mutex.
+/// The outcome of a request to take a mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taking {
     Taken,
@@ -106,8 +106,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Takes or releases a mutex by one atomic operation of user space, if nobody has it or waits for it. Tells whether
-    /// that is done.
+    /// Takes or releases a mutex by one atomic operation of user space, if no task has it or waits for it. Returns
+    /// whether that is done.
     pub(crate) fn pi_fast_path(&self, p: &Task, mutex: ObjectId, take: bool) -> bool {
         let act = |mutex: &mut PiMutex| {
             let from = if take { None } else { Some(p.id) };
@@ -156,13 +156,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         Taking::Waits
     }
 
-    /// The owner of such a mutex; outer `None`: it is none.
+    /// The owner of such a mutex; outer `None`: it is not such a mutex.
     fn pi_owner(&self, mutex: ObjectId) -> Option<Option<TaskId>> {
         self.with_pi_mutex(mutex, |mutex| mutex.owner)
     }
 
-    /// Whether a chain of owners that wait for each other leads from `owner` to `p` (`RT_MUTEX_FULL_CHAINWALK`). It has an
-    /// end, since nobody is let into a circle.
+    /// Whether a chain of owners that wait for each other leads from `owner` to `p` (`RT_MUTEX_FULL_CHAINWALK`). It
+    /// has an end, since no task is let into a circle.
     fn would_wait_for_itself(&self, p: &Task, owner: Option<TaskId>) -> bool {
         let next = |&task: &TaskId| {
             let mutex = self.task(task).pi.waits_for.get()?;
@@ -181,11 +181,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         takes
     }
 
-    /// `futex_unlock_pi()`: the priority that came with the mutex goes, and the most urgent waiter is woken to take it. Tells
-    /// whether it is such a mutex, and who is to be woken.
+    /// `futex_unlock_pi()`: the priority that came with the mutex goes, and the most urgent waiter is woken to take
+    /// it. Returns whether it is such a mutex, and the task to wake.
     pub(crate) fn pi_unlock(&self, c: &Cpu, p: &Task, mutex: ObjectId) -> Option<Option<TaskId>> {
         let next = self.with_pi_mutex(mutex, |mutex| {
-            // EPERM for whoever does not have it.
+            // EPERM for a task that does not have it.
             let held = mutex.owner == Some(p.id);
             held.then(|| {
                 mutex.owner = None;
@@ -205,7 +205,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.pi.holds.borrow().last().copied()
     }
 
-    /// What `p` inherits, from the most urgent of all who wait for what it holds (`__rt_effective_prio()`).
+    /// Returns the priority that `p` inherits, from the most urgent waiter for its mutexes (`__rt_effective_prio()`).
     pub(crate) fn inherited_by(&self, p: &Task) -> Inherited {
         let holds = p.pi.holds.borrow();
         let first = |&mutex: &ObjectId| self.with_pi_mutex(mutex, |mutex| mutex.first()).flatten();
@@ -233,7 +233,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `rt_mutex_adjust_prio_chain()`: the first of who waits for `mutex` is another one, or has another rank. Its owner
+    /// `rt_mutex_adjust_prio_chain()`: the first waiter for `mutex` is another one, or has another rank. Its owner
     /// inherits that, which may make it another waiter where it waits itself, and so on.
     fn adjust_prio_chain(&self, c: &Cpu, mutex: ObjectId) {
         let mut next = Some(mutex);
@@ -284,7 +284,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let path = self.set_lock_path(c, LockPath::Other);
         let mut rq = self.task_rq_lock(c, p);
-        // Whoever wakes it holds its `pi_lock` until it is on a queue.
+        // The waker holds its `pi_lock` until it is on a queue.
         while p.state.get() == TaskState::Waking {
             self.rq_unlock(c, rq);
             self.charge(c, RELAX_NS);

@@ -104,7 +104,7 @@ pub struct OpsInfo {
     pub present: OpSet,
 }
 
-/// Who takes a CPU away from sched_ext (`preempt_reason_from_class()`).
+/// The class that takes a CPU away from sched_ext (`preempt_reason_from_class()`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PreemptReason {
     Rt,
@@ -191,7 +191,7 @@ pub enum OpCall {
     CpuRelease {
         cpu: CpuId,
         reason: PreemptReason,
-        /// What runs next; `None` is the stopper.
+        /// The next task; `None` is the stopper.
         task: Option<TaskId>,
     },
     InitTask {
@@ -230,7 +230,7 @@ pub enum OpCall {
         task: TaskId,
     },
     Init,
-    /// With the message that was told before (see [`Policy::set_exit_message`]).
+    /// With the message that was set before (see [`Policy::set_exit_message`]).
     Exit {
         kind: ExitKind,
         code: i64,
@@ -252,7 +252,7 @@ pub struct TimerId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IterId(pub u32);
 
-/// What a policy counts by its probes, per CPU. Both worlds have the same counters.
+/// The counts of a policy's probes, per CPU. Both worlds have the same counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Probes {
     /// Candidates looked at.
@@ -267,7 +267,7 @@ pub struct Probes {
     pub pinned_local: u64,
 }
 
-/// What policy code on all CPUs has in common.
+/// The state that policy code on all CPUs shares.
 #[derive(Debug)]
 pub struct Shared {
     /// The caches.
@@ -276,14 +276,14 @@ pub struct Shared {
     pub random: RefCell<Rng>,
 }
 
-/// What policy code reaches while an op runs: its CPU, the cost model, and the virtual kernel.
+/// The world of policy code while an op runs: its CPU, the cost model, and the virtual kernel.
 ///
 /// One is made for each call of an op, so it is a few pointers to what stays.
 #[derive(Clone, Copy)]
 pub struct Env<'a> {
     /// The CPU that executes.
     pub cpu: &'a ThisCpu,
-    /// What all CPUs share.
+    /// The state that all CPUs share.
     pub shared: &'a Shared,
     /// Nothing else happens before this instant: a CPU that has not reached it may pass a
     /// [`Service::sync`] without asking.
@@ -292,7 +292,7 @@ pub struct Env<'a> {
     pub kernel: &'a dyn Service,
 }
 
-/// What the policy's side must know of a task besides the fields it may write itself.
+/// The facts that the policy's side must know about a task besides the fields it may write itself.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TaskView<'a> {
     /// `comm`.
@@ -337,7 +337,7 @@ pub trait Policy {
         self.call(env, op)
     }
 
-    /// Tells what `ops.exit()` is to be told, before it is called.
+    /// Sets the exit information for `ops.exit()`, before it is called.
     fn set_exit_message(&self, message: &str) {
         let _ = message;
     }
@@ -347,12 +347,12 @@ pub trait Policy {
         let _ = (text, at_once);
     }
 
-    /// What a fault in policy code on `cpu` was, for people. It has ended the CPU's fiber.
+    /// Describes a fault in policy code on `cpu`, for people. It has ended the CPU's fiber.
     fn describe(&self, cpu: &ThisCpu, trap: &Trap) -> String {
         format!("a fault in policy code on CPU {}: {trap:?}", cpu.id)
     }
 
-    /// What is the matter where `cpu.op` returns and still holds `nr` locks that it has taken, for people.
+    /// Describes the fault of `cpu.op` that returns and still holds `nr` locks that it has taken, for people.
     fn describe_held_locks(&self, cpu: &ThisCpu, nr: u32) -> String {
         let op = cpu.op.get().map_or("none", OpKind::name);
         format!(
@@ -361,7 +361,7 @@ pub trait Policy {
         )
     }
 
-    /// Where the policy keeps a task that it has inserted into no DSQ, for people, if that can be told.
+    /// Describes where the policy keeps a task that it has inserted into no DSQ, for people, if that is known.
     fn describe_custody(&self, _: TaskId) -> Option<String> {
         None
     }
@@ -374,7 +374,7 @@ pub trait Policy {
         )
     }
 
-    /// What is the matter where `cpu.op` returns and has released a lock of the op that waits for it, for people.
+    /// Describes the fault of `cpu.op` that returns and has released a lock of the op that waits for it, for people.
     fn describe_released_lock(&self, cpu: &ThisCpu) -> String {
         let op = cpu.op.get().map_or("none", OpKind::name);
         format!(

@@ -1,8 +1,8 @@
 //! Prefetches what is kept of tasks into the host's caches shortly before it is needed.
 //!
 //! A task is looked at when it wakes and when it is dispatched. Between the two every other task has its turn, and
-//! what the virtual kernel, the policy, the cache model and the measures keep of a thousand does not fit into the
-//! nearer caches of a host. Who comes next is known: the timers and the dispatch queues are in order.
+//! the state of a thousand tasks in the virtual kernel, the policy, the cache model and the measures does not fit
+//! into the nearer caches of a host. The next tasks are known: the timers and the dispatch queues are in order.
 
 use schedlab_fiber::prefetch;
 use schedlab_machine::CacheModel;
@@ -15,7 +15,7 @@ use crate::kernel::Kernel;
 use crate::policy::Policy;
 use crate::task::Task;
 
-/// What is kept of fewer tasks stays near by itself.
+/// The state of fewer tasks stays near by itself.
 const MANY: u32 = 1_000;
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {

@@ -1,4 +1,4 @@
-//! What policy code can ask the virtual kernel for.
+//! The requests of policy code to the virtual kernel.
 //!
 //! Each request is a method of [`Service`]. [`Request`] and [`Reply`] are the same as values, for who notes
 //! requests or answers them all alike, as tests do: [`Answer`].
@@ -12,10 +12,10 @@ macro_rules! requests {
         $(#[doc = $doc:literal])*
         $variant:ident $({ $($argument:ident: $type:ty),* $(,)? })? = $method:ident -> $answer:ty;
     )*) => {
-        /// What the virtual kernel does for policy code on one CPU while an op runs there.
+        /// The services of the virtual kernel for policy code on one CPU while an op runs there.
         ///
-        /// Ops may be called on this CPU before a request returns (a task that leaves the policy's
-        /// custody inside `ops.dispatch` is told by `ops.dequeue`), and on others.
+        /// Ops may be called on this CPU before a request returns (`ops.dequeue` for a task that leaves the policy's
+        /// custody inside `ops.dispatch`), and on others.
         pub trait Service {
             $(
                 $(#[doc = $doc])*
@@ -62,7 +62,7 @@ macro_rules! requests {
 }
 
 requests! {
-    /// Only order: nobody may read a word that was written in his future.
+    /// Only order: no CPU may read a word that was written in its future.
     Sync = sync -> ();
     /// Takes a policy lock, interrupts off. `address` is the modelled address of the lock word.
     Lock { lock: PolicyLock, address: u64, class: LockClass } = lock -> ();
@@ -145,7 +145,7 @@ requests! {
     TaskCpu { task: TaskId } = task_cpu -> i64;
     /// `scx_bpf_cpu_curr()` / `scx_bpf_cpu_rq()->curr`; `None` = idle.
     CpuCurr { cpu: i32 } = cpu_curr -> Option<TaskId>;
-    /// The task of the CPU that asks, `None` = idle. Nobody else changes that, so no turn is waited for.
+    /// The task of the CPU that asks, `None` = idle. No other CPU changes that, so no turn is waited for.
     OwnTask = own_task -> Option<TaskId>;
     /// The CPU under the lock of whose run queue Linux calls the op that asks; negative: none.
     LockedRq = locked_rq -> i64;
@@ -182,7 +182,7 @@ pub trait Answer {
 /// The answer to a request as a value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Reply {
-    /// Carried out; nothing to tell.
+    /// Carried out, without a value.
     Done,
     /// A truth value.
     Bool(bool),
@@ -213,7 +213,7 @@ macro_rules! replies {
                 fn from(reply: Reply) -> $answer {
                     match reply {
                         $($taken => $for,)*
-                        #[allow(unreachable_patterns, reason = "nothing to tell is told by anything")]
+                        #[allow(unreachable_patterns, reason = "any answer does for no value")]
                         reply => panic!("{reply:?} does not fit the request"),
                     }
                 }

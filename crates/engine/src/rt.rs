@@ -1,10 +1,10 @@
 //! The real-time class: above sched_ext, strict priorities, SCHED_RR with 100 ms slices.
 //!
 //! Model: per-CPU queues; placement, pushing and pulling look at all CPUs at once instead of the
-//! kernel's `cpupri` index, take the lowest one, an idle one first, however far away, and a CPU takes
-//! what it pulls itself instead of interrupting who has it (`RT_PUSH_IPI`). There is no throttling and
-//! no deadline server. A priority is the effective one, inheritance included. Nothing here is told to the policy but `ops.cpu_release()` and
-//! `ops.cpu_acquire()`.
+//! kernel's `cpupri` index, take the lowest one, an idle one first, however far away, and a CPU takes the task that
+//! it pulls itself instead of interrupting the task's CPU (`RT_PUSH_IPI`). There is no throttling and no deadline
+//! server. A priority is the effective one, inheritance included. The policy learns of it only by `ops.cpu_release()`
+//! and `ops.cpu_acquire()`.
 
 use schedlab_trace::{CpuId, Recorder, TaskId};
 use schedlab_workload::SchedClass;
@@ -18,7 +18,7 @@ use crate::task::{Class, OnRq, Task};
 /// `RR_TIMESLICE`, 100 ms; it is counted in ticks.
 const RR_SLICE_MS: u32 = 100;
 
-/// Above the priorities of the class: those of deadline tasks.
+/// Above the priorities of the class: the priorities of deadline tasks.
 const ABOVE: u8 = 100;
 
 /// `RT_MAX_TRIES`: how often a CPU to push to is looked for.
@@ -208,8 +208,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `push_rt_tasks()`: who waits on `rq` goes where something lower runs. `rq` is locked on entry
-    /// and on return.
+    /// `push_rt_tasks()`: a task that waits on `rq` goes where something lower runs. `rq` is locked on entry and on
+    /// return.
     pub(crate) fn push_rt_tasks(&self, c: &Cpu, rq: &Cpu) {
         while let Some(p) = self.pushable_rt_task(rq) {
             self.sync(c);
@@ -217,7 +217,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.resched_curr(c, rq);
                 return;
             }
-            // As in the kernel, who comes after one that cannot go is not tried.
+            // As in the kernel, a task behind one that cannot go is not tried.
             let went = self.push_rt_task(c, rq, p);
             if !went && self.pushable_rt_task(rq).is_none_or(|next| next.id == p.id) {
                 return;
@@ -232,7 +232,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         waiting.find(|p| p.nr_allowed.get() > 1)
     }
 
-    /// `push_rt_task()` and `find_lock_lowest_rq()`; tells whether `p` went.
+    /// `push_rt_task()` and `find_lock_lowest_rq()`. Returns whether `p` went.
     fn push_rt_task(&self, c: &Cpu, rq: &Cpu, p: &Task) -> bool {
         for _ in 0..MAX_TRIES {
             let Some(cpu) = self.find_lowest_rq(p) else {
@@ -259,8 +259,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         false
     }
 
-    /// `double_lock_balance()`: takes the lock of `other` while that of `rq` is held, the lower CPU's
-    /// first.
+    /// `double_lock_balance()`: takes the lock of `other` while the lock of `rq` is held, the lower CPU's first.
     pub(crate) fn double_rq_lock(&self, c: &Cpu, rq: &Cpu, other: &Cpu) {
         if other.id < rq.id {
             self.rq_unlock(c, rq);
@@ -271,7 +270,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `prio_changed_rt()`: `p` had the priority `old` before. Who waits preempts; who runs here makes way.
+    /// `prio_changed_rt()`: `p` had the priority `old` before. A waiting task preempts; a running one makes way.
     pub(crate) fn prio_changed_rt(&self, c: &Cpu, rq: &Cpu, p: &Task, old: u8) {
         if rq.curr.get() != Some(p.id) {
             if p.rt_priority() > self.rt_curr_priority(rq) {

@@ -1,4 +1,4 @@
-//! What one run is made of, and what it leaves behind.
+//! Holds the input of one run, and its results.
 
 use schedlab_fiber::NoStack;
 use schedlab_machine::{CacheModel, Machine};
@@ -12,7 +12,7 @@ use crate::version::KernelVersion;
 /// Timer slack of a task that has not asked for another one (init/init_task.c).
 const TIMER_SLACK_NS: u64 = 50_000;
 
-/// Who schedules the tasks that are not real-time tasks.
+/// The scheduler of the tasks that are not real-time tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum NormalClass {
     /// The policy, through sched_ext.
@@ -22,7 +22,7 @@ pub enum NormalClass {
     Fair,
 }
 
-/// Who schedules real-time tasks.
+/// The scheduler of real-time tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RtMode {
     /// The real-time class above sched_ext, as in a kernel.
@@ -183,7 +183,7 @@ pub enum WorkloadFailure {
         action: &'static str,
         /// Index of the object.
         object: u32,
-        /// What the object is.
+        /// The kind of object.
         is: String,
     },
     /// The kernel refuses a system call that the workload needs.
@@ -208,8 +208,8 @@ pub enum WorkloadFailure {
     },
 }
 
-/// What the host did not give. The fault is neither the policy's nor the workload's, and the same run may succeed elsewhere
-/// or later.
+/// A resource that the host did not give. The fault is neither the policy's nor the workload's, and the same run may
+/// succeed elsewhere or later.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostFailure {
@@ -218,21 +218,22 @@ pub enum HostFailure {
     Stacks {
         /// The run's CPUs.
         cpus: u32,
-        /// What was refused; told with the message, so it is no `source()` that would be told once more.
+        /// The refused request. The message includes it, so it is no `source()`, which would be printed once more.
         why: NoStack,
     },
 }
 
-/// What a run leaves behind.
+/// The results of a run.
 #[derive(Debug)]
 pub struct RunEnd<P, R> {
     /// How the policy ended; [`crate::ExitKind::Done`] where it behaved.
     pub exit: ExitInfo,
-    /// What was wrong with the workload.
+    /// The fault of the workload.
     pub failure: Option<WorkloadFailure>,
-    /// What was wrong with the host; then nothing else here means anything.
+    /// The fault of the host; then nothing else here means anything.
     pub host_failure: Option<HostFailure>,
-    /// Why nothing more could happen before the workload's duration was over: no failure, but worth telling.
+    /// The reason for which nothing more could happen before the workload's duration was over: no failure, but worth
+    /// a note.
     pub stuck: Option<WorkloadFailure>,
     /// The last instant of the run.
     pub end: Instant,
@@ -242,9 +243,9 @@ pub struct RunEnd<P, R> {
     pub makespan: Option<Instant>,
     /// Units of work done.
     pub work: u64,
-    /// What the tasks' behaviours counted.
+    /// The counts of the tasks' behaviours.
     pub counters: Counters,
-    /// What the policy's probes counted, per CPU.
+    /// The counts of the policy's probes, per CPU.
     pub probes: Vec<Probes>,
     /// The caches with what they counted.
     pub cache: CacheModel,

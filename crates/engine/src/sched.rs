@@ -279,7 +279,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             if self.has_fair.get() {
                 let task = self.pick_task_fair(c, prev);
-                // Who came while the run queue was not locked goes first (`RETRY_TASK`).
+                // A task that came while the run queue was not locked goes first (`RETRY_TASK`).
                 if self.waits_above_fair(c) {
                     continue;
                 }
@@ -332,7 +332,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         !c.rt_queue.borrow().is_empty() || c.dl.waits()
     }
 
-    /// What the deadline and real-time classes have to run.
+    /// The next task of the deadline and real-time classes.
     fn pick_above_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
         loop {
             if self.has_dl.get()
@@ -379,7 +379,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         match p.class.get() {
             Class::Deadline => self.set_next_task_dl(c, rq, p),
             Class::Rt => self.set_next_task_rt(c, rq, p),
-            Class::Ext | Class::Fair => unreachable!("who runs elsewhere only rises"),
+            Class::Ext | Class::Fair => unreachable!("a task that runs elsewhere only rises"),
             Class::Idle | Class::Stop => {}
         }
     }
@@ -428,7 +428,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.start_tick(c);
         }
         if prev.is_none() != next.is_none() && !c.slowed_by.is_empty() {
-            // What the siblings did until now, they did at their former speed.
+            // The siblings ran until now at their former speed.
             self.sync(c);
             self.sibling_speed_changed(c);
         }
@@ -664,7 +664,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `task_rq_lock()`: locks the run queue of `p`, which nobody moves or is about to run from then on.
+    /// `task_rq_lock()`: locks the run queue of `p`, which no CPU moves or is about to run from then on.
     pub(crate) fn task_rq_lock(&self, c: &Cpu, p: &Task) -> &Cpu {
         loop {
             let rq = self.cpu(p.cpu.get());
@@ -720,7 +720,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 }
 
-/// What was counted on a CPU when it entered schedule().
+/// The counts of a CPU when it entered schedule().
 struct Entry {
     examined: (u64, u64),
     memory_wait_ps: u64,
@@ -743,11 +743,11 @@ pub(crate) enum Change {
     Nice(i8),
     Affinity(CpuSet),
     Class(schedlab_workload::SchedClass),
-    /// What it has from who waits for its mutexes.
+    /// The attributes that it has from the waiters for its mutexes.
     Inherit(Inherited),
 }
 
-/// The effective priority as far as classes tell it apart: nice levels are one.
+/// The effective priority as far as classes distinguish it: nice levels are one.
 fn level(p: &Task) -> i32 {
     p.prio().min(100)
 }

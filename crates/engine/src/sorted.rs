@@ -2,7 +2,7 @@
 //!
 //! They lie in blocks of a few cache lines each, as in the leaves of a B-tree; of each block the least vtime is kept
 //! in one array. So neither a search nor an insertion looks at other tasks, and the first task is taken off by a
-//! count. Who has gone leaves room that is used again: once the structure has grown, nothing is allocated.
+//! count. A removed task leaves room that is used again: once the structure has grown, nothing is allocated.
 
 use std::cell::Cell;
 
@@ -122,7 +122,8 @@ impl Sorted {
         used[used.len() - 1].task
     }
 
-    /// Inserts behind those of the same vtime; `seq` is greater than any of theirs. Tells whether it is the first now.
+    /// Inserts behind the tasks of the same vtime; `seq` is greater than any of theirs. Returns whether it is the
+    /// first now.
     #[inline]
     pub fn insert(&mut self, task: u32, vtime: u64, seq: u32) -> bool {
         let entry = Entry { vtime, task, seq };
@@ -148,7 +149,7 @@ impl Sorted {
     #[inline]
     fn block_of(&self, vtime: u64) -> usize {
         let last = self.order.len() - 1;
-        // Who comes late is late in most orders.
+        // A late arrival is late in most orders.
         if last == self.gone || !before(vtime, self.order[last].least) {
             return last;
         }
@@ -215,7 +216,7 @@ impl Sorted {
         self.add_fence(at + 1, fence);
     }
 
-    /// Takes the first task out. There must be one. Tells who is first now, or [`NIL`].
+    /// Takes the first task out. There must be one. Returns the new first task, or [`NIL`].
     #[inline]
     pub fn remove_first(&mut self) -> u32 {
         let id = self.order[self.gone].block;
@@ -277,7 +278,7 @@ impl Sorted {
             && (self.block(at).used().get(place)).is_some_and(|entry| entry.task == task)
     }
 
-    /// Most often the first is asked for, or who was told last.
+    /// Most often the first task is asked for, or the last returned one.
     fn place_of(&self, task: u32, vtime: u64, seq: u32) -> Place {
         let first = (self.gone, 0);
         let known = [first, self.found.get()];
@@ -373,7 +374,7 @@ mod tests {
                     }
                 }
             }
-            // What has gone leaves room that is used again.
+            // A removed task leaves room that is used again.
             assert!(sorted.blocks.len() <= 2 * nr as usize / (BLOCK / 2) + 2);
             assert!(sorted.order.len() <= 2 * sorted.blocks.len() + 2);
         }

@@ -4,8 +4,9 @@
 //! are real-time tasks, the highest of their priorities. If a task that it has created takes its CPU all the same, for
 //! more than [`PATIENCE`], it goes on as a real-time task (SCHED_FIFO). So none of them keeps it from creating the others.
 //!
-//! Model: in real programs a gate does this, where threads sleep until all exist. Here there is none: the scheduler would
-//! place sleepers, and then wake all of them at one instant. The end of a task does not wake the main thread.
+//! Model: in real programs a gate does this, where threads sleep until all exist. The simulation has no gate: the
+//! scheduler would place sleepers, and then wake all of them at one instant. The end of a task does not wake the main
+//! thread.
 
 use std::iter::Peekable;
 use std::vec;
@@ -22,7 +23,7 @@ struct Starter {
     /// When the last fork began, or when the last sleep was to end.
     began: Option<Instant>,
     is_real_time: bool,
-    /// What nobody ever notifies.
+    /// An object that is never notified.
     done: ObjectId,
 }
 
@@ -48,7 +49,7 @@ impl Behaviour for Starter {
     }
 }
 
-/// The main thread that creates `tasks`, those of the same start time in their order.
+/// The main thread that creates `tasks`, tasks of the same start time in their order.
 pub(crate) fn spec(mut tasks: Vec<TaskSpec>, done: ObjectId) -> TaskSpec {
     tasks.sort_by_key(|spec| spec.start);
     let nice = tasks.iter().map(|spec| spec.nice).min();

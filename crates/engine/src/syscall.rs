@@ -188,7 +188,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.enter_kernel(p, kernel_ns, action);
     }
 
-    /// Bounds actions without time; tells whether the task may go on.
+    /// Bounds actions without time. Returns whether the task may go on.
     #[inline(always)]
     fn count_action(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
         if p.last_action_at.replace(c.this.now.get()) != c.this.now.get() {
@@ -277,8 +277,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Mutexes and semaphores that are free, and conditions that nobody waits for, never enter the kernel: glibc's
-    /// pthread_cond_signal() looks at the number of waiters first. Tells whether the action is done.
+    /// Mutexes and semaphores that are free, and conditions without a waiter, never enter the kernel: glibc's
+    /// pthread_cond_signal() looks at the number of waiters first. Returns whether the action is done.
     fn futex_fast_path(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
         let object = match action {
             Action::Lock(object)
@@ -667,7 +667,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.wake(c, task, 0);
     }
 
-    /// Grants what all of `waiters` wait for. They are no longer in the object's list: who comes back to wait while
+    /// Grants the object to all of `waiters`. They are no longer in its list: a task that comes back to wait while
     /// the others are woken waits for the next time.
     fn grant_all(&self, c: &Cpu, waiters: VecDeque<TaskId>) {
         for waiter in waiters {
@@ -812,7 +812,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             {
                 return Effect::Wrong(object);
             }
-            // Somebody may have signalled before or while the mutex was let go of (futex_wait() finds its word changed).
+            // A task may have signalled before or while the mutex was let go of (futex_wait() finds its word
+            // changed).
             if !p.granted.take() {
                 return Effect::Wait;
             }
@@ -856,7 +857,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         Effect::Done(Outcome::Done)
     }
 
-    /// What bringing the working set to this CPU adds to the computation that begins.
+    /// Returns the time that bringing the working set to this CPU adds to the computation that begins.
     #[inline(always)]
     fn initial_refill(&self, c: &Cpu, p: &Task) -> u64 {
         if p.working_set_bytes == 0 {
@@ -868,9 +869,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// No task can go on by itself. Readers of pipes whose writers have all exited see the end of
-    /// the file; if there are none, the workload hangs for ever, or until the duration that it names is
-    /// over: rt-app, for one, ends its threads' waits then, but for those for a mutex.
+    /// No task can go on by itself. Readers of pipes whose writers have all exited see the end of the file. Without
+    /// such readers the workload hangs for ever, or until the duration that it names is over: rt-app, for one, ends
+    /// its threads' waits then, except waits for a mutex.
     ///
     /// Model: the end of the file is seen when nothing else is left to happen, because a workload does
     /// not say who will write.
@@ -894,8 +895,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let blocked: Vec<&Task> = tasks
                 .filter(|p| p.state.get() == TaskState::Blocked && !self.is_starter(p))
                 .collect();
-            // Who waits for a mutex cannot even be cancelled when the duration is over (pthreads(7)), nor can one that
-            // was signalled and wants its mutex back.
+            // A task that waits for a mutex cannot even be cancelled when the duration is over (pthreads(7)), nor can
+            // one that was signalled and wants its mutex back.
             let wants_mutex = |p: &&Task| {
                 p.relocking.get() || matches!(*p.action.borrow(), Some(Action::Lock(_)))
             };

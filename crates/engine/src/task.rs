@@ -31,7 +31,7 @@ pub(crate) enum TaskState {
     Running,
     /// Waits for something. → `Waking`, or `Running` if woken before it left its CPU
     Blocked,
-    /// Somebody is placing it. → `Running`
+    /// A CPU is placing it. → `Running`
     Waking,
     /// Exits at its next schedule(). Final.
     Dead,
@@ -67,7 +67,7 @@ pub(crate) enum ScxState {
     Dead,
 }
 
-/// What a task that is switched in goes on with.
+/// The state with which a task that is switched in goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exec {
     /// Its behaviour is asked for the next action.
@@ -118,14 +118,14 @@ pub(crate) struct Task {
     pub reset_runnable_at: Cell<bool>,
     /// It is on `ddsp_deferred_locals` of its run queue.
     pub deferred_local: Cell<bool>,
-    /// The policy has been told that it runs, and not yet that it stops.
+    /// The policy has got ops.running(), and not yet ops.stopping().
     pub runs: Cell<bool>,
     pub exiting: Cell<bool>,
     pub yielded: Cell<bool>,
     /// Its place there.
     pub node: crate::dsq::Node,
 
-    // What changes on its way through sched_ext.
+    // Fields that change on its way through sched_ext.
     pub ddsp_dsq_id: Cell<u64>,
     pub ddsp_enq_flags: Cell<u64>,
     pub sticky_cpu: Cell<Option<CpuId>>,
@@ -136,7 +136,7 @@ pub(crate) struct Task {
     /// CPU it last ran on.
     pub last_cpu: Cell<Option<CpuId>>,
 
-    // What is looked at where it wakes, is chosen, runs.
+    // Fields that are read where it wakes, is chosen, runs.
     /// In jiffies.
     pub runnable_at: Cell<u64>,
     /// Place in the order of `rq->scx.runnable_list`; `None` = not on it.
@@ -178,7 +178,7 @@ pub(crate) struct Task {
     pub rt_slice_left_ticks: Cell<u32>,
     pub fair: crate::fair::Entity,
     pub dl: crate::deadline::Entity,
-    /// What it has from who waits for its mutexes.
+    /// The attributes that it has from the waiters for its mutexes.
     pub inherited: Cell<Inherited>,
     pub pi: crate::pi::Holder,
     /// Of each buffer that it has touched, where it lies.

@@ -433,7 +433,7 @@ impl Listener for Events {
     }
 }
 
-/// What a checked run came to.
+/// The result of a checked run.
 pub(crate) struct Checked {
     pub end: RunEnd<Stub, (Option<Checkers>, Events)>,
     pub events: Vec<(u64, u32, Event)>,
@@ -457,7 +457,7 @@ pub(crate) fn run_checked(scenario: Scenario, policy: Stub) -> Checked {
     Checked { end, events }
 }
 
-/// The time of schedule() is that of the choice: it begins and ends once each, and no switch is in it.
+/// The time of schedule() is the choice's: it begins and ends once each, and no switch is in it.
 fn no_switch_within_a_choice(events: &[(u64, u32, Event)], nr_cpus: usize) {
     let mut choosing = vec![false; nr_cpus];
     for &(at, cpu, event) in events {
@@ -472,7 +472,7 @@ fn no_switch_within_a_choice(events: &[(u64, u32, Event)], nr_cpus: usize) {
 }
 
 impl Checked {
-    /// Nobody ejected the policy.
+    /// The policy was not ejected.
     #[track_caller]
     pub fn is_done(&self) {
         assert_eq!(self.end.exit.kind, ExitKind::Done, "{:?}", self.end.exit);
@@ -496,7 +496,7 @@ impl Checked {
             .collect()
     }
 
-    /// Who ran on `cpu`, in order.
+    /// The tasks that ran on `cpu`, in order.
     pub fn ran_on(&self, cpu: u32) -> Vec<u32> {
         self.events
             .iter()

@@ -1,4 +1,4 @@
-//! What the virtual kernel and policy code both reach of a CPU: above all its time, which passes in both.
+//! The part of a CPU that the virtual kernel and policy code both reach: above all its time, which passes in both.
 
 use std::cell::{Cell, RefCell};
 
@@ -6,7 +6,7 @@ use schedlab_trace::{CpuId, Instant};
 
 use crate::policy::{OpKind, Probes};
 
-/// What policy code reaches of the CPU that it runs on. The order is that in memory, what is used most first.
+/// The part of a CPU that its policy code reaches. The order is the order in memory, the most used field first.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ThisCpu {

@@ -44,9 +44,8 @@ impl KernelVersion {
         }
     }
 
-    /// From 7.1 on `ops.dequeue()` tells every departure from the policy's custody, a dispatch to a
-    /// terminal DSQ included. Before, it is only called where a task is dequeued while the policy
-    /// owns it (`SCX_OPSS_QUEUED`).
+    /// From 7.1 on `ops.dequeue()` is called at every departure from the policy's custody, a dispatch to a terminal
+    /// DSQ included. Before, it is only called where a task is dequeued while the policy owns it (`SCX_OPSS_QUEUED`).
     pub(crate) const fn dequeue_on_leaving_custody(self) -> bool {
         matches!(self, KernelVersion::V7_2)
     }
@@ -62,8 +61,8 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
-    /// `DEQUEUE_SPECIAL` of `block_task()`: the task sleeps in a state that no wakeup condition is behind, here that of
-    /// one that has exited.
+    /// `DEQUEUE_SPECIAL` of `block_task()`: the task sleeps in a state without a wakeup condition, here the state of
+    /// a task that has exited.
     pub(crate) const fn deq_special(self) -> u64 {
         match self {
             KernelVersion::V6_18 => 1 << 4,
@@ -125,8 +124,8 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
-    /// `SCX_DSQ_LOCAL` is, for `scx_bpf_dsq_nr_queued()`, that of the run queue whose lock the op holds
-    /// (`scx_locked_rq()`). Before, that of the CPU that asks.
+    /// `SCX_DSQ_LOCAL` belongs, for `scx_bpf_dsq_nr_queued()`, to the run queue whose lock the op holds
+    /// (`scx_locked_rq()`). Before, to the CPU that asks.
     pub(crate) const fn counts_local_of_locked_rq(self) -> bool {
         matches!(self, KernelVersion::V7_2)
     }
@@ -136,9 +135,9 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
-    /// A wakeup with `SCX_WAKE_SYNC` may end on the waker's CPU, by default, which is claimed. Before, it is not claimed, and
-    /// without `SCX_OPS_BUILTIN_IDLE_PER_NODE` too it is the idle CPUs of the waker's node that are looked at, where nobody
-    /// notes any.
+    /// A wakeup with `SCX_WAKE_SYNC` may end on the waker's CPU, by default, which is claimed. Before, it is not
+    /// claimed, and also without `SCX_OPS_BUILTIN_IDLE_PER_NODE` the idle CPUs of the waker's node are examined, in
+    /// which no CPU is ever noted.
     pub(crate) const fn wakes_on_wakers_cpu(self) -> bool {
         matches!(self, KernelVersion::V7_2)
     }
@@ -153,13 +152,13 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
-    /// A queue that is not there is told without the task that was to go there.
+    /// A missing queue is reported without the task that was to go there.
     pub(crate) const fn names_missing_queue_alone(self) -> bool {
         matches!(self, KernelVersion::V7_2)
     }
 
     /// `DEQUEUE_CLASS` marks changes of class, and `ops.disable()` comes before the change (`sched_change_begin()`).
-    /// Before, the new weight comes first, and the class that was left is told last (`check_class_changed()`).
+    /// Before, the new weight comes first, and the old class is called last (`check_class_changed()`).
     pub(crate) const fn disables_before_class_change(self) -> bool {
         matches!(self, KernelVersion::V7_2)
     }

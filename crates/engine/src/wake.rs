@@ -10,7 +10,7 @@ use crate::policy::Policy;
 use crate::task::{Class, OnRq, Task, TaskState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
-    /// `try_to_wake_up()`; tells whether it woke the task.
+    /// `try_to_wake_up()`. Returns whether it woke the task.
     pub(crate) fn try_to_wake_up(&self, c: &Cpu, p: &Task, flags: u64) -> bool {
         self.set_mode(c, CpuMode::Sched);
         let path = self.set_lock_path(c, LockPath::Wakeup);
@@ -133,7 +133,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.set_mode(c, mode);
     }
 
-    /// `p` is off its CPU at the local time of `c`: who waits for that goes on.
+    /// `p` is off its CPU at the local time of `c`: waiters for that go on.
     pub(crate) fn wake_on_cpu_waiters(&self, c: &Cpu, p: &Task) {
         for waiter in &self.cpus {
             if waiter.awaits_off_cpu.get() == Some(p.id) {

@@ -45,8 +45,8 @@ fn no_map(context: Context) -> ! {
     context.fault("a map helper was called with something that is not a map".to_owned())
 }
 
-/// The verifier knows which helpers take which maps (`check_map_func_compatibility()`); who asks is about to be told
-/// that there is nothing, or rarely asks.
+/// The verifier knows which helpers take which maps (`check_map_func_compatibility()`). The caller is about to get
+/// nothing, or rarely calls.
 fn check_kind(context: Context, map: *const u64, helper: &str, takes: fn(&Map) -> bool) {
     if !with(context, map, |map, _| takes(map)) {
         let name = with(context, map, |map, _| map.description());
@@ -125,7 +125,7 @@ pub extern "C" fn update(
     }
     let version = context.with(|host| host.version);
     let (size, is_hash) = with(context, map, |map, cpu| {
-        // Who held the lock, or else another, may have deleted it meanwhile.
+        // The holder of the lock, or another CPU, may have deleted it meanwhile.
         if map.lookup(key(map, at), cpu) == slot {
             let keeps = match map.is_hash() {
                 true => lock.is_some(),
@@ -218,8 +218,8 @@ pub extern "C" fn next(
     true
 }
 
-/// Whose storage a task's pointer means: nothing is ever stored for idle tasks and stoppers, nor for who is gone, whose
-/// number may be used again.
+/// Returns the task whose storage a task's pointer means: nothing is ever stored for idle tasks and stoppers, nor for
+/// a task that is gone, whose number may be used again.
 fn workload_task(context: Context, p: *const Task, function: &str) -> Option<TaskId> {
     // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
     let (index, tid) = unsafe { ((*p).lab_index, (*p).scx.tid) };

@@ -39,7 +39,7 @@ fn string(place: u64) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// What a conversion asks for.
+/// The request of a conversion.
 #[derive(Default)]
 struct Spec {
     left: bool,
@@ -125,7 +125,7 @@ fn ends(chars: &mut Chars<'_>) -> Option<()> {
         .then_some(())
 }
 
-/// What follows `%p`: whether it is a string.
+/// Reads the text that follows `%p`: whether it is a string.
 fn pointer(chars: &mut Chars<'_>) -> Option<bool> {
     if ends(chars).is_some() || chars.next_if(|c| "KxsSB".contains(*c)).is_some() {
         return Some(false);

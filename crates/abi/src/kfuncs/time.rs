@@ -154,7 +154,7 @@ pub extern "C" fn timer_cancel(context: Context, timer: *mut Timer) -> c_long {
     context.charge_kfunc();
     let is_interruptible = context.op().is_some_and(|op| ops::INTERRUPTIBLE.has(op));
     let cancelled = context.with(|host| {
-        // Whoever waited with interrupts off for a callback might wait for ever.
+        // A wait for a callback with interrupts off might never end.
         if host.version >= KernelVersion::V7_2 && !is_interruptible {
             return Err(EOPNOTSUPP);
         }

@@ -15,7 +15,7 @@ impl Clock {
         if self.0.len() <= thread {
             self.0.resize(thread + 1, 0);
         }
-        // Beyond the last moment nothing is told apart any more: races may be missed, none is made up.
+        // Beyond the last moment nothing is distinguished any more: races may be missed, none is made up.
         self.0[thread] = self.0[thread].saturating_add(1);
     }
 

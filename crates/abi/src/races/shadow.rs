@@ -1,4 +1,4 @@
-//! What is remembered of each byte of a policy's memory: who accessed it last, and when.
+//! Remembers of each byte of a policy's memory the last accesses, and when they happened.
 //!
 //! The rules are FastTrack's (Flanagan and Freund, 2009), with the kernel's two kinds of accesses: marked ones race with
 //! plain ones alone. Of a plain write of an aligned word a marked read gets all or nothing, as KCSAN assumes by default
@@ -55,7 +55,7 @@ impl Access {
     }
 }
 
-/// What is rarely there.
+/// The rare part.
 #[derive(Clone, Debug, Default)]
 struct More {
     /// Plain reads of several threads that do not know of each other.
@@ -82,7 +82,7 @@ impl Default for Cell {
     }
 }
 
-/// Adds an access to those of its kind, of which those that its thread knows of go.
+/// Adds an access to the others of its kind; drops those that its thread knows of.
 fn add(list: &mut Vec<Access>, now: Access, clock: &Clock) {
     list.retain(|earlier| !earlier.is_known(clock));
     list.push(now);
@@ -135,7 +135,7 @@ impl Cell {
             let several = all(|more| &more.reads).iter();
             several.chain([&self.read])
         };
-        // Who reads by a marked access gets a whole word, old or new, if it is written as a whole.
+        // A marked read gets a whole word, old or new, if it is written as a whole.
         let is_read_whole = marked && !now.write && self.write.whole;
         if let Some(write) = Some(&self.write).filter(races)
             && !is_read_whole
@@ -212,7 +212,7 @@ impl Word {
 const PAGE_WORDS: usize = 64;
 const PAGE_BYTES: usize = PAGE_WORDS * 8;
 
-/// What is remembered of a policy's memory. Pages that nobody touches take none.
+/// The history of a policy's memory. Untouched pages take none.
 #[derive(Default)]
 pub(super) struct Shadow {
     /// By number of the page; `None`: it is not looked at.
@@ -250,8 +250,8 @@ impl Shadow {
         at
     }
 
-    /// Notes an access of memory; `watched` tells whether a place is the policy's own. Answers with an access that it
-    /// races with, and where.
+    /// Notes an access of memory; `watched`: whether a place is the policy's own. Returns an access that it races
+    /// with, and where.
     pub(super) fn access(
         &mut self,
         place: usize,
@@ -277,7 +277,7 @@ impl Shadow {
         found
     }
 
-    /// Forgets what memory was before: it is somebody else's now.
+    /// Forgets the history of memory that gets a new owner.
     pub(super) fn forget(&mut self, place: usize, bytes: usize) {
         let words = place / 8..(place + bytes).div_ceil(8);
         for word in words {

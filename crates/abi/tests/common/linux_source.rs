@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The source: SCHEDLAB_LINUX_SOURCE (a tree, or the archive that Debian's linux-source packages bring), or
-/// else what tools/fetch-linux-source has put into the cache. Where it is not, that `test` did not run is
-/// told, also to `make test`.
+/// else the files that tools/fetch-linux-source has put into the cache. Without either, `test` is reported as
+/// skipped, also to `make test`.
 pub fn find(test: &str) -> Option<PathBuf> {
     static TREE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let tree = TREE.get_or_init(search).clone();
@@ -39,7 +39,7 @@ fn search() -> Option<PathBuf> {
     Some(cache.join("schedlab/linux-source")).filter(|tree| tree.join("version").is_file())
 }
 
-/// What the tests read of an archive, unpacked into the build's folder for temporary files.
+/// The files of an archive that the tests read, unpacked into the build's folder for temporary files.
 fn unpacked(archive: &Path) -> PathBuf {
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("linux-source");
     std::fs::create_dir_all(&to).expect("the folder can be made");

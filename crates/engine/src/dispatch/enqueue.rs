@@ -134,8 +134,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.has_op(OpKind::Dequeue) && self.version.dequeue_on_leaving_custody()
     }
 
-    /// Under whose run queue's lock `p` is put on a global DSQ: after `ops.dispatch()` that of the CPU that asked for it
-    /// (`finish_dispatch()`), else its own.
+    /// Returns the run queue under whose lock `p` is put on a global DSQ: after `ops.dispatch()` the queue of the CPU
+    /// that asked for it (`finish_dispatch()`), else its own.
     fn rq_of_dispatch<'k>(&'k self, c: &'k Cpu, p: &Task) -> &'k Cpu {
         match p.ops_state.get() {
             OpsState::Dispatching => c,
@@ -143,7 +143,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Calls `ops.dequeue()` under the lock of `rq` where the version tells departures from custody.
+    /// Calls `ops.dequeue()` under the lock of `rq` if the version reports departures from custody.
     fn call_dequeue(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         if self.tells_departure() {
             let op = OpCall::Dequeue {
@@ -166,7 +166,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Without run queue locks who finds a task on a local or global DSQ runs it at once, and it may be back with the
     /// policy before an `ops.dequeue()` that comes later has returned: there it leaves custody before it is linked.
-    /// Nobody else takes what is linked here, or what is being dispatched: it may leave when the kernel lets it.
+    /// No other CPU takes a task that is linked here, or one that is being dispatched: it may leave when the kernel
+    /// lets it.
     #[inline]
     pub(super) fn leave_custody_before(&self, c: &Cpu, dsq: u32, p: &Task) {
         if !self.machine.sched_ext.rq_locks {
@@ -194,8 +195,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Calls `ops.dequeue()`. What a run queue's lock rules out meanwhile, the task's state does where there is none:
-    /// who would take it waits (`ops_dequeue()`).
+    /// Calls `ops.dequeue()`. No other CPU takes the task meanwhile: a run queue's lock prevents it, or without such locks
+    /// the task's state, for which the other CPU waits (`ops_dequeue()`).
     #[inline(never)]
     fn call_dequeue_held(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         if self.machine.sched_ext.rq_locks {

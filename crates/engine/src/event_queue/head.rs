@@ -20,7 +20,7 @@ impl Head {
     /// The last instant, after 26 days.
     pub const LAST: u64 = (1 << (64 - CPU_BITS)) - 2;
 
-    /// What is due after [`Head::LAST`] counts as due then: no run lasts that long.
+    /// An event due after [`Head::LAST`] counts as due then: no run lasts that long.
     #[inline]
     pub(super) fn new(time: u64, cpu: u32) -> Head {
         Head(time.min(Head::LAST) << CPU_BITS | u64::from(cpu))

@@ -46,8 +46,8 @@ impl Timer {
     }
 }
 
-/// The run's own timers, of which there is one each, in the order in which they expire at the same instant: what the
-/// watchdog would see when the run is over does not count.
+/// The run's own timers, one of each, in the order in which they expire at the same instant: a report of the watchdog
+/// after the run's end does not count.
 const OWN: [Timer; 3] = [Timer::End, Timer::Hotplug, Timer::Watchdog];
 
 /// A timer that is set.
@@ -276,8 +276,8 @@ impl Timers {
         }
     }
 
-    /// Makes a timer void that is not a task's; tells whether it was set. Among many that expire at the same time on
-    /// the same CPU it is looked for one by one: such timers are few.
+    /// Makes a timer void that is not a task's. Returns whether it was set. Among many that expire at the same time
+    /// on the same CPU it is looked for one by one: such timers are few.
     pub fn cancel(&mut self, timer: Timer) -> bool {
         if let Some(at) = OWN.iter().position(|&own| own == timer) {
             let was_set = self.own[at] != Head::NEVER;
@@ -298,7 +298,7 @@ impl Timers {
     /// Takes out a timer that is set.
     pub fn take_out(&mut self, Entry { head, timer }: Entry) {
         let is_it = |entry: &Entry| entry.timer == timer;
-        // The block in which those of its time begin, and those after it where they go on.
+        // The block in which the timers of its time begin, and the later ones, where they go on.
         let begin = self.far.partition_point(|block| block[0].head < head);
         let near = &self.near[self.taken..];
         let from = near.partition_point(|entry| entry.head < head);

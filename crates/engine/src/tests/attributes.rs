@@ -72,8 +72,8 @@ fn who_rises_comes_behind_its_equals() {
     assert_eq!(moved(3, 5), change);
 }
 
-/// Linux 6.18: `__sched_setscheduler()` changes the weight while the task is still sched_ext's, tells the old class last
-/// (`check_class_changed()`), and has no `DEQUEUE_CLASS`.
+/// Linux 6.18: `__sched_setscheduler()` changes the weight while the task is still sched_ext's, calls the old class
+/// last (`check_class_changed()`), and has no `DEQUEUE_CLASS`.
 #[test]
 fn in_the_older_kernel_who_leaves_gets_a_weight_first() {
     let mut scenario = scenario(

@@ -73,7 +73,7 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
                     a.ask(request).await;
                 }
                 OpCall::TimerCallback { timer } => {
-                    // Whatever waits for nobody gets a look.
+                    // A task that waits for no other gets a look.
                     for cpu in 0..nr_cpus as u32 {
                         a.kick(cpu, if draw(&rng, 2) == 0 { kick::IDLE } else { 0 })
                             .await;
@@ -312,7 +312,7 @@ fn random_touch(count: u64) -> Touch {
     }
 }
 
-/// The same tasks under a random policy and, as they are none of its, under the kernel's own class.
+/// The same tasks under a random policy and, as they are not its tasks, under the kernel's own class.
 fn chaotic(seed: u64, normal_class: NormalClass) {
     let mut rng = stream(seed, 901);
     let shape = [
@@ -337,7 +337,7 @@ fn chaotic(seed: u64, normal_class: NormalClass) {
     let mut tasks: Vec<_> = (0..nr_tasks)
         .map(|_| random_task(&mut rng, nr_cpus, 0))
         .collect();
-    // Somebody who takes what the others give.
+    // A task that takes the others' messages.
     tasks.push(task("reader", |n, _| {
         (n < 5_000).then_some(Action::Read {
             from: ObjectId(0),

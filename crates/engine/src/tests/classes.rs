@@ -83,8 +83,8 @@ fn real_time_priorities_and_turns() {
     assert_eq!(order(vec![task(rr(1)), task(rr(1))]), [0, 1, 0, 1, 0, 1]);
 }
 
-/// `task_tick_rt()` and `yield_task_rt()` put a task behind its equals; without any it stays the first, whoever
-/// preempts it later.
+/// `task_tick_rt()` and `yield_task_rt()` put a task behind its equals; without any it stays the first, whichever
+/// task preempts it later.
 #[test]
 fn a_turn_that_nobody_takes_is_not_remembered() {
     let ms = |n: u64| Instant::from_ns(n * 1_000_000);
@@ -377,8 +377,8 @@ fn starting(mut spec: schedlab_workload::TaskSpec, ms: u64) -> schedlab_workload
     spec
 }
 
-/// `need_pull_rt_task()`: a CPU takes who waits elsewhere as soon as what it runs next is lower than what it ran,
-/// not only when it has nothing of the class any more.
+/// `need_pull_rt_task()`: a CPU takes a task that waits elsewhere as soon as its next task is lower than its last
+/// one, not only when it has nothing of the class any more.
 #[test]
 fn a_real_time_task_is_pulled_before_a_lower_one_runs() {
     let fifo = SchedClass::Fifo;
@@ -392,7 +392,7 @@ fn a_real_time_task_is_pulled_before_a_lower_one_runs() {
     assert_eq!(checked.ran_on(1), [1, 2, 3]);
 }
 
-/// `set_next_task_rt()`, `push_rt_tasks()`: who is preempted goes where something lower runs, an idle CPU first.
+/// `set_next_task_rt()`, `push_rt_tasks()`: a preempted task goes where something lower runs, an idle CPU first.
 #[test]
 fn a_preempted_real_time_task_is_pushed_to_where_it_runs() {
     let fifo = SchedClass::Fifo;
@@ -657,7 +657,7 @@ fn a_real_time_task_that_comes_while_a_cpu_takes_another_does_not_wait() {
     }
 }
 
-/// `task_tick_rt()` counts the ticks of a slice, whoever runs in between.
+/// `task_tick_rt()` counts the ticks of a slice, whichever task runs in between.
 #[test]
 fn a_round_robin_slice_is_100_ms_however_often_it_is_interrupted() {
     let turns = |interrupted: bool| {
@@ -757,7 +757,7 @@ fn a_real_time_task_makes_way_for_a_bound_equal() {
     }
 }
 
-/// Without run queue locks a task that has been put back is still on its CPU for a moment: nobody takes it before it
+/// Without run queue locks a task that has been put back is still on its CPU for a moment: no CPU takes it before it
 /// has left.
 #[test]
 fn the_baseline_takes_no_task_that_has_not_left_its_cpu() {
@@ -768,8 +768,8 @@ fn the_baseline_takes_no_task_that_has_not_left_its_cpu() {
     }
 }
 
-/// `PLACE_REL_DEADLINE`: what a task changes of itself begins no new request. One that changes something every
-/// 0.1 ms makes way at ticks, as does who waits: of equal weight both have half of the CPU.
+/// `PLACE_REL_DEADLINE`: a change of its own attributes begins no new request. A task that changes something every
+/// 0.1 ms makes way at ticks, as a waiting task does: of equal weight both have half of the CPU.
 #[test]
 fn the_baseline_ends_requests_whatever_a_task_changes() {
     let affinity = |n: u32| Action::SetAffinity(["0", "0-1"][n as usize / 2 % 2].parse().unwrap());
@@ -790,9 +790,10 @@ fn the_baseline_ends_requests_whatever_a_task_changes() {
     }
 }
 
-/// `reweight_entity()`: lag is kept in virtual time, so it is another one after a change of the weight. Who has run
-/// 1 ms as nice 19 (weight 15) is 1 ms * 1024 / 15 = 68 ms ahead of a busy task; as nice -20 it owes the same 1 ms,
-/// and has 88761 parts of 89785 of the CPU from then on. As does who was SCHED_IDLE (weight 3), and has half of it.
+/// `reweight_entity()`: lag is kept in virtual time, so it is another one after a change of the weight. A task that
+/// has run 1 ms as nice 19 (weight 15) is 1 ms * 1024 / 15 = 68 ms ahead of a busy task; as nice -20 it owes the same
+/// 1 ms, and has 88761 parts of 89785 of the CPU from then on. So does a task that was SCHED_IDLE (weight 3), and has
+/// half of it.
 #[test]
 fn the_baseline_scales_lag_with_the_weight() {
     let nice = |heavy| Action::SetNice(if heavy { -20 } else { 19 });
@@ -987,7 +988,8 @@ fn the_baseline_reschedules_who_lowers_itself() {
     assert!((350..400).contains(&other_runs_after_us(-19)));
 }
 
-/// `DELAY_DEQUEUE` and `DELAY_ZERO`: who has had more than its share before it sleeps has worked that off after it.
+/// `DELAY_DEQUEUE` and `DELAY_ZERO`: a task that has had more than its share before it sleeps has worked that off
+/// after it.
 #[test]
 fn the_baseline_forgets_debts_in_sleep() {
     let sleeper = periodic("sleeper", 500, 20_000, 50);

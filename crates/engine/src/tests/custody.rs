@@ -191,8 +191,8 @@ fn a_task_runs_only_after_it_has_left_custody() {
     }
 }
 
-/// What ops.enqueue() sends to other CPUs' local DSQs is deferred; while a CPU carries that out, which takes other run
-/// queues' locks, others that come to the same run queue find what is left (`run_deferred()`).
+/// Insertions of ops.enqueue() into other CPUs' local DSQs are deferred; while a CPU carries them out, which takes
+/// other run queues' locks, others that come to the same run queue find the rest (`run_deferred()`).
 #[test]
 fn deferred_work_is_there_for_whoever_comes_meanwhile() {
     use schedlab_trace::{Duration, Event, Instant, TaskId};
@@ -214,8 +214,8 @@ fn deferred_work_is_there_for_whoever_comes_meanwhile() {
                 }
                 // CPU 3 has the lock of its run queue from 0.9 to 1.9 ms, …
                 OpCall::Running { task } if task == holds => a.spend(1_000_000),
-                // … CPU 0 that of its own from 1.0 to 1.2 ms. Then CPU 1, which waits for that, gets it, finds both tasks,
-                // and waits for CPU 3 with the one.
+                // … CPU 0 its own lock from 1.0 to 1.2 ms. Then CPU 1, which waits for that, gets it, finds both
+                // tasks, and waits for CPU 3 with the one.
                 OpCall::Stopping { task, .. } if task == leaves => a.spend(200_000),
                 _ => {}
             }
@@ -335,7 +335,7 @@ fn dequeue_by_a_direct_dispatch_to_the_global_dsq_holds_the_run_queue() {
     assert_eq!(waiting.take(), [(0, 1)]);
 }
 
-/// `finish_dispatch()` has the lock of the CPU that dispatches, whoever's the task was.
+/// `finish_dispatch()` has the lock of the CPU that dispatches, whichever CPU the task was on.
 #[test]
 fn dequeue_by_a_dispatch_to_the_global_dsq_holds_the_dispatchers_run_queue() {
     let waiting = Rc::new(RefCell::new(Vec::new()));

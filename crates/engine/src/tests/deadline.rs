@@ -27,7 +27,7 @@ fn under(mut spec: TaskSpec, runtime_us: u64, period_us: u64) -> TaskSpec {
     spec
 }
 
-/// What each task had run by `end`, from the switches.
+/// The running time of each task by `end`, from the switches.
 fn ran_until(checked: &Checked, end: u64) -> Vec<u64> {
     let mut ran = vec![0; checked.end.tasks as usize];
     let mut since = vec![None; 64];
@@ -130,7 +130,7 @@ fn a_policy_never_has_deadline_tasks() {
     }
 }
 
-/// Who wants more than its runtime gets that in each period, and what is left goes to others.
+/// A task that wants more than its runtime gets that in each period, and the rest goes to others.
 #[test]
 fn an_overrunner_is_throttled() {
     for (is_new, slack) in [(true, 300_000), (false, 5 * MS)] {
@@ -253,7 +253,7 @@ fn reservations_that_do_not_fit_are_refused() {
         refused,
         "d[1001] cannot run under SCHED_DEADLINE: with its 81.9 % of a CPU 180.9 % would be reserved, and 2 CPUs have 180.0 % for that (EBUSY); reserve less, or add CPUs"
     );
-    // What a task gives back, others may have.
+    // Bandwidth that a task gives back is free for others.
     let first = under(hog("first", 1), 60_000, 100_000);
     let mut second = under(hog("second", 1), 60_000, 100_000);
     second.start = Instant::from_ns(50 * MS);
@@ -374,9 +374,9 @@ fn a_class_that_changes_to_deadline_and_back_tells_the_policy() {
 
 /// EDF on one CPU: each job of an admitted set ends by its deadline, or later by no more than [`LATE_NS`].
 ///
-/// That is a wakeup, a switch and the ticks and interrupts of a moment: the kernel's own work is on nobody's reservation,
-/// but the limit of 90 % leaves it a tenth of the CPU, so that it does not add up. A job's system calls, the switch to it
-/// and the interrupts while it runs are charged to its runtime: it computes for 200 us less than that.
+/// That is a wakeup, a switch and the ticks and interrupts of a moment: the kernel's own work is on no reservation,
+/// but the limit of 90 % leaves it a tenth of the CPU, so that it does not add up. A job's system calls, the switch
+/// to it and the interrupts while it runs are charged to its runtime: it computes for 200 us less than that.
 #[test]
 fn admitted_sets_meet_their_deadlines_on_one_cpu() {
     const LATE_NS: u64 = 30_000;

@@ -1,4 +1,4 @@
-//! What would never end by itself: deadlocks of locks, ops that do not return, endless workloads.
+//! Runs that would never end by themselves: deadlocks of locks, ops that do not return, endless workloads.
 
 use schedlab_trace::{Duration, Event, LockClass};
 use schedlab_workload::Action;
@@ -17,7 +17,7 @@ fn lock(n: u32) -> Request {
     }
 }
 
-/// Every CPU takes a lock of its own and then that of the next CPU.
+/// Every CPU takes a lock of its own and then the next CPU's.
 fn circle(nr_cpus: u32) -> Stub {
     Stub::new(&[Tick], move |a, op| async move {
         if let OpCall::Tick { .. } = op {

@@ -1,4 +1,4 @@
-//! What a misbehaving policy gets: the kernel's exit kind and the kernel's text.
+//! The exit of a misbehaving policy: the kernel's exit kind and the kernel's text.
 
 use crate::consts::{dsq_id, enq, kick, ops};
 use crate::policy::{OpCall, OpKind, OpsInfo, Reply, Request};
@@ -281,7 +281,7 @@ fn a_task_that_is_forgotten() {
     assert_eq!(end.unfinished.len(), 1);
 }
 
-/// A task that nobody takes from where the policy has put it.
+/// A task that no CPU takes from where the policy has put it.
 #[test]
 fn a_stall_says_in_which_queue_the_task_is() {
     let ends = |dsq: u64| {
@@ -453,7 +453,7 @@ fn what_the_kernel_refuses_of_an_ops_table() {
     let sub = "sub_attach/sub_detach requires cid-form struct_ops";
     refused(&|info| info.sub_schedulers = true, sub);
 
-    // What is new, and what is not any more.
+    // New and removed functions.
     for (version, flags, is_known) in [
         (KernelVersion::V7_2, ops::TID_TO_TASK, true),
         (KernelVersion::V6_18, ops::TID_TO_TASK, false),

@@ -27,7 +27,7 @@ fn late(cpu: u32, ms: u64) -> schedlab_workload::TaskSpec {
     spec
 }
 
-/// What `requests` answer one after the other in ops.running() of the last task.
+/// The answers to `requests` one after the other in ops.running() of the last task.
 fn asked_by_last(
     mut scenario: crate::Scenario,
     hotplug: Vec<Hotplug>,
@@ -62,7 +62,8 @@ fn pick_idle_cpu(nr_cpus: usize, flags: u64) -> Request {
     }
 }
 
-/// What `requests` answer on CPU 1. CPUs 0 and 2 are one core, 1 and 3 the other; CPU 2 has gone, and CPU 0 idles since.
+/// The answers to `requests` on CPU 1. CPUs 0 and 2 are one core, 1 and 3 the other; CPU 2 has gone, and CPU 0 idles
+/// since.
 fn asked_beside_half_a_core(requests: Vec<Request>) -> Vec<Reply> {
     let mut machine = machine(1);
     machine.topology = Topology::new(1, 1, 2, 2);
@@ -78,7 +79,7 @@ fn a_core_of_which_a_thread_is_offline_may_idle_wholly() {
     assert_eq!(asked_beside_half_a_core(vec![pick]), [Reply::Int(0)]);
 }
 
-/// An offline CPU has no siblings (`remove_siblinginfo()`): who asks for it leaves the rest of its core wholly idle.
+/// An offline CPU has no siblings (`remove_siblinginfo()`): asking for it leaves the rest of its core wholly idle.
 #[test]
 fn an_offline_cpu_is_no_part_of_its_core() {
     let claim = Request::TestAndClearIdle { cpu: 2 };
@@ -153,7 +154,7 @@ fn the_cpu_that_goes_is_still_online_for_the_policy() {
     assert_eq!(masks.take(), [Reply::Mask(CpuSet::all(2))]);
 }
 
-/// A CPU that was busy goes idle as it goes: nobody is to find it idle after that.
+/// A CPU that was busy goes idle as it goes: no CPU is to find it idle after that.
 #[test]
 fn a_busy_cpu_that_goes_is_not_idle() {
     let tasks = vec![hog("p", 10), hog("q", 10), late(0, 25)];

@@ -116,7 +116,7 @@ fn the_order_of_preference() {
     assert_eq!(before("1,8"), Some(1), "6.18 does not ask for the sibling");
 }
 
-/// What `request` answers to the policy as its second task is enqueued: no CPU idles then.
+/// The answer to the policy's `request` as its second task is enqueued: no CPU idles then.
 fn asked_when_busy(machine: Machine, version: KernelVersion, request: Request) -> Vec<Reply> {
     let replies = Rc::new(RefCell::new(Vec::new()));
     let kept = replies.clone();
@@ -387,7 +387,7 @@ fn no_cpu_is_selected_for_a_task_of_another_run_queue() {
     assert_eq!((exit.kind, &*exit.message), (ExitKind::Error, message));
 }
 
-/// What a policy's ops.enqueue() is answered for its task, which may run on `allowed`, in a version.
+/// The answer to a policy's ops.enqueue() for its task, which may run on `allowed`, in a version.
 fn asked_in_enqueue(version: KernelVersion, allowed: &str, request: Request) -> Reply {
     let replies = Rc::new(RefCell::new(Vec::new()));
     let kept = replies.clone();
@@ -411,8 +411,8 @@ fn asked_in_enqueue(version: KernelVersion, allowed: &str, request: Request) -> 
     replies.take()[0].clone()
 }
 
-/// Linux 6.18: `scx_select_cpu_dfl()` looks at the idle CPUs of the waker's node (`cpu_to_node()`) also where they are not
-/// kept per node: there are none, and nobody is woken on the waker's CPU.
+/// Linux 6.18: `scx_select_cpu_dfl()` looks at the idle CPUs of the waker's node (`cpu_to_node()`) also where they
+/// are not kept per node: it finds none, and no task is woken on the waker's CPU.
 #[test]
 fn the_older_kernel_wakes_nobody_on_the_wakers_cpu() {
     let request = || Request::SelectCpuDfl {
@@ -425,8 +425,8 @@ fn the_older_kernel_wakes_nobody_on_the_wakers_cpu() {
     assert_eq!(chosen(KernelVersion::V6_18), Reply::Cpu(2, true));
 }
 
-/// Linux 6.18: `scx_select_cpu_dfl()` looks for the previous CPU in the mask that it is given, not in what of it the task
-/// may use.
+/// Linux 6.18: `scx_select_cpu_dfl()` looks for the previous CPU in the given mask, not in the part of it that the
+/// task may use.
 #[test]
 fn the_older_kernel_takes_the_previous_cpu_where_the_task_may_not_run() {
     let request = || Request::SelectCpuAnd {
@@ -451,7 +451,7 @@ fn the_older_kernel_does_not_claim_the_wakers_cpu() {
         masks.enable(version, false, ops::BUILTIN_IDLE_PER_NODE, &all);
         let waker = Cpu::new(CpuId(0), &machine, &Costs::new(&machine));
         let (prev, sync) = (CpuId(1), wake::SYNC);
-        // Nobody else idles in the node, and the task may not go back where it was.
+        // No other CPU idles in the node, and the task may not go back where it was.
         masks.test_and_clear(prev);
         let cpu = masks.select(&waker, prev, false, sync, &all, true, 0, false, 0);
         (cpu, masks.test_and_clear(CpuId(0)))

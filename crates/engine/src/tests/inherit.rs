@@ -80,7 +80,7 @@ fn the_owner_of_a_mutex_runs_for_who_waits_for_it() {
     }
 }
 
-/// `rt_mutex_setprio()`: a task of the policy is none of it while it inherits a real-time priority.
+/// `rt_mutex_setprio()`: a task of the policy is not in its class while it inherits a real-time priority.
 #[test]
 fn a_boosted_task_leaves_the_policy_until_it_unlocks() {
     let ops = [Enable, Disable, Running, Stopping, Quiescent, Runnable];
@@ -169,7 +169,7 @@ fn a_deadline_task_donates() {
     assert!(high_ended(ObjectSpec::Mutex) > 300);
 }
 
-/// The owner runs elsewhere, sleeps or waits in a queue when somebody comes to wait for it.
+/// The owner runs elsewhere, sleeps or waits in a queue when a task comes to wait for it.
 #[test]
 fn an_owner_is_boosted_wherever_it_is() {
     // It sleeps with the mutex from 1 to 11 ms, beside a real-time task that computes.
@@ -213,7 +213,7 @@ fn an_owner_is_boosted_wherever_it_is() {
     }
 }
 
-/// FUTEX_LOCK_PI tells EDEADLK, and glibc has the thread wait for ever.
+/// FUTEX_LOCK_PI returns EDEADLK, and glibc has the thread wait for ever.
 #[test]
 fn tasks_that_wait_for_each_other_are_told() {
     let tasks = vec![

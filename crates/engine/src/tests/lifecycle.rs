@@ -119,7 +119,7 @@ fn unloading_takes_tasks_off_their_queues_first() {
     assert_eq!(checked.life(1), waiting);
 }
 
-/// `SCX_DSQ_LOCAL` is that of the run queue whose lock the op holds: the task's, whoever calls it.
+/// `SCX_DSQ_LOCAL` belongs to the run queue whose lock the op holds: the task's, whichever CPU calls it.
 #[test]
 fn tasks_come_and_go_under_the_lock_of_their_run_queue() {
     let seen = Rc::new(RefCell::new(Vec::new()));
@@ -332,8 +332,8 @@ fn a_task_that_has_exited_is_nobodys() {
     }
 }
 
-/// What setting the slice of a task that has exited and inserting it are answered under these flags of the policy, and
-/// the slice that it has then.
+/// The answers to setting the slice of a task that has exited and to inserting it under these flags of the policy,
+/// and the slice that it has then.
 fn answers_about_the_dead(flags: u64, dsq: u64, enq_flags: u64) -> (Reply, Reply, u64) {
     let replies = Rc::new(RefCell::new(Vec::new()));
     let kept = replies.clone();

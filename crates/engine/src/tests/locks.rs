@@ -49,7 +49,7 @@ fn waits(checked: &Checked) -> Vec<u64> {
 
 /// A lock that went to a CPU that spun for it.
 struct HandOver {
-    /// Spinners that were there when the one that got it came, and those of them that still spin.
+    /// Spinners that were there when the one that got it came, and how many of them still spin.
     before: u64,
     overtaken: usize,
     waited_ns: u64,
@@ -122,7 +122,7 @@ fn unfair_locks_can_wait_longer_and_depend_on_the_seed_only() {
     let once = waits(&contending(LockKind::Tas, 50, 1));
     assert_eq!(once, waits(&contending(LockKind::Tas, 50, 1)));
     assert_ne!(once, waits(&contending(LockKind::Tas, 50, 2)));
-    // The hand-over takes as long as that of a queued lock: what differs is who gets it.
+    // The hand-over takes as long as a queued lock's: they differ in which CPU gets it.
     let hand_overs = hand_overs(&contending(LockKind::Tas, 0, 1));
     let overtakes = hand_overs.iter().filter(|over| over.overtaken > 0).count();
     assert!(overtakes > 20, "{overtakes} of {}", hand_overs.len());
@@ -215,7 +215,7 @@ fn who_would_close_a_circle_is_told_and_the_others_go_on() {
                 assert_eq!(
                     taken,
                     Reply::Bool(true),
-                    "nobody waits for what this CPU holds"
+                    "no CPU waits for a lock that this CPU holds"
                 );
                 a.spend(10_000);
                 let both = a.ask(lock(second)).await == Reply::Bool(true);

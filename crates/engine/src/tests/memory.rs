@@ -31,7 +31,7 @@ fn calls(miss_ps: u64) -> Vec<(u64, u64)> {
     calls
 }
 
-/// On one CPU nobody else can be the reason: a call is longer by what it waits for memory.
+/// On one CPU no other CPU can be the reason: a call is longer by its wait for memory.
 #[test]
 fn a_call_is_longer_by_what_it_waits_for_memory() {
     let (fast, slow) = (calls(1_000), calls(101_000));
@@ -87,7 +87,7 @@ fn a_buffer_that_fits_is_cheaper_than_one_that_does_not() {
     );
 }
 
-/// Each buffer of a thread has lines of its own, and those of one that is small do not push out another however often
+/// Each buffer of a thread has lines of its own, and the lines of a small one do not push out another however often
 /// they are gone over.
 #[test]
 fn buffers_do_not_share_their_lines() {
@@ -104,7 +104,7 @@ fn buffers_do_not_share_their_lines() {
     );
 }
 
-/// What comes into the cache at the beginning is in neither side of the difference.
+/// Data that comes into the cache at the beginning is in neither side of the difference.
 #[test]
 fn a_context_switch_costs_the_same_in_short_and_long_samples() {
     let switch_ns = |size: &str, rounds: u32, samples: u32| {

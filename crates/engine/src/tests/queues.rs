@@ -12,7 +12,7 @@ use crate::policy::{OpCall, Reply, Request};
 use crate::testing::*;
 use crate::{ExitKind, KernelVersion};
 
-/// Runs tasks 0 … 5, all woken before any runs, and tells in which order they run.
+/// Runs tasks 0 … 5, all woken before any runs, and returns the order in which they run.
 fn order(policy: Stub) -> Vec<u32> {
     let tasks: Vec<_> = (0..6).map(|_| hog("p", 1)).collect();
     let checked = run_checked(scenario(1, tasks), policy);
@@ -204,8 +204,8 @@ fn peek_and_lengths() {
     assert_eq!(end.exit.kind, ExitKind::Done, "{:?}", end.exit);
 }
 
-/// CPU 0's dispatch takes a millisecond without asking for anything; `a` comes to the global queue
-/// meanwhile. Who looks at the queue afterwards sees it.
+/// CPU 0's dispatch takes a millisecond without asking for anything; `a` comes to the global queue meanwhile. A later
+/// look at the queue sees it.
 #[test]
 fn the_global_queue_is_looked_at_after_a_long_dispatch() {
     use schedlab_workload::{Action, ObjectId, ObjectSpec};
@@ -336,7 +336,7 @@ fn wakes_the_last_on_1() -> crate::Scenario {
     crate::Scenario::new(machine(2), workload(pipe, tasks), 1)
 }
 
-/// `SCX_DSQ_LOCAL` of `scx_bpf_dsq_reenq()` is that of the run queue whose lock the op holds, too.
+/// `SCX_DSQ_LOCAL` of `scx_bpf_dsq_reenq()` belongs to the run queue whose lock the op holds, too.
 #[test]
 fn the_local_queue_of_the_locked_run_queue_is_re_enqueued() {
     let policy = Stub::new(&[Enqueue], |a, op| async move {
@@ -356,7 +356,7 @@ fn the_local_queue_of_the_locked_run_queue_is_re_enqueued() {
         OpCall::Enqueue { task, enq_flags } if enq_flags & enq::REENQ != 0 => Some((cpu, task.0)),
         _ => None,
     });
-    // Who waits on CPU 1 and who has just come there.
+    // The task that waits on CPU 1 and the one that has just come there.
     assert_eq!(again.collect::<Vec<_>>(), [(0, 1), (0, 3)]);
 }
 
@@ -397,7 +397,7 @@ fn re_enqueueing_is_noted_once() {
     assert_eq!([enqueued(0), enqueued(1), enqueued(3)], [0, 5, 5]);
 }
 
-/// What `ops.select_cpu()` takes lies between the decision to wake a task and its wakeup.
+/// The time of `ops.select_cpu()` lies between the decision to wake a task and its wakeup.
 #[test]
 fn a_wakeup_tells_how_long_ago_it_was_decided() {
     let shortest = |select_ns: u64| {
@@ -410,7 +410,7 @@ fn a_wakeup_tells_how_long_ago_it_was_decided() {
                 Event::Wakeup { since, .. } => Some(since.ns()),
                 _ => None,
             });
-        // That of the new task was decided by nobody.
+        // The new task's wakeup was not decided by a waker.
         assert_eq!(since.next(), Some(0));
         since.min().expect("it sleeps")
     };

@@ -52,7 +52,7 @@ fn slices_end_at_ticks() {
 #[test]
 fn a_lone_task_runs_on_with_a_new_slice() {
     let checked = run_checked(scenario(1, vec![hog("a", 100)]), Stub::fifo(&[Stopping]));
-    // Its slice of 5 ms ends many times, and nobody else is there.
+    // Its slice of 5 ms ends many times, and no other task is there.
     assert_eq!(checked.ran_on(0), [0]);
     assert_eq!(checked.ops(Stopping).len(), 1);
     // The first five were the policy's, the rest the kernel's default of 20 ms.

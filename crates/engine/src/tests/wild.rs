@@ -19,7 +19,7 @@ use crate::{ExitKind, Hotplug, KernelVersion, RtMode, Scenario};
 /// Its DSQs: 1 and 3 are FIFO, 2 is ordered by vtime.
 const DSQS: u64 = 3;
 
-/// What a policy is up to, drawn from its seed.
+/// The behaviour of a policy, drawn from its seed.
 #[derive(Clone, Copy, Debug)]
 struct Temper {
     nr_cpus: u64,
@@ -332,7 +332,7 @@ impl State {
             }
             OpCall::TimerCallback { timer } => {
                 if timer == TimerId(0) {
-                    // Whatever waits for nobody gets a look.
+                    // A task that waits for no other gets a look.
                     for cpu in 0..temper.nr_cpus as u32 {
                         a.kick(cpu, self.draw(2) * kick::IDLE).await;
                     }
@@ -594,7 +594,7 @@ fn run_wild(seed: u64) {
     }
     flags &= scenario.version.ops_flags();
     let mut policy = wild(seed, temper).flags(flags);
-    // Some do not care for all that they are told, and leave more to the kernel.
+    // Some ignore a part of their calls, and leave more to the kernel.
     if one_in(&mut rng, 3) {
         let all = policy.info.present;
         let optional = [

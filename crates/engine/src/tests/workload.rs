@@ -1,4 +1,4 @@
-//! What tasks do, and workloads that cannot end.
+//! Actions of tasks, and workloads that cannot end.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -142,7 +142,7 @@ fn conditions_barriers_semaphores_and_events() {
     assert!(end.makespan.unwrap().ns() > 3_000_000);
 }
 
-/// Whoever waits for a condition lets go of the mutex first, which may wake somebody and takes time. A signal
+/// A task that waits for a condition lets go of the mutex first, which may wake another task and takes time. A signal
 /// that falls into that time finds the waiter still running, and must not be lost.
 #[test]
 fn a_signal_while_the_waiter_still_lets_go_of_the_mutex_is_not_lost() {
@@ -246,7 +246,8 @@ fn a_signal_finds_whoever_has_begun_to_wait() {
     }
 }
 
-/// Who comes back to wait while a broadcast without the mutex still wakes the others is not woken by it again.
+/// A task that comes back to wait while a broadcast without the mutex still wakes the others is not woken by it
+/// again.
 #[test]
 fn a_broadcast_wakes_those_who_wait_when_it_begins() {
     let waiter = |_| {
@@ -433,7 +434,7 @@ fn a_deadlock_is_a_failure_with_names() {
     assert_eq!(*blocked, ["taker[1000] (Lock)", "taker[1001] (Lock)"]);
     assert!(*at < Instant::from_ns(2_000_000), "{at:?}");
     assert_eq!((endless.end, &endless.stuck), (*at, &None));
-    // Nor does a duration end who waits for a mutex.
+    // Nor does a duration end a wait for a mutex.
     let lasting = end(Some(Duration::from_ms(50)));
     assert_eq!((lasting.end, lasting.failure), (*at, endless.failure));
 }
@@ -492,7 +493,7 @@ fn who_waits_for_ever_for_anything_else_than_a_mutex_is_ended_by_a_duration() {
         panic!("{:?}", endless.failure);
     };
     assert_eq!(*blocked, ["waiter[1000] (Wait)"]);
-    // It idles to its end, and it is told why.
+    // It idles to its end, and gets the reason.
     let lasting = end(Some(Duration::from_ms(50)));
     assert_eq!((lasting.failure, lasting.exit.kind), (None, ExitKind::Done));
     assert_eq!(lasting.stuck, endless.failure);
@@ -597,7 +598,7 @@ fn pipes_and_sockets_wake_as_the_machines_kernel_does() {
     }
 }
 
-/// `wake_up_new_task()` uses `__set_task_cpu()`, which no tracepoint tells of.
+/// `wake_up_new_task()` uses `__set_task_cpu()`, which no tracepoint reports.
 #[test]
 fn where_a_new_task_is_put_first_is_no_migration() {
     let parent = task("parent", |n, _| {
