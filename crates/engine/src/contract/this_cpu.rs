@@ -1,0 +1,56 @@
+//! What the virtual kernel and policy code both reach of a CPU: above all its time, which passes in both.
+
+use std::cell::{Cell, RefCell};
+
+use schedlab_trace::{CpuId, Instant};
+
+use crate::contract::policy::{OpKind, Probes};
+
+/// What policy code reaches of the CPU that it runs on. The order is that in memory, what is used most first.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ThisCpu {
+    /// Its local time in nanoseconds.
+    pub now: Cell<u64>,
+    /// Picoseconds below a nanosecond that have not been added to `now` yet.
+    pub carry_ps: Cell<u32>,
+    /// Which CPU it is.
+    pub id: CpuId,
+    /// The op under way; where it is nested, the inner one.
+    pub op: Cell<Option<OpKind>>,
+    /// Its probe counters.
+    pub probes: RefCell<Probes>,
+}
+
+impl ThisCpu {
+    /// A CPU at the beginning of time.
+    pub fn new(id: CpuId) -> Self {
+        ThisCpu {
+            now: Cell::new(0),
+            carry_ps: Cell::new(0),
+            id,
+            op: Cell::new(None),
+            probes: RefCell::default(),
+        }
+    }
+
+    /// The local time.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        Instant::from_ns(self.now.get())
+    }
+
+    /// Lets `ns` nanoseconds pass.
+    #[inline]
+    pub fn charge_ns(&self, ns: u64) {
+        self.now.set(self.now.get() + ns);
+    }
+
+    /// Lets `ps` picoseconds pass.
+    #[inline]
+    pub fn charge_ps(&self, ps: u64) {
+        let total = u64::from(self.carry_ps.get()) + ps;
+        self.now.set(self.now.get() + total / 1_000);
+        self.carry_ps.set((total % 1_000) as u32);
+    }
+}
