@@ -2,7 +2,7 @@
 
 use schedlab_trace::TaskId;
 
-use crate::contract::policy::{OpCall, OpKind, OpSet};
+use crate::contract::op::{OpCall, OpKind, OpSet};
 
 impl OpCall {
     /// The task that it is about.

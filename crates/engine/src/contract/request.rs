@@ -5,7 +5,7 @@
 
 use schedlab_trace::{CpuSet, LockClass, TaskId};
 
-use crate::contract::policy::{DsqId, IterId, PolicyLock, TimerId};
+use crate::contract::ids::{DsqId, IterId, PolicyLock, TimerId};
 
 macro_rules! requests {
     ($(

@@ -6,7 +6,7 @@ use schedlab_trace::{CpuId, Duration, Instant, TaskId};
 use schedlab_workload::{Counters, Workload};
 
 use crate::contract::outcome::ExitInfo;
-use crate::contract::policy::Probes;
+use crate::contract::this_cpu::Probes;
 use crate::contract::version::KernelVersion;
 
 /// Timer slack of a task that has not asked for another one (init/init_task.c).

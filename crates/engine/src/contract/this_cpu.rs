@@ -4,7 +4,22 @@ use std::cell::{Cell, RefCell};
 
 use schedlab_trace::{CpuId, Instant};
 
-use crate::contract::policy::{OpKind, Probes};
+use crate::contract::op::OpKind;
+
+/// What a policy counts by its probes, per CPU. Both worlds have the same counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Probes {
+    /// Candidates looked at.
+    pub examined: u64,
+    /// Entries into a recalculation of all counters.
+    pub recalculations: u64,
+    /// Chosen task last ran on another CPU.
+    pub picked_elsewhere: u64,
+    /// Look-ups of a task that failed.
+    pub failed_lookups: u64,
+    /// Single-CPU and migration-disabled tasks sent to their local queue.
+    pub pinned_local: u64,
+}
 
 /// What policy code reaches of the CPU that it runs on. The order is that in memory, what is used most first.
 #[derive(Debug)]

@@ -1,61 +1,13 @@
 //! Cost arithmetic. The numbers come from the machine profile alone.
 
-use schedlab_machine::{Machine, address};
 use schedlab_trace::{CpuId, CpuMode, MigrationReach, Recorder};
 
 use crate::contract::policy::Policy;
-use crate::paths::cpu::{Cpu, Wait, wall_ns};
 use crate::paths::kernel::Kernel;
+use crate::state::costs::wall_ns;
+use crate::state::cpu::{Cpu, Wait};
 use crate::state::event_queue::CpuEvent;
 use crate::state::task::Task;
-
-/// Numbers derived once from a profile.
-pub(crate) struct Costs {
-    pub tick_period_ns: u64,
-    pub smt_share_pct: u32,
-    /// Taking a free lock, without the access to its line.
-    pub lock_ps: u64,
-    /// The other hardware threads of each CPU's core.
-    pub siblings: Vec<Vec<CpuId>>,
-}
-
-impl Costs {
-    pub fn new(machine: &Machine) -> Self {
-        let nr_cpus = machine.topology.nr_cpus();
-        let smt_share_pct = machine.interference.smt_share_pct.clamp(1, 100);
-        let siblings = (0..nr_cpus as u32)
-            .map(CpuId)
-            .map(|cpu| {
-                let core = machine.topology.smt(cpu);
-                core.iter().filter(|&other| other != cpu).collect()
-            })
-            .collect();
-        Costs {
-            tick_period_ns: 1_000_000_000 / u64::from(machine.hz.max(1)),
-            smt_share_pct,
-            lock_ps: machine.memory.atomic_ps + machine.locks.meter_ns * 1_000,
-            siblings,
-        }
-    }
-
-    /// See [`Cpu::slowed_by`].
-    pub fn slowed_by(&self, cpu: CpuId) -> &[CpuId] {
-        if self.smt_share_pct == 100 {
-            return &[];
-        }
-        &self.siblings[cpu.index()]
-    }
-}
-
-/// Modelled address of an object of the workload: beside the kernel's locks.
-pub(crate) fn object_address(index: u32) -> u64 {
-    address::kernel_lock(index)
-}
-
-/// Levels of a balanced tree of `n` nodes, for the cost of an ordered insertion.
-pub(crate) fn tree_levels(n: u32) -> u64 {
-    u64::from(u32::BITS - n.leading_zeros())
-}
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// How fast `c` runs a task, in percent.
@@ -101,19 +53,5 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // No more than the private cache holds has to come again.
         let bytes = p.working_set_bytes.min(self.machine.memory.cache_bytes);
         bytes * per_kb / 1_024
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_are_the_binary_logarithm() {
-        for (n, levels) in [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (400, 9)] {
-            assert_eq!(tree_levels(n), levels, "{n}");
-        }
-        assert_eq!(wall_ns(100, 60), 167);
-        assert_eq!(wall_ns(100, 100), 100);
     }
 }

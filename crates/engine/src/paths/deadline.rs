@@ -7,19 +7,16 @@
 //! There is no reclaiming (`SCHED_FLAG_RECLAIM`), no overrun signal and no deadline server; what the servers
 //! reserve is not for tasks.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-
 use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskId};
 use schedlab_workload::{Reservation, SchedClass};
 
 use crate::contract::consts::{enq, ops};
 use crate::contract::policy::Policy;
 use crate::contract::scenario::WorkloadFailure;
-use crate::paths::cpu::Cpu;
 use crate::paths::kernel::Kernel;
-use crate::paths::pi::Inherited;
+use crate::state::cpu::Cpu;
 use crate::state::event_queue::Timer;
+use crate::state::pi::Inherited;
 use crate::state::task::{Class, OnRq, Task};
 
 /// `DL_MAX_TRIES`: how often a CPU to push to is looked for.
@@ -39,49 +36,6 @@ const SERVER_BW: u64 = (50 << BW_SHIFT) / 1_000;
 
 /// The timer is not set for less (`hrtick_start()`).
 const SHORTEST_NS: u64 = 10_000;
-
-/// A task's part (`struct sched_dl_entity`). Its parameters are those of [`Task::reservation`].
-#[derive(Default)]
-pub(crate) struct Entity {
-    /// The absolute deadline; 0 before the first one.
-    pub deadline: Cell<u64>,
-    /// What is left of its runtime; below zero where an overrun was noticed late.
-    runtime: Cell<i64>,
-    /// It has used up its runtime, or given the rest away, and waits for the next period.
-    throttled: Cell<bool>,
-    yielded: Cell<bool>,
-    /// It is on the queue or runs (`on_dl_rq()`).
-    queued: Cell<bool>,
-    /// It runs, and so is not in the list of who waits (`dl_rq::curr`).
-    runs: Cell<bool>,
-    /// What it holds of the machine's bandwidth.
-    bandwidth: Cell<u64>,
-    /// That it has missed its present deadline has been told.
-    missed: Cell<bool>,
-}
-
-impl Entity {
-    /// Whether its deadline has passed, or there was none yet.
-    fn has_passed(&self, now: u64) -> bool {
-        self.deadline.get() == 0 || self.deadline.get() < now
-    }
-}
-
-/// A CPU's part (`struct dl_rq`).
-#[derive(Default)]
-pub(crate) struct DlRq {
-    /// Waiting tasks, the earliest deadline first.
-    queue: RefCell<Vec<TaskId>>,
-    /// Tasks whose replenishment timers have expired here.
-    pub expired: RefCell<VecDeque<TaskId>>,
-}
-
-impl DlRq {
-    /// Whether a task waits here that is not throttled.
-    pub fn waits(&self) -> bool {
-        !self.queue.borrow().is_empty()
-    }
-}
 
 /// Per cent with one digit after the point, of a bandwidth.
 fn percent(bandwidth: u64) -> String {

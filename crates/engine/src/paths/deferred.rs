@@ -5,10 +5,11 @@ use schedlab_trace::Recorder;
 
 use crate::contract::consts::{self, dsq_id, enq, reenq};
 use crate::contract::policy::Policy;
-use crate::paths::cpu::{Cpu, irq};
 use crate::paths::kernel::Kernel;
+use crate::state::cpu::{Cpu, irq};
 use crate::state::event_queue::CpuEvent;
-use crate::state::task::{NIL, OnRq, OpsState, Task};
+use crate::state::sorted::NIL;
+use crate::state::task::{OnRq, OpsState, Task};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `schedule_deferred_locked()`.
@@ -37,7 +38,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `schedule_reenq_local()`.
     pub(crate) fn schedule_reenq_local(&self, c: &Cpu, rq: &Cpu, flags: u64) {
-        if self.bypassing.get() {
+        if self.life.is_bypassing() {
             return;
         }
         rq.has_deferred.set(true);
@@ -59,7 +60,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let here = c.locked_rq.get().map_or(c, |cpu| self.cpu(cpu));
         let dsq = self.find_dsq(here, id, c.id);
-        if self.bypassing.get() {
+        if self.life.is_bypassing() {
             return;
         }
         if (dsq as usize) < self.cpus.len() {
@@ -212,7 +213,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         loop {
             let task = self.dsqs.iter_next(&self.tasks, cursor);
             let Some(task) = task else { break };
-            if self.bypassing.get() {
+            if self.life.is_bypassing() {
                 break;
             }
             let p = self.task(task);

@@ -7,11 +7,12 @@ use schedlab_trace::{CpuId, CpuMode, LockClass, Recorder};
 use crate::contract::consts::{self, dsq_id, enq, ops};
 use crate::contract::mutation::Mutation;
 use crate::contract::policy::{IterId, OpCall, OpKind, Policy};
-use crate::paths::cpu::{Cpu, DispatchEntry};
 use crate::paths::kernel::Kernel;
-use crate::paths::lock::LockIx;
+use crate::state::cpu::{Cpu, DispatchEntry};
 use crate::state::dsq::Dsq;
-use crate::state::task::{Class, NIL, OnRq, OpsState, Task};
+use crate::state::lock::LockIx;
+use crate::state::sorted::NIL;
+use crate::state::task::{Class, OnRq, OpsState, Task};
 
 /// How long a CPU waits before it looks again at a state that another one is about to change.
 const RELAX_NS: u64 = 20;
@@ -58,7 +59,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Waits until another CPU has brought `p` out of `state` (`wait_ops_state()`).
     pub(crate) fn wait_ops_state(&self, c: &Cpu, p: &Task, state: OpsState) {
         let mode = self.set_mode(c, CpuMode::Spin);
-        while p.ops_state.get() == state && !self.policy_dead.get() {
+        while p.ops_state.get() == state && !self.life.is_policy_dead() {
             self.charge(c, RELAX_NS);
             self.sync(c);
         }
@@ -77,7 +78,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 && p.holding_cpu.get().is_none()
                 && !p.deferred_local.get()
         };
-        while !self.machine.sched_ext.rq_locks && is_nowhere() && !self.policy_dead.get() {
+        while !self.machine.sched_ext.rq_locks && is_nowhere() && !self.life.is_policy_dead() {
             self.charge(c, RELAX_NS);
             self.sync(c);
         }
@@ -321,7 +322,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.spin_lock(c, lock);
         let mut next = queue.first();
         while let Some(task) = next {
-            if self.bypassing.get() {
+            if self.life.is_bypassing() {
                 break;
             }
             let p = self.task(task);
@@ -412,7 +413,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
                 OpsState::Queueing => self.wait_ops_state(c, p, OpsState::Queueing),
             }
-            if self.policy_dead.get() {
+            if self.life.is_policy_dead() {
                 return;
             }
         }
@@ -490,7 +491,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let Some(enq_flags) = self.vet_enq_flags(id, enq_flags) else {
             return false;
         };
-        if self.bypassing.get() {
+        if self.life.is_bypassing() {
             return false;
         }
         let src = self.cpu(p.cpu.get());
@@ -609,7 +610,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.consume_dispatch_q(c, c, global, 0) {
             return Verdict::Local;
         }
-        if self.bypassing.get() || !self.has_op(OpKind::Dispatch) || !c.is_online() {
+        if self.life.is_bypassing() || !self.has_op(OpKind::Dispatch) || !c.is_online() {
             return Verdict::None;
         }
         let prev_ext = prev.filter(|p| p.class.get() == Class::Ext);
@@ -670,7 +671,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         {
             self.update_curr_scx(c, p);
             // A runnable previous task with slice left goes on, without asking the policy.
-            if p.queued.get() && self.slice(p) > 0 && !self.bypassing.get() {
+            if p.queued.get() && self.slice(p) > 0 && !self.life.is_bypassing() {
                 return Verdict::Prev;
             }
         }
@@ -683,7 +684,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if let Some(p) = prev
             && p.queued.get()
-            && (!self.has_flag(ops::ENQ_LAST) || self.bypassing.get())
+            && (!self.has_flag(ops::ENQ_LAST) || self.life.is_bypassing())
         {
             return Verdict::Prev;
         }

@@ -4,9 +4,10 @@ use schedlab_trace::{CpuId, Recorder};
 
 use crate::contract::outcome::ExitInfo;
 use crate::contract::policy::{DumpContext, OpCall, OpKind, Policy};
-use crate::paths::cpu::Cpu;
 use crate::paths::kernel::Kernel;
-use crate::state::task::{Class, NIL, OpsState, ScxState, Task};
+use crate::state::cpu::Cpu;
+use crate::state::sorted::NIL;
+use crate::state::task::{Class, OpsState, ScxState, Task};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `scx_dump_state()`. The policy's side keeps the text, to which its own ops add.

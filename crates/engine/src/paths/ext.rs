@@ -5,9 +5,9 @@ use schedlab_trace::{CpuId, Recorder, TaskId};
 use crate::contract::consts::{deq, dsq_id, enq, ops, wake};
 use crate::contract::mutation::Mutation;
 use crate::contract::policy::{OpCall, OpKind, Policy, PreemptReason};
-use crate::paths::cpu::{Cpu, DirectDispatch};
 use crate::paths::dispatch::Verdict;
 use crate::paths::kernel::Kernel;
+use crate::state::cpu::{Cpu, DirectDispatch};
 use crate::state::task::{Class, OnRq, OpsState, Task};
 
 /// What a pick ended with.
@@ -38,7 +38,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if wake_flags & wake::EXEC != 0 {
             return prev_cpu;
         }
-        if self.has_op(OpKind::SelectCpu) && !self.bypassing.get() {
+        if self.has_op(OpKind::SelectCpu) && !self.life.is_bypassing() {
             c.direct_dispatch.set(DirectDispatch::Of(p.id));
             c.in_select_cpu.set(true);
             c.op_task.set(Some(p.id));
@@ -51,7 +51,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c.op_task.set(None);
             c.in_select_cpu.set(false);
             c.direct_dispatch.set(DirectDispatch::Off);
-            if self.bypassing.get() {
+            if self.life.is_bypassing() {
                 return prev_cpu;
             }
             return if self.cpu_valid(cpu, "from ops.select_cpu()") {
@@ -87,7 +87,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         p.immed.set(false);
-        let terminal = if !rq.is_online() || self.bypassing.get() {
+        let terminal = if !rq.is_online() || self.life.is_bypassing() {
             Some(rq.local_dsq())
         } else if p.ddsp_dsq_id.get() != dsq_id::INVALID {
             self.direct_dispatch(c, rq, p, enq_flags);
@@ -250,7 +250,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
                 OpsState::Dispatching => self.wait_ops_state(c, p, OpsState::Dispatching),
             }
-            if self.policy_dead.get() {
+            if self.life.is_policy_dead() {
                 p.ops_state.set(OpsState::None);
             }
         }
@@ -328,7 +328,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `task_tick_scx()`.
     pub(crate) fn task_tick_scx(&self, c: &Cpu, p: &Task) {
         self.update_curr_scx(c, p);
-        if self.bypassing.get() {
+        if self.life.is_bypassing() {
             self.set_slice(p, 0);
         } else if self.has_op(OpKind::Tick) {
             self.call_op_on(c, c, OpCall::Tick { task: p.id });
@@ -354,7 +354,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if p.queued.get() {
             self.set_task_runnable(c, p);
-            if self.slice(p) > 0 && !self.bypassing.get() {
+            if self.slice(p) > 0 && !self.life.is_bypassing() {
                 // Preempted by a higher class: it stays the first here, unless it may not linger.
                 if p.immed.get() {
                     self.do_enqueue_task(c, c, p, enq::REENQ, None);

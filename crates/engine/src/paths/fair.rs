@@ -10,16 +10,14 @@
 //! and a queue that is searched instead of a tree. The baseline's queues cost no time of their own
 //! beyond the profile's schedule() path, so it is a baseline of decisions, not of their cost.
 
-use std::cell::{Cell, RefCell};
-
 use schedlab_trace::{CpuId, CpuMode, LockPath, Recorder, TaskId};
 use schedlab_workload::SchedClass;
 
 use crate::contract::consts::{deq, enq, wake};
 use crate::contract::policy::Policy;
-use crate::paths::balance::Attempts;
-use crate::paths::cpu::Cpu;
 use crate::paths::kernel::Kernel;
+use crate::state::cpu::Cpu;
+use crate::state::fair::{CAPACITY, NEVER};
 use crate::state::task::{Class, OnRq, Task};
 
 /// Weight of nice 0, the unit of virtual time.
@@ -35,9 +33,6 @@ const CACHE_HOT_NS: u64 = 500_000;
 /// (`imbalance_pct`).
 const IMBALANCE_PCT: i64 = 117;
 
-/// What a CPU has for the class if no other takes of it (`SCHED_CAPACITY_SCALE`).
-const CAPACITY: i64 = 1_024;
-
 /// What was taken of it counts half after 32 ms (`LOAD_AVG_PERIOD`): this, divided by ln 2.
 const AVERAGE_NS: u64 = 46_166_000;
 
@@ -47,85 +42,8 @@ const MIGRATE_MAX: usize = 32;
 /// After more than that many attempts in vain tasks are moved that have run just now (`cache_nice_tries`).
 const CACHE_NICE_TRIES: u32 = 1;
 
-/// A task's part (`struct sched_entity`). Virtual times are relative to the queue and may be negative.
-#[derive(Default)]
-pub(crate) struct Entity {
-    vruntime: Cell<i64>,
-    deadline: Cell<i64>,
-    /// The deadline that it was chosen with: until then it is left alone (`vprot`).
-    protected: Cell<i64>,
-    /// Virtual lag when it left its queue.
-    vlag: Cell<i64>,
-    /// Where it went to sleep with negative lag.
-    slept_on: Cell<Option<CpuId>>,
-    /// What was left of its request, in virtual time, when it left its queue other than to sleep (`rel_deadline`).
-    rel_deadline: Cell<Option<i64>>,
-    started: Cell<bool>,
-    /// The stopper is to move it to an idle CPU.
-    pub pushed: Cell<bool>,
-    last_ran: Cell<u64>,
-}
-
-const NEVER: u64 = u64::MAX;
-
 /// The timer is not set for less (`hrtick_start()`).
 const SHORTEST_NS: u64 = 10_000;
-
-/// A CPU's part (`struct cfs_rq`).
-pub(crate) struct FairRq {
-    /// Waiting tasks in the order of their arrival.
-    queue: RefCell<Vec<TaskId>>,
-    /// Virtual time that an empty queue goes on from.
-    zero: Cell<i64>,
-    ticks: Cell<u64>,
-    /// When the running task's request ends, if the timer for that is set (`hrtick_timer`); [`NEVER`]: it is not.
-    slice_end: Cell<u64>,
-    /// Attempts to balance in a row that found nothing to move (`nr_balance_failed`).
-    failed: Cell<u32>,
-    /// Of taking running tasks while it is idle.
-    pub attempts: Attempts,
-    /// How much of the CPU higher classes have taken of late, of [`CAPACITY`] (`avg_rt`), …
-    stolen: Cell<i64>,
-    /// … as of this tick.
-    stolen_at: Cell<u64>,
-}
-
-impl Default for FairRq {
-    fn default() -> Self {
-        FairRq {
-            queue: RefCell::default(),
-            zero: Cell::new(0),
-            ticks: Cell::new(0),
-            slice_end: Cell::new(NEVER),
-            failed: Cell::new(0),
-            attempts: Attempts::default(),
-            stolen: Cell::new(0),
-            stolen_at: Cell::new(0),
-        }
-    }
-}
-
-impl FairRq {
-    /// Tasks that wait.
-    pub fn nr_waiting(&self) -> usize {
-        self.queue.borrow().len()
-    }
-
-    /// When the timer of the end of a slice expires, after `now`.
-    pub fn slice_end_after(&self, now: u64) -> Option<u64> {
-        let end = self.slice_end.get();
-        (end != NEVER && end > now).then_some(end)
-    }
-
-    /// Whether that timer expires at `now`. It is not set after that.
-    pub fn slice_ends(&self, now: u64) -> bool {
-        let ends = self.slice_end.get() <= now;
-        if ends {
-            self.slice_end.set(NEVER);
-        }
-        ends
-    }
-}
 
 fn virtual_ns(ran: i64, weight: u32) -> i64 {
     ran * NICE_0 / i64::from(weight)

@@ -6,8 +6,8 @@ use crate::contract::consts::ecode;
 use crate::contract::mutation::Mutation;
 use crate::contract::outcome::ExitKind;
 use crate::contract::policy::{OpCall, OpKind, Policy};
-use crate::paths::cpu::{Cpu, Wait, irq};
 use crate::paths::kernel::Kernel;
+use crate::state::cpu::{Cpu, Wait, irq};
 use crate::state::event_queue::{CpuEvent, Timer};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
@@ -41,7 +41,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `handle_hotplug()`: the policy hears of it, or is unloaded because it cannot.
     fn handle_hotplug(&self, c: &Cpu, online: bool) {
-        if !self.scx_enabled.get() {
+        if !self.life.scx_enabled() {
             return;
         }
         self.idle.borrow_mut().update_topology(&self.online_mask());
@@ -78,7 +78,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         self.set_online(c.id, false);
         self.handle_hotplug(c, false);
-        if self.bypassing.get() {
+        if self.life.is_bypassing() {
             return;
         }
         // From here nothing is placed or dispatched here.

@@ -1,339 +1,13 @@
 //! Built-in idle tracking and the default choice of a CPU (kernel/sched/ext/idle.c).
 
-use schedlab_machine::{Machine, Topology};
 use schedlab_trace::{CpuId, CpuSet, Recorder};
 
-use crate::contract::consts::{NUMA_NO_NODE, errno, ops, pick_idle, wake};
+use crate::contract::consts::{NUMA_NO_NODE, errno, pick_idle};
 use crate::contract::mutation::Mutation;
 use crate::contract::policy::{OpCall, OpKind, Policy};
-use crate::contract::version::KernelVersion;
-use crate::paths::cpu::Cpu;
 use crate::paths::kernel::Kernel;
+use crate::state::cpu::Cpu;
 use crate::state::task::Task;
-
-/// Idle CPUs, and those of wholly idle cores; one pair for the machine or one per node.
-struct Masks {
-    cpu: CpuSet,
-    smt: CpuSet,
-}
-
-/// The idle masks and what they need to know of the machine.
-pub(crate) struct IdleMasks {
-    pub enabled: bool,
-    per_node: bool,
-    has_smt: bool,
-    masks: Vec<Masks>,
-    /// CPUs in all the masks of idle ones.
-    nr_idle: usize,
-    node_of: Vec<u32>,
-    /// `cpu_smt_mask()` of each CPU: of its core, those online; of one that is offline, none.
-    smt: Vec<CpuSet>,
-    core_of: Vec<u32>,
-    cores: Vec<CpuSet>,
-    llc: Vec<CpuSet>,
-    node: Vec<CpuSet>,
-    llc_of: Vec<u32>,
-    /// `scx_selcpu_topo_llc` and `scx_selcpu_topo_numa`.
-    topo_llc: bool,
-    topo_numa: bool,
-    wakes_on_wakers_cpu: bool,
-    /// See [`KernelVersion::prefers_idle_siblings`].
-    prefers_siblings: bool,
-}
-
-/// One set per group of CPUs, indexed by the group's number.
-fn groups(topology: &Topology, of: impl Fn(CpuId) -> u32) -> Vec<CpuSet> {
-    let nr_cpus = topology.nr_cpus();
-    let cpus = || (0..nr_cpus as u32).map(CpuId);
-    let nr_groups = cpus().map(|cpu| of(cpu) + 1).max().unwrap_or(0);
-    let mut sets = vec![CpuSet::empty(nr_cpus); nr_groups as usize];
-    for cpu in cpus() {
-        sets[of(cpu) as usize].insert(cpu);
-    }
-    sets
-}
-
-impl IdleMasks {
-    pub fn new(machine: &Machine) -> Self {
-        let topology = &machine.topology;
-        let nr_cpus = topology.nr_cpus();
-        let cpus = || (0..nr_cpus as u32).map(CpuId);
-        let cores = groups(topology, |cpu| topology.cpu(cpu).core);
-        IdleMasks {
-            enabled: false,
-            per_node: false,
-            has_smt: cores.iter().any(|core| core.len() > 1),
-            masks: Vec::new(),
-            nr_idle: 0,
-            node_of: cpus().map(|cpu| topology.cpu(cpu).node).collect(),
-            smt: cpus()
-                .map(|cpu| cores[topology.cpu(cpu).core as usize].clone())
-                .collect(),
-            core_of: cpus().map(|cpu| topology.cpu(cpu).core).collect(),
-            cores,
-            llc: groups(topology, |cpu| topology.cpu(cpu).llc),
-            node: groups(topology, |cpu| topology.cpu(cpu).node),
-            llc_of: cpus().map(|cpu| topology.cpu(cpu).llc).collect(),
-            topo_llc: false,
-            topo_numa: false,
-            prefers_siblings: false,
-            wakes_on_wakers_cpu: true,
-        }
-    }
-
-    /// `scx_idle_enable()` and `scx_idle_update_selcpu_topology()`.
-    pub fn enable(
-        &mut self,
-        version: KernelVersion,
-        has_update_idle: bool,
-        flags: u64,
-        online: &CpuSet,
-    ) {
-        self.prefers_siblings = version.prefers_idle_siblings();
-        self.wakes_on_wakers_cpu = version.wakes_on_wakers_cpu();
-        self.enabled = !has_update_idle || flags & ops::KEEP_BUILTIN_IDLE != 0;
-        self.per_node = flags & ops::BUILTIN_IDLE_PER_NODE != 0;
-        let spans = if self.per_node {
-            self.node.clone()
-        } else {
-            vec![online.clone()]
-        };
-        self.masks = spans
-            .iter()
-            .map(|span| Masks {
-                cpu: span.and(online),
-                smt: span.and(online),
-            })
-            .collect();
-        self.nr_idle = self.masks.iter().map(|masks| masks.cpu.len()).sum();
-        self.update_topology(online);
-    }
-
-    /// `scx_idle_update_selcpu_topology()`.
-    pub fn update_topology(&mut self, online: &CpuSet) {
-        let nr_online = online.len();
-        let Some(first) = online.first() else { return };
-        let llc_weight = |cpu: CpuId| {
-            self.llc[self.llc_of[cpu.index()] as usize]
-                .and(online)
-                .len()
-        };
-        let numa_weight = |cpu: CpuId| {
-            self.node[self.node_of[cpu.index()] as usize]
-                .and(online)
-                .len()
-        };
-        self.topo_llc = llc_weight(first) < nr_online;
-        let mismatch = online.iter().any(|cpu| llc_weight(cpu) != numa_weight(cpu));
-        self.topo_numa = !self.per_node && numa_weight(first) < nr_online && mismatch;
-    }
-
-    fn mask_of(&self, cpu: CpuId) -> usize {
-        if self.per_node {
-            self.node_of[cpu.index()] as usize
-        } else {
-            0
-        }
-    }
-
-    /// `cpu_smt_mask()` has the hardware threads that are online; that of a CPU that is not is empty
-    /// (`remove_siblinginfo()`).
-    pub fn update_siblings(&mut self, online: &CpuSet) {
-        let nr_cpus = self.smt.len();
-        for (cpu, (smt, &core)) in self.smt.iter_mut().zip(&self.core_of).enumerate() {
-            *smt = if online.contains(CpuId(cpu as u32)) {
-                self.cores[core as usize].and(online)
-            } else {
-                CpuSet::empty(nr_cpus)
-            };
-        }
-    }
-
-    /// `scx_idle_test_and_clear_cpu()`: claims `cpu` if it is idle.
-    pub fn test_and_clear(&mut self, cpu: CpuId) -> bool {
-        let mask = self.mask_of(cpu);
-        let masks = &mut self.masks[mask];
-        if self.has_smt {
-            masks.smt.remove_all(&self.smt[cpu.index()]);
-        }
-        let idle = masks.cpu.contains(cpu);
-        if idle {
-            masks.cpu.remove(cpu);
-            self.nr_idle -= 1;
-        }
-        idle
-    }
-
-    /// `cpu` is gone: it is nobody's idle CPU.
-    pub fn forget(&mut self, cpu: CpuId) {
-        if !self.masks.is_empty() {
-            self.test_and_clear(cpu);
-        }
-    }
-
-    /// `update_builtin_idle()`.
-    fn update(&mut self, cpu: CpuId, idle: bool) {
-        let mask = self.mask_of(cpu);
-        let masks = &mut self.masks[mask];
-        match (idle, masks.cpu.contains(cpu)) {
-            (true, false) => {
-                masks.cpu.insert(cpu);
-                self.nr_idle += 1;
-            }
-            (false, true) => {
-                masks.cpu.remove(cpu);
-                self.nr_idle -= 1;
-            }
-            (true, true) | (false, false) => {}
-        }
-        if self.has_smt {
-            let core = &self.smt[cpu.index()];
-            if !idle {
-                masks.smt.remove_all(core);
-            } else if core.is_subset(&masks.cpu) {
-                masks.smt.insert_all(core);
-            }
-        }
-    }
-
-    /// `pick_idle_cpu_in_node()`: `start` is where the search begins (`cpumask_any_and_distribute()`).
-    fn pick_in_mask(
-        &mut self,
-        allowed: &CpuSet,
-        mask: usize,
-        flags: u64,
-        start: &Cpu,
-    ) -> Option<CpuId> {
-        loop {
-            let masks = &self.masks[mask];
-            let mut found = None;
-            if self.has_smt {
-                found = any_and_distribute(&masks.smt, allowed, start);
-                if found.is_none() && flags & pick_idle::CORE != 0 {
-                    return None;
-                }
-            }
-            let cpu = found.or_else(|| any_and_distribute(&masks.cpu, allowed, start))?;
-            if self.test_and_clear(cpu) {
-                return Some(cpu);
-            }
-        }
-    }
-
-    /// `scx_pick_idle_cpu()`, beginning in the node of `node`.
-    fn pick(&mut self, allowed: &CpuSet, node: usize, flags: u64, start: &Cpu) -> Option<CpuId> {
-        let found = self.pick_in_mask(allowed, node, flags, start);
-        if found.is_some() || !self.per_node || flags & pick_idle::IN_NODE != 0 {
-            return found;
-        }
-        // Model: all other nodes are at the same distance; they are visited in the order of their numbers.
-        (0..self.masks.len())
-            .filter(|&other| other != node)
-            .find_map(|other| self.pick_in_mask(allowed, other, flags, start))
-    }
-
-    /// `scx_select_cpu_dfl()`. `allowed` is what the task may use; `all` says that this is every CPU.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the kernel's, and what it finds in globals"
-    )]
-    pub fn select(
-        &mut self,
-        this: &Cpu,
-        prev: CpuId,
-        prev_allowed: bool,
-        wake_flags: u64,
-        allowed: &CpuSet,
-        all: bool,
-        flags: u64,
-        waker_exiting: bool,
-        waker_local_nr: u32,
-    ) -> Option<CpuId> {
-        // Nobody idles anywhere: nothing below can find one.
-        if self.nr_idle == 0 {
-            return None;
-        }
-        let node = self.mask_of(prev);
-        let span = |sets: &[CpuSet], of: &[u32]| {
-            let span = &sets[of[prev.index()] as usize];
-            if all {
-                return Some(span.clone());
-            }
-            let common = span.and(allowed);
-            (!common.is_empty()).then_some(common)
-        };
-        let numa = if self.topo_numa {
-            span(&self.node, &self.node_of)
-        } else {
-            None
-        };
-        let llc = if self.topo_llc {
-            span(&self.llc, &self.llc_of)
-        } else {
-            None
-        };
-        if wake_flags & wake::SYNC != 0 {
-            let shares_cache = self.llc_of[this.id.index()] == self.llc_of[prev.index()];
-            if prev_allowed && shares_cache && self.test_and_clear(prev) {
-                return Some(prev);
-            }
-            let waker_node = self.mask_of(this.id);
-            if (self.wakes_on_wakers_cpu || self.per_node)
-                && !waker_exiting
-                && waker_local_nr == 0
-                && (flags & pick_idle::IN_NODE == 0 || waker_node == node)
-                && !self.masks[waker_node].cpu.is_empty()
-                && allowed.contains(this.id)
-            {
-                // 6.18 goes there without claiming it.
-                if self.wakes_on_wakers_cpu {
-                    self.test_and_clear(this.id);
-                }
-                return Some(this.id);
-            }
-        }
-        if self.has_smt {
-            if prev_allowed && self.masks[node].smt.contains(prev) && self.test_and_clear(prev) {
-                return Some(prev);
-            }
-            for near in [&llc, &numa].into_iter().flatten() {
-                let found = self.pick_in_mask(near, node, pick_idle::CORE, this);
-                if found.is_some() {
-                    return found;
-                }
-            }
-            let found = self.pick(allowed, node, flags | pick_idle::CORE, this);
-            if found.is_some() || flags & pick_idle::CORE != 0 {
-                return found;
-            }
-        }
-        if prev_allowed && self.test_and_clear(prev) {
-            return Some(prev);
-        }
-        if self.has_smt && self.prefers_siblings {
-            let core = self.smt[prev.index()].and(allowed);
-            for sibling in core.iter().filter(|&cpu| cpu != prev) {
-                if self.test_and_clear(sibling) {
-                    return Some(sibling);
-                }
-            }
-        }
-        for near in [&llc, &numa].into_iter().flatten() {
-            let found = self.pick_in_mask(near, node, 0, this);
-            if found.is_some() {
-                return found;
-            }
-        }
-        self.pick(allowed, node, flags, this)
-    }
-}
-
-/// `cpumask_any_and_distribute()`: the next common CPU after the last one that was found here.
-pub(crate) fn any_and_distribute(a: &CpuSet, b: &CpuSet, c: &Cpu) -> Option<CpuId> {
-    let found = a.next_and_wrap(b, c.distribute_prev.get() + 1)?;
-    c.distribute_prev.set(found.0);
-    Some(found)
-}
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `scx_select_cpu_dfl()`: an idle CPU for `p`, claimed.
@@ -431,7 +105,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.refuse_cross_task(c, p);
             return -errno::EINVAL;
         }
-        if self.idle.borrow().nr_idle == 0 {
+        if self.idle.borrow().has_none() {
             return -errno::EBUSY;
         }
         let prev = CpuId(prev_cpu as u32);
@@ -501,7 +175,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     ) -> i64 {
         let mut idle = self.idle.borrow_mut();
         let mask = match node {
-            None if idle.per_node => {
+            None if idle.is_per_node() => {
                 drop(idle);
                 self.scx_error("per-node idle tracking is enabled".to_owned());
                 return -errno::EBUSY;
@@ -520,7 +194,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         if idle.enabled {
             let (mask, flags) = if self.mutated(Mutation::NodeOfPickIgnored) {
-                ((mask + 1) % idle.masks.len(), flags & !pick_idle::IN_NODE)
+                ((mask + 1) % idle.nr_masks(), flags & !pick_idle::IN_NODE)
             } else {
                 (mask, flags)
             };
@@ -537,10 +211,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return -errno::EBUSY;
         }
         let found = if node.is_some() && flags & pick_idle::IN_NODE != 0 {
-            let of_node = idle.node[mask].and(&self.online.borrow());
-            any_and_distribute(&of_node, allowed, c)
+            let of_node = idle.cpus_of_node(mask).and(&self.online.borrow());
+            c.any_and_distribute(&of_node, allowed)
         } else {
-            any_and_distribute(allowed, &self.all_cpus, c)
+            c.any_and_distribute(allowed, &self.all_cpus)
         };
         match found {
             Some(cpu) => i64::from(cpu.0),
@@ -550,7 +224,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `validate_node()`.
     fn validate_node(&self, node: i32) -> Result<usize, i64> {
-        if !self.idle.borrow().per_node {
+        if !self.idle.borrow().is_per_node() {
             self.scx_error("per-node idle tracking is disabled".to_owned());
             return Err(-errno::EOPNOTSUPP);
         }
@@ -570,7 +244,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn idle_mask(&self, node: Option<i32>, smt: bool) -> CpuSet {
         let empty = || CpuSet::empty(self.cpus.len());
         let mask = match node {
-            None if self.idle.borrow().per_node => {
+            None if self.idle.borrow().is_per_node() => {
                 self.scx_error("SCX_OPS_BUILTIN_IDLE_PER_NODE enabled".to_owned());
                 return empty();
             }
@@ -584,18 +258,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return empty();
         }
         let idle = self.idle.borrow();
-        let masks = &idle.masks[mask];
-        // Without SMT the kernel answers with the mask of idle CPUs.
-        if smt && idle.has_smt {
-            masks.smt.clone()
-        } else {
-            masks.cpu.clone()
-        }
+        idle.mask(mask, smt).clone()
     }
 
     /// `__scx_update_idle()`. `notify`: the CPU really changes between a task and idle.
     pub(crate) fn scx_update_idle(&self, c: &Cpu, idle: bool, notify: bool) {
-        if !self.scx_enabled.get() {
+        if !self.life.scx_enabled() {
             return;
         }
         if notify || c.curr.get().is_none() {
@@ -605,7 +273,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 masks.update(c.id, idle);
             }
         }
-        if notify && self.has_op(OpKind::UpdateIdle) && !self.bypassing.get() {
+        if notify && self.has_op(OpKind::UpdateIdle) && !self.life.is_bypassing() {
             self.call_op_on(c, c, OpCall::UpdateIdle { cpu: c.id, idle });
         }
     }

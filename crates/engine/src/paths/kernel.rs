@@ -22,14 +22,15 @@ use crate::contract::scenario::{
     HostFailure, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure,
 };
 use crate::contract::version::KernelVersion;
-use crate::paths::balance::Domains;
-use crate::paths::cost::Costs;
-use crate::paths::cpu::{Cpu, Wait};
-use crate::paths::idle::IdleMasks;
-use crate::paths::lock::Locks;
 use crate::paths::starter;
+use crate::state::costs::Costs;
+use crate::state::cpu::{Cpu, Wait};
+use crate::state::domains::Domains;
 use crate::state::dsq::Dsqs;
 use crate::state::event_queue::{CpuEvent, Event, EventQueue, Timer};
+use crate::state::idle::IdleMasks;
+use crate::state::life::Life;
+use crate::state::lock::Locks;
 use crate::state::object::Object;
 use crate::state::task::{Identity, Task, TaskState, TaskTable};
 
@@ -63,19 +64,6 @@ pub(crate) struct Ops {
     pub flags: u64,
     pub max_batch: u32,
     pub timeout_ns: u64,
-}
-
-/// How far loading a policy has come, which says what is called when it is unloaded.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Loaded {
-    /// There is no scheduler: its table is refused (`bpf_scx_init_member()`). Nothing of it is ever called.
-    Refused,
-    /// `ops.exit()` is called.
-    Scheduler,
-    /// Its ops are known (`has_op`): those that dump, too.
-    Ops,
-    /// The root cgroup is the policy's (`SCX_TG_INITED`): `ops.cgroup_exit()`, too.
-    Cgroups,
 }
 
 /// The state of one run.
@@ -117,9 +105,9 @@ pub(crate) struct Kernel<P, R> {
     pub nr_started: Cell<u32>,
     pub dsqs: Dsqs,
     pub locks: Locks,
-    pub policy_locks: RefCell<Vec<Option<crate::paths::lock::LockIx>>>,
+    pub policy_locks: RefCell<Vec<Option<crate::state::lock::LockIx>>>,
     /// Once somebody has taken it, where the profile has one.
-    pub big_kernel_lock: Cell<Option<crate::paths::lock::LockIx>>,
+    pub big_kernel_lock: Cell<Option<crate::state::lock::LockIx>>,
     pub idle: RefCell<IdleMasks>,
     pub objects: RefCell<Vec<Object>>,
     /// Pending timers of tasks: sleeps and starts.
@@ -127,30 +115,13 @@ pub(crate) struct Kernel<P, R> {
     pub address_spaces: RefCell<Vec<(u32, u32)>>,
     pub hotplug: RefCell<std::vec::IntoIter<crate::contract::scenario::Hotplug>>,
 
-    /// sched_ext is enabled (`scx_enabled()`).
-    pub scx_enabled: Cell<bool>,
-    /// How far loading the policy has come.
-    pub loaded: Cell<Loaded>,
-    /// The policy's ops were known when its end was decided: it is asked what to print.
-    pub dumps: Cell<bool>,
-    /// Only one path runs: loading and unloading. Nobody else can be waited for.
-    pub alone: Cell<bool>,
-    /// The policy is being unloaded; its ops are no longer called (`scx_bypassing()`).
-    pub bypassing: Cell<bool>,
+    pub life: Life,
     pub exit: RefCell<Option<ExitInfo>>,
     pub failure: RefCell<Option<WorkloadFailure>>,
     pub host_failure: RefCell<Option<HostFailure>>,
     /// What would have been a failure if the workload had no duration.
     pub stuck: RefCell<Option<WorkloadFailure>>,
-    /// The run is over as soon as no op is under way.
-    pub stopping: Cell<bool>,
-    /// The run is over for whoever measures: nothing more is recorded or counted.
-    pub closed: Cell<bool>,
     summary: RefCell<Option<Summary>>,
-    /// Nothing is recorded now.
-    pub mute: Cell<bool>,
-    /// Policy code cannot be called any more.
-    pub policy_dead: Cell<bool>,
     pub nr_runnable: Cell<u32>,
     /// Tasks that the run waits for.
     pub nr_alive: Cell<u32>,
@@ -286,21 +257,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             task_timers: Cell::new(0),
             address_spaces: RefCell::new(Vec::new()),
             hotplug: RefCell::new(hotplug.into_iter()),
-            scx_enabled: Cell::new(false),
-            loaded: Cell::new(Loaded::Refused),
-            dumps: Cell::new(false),
-            alone: Cell::new(false),
-            bypassing: Cell::new(false),
+            life: Life::default(),
             exit: RefCell::new(None),
             failure: RefCell::new(None),
             host_failure: RefCell::new(None),
             stuck: RefCell::new(None),
-            stopping: Cell::new(false),
-            closed: Cell::new(false),
             summary: RefCell::new(None),
-            mute: Cell::new(false),
             endless: workload.duration.is_none(),
-            policy_dead: Cell::new(false),
             nr_runnable: Cell::new(0),
             nr_alive: Cell::new(0),
             has_fair: Cell::new(false),
@@ -476,7 +439,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
             }
         }
-        if !self.closed.get() {
+        if !self.life.is_closed() {
             self.close();
         }
         self.unload();
@@ -526,7 +489,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let cpu = self.online_or_other(cpu);
         let c = &self.cpus[cpu.index()];
         c.expired.push(task);
-        self.raise_on(c, crate::paths::cpu::irq::TIMER, time)
+        self.raise_on(c, crate::state::cpu::irq::TIMER, time)
     }
 
     /// What an event does, up to the CPU that goes on because of it.
@@ -535,11 +498,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         match event {
             Event::Cpu(cpu, CpuEvent::Main) => self.goes_on(cpu, time),
             Event::Cpu(cpu, CpuEvent::Ipi) => {
-                self.raise(cpu, crate::paths::cpu::irq::RESCHED, time)
+                self.raise(cpu, crate::state::cpu::irq::RESCHED, time)
             }
             Event::Cpu(cpu, CpuEvent::Tick) => self.tick_due(cpu, time),
             Event::Cpu(cpu, CpuEvent::Work) => {
-                self.raise(cpu, crate::paths::cpu::irq::DEFERRED, time)
+                self.raise(cpu, crate::state::cpu::irq::DEFERRED, time)
             }
             Event::Timer(cpu, Timer::Task(task) | Timer::Sleep(task)) => {
                 self.task_timer_expires(task, cpu, time)
@@ -550,12 +513,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     .expired_policy
                     .borrow_mut()
                     .push_back(timer);
-                self.raise(cpu, crate::paths::cpu::irq::POLICY_TIMER, time)
+                self.raise(cpu, crate::state::cpu::irq::POLICY_TIMER, time)
             }
             Event::Timer(cpu, Timer::Replenish(task)) => {
                 let cpu = self.online_or_other(cpu);
                 self.cpu(cpu).dl.expired.borrow_mut().push_back(task);
-                self.raise(cpu, crate::paths::cpu::irq::REPLENISH, time)
+                self.raise(cpu, crate::state::cpu::irq::REPLENISH, time)
             }
             Event::Timer(_, Timer::Watchdog) => {
                 self.watchdog(time);
@@ -572,27 +535,27 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The workload's duration is over, or the bound of one that names none.
     fn time_is_up(&self) {
         // A run that stops already, and waits for its last ops only, is not given up.
-        if self.endless && !self.stopping.get() {
+        if self.endless && !self.life.is_stopping() {
             self.fail(WorkloadFailure::Endless {
                 simulated: self.limits.simulated,
                 alive: self.nr_alive.get(),
             });
         }
-        self.stopping.set(true);
+        self.life.stop();
     }
 
     /// Whether the run is over: asked to stop, and no op of the policy under way.
     fn is_over(&self) -> bool {
-        self.stopping.get() && self.has_wound_down()
+        self.life.is_stopping() && self.has_wound_down()
     }
 
     /// Closes the books of a run that stops, and tells whether the policy's ops have returned.
     fn has_wound_down(&self) -> bool {
-        if !self.closed.get() {
+        if !self.life.is_closed() {
             self.close();
         }
         let op_under_way = self.cpus.iter().any(|c| c.this.op.get().is_some());
-        if !op_under_way || self.policy_dead.get() {
+        if !op_under_way || self.life.is_policy_dead() {
             return true;
         }
         let end = self.summary.borrow().as_ref().map(|summary| summary.end);
@@ -647,11 +610,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             probes: self.cpus.iter().map(|c| *c.this.probes.borrow()).collect(),
             cache: self.shared.cache.borrow().clone(),
         });
-        self.closed.set(true);
+        self.life.close();
         for cpu in &self.cpus {
             cpu.close();
         }
-        self.mute.set(true);
     }
 
     /// Marks an interrupt pending on `cpu`, which goes on if it can take interrupts now.
@@ -666,7 +628,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Wait::Segment => self.queue.cancel_main(c.id),
             Wait::Idle => {}
             // A task has come that is to go elsewhere.
-            Wait::Offline if irq == crate::paths::cpu::irq::RESCHED => {}
+            Wait::Offline if irq == crate::state::cpu::irq::RESCHED => {}
             Wait::Resume | Wait::Offline => return None,
         }
         c.this.now.set(c.this.now.get().max(time));
@@ -682,10 +644,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let mut irqs = 0;
         if c.fair.slice_ends(time) {
-            irqs |= crate::paths::cpu::irq::HRTICK;
+            irqs |= crate::state::cpu::irq::HRTICK;
         }
         if time.is_multiple_of(self.costs.tick_period_ns) {
-            irqs |= crate::paths::cpu::irq::TICK;
+            irqs |= crate::state::cpu::irq::TICK;
         }
         self.set_event(cpu, CpuEvent::Tick, self.next_tick(c, time));
         // Neither: the slice that was to end has been replaced by another one.
@@ -699,7 +661,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .iter()
             .all(|c| matches!(c.wait.get(), Wait::Idle | Wait::Offline) && !c.has_irq());
         let stuck = self.stuck.borrow().is_some();
-        if all_idle && !stuck && !self.stopping.get() && self.nr_alive.get() > 0 {
+        if all_idle && !stuck && !self.life.is_stopping() && self.nr_alive.get() > 0 {
             self.deadlocked();
         }
     }
@@ -750,7 +712,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     fn is_late(&self, c: &Cpu) -> bool {
         let (horizon, now) = (self.horizon().get(), c.this.now.get());
-        (horizon < now || self.queue.head().cpu() < c.id.0) && !self.alone.get()
+        (horizon < now || self.queue.head().cpu() < c.id.0) && !self.life.is_alone()
     }
 
     /// Whether `c` may go on to `time` at once: no event comes before it there.
@@ -758,7 +720,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn is_before_all(&self, c: &Cpu, time: u64) -> bool {
         let horizon = self.horizon().get();
         (time < horizon || (time == horizon && c.id.0 <= self.queue.head().cpu()))
-            && !self.stopping.get()
+            && !self.life.is_stopping()
     }
 
     /// Suspends the CPU that runs, until the executor resumes it.
@@ -847,7 +809,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// event is made by the compiler.
     #[inline(always)]
     pub(crate) fn record(&self, c: &Cpu, event: TraceEvent) {
-        if !self.mute.get() {
+        if !self.life.is_mute() {
             self.recorder
                 .record(Instant::from_ns(c.this.now.get()), c.id, event);
         }
@@ -951,15 +913,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         if is_first {
             *exit = Some(ExitInfo::new(kind, code, message));
-            self.dumps.set(self.loaded.get() >= Loaded::Ops);
-            self.bypassing.set(true);
-            self.stopping.set(true);
+            self.life.end_policy();
         }
     }
 
     pub(crate) fn fail(&self, failure: WorkloadFailure) {
         self.failure.borrow_mut().get_or_insert(failure);
-        self.stopping.set(true);
+        self.life.stop();
     }
 
     /// What the host does not give ends the run, and no part of it counts.
@@ -969,7 +929,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn finish<L>(self, give_back: impl FnOnce(R) -> L) -> RunEnd<P, L> {
-        if !self.closed.get() {
+        if !self.life.is_closed() {
             // Nothing ran at all, or nothing was left to happen.
             self.close();
         }

@@ -5,9 +5,9 @@ use schedlab_trace::{CpuId, CpuMode, Event, Recorder};
 use crate::contract::consts::kick;
 use crate::contract::mutation::Mutation;
 use crate::contract::policy::Policy;
-use crate::paths::cpu::{Cpu, irq};
 use crate::paths::kernel::Kernel;
 use crate::paths::ops::kick_flags_conflict;
+use crate::state::cpu::{Cpu, irq};
 use crate::state::event_queue::CpuEvent;
 use crate::state::task::Class;
 
@@ -92,7 +92,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `scx_kick_cpu()`: notes the kick; an interrupt of this CPU carries it out.
     pub(crate) fn scx_kick_cpu(&self, c: &Cpu, cpu: CpuId, flags: u64) {
-        if self.bypassing.get() {
+        if self.life.is_bypassing() {
             return;
         }
         if flags & kick::IDLE != 0 {
@@ -181,7 +181,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c.kick_waits
                 .borrow_mut()
                 .retain(|&(cpu, seen)| cpu != c.id && self.cpu(cpu).kick_sync.get() == seen);
-            if c.kick_waits.borrow().is_empty() || self.stopping.get() {
+            if c.kick_waits.borrow().is_empty() || self.life.is_stopping() {
                 break;
             }
             // Its own counter goes on, so that CPUs that wait for each other get free.

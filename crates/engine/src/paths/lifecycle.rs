@@ -9,9 +9,10 @@ use crate::contract::outcome::{ExitInfo, ExitKind};
 use crate::contract::policy::{OpCall, OpKind, OpsInfo, Policy};
 use crate::contract::scenario::{NormalClass, WorkloadFailure};
 use crate::contract::version::KernelVersion;
-use crate::paths::cpu::Cpu;
-use crate::paths::kernel::{Kernel, Loaded};
+use crate::paths::kernel::Kernel;
+use crate::state::cpu::Cpu;
 use crate::state::event_queue::Timer;
+use crate::state::life::Loaded;
 use crate::state::task::{Class, OnRq, OpsState, ScxState, Task, TaskState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
@@ -24,19 +25,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let c = &self.cpus[0];
         let (now, carry, mode) = (c.this.now.get(), c.this.carry_ps.get(), c.mode.get());
-        self.alone.set(true);
-        let mute = self.mute.replace(true);
+        self.life.begin_alone();
         match fiber.resume(0) {
             State::Done => {}
             State::Trapped(trap) => self.policy_fault(self.policy.describe(&c.this, &trap)),
             State::Suspended => assert!(
-                self.policy_dead.get(),
+                self.life.is_policy_dead(),
                 "nobody can be waited for while a policy is loaded"
             ),
         }
         drop(fiber);
-        self.alone.set(false);
-        self.mute.set(mute);
+        self.life.end_alone();
         c.this.now.set(now);
         c.this.carry_ps.set(carry);
         c.mode.set(mode);
@@ -51,6 +50,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 p.scx_state.set(ScxState::Dead);
                 p.class.set(self.class_of(p));
             }
+            self.life.begin_without_policy();
             return;
         }
         for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
@@ -70,7 +70,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.scx_error(reason);
             return;
         }
-        self.loaded.set(Loaded::Scheduler);
+        self.life.load_to(Loaded::Scheduler);
         let has_update_idle = self.has_op(OpKind::UpdateIdle);
         self.idle.borrow_mut().enable(
             self.version,
@@ -86,11 +86,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
         }
-        if !self.validate_ops(has_update_idle) || self.policy_dead.get() {
+        if !self.validate_ops(has_update_idle) || self.life.is_policy_dead() {
             return;
         }
         // A policy that has ended itself meanwhile gets its tasks all the same: that is looked at when it has them all.
-        self.loaded.set(Loaded::Ops);
+        self.life.load_to(Loaded::Ops);
         if self.has_op(OpKind::CgroupInit) {
             // scx_cgroup_init()
             let ret = self.call_rare_op(c, OpCall::CgroupInit) as i32;
@@ -99,7 +99,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
         }
-        self.loaded.set(Loaded::Cgroups);
+        self.life.load_to(Loaded::Cgroups);
         for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
             let ret = self.scx_init_task(c, p, false);
             if ret != 0 {
@@ -118,10 +118,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.switching_to_scx(c, p);
             }
         }
-        if self.bypassing.get() {
+        if self.life.is_bypassing() {
             return;
         }
-        self.scx_enabled.set(true);
+        self.life.load_to(Loaded::Enabled);
         if self.machine.sched_ext.watchdog {
             let interval = self.watchdog_interval_ns();
             self.set_timer(Timer::Watchdog, CpuId(0), interval);
@@ -191,7 +191,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `scx_fork()` and `scx_post_fork()`: 0 or a negative errno, with which fork() fails.
     pub(crate) fn scx_fork(&self, c: &Cpu, p: &Task) -> i64 {
-        if !self.scx_enabled.get() {
+        if !self.life.scx_enabled() {
             p.scx_state.set(ScxState::Dead);
             p.class.set(self.class_of(p));
             return 0;
@@ -213,7 +213,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.state.set(TaskState::Dead);
         self.is_gone(p);
         self.record(c, Event::TaskExit { task: p.id });
-        if !self.policy_dead.get() {
+        if !self.life.is_policy_dead() {
             self.policy.drop_task(p.id);
         }
         if self.exit.borrow().is_none() {
@@ -307,7 +307,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.scx_disable_and_exit_task(c, p);
         self.dl_release(c, p);
         self.record(c, Event::TaskExit { task: p.id });
-        if !self.policy_dead.get() {
+        if !self.life.is_policy_dead() {
             self.policy.drop_task(p.id);
         }
         if let Some(behaviour) = p.behaviour.borrow_mut().take() {
@@ -318,7 +318,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .set(self.last_exit.get().max(c.this.now.get()));
         self.is_gone(p);
         if self.nr_alive.get() == 0 {
-            self.stopping.set(true);
+            self.life.stop();
         }
     }
 
@@ -331,8 +331,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Unloads the policy (`scx_root_disable()`): every task leaves it, then `ops.exit()`.
     pub(crate) fn unload(&self) {
-        let refused = self.loaded.get() == Loaded::Refused;
-        if self.normal_class == NormalClass::Fair || self.policy_dead.get() || refused {
+        let refused = !self.life.has_loaded(Loaded::Scheduler);
+        if self.normal_class == NormalClass::Fair || self.life.is_policy_dead() || refused {
             return;
         }
         self.run_alone(|| self.scx_disable());
@@ -346,11 +346,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .borrow_mut()
             .get_or_insert_with(unregistered)
             .clone();
-        if self.dumps.get() && exit.kind >= ExitKind::Error {
+        if self.life.dumps() && exit.kind >= ExitKind::Error {
             self.scx_dump_state(c, &exit);
         }
         // scx_cgroup_exit()
-        if self.loaded.get() >= Loaded::Cgroups && self.has_op(OpKind::CgroupExit) {
+        if self.life.has_loaded(Loaded::Cgroups) && self.has_op(OpKind::CgroupExit) {
             self.call_rare_op(c, OpCall::CgroupExit);
         }
         for p in self.tasks.iter() {

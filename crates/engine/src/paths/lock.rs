@@ -4,95 +4,14 @@
 //! hand-over growing with the number of spinners; with `queued` to the first. The hand-over counts
 //! as the winner's wait. Interrupts stay off from the first attempt until the release.
 
-use std::cell::{Cell, RefCell};
-
-use elsa::vec::FrozenVec;
 use rand_core::RngCore;
-use schedlab_machine::{LineRef, LockKind};
-use schedlab_trace::{
-    CpuId, CpuMode, Duration, Event, Instant, LockClass, LockId, LockPath, Recorder,
-};
+use schedlab_machine::LockKind;
+use schedlab_trace::{CpuMode, Duration, Event, Instant, LockClass, LockId, LockPath, Recorder};
 
 use crate::contract::policy::Policy;
-use crate::paths::cpu::{Cpu, Wait};
 use crate::paths::kernel::Kernel;
-
-/// A lock by its place in [`Locks`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LockIx(pub u32);
-
-/// One lock.
-struct Lock {
-    line: LineRef,
-    name: Box<str>,
-    /// Nobody holds it from this instant on, and nobody spins for it; [`NOT_FREE`] otherwise. Its last holder may
-    /// have run ahead and released it in the future of others.
-    free_from: Cell<u64>,
-    holder: Cell<Option<CpuId>>,
-    acquired_at: Cell<u64>,
-    /// In the order of arrival.
-    spinners: RefCell<Vec<CpuId>>,
-    has_spinners: Cell<bool>,
-    /// The first spinner watches for the instant from which it is free.
-    watched: Cell<bool>,
-}
-
-/// No instant: a lock is held, or others are first.
-const NOT_FREE: u64 = u64::MAX;
-
-/// All locks of a run, in the order of first use.
-#[derive(Default)]
-pub(crate) struct Locks {
-    locks: FrozenVec<Box<Lock>>,
-}
-
-impl Locks {
-    fn add(&self, line: LineRef, name: &str) -> LockIx {
-        self.locks.push(Box::new(Lock {
-            line,
-            name: name.into(),
-            free_from: Cell::new(0),
-            holder: Cell::new(None),
-            acquired_at: Cell::new(0),
-            spinners: RefCell::default(),
-            has_spinners: Cell::new(false),
-            watched: Cell::new(false),
-        }));
-        LockIx(self.locks.len() as u32 - 1)
-    }
-
-    #[inline]
-    fn get(&self, lock: LockIx) -> &Lock {
-        let known = self.locks.get(lock.0 as usize);
-        known.expect("a lock has its place from here")
-    }
-
-    pub fn holder(&self, lock: LockIx) -> Option<CpuId> {
-        self.get(lock).holder.get()
-    }
-}
-
-impl Lock {
-    #[inline]
-    fn give_to(&self, cpu: CpuId) {
-        self.holder.set(Some(cpu));
-        self.free_from.set(NOT_FREE);
-    }
-
-    /// Releases it, as nobody spins for it.
-    #[inline]
-    fn leave(&self, now: u64) {
-        self.holder.set(None);
-        self.free_from.set(now);
-    }
-}
-
-/// Counts the locks that a CPU holds, by whose they are.
-#[derive(Default)]
-pub(crate) struct Held {
-    /// Locks of the policy, taken inside the current op.
-    pub policy: Cell<u32>,
-}
+use crate::state::cpu::{Cpu, Wait};
+use crate::state::lock::{LockIx, NOT_FREE};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Gives a lock its identity for the recorder.
@@ -120,7 +39,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return false;
         }
         let state = self.locks.get(lock);
-        if self.alone.get() {
+        if self.life.is_alone() {
             state.give_to(c.id);
             return true;
         }
@@ -197,7 +116,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Tries to take `lock`; tells whether it did.
     pub(crate) fn spin_trylock(&self, c: &Cpu, lock: LockIx) -> bool {
-        if self.alone.get() {
+        if self.life.is_alone() {
             let state = self.locks.get(lock);
             let free = state.holder.get().is_none();
             if free {
@@ -283,7 +202,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     fn unlock_at_once(&self, c: &Cpu, lock: LockIx) -> bool {
         let state = self.locks.get(lock);
-        if self.alone.get() {
+        if self.life.is_alone() {
             state.leave(0);
             return true;
         }

@@ -1,24 +1,14 @@
 //! What going over memory costs a task.
 
 use schedlab_machine::profile::Memory;
-use schedlab_trace::{CpuId, Recorder};
+use schedlab_trace::Recorder;
 use schedlab_workload::{Access, Touch};
 
 use crate::contract::policy::Policy;
-use crate::paths::cpu::Cpu;
 use crate::paths::kernel::Kernel;
+use crate::state::cpu::Cpu;
+use crate::state::memory::Buffer;
 use crate::state::task::Task;
-
-/// What of a task's buffer is in a cache.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Buffer {
-    /// The CPU whose cache it is.
-    cpu: Option<CpuId>,
-    /// What had come into that cache when the buffer was last touched.
-    filled_bytes: u64,
-    /// Lines of the buffer that are there.
-    lines: u64,
-}
 
 /// What a touch comes to on a machine.
 #[derive(PartialEq, Eq, Debug)]

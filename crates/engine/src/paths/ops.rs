@@ -22,10 +22,10 @@ use crate::contract::outcome::ExitKind;
 use crate::contract::policy::{
     DsqId, Env, IterId, OpCall, OpKind, Policy, PolicyLock, Service, TaskView, TimerId,
 };
-use crate::paths::cpu::{Cpu, DirectDispatch, DispatchEntry};
 use crate::paths::kernel::Kernel;
-use crate::paths::lock::LockIx;
+use crate::state::cpu::{Cpu, DirectDispatch, DispatchEntry};
 use crate::state::event_queue::Timer;
+use crate::state::lock::LockIx;
 use crate::state::task::{OpsState, ScxState, Task};
 
 /// An op's way back into the virtual kernel.
@@ -41,7 +41,7 @@ impl<P: Policy, R: Recorder> Caller<'_, P, R> {
         let (kernel, c) = (self.kernel, self.cpu);
         kernel.bound_op(c);
         let answer = carry_out(kernel, c);
-        if kernel.policy_dead.get() {
+        if kernel.life.is_policy_dead() {
             kernel.give_up();
         }
         answer
@@ -419,7 +419,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Whether ops are called while the run stops: those that unload the policy are.
     #[inline(never)]
     fn still_calls_ops(&self) -> bool {
-        self.alone.get() && !self.policy_dead.get()
+        self.life.is_alone() && !self.life.is_policy_dead()
     }
 
     /// Ends the run if the op under way on `c` goes on for longer than any task may wait, or asks for
@@ -451,8 +451,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Policy code broke in a way that leaves it unusable: the run stops.
     pub(crate) fn policy_fault(&self, message: String) {
         self.exit_with(ExitKind::Fault, 0, message);
-        self.policy_dead.set(true);
-        debug_assert!(self.stopping.get(), "ops are called unless the run stops");
+        self.life.policy_dies();
     }
 
     /// Calls an op that is not called at every switch.
@@ -486,7 +485,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if c.this.op.get().is_some() {
             return self.call_nested_op(c, rq, op);
         }
-        if self.stopping.get() && !self.still_calls_ops() {
+        if self.life.restrains_ops() && !self.still_calls_ops() {
             return 0;
         }
         self.call_outer_op(c, rq, op)
@@ -495,7 +494,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Calls an op of a task's coming or going. It comes also while the run stops: the policy is told of both or of none.
     #[inline(never)]
     pub(crate) fn call_life_op(&self, c: &Cpu, rq: Option<CpuId>, op: OpCall) -> i64 {
-        if self.policy_dead.get() {
+        if self.life.is_policy_dead() {
             0
         } else if c.this.op.get().is_some() {
             self.call_nested_op(c, rq, op)
@@ -531,7 +530,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Calls an op while the one under way on `c` waits for what it has asked for.
     #[inline(never)]
     fn call_nested_op(&self, c: &Cpu, rq: Option<CpuId>, op: OpCall) -> i64 {
-        if self.policy_dead.get() {
+        if self.life.is_policy_dead() {
             return 0;
         }
         self.enter_sched_mode(c);

@@ -3,89 +3,16 @@
 //!
 //! Model: a walk along a chain takes no time of its own beyond the locks of run queues.
 
-use std::cell::{Cell, RefCell};
-
 use schedlab_trace::{CpuMode, LockPath, Recorder, TaskId};
-use schedlab_workload::{ObjectId, Reservation};
+use schedlab_workload::ObjectId;
 
 use crate::contract::policy::Policy;
-use crate::paths::cpu::Cpu;
 use crate::paths::kernel::Kernel;
 use crate::paths::sched::Change;
+use crate::state::cpu::Cpu;
 use crate::state::object::Object;
+use crate::state::pi::{Inherited, PiMutex, Rank};
 use crate::state::task::{Class, Task, TaskState};
-
-/// What a task has from who waits for its mutexes, where that is more than its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Inherited {
-    #[default]
-    Nothing,
-    RealTime(u8),
-    /// The reservation of a waiting deadline task (`pi_se`).
-    Deadline(Reservation),
-}
-
-/// A task's part.
-#[derive(Default)]
-pub(crate) struct Holder {
-    /// The mutex that it waits for (`pi_blocked_on`).
-    waits_for: Cell<Option<ObjectId>>,
-    /// Those that it holds, in the order in which it took them.
-    holds: RefCell<Vec<ObjectId>>,
-}
-
-/// How urgent a waiter is (`struct rt_waiter_node`): the priority, and among deadline tasks the deadline; less goes
-/// first. Normal tasks are equal.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Rank(i32, u64);
-
-impl Rank {
-    const NORMAL: i32 = 120;
-
-    /// `waiter_update_prio()`.
-    fn of(p: &Task) -> Rank {
-        match p.prio() {
-            -1 => Rank(-1, p.dl.deadline.get()),
-            prio if prio < 100 => Rank(prio, 0),
-            _ => Rank(Rank::NORMAL, 0),
-        }
-    }
-}
-
-/// A mutex with priority inheritance.
-#[derive(Default)]
-pub(crate) struct PiMutex {
-    /// `None` with waiters: it was released, and the first of them has been woken to take it.
-    owner: Option<TaskId>,
-    /// The most urgent first, equals in the order in which they came. The rank is that of when it was told last.
-    waiters: Vec<(TaskId, Rank)>,
-}
-
-impl PiMutex {
-    fn first(&self) -> Option<(TaskId, Rank)> {
-        self.waiters.first().copied()
-    }
-
-    fn insert(&mut self, task: TaskId, rank: Rank) {
-        let at = self.waiters.partition_point(|&(_, other)| other <= rank);
-        self.waiters.insert(at, (task, rank));
-    }
-
-    fn remove(&mut self, task: TaskId) {
-        self.waiters.retain(|&(waiter, _)| waiter != task);
-    }
-
-    /// `try_to_take_rt_mutex()`: it is free, and nobody as urgent waits for it.
-    fn try_take(&mut self, task: TaskId, rank: Rank) -> bool {
-        let goes_first = |(waiter, other): (TaskId, Rank)| waiter == task || rank < other;
-        let takes = self.owner.is_none() && self.first().is_none_or(goes_first);
-        if takes {
-            self.owner = Some(task);
-            self.remove(task);
-        }
-        takes
-    }
-}
 
 /// What became of a wish to take a mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,7 +66,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return Taking::Deadlock;
             }
             // task_blocks_on_rt_mutex()
-            let rank = Rank::of(p);
+            let rank = p.rank();
             let is_first = self.with_pi_mutex(mutex, |mutex| {
                 mutex.insert(p.id, rank);
                 mutex.first().is_some_and(|(first, _)| first == p.id)
@@ -172,7 +99,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn pi_try_take(&self, p: &Task, mutex: ObjectId) -> bool {
-        let rank = Rank::of(p);
+        let rank = p.rank();
         let takes = self.with_pi_mutex(mutex, |mutex| mutex.try_take(p.id, rank)) == Some(true);
         if takes {
             p.pi.waits_for.set(None);
@@ -247,7 +174,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let Some(mutex) = holder.pi.waits_for.get() else {
                 return;
             };
-            let rank = Rank::of(holder);
+            let rank = holder.rank();
             let found = self.with_pi_mutex(mutex, |mutex| {
                 let before = mutex.first();
                 let mut waiters = mutex.waiters.iter();

@@ -9,8 +9,8 @@ use schedlab_machine::CacheModel;
 use schedlab_trace::{CpuId, Recorder, TaskId};
 
 use crate::contract::policy::Policy;
-use crate::paths::cpu::Cpu;
 use crate::paths::kernel::Kernel;
+use crate::state::cpu::Cpu;
 use crate::state::dsq::Dsq;
 use crate::state::event_queue::Timer;
 use crate::state::task::Task;

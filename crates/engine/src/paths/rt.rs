@@ -11,8 +11,9 @@ use schedlab_workload::SchedClass;
 
 use crate::contract::consts::enq;
 use crate::contract::policy::Policy;
-use crate::paths::cpu::Cpu;
 use crate::paths::kernel::Kernel;
+use crate::state::cpu::Cpu;
+use crate::state::rt::Place;
 use crate::state::task::{Class, OnRq, Task};
 
 /// `RR_TIMESLICE`, 100 ms; it is counted in ticks.
@@ -23,16 +24,6 @@ const ABOVE: u8 = 100;
 
 /// `RT_MAX_TRIES`: how often a CPU to push to is looked for.
 const MAX_TRIES: u32 = 3;
-
-/// Where a task is inserted among its equals.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Place {
-    #[default]
-    First,
-    /// Behind one that goes before it.
-    Second,
-    Last,
-}
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Priority of what `rq` runs: 0 below the real-time class, [`ABOVE`] for a deadline task.
@@ -49,7 +40,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Highest priority of what waits on `rq`: 0 if nothing does.
     fn rt_waiting_priority(&self, rq: &Cpu) -> u8 {
-        let first = rq.rt_queue.borrow().front().copied();
+        let first = rq.rt.queue.borrow().front().copied();
         first.map_or(0, |task| self.task(task).rt_priority())
     }
 
@@ -75,7 +66,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Inserts by priority.
     fn rt_insert(&self, rq: &Cpu, p: &Task, place: Place) {
-        let mut queue = rq.rt_queue.borrow_mut();
+        let mut queue = rq.rt.queue.borrow_mut();
         let priority_of = |&task: &TaskId| self.task(task).rt_priority();
         let first = queue.partition_point(|other| priority_of(other) > p.rt_priority());
         let end = queue.partition_point(|other| priority_of(other) >= p.rt_priority());
@@ -106,7 +97,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn dequeue_task_rt(&self, rq: &Cpu, p: &Task) {
         rq.nr_running.set(rq.nr_running.get() - 1);
-        rq.rt_queue.borrow_mut().retain(|&task| task != p.id);
+        rq.rt.queue.borrow_mut().retain(|&task| task != p.id);
     }
 
     /// `pick_task_rt()`, after a pull where this CPU would run something lower than before.
@@ -116,7 +107,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if prev.is_none() && self.need_pull_rt_task(c, left) {
             self.pull_rt_task(c);
         }
-        let first = c.rt_queue.borrow().front().copied();
+        let first = c.rt.queue.borrow().front().copied();
         match (prev, first) {
             (None, first) => first,
             (Some(p), None) => Some(p.id),
@@ -125,7 +116,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 let keeps = match waiting.cmp(&p.rt_priority()) {
                     std::cmp::Ordering::Less => true,
                     std::cmp::Ordering::Greater => false,
-                    std::cmp::Ordering::Equal => c.rt_place.get() == Place::First,
+                    std::cmp::Ordering::Equal => c.rt.place.get() == Place::First,
                 };
                 Some(if keeps { p.id } else { first })
             }
@@ -146,7 +137,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 .cpus
                 .iter()
                 .filter(|rq| rq.id != c.id)
-                .flat_map(|rq| rq.rt_queue.borrow().iter().copied().collect::<Vec<_>>())
+                .flat_map(|rq| rq.rt.queue.borrow().iter().copied().collect::<Vec<_>>())
                 .map(|task| self.task(task))
                 .filter(|p| p.allows(c.id) && p.rt_priority() > here)
                 .filter(|p| self.rt_waits_behind(p, self.cpu(p.cpu.get())))
@@ -227,7 +218,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `pick_next_pushable_task()`.
     fn pushable_rt_task(&self, rq: &Cpu) -> Option<&Task> {
-        let queue = rq.rt_queue.borrow();
+        let queue = rq.rt.queue.borrow();
         let mut waiting = queue.iter().map(|&task| self.task(task));
         waiting.find(|p| p.nr_allowed.get() > 1)
     }
@@ -304,9 +295,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let may_go = |p: &Task| self.find_lowest_rq(p).is_some();
         let curr = rq.curr.get().map(|task| self.task(task));
         if curr.is_some_and(may_go) && !may_go(p) {
-            rq.rt_queue.borrow_mut().retain(|&task| task != p.id);
+            rq.rt.queue.borrow_mut().retain(|&task| task != p.id);
             self.rt_insert(rq, p, Place::First);
-            rq.rt_place.set(Place::Second);
+            rq.rt.place.set(Place::Second);
             self.resched_curr(c, rq);
         }
     }
@@ -314,15 +305,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn put_prev_task_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         self.update_curr_common(c, p);
         if p.on_rq.get() == OnRq::Queued {
-            self.rt_insert(rq, p, rq.rt_place.get());
+            self.rt_insert(rq, p, rq.rt.place.get());
         }
-        rq.rt_place.set(Place::First);
+        rq.rt.place.set(Place::First);
     }
 
     pub(crate) fn set_next_task_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        rq.rt_queue.borrow_mut().retain(|&task| task != p.id);
+        rq.rt.queue.borrow_mut().retain(|&task| task != p.id);
         p.exec_start.set(c.this.now.get());
-        rq.rt_place.set(Place::First);
+        rq.rt.place.set(Place::First);
     }
 
     pub(crate) fn task_tick_rt(&self, c: &Cpu, p: &Task) {
@@ -335,7 +326,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if left == 0 {
             p.rt_slice_left_ticks.set(self.rr_slice_ticks());
             if self.rt_equal_waits(c, p) {
-                c.rt_place.set(Place::Last);
+                c.rt.place.set(Place::Last);
                 self.resched_curr(c, c);
             }
         }
@@ -345,12 +336,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn yield_task_rt(&self, c: &Cpu, p: &Task) {
         let waits = self.rt_equal_waits(c, p);
         let place = if waits { Place::Last } else { Place::First };
-        c.rt_place.set(place);
+        c.rt.place.set(place);
     }
 
     /// Whether another task of the current one's priority waits here.
     fn rt_equal_waits(&self, c: &Cpu, p: &Task) -> bool {
-        let queue = c.rt_queue.borrow();
+        let queue = c.rt.queue.borrow();
         let mut waiting = queue.iter().map(|&task| self.task(task).rt_priority());
         waiting.any(|priority| priority == p.rt_priority())
     }

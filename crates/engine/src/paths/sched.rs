@@ -7,11 +7,12 @@ use schedlab_trace::{CpuId, CpuMode, CpuSet, Event, LockPath, PrevState, Recorde
 use crate::contract::consts::{deq, enq};
 use crate::contract::mutation::Mutation;
 use crate::contract::policy::{OpCall, OpKind, Policy};
-use crate::paths::cpu::Cpu;
 use crate::paths::ext::{NextTask, Pick};
 use crate::paths::kernel::Kernel;
-use crate::paths::pi::Inherited;
-use crate::state::task::{Class, NIL, OnRq, ScxState, Task, TaskState};
+use crate::state::cpu::Cpu;
+use crate::state::pi::Inherited;
+use crate::state::sorted::NIL;
+use crate::state::task::{Class, OnRq, ScxState, Task, TaskState};
 
 /// How long a CPU waits before it looks again at what another one is doing with a task.
 const RELAX_NS: u64 = 50;
@@ -287,7 +288,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     break Some(self.task(task));
                 }
             }
-            if !self.scx_enabled.get() {
+            if !self.life.scx_enabled() {
                 break None;
             }
             match self.pick_task_scx(c, prev) {
@@ -329,7 +330,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether a task of the real-time or deadline class waits on `c`.
     pub(crate) fn waits_above_fair(&self, c: &Cpu) -> bool {
-        !c.rt_queue.borrow().is_empty() || c.dl.waits()
+        !c.rt.queue.borrow().is_empty() || c.dl.waits()
     }
 
     /// What the deadline and real-time classes have to run.

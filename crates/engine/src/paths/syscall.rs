@@ -12,11 +12,10 @@ use schedlab_workload::{Action, Context, ObjectId, Outcome, TaskSpec};
 use crate::contract::consts::wake;
 use crate::contract::policy::Policy;
 use crate::contract::scenario::{RtMode, WorkloadFailure};
-use crate::paths::cpu::Cpu;
-use crate::paths::idle::any_and_distribute;
 use crate::paths::kernel::Kernel;
 use crate::paths::pi::Taking;
 use crate::paths::sched::Change;
+use crate::state::cpu::Cpu;
 use crate::state::event_queue::Timer;
 use crate::state::object::Object;
 use crate::state::task::{Class, Exec, Task, TaskState};
@@ -232,7 +231,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Modelled address of a workload's object: user memory, beside the kernel's locks.
     fn object_address(&self, object: ObjectId) -> u64 {
-        crate::paths::cost::object_address(object.0)
+        crate::state::costs::object_address(object.0)
     }
 
     fn is_socket(&self, object: ObjectId) -> bool {
@@ -470,7 +469,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         // Tasks whose CPUs are changed one after another are dealt out over them (`__set_cpus_allowed_ptr_locked()`).
-        let Some(dest) = any_and_distribute(&self.online.borrow(), &set, c) else {
+        let Some(dest) = c.any_and_distribute(&self.online.borrow(), &set) else {
             // None of them online: EINVAL, and everything stays as it is.
             return;
         };

@@ -5,8 +5,8 @@ use schedlab_workload::SchedClass;
 
 use crate::contract::consts::{enq, wake};
 use crate::contract::policy::Policy;
-use crate::paths::cpu::{Cpu, Wait};
 use crate::paths::kernel::Kernel;
+use crate::state::cpu::{Cpu, Wait};
 use crate::state::task::{Class, OnRq, Task, TaskState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {

@@ -6,7 +6,8 @@ use crate::contract::outcome::ExitKind;
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::event_queue::Timer;
-use crate::state::task::{NIL, OpsState, Task};
+use crate::state::sorted::NIL;
+use crate::state::task::{OpsState, Task};
 
 /// As the kernel writes how long a task has waited.
 fn seconds(ns: u64) -> String {
@@ -22,7 +23,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `scx_watchdog_workfn()`.
     pub(crate) fn watchdog(&self, now: u64) {
-        if !self.scx_enabled.get() || self.stopping.get() {
+        if !self.life.scx_enabled() || self.life.is_stopping() {
             return;
         }
         self.check_for_timeouts(now);

@@ -14,9 +14,8 @@ use schedlab_trace::{CpuId, TaskId};
 
 use crate::contract::consts::{dsq_id, errno, iter};
 use crate::contract::policy::IterId;
-use crate::paths::lock::LockIx;
-use crate::state::sorted::Sorted;
-use crate::state::task::{NIL, TaskTable};
+use crate::state::lock::LockIx;
+use crate::state::sorted::{NIL, Sorted};
 
 /// Where in the queue a task is inserted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,14 +67,6 @@ impl Node {
 /// Whoever has the tasks' nodes.
 pub(crate) trait Nodes {
     fn node(&self, task: u32) -> &Node;
-}
-
-impl Nodes for TaskTable {
-    #[inline]
-    fn node(&self, task: u32) -> &Node {
-        let task = self.get(TaskId(task));
-        &task.expect("who is on a queue is in the table").node
-    }
 }
 
 /// `struct bpf_iter_scx_dsq_kern`. Its cursor stands behind a task, or before it if it walks backwards.

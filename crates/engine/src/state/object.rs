@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use schedlab_trace::TaskId;
 use schedlab_workload::ObjectSpec;
 
-use crate::paths::pi::PiMutex;
+use crate::state::pi::PiMutex;
 
 /// A pipe or one direction of a socket.
 pub(crate) struct Channel {

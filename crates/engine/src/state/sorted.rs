@@ -6,7 +6,8 @@
 
 use std::cell::Cell;
 
-use crate::state::task::NIL;
+/// The number that no task has.
+pub(crate) const NIL: u32 = u32::MAX;
 
 /// Tasks in a block. More make insertions longer, fewer the array of blocks.
 const BLOCK: usize = 32;

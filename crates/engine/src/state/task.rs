@@ -8,7 +8,9 @@ use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 use schedlab_workload::{Action, Behaviour, Outcome, Reservation, Rng, SchedClass, TaskSpec};
 
 use crate::contract::consts::{self, dsq_id};
-use crate::paths::pi::Inherited;
+use crate::state::dsq::{Node, Nodes};
+use crate::state::pi::{Inherited, Rank};
+use crate::state::sorted::NIL;
 
 /// Scheduling classes; a greater one goes first (`sched_class_above()`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -79,9 +81,6 @@ pub(crate) enum Exec {
     /// The action takes effect (again, if it had blocked).
     Effect,
 }
-
-/// "No node" in the lists of [`crate::state::dsq`].
-pub(crate) const NIL: u32 = u32::MAX;
 
 /// Which task it is.
 pub(crate) struct Identity {
@@ -176,13 +175,13 @@ pub(crate) struct Task {
     pub weight: Cell<u32>,
     pub scx_state: Cell<ScxState>,
     pub rt_slice_left_ticks: Cell<u32>,
-    pub fair: crate::paths::fair::Entity,
-    pub dl: crate::paths::deadline::Entity,
+    pub fair: crate::state::fair::Entity,
+    pub dl: crate::state::deadline::Entity,
     /// What it has from who waits for its mutexes.
     pub inherited: Cell<Inherited>,
-    pub pi: crate::paths::pi::Holder,
+    pub pi: crate::state::pi::Holder,
     /// Of each buffer that it has touched, where it lies.
-    pub buffers: RefCell<Vec<crate::paths::memory::Buffer>>,
+    pub buffers: RefCell<Vec<crate::state::memory::Buffer>>,
     pub rng: RefCell<Rng>,
 }
 
@@ -246,10 +245,10 @@ impl Task {
             holding_cpu: Cell::new(None),
             runs: Cell::new(false),
             rt_slice_left_ticks: Cell::new(0),
-            fair: crate::paths::fair::Entity::default(),
-            dl: crate::paths::deadline::Entity::default(),
+            fair: crate::state::fair::Entity::default(),
+            dl: crate::state::deadline::Entity::default(),
             inherited: Cell::default(),
-            pi: crate::paths::pi::Holder::default(),
+            pi: crate::state::pi::Holder::default(),
             exec: Cell::new(Exec::Next),
             left_ns: Cell::new(0),
             action: RefCell::new(None),
@@ -326,6 +325,11 @@ impl Task {
         }
     }
 
+    /// How urgent it is as a waiter for a mutex.
+    pub fn rank(&self) -> Rank {
+        Rank::of(self.prio(), self.dl.deadline.get())
+    }
+
     /// Load weight (`task_struct::se.load`).
     pub fn load_weight(&self) -> u32 {
         match self.policy.get() {
@@ -365,6 +369,14 @@ impl TaskTable {
 
     pub fn iter(&self) -> impl Iterator<Item = &Task> {
         self.tasks.iter()
+    }
+}
+
+impl Nodes for TaskTable {
+    #[inline]
+    fn node(&self, task: u32) -> &Node {
+        let task = self.get(TaskId(task));
+        &task.expect("who is on a queue is in the table").node
     }
 }
 

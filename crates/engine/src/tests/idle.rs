@@ -9,9 +9,9 @@ use schedlab_trace::{CpuId, CpuSet, Event, TaskId};
 use crate::contract::consts::{dsq_id, ops, pick_idle, wake};
 use crate::contract::policy::OpKind::*;
 use crate::contract::policy::{OpCall, Reply, Request};
-use crate::paths::cost::Costs;
-use crate::paths::cpu::Cpu;
-use crate::paths::idle::IdleMasks;
+use crate::state::costs::Costs;
+use crate::state::cpu::Cpu;
+use crate::state::idle::IdleMasks;
 use crate::testing::*;
 use crate::{ExitKind, KernelVersion, run};
 

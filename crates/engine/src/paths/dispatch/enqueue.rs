@@ -5,8 +5,8 @@ use schedlab_trace::{CpuId, Recorder};
 use crate::contract::consts::{dsq_id, enq};
 use crate::contract::mutation::Mutation;
 use crate::contract::policy::{OpCall, OpKind, Policy};
-use crate::paths::cpu::Cpu;
 use crate::paths::kernel::Kernel;
+use crate::state::cpu::Cpu;
 use crate::state::dsq::{MixedOrder, Place};
 use crate::state::task::{Class, OpsState, Task};
 
@@ -88,7 +88,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // Cost of linking into a queue that holds so many tasks.
         let costs = &self.machine.sched_ext;
         let cost_ns = if by_vtime {
-            costs.dsq_vtime_ns * crate::paths::cost::tree_levels(queue.nr())
+            costs.dsq_vtime_ns * crate::state::costs::tree_levels(queue.nr())
         } else {
             costs.dsq_fifo_ns
         };
