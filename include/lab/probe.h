@@ -10,7 +10,7 @@
 /*
  * The counters, one u64 each per CPU, in this order in the map lab_probes.
  * This is the one place where the order is written down: the first
- * LAB_NR_SHARED are `struct Probes` of crates/engine/src/policy.rs, whose
+ * LAB_NR_SHARED are `struct Probes` of crates/engine/src/contract/this_cpu.rs, whose
  * order must be the same; the others are the kernel's only, because the
  * virtual kernel learns them from its own events.
  */

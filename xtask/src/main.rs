@@ -1,27 +1,37 @@
-//! Chores of the repository: `cargo xtask tidy`, `cargo xtask words`.
+//! Chores of the repository: `cargo xtask tidy`, `cargo xtask modules`.
 #![forbid(unsafe_code)]
 
+mod module_graph;
+mod modules;
 mod tidy;
 mod words;
 
 use std::path::Path;
 use std::process::ExitCode;
 
+const USAGE: &str = "\
+usage: cargo xtask tidy               check the rules of the repository that no compiler checks, circles of modules included
+       cargo xtask modules [CRATE…]   print which modules of each crate need which others
+       cargo xtask modules --check    complain of modules that need each other and are not in xtask/circles.txt";
+
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask lies in the repository");
-    match std::env::args().nth(1).as_deref() {
-        Some("tidy") => {
-            let complaints = tidy::check(root);
-            for complaint in &complaints {
-                eprintln!("{complaint}");
-            }
-            if complaints.is_empty() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let complaints: Vec<String> = match words[..] {
+        ["tidy"] => {
+            let rules = tidy::check(root);
+            let rules = rules.iter().map(ToString::to_string);
+            rules.chain(modules::check(root)).collect()
+        }
+        ["modules", "--check"] => modules::check(root),
+        ["modules", ..] if words.iter().all(|word| !word.starts_with('-')) => {
+            modules::print(root, &arguments[1..])
+                .err()
+                .into_iter()
+                .collect()
         }
         Some("words") => {
             let counts = tidy::phrases(root);
@@ -41,8 +51,16 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         _ => {
-            eprintln!("usage: cargo xtask tidy|words");
-            ExitCode::from(2)
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
         }
+    };
+    for complaint in &complaints {
+        eprintln!("{complaint}");
+    }
+    if complaints.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }

@@ -6,54 +6,19 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod balance;
-pub mod consts;
-mod cost;
-mod cpu;
-mod deadline;
-mod deferred;
-mod dispatch;
-mod dsq;
-mod dump;
-mod event_queue;
-mod ext;
-mod fair;
-mod hotplug;
-mod idle;
-mod kernel;
-mod kick;
-mod lifecycle;
-mod lock;
-mod memory;
-pub mod mutation;
-mod object;
-mod op_context;
-mod ops;
-pub mod outcome;
-mod pi;
-pub mod policy;
-mod prefetch;
-mod request;
-mod rt;
-pub mod scenario;
-mod sched;
-mod sorted;
-mod starter;
-mod syscall;
-mod task;
+mod contract;
+mod paths;
+mod state;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
-mod this_cpu;
-pub mod version;
-mod wake;
-mod watchdog;
 
-pub use kernel::{run, run_recorded};
-pub use mutation::Mutation;
-pub use outcome::{ExitInfo, ExitKind};
-pub use scenario::{
+pub use contract::mutation::Mutation;
+pub use contract::outcome::{ExitInfo, ExitKind};
+pub use contract::scenario::{
     HostFailure, Hotplug, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure,
 };
-pub use version::{KernelVersion, UnknownKernel};
+pub use contract::version::{KernelVersion, UnknownKernel};
+pub use contract::{consts, mutation, outcome, policy, scenario, version};
+pub use paths::kernel::{run, run_recorded};

@@ -14,12 +14,12 @@ use schedlab_workload::{
     Action, Behaviour, Context, ObjectSpec, SchedClass, Score, ScoreRule, TaskSpec, Workload,
 };
 
-use crate::consts::dsq_id;
-use crate::outcome::ExitKind;
-use crate::policy::{
+use crate::contract::consts::dsq_id;
+use crate::contract::outcome::ExitKind;
+use crate::contract::policy::{
     Env, OpCall, OpKind, OpSet, OpsInfo, Policy, PolicyLock, Reply, Request, TaskView,
 };
-use crate::scenario::{RunEnd, Scenario};
+use crate::contract::scenario::{RunEnd, Scenario};
 
 /// How a stub's op talks to the virtual kernel.
 #[derive(Clone)]

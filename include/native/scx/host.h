@@ -226,7 +226,7 @@ LAB_INLINE void lab_host_recalculate(const volatile void *ctx, u32 task_index)
 	lab_host->recalculate(lab_host, ctx, task_index);
 }
 
-/* Adds to a probe: the order of `struct Probes` in crates/engine/src/policy.rs. */
+/* Adds to a probe: the order of `struct Probes` in crates/engine/src/contract/this_cpu.rs. */
 LAB_INLINE void lab_host_count(u32 probe, u64 n)
 {
 	lab_host->count(lab_host, probe, n);

@@ -3,9 +3,9 @@
 use schedlab_trace::Duration;
 use schedlab_workload::{Action, SchedClass};
 
-use crate::consts::{deq, enq};
-use crate::policy::OpCall;
-use crate::policy::OpKind::*;
+use crate::contract::consts::{deq, enq};
+use crate::contract::policy::OpCall;
+use crate::contract::policy::OpKind::*;
 use crate::testing::*;
 use crate::{KernelVersion, RtMode};
 

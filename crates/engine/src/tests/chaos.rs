@@ -13,9 +13,9 @@ use schedlab_workload::{
     below, stream,
 };
 
-use crate::consts::{dsq_id, enq, kick, ops};
-use crate::policy::OpKind::*;
-use crate::policy::{OpCall, PolicyLock, Reply, Request};
+use crate::contract::consts::{dsq_id, enq, kick, ops};
+use crate::contract::policy::OpKind::*;
+use crate::contract::policy::{OpCall, PolicyLock, Reply, Request};
 use crate::testing::*;
 use crate::{ExitKind, Hotplug, KernelVersion, NormalClass, RtMode, Scenario};
 
@@ -64,7 +64,7 @@ fn chaos(seed: u64, nr_cpus: u64, flags: u64) -> Stub {
                     for dsq in 1..4 {
                         assert_eq!(a.create_dsq(dsq).await, 0);
                     }
-                    let timer = crate::policy::TimerId(0);
+                    let timer = crate::contract::policy::TimerId(0);
                     let request = Request::TimerStart {
                         timer,
                         ns: 1_000_000,

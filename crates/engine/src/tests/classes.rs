@@ -3,9 +3,9 @@
 use schedlab_trace::{Duration, Event, Instant};
 use schedlab_workload::{Action, ObjectId, ObjectSpec, SchedClass};
 
-use crate::consts::ops;
-use crate::policy::OpKind::*;
-use crate::policy::{OpCall, PreemptReason};
+use crate::contract::consts::ops;
+use crate::contract::policy::OpKind::*;
+use crate::contract::policy::{OpCall, PreemptReason};
 use crate::testing::*;
 use crate::{ExitKind, Hotplug, KernelVersion, NormalClass, RtMode, Scenario, run};
 

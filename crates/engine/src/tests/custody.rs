@@ -6,9 +6,9 @@ use std::rc::Rc;
 use schedlab_trace::TaskId;
 
 use crate::KernelVersion;
-use crate::consts::{deq, dsq_id, enq};
-use crate::policy::OpKind::*;
-use crate::policy::{OpCall, OpKind, Reply, Request};
+use crate::contract::consts::{deq, dsq_id, enq};
+use crate::contract::policy::OpKind::*;
+use crate::contract::policy::{OpCall, OpKind, Reply, Request};
 use crate::testing::*;
 
 /// The dequeues that one task sees which runs twice, under a policy that inserts where `dsq` says.
@@ -299,7 +299,7 @@ fn the_end_of_a_task_is_a_special_dequeue() {
 /// and for the policy SCX_DSQ_LOCAL is that one's.
 #[test]
 fn dequeue_by_a_direct_dispatch_to_the_global_dsq_holds_the_run_queue() {
-    use crate::consts::dsq_id::{GLOBAL, LOCAL};
+    use crate::contract::consts::dsq_id::{GLOBAL, LOCAL};
     let waiting = Rc::new(RefCell::new(Vec::new()));
     let kept = waiting.clone();
     let policy = Stub::new(&[Init, Enqueue, Dequeue, Tick], move |a, op| {

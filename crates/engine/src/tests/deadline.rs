@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use schedlab_trace::{Duration, Event, Instant, TaskId};
 use schedlab_workload::{Action, Reservation, SchedClass, TaskSpec, below, stream};
 
-use crate::policy::OpKind::*;
-use crate::policy::{OpCall, PreemptReason};
+use crate::contract::policy::OpKind::*;
+use crate::contract::policy::{OpCall, PreemptReason};
 use crate::testing::*;
 use crate::{Hotplug, KernelVersion, NormalClass, RtMode, Scenario};
 

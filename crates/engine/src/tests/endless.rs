@@ -3,9 +3,9 @@
 use schedlab_trace::{Duration, Event, LockClass};
 use schedlab_workload::Action;
 
-use crate::consts::dsq_id;
-use crate::policy::OpKind::*;
-use crate::policy::{OpCall, PolicyLock, Request};
+use crate::contract::consts::dsq_id;
+use crate::contract::policy::OpKind::*;
+use crate::contract::policy::{OpCall, PolicyLock, Request};
 use crate::testing::*;
 use crate::{ExitKind, WorkloadFailure, run};
 
@@ -84,7 +84,7 @@ fn an_op_that_does_not_return_ends_the_run() {
 fn the_bound_on_calls_is_that_of_one_op() {
     let policy = Stub::new(&[Tick], |a, op| async move {
         if let OpCall::Tick { .. } = op {
-            for _ in 0..crate::consts::BPF_MAX_LOOPS / 3 {
+            for _ in 0..crate::contract::consts::BPF_MAX_LOOPS / 3 {
                 a.nr_queued(dsq_id::LOCAL).await;
             }
         }

@@ -1,7 +1,7 @@
 //! The exit of a misbehaving policy: the kernel's exit kind and the kernel's text.
 
-use crate::consts::{dsq_id, enq, kick, ops};
-use crate::policy::{OpCall, OpKind, OpsInfo, Reply, Request};
+use crate::contract::consts::{dsq_id, enq, kick, ops};
+use crate::contract::policy::{OpCall, OpKind, OpsInfo, Reply, Request};
 use crate::testing::*;
 use crate::{ExitKind, KernelVersion, run};
 
@@ -366,7 +366,7 @@ fn the_older_kernel_reenqueues_only_where_a_cpu_is_lost() {
 
 #[test]
 fn locks_that_are_not_given_back() {
-    let lock = crate::policy::PolicyLock(0);
+    let lock = crate::contract::policy::PolicyLock(0);
     let take = crate::testing::take(lock);
     let keeps = {
         let take = take.clone();

@@ -7,9 +7,9 @@ use schedlab_machine::Topology;
 use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 
 use crate::Hotplug;
-use crate::consts::{errno, pick_idle};
-use crate::policy::OpKind::*;
-use crate::policy::{OpCall, Reply, Request};
+use crate::contract::consts::{errno, pick_idle};
+use crate::contract::policy::OpKind::*;
+use crate::contract::policy::{OpCall, Reply, Request};
 use crate::testing::*;
 
 fn goes_offline(cpu: u32, ms: u64) -> Hotplug {

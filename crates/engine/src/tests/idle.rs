@@ -6,12 +6,12 @@ use std::rc::Rc;
 use schedlab_machine::{Machine, Topology};
 use schedlab_trace::{CpuId, CpuSet, Event, TaskId};
 
-use crate::consts::{dsq_id, ops, pick_idle, wake};
-use crate::cost::Costs;
-use crate::cpu::Cpu;
-use crate::idle::IdleMasks;
-use crate::policy::OpKind::*;
-use crate::policy::{OpCall, Reply, Request};
+use crate::contract::consts::{dsq_id, ops, pick_idle, wake};
+use crate::contract::policy::OpKind::*;
+use crate::contract::policy::{OpCall, Reply, Request};
+use crate::state::costs::Costs;
+use crate::state::cpu::Cpu;
+use crate::state::idle::IdleMasks;
 use crate::testing::*;
 use crate::{ExitKind, KernelVersion, run};
 
@@ -62,7 +62,7 @@ fn choice_among(
         &Costs::new(machine),
     );
     let wake_flags = if sync_from.is_some() {
-        crate::consts::wake::SYNC
+        crate::contract::consts::wake::SYNC
     } else {
         0
     };
@@ -242,14 +242,17 @@ fn a_sibling_is_not_dragged_along() {
     use schedlab_machine::Topology;
     use schedlab_trace::{Duration, Event};
     use schedlab_workload::Action;
-    let policy = Stub::new(&[crate::policy::OpKind::Running], |a, op| async move {
-        if let OpCall::Running { task } = op
-            && task.0 == 1
-        {
-            a.spend(1_000_000);
-        }
-        0
-    });
+    let policy = Stub::new(
+        &[crate::contract::policy::OpKind::Running],
+        |a, op| async move {
+            if let OpCall::Running { task } = op
+                && task.0 == 1
+            {
+                a.spend(1_000_000);
+            }
+            0
+        },
+    );
     let worker = task("w", |n, _| {
         (n < 400).then(|| match n % 2 {
             0 => Action::Compute(Duration::from_us(100)),
@@ -303,7 +306,7 @@ fn a_task_with_one_cpu_gets_that_one() {
         run_checked(scenario, policy);
         replies.take()[0].clone()
     };
-    let busy = -crate::consts::errno::EBUSY;
+    let busy = -crate::contract::consts::errno::EBUSY;
     let (new, old) = (KernelVersion::V7_2, KernelVersion::V6_18);
     assert_eq!(answer(new, "0-1"), Reply::Int(1));
     assert_eq!(answer(new, "0"), Reply::Int(busy));

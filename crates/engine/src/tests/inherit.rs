@@ -3,7 +3,7 @@
 use schedlab_trace::{Duration, Event, Instant, TaskId};
 use schedlab_workload::{Action, ObjectId, ObjectSpec, Reservation, SchedClass, TaskSpec};
 
-use crate::policy::OpKind::*;
+use crate::contract::policy::OpKind::*;
 use crate::testing::*;
 use crate::{NormalClass, RtMode, Scenario, WorkloadFailure};
 

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use schedlab_trace::{Duration, Instant, TaskId};
 
-use crate::consts::{SLICE_DFL, dsq_id, enq, ops};
-use crate::policy::OpKind::{self, *};
-use crate::policy::{OpCall, Reply, Request, TimerId};
+use crate::contract::consts::{SLICE_DFL, dsq_id, enq, ops};
+use crate::contract::policy::OpKind::{self, *};
+use crate::contract::policy::{OpCall, Reply, Request, TimerId};
 use crate::testing::*;
 use crate::{ExitKind, KernelVersion, WorkloadFailure, run};
 

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use schedlab_machine::LockKind;
 use schedlab_trace::{Event, LockClass, LockId};
 
-use crate::policy::OpKind::*;
-use crate::policy::{OpCall, PolicyLock, Reply, Request};
+use crate::contract::policy::OpKind::*;
+use crate::contract::policy::{OpCall, PolicyLock, Reply, Request};
 use crate::testing::*;
 
 /// Every CPU's dispatch takes one lock and holds it for 10 µs.
@@ -177,7 +177,7 @@ fn try_lock_fails_while_the_lock_is_held() {
                 address: schedlab_machine::address::ARENA,
                 class: LockClass::RunQueue,
             };
-            if a.ask(request).await == crate::policy::Reply::Bool(true) {
+            if a.ask(request).await == crate::contract::policy::Reply::Bool(true) {
                 a.spend(10_000);
                 a.ask(Request::Unlock { lock }).await;
             }

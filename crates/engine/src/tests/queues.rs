@@ -6,9 +6,9 @@ use std::rc::Rc;
 use schedlab_trace::{Duration, Event, TaskId};
 use schedlab_workload::{Action, ObjectId, ObjectSpec};
 
-use crate::consts::{dsq_id, enq, iter};
-use crate::policy::OpKind::*;
-use crate::policy::{OpCall, Reply, Request};
+use crate::contract::consts::{dsq_id, enq, iter};
+use crate::contract::policy::OpKind::*;
+use crate::contract::policy::{OpCall, Reply, Request};
 use crate::testing::*;
 use crate::{ExitKind, KernelVersion};
 

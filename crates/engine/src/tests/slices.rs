@@ -6,9 +6,9 @@ use std::rc::Rc;
 use schedlab_trace::{Duration, Event, Instant, PrevState};
 use schedlab_workload::Action;
 
-use crate::consts::{SLICE_INF, dsq_id, enq, kick, ops};
-use crate::policy::OpCall;
-use crate::policy::OpKind::*;
+use crate::contract::consts::{SLICE_INF, dsq_id, enq, kick, ops};
+use crate::contract::policy::OpCall;
+use crate::contract::policy::OpKind::*;
 use crate::testing::*;
 use crate::{ExitKind, run};
 
@@ -190,7 +190,7 @@ fn dispatch_is_called_only_where_the_cpu_has_nothing() {
 /// `dequeue_task_scx()` charges a task that leaves only where there is an ops.stopping().
 #[test]
 fn without_stopping_quiescent_sees_the_slice_of_the_last_charge() {
-    let seen = |more: &[crate::policy::OpKind]| {
+    let seen = |more: &[crate::contract::policy::OpKind]| {
         let slices = Rc::new(RefCell::new(Vec::new()));
         let kept = slices.clone();
         let mut ops = vec![Enqueue, Quiescent];
@@ -200,8 +200,13 @@ fn without_stopping_quiescent_sees_the_slice_of_the_last_charge() {
             async move {
                 match op {
                     OpCall::Enqueue { task, enq_flags } => {
-                        a.insert(task, crate::consts::dsq_id::LOCAL, 5_000_000, enq_flags)
-                            .await;
+                        a.insert(
+                            task,
+                            crate::contract::consts::dsq_id::LOCAL,
+                            5_000_000,
+                            enq_flags,
+                        )
+                        .await;
                     }
                     OpCall::Quiescent { task, .. } => kept.borrow_mut().push(a.slice(task)),
                     _ => {}

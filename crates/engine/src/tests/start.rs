@@ -3,8 +3,8 @@
 use schedlab_trace::{Duration, Event, Instant};
 use schedlab_workload::{Action, ObjectId, ObjectSpec, SchedClass, Start, TaskSpec};
 
-use crate::policy::OpKind::*;
-use crate::policy::{OpCall, OpKind};
+use crate::contract::policy::OpKind::*;
+use crate::contract::policy::{OpCall, OpKind};
 use crate::testing::*;
 use crate::{Scenario, WorkloadFailure, run};
 

@@ -10,9 +10,9 @@ use schedlab_trace::{CpuId, CpuSet, Duration, Instant, LockClass, TaskId};
 use schedlab_workload::{ObjectSpec, Rng, below, stream};
 
 use super::chaos::{draw, random_holder, random_task};
-use crate::consts::{dsq_id, enq, iter, kick, ops, reenq};
-use crate::policy::OpKind::*;
-use crate::policy::{OpCall, OpKind, OpSet, PolicyLock, Reply, Request, TimerId};
+use crate::contract::consts::{dsq_id, enq, iter, kick, ops, reenq};
+use crate::contract::policy::OpKind::*;
+use crate::contract::policy::{OpCall, OpKind, OpSet, PolicyLock, Reply, Request, TimerId};
 use crate::testing::*;
 use crate::{ExitKind, Hotplug, KernelVersion, RtMode, Scenario};
 

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use schedlab_trace::{Duration, Event, Instant, TaskId};
 use schedlab_workload::{Action, ObjectId, ObjectSpec, Outcome, TaskSpec};
 
-use crate::consts::{dsq_id, wake};
-use crate::policy::OpCall;
-use crate::policy::OpKind::*;
+use crate::contract::consts::{dsq_id, wake};
+use crate::contract::policy::OpCall;
+use crate::contract::policy::OpKind::*;
 use crate::testing::*;
 use crate::{ExitKind, Scenario, WorkloadFailure, run};
 

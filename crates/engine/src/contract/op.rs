@@ -1,0 +1,203 @@
+//! The ops of a policy and calls of them.
+
+use schedlab_trace::{CpuId, Instant, TaskId};
+
+use crate::contract::ids::TimerId;
+use crate::contract::outcome::ExitKind;
+
+/// The ops of `struct sched_ext_ops` that the virtual kernel calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[allow(
+    missing_docs,
+    reason = "each is the op of the same name; kernel/sched/ext/internal.h documents them"
+)]
+pub enum OpKind {
+    SelectCpu,
+    Enqueue,
+    Dequeue,
+    Dispatch,
+    Tick,
+    Runnable,
+    Running,
+    Stopping,
+    Quiescent,
+    Yield,
+    CoreSchedBefore,
+    SetWeight,
+    SetCpumask,
+    UpdateIdle,
+    CpuAcquire,
+    CpuRelease,
+    InitTask,
+    ExitTask,
+    Enable,
+    Disable,
+    CpuOnline,
+    CpuOffline,
+    CgroupInit,
+    CgroupExit,
+    Dump,
+    DumpCpu,
+    DumpTask,
+    Init,
+    Exit,
+    /// A `bpf_timer` callback (not an op of the table, but called like one).
+    TimerCallback,
+}
+
+/// Which ops a policy has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpSet(u32);
+
+impl OpSet {
+    /// No op.
+    pub const NONE: Self = OpSet(0);
+
+    /// Adds an op.
+    #[must_use]
+    pub const fn with(self, op: OpKind) -> Self {
+        OpSet(self.0 | 1 << op as u32)
+    }
+
+    /// Whether the policy has the op.
+    pub const fn has(self, op: OpKind) -> bool {
+        self.0 & 1 << op as u32 != 0
+    }
+}
+
+/// Who takes a CPU away from sched_ext (`preempt_reason_from_class()`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PreemptReason {
+    Rt,
+    Deadline,
+    Stop,
+    /// The fair class, while `SCX_OPS_SWITCH_PARTIAL` leaves it tasks.
+    Unknown,
+}
+
+/// `struct scx_dump_ctx`: what a dump is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DumpContext {
+    /// Why the policy is ejected.
+    pub kind: ExitKind,
+    /// `exit_code`.
+    pub code: i64,
+    /// `at_ns`.
+    pub at: Instant,
+    /// `at_jiffies`.
+    pub at_jiffies: u64,
+}
+
+/// One call of an op with its arguments.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(
+    missing_docs,
+    reason = "arguments are named as in struct sched_ext_ops"
+)]
+pub enum OpCall {
+    SelectCpu {
+        task: TaskId,
+        prev_cpu: CpuId,
+        wake_flags: u64,
+    },
+    Enqueue {
+        task: TaskId,
+        enq_flags: u64,
+    },
+    Dequeue {
+        task: TaskId,
+        deq_flags: u64,
+    },
+    Dispatch {
+        cpu: CpuId,
+        prev: Option<TaskId>,
+    },
+    Tick {
+        task: TaskId,
+    },
+    Runnable {
+        task: TaskId,
+        enq_flags: u64,
+    },
+    Running {
+        task: TaskId,
+    },
+    Stopping {
+        task: TaskId,
+        runnable: bool,
+    },
+    Quiescent {
+        task: TaskId,
+        deq_flags: u64,
+    },
+    Yield {
+        from: TaskId,
+        to: Option<TaskId>,
+    },
+    SetWeight {
+        task: TaskId,
+        weight: u32,
+    },
+    /// The mask is the task's current one (see [`Policy::sync_task`]).
+    SetCpumask {
+        task: TaskId,
+    },
+    UpdateIdle {
+        cpu: CpuId,
+        idle: bool,
+    },
+    CpuAcquire {
+        cpu: CpuId,
+    },
+    CpuRelease {
+        cpu: CpuId,
+        reason: PreemptReason,
+        /// What runs next; `None` is the stopper.
+        task: Option<TaskId>,
+    },
+    InitTask {
+        task: TaskId,
+        fork: bool,
+    },
+    ExitTask {
+        task: TaskId,
+        cancelled: bool,
+    },
+    Enable {
+        task: TaskId,
+    },
+    Disable {
+        task: TaskId,
+    },
+    CpuOnline {
+        cpu: CpuId,
+    },
+    CpuOffline {
+        cpu: CpuId,
+    },
+    /// Of the root cgroup: there is no other one.
+    CgroupInit,
+    CgroupExit,
+    Dump {
+        context: DumpContext,
+    },
+    DumpCpu {
+        context: DumpContext,
+        cpu: CpuId,
+        idle: bool,
+    },
+    DumpTask {
+        context: DumpContext,
+        task: TaskId,
+    },
+    Init,
+    /// With the message that was told before (see [`Policy::set_exit_message`]).
+    Exit {
+        kind: ExitKind,
+        code: i64,
+    },
+    TimerCallback {
+        timer: TimerId,
+    },
+}

@@ -1,0 +1,310 @@
+//! A virtual CPU: its state, and what it does all day ([`Kernel::cpu_main`]).
+
+use schedlab_trace::{CpuMode, Event, LockPath, Recorder};
+
+use crate::contract::mutation::Mutation;
+use crate::contract::policy::Policy;
+use crate::paths::kernel::Kernel;
+use crate::state::costs::wall_ns;
+use crate::state::cpu::{Cpu, Wait, irq};
+use crate::state::event_queue::CpuEvent;
+use crate::state::task::{Class, Exec, Task, TaskState};
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// The life of a CPU. Interrupts first, then the scheduler, then the current task.
+    pub(crate) fn cpu_main(&self, c: &Cpu) {
+        loop {
+            if c.wanted() != 0 {
+                self.attend(c);
+            } else if let Some(task) = c.curr.get() {
+                let p = self.task(task);
+                if c.need_resched() && self.may_preempt(p) {
+                    self.schedule(c, true);
+                } else {
+                    self.run_task(c, p);
+                }
+            } else if c.need_resched() {
+                self.leave_idle(c);
+                self.schedule(c, true);
+            } else {
+                self.idle_wait(c);
+            }
+        }
+    }
+
+    /// What comes before the CPU's own work: going off and online, and interrupts.
+    #[inline(always)]
+    fn attend(&self, c: &Cpu) {
+        if c.wanted() == irq::TIMER {
+            // The commonest alone, on a short way.
+            self.timer_interrupt(c);
+            if !c.has_irq() {
+                return;
+            }
+            self.handle_interrupts(c);
+        } else {
+            self.attend_to_others(c);
+        }
+    }
+
+    #[inline(never)]
+    fn attend_to_others(&self, c: &Cpu) {
+        if c.forget_irq(irq::HOTPLUG) {
+            if c.is_online() {
+                self.cpu_down(c);
+            } else {
+                self.cpu_up(c);
+            }
+        } else if !c.is_online() {
+            self.offline(c);
+        } else {
+            self.handle_interrupts(c);
+        }
+    }
+
+    /// Whether a resched mark is honoured where the task is now.
+    fn may_preempt(&self, p: &Task) -> bool {
+        self.machine.preemptible_kernel || matches!(p.exec.get(), Exec::Next | Exec::User)
+    }
+
+    fn idle_wait(&self, c: &Cpu) {
+        self.set_mode(c, CpuMode::Idle);
+        c.was_idle.set(true);
+        c.wait.set(Wait::Idle);
+        self.pause();
+    }
+
+    /// The way from the interrupt that ends idle to schedule().
+    fn leave_idle(&self, c: &Cpu) {
+        if c.was_idle.replace(false) {
+            self.set_mode(c, CpuMode::Kernel);
+            self.charge(c, self.machine.paths.idle_exit_ns);
+        }
+    }
+
+    /// Runs the current task until something else is to be done on its CPU. This and what it does each time is a part
+    /// of [`Kernel::cpu_main`], which saves no registers.
+    #[inline(always)]
+    fn run_task(&self, c: &Cpu, p: &Task) {
+        if c.is_closed() {
+            c.wait.set(Wait::Idle);
+            return self.pause();
+        }
+        loop {
+            match p.exec.get() {
+                Exec::Next => self.next_action(c, p),
+                Exec::User | Exec::Kernel => self.segment(c, p),
+                // Another task may run when this one has blocked.
+                Exec::Effect => return self.take_effect(c, p),
+            }
+            if c.is_called_off() {
+                return;
+            }
+        }
+    }
+
+    /// Spends the task's `left_ns`, or what of it an interrupt leaves.
+    #[inline(always)]
+    fn segment(&self, c: &Cpu, p: &Task) {
+        let is_user = p.exec.get() == Exec::User;
+        let (mode, next) = if is_user {
+            (CpuMode::User, Exec::Next)
+        } else {
+            (CpuMode::Kernel, Exec::Effect)
+        };
+        self.set_mode(c, mode);
+        let left = p.left_ns.get();
+        if left > 0 {
+            let start = c.this.now.get();
+            c.segment_start.set(start);
+            let pct = if is_user { self.user_speed_pct(c) } else { 100 };
+            c.segment_pct.set(pct);
+            let end = start + wall_ns(left, pct);
+            let undisturbed = self.is_before_all(c, end);
+            if undisturbed {
+                // Nothing happens anywhere meanwhile, so nothing can come in between.
+                c.this.now.set(end);
+                self.clock.set(end);
+            } else {
+                c.wait.set(Wait::Segment);
+                self.set_event(c.id, CpuEvent::Main, end);
+                self.pause();
+                c.wait.set(Wait::Resume);
+            }
+            let elapsed = segment_elapsed(c);
+            if undisturbed || c.woken_by_main.get() {
+                p.left_ns.set(0);
+            } else {
+                shorten_segment(c, p, elapsed);
+            }
+            if is_user {
+                self.evict(c, elapsed);
+            }
+        }
+        if p.left_ns.get() == 0 {
+            p.exec.set(next);
+        }
+    }
+
+    /// Takes what has been done since the segment began off the task's `left_ns`.
+    pub(crate) fn account_segment(&self, c: &Cpu, p: &Task) {
+        let elapsed = segment_elapsed(c);
+        shorten_segment(c, p, elapsed);
+        if c.mode.get() == CpuMode::User {
+            self.evict(c, elapsed);
+        }
+    }
+
+    /// The application's own lines push others out of the cache.
+    fn evict(&self, c: &Cpu, user_ns: u64) {
+        self.shared.cache.borrow_mut().evict(c.cache, user_ns);
+    }
+
+    /// Handles the pending interrupts, those that come meanwhile included.
+    pub(crate) fn handle_interrupts(&self, c: &Cpu) {
+        loop {
+            let pending = c.pending_irqs();
+            if pending == 0 {
+                return;
+            }
+            let irq = pending & pending.wrapping_neg();
+            c.forget_irq(irq);
+            if self.life.is_bypassing() && irq == irq::POLICY_TIMER {
+                c.expired_policy.borrow_mut().clear();
+                continue;
+            }
+            self.set_mode(c, CpuMode::Kernel);
+            self.charge(c, self.machine.paths.irq_ns);
+            match irq {
+                irq::RESCHED => self.charge(c, self.machine.paths.ipi_handle_ns),
+                irq::TICK => {
+                    self.scheduler_tick(c);
+                    self.sleeps_end(c);
+                }
+                irq::TIMER => self.timers_expired(c),
+                irq::HRTICK => {
+                    self.hrtick(c);
+                    self.sleeps_end(c);
+                }
+                irq::REPLENISH => {
+                    self.replenishments_due(c);
+                    self.sleeps_end(c);
+                }
+                irq::POLICY_TIMER => {
+                    // bpf_timers expire in the softirq that follows.
+                    self.sleeps_end(c);
+                    self.policy_timers_expired(c);
+                }
+                irq::KICK => self.kick_cpus(c),
+                irq::DEFERRED => {
+                    self.set_mode(c, CpuMode::Sched);
+                    self.rq_lock(c, c);
+                    self.run_deferred(c, c);
+                    self.rq_unlock(c, c);
+                }
+                _ => unreachable!("an interrupt is one bit of `irq`"),
+            }
+        }
+    }
+
+    /// What [`Kernel::handle_interrupts`] does of one that is pending alone.
+    fn timer_interrupt(&self, c: &Cpu) {
+        c.forget_irq(irq::TIMER);
+        self.set_mode(c, CpuMode::Kernel);
+        self.charge(c, self.machine.paths.irq_ns);
+        self.timers_expired(c);
+    }
+
+    /// Sleeps end and new tasks' lives begin.
+    fn timers_expired(&self, c: &Cpu) {
+        let now = c.this.now.get();
+        while let Some(task) = c.expired.pop() {
+            let p = self.task(task);
+            if p.state.get() == TaskState::New {
+                self.start_task(c, p);
+            } else {
+                self.try_to_wake_up(c, p, 0);
+            }
+        }
+        self.sleeps_end_at(c, now);
+    }
+
+    /// `hrtimer_interrupt()` for another timer: sleeps that may end by now do.
+    fn sleeps_end(&self, c: &Cpu) {
+        self.sleeps_end_at(c, c.this.now.get());
+    }
+
+    #[inline(always)]
+    fn sleeps_end_at(&self, c: &Cpu, now: u64) {
+        while let Some(task) = self.pop_sleep(c.id, now) {
+            self.try_to_wake_up(c, self.task(task), 0);
+        }
+    }
+
+    /// The periodic tick (`sched_tick()`).
+    fn scheduler_tick(&self, c: &Cpu) {
+        self.set_mode(c, CpuMode::Sched);
+        self.record(c, Event::Tick);
+        self.charge(c, self.machine.paths.tick_ns);
+        let path = self.set_lock_path(c, LockPath::Other);
+        self.rq_lock(c, c);
+        if let Some(task) = c.curr.get() {
+            let p = self.task(task);
+            match p.class.get() {
+                Class::Ext => self.task_tick_scx(c, p),
+                Class::Fair => self.task_tick_fair(c, p),
+                Class::Rt => self.task_tick_rt(c, p),
+                Class::Deadline => self.task_tick_dl(c, p, false),
+                Class::Idle | Class::Stop => {}
+            }
+        }
+        self.rq_unlock(c, c);
+        self.fair_balance_tick(c);
+        self.set_lock_path(c, path);
+    }
+
+    /// Starts the tick when a CPU leaves idle, at the machine's common beat.
+    pub(crate) fn start_tick(&self, c: &Cpu) {
+        if self.mutated(Mutation::TickStaysStopped) {
+            return;
+        }
+        if self.queue.due(c.id, CpuEvent::Tick).is_none() {
+            let next = self.next_tick(c, c.this.now.get());
+            self.set_event(c.id, CpuEvent::Tick, next);
+        }
+    }
+
+    /// When a busy CPU is interrupted next after `now`: by the tick or at the end of a slice.
+    pub(crate) fn next_tick(&self, c: &Cpu, now: u64) -> u64 {
+        let period = self.costs.tick_period_ns;
+        let tick = (now / period + 1) * period;
+        c.fair
+            .slice_end_after(now)
+            .map_or(tick, |end| tick.min(end))
+    }
+
+    /// The CPU, where it has a tick, is interrupted at `time` at the latest.
+    pub(crate) fn tick_no_later_than(&self, rq: &Cpu, time: u64) {
+        let due = self.queue.due(rq.id, CpuEvent::Tick);
+        if due.is_some_and(|due| due > time) {
+            self.set_event(rq.id, CpuEvent::Tick, time);
+        }
+    }
+}
+
+/// How long the segment under way has taken since it began, or since its speed changed.
+#[inline(always)]
+fn segment_elapsed(c: &Cpu) -> u64 {
+    c.this.now.get().saturating_sub(c.segment_start.get())
+}
+
+/// Takes `elapsed` ns of the segment under way off the task's `left_ns`. The segment begins anew.
+#[inline(always)]
+fn shorten_segment(c: &Cpu, p: &Task, elapsed: u64) {
+    let done = match c.segment_pct.get() {
+        100 => elapsed,
+        pct => elapsed * u64::from(pct) / 100,
+    };
+    p.left_ns.set(p.left_ns.get().saturating_sub(done));
+    c.segment_start.set(c.this.now.get());
+}

@@ -1,0 +1,624 @@
+//! The baseline for tasks that no policy schedules: a plain EEVDF.
+//!
+//! Per task a virtual time, a request and its deadline; the eligible task with the earliest
+//! deadline runs (Stoica, Abdel-Wahab: *Earliest eligible virtual deadline first*, 1995; Linux 6.6
+//! and later, kernel/sched/fair.c). Placement and balance follow the outlines of Linux's.
+//!
+//! Model, what is simpler than in the kernel: no groups, no load averages (a CPU's load is the weight
+//! of the tasks that it has now, whatever real-time tasks leave it), one level of balancing that moves
+//! waiting tasks only, one at a time, who sleeps with negative lag works it off outside of its queue,
+//! and a queue that is searched instead of a tree. The baseline's queues cost no time of their own
+//! beyond the profile's schedule() path, so it is a baseline of decisions, not of their cost.
+
+use schedlab_trace::{CpuId, CpuMode, LockPath, Recorder, TaskId};
+use schedlab_workload::SchedClass;
+
+use crate::contract::consts::{deq, enq, wake};
+use crate::contract::policy::Policy;
+use crate::paths::kernel::Kernel;
+use crate::state::cpu::Cpu;
+use crate::state::fair::{CAPACITY, NEVER};
+use crate::state::task::{Class, OnRq, Task};
+
+/// Weight of nice 0, the unit of virtual time.
+const NICE_0: i64 = 1_024;
+
+/// Base slice before scaling with the CPUs: 0.7 ms.
+const BASE_SLICE_NS: i64 = 700_000;
+
+/// A task that ran less long ago than this is not moved to balance (`sysctl_sched_migration_cost`).
+const CACHE_HOT_NS: u64 = 500_000;
+
+/// By how much more than its own load another CPU's must be before a CPU with waiting tasks takes one, in per cent
+/// (`imbalance_pct`).
+const IMBALANCE_PCT: i64 = 117;
+
+/// What was taken of it counts half after 32 ms (`LOAD_AVG_PERIOD`): this, divided by ln 2.
+const AVERAGE_NS: u64 = 46_166_000;
+
+/// Tasks that are moved at a time at most (`sched_nr_migrate`).
+const MIGRATE_MAX: usize = 32;
+
+/// After more than that many attempts in vain tasks are moved that have run just now (`cache_nice_tries`).
+const CACHE_NICE_TRIES: u32 = 1;
+
+/// The timer is not set for less (`hrtick_start()`).
+const SHORTEST_NS: u64 = 10_000;
+
+fn virtual_ns(ran: i64, weight: u32) -> i64 {
+    ran * NICE_0 / i64::from(weight)
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// The length of a request: the base slice times 1 + log2 of the CPUs, at most 8 counted.
+    fn fair_slice(&self) -> i64 {
+        let factor = 1 + self.cpus.len().min(8).ilog2();
+        BASE_SLICE_NS * i64::from(factor)
+    }
+
+    pub(crate) fn running_fair(&self, rq: &Cpu) -> Option<&Task> {
+        let p = self.task(rq.curr.get()?);
+        (p.class.get() == Class::Fair && p.on_rq.get() == OnRq::Queued).then_some(p)
+    }
+
+    /// V, the weighted mean of the virtual times (`avg_vruntime()`), and the sum of the weights.
+    fn average_vruntime(&self, rq: &Cpu) -> (i64, i64) {
+        let zero = rq.fair.zero.get();
+        let queue = rq.fair.queue.borrow();
+        let all = queue
+            .iter()
+            .map(|&task| self.task(task))
+            .chain(self.running_fair(rq));
+        let (sum, weights) = all.fold((0i128, 0i64), |(sum, weights), p| {
+            let weight = i64::from(p.load_weight());
+            let offset = p.fair.vruntime.get() - zero;
+            (
+                sum + i128::from(offset) * i128::from(weight),
+                weights + weight,
+            )
+        });
+        if weights == 0 {
+            return (zero, 0);
+        }
+        (zero + sum.div_euclid(i128::from(weights)) as i64, weights)
+    }
+
+    /// The weights of a CPU's tasks.
+    fn fair_load(&self, rq: &Cpu) -> i64 {
+        let queue = rq.fair.queue.borrow();
+        let waiting = queue.iter().map(|&task| self.task(task));
+        let all = waiting.chain(self.running_fair(rq));
+        all.map(|p| i64::from(p.load_weight())).sum()
+    }
+
+    /// `update_curr()`. Whose request is used up, or has lasted as long as it was to be left alone, makes way for others.
+    fn update_curr_fair(&self, c: &Cpu, p: &Task) {
+        let rq = self.cpu(p.cpu.get());
+        if self.charge_fair(c, p) && self.fair_task_waits(rq) {
+            self.resched_curr(c, rq);
+        }
+    }
+
+    /// The same within schedule(), which makes a mark void. Returns whether other tasks are to be considered.
+    fn charge_fair(&self, c: &Cpu, p: &Task) -> bool {
+        let ran = self.update_curr_common(c, p);
+        let entity = &p.fair;
+        entity.last_ran.set(c.this.now.get());
+        if ran == 0 {
+            return false;
+        }
+        let passed = virtual_ns(ran as i64, p.load_weight());
+        entity.vruntime.set(entity.vruntime.get() + passed);
+        self.update_deadline(p) || entity.vruntime.get() >= entity.protected.get()
+    }
+
+    /// A request that is used up is followed by the next one. Returns whether one was.
+    fn update_deadline(&self, p: &Task) -> bool {
+        let entity = &p.fair;
+        if entity.vruntime.get() < entity.deadline.get() {
+            return false;
+        }
+        let slice = virtual_ns(self.fair_slice(), p.load_weight());
+        entity.deadline.set(entity.vruntime.get() + slice);
+        true
+    }
+
+    /// `place_entity()`.
+    fn place_entity(&self, rq: &Cpu, p: &Task, initial: bool) {
+        let (average, weights) = self.average_vruntime(rq);
+        let weight = i64::from(p.load_weight());
+        let entity = &p.fair;
+        if let Some(cpu) = entity.slept_on.take() {
+            entity.vlag.set(self.lag_after_sleep(p, self.cpu(cpu)));
+        }
+        let lag = if weights == 0 {
+            0
+        } else {
+            entity.vlag.get() * (weights + weight) / weights
+        };
+        entity.vruntime.set(average - lag);
+        entity.started.set(true);
+        // PLACE_REL_DEADLINE: who did not sleep goes on with its request.
+        if let Some(left) = entity.rel_deadline.take() {
+            entity.deadline.set(entity.vruntime.get() + left);
+            return;
+        }
+        let slice = virtual_ns(self.fair_slice(), p.load_weight());
+        // A new task begins half-way into a slice.
+        let slice = if initial { slice / 2 } else { slice };
+        entity.deadline.set(entity.vruntime.get() + slice);
+    }
+
+    /// The lag of a task that went to sleep on `rq` with negative lag: in the kernel it stays in the queue until it has
+    /// worked that off (`DELAY_DEQUEUE`), and begins without any after that (`DELAY_ZERO`).
+    fn lag_after_sleep(&self, p: &Task, rq: &Cpu) -> i64 {
+        match self.average_vruntime(rq) {
+            (_, 0) => 0,
+            (average, _) => (average - p.fair.vruntime.get()).clamp(p.fair.vlag.get(), 0),
+        }
+    }
+
+    /// `reweight_entity()` of a task that is in no queue: what is kept in virtual time stays the same service.
+    pub(crate) fn reweight_entity(&self, p: &Task, old_weight: u32) {
+        let entity = &p.fair;
+        let scaled = |time: i64| time * i64::from(old_weight) / i64::from(p.load_weight());
+        entity.vlag.set(scaled(entity.vlag.get()));
+        entity
+            .rel_deadline
+            .set(entity.rel_deadline.get().map(scaled));
+    }
+
+    pub(crate) fn enqueue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+        self.has_fair.set(true);
+        if let Some(curr) = self.running_fair(rq).filter(|curr| curr.id != p.id) {
+            self.update_curr_fair_of(c, curr);
+        }
+        rq.nr_running.set(rq.nr_running.get() + 1);
+        let initial = flags & enq::INITIAL != 0 || !p.fair.started.get();
+        // Its own entry must not count where it is placed.
+        p.on_rq.set(OnRq::Migrating);
+        self.place_entity(rq, p, initial);
+        p.on_rq.set(OnRq::Queued);
+        if rq.curr.get() != Some(p.id) {
+            rq.fair.queue.borrow_mut().push(p.id);
+        }
+        // hrtick_update()
+        if rq.fair.slice_end.get() == NEVER
+            && let Some(curr) = self.running_fair(rq)
+        {
+            self.hrtick_start_fair(c, rq, curr);
+        }
+    }
+
+    /// `hrtick_start_fair()`: beside others the request of the running task ends by a timer, not only by a tick. That
+    /// another CPU sets it costs no interrupt here.
+    fn hrtick_start_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        if !self.version.has_hrtick() || !self.fair_task_waits(rq) {
+            return;
+        }
+        let left = p.fair.deadline.get() - p.fair.vruntime.get();
+        let Ok(left) = u64::try_from(left * i64::from(p.load_weight()) / NICE_0) else {
+            return self.resched_curr(c, rq);
+        };
+        self.hrtick_start(rq, c.this.now.get() + left.max(SHORTEST_NS));
+    }
+
+    /// `hrtick_start()`: `rq` is interrupted at `end`.
+    pub(crate) fn hrtick_start(&self, rq: &Cpu, end: u64) {
+        rq.fair.slice_end.set(end);
+        self.tick_no_later_than(rq, end);
+    }
+
+    /// `hrtick_clear()`.
+    pub(crate) fn hrtick_cancel(&self, rq: &Cpu) {
+        rq.fair.slice_end.set(NEVER);
+    }
+
+    /// `hrtick()`.
+    pub(crate) fn hrtick(&self, c: &Cpu) {
+        self.set_mode(c, CpuMode::Sched);
+        let path = self.set_lock_path(c, LockPath::Other);
+        self.rq_lock(c, c);
+        if let Some(p) = self.running_fair(c) {
+            self.update_curr_fair(c, p);
+            self.resched_curr(c, c);
+        } else if let Some(p) = c.curr.get().map(|task| self.task(task))
+            && p.class.get() == Class::Deadline
+        {
+            self.task_tick_dl(c, p, true);
+        }
+        self.rq_unlock(c, c);
+        self.set_lock_path(c, path);
+    }
+
+    /// Brings the running task of another CPU up to date as of the local time of `c`.
+    fn update_curr_fair_of(&self, c: &Cpu, p: &Task) {
+        if c.this.now.get() > p.exec_start.get() {
+            self.update_curr_fair(c, p);
+        }
+    }
+
+    pub(crate) fn dequeue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+        if rq.curr.get() == Some(p.id) {
+            if flags & deq::SLEEP == 0 {
+                self.update_curr_fair(c, p);
+            } else {
+                self.charge_fair(c, p);
+            }
+        }
+        let (average, _) = self.average_vruntime(rq);
+        let tick = self.costs.tick_period_ns as i64;
+        let bound = self.version.fair_lag_bound(self.fair_slice(), tick);
+        let bound = virtual_ns(bound, p.load_weight());
+        let lag = average - p.fair.vruntime.get();
+        p.fair.vlag.set(lag.clamp(-bound, bound));
+        let sleeps_early = flags & deq::SLEEP != 0 && lag < 0;
+        if flags & deq::SLEEP != 0 && p.fair.pushed.take() {
+            p.migration_dest.set(None);
+        }
+        p.fair.slept_on.set(sleeps_early.then_some(rq.id));
+        let left = p.fair.deadline.get() - p.fair.vruntime.get();
+        p.fair
+            .rel_deadline
+            .set((flags & deq::SLEEP == 0).then_some(left));
+        rq.nr_running.set(rq.nr_running.get() - 1);
+        rq.fair.queue.borrow_mut().retain(|&task| task != p.id);
+        rq.fair.zero.set(rq.fair.zero.get().max(average));
+    }
+
+    /// `pick_eevdf()`: the eligible task with the earliest deadline. The running one goes on while
+    /// the request that it was chosen with lasts and it is eligible (run to parity).
+    fn pick_eevdf<'k>(&'k self, rq: &Cpu, running: Option<&'k Task>) -> Option<&'k Task> {
+        let (average, _) = self.average_vruntime(rq);
+        let eligible = |p: &Task| p.fair.vruntime.get() <= average;
+        if let Some(p) = running
+            && eligible(p)
+            && p.fair.vruntime.get() < p.fair.protected.get()
+        {
+            return Some(p);
+        }
+        let queue = rq.fair.queue.borrow();
+        let waiting = queue.iter().map(|&task| self.task(task));
+        waiting
+            .clone()
+            .chain(running)
+            .filter(|p| eligible(p))
+            .min_by_key(|p| p.fair.deadline.get())
+            // Rounding can leave no task eligible: then the one that has had the least.
+            .or_else(|| waiting.chain(running).min_by_key(|p| p.fair.vruntime.get()))
+    }
+
+    pub(crate) fn fair_task_waits(&self, rq: &Cpu) -> bool {
+        !rq.fair.queue.borrow().is_empty()
+    }
+
+    pub(crate) fn pick_task_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
+        let running =
+            prev.filter(|p| p.class.get() == Class::Fair && p.on_rq.get() == OnRq::Queued);
+        if let Some(p) = running {
+            self.charge_fair(c, p);
+        }
+        if running.is_none() && c.fair.queue.borrow().is_empty() && c.is_online() {
+            self.pull_fair_task(c, true);
+        }
+        let next = self.pick_eevdf(c, running)?;
+        // In the kernel a task that is chosen again goes on without the timer until another task is enqueued or the
+        // tick comes. On a real system another task soon is. Here there may be none, and two hogs would take turns at
+        // ticks only.
+        if running.is_some_and(|p| p.id == next.id) && c.fair.slice_end.get() == NEVER {
+            self.hrtick_start_fair(c, c, next);
+        }
+        Some(next.id)
+    }
+
+    pub(crate) fn put_prev_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        if p.on_rq.get() == OnRq::Queued {
+            self.charge_fair(c, p);
+            rq.fair.queue.borrow_mut().push(p.id);
+        }
+    }
+
+    pub(crate) fn set_next_task_fair(&self, c: &Cpu, p: &Task) {
+        c.fair.queue.borrow_mut().retain(|&task| task != p.id);
+        p.exec_start.set(c.this.now.get());
+        p.fair.protected.set(p.fair.deadline.get());
+        c.fair.slice_end.set(NEVER);
+        self.hrtick_start_fair(c, c, p);
+    }
+
+    pub(crate) fn task_tick_fair(&self, c: &Cpu, p: &Task) {
+        self.update_curr_fair(c, p);
+    }
+
+    /// `yield_task_fair()`: beside others it forfeits the rest of its request.
+    pub(crate) fn yield_task_fair(&self, c: &Cpu, p: &Task) {
+        if c.nr_running.get() == 1 {
+            return;
+        }
+        self.update_curr_fair(c, p);
+        let (average, _) = self.average_vruntime(c);
+        // One that is not eligible makes way without that.
+        if p.fair.vruntime.get() <= average {
+            p.fair.vruntime.set(p.fair.deadline.get());
+            self.update_deadline(p);
+        }
+    }
+
+    pub(crate) fn wakeup_preempt_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {
+        let Some(curr) = self.running_fair(rq) else {
+            return;
+        };
+        let idle = |task: &Task| task.policy.get() == SchedClass::Idle;
+        if idle(curr) && !idle(p) {
+            // cancel_protect_slice()
+            curr.fair.protected.set(curr.fair.vruntime.get());
+            self.resched_curr(c, rq);
+            return;
+        }
+        if p.policy.get() != SchedClass::Normal {
+            return;
+        }
+        self.update_curr_fair_of(c, curr);
+        let best = self.pick_eevdf(rq, Some(curr));
+        if best.is_some_and(|best| best.id == p.id) {
+            self.resched_curr(c, rq);
+        }
+    }
+
+    pub(crate) fn is_idle_for_fair(&self, cpu: CpuId) -> bool {
+        let rq = self.cpu(cpu);
+        rq.curr.get().is_none() && rq.nr_running.get() == 0
+    }
+
+    /// Whether a CPU is as good as idle for `p`: it has only tasks of SCHED_IDLE, and `p` is not one
+    /// (`choose_idle_cpu()`).
+    fn is_free_for(&self, p: &Task, cpu: CpuId) -> bool {
+        let rq = self.cpu(cpu);
+        let idle = |task: &Task| task.policy.get() == SchedClass::Idle;
+        let has_idle_only = || {
+            let queue = rq.fair.queue.borrow();
+            let curr = self.running_fair(rq);
+            let nr = queue.len() + usize::from(curr.is_some());
+            let mut all = queue.iter().map(|&task| self.task(task)).chain(curr);
+            nr > 0 && nr == rq.nr_running.get() as usize && all.all(idle)
+        };
+        self.is_idle_for_fair(cpu) || !idle(p) && self.has_fair.get() && has_idle_only()
+    }
+
+    /// `sched_balance_find_dst_cpu()` for a new task: where there is least to do, on a core of its own, by the cache
+    /// with the fewest busy CPUs; near the parent among equals. Beside as many as there are caches it stays at the
+    /// parent's (`imb_numa_nr`).
+    fn cpu_for_new_task(&self, p: &Task, parent: CpuId) -> Option<CpuId> {
+        let topology = &self.machine.topology;
+        let llc = |cpu: CpuId| topology.cpu(cpu).llc as usize;
+        let core = |cpu: CpuId| topology.cpu(cpu).core;
+        let busy = |cpu: CpuId| self.cpu(cpu).nr_running.get() > 0;
+        let mut busy_of_llc = vec![0; topology.nr_llcs() as usize];
+        for rq in self.cpus.iter().filter(|rq| busy(rq.id)) {
+            busy_of_llc[llc(rq.id)] += 1;
+        }
+        let crowd = |cpu: CpuId| {
+            let nr_busy = busy_of_llc[llc(cpu)];
+            let stays = llc(cpu) == llc(parent) && nr_busy < busy_of_llc.len();
+            if stays { 0 } else { nr_busy }
+        };
+        let shares_core = |cpu: CpuId| {
+            let siblings = &self.costs.siblings[cpu.index()];
+            siblings.iter().any(|&other| other != cpu && busy(other))
+        };
+        let usable = |cpu: CpuId| p.allows(cpu) && self.cpu(cpu).is_online();
+        let cpus = self.cpus.iter().map(|rq| rq.id).filter(|&cpu| usable(cpu));
+        cpus.min_by_key(|&cpu| {
+            (
+                if self.is_free_for(p, cpu) {
+                    0
+                } else {
+                    self.cpu(cpu).nr_running.get()
+                },
+                self.curr_class(self.cpu(cpu)) > Class::Fair,
+                shares_core(cpu),
+                crowd(cpu),
+                cpu != parent,
+                core(cpu) != core(parent),
+                llc(cpu) != llc(parent),
+                cpu,
+            )
+        })
+    }
+
+    /// `select_task_rq_fair()`.
+    pub(crate) fn select_task_rq_fair(
+        &self,
+        c: &Cpu,
+        p: &Task,
+        prev: CpuId,
+        wake_flags: u64,
+    ) -> CpuId {
+        let usable = |cpu: CpuId| p.allows(cpu) && self.cpu(cpu).is_online();
+        let topology = &self.machine.topology;
+        let llc = |cpu: CpuId| topology.cpu(cpu).llc;
+        if wake_flags & wake::FORK != 0 {
+            return self.cpu_for_new_task(p, prev).unwrap_or(prev);
+        }
+        // wake_affine(): this CPU or the previous one.
+        let mut target = prev;
+        if usable(c.id) {
+            let alone = c.nr_running.get() == 1 && wake_flags & wake::SYNC != 0;
+            let same_cache = llc(c.id) == llc(prev);
+            let idle_here = self.is_idle_for_fair(c.id) && same_cache;
+            if idle_here && !self.is_idle_for_fair(prev)
+                || alone
+                || !usable(prev)
+                || c.nr_running.get() + 1 < self.cpu(prev).nr_running.get()
+            {
+                target = c.id;
+            }
+        }
+        if usable(prev) && llc(prev) == llc(target) && self.is_free_for(p, prev) {
+            return prev;
+        }
+        // select_idle_sibling(): an idle core, then an idle CPU, that shares the target's cache.
+        let core_is_idle = |cpu: CpuId| {
+            self.costs.siblings[cpu.index()]
+                .iter()
+                .all(|&sibling| self.is_idle_for_fair(sibling))
+        };
+        self.cpus
+            .iter()
+            .map(|rq| rq.id)
+            .filter(|&cpu| usable(cpu) && llc(cpu) == llc(target) && self.is_free_for(p, cpu))
+            .min_by_key(|&cpu| (!core_is_idle(cpu), cpu != target, cpu))
+            .unwrap_or(target)
+    }
+
+    /// Whether a task that waits on `rq` may run on `cpu`.
+    pub(crate) fn fair_task_for(&self, rq: &Cpu, cpu: CpuId) -> bool {
+        let queue = rq.fair.queue.borrow();
+        let mut waiting = queue.iter().map(|&task| self.task(task));
+        waiting.any(|p| self.can_migrate_fair(p, cpu))
+    }
+
+    /// `can_migrate_task()`: `p` may run on `cpu`, has left its own and is not about to run there. Where that is not so,
+    /// the run queue's lock keeps others waiting until it is; without run queue locks it stays.
+    fn can_migrate_fair(&self, p: &Task, cpu: CpuId) -> bool {
+        let is_free = || !p.on_cpu.get() && !self.is_chosen(p, self.cpu(p.cpu.get()));
+        p.allows(cpu) && (self.machine.sched_ext.rq_locks || is_free())
+    }
+
+    /// Returns the part of a CPU that real-time tasks leave, of [`CAPACITY`] (`scale_rt_capacity()`).
+    fn fair_capacity(&self, rq: &Cpu) -> i64 {
+        (CAPACITY - rq.fair.stolen.get()).max(1)
+    }
+
+    /// Averages what higher classes take of `c`, at its tick. Model: what runs at a tick counts for all of the time since
+    /// the one before; a CPU that was idle in between had none.
+    fn update_stolen(&self, c: &Cpu) {
+        let period = self.costs.tick_period_ns;
+        let tick = c.this.now.get() / period;
+        let share = (period * CAPACITY as u64 / AVERAGE_NS).min(CAPACITY as u64) as i64;
+        let rq = &c.fair;
+        let idle = (tick - rq.stolen_at.replace(tick)).saturating_sub(1);
+        let mut stolen = rq.stolen.get();
+        for _ in 0..idle.min(AVERAGE_NS / period * 8) {
+            stolen -= stolen * share / CAPACITY;
+        }
+        let now = if self.curr_class(c) > Class::Fair {
+            CAPACITY
+        } else {
+            0
+        };
+        rq.stolen.set(stolen + (now - stolen) * share / CAPACITY);
+    }
+
+    /// The CPU that has most to do of those with a task for `c`, and how much weight is to be moved at most
+    /// (`calculate_imbalance()`): neither is to have less than the mean after that.
+    fn fair_imbalance(&self, c: &Cpu) -> Option<(&Cpu, i64)> {
+        let online = || self.cpus.iter().filter(|rq| rq.is_online());
+        let load = |rq: &Cpu| self.fair_load(rq) * CAPACITY / self.fair_capacity(rq);
+        let here = load(c);
+        let all = online().map(|rq| self.fair_load(rq)).sum::<i64>();
+        let mean = all * CAPACITY / online().map(|rq| self.fair_capacity(rq)).sum::<i64>();
+        let busiest = online()
+            .filter(|rq| rq.id != c.id && rq.nr_running.get() >= 2 && self.fair_task_for(rq, c.id))
+            .max_by_key(|rq| (load(rq), std::cmp::Reverse(rq.id)))?;
+        let there = load(busiest);
+        let differs = c.nr_running.get() < 2 || 100 * there > IMBALANCE_PCT * here;
+        let too_much = (there - mean) * self.fair_capacity(busiest);
+        let too_little = (mean - here) * self.fair_capacity(c);
+        let imbalance = too_much.min(too_little) / CAPACITY;
+        (differs && imbalance > 0).then_some((busiest, imbalance))
+    }
+
+    /// Takes a task from a CPU that has more to do. `idle`: this CPU has nothing, and takes one that waits anywhere, near
+    /// ones first. One whose tasks are all bound to other CPUs is no source (`LBF_ALL_PINNED`).
+    fn pull_fair_task(&self, c: &Cpu, idle: bool) {
+        let topology = &self.machine.topology;
+        let source = if idle {
+            let waits = |rq: &&Cpu| rq.id != c.id && rq.nr_running.get() >= 2;
+            let sources = self.cpus.iter().filter(waits);
+            let sources = sources.filter(|rq| self.fair_task_for(rq, c.id));
+            let most = sources.max_by_key(|rq| {
+                let near = topology.cpu(rq.id).llc == topology.cpu(c.id).llc;
+                (near, rq.nr_running.get(), std::cmp::Reverse(rq.id))
+            });
+            most.map(|rq| (rq, i64::MAX))
+        } else {
+            self.fair_imbalance(c)
+        };
+        let failed = c.fair.failed.get();
+        let Some((src, imbalance)) = source else {
+            c.fair.failed.set(0);
+            return;
+        };
+        self.rq_unlock(c, c);
+        self.rq_lock(c, src);
+        // detach_tasks(): from the tail, what has not run just now, until enough is moved. A CPU that has just become idle
+        // takes one.
+        let mut left = imbalance;
+        let mut found: Vec<&Task> = Vec::new();
+        for &task in src.fair.queue.borrow().iter().rev() {
+            let p = self.task(task);
+            let hot = p.fair.last_ran.get() + CACHE_HOT_NS > c.this.now.get();
+            let moves = idle || !hot || failed > CACHE_NICE_TRIES;
+            let weight = i64::from(p.load_weight());
+            let fits = weight >> failed.min(63) <= left;
+            if self.can_migrate_fair(p, c.id) && moves && fits && self.is_queued_on(p, src) {
+                left -= weight;
+                found.push(p);
+            }
+            if left <= 0 || found.len() == if idle { 1 } else { MIGRATE_MAX } {
+                break;
+            }
+        }
+        // A CPU that has just become idle does not count its attempts.
+        c.fair.failed.set(match found[..] {
+            [] if !idle => failed + 1,
+            [] => failed,
+            _ => 0,
+        });
+        for p in &found {
+            p.on_rq.set(OnRq::Migrating);
+            self.dequeue_task_fair(c, src, p, deq::NOCLOCK);
+            self.set_task_cpu(c, p, c.id);
+        }
+        self.rq_unlock(c, src);
+        self.rq_lock(c, c);
+        for p in found {
+            self.enqueue_task_fair(c, c, p, enq::MIGRATED);
+            self.wakeup_preempt(c, c, p);
+        }
+    }
+
+    /// `sched_balance_trigger()`: from time to time a CPU with few tasks takes some.
+    pub(crate) fn fair_balance_tick(&self, c: &Cpu) {
+        if !self.has_fair.get() {
+            return;
+        }
+        let ticks = c.fair.ticks.get() + 1;
+        c.fair.ticks.set(ticks);
+        if self.has_rt.get() {
+            self.update_stolen(c);
+        }
+        self.nohz_idle_balance(c);
+        // A busy CPU looks every 16 times the number of CPUs in milliseconds.
+        let interval_ns = self.cpus.len() as u64 * 16 * 1_000_000;
+        let every = interval_ns.div_ceil(self.costs.tick_period_ns);
+        // nohz_balancer_kick(): a CPU without work takes a task that waits here.
+        if !c.fair.queue.borrow().is_empty()
+            && let Some(idle) = self.cpus.iter().find(|rq| {
+                rq.is_online() && self.is_idle_for_fair(rq.id) && self.fair_task_for(c, rq.id)
+            })
+        {
+            self.resched_curr(c, idle);
+        }
+        let has_fair = c
+            .curr
+            .get()
+            .is_some_and(|task| self.task(task).class.get() == Class::Fair);
+        if has_fair && ticks.is_multiple_of(every) {
+            self.rq_lock(c, c);
+            self.pull_fair_task(c, false);
+            self.rq_unlock(c, c);
+        }
+    }
+}

@@ -1,0 +1,968 @@
+//! The state of a run and its executor.
+//!
+//! Every virtual CPU is one fiber ([`Kernel::cpu_main`]) that runs the kernel's paths as straight-line
+//! code on its own local clock. It suspends where CPUs meet ([`Kernel::sync`], locks)
+//! and where it runs a task or idles. [`Kernel::execute`] takes the earliest event, ties by CPU number,
+//! and resumes whom it concerns. So what a CPU reads at its local time was written before it.
+
+use std::cell::{Cell, RefCell};
+
+use schedlab_fiber::{Fibers, NoStack, State, Switch, trap};
+use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, Topology, address};
+use schedlab_trace::{
+    CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Listener, Recorder, TaskId,
+};
+use schedlab_workload::{Counters, ObjectId, ObjectSpec, Rng, Start, TaskSpec, Workload, stream};
+
+use crate::contract::consts;
+use crate::contract::mutation::{self, Mutation};
+use crate::contract::outcome::{ExitInfo, ExitKind};
+use crate::contract::policy::{OpKind, OpSet, Policy, Shared};
+use crate::contract::scenario::{
+    HostFailure, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure,
+};
+use crate::contract::version::KernelVersion;
+use crate::paths::starter;
+use crate::state::costs::Costs;
+use crate::state::cpu::{Cpu, Wait};
+use crate::state::domains::Domains;
+use crate::state::dsq::Dsqs;
+use crate::state::event_queue::{CpuEvent, Event, EventQueue, Timer};
+use crate::state::idle::IdleMasks;
+use crate::state::life::Life;
+use crate::state::lock::Locks;
+use crate::state::object::Object;
+use crate::state::task::{Identity, Task, TaskState, TaskTable};
+
+/// Streams of randomness of a run besides the tasks' streams, which are numbered from 0.
+const STREAM_LOCKS: u32 = u32::MAX;
+const STREAM_POLICY: u32 = u32::MAX - 1;
+const STREAM_STARTER: u32 = u32::MAX - 2;
+
+/// How long after the end of a run ops that are under way may take to return. An op of this length
+/// would have had the kernel complain about a CPU that does not schedule.
+const GRACE_NS: u64 = 1_000_000_000;
+
+/// The counts until the run's end, without the time when the last ops return and the policy is unloaded.
+struct Summary {
+    end: Instant,
+    makespan: Option<Instant>,
+    begun: Instant,
+    work: u64,
+    switches: u64,
+    events: u64,
+    tasks: u32,
+    unfinished: Vec<TaskId>,
+    to_come: u32,
+    probes: Vec<crate::contract::policy::Probes>,
+    cache: CacheModel,
+}
+
+/// The policy's ops table as the kernel uses it.
+pub(crate) struct Ops {
+    pub present: OpSet,
+    pub flags: u64,
+    pub max_batch: u32,
+    pub timeout_ns: u64,
+}
+
+/// The state of one run.
+pub(crate) struct Kernel<P, R> {
+    pub machine: Machine,
+    pub costs: Costs,
+    pub addresses: TaskAddresses,
+    pub version: KernelVersion,
+    pub rt_mode: RtMode,
+    pub normal_class: NormalClass,
+    pub timer_slack_ns: u64,
+    pub limits: Limits,
+    pub seed: u64,
+    pub ops: Ops,
+    pub policy: P,
+    /// The way from a CPU's fiber to the executor.
+    pub switch: Switch,
+    pub recorder: R,
+    /// The caches, and the policy's source of chance.
+    pub shared: Shared,
+    pub lock_random: RefCell<Rng>,
+    pub queue: EventQueue,
+    pub cpus: Vec<Cpu>,
+    pub all_cpus: CpuSet,
+    pub online: RefCell<CpuSet>,
+    /// All CPUs are `online`.
+    pub all_online: Cell<bool>,
+    pub nr_nodes: u32,
+    /// The CPUs of each last-level cache.
+    pub llc_cpus: Vec<Vec<CpuId>>,
+    pub domains: Domains,
+    /// Before that no idle CPU looks for running tasks to take (`nohz.next_balance`).
+    pub next_idle_balance: Cell<u64>,
+    pub tasks: TaskTable,
+    /// The main thread, where one creates the workload's first tasks.
+    pub starter: Cell<Option<TaskId>>,
+    /// How many first tasks the workload has, and how many of them are there.
+    pub nr_first: Cell<u32>,
+    pub nr_started: Cell<u32>,
+    pub dsqs: Dsqs,
+    pub locks: Locks,
+    pub policy_locks: RefCell<Vec<Option<crate::state::lock::LockIx>>>,
+    /// Once somebody has taken it, where the profile has one.
+    pub big_kernel_lock: Cell<Option<crate::state::lock::LockIx>>,
+    pub idle: RefCell<IdleMasks>,
+    pub objects: RefCell<Vec<Object>>,
+    /// Pending timers of tasks: sleeps and starts.
+    pub task_timers: Cell<u32>,
+    pub address_spaces: RefCell<Vec<(u32, u32)>>,
+    pub hotplug: RefCell<std::vec::IntoIter<crate::contract::scenario::Hotplug>>,
+
+    pub life: Life,
+    pub exit: RefCell<Option<ExitInfo>>,
+    pub failure: RefCell<Option<WorkloadFailure>>,
+    pub host_failure: RefCell<Option<HostFailure>>,
+    /// A failure that the workload's duration made none.
+    pub stuck: RefCell<Option<WorkloadFailure>>,
+    summary: RefCell<Option<Summary>>,
+    pub nr_runnable: Cell<u32>,
+    /// Tasks that the run waits for.
+    pub nr_alive: Cell<u32>,
+    /// Some task has been in the baseline's class, or in the real-time class.
+    pub has_fair: Cell<bool>,
+    pub has_rt: Cell<bool>,
+    /// Some task has been in the deadline class; `has_rt` then, too.
+    pub has_dl: Cell<bool>,
+    /// Bandwidth that deadline tasks have reserved (`dl_bw::total_bw`).
+    pub dl_reserved: Cell<u64>,
+    pub runnable_seq: Cell<u64>,
+    pub work: Cell<u64>,
+    pub switches: Cell<u64>,
+    pub events: Cell<u64>,
+    pub last_exit: Cell<u64>,
+    pub begun: Cell<u64>,
+    pub counters: RefCell<Counters>,
+    /// The workload names no end.
+    pub endless: bool,
+    pub clock: Cell<u64>,
+    pub mutation: Option<Mutation>,
+}
+
+fn llc_cpus(topology: &Topology) -> Vec<Vec<CpuId>> {
+    let mut cpus = vec![Vec::new(); topology.nr_llcs() as usize];
+    for cpu in (0..topology.nr_cpus() as u32).map(CpuId) {
+        cpus[topology.cpu(cpu).llc as usize].push(cpu);
+    }
+    cpus
+}
+
+/// Runs `scenario` under `policy` to its end.
+///
+/// A policy's misbehaviour is an outcome ([`RunEnd::exit`]), never a panic.
+pub fn run<P: Policy, L: Listener>(scenario: Scenario, policy: P, listener: L) -> RunEnd<P, L> {
+    let kernel = Kernel::new(scenario, policy, RefCell::new(listener));
+    trap::nested(|| kernel.execute());
+    kernel.finish(RefCell::into_inner)
+}
+
+/// The same for a recorder that needs no cell around it.
+pub fn run_recorded<P: Policy, R: Recorder>(
+    scenario: Scenario,
+    policy: P,
+    recorder: R,
+) -> RunEnd<P, R> {
+    let kernel = Kernel::new(scenario, policy, recorder);
+    trap::nested(|| kernel.execute());
+    kernel.finish(std::convert::identity)
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    fn new(scenario: Scenario, policy: P, recorder: R) -> Self {
+        let Scenario {
+            machine,
+            workload,
+            seed,
+            version,
+            normal_class,
+            rt_mode,
+            timer_slack_ns,
+            limits,
+            mut hotplug,
+            count_by_offset,
+            #[cfg(feature = "mutations")]
+            mutation,
+        } = scenario;
+        #[cfg(not(feature = "mutations"))]
+        let mutation = None;
+        let nr_cpus = machine.topology.nr_cpus();
+        let nr_nodes = (0..nr_cpus)
+            .map(|cpu| machine.topology.cpu(CpuId(cpu as u32)).node + 1)
+            .max()
+            .unwrap_or(1);
+        let info = policy.info();
+        let ops = Ops {
+            present: info.present,
+            flags: info.flags,
+            max_batch: match info.dispatch_max_batch {
+                0 => consts::DSP_DFL_MAX_BATCH,
+                n => n,
+            },
+            timeout_ns: match info.timeout_ms {
+                0 => u64::from(consts::WATCHDOG_MAX_TIMEOUT_MS) * 1_000_000,
+                ms => u64::from(ms) * 1_000_000,
+            },
+        };
+        hotplug.sort_by_key(|event| (event.at, event.cpu));
+        let mut cache = CacheModel::new(&machine);
+        if count_by_offset {
+            cache.count_by_offset();
+        }
+        let costs = Costs::new(&machine);
+        let kernel = Kernel {
+            addresses: TaskAddresses::new(&machine),
+            version,
+            rt_mode,
+            normal_class,
+            timer_slack_ns,
+            limits,
+            seed,
+            ops,
+            policy,
+            switch: Switch::default(),
+            recorder,
+            shared: Shared {
+                cache: RefCell::new(cache),
+                random: RefCell::new(stream(seed, STREAM_POLICY)),
+            },
+            lock_random: RefCell::new(stream(seed, STREAM_LOCKS)),
+            queue: EventQueue::new(nr_cpus),
+            cpus: (0..nr_cpus)
+                .map(|cpu| Cpu::new(CpuId(cpu as u32), &machine, &costs))
+                .collect(),
+            costs,
+            all_cpus: CpuSet::all(nr_cpus),
+            online: RefCell::new(CpuSet::all(nr_cpus)),
+            all_online: Cell::new(true),
+            nr_nodes,
+            llc_cpus: llc_cpus(&machine.topology),
+            domains: Domains::new(&machine.topology),
+            next_idle_balance: Cell::new(0),
+            tasks: TaskTable::default(),
+            starter: Cell::new(None),
+            nr_first: Cell::new(0),
+            nr_started: Cell::new(0),
+            dsqs: Dsqs::new(nr_cpus, nr_nodes as usize),
+            locks: Locks::default(),
+            policy_locks: RefCell::new(Vec::new()),
+            big_kernel_lock: Cell::new(None),
+            idle: RefCell::new(IdleMasks::new(&machine)),
+            objects: RefCell::new(workload.objects.iter().map(Object::new).collect()),
+            task_timers: Cell::new(0),
+            address_spaces: RefCell::new(Vec::new()),
+            hotplug: RefCell::new(hotplug.into_iter()),
+            life: Life::default(),
+            exit: RefCell::new(None),
+            failure: RefCell::new(None),
+            host_failure: RefCell::new(None),
+            stuck: RefCell::new(None),
+            summary: RefCell::new(None),
+            endless: workload.duration.is_none(),
+            nr_runnable: Cell::new(0),
+            nr_alive: Cell::new(0),
+            has_fair: Cell::new(false),
+            has_rt: Cell::new(false),
+            has_dl: Cell::new(false),
+            dl_reserved: Cell::new(0),
+            runnable_seq: Cell::new(0),
+            work: Cell::new(0),
+            switches: Cell::new(0),
+            events: Cell::new(0),
+            last_exit: Cell::new(0),
+            begun: Cell::new(0),
+            counters: RefCell::default(),
+            clock: Cell::new(0),
+            mutation,
+            machine,
+        };
+        let duration = workload.duration;
+        kernel.admit(workload);
+        let end = duration.unwrap_or(kernel.limits.simulated);
+        kernel.set_timer(Timer::End, CpuId(0), end.ns());
+        if let Some(first) = kernel.hotplug.borrow().as_slice().first() {
+            kernel.set_timer(Timer::Hotplug, CpuId(0), first.at.ns());
+        }
+        kernel
+    }
+
+    /// Takes in the workload's tasks: they are forked by a main thread, or start together, each on the CPU of its turn.
+    fn admit(&self, workload: Workload) {
+        let nr_cpus = self.cpus.len();
+        let Workload { tasks, start, .. } = workload;
+        let affinity_of = |spec: &TaskSpec| spec.affinity.as_ref().map(|set| set.resized(nr_cpus));
+        let nowhere = |spec: &TaskSpec| affinity_of(spec).is_some_and(|set| set.is_empty());
+        if let Some(number) = tasks.iter().position(nowhere) {
+            let TaskSpec { comm, affinity, .. } = &tasks[number];
+            self.fail(WorkloadFailure::NoCpu {
+                task: format!("{comm}[{}]", TaskId(number as u32).pid()),
+                allowed: affinity.as_ref().map_or(String::new(), CpuSet::to_string),
+                last_cpu: nr_cpus as u32 - 1,
+            });
+            return;
+        }
+        let has_pi = |object: &Object| matches!(object, Object::PiMutex(_));
+        if !self.machine.sched_ext.rq_locks && self.objects.borrow().iter().any(has_pi) {
+            self.fail(WorkloadFailure::Refused {
+                task: "the workload".to_owned(),
+                what: "use mutexes with priority inheritance",
+                why: "the machine's kernel has no run queue locks, as Linux 2.4, which had no such mutexes either: set \
+                      pi_enabled to false, or choose a later machine"
+                    .to_owned(),
+            });
+            return;
+        }
+        self.nr_first.set(tasks.len() as u32);
+        let counted = tasks.iter().filter(|spec| !spec.behaviour.is_background());
+        self.nr_alive.set(counted.count() as u32);
+        if start == Start::Fork && !tasks.is_empty() {
+            return self.admit_starter(tasks);
+        }
+        for (index, spec) in tasks.into_iter().enumerate() {
+            let turn = CpuId((index % nr_cpus) as u32);
+            let elsewhere = affinity_of(&spec).filter(|set| !set.contains(turn));
+            let cpu = elsewhere.and_then(|set| set.first()).unwrap_or(turn);
+            let start = spec.start.ns();
+            let task = self.new_task(spec, None, cpu, index as u32);
+            self.nr_started.set(index as u32 + 1);
+            self.set_task_timer(Timer::Task(task.id), cpu, start);
+        }
+    }
+
+    /// Makes the main thread, which is there when the policy is loaded, and forks `tasks`.
+    fn admit_starter(&self, tasks: Vec<TaskSpec>) {
+        let mut objects = self.objects.borrow_mut();
+        let done = ObjectId(objects.len() as u32);
+        objects.push(Object::new(&ObjectSpec::Event));
+        drop(objects);
+        let spec = starter::spec(tasks, done);
+        let task = self.new_task(spec, None, CpuId(0), STREAM_STARTER);
+        self.starter.set(Some(task.id));
+        self.set_task_timer(Timer::Task(task.id), CpuId(0), 0);
+    }
+
+    pub(crate) fn is_starter(&self, p: &Task) -> bool {
+        self.starter.get() == Some(p.id)
+    }
+
+    /// How many tasks the workload has had so far.
+    pub(crate) fn nr_tasks(&self) -> u32 {
+        self.tasks.len() - u32::from(self.starter.get().is_some())
+    }
+
+    /// The number that a task takes its stream of randomness by: its place among the first ones, or after them.
+    pub(crate) fn next_number(&self, is_first: bool) -> u32 {
+        let started = self.nr_started.get();
+        if is_first {
+            self.nr_started.set(started + 1);
+            started
+        } else {
+            self.nr_first.get() + self.nr_tasks() - started
+        }
+    }
+
+    /// Makes a task; it is not known to anybody yet.
+    pub(crate) fn new_task(
+        &self,
+        spec: TaskSpec,
+        parent: Option<TaskId>,
+        cpu: CpuId,
+        number: u32,
+    ) -> &Task {
+        self.tasks.push(|id| {
+            // The first task of an address space is its thread group's leader.
+            let tgid = match spec.address_space {
+                None => id.pid(),
+                Some(space) => {
+                    let mut spaces = self.address_spaces.borrow_mut();
+                    match spaces.binary_search_by_key(&space, |&(space, _)| space) {
+                        Ok(place) => spaces[place].1,
+                        Err(place) => {
+                            spaces.insert(place, (space, id.pid()));
+                            id.pid()
+                        }
+                    }
+                }
+            };
+            let rng = stream(self.seed, number);
+            let line = self.line_at(self.addresses.of(id));
+            let identity = Identity { id, parent, tgid };
+            Task::new(identity, spec, cpu, self.cpus.len(), line, rng)
+        })
+    }
+
+    fn execute(&self) {
+        if self.failure.borrow().is_some() {
+            return;
+        }
+        {
+            let mut fibers = Fibers::new(&self.switch);
+            for cpu in &self.cpus {
+                if let Err(why) = fibers.spawn(|| self.cpu_main(cpu)) {
+                    self.host_failed(why);
+                    return;
+                }
+            }
+            self.load();
+            if self.host_failure.borrow().is_some() {
+                return;
+            }
+            for cpu in &self.cpus {
+                self.resume(&mut fibers, cpu.id);
+            }
+            while !self.is_over() {
+                let cpu = if let Some(head) = self.queue.pop_turn() {
+                    self.happens(head.time());
+                    Some(CpuId(head.cpu()))
+                } else if let Some(head) = self.queue.pop_main() {
+                    self.happens(head.time());
+                    self.goes_on(CpuId(head.cpu()), head.time())
+                } else if let Some((head, task)) = self.queue.pop_task_timer() {
+                    self.happens(head.time());
+                    self.task_timer_expires(task, CpuId(head.cpu()), head.time())
+                } else if let Some((time, event)) = self.queue.pop() {
+                    self.happens(time);
+                    self.take_place(time, event)
+                } else {
+                    break;
+                };
+                if let Some(cpu) = cpu {
+                    self.resume(&mut fibers, cpu);
+                }
+                if self.nr_runnable.get() == 0 && self.task_timers.get() == 0 {
+                    self.check_deadlock();
+                }
+            }
+        }
+        if !self.life.is_closed() {
+            self.close();
+        }
+        self.unload();
+    }
+
+    /// Lets `cpu` go on until it suspends itself.
+    #[inline(always)]
+    fn resume(&self, fibers: &mut Fibers<'_>, cpu: CpuId) {
+        match fibers.resume(cpu.index()) {
+            State::Suspended => {}
+            ended => self.cpu_ended(cpu, ended),
+        }
+    }
+
+    #[cold]
+    fn cpu_ended(&self, cpu: CpuId, how: State) {
+        match how {
+            State::Trapped(trap) => {
+                self.policy_fault(self.policy.describe(&self.cpu(cpu).this, &trap))
+            }
+            State::Suspended | State::Done => unreachable!("a CPU never ends"),
+        }
+    }
+
+    /// An event happens at `time`.
+    #[inline]
+    fn happens(&self, time: u64) {
+        // Counted one by one, so it never overflows.
+        self.events.set(self.events.get().wrapping_add(1));
+        self.clock.set(time);
+    }
+
+    /// The stretch of time that `cpu` spends is over.
+    #[inline(always)]
+    fn goes_on(&self, cpu: CpuId, time: u64) -> Option<CpuId> {
+        let c = &self.cpus[cpu.index()];
+        c.this.now.set(c.this.now.get().max(time));
+        c.woken_by_main.set(true);
+        Some(cpu)
+    }
+
+    /// A task's sleep ends or its life begins, on `cpu`.
+    #[inline(always)]
+    fn task_timer_expires(&self, task: TaskId, cpu: CpuId, time: u64) -> Option<CpuId> {
+        self.task_timers.set(self.task_timers.get() - 1);
+        self.prefetch_wakeups();
+        let cpu = self.online_or_other(cpu);
+        let c = &self.cpus[cpu.index()];
+        c.expired.push(task);
+        self.raise_on(c, crate::state::cpu::irq::TIMER, time)
+    }
+
+    /// Carries out an event, up to the CPU that goes on because of it.
+    #[inline(never)]
+    fn take_place(&self, time: u64, event: Event) -> Option<CpuId> {
+        match event {
+            Event::Cpu(cpu, CpuEvent::Main) => self.goes_on(cpu, time),
+            Event::Cpu(cpu, CpuEvent::Ipi) => {
+                self.raise(cpu, crate::state::cpu::irq::RESCHED, time)
+            }
+            Event::Cpu(cpu, CpuEvent::Tick) => self.tick_due(cpu, time),
+            Event::Cpu(cpu, CpuEvent::Work) => {
+                self.raise(cpu, crate::state::cpu::irq::DEFERRED, time)
+            }
+            Event::Timer(cpu, Timer::Task(task) | Timer::Sleep(task)) => {
+                self.task_timer_expires(task, cpu, time)
+            }
+            Event::Timer(cpu, Timer::Policy(timer)) => {
+                let cpu = self.online_or_other(cpu);
+                self.cpus[cpu.index()]
+                    .expired_policy
+                    .borrow_mut()
+                    .push_back(timer);
+                self.raise(cpu, crate::state::cpu::irq::POLICY_TIMER, time)
+            }
+            Event::Timer(cpu, Timer::Replenish(task)) => {
+                let cpu = self.online_or_other(cpu);
+                self.cpu(cpu).dl.expired.borrow_mut().push_back(task);
+                self.raise(cpu, crate::state::cpu::irq::REPLENISH, time)
+            }
+            Event::Timer(_, Timer::Watchdog) => {
+                self.watchdog(time);
+                None
+            }
+            Event::Timer(_, Timer::Hotplug) => self.hotplug_due(time),
+            Event::Timer(_, Timer::End) => {
+                self.time_is_up();
+                None
+            }
+        }
+    }
+
+    /// The workload's duration is over, or the bound of one that names none.
+    fn time_is_up(&self) {
+        // A run that stops already, and waits for its last ops only, is not given up.
+        if self.endless && !self.life.is_stopping() {
+            self.fail(WorkloadFailure::Endless {
+                simulated: self.limits.simulated,
+                alive: self.nr_alive.get(),
+            });
+        }
+        self.life.stop();
+    }
+
+    /// Whether the run is over: asked to stop, and no op of the policy under way.
+    fn is_over(&self) -> bool {
+        self.life.is_stopping() && self.has_wound_down()
+    }
+
+    /// Closes the books of a run that stops. Returns whether the policy's ops have returned.
+    fn has_wound_down(&self) -> bool {
+        if !self.life.is_closed() {
+            self.close();
+        }
+        let op_under_way = self.cpus.iter().any(|c| c.this.op.get().is_some());
+        if !op_under_way || self.life.is_policy_dead() {
+            return true;
+        }
+        let end = self.summary.borrow().as_ref().map(|summary| summary.end);
+        if end.is_some_and(|end| self.clock.get() > end.ns() + GRACE_NS) {
+            let op_of = |c: &Cpu| c.outer_op.get().or(c.this.op.get());
+            let late = self.cpus.iter().find_map(|c| Some((c.id, op_of(c)?)));
+            if let Some((cpu, op)) = late {
+                self.policy_fault(format!(
+                    "ops.{} has not returned {} ms after the run's end (CPU {cpu})",
+                    op.name(),
+                    GRACE_NS / 1_000_000,
+                ));
+            }
+        }
+        false
+    }
+
+    /// Ends what is recorded and counted.
+    fn close(&self) {
+        let makespan = (self.nr_alive.get() == 0 && self.nr_tasks() > 0)
+            .then(|| Instant::from_ns(self.last_exit.get()));
+        // The CPU on which the last task exits has run ahead of the executor's clock: the run ends there.
+        let clock = Instant::from_ns(self.clock.get());
+        let end = makespan.map_or(clock, |last| last.max(clock));
+        for cpu in &self.cpus {
+            // A CPU that ran ahead to its next synchronisation point has recorded up to there.
+            let at = Instant::from_ns(cpu.this.now.get().max(end.ns()));
+            self.recorder.record(at, cpu.id, TraceEvent::End);
+        }
+        let alive = |task: &&Task| {
+            task.state.get() != TaskState::Dead && !task.is_background && !self.is_starter(task)
+        };
+        let unfinished = self.tasks.iter().filter(alive).map(|task| task.id);
+        // Those that the main thread has not come to would have had the next ids.
+        let (next, to_come) = (
+            self.tasks.len(),
+            self.nr_first.get() - self.nr_started.get(),
+        );
+        let unfinished = unfinished
+            .chain((next..next + to_come).map(TaskId))
+            .collect();
+        *self.summary.borrow_mut() = Some(Summary {
+            end,
+            makespan,
+            begun: Instant::from_ns(self.begun.get()),
+            work: self.work.get(),
+            switches: self.switches.get(),
+            events: self.events.get(),
+            tasks: self.nr_tasks(),
+            unfinished,
+            to_come,
+            probes: self.cpus.iter().map(|c| *c.this.probes.borrow()).collect(),
+            cache: self.shared.cache.borrow().clone(),
+        });
+        self.life.close();
+        for cpu in &self.cpus {
+            cpu.close();
+        }
+    }
+
+    /// Marks an interrupt pending on `cpu`, which goes on if it can take interrupts now.
+    fn raise(&self, cpu: CpuId, irq: u32, time: u64) -> Option<CpuId> {
+        self.raise_on(&self.cpus[cpu.index()], irq, time)
+    }
+
+    #[inline(always)]
+    fn raise_on(&self, c: &Cpu, irq: u32, time: u64) -> Option<CpuId> {
+        c.raise(irq);
+        match c.wait.get() {
+            Wait::Segment => self.queue.cancel_main(c.id),
+            Wait::Idle => {}
+            // A task has come that is to go elsewhere.
+            Wait::Offline if irq == crate::state::cpu::irq::RESCHED => {}
+            Wait::Resume | Wait::Offline => return None,
+        }
+        c.this.now.set(c.this.now.get().max(time));
+        c.woken_by_main.set(false);
+        Some(c.id)
+    }
+
+    fn tick_due(&self, cpu: CpuId, time: u64) -> Option<CpuId> {
+        let c = &self.cpus[cpu.index()];
+        // An idle CPU has no tick: leaving idle starts it again.
+        if c.curr.get().is_none() && c.wait.get() == Wait::Idle {
+            return None;
+        }
+        let mut irqs = 0;
+        if c.fair.slice_ends(time) {
+            irqs |= crate::state::cpu::irq::HRTICK;
+        }
+        if time.is_multiple_of(self.costs.tick_period_ns) {
+            irqs |= crate::state::cpu::irq::TICK;
+        }
+        self.set_event(cpu, CpuEvent::Tick, self.next_tick(c, time));
+        // Neither: the slice that was to end has been replaced by another one.
+        (irqs != 0).then(|| self.raise_on(c, irqs, time)).flatten()
+    }
+
+    /// No task is runnable and none sleeps: if no task is about to be woken, they wait for each other.
+    fn check_deadlock(&self) {
+        let all_idle = self
+            .cpus
+            .iter()
+            .all(|c| matches!(c.wait.get(), Wait::Idle | Wait::Offline) && !c.has_irq());
+        let stuck = self.stuck.borrow().is_some();
+        if all_idle && !stuck && !self.life.is_stopping() && self.nr_alive.get() > 0 {
+            self.deadlocked();
+        }
+    }
+
+    /// The time of the earliest event.
+    #[inline]
+    pub(crate) fn horizon(&self) -> &Cell<u64> {
+        self.queue.horizon()
+    }
+
+    pub(crate) fn set_event(&self, cpu: CpuId, event: CpuEvent, time: u64) {
+        self.queue.set(cpu, event, time);
+    }
+
+    pub(crate) fn cancel_event(&self, cpu: CpuId, event: CpuEvent) {
+        self.queue.cancel(cpu, event);
+    }
+
+    pub(crate) fn set_timer(&self, timer: Timer, cpu: CpuId, time: u64) {
+        self.queue.set_timer(timer, cpu, time);
+    }
+
+    /// Sets the timer that ends a task's wait or begins its life.
+    pub(crate) fn set_task_timer(&self, timer: Timer, cpu: CpuId, time: u64) {
+        self.task_timers.set(self.task_timers.get() + 1);
+        self.queue.add_task_timer(timer, cpu, time);
+    }
+
+    /// A timer interrupt of `cpu` at `now`, whatever it was for, ends a sleep there that may end by now.
+    #[inline]
+    pub(crate) fn pop_sleep(&self, cpu: CpuId, now: u64) -> Option<TaskId> {
+        let task = self.queue.pop_sleep(cpu, now + self.timer_slack_ns)?;
+        self.task_timers.set(self.task_timers.get() - 1);
+        Some(task)
+    }
+
+    pub(crate) fn cancel_timer(&self, timer: Timer) -> bool {
+        self.queue.cancel_timer(timer)
+    }
+
+    /// Whether something is pending that comes before what `c` does now.
+    #[inline(always)]
+    pub(crate) fn must_wait(&self, c: &Cpu) -> bool {
+        self.horizon().get() <= c.this.now.get() && self.is_late(c)
+    }
+
+    /// As [`Kernel::must_wait`], of a CPU that is not earlier than the earliest event.
+    #[inline(always)]
+    fn is_late(&self, c: &Cpu) -> bool {
+        let (horizon, now) = (self.horizon().get(), c.this.now.get());
+        (horizon < now || self.queue.head().cpu() < c.id.0) && !self.life.is_alone()
+    }
+
+    /// Whether `c` may go on to `time` at once: no event comes before it there.
+    #[inline]
+    pub(crate) fn is_before_all(&self, c: &Cpu, time: u64) -> bool {
+        let horizon = self.horizon().get();
+        (time < horizon || (time == horizon && c.id.0 <= self.queue.head().cpu()))
+            && !self.life.is_stopping()
+    }
+
+    /// Suspends the CPU that runs, until the executor resumes it.
+    #[inline]
+    pub(crate) fn pause(&self) {
+        self.switch.suspend();
+    }
+
+    /// Lets everything earlier happen first. Not inlined, so that who need not wait saves no registers.
+    #[inline(never)]
+    fn wait_if_late(&self, c: &Cpu) {
+        if self.is_late(c) {
+            self.wait_for_turn(c);
+        }
+    }
+
+    /// Lets everything earlier happen first: something is.
+    #[inline(always)]
+    pub(crate) fn wait_for_turn(&self, c: &Cpu) {
+        c.wait.set(Wait::Resume);
+        self.queue.wait_for_turn(c.id, c.this.now.get());
+        self.pause();
+    }
+
+    /// A synchronisation point: on return nothing is pending that is earlier than this CPU.
+    #[inline(always)]
+    pub(crate) fn sync(&self, c: &Cpu) {
+        if self.horizon().get() <= c.this.now.get() {
+            self.wait_if_late(c);
+        }
+    }
+
+    /// Lets `ns` pass on `c`.
+    #[inline]
+    pub(crate) fn charge(&self, c: &Cpu, ns: u64) {
+        c.this.charge_ns(ns);
+    }
+
+    /// Lets `ps` picoseconds pass on `c`.
+    #[inline]
+    pub(crate) fn charge_ps(&self, c: &Cpu, ps: u64) {
+        c.this.charge_ps(ps);
+    }
+
+    /// The line at `address`.
+    pub(crate) fn line_at(&self, address: u64) -> LineRef {
+        self.shared.cache.borrow_mut().line_at(address)
+    }
+
+    /// `c` reads `line`.
+    #[inline(never)]
+    pub(crate) fn read_line(&self, c: &Cpu, line: LineRef) {
+        let now = self.now(c);
+        let cost_ps = self.shared.cache.borrow_mut().read_line(c.id, now, line);
+        self.charge_ps(c, cost_ps);
+    }
+
+    /// `c` writes `line`, doing something that itself takes `work_ps`. All that is not a hit of the CPU's own line is
+    /// a function that is called last, so that a hit saves no registers.
+    #[inline(never)]
+    pub(crate) fn write_line(&self, c: &Cpu, line: LineRef, work_ps: u64) {
+        let own = self.shared.cache.borrow_mut().write_own(c.cache, line);
+        match own {
+            Some(cost_ps) => self.charge_ps(c, cost_ps + work_ps),
+            None => self.write_line_of_others(c, line, work_ps),
+        }
+    }
+
+    #[inline(never)]
+    fn write_line_of_others(&self, c: &Cpu, line: LineRef, work_ps: u64) {
+        let mut cache = self.shared.cache.borrow_mut();
+        let cost_ps = cache.write_others(c.id, c.cache, || self.now(c), line);
+        self.charge_ps(c, cost_ps + work_ps);
+    }
+
+    /// Returns the cost of the accesses of `c` so far beyond hits, in picoseconds.
+    pub(crate) fn memory_wait_ps(&self, c: &Cpu) -> u64 {
+        self.shared.cache.borrow().wait_ps(c.id)
+    }
+
+    pub(crate) fn rq_address(&self, cpu: CpuId) -> u64 {
+        address::runqueue(cpu)
+    }
+
+    /// Records an event of `c` at its local time. Inlined, so that the recorder's choice by kind of
+    /// event is made by the compiler.
+    #[inline(always)]
+    pub(crate) fn record(&self, c: &Cpu, event: TraceEvent) {
+        if !self.life.is_mute() {
+            self.recorder
+                .record(Instant::from_ns(c.this.now.get()), c.id, event);
+        }
+    }
+
+    /// From now on `c` spends its time on `mode`; returns what it was.
+    #[inline]
+    pub(crate) fn set_mode(&self, c: &Cpu, mode: CpuMode) -> CpuMode {
+        let before = c.mode.replace(mode);
+        if before != mode {
+            self.record(c, TraceEvent::Mode(mode));
+        }
+        before
+    }
+
+    #[inline]
+    pub(crate) fn task(&self, id: TaskId) -> &Task {
+        self.tasks
+            .get(id)
+            .expect("task ids are handed out by the task table")
+    }
+
+    #[inline]
+    pub(crate) fn cpu(&self, id: CpuId) -> &Cpu {
+        &self.cpus[id.index()]
+    }
+
+    #[inline]
+    pub(crate) fn has_op(&self, op: OpKind) -> bool {
+        self.ops.present.has(op)
+    }
+
+    /// Whether the scenario asks for this fault of the virtual kernel.
+    #[inline(always)]
+    pub(crate) fn mutated(&self, mutation: Mutation) -> bool {
+        mutation::active(self.mutation, mutation)
+    }
+
+    pub(crate) fn has_flag(&self, flag: u64) -> bool {
+        self.ops.flags & flag != 0
+    }
+
+    /// `jiffies` at the local time of `c`.
+    pub(crate) fn jiffies(&self, now: u64) -> u64 {
+        now / self.costs.tick_period_ns
+    }
+
+    /// Whether there is such a CPU, and it is online.
+    #[inline]
+    pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
+        if self.all_online.get() {
+            cpu.index() < self.cpus.len()
+        } else {
+            self.online.borrow().contains(cpu)
+        }
+    }
+
+    /// `cpu_online_mask`. A CPU that goes is in it until its ops.cpu_offline() has returned, though no task is put
+    /// there any more (`cpu_active_mask`).
+    pub(crate) fn online_mask(&self) -> CpuSet {
+        let mut mask = self.online.borrow().clone();
+        if !self.all_online.get() {
+            let going = self.cpus.iter().filter(|c| c.is_online());
+            going.for_each(|c| mask.insert(c.id));
+        }
+        mask
+    }
+
+    /// `set_cpu_active()`.
+    pub(crate) fn set_online(&self, cpu: CpuId, online: bool) {
+        let mut set = self.online.borrow_mut();
+        if online {
+            set.insert(cpu);
+        } else {
+            set.remove(cpu);
+        }
+        self.all_online.set(set.len() == self.cpus.len());
+    }
+
+    /// `cpu`, or another one if it is offline.
+    #[inline]
+    pub(crate) fn online_or_other(&self, cpu: CpuId) -> CpuId {
+        if self.is_online(cpu) {
+            cpu
+        } else {
+            self.online.borrow().first().unwrap_or(CpuId(0))
+        }
+    }
+
+    /// The policy broke a rule: it is unloaded and the run ends. The first reason counts.
+    pub(crate) fn scx_error(&self, message: String) {
+        self.exit_with(ExitKind::Error, 0, message);
+    }
+
+    pub(crate) fn exit_with(&self, kind: ExitKind, code: i64, message: String) {
+        let mut exit = self.exit.borrow_mut();
+        let is_first = match &*exit {
+            None => true,
+            // Breaking a rule while it is unloaded changes nothing. A policy that no kernel would have loaded is
+            // reported.
+            Some(first) => first.kind == ExitKind::Unreg && kind == ExitKind::Fault,
+        };
+        if is_first {
+            *exit = Some(ExitInfo::new(kind, code, message));
+            self.life.end_policy();
+        }
+    }
+
+    pub(crate) fn fail(&self, failure: WorkloadFailure) {
+        self.failure.borrow_mut().get_or_insert(failure);
+        self.life.stop();
+    }
+
+    /// A missing resource of the host ends the run, and no part of it counts.
+    pub(crate) fn host_failed(&self, why: NoStack) {
+        let cpus = self.cpus.len() as u32;
+        *self.host_failure.borrow_mut() = Some(HostFailure::Stacks { cpus, why });
+    }
+
+    fn finish<L>(self, give_back: impl FnOnce(R) -> L) -> RunEnd<P, L> {
+        if !self.life.is_closed() {
+            // Nothing ran at all, or nothing was left to happen.
+            self.close();
+        }
+        let summary = self.summary.into_inner().expect("made by close()");
+        let mut counters = self.counters.into_inner();
+        for task in self.tasks.iter() {
+            if let Some(behaviour) = task.behaviour.borrow_mut().take() {
+                behaviour.report(&mut counters);
+            }
+        }
+        // The workload ended: the loader of the policy has unloaded it.
+        let exit = self.exit.into_inner();
+        let exit = exit.filter(|exit| exit.kind != ExitKind::Unreg);
+        RunEnd {
+            exit: exit.unwrap_or_else(|| ExitInfo::new(ExitKind::Done, 0, String::new())),
+            failure: self.failure.into_inner(),
+            host_failure: self.host_failure.into_inner(),
+            stuck: self.stuck.into_inner(),
+            end: summary.end,
+            begun: summary.begun,
+            makespan: summary.makespan,
+            work: summary.work,
+            counters,
+            probes: summary.probes,
+            cache: summary.cache,
+            switches: summary.switches,
+            events: summary.events,
+            tasks: summary.tasks,
+            unfinished: summary.unfinished,
+            to_come: summary.to_come,
+            policy: self.policy,
+            recorder: give_back(self.recorder),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Computes the cost of going over memory for a task.
+
+use schedlab_machine::profile::Memory;
+use schedlab_trace::Recorder;
+use schedlab_workload::{Access, Touch};
+
+use crate::contract::policy::Policy;
+use crate::paths::kernel::Kernel;
+use crate::state::cpu::Cpu;
+use crate::state::memory::Buffer;
+use crate::state::task::Task;
+
+/// The cost of a touch on a machine.
+#[derive(PartialEq, Eq, Debug)]
+struct Way {
+    /// Lines that are gone to, one after another.
+    visits: u64,
+    /// Different lines among all that the buffer's touches go to.
+    lines: u64,
+    /// Accesses of single bytes or pointers.
+    accesses: u64,
+}
+
+fn way(touch: &Touch, line_bytes: u64) -> Way {
+    let Touch {
+        size_bytes, count, ..
+    } = *touch;
+    let visits = count.div_ceil(line_bytes);
+    let lines = count.min(size_bytes).div_ceil(line_bytes);
+    match touch.access {
+        Access::Lines | Access::Fill => Way {
+            visits,
+            lines,
+            accesses: 0,
+        },
+        Access::Read | Access::Write => Way {
+            visits,
+            lines,
+            accesses: count,
+        },
+        Access::Chase {
+            stride_bytes,
+            random,
+        } => {
+            let apart = stride_bytes.min(line_bytes);
+            let pointers = Touch::pointers(size_bytes, stride_bytes);
+            // Neighbours within a line are visited one after another only where the order is theirs.
+            let visits = match random {
+                true => count,
+                false => (count * apart).div_ceil(line_bytes),
+            };
+            Way {
+                visits,
+                lines: (pointers * apart).div_ceil(line_bytes),
+                accesses: count,
+            }
+        }
+    }
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// Time that a touch takes: a hit for each line that is still in this CPU's cache, a miss for any other, and a
+    /// cycle for each byte or pointer. What is there is gone when the task was elsewhere, or when as much came into
+    /// the cache since then as it holds. A buffer that does not fit misses each time: its beginning is gone when
+    /// its end is there.
+    ///
+    /// Model: hits are hits of the last private cache, whatever a smaller one would hold, and misses go to memory;
+    /// none is prefetched. No other task has the lines. Computation beside it takes nothing from the cache.
+    pub(crate) fn touch_ns(&self, c: &Cpu, p: &Task, touch: Touch) -> u64 {
+        let memory = &self.machine.memory;
+        let line_bytes = u64::from(memory.line_bytes.max(1));
+        let way = way(&touch, line_bytes);
+        let misses = self.misses(c, p, &touch, &way, memory);
+        let filled = misses.min(way.lines) * line_bytes;
+        c.filled_bytes.set(c.filled_bytes.get() + filled);
+        if let Some(buffer) = p.buffers.borrow_mut().get_mut(touch.buffer as usize) {
+            buffer.filled_bytes = c.filled_bytes.get();
+        }
+        let lines_ps = (way.visits - misses) * memory.hit_ps + misses * memory.miss_ps;
+        let accesses_ps = way.accesses * 1_000_000 / u64::from(self.machine.clock_mhz.max(1));
+        (lines_ps + accesses_ps).div_ceil(1_000)
+    }
+
+    /// Visits to lines that are not in the cache; those come.
+    fn misses(&self, c: &Cpu, p: &Task, touch: &Touch, way: &Way, memory: &Memory) -> u64 {
+        let mut buffers = p.buffers.borrow_mut();
+        let number = touch.buffer as usize;
+        if buffers.len() <= number {
+            buffers.resize(number + 1, Buffer::default());
+        }
+        let buffer = &mut buffers[number];
+        let bytes = touch
+            .size_bytes
+            .min(way.lines * u64::from(memory.line_bytes.max(1)));
+        let others = c.filled_bytes.get() - buffer.filled_bytes.min(c.filled_bytes.get());
+        if buffer.cpu != Some(c.id) || others + bytes > memory.cache_bytes {
+            buffer.lines = 0;
+        }
+        buffer.cpu = Some(c.id);
+        if bytes > memory.cache_bytes {
+            return way.visits;
+        }
+        let misses = way.visits.min(way.lines.saturating_sub(buffer.lines));
+        buffer.lines += misses;
+        misses
+    }
+}

@@ -1,0 +1,918 @@
+//! Carrying out what tasks do: computation, system calls and what they wait for.
+//!
+//! A system call is a stretch of kernel time followed by its effect. An effect that has to wait
+//! blocks the task and is tried again when the task runs next, as the kernel's own wait loops do.
+
+use std::collections::VecDeque;
+
+use schedlab_machine::{Timers, address};
+use schedlab_trace::{CpuMode, Event, Instant, LockClass, Recorder, TaskId};
+use schedlab_workload::{Action, Context, ObjectId, Outcome, TaskSpec};
+
+use crate::contract::consts::wake;
+use crate::contract::policy::Policy;
+use crate::contract::scenario::{RtMode, WorkloadFailure};
+use crate::paths::kernel::Kernel;
+use crate::paths::pi::Taking;
+use crate::paths::sched::Change;
+use crate::state::cpu::Cpu;
+use crate::state::event_queue::Timer;
+use crate::state::object::Object;
+use crate::state::task::{Class, Exec, Task, TaskState};
+
+/// How an effect ended.
+enum Effect {
+    Done(Outcome),
+    /// To be tried again when the task is woken.
+    Wait,
+    /// The action does not fit the object.
+    Wrong(ObjectId),
+}
+
+/// Name of an action, for messages.
+pub(crate) fn action_name(action: &Action) -> &'static str {
+    match action {
+        Action::Compute(_) => "Compute",
+        Action::Yield => "Yield",
+        Action::Sleep(_) => "Sleep",
+        Action::SleepUntil(_) => "SleepUntil",
+        Action::Io(_) => "Io",
+        Action::Write { .. } => "Write",
+        Action::Read { .. } => "Read",
+        Action::Lock(_) => "Lock",
+        Action::Unlock(_) => "Unlock",
+        Action::TryUserLock(_) => "TryUserLock",
+        Action::UserUnlock(_) => "UserUnlock",
+        Action::Wait { .. } => "Wait",
+        Action::Signal(_) => "Signal",
+        Action::Broadcast(_) => "Broadcast",
+        Action::Barrier(_) => "Barrier",
+        Action::Post(_) => "Post",
+        Action::Acquire(_) => "Acquire",
+        Action::Suspend(_) => "Suspend",
+        Action::Notify(_) => "Notify",
+        Action::Fork(_) => "Fork",
+        Action::SetNice(_) => "SetNice",
+        Action::SetAffinity(_) => "SetAffinity",
+        Action::SetClass(_) => "SetClass",
+        Action::Touch(_) => "Touch",
+        Action::Syscall => "Syscall",
+        Action::Begin => "Begin",
+        Action::Work(_) => "Work",
+        Action::Exit => "Exit",
+    }
+}
+
+impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// Asks the task's behaviour what it does next, and begins it.
+    #[inline(always)]
+    pub(crate) fn next_action(&self, c: &Cpu, p: &Task) {
+        self.sync(c);
+        let action = {
+            let mut behaviour = p.behaviour.borrow_mut();
+            let behaviour = behaviour
+                .as_mut()
+                .expect("a task that runs has a behaviour");
+            let mut rng = p.rng.borrow_mut();
+            loop {
+                let mut context = Context {
+                    now: self.now(c),
+                    outcome: p.outcome.replace(Outcome::Done),
+                    rng: &mut rng,
+                };
+                let action = behaviour.next(&mut context);
+                if !self.count_action(c, p, &action) {
+                    return;
+                }
+                let Action::Work(n) = action else {
+                    break action;
+                };
+                self.work.set(self.work.get() + u64::from(n));
+                self.record(c, Event::Work { task: p.id, n });
+                // It takes no time, so the next action comes at once, unless something came up before it.
+                if c.is_called_off() {
+                    return;
+                }
+            }
+        };
+        match action {
+            Action::Compute(time) => {
+                p.left_ns.set(time.ns() + self.initial_refill(c, p));
+                p.exec.set(Exec::User);
+            }
+            Action::Sleep(_) => self.enter_kernel(p, self.machine.paths.syscall_ns, action),
+            action => self.begin_action(c, p, action),
+        }
+    }
+
+    /// From here `kernel_ns` of a system call go by, then the action takes effect.
+    #[inline(always)]
+    fn enter_kernel(&self, p: &Task, kernel_ns: u64, action: Action) {
+        p.left_ns.set(kernel_ns);
+        *p.action.borrow_mut() = Some(action);
+        p.exec.set(Exec::Kernel);
+    }
+
+    /// Begins an action that is not one of the commonest.
+    #[inline(never)]
+    fn begin_action(&self, c: &Cpu, p: &Task, action: Action) {
+        let paths = &self.machine.paths;
+        let kernel_ns = match &action {
+            Action::Touch(touch) => {
+                p.left_ns.set(self.touch_ns(c, p, *touch));
+                p.exec.set(Exec::User);
+                return;
+            }
+            Action::Begin => {
+                self.begun.set(c.this.now.get());
+                return;
+            }
+            Action::TryUserLock(object) | Action::UserUnlock(object) => {
+                self.user_lock(c, p, *object, matches!(action, Action::TryUserLock(_)));
+                return;
+            }
+            Action::Lock(_)
+            | Action::Unlock(_)
+            | Action::Post(_)
+            | Action::Acquire(_)
+            | Action::Signal(_)
+            | Action::Broadcast(_) => {
+                if self.futex_fast_path(c, p, &action) {
+                    return;
+                }
+                paths.syscall_ns + paths.futex_ns
+            }
+            Action::Wait { condition, .. } => {
+                if !self.begin_wait(c, p, *condition) {
+                    self.wrong_object(p, "Wait", *condition);
+                    return;
+                }
+                paths.syscall_ns + paths.futex_ns
+            }
+            Action::Barrier(_) | Action::Suspend(_) | Action::Notify(_) => {
+                paths.syscall_ns + paths.futex_ns
+            }
+            Action::Write { to, .. } => {
+                paths.syscall_ns
+                    + if self.is_socket(*to) {
+                        paths.socket_send_ns
+                    } else {
+                        paths.pipe_ns
+                    }
+            }
+            Action::Read { from, .. } => {
+                paths.syscall_ns
+                    + if self.is_socket(*from) {
+                        paths.socket_recv_ns
+                    } else {
+                        paths.pipe_ns
+                    }
+            }
+            Action::Fork(_) => paths.syscall_ns + paths.fork_ns,
+            Action::Exit => {
+                p.exiting.set(true);
+                self.sync_task(p);
+                paths.syscall_ns + paths.exit_ns
+            }
+            Action::Yield
+            | Action::Syscall
+            | Action::Sleep(_)
+            | Action::SleepUntil(_)
+            | Action::Io(_)
+            | Action::SetNice(_)
+            | Action::SetAffinity(_)
+            | Action::SetClass(_) => paths.syscall_ns,
+            Action::Compute(_) | Action::Work(_) => unreachable!("begun by next_action()"),
+        };
+        self.enter_kernel(p, kernel_ns, action);
+    }
+
+    /// Bounds actions without time. Returns whether the task may go on.
+    #[inline(always)]
+    fn count_action(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
+        if p.last_action_at.replace(c.this.now.get()) != c.this.now.get() {
+            p.idle_actions.set(0);
+            return true;
+        }
+        let idle_actions = p.idle_actions.get() + 1;
+        p.idle_actions.set(idle_actions);
+        if idle_actions <= self.limits.zero_time_actions {
+            return true;
+        }
+        self.too_many_actions(c, p, action);
+        false
+    }
+
+    /// The task does nothing but act without time.
+    #[cold]
+    fn too_many_actions(&self, c: &Cpu, p: &Task, action: &Action) {
+        self.fail(WorkloadFailure::ZeroTimeLoop {
+            task: p.label(),
+            actions: p.idle_actions.get(),
+            last: action_name(action).to_owned(),
+        });
+        // Time goes on, so that the run can end.
+        self.charge(c, 1_000);
+    }
+
+    /// `lock_kernel()` to `unlock_kernel()` in `do_exit()`, Linux 2.4.
+    #[cold]
+    fn exit_under_big_kernel_lock(&self, c: &Cpu, ns: u64) {
+        let lock = self.big_kernel_lock.get().unwrap_or_else(|| {
+            let address = address::kernel_lock(u32::MAX);
+            let new = self.new_lock(address, "kernel_flag", LockClass::Other);
+            self.big_kernel_lock.set(Some(new));
+            new
+        });
+        self.spin_lock(c, lock);
+        self.charge(c, ns);
+        self.spin_unlock(c, lock);
+    }
+
+    /// Modelled address of a workload's object: user memory, beside the kernel's locks.
+    fn object_address(&self, object: ObjectId) -> u64 {
+        crate::state::costs::object_address(object.0)
+    }
+
+    fn is_socket(&self, object: ObjectId) -> bool {
+        matches!(
+            self.objects.borrow().get(object.0 as usize),
+            Some(Object::Channel(channel)) if channel.socket
+        )
+    }
+
+    /// User code looks at an object.
+    fn user_read(&self, c: &Cpu, object: ObjectId) {
+        self.set_mode(c, CpuMode::User);
+        let line = self.line_at(self.object_address(object));
+        self.read_line(c, line);
+    }
+
+    /// One atomic operation of user code on an object.
+    fn user_atomic(&self, c: &Cpu, object: ObjectId) {
+        self.set_mode(c, CpuMode::User);
+        let line = self.line_at(self.object_address(object));
+        self.write_line(c, line, self.machine.memory.atomic_ps);
+    }
+
+    fn user_lock(&self, c: &Cpu, p: &Task, object: ObjectId, take: bool) {
+        self.user_atomic(c, object);
+        let mut objects = self.objects.borrow_mut();
+        let Some(Object::UserLock { owner }) = objects.get_mut(object.0 as usize) else {
+            let action = if take { "TryUserLock" } else { "UserUnlock" };
+            drop(objects);
+            self.wrong_object(p, action, object);
+            return;
+        };
+        if take {
+            let free = owner.is_none();
+            if free {
+                *owner = Some(p.id);
+            }
+            p.outcome
+                .set(if free { Outcome::Taken } else { Outcome::Busy });
+        } else {
+            *owner = None;
+        }
+    }
+
+    /// Mutexes and semaphores that are free, and conditions without a waiter, never enter the kernel: glibc's
+    /// pthread_cond_signal() looks at the number of waiters first. Returns whether the action is done.
+    fn futex_fast_path(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
+        let object = match action {
+            Action::Lock(object)
+            | Action::Unlock(object)
+            | Action::Post(object)
+            | Action::Acquire(object) => {
+                self.user_atomic(c, *object);
+                object
+            }
+            Action::Signal(object) | Action::Broadcast(object) => {
+                self.user_read(c, *object);
+                object
+            }
+            _ => return false,
+        };
+        if let Action::Lock(_) | Action::Unlock(_) = action
+            && self.pi_fast_path(p, *object, matches!(action, Action::Lock(_)))
+        {
+            return true;
+        }
+        let mut objects = self.objects.borrow_mut();
+        match (action, objects.get_mut(object.0 as usize)) {
+            (Action::Lock(_), Some(Object::Mutex { owner, .. })) if owner.is_none() => {
+                *owner = Some(p.id);
+                true
+            }
+            (Action::Unlock(_), Some(Object::Mutex { owner, waiters })) if waiters.is_empty() => {
+                *owner = None;
+                true
+            }
+            (Action::Post(_), Some(Object::Semaphore { count, waiters })) if waiters.is_empty() => {
+                *count += 1;
+                true
+            }
+            (Action::Acquire(_), Some(Object::Semaphore { count, .. })) if *count > 0 => {
+                *count -= 1;
+                true
+            }
+            (Action::Signal(_) | Action::Broadcast(_), Some(Object::Condition { waiters })) => {
+                waiters.is_empty()
+            }
+            _ => false,
+        }
+    }
+
+    fn wrong_object(&self, p: &Task, action: &'static str, object: ObjectId) {
+        let is = self
+            .objects
+            .borrow()
+            .get(object.0 as usize)
+            .map_or("not there", Object::what)
+            .to_owned();
+        self.fail(WorkloadFailure::WrongObject {
+            task: p.label(),
+            action,
+            object: object.0,
+            is,
+        });
+        p.exec.set(Exec::User);
+        p.left_ns.set(1_000);
+    }
+
+    /// The action under way takes effect, at the end of its kernel time or when it is tried again.
+    #[inline(always)]
+    pub(crate) fn take_effect(&self, c: &Cpu, p: &Task) {
+        self.set_mode(c, CpuMode::Kernel);
+        self.sync(c);
+        let mut action = p.action.borrow_mut();
+        if let Some(Action::Sleep(time)) = *action {
+            *action = None;
+            drop(action);
+            let until = self.now(c) + time;
+            self.sleep_until(c, p, until);
+        } else {
+            drop(action);
+            self.take_other_effect(c, p);
+        }
+    }
+
+    /// As [`Kernel::take_effect`], of what is not a sleep.
+    #[inline(never)]
+    fn take_other_effect(&self, c: &Cpu, p: &Task) {
+        let action = p.action.borrow_mut().take();
+        let action = action.expect("an effect has its action");
+        let name = action_name(&action);
+        let action = match action {
+            Action::Fork(spec) => {
+                self.fork(c, p, *spec);
+                p.exec.set(Exec::Next);
+                return;
+            }
+            action => action,
+        };
+        let effect = match action {
+            Action::SetAffinity(ref set) => {
+                let set = set.resized(self.cpus.len());
+                self.set_affinity(c, p, set);
+                Effect::Done(Outcome::Done)
+            }
+            Action::SetNice(nice) => {
+                let nice = nice.clamp(-20, 19);
+                if nice != p.nice.get() {
+                    self.sched_change(c, p, Change::Nice(nice));
+                }
+                Effect::Done(Outcome::Done)
+            }
+            Action::SetClass(class) => {
+                if self.dl_admit(p, class) {
+                    self.sched_change(c, p, Change::Class(class));
+                }
+                Effect::Done(Outcome::Done)
+            }
+            Action::Exit => {
+                if let Some(ns) = self.machine.locks.big_kernel_lock_ns {
+                    self.exit_under_big_kernel_lock(c, ns);
+                }
+                while let Some(mutex) = self.pi_held(p) {
+                    self.unlock_mutex(c, p, mutex);
+                }
+                p.state.set(TaskState::Dead);
+                p.exec.set(Exec::Next);
+                self.schedule(c, false);
+                return;
+            }
+            Action::Yield => {
+                p.exec.set(Exec::Next);
+                self.sched_yield(c, p);
+                return;
+            }
+            Action::SleepUntil(until) => return self.sleep_until(c, p, until),
+            Action::Io(time) => {
+                p.exec.set(Exec::Next);
+                let until = self.now(c) + time;
+                return self.block_until(c, p, Timer::Task(p.id), until.ns());
+            }
+            ref action => self.object_effect(c, p, action),
+        };
+        match effect {
+            Effect::Done(outcome) => {
+                p.outcome.set(outcome);
+                p.exec.set(Exec::Next);
+            }
+            Effect::Wait => {
+                *p.action.borrow_mut() = Some(action);
+                p.exec.set(Exec::Effect);
+                p.state.set(TaskState::Blocked);
+                self.schedule(c, false);
+            }
+            Effect::Wrong(object) => self.wrong_object(p, name, object),
+        }
+    }
+
+    /// `do_sched_yield()`.
+    fn sched_yield(&self, c: &Cpu, p: &Task) {
+        self.set_mode(c, CpuMode::Sched);
+        self.rq_lock(c, c);
+        match p.class.get() {
+            Class::Ext => self.yield_task_scx(c, p),
+            Class::Fair => self.yield_task_fair(c, p),
+            Class::Rt => self.yield_task_rt(c, p),
+            Class::Deadline => self.yield_task_dl(c, p),
+            Class::Idle | Class::Stop => {}
+        }
+        self.rq_unlock(c, c);
+        p.yielded.set(true);
+        self.schedule(c, false);
+    }
+
+    /// `sched_setaffinity()` of the task itself.
+    fn set_affinity(&self, c: &Cpu, p: &Task, set: schedlab_trace::CpuSet) {
+        if set.is_empty() {
+            self.fail(WorkloadFailure::NoCpu {
+                task: p.label(),
+                allowed: set.to_string(),
+                last_cpu: self.cpus.len() as u32 - 1,
+            });
+            return;
+        }
+        if *p.affinity.borrow().as_ref().unwrap_or(&self.all_cpus) == set {
+            return;
+        }
+        // dl_task_check_affinity()
+        if p.reservation().is_some() && !self.may_run_everywhere(Some(&set)) {
+            self.fail(WorkloadFailure::Refused {
+                task: p.label(),
+                what: "change its CPUs",
+                why: "a task under SCHED_DEADLINE must be allowed on all CPUs (EBUSY)".to_owned(),
+            });
+            return;
+        }
+        // Tasks whose CPUs are changed one after another are dealt out over them (`__set_cpus_allowed_ptr_locked()`).
+        let Some(dest) = c.any_and_distribute(&self.online.borrow(), &set) else {
+            // None of them online: EINVAL, and everything stays as it is.
+            return;
+        };
+        self.sched_change(c, p, Change::Affinity(set));
+        if !p.allows(c.id) {
+            p.migration_dest.set(Some(dest));
+            // The stopper is woken, above all classes.
+            self.taken_by_class(c, c, Class::Stop);
+            self.resched_curr(c, c);
+        }
+    }
+
+    fn fork(&self, c: &Cpu, parent: &Task, spec: TaskSpec) {
+        let is_first = self.is_starter(parent);
+        if !is_first && self.nr_tasks() >= self.limits.tasks {
+            self.fail(WorkloadFailure::TooManyTasks {
+                task: parent.label(),
+                limit: self.limits.tasks,
+            });
+            return;
+        }
+        // sched_fork()
+        if parent.reservation().is_some() {
+            self.fail(WorkloadFailure::Refused {
+                task: parent.label(),
+                what: "create a thread",
+                why: "a task under SCHED_DEADLINE may not (EAGAIN)".to_owned(),
+            });
+            return;
+        }
+        let number = self.next_number(is_first);
+        let p = self.new_task(spec, Some(parent.id), c.id, number);
+        if !is_first && !p.is_background {
+            self.nr_alive.set(self.nr_alive.get() + 1);
+        }
+        if p.nr_allowed.get() == 0 {
+            self.fail(WorkloadFailure::NoCpu {
+                task: p.label(),
+                allowed: p
+                    .affinity
+                    .borrow()
+                    .as_ref()
+                    .map_or(String::new(), ToString::to_string),
+                last_cpu: self.cpus.len() as u32 - 1,
+            });
+            return;
+        }
+        self.start_task(c, p);
+    }
+
+    /// Effects on shared objects.
+    fn object_effect(&self, c: &Cpu, p: &Task, action: &Action) -> Effect {
+        let done = Effect::Done(Outcome::Done);
+        match *action {
+            Action::Syscall => done,
+            Action::Write { to, bytes } => self.write(c, p, to, bytes),
+            Action::Read { from, limit } => self.read(c, p, from, limit),
+            Action::Lock(mutex) => self.lock_mutex(c, p, mutex),
+            Action::Unlock(mutex) => self.unlock_mutex(c, p, mutex),
+            Action::Wait { mutex, .. } => self.wait_condition(c, p, mutex),
+            Action::Signal(object) => {
+                let waiter = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                    Some(Object::Condition { waiters }) => waiters.pop_front(),
+                    _ => return Effect::Wrong(object),
+                };
+                if let Some(waiter) = waiter {
+                    self.grant(c, waiter);
+                }
+                done
+            }
+            Action::Broadcast(object) => {
+                let waiters = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                    Some(Object::Condition { waiters }) => std::mem::take(waiters),
+                    _ => return Effect::Wrong(object),
+                };
+                self.grant_all(c, waiters);
+                done
+            }
+            Action::Barrier(object) => self.barrier(c, p, object),
+            Action::Post(object) => {
+                let waiter = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                    Some(Object::Semaphore { count, waiters }) => {
+                        *count += 1;
+                        waiters.pop_front()
+                    }
+                    _ => return Effect::Wrong(object),
+                };
+                if let Some(waiter) = waiter {
+                    self.wake(c, waiter, 0);
+                }
+                done
+            }
+            Action::Acquire(object) => match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                Some(Object::Semaphore { count, waiters }) => {
+                    if *count > 0 {
+                        *count -= 1;
+                        done
+                    } else {
+                        waiters.push_back(p.id);
+                        Effect::Wait
+                    }
+                }
+                _ => Effect::Wrong(object),
+            },
+            Action::Suspend(object) => {
+                if p.granted.take() {
+                    p.waiting.set(false);
+                    return done;
+                }
+                match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                    Some(Object::Event { waiters }) => {
+                        if !p.waiting.replace(true) {
+                            waiters.push_back(p.id);
+                        }
+                        Effect::Wait
+                    }
+                    _ => Effect::Wrong(object),
+                }
+            }
+            Action::Notify(object) => {
+                let waiters = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+                    Some(Object::Event { waiters }) => std::mem::take(waiters),
+                    _ => return Effect::Wrong(object),
+                };
+                self.grant_all(c, waiters);
+                done
+            }
+            _ => unreachable!("carried out elsewhere"),
+        }
+    }
+
+    /// The task's next action comes at `until`, but not before now.
+    #[inline(always)]
+    fn sleep_until(&self, c: &Cpu, p: &Task, until: Instant) {
+        p.exec.set(Exec::Next);
+        if until <= self.now(c) {
+            p.outcome.set(Outcome::Done);
+            return;
+        }
+        if self.machine.timers == Timers::Jiffies {
+            let until = self.jiffy_of(self.now(c), until);
+            return self.block_until(c, p, Timer::Task(p.id), until);
+        }
+        match self.timer_slack_ns {
+            slack_ns @ 1.. if !self.sleeps_exactly(p) => {
+                self.block_until(c, p, Timer::Sleep(p.id), until.ns() + slack_ns)
+            }
+            _ => self.block_until(c, p, Timer::Task(p.id), until.ns()),
+        }
+    }
+
+    /// Real-time tasks have no timer slack.
+    #[inline(always)]
+    fn sleeps_exactly(&self, p: &Task) -> bool {
+        match self.rt_mode {
+            // The class is at hand.
+            RtMode::Kernel => p.class.get() == Class::Rt,
+            RtMode::Policy => p.is_realtime(),
+        }
+    }
+
+    /// The tick that ends a sleep from `now` until `until` in Linux 2.4: its time is rounded up to whole jiffies
+    /// (`timespec_to_jiffies()`), and one is added since the one that has begun is no whole one (`sys_nanosleep()`).
+    ///
+    /// Model: real-time tasks sleep for 2 ms and less, too; there they spin (`udelay()`).
+    #[cold]
+    fn jiffy_of(&self, now: Instant, until: Instant) -> u64 {
+        let period_ns = self.costs.tick_period_ns;
+        let jiffies = until.since(now).ns().div_ceil(period_ns) + 1;
+        (now.ns() / period_ns + jiffies) * period_ns
+    }
+
+    #[inline(always)]
+    fn block_until(&self, c: &Cpu, p: &Task, timer: Timer, time: u64) {
+        self.set_task_timer(timer, c.id, time);
+        p.state.set(TaskState::Blocked);
+        self.schedule(c, false);
+    }
+
+    /// Wakes a task that waits for an object.
+    fn wake(&self, c: &Cpu, task: TaskId, flags: u64) {
+        self.try_to_wake_up(c, self.task(task), flags);
+        self.set_mode(c, CpuMode::Kernel);
+        if c.has_irq() {
+            // Interrupts are on between two wakeups.
+            self.handle_interrupts(c);
+            self.set_mode(c, CpuMode::Kernel);
+        }
+    }
+
+    /// Ends a task's wait for good.
+    fn grant(&self, c: &Cpu, task: TaskId) {
+        self.task(task).granted.set(true);
+        self.wake(c, task, 0);
+    }
+
+    /// Grants the object to all of `waiters`. They are no longer in its list: a task that comes back to wait while
+    /// the others are woken waits for the next time.
+    fn grant_all(&self, c: &Cpu, waiters: VecDeque<TaskId>) {
+        for waiter in waiters {
+            self.grant(c, waiter);
+        }
+    }
+
+    /// How pipes and sockets wake.
+    fn channel_wake(&self) -> u64 {
+        if self.machine.sync_wakeups {
+            wake::SYNC
+        } else {
+            0
+        }
+    }
+
+    fn write(&self, c: &Cpu, p: &Task, to: ObjectId, bytes: u32) -> Effect {
+        let (reader, writer) = {
+            let mut objects = self.objects.borrow_mut();
+            let Some(Object::Channel(channel)) = objects.get_mut(to.0 as usize) else {
+                return Effect::Wrong(to);
+            };
+            if !channel.known_writers.contains(&p.id) {
+                channel.known_writers.push(p.id);
+            }
+            // A message larger than the buffer passes when the buffer is empty.
+            let fits = channel.used + u64::from(bytes) <= channel.capacity || channel.used == 0;
+            if !fits {
+                channel.writers.push_back(p.id);
+                return Effect::Wait;
+            }
+            channel.used += u64::from(bytes);
+            channel.messages.push_back(bytes);
+            let room = channel.used < channel.capacity;
+            let writer = if room {
+                channel.writers.pop_front()
+            } else {
+                None
+            };
+            (channel.readers.pop_front(), writer)
+        };
+        if let Some(reader) = reader {
+            self.wake(c, reader, self.channel_wake());
+        }
+        if let Some(writer) = writer {
+            self.wake(c, writer, self.channel_wake());
+        }
+        Effect::Done(Outcome::Done)
+    }
+
+    fn read(&self, c: &Cpu, p: &Task, from: ObjectId, limit: u32) -> Effect {
+        let (count, reader, writer) = {
+            let mut objects = self.objects.borrow_mut();
+            let Some(Object::Channel(channel)) = objects.get_mut(from.0 as usize) else {
+                return Effect::Wrong(from);
+            };
+            if channel.messages.is_empty() {
+                if p.granted.take() {
+                    return Effect::Done(Outcome::Closed);
+                }
+                channel.readers.push_back(p.id);
+                return Effect::Wait;
+            }
+            let count = channel.messages.len().min(limit.max(1) as usize);
+            for bytes in channel.messages.drain(..count) {
+                channel.used -= u64::from(bytes);
+            }
+            let more = !channel.messages.is_empty();
+            let reader = if more {
+                channel.readers.pop_front()
+            } else {
+                None
+            };
+            (count as u32, reader, channel.writers.pop_front())
+        };
+        if let Some(writer) = writer {
+            self.wake(c, writer, self.channel_wake());
+        }
+        if let Some(reader) = reader {
+            self.wake(c, reader, self.channel_wake());
+        }
+        Effect::Done(Outcome::Messages(count))
+    }
+
+    fn lock_mutex(&self, c: &Cpu, p: &Task, mutex: ObjectId) -> Effect {
+        match self.pi_lock(c, p, mutex) {
+            Taking::Taken => return Effect::Done(Outcome::Done),
+            // glibc lets a thread that would wait for itself wait for ever.
+            Taking::Waits | Taking::Deadlock => return Effect::Wait,
+            Taking::Wrong => {}
+        }
+        match self.objects.borrow_mut().get_mut(mutex.0 as usize) {
+            Some(Object::Mutex { owner, waiters }) => {
+                if owner.is_none() {
+                    *owner = Some(p.id);
+                    Effect::Done(Outcome::Done)
+                } else {
+                    waiters.push_back(p.id);
+                    Effect::Wait
+                }
+            }
+            _ => Effect::Wrong(mutex),
+        }
+    }
+
+    fn unlock_mutex(&self, c: &Cpu, p: &Task, mutex: ObjectId) -> Effect {
+        if let Some(waiter) = self.pi_unlock(c, p, mutex) {
+            if let Some(waiter) = waiter {
+                self.wake(c, waiter, 0);
+            }
+            return Effect::Done(Outcome::Done);
+        }
+        let waiter = match self.objects.borrow_mut().get_mut(mutex.0 as usize) {
+            Some(Object::Mutex { owner, waiters }) => {
+                *owner = None;
+                waiters.pop_front()
+            }
+            _ => return Effect::Wrong(mutex),
+        };
+        if let Some(waiter) = waiter {
+            self.wake(c, waiter, 0);
+        }
+        Effect::Done(Outcome::Done)
+    }
+
+    /// pthread_cond_wait() up to its system call: from here on signals are for this task, too.
+    fn begin_wait(&self, c: &Cpu, p: &Task, condition: ObjectId) -> bool {
+        self.user_atomic(c, condition);
+        match self.objects.borrow_mut().get_mut(condition.0 as usize) {
+            Some(Object::Condition { waiters }) => {
+                waiters.push_back(p.id);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn wait_condition(&self, c: &Cpu, p: &Task, mutex: ObjectId) -> Effect {
+        if !p.relocking.get() {
+            if !p.waiting.replace(true)
+                && let Effect::Wrong(object) = self.unlock_mutex(c, p, mutex)
+            {
+                return Effect::Wrong(object);
+            }
+            // A task may have signalled before or while the mutex was let go of (futex_wait() finds its word
+            // changed).
+            if !p.granted.take() {
+                return Effect::Wait;
+            }
+            // Signalled: now for the mutex, which may take a wait of its own.
+            p.waiting.set(false);
+            p.relocking.set(true);
+        }
+        let effect = self.lock_mutex(c, p, mutex);
+        if matches!(effect, Effect::Done(_)) {
+            p.relocking.set(false);
+        }
+        effect
+    }
+
+    fn barrier(&self, c: &Cpu, p: &Task, object: ObjectId) -> Effect {
+        if p.granted.take() {
+            p.waiting.set(false);
+            return Effect::Done(Outcome::Done);
+        }
+        let last = match self.objects.borrow_mut().get_mut(object.0 as usize) {
+            Some(Object::Barrier {
+                parties,
+                arrived,
+                waiters,
+            }) => {
+                if p.waiting.get() {
+                    return Effect::Wait;
+                }
+                *arrived += 1;
+                if *arrived < *parties {
+                    p.waiting.set(true);
+                    waiters.push_back(p.id);
+                    return Effect::Wait;
+                }
+                *arrived = 0;
+                std::mem::take(waiters)
+            }
+            _ => return Effect::Wrong(object),
+        };
+        self.grant_all(c, last);
+        Effect::Done(Outcome::Done)
+    }
+
+    /// Returns the time that bringing the working set to this CPU adds to the computation that begins.
+    #[inline(always)]
+    fn initial_refill(&self, c: &Cpu, p: &Task) -> u64 {
+        if p.working_set_bytes == 0 {
+            return 0;
+        }
+        match p.cache_cpu.replace(Some(c.id)) {
+            Some(from) if from != c.id => self.refill_ns(p, from, c.id),
+            _ => 0,
+        }
+    }
+
+    /// No task can go on by itself. Readers of pipes whose writers have all exited see the end of the file. Without
+    /// such readers the workload hangs for ever, or until the duration that it names is over: rt-app, for one, ends
+    /// its threads' waits then, except waits for a mutex.
+    ///
+    /// Model: the end of the file is seen when nothing else is left to happen, because a workload does
+    /// not say who will write.
+    pub(crate) fn deadlocked(&self) {
+        let mut closed = Vec::new();
+        for object in self.objects.borrow_mut().iter_mut() {
+            if let Object::Channel(channel) = object {
+                let gone = |task: &TaskId| self.task(*task).state.get() == TaskState::Dead;
+                if !channel.known_writers.is_empty() && channel.known_writers.iter().all(gone) {
+                    closed.extend(channel.readers.drain(..));
+                }
+            }
+        }
+        for task in closed.iter().copied() {
+            let p = self.task(task);
+            p.granted.set(true);
+            self.set_task_timer(Timer::Task(task), p.cpu.get(), self.clock.get());
+        }
+        if closed.is_empty() {
+            let tasks = self.tasks.iter();
+            let blocked: Vec<&Task> = tasks
+                .filter(|p| p.state.get() == TaskState::Blocked && !self.is_starter(p))
+                .collect();
+            // A task that waits for a mutex cannot even be cancelled when the duration is over (pthreads(7)), nor can
+            // one that was signalled and wants its mutex back.
+            let wants_mutex = |p: &&Task| {
+                p.relocking.get() || matches!(*p.action.borrow(), Some(Action::Lock(_)))
+            };
+            let fails = self.endless || blocked.iter().any(wants_mutex);
+            let told = blocked.iter().take(10).map(|p| {
+                let waits = p.action.borrow().as_ref().map_or("?", action_name);
+                format!("{} ({waits})", p.label())
+            });
+            let deadlock = WorkloadFailure::Deadlock {
+                at: Instant::from_ns(self.clock.get()),
+                blocked: told.collect(),
+            };
+            if fails {
+                self.fail(deadlock);
+            } else {
+                *self.stuck.borrow_mut() = Some(deadlock);
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What a run consists of: data that knows no executor.
+
+pub(crate) mod costs;
+pub(crate) mod cpu;
+pub(crate) mod deadline;
+pub(crate) mod domains;
+pub(crate) mod dsq;
+pub(crate) mod event_queue;
+pub(crate) mod fair;
+pub(crate) mod idle;
+pub(crate) mod life;
+pub(crate) mod lock;
+pub(crate) mod memory;
+pub(crate) mod object;
+pub(crate) mod pi;
+pub(crate) mod rt;
+pub(crate) mod sorted;
+pub(crate) mod task;

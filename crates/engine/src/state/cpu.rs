@@ -1,0 +1,395 @@
+//! A virtual CPU and its run queue.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use schedlab_machine::{CacheIx, Machine};
+use schedlab_trace::{CpuId, CpuMode, CpuSet, LockPath, TaskId};
+
+use crate::contract::policy::{OpKind, ThisCpu, TimerId};
+use crate::state::costs::Costs;
+use crate::state::deadline::DlRq;
+use crate::state::dsq::Dsq;
+use crate::state::fair::FairRq;
+use crate::state::lock::{Held, LockIx};
+use crate::state::rt::RtRq;
+use crate::state::task::Class;
+
+/// Interrupts that can be pending on a CPU.
+pub(crate) mod irq {
+    pub const RESCHED: u32 = 1 << 0;
+    pub const TICK: u32 = 1 << 1;
+    pub const TIMER: u32 = 1 << 2;
+    pub const POLICY_TIMER: u32 = 1 << 3;
+    /// `kick_cpus_irq_workfn()`.
+    pub const KICK: u32 = 1 << 4;
+    /// `deferred_irq_workfn()`.
+    pub const DEFERRED: u32 = 1 << 5;
+    /// The CPU is to go offline or online.
+    pub const HOTPLUG: u32 = 1 << 6;
+    /// The running task's slice ends (`hrtick()`).
+    pub const HRTICK: u32 = 1 << 7;
+    /// Periods of throttled deadline tasks begin.
+    pub const REPLENISH: u32 = 1 << 8;
+}
+
+/// The event for which a suspended CPU waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// Its turn, or a lock. Interrupts are off.
+    Resume,
+    /// The end of a stretch of its task's time, or an interrupt.
+    Segment,
+    /// An interrupt.
+    Idle,
+    /// To come online.
+    Offline,
+}
+
+/// Whom an op may dispatch directly (`direct_dispatch_task`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DirectDispatch {
+    /// No CPU: insertions are buffered.
+    Off,
+    /// The task that is being enqueued.
+    Of(TaskId),
+    /// It has been dispatched already.
+    Spoiled,
+}
+
+/// An entry of the dispatch buffer (`struct scx_dsp_buf_ent`).
+#[derive(Clone, Copy)]
+pub(crate) struct DispatchEntry {
+    pub task: TaskId,
+    pub qseq: u64,
+    pub dsq: u64,
+    pub enq_flags: u64,
+}
+
+/// Tasks whose timers have expired on a CPU, in order. There is rarely more than one.
+#[derive(Default)]
+pub(crate) struct Expired {
+    first: Cell<Option<TaskId>>,
+    others: RefCell<VecDeque<TaskId>>,
+    nr_others: Cell<usize>,
+}
+
+impl Expired {
+    #[inline]
+    pub fn push(&self, task: TaskId) {
+        if self.first.get().is_none() {
+            self.first.set(Some(task));
+        } else {
+            let mut others = self.others.borrow_mut();
+            others.push_back(task);
+            self.nr_others.set(others.len());
+        }
+    }
+
+    #[inline]
+    pub fn pop(&self) -> Option<TaskId> {
+        let first = self.first.take();
+        if self.nr_others.get() > 0 {
+            let mut others = self.others.borrow_mut();
+            self.first.set(others.pop_front());
+            self.nr_others.set(others.len());
+        }
+        first
+    }
+}
+
+/// The reasons that keep a CPU from going on with its task: one bit each, so that one comparison finds any of them.
+#[derive(Default)]
+struct Calls(Cell<u32>);
+
+impl Calls {
+    /// The resched mark (`TIF_NEED_RESCHED`). Those before it are pending interrupts ([`irq`]).
+    const NEED_RESCHED: u32 = 1 << 16;
+    const OFFLINE: u32 = 1 << 17;
+    /// The run is over: what tasks would do from here on is not part of it.
+    const CLOSED: u32 = 1 << 18;
+
+    const IRQS: u32 = Calls::NEED_RESCHED - 1;
+
+    #[inline(always)]
+    fn has(&self, calls: u32) -> bool {
+        self.0.get() & calls != 0
+    }
+
+    /// Sets or clears a bit. Returns whether it was set.
+    #[inline(always)]
+    fn set(&self, call: u32, on: bool) -> bool {
+        let before = self.0.get();
+        self.0.set(if on { before | call } else { before & !call });
+        before & call != 0
+    }
+}
+
+/// One virtual CPU and its run queue.
+///
+/// The order is that in memory: what a switch looks at lies together in as few of the host's cache lines as it needs,
+/// and the nearest to the beginning, where code that names it is shorter.
+#[repr(C)]
+pub(crate) struct Cpu {
+    pub id: CpuId,
+    calls: Calls,
+    /// The part that policy code reaches, too.
+    pub this: ThisCpu,
+    /// That of its core.
+    pub cache: CacheIx,
+    pub rq_lock: Cell<Option<LockIx>>,
+    pub curr: Cell<Option<TaskId>>,
+    /// Tasks on this run queue, the running one included.
+    pub nr_running: Cell<u32>,
+    pub scx_nr_running: Cell<u32>,
+    pub mode: Cell<CpuMode>,
+    pub wait: Cell<Wait>,
+    pub lock_path: Cell<LockPath>,
+    pub woken_by_main: Cell<bool>,
+    /// Its next task is to be marked as soon as it is chosen.
+    pub mark_next: Cell<bool>,
+    /// It slept since it last ran the scheduler.
+    pub was_idle: Cell<bool>,
+    pub next_class: Cell<Class>,
+    pub in_wakeup: Cell<bool>,
+    pub in_balance: Cell<bool>,
+    pub bal_cb_pending: Cell<bool>,
+    /// There may be something in one of the lists of deferred work.
+    pub has_deferred: Cell<bool>,
+    /// It is to wait for others as soon as sched_ext has chosen, …
+    pub kick_sync_pending: Cell<bool>,
+    /// … and does so at the end of this schedule().
+    pub kick_sync_due: Cell<bool>,
+    pub in_select_cpu: Cell<bool>,
+
+    /// When the op under way must have returned, and how often it may still ask for something.
+    pub op_deadline: Cell<u64>,
+    pub op_requests_left: Cell<u32>,
+    /// The run queue whose lock the op under way holds (`scx_locked_rq()`).
+    pub locked_rq: Cell<Option<CpuId>>,
+    pub op_task: Cell<Option<TaskId>>,
+    pub direct_dispatch: Cell<DirectDispatch>,
+    pub held: Held,
+    pub dispatched: Cell<u32>,
+
+    // The stretch of task time under way.
+    pub segment_pct: Cell<u32>,
+    pub segment_start: Cell<u64>,
+    /// The hardware threads that slow it down while they run, and that it slows down.
+    pub slowed_by: Box<[CpuId]>,
+
+    pub expired: Expired,
+    /// The task that is about to run, and still on its queue. Without run queue locks no other CPU takes it from
+    /// there.
+    pub chosen: Cell<Option<TaskId>>,
+    /// The local DSQ.
+    pub local: Dsq,
+    pub kick_sync: Cell<u64>,
+    pub extra_enq_flags: Cell<u64>,
+    pub last_mm: Cell<Option<u32>>,
+    pub dispatch_buf: RefCell<Vec<DispatchEntry>>,
+
+    // The rest is seldom looked at.
+    pub node: u32,
+    /// The op in which that under way is nested.
+    pub outer_op: Cell<Option<OpKind>>,
+    pub nr_immed: Cell<u32>,
+    pub cpu_released: Cell<bool>,
+    pub deferred_locals: RefCell<VecDeque<TaskId>>,
+    pub reenq_local_flags: Cell<Option<u64>>,
+    pub reenq_users: RefCell<VecDeque<(u32, u64)>>,
+    pub kicks: RefCell<Vec<(CpuId, u64)>>,
+    /// CPUs to wait for, with their `kick_sync` when they were kicked.
+    pub kick_waits: RefCell<Vec<(CpuId, u64)>>,
+    pub distribute_prev: Cell<u32>,
+    pub expired_policy: RefCell<VecDeque<TimerId>>,
+    /// The lock that it waits for.
+    pub spins_for: Cell<Option<LockIx>>,
+    /// Spins until this task is off its CPU.
+    pub awaits_off_cpu: Cell<Option<TaskId>>,
+    pub rt: RtRq,
+    pub fair: FairRq,
+    pub dl: DlRq,
+    /// Bytes of buffers that came into the cache so far.
+    pub filled_bytes: Cell<u64>,
+}
+
+/// The fields that nearly every function reads lie in two lines of the host's cache.
+const _: () = assert!(std::mem::offset_of!(Cpu, op_deadline) <= 128);
+
+impl Cpu {
+    pub fn new(id: CpuId, machine: &Machine, costs: &Costs) -> Self {
+        Cpu {
+            id,
+            this: ThisCpu::new(id),
+            cache: CacheIx::of(machine, id),
+            node: machine.topology.cpu(id).node,
+            slowed_by: costs.slowed_by(id).into(),
+            mode: Cell::new(CpuMode::Idle),
+            wait: Cell::new(Wait::Idle),
+            woken_by_main: Cell::new(false),
+            calls: Calls::default(),
+            mark_next: Cell::new(false),
+            was_idle: Cell::new(false),
+            expired: Expired::default(),
+            expired_policy: RefCell::default(),
+            lock_path: Cell::new(LockPath::Other),
+            rq_lock: Cell::new(None),
+            spins_for: Cell::new(None),
+            curr: Cell::new(None),
+            chosen: Cell::new(None),
+            next_class: Cell::new(Class::Idle),
+            nr_running: Cell::new(0),
+            rt: RtRq::default(),
+            awaits_off_cpu: Cell::new(None),
+            fair: FairRq::default(),
+            dl: DlRq::default(),
+            local: Dsq::local(id),
+            scx_nr_running: Cell::new(0),
+            in_wakeup: Cell::new(false),
+            in_balance: Cell::new(false),
+            bal_cb_pending: Cell::new(false),
+            cpu_released: Cell::new(false),
+            extra_enq_flags: Cell::new(0),
+            nr_immed: Cell::new(0),
+            has_deferred: Cell::new(false),
+            deferred_locals: RefCell::default(),
+            reenq_local_flags: Cell::new(None),
+            reenq_users: RefCell::default(),
+            kicks: RefCell::default(),
+            kick_sync: Cell::new(0),
+            kick_sync_pending: Cell::new(false),
+            kick_sync_due: Cell::new(false),
+            kick_waits: RefCell::default(),
+            distribute_prev: Cell::new(0),
+            outer_op: Cell::new(None),
+            op_deadline: Cell::new(0),
+            op_requests_left: Cell::new(0),
+            locked_rq: Cell::new(None),
+            op_task: Cell::new(None),
+            direct_dispatch: Cell::new(DirectDispatch::Off),
+            in_select_cpu: Cell::new(false),
+            dispatch_buf: RefCell::default(),
+            dispatched: Cell::new(0),
+            held: Held::default(),
+            segment_start: Cell::new(0),
+            segment_pct: Cell::new(100),
+            last_mm: Cell::new(None),
+            filled_bytes: Cell::new(0),
+        }
+    }
+
+    /// Marks an interrupt pending.
+    #[inline(always)]
+    pub fn raise(&self, irq: u32) {
+        self.calls.set(irq, true);
+    }
+
+    /// Makes an interrupt pending no more. Returns whether it was.
+    #[inline(always)]
+    pub fn forget_irq(&self, irq: u32) -> bool {
+        self.calls.set(irq, false)
+    }
+
+    /// An interrupt is pending, or going off or online.
+    pub fn has_irq(&self) -> bool {
+        self.calls.has(Calls::IRQS)
+    }
+
+    /// `test_tsk_need_resched()`.
+    #[inline(always)]
+    pub fn need_resched(&self) -> bool {
+        self.calls.has(Calls::NEED_RESCHED)
+    }
+
+    /// Sets or clears the resched mark. Returns whether it was set.
+    #[inline(always)]
+    pub fn set_need_resched(&self, on: bool) -> bool {
+        self.calls.set(Calls::NEED_RESCHED, on)
+    }
+
+    #[inline(always)]
+    pub fn is_online(&self) -> bool {
+        !self.calls.has(Calls::OFFLINE)
+    }
+
+    pub fn set_online(&self, online: bool) {
+        self.calls.set(Calls::OFFLINE, !online);
+    }
+
+    /// The run is over.
+    pub fn close(&self) {
+        self.calls.set(Calls::CLOSED, true);
+    }
+
+    /// The run is over: it does nothing more for its task.
+    #[inline(always)]
+    pub fn is_closed(&self) -> bool {
+        self.calls.has(Calls::CLOSED)
+    }
+
+    /// The pending interrupts, but for going off or online.
+    #[inline(always)]
+    pub fn pending_irqs(&self) -> u32 {
+        self.calls.0.get() & Calls::IRQS & !irq::HOTPLUG
+    }
+
+    /// What comes before its own work.
+    #[inline(always)]
+    pub fn wanted(&self) -> u32 {
+        self.calls.0.get() & (Calls::IRQS | Calls::OFFLINE)
+    }
+
+    /// It does not go on with its task.
+    #[inline(always)]
+    pub fn is_called_off(&self) -> bool {
+        self.calls.0.get() != 0
+    }
+
+    /// Whether anything is on its lists of deferred work.
+    pub fn defers_anything(&self) -> bool {
+        !self.deferred_locals.borrow().is_empty()
+            || self.reenq_local_flags.get().is_some()
+            || !self.reenq_users.borrow().is_empty()
+    }
+
+    /// It has been through a choice (`rq->scx.kick_sync`). Counted one by one, so it never overflows.
+    #[inline]
+    pub fn count_kick_sync(&self) {
+        self.kick_sync.set(self.kick_sync.get().wrapping_add(1));
+    }
+
+    /// `cpumask_any_and_distribute()`: the next common CPU after the last one that was found here.
+    pub fn any_and_distribute(&self, a: &CpuSet, b: &CpuSet) -> Option<CpuId> {
+        let found = a.next_and_wrap(b, self.distribute_prev.get() + 1)?;
+        self.distribute_prev.set(found.0);
+        Some(found)
+    }
+
+    /// Index of its local DSQ.
+    pub fn local_dsq(&self) -> u32 {
+        self.id.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_expire_in_order() {
+        let (expired, mut model) = (Expired::default(), VecDeque::new());
+        for step in 0..200 {
+            // More and more of them wait, then fewer.
+            if step % 3 == 0 || (step % 3 == 1) == (step < 100) {
+                expired.push(TaskId(step));
+                model.push_back(TaskId(step));
+            } else {
+                assert_eq!(expired.pop(), model.pop_front());
+            }
+        }
+        let rest: Vec<_> = std::iter::from_fn(|| expired.pop()).collect();
+        assert!(rest.len() > 10);
+        assert_eq!(rest, Vec::from(model));
+    }
+}

@@ -1,0 +1,49 @@
+//! What the deadline class keeps of a task and of a CPU.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use schedlab_trace::TaskId;
+
+/// A task's part (`struct sched_dl_entity`). Its parameters are those of [`Task::reservation`].
+#[derive(Default)]
+pub(crate) struct Entity {
+    /// The absolute deadline; 0 before the first one.
+    pub deadline: Cell<u64>,
+    /// What is left of its runtime; below zero where an overrun was noticed late.
+    pub runtime: Cell<i64>,
+    /// It has used up its runtime, or given the rest away, and waits for the next period.
+    pub throttled: Cell<bool>,
+    pub yielded: Cell<bool>,
+    /// It is on the queue or runs (`on_dl_rq()`).
+    pub queued: Cell<bool>,
+    /// It runs, and so is not in the list of who waits (`dl_rq::curr`).
+    pub runs: Cell<bool>,
+    /// What it holds of the machine's bandwidth.
+    pub bandwidth: Cell<u64>,
+    /// That it has missed its present deadline has been told.
+    pub missed: Cell<bool>,
+}
+
+impl Entity {
+    /// Whether its deadline has passed, or there was none yet.
+    pub fn has_passed(&self, now: u64) -> bool {
+        self.deadline.get() == 0 || self.deadline.get() < now
+    }
+}
+
+/// A CPU's part (`struct dl_rq`).
+#[derive(Default)]
+pub(crate) struct DlRq {
+    /// Waiting tasks, the earliest deadline first.
+    pub queue: RefCell<Vec<TaskId>>,
+    /// Tasks whose replenishment timers have expired here.
+    pub expired: RefCell<VecDeque<TaskId>>,
+}
+
+impl DlRq {
+    /// Whether a task waits here that is not throttled.
+    pub fn waits(&self) -> bool {
+        !self.queue.borrow().is_empty()
+    }
+}

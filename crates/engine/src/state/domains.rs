@@ -1,0 +1,153 @@
+//! Domains of balancing: which CPUs share a core, a cache or a node, and when each CPU looks at each level next.
+
+use std::cell::Cell;
+
+use schedlab_machine::Topology;
+use schedlab_trace::CpuId;
+
+/// Levels of domains: cores of a cache, caches of a node, nodes.
+pub(crate) const LEVELS: usize = 3;
+
+/// `struct sched_group`.
+pub(crate) struct Group {
+    pub cpus: Vec<CpuId>,
+    pub nr_cores: i64,
+}
+
+/// `struct sched_domain`, one for all CPUs of the span.
+pub(crate) struct Domain {
+    pub groups: Vec<Group>,
+    pub nr_cpus: u64,
+    /// `cache_nice_tries`.
+    pub nice_tries: u32,
+    /// Its groups are cores with several hardware threads (`SD_SHARE_CPUCAPACITY` of the child).
+    pub has_smt_groups: bool,
+    /// Its groups are to have as many tasks for each core (`SD_PREFER_SIBLING` of the child).
+    pub spreads: bool,
+    pub is_numa: bool,
+}
+
+/// The domains that each CPU is in. One that would have a single group is left out, as in the kernel
+/// (`sd_parent_degenerate()`).
+pub(crate) struct Domains {
+    pub domains: Vec<Domain>,
+    /// Of each CPU and level: its domain and the place of its group there.
+    pub places: Vec<[Option<(u32, u32)>; LEVELS]>,
+    /// Up to how many tasks of a node the others may have fewer (`imb_numa_nr`).
+    pub numa_imbalance: i64,
+}
+
+impl Domains {
+    pub fn new(topology: &Topology) -> Domains {
+        let nr_cpus = topology.nr_cpus();
+        let mut domains = Domains {
+            domains: Vec::new(),
+            places: vec![[None; LEVELS]; nr_cpus],
+            numa_imbalance: i64::from(topology.nr_llcs() / topology.nr_nodes()),
+        };
+        let has_smt = topology.nr_cores() < nr_cpus as u32;
+        for level in 0..LEVELS {
+            let keys = |cpu: CpuId| {
+                let cpu = topology.cpu(cpu);
+                match level {
+                    0 => (cpu.llc, cpu.core),
+                    1 => (cpu.node, cpu.llc),
+                    _ => (0, cpu.node),
+                }
+            };
+            let mut all: Vec<(u32, u32, CpuId)> = (0..nr_cpus as u32)
+                .map(CpuId)
+                .map(|cpu| (keys(cpu).0, keys(cpu).1, cpu))
+                .collect();
+            all.sort_unstable();
+            for span in all.chunk_by(|a, b| a.0 == b.0) {
+                let groups: Vec<Group> = span
+                    .chunk_by(|a, b| a.1 == b.1)
+                    .map(|group| Group::new(topology, group.iter().map(|&(.., cpu)| cpu)))
+                    .collect();
+                if groups.len() < 2 {
+                    continue;
+                }
+                let place = domains.domains.len() as u32;
+                for (number, group) in groups.iter().enumerate() {
+                    for &cpu in &group.cpus {
+                        domains.places[cpu.index()][level] = Some((place, number as u32));
+                    }
+                }
+                domains.domains.push(Domain {
+                    nr_cpus: span.len() as u64,
+                    nice_tries: if level == 2 { 2 } else { 1 },
+                    has_smt_groups: level == 0 && groups.iter().any(|group| group.cpus.len() > 1),
+                    spreads: level > 0 || has_smt,
+                    is_numa: level == 2,
+                    groups,
+                });
+            }
+        }
+        domains
+    }
+}
+
+impl Group {
+    pub fn new(topology: &Topology, cpus: impl Iterator<Item = CpuId>) -> Group {
+        let cpus: Vec<CpuId> = cpus.collect();
+        let mut cores: Vec<u32> = cpus.iter().map(|&cpu| topology.cpu(cpu).core).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        Group {
+            cpus,
+            nr_cores: cores.len() as i64,
+        }
+    }
+}
+
+/// What a CPU keeps of its own for each level.
+#[derive(Default)]
+pub(crate) struct Attempts(pub [Attempt; LEVELS]);
+
+#[derive(Default)]
+pub(crate) struct Attempt {
+    /// When it looks next (`last_balance` and `balance_interval`).
+    pub due: Cell<u64>,
+    /// Attempts in a row that found a busier group, but nothing that waits (`nr_balance_failed`).
+    pub failed: Cell<u32>,
+    /// It found nothing to do last time: it looks half as often.
+    pub was_balanced: Cell<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_follow_the_topology_and_not_the_numbering() {
+        // Two nodes of two caches with two cores of two threads.
+        let topology = Topology::new(2, 2, 2, 2);
+        let domains = Domains::new(&topology);
+        let shape = |domains: &Domains| {
+            let mut shapes: Vec<_> = domains
+                .domains
+                .iter()
+                .map(|domain| (domain.nr_cpus, domain.groups.len(), domain.has_smt_groups))
+                .collect();
+            shapes.sort_unstable();
+            shapes
+        };
+        let caches = [(4, 2, true); 4];
+        let nodes = [(8, 2, false); 2];
+        let expected: Vec<_> = caches
+            .into_iter()
+            .chain(nodes)
+            .chain([(16, 2, false)])
+            .collect();
+        assert_eq!(shape(&domains), expected);
+        let mut triples = topology.triples();
+        triples.sort_unstable();
+        let adjacent = Topology::irregular(&triples).unwrap();
+        assert_eq!(shape(&Domains::new(&adjacent)), expected);
+        // One thread a core, one cache: its cores are the only groups, and nothing prefers siblings.
+        let plain = Domains::new(&Topology::new(1, 1, 4, 1));
+        assert_eq!(shape(&plain), [(4, 4, false)]);
+        assert!(!plain.domains[0].spreads);
+    }
+}

@@ -1,0 +1,421 @@
+//! Tasks: everything the virtual kernel knows of each.
+
+use std::cell::{Cell, RefCell};
+
+use elsa::FrozenVec;
+use schedlab_machine::LineRef;
+use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
+use schedlab_workload::{Action, Behaviour, Outcome, Reservation, Rng, SchedClass, TaskSpec};
+
+use crate::contract::consts::{self, dsq_id};
+use crate::state::dsq::{Node, Nodes};
+use crate::state::pi::{Inherited, Rank};
+use crate::state::sorted::NIL;
+
+/// Scheduling classes; a greater one goes first (`sched_class_above()`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Class {
+    Idle,
+    Ext,
+    Fair,
+    Rt,
+    Deadline,
+    /// The stopper, which moves tasks.
+    Stop,
+}
+
+/// `task_struct::__state`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TaskState {
+    /// Not started. → `Waking`
+    New,
+    /// Runnable, running or about to be enqueued. → `Blocked`, `Dead`
+    Running,
+    /// Waits for something. → `Waking`, or `Running` if woken before it left its CPU
+    Blocked,
+    /// A CPU is placing it. → `Running`
+    Waking,
+    /// Exits at its next schedule(). Final.
+    Dead,
+}
+
+/// `task_struct::on_rq`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OnRq {
+    No,
+    Queued,
+    Migrating,
+}
+
+/// `sched_ext_entity::ops_state`: who owns the task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OpsState {
+    /// The kernel.
+    None,
+    /// ops.enqueue() runs.
+    Queueing,
+    /// The policy.
+    Queued,
+    /// A dispatch is being carried out.
+    Dispatching,
+}
+
+/// `SCX_TASK_STATE_*`: how far the task is known to the policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ScxState {
+    None,
+    Ready,
+    Enabled,
+    Dead,
+}
+
+/// The state with which a task that is switched in goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exec {
+    /// Its behaviour is asked for the next action.
+    Next,
+    /// It computes for `left_ns`.
+    User,
+    /// It is in a system call for another `left_ns`; then the action takes effect.
+    Kernel,
+    /// The action takes effect (again, if it had blocked).
+    Effect,
+}
+
+/// Which task it is.
+pub(crate) struct Identity {
+    pub id: TaskId,
+    pub parent: Option<TaskId>,
+    /// The first task of its address space.
+    pub tgid: u32,
+}
+
+/// One task. Fields are cells because the virtual kernel's CPUs interleave; none is borrowed across
+/// a suspension.
+///
+/// The order is that in memory: what a switch looks at lies together in as few of the host's cache lines as it needs.
+#[repr(C)]
+pub(crate) struct Task {
+    // Where it is, and who owns it.
+    pub id: TaskId,
+    pub cpu: Cell<CpuId>,
+    /// Index of the DSQ it is on.
+    pub dsq: Cell<u32>,
+    /// Its scheduling fields.
+    pub line: LineRef,
+    pub class: Cell<Class>,
+    pub state: Cell<TaskState>,
+    pub on_rq: Cell<OnRq>,
+    pub on_cpu: Cell<bool>,
+    /// Some CPU spins until the task is off its CPU.
+    pub on_cpu_awaited: Cell<bool>,
+    pub exec: Cell<Exec>,
+    pub ops_state: Cell<OpsState>,
+    pub queued: Cell<bool>,
+    pub in_custody: Cell<bool>,
+    pub immed: Cell<bool>,
+    pub reset_runnable_at: Cell<bool>,
+    /// It is on `ddsp_deferred_locals` of its run queue.
+    pub deferred_local: Cell<bool>,
+    /// The policy has got ops.running(), and not yet ops.stopping().
+    pub runs: Cell<bool>,
+    pub exiting: Cell<bool>,
+    pub yielded: Cell<bool>,
+    /// Its place there.
+    pub node: crate::state::dsq::Node,
+
+    // Fields that change on its way through sched_ext.
+    pub ddsp_dsq_id: Cell<u64>,
+    pub ddsp_enq_flags: Cell<u64>,
+    pub sticky_cpu: Cell<Option<CpuId>>,
+    pub holding_cpu: Cell<Option<CpuId>>,
+    pub qseq: Cell<u64>,
+    pub exec_start: Cell<u64>,
+    pub sum_exec_ns: Cell<u64>,
+    /// CPU it last ran on.
+    pub last_cpu: Cell<Option<CpuId>>,
+
+    // Fields that are read where it wakes, is chosen, runs.
+    /// In jiffies.
+    pub runnable_at: Cell<u64>,
+    /// Place in the order of `rq->scx.runnable_list`; `None` = not on it.
+    pub runnable_seq: Cell<Option<u64>>,
+    pub left_ns: Cell<u64>,
+    /// It must leave its CPU, for this one if it may run there (`migration_arg::dest_cpu`).
+    pub migration_dest: Cell<Option<CpuId>>,
+    pub nr_allowed: Cell<u32>,
+    pub idle_actions: Cell<u32>,
+    pub address_space: Option<u32>,
+    /// CPU whose cache has its working set.
+    pub cache_cpu: Cell<Option<CpuId>>,
+    pub last_action_at: Cell<u64>,
+    /// Allowed CPUs; `None` = all.
+    pub affinity: RefCell<Option<CpuSet>>,
+    pub action: RefCell<Option<Action>>,
+    pub behaviour: RefCell<Option<Box<dyn Behaviour>>>,
+    pub outcome: Cell<Outcome>,
+    /// A wait that this task was chosen to end (a semaphore handed over …).
+    pub granted: Cell<bool>,
+    /// It has already entered the barrier or released the mutex of a wait.
+    pub waiting: Cell<bool>,
+    /// It has been signalled and now wants the mutex back.
+    pub relocking: Cell<bool>,
+
+    // The rest is seldom looked at.
+    pub comm: Box<str>,
+    pub parent: Option<TaskId>,
+    pub tgid: u32,
+    /// It is there when the run begins.
+    pub starts_at_once: bool,
+    /// The run does not wait for it.
+    pub is_background: bool,
+    pub working_set_bytes: u64,
+    pub nice: Cell<i8>,
+    pub policy: Cell<SchedClass>,
+    pub weight: Cell<u32>,
+    pub scx_state: Cell<ScxState>,
+    pub rt_slice_left_ticks: Cell<u32>,
+    pub fair: crate::state::fair::Entity,
+    pub dl: crate::state::deadline::Entity,
+    /// What it has from who waits for its mutexes.
+    pub inherited: Cell<Inherited>,
+    pub pi: crate::state::pi::Holder,
+    /// Of each buffer that it has touched, where it lies.
+    pub buffers: RefCell<Vec<crate::state::memory::Buffer>>,
+    pub rng: RefCell<Rng>,
+}
+
+/// Each of the first two groups is as large as a line of the host's cache.
+const _: () = assert!(std::mem::offset_of!(Task, ddsp_dsq_id) == 64);
+const _: () = assert!(std::mem::offset_of!(Task, runnable_at) == 128);
+
+impl Task {
+    pub fn new(
+        Identity { id, parent, tgid }: Identity,
+        spec: TaskSpec,
+        cpu: CpuId,
+        nr_cpus: usize,
+        line: LineRef,
+        rng: Rng,
+    ) -> Task {
+        let affinity = spec.affinity.map(|set| set.resized(nr_cpus));
+        let nr_allowed = affinity.as_ref().map_or(nr_cpus, CpuSet::len) as u32;
+        Task {
+            id,
+            comm: spec.comm.chars().take(15).collect(),
+            parent,
+            tgid,
+            address_space: spec.address_space,
+            starts_at_once: spec.start == Instant::ZERO,
+            is_background: spec.behaviour.is_background(),
+            working_set_bytes: spec.working_set_bytes,
+            line,
+            nice: Cell::new(spec.nice),
+            policy: Cell::new(spec.class),
+            affinity: RefCell::new(affinity),
+            nr_allowed: Cell::new(nr_allowed),
+            exiting: Cell::new(false),
+            class: Cell::new(Class::Ext),
+            state: Cell::new(TaskState::New),
+            on_rq: Cell::new(OnRq::No),
+            on_cpu: Cell::new(false),
+            on_cpu_awaited: Cell::new(false),
+            cpu: Cell::new(cpu),
+            last_cpu: Cell::new(None),
+            migration_dest: Cell::new(None),
+            exec_start: Cell::new(0),
+            sum_exec_ns: Cell::new(0),
+            yielded: Cell::new(false),
+            weight: Cell::new(0),
+            scx_state: Cell::new(ScxState::None),
+            ops_state: Cell::new(OpsState::None),
+            qseq: Cell::new(0),
+            queued: Cell::new(false),
+            in_custody: Cell::new(false),
+            immed: Cell::new(false),
+            reset_runnable_at: Cell::new(true),
+            runnable_seq: Cell::new(None),
+            runnable_at: Cell::new(0),
+            dsq: Cell::new(NIL),
+            node: crate::state::dsq::Node::new(id),
+            deferred_local: Cell::new(false),
+            ddsp_dsq_id: Cell::new(dsq_id::INVALID),
+            ddsp_enq_flags: Cell::new(0),
+            sticky_cpu: Cell::new(None),
+            holding_cpu: Cell::new(None),
+            runs: Cell::new(false),
+            rt_slice_left_ticks: Cell::new(0),
+            fair: crate::state::fair::Entity::default(),
+            dl: crate::state::deadline::Entity::default(),
+            inherited: Cell::default(),
+            pi: crate::state::pi::Holder::default(),
+            exec: Cell::new(Exec::Next),
+            left_ns: Cell::new(0),
+            action: RefCell::new(None),
+            outcome: Cell::new(Outcome::Done),
+            granted: Cell::new(false),
+            waiting: Cell::new(false),
+            relocking: Cell::new(false),
+            idle_actions: Cell::new(0),
+            last_action_at: Cell::new(u64::MAX),
+            cache_cpu: Cell::new(None),
+            buffers: RefCell::new(Vec::new()),
+            behaviour: RefCell::new(Some(spec.behaviour)),
+            rng: RefCell::new(rng),
+        }
+    }
+
+    pub fn allows(&self, cpu: CpuId) -> bool {
+        match &*self.affinity.borrow() {
+            Some(set) => set.contains(cpu),
+            None => true,
+        }
+    }
+
+    /// `name[pid]`, as the kernel's messages name tasks.
+    pub fn label(&self) -> String {
+        format!("{}[{}]", self.comm, self.id.pid())
+    }
+
+    /// Whether its effective priority is a real-time one, its own or an inherited one.
+    pub fn is_realtime(&self) -> bool {
+        !self.is_deadline() && self.rt_priority() > 0
+    }
+
+    /// `rt_priority` by its own policy, 0 for others.
+    pub fn own_rt_priority(&self) -> u8 {
+        match self.policy.get() {
+            SchedClass::Fifo(priority) | SchedClass::RoundRobin(priority) => priority,
+            _ => 0,
+        }
+    }
+
+    /// The effective real-time priority, 0 for others.
+    pub fn rt_priority(&self) -> u8 {
+        match self.inherited.get() {
+            Inherited::RealTime(priority) => priority.max(self.own_rt_priority()),
+            _ => self.own_rt_priority(),
+        }
+    }
+
+    /// Its own reservation, if it is under SCHED_DEADLINE.
+    pub fn reservation(&self) -> Option<Reservation> {
+        match self.policy.get() {
+            SchedClass::Deadline(reservation) => Some(reservation),
+            _ => None,
+        }
+    }
+
+    /// `is_dl_boosted()`.
+    pub fn is_boosted_by_deadline(&self) -> bool {
+        matches!(self.inherited.get(), Inherited::Deadline(_))
+    }
+
+    /// `dl_prio()` of its effective priority.
+    pub fn is_deadline(&self) -> bool {
+        self.reservation().is_some() || self.is_boosted_by_deadline()
+    }
+
+    /// `task_struct::prio`, the effective priority: −1 of the deadline class, 0 to 98 real-time, then nice levels.
+    pub fn prio(&self) -> i32 {
+        match self.rt_priority() {
+            _ if self.is_deadline() => -1,
+            0 => 120 + i32::from(self.nice.get()),
+            priority => 99 - i32::from(priority),
+        }
+    }
+
+    /// How urgent it is as a waiter for a mutex.
+    pub fn rank(&self) -> Rank {
+        Rank::of(self.prio(), self.dl.deadline.get())
+    }
+
+    /// Load weight (`task_struct::se.load`).
+    pub fn load_weight(&self) -> u32 {
+        match self.policy.get() {
+            SchedClass::Idle => consts::WEIGHT_IDLEPRIO,
+            _ => consts::load_weight(self.nice.get()),
+        }
+    }
+
+    pub fn clear_direct_dispatch(&self) {
+        self.ddsp_dsq_id.set(dsq_id::INVALID);
+        self.ddsp_enq_flags.set(0);
+    }
+}
+
+/// All tasks by id. References stay valid while tasks are forked.
+#[derive(Default)]
+pub(crate) struct TaskTable {
+    tasks: FrozenVec<Box<Task>>,
+}
+
+impl TaskTable {
+    pub fn len(&self) -> u32 {
+        // Ids are 32 bits wide, see push().
+        self.tasks.len() as u32
+    }
+
+    /// Adds what `make` makes of the new id.
+    pub fn push(&self, make: impl FnOnce(TaskId) -> Task) -> &Task {
+        let id = u32::try_from(self.tasks.len()).expect("fewer tasks than ids");
+        self.tasks.push_get(Box::new(make(TaskId(id))))
+    }
+
+    #[inline]
+    pub fn get(&self, id: TaskId) -> Option<&Task> {
+        self.tasks.get(id.index())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.iter()
+    }
+}
+
+impl Nodes for TaskTable {
+    #[inline]
+    fn node(&self, task: u32) -> &Node {
+        let task = self.get(TaskId(task));
+        &task.expect("who is on a queue is in the table").node
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use schedlab_machine::CacheModel;
+
+    #[test]
+    fn a_task_stays_where_it_is_while_others_come() {
+        let line = CacheModel::new(&testing::machine(1)).line_at(0);
+        let table = TaskTable::default();
+        let mut kept: Vec<&Task> = Vec::new();
+        for n in 0..1_000 {
+            let task = table.push(|id| {
+                let spec = testing::task(&format!("t{n}"), |_, _| None);
+                let identity = Identity {
+                    id,
+                    parent: None,
+                    tgid: id.pid(),
+                };
+                Task::new(
+                    identity,
+                    spec,
+                    CpuId(0),
+                    1,
+                    line,
+                    schedlab_workload::stream(1, id.0),
+                )
+            });
+            kept.push(task);
+        }
+        assert_eq!(table.len(), 1_000);
+        assert_eq!(table.iter().count(), 1_000);
+        for (n, &task) in kept.iter().enumerate() {
+            assert!(std::ptr::eq(task, table.get(TaskId(n as u32)).unwrap()));
+            assert_eq!((task.id.index(), &*task.comm), (n, &*format!("t{n}")));
+        }
+        assert!(table.get(TaskId(1_000)).is_none());
+    }
+}
