@@ -19,8 +19,9 @@
  * Scheduler Scalability, 2001; docs/schedulers/pls.md restates the rules.
  *
  * Simplifications: those of dss, and
- * - Recalculation keeps the lock, because ticks and lists have to agree; Linux
- *   2.4 drops it. Waits for it show in pls as waits for the lock.
+ * - Recalculation drops the lock, as in Linux 2.4, and takes it again to move
+ *   tasks to their new lists. A CPU that chooses meanwhile takes a task of list 0
+ *   that has its new ticks already; the source does not describe this case.
  * - The source says 61 lists on i386. Ticks and nice levels give 0 to 61, so
  *   there are 62, and one for real-time tasks.
  * - It leaves open where in its new list a task goes that moves: to the head,
@@ -228,27 +229,29 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 	if (*value >= 0)
 		return true;
 
-	/* Nobody, or a yielder: is there somebody who only lacks ticks? */
+	/* No task, or a yielder: is there one that only lacks ticks? */
 	lab_list_for_each(pos, &rq.lists[pls_level(PLS_EXPIRED)]) {
 		t = lab_entry(pos, struct pls_task, lab.node);
 		if (t == prev)
 			continue;
 		consult(t);
 		if (pls_schedulable(t, cpu)) {
-			*value = 0;
+			/* It has ticks where another CPU's recalculation has not moved it yet. */
+			*value = linux24_na_goodness(&t->old);
+			if (*value)
+				*best = t;
 			return true;
 		}
 	}
 	return lab_list_ended(pos, &rq.lists[pls_level(PLS_EXPIRED)]);
 }
 
-/* The counters of all tasks of the system, then the lists of the runnable ones. */
+/* The counters of all tasks of the system without the lock, then the lists of the runnable ones. */
 static __always_inline bool rq_recalculate(void)
 {
-	if (!linux24_recalculate(sizeof(task_t), base)) {
-		lab_unlock(&rq.runqueue_lock);
+	lab_unlock(&rq.runqueue_lock);
+	if (!linux24_recalculate(sizeof(task_t), base) || !lab_lock(&rq.runqueue_lock))
 		return false;
-	}
 	linux24_refile_all();
 	return true;
 }
