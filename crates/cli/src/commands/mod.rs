@@ -11,6 +11,7 @@ mod reproduce;
 mod shell;
 mod sim;
 mod sweep;
+mod validate;
 
 use schedlab_report::RunResult;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,21 @@ struct Job {
     workload: String,
     scheduler: String,
     seed: u64,
+}
+
+/// Which comparisons of a simulation with this machine's kernel something spoils.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(
+    not(feature = "kernel"),
+    expect(
+        dead_code,
+        reason = "without the kernel's side nothing is compared with this kernel"
+    )
+)]
+enum Spoils {
+    Nothing,
+    Placement,
+    Everything,
 }
 
 /// What became of it in a virtual machine.
@@ -72,6 +88,7 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
         Command::Emulate(args) => real::inside(&args),
         Command::Load(args) => load::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Validate(args) => validate::run(&args),
         Command::Doctor => real::doctor(),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { folder } => shell::man(&folder),
