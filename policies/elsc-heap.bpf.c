@@ -22,8 +22,8 @@
  *   of Linux 2.4's list; but a displaced task is queued anew and keeps no place.
  * - A task that may not run here is set aside while the others of its heap are
  *   looked at, which costs two changes of the heap.
- * - Recalculation keeps the lock, because counters and heaps have to agree, and
- *   builds all heaps anew.
+ * - Recalculation drops the lock, as in Linux 2.4, and takes it again to build all
+ *   heaps anew. Until then another CPU sees heaps in the order of the old counters.
  */
 #include <lab/lab.bpf.h>
 #include <lab/linux24.h>
@@ -371,16 +371,15 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 	return !rq.aside.nr || heap_take_back();
 }
 
-/* The counters of all tasks of the system, then all heaps anew. */
+/* The counters of all tasks of the system without the lock, then all heaps anew. */
 static __always_inline bool rq_recalculate(void)
 {
 	lab_node_t *pos;
 	u32 i, nr;
 
-	if (!linux24_recalculate(sizeof(task_t), base)) {
-		lab_unlock(&rq.runqueue_lock);
+	lab_unlock(&rq.runqueue_lock);
+	if (!linux24_recalculate(sizeof(task_t), base) || !lab_lock(&rq.runqueue_lock))
 		return false;
-	}
 	lab_list_for_each(pos, &rq.heaps)
 		lab_heap_init(&heap_entry(pos)->heap);
 	if (!lab_list_ended(pos, &rq.heaps)) {

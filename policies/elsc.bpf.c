@@ -28,8 +28,8 @@
  *   here is passed over and does not count toward the limit. If no task with
  *   ticks may run here and one without may, counters are recalculated, as the
  *   base scheduler does; so no CPU is idle beside work.
- * - Recalculation keeps the lock, because counters and table have to agree;
- *   Linux drops it. Waits for it show in elsc as waits for the lock.
+ * - Recalculation drops the lock, as in Linux 2.3.99. Tasks that were filed
+ *   meanwhile are filed again if they belong elsewhere afterwards.
  */
 #include <lab/lab.bpf.h>
 #include <lab/linux24.h>
@@ -360,21 +360,20 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 	return true;
 }
 
-/* The counters of all tasks of the system. Those without ticks are where they belong already. */
+/* The counters of all tasks of the system, without the lock. Those without ticks are where they belong already. */
 static __always_inline bool rq_recalculate(void)
 {
-	s32 top = rq.top;
+	bool moves = rq.top != ELSC_NONE;
 
-	if (!linux24_recalculate(sizeof(task_t), base)) {
-		lab_unlock(&rq.runqueue_lock);
+	lab_unlock(&rq.runqueue_lock);
+	if (!linux24_recalculate(sizeof(task_t), base) || !lab_lock(&rq.runqueue_lock))
 		return false;
-	}
-	rq.top = rq.next_top > top ? rq.next_top : top;
-	rq.next_top = ELSC_NONE;
-	if (top == ELSC_NONE)
-		return true;
-	/* Some have ticks, but may not run where the choice is made; they may belong elsewhere now. */
-	linux24_refile_all();
+	/* Tasks that had ticks, because they may not run here or came meanwhile, may belong elsewhere now. */
+	moves = moves || rq.top != ELSC_NONE;
+	rq.top = elsc_ready_from(ELSC_LISTS - 1);
+	rq.next_top = elsc_expired_from(ELSC_LISTS - 1);
+	if (moves)
+		linux24_refile_all();
 	return true;
 }
 

@@ -235,20 +235,22 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 			continue;
 		consult(t);
 		if (pls_schedulable(t, cpu)) {
-			*value = 0;
+			/* It has ticks where another CPU's recalculation has not moved it yet. */
+			*value = linux24_na_goodness(&t->old);
+			if (*value)
+				*best = t;
 			return true;
 		}
 	}
 	return lab_list_ended(pos, &rq.lists[pls_level(PLS_EXPIRED)]);
 }
 
-/* The counters of all tasks of the system, then the lists of the runnable ones. */
+/* The counters of all tasks of the system without the lock, then the lists of the runnable ones. */
 static __always_inline bool rq_recalculate(void)
 {
-	if (!linux24_recalculate(sizeof(task_t), base)) {
-		lab_unlock(&rq.runqueue_lock);
+	lab_unlock(&rq.runqueue_lock);
+	if (!linux24_recalculate(sizeof(task_t), base) || !lab_lock(&rq.runqueue_lock))
 		return false;
-	}
 	linux24_refile_all();
 	return true;
 }

@@ -158,7 +158,8 @@ static __always_inline s32 linux24_collected(s32 counter, s32 childs)
 
 /*
  * Recalculates the counters of all tasks of the system, runnable or not, whose
- * contexts have @bytes. False: the policy has ended.
+ * contexts have @bytes. Without the run queue's lock, as schedule() of Linux 2.3
+ * and 2.4. False: the policy has ended.
  */
 static __always_inline bool linux24_recalculate(u32 bytes, enum linux24_base base)
 {

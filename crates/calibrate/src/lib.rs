@@ -10,7 +10,7 @@ mod caches;
 mod draft;
 mod memory;
 mod paths;
-mod pin;
+pub mod pin;
 mod sample;
 pub mod sysfs;
 

@@ -60,6 +60,8 @@ pub enum Command {
     Load(LoadArgs),
     /// Measure this machine into a machine profile
     Calibrate(CalibrateArgs),
+    /// Compare simulations with this machine's own kernel, workload by workload
+    Validate(ValidateArgs),
     /// Show what this machine and its kernel can do, and what is missing
     #[command(after_help = "\
 Exit status: 0 real runs are possible here or in a virtual machine, or this
@@ -662,6 +664,68 @@ pub struct CalibrateArgs {
     /// Write the profile here instead of to standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
+}
+
+/// Arguments of `validate`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  schedlab calibrate -o mine.toml
+  sudo schedlab validate -m ./mine.toml
+  sudo schedlab validate pipe schbench:workers=4 -c 1 --repeat 10
+  sudo schedlab validate --json validated.json
+
+Each workload runs as a real program under this kernel's own scheduler, and is
+simulated on the profile of this machine. The table shows the median of each
+measure in both, and the error of the simulation; `*` marks an error beyond the
+aim. On one CPU all threads are bound to it, so that no placement is compared.
+
+Exit status: 0 compared, whatever the errors; 1 a run failed; 2 the command line
+is wrong, nothing can be measured here, or the machine is busy.")]
+pub struct ValidateArgs {
+    /// WORKLOAD[:option=value,…], several; the default is a list of ten
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub workloads: Vec<String>,
+    /// Profile of this machine [default: it is calibrated first]
+    #[arg(short, long, value_name = "MACHINE", value_hint = ValueHint::FilePath)]
+    pub machine: Option<String>,
+    /// Schedulers to simulate
+    #[arg(short, long, value_name = "LIST", default_value = "kernel,eevdf")]
+    pub schedulers: String,
+    /// Numbers of CPUs: 1, or all of this machine
+    #[arg(
+        short,
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "1,all"
+    )]
+    pub cpus: Vec<Where>,
+    /// Runs of each workload, real and simulated, in interleaved order; from 6 on with intervals
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1_000), allow_negative_numbers = true)]
+    pub repeat: u32,
+    /// Seed of the first run
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
+    pub seed: u64,
+    /// Give a run up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = seconds, allow_negative_numbers = true)]
+    pub time_limit: u64,
+    /// Measure although other programs keep the machine busy
+    #[arg(long)]
+    pub anyway: bool,
+    /// Write the results of all runs as JSON; `-` for standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+}
+
+/// Where the runs of `validate` take place
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Where {
+    /// All threads on one CPU
+    #[value(name = "1")]
+    One,
+    /// Every CPU that this process may use
+    All,
 }
 
 #[cfg(test)]

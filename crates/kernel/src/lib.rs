@@ -20,6 +20,7 @@ pub mod policy;
 mod probes;
 pub mod run;
 pub mod scx;
+pub mod stock;
 pub mod topology;
 pub mod trace;
 pub mod vars;

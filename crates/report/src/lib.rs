@@ -20,6 +20,7 @@ pub mod result;
 pub mod stats;
 mod task_stats;
 pub mod timeline;
+pub mod validation;
 pub mod weight;
 
 pub use exit::Exit;

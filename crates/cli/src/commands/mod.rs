@@ -11,6 +11,7 @@ mod reproduce;
 mod shell;
 mod sim;
 mod sweep;
+mod validate;
 
 use schedlab_report::RunResult;
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,7 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
         Command::Emulate(args) => real::inside(&args),
         Command::Load(args) => load::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Validate(args) => validate::run(&args),
         Command::Doctor => real::doctor(),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { folder } => shell::man(&folder),

@@ -7,10 +7,12 @@ mod with;
 #[cfg(feature = "kernel")]
 pub use jobs::{emulate, inside};
 #[cfg(feature = "kernel")]
-pub use with::{doctor, host, place, run, run_once, sweep_in_vm, vm, warm_up};
+pub use with::{doctor, host, not_stock, place, run, run_once, sweep_in_vm, vm, warm_up};
 
 #[cfg(not(feature = "kernel"))]
-pub use without::{doctor, emulate, host, inside, place, run, run_once, sweep_in_vm, vm, warm_up};
+pub use without::{
+    doctor, emulate, host, inside, not_stock, place, run, run_once, sweep_in_vm, vm, warm_up,
+};
 
 #[cfg(not(feature = "kernel"))]
 mod without {
@@ -23,7 +25,7 @@ mod without {
     use schedlab_sweep::Host;
 
     use crate::args::{EmulateArgs, RunArgs, VmArgs};
-    use crate::commands::{Emulated, Job, Status};
+    use crate::commands::{Emulated, Job, Spoils, Status};
     use crate::output::{print, width};
 
     /// How to get what is missing.
@@ -50,6 +52,10 @@ mod without {
     }
 
     pub fn host() -> anyhow::Result<Host> {
+        bail!("{REMEDY}")
+    }
+
+    pub fn not_stock() -> anyhow::Result<Vec<(String, Spoils)>> {
         bail!("{REMEDY}")
     }
 

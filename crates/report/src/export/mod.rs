@@ -8,4 +8,5 @@ pub mod number;
 pub mod perfetto;
 pub mod published;
 pub mod table;
+pub mod validation;
 pub mod view;

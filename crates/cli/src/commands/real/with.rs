@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use schedlab_kernel::doctor::{self, Status as Found};
 use schedlab_kernel::experiment::{Experiment, Load, Run};
-use schedlab_kernel::topology;
 use schedlab_kernel::vm::{self, Stream, Vm};
+use schedlab_kernel::{stock, topology};
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use schedlab_report::export::perfetto::PerfettoWriter;
@@ -21,7 +21,7 @@ use schedlab_workload::{Workload, rtapp};
 
 use crate::args::{RunArgs, VmArgs};
 use crate::commands::sim::seed_of;
-use crate::commands::{Status, explain};
+use crate::commands::{Spoils, Status, explain};
 use crate::output::{Output, cannot_write, one_file_each, print, tell, trace_in_file, width};
 use crate::progress::{self, Progress};
 use crate::results::{self, Files, deliver};
@@ -121,6 +121,20 @@ pub fn host() -> anyhow::Result<Host> {
         cpus: topology::online().len(),
         cpu_model: topology::model(),
     })
+}
+
+/// What is not as in an ordinary kernel, and which comparisons it spoils.
+pub fn not_stock() -> anyhow::Result<Vec<(String, Spoils)>> {
+    let found = schedlab_kernel::stock::examine(Path::new("/"));
+    let spoils = |kind| match kind {
+        stock::Spoils::Nothing => Spoils::Nothing,
+        stock::Spoils::Placement => Spoils::Placement,
+        stock::Spoils::Everything => Spoils::Everything,
+    };
+    Ok(found
+        .into_iter()
+        .map(|one| (one.text, spoils(one.spoils)))
+        .collect())
 }
 
 fn release() -> anyhow::Result<String> {
