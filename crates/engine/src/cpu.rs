@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use schedlab_machine::{CacheIx, Machine};
 use schedlab_trace::{CpuId, CpuMode, Event, LockPath, Recorder, TaskId};
 
-use crate::cost::Costs;
+use crate::cost::{Costs, FULL_SPEED};
 use crate::event_queue::CpuEvent;
 use crate::kernel::Kernel;
 use crate::lock::{Held, LockIx};
@@ -172,7 +172,9 @@ pub(crate) struct Cpu {
     pub dispatched: Cell<u32>,
 
     // The stretch of task time under way.
-    pub segment_pct: Cell<u32>,
+    pub segment_speed: Cell<u32>,
+    /// It runs every task at [`FULL_SPEED`].
+    pub is_plain: bool,
     pub segment_start: Cell<u64>,
     /// The hardware threads that slow it down while they run, and that it slows down.
     pub slowed_by: Box<[CpuId]>,
@@ -226,6 +228,7 @@ impl Cpu {
             cache: CacheIx::of(machine, id),
             node: machine.topology.cpu(id).node,
             slowed_by: costs.slowed_by(id).into(),
+            is_plain: costs.is_plain(id),
             mode: Cell::new(CpuMode::Idle),
             wait: Cell::new(Wait::Idle),
             woken_by_main: Cell::new(false),
@@ -275,7 +278,7 @@ impl Cpu {
             dispatched: Cell::new(0),
             held: Held::default(),
             segment_start: Cell::new(0),
-            segment_pct: Cell::new(100),
+            segment_speed: Cell::new(FULL_SPEED),
             last_mm: Cell::new(None),
             filled_bytes: Cell::new(0),
         }
@@ -462,9 +465,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if left > 0 {
             let start = c.this.now.get();
             c.segment_start.set(start);
-            let pct = if is_user { self.user_speed_pct(c) } else { 100 };
-            c.segment_pct.set(pct);
-            let end = start + wall_ns(left, pct);
+            let speed = self.speed(c, p, is_user);
+            c.segment_speed.set(speed);
+            let end = start + wall_ns(left, speed);
             let undisturbed = self.is_before_all(c, end);
             if undisturbed {
                 // Nothing happens anywhere meanwhile, so nothing can come in between.
@@ -646,21 +649,35 @@ fn segment_elapsed(c: &Cpu) -> u64 {
 /// Takes `elapsed` ns of the segment under way off the task's `left_ns`. The segment begins anew.
 #[inline(always)]
 fn shorten_segment(c: &Cpu, p: &Task, elapsed: u64) {
-    let done = match c.segment_pct.get() {
-        100 => elapsed,
-        pct => elapsed * u64::from(pct) / 100,
+    let done = match c.segment_speed.get() {
+        FULL_SPEED => elapsed,
+        speed => scaled(elapsed, speed, FULL_SPEED, false),
     };
     p.left_ns.set(p.left_ns.get().saturating_sub(done));
     c.segment_start.set(c.this.now.get());
 }
 
-/// Wall time that `work_ns` takes at `pct` percent of full speed.
-pub(crate) fn wall_ns(work_ns: u64, pct: u32) -> u64 {
-    if pct == 100 {
+/// Wall time that `work_ns` takes at `speed` of [`FULL_SPEED`].
+#[inline(always)]
+pub(crate) fn wall_ns(work_ns: u64, speed: u32) -> u64 {
+    if speed == FULL_SPEED {
         work_ns
     } else {
-        (work_ns * 100).div_ceil(u64::from(pct))
+        scaled(work_ns, FULL_SPEED, speed, true)
     }
+}
+
+/// `ns * times / by`, rounded up or down.
+#[inline(never)]
+fn scaled(ns: u64, times: u32, by: u32, up: bool) -> u64 {
+    let round = if up { u64::from(by) - 1 } else { 0 };
+    let product = ns.checked_mul(times.into());
+    if let Some(product) = product.and_then(|product| product.checked_add(round)) {
+        return product / u64::from(by);
+    }
+    let product = u128::from(ns) * u128::from(times) + u128::from(round);
+    // The run ends long before.
+    u64::try_from(product / u128::from(by)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod asym;
 mod balance;
 pub mod consts;
 mod cost;
