@@ -3,11 +3,13 @@
 //! Topology and cache sizes are what the kernel tells ([`sysfs`]). Costs are measured, with their spread
 //! in the source text of each number. What cannot be measured from user space keeps the value of the
 //! nearest built-in profile and stays a guess. It takes some seconds, needs no privilege, and runs on
-//! one CPU as well, where it then measures nothing that takes two.
+//! one CPU as well, where it then measures nothing that takes two. A machine that is somewhere else is described by what it
+//! tells of itself ([`from`]).
 
 mod assemble;
 mod caches;
 mod draft;
+pub mod from;
 mod memory;
 mod paths;
 mod pin;
@@ -21,7 +23,7 @@ use schedlab_machine::Machine;
 /// What was found out about this machine.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The profile, named `this-machine`.
+    /// The profile, named `this-machine` if it was measured.
     pub machine: Machine,
     /// What could not be measured or looks strange, in words for people.
     pub notes: Vec<String>,
